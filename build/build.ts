@@ -1,6 +1,7 @@
 /**
- * `npm run build`: compiles lib/ and bin/ to dist/, unless dist/ is what these sources compile to. It is part of `npm ci`, of `npm pack` and of the
- * first `npx edge-gateway` in a clone. Every file of dist/ is replaced by renaming, so that a gateway that runs from there finds it at any time.
+ * `npm run build`: compiles lib/ and bin/ to dist/, unless dist/ is what these sources compile to. It is part of `npm
+ * ci`, of `npm pack` and of the first `npx edge-gateway` in a clone. Every file of dist/ is replaced by renaming, so
+ * that a gateway that runs from there finds it at any time.
  */
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -11,7 +12,10 @@ import { filesOf, setModes } from "./files.ts";
 /** What dist/ depends on; package-lock.json names the compiler. */
 const SOURCES = ["lib", "bin", "build/build.ts", "tsconfig.json", "package.json", "package-lock.json"];
 const PAGES = "lib/manager/assets";
-/** The sums of the sources and of dist/, when it was built. A build that was killed, or met by another one, leaves a dist/ of another sum. */
+/**
+ * The sums of the sources and of dist/, when it was built. A build that was killed, or met by another one, leaves a
+ * dist/ of another sum.
+ */
 const SUMS = ".dist.sums";
 
 process.chdir(join(import.meta.dirname, ".."));
@@ -38,7 +42,8 @@ function build(): void {
     compile(["--outDir", folder]);
     compile(["--outDir", folder, "--declaration", "--emitDeclarationOnly", "--removeComments", "false"]);
     compile(["-p", PAGES, "--outDir", folder]);
-    for (const name of readdirSync(PAGES)) if (/\.(html|css|svg)$/.test(name)) copyFileSync(join(PAGES, name), join(folder, PAGES, name));
+    for (const name of readdirSync(PAGES))
+      if (/\.(html|css|svg)$/.test(name)) copyFileSync(join(PAGES, name), join(folder, PAGES, name));
     const exported = reachable(join(folder, "lib/index.d.ts"));
     for (const path of filesOf(folder)) if (path.endsWith(".d.ts") && !exported.has(path)) rmSync(path);
     setModes([folder]);
@@ -53,7 +58,8 @@ function build(): void {
 /** The folders of builds that were killed. */
 function removeLeftOver(): void {
   for (const name of readdirSync(".")) {
-    if (/^\.dist-\d+$/.test(name) && !isRunning(Number(name.slice(".dist-".length)))) rmSync(name, { recursive: true, force: true });
+    if (/^\.dist-\d+$/.test(name) && !isRunning(Number(name.slice(".dist-".length))))
+      rmSync(name, { recursive: true, force: true });
   }
 }
 

@@ -1,6 +1,7 @@
 /**
- * `npm run compared`: writes into CHANGELOG.md what `edge-gateway compare` finds between the last release and this version for the configurations
- * in examples/. `npm run compared -- FOLDER` names the package of the last release; without it that is built from the commit which made it.
+ * `npm run compared`: writes into CHANGELOG.md what `edge-gateway compare` finds between the last release and this
+ * version for the configurations in examples/. `npm run compared -- FOLDER` names the package of the last release;
+ * without it that is built from the commit which made it.
  */
 import { execFileSync, spawnSync } from "node:child_process";
 import { generateKeyPairSync } from "node:crypto";
@@ -15,7 +16,14 @@ const ROOT = resolve(import.meta.dirname, "..");
 export interface Found {
   readonly old: { readonly version: string; readonly accepts: boolean };
   readonly new: { readonly accepts: boolean };
-  readonly differences: readonly { readonly kind: string; readonly what: string; readonly old: string; readonly new: string; readonly routes: readonly string[]; readonly example: string | null }[];
+  readonly differences: readonly {
+    readonly kind: string;
+    readonly what: string;
+    readonly old: string;
+    readonly new: string;
+    readonly routes: readonly string[];
+    readonly example: string | null;
+  }[];
   readonly not_compared: readonly string[];
 }
 
@@ -25,9 +33,14 @@ export const HEADING = "### Compared with ";
 /** `found`: by the names of configurations. */
 export function sectionOf(found: ReadonlyMap<string, Found>): string {
   const [first] = found.values();
-  const lines = [...found].map(([name, { differences }]) => `- \`${name}\`: ${differences.length === 0 ? "nothing differs" : differences.map(sentence).join("; ")}`);
+  const lines = [...found].map(
+    ([name, { differences }]) =>
+      `- \`${name}\`: ${differences.length === 0 ? "nothing differs" : differences.map(sentence).join("; ")}`,
+  );
   // Who reads that a version refuses a configuration needs no word more.
-  const silent = new Set([...found.values()].flatMap((each) => (each.old.accepts && each.new.accepts ? each.not_compared : [])));
+  const silent = new Set(
+    [...found.values()].flatMap((each) => (each.old.accepts && each.new.accepts ? each.not_compared : [])),
+  );
   return [
     `${HEADING}${first!.old.version}\n`,
     "What `edge-gateway compare` finds for the configurations in `examples/`:\n",
@@ -38,7 +51,10 @@ export function sectionOf(found: ReadonlyMap<string, Found>): string {
 
 function sentence({ kind, what, old, new: now, routes, example }: Found["differences"][number]): string {
   if (kind === "acceptance") return what;
-  return `${routes.length === 0 ? "" : `${routes.join(", ")}: `}${what}, ${old} before, ${now} now${example === null ? "" : ` (\`${example}\`)`}`;
+  return (
+    `${routes.length === 0 ? "" : `${routes.join(", ")}: `}${what}, ${old} before, ` +
+    `${now} now${example === null ? "" : ` (\`${example}\`)`}`
+  );
 }
 
 /** The changelog with the section at the end of "Unreleased", in place of one that is there. */
@@ -53,7 +69,11 @@ export function withSection(changelog: string, section: string): string {
 export function comparisons(last: string): ReadonlyMap<string, Found> {
   const folder = mkdtempSync(join(tmpdir(), "edge-gateway-compared-"));
   try {
-    return new Map(readdirSync(join(ROOT, "examples")).filter((name) => name.endsWith(".json")).map((name) => [name, comparison(last, name, folder)]));
+    return new Map(
+      readdirSync(join(ROOT, "examples"))
+        .filter((name) => name.endsWith(".json"))
+        .map((name) => [name, comparison(last, name, folder)]),
+    );
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
@@ -62,27 +82,53 @@ export function comparisons(last: string): ReadonlyMap<string, Found> {
 function comparison(last: string, name: string, folder: string): Found {
   const text = readFileSync(join(ROOT, "examples", name), "utf8");
   const key = join(folder, "key.pem");
-  if (!existsSync(key)) writeFileSync(key, generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
+  if (!existsSync(key))
+    writeFileSync(key, generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
   const secret = (of: string) => `${of.replace(/\W/g, "-")}${"-x".repeat(24)}`;
-  const environment = Object.fromEntries(Array.from(text.matchAll(/\$\{env:(\w+)\}/g), ([, variable]) => [variable, variable!.endsWith("_FILE") ? key : secret(variable!)]));
+  const environment = Object.fromEntries(
+    Array.from(text.matchAll(/\$\{env:(\w+)\}/g), ([, variable]) => [
+      variable,
+      variable!.endsWith("_FILE") ? key : secret(variable!),
+    ]),
+  );
   const file = join(folder, name);
-  writeFileSync(file, text.replace(/\$\{file:([^}]+)\}/g, (_, path: string) => secret(path)));
+  writeFileSync(
+    file,
+    text.replace(/\$\{file:([^}]+)\}/g, (_, path: string) => secret(path)),
+  );
   const words = [join(ROOT, "dist/bin/edge-gateway.js"), "compare", last, ROOT, "--config", file, "--json"];
-  const { status, stdout, stderr } = spawnSync(process.execPath, words, { encoding: "utf8", env: environment, maxBuffer: 2 ** 26 });
+  const { status, stdout, stderr } = spawnSync(process.execPath, words, {
+    encoding: "utf8",
+    env: environment,
+    maxBuffer: 2 ** 26,
+  });
   if (status !== 0 && status !== 1) throw new Error(`examples/${name}: ${stderr}`);
   return JSON.parse(stdout) as Found;
 }
 
-/** The commit that gave package.json this version; undefined where the history does not have it, as in a shallow clone. */
+/**
+ * The commit that gave package.json this version; undefined where the history does not have it, as in a shallow clone.
+ */
 export function commitOf(version: string): string | undefined {
-  return git("log", "--reverse", "--format=%H", `-S"version": "${version}"`, "--", "package.json").split("\n")[0] || undefined;
+  return (
+    git("log", "--reverse", "--format=%H", `-S"version": "${version}"`, "--", "package.json").split("\n")[0] ||
+    undefined
+  );
 }
 
 /** Builds a commit in this folder, with the compiler of this version: its types need not fit the rules of today. */
 export function buildCommit(commit: string, folder: string): void {
-  execFileSync("tar", ["-x", "-C", folder], { input: execFileSync("git", ["archive", commit, "lib", "bin", "package.json", "tsconfig.json"], { cwd: ROOT, maxBuffer: 2 ** 28 }) });
+  execFileSync("tar", ["-x", "-C", folder], {
+    input: execFileSync("git", ["archive", commit, "lib", "bin", "package.json", "tsconfig.json"], {
+      cwd: ROOT,
+      maxBuffer: 2 ** 28,
+    }),
+  });
   symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
-  execFileSync(process.execPath, [join(ROOT, "node_modules/typescript/bin/tsc"), "--noCheck"], { cwd: folder, stdio: "inherit" });
+  execFileSync(process.execPath, [join(ROOT, "node_modules/typescript/bin/tsc"), "--noCheck"], {
+    cwd: folder,
+    stdio: "inherit",
+  });
 }
 
 function git(...words: readonly string[]): string {
@@ -105,7 +151,11 @@ function main(given: string | undefined): void {
     if (given === undefined) {
       const version = lastRelease(changelog);
       const commit = commitOf(version);
-      if (commit === undefined) throw new Error(`the history here does not have the commit of ${version}: name the folder of its package, npm run compared -- FOLDER`);
+      if (commit === undefined)
+        throw new Error(
+          `the history here does not have the commit of ${version}: name the folder of its package, ` +
+            `npm run compared -- FOLDER`,
+        );
       buildCommit(commit, folder);
     }
     const section = sectionOf(comparisons(folder));

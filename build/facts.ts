@@ -5,7 +5,12 @@ import { createHash } from "node:crypto";
 
 /** The part of package-lock.json that is used here. */
 export interface Lock {
-  readonly packages: Readonly<Record<string, { readonly version?: string; readonly integrity?: string; readonly license?: string; readonly resolved?: string }>>;
+  readonly packages: Readonly<
+    Record<
+      string,
+      { readonly version?: string; readonly integrity?: string; readonly license?: string; readonly resolved?: string }
+    >
+  >;
 }
 
 /** Nothing here differs between two machines that build the same commit with the same Node and npm. */

@@ -4,7 +4,11 @@ import { join } from "node:path";
 
 /** Sorted; a path that is no folder is itself. */
 export function filesOf(path: string): string[] {
-  return statSync(path).isDirectory() ? readdirSync(path).sort().flatMap((name) => filesOf(join(path, name))) : [path];
+  return statSync(path).isDirectory()
+    ? readdirSync(path)
+        .sort()
+        .flatMap((name) => filesOf(join(path, name)))
+    : [path];
 }
 
 /** The same modes on every machine: git and the compiler leave them to the umask. */

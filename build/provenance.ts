@@ -1,10 +1,13 @@
 /**
- * The provenance of a release: an in-toto statement with SLSA's predicate (https://slsa.dev/spec/v1.0/provenance). It says from which commit and with
- * which tools the files were made, so that anybody can make them again and compare.
+ * The provenance of a release: an in-toto statement with SLSA's predicate (https://slsa.dev/spec/v1.0/provenance). It
+ * says from which commit and with which tools the files were made, so that anybody can make them again and compare.
  */
 import { hexOf, sha256, type Artefact, type Facts } from "./facts.ts";
 
-export function provenance({ name, version, commit, tree, epoch, node, npm, lock, lockSum, tarball, tarSum }: Facts, subjects: readonly Artefact[]): unknown {
+export function provenance(
+  { name, version, commit, tree, epoch, node, npm, lock, lockSum, tarball, tarSum }: Facts,
+  subjects: readonly Artefact[],
+): unknown {
   const tool = (path: string) => {
     const { version: installed, integrity } = lock.packages[`node_modules/${path}`]!;
     return { uri: `pkg:npm/${path}@${installed}`, digest: { sha512: hexOf(integrity, path) } };

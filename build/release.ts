@@ -1,6 +1,7 @@
 /**
- * `npm run release`: makes release/ from the commit that is checked out: the tarball, an SBOM, a VEX document, the provenance, their
- * checksums and, with RELEASE_KEY, a signature. The same commit, Node, npm and SOURCE_DATE_EPOCH give the same bytes on every machine.
+ * `npm run release`: makes release/ from the commit that is checked out: the tarball, an SBOM, a VEX document, the
+ * provenance, their checksums and, with RELEASE_KEY, a signature. The same commit, Node, npm and SOURCE_DATE_EPOCH give
+ * the same bytes on every machine.
  */
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
@@ -25,14 +26,26 @@ try {
 
 function release(): void {
   process.umask(0o022);
-  if (git("status", "--porcelain", "--untracked-files=no") !== "") throw new Error("there are changes that are not committed: a release is made from a commit (git stash, or git commit)");
-  const { name, version, description } = JSON.parse(read("package.json")) as { readonly [field in "name" | "version" | "description"]: string };
-  if (version.includes("-")) throw new Error(`${version} is a version between releases: run npm version ${version.replace(/-.*/, "")} first`);
+  if (git("status", "--porcelain", "--untracked-files=no") !== "")
+    throw new Error(
+      "there are changes that are not committed: a release is made from a commit (git stash, or git commit)",
+    );
+  const { name, version, description } = JSON.parse(read("package.json")) as {
+    readonly [field in "name" | "version" | "description"]: string;
+  };
+  if (version.includes("-"))
+    throw new Error(`${version} is a version between releases: run npm version ${version.replace(/-.*/, "")} first`);
   if (/^## \[Unreleased\]\n+(?!## )./m.test(read("CHANGELOG.md"))) {
     throw new Error(`CHANGELOG.md has changes that ${version} does not have: begin the next version with npm version`);
   }
-  const [ofVersion = ""] = new RegExp(`^## \\[${version.replaceAll(".", "\\.")}\\][^]*?(?=^## |$(?![^]))`, "m").exec(read("CHANGELOG.md")) ?? [];
-  if (!ofVersion.includes(HEADING)) throw new Error(`CHANGELOG.md does not say how ${version} differs from the release before: run npm run compared before npm version`);
+  const [ofVersion = ""] =
+    new RegExp(`^## \\[${version.replaceAll(".", "\\.")}\\][^]*?(?=^## |$(?![^]))`, "m").exec(read("CHANGELOG.md")) ??
+    [];
+  if (!ofVersion.includes(HEADING))
+    throw new Error(
+      `CHANGELOG.md does not say how ${version} differs from the release before: ` +
+        `run npm run compared before npm version`,
+    );
   const seconds = process.env.SOURCE_DATE_EPOCH ?? git("log", "-1", "--format=%ct");
   if (!/^\d{1,11}$/.test(seconds)) throw new Error("SOURCE_DATE_EPOCH must be a whole number of seconds since 1970");
   const key = readKey();
@@ -40,7 +53,11 @@ function release(): void {
   checkInstalled(lock);
   const tarball = pack(`${name}-${version}.tgz`);
   const facts: Facts = {
-    name, version, description, lock, tarball,
+    name,
+    version,
+    description,
+    lock,
+    tarball,
     epoch: Number(seconds),
     commit: git("rev-parse", "HEAD"),
     tree: git("rev-parse", "HEAD^{tree}"),
@@ -55,8 +72,16 @@ function release(): void {
   const artefacts = [...made, { name: `${name}-${version}.provenance.json`, content: jsonOf(provenance(facts, made)) }];
   artefacts.sort((a, b) => (a.name < b.name ? -1 : 1));
   const sums = Buffer.from(artefacts.map((each) => `${sha256(each.content)}  ${each.name}\n`).join(""));
-  write([...artefacts, { name: "SHA256SUMS", content: sums }, ...(key === null ? [] : [{ name: "SHA256SUMS.sig", content: Buffer.from(sign(sums, key)) }])]);
-  if (key === null) console.log("RELEASE_KEY is not set, so this release is not signed; to sign it: npx edge-gateway sign release/SHA256SUMS --key private.pem");
+  write([
+    ...artefacts,
+    { name: "SHA256SUMS", content: sums },
+    ...(key === null ? [] : [{ name: "SHA256SUMS.sig", content: Buffer.from(sign(sums, key)) }]),
+  ]);
+  if (key === null)
+    console.log(
+      "RELEASE_KEY is not set, so this release is not signed; to sign it: " +
+        "npx edge-gateway sign release/SHA256SUMS --key private.pem",
+    );
 }
 
 /** Built and packed in a new folder, from the commit alone: no file that git does not know gets into it. */
@@ -121,7 +146,12 @@ function git(...words: readonly string[]): string {
 /** Its standard output. Neither settings of the user's npm nor those of the npm that runs this program apply. */
 function run(command: string, words: readonly string[], cwd: string): string {
   const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)));
-  return execFileSync(command, words, { cwd, encoding: "utf8", stdio: ["ignore", "pipe", "inherit"], env: { ...environment, npm_config_userconfig: devNull } });
+  return execFileSync(command, words, {
+    cwd,
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "inherit"],
+    env: { ...environment, npm_config_userconfig: devNull },
+  });
 }
 
 function jsonOf(value: unknown): Buffer {

@@ -8,24 +8,37 @@ import type { CompleteOptions } from "./gateway/options.ts";
 import type { Parts as PluginModules } from "./gateway/parts.ts";
 import { withAllParts } from "./parts/all_parts.ts";
 
-export interface GatewayOptions extends Omit<CompleteOptions, "modules" | "source" | "hasHttps" | "state" | "seen" | "audit"> {
+export interface GatewayOptions extends Omit<
+  CompleteOptions,
+  "modules" | "source" | "hasHttps" | "state" | "seen" | "audit"
+> {
   /** The result of `loadPluginModules` for the same configuration; needed where it has `global.plugin_modules`. */
   readonly modules?: PluginModules;
 }
 
 const OPTIONS: Names<GatewayOptions> = {
-  ...{ config: true, configFile: true, configKeyFile: true, kinds: true, plugins: true, modules: true, environment: true, tests: true },
+  ...{
+    config: true,
+    configFile: true,
+    configKeyFile: true,
+    kinds: true,
+    plugins: true,
+    modules: true,
+    environment: true,
+    tests: true,
+  },
   ...{ log: true, accessLog: true, tracing: true, adminCookie: true, clock: true, lookup: true },
 };
 
 /**
- * Creates a gateway from a configuration value or file. Throws a `ConfigError` that lists every issue when the configuration is refused,
- * a `TypeError` for options that are unknown or contradict each other. Nothing listens until `listen` is called, or `handler` is mounted
- * in a server of the host program.
+ * Creates a gateway from a configuration value or file. Throws a `ConfigError` that lists every issue when the
+ * configuration is refused, a `TypeError` for options that are unknown or contradict each other. Nothing listens until
+ * `listen` is called, or `handler` is mounted in a server of the host program.
  */
 export function createGateway(options: GatewayOptions): Gateway {
   checkNames("createGateway", options, OPTIONS);
-  if (options.config !== undefined && options.configFile !== undefined) throw new TypeError("createGateway has both config and configFile: leave one out");
+  if (options.config !== undefined && options.configFile !== undefined)
+    throw new TypeError("createGateway has both config and configFile: leave one out");
   return new Gateway({ ...options, modules: withAllParts(options.modules) });
 }
 
@@ -52,18 +65,44 @@ export type { PlacedWarning } from "./proof/placed_warnings.ts";
 export type { RouteDiff } from "./proof/route_diff.ts";
 export type { ExplainedCandidate } from "./proof/route_reasons.ts";
 export type { FailedTest } from "./proof/run_tests.ts";
-export type { GatewayStatus, LastReload, LastTests, PluginFaults, Refusal, ReloadCause, Reloaded, ShownIssue, TestReport, TestResult } from "./gateway/status.ts";
+export type {
+  GatewayStatus,
+  LastReload,
+  LastTests,
+  PluginFaults,
+  Refusal,
+  ReloadCause,
+  Reloaded,
+  ShownIssue,
+  TestReport,
+  TestResult,
+} from "./gateway/status.ts";
 export type { ConfigWarning, ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
 export { ConfigError } from "./gateway/config_error.ts";
 export type { Gateway } from "./embed/gateway.ts";
 export type { GatewayHealth, ListenOptions } from "./gateway/options.ts";
 export type { RequestDecision } from "./observe/decision_reader.ts";
-export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent, StatusCounts, TryFigures } from "./observe/stats.ts";
+export type {
+  Figures,
+  GatewayStats,
+  Point,
+  ServiceStats,
+  StatsExtent,
+  StatusCounts,
+  TryFigures,
+} from "./observe/stats.ts";
 export type { InjectRequest, InjectResponse } from "./proof/made_request.ts";
 export type { TlsFiles } from "./server/tls.ts";
 export type { ClientCertificate } from "./http/client_certificate.ts";
 export { Exchange, type Call, type ExchangeParts } from "./http/exchange.ts";
-export type { Client, ClientAnswer, ClientFailure, ClientRequestOptions, ClientTls, HttpClientOptions } from "./client/client.ts";
+export type {
+  Client,
+  ClientAnswer,
+  ClientFailure,
+  ClientRequestOptions,
+  ClientTls,
+  HttpClientOptions,
+} from "./client/client.ts";
 export type { Handler, Middleware } from "./http/handler.ts";
 export { discard, problem, problemReply, type ProblemOptions, type Reply } from "./http/reply.ts";
 export { readBody, readReply } from "./http/whole_body.ts";
@@ -73,5 +112,12 @@ export { ERRORS, Fault, type ErrorCode } from "./base/errors.ts";
 export { createLog, type Log, type LogOptions } from "./base/log.ts";
 export { systemClock, type Clock, type Timer } from "./base/clock.ts";
 export { manualClock, type ManualClock } from "./base/manual_clock.ts";
-export { exercisePlugin, type Exercise, type Exercised, type ExerciseOptions, type ExerciseRequest, type LogLine } from "./embed/exercise_plugin.ts";
+export {
+  exercisePlugin,
+  type Exercise,
+  type Exercised,
+  type ExerciseOptions,
+  type ExerciseRequest,
+  type LogLine,
+} from "./embed/exercise_plugin.ts";
 export { version } from "./base/version.ts";

@@ -65,13 +65,23 @@ function folderOf(path: string): string {
   return parts.length > 2 ? parts.slice(0, 2).join("/") : path;
 }
 
-/** They load what is not always needed: the first one the command, the fifth, in browsers, pages of the management UI. */
-const TABLES_OF_PARTS = ["lib/cli/main.ts", "lib/cli/commands.ts", "lib/cli/on_demand.ts", "lib/cli/admin_requests.ts", "lib/manager/assets/sections.ts", "lib/parts/table.ts"];
+/**
+ * They load what is not always needed: the first one the command, the fifth, in browsers, pages of the management UI.
+ */
+const TABLES_OF_PARTS = [
+  "lib/cli/main.ts",
+  "lib/cli/commands.ts",
+  "lib/cli/on_demand.ts",
+  "lib/cli/admin_requests.ts",
+  "lib/manager/assets/sections.ts",
+  "lib/parts/table.ts",
+];
 
 /** Values and types alike: `import … from`, `export … from`, `import "…"`, `import("…")`. */
 function importsOf(code: string): string[] {
   const found: string[] = [];
-  for (const match of code.matchAll(/^(?:import|export)\s(?:[^;"']*?\sfrom\s)?\s*["']([^"']+)["']/gm)) found.push(match[1]!);
+  for (const match of code.matchAll(/^(?:import|export)\s(?:[^;"']*?\sfrom\s)?\s*["']([^"']+)["']/gm))
+    found.push(match[1]!);
   for (const match of code.matchAll(/\bimport\s*\(\s*["'`]([^"'`]+)["'`]/g)) found.push(match[1]!);
   return found;
 }
@@ -81,10 +91,14 @@ function target(from: Source, specifier: string): string {
   return relative(ROOT, resolve(ROOT, dirname(from.path), specifier)).replaceAll("\\", "/");
 }
 
-/** Without the types of parts, which the kernel has from one file alone: it sees what a part does, and never loads it. */
+/**
+ * Without the types of parts, which the kernel has from one file alone: it sees what a part does, and never loads it.
+ */
 function relatives(source: Source): string[] {
   const code = source.path === TYPES_OF_PARTS ? source.code.replace(/^(?:im|ex)port type .*$/gm, "") : source.code;
-  return importsOf(code).filter((specifier) => specifier.startsWith(".")).map((specifier) => target(source, specifier));
+  return importsOf(code)
+    .filter((specifier) => specifier.startsWith("."))
+    .map((specifier) => target(source, specifier));
 }
 
 const TYPES_OF_PARTS = "lib/gateway/parts.ts";
@@ -92,7 +106,10 @@ const TYPES_OF_PARTS = "lib/gateway/parts.ts";
 const MAX_LINES_OF_A_FILE = 400;
 const MAX_LINES_OF_A_FUNCTION = 60;
 
-/** Named functions, methods and arrow functions with a body of several lines, found by their indentation, which is the same everywhere. */
+/**
+ * Named functions, methods and arrow functions with a body of several lines, found by their indentation, which is the
+ * same everywhere.
+ */
 function functionsIn(text: string): { readonly line: number; readonly lines: number }[] {
   const lines = text.split("\n");
   const indentOf = (line: string) => line.length - line.trimStart().length;
@@ -102,15 +119,17 @@ function functionsIn(text: string): { readonly line: number; readonly lines: num
     const indent = indentOf(head);
     let first = at;
     // A head of several lines ends with `) {` or `): T {`.
-    if (/^\s*\)/.test(head)) for (first--; first > 0 && !sameIndent(lines[first]!, indent); ) first--;
+    if (/^\s*\)/.test(head)) for (first--; first > 0 && !sameIndent(lines[first]!, indent);) first--;
     if (!FUNCTION.test(first === at ? head : `${lines[first]!}) {`) || CONTROL.test(lines[first]!)) return [];
     const end = lines.findIndex((line, i) => i > at && sameIndent(line, indent) && line.trimStart().startsWith("}"));
     return [{ line: first + 1, lines: end - first + 1 }];
   });
 }
 
-const CONTROL = /^\s*(?:\} )?(?:if|else|for|while|do|switch|try|catch|finally|class|export class|interface|export interface|type|export type)\b/;
-const FUNCTION = /\bfunction\b|=> \{$|^\s*(?:(?:static|async|override|readonly|get|set|protected|private) )*\*?#?\w+(?:<[^>]*>)?\(.*\{$/;
+const CONTROL =
+  /^\s*(?:\} )?(?:if|else|for|while|do|switch|try|catch|finally|class|export class|interface|export interface|type|export type)\b/;
+const FUNCTION =
+  /\bfunction\b|=> \{$|^\s*(?:(?:static|async|override|readonly|get|set|protected|private) )*\*?#?\w+(?:<[^>]*>)?\(.*\{$/;
 
 describe("the reader of imports", () => {
   it("sees every form of an import", () => {
@@ -152,18 +171,29 @@ describe("floors", () => {
 
   it("every relative import names a file that is there, by its .ts name", () => {
     const missing = sources.flatMap((source) =>
-      relatives(source).filter((path) => !known.has(path)).map((path) => `${source.path} -> ${path}`),
+      relatives(source)
+        .filter((path) => !known.has(path))
+        .map((path) => `${source.path} -> ${path}`),
     );
     expect(missing).toEqual([]);
   });
 
-  it("pages of the management UI load nothing but each other, and use nothing of node: of the gateway they have types alone", () => {
-    const strangers = /^(?:import|export) (?!type )[^;]*from "(?!\.\/)|(?<![.\w])(?:process|Buffer|setImmediate)[.(]/m;
-    expect(['import { a } from "../../base/a.ts";', 'import a from "node:fs";', "process.exit()"].map((code) => strangers.test(code))).toEqual([true, true, true]);
-    const pages = sources.filter(({ path }) => path.startsWith("lib/manager/assets/"));
-    expect(pages.length).toBeGreaterThan(50);
-    expect(pages.filter(({ code }) => strangers.test(code)).map(({ path }) => path)).toEqual([]);
-  });
+  it(
+    "pages of the management UI load nothing but each other, and use nothing of node: " +
+      "of the gateway they have types alone",
+    () => {
+      const strangers =
+        /^(?:import|export) (?!type )[^;]*from "(?!\.\/)|(?<![.\w])(?:process|Buffer|setImmediate)[.(]/m;
+      expect(
+        ['import { a } from "../../base/a.ts";', 'import a from "node:fs";', "process.exit()"].map((code) =>
+          strangers.test(code),
+        ),
+      ).toEqual([true, true, true]);
+      const pages = sources.filter(({ path }) => path.startsWith("lib/manager/assets/"));
+      expect(pages.length).toBeGreaterThan(50);
+      expect(pages.filter(({ code }) => strangers.test(code)).map(({ path }) => path)).toEqual([]);
+    },
+  );
 
   it("there are no cycles, counting what is loaded on demand", () => {
     const state = new Map<string, "open" | "done">();
@@ -184,69 +214,120 @@ describe("floors", () => {
 describe("what an auditor has to trust", () => {
   it("nothing is imported but the project itself and modules of node, by their node: names", () => {
     const foreign = sources.flatMap(({ path, imports }) =>
-      imports.filter((specifier) => !specifier.startsWith(".") && !specifier.startsWith("node:")).map((specifier) => `${path} -> ${specifier}`),
+      imports
+        .filter((specifier) => !specifier.startsWith(".") && !specifier.startsWith("node:"))
+        .map((specifier) => `${path} -> ${specifier}`),
     );
     expect(foreign).toEqual([]);
   });
 
-  it("no file makes code at run time: no eval, no Function, no vm, no require; and only six files have dynamic imports", () => {
-    const makers = /\beval\s*\(|\bnew\s+Function\b|(?<![.\w])Function\s*\(|["']node:(?:vm|module)["']|\brequire\s*\(|(?<!type \w+ = )\bimport\s*\(/;
-    expect(makers.test('const made = new Function("x");')).toBe(true);
-    expect(makers.test('await import("./x.ts");')).toBe(true);
-    const LOADER = "lib/gateway/module_loader.ts";
-    expect(sources.filter(({ code }) => makers.test(code)).map(({ path }) => path).sort()).toEqual([...TABLES_OF_PARTS, LOADER].sort());
-    const loader = known.get(LOADER)!.code;
-    expect(loader.match(/\bimport\s*\(/g)).toHaveLength(1);
-    expect(makers.test(loader.replace(/\bimport\s*\(/, ""))).toBe(false);
-    // The bytes that were compared with their digest, and not a path or an address.
-    expect(loader).toContain("const url = `data:text/javascript;base64,${Buffer.from(code)");
-    expect(loader).toContain("await import(/* @vite-ignore */ url)");
-  });
+  it(
+    "no file makes code at run time: no eval, no Function, no vm, no require; " +
+      "and only six files have dynamic imports",
+    () => {
+      const makers =
+        /\beval\s*\(|\bnew\s+Function\b|(?<![.\w])Function\s*\(|["']node:(?:vm|module)["']|\brequire\s*\(|(?<!type \w+ = )\bimport\s*\(/;
+      expect(makers.test('const made = new Function("x");')).toBe(true);
+      expect(makers.test('await import("./x.ts");')).toBe(true);
+      const LOADER = "lib/gateway/module_loader.ts";
+      expect(
+        sources
+          .filter(({ code }) => makers.test(code))
+          .map(({ path }) => path)
+          .sort(),
+      ).toEqual([...TABLES_OF_PARTS, LOADER].sort());
+      const loader = known.get(LOADER)!.code;
+      expect(loader.match(/\bimport\s*\(/g)).toHaveLength(1);
+      expect(makers.test(loader.replace(/\bimport\s*\(/, ""))).toBe(false);
+      // The bytes that were compared with their digest, and not a path or an address.
+      expect(loader).toContain("const url = `data:text/javascript;base64,${Buffer.from(code)");
+      expect(loader).toContain("await import(/* @vite-ignore */ url)");
+    },
+  );
 
-  it("three files open connections: no other one has Node's functions for it, and only compare starts programs: the versions that it compares", () => {
-    const EGRESS = ["lib/base/egress.ts", "lib/base/egress_clients.ts", "lib/base/egress_tls.ts"];
-    const dialling = [
-      /\b(?:net|tls|https?|http2)\.(?:connect|createConnection|request|get)\b(?!\.)/,
-      /\bnew\s+(?:(?:net|tls|https?)\.)?(?:Socket|TLSSocket|Agent|WebSocket|EventSource|XMLHttpRequest)\b/,
-      /(?<![.\w#])fetch\s*\(/,
-      /["']node:(?:dns(?:\/promises)?|dgram|child_process|cluster|inspector|wasi)["']|process\.binding/,
-      /import\s(?!type)[^;]*\{[^}]*\b(?<!type )(?:connect|createConnection|request|get)\b[^}]*\}\s+from "node:(?:net|tls|https?|http2)"/,
-    ];
-    const examples = ["net.connect(1)", "new http.Agent()", 'await fetch("http://x")', 'import dns from "node:dns";', 'import net, { isIP, connect } from "node:net";'];
-    expect(examples.map((example, i) => dialling[i]!.test(example))).toEqual(examples.map(() => true));
-    // A session within the thread opens no port: only `inspector.open` does, which is not imported.
-    const session = 'import { console as toInspector, Session, type Runtime } from "node:inspector";';
-    const inspecting = known.get("lib/gateway/module_errors.ts")!;
-    expect(inspecting.code.split(session)).toHaveLength(2);
-    const spawning = 'import { spawn, type ChildProcess } from "node:child_process";';
-    const comparing = known.get("lib/cli/compare/version_process.ts")!;
-    expect([comparing.code.split(spawning).length, comparing.code.match(/\bspawn\(/g)]).toEqual([2, ["spawn("]]);
-    expect(comparing.code).toContain("spawn(process.execPath, [...rightsOf(");
-    const gateway = sources
-      .filter(({ path }) => !path.startsWith("lib/manager/assets/")) // runs in browsers, which its Content-Security-Policy restricts
-      .map((source) => (source === inspecting ? { ...source, code: source.code.replace(session, "") } : source))
-      .map((source) => (source === comparing ? { ...source, code: source.code.replace(spawning, "") } : source));
-    expect(gateway.filter(({ code }) => dialling.some((each) => each.test(code.replace(/import type [^;]*;/g, "")))).map(({ path }) => path)).toEqual(EGRESS);
-    const code = EGRESS.map((path) => known.get(path)!.code).join("");
-    // Beside an open connection, a look-up, and a socket in the file system, which leads to no other host, everything is behind `check`.
-    expect(code.match(/\b(?:net|tls|http2|dns\.promises)\.(?:connect|lookup)\(|\bnew https?\.Agent|\.request\(/g)).toHaveLength(9);
-    expect(code.match(/net\.connect\(path, /g)).toHaveLength(1);
-  });
+  it(
+    "three files open connections: no other one has Node's functions for it, and only compare starts programs: " +
+      "the versions that it compares",
+    () => {
+      const EGRESS = ["lib/base/egress.ts", "lib/base/egress_clients.ts", "lib/base/egress_tls.ts"];
+      const dialling = [
+        /\b(?:net|tls|https?|http2)\.(?:connect|createConnection|request|get)\b(?!\.)/,
+        /\bnew\s+(?:(?:net|tls|https?)\.)?(?:Socket|TLSSocket|Agent|WebSocket|EventSource|XMLHttpRequest)\b/,
+        /(?<![.\w#])fetch\s*\(/,
+        /["']node:(?:dns(?:\/promises)?|dgram|child_process|cluster|inspector|wasi)["']|process\.binding/,
+        /import\s(?!type)[^;]*\{[^}]*\b(?<!type )(?:connect|createConnection|request|get)\b[^}]*\}\s+from "node:(?:net|tls|https?|http2)"/,
+      ];
+      const examples = [
+        "net.connect(1)",
+        "new http.Agent()",
+        'await fetch("http://x")',
+        'import dns from "node:dns";',
+        'import net, { isIP, connect } from "node:net";',
+      ];
+      expect(examples.map((example, i) => dialling[i]!.test(example))).toEqual(examples.map(() => true));
+      // A session within the thread opens no port: only `inspector.open` does, which is not imported.
+      const session = 'import { console as toInspector, Session, type Runtime } from "node:inspector";';
+      const inspecting = known.get("lib/gateway/module_errors.ts")!;
+      expect(inspecting.code.split(session)).toHaveLength(2);
+      const spawning = 'import { spawn, type ChildProcess } from "node:child_process";';
+      const comparing = known.get("lib/cli/compare/version_process.ts")!;
+      expect([comparing.code.split(spawning).length, comparing.code.match(/\bspawn\(/g)]).toEqual([2, ["spawn("]]);
+      expect(comparing.code).toContain("spawn(process.execPath, [...rightsOf(");
+      const gateway = sources
+        // runs in browsers, which its Content-Security-Policy restricts
+        .filter(({ path }) => !path.startsWith("lib/manager/assets/"))
+        .map((source) => (source === inspecting ? { ...source, code: source.code.replace(session, "") } : source))
+        .map((source) => (source === comparing ? { ...source, code: source.code.replace(spawning, "") } : source));
+      expect(
+        gateway
+          .filter(({ code }) => dialling.some((each) => each.test(code.replace(/import type [^;]*;/g, ""))))
+          .map(({ path }) => path),
+      ).toEqual(EGRESS);
+      const code = EGRESS.map((path) => known.get(path)!.code).join("");
+      // Beside an open connection, a look-up, and a socket in the file system, which leads to no other host, everything
+      // is behind `check`.
+      expect(
+        code.match(/\b(?:net|tls|http2|dns\.promises)\.(?:connect|lookup)\(|\bnew https?\.Agent|\.request\(/g),
+      ).toHaveLength(9);
+      expect(code.match(/net\.connect\(path, /g)).toHaveLength(1);
+    },
+  );
 
-  it("timers, ticks and turns of the event loop enter the gateway through `entry`, which reports what they throw", () => {
-    const own = sources.filter(({ path }) => !path.startsWith("lib/manager/assets/"));
-    const unguarded = ({ path, code }: { readonly path: string; readonly code: string }) => {
-      const calls = [...code.matchAll(/(?:(?<![\w.#])(?:setTimeout|setInterval|setImmediate|queueMicrotask)|process\.nextTick)\(([^,()]*)/g)];
-      const isEntry = (given: string) => ["entry", "resolve", "ignore"].includes(given) || [code, ...own.map((each) => each.code)].some((each) => new RegExp(`(?:const |readonly )${given.split(".").at(-1)!} = entry\\(`).test(each));
-      return calls.map(([, given]) => given!.trim()).filter((given) => !isEntry(given)).map((given) => `${path}: ${given}`);
-    };
-    expect(unguarded({ path: "x", code: "setTimeout(() => f(), 1); process.nextTick(this.#f, 2); setImmediate(entry(g)); socket.setTimeout(1);" })).toEqual(["x: ", "x: this.#f"]);
-    expect(own.flatMap(unguarded)).toEqual([]);
-  });
+  it(
+    "timers, ticks and turns of the event loop enter the gateway through `entry`, " + "which reports what they throw",
+    () => {
+      const own = sources.filter(({ path }) => !path.startsWith("lib/manager/assets/"));
+      const unguarded = ({ path, code }: { readonly path: string; readonly code: string }) => {
+        const calls = [
+          ...code.matchAll(
+            /(?:(?<![\w.#])(?:setTimeout|setInterval|setImmediate|queueMicrotask)|process\.nextTick)\(([^,()]*)/g,
+          ),
+        ];
+        const isEntry = (given: string) =>
+          ["entry", "resolve", "ignore"].includes(given) ||
+          [code, ...own.map((each) => each.code)].some((each) =>
+            new RegExp(`(?:const |readonly )${given.split(".").at(-1)!} = entry\\(`).test(each),
+          );
+        return calls
+          .map(([, given]) => given!.trim())
+          .filter((given) => !isEntry(given))
+          .map((given) => `${path}: ${given}`);
+      };
+      expect(
+        unguarded({
+          path: "x",
+          code: "setTimeout(() => f(), 1); process.nextTick(this.#f, 2); setImmediate(entry(g)); socket.setTimeout(1);",
+        }),
+      ).toEqual(["x: ", "x: this.#f"]);
+      expect(own.flatMap(unguarded)).toEqual([]);
+    },
+  );
 
   it("every plugin kind that asks servers says which: tools.client opens no connection to others", () => {
     const asking = sources.filter(({ path, code }) => path.startsWith("lib/plugins/") && /\bclient\(\{/.test(code));
-    const files = ["forward_auth", "http_log", "introspection", "jwt", "mirror", "oidc"].map((name) => `lib/plugins/${name}.ts`);
+    const files = ["forward_auth", "http_log", "introspection", "jwt", "mirror", "oidc"].map(
+      (name) => `lib/plugins/${name}.ts`,
+    );
     expect(asking.map(({ path }) => path).sort()).toEqual(files);
     expect(asking.filter(({ code }) => !/^  dials: \{ why: /m.test(code))).toEqual([]);
   });
@@ -262,28 +343,67 @@ describe("what an auditor has to trust", () => {
 
   it("package.json asks for nothing at run time", () => {
     const manifest = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as Record<string, unknown>;
-    const kinds = ["dependencies", "optionalDependencies", "peerDependencies", "bundleDependencies", "bundledDependencies"];
+    const kinds = [
+      "dependencies",
+      "optionalDependencies",
+      "peerDependencies",
+      "bundleDependencies",
+      "bundledDependencies",
+    ];
     expect(kinds.filter((kind) => kind in manifest)).toEqual([]);
-    expect(Object.keys(manifest.devDependencies as object).sort()).toEqual(["@types/node", "tsx", "typescript", "vitest"]);
+    expect(Object.keys(manifest.devDependencies as object).sort()).toEqual([
+      "@types/node",
+      "tsx",
+      "typescript",
+      "vitest",
+    ]);
   });
 
   it("the lock file holds nothing that is not for development", () => {
     const lock = JSON.parse(readFileSync(join(ROOT, "package-lock.json"), "utf8")) as {
       packages: Record<string, { dev?: boolean; devOptional?: boolean }>;
     };
-    const shipped = Object.entries(lock.packages).filter(([name, entry]) => name !== "" && !entry.dev && !entry.devOptional);
+    const shipped = Object.entries(lock.packages).filter(
+      ([name, entry]) => name !== "" && !entry.dev && !entry.devOptional,
+    );
     expect(shipped.map(([name]) => name)).toEqual([]);
   });
 });
 
 /**
- * Exported by several files. Parts have `fields`, tables `ON_DEMAND`; imported formats and browsers have their own words. All others wait for a
- * second name: the list only becomes shorter.
+ * Exported by several files. Parts have `fields`, tables `ON_DEMAND`; imported formats and browsers have their own
+ * words. All others wait for a second name: the list only becomes shorter.
  */
 const SAID_TWICE: ReadonlySet<string> = new Set([
   ...["fields", "ON_DEMAND"],
-  ...["Asked", "BUCKETS", "Candidate", "Command", "Compared", "Conditions", "ConfigInput", "Described", "Failure", "Member", "NAME", "Names"],
-  ...["Notes", "Outcome", "Path", "Place", "Plugin", "PluginPlace", "Refusal", "Route", "SETTINGS", "Schema", "Secret", "Service"],
+  ...[
+    "Asked",
+    "BUCKETS",
+    "Candidate",
+    "Command",
+    "Compared",
+    "Conditions",
+    "ConfigInput",
+    "Described",
+    "Failure",
+    "Member",
+    "NAME",
+    "Names",
+  ],
+  ...[
+    "Notes",
+    "Outcome",
+    "Path",
+    "Place",
+    "Plugin",
+    "PluginPlace",
+    "Refusal",
+    "Route",
+    "SETTINGS",
+    "Schema",
+    "Secret",
+    "Service",
+  ],
   ...["Sessions", "Target", "Verdict", "choice", "explain", "guarded", "hashPassword", "hostOf", "integer", "listOf"],
   ...["milliseconds", "reachable", "readBody", "readTarget", "targetOf"],
 ]);
@@ -294,7 +414,8 @@ describe("names", () => {
   it("no name is exported by two files: who searches for it finds one", () => {
     const files = new Map<string, string[]>();
     for (const { path, code } of sources.filter((each) => !each.path.startsWith("lib/manager/assets/"))) {
-      for (const name of new Set([...code.matchAll(EXPORTED)].map(([, found]) => found!))) files.set(name, [...(files.get(name) ?? []), path]);
+      for (const name of new Set([...code.matchAll(EXPORTED)].map(([, found]) => found!)))
+        files.set(name, [...(files.get(name) ?? []), path]);
     }
     expect(files.size).toBeGreaterThan(1_000);
     const twice = new Map([...files].filter(([, paths]) => paths.length > 1));
@@ -305,23 +426,49 @@ describe("names", () => {
 
 describe("house style", () => {
   it("every file of lib opens with a doc comment of whole sentences", () => {
-    const silent = sources.filter(({ path, text }) => path.startsWith("lib/") && !/^\/\*\*\n( \* [^\n]+\n| \*\n)+ \*\/\n/.test(text));
+    const silent = sources.filter(
+      ({ path, text }) => path.startsWith("lib/") && !/^\/\*\*\n( \* [^\n]+\n| \*\n)+ \*\/\n/.test(text),
+    );
     expect(silent.map(({ path }) => path)).toEqual([]);
-    const unfinished = sources.filter(({ path, text }) => path.startsWith("lib/") && !/[.:`]\n( \*\n| \* )|\.\n \*\/\n/.test(text.slice(0, text.indexOf("*/") + 3)));
+    const unfinished = sources.filter(
+      ({ path, text }) =>
+        path.startsWith("lib/") && !/[.:`]\n( \*\n| \* )|\.\n \*\/\n/.test(text.slice(0, text.indexOf("*/") + 3)),
+    );
     expect(unfinished.map(({ path }) => path)).toEqual([]);
   });
 
   it("no file has more than 400 lines, and no function more than 60", () => {
     const long = sources.filter(({ text }) => text.split("\n").length - 1 > MAX_LINES_OF_A_FILE);
     expect(long.map(({ path }) => path)).toEqual([]);
-    const functions = sources.filter(({ path }) => !path.startsWith("lib/manager/assets/")).flatMap(({ path, text }) => functionsIn(text).map(({ line, lines }) => ({ at: `${path}:${line}`, lines })));
+    const functions = sources
+      .filter(({ path }) => !path.startsWith("lib/manager/assets/"))
+      .flatMap(({ path, text }) => functionsIn(text).map(({ line, lines }) => ({ at: `${path}:${line}`, lines })));
     expect(functions.length).toBeGreaterThan(1_500);
     expect(functions.filter(({ lines }) => lines > MAX_LINES_OF_A_FUNCTION)).toEqual([]);
   });
 
   it("the lines of a function are counted from its head to its closing brace", () => {
-    const text = ["export function a(b: number): void {", "  if (b) {", "    return;", "  }", "}", "", "class C {", "  async #d(", "    e: number,", "  ): Promise<void> {", "    call(() => {", "    });", "  }", "}"];
-    expect(functionsIn(text.join("\n"))).toEqual([{ line: 1, lines: 5 }, { line: 8, lines: 6 }, { line: 11, lines: 2 }]);
+    const text = [
+      "export function a(b: number): void {",
+      "  if (b) {",
+      "    return;",
+      "  }",
+      "}",
+      "",
+      "class C {",
+      "  async #d(",
+      "    e: number,",
+      "  ): Promise<void> {",
+      "    call(() => {",
+      "    });",
+      "  }",
+      "}",
+    ];
+    expect(functionsIn(text.join("\n"))).toEqual([
+      { line: 1, lines: 5 },
+      { line: 8, lines: 6 },
+      { line: 11, lines: 2 },
+    ]);
   });
 
   it("nothing is left for later", () => {

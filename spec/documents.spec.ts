@@ -1,4 +1,7 @@
-/** Compares the tables of the documents with the code: fields, settings, errors, warnings, metrics, commands; and checks every link. */
+/**
+ * Compares the tables of the documents with the code: fields, settings, errors, warnings, metrics, commands; and checks
+ * every link.
+ */
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -29,7 +32,10 @@ describe("fields of the configuration", () => {
   const configuration = document("docs/configuration.md");
   const sections: readonly (readonly [string, Node, () => string[][]])[] = [
     ...[
-      ["Root", { ...schema, properties: { ...schema.properties, global: withoutProperties(schema.properties!.global!) } }] as const,
+      [
+        "Root",
+        { ...schema, properties: { ...schema.properties, global: withoutProperties(schema.properties!.global!) } },
+      ] as const,
       ...["Service", "Upstream", "Route", "Plugin"].map((name) => [name, definitions[name]!] as const),
     ].map(([name, node]) => [name, node, () => tableUnder(name, configuration)] as const),
     ["global", schema.properties!.global!, globals] as const,
@@ -38,25 +44,32 @@ describe("fields of the configuration", () => {
     ...builtinPlugins.map(({ name, schema: own }) => [name, own.jsonSchema() as Node, () => fieldTable(name)] as const),
   ];
 
-  it.each(sections)("the table of %s lists exactly the fields of the schema, with their defaults", (_name, node, table) => {
-    const rows = table();
-    const fields = fieldsOf(node);
-    expect(rows.map(([field]) => field).sort()).toEqual([...fields.keys()].sort());
-    for (const [field = "", , fallback = ""] of rows) {
-      const { presence, value } = fields.get(field)!;
-      // A name that is derived from other fields has no default in JSON Schema: the documents describe it in words.
-      if (presence === "optional") expect([field, fallback]).not.toEqual([field, "required"]);
-      else expect([field, fallback]).toEqual([field, presence === "required" ? "required" : JSON.stringify(value)]);
-    }
-  });
+  it.each(sections)(
+    "the table of %s lists exactly the fields of the schema, with their defaults",
+    (_name, node, table) => {
+      const rows = table();
+      const fields = fieldsOf(node);
+      expect(rows.map(([field]) => field).sort()).toEqual([...fields.keys()].sort());
+      for (const [field = "", , fallback = ""] of rows) {
+        const { presence, value } = fields.get(field)!;
+        // A name that is derived from other fields has no default in JSON Schema: the documents describe it in words.
+        if (presence === "optional") expect([field, fallback]).not.toEqual([field, "required"]);
+        else expect([field, fallback]).toEqual([field, presence === "required" ? "required" : JSON.stringify(value)]);
+      }
+    },
+  );
 
   it("every definition of the schema has a table", () => {
     expect(sections.map(([name]) => name)).toEqual(expect.arrayContaining(Object.keys(definitions)));
   });
 
   it("every plugin kind has a page of its own and a row in the list of kinds, and nothing else has", () => {
-    const pages = documents.flatMap(({ path }) => found(path, /^docs\/plugins\/(\w+)\.md$/g)).filter((name) => name !== "README");
-    const rows = tableUnder("Kinds", document("docs/plugins/README.md")).flatMap(([name]) => found(name!, /^\[(\w+)\]/g));
+    const pages = documents
+      .flatMap(({ path }) => found(path, /^docs\/plugins\/(\w+)\.md$/g))
+      .filter((name) => name !== "README");
+    const rows = tableUnder("Kinds", document("docs/plugins/README.md")).flatMap(([name]) =>
+      found(name!, /^\[(\w+)\]/g),
+    );
     expect(pages.sort()).toEqual([...kindNames].sort());
     expect(rows.sort()).toEqual([...kindNames].sort());
   });
@@ -66,7 +79,11 @@ describe("settings", () => {
   const settings = Object.values(SETTINGS) as Setting<unknown>[];
 
   it("every setting is listed with its flag, variable and default, in the order of --help", () => {
-    const rows = tableUnder("Settings", document("docs/settings.md")).map(([flag, variable, fallback]) => [flag, variable, fallback]);
+    const rows = tableUnder("Settings", document("docs/settings.md")).map(([flag, variable, fallback]) => [
+      flag,
+      variable,
+      fallback,
+    ]);
     expect(rows).toEqual(settings.map(rowOf));
   });
 
@@ -77,7 +94,11 @@ describe("settings", () => {
   });
 
   it("the flags of the command reload are listed with variable and default", () => {
-    const rows = tableUnder("Reload", document("docs/operations.md")).map(([flag, variable, fallback]) => [flag, variable, fallback]);
+    const rows = tableUnder("Reload", document("docs/operations.md")).map(([flag, variable, fallback]) => [
+      flag,
+      variable,
+      fallback,
+    ]);
     expect(rows).toEqual(Object.values(CLIENT_SETTINGS).map(rowOf));
   });
 
@@ -90,7 +111,9 @@ describe("settings", () => {
     expect(named.length).toBeGreaterThan(10);
     // OTEL_EXPORTER_OTLP_HEADERS and the like are put together of a prefix and a name.
     const isIn = (name: string) => sources.some((text) => text.includes(name));
-    expect(named.filter((variable) => !isIn(variable) && !isIn(variable.replace(/OTEL_EXPORTER_OTLP_(TRACES_)?/, "")))).toEqual([]);
+    expect(
+      named.filter((variable) => !isIn(variable) && !isIn(variable.replace(/OTEL_EXPORTER_OTLP_(TRACES_)?/, ""))),
+    ).toEqual([]);
   });
 });
 
@@ -114,32 +137,49 @@ describe("errors and warnings", () => {
     expect(rows.filter(([, cause, remedy]) => !cause || !remedy)).toEqual([]);
   });
 
-  it("every message that is logged as a warning or an error has a row with a cause and a remedy, and every row is such a message", () => {
-    const logged = sources.flatMap((text) => [
-      ...found(text, /\.(?:warn|error)\(\s*[`"](?! )([^`"]*)[`"]/g),
-      ...found(text, /const message = `([^`]*)`;\s*log\.warn\(message/g),
-    ]);
-    const messages = logged.map((message) => message.replace(/\$\{(?:[^{}]|\{[^{}]*\})*\}/g, "…"));
-    const table = tableUnder("Log messages", troubleshooting);
-    expect(table.filter(([, cause, remedy]) => !cause || !remedy)).toEqual([]);
-    const rows = table.map(([message]) => message!);
-    const fits = (row: string, message: string) => row === message || (row.endsWith("…") && message.startsWith(row.slice(0, -1)));
-    expect(messages.length).toBeGreaterThan(15);
-    expect(messages.filter((message) => !rows.some((row) => fits(row, message)))).toEqual([]);
-    expect(rows.filter((row) => !messages.some((message) => fits(row, message)))).toEqual([]);
-  });
+  it(
+    "every message that is logged as a warning or an error has a row with a cause and a remedy, " +
+      "and every row is such a message",
+    () => {
+      const logged = sources.flatMap((text) => [
+        ...found(text, /\.(?:warn|error)\(\s*[`"](?! )([^`"]*)[`"]/g),
+        ...found(text, /const message = `([^`]*)`;\s*log\.warn\(message/g),
+      ]);
+      const messages = logged.map((message) => message.replace(/\$\{(?:[^{}]|\{[^{}]*\})*\}/g, "…"));
+      const table = tableUnder("Log messages", troubleshooting);
+      expect(table.filter(([, cause, remedy]) => !cause || !remedy)).toEqual([]);
+      const rows = table.map(([message]) => message!);
+      const fits = (row: string, message: string) =>
+        row === message || (row.endsWith("…") && message.startsWith(row.slice(0, -1)));
+      expect(messages.length).toBeGreaterThan(15);
+      expect(messages.filter((message) => !rows.some((row) => fits(row, message)))).toEqual([]);
+      expect(rows.filter((row) => !messages.some((message) => fits(row, message)))).toEqual([]);
+    },
+  );
 });
 
 describe("the threat model", () => {
   const model = document("docs/threat-model.md");
-  const proofs = [...model.prose.matchAll(/`(spec\/[\w./]+)` “([^”]+)”/g)].map(([, path, title]) => ({ path: path!, title: title! }));
+  const proofs = [...model.prose.matchAll(/`(spec\/[\w./]+)` “([^”]+)”/g)].map(([, path, title]) => ({
+    path: path!,
+    title: title!,
+  }));
 
   it("every threat has a proof: a spec that is there, with a promise of that title", () => {
-    const rows = ["Requests", "Availability", "Upstreams and other servers", "Operation"].flatMap((heading) => tableUnder(heading, model));
+    const rows = ["Requests", "Availability", "Upstreams and other servers", "Operation"].flatMap((heading) =>
+      tableUnder(heading, model),
+    );
     expect(rows.length).toBeGreaterThan(20);
-    expect(rows.filter(([threat, stops, proof]) => !threat || !stops || !/`spec\/[\w./]+\.spec\.ts` “/.test(proof!))).toEqual([]);
-    const titles = (path: string) => found(read(path), /^(?:.*?\b(?:it|describe)\b.*?)?\s*["'`](.*)/gm).join("\n").replaceAll("\\", "");
-    expect(proofs.filter(({ path, title }) => !existsSync(`${root}/${path}`) || !titles(path).includes(title))).toEqual([]);
+    expect(
+      rows.filter(([threat, stops, proof]) => !threat || !stops || !/`spec\/[\w./]+\.spec\.ts` “/.test(proof!)),
+    ).toEqual([]);
+    const titles = (path: string) =>
+      found(read(path), /^(?:.*?\b(?:it|describe)\b.*?)?\s*["'`](.*)/gm)
+        .join("\n")
+        .replaceAll("\\", "");
+    expect(proofs.filter(({ path, title }) => !existsSync(`${root}/${path}`) || !titles(path).includes(title))).toEqual(
+      [],
+    );
   });
 });
 
@@ -167,23 +207,46 @@ describe("what programs see", () => {
     expect(named.sort()).toEqual(members.filter((name) => name !== "constructor").sort());
   });
 
-  it("every member of an exchange has a row with its type and whether a copy may change it, in the order of the code", () => {
-    const code = read("lib/http/exchange.ts");
-    const [, parts = ""] = /^export interface ExchangeParts \{\n([^]*?)^\}/m.exec(code)!;
-    const [, kept = ""] = /with\(changes: Partial<Omit<ExchangeParts, ([^>]*)>>\)/.exec(code)!;
-    const getters = [...code.matchAll(/^ {2}get (\w+)\(\): (\w+) \{\n {4}return this\.call\./gm)].map(([, name, type]) => [name, type, "no"]);
-    const fields = [...parts.matchAll(/^ {2}readonly (\w+): (.+);$/gm)].map(([, name, type]) => [name, type, kept.includes(`"${name}"`) ? "no" : "yes"]);
-    expect(fields.length).toBeGreaterThan(15);
-    const rows = tableUnder("The exchange", document("docs/writing-plugins.md"));
-    const written = rows.map(([name, type, , may]) => [name, type!.replaceAll("\\|", "|").replaceAll("`", ""), /^\w+/.exec(may!)![0]]);
-    expect(written).toEqual([...fields, ...getters, ["with", "(changes) => Exchange", "no"]]);
-    expect(Object.getOwnPropertyNames(Exchange.prototype).sort()).toEqual(["constructor", "requestId", "signal", "with"]);
-  });
+  it(
+    "every member of an exchange has a row with its type and whether a copy may change it, " +
+      "in the order of the code",
+    () => {
+      const code = read("lib/http/exchange.ts");
+      const [, parts = ""] = /^export interface ExchangeParts \{\n([^]*?)^\}/m.exec(code)!;
+      const [, kept = ""] = /with\(changes: Partial<Omit<ExchangeParts, ([^>]*)>>\)/.exec(code)!;
+      const getters = [...code.matchAll(/^ {2}get (\w+)\(\): (\w+) \{\n {4}return this\.call\./gm)].map(
+        ([, name, type]) => [name, type, "no"],
+      );
+      const fields = [...parts.matchAll(/^ {2}readonly (\w+): (.+);$/gm)].map(([, name, type]) => [
+        name,
+        type,
+        kept.includes(`"${name}"`) ? "no" : "yes",
+      ]);
+      expect(fields.length).toBeGreaterThan(15);
+      const rows = tableUnder("The exchange", document("docs/writing-plugins.md"));
+      const written = rows.map(([name, type, , may]) => [
+        name,
+        type!.replaceAll("\\|", "|").replaceAll("`", ""),
+        /^\w+/.exec(may!)![0],
+      ]);
+      expect(written).toEqual([...fields, ...getters, ["with", "(changes) => Exchange", "no"]]);
+      expect(Object.getOwnPropertyNames(Exchange.prototype).sort()).toEqual([
+        "constructor",
+        "requestId",
+        "signal",
+        "with",
+      ]);
+    },
+  );
 
   it("every member of the call of an exchange has a row, and every row names members", () => {
     const call = new Call({ id: "", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => undefined });
-    const members = [...Object.keys(call), ...Object.getOwnPropertyNames(Call.prototype)].filter((name) => name !== "constructor");
-    const named = tableUnder("The call", document("docs/writing-plugins.md")).flatMap(([cell]) => found(cell!, /(?:^|`)(\w+)(?:\([^`]*\))?(?:`|$)/g));
+    const members = [...Object.keys(call), ...Object.getOwnPropertyNames(Call.prototype)].filter(
+      (name) => name !== "constructor",
+    );
+    const named = tableUnder("The call", document("docs/writing-plugins.md")).flatMap(([cell]) =>
+      found(cell!, /(?:^|`)(\w+)(?:\([^`]*\))?(?:`|$)/g),
+    );
     expect(named.sort()).toEqual(members.sort());
   });
 
@@ -201,9 +264,14 @@ describe("what programs see", () => {
   });
 
   it("every command of the program has a row, and every row is a command", () => {
-    const { stdout } = spawnSync(process.execPath, ["--import", "tsx", "bin/edge-gateway.ts", "--help"], { cwd: root, encoding: "utf8" });
+    const { stdout } = spawnSync(process.execPath, ["--import", "tsx", "bin/edge-gateway.ts", "--help"], {
+      cwd: root,
+      encoding: "utf8",
+    });
     const commands = found(stdout, /^ {2}([a-z][a-z-]+) /gm);
-    const rows = tableUnder("Commands", document("docs/operations.md")).map(([command]) => command!.split(" ")[1]!.replace("`,", ""));
+    const rows = tableUnder("Commands", document("docs/operations.md")).map(([command]) =>
+      command!.split(" ")[1]!.replace("`,", ""),
+    );
     expect(rows.filter((name) => !name.startsWith("-")).sort()).toEqual(commands.sort());
   });
 
@@ -211,7 +279,9 @@ describe("what programs see", () => {
     const guards = builtinPlugins.filter(({ guards }) => guards === true).map(({ name }) => name);
     const places = [
       /^- Wherever it is written[^]*?\n(?=- )/m.exec(document("docs/plugins/response_cache.md").text)![0],
-      tableUnder("Warnings", document("docs/troubleshooting.md")).find(([code]) => code!.includes("limit_by_any_header"))![1]!,
+      tableUnder("Warnings", document("docs/troubleshooting.md")).find(([code]) =>
+        code!.includes("limit_by_any_header"),
+      )![1]!,
     ];
     for (const place of places) {
       const listed = found(place, /`(\w+)`/g).filter((name) => kindNames.includes(name) && name !== "rate_limit");
@@ -269,10 +339,13 @@ describe("the documents", () => {
   it("files in the package link to no file outside the package", () => {
     const { files } = JSON.parse(read("package.json")) as { files: string[] };
     const always = ["README.md", "LICENSE", "package.json"];
-    const ships = (path: string) => always.includes(path) || files.some((each) => path === each || path.startsWith(`${each}/`));
+    const ships = (path: string) =>
+      always.includes(path) || files.some((each) => path === each || path.startsWith(`${each}/`));
     const links = documents.flatMap(({ path, links }) => links.map((link) => ({ path, link })));
     const relative = links.filter(({ link }) => !/^(https?:|#)/.test(link));
-    expect(relative.filter(({ path, link }) => ships(path) && !ships(join(dirname(path), link.split("#")[0]!)))).toEqual([]);
+    expect(
+      relative.filter(({ path, link }) => ships(path) && !ships(join(dirname(path), link.split("#")[0]!))),
+    ).toEqual([]);
   });
 });
 

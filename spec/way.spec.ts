@@ -1,4 +1,7 @@
-/** The code that one small GET with a key and a rate limit runs through stays short, and `ARCHITECTURE.md` describes it as it is. */
+/**
+ * The code that one small GET with a key and a rate limit runs through stays short, and `ARCHITECTURE.md` describes it
+ * as it is.
+ */
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -13,7 +16,9 @@ let way: Way;
 
 beforeAll(() => {
   const tsx = fileURLToPath(new URL("../node_modules/tsx/dist/cli.mjs", import.meta.url));
-  way = JSON.parse(execFileSync(process.execPath, [tsx, "spec/support/way.ts", "--json"], { cwd: ROOT, encoding: "utf8" })) as Way;
+  way = JSON.parse(
+    execFileSync(process.execPath, [tsx, "spec/support/way.ts", "--json"], { cwd: ROOT, encoding: "utf8" }),
+  ) as Way;
 }, 30_000);
 
 describe("one small GET with a key and a rate limit", () => {
@@ -39,7 +44,10 @@ describe("one small GET with a key and a rate limit", () => {
 /** The rows `| … | `lib/…ts` | `name` | …` of the section "One GET, call by call". */
 function stepsOf(document: string): { readonly file: string; readonly name: string }[] {
   const section = document.split(/^## /m).find((part) => part.startsWith("One GET, call by call")) ?? "";
-  return [...section.matchAll(/^\|[^|]*\| `(lib\/[\w/]+\.ts)` \| `(#?\w*)` \|/gm)].map(([, file, name]) => ({ file: file!, name: name! }));
+  return [...section.matchAll(/^\|[^|]*\| `(lib\/[\w/]+\.ts)` \| `(#?\w*)` \|/gm)].map(([, file, name]) => ({
+    file: file!,
+    name: name!,
+  }));
 }
 
 /** Without "get", which V8 puts before getters. */

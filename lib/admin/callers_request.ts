@@ -1,5 +1,6 @@
 /**
- * Answers `GET /gateway/callers`: who is in the configuration, and which plugins know them. No key, and no hash of one, is told.
+ * Answers `GET /gateway/callers`: who is in the configuration, and which plugins know them. No key, and no hash of one,
+ * is told.
  */
 import { atOnce } from "../base/time_slices.ts";
 import type { Caller, CallerList } from "../config/caller_list.ts";
@@ -18,11 +19,15 @@ const MAX_CALLERS = 200;
 /** Plugins of one caller. */
 const MAX_PLUGINS = 10;
 
-export function callersRequest({ target, headers }: Inbound, { gateway, clock }: Pick<InterfaceOptions, "gateway" | "clock">): Reply | Promise<Reply> {
+export function callersRequest(
+  { target, headers }: Inbound,
+  { gateway, clock }: Pick<InterfaceOptions, "gateway" | "clock">,
+): Reply | Promise<Reply> {
   const search = (queryOf(target).get("search") ?? "").toLowerCase();
   const { snapshot } = GatewayCore.partsOf(gateway as Gateway).configuration;
   const { callers } = snapshot;
-  const fits = ({ id, groups }: Caller) => search === "" || [id, ...groups].some((text) => text.toLowerCase().includes(search));
+  const fits = ({ id, groups }: Caller) =>
+    search === "" || [id, ...groups].some((text) => text.toLowerCase().includes(search));
   const found: { readonly caller: Caller; readonly list: CallerList }[] = [];
   let [total, matching] = [0, 0];
   for (const list of callers?.lists ?? []) {
@@ -35,7 +40,10 @@ export function callersRequest({ target, headers }: Inbound, { gateway, clock }:
     groups: caller.groups,
     enabled: caller.enabled,
     file: list.file ?? null,
-    plugins: plugins.filter((each) => knows(each, caller)).slice(0, MAX_PLUGINS).map(({ plugin }) => plugin),
+    plugins: plugins
+      .filter((each) => knows(each, caller))
+      .slice(0, MAX_PLUGINS)
+      .map(({ plugin }) => plugin),
     used: callers!.isUsed(list, caller, clock),
   }));
   return compressed(json(200, { total, matching, callers: shown }), headers);

@@ -1,5 +1,6 @@
 /**
- * Reports changes by the administrator: each is a line of the program's log, of the audit log and of a file of its own, where they are set.
+ * Reports changes by the administrator: each is a line of the program's log, of the audit log and of a file of its own,
+ * where they are set.
  */
 import { appendFile } from "node:fs/promises";
 import { closeSync, openSync } from "node:fs";
@@ -16,7 +17,10 @@ export type AdminChange = {
   readonly before: string;
   readonly after: string;
   readonly request_id: string;
-} & ({ readonly action: "source" | "rollback" } | { readonly action: "upstream"; readonly service: string; readonly upstream: string });
+} & (
+  | { readonly action: "source" | "rollback" }
+  | { readonly action: "upstream"; readonly service: string; readonly upstream: string }
+);
 
 export class ChangeLog {
   readonly #path: string | null;
@@ -27,7 +31,9 @@ export class ChangeLog {
   /** Lines that could not be written; the next line says how many. */
   #lost = 0;
 
-  /** Throws where lines could not be written. The file is opened for each line, so that it may be renamed at any time. */
+  /**
+   * Throws where lines could not be written. The file is opened for each line, so that it may be renamed at any time.
+   */
   constructor(path: string | null, clock: Clock, log: Log, audit: AuditSink | null = null) {
     this.#path = path;
     this.#clock = clock;
@@ -53,11 +59,17 @@ export class ChangeLog {
   async #write(line: object): Promise<void> {
     if (this.#path === null) return;
     try {
-      await appendFile(this.#path, `${JSON.stringify(this.#lost === 0 ? line : { ...line, lost: this.#lost })}\n`, { mode: 0o600 });
+      await appendFile(this.#path, `${JSON.stringify(this.#lost === 0 ? line : { ...line, lost: this.#lost })}\n`, {
+        mode: 0o600,
+      });
       this.#lost = 0;
     } catch (error) {
       this.#lost++;
-      this.#log.error("a line of the file of changes is lost", { file: this.#path, lost: this.#lost, error: messageOf(error) });
+      this.#log.error("a line of the file of changes is lost", {
+        file: this.#path,
+        lost: this.#lost,
+        error: messageOf(error),
+      });
     }
   }
 }

@@ -6,7 +6,11 @@ import type { Inbound } from "../server/inbound.ts";
 import { askedOf, json } from "./replies.ts";
 import type { InterfaceOptions } from "./views.ts";
 
-export async function decisionRequest(prefix: string, inbound: Inbound, { gateway }: Pick<InterfaceOptions, "gateway">): Promise<Reply> {
+export async function decisionRequest(
+  prefix: string,
+  inbound: Inbound,
+  { gateway }: Pick<InterfaceOptions, "gateway">,
+): Promise<Reply> {
   const id = decoded((askedOf(inbound) as { readonly path: string }).path.slice(prefix.length));
   const decision = await gateway.decision(id);
   if (decision !== null) return json(200, decision);

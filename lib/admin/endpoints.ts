@@ -54,7 +54,10 @@ export interface OnRequest {
 export interface Endpoint {
   /** GET is also HEAD. */
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
-  /** For every client, or the endpoint itself checks credentials. Default: for a session, or a caller with credentials that reads. */
+  /**
+   * For every client, or the endpoint itself checks credentials. Default: for a session, or a caller with credentials
+   * that reads.
+   */
   readonly isOpen?: true;
   /** Viewers may use it, as they may all with GET. */
   readonly isForViewers?: true;
@@ -88,10 +91,13 @@ export class Endpoints {
     const { gateway, onRequest } = options;
     const shown = (path: showing.ShownPath): Endpoint => ({
       method: "GET",
-      answer: async (inbound, who) => (await loaded(onRequest.shown)).shownRequest(path, inbound, options, this.#secretsFor(inbound.target, who)),
+      answer: async (inbound, who) =>
+        (await loaded(onRequest.shown)).shownRequest(path, inbound, options, this.#secretsFor(inbound.target, who)),
     });
-    const explain: Endpoint["answer"] = async (inbound, who) => (await loaded(onRequest.explain)).explainRequest(inbound, options, this.#secretsFor(inbound.target, who));
-    const reload: Endpoint["answer"] = async (inbound, { user }) => (await loaded(onRequest.reload)).reloadRequest(inbound, user, options);
+    const explain: Endpoint["answer"] = async (inbound, who) =>
+      (await loaded(onRequest.explain)).explainRequest(inbound, options, this.#secretsFor(inbound.target, who));
+    const reload: Endpoint["answer"] = async (inbound, { user }) =>
+      (await loaded(onRequest.reload)).reloadRequest(inbound, user, options);
     this.#table = {
       "/login": { method: "POST", isOpen: true, answer: (inbound) => this.#logIn(inbound) },
       "/logout": { method: "DELETE", isOpen: true, answer: (inbound) => this.#logOut(inbound) },
@@ -104,15 +110,39 @@ export class Endpoints {
       "/gateway/status": shown("/gateway/status"),
       "/gateway/health": shown("/gateway/health"),
       "/gateway/stats": shown("/gateway/stats"),
-      "/gateway/now": { method: "GET", answer: async (inbound) => (await loaded(onRequest.now)).nowRequest(inbound, options) },
-      "/gateway/figures": { method: "GET", answer: async (inbound) => (await loaded(onRequest.figures)).figuresRequest(inbound, options) },
-      "/gateway/process": { method: "GET", answer: async (inbound) => (await loaded(onRequest.process)).processRequest(inbound, options) },
-      "/gateway/plugin-figures": { method: "GET", answer: async (inbound) => (await loaded(onRequest.process)).pluginFiguresRequest(inbound, options) },
-      "/gateway/plugins": { method: "GET", answer: async (inbound) => (await loaded(onRequest.explain)).pluginsRequest(inbound, options) },
-      "/gateway/callers": { method: "GET", answer: async (inbound) => (await loaded(onRequest.callers)).callersRequest(inbound, options) },
-      "/gateway/schema": { method: "GET", answer: async (inbound) => (await loaded(onRequest.schema)).schemaRequest(inbound, options) },
+      "/gateway/now": {
+        method: "GET",
+        answer: async (inbound) => (await loaded(onRequest.now)).nowRequest(inbound, options),
+      },
+      "/gateway/figures": {
+        method: "GET",
+        answer: async (inbound) => (await loaded(onRequest.figures)).figuresRequest(inbound, options),
+      },
+      "/gateway/process": {
+        method: "GET",
+        answer: async (inbound) => (await loaded(onRequest.process)).processRequest(inbound, options),
+      },
+      "/gateway/plugin-figures": {
+        method: "GET",
+        answer: async (inbound) => (await loaded(onRequest.process)).pluginFiguresRequest(inbound, options),
+      },
+      "/gateway/plugins": {
+        method: "GET",
+        answer: async (inbound) => (await loaded(onRequest.explain)).pluginsRequest(inbound, options),
+      },
+      "/gateway/callers": {
+        method: "GET",
+        answer: async (inbound) => (await loaded(onRequest.callers)).callersRequest(inbound, options),
+      },
+      "/gateway/schema": {
+        method: "GET",
+        answer: async (inbound) => (await loaded(onRequest.schema)).schemaRequest(inbound, options),
+      },
       "/gateway/tests": shown("/gateway/tests"),
-      "/gateway/requests/{id}": { method: "GET", answer: async (inbound) => (await loaded(onRequest.decision)).decisionRequest(REQUESTS, inbound, options) },
+      "/gateway/requests/{id}": {
+        method: "GET",
+        answer: async (inbound) => (await loaded(onRequest.decision)).decisionRequest(REQUESTS, inbound, options),
+      },
       "/gateway/events": { method: "GET", answer: (inbound, who) => this.#stream(inbound, "events", who) },
       "/gateway/tail": { method: "GET", answer: (inbound, who) => this.#stream(inbound, "tail", who) },
       "/gateway/explain": { method: "POST", isForViewers: true, answer: explain },
@@ -140,7 +170,8 @@ export class Endpoints {
       reply = problem(call, "internal");
     }
     const origin = headerValue(headers, "origin");
-    const shared = origin !== undefined && this.#origins.has(origin) ? ["Access-Control-Allow-Origin", origin, ...CORS] : [];
+    const shared =
+      origin !== undefined && this.#origins.has(origin) ? ["Access-Control-Allow-Origin", origin, ...CORS] : [];
     return { ...reply, headers: [...COMMON, ...shared, ...reply.headers] };
   }
 
@@ -155,7 +186,8 @@ export class Endpoints {
     if ("status" in asked) return asked;
     const { path, authority } = asked;
     // Over TLS the certificate has proved the name to the browser.
-    if (inbound.scheme === "http" && !this.#isKnownHost(authority)) return problem(call, "misdirected", { detail: HOST_NOT_ALLOWED });
+    if (inbound.scheme === "http" && !this.#isKnownHost(authority))
+      return problem(call, "misdirected", { detail: HOST_NOT_ALLOWED });
     const [origin, ...others] = headerValues(headers, "origin");
     const isAllowed = origin !== undefined && others.length === 0 && this.#origins.has(origin);
     const isForeignPage = !isAllowed && isForeign(inbound, inbound.authority);
@@ -163,20 +195,28 @@ export class Endpoints {
       return problem(call, "forbidden", { detail: "Pages of this origin may not make changes." });
     }
     // No property of Object.prototype starts with a slash.
-    const endpoints = [this.#table[path.startsWith(REQUESTS) ? `${REQUESTS}{id}` : path] ?? this.#options.writing?.(path) ?? []].flat();
-    if (endpoints.length === 0) return problem(call, "route_not_found", { detail: "The admin interface has no such path." });
-    const allow = [...endpoints.map((each) => (each.method === "GET" ? "GET, HEAD" : each.method)), "OPTIONS"].join(", ");
+    const endpoints = [
+      this.#table[path.startsWith(REQUESTS) ? `${REQUESTS}{id}` : path] ?? this.#options.writing?.(path) ?? [],
+    ].flat();
+    if (endpoints.length === 0)
+      return problem(call, "route_not_found", { detail: "The admin interface has no such path." });
+    const allow = [...endpoints.map((each) => (each.method === "GET" ? "GET, HEAD" : each.method)), "OPTIONS"].join(
+      ", ",
+    );
     if (method === "OPTIONS") {
       const preflight = isAllowed ? ["Access-Control-Allow-Methods", allow, ...PREFLIGHT] : [];
       return { status: 204, headers: ["Allow", allow, ...preflight], body: null };
     }
     const endpoint = endpoints.find((each) => each.method === (method === "HEAD" ? "GET" : method));
-    if (endpoint === undefined) return problem(call, "method_not_allowed", { detail: `This path accepts ${allow}.`, headers: ["Allow", allow] });
+    if (endpoint === undefined)
+      return problem(call, "method_not_allowed", { detail: `This path accepts ${allow}.`, headers: ["Allow", allow] });
     if (endpoint.isOpen) return endpoint.answer(inbound, NOBODY);
     const sessions = await this.#sessions();
     const session = sessions.of(headers);
-    if (session !== null) return this.#answerTo({ ...session, isLive: () => sessions.hasCookie(headers) }, endpoint, inbound);
-    // Browsers send credentials that they were once given with the requests of all pages; of the session's cookie, SameSite forbids that.
+    if (session !== null)
+      return this.#answerTo({ ...session, isLive: () => sessions.hasCookie(headers) }, endpoint, inbound);
+    // Browsers send credentials that they were once given with the requests of all pages; of the session's cookie,
+    // SameSite forbids that.
     const isCaller = endpoint.method === "GET" && !COOKIE_ONLY.has(path) && !isForeignPage;
     if (isCaller && basicCredentials(headerValue(headers, "authorization")) !== null) {
       // Reading takes one command, with credentials that are checked and throttled as those of a login.
@@ -185,18 +225,31 @@ export class Endpoints {
     }
     const cookie = sessions.foreignCookie(headers);
     const challenge = scriptChallenge(this.#options.cookie);
-    if (cookie === null) return problem(call, "unauthenticated", { detail: "Log in with POST /login and send the cookie it sets.", headers: challenge });
+    if (cookie === null)
+      return problem(call, "unauthenticated", {
+        detail: "Log in with POST /login and send the cookie it sets.",
+        headers: challenge,
+      });
     return problem(call, "unauthenticated", { detail: whyForeign(cookie), headers: challenge, members: { cookie } });
   }
 
   #answerTo(who: Who, endpoint: Endpoint, inbound: Inbound): Reply | Promise<Reply> {
-    if (who.role === "admin" || endpoint.method === "GET" || endpoint.isForViewers) return endpoint.answer(inbound, who);
+    if (who.role === "admin" || endpoint.method === "GET" || endpoint.isForViewers)
+      return endpoint.answer(inbound, who);
     return problem(inbound.call, "forbidden", { detail: "A viewer reads, and may do nothing else." });
   }
 
-  /** `secrets=masked`: as with ADMIN_REDACT_SECRETS. A request with credentials gets none: browsers add those to the requests of other pages. */
+  /**
+   * `secrets=masked`: as with ADMIN_REDACT_SECRETS. A request with credentials gets none: browsers add those to the
+   * requests of other pages.
+   */
   #secretsFor(target: string, { role, expiresAt }: Who): Secrets {
-    return role === "viewer" || expiresAt === null || this.#options.redactSecrets || queryOf(target).get("secrets") === "masked" ? "masked" : "shown";
+    return role === "viewer" ||
+      expiresAt === null ||
+      this.#options.redactSecrets ||
+      queryOf(target).get("secrets") === "masked"
+      ? "masked"
+      : "shown";
   }
 
   async #logIn(inbound: Inbound): Promise<Reply> {
@@ -214,11 +267,18 @@ export class Endpoints {
 
   async #renew({ call, headers }: Inbound): Promise<Reply> {
     const renewed = (await this.#sessions()).renew(headers);
-    return renewed === null ? problem(call, "unauthenticated") : json(200, this.#sessionView(renewed), ["Set-Cookie", renewed.cookie]);
+    return renewed === null
+      ? problem(call, "unauthenticated")
+      : json(200, this.#sessionView(renewed), ["Set-Cookie", renewed.cookie]);
   }
 
   #sessionView({ user, role, expiresAt }: Pick<Who, "user" | "role" | "expiresAt">) {
-    return { user, role, write: this.#options.write && role === "admin", expires_at: expiresAt && new Date(expiresAt).toISOString() };
+    return {
+      user,
+      role,
+      write: this.#options.write && role === "admin",
+      expires_at: expiresAt && new Date(expiresAt).toISOString(),
+    };
   }
 
   /** Whose credentials a request carries, or the reply to one without any. */
@@ -239,7 +299,10 @@ export class Endpoints {
   async #metrics(inbound: Inbound): Promise<Reply> {
     const { headers } = inbound;
     const sessions = await this.#sessions();
-    const isOpen = hasMetricsToken(headers, this.#options.metricsToken) || sessions.hasCookie(headers) || sessions.hasBearer(headers);
+    const isOpen =
+      hasMetricsToken(headers, this.#options.metricsToken) ||
+      sessions.hasCookie(headers) ||
+      sessions.hasBearer(headers);
     const found = isOpen ? NOBODY : await this.#accountOf(inbound, SCRAPER_CHALLENGE);
     if ("status" in found) return found;
     await this.#options.refresh("all");
@@ -250,15 +313,18 @@ export class Endpoints {
     const sessions = await this.#sessions();
     const isSession = sessions.hasCookie(headers);
     const { onRequest, refresh } = this.#options;
-    const Streams = name === "events" ? (await loaded(onRequest.events)).EventStreams : (await loaded(onRequest.tail)).TailStreams;
+    const Streams =
+      name === "events" ? (await loaded(onRequest.events)).EventStreams : (await loaded(onRequest.tail)).TailStreams;
     await refresh("counts");
     const streams = this.#streams.get(name) ?? new Streams(this.#options);
     this.#streams.set(name, streams);
     if (this.#hasEnded) streams.close();
     const state = streams.stateFor(who);
     if (state === "ended") return problem(call, "overloaded", { detail: "The gateway is being shut down." });
-    if (state === "full") return problem(call, "overloaded", { detail: "Too many event streams are open.", headers: retryAfter(5000) });
-    const body = method === "HEAD" ? null : streams.open(() => !isSession || sessions.hasCookie(headers), target, who.user);
+    if (state === "full")
+      return problem(call, "overloaded", { detail: "Too many event streams are open.", headers: retryAfter(5000) });
+    const body =
+      method === "HEAD" ? null : streams.open(() => !isSession || sessions.hasCookie(headers), target, who.user);
     if (typeof body === "string") return problem(call, "request_invalid", { detail: body });
     // X-Accel-Buffering: a proxy like nginx must forward each event at once.
     return { status: 200, headers: ["Content-Type", "text/event-stream", "X-Accel-Buffering", "no"], body };
@@ -266,7 +332,12 @@ export class Endpoints {
 
   async #health({ headers }: Inbound): Promise<Reply> {
     const { version } = this.#options;
-    return json(200, headerValue(headers, "cookie") !== undefined && (await this.#sessions()).hasCookie(headers) ? { status: "ok", version } : { status: "ok" });
+    return json(
+      200,
+      headerValue(headers, "cookie") !== undefined && (await this.#sessions()).hasCookie(headers)
+        ? { status: "ok", version }
+        : { status: "ok" },
+    );
   }
 }
 
@@ -278,16 +349,26 @@ const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
 /** They show configured secrets, unless ADMIN_REDACT_SECRETS is set. */
 const COOKIE_ONLY: ReadonlySet<string> = new Set(["/gateway", "/gateway/config", "/gateway/source"]);
 const COMMON: HeaderList = [...NO_STORE, "Vary", "Origin"];
-const CORS = ["Access-Control-Allow-Credentials", "true", "Access-Control-Expose-Headers", "X-Request-Id, Retry-After, ETag"];
-const PREFLIGHT = ["Access-Control-Allow-Headers", "Authorization, Content-Type, If-Match", "Access-Control-Max-Age", "600"];
+const CORS = [
+  "Access-Control-Allow-Credentials",
+  "true",
+  "Access-Control-Expose-Headers",
+  "X-Request-Id, Retry-After, ETag",
+];
+const PREFLIGHT = [
+  "Access-Control-Allow-Headers",
+  "Authorization, Content-Type, If-Match",
+  "Access-Control-Max-Age",
+  "600",
+];
 
 const REALM = "edge-gateway admin";
 const BASIC_CHALLENGE: HeaderList = ["WWW-Authenticate", `Basic realm="${REALM}", charset="UTF-8"`];
 const SCRAPER_CHALLENGE: HeaderList = [...BASIC_CHALLENGE, "WWW-Authenticate", `Bearer realm="${REALM}"`];
 
 /**
- * Every 401 names a scheme (RFC 9110 §15.5.2). Browsers ignore this one: for "Basic" Chromium opens its own dialog even if a script sent the
- * credentials.
+ * Every 401 names a scheme (RFC 9110 §15.5.2). Browsers ignore this one: for "Basic" Chromium opens its own dialog even
+ * if a script sent the credentials.
  */
 function scriptChallenge(cookie: string): HeaderList {
   return ["WWW-Authenticate", `Cookie realm="${REALM}", form-action="/login", cookie-name="${cookie}"`];
@@ -295,5 +376,8 @@ function scriptChallenge(cookie: string): HeaderList {
 
 function whyForeign(cookie: string): string {
   const why = "the gateway was restarted, or another application on this host name uses a cookie of that name";
-  return `The cookie “${cookie}” is no session of this gateway: ${why}. If it happens again, set ADMIN_COOKIE_NAME of the gateway to a name that nothing else uses.`;
+  return (
+    `The cookie “${cookie}” is no session of this gateway: ${why}. If it happens again, ` +
+    `set ADMIN_COOKIE_NAME of the gateway to a name that nothing else uses.`
+  );
 }

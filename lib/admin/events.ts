@@ -1,5 +1,6 @@
 /**
- * Event streams (server-sent events, HTML standard §9.2): every reader gets the status, health and statistics of the gateway as they change.
+ * Event streams (server-sent events, HTML standard §9.2): every reader gets the status, health and statistics of the
+ * gateway as they change.
  */
 import { Readable } from "node:stream";
 import type { Timer } from "../base/clock.ts";

@@ -12,7 +12,11 @@ import { explanationView, type InterfaceOptions, type Secrets } from "./views.ts
 
 const MAX_BYTES = 64 * 1024;
 
-export async function explainRequest(inbound: Inbound, { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">, secrets: Secrets): Promise<Reply> {
+export async function explainRequest(
+  inbound: Inbound,
+  { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">,
+  secrets: Secrets,
+): Promise<Reply> {
   const request = await readExplainRequest(inbound);
   if ("code" in request) return problem(inbound.call, request.code, { detail: request.detail });
   await refresh("counts");
@@ -20,16 +24,23 @@ export async function explainRequest(inbound: Inbound, { gateway, refresh }: Pic
 }
 
 /** The plugins of a route in the order in which they run; with `only=counts` what a page asks for again and again. */
-export async function pluginsRequest({ call, target }: Inbound, { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">): Promise<Reply> {
+export async function pluginsRequest(
+  { call, target }: Inbound,
+  { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">,
+): Promise<Reply> {
   const query = queryOf(target);
   const [service, route] = [query.get("service"), query.get("route")];
-  if (service === null || route === null) return problem(call, "request_invalid", { detail: 'Name a route: "?service=…&route=…".' });
+  if (service === null || route === null)
+    return problem(call, "request_invalid", { detail: 'Name a route: "?service=…&route=…".' });
   const only = query.get("only");
   if (only !== null && only !== "counts") return problem(call, "request_invalid", { detail: '"only" must be counts.' });
   await refresh("counts");
   const plugins = await gateway.routePlugins(service, route);
-  if (plugins === null) return problem(call, "route_not_found", { detail: "The configuration in force has no such route." });
-  return json(200, { plugins: only === null ? plugins : plugins.map(({ requests, answered }) => ({ requests, answered })) });
+  if (plugins === null)
+    return problem(call, "route_not_found", { detail: "The configuration in force has no such route." });
+  return json(200, {
+    plugins: only === null ? plugins : plugins.map(({ requests, answered }) => ({ requests, answered })),
+  });
 }
 
 async function readExplainRequest(inbound: Inbound): Promise<Question | Unreadable> {
@@ -38,30 +49,50 @@ async function readExplainRequest(inbound: Inbound): Promise<Question | Unreadab
   try {
     return explainRequestOf(JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body)));
   } catch (error) {
-    return { code: "bad_request", detail: error instanceof SyntaxError ? `The body is not JSON: ${error.message}.` : "The body is not UTF-8." };
+    return {
+      code: "bad_request",
+      detail: error instanceof SyntaxError ? `The body is not JSON: ${error.message}.` : "The body is not UTF-8.",
+    };
   }
 }
 
 /** Reports every field that is wrong, in one sentence each. */
 function explainRequestOf(value: unknown): Question | Unreadable {
-  if (!isObject(value)) return invalid(['The body must be an object: {"method":"GET","url":"/shop/items","headers":{}}.']);
+  if (!isObject(value))
+    return invalid(['The body must be an object: {"method":"GET","url":"/shop/items","headers":{}}.']);
   const { method, url, headers = {}, client_ip: clientIp = null, body = null, ...others } = value;
   const wrong: string[] = [];
   if (typeof method !== "string" || method === "") wrong.push('"method" is missing, or not a string such as "GET".');
   if (typeof url !== "string" || url === "") wrong.push('"url" is missing, or not a string such as "/shop/items?x=1".');
-  if (!isObject(headers) || !Object.values(headers).flat().every((each) => typeof each === "string")) {
+  if (
+    !isObject(headers) ||
+    !Object.values(headers)
+      .flat()
+      .every((each) => typeof each === "string")
+  ) {
     wrong.push('"headers" is not an object of strings, or of lists of them, such as {"Host":"shop.example.com"}.');
   }
   if (clientIp !== null && (typeof clientIp !== "string" || isIP(clientIp) === 0)) {
     wrong.push('"client_ip" is not an IP address such as "203.0.113.9".');
   }
   for (const name of Object.keys(others).slice(0, MAX_NAMED)) {
-    wrong.push(`${JSON.stringify(name)} is not a known field: the fields are "method", "url", "headers", "client_ip" and "body".`);
+    wrong.push(
+      `${JSON.stringify(name)} is not a known field: the fields are "method", "url", ` +
+        `"headers", "client_ip" and "body".`,
+    );
   }
   if (wrong.length > 0) return invalid(wrong);
-  const question = { method: method as string, url: url as string, headers: headers as Record<string, string | string[]> };
+  const question = {
+    method: method as string,
+    url: url as string,
+    headers: headers as Record<string, string | string[]>,
+  };
   const text = typeof body === "string" ? body : JSON.stringify(body);
-  return { ...question, ...(clientIp !== null && { clientIp: clientIp as string }), ...(body !== null && { body: text }) };
+  return {
+    ...question,
+    ...(clientIp !== null && { clientIp: clientIp as string }),
+    ...(body !== null && { body: text }),
+  };
 }
 
 const MAX_NAMED = 3;

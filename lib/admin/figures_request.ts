@@ -20,7 +20,10 @@ interface FiguresQuestion {
   readonly name?: string;
 }
 
-export async function figuresRequest({ call, target, headers }: Inbound, { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">): Promise<Reply> {
+export async function figuresRequest(
+  { call, target, headers }: Inbound,
+  { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">,
+): Promise<Reply> {
   const question = readFiguresQuestion(target);
   if (typeof question === "string") return problem(call, "request_invalid", { detail: question });
   const history = await Gateway.reportingOf(gateway as Gateway).openHistory!();
@@ -29,7 +32,9 @@ export async function figuresRequest({ call, target, headers }: Inbound, { gatew
   gateway.recentStats("total");
   const { metrics } = GatewayCore.partsOf(gateway as Gateway);
   const found = figuresOf(history, question, metrics!.services);
-  return found === null ? problem(call, "route_not_found", { detail: "The configuration has no such service, route or upstream." }) : compressed(json(200, found), headers);
+  return found === null
+    ? problem(call, "route_not_found", { detail: "The configuration has no such service, route or upstream." })
+    : compressed(json(200, found), headers);
 }
 
 /** A sentence if it asks for something impossible. */
@@ -41,15 +46,33 @@ export function readFiguresQuestion(target: string): FiguresQuestion | string {
   if (route !== undefined && upstream !== undefined) return 'Ask for a "route" or for an "upstream", not for both.';
   const [what, name] = route !== undefined ? (["route", route] as const) : (["upstream", upstream] as const);
   if (name !== undefined && service === undefined) return `"${what}" needs "service".`;
-  return { span: span as SpanName, ...(service !== undefined && { service }), ...(name !== undefined && { what, name }) };
+  return {
+    span: span as SpanName,
+    ...(service !== undefined && { service }),
+    ...(name !== undefined && { what, name }),
+  };
 }
 
 /** Null: there is no such service, route or upstream, and was none. */
-export function figuresOf(history: FigureHistory, { span, service, what, name }: FiguresQuestion, services: Metrics["services"]) {
-  const { since, ended: { [span]: last }, isFull, reloads } = history;
+export function figuresOf(
+  history: FigureHistory,
+  { span, service, what, name }: FiguresQuestion,
+  services: Metrics["services"],
+) {
+  const {
+    since,
+    ended: { [span]: last },
+    isFull,
+    reloads,
+  } = history;
   const series = history.series.get(seriesKey(service, what, name));
   const known = service === undefined ? null : services.get(service);
-  if (series === undefined && known !== null && (known === undefined || (name !== undefined && !known[`${what!}s`].has(name)))) return null;
+  if (
+    series === undefined &&
+    known !== null &&
+    (known === undefined || (name !== undefined && !known[`${what!}s`].has(name)))
+  )
+    return null;
   const { stepMs, steps } = SPANS[span];
   const begin = series?.since ?? since;
   const recorded = series !== undefined || !isFull;

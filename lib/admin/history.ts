@@ -1,6 +1,6 @@
 /**
- * The last configurations that were in force, in a folder beside the configuration's file, which survives restarts. What is a secret in them is
- * masked: such an entry can be read, and cannot come into force again.
+ * The last configurations that were in force, in a folder beside the configuration's file, which survives restarts.
+ * What is a secret in them is masked: such an entry can be read, and cannot come into force again.
  */
 import { randomBytes } from "node:crypto";
 import { chmod, lstat, mkdir, open, readdir, readFile, rm } from "node:fs/promises";
@@ -62,22 +62,32 @@ export class ConfigHistory {
     if (entry === undefined) throw new Fault("route_not_found", "The history has no configuration with this digest.");
     const content = await readFile(join(this.folder, entry.name)).catch(() => null);
     const text = content?.subarray(content.indexOf(10) + 1);
-    if (text === undefined || (entry.masked === 0 && sourceDigest(text) !== digest)) throw new Fault("conflict", `The entry in ${this.folder} is gone or damaged.`);
+    if (text === undefined || (entry.masked === 0 && sourceDigest(text) !== digest))
+      throw new Fault("conflict", `The entry in ${this.folder} is gone or damaged.`);
     return { entry, text };
   }
 
   /** Does nothing where it is the newest already: a start with what was in force before, a file that is read again. */
   add(entry: HistoryEntry, text: Buffer): void {
-    this.#last = this.#last.then(async () => {
-      if (this.#entries[0]?.digest === entry.digest) return;
-      await this.#write(entry, text);
-      await this.#bound();
-    }).catch((error: unknown) => this.#log.error("the history of configurations cannot be written", { folder: this.folder, error: messageOf(error) }));
+    this.#last = this.#last
+      .then(async () => {
+        if (this.#entries[0]?.digest === entry.digest) return;
+        await this.#write(entry, text);
+        await this.#bound();
+      })
+      .catch((error: unknown) =>
+        this.#log.error("the history of configurations cannot be written", {
+          folder: this.folder,
+          error: messageOf(error),
+        }),
+      );
   }
 
   async #open(): Promise<void> {
     try {
-      await mkdir(this.folder, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => (error.code === "EEXIST" ? undefined : Promise.reject(error)));
+      await mkdir(this.folder, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) =>
+        error.code === "EEXIST" ? undefined : Promise.reject(error),
+      );
       if (!(await lstat(this.folder)).isDirectory()) throw new Error("it is no folder");
       await chmod(this.folder, 0o700);
       const skipped: string[] = [];
@@ -88,7 +98,12 @@ export class ConfigHistory {
         else skipped.push(name);
       }
       this.#entries.sort((a, b) => (a.name < b.name ? 1 : -1));
-      if (skipped.length > 0) this.#log.warn("files in the folder of the history are no entries, and are left alone", { folder: this.folder, files: skipped.slice(0, 10), count: skipped.length });
+      if (skipped.length > 0)
+        this.#log.warn("files in the folder of the history are no entries, and are left alone", {
+          folder: this.folder,
+          files: skipped.slice(0, 10),
+          count: skipped.length,
+        });
       await this.#bound();
     } catch (error) {
       this.#log.error("the history of configurations cannot be read", { folder: this.folder, error: messageOf(error) });
@@ -115,14 +130,19 @@ export class ConfigHistory {
     // Two within a millisecond, or a clock that was set back.
     const at = Math.max(entry.at, Number(this.#entries[0]?.name.slice(0, 15) ?? 0) + 1);
     const name = `${String(at).padStart(15, "0")}-${entry.digest}`;
-    const content = Buffer.concat([Buffer.from(`${JSON.stringify({ ...entry, changes: entry.changes.slice(0, MAX_CHANGES) })}\n`), text]);
-    await replaceFile(join(this.folder, name), [content], { beside: join(this.folder, `${randomBytes(12).toString("hex")}.new`) });
+    const content = Buffer.concat([
+      Buffer.from(`${JSON.stringify({ ...entry, changes: entry.changes.slice(0, MAX_CHANGES) })}\n`),
+      text,
+    ]);
+    await replaceFile(join(this.folder, name), [content], {
+      beside: join(this.folder, `${randomBytes(12).toString("hex")}.new`),
+    });
     this.#entries.unshift({ ...entry, name, bytes: content.length });
   }
 
   async #bound(): Promise<void> {
     let bytes = 0;
-    const isKept = (entry: Stored, i: number) => (bytes += entry.bytes) <= MAX_BYTES ? i < MAX_ENTRIES : i === 0;
+    const isKept = (entry: Stored, i: number) => ((bytes += entry.bytes) <= MAX_BYTES ? i < MAX_ENTRIES : i === 0);
     const kept = this.#entries.filter(isKept);
     const dropped = this.#entries.filter((entry) => !kept.includes(entry));
     this.#entries = kept;
@@ -134,6 +154,20 @@ export class ConfigHistory {
 function entryOf(value: unknown): HistoryEntry | null {
   const { digest, at, by, changes, masked } = (value ?? {}) as Readonly<Record<string, any>>;
   const isBy = typeof by?.cause === "string" || (typeof by?.user === "string" && typeof by?.address === "string");
-  if (typeof digest !== "string" || !Number.isSafeInteger(at) || at < 0 || !isBy || !Array.isArray(changes) || !Number.isSafeInteger(masked)) return null;
-  return { digest, at, by: typeof by.cause === "string" ? { cause: by.cause } : { user: by.user, address: by.address }, changes, masked };
+  if (
+    typeof digest !== "string" ||
+    !Number.isSafeInteger(at) ||
+    at < 0 ||
+    !isBy ||
+    !Array.isArray(changes) ||
+    !Number.isSafeInteger(masked)
+  )
+    return null;
+  return {
+    digest,
+    at,
+    by: typeof by.cause === "string" ? { cause: by.cause } : { user: by.user, address: by.address },
+    changes,
+    masked,
+  };
 }

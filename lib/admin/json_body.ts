@@ -14,9 +14,13 @@ export interface Unreadable {
   readonly detail: string;
 }
 
-/** The bytes, not parsed. `what` is for the message: "the request to explain". A type other than application/json is refused. */
+/**
+ * The bytes, not parsed. `what` is for the message: "the request to explain". A type other than application/json is
+ * refused.
+ */
 export async function readJsonBody(inbound: Inbound, maxBytes: number, what: string): Promise<Buffer | Unreadable> {
-  if (!JSON_TYPE.test(headerValue(inbound.headers, "content-type") ?? "")) return { code: "bad_request", detail: `Send ${what} as application/json.` };
+  if (!JSON_TYPE.test(headerValue(inbound.headers, "content-type") ?? ""))
+    return { code: "bad_request", detail: `Send ${what} as application/json.` };
   try {
     return await readBody(inbound, maxBytes);
   } catch (error) {
@@ -29,8 +33,8 @@ export async function readJsonBody(inbound: Inbound, maxBytes: number, what: str
 export const MAX_POSTED_BYTES = 16 * 1024 * 1024;
 
 /**
- * Reading takes its time by values, not by bytes: 16 MiB of "[]," are five million of them, and a large configuration has one for some twenty
- * bytes. A text with more is refused before anything reads it, by its commas.
+ * Reading takes its time by values, not by bytes: 16 MiB of "[]," are five million of them, and a large configuration
+ * has one for some twenty bytes. A text with more is refused before anything reads it, by its commas.
  */
 const MAX_POSTED_COMMAS = 1_500_000;
 const COMMA = 0x2c;
@@ -40,13 +44,29 @@ export async function readConfiguration(inbound: Inbound): Promise<Buffer | Unre
   if ("code" in text) return text;
   let commas = 0;
   for (let i = 0; i < text.length; i++) if (text[i] === COMMA) commas++;
-  return commas <= MAX_POSTED_COMMAS ? text : { code: "body_too_large", detail: `The text of a configuration may have at most ${MAX_POSTED_COMMAS} commas, and this one has ${commas}.` };
+  return commas <= MAX_POSTED_COMMAS
+    ? text
+    : {
+        code: "body_too_large",
+        detail: `The text of a configuration may have at most ${MAX_POSTED_COMMAS} commas, and this one has ${commas}.`,
+      };
 }
 
-/** Reads the text of a configuration when there is a place for it, and keeps the place until it is answered: those that arrive slowly fill the memory, too. */
-export async function answerPosted(inbound: Inbound, places: TaskQueue, answer: (text: Buffer) => Promise<Reply>): Promise<Reply> {
+/**
+ * Reads the text of a configuration when there is a place for it, and keeps the place until it is answered: those that
+ * arrive slowly fill the memory, too.
+ */
+export async function answerPosted(
+  inbound: Inbound,
+  places: TaskQueue,
+  answer: (text: Buffer) => Promise<Reply>,
+): Promise<Reply> {
   const { call } = inbound;
-  if (!places.room) return problem(call, "overloaded", { detail: "Too many configurations are being received, or waiting.", headers: retryAfter(POSTED_RETRY_MS) });
+  if (!places.room)
+    return problem(call, "overloaded", {
+      detail: "Too many configurations are being received, or waiting.",
+      headers: retryAfter(POSTED_RETRY_MS),
+    });
   return places.take(async () => {
     const text = await readConfiguration(inbound);
     return "code" in text ? problem(call, text.code, { detail: text.detail }) : answer(text);

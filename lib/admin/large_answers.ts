@@ -1,5 +1,6 @@
 /**
- * Answers that may be large: made in slices, between which the event loop serves requests, and once for all who ask while it has not begun.
+ * Answers that may be large: made in slices, between which the event loop serves requests, and once for all who ask
+ * while it has not begun.
  */
 import { ignore } from "../base/errors.ts";
 import { paced, type NextTimeSlice } from "../base/time_slices.ts";
@@ -21,10 +22,15 @@ const DEPTH = 3;
 const CHUNK_CHARACTERS = 64 * 1024;
 
 /**
- * The answer to a question, as JSON, in gzip where it is accepted. `make` begins after the request has come. One is made at a time: many
- * viewers take the memory of one.
+ * The answer to a question, as JSON, in gzip where it is accepted. `make` begins after the request has come. One is
+ * made at a time: many viewers take the memory of one.
  */
-export function largeAnswer(gateway: object, question: string, headers: HeaderList, make: (slice: NextTimeSlice) => Promise<object>): Promise<Reply> {
+export function largeAnswer(
+  gateway: object,
+  question: string,
+  headers: HeaderList,
+  make: (slice: NextTimeSlice) => Promise<object>,
+): Promise<Reply> {
   const queue = queues.get(gateway) ?? { ended: Promise.resolve(), waiting: new Map<string, Promise<Reply>>() };
   queues.set(gateway, queue);
   const key = `${acceptsGzip(headers)} ${question}`;
@@ -34,7 +40,10 @@ export function largeAnswer(gateway: object, question: string, headers: HeaderLi
     queue.waiting.delete(key);
     const slice = paced();
     const body = await jsonInSlices(await make(slice), slice);
-    return compressed({ status: 200, headers: ["Content-Type", "application/json", "Content-Length", String(body.length)], body }, headers);
+    return compressed(
+      { status: 200, headers: ["Content-Type", "application/json", "Content-Length", String(body.length)], body },
+      headers,
+    );
   });
   queue.waiting.set(key, answer);
   queue.ended = answer.catch(ignore);
@@ -42,7 +51,11 @@ export function largeAnswer(gateway: object, question: string, headers: HeaderLi
 }
 
 /** What `make` gives for each, without null. */
-export async function eachInSlices<T, Made>(all: Iterable<T>, slice: NextTimeSlice, make: (each: T) => Made | null): Promise<Made[]> {
+export async function eachInSlices<T, Made>(
+  all: Iterable<T>,
+  slice: NextTimeSlice,
+  make: (each: T) => Made | null,
+): Promise<Made[]> {
   const made: Made[] = [];
   for (const each of all) {
     const one = make(each);

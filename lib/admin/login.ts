@@ -36,7 +36,10 @@ export class Login {
   /** The last pending attempt of each address, and how many attempts wait for an earlier one. */
   readonly #pending = new Map<string, Promise<LoginOutcome>>();
   #waiting = 0;
-  /** The right credentials as a keyed hash: scrapers send them with each request, which must not cost a password hash each time. */
+  /**
+   * The right credentials as a keyed hash: scrapers send them with each request, which must not cost a password hash
+   * each time.
+   */
   readonly #secret = randomBytes(32);
   readonly #accepted = new Map<Role, Buffer>();
 
@@ -46,7 +49,10 @@ export class Login {
     this.#throttle = new Throttle(options.clock);
   }
 
-  /** `authorization` is the value of the header. Attempts of one address are verified one after another, so earlier ones are counted. */
+  /**
+   * `authorization` is the value of the header. Attempts of one address are verified one after another, so earlier ones
+   * are counted.
+   */
   async attempt(authorization: string | undefined, clientAddress: string): Promise<LoginOutcome> {
     const given = basicCredentials(authorization);
     if (given === null) return { kind: "missing" };
@@ -62,7 +68,12 @@ export class Login {
     }
   }
 
-  async #attemptAfter(earlier: Promise<unknown> | undefined, given: Credentials, address: string, network: string): Promise<LoginOutcome> {
+  async #attemptAfter(
+    earlier: Promise<unknown> | undefined,
+    given: Credentials,
+    address: string,
+    network: string,
+  ): Promise<LoginOutcome> {
     if (earlier !== undefined) {
       this.#waiting++;
       await earlier.catch(() => {}).finally(() => this.#waiting--);
@@ -70,7 +81,9 @@ export class Login {
     const pause = this.#throttle.pauseOf(address, network);
     if (pause !== null) return { kind: "paused", pause };
     // Checked after the pause: a paused address must not learn whether its guess was right.
-    const pair = createHmac("sha256", this.#secret).update(JSON.stringify([given.user, given.password])).digest();
+    const pair = createHmac("sha256", this.#secret)
+      .update(JSON.stringify([given.user, given.password]))
+      .digest();
     const known = this.#accounts.find(({ role }) => timingSafeEqual(pair, this.#accepted.get(role) ?? NO_PAIR));
     if (known !== undefined) {
       this.#throttle.remember(network);
@@ -85,7 +98,10 @@ export class Login {
     return { kind: "accepted", account };
   }
 
-  /** Compares all names and passwords, so that the time taken does not show which of them was wrong, or whose name was given. */
+  /**
+   * Compares all names and passwords, so that the time taken does not show which of them was wrong, or whose name was
+   * given.
+   */
   async #verified({ user, password }: Credentials): Promise<Account | null> {
     let found: Account | null = null;
     for (const account of this.#accounts) {
@@ -101,23 +117,41 @@ export class Login {
 const NO_PAIR = Buffer.alloc(32);
 
 /** Whose credentials a request carries, or the reply to one without any. */
-export async function accountOf(login: Login, { call, headers, clientAddress }: Inbound, challenge: HeaderList, { log, audit }: Pick<InterfaceOptions, "log" | "audit">): Promise<Pick<Account, "role" | "user"> | Reply> {
+export async function accountOf(
+  login: Login,
+  { call, headers, clientAddress }: Inbound,
+  challenge: HeaderList,
+  { log, audit }: Pick<InterfaceOptions, "log" | "audit">,
+): Promise<Pick<Account, "role" | "user"> | Reply> {
   const authorization = headerValue(headers, "authorization");
   const outcome = await login.attempt(authorization, clientAddress);
   switch (outcome.kind) {
     case "accepted":
       return outcome.account;
     case "paused":
-      return problem(call, "rate_limited", { detail: TOO_MANY_FAILED[outcome.pause.because], headers: retryAfter(outcome.pause.ms) });
+      return problem(call, "rate_limited", {
+        detail: TOO_MANY_FAILED[outcome.pause.because],
+        headers: retryAfter(outcome.pause.ms),
+      });
     case "overloaded":
       return problem(call, "overloaded", { detail: "Too many logins at once.", headers: retryAfter(1000) });
     case "wrong":
       // Without the user name: people type passwords there.
       log.warn("admin login failed", { address: clientAddress, request_id: call.id });
-      audit?.add("login_failed", { user: shortName(basicCredentials(authorization)!.user), address: clientAddress, request_id: call.id });
-      return problem(call, "unauthenticated", { detail: "The user name or the password is wrong.", headers: challenge });
+      audit?.add("login_failed", {
+        user: shortName(basicCredentials(authorization)!.user),
+        address: clientAddress,
+        request_id: call.id,
+      });
+      return problem(call, "unauthenticated", {
+        detail: "The user name or the password is wrong.",
+        headers: challenge,
+      });
     case "missing":
-      return problem(call, "unauthenticated", { detail: "Send the credentials of the administrator as HTTP Basic.", headers: challenge });
+      return problem(call, "unauthenticated", {
+        detail: "Send the credentials of the administrator as HTTP Basic.",
+        headers: challenge,
+      });
   }
 }
 

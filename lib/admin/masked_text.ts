@@ -10,7 +10,10 @@ import { redacted } from "../http/redact_query.ts";
 
 const STRUCTURE = /["{}[\],]/g;
 
-/** Strings and what structures them; all else of a valid text is values without secrets. A pattern for whole strings overflows the stack at some millions of characters. */
+/**
+ * Strings and what structures them; all else of a valid text is values without secrets. A pattern for whole strings
+ * overflows the stack at some millions of characters.
+ */
 function* tokensOf(text: string): Generator<{ readonly token: string; readonly index: number }> {
   const structure = new RegExp(STRUCTURE);
   for (let found = structure.exec(text); found !== null; found = structure.exec(text)) {
@@ -55,12 +58,13 @@ export function maskedText(text: Buffer, loaded: WithSecrets): { readonly text: 
 }
 
 /**
- * Where a text has a mask that `former`, the text which it is to replace, has not: whoever wrote it was shown masks, which would replace the
- * secrets. A text such as "a ******** b" may be no mask; a whole one always is. -1: nowhere.
+ * Where a text has a mask that `former`, the text which it is to replace, has not: whoever wrote it was shown masks,
+ * which would replace the secrets. A text such as "a ******** b" may be no mask; a whole one always is. -1: nowhere.
  */
 export function maskIn(text: string, former: string): number {
   if (!text.includes(MASK)) return -1;
-  for (const { token, index } of tokensOf(text)) if (token.includes(MASK) && (token.length === MASK.length + 2 || !former.includes(token))) return index;
+  for (const { token, index } of tokensOf(text))
+    if (token.includes(MASK) && (token.length === MASK.length + 2 || !former.includes(token))) return index;
   return -1;
 }
 
@@ -69,5 +73,7 @@ function inTest(path: readonly (string | number)[], value: string): string {
   const name = path.findLast((step) => typeof step === "string") as string;
   // A form or a document: where in it the secret is, only its reader knows.
   if (name === "body" && SECRET_NAME.test(value)) return maskLiterals(value);
-  return SECRET_NAME.test(name) || /cookie/i.test(name) ? maskLiterals(value) : redacted(value).replaceAll("[redacted]", MASK);
+  return SECRET_NAME.test(name) || /cookie/i.test(name)
+    ? maskLiterals(value)
+    : redacted(value).replaceAll("[redacted]", MASK);
 }

@@ -1,6 +1,7 @@
 /**
- * What a page shows of the gateway at this moment: the figures that it asks for, and status and health where they have changed since its last
- * request. A page that asks each second holds no connection, as it does with an event stream, and a browser has few of them.
+ * What a page shows of the gateway at this moment: the figures that it asks for, and status and health where they have
+ * changed since its last request. A page that asks each second holds no connection, as it does with an event stream,
+ * and a browser has few of them.
  */
 import { createHash, hash } from "node:crypto";
 import type { NextTimeSlice } from "../base/time_slices.ts";
@@ -24,9 +25,16 @@ export interface NowQuestion {
 const FIGURES = ["total", "top", "services", "busy"] as const;
 /** Routes in each of the orders of "top". */
 const TOP = 5;
-const ORDERS: readonly ((route: Figures) => number | null)[] = [({ requestsPerS }) => requestsPerS, ({ p95Ms }) => p95Ms, ({ errorsPerS }) => errorsPerS];
+const ORDERS: readonly ((route: Figures) => number | null)[] = [
+  ({ requestsPerS }) => requestsPerS,
+  ({ p95Ms }) => p95Ms,
+  ({ errorsPerS }) => errorsPerS,
+];
 
-export async function nowRequest({ call, target, headers }: Inbound, { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">): Promise<Reply> {
+export async function nowRequest(
+  { call, target, headers }: Inbound,
+  { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">,
+): Promise<Reply> {
   const question = readNowQuestion(target);
   if (typeof question === "string") return problem(call, "request_invalid", { detail: question });
   await refresh("counts");
@@ -42,7 +50,11 @@ export function readNowQuestion(target: string): NowQuestion | string {
   return { figures: service === null ? wide : { service }, known: query.get("known")?.split(".") ?? null };
 }
 
-export async function nowView(gateway: Pick<ShownGateway, "status" | "health" | "recentStats">, { figures, known }: NowQuestion, slice: NextTimeSlice) {
+export async function nowView(
+  gateway: Pick<ShownGateway, "status" | "health" | "recentStats">,
+  { figures, known }: NowQuestion,
+  slice: NextTimeSlice,
+) {
   const status = placedStatus(gateway);
   const mark = createHash("sha1");
   const health = await eachInSlices(gateway.health.services, slice, (service) => {
@@ -50,7 +62,9 @@ export async function nowView(gateway: Pick<ShownGateway, "status" | "health" | 
     mark.update(steady(JSON.stringify(seen)));
     return seen;
   });
-  const tags = [hash("sha1", steady(JSON.stringify(status)), "base64url"), mark.digest("base64url")].map((tag) => tag.slice(0, 12));
+  const tags = [hash("sha1", steady(JSON.stringify(status)), "base64url"), mark.digest("base64url")].map((tag) =>
+    tag.slice(0, 12),
+  );
   await slice();
   const stats = await statsFor(gateway, figures, slice);
   const { services, history, stepS, ...others } = figures === "top" ? withTopRoutes(stats) : stats;
@@ -58,22 +72,49 @@ export async function nowView(gateway: Pick<ShownGateway, "status" | "health" | 
     known: tags.join("."),
     ...(known?.[0] !== tags[0] && { status }),
     ...(known?.[1] !== tags[1] && { health: { services: health } }),
-    stats: { ...view(known === null ? { ...others, history, stepS } : others), services: await eachInSlices(services, slice, (each) => view(each)) },
+    stats: {
+      ...view(known === null ? { ...others, history, stepS } : others),
+      services: await eachInSlices(services, slice, (each) => view(each)),
+    },
   };
 }
 
-async function statsFor(gateway: Pick<ShownGateway, "recentStats">, figures: NowQuestion["figures"], slice: NextTimeSlice): Promise<GatewayStats> {
+async function statsFor(
+  gateway: Pick<ShownGateway, "recentStats">,
+  figures: NowQuestion["figures"],
+  slice: NextTimeSlice,
+): Promise<GatewayStats> {
   const extent = figures === "top" ? "busy" : figures;
-  if (!(gateway instanceof Gateway) || extent === "total" || typeof extent === "object") return gateway.recentStats(extent);
+  if (!(gateway instanceof Gateway) || extent === "total" || typeof extent === "object")
+    return gateway.recentStats(extent);
   const stats = gateway.recentStats("total");
   const [reporting, { metrics }] = [Gateway.reportingOf(gateway), GatewayCore.partsOf(gateway)];
-  return { ...stats, services: await eachInSlices([...metrics!.services], slice, (each) => reporting.services(extent, [each])[0] ?? null) };
+  return {
+    ...stats,
+    services: await eachInSlices(
+      [...metrics!.services],
+      slice,
+      (each) => reporting.services(extent, [each])[0] ?? null,
+    ),
+  };
 }
 
 /** Thousands of routes would be much to send each second. */
 function withTopRoutes(stats: GatewayStats): GatewayStats {
   const routes = stats.services.flatMap((service) => service.routes);
-  const top = new Set(ORDERS.flatMap((by) => routes.filter((route) => (by(route) ?? 0) > 0).sort((a, b) => by(b)! - by(a)!).slice(0, TOP)));
-  const services = stats.services.map((service) => ({ ...service, routes: service.routes.filter((route) => top.has(route)), upstreams: [], groups: [] }));
+  const top = new Set(
+    ORDERS.flatMap((by) =>
+      routes
+        .filter((route) => (by(route) ?? 0) > 0)
+        .sort((a, b) => by(b)! - by(a)!)
+        .slice(0, TOP),
+    ),
+  );
+  const services = stats.services.map((service) => ({
+    ...service,
+    routes: service.routes.filter((route) => top.has(route)),
+    upstreams: [],
+    groups: [],
+  }));
   return { ...stats, services: services.filter((service) => service.routes.length > 0) };
 }

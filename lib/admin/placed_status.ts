@@ -1,5 +1,6 @@
 /**
- * The status of a gateway as the admin interface shows it, with the places of its warnings in the text of the configuration in force.
+ * The status of a gateway as the admin interface shows it, with the places of its warnings in the text of the
+ * configuration in force.
  */
 import { placesIn } from "../config/json_places.ts";
 import type { Path, Position } from "../config/json.ts";
@@ -20,7 +21,10 @@ export function placedStatus(gateway: Pick<ShownGateway, "status">) {
 /** One for each warning; null where it is about nothing in the text, or the configuration came without one. */
 function positionsOf(warnings: readonly Warning[], gateway: object): readonly (Position | null)[] {
   if (warnings.length === 0 || !(gateway instanceof GatewayCore)) return [];
-  const { inForce: { source }, snapshot: { config } } = GatewayCore.partsOf(gateway).configuration;
+  const {
+    inForce: { source },
+    snapshot: { config },
+  } = GatewayCore.partsOf(gateway).configuration;
   if (!("text" in source)) return [];
   const found = known.get(source) ?? new Map<string, Position | null>();
   known.set(source, found);
@@ -41,6 +45,9 @@ function pathOf(warning: Warning | ConfigWarning, { services }: Config): Path | 
   const i = services.findIndex(({ name }) => name === service);
   if (i < 0) return null;
   const { routes, upstreams } = services[i]!;
-  const [j, k] = [routes.findIndex(({ name }) => name === route), upstreams.findIndex(({ id }) => path === `services.${service}.upstreams.${id}`)];
+  const [j, k] = [
+    routes.findIndex(({ name }) => name === route),
+    upstreams.findIndex(({ id }) => path === `services.${service}.upstreams.${id}`),
+  ];
   return ["services", i, ...(j >= 0 ? ["routes", j] : k >= 0 ? ["upstreams", k] : [])];
 }

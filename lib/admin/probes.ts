@@ -1,5 +1,6 @@
 /**
- * The listener for probes and scrapers: `/healthz`, `/readyz`, `/metrics` and `/jwks.json` on a port of its own, without a login.
+ * The listener for probes and scrapers: `/healthz`, `/readyz`, `/metrics` and `/jwks.json` on a port of its own,
+ * without a login.
  */
 import type { Readable } from "node:stream";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
@@ -20,15 +21,26 @@ export interface ProbesOptions extends Pick<InterfaceOptions, "metricsToken" | "
   readonly jwks?: () => readonly object[];
 }
 
-export function createProbes({ ready, metrics, jwks = () => [], metricsToken, hosts, clock, log }: ProbesOptions): OperatorServer {
+export function createProbes({
+  ready,
+  metrics,
+  jwks = () => [],
+  metricsToken,
+  hosts,
+  clock,
+  log,
+}: ProbesOptions): OperatorServer {
   const isKnownHost = allowedHosts(hosts);
   const answers: Readonly<Record<string, (inbound: Inbound, authority: string) => Reply | Promise<Reply>>> = {
     "/healthz": () => ALIVE,
     "/readyz": () => readiness(ready()),
     "/metrics": async ({ call, headers }, authority) => {
-      // A page in a browser of this machine has no token, but could read without one what a name of its own leads to (DNS rebinding).
-      if (metricsToken === null && !isKnownHost(authority)) return problem(call, "misdirected", { detail: HOST_NOT_ALLOWED });
-      if (metricsToken === null || hasMetricsToken(headers, metricsToken)) return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: await metrics() };
+      // A page in a browser of this machine has no token, but could read without one what a name of its own leads to
+      // (DNS rebinding).
+      if (metricsToken === null && !isKnownHost(authority))
+        return problem(call, "misdirected", { detail: HOST_NOT_ALLOWED });
+      if (metricsToken === null || hasMetricsToken(headers, metricsToken))
+        return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: await metrics() };
       return problem(call, "unauthenticated", { detail: "Send METRICS_TOKEN as a bearer token.", headers: CHALLENGE });
     },
   };
@@ -40,8 +52,16 @@ export function createProbes({ ready, metrics, jwks = () => [], metricsToken, ho
     const keys = path === "/jwks.json" ? jwks() : [];
     // No property of Object.prototype starts with a slash.
     const found = keys.length > 0 ? () => json(200, { keys }, KEPT_A_WHILE) : answers[path];
-    if (found === undefined) return problem(call, "route_not_found", { detail: "This port has /healthz, /readyz and /metrics, and /jwks.json where a plugin signs tokens." });
-    return method === "GET" || method === "HEAD" ? found(inbound, authority) : problem(call, "method_not_allowed", { detail: "This path accepts GET, HEAD.", headers: ["Allow", "GET, HEAD"] });
+    if (found === undefined)
+      return problem(call, "route_not_found", {
+        detail: "This port has /healthz, /readyz and /metrics, and /jwks.json where a plugin signs tokens.",
+      });
+    return method === "GET" || method === "HEAD"
+      ? found(inbound, authority)
+      : problem(call, "method_not_allowed", {
+          detail: "This path accepts GET, HEAD.",
+          headers: ["Allow", "GET, HEAD"],
+        });
   };
   const serve = async (inbound: Inbound): Promise<Reply> => {
     const reply = await answer(inbound);

@@ -1,6 +1,6 @@
 /**
- * Answers `GET /gateway/process`, figures of the process and its threads, and `GET /gateway/plugin-figures`, what plugins, caches and circuit
- * breakers have counted since the start: of what the metrics have, by names, as JSON.
+ * Answers `GET /gateway/process`, figures of the process and its threads, and `GET /gateway/plugin-figures`, what
+ * plugins, caches and circuit breakers have counted since the start: of what the metrics have, by names, as JSON.
  */
 import { Gateway } from "../embed/gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
@@ -22,14 +22,36 @@ type Options = Pick<InterfaceOptions, "gateway" | "refresh">;
 export async function processRequest({ headers }: Inbound, options: Options): Promise<Reply> {
   await GatewayCore.partsOf(options.gateway as Gateway).runtime.parts.loadPart("exposition");
   await options.refresh("all");
-  const families = new Map(Gateway.reportingOf(options.gateway as Gateway).families().map(({ name, samples }) => [name, samples]));
+  const families = new Map(
+    Gateway.reportingOf(options.gateway as Gateway)
+      .families()
+      .map(({ name, samples }) => [name, samples]),
+  );
   const value = (name: string) => [...(families.get(name) ?? [])][0]?.[1] as number | undefined;
   const { reports, runtime, listener, requests } = GatewayCore.partsOf(options.gateway as Gateway);
-  const lag = ["mean", "p50", "p99", "max"].map((name) => value(`edge_gateway_event_loop_lag_${name}_seconds`)!) as unknown as ThreadFigures["lag"];
-  const [heapBytes, heapUsedBytes, externalBytes] = ["heap", "heap_used", "external_memory"].map((name) => value(`process_${name}_bytes`)!) as [number, number, number];
-  const alone = { worker: null, heapBytes, heapUsedBytes, externalBytes, lag, connections: listener.connections.open, inFlight: requests.inFlight };
-  const ofWorker = (place: number, figures: ThreadFigures) => ({ worker: place, ...figures, connections: runtime.connections!.of(place), inFlight: runtime.inFlight!.of(place) });
-  const threads = reports === null ? [alone] : reports.threadsByPlace.map(([place, figures]) => ofWorker(place, figures));
+  const lag = ["mean", "p50", "p99", "max"].map((name) =>
+    value(`edge_gateway_event_loop_lag_${name}_seconds`)!,
+  ) as unknown as ThreadFigures["lag"];
+  const [heapBytes, heapUsedBytes, externalBytes] = ["heap", "heap_used", "external_memory"].map((name) =>
+    value(`process_${name}_bytes`)!,
+  ) as [number, number, number];
+  const alone = {
+    worker: null,
+    heapBytes,
+    heapUsedBytes,
+    externalBytes,
+    lag,
+    connections: listener.connections.open,
+    inFlight: requests.inFlight,
+  };
+  const ofWorker = (place: number, figures: ThreadFigures) => ({
+    worker: place,
+    ...figures,
+    connections: runtime.connections!.of(place),
+    inFlight: runtime.inFlight!.of(place),
+  });
+  const threads =
+    reports === null ? [alone] : reports.threadsByPlace.map(([place, figures]) => ofWorker(place, figures));
   const view = {
     rss_bytes: value("process_resident_memory_bytes"),
     cpu_s: value("process_cpu_seconds_total"),
@@ -41,7 +63,9 @@ export async function processRequest({ headers }: Inbound, options: Options): Pr
       heap_bytes: thread.heapBytes,
       heap_used_bytes: thread.heapUsedBytes,
       external_bytes: thread.externalBytes,
-      lag_ms: Object.fromEntries(["mean", "p50", "p99", "max"].map((name, i) => [name, Math.round(thread.lag[i]! * 1e5) / 100])),
+      lag_ms: Object.fromEntries(
+        ["mean", "p50", "p99", "max"].map((name, i) => [name, Math.round(thread.lag[i]! * 1e5) / 100]),
+      ),
       connections: thread.connections,
       in_flight: thread.inFlight,
     })),
@@ -59,7 +83,9 @@ export async function pluginFiguresRequest({ headers }: Inbound, { gateway, refr
       increase(callers, JSON.stringify(instanceLabels(key)), table.callers);
       return null;
     });
-    const circuits = parts.runtime.upstreamSets.flatMap(({ service, breaker }) => (breaker === null ? [] : [{ service, state: breaker.report.state, ...breaker.counts }]));
+    const circuits = parts.runtime.upstreamSets.flatMap(({ service, breaker }) =>
+      breaker === null ? [] : [{ service, state: breaker.report.state, ...breaker.counts }],
+    );
     return {
       plugins: await eachInSlices(source.metrics.plugins, slice, (each) => pluginView(each, callers)),
       routes: await eachInSlices(allRoutes(source.metrics), slice, routeView),
@@ -70,15 +96,32 @@ export async function pluginFiguresRequest({ headers }: Inbound, { gateway, refr
 }
 
 /** Null: it has had no request. */
-function pluginView([labels, { requests, answered, ms, results }]: readonly [labels: string, meter: PluginMeter], callers: ReadonlyMap<string, number>) {
+function pluginView(
+  [labels, { requests, answered, ms, results }]: readonly [labels: string, meter: PluginMeter],
+  callers: ReadonlyMap<string, number>,
+) {
   if (requests === 0 && results === null) return null;
-  return { ...placeOf(JSON.parse(labels) as Labels), requests, answered, seconds: ms / 1000, results: results === null ? {} : Object.fromEntries(results), callers: callers.get(labels) ?? null };
+  return {
+    ...placeOf(JSON.parse(labels) as Labels),
+    requests,
+    answered,
+    seconds: ms / 1000,
+    results: results === null ? {} : Object.fromEntries(results),
+    callers: callers.get(labels) ?? null,
+  };
 }
 
 /** Null: neither a cache nor a refusal has had one of its requests. */
 function routeView([labels, { cached, refusals }]: readonly [Labels, RouteMeter]) {
   const [, service, , route] = labels;
-  return cached === null && refusals === null ? null : { service: service || null, route: route || null, cache: Object.fromEntries(cached ?? []), refusals: Object.fromEntries(refusals ?? []) };
+  return cached === null && refusals === null
+    ? null
+    : {
+        service: service || null,
+        route: route || null,
+        cache: Object.fromEntries(cached ?? []),
+        refusals: Object.fromEntries(refusals ?? []),
+      };
 }
 
 function cacheView([key, { bytes, maxBytes, entries, evictions }]: AllCacheFigures[number]) {
@@ -87,5 +130,11 @@ function cacheView([key, { bytes, maxBytes, entries, evictions }]: AllCacheFigur
 
 /** See `pluginLabels`. */
 function placeOf(labels: Labels) {
-  return { plugin: labels[1]!, level: labels[3]!, service: labels[5]! || null, route: labels[7]! || null, id: labels[9]! };
+  return {
+    plugin: labels[1]!,
+    level: labels[3]!,
+    service: labels[5]! || null,
+    route: labels[7]! || null,
+    id: labels[9]!,
+  };
 }

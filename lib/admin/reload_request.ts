@@ -1,5 +1,6 @@
 /**
- * Answers `POST /gateway/reload`, which asks for a reload, or for the dry run of the file or of the text in the body, and `POST /gateway/validate`.
+ * Answers `POST /gateway/reload`, which asks for a reload, or for the dry run of the file or of the text in the body,
+ * and `POST /gateway/validate`.
  */
 import { Fault } from "../base/errors.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
@@ -12,13 +13,23 @@ import { answerPosted, type Unreadable } from "./json_body.ts";
 import { json, retryAfter } from "./replies.ts";
 import { view, warningView, type InterfaceOptions } from "./views.ts";
 
-/** Texts that are being received, wait or are tried, in this process. As many as may wait and run, see `proof/dry_runs.ts`, where each also has to fit into memory. */
+/**
+ * Texts that are being received, wait or are tried, in this process. As many as may wait and run, see
+ * `proof/dry_runs.ts`, where each also has to fit into memory.
+ */
 const texts = createTaskQueue(5, 0);
 
 /** Somebody expects that it becomes the configuration. */
-const UNUSED_BODY: Unreadable = { code: "request_invalid", detail: "A reload reads the file of the gateway, and takes no body; dry_run=true tries one." };
+const UNUSED_BODY: Unreadable = {
+  code: "request_invalid",
+  detail: "A reload reads the file of the gateway, and takes no body; dry_run=true tries one.",
+};
 
-export async function reloadRequest(inbound: Inbound, user: string, { gateway, reload, log }: Pick<InterfaceOptions, "gateway" | "reload" | "log">): Promise<Reply> {
+export async function reloadRequest(
+  inbound: Inbound,
+  user: string,
+  { gateway, reload, log }: Pick<InterfaceOptions, "gateway" | "reload" | "log">,
+): Promise<Reply> {
   const { call, clientAddress } = inbound;
   const request = await readReloadRequest(inbound);
   if ("code" in request) return problem(call, request.code, { detail: request.detail });
@@ -28,18 +39,27 @@ export async function reloadRequest(inbound: Inbound, user: string, { gateway, r
       log.info("dry run of a reload requested by an administrator", fields);
       return dryRunReply(inbound, gateway, text);
     };
-    return inbound.body === null ? tried(null) : answerPosted(inbound, texts, (text) => tried(text.length === 0 ? null : text));
+    return inbound.body === null
+      ? tried(null)
+      : answerPosted(inbound, texts, (text) => tried(text.length === 0 ? null : text));
   }
   log.info("reload requested by an administrator", fields);
   const reloaded = await reload(undefined, { user, ...fields });
   const { digest } = reloaded;
-  if (reloaded.outcome === "taken") return json(200, { digest, changed: reloaded.changes.length > 0, changes: reloaded.changes });
+  if (reloaded.outcome === "taken")
+    return json(200, { digest, changed: reloaded.changes.length > 0, changes: reloaded.changes });
   const detail = `Configuration ${digest} stays in force.`;
-  return problem(call, "configuration_refused", { detail, members: { digest, file: reloaded.file, issues: reloaded.issues } });
+  return problem(call, "configuration_refused", {
+    detail,
+    members: { digest, file: reloaded.file, issues: reloaded.issues },
+  });
 }
 
 /** Answers `POST /gateway/validate`: the dry run of the text in the body, with the digest of the text. */
-export async function validateRequest(inbound: Inbound, { gateway, log }: Pick<InterfaceOptions, "gateway" | "log">): Promise<Reply> {
+export async function validateRequest(
+  inbound: Inbound,
+  { gateway, log }: Pick<InterfaceOptions, "gateway" | "log">,
+): Promise<Reply> {
   const { call, clientAddress } = inbound;
   return answerPosted(inbound, texts, (text) => {
     log.debug("check of a text requested by an administrator", { address: clientAddress, request_id: call.id });
@@ -48,7 +68,12 @@ export async function validateRequest(inbound: Inbound, { gateway, log }: Pick<I
 }
 
 /** `more`: further members. */
-async function dryRunReply({ call }: Inbound, gateway: InterfaceOptions["gateway"], text: Buffer | null, more: object = {}): Promise<Reply> {
+async function dryRunReply(
+  { call }: Inbound,
+  gateway: InterfaceOptions["gateway"],
+  text: Buffer | null,
+  more: object = {},
+): Promise<Reply> {
   try {
     return json(200, { ...more, ...dryRunView(await gateway.dryRun(text)) });
   } catch (error) {
@@ -63,7 +88,11 @@ const DRY_RUN_RETRY_MS = 5000;
 export function dryRunView(dryRun: DryRun) {
   const { tests, warnings } = dryRun;
   // What tests expect has names of headers, and `at` of a warning is no time.
-  return { ...view({ ...dryRun, tests: null, warnings: [] }), warnings: warnings.map((warning) => warningView(warning, warning)), tests: tests && { ...view({ ...tests, failures: [] }), failures: tests.failures } };
+  return {
+    ...view({ ...dryRun, tests: null, warnings: [] }),
+    warnings: warnings.map((warning) => warningView(warning, warning)),
+    tests: tests && { ...view({ ...tests, failures: [] }), failures: tests.failures },
+  };
 }
 
 async function readReloadRequest(inbound: Inbound): Promise<{ readonly isDryRun: boolean } | Unreadable> {
@@ -71,8 +100,13 @@ async function readReloadRequest(inbound: Inbound): Promise<{ readonly isDryRun:
   const mark = target.indexOf("?");
   const query = mark < 0 ? "" : target.slice(mark + 1);
   // Clients may announce a body, and send an empty one.
-  if (query === "" || query === "dry_run=false") return readBody(inbound, 0).then(() => ({ isDryRun: false }), () => UNUSED_BODY);
+  if (query === "" || query === "dry_run=false")
+    return readBody(inbound, 0).then(
+      () => ({ isDryRun: false }),
+      () => UNUSED_BODY,
+    );
   // A mistyped parameter must not turn a dry run into a reload.
-  if (query !== "dry_run=true") return { code: "request_invalid", detail: "The only query parameter is dry_run=true or dry_run=false." };
+  if (query !== "dry_run=true")
+    return { code: "request_invalid", detail: "The only query parameter is dry_run=true or dry_run=false." };
   return { isDryRun: true };
 }

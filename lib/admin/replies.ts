@@ -1,5 +1,6 @@
 /**
- * What the admin interface and the listener for probes have in common: the path of a request, JSON replies, readiness, and who may read metrics.
+ * What the admin interface and the listener for probes have in common: the path of a request, JSON replies, readiness,
+ * and who may read metrics.
  */
 import { sameText } from "../base/password.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
@@ -20,7 +21,11 @@ export function readiness(isReady: boolean): Reply {
 
 export function json(status: number, value: unknown, headers: HeaderList = []): Reply {
   const body = Buffer.from(JSON.stringify(value) + "\n");
-  return { status, headers: ["Content-Type", "application/json", "Content-Length", String(body.length), ...headers], body };
+  return {
+    status,
+    headers: ["Content-Type", "application/json", "Content-Length", String(body.length), ...headers],
+    body,
+  };
 }
 
 export function retryAfter(ms: number): HeaderList {
@@ -32,16 +37,27 @@ export function queryOf(target: string): URLSearchParams {
   return new URLSearchParams(target.slice(target.indexOf("?") + 1 || target.length));
 }
 
-/** Whether the Authorization header has this bearer token (RFC 6750 §2.1), compared in constant time. Null: there is none. */
+/**
+ * Whether the Authorization header has this bearer token (RFC 6750 §2.1), compared in constant time. Null: there is
+ * none.
+ */
 export function hasMetricsToken(headers: HeaderList, token: string | null): boolean {
-  return token !== null && sameText(/^bearer +(\S+) *$/i.exec(headerValue(headers, "authorization") ?? "")?.[1] ?? "", token);
+  return (
+    token !== null && sameText(/^bearer +(\S+) *$/i.exec(headerValue(headers, "authorization") ?? "")?.[1] ?? "", token)
+  );
 }
 
 /**
- * The path, without the query, of a target in origin-form or absolute-form (RFC 9112 §3.2), and the authority: that of absolute-form overrides
- * Host. Or the reply to what is refused for every path.
+ * The path, without the query, of a target in origin-form or absolute-form (RFC 9112 §3.2), and the authority: that of
+ * absolute-form overrides Host. Or the reply to what is refused for every path.
  */
-export function askedOf({ call, refusal, upgrade, target, authority }: Inbound): Reply | { readonly path: string; readonly authority: string } {
+export function askedOf({
+  call,
+  refusal,
+  upgrade,
+  target,
+  authority,
+}: Inbound): Reply | { readonly path: string; readonly authority: string } {
   if (refusal !== null) return problem(call, refusal.code, { detail: refusal.detail });
   // Over HTTP/2 any 2xx would open the WebSocket (RFC 8441 §5).
   if (upgrade !== null) return problem(call, "bad_request", { detail: "There are no WebSockets here." });

@@ -1,6 +1,6 @@
 /**
- * Answers `GET /gateway/schema`: the JSON Schema of a configuration, with the plugin kinds and parts that this program has and the kinds of the
- * modules in force. Reading it loads what a configuration could name.
+ * Answers `GET /gateway/schema`: the JSON Schema of a configuration, with the plugin kinds and parts that this program
+ * has and the kinds of the modules in force. Reading it loads what a configuration could name.
  */
 import { isInBuild } from "../base/version.ts";
 import { sourceDigest } from "../config/load.ts";
@@ -24,23 +24,39 @@ interface SchemaDocument {
   readonly tag: string;
 }
 
-export async function schemaRequest({ headers }: Inbound, { gateway: { pluginKinds } }: Pick<InterfaceOptions, "gateway">): Promise<Reply> {
+export async function schemaRequest(
+  { headers }: Inbound,
+  { gateway: { pluginKinds } }: Pick<InterfaceOptions, "gateway">,
+): Promise<Reply> {
   const document = documents.get(pluginKinds) ?? (await documentOf(pluginKinds));
   documents.set(pluginKinds, document);
   const { plain, tag } = document;
   const known = headerValues(headers, "if-none-match").flatMap((value) => value.split(","));
-  if (known.some((each) => ["*", tag].includes(each.trim()))) return { status: 304, headers: ["ETag", tag], body: null };
+  if (known.some((each) => ["*", tag].includes(each.trim())))
+    return { status: 304, headers: ["ETag", tag], body: null };
   return acceptsGzip(headers) ? (document.zipped ??= compressed(plain, headers)) : plain;
 }
 
 /** As `edge-gateway schema` prints it. */
 async function documentOf(inForce: readonly AnyPlugin[]): Promise<SchemaDocument> {
   const isHere = ([name]: readonly [string, unknown]) => isInBuild(name);
-  const kinds = await Promise.all(Object.entries(KINDS).filter(isHere).map(([, load]) => loaded<AnyPlugin>(load)));
+  const kinds = await Promise.all(
+    Object.entries(KINDS)
+      .filter(isHere)
+      .map(([, load]) => loaded<AnyPlugin>(load)),
+  );
   const parts = Object.entries(PARTS).flatMap(([name, part]) => ("named" in part && isInBuild(name) ? [part] : []));
   const fields = fieldsOfParts(await Promise.all(parts.map(({ load }) => loaded<object>(load))));
   const others = inForce.filter(({ name }) => !(name in KINDS));
   const body = Buffer.from(`${JSON.stringify(schemaDocument([...kinds, ...others], fields), null, 2)}\n`);
   const tag = `W/"${sourceDigest(body)}"`;
-  return { plain: { status: 200, headers: ["Content-Type", "application/json", "Content-Length", String(body.length), "ETag", tag], body }, zipped: null, tag };
+  return {
+    plain: {
+      status: 200,
+      headers: ["Content-Type", "application/json", "Content-Length", String(body.length), "ETag", tag],
+      body,
+    },
+    zipped: null,
+    tag,
+  };
 }

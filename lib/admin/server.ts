@@ -17,7 +17,9 @@ export interface Admin extends OperatorServer {
   readonly answer: (inbound: Inbound) => Promise<Reply>;
 }
 
-/** Throws for a password that nobody can log in with, or everybody, and for a certificate that does not match its key. */
+/**
+ * Throws for a password that nobody can log in with, or everybody, and for a certificate that does not match its key.
+ */
 export function createAdmin(options: AdminOptions): Admin {
   for (const password of [options.password, options.viewer?.password ?? []].flat()) {
     const wrong = passwordProblem(password);

@@ -31,7 +31,12 @@ export interface AdminSession extends Pick<Account, "role" | "user"> {
   readonly expiresAt: number;
 }
 
-type SessionClaims = JwtClaims & { readonly sub: string; readonly jti: string; readonly iat: number; readonly exp: number };
+type SessionClaims = JwtClaims & {
+  readonly sub: string;
+  readonly jti: string;
+  readonly iat: number;
+  readonly exp: number;
+};
 
 const BEARER = /^bearer +([\w.-]+) *$/i;
 const MAX_REVOKED = 10_000;
@@ -69,15 +74,18 @@ export class Sessions {
     return { role, user, expiresAt: exp * 1000, cookie: cookieOf(cookie, token, sessionTtlS) };
   }
 
-  /** The same session with a later end. Its `jti` stays: a logout ends it whichever of its tokens it has. Null: it has ended meanwhile. */
+  /**
+   * The same session with a later end. Its `jti` stays: a logout ends it whichever of its tokens it has. Null: it has
+   * ended meanwhile.
+   */
   renew(headers: HeaderList): (AdminSession & { readonly cookie: string }) | null {
     const found = this.#found(headers);
     return found && this.issue(found.role, found.claims.jti);
   }
 
   /**
-   * The live session whose token a cookie contains. Browsers send several of one name when another host of the same domain, or another
-   * path, has set one, in an order that does not show which is ours (RFC 6265 §5.4).
+   * The live session whose token a cookie contains. Browsers send several of one name when another host of the same
+   * domain, or another path, has set one, in an order that does not show which is ours (RFC 6265 §5.4).
    */
   of(headers: HeaderList): AdminSession | null {
     const found = this.#found(headers);
@@ -88,10 +96,15 @@ export class Sessions {
     return this.#found(headers) !== null;
   }
 
-  /** The name of the session cookie if the request has one that this gateway, since its start, has not issued; otherwise null. */
+  /**
+   * The name of the session cookie if the request has one that this gateway, since its start, has not issued; otherwise
+   * null.
+   */
   foreignCookie(headers: HeaderList): string | null {
     const { cookie } = this.#options;
-    return findCookie(headers, cookie, (value) => (value === "" || this.#accounts.some(({ key }) => this.#verified(unquoted(value), key, 0).ok) ? null : cookie));
+    return findCookie(headers, cookie, (value) =>
+      value === "" || this.#accounts.some(({ key }) => this.#verified(unquoted(value), key, 0).ok) ? null : cookie,
+    );
   }
 
   /** Whether the Authorization header contains the token of a live session (RFC 6750). */
@@ -120,14 +133,17 @@ export class Sessions {
     for (const { role, user, key } of this.#accounts) {
       const verdict = this.#verified(token, key, this.#options.clock.wall());
       if (!verdict.ok || !isSession(verdict.claims) || verdict.claims.sub !== user) continue;
-      return verdict.claims.iat <= this.#refusedUpTo || this.#revoked.has(verdict.claims.jti) ? null : { role, claims: verdict.claims };
+      return verdict.claims.iat <= this.#refusedUpTo || this.#revoked.has(verdict.claims.jti)
+        ? null
+        : { role, claims: verdict.claims };
     }
     return null;
   }
 
   #remember({ jti }: SessionClaims): void {
     const second = this.#options.clock.wall() / 1000;
-    if (this.#revoked.size >= this.#maxRevoked) for (const [old, end] of this.#revoked) if (end <= second) this.#revoked.delete(old);
+    if (this.#revoked.size >= this.#maxRevoked)
+      for (const [old, end] of this.#revoked) if (end <= second) this.#revoked.delete(old);
     if (this.#revoked.size >= this.#maxRevoked) {
       // Forgetting a revocation would revive a logged-out session, so end all sessions instead.
       this.#revoked.clear();

@@ -9,9 +9,15 @@ import { json } from "./replies.ts";
 import { configView, gatewayView, testsView, view, type InterfaceOptions, type Secrets } from "./views.ts";
 import { writtenTests } from "./written_tests.ts";
 
-export type ShownPath = "/gateway" | "/gateway/config" | "/gateway/status" | "/gateway/health" | "/gateway/stats" | "/gateway/tests";
+export type ShownPath =
+  "/gateway" | "/gateway/config" | "/gateway/status" | "/gateway/health" | "/gateway/stats" | "/gateway/tests";
 
-export async function shownRequest(path: ShownPath, { headers }: Inbound, options: InterfaceOptions, secrets: Secrets): Promise<Reply> {
+export async function shownRequest(
+  path: ShownPath,
+  { headers }: Inbound,
+  options: InterfaceOptions,
+  secrets: Secrets,
+): Promise<Reply> {
   const { gateway, refresh } = options;
   const figures = async (shown: () => unknown): Promise<Reply> => {
     await refresh("counts");
@@ -19,7 +25,9 @@ export async function shownRequest(path: ShownPath, { headers }: Inbound, option
   };
   switch (path) {
     case "/gateway":
-      return secrets === "masked" ? compressed(json(200, gatewayView(gateway.maskedConfig)), headers) : json(200, gatewayView(gateway.shownConfig));
+      return secrets === "masked"
+        ? compressed(json(200, gatewayView(gateway.maskedConfig)), headers)
+        : json(200, gatewayView(gateway.shownConfig));
     case "/gateway/config":
       return json(200, configView(options, secrets));
     case "/gateway/status":

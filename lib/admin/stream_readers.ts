@@ -1,5 +1,6 @@
 /**
- * The readers of streams of server-sent events (HTML standard §9.2): how many there may be, which of them do not read, and when they end.
+ * The readers of streams of server-sent events (HTML standard §9.2): how many there may be, which of them do not read,
+ * and when they end.
  */
 import type { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";

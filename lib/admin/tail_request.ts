@@ -1,5 +1,6 @@
 /**
- * `GET /gateway/tail`: lines of the access log as server-sent events, as requests end, of all workers. While nobody reads, nothing is done for it.
+ * `GET /gateway/tail`: lines of the access log as server-sent events, as requests end, of all workers. While nobody
+ * reads, nothing is done for it.
  */
 import { Readable } from "node:stream";
 import type { Timer } from "../base/clock.ts";
@@ -66,9 +67,19 @@ export class TailStreams {
   #follow(): void {
     const { clock, gateway } = this.#options;
     const { accessLog, configuration, reports, runtime } = GatewayCore.partsOf(gateway as Gateway);
-    const readers = Array.from(this.#readers, ({ id, filter }) => ({ id, filter, most: Math.ceil(MAX_LINES / runtime.threads.count) }));
+    const readers = Array.from(this.#readers, ({ id, filter }) => ({
+      id,
+      filter,
+      most: Math.ceil(MAX_LINES / runtime.threads.count),
+    }));
     if (reports !== null) reports.tail?.(readers, this.#receive);
-    else (this.#tail ??= new Tail(clock, accessLog, () => configuration.snapshot.global.accessLog, this.#receive)).readers = readers;
+    else
+      (this.#tail ??= new Tail(
+        clock,
+        accessLog,
+        () => configuration.snapshot.global.accessLog,
+        this.#receive,
+      )).readers = readers;
     if (readers.length > 0) this.#timer ??= clock.after(TURN_MS, this.#look);
   }
 
@@ -98,9 +109,11 @@ export function readTailFilter(target: string): TailFilter | string {
   const query = queryOf(target);
   for (const [name, value] of query) {
     if (!(TAIL_FIELDS as readonly string[]).includes(name)) return `The query can have ${TAIL_FIELDS.join(", ")}.`;
-    if (query.getAll(name).length > 1 || value.length > MAX_FILTER_CHARACTERS) return `"${name}" must be there once, with at most ${MAX_FILTER_CHARACTERS} characters.`;
+    if (query.getAll(name).length > 1 || value.length > MAX_FILTER_CHARACTERS)
+      return `"${name}" must be there once, with at most ${MAX_FILTER_CHARACTERS} characters.`;
   }
   const { status } = Object.fromEntries(query) as TailFilter;
-  if (status !== undefined && !/^(?:[1-5](?:xx|\d\d)|none)$/.test(status)) return '"status" must be a status (404), a class of statuses (4xx), or none.';
+  if (status !== undefined && !/^(?:[1-5](?:xx|\d\d)|none)$/.test(status))
+    return '"status" must be a status (404), a class of statuses (4xx), or none.';
   return Object.fromEntries(query) as TailFilter;
 }

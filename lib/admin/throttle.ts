@@ -1,6 +1,7 @@
 /**
- * Slows down password guessing: after five failed logins an address must pause, twice as long after each further failure; and all addresses
- * together have fifty failures and one more every half minute, except for networks from which somebody has logged in.
+ * Slows down password guessing: after five failed logins an address must pause, twice as long after each further
+ * failure; and all addresses together have fifty failures and one more every half minute, except for networks from
+ * which somebody has logged in.
  */
 import type { Clock } from "../base/clock.ts";
 
@@ -30,22 +31,25 @@ export interface Pause {
 }
 
 /**
- * Failures are forgotten by time alone, one every half hour. So an address makes at most 15 + t / 15 min wrong guesses in a time t, even
- * if it sends right credentials in between.
+ * Failures are forgotten by time alone, one every half hour. So an address makes at most 15 + t / 15 min wrong guesses
+ * in a time t, even if it sends right credentials in between.
  */
 export class Throttle {
   readonly #clock: Clock;
   readonly #maxEntries: number;
   readonly #entries = new Map<string, Entry>();
   /**
-   * Shared by new addresses while all entries are in use: a flood of addresses cannot end a pause, get fresh guesses, or grow memory. It
-   * delays logins from other new addresses while it lasts.
+   * Shared by new addresses while all entries are in use: a flood of addresses cannot end a pause, get fresh guesses,
+   * or grow memory. It delays logins from other new addresses while it lasts.
    */
   readonly #shared: Entry = { clearAt: 0, pausedUntil: 0 };
 
   /** `clock.now()` at which the last failure of unknown networks will be forgotten. */
   #allClearAt = 0;
-  /** The networks from which somebody has logged in, the last one at the end. Attackers elsewhere must not lock them out. */
+  /**
+   * The networks from which somebody has logged in, the last one at the end. Attackers elsewhere must not lock them
+   * out.
+   */
   readonly #known = new Set<string>();
 
   constructor(clock: Clock, maxEntries = 10_000) {
@@ -53,7 +57,10 @@ export class Throttle {
     this.#maxEntries = maxEntries;
   }
 
-  /** The time until the next attempt of this address is allowed; null: now. `address` identifies one caller, for instance an IPv6 /64. */
+  /**
+   * The time until the next attempt of this address is allowed; null: now. `address` identifies one caller, for
+   * instance an IPv6 /64.
+   */
   pauseOf(address: string, network: string): Pause | null {
     const now = this.#clock.now();
     const entry = this.#entries.get(address) ?? (this.#entries.size < this.#maxEntries ? null : this.#shared);
@@ -64,8 +71,8 @@ export class Throttle {
   }
 
   /**
-   * Counts an attempt as failed before it is verified, so that parallel guesses are counted. Returns a function that removes this failure
-   * if the attempt was right. Earlier failures stay: another user may have caused them.
+   * Counts an attempt as failed before it is verified, so that parallel guesses are counted. Returns a function that
+   * removes this failure if the attempt was right. Earlier failures stay: another user may have caused them.
    */
   begin(address: string, network: string): () => void {
     const entry = this.#entryFor(address);
@@ -74,7 +81,8 @@ export class Throttle {
     entry.clearAt = Math.min(Math.max(now, entry.clearAt) + FORGET_MS, now + MAX_FAILURES * FORGET_MS);
     const failures = Math.ceil((entry.clearAt - now) / FORGET_MS);
     // 1 s, 2 s, 4 s, … 15 min.
-    const ownPause = failures < FREE_FAILURES ? 0 : now + Math.min(1000 * 2 ** (failures - FREE_FAILURES), MAX_PAUSE_MS);
+    const ownPause =
+      failures < FREE_FAILURES ? 0 : now + Math.min(1000 * 2 ** (failures - FREE_FAILURES), MAX_PAUSE_MS);
     entry.pausedUntil = ownPause;
     const ofAll = this.#known.has(network) ? 0 : FORGET_OF_ALL_MS;
     this.#allClearAt = Math.max(now, this.#allClearAt) + ofAll;
@@ -99,7 +107,8 @@ export class Throttle {
     if (known !== undefined) return known;
     const now = this.#clock.now();
     const entries = this.#entries;
-    if (entries.size >= this.#maxEntries) for (const [old, { clearAt }] of entries) if (clearAt <= now) entries.delete(old);
+    if (entries.size >= this.#maxEntries)
+      for (const [old, { clearAt }] of entries) if (clearAt <= now) entries.delete(old);
     if (entries.size >= this.#maxEntries) return this.#shared;
     const entry: Entry = { clearAt: 0, pausedUntil: 0 };
     entries.set(address, entry);

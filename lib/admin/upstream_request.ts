@@ -26,29 +26,56 @@ interface By {
 const MAX_BYTES = 1024;
 const STATES: readonly unknown[] = ["drain", "eject", "use"] satisfies UpstreamState["state"][];
 
-export async function upstreamRequest(inbound: Inbound, who: By, { gateway, refresh }: UpstreamOptions, changes: ChangeLog): Promise<Reply> {
+export async function upstreamRequest(
+  inbound: Inbound,
+  who: By,
+  { gateway, refresh }: UpstreamOptions,
+  changes: ChangeLog,
+): Promise<Reply> {
   const { call, clientAddress } = inbound;
   const named = namedBy(inbound);
-  if (named === null) return problem(call, "bad_request", { detail: "The names in the path are not percent-encoded UTF-8." });
+  if (named === null)
+    return problem(call, "bad_request", { detail: "The names in the path are not percent-encoded UTF-8." });
   const body = await readJsonBody(inbound, MAX_BYTES, "the state");
   if ("code" in body) return problem(call, body.code, { detail: body.detail });
   const state = stateIn(body);
-  if (state === null) return problem(call, "request_invalid", { detail: 'Send {"state":"drain"}, {"state":"eject"} or {"state":"use"}, and nothing else.' });
-  if (!who.isLive()) return problem(call, "unauthenticated", { detail: "The session has ended meanwhile. Nothing has been changed." });
+  if (state === null)
+    return problem(call, "request_invalid", {
+      detail: 'Send {"state":"drain"}, {"state":"eject"} or {"state":"use"}, and nothing else.',
+    });
+  if (!who.isLive())
+    return problem(call, "unauthenticated", { detail: "The session has ended meanwhile. Nothing has been changed." });
   const { configuration, runtime } = GatewayCore.partsOf(gateway);
   const { takeOut } = await loaded(runtime.parts.onDemand.takenOut);
   const [service, id] = named;
   const peer = runtime.peer(service, id);
-  if (peer === undefined) return problem(call, "route_not_found", { detail: "The configuration in force has no such upstream." });
+  if (peer === undefined)
+    return problem(call, "route_not_found", { detail: "The configuration in force has no such upstream." });
   const before = peer.takenOut?.state ?? "use";
   const { reload } = configuration.inForce;
   takeOut(peer, state, runtime.healthTools.changes);
-  await changes.add({ user: who.user, address: clientAddress, action: "upstream", service, upstream: id, before, after: state, request_id: call.id });
+  await changes.add({
+    user: who.user,
+    address: clientAddress,
+    action: "upstream",
+    service,
+    upstream: id,
+    before,
+    after: state,
+    request_id: call.id,
+  });
   await configuration.followers?.setUpstream({ service, id, state });
   await refresh("counts");
-  if (state !== "use" && configuration.inForce.reload !== reload) return problem(call, "conflict", { detail: "A reload has come meanwhile, and has put all upstreams back. Send this again." });
-  const shown = gateway.health.services.find(({ name }) => name === service)?.upstreams.find((upstream) => upstream.id === id);
-  return shown === undefined ? problem(call, "route_not_found", { detail: "A reload has removed the upstream meanwhile." }) : json(200, view(shown));
+  if (state !== "use" && configuration.inForce.reload !== reload)
+    return problem(call, "conflict", {
+      detail: "A reload has come meanwhile, and has put all upstreams back. Send this again.",
+    });
+  const shown = gateway.health.services
+    .find(({ name }) => name === service)
+    ?.upstreams.find((upstream) => upstream.id === id);
+  return shown === undefined
+    ? problem(call, "route_not_found", { detail: "A reload has removed the upstream meanwhile." })
+    : json(200, view(shown));
 }
 
 /** Null: they are not percent-encoded. */

@@ -1,5 +1,6 @@
 /**
- * The JSON of the admin interface: the ProxyConfig, the admin configuration object, and the gateway's status, health and statistics.
+ * The JSON of the admin interface: the ProxyConfig, the admin configuration object, and the gateway's status, health
+ * and statistics.
  */
 import type { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
@@ -16,7 +17,10 @@ import type { Time, View } from "../operator/json_view.ts";
 import type { Explanation } from "../proof/explain.ts";
 
 /** Settings of the interface, and what it shows. */
-export interface InterfaceOptions extends Omit<NonNullable<Settings["admin"]>, "host" | "port" | "tls" | "auditLogPath"> {
+export interface InterfaceOptions extends Omit<
+  NonNullable<Settings["admin"]>,
+  "host" | "port" | "tls" | "auditLogPath"
+> {
   /** A bearer token that opens /metrics alone; null: there is none. */
   readonly metricsToken: string | null;
   readonly clock: Clock;
@@ -26,35 +30,72 @@ export interface InterfaceOptions extends Omit<NonNullable<Settings["admin"]>, "
   /** Files, for `GET /gateway/config`. */
   readonly paths: Pick<Settings, "serverCertPath" | "serverKeyPath" | "caCertPath" | "configPath">;
   readonly gateway: ShownGateway;
-  /** Brings status, health, stats and metrics of the gateway up to date; null: they are. "counts": without figures of the process. */
+  /**
+   * Brings status, health, stats and metrics of the gateway up to date; null: they are. "counts": without figures of
+   * the process.
+   */
   readonly refresh: (extent: "counts" | "all") => Promise<void> | null;
   /** In Prometheus' text format. */
   readonly metrics: () => Promise<Readable>;
   /** Default: there is no audit log. */
   readonly audit?: AuditSink | null;
-  /** `who`: see `AskedBy`. Reloads like a change of the file does, and returns the outcome. With `replacement` it rejects where that cannot become the configuration. */
+  /**
+   * `who`: see `AskedBy`. Reloads like a change of the file does, and returns the outcome. With `replacement` it
+   * rejects where that cannot become the configuration.
+   */
   readonly reload: (replacement?: Replacement, who?: object) => Promise<LastReload>;
 }
 
-type Shown = "shownConfig" | "maskedConfig" | "ready" | "status" | "health" | "lastTests" | "recentStats" | "explain" | "routePlugins" | "pluginKinds" | "dryRun" | "decision";
+type Shown =
+  | "shownConfig"
+  | "maskedConfig"
+  | "ready"
+  | "status"
+  | "health"
+  | "lastTests"
+  | "recentStats"
+  | "explain"
+  | "routePlugins"
+  | "pluginKinds"
+  | "dryRun"
+  | "decision";
 export type ShownGateway = Pick<Gateway, Shown>;
 
 /** Whether secrets that are written in the configuration itself are shown. */
 export type Secrets = "shown" | "masked";
 
-/** The configuration as written, with defaults filled in and references to secrets unresolved. Each member by name: others are not shown. */
+/**
+ * The configuration as written, with defaults filled in and references to secrets unresolved. Each member by name:
+ * others are not shown.
+ */
 export function gatewayView(config: Json) {
-  const { services, global } = config as { readonly services: readonly unknown[]; readonly global: { readonly plugins: readonly unknown[] } };
+  const { services, global } = config as {
+    readonly services: readonly unknown[];
+    readonly global: { readonly plugins: readonly unknown[] };
+  };
   return { services, plugins: global.plugins, global };
 }
 
-export function warningView({ code, path, message, example, remedy, service, route }: Warning, place: Pick<ShownIssue, "line" | "column"> | null = null) {
-  return { code, path, line: place?.line ?? null, column: place?.column ?? null, message, example, remedy, service, route };
+export function warningView(
+  { code, path, message, example, remedy, service, route }: Warning,
+  place: Pick<ShownIssue, "line" | "column"> | null = null,
+) {
+  return {
+    code,
+    path,
+    line: place?.line ?? null,
+    column: place?.column ?? null,
+    message,
+    example,
+    remedy,
+    service,
+    route,
+  };
 }
 
 /**
- * A value of the program in the form of the interface: names in snake_case, times as in RFC 3339, rates rounded to four decimals. Names of members
- * must not be data. `names`: those that are known, as thousands of upstreams have the same.
+ * A value of the program in the form of the interface: names in snake_case, times as in RFC 3339, rates rounded to four
+ * decimals. Names of members must not be data. `names`: those that are known, as thousands of upstreams have the same.
  */
 export function view<T>(value: T, names = new Map<string, string>()): View<T> {
   if (typeof value !== "object" || value === null) return value as View<T>;
@@ -62,8 +103,18 @@ export function view<T>(value: T, names = new Map<string, string>()): View<T> {
   const shown: Record<string, unknown> = {};
   for (const name in value) {
     const member = value[name] as any;
-    if (!names.has(name)) names.set(name, name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`));
-    shown[names.get(name)!] = TIMES.has(name) ? (member === null ? null : new Date(member).toISOString()) : name.endsWith("PerS") ? rounded(member) : view(member, names);
+    if (!names.has(name))
+      names.set(
+        name,
+        name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+      );
+    shown[names.get(name)!] = TIMES.has(name)
+      ? member === null
+        ? null
+        : new Date(member).toISOString()
+      : name.endsWith("PerS")
+        ? rounded(member)
+        : view(member, names);
   }
   return shown as View<T>;
 }
@@ -71,12 +122,21 @@ export function view<T>(value: T, names = new Map<string, string>()): View<T> {
 const TIMES: ReadonlySet<string> = new Set<Time>(["at", "since", "until", "loadedAt", "notAfter"]);
 
 function rounded(value: number | StatusCounts | GatewayStats["codesPerS"]): unknown {
-  return typeof value === "number" ? Math.round(value * 1e4) / 1e4 : Object.fromEntries(Object.entries(value).map(([name, rate]) => [name, rounded(rate)]));
+  return typeof value === "number"
+    ? Math.round(value * 1e4) / 1e4
+    : Object.fromEntries(Object.entries(value).map(([name, rate]) => [name, rounded(rate)]));
 }
 
 /** `positions`: of the warnings. */
-export function statusView({ uptimeMs, warnings, ...status }: GatewayStatus, positions: readonly (Position | null)[] = []) {
-  return { ...view(status), uptime_s: Math.floor(uptimeMs / 1000), warnings: warnings.map((warning, i) => warningView(warning, positions[i])) };
+export function statusView(
+  { uptimeMs, warnings, ...status }: GatewayStatus,
+  positions: readonly (Position | null)[] = [],
+) {
+  return {
+    ...view(status),
+    uptime_s: Math.floor(uptimeMs / 1000),
+    warnings: warnings.map((warning, i) => warningView(warning, positions[i])),
+  };
 }
 
 /** What the text of a configuration has of a test. */
@@ -86,13 +146,25 @@ export interface WrittenTest extends Omit<ShownIssue, "message"> {
   readonly request: Json;
 }
 
-/** As `edge-gateway test --json`, with the time of the run, the digest of the configuration that was tested, and what its text has of each test. */
+/**
+ * As `edge-gateway test --json`, with the time of the run, the digest of the configuration that was tested, and what
+ * its text has of each test.
+ */
 export function testsView(last: LastTests | null, written: readonly WrittenTest[] = []) {
   if (last === null) return { at: null, digest: null, passed: 0, failed: 0, tests: [] };
-  const { at, digest, report: { passed, failed, tests } } = last;
+  const {
+    at,
+    digest,
+    report: { passed, failed, tests },
+  } = last;
   const byName = new Map(written.map((test) => [test.name, test]));
   const unknown = { path: null, line: null, column: null, request: null };
-  return { ...view({ at, digest }), passed, failed, tests: tests.map(({ late: _, ...result }) => ({ ...unknown, ...byName.get(result.name), ...result })) };
+  return {
+    ...view({ at, digest }),
+    passed,
+    failed,
+    tests: tests.map(({ late: _, ...result }) => ({ ...unknown, ...byName.get(result.name), ...result })),
+  };
 }
 
 /** Without the history, as in the event "stats". */
@@ -104,7 +176,10 @@ export function explanationView({ hashOn, sticky, upstreams, upstreamHeaders, ..
   return { ...explanation, upstream_headers: upstreamHeaders, hash_on: hashOn, sticky, upstreams: view(upstreams) };
 }
 
-/** The JSON text of a status or a health without the fields that always change. No name can look like one of them: inside a JSON string every `"` follows a `\`. */
+/**
+ * The JSON text of a status or a health without the fields that always change. No name can look like one of them:
+ * inside a JSON string every `"` follows a `\`.
+ */
 export function steady(text: string): string {
   return text.replace(CHANGING, "");
 }
@@ -112,7 +187,19 @@ export function steady(text: string): string {
 const CHANGING = /"(?:in_flight|uptime_s)":\d+/g;
 
 /** Exactly six keys; "" if a file is not set; the password as configured, which may be a hash, or masked. */
-export function configView({ user, password, paths: { serverCertPath, serverKeyPath, caCertPath, configPath } }: InterfaceOptions, secrets: Secrets) {
-  const ofTls = { ServerCertPath: serverCertPath ?? "", ServerKeyPath: serverKeyPath ?? "", CACertPath: caCertPath ?? "" };
-  return { ...ofTls, AdminUser: user, AdminPassword: secrets === "masked" ? MASK : password, ConfigFilePath: configPath };
+export function configView(
+  { user, password, paths: { serverCertPath, serverKeyPath, caCertPath, configPath } }: InterfaceOptions,
+  secrets: Secrets,
+) {
+  const ofTls = {
+    ServerCertPath: serverCertPath ?? "",
+    ServerKeyPath: serverKeyPath ?? "",
+    CACertPath: caCertPath ?? "",
+  };
+  return {
+    ...ofTls,
+    AdminUser: user,
+    AdminPassword: secrets === "masked" ? MASK : password,
+    ConfigFilePath: configPath,
+  };
 }

@@ -24,7 +24,10 @@ import { json, queryOf, retryAfter } from "./replies.ts";
 import { SourceFile, type FileState } from "./source_file.ts";
 import type { InterfaceOptions } from "./views.ts";
 
-export interface WritingOptions extends Pick<InterfaceOptions, "reload" | "refresh" | "log" | "audit" | "clock" | "redactSecrets"> {
+export interface WritingOptions extends Pick<
+  InterfaceOptions,
+  "reload" | "refresh" | "log" | "audit" | "clock" | "redactSecrets"
+> {
   readonly gateway: Gateway;
   readonly auditLogPath: string | null;
   readonly onRequest: Pick<OnRequest, "upstream">;
@@ -66,7 +69,11 @@ export class Writing {
     "/gateway/rollback": [{ method: "POST", answer: (inbound, who) => this.#rollBack(inbound, who) }],
   };
   readonly #upstream: readonly Endpoint[] = [
-    { method: "POST", answer: async (inbound, who) => (await loaded(this.#options.onRequest.upstream)).upstreamRequest(inbound, who, this.#options, this.#changes) },
+    {
+      method: "POST",
+      answer: async (inbound, who) =>
+        (await loaded(this.#options.onRequest.upstream)).upstreamRequest(inbound, who, this.#options, this.#changes),
+    },
   ];
 
   /** Throws where the file of ADMIN_AUDIT_LOG cannot be written. */
@@ -81,7 +88,11 @@ export class Writing {
   followGateway(): void {
     const configuration = this.#configuration;
     if (configuration.options.configFile === undefined) return;
-    this.#file.removeUnfinished().catch((error: unknown) => this.#options.log.debug("unfinished files beside the configuration stay", { error: messageOf(error) }));
+    this.#file
+      .removeUnfinished()
+      .catch((error: unknown) =>
+        this.#options.log.debug("unfinished files beside the configuration stay", { error: messageOf(error) }),
+      );
     this.#history = new ConfigHistory(configuration.options.configFile, this.#options.log);
     this.#remember();
     const { onReplaced } = configuration;
@@ -93,7 +104,12 @@ export class Writing {
   }
 
   #remember(): void {
-    const { inForce: { source }, lastChange, loadedAt: at, snapshot } = this.#configuration;
+    const {
+      inForce: { source },
+      lastChange,
+      loadedAt: at,
+      snapshot,
+    } = this.#configuration;
     if (!("text" in source)) return;
     const { digest } = snapshot;
     const change = lastChange?.digest === digest ? lastChange : null;
@@ -114,7 +130,19 @@ export class Writing {
       const body = isMasked ? this.#masked(text, digest) : text;
       const readOnly = this.#whyReadOnly(state);
       const reason = readOnly === null ? [] : ["Source-Read-Only", encodeURIComponent(readOnly)];
-      return { status: 200, headers: ["Content-Type", "application/json", "Content-Length", String(body.length), "ETag", `"${digest}"`, ...reason], body };
+      return {
+        status: 200,
+        headers: [
+          "Content-Type",
+          "application/json",
+          "Content-Length",
+          String(body.length),
+          "ETag",
+          `"${digest}"`,
+          ...reason,
+        ],
+        body,
+      };
     });
   }
 
@@ -133,14 +161,22 @@ export class Writing {
   #masked(text: Buffer, digest: string): Buffer {
     const { snapshot } = this.#configuration;
     // Only a configuration that has been checked shows what in it is a secret.
-    if (digest !== snapshot.digest) throw new Fault("conflict", "The file is not the configuration in force: nobody knows yet which of its texts are secrets.");
+    if (digest !== snapshot.digest)
+      throw new Fault(
+        "conflict",
+        "The file is not the configuration in force: nobody knows yet which of its texts are secrets.",
+      );
     return maskedText(text, snapshot).text;
   }
 
   async #put(inbound: Inbound, who: Who): Promise<Reply> {
     const { call, headers } = inbound;
     const expected = expectedBy(headers);
-    if (expected === null) return problem(call, "precondition_required", { detail: 'Send If-Match: "DIGEST" with the digest of the text that was changed, the ETag of GET /gateway/source.' });
+    if (expected === null)
+      return problem(call, "precondition_required", {
+        detail:
+          'Send If-Match: "DIGEST" with the digest of the text that was changed, the ETag of GET /gateway/source.',
+      });
     if (!this.#queue.room || !this.#arriving.room) return tooMany(call);
     const text = await this.#arriving.take(() => readConfiguration(inbound));
     if ("code" in text) return problem(call, text.code, { detail: text.detail });
@@ -154,19 +190,36 @@ export class Writing {
     return orProblem(call, async () => {
       if (digest === null) {
         const readOnly = this.#whyReadOnly();
-        return json(200, { entries: (await (this.#history?.entries() ?? [])).map((each, _i, all) => this.#entryView(each, all, readOnly)) });
+        return json(200, {
+          entries: (await (this.#history?.entries() ?? [])).map((each, _i, all) =>
+            this.#entryView(each, all, readOnly),
+          ),
+        });
       }
       if (this.#history === null) throw new Fault("route_not_found", "There is no history.");
       const { text } = await this.#history.text(digest);
-      return { status: 200, headers: ["Content-Type", "application/json", "Content-Length", String(text.length), "ETag", `"${digest}"`], body: text };
+      return {
+        status: 200,
+        headers: ["Content-Type", "application/json", "Content-Length", String(text.length), "ETag", `"${digest}"`],
+        body: text,
+      };
     });
   }
 
   #entryView(entry: HistoryEntry, all: readonly HistoryEntry[], readOnly: string | null) {
     const { digest, at, by, changes } = entry;
-    const isInForce = digest === this.#configuration.snapshot.digest && all.find((each) => each.digest === digest) === entry;
+    const isInForce =
+      digest === this.#configuration.snapshot.digest && all.find((each) => each.digest === digest) === entry;
     const reason = readOnly ?? whyNoRollback(entry);
-    return { digest, at: new Date(at).toISOString(), by, changes, in_force: isInForce, can_roll_back: reason === null, reason };
+    return {
+      digest,
+      at: new Date(at).toISOString(),
+      by,
+      changes,
+      in_force: isInForce,
+      can_roll_back: reason === null,
+      reason,
+    };
   }
 
   async #rollBack(inbound: Inbound, who: Who): Promise<Reply> {
@@ -174,7 +227,10 @@ export class Writing {
     const body = await readJsonBody(inbound, MAX_ROLLBACK_BYTES, "the digest");
     if ("code" in body) return problem(call, body.code, { detail: body.detail });
     const digest = digestIn(body);
-    if (digest === null) return problem(call, "request_invalid", { detail: 'Send the digest of an entry of the history: {"digest":"0123456789ab"}.' });
+    if (digest === null)
+      return problem(call, "request_invalid", {
+        detail: 'Send the digest of an entry of the history: {"digest":"0123456789ab"}.',
+      });
     if (!this.#queue.room) return tooMany(call);
     return this.#queue.take(() =>
       orProblem(call, async () => {
@@ -188,13 +244,17 @@ export class Writing {
   }
 
   async #replace({ call, clientAddress }: Inbound, who: Who, { action, text, expected }: Change): Promise<Reply> {
-    if (!who.isLive()) return problem(call, "unauthenticated", { detail: "The session has ended meanwhile. Nothing has been changed." });
+    if (!who.isLive())
+      return problem(call, "unauthenticated", { detail: "The session has ended meanwhile. Nothing has been changed." });
     const { reload } = this.#options;
     try {
       const file = this.#checkedFile();
       const before = file.read();
       if (expected !== null && !expected.includes(before.digest)) {
-        return problem(call, "precondition_failed", { detail: `The file has been changed: its digest is ${before.digest}.`, members: { digest: before.digest } });
+        return problem(call, "precondition_failed", {
+          detail: `The file has been changed: its digest is ${before.digest}.`,
+          members: { digest: before.digest },
+        });
       }
       file.checkWritable(before);
       const written = action === "source" ? text.toString() : ""; // what comes back had no secret
@@ -203,16 +263,26 @@ export class Writing {
       const { digest: inForce } = this.#configuration.snapshot;
       const [user, address] = [who.user, clientAddress];
       this.#author = { digest: sourceDigest(text), by: { user, address } };
-      const reloaded = await reload({ text, write: (expect) => file.replace(text, before, expect) }, { user, address, request_id: call.id });
+      const reloaded = await reload(
+        { text, write: (expect) => file.replace(text, before, expect) },
+        { user, address, request_id: call.id },
+      );
       const { digest } = reloaded;
       await this.#changes.add({ user, address, action, before: before.digest, after: digest, request_id: call.id });
-      return json(200, { digest, changed: digest !== inForce, changes: "changes" in reloaded ? reloaded.changes : [] }, ["ETag", `"${digest}"`]);
+      return json(
+        200,
+        { digest, changed: digest !== inForce, changes: "changes" in reloaded ? reloaded.changes : [] },
+        ["ETag", `"${digest}"`],
+      );
     } catch (error) {
       this.#author = null; // who writes the same text into the file later is somebody else
       if (error instanceof Fault) return problem(call, error.code, { detail: error.message });
       if (!(error instanceof ConfigError)) throw error;
       const { digest } = this.#configuration.snapshot;
-      return problem(call, "configuration_refused", { detail: `Configuration ${digest} stays in force, and the file as it is.`, members: { digest, ...whyRefused(error) } });
+      return problem(call, "configuration_refused", {
+        detail: `Configuration ${digest} stays in force, and the file as it is.`,
+        members: { digest, ...whyRefused(error) },
+      });
     }
   }
 
@@ -230,11 +300,18 @@ export class Writing {
   #checkedFile(): SourceFile {
     const { configPath, configKeyPath } = this.#options.settings;
     if (configKeyPath === null) return this.#ownFile();
-    throw new Fault("conflict", `The configuration has to be signed (CONFIG_PUBLIC_KEY): sign it elsewhere (edge-gateway sign), and replace ${configPath} and ${configPath}.sig.`);
+    throw new Fault(
+      "conflict",
+      `The configuration has to be signed (CONFIG_PUBLIC_KEY): sign it elsewhere (edge-gateway sign), ` +
+        `and replace ${configPath} and ${configPath}.sig.`,
+    );
   }
 }
 
-/** Digests in If-Match; none that a file could have for "*" and what is no list of ETags. Null: there is no If-Match. Weak ones never match (RFC 9110 §13.1.1). */
+/**
+ * Digests in If-Match; none that a file could have for "*" and what is no list of ETags. Null: there is no If-Match.
+ * Weak ones never match (RFC 9110 §13.1.1).
+ */
 function expectedBy(headers: HeaderList): readonly string[] | null {
   const lines = headerValues(headers, "if-match");
   if (lines.length === 0) return null;
@@ -245,7 +322,10 @@ function expectedBy(headers: HeaderList): readonly string[] | null {
 function refused(text: string, at: number): ConfigError {
   const before = text.slice(0, at).split("\n");
   const position = { line: before.length, column: before.at(-1)!.length + 1 };
-  return new ConfigError([{ at: [], message: `has "${MASK}", which masks a secret: write the secret itself, or a reference`, position }], undefined);
+  return new ConfigError(
+    [{ at: [], message: `has "${MASK}", which masks a secret: write the secret itself, or a reference`, position }],
+    undefined,
+  );
 }
 
 function tooMany(call: Inbound["call"]): Reply {
@@ -255,7 +335,10 @@ function tooMany(call: Inbound["call"]): Reply {
 /** Null: it can come into force again. */
 function whyNoRollback({ masked }: HistoryEntry): string | null {
   if (masked === 0) return null;
-  return `The history keeps no secrets, and this configuration has ${masked === 1 ? "one" : masked} written in it: write references in their place.`;
+  return (
+    `The history keeps no secrets, and this configuration has ${masked === 1 ? "one" : masked} written in it: ` +
+    `write references in their place.`
+  );
 }
 
 /** Null: the body has none. */

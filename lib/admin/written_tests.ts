@@ -1,5 +1,6 @@
 /**
- * Finds what the last run of tests was about in the text of the configuration: the place of each test, and its request as written.
+ * Finds what the last run of tests was about in the text of the configuration: the place of each test, and its request
+ * as written.
  */
 import { readRegularFile } from "../base/regular_file.ts";
 import { placesIn } from "../config/json_places.ts";
@@ -14,35 +15,55 @@ type Test = Pick<WrittenTest, "name" | "request">;
 
 type Found = WeakMap<object, { readonly digest: string; readonly tests: readonly WrittenTest[] }>;
 
-/** What was found last, by the configuration in force: to read a large text takes 17 ms a megabyte, and everybody who may log in can ask. */
+/**
+ * What was found last, by the configuration in force: to read a large text takes 17 ms a megabyte, and everybody who
+ * may log in can ask.
+ */
 const known: Readonly<Record<Secrets, Found>> = { shown: new WeakMap(), masked: new WeakMap() };
 
 /** Those of a refused configuration are found while its file still has what was refused. */
 export function writtenTests(gateway: Pick<ShownGateway, "lastTests">, secrets: Secrets): readonly WrittenTest[] {
   if (gateway.lastTests === null || !(gateway instanceof GatewayCore)) return [];
   const { configuration } = GatewayCore.partsOf(gateway);
-  const { snapshot, options: { configFile } } = configuration;
+  const {
+    snapshot,
+    options: { configFile },
+  } = configuration;
   const { digest } = gateway.lastTests;
   const isInForce = digest === snapshot.digest;
   const text = isInForce || configFile === undefined ? null : textWith(digest, configFile);
   if (!isInForce && text === null) return [];
   const before = known[secrets].get(snapshot);
   if (before?.digest === digest) return before.tests;
-  const tests = text === null ? testsInForce(configuration, secrets) : placed(ownTests(text), text, ["tests"]).map((test) => ({ ...test, request: null }));
+  const tests =
+    text === null
+      ? testsInForce(configuration, secrets)
+      : placed(ownTests(text), text, ["tests"]).map((test) => ({ ...test, request: null }));
   known[secrets].set(snapshot, { digest, tests });
   return tests;
 }
 
-function testsInForce({ snapshot, inForce: { source } }: Pick<Configuration, "snapshot" | "inForce">, secrets: Secrets): readonly WrittenTest[] {
+function testsInForce(
+  { snapshot, inForce: { source } }: Pick<Configuration, "snapshot" | "inForce">,
+  secrets: Secrets,
+): readonly WrittenTest[] {
   const shown = (tests: readonly Test[]): readonly Test[] => {
     if (secrets === "shown") return tests;
     const masked = ownTests(maskedText(Buffer.from(JSON.stringify({ tests })), snapshot).text);
     // A name may look like a secret.
     return tests.map(({ name }, i) => ({ name, request: masked[i]!.request }));
   };
-  const own = "text" in source ? placed(shown(ownTests(source.text)), source.text, ["tests"]) : placed(shown((source.value as { readonly tests?: Test[] }).tests ?? []), null, ["tests"]);
+  const own =
+    "text" in source
+      ? placed(shown(ownTests(source.text)), source.text, ["tests"])
+      : placed(shown((source.value as { readonly tests?: Test[] }).tests ?? []), null, ["tests"]);
   const inFiles = snapshot.files.filter(({ path }) => snapshot.testFiles.includes(path));
-  return [...own, ...inFiles.flatMap(({ path, content }) => placed(shown(parsed(content) as Test[]), content, []).map((test) => ({ ...test, file: path })))];
+  return [
+    ...own,
+    ...inFiles.flatMap(({ path, content }) =>
+      placed(shown(parsed(content) as Test[]), content, []).map((test) => ({ ...test, file: path })),
+    ),
+  ];
 }
 
 function parsed(text: Buffer | string): unknown {

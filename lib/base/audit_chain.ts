@@ -1,6 +1,6 @@
 /**
- * The chain of an audit log: each line has its number, and the SHA-256 of the line before. `observe/audit_log.ts` writes it, `cli/verify_log.ts`
- * checks it.
+ * The chain of an audit log: each line has its number, and the SHA-256 of the line before. `observe/audit_log.ts`
+ * writes it, `cli/verify_log.ts` checks it.
  */
 import { createHash, hash, type Hash } from "node:crypto";
 
@@ -20,7 +20,9 @@ export interface ChainedLine {
 export function chainedLine(line: Buffer): ChainedLine | null {
   try {
     const { seq, prev, torn } = JSON.parse(line.toString()) as ChainedLine;
-    return Number.isSafeInteger(seq) && seq > 0 && typeof prev === "string" ? { seq, prev, torn } as ChainedLine : null;
+    return Number.isSafeInteger(seq) && seq > 0 && typeof prev === "string"
+      ? ({ seq, prev, torn } as ChainedLine)
+      : null;
   } catch {
     return null;
   }
@@ -44,11 +46,14 @@ export class Chain {
     [this.seq, this.#whole, this.#torn] = [seq, line, null];
   }
 
-  /** Takes the end of a log, of which the first line may lack its beginning. Returns whether the newline of the last line is missing. */
+  /**
+   * Takes the end of a log, of which the first line may lack its beginning. Returns whether the newline of the last
+   * line is missing.
+   */
   followEnd(bytes: Buffer): boolean {
     const isCut = bytes.length > 0 && bytes.at(-1) !== LINE_FEED;
     const torn: Buffer[] = [];
-    for (let end = isCut ? bytes.length : bytes.length - 1; end > 0; ) {
+    for (let end = isCut ? bytes.length : bytes.length - 1; end > 0;) {
       const from = bytes.lastIndexOf(LINE_FEED, end - 1) + 1;
       const line = bytes.subarray(from, end);
       const found = chainedLine(line);
@@ -62,8 +67,8 @@ export class Chain {
   }
 
   /**
-   * SHA-256 of the last whole line and the torn ones behind it, each with a newline before it: what is torn may lack its `prev`, and the line
-   * before it could be changed otherwise. Undefined: the last line is whole.
+   * SHA-256 of the last whole line and the torn ones behind it, each with a newline before it: what is torn may lack
+   * its `prev`, and the line before it could be changed otherwise. Undefined: the last line is whole.
    */
   get torn(): string | undefined {
     return this.#torn?.copy().digest("hex");

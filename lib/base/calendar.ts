@@ -38,8 +38,8 @@ export function calendar(per: PeriodName, zone: string): (now: number) => Period
     return Date.UTC(Number(year), Number(month) - 1, Number(day)) / DAY_MS;
   };
   /**
-   * The first moment of a day, which is not midnight where clocks go forward then. A day that a time zone has left out begins with the next one
-   * (Pacific/Apia, 30 December 2011).
+   * The first moment of a day, which is not midnight where clocks go forward then. A day that a time zone has left out
+   * begins with the next one (Pacific/Apia, 30 December 2011).
    */
   const startOf = (day: number) => {
     let [before, from] = [day * DAY_MS - MAX_OFFSET_MS, day * DAY_MS + MAX_OFFSET_MS];
@@ -65,7 +65,14 @@ export function calendar(per: PeriodName, zone: string): (now: number) => Period
 }
 
 function dateFormat(timeZone: string): Intl.DateTimeFormat {
-  return new Intl.DateTimeFormat("en-US", { timeZone, calendar: "gregory", numberingSystem: "latn", year: "numeric", month: "numeric", day: "numeric" });
+  return new Intl.DateTimeFormat("en-US", {
+    timeZone,
+    calendar: "gregory",
+    numberingSystem: "latn",
+    year: "numeric",
+    month: "numeric",
+    day: "numeric",
+  });
 }
 
 function numberOf(per: PeriodName, day: number): number {

@@ -1,5 +1,6 @@
 /**
- * Reads CIDR blocks, reports whether a set of blocks contains an address, and names the block that a client is counted with.
+ * Reads CIDR blocks, reports whether a set of blocks contains an address, and names the block that a client is counted
+ * with.
  */
 import { parseAddress, type IpAddress } from "./ip_address.ts";
 
@@ -15,8 +16,8 @@ export interface CidrSet {
 }
 
 /**
- * Returns the block, or an error text that says how to correct the configuration. A single address is a block of one address;
- * bits behind the prefix length are ignored (10.1.2.3/8 is 10.0.0.0/8), as in nginx. ::/0 contains IPv6 only.
+ * Returns the block, or an error text that says how to correct the configuration. A single address is a block of one
+ * address; bits behind the prefix length are ignored (10.1.2.3/8 is 10.0.0.0/8), as in nginx. ::/0 contains IPv6 only.
  */
 export function parseCidr(text: string): Cidr | string {
   const slash = text.indexOf("/");
@@ -28,14 +29,19 @@ export function parseCidr(text: string): Cidr | string {
   const prefix = /^(0|[1-9]\d{0,2})$/.test(written) ? Number(written) : -1;
   if (prefix < 0 || prefix > width) return `the prefix length is 0–${width}`;
   const bits = prefix + (128 - width);
-  if (first.version === 4 && bits < 96) return `the prefix length of an IPv4 address in IPv6 form is 96–128; for all of IPv4 write 0.0.0.0/0, for IPv6 ::/${prefix}`;
+  if (first.version === 4 && bits < 96)
+    return (
+      `the prefix length of an IPv4 address in IPv6 form is 96–128; ` +
+      `for all of IPv4 write 0.0.0.0/0, for IPv6 ::/${prefix}`
+    );
   const word = (i: number) => (first.words[i]! & mask(bits, i)) >>> 0;
   return { first: { version: first.version, words: [word(0), word(1), word(2), word(3)] }, bits };
 }
 
 /**
- * The set of these blocks. Throws for a block that `parseCidr` refuses: configurations are checked with it first. The blocks are sorted,
- * and blocks inside others left out, so that a binary search finds the only block that can contain an address.
+ * The set of these blocks. Throws for a block that `parseCidr` refuses: configurations are checked with it first. The
+ * blocks are sorted, and blocks inside others left out, so that a binary search finds the only block that can contain
+ * an address.
  */
 export function cidrSet(list: readonly string[]): CidrSet {
   const blocks = list.map((text) => {
@@ -65,12 +71,17 @@ export function cidrSet(list: readonly string[]): CidrSet {
   };
 }
 
-/** Names the network of a client: IPv4 by its /24, IPv6 by its /48, which is what one site has (RFC 6177). Other texts are returned as they are. */
+/**
+ * Names the network of a client: IPv4 by its /24, IPv6 by its /48, which is what one site has (RFC 6177). Other texts
+ * are returned as they are.
+ */
 export function networkOf(text: string): string {
   const address = parseAddress(text);
   if (address === null) return text;
   const [a, b, , d] = address.words;
-  return address.version === 4 ? `${d >>> 24}.${(d >>> 16) & 255}.${(d >>> 8) & 255}.0/24` : `${a.toString(16)}:${(b >>> 16).toString(16)}/48`;
+  return address.version === 4
+    ? `${d >>> 24}.${(d >>> 16) & 255}.${(d >>> 8) & 255}.0/24`
+    : `${a.toString(16)}:${(b >>> 16).toString(16)}/48`;
 }
 
 /** The part of a prefix of `bits` bits that falls into word `i`. */

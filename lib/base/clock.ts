@@ -1,5 +1,6 @@
 /**
- * Time as an argument, so that specs can set it: a monotonic clock, the wall clock, timers, and one timer for many deadlines.
+ * Time as an argument, so that specs can set it: a monotonic clock, the wall clock, timers, and one timer for many
+ * deadlines.
  */
 import { entry, reportEntryFault } from "./event_loop.ts";
 
@@ -46,13 +47,17 @@ export interface HasDeadline {
   overdue(now: number): void;
 }
 
-/** One timer for many deadlines, set to the first of them: a timer for each would be created and discarded with every request. */
+/**
+ * One timer for many deadlines, set to the first of them: a timer for each would be created and discarded with every
+ * request.
+ */
 export class DeadlineTimer {
   readonly #clock: Clock;
   /**
-   * In no order. Not a Set: the tables it leaves behind as it comes and goes each hold the next one, and with them, until the next full
-   * collection, every former exchange (half of all garbage, 25 µs a request). Not a heap: most deadlines are met, and to keep them in order
-   * would cost every request more than a check of all of them costs now and then.
+   * In no order. Not a Set: the tables it leaves behind as it comes and goes each hold the next one, and with them,
+   * until the next full collection, every former exchange (half of all garbage, 25 µs a request). Not a heap: most
+   * deadlines are met, and to keep them in order would cost every request more than a check of all of them costs now
+   * and then.
    */
   readonly #watched: HasDeadline[] = [];
   #timer: Timer | null = null;
@@ -65,7 +70,9 @@ export class DeadlineTimer {
     this.#clock = clock;
   }
 
-  /** To be called again when a deadline has become an earlier one. A later deadline is noticed when the timer checks. */
+  /**
+   * To be called again when a deadline has become an earlier one. A later deadline is noticed when the timer checks.
+   */
   add(watched: HasDeadline, now: number): void {
     if (watched.place < 0) watched.place = this.#watched.push(watched) - 1;
     if (watched.dueAt < this.#looksAt) this.#lookAt(watched.dueAt, now);
@@ -81,7 +88,8 @@ export class DeadlineTimer {
   }
 
   /**
-   * Calls `look` about once a second, together with all other looks, until the function returned is called. `now`: the monotonic clock.
+   * Calls `look` about once a second, together with all other looks, until the function returned is called. `now`: the
+   * monotonic clock.
    * `elapsedMs`: since the last look, or since the first one was asked for; two seconds at most.
    */
   everySecond(look: (now: number, elapsedMs: number) => void): () => void {
@@ -141,7 +149,8 @@ function nextSecond(now: number): number {
 }
 
 /**
- * A check visits every entry. Where deadlines pass one by one, the next check waits until the visits are no more than this many a millisecond:
+ * A check visits every entry. Where deadlines pass one by one, the next check waits until the visits are no more than
+ * this many a millisecond:
  * with 10,000 entries, deadlines are noticed up to 0.1 s late, and in 1 % of one processor's time.
  */
 const MAX_VISITS_A_MS = 100;

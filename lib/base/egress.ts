@@ -1,7 +1,7 @@
 /**
- * Opens every connection that the program makes, together with `egress_clients.ts` and `egress_tls.ts`: only these files call Node's
- * functions for this. A connection is opened only to a destination that the configuration or a setting names. Redirects are not followed, and
- * no proxy of the environment is used.
+ * Opens every connection that the program makes, together with `egress_clients.ts` and `egress_tls.ts`: only these
+ * files call Node's functions for this. A connection is opened only to a destination that the configuration or a
+ * setting names. Redirects are not followed, and no proxy of the environment is used.
  */
 import net, { type Socket, type TcpNetConnectOpts } from "node:net";
 import type { ConnectionOptions } from "node:tls";
@@ -12,7 +12,10 @@ export interface Destination {
   /** A host name or an address, IPv6 without brackets. "*": any host, for servers that a Redis Cluster names. */
   readonly host: string;
   readonly port: number;
-  /** "upstream", "health", "jwks", "introspection", "oidc", "forward_auth", "http_log", "mirror", "redis", "otlp", "manager", "admin", or what a plugin kind says. */
+  /**
+   * "upstream", "health", "jwks", "introspection", "oidc", "forward_auth", "http_log", "mirror", "redis", "otlp",
+   * "manager", "admin", or what a plugin kind says.
+   */
   readonly why: string;
 }
 
@@ -21,12 +24,15 @@ export interface Secure extends ConnectionOptions {
   readonly open: (options: ConnectionOptions) => Socket;
 }
 
-/** Begins to connect to one destination, over TLS unless `secure` is null. Holds nothing else of the configuration that it is from. */
+/**
+ * Begins to connect to one destination, over TLS unless `secure` is null. Holds nothing else of the configuration that
+ * it is from.
+ */
 export type Dial = (options: Omit<TcpNetConnectOpts, "host" | "port">, secure: Secure | null) => Socket;
 
 /**
- * The destinations of one configuration, of one part of it, or of one setting. It never changes, so what outlives a configuration may only
- * hold that of its own part, whose settings are in its key.
+ * The destinations of one configuration, of one part of it, or of one setting. It never changes, so what outlives a
+ * configuration may only hold that of its own part, whose settings are in its key.
  */
 export class Egress {
   readonly #permitted: ReadonlySet<string>;
@@ -41,14 +47,21 @@ export class Egress {
 
   /** Throws an `Error` for a destination that is not permitted. */
   check(to: Destination): void {
-    if (!this.permits(to)) throw new Error(`no connection is opened to ${to.host} port ${to.port} (${to.why}): neither the configuration nor a setting names this server`);
+    if (!this.permits(to))
+      throw new Error(
+        `no connection is opened to ${to.host} port ${to.port} (${to.why}): ` +
+          `neither the configuration nor a setting names this server`,
+      );
   }
 
   /** For connections to one destination. Throws here, not when it is used, if the destination is not permitted. */
   dialer(to: Destination): Dial {
     this.check(to);
     const { host, port } = to;
-    return (options, secure) => guarded(secure === null ? net.connect({ ...options, host, port }) : secure.open({ ...secure, ...options, host, port }));
+    return (options, secure) =>
+      guarded(
+        secure === null ? net.connect({ ...options, host, port }) : secure.open({ ...secure, ...options, host, port }),
+      );
   }
 }
 

@@ -11,7 +11,12 @@ import type { Destination, Egress } from "./egress.ts";
 import { entry, guarded } from "./event_loop.ts";
 
 /** Keeps connections for `requestBy`, whose request fails for a destination that `egress` does not permit. */
-export function agentOf(egress: Egress, why: string, scheme: "http:" | "https:", options: AgentOptions | https.AgentOptions): Agent {
+export function agentOf(
+  egress: Egress,
+  why: string,
+  scheme: "http:" | "https:",
+  options: AgentOptions | https.AgentOptions,
+): Agent {
   const agent = scheme === "https:" ? new https.Agent(options) : new http.Agent(options);
   const connect = agent.createConnection.bind(agent);
   agent.createConnection = (to, done) => {
@@ -40,8 +45,14 @@ function guardedRequest(request: ClientRequest): ClientRequest {
   return guarded(request).once("response", guarded);
 }
 
-/** HTTP/2 over a connection that is open. The address is for Node's defaults, which are not used: requests name their authority and scheme. */
-export function http2Over(connection: Duplex, options: ClientSessionOptions | SecureClientSessionOptions): ClientHttp2Session {
+/**
+ * HTTP/2 over a connection that is open. The address is for Node's defaults, which are not used: requests name their
+ * authority and scheme.
+ */
+export function http2Over(
+  connection: Duplex,
+  options: ClientSessionOptions | SecureClientSessionOptions,
+): ClientHttp2Session {
   return guarded(http2.connect("http://upstream", { ...options, createConnection: () => connection }));
 }
 

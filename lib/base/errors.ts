@@ -13,7 +13,9 @@ export interface ErrorKind {
   readonly retryable: boolean;
 }
 
-const by = (side: ErrorKind["side"], retries: boolean) => (status: number, title: string, retryable = retries): ErrorKind => ({ status, title, side, retryable });
+const by =
+  (side: ErrorKind["side"], retries: boolean) =>
+  (status: number, title: string, retryable = retries): ErrorKind => ({ status, title, side, retryable });
 const [client, upstream, gateway] = [by("client", false), by("upstream", true), by("gateway", true)];
 
 export const ERRORS = Object.freeze({
@@ -69,15 +71,18 @@ export type ErrorCode = keyof typeof ERRORS;
 /** A thrown value as text; plugins may throw anything, even values without a text. Never throws. */
 export function messageOf(thrown: unknown, form: "message" | "stack" = "message"): string {
   try {
-    return thrown instanceof Error ? String((form === "stack" ? thrown.stack : null) ?? thrown.message) : String(thrown);
+    return thrown instanceof Error
+      ? String((form === "stack" ? thrown.stack : null) ?? thrown.message)
+      : String(thrown);
   } catch {
     return "a value that has no text was thrown";
   }
 }
 
 /**
- * Why there is no connection. When several addresses were tried, Node's own error has no message; that of OpenSSL is for its developers
- * (`803C…:error:0A00045C:SSL routines:…:1601:SSL alert number 116` and a line break), and its reason says the same.
+ * Why there is no connection. When several addresses were tried, Node's own error has no message; that of OpenSSL is
+ * for its developers (`803C…:error:0A00045C:SSL routines:…:1601:SSL alert number 116` and a line break), and its reason
+ * says the same.
  */
 export function connectFailure(error: Error & { readonly library?: string; readonly reason?: string }): string {
   if (error.library === "SSL routines" && error.reason !== undefined) return `TLS: ${error.reason}`;
@@ -96,15 +101,33 @@ export class Fault extends Error {
   }
 }
 
-/** For an access that Node's permission model forbids: what is missing, and the flag that allows it. Undefined for all other errors. */
+/**
+ * For an access that Node's permission model forbids: what is missing, and the flag that allows it. Undefined for all
+ * other errors.
+ */
 export function missingPermission(error: unknown): string | undefined {
-  const { code, permission = "", resource = "PATH" } = error as NodeJS.ErrnoException & { readonly permission?: string; readonly resource?: string };
-  const flags: Readonly<Record<string, string>> = { FileSystemRead: `--allow-fs-read=${resource}`, FileSystemWrite: `--allow-fs-write=${resource}`, WorkerThreads: "--allow-worker", Net: "--allow-net" };
-  const remedy = `start node with ${flags[permission] ?? "the flag for it"}, or with all flags that edge-gateway audit --permission prints`;
-  return code === "ERR_ACCESS_DENIED" ? `Node's permission model forbids it: ${remedy}${missingPermission.since}` : undefined;
+  const {
+    code,
+    permission = "",
+    resource = "PATH",
+  } = error as NodeJS.ErrnoException & { readonly permission?: string; readonly resource?: string };
+  const flags: Readonly<Record<string, string>> = {
+    FileSystemRead: `--allow-fs-read=${resource}`,
+    FileSystemWrite: `--allow-fs-write=${resource}`,
+    WorkerThreads: "--allow-worker",
+    Net: "--allow-net",
+  };
+  const remedy =
+    `start node with ${flags[permission] ?? "the flag for it"}, ` +
+    `or with all flags that edge-gateway audit --permission prints`;
+  return code === "ERR_ACCESS_DENIED"
+    ? `Node's permission model forbids it: ${remedy}${missingPermission.since}`
+    : undefined;
 }
 /** What else is to be said once rights have been given up. */
 missingPermission.since = "";
 
-/** A callback that does nothing. As a listener for errors that are handled elsewhere: without one they end the process. */
+/**
+ * A callback that does nothing. As a listener for errors that are handled elsewhere: without one they end the process.
+ */
 export function ignore(): void {}

@@ -1,6 +1,7 @@
 /**
- * The gateway in Node's event loop: guards the entries, so that what a timer, an event or a later turn throws is reported, ends at most what it
- * belongs to, such as a connection, and never the process; and sends what was written in one round together at its end.
+ * The gateway in Node's event loop: guards the entries, so that what a timer, an event or a later turn throws is
+ * reported, ends at most what it belongs to, such as a connection, and never the process; and sends what was written in
+ * one round together at its end.
  */
 import { channel } from "node:diagnostics_channel";
 import type { EventEmitter } from "node:events";
@@ -20,7 +21,10 @@ export interface EntryFault {
   isAnswered: boolean;
 }
 
-/** Gets every `EntryFault` of the process. While nobody subscribes, the error is thrown on, and ends the process as any uncaught error. */
+/**
+ * Gets every `EntryFault` of the process. While nobody subscribes, the error is thrown on, and ends the process as any
+ * uncaught error.
+ */
 export const ENTRY_FAULTS = channel("edge-gateway.entry_faults");
 
 /** `run` as a callback for Node. `name` is for the log. */
@@ -37,7 +41,10 @@ export function attempt(name: string, run: () => void): void {
   }
 }
 
-/** What a listener of the emitter throws destroys it or, if it cannot be destroyed, as a server, the connection that the event is about. */
+/**
+ * What a listener of the emitter throws destroys it or, if it cannot be destroyed, as a server, the connection that the
+ * event is about.
+ */
 export function guarded<E extends EventEmitter>(emitter: E): E {
   const { emit } = emitter;
   emitter.emit = function (this: E, ...event: Parameters<E["emit"]>) {
@@ -79,9 +86,9 @@ export function reportEntryFault(error: unknown, name: string): void {
 const MAX_READY = 64;
 
 /**
- * Collects the writes of one round of the event loop and sends them together at its end. A write to a sleeping reader has to wake it, which
- * costs more than the write itself. Writes that follow each other find their reader awake: this saves 30 % of the processor time of a small
- * request.
+ * Collects the writes of one round of the event loop and sends them together at its end. A write to a sleeping reader
+ * has to wake it, which costs more than the write itself. Writes that follow each other find their reader awake: this
+ * saves 30 % of the processor time of a small request.
  */
 export class WriteBatch {
   #ready: (() => void)[] = [];
@@ -95,7 +102,10 @@ export class WriteBatch {
 
   readonly #endRound = entry("the end of a round", () => this.now());
 
-  /** Sends all that is ready, before the caller ends the connections. Sending may add more; writes are for different connections, so each may fail. */
+  /**
+   * Sends all that is ready, before the caller ends the connections. Sending may add more; writes are for different
+   * connections, so each may fail.
+   */
   now(): void {
     const batch = this.#ready;
     this.#ready = [];
@@ -108,7 +118,10 @@ type WriteRequest = { oncomplete: (status: number) => void; getAsyncId(): number
 
 /** What Node's streams write to. It documents none of this: `spec/node_assumptions.spec.ts`. */
 interface Handle {
-  /** 0 or the system's error. What the system leaves at its first try is copied, and uses `request`; given null, Node 26 then returns one. */
+  /**
+   * 0 or the system's error. What the system leaves at its first try is copied, and uses `request`; given null, Node 26
+   * then returns one.
+   */
   writeLatin1String?(request: WriteRequest | null, text: string): number | WriteRequest;
 }
 
@@ -116,8 +129,9 @@ interface Handle {
 let unused: WriteRequest | null | undefined;
 
 /**
- * `socket.write(text, "latin1")` for a plain connection, past its stream, whose work for the two writes of a small request was 4 % of all. What the
- * system does not take at once counts, and delays what follows, as any write of the stream.
+ * `socket.write(text, "latin1")` for a plain connection, past its stream, whose work for the two writes of a small
+ * request was 4 % of all. What the system does not take at once counts, and delays what follows, as any write of the
+ * stream.
  */
 export function writeText(socket: Socket, text: string): void {
   const handle = (socket as { _handle?: Handle | null })._handle ?? null;
@@ -155,7 +169,8 @@ function wait(socket: Socket, text: string, request: WriteRequest): void {
   let isTaken = false;
   socket._write = (_text, _encoding, done) => {
     isTaken = true;
-    request.oncomplete = (status) => done(status < 0 && !socket.destroyed ? failedWrite(getSystemErrorName(status)) : null);
+    request.oncomplete = (status) =>
+      done(status < 0 && !socket.destroyed ? failedWrite(getSystemErrorName(status)) : null);
   };
   socket.write(text, "latin1");
   socket._write = _write;

@@ -1,5 +1,6 @@
 /**
- * The grammar of HTTP tokens and header lines (RFC 9110 §5), as parts of regular expressions, and the headers of single connections.
+ * The grammar of HTTP tokens and header lines (RFC 9110 §5), as parts of regular expressions, and the headers of single
+ * connections.
  */
 
 /** The characters of a token, such as a method or the name of a header (§5.6.2), for use in brackets. */
@@ -14,7 +15,15 @@ export const FIELD_VALUE = new RegExp(`^${VALUE_PART}$`);
 export const FIELD_LINE = String.raw`[${TOKEN_CHARACTERS}]+:${VALUE_PART}\r\n`;
 
 /** Headers that concern one connection only (RFC 9110 §7.6.1), in lower case. */
-export const HOP_BY_HOP = ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade", "http2-settings"] as const;
+export const HOP_BY_HOP = [
+  "connection",
+  "keep-alive",
+  "proxy-connection",
+  "te",
+  "transfer-encoding",
+  "upgrade",
+  "http2-settings",
+] as const;
 
 /** Headers in which proxies say for whom they forward a request (RFC 7239 §4, and its predecessors), in lower case. */
 export const FORWARDING = [
@@ -23,7 +32,17 @@ export const FORWARDING = [
 ];
 
 /** The methods of RFC 9110 §9 and RFC 5789. */
-export const METHODS: readonly string[] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
+export const METHODS: readonly string[] = [
+  "GET",
+  "HEAD",
+  "POST",
+  "PUT",
+  "PATCH",
+  "DELETE",
+  "OPTIONS",
+  "TRACE",
+  "CONNECT",
+];
 
 /** The value of a hexadecimal digit; -1 for another character, and for NaN, behind the end of a text. */
 export function hexDigit(code: number): number {

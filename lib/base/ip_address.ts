@@ -1,8 +1,8 @@
 /**
  * Reads IP addresses, and names the clients that they belong to.
  *
- * An IPv4-mapped IPv6 address (::ffff:192.0.2.1, RFC 4291 §2.5.5.2) is its IPv4 address everywhere: a dual-stack listener reports
- * IPv4 clients in that form.
+ * An IPv4-mapped IPv6 address (::ffff:192.0.2.1, RFC 4291 §2.5.5.2) is its IPv4 address everywhere: a dual-stack
+ * listener reports IPv4 clients in that form.
  */
 import { isIPv6 } from "node:net";
 
@@ -24,8 +24,8 @@ export function parseAddress(text: string): IpAddress | null {
 }
 
 /**
- * The name under which a client is counted: IPv4 as it is, IPv6 by its /64, because one customer has at least that many addresses
- * (RFC 6177). A text that is not an address is returned as it is.
+ * The name under which a client is counted: IPv4 as it is, IPv6 by its /64, because one customer has at least that many
+ * addresses (RFC 6177). A text that is not an address is returned as it is.
  */
 export function callerAddress(text: string): string {
   if (text.indexOf(":") < 0) return text;
@@ -36,7 +36,10 @@ export function callerAddress(text: string): string {
   return `${(a >>> 16).toString(16)}:${(a & 0xffff).toString(16)}:${(b >>> 16).toString(16)}:${(b & 0xffff).toString(16)}::/64`;
 }
 
-/** Dotted decimal from `start` on as an unsigned 32-bit number, or -1. A leading zero is refused: some programs read 010 as 8. */
+/**
+ * Dotted decimal from `start` on as an unsigned 32-bit number, or -1. A leading zero is refused: some programs read 010
+ * as 8.
+ */
 function ipv4(text: string, start: number): number {
   let value = 0;
   let dots = 0;

@@ -5,7 +5,9 @@ import { createHmac, timingSafeEqual } from "node:crypto";
 
 export type JwtClaims = Readonly<Record<string, unknown>>;
 
-/** `now` in milliseconds since 1970; `issuer` is the required `iss`, `audience` the required `aud` or a member of it. */
+/**
+ * `now` in milliseconds since 1970; `issuer` is the required `iss`, `audience` the required `aud` or a member of it.
+ */
 export interface JwtExpected {
   readonly now: number;
   readonly issuer: string;
@@ -14,7 +16,8 @@ export interface JwtExpected {
 
 export type JwtRefusal = "malformed" | "algorithm" | "signature" | "expired" | "not_yet" | "issuer" | "audience";
 
-export type JwtVerdict = { readonly ok: true; readonly claims: JwtClaims } | { readonly ok: false; readonly reason: JwtRefusal };
+export type JwtVerdict =
+  { readonly ok: true; readonly claims: JwtClaims } | { readonly ok: false; readonly reason: JwtRefusal };
 
 export function signJwt(claims: JwtClaims, secret: string | Uint8Array): string {
   const signed = `${HEADER}.${Buffer.from(JSON.stringify(claims)).toString("base64url")}`;
@@ -44,7 +47,10 @@ export function splitJwt(token: string, maxLength: number): JwtParts | null {
   return { header, signed: token.slice(0, last), signature, claims: () => objectOf(body) };
 }
 
-/** Claims are read only once the signature is verified. `exp` (seconds since 1970) is required, `nbf` respected. Never throws. */
+/**
+ * Claims are read only once the signature is verified. `exp` (seconds since 1970) is required, `nbf` respected. Never
+ * throws.
+ */
 export function verifyJwt(token: string, secret: string | Uint8Array, expected: JwtExpected): JwtVerdict {
   const parts = splitJwt(token, MAX_LENGTH);
   if (parts === null) return refuse("malformed");
@@ -53,7 +59,8 @@ export function verifyJwt(token: string, secret: string | Uint8Array, expected: 
   if (parts.signature.length !== right.length || !timingSafeEqual(parts.signature, right)) return refuse("signature");
 
   const claims = parts.claims();
-  if (claims === null || !isTime(claims.exp) || (claims.nbf !== undefined && !isTime(claims.nbf))) return refuse("malformed");
+  if (claims === null || !isTime(claims.exp) || (claims.nbf !== undefined && !isTime(claims.nbf)))
+    return refuse("malformed");
   if (expected.now >= claims.exp * 1000) return refuse("expired");
   if (claims.nbf !== undefined && expected.now < claims.nbf * 1000) return refuse("not_yet");
   if (claims.iss !== expected.issuer) return refuse("issuer");
@@ -69,8 +76,8 @@ const HEADER = Buffer.from('{"alg":"HS256","typ":"JWT"}').toString("base64url");
 const refuse = (reason: JwtRefusal): JwtVerdict => ({ ok: false, reason });
 
 /**
- * Only one algorithm is accepted, whatever the header says. Members that ask for more (`crit`, `jwk`, `jku`, …) are refused instead
- * of being ignored (RFC 8725 §3.1, §3.10).
+ * Only one algorithm is accepted, whatever the header says. Members that ask for more (`crit`, `jwk`, `jku`, …) are
+ * refused instead of being ignored (RFC 8725 §3.1, §3.10).
  */
 function plainHs256(header: JwtParts["header"]): boolean {
   for (const name in header) if (name !== "alg" && name !== "typ") return false;
@@ -86,7 +93,9 @@ function objectOf(part: string): Record<string, unknown> | null {
   if (bytes === null) return null;
   try {
     const value: unknown = JSON.parse(bytes.toString("utf8"));
-    return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
+    return typeof value === "object" && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : null;
   } catch {
     return null;
   }

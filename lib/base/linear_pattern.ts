@@ -1,9 +1,9 @@
 /**
- * Regular expressions in time proportional to the text, for configured patterns applied to text from clients. Node's own engine
- * backtracks, which an attacker can make exponential.
+ * Regular expressions in time proportional to the text, for configured patterns applied to text from clients. Node's
+ * own engine backtracks, which an attacker can make exponential.
  *
- * The language is ECMA-262's with the flag "u", without the features that need backtracking: lookaround and back references. All paths through the
- * pattern are followed at once, one character at a time (Thompson, 1968).
+ * The language is ECMA-262's with the flag "u", without the features that need backtracking: lookaround and back
+ * references. All paths through the pattern are followed at once, one character at a time (Thompson, 1968).
  */
 
 export interface LinearPattern {
@@ -25,7 +25,10 @@ export function linearPattern(source: string): LinearPattern | string {
   return typeof compiled === "string" ? compiled : matcher(compiled.states, compiled.start);
 }
 
-/** A pattern for texts that clients choose: its steps are bounded, since a long text could keep the event loop busy. Throws for one that `linearPattern` refuses. */
+/**
+ * A pattern for texts that clients choose: its steps are bounded, since a long text could keep the event loop busy.
+ * Throws for one that `linearPattern` refuses.
+ */
 export function boundedPattern(source: string) {
   const pattern = linearPattern(source);
   if (typeof pattern === "string") throw new Error(`the pattern ${JSON.stringify(source)} ${pattern}`);
@@ -59,7 +62,10 @@ export function boundedPattern(source: string) {
 const MAX_STEPS = 200_000;
 const TOO_MANY_STEPS = new Error("the pattern needs too many steps");
 
-/** A short text that the pattern matches, of characters of the alphabet, by default of all, the first ones preferred; null if there is none. */
+/**
+ * A short text that the pattern matches, of characters of the alphabet, by default of all, the first ones preferred;
+ * null if there is none.
+ */
 export function examplePattern(source: string, alphabet?: string): string | null {
   const compiled = statesOf(source);
   if (typeof compiled === "string") return null;
@@ -71,13 +77,29 @@ export function examplePattern(source: string, alphabet?: string): string | null
 /** What a pattern needs to match no shorter character. */
 const BEYOND_16_BITS = /[\u{10000}-\u{10ffff}]|\\u\{|\\u[dD]|\\[pP]/u;
 
-/** An alphabet: letters and digits first, control characters last, no halves of surrogate pairs. Made when first wanted: the largest takes 4 MB. */
+/**
+ * An alphabet: letters and digits first, control characters last, no halves of surrogate pairs. Made when first wanted:
+ * the largest takes 4 MB.
+ */
 export function charactersUpTo(last: 0xff | 0xffff | 0x10ffff): string {
   let made = ALPHABETS.get(last);
   if (made === undefined) {
-    const usual = [[0x61, 0x61], [0x30, 0x30], [0x41, 0x41], [0x2d, 0x2d], [0x21, 0x7e], [0x20, 0x20]] as const;
+    const usual = [
+      [0x61, 0x61],
+      [0x30, 0x30],
+      [0x41, 0x41],
+      [0x2d, 0x2d],
+      [0x21, 0x7e],
+      [0x20, 0x20],
+    ] as const;
     made = "";
-    for (const [from, to] of [...usual, [0xa0, Math.min(last, 0xd7ff)], [0xe000, last], [0, 0x1f], [0x7f, 0x9f]] as const) {
+    for (const [from, to] of [
+      ...usual,
+      [0xa0, Math.min(last, 0xd7ff)],
+      [0xe000, last],
+      [0, 0x1f],
+      [0x7f, 0x9f],
+    ] as const) {
       for (let codePoint: number = from; codePoint <= to; codePoint++) made += String.fromCodePoint(codePoint);
     }
     ALPHABETS.set(last, made);
@@ -87,7 +109,10 @@ export function charactersUpTo(last: 0xff | 0xffff | 0x10ffff): string {
 
 const ALPHABETS = new Map<number, string>();
 
-/** One character in the place of each state nearly always does; only assertions can make a difference between parts of words and others. */
+/**
+ * One character in the place of each state nearly always does; only assertions can make a difference between parts of
+ * words and others.
+ */
 function exampleOf(compiled: States, alphabet: string): string | null {
   return search(compiled, [alphabet]) ?? search(compiled, [alphabet.replace(/\W+/g, ""), alphabet.replace(/\w+/g, "")]);
 }
@@ -107,8 +132,12 @@ function search({ states, start }: States, alphabets: readonly string[]): string
     }
     return characters;
   };
-  // A text that leads to each state, by its last character and by what assertions let follow. A map is iterated over what is added meanwhile, too.
-  const reached = new Map<string, { readonly index: number; readonly before: number; readonly after: readonly number[]; readonly text: string }>();
+  // A text that leads to each state, by its last character and by what assertions let follow. A map is iterated over
+  // what is added meanwhile, too.
+  const reached = new Map<
+    string,
+    { readonly index: number; readonly before: number; readonly after: readonly number[]; readonly text: string }
+  >();
   const reach = (index: number, before: number, after: readonly number[], text: string) => {
     const key = `${index} ${before < 0 ? "none" : isWord(before)} ${after.join()}`;
     if (after.length > 0 && !reached.has(key)) reached.set(key, { index, before, after, text });
@@ -118,7 +147,13 @@ function search({ states, start }: States, alphabets: readonly string[]): string
     const state = states[index]!;
     if (state.kind === "match") return text + textOf(after[0]!);
     if (state.kind === "fork") for (const next of state.next) reach(next, before, after, text);
-    else if (state.kind === "assert") reach(state.next, before, after.filter((each) => holds(state.what, before, each)), text);
+    else if (state.kind === "assert")
+      reach(
+        state.next,
+        before,
+        after.filter((each) => holds(state.what, before, each)),
+        text,
+      );
     else {
       for (const character of charactersFor(state.text)) {
         const fitsHere = after.some((each) => each >= 0 && isWord(each) === isWord(character));
@@ -169,7 +204,10 @@ type State =
 /** The number of the final state. */
 const MATCH = 0;
 
-/** Adds the states of a part of the pattern in front of the state `next`, and returns the first of them. May be called several times. */
+/**
+ * Adds the states of a part of the pattern in front of the state `next`, and returns the first of them. May be called
+ * several times.
+ */
 type Build = (next: number) => number;
 
 const ASSERTIONS = { "^": "start", $: "end", "\\b": "boundary", "\\B": "no boundary" } as const;
@@ -188,12 +226,15 @@ class Parser {
   choice(): Build {
     const parts = [this.#sequence()];
     while (this.#skip("|")) parts.push(this.#sequence());
-    return parts.length === 1 ? parts[0]! : (next) => this.#add({ kind: "fork", next: parts.map((build) => build(next)) });
+    return parts.length === 1
+      ? parts[0]!
+      : (next) => this.#add({ kind: "fork", next: parts.map((build) => build(next)) });
   }
 
   #sequence(): Build {
     const parts: Build[] = [];
-    while (this.#at < this.#source.length && this.#source[this.#at] !== "|" && this.#source[this.#at] !== ")") parts.push(this.#quantified());
+    while (this.#at < this.#source.length && this.#source[this.#at] !== "|" && this.#source[this.#at] !== ")")
+      parts.push(this.#quantified());
     return (next) => parts.reduceRight((following, build) => build(following), next);
   }
 
@@ -225,15 +266,18 @@ class Parser {
   #atom(): Build {
     const rest = this.#source.slice(this.#at);
     if (rest.startsWith("(")) {
-      if (/^\(\?<?[=!]/.test(rest)) throw new Unsupported("uses lookahead or lookbehind, which needs backtracking: rewrite it without");
+      if (/^\(\?<?[=!]/.test(rest))
+        throw new Unsupported("uses lookahead or lookbehind, which needs backtracking: rewrite it without");
       this.#at += /^\((?:\?:|\?<[^>]*>)?/.exec(rest)![0].length;
       if (this.#source[this.#at] === "?") throw new Unsupported("has an unsupported kind of group");
       const group = this.choice();
       this.#skip(")");
       return group;
     }
-    for (const [text, what] of Object.entries(ASSERTIONS)) if (this.#skip(text)) return (next) => this.#add({ kind: "assert", what, next });
-    if (/^\\[1-9k]/.test(rest)) throw new Unsupported("uses a back reference, which needs backtracking: rewrite it without");
+    for (const [text, what] of Object.entries(ASSERTIONS))
+      if (this.#skip(text)) return (next) => this.#add({ kind: "assert", what, next });
+    if (/^\\[1-9k]/.test(rest))
+      throw new Unsupported("uses a back reference, which needs backtracking: rewrite it without");
     const text = ONE.exec(rest)![0];
     this.#at += text.length;
     const fits = characterTest(text);
@@ -253,7 +297,8 @@ class Parser {
 }
 
 /** Matches one character: a class, an escape, or the character itself. */
-const ONE = /^(?:\[(?:\\.|[^\]\\])*\]|\\(?:u\{[^}]*\}|u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|u[\da-fA-F]{4}|x[\da-fA-F]{2}|c[A-Za-z]|[pP]\{[^}]*\}|.)|.)/su;
+const ONE =
+  /^(?:\[(?:\\.|[^\]\\])*\]|\\(?:u\{[^}]*\}|u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|u[\da-fA-F]{4}|x[\da-fA-F]{2}|c[A-Za-z]|[pP]\{[^}]*\}|.)|.)/su;
 
 /** Node's engine decides about classes and escapes: for a single character it has nothing to backtrack over. */
 function characterTest(text: string): Fits {

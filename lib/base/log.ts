@@ -50,12 +50,19 @@ function textLine(time: string, level: LogLevel, message: string, fields?: LogFi
   let line = `${time} ${level.padEnd(5)} ${message}`;
   for (const key in fields) {
     const value = fields[key];
-    if (value !== undefined) line += ` ${key}=${typeof value === "string" && /^[\w.:/@+-]+$/.test(value) ? value : jsonText(value)}`;
+    if (value !== undefined)
+      line += ` ${key}=${typeof value === "string" && /^[\w.:/@+-]+$/.test(value) ? value : jsonText(value)}`;
   }
   return line + "\n";
 }
 
-/** Like JSON.stringify, with null for values that JSON cannot express. C1 control characters are escaped, too: terminals obey them. */
+/**
+ * Like JSON.stringify, with null for values that JSON cannot express. C1 control characters are escaped, too: terminals
+ * obey them.
+ */
 export function jsonText(value: unknown): string {
-  return ((JSON.stringify(value) as string | undefined) ?? "null").replace(/[\x7f-\x9f]/g, (c) => `\\u00${c.charCodeAt(0).toString(16)}`);
+  return ((JSON.stringify(value) as string | undefined) ?? "null").replace(
+    /[\x7f-\x9f]/g,
+    (c) => `\\u00${c.charCodeAt(0).toString(16)}`,
+  );
 }

@@ -15,7 +15,10 @@ export function isHashed(stored: string): boolean {
   return stored.startsWith(PREFIX);
 }
 
-/** Whether `given` is the stored password, which is a hash of the form above or else plain text. A malformed hash matches nothing. */
+/**
+ * Whether `given` is the stored password, which is a hash of the form above or else plain text. A malformed hash
+ * matches nothing.
+ */
 export async function verifyPassword(given: string, stored: string): Promise<boolean> {
   if (!isHashed(stored)) return sameText(given, stored);
   const parsed = parse(stored);
@@ -33,8 +36,8 @@ export function passwordProblem(stored: string): string | null {
 }
 
 /**
- * Compares two texts in a time that reveals nothing of the stored one: all digests have the same length. Texts that differ only in
- * Unicode composition are equal (RFC 8265 §4.2, NFC).
+ * Compares two texts in a time that reveals nothing of the stored one: all digests have the same length. Texts that
+ * differ only in Unicode composition are equal (RFC 8265 §4.2, NFC).
  */
 export function sameText(given: string, stored: string): boolean {
   return timingSafeEqual(digest(given), digest(stored));
@@ -45,7 +48,10 @@ const PREFIX = "scrypt$";
 /** The parameters of scrypt, named as in RFC 7914 §2. */
 type Cost = Readonly<Record<"N" | "r" | "p", number>>;
 
-/** Returns the parts of the stored hash, or an error text. The parameters are limited: a hash from elsewhere must not demand gigabytes or minutes. */
+/**
+ * Returns the parts of the stored hash, or an error text. The parameters are limited: a hash from elsewhere must not
+ * demand gigabytes or minutes.
+ */
 function parse(stored: string): { cost: Cost; salt: Buffer; hash: Buffer } | string {
   const fields = stored.split("$");
   if (fields.length !== 6) return "a scrypt hash has six fields, scrypt$N$r$p$salt$hash";
@@ -56,7 +62,8 @@ function parse(stored: string): { cost: Cost; salt: Buffer; hash: Buffer } | str
   if (r < 8) return "r of a scrypt hash is at least 8";
   if (128 * N * r > 64 * MIB) return "a scrypt hash may take 64 MiB (128 * N * r)";
   if (128 * N * r * p > 256 * MIB) return "a scrypt hash may cost eight times the default (N * r * p)";
-  if (salt.toString("base64url") !== fields[4] || hash.toString("base64url") !== fields[5]) return "salt and hash are base64url";
+  if (salt.toString("base64url") !== fields[4] || hash.toString("base64url") !== fields[5])
+    return "salt and hash are base64url";
   if (salt.length < 8 || salt.length > 64) return "the salt of a scrypt hash has 8 to 64 bytes";
   if (hash.length < 16 || hash.length > 64) return "a scrypt hash has 16 to 64 bytes";
   return { cost: { N, r, p }, salt, hash };
@@ -68,7 +75,9 @@ function derive(password: string, { N, r, p }: Cost, salt: Buffer, length: numbe
   // OpenSSL counts 128 * r * (N + p + 2) bytes against `maxmem`.
   const options = { N, r, p, maxmem: 128 * r * (N + p + 2) + MIB };
   return new Promise((resolve, reject) => {
-    scrypt(password.normalize("NFC"), salt, length, options, (error, key) => (error === null ? resolve(key) : reject(error)));
+    scrypt(password.normalize("NFC"), salt, length, options, (error, key) =>
+      error === null ? resolve(key) : reject(error),
+    );
   });
 }
 

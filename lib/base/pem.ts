@@ -1,5 +1,6 @@
 /**
- * Checks the PEM files that TLS needs: certificates, and the private key that belongs to them. No message repeats the content.
+ * Checks the PEM files that TLS needs: certificates, and the private key that belongs to them. No message repeats the
+ * content.
  */
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
@@ -20,7 +21,8 @@ export function certificatesProblem(content: Buffer): string | undefined {
   return undefined;
 }
 
-const CERTIFICATE = /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----[^]*?(?:-----END (?:X509 |TRUSTED )?CERTIFICATE-----|$)/g;
+const CERTIFICATE =
+  /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----[^]*?(?:-----END (?:X509 |TRUSTED )?CERTIFICATE-----|$)/g;
 
 /** Completes "the file …": undefined when it contains a private key without a passphrase. */
 export function keyProblem(content: Buffer): string | undefined {
@@ -50,8 +52,13 @@ export function pairProblem(cert: Buffer, key: Buffer): "mismatch" | { readonly 
   }
 }
 
-/** Whether the first certificate is valid now; `wall` in milliseconds since 1970, `date` as "Jan  1 00:00:00 2021 GMT". */
-export function validityProblem(cert: Buffer, wall: number): { readonly problem: string; readonly date: string } | undefined {
+/**
+ * Whether the first certificate is valid now; `wall` in milliseconds since 1970, `date` as "Jan  1 00:00:00 2021 GMT".
+ */
+export function validityProblem(
+  cert: Buffer,
+  wall: number,
+): { readonly problem: string; readonly date: string } | undefined {
   const { validFrom, validTo } = new X509Certificate(cert);
   if (wall > Date.parse(validTo)) return { problem: "has expired", date: validTo };
   if (wall < Date.parse(validFrom)) return { problem: "is not valid yet", date: validFrom };
@@ -78,17 +85,23 @@ export function factsOf(cert: Buffer): CertificateFacts {
 /** Whether the certificate is for this host (RFC 9525 §6): a name, or an address with or without brackets. */
 export function coversHost(certificate: X509Certificate, host: string): boolean {
   const address = host.replace(/^\[|\]$/g, "");
-  return (isIP(address) === 0 ? certificate.checkHost(host, { partialWildcards: false }) : certificate.checkIP(address)) !== undefined;
+  return (
+    (isIP(address) === 0 ? certificate.checkHost(host, { partialWildcards: false }) : certificate.checkIP(address)) !==
+    undefined
+  );
 }
 
 /**
- * Reads subject alternative names as Node writes them: joined with ", ", and quoted as JSON strings where that could be misread. The type
- * is "DNS", "IP", "URI", "email", …
+ * Reads subject alternative names as Node writes them: joined with ", ", and quoted as JSON strings where that could be
+ * misread. The type is "DNS", "IP", "URI", "email", …
  */
 export function alternativeNames(text: string): { readonly type: string; readonly name: string }[] {
   const names: { type: string; name: string }[] = [];
   for (const [, type, quoted, plain] of text.matchAll(NAME)) {
-    names.push({ type: type === "IP Address" ? "IP" : type!, name: quoted === undefined ? plain! : (JSON.parse(quoted) as string) });
+    names.push({
+      type: type === "IP Address" ? "IP" : type!,
+      name: quoted === undefined ? plain! : (JSON.parse(quoted) as string),
+    });
   }
   return names;
 }

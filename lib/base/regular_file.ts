@@ -1,6 +1,6 @@
 /**
- * Reads files that users name, and says why one cannot be read. Nothing waits: a FIFO or a device in place of a file, whose reading may never
- * end, is refused.
+ * Reads files that users name, and says why one cannot be read. Nothing waits: a FIFO or a device in place of a file,
+ * whose reading may never end, is refused.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
 import { missingPermission } from "./errors.ts";
@@ -30,7 +30,13 @@ export function whyUnreadable(error: unknown): string {
   const { code = "", message } = error as NodeJS.ErrnoException;
   return WHY.get(code) ?? missingPermission(error) ?? message;
 }
-const WHY = new Map([["ENOENT", "no such file"], ["ENOTDIR", "no such file"], ["EACCES", "permission denied"], ["EPERM", "permission denied"], ["EISDIR", "it is a folder"]]);
+const WHY = new Map([
+  ["ENOENT", "no such file"],
+  ["ENOTDIR", "no such file"],
+  ["EACCES", "permission denied"],
+  ["EPERM", "permission denied"],
+  ["EISDIR", "it is a folder"],
+]);
 
 /** Whether a text that should be a path is a certificate, a key or a set of keys, which no message may quote. */
 export function isContent(text: string): boolean {

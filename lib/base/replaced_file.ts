@@ -17,8 +17,15 @@ interface Replacing {
   readonly check?: () => void;
 }
 
-/** Readable for its owner alone. Rejects with the system's error, or with that of `prepare` or `check`, and the former content stays. */
-export async function replaceFile(path: string, content: readonly Buffer[], { beside, isOver = false, prepare, check }: Replacing): Promise<void> {
+/**
+ * Readable for its owner alone. Rejects with the system's error, or with that of `prepare` or `check`, and the former
+ * content stays.
+ */
+export async function replaceFile(
+  path: string,
+  content: readonly Buffer[],
+  { beside, isOver = false, prepare, check }: Replacing,
+): Promise<void> {
   try {
     const file = await open(beside, isOver ? "w" : "wx", 0o600);
     try {

@@ -1,5 +1,6 @@
 /**
- * Gives up rights of Node's permission model, in this thread and in those that it starts later on. Node has no list of what flags grant.
+ * Gives up rights of Node's permission model, in this thread and in those that it starts later on. Node has no list of
+ * what flags grant.
  */
 
 import { missingPermission } from "./errors.ts";
@@ -23,12 +24,17 @@ export function rightsOfThreads(): readonly Right[] {
   return forThreads;
 }
 
-/** Throws for a right that is still there: Node says nothing of a name that it does not know, nor of a path within a granted folder. */
+/**
+ * Throws for a right that is still there: Node says nothing of a name that it does not know, nor of a path within a
+ * granted folder.
+ */
 export function giveUp(rights: readonly Right[], permission = process.permission as Permission): void {
-  missingPermission.since = "; SEAL has given up what the configuration of the start did not need: restart with the new one";
+  missingPermission.since =
+    "; SEAL has given up what the configuration of the start did not need: restart with the new one";
   for (const { scope, path } of rights) permission.drop!(scope, path);
   const left = rights.find(({ scope, path }) => permission.has(scope, path?.replace(/\*$/, "x")));
-  if (left !== undefined) throw new Error(`Node does not give up ${[left.scope, left.path ?? []].flat().join(" for ")}`);
+  if (left !== undefined)
+    throw new Error(`Node does not give up ${[left.scope, left.path ?? []].flat().join(" for ")}`);
 }
 
 /** The same, for a program whose threads give up these rights and that of starting a thread. */

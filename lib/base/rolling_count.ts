@@ -3,7 +3,10 @@
  */
 
 const STEPS = 10;
-/** Cells behind those of the steps: the number of the newest step since the clock's beginning, and the window that the steps are of. */
+/**
+ * Cells behind those of the steps: the number of the newest step since the clock's beginning, and the window that the
+ * steps are of.
+ */
 const NEWEST = STEPS;
 const WINDOW = STEPS + 1;
 
@@ -14,9 +17,9 @@ export class RollingCount {
   readonly #cells: Float64Array;
 
   /**
-   * `windowMs` is at least 1. Events older than the window are forgotten, some up to a tenth of the window early. `cells` may be memory that
-   * threads share, which may miss an event that another one counts at the same instant; what they hold goes on, unless it was counted for another
-   * window.
+   * `windowMs` is at least 1. Events older than the window are forgotten, some up to a tenth of the window early.
+   * `cells` may be memory that threads share, which may miss an event that another one counts at the same instant; what
+   * they hold goes on, unless it was counted for another window.
    */
   constructor(windowMs: number, cells: Float64Array = new Float64Array(RollingCount.CELLS)) {
     this.#windowMs = windowMs;

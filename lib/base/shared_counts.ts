@@ -1,6 +1,6 @@
 /**
- * Counts what the workers of a program hold together. Each worker writes its own part and adds up all parts, so that a limit is never
- * exceeded, and what a dead worker held is forgotten by clearing its part.
+ * Counts what the workers of a program hold together. Each worker writes its own part and adds up all parts, so that a
+ * limit is never exceeded, and what a dead worker held is forgotten by clearing its part.
  */
 import { randomBytes } from "node:crypto";
 import { mix } from "./mix.ts";
@@ -70,9 +70,9 @@ export const REFUSED = -1;
 export const NO_SLOT = -2;
 
 /**
- * A count for each key over all workers, exact for 98,304 keys held by a worker at the same time; a further one is not limited. A key is
- * two 32-bit integers. Each worker has a hash table with linear probing, which only it writes and all read; 1.5 MiB of address space, of
- * which memory is used only where there are keys.
+ * A count for each key over all workers, exact for 98,304 keys held by a worker at the same time; a further one is not
+ * limited. A key is two 32-bit integers. Each worker has a hash table with linear probing, which only it writes and all
+ * read; 1.5 MiB of address space, of which memory is used only where there are keys.
  */
 export class SharedCounts {
   readonly #words: Int32Array;
@@ -91,7 +91,10 @@ export class SharedCounts {
     this.seed = Atomics.load(this.#words, 0);
   }
 
-  /** Counts one more for the key. Returns what `give` needs, or `REFUSED` if that would be more than `most`, 0 being no limit. */
+  /**
+   * Counts one more for the key. Returns what `give` needs, or `REFUSED` if that would be more than `most`, 0 being no
+   * limit.
+   */
   take(high: number, low: number, most: number): number {
     for (;;) {
       // As in `SharedCount.take`.
@@ -162,7 +165,8 @@ export class SharedCounts {
   #clean(at: number): void {
     const words = this.#words;
     const first = firstWord(this.#place);
-    const neighbour = (from: number, steps: number) => first + ((from - first + steps * SLOT_WORDS + TABLE_WORDS) % TABLE_WORDS);
+    const neighbour = (from: number, steps: number) =>
+      first + ((from - first + steps * SLOT_WORDS + TABLE_WORDS) % TABLE_WORDS);
     if (words[neighbour(at, 1)] !== EMPTY) return;
     for (let i = at; words[i] === LEFT; i = neighbour(i, -1)) {
       Atomics.store(words, i, EMPTY);

@@ -1,6 +1,6 @@
 /**
- * Caches results that are expensive to compute, for many owners within one limit of bytes. When it is full, results that were not used
- * recently are dropped first, regardless of their owner.
+ * Caches results that are expensive to compute, for many owners within one limit of bytes. When it is full, results
+ * that were not used recently are dropped first, regardless of their owner.
  */
 
 /** Bounds the time of one insertion, even if every result was used recently. */

@@ -1,8 +1,9 @@
 /**
  * A folder for what a program keeps, held by one process at a time: files are replaced as a whole, and survive a crash.
  *
- * The process that holds the folder listens on a socket in it. The kernel ends that with the process, however it ends, and answers for it in
- * every container on the machine: unlike a file with a process id, it cannot be left behind. Node has no locks of files.
+ * The process that holds the folder listens on a socket in it. The kernel ends that with the process, however it ends,
+ * and answers for it in every container on the machine: unlike a file with a process id, it cannot be left behind. Node
+ * has no locks of files.
  */
 import { randomBytes } from "node:crypto";
 import { chmodSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
@@ -35,13 +36,19 @@ export class StateFolder {
   /** Makes the folder, if there is none, and holds it. Rejects with a `StateProblem`. */
   static async open(given: string): Promise<StateFolder> {
     const path = resolve(given);
-    if (Buffer.byteLength(path) > MAX_PATH) throw new StateProblem(`${path} has more than ${MAX_PATH} bytes, and a socket in it could not be opened: name a shorter path`);
+    if (Buffer.byteLength(path) > MAX_PATH)
+      throw new StateProblem(
+        `${path} has more than ${MAX_PATH} bytes, and a socket in it could not be opened: name a shorter path`,
+      );
     try {
       mkdirSync(path, { recursive: true, mode: 0o700 });
     } catch (error) {
       throw new StateProblem(`${path} cannot be made: ${messageOf(error)}`);
     }
-    if ((statSync(path).mode & 0o002) !== 0) throw new StateProblem(`every user of this machine may change the files in ${path}: take that permission away (chmod o-w)`);
+    if ((statSync(path).mode & 0o002) !== 0)
+      throw new StateProblem(
+        `every user of this machine may change the files in ${path}: take that permission away (chmod o-w)`,
+      );
     return new StateFolder(path, await lock(path));
   }
 
@@ -50,7 +57,10 @@ export class StateFolder {
     return readKept(this.path, name);
   }
 
-  /** Replaces a file: after a crash it has the former content or this one. Rejects with the system's error, and the former content stays. */
+  /**
+   * Replaces a file: after a crash it has the former content or this one. Rejects with the system's error, and the
+   * former content stays.
+   */
   write(name: string, content: readonly Buffer[]): Promise<void> {
     const path = join(this.path, name);
     return replaceFile(path, content, { beside: `${path}.new`, isOver: true });
@@ -74,9 +84,9 @@ export function readKept(folder: string, name: string): Buffer | null {
 }
 
 /**
- * Listens on a socket of its own, and only then looks for others that listen: of two processes that do this at the same time, at least the later
- * one finds the other. Only the holder removes sockets that nobody listens on; a process whose socket was removed before it listened finds that
- * out, or the holder.
+ * Listens on a socket of its own, and only then looks for others that listen: of two processes that do this at the same
+ * time, at least the later one finds the other. Only the holder removes sockets that nobody listens on; a process whose
+ * socket was removed before it listened finds that out, or the holder.
  */
 async function lock(folder: string): Promise<Server> {
   const own = `${LOCK}${randomBytes(6).toString("hex")}`;
@@ -91,7 +101,10 @@ async function lock(folder: string): Promise<Server> {
   const alive = await Promise.all(others.map((name) => isListening(join(folder, name))));
   if (alive.includes(true) || !readdirSync(folder).includes(own)) {
     server.close();
-    const problem = new StateProblem(`another process uses ${folder}: give each gateway a folder of its own, or let them count together with global.counters`);
+    const problem = new StateProblem(
+      `another process uses ${folder}: give each gateway a folder of its own, ` +
+        `or let them count together with global.counters`,
+    );
     throw Object.assign(problem, { isHeld: true });
   }
   for (const name of others) rmSync(join(folder, name), { force: true });

@@ -29,7 +29,9 @@ function plain(word: string): string {
   return word.toLowerCase().replace(/[_\-\s]/g, "");
 }
 
-/** Insertions, deletions, substitutions and swaps of neighbours that lead from `a` to `b` (optimal string alignment). */
+/**
+ * Insertions, deletions, substitutions and swaps of neighbours that lead from `a` to `b` (optimal string alignment).
+ */
 function distance(a: string, b: string): number {
   const rows = [Array.from({ length: b.length + 1 }, (_, j) => j)];
   for (let i = 1; i <= a.length; i++) {
@@ -37,7 +39,8 @@ function distance(a: string, b: string): number {
     for (let j = 1; j <= b.length; j++) {
       const same = a[i - 1] === b[j - 1];
       let edits = Math.min(above[j]! + 1, row[j - 1]! + 1, above[j - 1]! + (same ? 0 : 1));
-      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) edits = Math.min(edits, rows[i - 2]![j - 2]! + 1);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
+        edits = Math.min(edits, rows[i - 2]![j - 2]! + 1);
       row.push(edits);
     }
     rows.push(row);

@@ -1,17 +1,25 @@
 /**
- * What the threads of one program share: memory, by name. A program with one thread shares nothing, and has ordinary memory.
+ * What the threads of one program share: memory, by name. A program with one thread shares nothing, and has ordinary
+ * memory.
  */
 
 export interface Threads {
-  /** Marks the locks that this thread holds: an integer of at least 1, which no other thread of the program ever has, also after its end. */
+  /**
+   * Marks the locks that this thread holds: an integer of at least 1, which no other thread of the program ever has,
+   * also after its end.
+   */
   readonly id: number;
-  /** Which worker this is, from 0 to `count` - 1. A new worker has the place of the one it replaces. -1: the main thread, which serves no requests. */
+  /**
+   * Which worker this is, from 0 to `count` - 1. A new worker has the place of the one it replaces. -1: the main
+   * thread, which serves no requests.
+   */
   readonly place: number;
   /** How many workers there are; 1: this thread is alone. */
   readonly count: number;
   /**
-   * Memory that is all zero when it is first asked for, and the same for every thread that asks by the same name. The name has to contain all
-   * that decides the size. In a worker it throws for a name that the main thread has not asked for.
+   * Memory that is all zero when it is first asked for, and the same for every thread that asks by the same name. The
+   * name has to contain all that decides the size. In a worker it throws for a name that the main thread has not asked
+   * for.
    */
   memory(name: string, bytes: number): ArrayBufferLike;
 }

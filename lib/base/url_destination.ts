@@ -9,9 +9,16 @@ export function destinationOf({ protocol, hostname, port }: URL, why: string): D
   return { host, port: Number(port || DEFAULT_PORTS[protocol]), why };
 }
 
-export const DEFAULT_PORTS: Readonly<Record<string, number>> = { "http:": 80, "https:": 443, "redis:": 6379, "rediss:": 6379 };
+export const DEFAULT_PORTS: Readonly<Record<string, number>> = {
+  "http:": 80,
+  "https:": 443,
+  "redis:": 6379,
+  "rediss:": 6379,
+};
 
-/** Whether a host, as URLs and settings have it, is this machine by its name. IPv6 addresses with brackets or without. */
+/**
+ * Whether a host, as URLs and settings have it, is this machine by its name. IPv6 addresses with brackets or without.
+ */
 export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || host === "[::1]" || /^127(\.\d+){3}$/.test(host);
 }

@@ -1,5 +1,6 @@
 /**
- * What the package.json of this package says of it: the version, and where `edge-gateway build` has made it, the parts that it has.
+ * What the package.json of this package says of it: the version, and where `edge-gateway build` has made it, the parts
+ * that it has.
  */
 import { readFileSync } from "node:fs";
 
@@ -9,7 +10,8 @@ const own = ownPackage();
 export const version: string = own.version;
 
 /** The names of the parts, plugin kinds and commands that a build has. Null: this is the whole program. */
-export const builtParts: ReadonlySet<string> | null = own.edgeGateway === undefined ? null : new Set(own.edgeGateway.parts);
+export const builtParts: ReadonlySet<string> | null =
+  own.edgeGateway === undefined ? null : new Set(own.edgeGateway.parts);
 
 /** Whether this program has the part, plugin kind or command. */
 export function isInBuild(name: string): boolean {
@@ -25,7 +27,9 @@ interface Package {
 function ownPackage(): Package {
   for (const path of ["../../package.json", "../../../package.json"]) {
     try {
-      const found = JSON.parse(readFileSync(new URL(path, import.meta.url), "utf8")) as Partial<Package> & { readonly name?: unknown };
+      const found = JSON.parse(readFileSync(new URL(path, import.meta.url), "utf8")) as Partial<Package> & {
+        readonly name?: unknown;
+      };
       if (found.name === "edge-gateway" && typeof found.version === "string") return found as Package;
     } catch {
       // It is in the other folder, or nowhere.

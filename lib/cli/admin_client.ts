@@ -1,5 +1,6 @@
 /**
- * Asks the admin interface of a running gateway: logs in, sends the requests of a command, logs out. Every failure becomes one sentence.
+ * Asks the admin interface of a running gateway: logs in, sends the requests of a command, logs out. Every failure
+ * becomes one sentence.
  */
 import { systemClock } from "../base/clock.ts";
 import { Egress } from "../base/egress.ts";
@@ -34,8 +35,19 @@ export type Ask = (method: string, path: string, json?: string | Buffer) => Prom
 /** Throws a `Failure` with exit code 1 when the gateway cannot be asked, or refuses the user. */
 export async function asAdmin<T>(target: AdminTarget, act: (ask: Ask) => Promise<T>): Promise<T> {
   const { url, user, password, ca, timeoutMs = 30_000, maxBytes = 16 * 1024 * 1024 } = target;
-  const client = new HttpClient({ clock: systemClock, egress: new Egress([destinationOf(new URL(url), "admin")]), why: "admin", tls: ca === null ? undefined : { ca } });
-  const ask = async (method: string, path: string, headers: HeaderList, json?: string | Buffer, ms = timeoutMs): Promise<AdminAnswer> => {
+  const client = new HttpClient({
+    clock: systemClock,
+    egress: new Egress([destinationOf(new URL(url), "admin")]),
+    why: "admin",
+    tls: ca === null ? undefined : { ca },
+  });
+  const ask = async (
+    method: string,
+    path: string,
+    headers: HeaderList,
+    json?: string | Buffer,
+    ms = timeoutMs,
+  ): Promise<AdminAnswer> => {
     const body = json === undefined ? {} : { body: typeof json === "string" ? Buffer.from(json) : json };
     try {
       const answer = await client.ask({ url: new URL(url + path), method, headers, timeoutMs: ms, maxBytes, ...body });
@@ -45,12 +57,17 @@ export async function asAdmin<T>(target: AdminTarget, act: (ask: Ask) => Promise
     }
   };
   try {
-    const login = await ask("POST", "/login", ["Authorization", `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`]);
+    const login = await ask("POST", "/login", [
+      "Authorization",
+      `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`,
+    ]);
     const cookie = headerValue(login.headers, "set-cookie")?.split(";", 1)[0];
     if (login.status === 401) throw new Failure(`${url} refused the user name or the password`, 1);
     if (login.status !== 200 || cookie === undefined) throw unexpected(login, "POST /login", url);
     try {
-      return await act((method, path, json) => ask(method, path, ["Cookie", cookie, ...(json === undefined ? [] : JSON_TYPE)], json));
+      return await act((method, path, json) =>
+        ask(method, path, ["Cookie", cookie, ...(json === undefined ? [] : JSON_TYPE)], json),
+      );
     } finally {
       // The command already has its answer: a failed logout does not change it.
       await ask("DELETE", "/logout", ["Cookie", cookie], undefined, LOGOUT_MS).catch(() => {});
@@ -68,7 +85,9 @@ export function unexpected({ status, headers, json }: AdminAnswer, asked: string
   const seconds = headerValue(headers, "retry-after") ?? "";
   const wait = /^\d{1,9}$/.test(seconds) ? `; try again in ${seconds} s` : "";
   const location = JSON.stringify(headerValue(headers, "location") ?? "nowhere");
-  const oneGateway = "if several gateways answer there, name one of them with --admin-url, or give all of them the same ADMIN_JWT_SECRET";
+  const oneGateway =
+    "if several gateways answer there, name one of them with --admin-url, " +
+    "or give all of them the same ADMIN_JWT_SECRET";
   const sentences: { readonly [status: number]: string } = {
     // A redirect is not followed: the password must not be sent to another place.
     300: `redirects to ${location}, which is not followed: name the admin interface itself with --admin-url`,
@@ -80,7 +99,10 @@ export function unexpected({ status, headers, json }: AdminAnswer, asked: string
   const known = sentences[status >= 300 && status < 400 ? 300 : status];
   if (known !== undefined) return new Failure(`${url} ${known}`, 1);
   if (json.code === "internal") return new Failure(`${url} failed at ${asked}: see the log of the gateway`, 1);
-  return new Failure(`${url} answered ${asked} with ${status}: it is not the admin interface of a gateway that knows this command`, 1);
+  return new Failure(
+    `${url} answered ${asked} with ${status}: it is not the admin interface of a gateway that knows this command`,
+    1,
+  );
 }
 
 function objectIn(body: Buffer): Readonly<Record<string, unknown>> {
@@ -95,14 +117,19 @@ function objectIn(body: Buffer): Readonly<Record<string, unknown>> {
 function reason({ kind, code, message }: ClientFailure, timeoutMs: number): string {
   if (kind === "timeout") return `it did not answer within ${timeoutMs / 1000} s`;
   if (kind === "too_large") return message.replace("the answer", "its answer");
-  if (code?.startsWith("HPE_")) return "the server there does not speak HTTP; with ADMIN_TLS=true the gateway speaks HTTPS";
+  if (code?.startsWith("HPE_"))
+    return "the server there does not speak HTTP; with ADMIN_TLS=true the gateway speaks HTTPS";
   return REASONS[code ?? ""] ?? (message || (code ?? kind));
 }
 
-const UNVERIFIED = "its certificate is not signed by an authority that is trusted here: give its CA certificate with --ca (ADMIN_CA_PATH)";
+const UNVERIFIED =
+  "its certificate is not signed by an authority that is trusted here: " +
+  "give its CA certificate with --ca (ADMIN_CA_PATH)";
 
 const REASONS: Readonly<Record<string, string>> = {
-  ECONNREFUSED: "nothing listens there; is the gateway running, with ADMIN_USER and a password set, and is the address right (--admin-url)?",
+  ECONNREFUSED:
+    "nothing listens there; is the gateway running, with ADMIN_USER and a password set, " +
+    "and is the address right (--admin-url)?",
   ECONNRESET: "the connection was closed without an answer; with ADMIN_TLS=true the gateway speaks HTTPS",
   ENOTFOUND: "the name has no address",
   EPROTO: "the server there does not speak TLS",

@@ -21,12 +21,22 @@ interface AdminParts extends Pick<AdminOptions, "tls" | "reload" | "log"> {
 }
 
 /** Throws a `Failure`. */
-export function openAdmin(admin: NonNullable<Settings["admin"]>, settings: Settings, { gateway, tls, writing, reload, log }: AdminParts): Opened<Admin> {
+export function openAdmin(
+  admin: NonNullable<Settings["admin"]>,
+  settings: Settings,
+  { gateway, tls, writing, reload, log }: AdminParts,
+): Opened<Admin> {
   try {
     const { redactSecrets, auditLogPath } = admin;
     const { audit } = GatewayCore.partsOf(gateway);
     const shared = { clock: systemClock, log, audit: audit?.sink ?? null };
-    const tools = { ...shared, gateway, reload, refresh: (extent: "counts" | "all") => refresh(gateway, extent), onRequest: OF_ADMIN };
+    const tools = {
+      ...shared,
+      gateway,
+      reload,
+      refresh: (extent: "counts" | "all") => refresh(gateway, extent),
+      onRequest: OF_ADMIN,
+    };
     const changing = writing && new writing.Writing({ ...tools, settings, redactSecrets, auditLogPath });
     changing?.followGateway();
     const server = createAdmin({

@@ -12,7 +12,10 @@ export function announce(started: Started, settings: Settings, log: Log): void {
   const { gateway, http, https, adminUrl, probeUrl, workers } = started;
   const { configPath: config, logFormat, logLevel, clientAuth, tracing } = settings;
   const { digest } = gateway;
-  const { configuration: { signer, snapshot }, runtime } = GatewayCore.partsOf(gateway);
+  const {
+    configuration: { signer, snapshot },
+    runtime,
+  } = GatewayCore.partsOf(gateway);
   const httpsOff = "off: SERVER_CERT_PATH and SERVER_KEY_PATH are not set";
   const httpOff = "off: HTTP_PORT is off";
   const admin = adminUrl ?? "off: ADMIN_USER and ADMIN_PASSWORD are not set";
@@ -21,16 +24,40 @@ export function announce(started: Started, settings: Settings, log: Log): void {
   // Only the origin: the path may contain keys for a collector.
   const traces = tracing === null ? undefined : new URL(tracing.url).origin;
   if (logFormat === "json") {
-    const listeners = { http: http.length === 0 ? httpOff : http, https: https.length === 0 ? httpsOff : https, admin, probes, manager, ...(traces !== undefined && { traces }) };
-    log.info(`edge-gateway ${version} started`, { config, digest, ...(signer !== undefined && { signed_by: signer }), ...gateway.counts, ...(settings.tests === "skip" && { tests: "skipped" }), ...listeners, ...(workers > 1 && { workers }) });
+    const listeners = {
+      http: http.length === 0 ? httpOff : http,
+      https: https.length === 0 ? httpsOff : https,
+      admin,
+      probes,
+      manager,
+      ...(traces !== undefined && { traces }),
+    };
+    log.info(`edge-gateway ${version} started`, {
+      config,
+      digest,
+      ...(signer !== undefined && { signed_by: signer }),
+      ...gateway.counts,
+      ...(settings.tests === "skip" && { tests: "skipped" }),
+      ...listeners,
+      ...(workers > 1 && { workers }),
+    });
   } else if (logLevel === "debug" || logLevel === "info") {
-    const clients = { none: "", request: ", clients are asked for a certificate", require: ", clients need a certificate" }[clientAuth];
+    const clients = {
+      none: "",
+      request: ", clients are asked for a certificate",
+      require: ", clients need a certificate",
+    }[clientAuth];
     const rows: [string, string][] = [
       ["config", `${config} (${describeCounts(gateway.counts)}), digest ${digest}`],
       ["tests", settings.tests === "skip" ? "not run, neither now nor before reloads (--no-tests)" : ""],
       ["signed", signer === undefined ? "" : `by the key ${signer}`],
       ["http", http.length === 0 ? httpOff : http.join("  ")],
-      ["https", https.length === 0 ? httpsOff : `${https.join("  ")} (${snapshot.global.http2 ? "HTTP/2 and " : ""}HTTP/1.1${clients})`],
+      [
+        "https",
+        https.length === 0
+          ? httpsOff
+          : `${https.join("  ")} (${snapshot.global.http2 ? "HTTP/2 and " : ""}HTTP/1.1${clients})`,
+      ],
       ["admin", admin],
       ["probes", probes],
       ["manager", manager],

@@ -65,8 +65,9 @@ const COMMON: FlagTable = {
 };
 
 /**
- * The command is the first word that is not part of a flag; the default is "run". A command may follow a flag that is true or false
- * directly: `--manager run`. `own` has the flags of all commands that are not settings. Throws a `Failure`.
+ * The command is the first word that is not part of a flag; the default is "run". A command may follow a flag that is
+ * true or false directly: `--manager run`. `own` has the flags of all commands that are not settings. Throws a
+ * `Failure`.
  */
 export function readArguments(words: readonly string[], commands: readonly string[], own: FlagTable = {}): Arguments {
   const table = new Map(Object.entries({ ...COMMON, ...own }));
@@ -111,17 +112,26 @@ function checkValue(name: string, { value }: CommandFlag, given: string | true):
 export function notACommand(word: string, commands: readonly string[]): Failure {
   const nearest = suggest(word, commands);
   const file = word.endsWith(".json") ? `; name a configuration with --config ${word}` : "";
-  return new Failure(`"${word}" is not a command${nearest === undefined ? file : `; did you mean "${nearest}"?`} (--help lists them)`, 2);
+  return new Failure(
+    `"${word}" is not a command${nearest === undefined ? file : `; did you mean "${nearest}"?`} (--help lists them)`,
+    2,
+  );
 }
 
 /** Errors for flags that are neither settings of the command nor its own. */
-export function unknownFlags({ flags }: Pick<Arguments, "flags">, own: Pick<Command, "settings" | "flags">): readonly string[] {
+export function unknownFlags(
+  { flags }: Pick<Arguments, "flags">,
+  own: Pick<Command, "settings" | "flags">,
+): readonly string[] {
   const known = [...Object.values(own.settings).flatMap((row) => row.flag ?? []), ...Object.keys(own.flags ?? {})];
-  return Object.keys(flags).filter((flag) => !known.includes(flag)).map((flag) => {
-    const other = Object.values(SETTINGS).find((row) => kebab(row.variable) === flag || row.flag === flag);
-    if (other?.flag === null) return `--${flag} is not a flag, since other users could read it: set the variable ${other.variable}`;
-    if (other !== undefined) return `--${flag} is not a flag of this command: it is for starting a gateway`;
-    const nearest = suggest(flag, known);
-    return `--${flag} is not a known flag${nearest === undefined ? "" : `; did you mean --${nearest}?`}`;
-  });
+  return Object.keys(flags)
+    .filter((flag) => !known.includes(flag))
+    .map((flag) => {
+      const other = Object.values(SETTINGS).find((row) => kebab(row.variable) === flag || row.flag === flag);
+      if (other?.flag === null)
+        return `--${flag} is not a flag, since other users could read it: set the variable ${other.variable}`;
+      if (other !== undefined) return `--${flag} is not a flag of this command: it is for starting a gateway`;
+      const nearest = suggest(flag, known);
+      return `--${flag} is not a known flag${nearest === undefined ? "" : `; did you mean --${nearest}?`}`;
+    });
 }

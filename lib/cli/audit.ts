@@ -1,5 +1,6 @@
 /**
- * `edge-gateway audit`: prints all that a gateway with this configuration and these settings can do: modules, files, ports, servers, secrets.
+ * `edge-gateway audit`: prints all that a gateway with this configuration and these settings can do: modules, files,
+ * ports, servers, secrets.
  * Nothing is started.
  */
 import type { Destination } from "../base/egress.ts";
@@ -11,7 +12,12 @@ import { Failure } from "./failure.ts";
 import { printable } from "./terminal.ts";
 
 const jsonOf = (value: unknown) => `${JSON.stringify(value, null, 2)}\n`;
-const RULES = { json: ({ audit }: Audited) => jsonOf(audit), systemd: systemdUnit, "network-policy": networkPolicy, permission: permissionFlags };
+const RULES = {
+  json: ({ audit }: Audited) => jsonOf(audit),
+  systemd: systemdUnit,
+  "network-policy": networkPolicy,
+  permission: permissionFlags,
+};
 
 /** `loadEvidence`: for --evidence alone. */
 export function auditWith(loadEvidence: () => Promise<(audited: Audited) => unknown>): RunCommand {
@@ -29,16 +35,25 @@ export function auditWith(loadEvidence: () => Promise<(audited: Audited) => unkn
   };
 }
 
-const SEALED = "SEAL: before the first port is open it gives up all other rights of Node's permission model, under which it must be started.";
+const SEALED =
+  "SEAL: before the first port is open it gives up all other rights of Node's permission model, " +
+  "under which it must be started.";
 /** Of the files of STATE_DIR. */
 const STATE = "STATE_DIR: made for this user alone (0700), one process at a time";
 
 export function textOf({ modules, lines, on_request: later, reads, writes, listens, dials, secrets }: Audit): string[] {
   const server = ({ host, port, why }: Destination) => `${host.includes(":") ? `[${host}]` : host}:${port}  ${why}`;
-  const section = (title: string, items: readonly string[]) => [`${title}:`, ...(items.length === 0 ? ["  nothing"] : items.map((item) => `  ${item}`))];
+  const section = (title: string, items: readonly string[]) => [
+    `${title}:`,
+    ...(items.length === 0 ? ["  nothing"] : items.map((item) => `  ${item}`)),
+  ];
   return [
     ...section("Reads", reads),
-    ...section("Writes", ["standard output", "standard error", ...writes.map((path) => (path.endsWith("/*") ? `${path}  ${STATE}` : path))]),
+    ...section("Writes", [
+      "standard output",
+      "standard error",
+      ...writes.map((path) => (path.endsWith("/*") ? `${path}  ${STATE}` : path)),
+    ]),
     ...section("Listens on", listens.map(server)),
     ...section("Connects to", dials.map(server)),
     ...section("Uses the secrets", secrets),

@@ -11,8 +11,14 @@ import { ConfigError } from "../gateway/gateway.ts";
 import { AuditLog } from "../observe/audit_log.ts";
 import { Failure, type ExitCode } from "./failure.ts";
 
-/** Runs `serve` with the log of the settings. Throws what it throws, and a `Failure` where AUDIT_FAIL=closed and there is no log. */
-export async function audited(settings: Settings, serve: (settings: Settings, audit: GatewayAudit) => Promise<ExitCode>): Promise<ExitCode> {
+/**
+ * Runs `serve` with the log of the settings. Throws what it throws, and a `Failure` where AUDIT_FAIL=closed and there
+ * is no log.
+ */
+export async function audited(
+  settings: Settings,
+  serve: (settings: Settings, audit: GatewayAudit) => Promise<ExitCode>,
+): Promise<ExitCode> {
   const { logPath: path, refusals, fail } = settings.audit!;
   const logger = createLog({ level: settings.logLevel, format: settings.logFormat });
   const log = new AuditLog({ path, fail, clock: systemClock, log: logger });

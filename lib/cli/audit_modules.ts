@@ -1,6 +1,6 @@
 /**
- * Lists the modules of the program that a gateway loads: from the first one along all imports, and those of the tables of what is loaded on
- * demand that its configuration and its settings need.
+ * Lists the modules of the program that a gateway loads: from the first one along all imports, and those of the tables
+ * of what is loaded on demand that its configuration and its settings need.
  */
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
@@ -39,38 +39,71 @@ export interface Row {
   readonly folder: URL;
 }
 
-const inFolder = (folder: URL, table: Readonly<Record<string, Load>>): Row[] => Object.entries(table).map(([name, load]) => ({ name, load, folder }));
-const loadsOf = (table: Readonly<Record<string, { load(): Promise<unknown> }>>) => Object.fromEntries(Object.entries(table).map(([name, { load }]) => [name, load]));
+const inFolder = (folder: URL, table: Readonly<Record<string, Load>>): Row[] =>
+  Object.entries(table).map(([name, load]) => ({ name, load, folder }));
+const loadsOf = (table: Readonly<Record<string, { load(): Promise<unknown> }>>) =>
+  Object.fromEntries(Object.entries(table).map(([name, { load }]) => [name, load]));
 const [CLI, TABLE] = [new URL("cli/", LIB), new URL("parts/", LIB)];
 const ADMIN_ROWS: readonly Row[] = Object.values(OF_ADMIN).map((load: Load) => ({ name: "admin", load, folder: CLI }));
 
 /** Of all tables, with that of the commands. What has one name belongs together. */
 export const rowsOf = (commands: Commands): readonly Row[] => [...inFolder(CLI, loadsOf(commands)), ...ROWS];
-export const ROWS: readonly Row[] = [...inFolder(CLI, OF_RUN), ...inFolder(TABLE, KINDS), ...inFolder(TABLE, loadsOf(PARTS)), ...inFolder(TABLE, OF_GATEWAY), ...ADMIN_ROWS];
+export const ROWS: readonly Row[] = [
+  ...inFolder(CLI, OF_RUN),
+  ...inFolder(TABLE, KINDS),
+  ...inFolder(TABLE, loadsOf(PARTS)),
+  ...inFolder(TABLE, OF_GATEWAY),
+  ...ADMIN_ROWS,
+];
 
 /** The first modules of threads and processes, which no import leads to, by the names of rows. */
-const THREADS = new Map([["dryRuns", "parts/dry_run_thread"], ["workers", "cluster/worker"], ["compare", "cli/compare/child"]]);
+const THREADS = new Map([
+  ["dryRuns", "parts/dry_run_thread"],
+  ["workers", "cluster/worker"],
+  ["compare", "cli/compare/child"],
+]);
 
 /** What a start loads after its first modules. `hasTests`: whether the configuration is tested then. */
-export function loadedAtStart(settings: Settings, named: ReturnType<typeof onDemandOf>, parts: Parts, hasTests: boolean): readonly Row[] {
-  const loads: readonly Load[] = [...[...named, ...onDemandOf(settings)].map((name) => OF_RUN[name]), ...parts.called, ...(hasTests ? [OF_GATEWAY.tests] : [])];
+export function loadedAtStart(
+  settings: Settings,
+  named: ReturnType<typeof onDemandOf>,
+  parts: Parts,
+  hasTests: boolean,
+): readonly Row[] {
+  const loads: readonly Load[] = [
+    ...[...named, ...onDemandOf(settings)].map((name) => OF_RUN[name]),
+    ...parts.called,
+    ...(hasTests ? [OF_GATEWAY.tests] : []),
+  ];
   return ROWS.filter(({ load }) => loads.includes(load));
 }
 
 /** What any reload may load, besides what the new configuration names. */
 export const FOR_RELOADS: readonly PartName[] = ["warnings", "reloads", "changes", "jsonText"];
 
-/** What reloads and requests of the admin interface can load, besides what a text can name that is posted for a dry run. */
+/**
+ * What reloads and requests of the admin interface can load, besides what a text can name that is posted for a dry run.
+ */
 export function loadedOnRequest({ admin, probe }: Pick<Settings, "admin" | "probe">): readonly Row[] {
-  const names = [...FOR_RELOADS, ...(admin === null && probe === null ? [] : ["exposition"] as const)];
+  const names = [...FOR_RELOADS, ...(admin === null && probe === null ? [] : (["exposition"] as const))];
   const reloads = inFolder(TABLE, Object.fromEntries(names.map((name) => [name, PARTS[name].load])));
-  return [...inFolder(CLI, { reloading: OF_RUN.reloading }), ...reloads, ...(admin === null ? [] : [...inFolder(TABLE, OF_GATEWAY), ...ADMIN_ROWS])];
+  return [
+    ...inFolder(CLI, { reloading: OF_RUN.reloading }),
+    ...reloads,
+    ...(admin === null ? [] : [...inFolder(TABLE, OF_GATEWAY), ...ADMIN_ROWS]),
+  ];
 }
 
-/** What `main` can load: a start without a command's name, and with flags of every start alone, needs no table of commands. */
+/**
+ * What `main` can load: a start without a command's name, and with flags of every start alone, needs no table of
+ * commands.
+ */
 const [RUN, COMMAND_LINE] = ["cli/run", "cli/command_line"];
 
-/** Of a start with these rows, and all that they import; in the order of their paths. `flags`: whether `readArguments` has to read them. */
+/**
+ * Of a start with these rows, and all that they import; in the order of their paths. `flags`: whether `readArguments`
+ * has to read them.
+ */
 export function modulesOf(rows: readonly Row[], flags: "plain" | "any"): readonly AuditedModule[] {
   const found = new Map<string, AuditedModule>();
   visit(new URL(`bin/edge-gateway.${SUFFIX}`, PROGRAM), found);
@@ -88,10 +121,17 @@ export function isAmong(row: Row, modules: readonly AuditedModule[]): boolean {
 /** `source`: what its lines are counted in; default: the file itself. */
 export function auditedFile(path: string, content: Buffer, source = content): AuditedModule {
   const lines = source.toString("latin1").split("\n");
-  return { path, sha256: createHash("sha256").update(content).digest("hex"), lines: lines.length - (lines.at(-1) === "" ? 1 : 0) };
+  return {
+    path,
+    sha256: createHash("sha256").update(content).digest("hex"),
+    lines: lines.length - (lines.at(-1) === "" ? 1 : 0),
+  };
 }
 
-/** What the row loads: the names in `import("…")` of its function, whose source Node keeps, and the first module of its thread. */
+/**
+ * What the row loads: the names in `import("…")` of its function, whose source Node keeps, and the first module of its
+ * thread.
+ */
 function filesOf({ name: row, load, folder }: Row): URL[] {
   const imports = Array.from(String(load).matchAll(/\bimport\("([^"]+)"\)/g), ([, name]) => new URL(name!, folder));
   return THREADS.has(row) ? [...imports, new URL(`${THREADS.get(row)}.${SUFFIX}`, LIB)] : imports;

@@ -1,5 +1,6 @@
 /**
- * Prints an audit as rules that other programs enforce: flags of Node's permission model, systemd directives, and a Kubernetes NetworkPolicy.
+ * Prints an audit as rules that other programs enforce: flags of Node's permission model, systemd directives, and a
+ * Kubernetes NetworkPolicy.
  */
 import { isIP } from "node:net";
 import { dirname } from "node:path";
@@ -10,7 +11,9 @@ import { Failure } from "./failure.ts";
 import { withoutControls } from "./terminal.ts";
 import { readable } from "./touched_files.ts";
 
-/** For the Node that runs this command: one flag on each line. Throws a `Failure` for a path that a flag cannot have. */
+/**
+ * For the Node that runs this command: one flag on each line. Throws a `Failure` for a path that a flag cannot have.
+ */
 export function permissionFlags({ audit, settings, watched, patterns }: Audited): string {
   const known = process.allowedNodeEnvironmentFlags;
   const flags = [
@@ -29,7 +32,12 @@ function allow(access: "read" | "write", paths: readonly string[], patterns: rea
   return [...new Set(paths)].map((path) => {
     // An asterisk at the end has the same meaning for Node.
     const literal = patterns.includes(path) ? path.slice(0, -1) : path;
-    if (/[\s,*"'\\]/.test(literal)) throw new Failure(`${JSON.stringify(path)} cannot be named in --allow-fs-${access}: rename it, without spaces, commas, quotes, backslashes and asterisks`, 2);
+    if (/[\s,*"'\\]/.test(literal))
+      throw new Failure(
+        `${JSON.stringify(path)} cannot be named in --allow-fs-${access}: rename it, without spaces, commas, ` +
+          `quotes, backslashes and asterisks`,
+        2,
+      );
     return `--allow-fs-${access}=${path}`;
   });
 }
@@ -48,11 +56,16 @@ export function systemdUnit({ audit: { writes, listens, dials } }: Audited): str
     "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK",
     "SocketBindDeny=any",
     ...ports.map((port) => `SocketBindAllow=${port}`),
-    ...(listens.some(({ port }) => port > 0 && port < 1024) ? ["AmbientCapabilities=CAP_NET_BIND_SERVICE", "CapabilityBoundingSet=CAP_NET_BIND_SERVICE"] : []),
+    ...(listens.some(({ port }) => port > 0 && port < 1024)
+      ? ["AmbientCapabilities=CAP_NET_BIND_SERVICE", "CapabilityBoundingSet=CAP_NET_BIND_SERVICE"]
+      : []),
     ...dials.map((to) => `# Connects to ${serverOf(to)}.`),
     ...(isClosed
       ? ["IPAddressDeny=any", `IPAddressAllow=${["localhost", ...servers].join(" ")}`]
-      : ["# IPAddressAllow= holds for clients and servers alike, and takes no names: add it with the addresses of both."]),
+      : [
+          "# IPAddressAllow= holds for clients and servers alike, and takes no names: " +
+            "add it with the addresses of both.",
+        ]),
   ]);
 }
 
@@ -69,7 +82,9 @@ export function networkPolicy({ audit: { listens, dials } }: Audited): string {
   const operators = open.filter(({ why }) => why === "admin" || why === "manager");
   const traffic = open.filter((each) => !probes.includes(each) && !operators.includes(each));
   const servers = new Map<string, Destination[]>();
-  for (const dial of dials) if (dial.why !== "dns") servers.set(`${dial.host} ${dial.port}`, [...(servers.get(`${dial.host} ${dial.port}`) ?? []), dial]);
+  for (const dial of dials)
+    if (dial.why !== "dns")
+      servers.set(`${dial.host} ${dial.port}`, [...(servers.get(`${dial.host} ${dial.port}`) ?? []), dial]);
   const remote = [...servers.values()].filter(([first]) => !isLoopback(first!.host));
   const hasNames = dials.some(({ why }) => why === "dns");
   return lines([
@@ -84,7 +99,14 @@ export function networkPolicy({ audit: { listens, dials } }: Audited): string {
     "  policyTypes: [Ingress, Egress]",
     open.length === 0 ? "  ingress: []" : "  ingress:",
     ...(traffic.length === 0 ? [] : ["    - ports:", ...portsOf(traffic)]),
-    ...(operators.length === 0 ? [] : [OPERATORS, ...peers("from", ["podSelector: { matchLabels: { app: edge-gateway-operator } }"]), "      ports:", ...portsOf(operators)]),
+    ...(operators.length === 0
+      ? []
+      : [
+          OPERATORS,
+          ...peers("from", ["podSelector: { matchLabels: { app: edge-gateway-operator } }"]),
+          "      ports:",
+          ...portsOf(operators),
+        ]),
     ...(probes.length === 0 ? [] : [...peers("from", [namespace("monitoring")]), "      ports:", ...portsOf(probes)]),
     remote.length === 0 && !hasNames ? "  egress: []" : "  egress:",
     ...(hasNames ? DNS : []),
@@ -92,17 +114,29 @@ export function networkPolicy({ audit: { listens, dials } }: Audited): string {
   ]);
 }
 
-const OPERATORS = "    # Pods of this namespace with this label alone: change it to those that may operate the gateway.";
+const OPERATORS =
+  "    # Pods of this namespace with this label alone: change it to those that may operate the gateway.";
 
 function ruleOf(dials: readonly Destination[]): string[] {
   const { host, port } = dials[0]!;
   const comment = `    # ${serverOf({ host, port, why: dials.map(({ why }) => why).join(", ") })}.`;
   const ports = ["      ports:", `        - { port: ${port} }`];
-  if (isIP(host) !== 0) return [comment, ...peers("to", [`ipBlock: { cidr: "${host}/${isIP(host) === 4 ? 32 : 128}" }`]), ...ports];
+  if (isIP(host) !== 0)
+    return [comment, ...peers("to", [`ipBlock: { cidr: "${host}/${isIP(host) === 4 ? 32 : 128}" }`]), ...ports];
   const [, service, space] = /^([a-z0-9-]+)\.([a-z0-9-]+)\.svc(?:\.|$)/.exec(host) ?? [];
   // Only a cluster knows the labels and the ports of the pods behind a Service: those of the name are the usual ones.
-  if (service !== undefined) return [comment, ...peers("to", [namespace(space!), `podSelector: { matchLabels: { app: ${service} } }`]), ...ports];
-  return [comment, "    # A policy takes no host names: this rule is for all hosts. Add \"to\" where you know the addresses.", "    - ports:", ports[1]!];
+  if (service !== undefined)
+    return [
+      comment,
+      ...peers("to", [namespace(space!), `podSelector: { matchLabels: { app: ${service} } }`]),
+      ...ports,
+    ];
+  return [
+    comment,
+    '    # A policy takes no host names: this rule is for all hosts. Add "to" where you know the addresses.',
+    "    - ports:",
+    ports[1]!,
+  ];
 }
 
 const DNS = [
@@ -121,7 +155,9 @@ function namespace(name: string): string {
 }
 
 function portsOf(listens: readonly Destination[]): string[] {
-  return [...new Map(listens.map(({ port, why }) => [port, why]))].map(([port, why]) => `        - { port: ${port} } # ${why}`);
+  return [...new Map(listens.map(({ port, why }) => [port, why]))].map(
+    ([port, why]) => `        - { port: ${port} } # ${why}`,
+  );
 }
 
 /** "10.0.0.5:80 (upstream)" */

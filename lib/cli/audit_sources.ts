@@ -30,7 +30,10 @@ export interface Audit {
   readonly lines: number;
   /** What reloads and requests of the admin interface can load later on. */
   readonly on_request: readonly AuditedModule[];
-  /** Absolute paths of files, and of folders with a slash at the end. Files that Node or the system reads for every program are not listed. */
+  /**
+   * Absolute paths of files, and of folders with a slash at the end. Files that Node or the system reads for every
+   * program are not listed.
+   */
   readonly reads: readonly string[];
   readonly writes: readonly string[];
   readonly listens: readonly Destination[];
@@ -41,7 +44,10 @@ export interface Audit {
 
 export type Audited = Awaited<ReturnType<typeof auditOf>>;
 
-/** `flags` are those of `run`. `watched`: those of `audit.reads` whose changes are noticed. Throws a `Failure` or a `ConfigError`. */
+/**
+ * `flags` are those of `run`. `watched`: those of `audit.reads` whose changes are noticed. Throws a `Failure` or a
+ * `ConfigError`.
+ */
 export async function auditOf(flags: Flags) {
   const bySettings: string[] = [];
   const readFile = (path: string) => {
@@ -53,33 +59,57 @@ export async function auditOf(flags: Flags) {
   const configKeyFile = configKeyPath ?? undefined;
   const modules = await loadPluginModules(configPath, process.env, configKeyFile);
   for (const name of partsNamedBy(settings)) await modules.loadPart(name);
-  const reader = new ConfigReader({ configFile: configPath, modules, ...(configKeyFile !== undefined && { configKeyFile }) }, (path) => readFileSync(path));
+  const reader = new ConfigReader(
+    { configFile: configPath, modules, ...(configKeyFile !== undefined && { configKeyFile }) },
+    (path) => readFileSync(path),
+  );
   const { read, destinations } = await modules.withPositions(() => {
     const found = reader.load(reader.source());
     return { read: found, destinations: destinationsIn(found.loaded, modules) };
   });
   const { config, tests, testFiles, callerFiles } = read.loaded;
-  const keys = [...read.inputs.files].flatMap(([path, content]) => (PRIVATE_KEY.test(content.toString("latin1")) ? [path] : []));
+  const keys = [...read.inputs.files].flatMap(([path, content]) =>
+    PRIVATE_KEY.test(content.toString("latin1")) ? [path] : [],
+  );
   const own = config.global.pluginModules.map(({ path }) => auditedFile(path.path, path.content));
   const dials = dialsOf(settings, destinations);
   const listens = listensOf(settings);
-  // "*", the servers of a Cluster, counts: they may give each other names. localhost is looked up in files alone (RFC 6761 §6.3).
+  // "*", the servers of a Cluster, counts: they may give each other names. localhost is looked up in files alone (RFC
+  // 6761 §6.3).
   const names = [...dials, ...listens].filter(({ host }) => isIP(host) === 0);
   const hasNameServers = names.some(({ host }) => host !== "localhost");
-  const { watched, patterns, ...touched } = touchedFiles(settings, { ...config.global, testFiles, callerFiles, named: [...read.inputs.files.keys()] });
+  const { watched, patterns, ...touched } = touchedFiles(settings, {
+    ...config.global,
+    testFiles,
+    callerFiles,
+    named: [...read.inputs.files.keys()],
+  });
   const hasTests = tests.length > 0;
   // A start reads the files that its configuration names once more when it watches them.
-  const rereads = [...read.inputs.files.keys()].some((path) => !testFiles.includes(path) && !callerFiles.includes(path));
+  const rereads = [...read.inputs.files.keys()].some(
+    (path) => !testFiles.includes(path) && !callerFiles.includes(path),
+  );
   if (rereads) await modules.loadPart("reloads");
   // What the flags and variables of a start name before its settings are known.
-  const ofStart = [...(areOfStart(flags, process.env) ? [] : (["settings"] as const)), ...(process.env.LISTEN_FDS ? (["sockets"] as const) : [])];
+  const ofStart = [
+    ...(areOfStart(flags, process.env) ? [] : (["settings"] as const)),
+    ...(process.env.LISTEN_FDS ? (["sockets"] as const) : []),
+  ];
   const named: Named = [...ofStart, ...(rereads ? (["reloading"] as const) : [])];
-  const atStart = [...modulesOf(loadedAtStart(settings, named, modules, hasTests), areOfStart(flags) ? "plain" : "any"), ...own];
+  const atStart = [
+    ...modulesOf(loadedAtStart(settings, named, modules, hasTests), areOfStart(flags) ? "plain" : "any"),
+    ...own,
+  ];
   const audit: Audit = {
     modules: atStart,
     lines: atStart.reduce((sum, { lines }) => sum + lines, 0),
     on_request: onRequest(settings, modules, atStart),
-    reads: unique([...touched.reads, ...bySettings, ...bySettings.map(realPath), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
+    reads: unique([
+      ...touched.reads,
+      ...bySettings,
+      ...bySettings.map(realPath),
+      ...(names.length === 0 ? [] : NAME_FILES),
+    ]).sort(),
     writes: touched.writes,
     listens,
     dials: [...dials, ...(hasNameServers ? nameServers() : [])],
@@ -104,7 +134,15 @@ function destinationsIn(loaded: Loaded, parts: Parts): readonly Destination[] {
 }
 
 const PRIVATE_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----/;
-function listensOf({ listenHosts, httpPort, httpsPort, serverCertPath, admin, probe, manager }: Settings): Destination[] {
+function listensOf({
+  listenHosts,
+  httpPort,
+  httpsPort,
+  serverCertPath,
+  admin,
+  probe,
+  manager,
+}: Settings): Destination[] {
   const on = (hosts: readonly string[], port: number, why: string) => hosts.map((host) => ({ host, port, why }));
   return [
     ...(httpPort === null ? [] : on(listenHosts, httpPort, "http")),
@@ -126,32 +164,54 @@ function dialsOf({ tracing, manager }: Settings, configured: readonly Destinatio
 }
 
 function secretsOfSettings({ serverKeyPath }: Settings, flags: Flags): string[] {
-  const variables = [...Object.values(SETTINGS).flatMap(({ flag, variable }) => (flag === null ? [variable] : [])), "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
-  const files = [SETTINGS.adminPasswordFile, SETTINGS.adminViewerPasswordFile, SETTINGS.metricsTokenFile].flatMap(({ flag, variable }) => String(flags[flag!] ?? "") || process.env[variable] || []);
+  const variables = [
+    ...Object.values(SETTINGS).flatMap(({ flag, variable }) => (flag === null ? [variable] : [])),
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+  ];
+  const files = [SETTINGS.adminPasswordFile, SETTINGS.adminViewerPasswordFile, SETTINGS.metricsTokenFile].flatMap(
+    ({ flag, variable }) => String(flags[flag!] ?? "") || process.env[variable] || [],
+  );
   return [
-    ...variables.filter((name) => process.env[name] !== undefined && process.env[name] !== "").map((name) => `env:${name}`),
+    ...variables
+      .filter((name) => process.env[name] !== undefined && process.env[name] !== "")
+      .map((name) => `env:${name}`),
     ...[...files, ...(serverKeyPath === null ? [] : [serverKeyPath])].map((path) => `file:${resolve(path)}`),
   ];
 }
 
-/** References, also of tests, and where secrets stand in the configuration itself: there, what viewers see differs from what is written. */
+/**
+ * References, also of tests, and where secrets stand in the configuration itself: there, what viewers see differs from
+ * what is written.
+ */
 function secretsOf({ source, inputs, loaded }: ReadConfig): string[] {
   const folder = source.file !== undefined ? dirname(resolve(source.file)) : process.cwd();
   const found: string[] = [];
   const visit = (written: Json, masked: Json, at: readonly (string | number)[]) => {
     if (typeof written === "string") {
       const references = referencesIn(written);
-      for (const reference of references) found.push(reference.startsWith("${env:") ? reference.slice(2, -1) : `file:${resolve(folder, reference.slice(7, -1))}`);
+      for (const reference of references)
+        found.push(
+          reference.startsWith("${env:") ? reference.slice(2, -1) : `file:${resolve(folder, reference.slice(7, -1))}`,
+        );
       if (references.length === 0 && written !== masked) found.push(formatPath(at));
     } else if (written !== null && typeof written === "object") {
-      for (const [key, value] of Object.entries(written)) visit(value as Json, (masked as Record<string, Json>)[key]!, [...at, Array.isArray(written) ? Number(key) : key]);
+      for (const [key, value] of Object.entries(written))
+        visit(value as Json, (masked as Record<string, Json>)[key]!, [
+          ...at,
+          Array.isArray(written) ? Number(key) : key,
+        ]);
     }
   };
   visit(loaded.shown, maskedConfig(loaded), []);
   // What is shown has no tests.
   // Files of tests and of callers are shown by their names.
   const own = "text" in source ? (parsed(source.text) as { readonly tests?: Json }).tests : undefined;
-  for (const tests of [own ?? [], ...[...loaded.testFiles, ...loaded.callerFiles].map((path) => parsed(inputs.files.get(path)!))]) visit(tests, tests, []);
+  for (const tests of [
+    own ?? [],
+    ...[...loaded.testFiles, ...loaded.callerFiles].map((path) => parsed(inputs.files.get(path)!)),
+  ])
+    visit(tests, tests, []);
   return found;
 }
 

@@ -1,5 +1,6 @@
 /**
- * `edge-gateway build`: makes a package that has the modules which a configuration, settings and `--with` name, with their sources, and no others.
+ * `edge-gateway build`: makes a package that has the modules which a configuration, settings and `--with` name, with
+ * their sources, and no others.
  */
 import { createHash } from "node:crypto";
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -13,7 +14,22 @@ import type { PartName, Parts } from "../gateway/parts.ts";
 import { KINDS, PARTS } from "../parts/table.ts";
 import type { Commands, RunCommand } from "./arguments.ts";
 import { textOf } from "./audit.ts";
-import { auditedFile, FOR_RELOADS, isAmong, IS_SOURCE, loadedAtStart, loadedOnRequest, modulesOf, packageFile, PACKAGE_FOLDER, rowsOf, sourceOf, sourcePath, type AuditedModule, type Row } from "./audit_modules.ts";
+import {
+  auditedFile,
+  FOR_RELOADS,
+  isAmong,
+  IS_SOURCE,
+  loadedAtStart,
+  loadedOnRequest,
+  modulesOf,
+  packageFile,
+  PACKAGE_FOLDER,
+  rowsOf,
+  sourceOf,
+  sourcePath,
+  type AuditedModule,
+  type Row,
+} from "./audit_modules.ts";
 import { auditOf, type Audit, type Audited } from "./audit_sources.ts";
 import { billOfMaterials, type Described } from "./bill_of_materials.ts";
 import { namedFile, openCandidate } from "./config_file.ts";
@@ -29,8 +45,14 @@ type Files = Map<string, Buffer>;
 export const build: RunCommand = async (given, commands) => {
   const config = namedFile(given);
   const { output, with: _names, ...shared } = given.flags;
-  if (typeof output !== "string") throw new Failure("build needs a folder for the package: edge-gateway build --config gw.json --output DIR", 2);
-  if (IS_SOURCE) throw new Failure("build copies what is in dist/, and this is the program as its sources: npm run build, and run dist/bin/edge-gateway.js", 2);
+  if (typeof output !== "string")
+    throw new Failure("build needs a folder for the package: edge-gateway build --config gw.json --output DIR", 2);
+  if (IS_SOURCE)
+    throw new Failure(
+      "build copies what is in dist/, and this is the program as its sources: npm run build, " +
+        "and run dist/bin/edge-gateway.js",
+      2,
+    );
   refuseFilled(output);
   const asked = given.repeated.with ?? [];
   const known = namesForBuild(commands);
@@ -40,16 +62,24 @@ export const build: RunCommand = async (given, commands) => {
   await check(config, audited);
   const rows = rowsOf(commands);
   const needed = await needs(rows, audited, asked.flatMap(broughtBy));
-  const modules = modulesOf(rows.filter(({ name }) => needed.has(name)), "any");
+  const modules = modulesOf(
+    rows.filter(({ name }) => needed.has(name)),
+    "any",
+  );
   const names = new Set([...needed, ...alreadyThere(rows, modules)].sort());
   const files = filesOf(audited.audit, names, modules, config);
   write(output, files);
-  const kinds = Object.keys(KINDS).filter((name) => names.has(name)).join(", ");
+  const kinds = Object.keys(KINDS)
+    .filter((name) => names.has(name))
+    .join(", ");
   const lines = modules.reduce((sum, each) => sum + each.lines, 0);
-  process.stdout.write(printable([
-    `${output} has ${counted(modules.length, "module")} with ${lines} lines${kinds === "" ? "" : `, and the plugin kinds ${kinds}`}; ${join(output, AUDIT)} lists them`,
-    `start it with: node ${join(output, "dist/bin/edge-gateway.js")} --config ${config}`,
-  ]));
+  process.stdout.write(
+    printable([
+      `${output} has ${counted(modules.length, "module")} with ${lines} ` +
+        `lines${kinds === "" ? "" : `, and the plugin kinds ${kinds}`}; ${join(output, AUDIT)} lists them`,
+      `start it with: node ${join(output, "dist/bin/edge-gateway.js")} --config ${config}`,
+    ]),
+  );
   return 0;
 };
 
@@ -60,7 +90,12 @@ function refuseFilled(folder: string): void {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "ENOENT") return;
-    throw new Failure(code === "ENOTDIR" ? `${folder} (--output) is a file: name a folder` : `cannot read the folder ${folder} (--output): ${whyUnreadable(error)}`, 2);
+    throw new Failure(
+      code === "ENOTDIR"
+        ? `${folder} (--output) is a file: name a folder`
+        : `cannot read the folder ${folder} (--output): ${whyUnreadable(error)}`,
+      2,
+    );
   }
   if (found.length > 0) throw new Failure(`${folder} (--output) is not empty: name a folder that is not there yet`, 2);
 }
@@ -76,16 +111,26 @@ async function check(file: string, { settings }: Audited): Promise<void> {
 }
 
 /** The names of rows. */
-async function needs(rows: readonly Row[], { settings, parts, hasTests }: Audited, asked: readonly string[]): Promise<ReadonlySet<string>> {
+async function needs(
+  rows: readonly Row[],
+  { settings, parts, hasTests }: Audited,
+  asked: readonly string[],
+): Promise<ReadonlySet<string>> {
   const all = withNames(settings, asked);
   await loadNamed(parts, all, asked);
   const loaded = [...loadedAtStart(all, [], parts, hasTests), ...loadedOnRequest(all)];
-  return new Set([...ALWAYS, ...asked, ...loaded.flatMap(({ name }) => broughtBy(name))].filter((name) => rows.some((row) => row.name === name)).sort());
+  return new Set(
+    [...ALWAYS, ...asked, ...loaded.flatMap(({ name }) => broughtBy(name))]
+      .filter((name) => rows.some((row) => row.name === name))
+      .sort(),
+  );
 }
 
 /** The names of which the package has everything, as it is needed for something else. */
 function alreadyThere(rows: readonly Row[], modules: readonly AuditedModule[]): readonly string[] {
-  const [there, missing] = [true, false].map((is) => rows.filter((row) => isAmong(row, modules) === is).map(({ name }) => name)) as [string[], string[]];
+  const [there, missing] = [true, false].map((is) =>
+    rows.filter((row) => isAmong(row, modules) === is).map(({ name }) => name),
+  ) as [string[], string[]];
   return there.filter((name) => !missing.includes(name));
 }
 
@@ -94,13 +139,21 @@ function filesOf(audit: Audit, names: ReadonlySet<string>, modules: readonly Aud
   const files: Files = new Map();
   for (const { path } of modules) {
     const source = sourceOf(path);
-    if (source === null) throw new Failure(`this package does not have ${sourcePath(path)}, the source of ${path}: build from the package of npm, or from a clone`, 1);
+    if (source === null)
+      throw new Failure(
+        `this package does not have ${sourcePath(path)}, the source of ${path}: ` +
+          `build from the package of npm, or from a clone`,
+        1,
+      );
     files.set(path, packageFile(path)).set(sourcePath(path), source);
   }
   if (names.has("manager")) for (const path of pages()) files.set(path, packageFile(path));
   const own = JSON.parse(packageFile("package.json").toString()) as Described & Readonly<Record<string, unknown>>;
   const { name, version, description, license, type, engines, bin } = own;
-  files.set("package.json", jsonOf({ name, version, description, license, type, engines, bin, edgeGateway: { parts: [...names] } }));
+  files.set(
+    "package.json",
+    jsonOf({ name, version, description, license, type, engines, bin, edgeGateway: { parts: [...names] } }),
+  );
   files.set("LICENSE", packageFile("LICENSE"));
   files.set(AUDIT, Buffer.from(auditText(own, audit, modules, config)));
   const properties = [{ name: "edge-gateway:parts", value: [...names].join(",") }];
@@ -110,7 +163,10 @@ function filesOf(audit: Audit, names: ReadonlySet<string>, modules: readonly Aud
 
 /** The management UI, as browsers get it, and its sources. */
 function pages(): string[] {
-  const inFolder = (folder: string, ends: RegExp) => readdirSync(join(PACKAGE_FOLDER, folder)).filter((name) => ends.test(name)).map((name) => `${folder}/${name}`);
+  const inFolder = (folder: string, ends: RegExp) =>
+    readdirSync(join(PACKAGE_FOLDER, folder))
+      .filter((name) => ends.test(name))
+      .map((name) => `${folder}/${name}`);
   return [...inFolder("dist/lib/manager/assets", /\.(?:js|html|css|svg)$/), ...inFolder("lib/manager/assets", /\.ts$/)];
 }
 
@@ -120,26 +176,55 @@ function jsonOf(value: unknown): Buffer {
 
 function sumsOf(files: Files): Buffer {
   const sorted = [...files].sort(([a], [b]) => (a < b ? -1 : 1));
-  return Buffer.from(sorted.map(([path, content]) => `${createHash("sha256").update(content).digest("hex")}  ${path}\n`).join(""));
+  return Buffer.from(
+    sorted.map(([path, content]) => `${createHash("sha256").update(content).digest("hex")}  ${path}\n`).join(""),
+  );
 }
 
-/** Paths of the configuration's folder and of the package are written without these folders, so that the same input gives the same text. */
-function auditText({ name, version }: Described, audit: Audit, modules: readonly AuditedModule[], config: string): string {
-  const folders = [dirname(resolve(config)), PACKAGE_FOLDER].flatMap((folder) => [folder, realPath(folder)]).map((folder) => `${folder.replace(/\/$/, "")}/`);
+/**
+ * Paths of the configuration's folder and of the package are written without these folders, so that the same input
+ * gives the same text.
+ */
+function auditText(
+  { name, version }: Described,
+  audit: Audit,
+  modules: readonly AuditedModule[],
+  config: string,
+): string {
+  const folders = [dirname(resolve(config)), PACKAGE_FOLDER]
+    .flatMap((folder) => [folder, realPath(folder)])
+    .map((folder) => `${folder.replace(/\/$/, "")}/`);
   const short = (text: string) => folders.reduce((left, folder) => left.replace(folder, ""), text);
   const shortened = (texts: readonly string[]) => [...new Set(texts.map(short))].sort();
   const dials = audit.dials.filter(({ why }) => why !== "dns");
   // Those of another machine are others.
-  const servers: readonly Destination[] = dials.length === audit.dials.length ? [] : [{ host: "the name servers of the machine", port: 53, why: "dns" }];
-  const text = textOf({ ...audit, reads: shortened(audit.reads), writes: shortened(audit.writes), secrets: shortened(audit.secrets), dials: [...dials, ...servers] });
+  const servers: readonly Destination[] =
+    dials.length === audit.dials.length ? [] : [{ host: "the name servers of the machine", port: 53, why: "dns" }];
+  const text = textOf({
+    ...audit,
+    reads: shortened(audit.reads),
+    writes: shortened(audit.writes),
+    secrets: shortened(audit.secrets),
+    dials: [...dials, ...servers],
+  });
   const atStart = new Set(audit.modules.map(({ path }) => path));
-  const table = (rows: readonly AuditedModule[]) => ["| Module | Lines | SHA-256 |", "|---|---|---|", ...rows.map(({ path, lines, sha256 }) => `| ${short(path)} | ${lines} | ${sha256} |`)];
+  const table = (rows: readonly AuditedModule[]) => [
+    "| Module | Lines | SHA-256 |",
+    "|---|---|---|",
+    ...rows.map(({ path, lines, sha256 }) => `| ${short(path)} | ${lines} | ${sha256} |`),
+  ];
   const all = [
     `# ${name} ${version}, built for ${short(resolve(config))}`,
     ...["", "Files are named from the folder of the configuration, and those of the package from its folder.", ""],
     ...["## What a start can do", "", "```text", ...text.map(withoutControls), "```", ""],
     ...["## The modules that it loads", "", ...table(audit.modules), ""],
-    ...["## The other modules of this package", "", "A reload may load them, other commands do, and whatever needs what was asked for with `--with`.", "", ...table(modules.filter(({ path }) => !atStart.has(path)))],
+    ...[
+      "## The other modules of this package",
+      "",
+      "A reload may load them, other commands do, and whatever needs what was asked for with `--with`.",
+      "",
+      ...table(modules.filter(({ path }) => !atStart.has(path))),
+    ],
   ];
   return `${all.join("\n")}\n`;
 }
@@ -155,16 +240,35 @@ function write(folder: string, files: Files): void {
       chmodSync(file, path.endsWith("/bin/edge-gateway.js") ? 0o755 : 0o644);
     }
   } catch (error) {
-    for (const name of isNew ? [""] : new Set(Array.from(files.keys(), (path) => path.split("/")[0]!))) rmSync(join(folder, name), { recursive: true, force: true });
+    for (const name of isNew ? [""] : new Set(Array.from(files.keys(), (path) => path.split("/")[0]!)))
+      rmSync(join(folder, name), { recursive: true, force: true });
     throw new Failure(`cannot write the package to ${folder} (--output): ${messageOf(error)}`, 1);
   }
 }
 
 /** Every build has them. What a service manager passes is no setting. */
-const ALWAYS: readonly string[] = ["settings", "sockets", "reloading", "run", "validate", "audit", "healthcheck", "hash-password", "verify", "help", "lacking", ...FOR_RELOADS];
+const ALWAYS: readonly string[] = [
+  "settings",
+  "sockets",
+  "reloading",
+  "run",
+  "validate",
+  "audit",
+  "healthcheck",
+  "hash-password",
+  "verify",
+  "help",
+  "lacking",
+  ...FOR_RELOADS,
+];
 
 /** What settings name, as the settings that name it. */
-const OF_SETTINGS: Readonly<Record<string, object>> = { admin: { admin: {} }, probes: { probe: {} }, manager: { manager: {} }, workers: { workers: 2 } };
+const OF_SETTINGS: Readonly<Record<string, object>> = {
+  admin: { admin: {} },
+  probes: { probe: {} },
+  manager: { manager: {} },
+  workers: { workers: 2 },
+};
 /** What a name brings besides what has this name. */
 const BRINGS: Readonly<Record<string, readonly string[]>> = {
   ...{ proof: ["test", "explain", "diff"], test: ["tests"], health: ["choice"], split: ["choice"] },
@@ -173,7 +277,13 @@ const BRINGS: Readonly<Record<string, readonly string[]>> = {
 
 /** For `--with`. */
 export function namesForBuild(commands: Commands): readonly string[] {
-  const all = new Set([...Object.keys(OF_SETTINGS), "proof", ...Object.keys(KINDS), ...Object.keys(PARTS), ...Object.keys(commands)]);
+  const all = new Set([
+    ...Object.keys(OF_SETTINGS),
+    "proof",
+    ...Object.keys(KINDS),
+    ...Object.keys(PARTS),
+    ...Object.keys(commands),
+  ]);
   return [...all].filter((name) => !ALWAYS.includes(name) && (name === "proof" || isInBuild(name)));
 }
 
@@ -190,11 +300,17 @@ function withNames(settings: Settings, names: readonly string[]): Settings {
   return { ...settings, ...Object.fromEntries(Object.entries(added).filter(([field]) => !isNamed(field))) };
 }
 
-/** Loads the plugin kinds and parts of these names and of the settings, with the parts that a configuration with them would name. */
+/**
+ * Loads the plugin kinds and parts of these names and of the settings, with the parts that a configuration with them
+ * would name.
+ */
 async function loadNamed(parts: Parts, settings: Settings, names: readonly string[]): Promise<void> {
   for (const name of partsNamedBy(settings)) await parts.loadPart(name);
-  await parts.loadParts({ value: { global: { plugins: names.filter((name) => name in KINDS).map((name) => ({ name })) } } });
-  for (const name of names) if (name in PARTS) for (const part of neededBy(name as PartName)) await parts.loadPart(part);
+  await parts.loadParts({
+    value: { global: { plugins: names.filter((name) => name in KINDS).map((name) => ({ name })) } },
+  });
+  for (const name of names)
+    if (name in PARTS) for (const part of neededBy(name as PartName)) await parts.loadPart(part);
 }
 
 /** A part, and those that are named wherever this one is. */

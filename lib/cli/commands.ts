@@ -1,5 +1,6 @@
 /**
- * The commands: what help says of each, its flags, and where its code is. Only the code of the command that runs is loaded.
+ * The commands: what help says of each, its flags, and where its code is. Only the code of the command that runs is
+ * loaded.
  */
 import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE, SETTINGS } from "../config/settings_table.ts";
 import type { Command } from "./arguments.ts";
@@ -53,13 +54,26 @@ export const COMMANDS = {
   },
   explain: {
     operand: "METHOD URL",
-    about: "Print which route, plugins and upstreams a request would get, and why; with --id what became of one. Nothing is forwarded",
+    about:
+      "Print which route, plugins and upstreams a request would get, and why; " +
+      "with --id what became of one. Nothing is forwarded",
     settings: { configPath, configKey, ...CLIENT_TABLE },
     flags: {
-      header: { value: "'Name: value'", letter: "H", isRepeated: true, help: "A header of the request. May be given several times." },
+      header: {
+        value: "'Name: value'",
+        letter: "H",
+        isRepeated: true,
+        help: "A header of the request. May be given several times.",
+      },
       from: { value: "IP", help: "The client's address. Default 127.0.0.1." },
-      id: { value: "ID", help: "Instead of METHOD URL: ask the running gateway what became of the request with this X-Request-Id." },
-      admin: { value: "URL", help: "Ask the running gateway whose admin interface is there, as --admin-url. Default: explain by the file." },
+      id: {
+        value: "ID",
+        help: "Instead of METHOD URL: ask the running gateway what became of the request with this X-Request-Id.",
+      },
+      admin: {
+        value: "URL",
+        help: "Ask the running gateway whose admin interface is there, as --admin-url. Default: explain by the file.",
+      },
       ...JSON_FLAG,
     },
     exits: "0 explained, 1 the gateway cannot be asked, or does not remember the id",
@@ -75,10 +89,15 @@ export const COMMANDS = {
   },
   compare: {
     operand: "OLD NEW",
-    about: "Compare what two versions of this program, in the folders OLD and NEW, do with one configuration; nothing is dialled",
+    about:
+      "Compare what two versions of this program, in the folders OLD and NEW, " +
+      "do with one configuration; nothing is dialled",
     settings: { configPath },
     flags: {
-      "access-log": { value: "FILE", help: "Also compare requests of this access log: JSON lines, or the combined format." },
+      "access-log": {
+        value: "FILE",
+        help: "Also compare requests of this access log: JSON lines, or the combined format.",
+      },
       ...JSON_FLAG,
     },
     exits: "0 nothing differs, 1 something differs, or one version refuses the configuration",
@@ -86,22 +105,34 @@ export const COMMANDS = {
   },
   reload: {
     operand: "[FILE]",
-    about: "Ask a running gateway to reload its configuration, and print what changed; with --dry-run what would change",
+    about:
+      "Ask a running gateway to reload its configuration, and print what changed; with --dry-run what would change",
     settings: CLIENT_TABLE,
-    flags: { "dry-run": { value: null, help: "Only print whether FILE, or the gateway's own file, would be accepted, and what would change." } },
+    flags: {
+      "dry-run": {
+        value: null,
+        help: "Only print whether FILE, or the gateway's own file, would be accepted, and what would change.",
+      },
+    },
     exits: "0 done, 1 the gateway cannot be asked, or a dry run is refused",
     load: async () => (await import("./reload.ts")).reload,
   },
   healthcheck: {
     about: "Ask the gateway on this machine whether it is ready, as HEALTHCHECK of a container",
     settings: HEALTHCHECK_TABLE,
-    flags: { live: { value: null, help: "Ask whether the process answers (/healthz), not whether it accepts requests (/readyz)." } },
+    flags: {
+      live: {
+        value: null,
+        help: "Ask whether the process answers (/healthz), not whether it accepts requests (/readyz).",
+      },
+    },
     exits: "0 ready, 1 not ready, or no answer within 3 s",
     load: async () => (await import("./healthcheck.ts")).healthcheck,
   },
   audit: {
     operand: "[FILE]",
-    about: "Print what a gateway with this configuration and these settings can do: modules, files, ports, servers, secrets",
+    about:
+      "Print what a gateway with this configuration and these settings can do: modules, files, ports, servers, secrets",
     settings: SETTINGS,
     flags: {
       ...JSON_FLAG,
@@ -119,7 +150,11 @@ export const COMMANDS = {
     settings: SETTINGS,
     flags: {
       output: { value: "DIR", help: "The folder of the package; it must be empty, or not be there." },
-      with: { value: "NAME", help: "Also a plugin kind or a part that nothing names yet. May be given several times.", isRepeated: true },
+      with: {
+        value: "NAME",
+        help: "Also a plugin kind or a part that nothing names yet. May be given several times.",
+        isRepeated: true,
+      },
     },
     remedy: "name the configuration with --config FILE",
     exits: "0 built, 1 the folder cannot be written",
@@ -140,7 +175,10 @@ export const COMMANDS = {
       upstream: { value: "URL", help: "openapi: the server that has the API." },
       output: { value: "FILE", help: "Write the configuration to this file instead of standard output." },
       force: { value: null, help: "Replace the file of --output if it is there." },
-      all: { value: null, help: "List every place of what is not carried over, not only the first three of each kind." },
+      all: {
+        value: null,
+        help: "List every place of what is not carried over, not only the first three of each kind.",
+      },
     },
     exits: "0 a configuration was made",
     load: async () => (await import("./import.ts")).importCommand,
@@ -162,7 +200,12 @@ export const COMMANDS = {
     operand: "FILE",
     about: "Write the Ed25519 signature of a configuration or of a list of checksums to FILE.sig",
     settings: {},
-    flags: { key: { value: "PEM", help: "File with the private Ed25519 key: openssl genpkey -algorithm ed25519 -out private.pem" } },
+    flags: {
+      key: {
+        value: "PEM",
+        help: "File with the private Ed25519 key: openssl genpkey -algorithm ed25519 -out private.pem",
+      },
+    },
     exits: "0 signed, 1 FILE.sig cannot be written",
     load: async () => (await import("./sign.ts")).sign,
   },
@@ -170,13 +213,20 @@ export const COMMANDS = {
     operand: "DIR",
     about: "Check the signature and the checksums of a release, and that its folder has no other files",
     settings: {},
-    flags: { key: { value: "PEM", help: "File with the public key, or with several of which one has signed; it must not come with the release." } },
+    flags: {
+      key: {
+        value: "PEM",
+        help: "File with the public key, or with several of which one has signed; it must not come with the release.",
+      },
+    },
     exits: "0 the release is whole and signed, 1 it is not",
     load: async () => (await import("./verify.ts")).verify,
   },
   "verify-log": {
     operand: "FILE…",
-    about: "Check that an audit log is whole, its files from the oldest on, and print its first and last seq and the last line's SHA-256",
+    about:
+      "Check that an audit log is whole, its files from the oldest on, " +
+      "and print its first and last seq and the last line's SHA-256",
     settings: {},
     flags: {
       partial: { value: null, help: "The first line may have another seq than 1: former files are kept elsewhere." },

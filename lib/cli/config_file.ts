@@ -20,7 +20,10 @@ import { ON_DEMAND } from "./on_demand.ts";
 import { printable } from "./terminal.ts";
 import { warningLines } from "./warning_text.ts";
 
-/** Checks a configuration as `run` would, and reports its warnings. 2: it has errors, a test fails, or with --strict there is a warning. */
+/**
+ * Checks a configuration as `run` would, and reports its warnings. 2: it has errors, a test fails, or with --strict
+ * there is a warning.
+ */
 export const validate: RunCommand = async (given) => {
   const file = namedFile(given);
   const isJson = given.flags.json !== undefined;
@@ -35,7 +38,11 @@ export const validate: RunCommand = async (given) => {
   }
   if (error !== null) return 2;
   if (given.flags.strict === undefined || warnings.length === 0) return 0;
-  throw new Failure(`--strict accepts no warning: correct ${warnings.length === 1 ? "it, or name it" : "them, or name them"} in global.accept_warnings`, 2);
+  throw new Failure(
+    `--strict accepts no warning: correct ${warnings.length === 1 ? "it, or name it" : "them, or name them"} ` +
+      `in global.accept_warnings`,
+    2,
+  );
 };
 
 type Validated = Awaited<ReturnType<typeof validated>>;
@@ -46,14 +53,27 @@ async function validated(file: string, keyFile: string | undefined, seen: Seen, 
   try {
     candidate = await openCandidate(file, keyFile, { read: () => seen, write() {} });
   } catch (error) {
-    if (error instanceof ConfigError) return { counts: null, digest: null, signer: undefined, tests: null, warnings: [], error };
+    if (error instanceof ConfigError)
+      return { counts: null, digest: null, signer: undefined, tests: null, warnings: [], error };
     throw error;
   }
   const { configuration } = candidate;
   try {
-    const error = runsTests ? await configuration.prove("strict").then(() => null, (failed: ConfigError) => failed) : null;
+    const error = runsTests
+      ? await configuration.prove("strict").then(
+          () => null,
+          (failed: ConfigError) => failed,
+        )
+      : null;
     const { counts, digest } = configuration.snapshot;
-    return { counts, digest, signer: configuration.signer, tests: configuration.lastTests?.report ?? null, warnings: placedWarnings(configWarnings(configuration.snapshot), configuration.inForce.source), error };
+    return {
+      counts,
+      digest,
+      signer: configuration.signer,
+      tests: configuration.lastTests?.report ?? null,
+      warnings: placedWarnings(configWarnings(configuration.snapshot), configuration.inForce.source),
+      error,
+    };
   } finally {
     await candidate.close();
   }
@@ -62,13 +82,29 @@ async function validated(file: string, keyFile: string | undefined, seen: Seen, 
 /** "12 services, 84 routes; 31 tests passed; 2 warnings" */
 function summaryOf({ counts, signer, tests, warnings }: Validated, ranTests: boolean): string {
   const { services, routes } = counts!;
-  const parts = [`${counted(services, "service")}, ${counted(routes, "route")}`, ...(tests === null || tests.passed === 0 ? [] : [`${counted(tests.passed, "test")} passed`])];
-  return [...parts, ...(ranTests ? [] : ["tests not run"]), ...(signer === undefined ? [] : ["signature valid"]), ...(warnings.length === 0 ? [] : [counted(warnings.length, "warning")])].join("; ");
+  const parts = [
+    `${counted(services, "service")}, ${counted(routes, "route")}`,
+    ...(tests === null || tests.passed === 0 ? [] : [`${counted(tests.passed, "test")} passed`]),
+  ];
+  return [
+    ...parts,
+    ...(ranTests ? [] : ["tests not run"]),
+    ...(signer === undefined ? [] : ["signature valid"]),
+    ...(warnings.length === 0 ? [] : [counted(warnings.length, "warning")]),
+  ].join("; ");
 }
 
 function viewOf({ counts, digest, signer, tests, warnings, error }: Validated) {
   const shown = warnings.map(({ code, path, message, example, remedy }) => ({ code, path, message, example, remedy }));
-  return { valid: error === null, digest, ...(signer !== undefined && { signed_by: signer }), counts, tests, warnings: shown, issues: (error?.issues ?? []).map((issue) => issueView(issue, error?.file)) };
+  return {
+    valid: error === null,
+    digest,
+    ...(signer !== undefined && { signed_by: signer }),
+    counts,
+    tests,
+    warnings: shown,
+    issues: (error?.issues ?? []).map((issue) => issueView(issue, error?.file)),
+  };
 }
 
 function issueView(issue: Issue, configFile: string | undefined) {
@@ -76,10 +112,14 @@ function issueView(issue: Issue, configFile: string | undefined) {
   return { file: issue.file ?? configFile ?? null, line, column, path, message };
 }
 
-/** The configuration file that a command names, as --config FILE, as FILE or by CONFIG_FILE_PATH; default gw.json. Throws a `Failure`. */
+/**
+ * The configuration file that a command names, as --config FILE, as FILE or by CONFIG_FILE_PATH; default gw.json.
+ * Throws a `Failure`.
+ */
 export function namedFile(given: Arguments): string {
   const [operand] = given.operands;
-  if (given.flags.config !== undefined && operand !== undefined) throw new Failure("name one file, as --config FILE or as FILE", 2);
+  if (given.flags.config !== undefined && operand !== undefined)
+    throw new Failure("name one file, as --config FILE or as FILE", 2);
   return operand ?? settingOf(given, "configPath")!;
 }
 
@@ -101,19 +141,29 @@ async function seenBefore(given: Arguments): Promise<Seen> {
 
 function settingOf({ flags }: Arguments, name: "configPath" | "configKey" | "stateDir"): string | null {
   const issues: string[] = [];
-  const { [name]: value } = readValues({ [name]: SETTINGS[name] }, flags, process.env, issues) as Readonly<Record<string, string | null>>;
+  const { [name]: value } = readValues({ [name]: SETTINGS[name] }, flags, process.env, issues) as Readonly<
+    Record<string, string | null>
+  >;
   if (issues.length > 0) throw Failure.ofUsage(issues);
   return value ?? null;
 }
 
 /**
- * Reads, checks and compiles the file, with its plugin modules. Throws a `ConfigError`, or a `Failure` when a plugin cannot be created.
+ * Reads, checks and compiles the file, with its plugin modules. Throws a `ConfigError`, or a `Failure` when a plugin
+ * cannot be created.
  * `keyFile`: see `configKeyFile`. `seen`: see `ConfigurationOptions`.
  */
-export async function openCandidate(file: string, keyFile: string | undefined, seen: KeptSeen | null = null): Promise<Candidate> {
+export async function openCandidate(
+  file: string,
+  keyFile: string | undefined,
+  seen: KeptSeen | null = null,
+): Promise<Candidate> {
   const modules = await loadPluginModules(file, process.env, keyFile);
   try {
-    return await modules.withPositions(() => new Candidate({ configFile: file, seen, modules, ...(keyFile !== undefined && { configKeyFile: keyFile }) }));
+    return await modules.withPositions(
+      () =>
+        new Candidate({ configFile: file, seen, modules, ...(keyFile !== undefined && { configKeyFile: keyFile }) }),
+    );
   } catch (error) {
     throw error instanceof ConfigError ? error : new Failure(`${file}: ${messageOf(error)}`, 2);
   }

@@ -1,5 +1,6 @@
 /**
- * `edge-gateway demo`: starts a gateway with admin interface, management UI and two small upstreams, and prints curl commands to try.
+ * `edge-gateway demo`: starts a gateway with admin interface, management UI and two small upstreams, and prints curl
+ * commands to try.
  */
 import { randomBytes } from "node:crypto";
 import http from "node:http";
@@ -27,17 +28,35 @@ export const demo: RunCommand = async (given) => {
   const ownManager = { MANAGER: "true", MANAGER_BACKEND_API_URL: "", MANAGER_BACKEND_CA_PATH: "" };
   // Its key is printed, so only this machine gets to it, unless LISTEN_HOST or --listen-host says otherwise.
   const environment = { LOG_FORMAT: "text", LISTEN_HOST: "127.0.0.1", ...process.env, ...admin, ...ownManager };
-  const read = await settingsOf(given.flags, environment, { terminal: process.stderr.isTTY === true, issues: given.unknown ?? [] });
+  const read = await settingsOf(given.flags, environment, {
+    terminal: process.stderr.isTTY === true,
+    issues: given.unknown ?? [],
+  });
   if (read.audit !== null) throw new Failure("the demo writes no audit log: leave AUDIT_LOG (--audit-log) out", 2);
   const settings = { ...read, configPath: "(demo)" };
   const log = createLog({ level: settings.logLevel, format: settings.logFormat });
   const backends = await Promise.all([startBackend("one"), startBackend("two")]);
   try {
     const config = demoConfig(backends.map((backend) => (backend.address() as AddressInfo).port));
-    const starting = start(settings, { config, accessLog: printRequests, reload: async () => reloadFrom((await starting).gateway, "admin", settings, log) }, log);
+    const starting = start(
+      settings,
+      {
+        config,
+        accessLog: printRequests,
+        reload: async () => reloadFrom((await starting).gateway, "admin", settings, log),
+      },
+      log,
+    );
     const started = await starting;
     const stopped = untilStopped((signal) => drain(signal, started, settings, log), log);
-    process.stdout.write(tour(reachable((started.http[0] ?? started.https[0])!), reachable(started.adminUrl!), started.managerUrl, password));
+    process.stdout.write(
+      tour(
+        reachable((started.http[0] ?? started.https[0])!),
+        reachable(started.adminUrl!),
+        started.managerUrl,
+        password,
+      ),
+    );
     return await stopped;
   } finally {
     for (const backend of backends) {
@@ -47,19 +66,35 @@ export const demo: RunCommand = async (given) => {
   }
 };
 
-/** One line for each request that the gateway has answered: "GET /shop/items/42 got 200 from upstream one". `lines` are those of the access log. */
+/**
+ * One line for each request that the gateway has answered: "GET /shop/items/42 got 200 from upstream one". `lines` are
+ * those of the access log.
+ */
 function printRequests(lines: string): void {
-  const texts = lines.trimEnd().split("\n").map((line) => {
-    const { method, path, status, code, upstream } = JSON.parse(line) as Readonly<Record<string, string | number | null>>;
-    return `${String(method)} ${String(path)} got ${String(status)} ${upstream === null ? String(code) : `from upstream ${String(upstream)}`}`;
-  });
+  const texts = lines
+    .trimEnd()
+    .split("\n")
+    .map((line) => {
+      const { method, path, status, code, upstream } = JSON.parse(line) as Readonly<
+        Record<string, string | number | null>
+      >;
+      return (
+        `${String(method)} ${String(path)} got ${String(status)} ` +
+        `${upstream === null ? String(code) : `from upstream ${String(upstream)}`}`
+      );
+    });
   process.stdout.write(printable(texts));
 }
 
 /** An upstream that answers with its name and the request. */
 function startBackend(name: string): Promise<http.Server> {
   const server = http.createServer((request, response) => {
-    const body = JSON.stringify({ upstream: name, method: request.method, path: request.url, forwarded_for: request.headers["x-forwarded-for"] });
+    const body = JSON.stringify({
+      upstream: name,
+      method: request.method,
+      path: request.url,
+      forwarded_for: request.headers["x-forwarded-for"],
+    });
     response.writeHead(200, { "Content-Type": "application/json" });
     response.end(`${body}\n`);
     request.resume();
@@ -81,7 +116,12 @@ function demoConfig(ports: readonly number[]): ConfigInput {
         routes: [
           { name: "items", path: "/items/{id}", methods: ["GET"] },
           { name: "orders", path: "/orders", plugins: [{ name: "key_auth", config: { key: DEMO_KEY } }] },
-          { name: "search", path: "/search", methods: ["GET"], plugins: [{ name: "rate_limit", config: { limit_min: 3 } }] },
+          {
+            name: "search",
+            path: "/search",
+            methods: ["GET"],
+            plugins: [{ name: "rate_limit", config: { limit_min: 3 } }],
+          },
         ],
       },
     ],
@@ -90,7 +130,8 @@ function demoConfig(ports: readonly number[]): ConfigInput {
 
 function tour(url: string, adminUrl: string, managerUrl: string | null, password: string): string {
   // -k: curl may not trust the server certificate.
-  const ui = managerUrl === null ? "" : `# Management UI: log in as admin with the password ${password}\n${managerUrl}\n\n`;
+  const ui =
+    managerUrl === null ? "" : `# Management UI: log in as admin with the password ${password}\n${managerUrl}\n\n`;
   const curl = [url, adminUrl].some((each) => each.startsWith("https:")) ? "curl -k" : "curl";
   return `edge-gateway ${version} demo, gateway on ${url}, admin on ${adminUrl} (admin / ${password})
 Paste these into another terminal:
@@ -111,7 +152,8 @@ ${curl} -s -H 'apiKey: ${DEMO_KEY}' ${url}/shop/orders
 # rate_limit, 3 a minute: the fourth is a 429
 for i in 1 2 3 4; do ${curl} -s -o /dev/null -w '%{http_code}\\n' ${url}/shop/search; done
 
-# Admin interface: reading takes the credentials; the configuration, which may show secrets, takes a login and its cookie
+# Admin interface: reading takes the credentials; the configuration, which may show secrets, takes a login and its \
+cookie
 ${curl} -s -u 'admin:${password}' ${adminUrl}/gateway/health
 ${curl} -s -X POST -u 'admin:${password}' -c /tmp/edge-gateway-demo.cookies ${adminUrl}/login
 ${curl} -s -b /tmp/edge-gateway-demo.cookies ${adminUrl}/gateway

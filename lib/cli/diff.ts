@@ -14,7 +14,8 @@ import { printable } from "./terminal.ts";
 /** 0: nothing differs. 1: something does. 2: the command line or a configuration is wrong. */
 export const diff: RunCommand = async (given) => {
   const [old, next] = given.operands;
-  if (old === undefined || next === undefined) throw new Failure("diff needs two configurations: edge-gateway diff OLD NEW", 2);
+  if (old === undefined || next === undefined)
+    throw new Failure("diff needs two configurations: edge-gateway diff OLD NEW", 2);
   const [before, after] = await openBoth(old, next, configKeyFile(given));
   try {
     const found = view(await routeDiff(before.configuration.snapshot, after.configuration.snapshot));
@@ -28,7 +29,11 @@ export const diff: RunCommand = async (given) => {
 };
 
 /** Throws a `ConfigError` or a `Failure`; if neither can be opened, one with the errors of both. */
-async function openBoth(old: string, next: string, keyFile: string | undefined): Promise<readonly [Candidate, Candidate]> {
+async function openBoth(
+  old: string,
+  next: string,
+  keyFile: string | undefined,
+): Promise<readonly [Candidate, Candidate]> {
   const opened = await Promise.allSettled([openCandidate(old, keyFile), openCandidate(next, keyFile)]);
   const [before, after] = opened;
   if (before.status === "fulfilled" && after.status === "fulfilled") return [before.value, after.value];
@@ -38,17 +43,29 @@ async function openBoth(old: string, next: string, keyFile: string | undefined):
     else errors.push(each.reason);
   }
   if (errors.length < 2) throw errors[0];
-  throw new Failure(`neither configuration is valid:\n${errors.map((error) => (error as Error).message.trimEnd()).join("\n")}`, 2);
+  throw new Failure(
+    `neither configuration is valid:\n${errors.map((error) => (error as Error).message.trimEnd()).join("\n")}`,
+    2,
+  );
 }
 
 /** None when nothing differs. Routes of one service to which the same applies share a line. */
 export function diffLines({ guards_lost: lost, added, removed, changed, other }: View<RouteDiff>): string[] {
   return [
-    ...section("guards lost", sharedLines(lost, lossOf, ({ example }) => (example === null ? "" : ` (${example})`))),
+    ...section(
+      "guards lost",
+      sharedLines(lost, lossOf, ({ example }) => (example === null ? "" : ` (${example})`)),
+    ),
     ...section("routes added", sharedLines(added)),
     ...section("routes removed", sharedLines(removed)),
-    ...section("routes changed", sharedLines(changed, ({ changes }) => `: ${changes.join("; ")}`)),
-    ...section("other changes", other.map((each) => `  ${each}`)),
+    ...section(
+      "routes changed",
+      sharedLines(changed, ({ changes }) => `: ${changes.join("; ")}`),
+    ),
+    ...section(
+      "other changes",
+      other.map((each) => `  ${each}`),
+    ),
   ];
 }
 
@@ -59,7 +76,11 @@ function section(title: string, lines: readonly string[]): string[] {
 const MAX_NAMED = 5;
 
 /** `detail` is equal for the routes of a line, `extra` is that of the first one. */
-function sharedLines<T extends RoutePlace>(list: readonly T[], detail: (entry: T) => string = () => "", extra: (entry: T) => string = () => ""): string[] {
+function sharedLines<T extends RoutePlace>(
+  list: readonly T[],
+  detail: (entry: T) => string = () => "",
+  extra: (entry: T) => string = () => "",
+): string[] {
   const groups = new Map<string, T[]>();
   for (const entry of list) {
     const key = JSON.stringify([entry.service, detail(entry)]);
@@ -69,13 +90,18 @@ function sharedLines<T extends RoutePlace>(list: readonly T[], detail: (entry: T
   return [...groups.values()].map((entries) => {
     const [first] = entries as [T];
     const more = entries.length > MAX_NAMED ? ` and ${entries.length - MAX_NAMED} more` : "";
-    return `  ${first.service} / ${entries.slice(0, MAX_NAMED).map(({ route }) => route).join(", ")}${more}${detail(first)}${extra(first)}`;
+    return `  ${first.service} / ${entries
+      .slice(0, MAX_NAMED)
+      .map(({ route }) => route)
+      .join(", ")}${more}${detail(first)}${extra(first)}`;
   });
 }
 
 /** ": key_auth, acl (configured differently), as shop / items had them" */
 function lossOf({ service, route, guards, altered, before }: RouteDiff["guardsLost"][number]): string {
-  const names = guards.map((guard) => (altered.includes(guard) ? `${guard} (configured differently)` : guard)).join(", ");
+  const names = guards
+    .map((guard) => (altered.includes(guard) ? `${guard} (configured differently)` : guard))
+    .join(", ");
   const isSame = before.service === service && before.route === route;
   return `: ${names}${isSame ? "" : `, which ${before.service} / ${before.route} had`}`;
 }

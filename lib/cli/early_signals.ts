@@ -1,6 +1,6 @@
 /**
- * Handles signals from the first moment of a program that serves, before its code is loaded: Node's defaults would end it at SIGHUP, open a
- * debugger's port at SIGUSR1, and lose SIGTERM where it is the first process of a container.
+ * Handles signals from the first moment of a program that serves, before its code is loaded: Node's defaults would end
+ * it at SIGHUP, open a debugger's port at SIGUSR1, and lose SIGTERM where it is the first process of a container.
  */
 const SERVING = ["run", "demo", "manager"];
 

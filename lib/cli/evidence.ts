@@ -1,5 +1,6 @@
 /**
- * `edge-gateway audit --evidence`: what of the requirements of four catalogues one configuration with these settings meets.
+ * `edge-gateway audit --evidence`: what of the requirements of four catalogues one configuration with these settings
+ * meets.
  * docs/compliance.md has the same rows; a spec compares them and looks for every file that they name.
  */
 import { isLoopback } from "../base/url_destination.ts";
@@ -25,16 +26,38 @@ interface Judged {
 
 export function evidenceOf(judged: Judged): { readonly entries: readonly EvidenceEntry[] } {
   const verdicts = verdictsOf(judged);
-  return { entries: REQUIREMENTS.map(({ requirement, rule, setting, proof }) => ({ requirement, status: verdicts[rule], setting, proof })) };
+  return {
+    entries: REQUIREMENTS.map(({ requirement, rule, setting, proof }) => ({
+      requirement,
+      status: verdicts[rule],
+      setting,
+      proof,
+    })),
+  };
 }
 
 /** One verdict for each rule of the table. Rules about routes: all of them, some, none. */
 function verdictsOf({ settings, config: { global, services }, kinds }: Judged): Readonly<Record<EvidenceRule, Status>> {
-  const { serverCertPath, httpPort, caCertPath, clientAuth, configKeyPath, admin, probe, manager, metricsToken, stateDir, audit, tracing } = settings;
+  const {
+    serverCertPath,
+    httpPort,
+    caCertPath,
+    clientAuth,
+    configKeyPath,
+    admin,
+    probe,
+    manager,
+    metricsToken,
+    stateDir,
+    audit,
+    tracing,
+  } = settings;
   const hasTls = serverCertPath !== null;
   const isTlsAlone = hasTls && (httpPort === null || global.httpsRedirect !== undefined);
   const byName = new Map(kinds.map((kind) => [kind.name, kind]));
-  const routes = services.flatMap((service) => service.routes.map((route) => active([...global.plugins, ...service.plugins, ...route.plugins])));
+  const routes = services.flatMap((service) =>
+    service.routes.map((route) => active([...global.plugins, ...service.plugins, ...route.plugins])),
+  );
   const routesWith = (isIt: (plugin: PluginInstance) => boolean) => share(routes.map((plugins) => plugins.some(isIt)));
   const named = (...names: readonly string[]) => routesWith(({ name }) => names.includes(name));
   const all = new Set(routes.flat());
@@ -48,7 +71,10 @@ function verdictsOf({ settings, config: { global, services }, kinds }: Judged): 
   ];
   const validated = named("request_validation");
   // What only counts is no limit.
-  const limited = routesWith(({ name, config }) => name === "quota" || (name === "rate_limit" && (config as { readonly mode?: string }).mode !== "shadow"));
+  const limited = routesWith(
+    ({ name, config }) =>
+      name === "quota" || (name === "rate_limit" && (config as { readonly mode?: string }).mode !== "shadow"),
+  );
   const consoles = [admin, manager].filter((each) => each !== null).map(({ tls, host }) => tls || isLoopback(host));
   const isEveryRequestLogged = global.accessLog.sample === 1 && global.accessLog.exclude.length === 0;
   const log: Status = !global.accessLog.enabled ? "not_met" : isEveryRequestLogged ? "met" : "partly";
@@ -60,7 +86,8 @@ function verdictsOf({ settings, config: { global, services }, kinds }: Judged): 
     tls_everywhere: both(isTlsAlone ? "met" : hasTls ? "partly" : "not_met", share(encrypted)),
     guards: routesWith(({ name }) => byName.get(name)?.guards === true),
     credentials: routesWith(({ name }) => byName.get(name)?.identifies === true || name === "forward_auth"),
-    client_certificates: caCertPath === null ? "not_applicable" : !hasTls ? "not_met" : clientAuth === "require" ? "met" : named("mtls"),
+    client_certificates:
+      caCertPath === null ? "not_applicable" : !hasTls ? "not_met" : clientAuth === "require" ? "met" : named("mtls"),
     auth_servers: asksOthers ? "met" : "not_applicable",
     rate_limits: limited,
     validation: validated,
@@ -72,8 +99,18 @@ function verdictsOf({ settings, config: { global, services }, kinds }: Judged): 
     // Logins and configurations alone, without the refusals, are a part.
     security_log: log === "met" || audit?.refusals ? "met" : audit === null ? log : "partly",
     metrics: admin === null && probe === null ? "not_met" : "met",
-    metrics_and_log: both(global.accessLog.enabled ? "met" : "not_met", admin === null && probe === null ? "not_met" : "met"),
-    changes_logged: audit !== null ? "met" : admin === null || !admin.write ? "not_applicable" : admin.auditLogPath === null ? "partly" : "met",
+    metrics_and_log: both(
+      global.accessLog.enabled ? "met" : "not_met",
+      admin === null && probe === null ? "not_met" : "met",
+    ),
+    changes_logged:
+      audit !== null
+        ? "met"
+        : admin === null || !admin.write
+          ? "not_applicable"
+          : admin.auditLogPath === null
+            ? "partly"
+            : "met",
     admin: share(consoles),
     admin_session: admin === null ? "not_applicable" : admin.sessionTtlS <= 600 ? "met" : "not_met",
     masking: admin === null ? "not_applicable" : admin.redactSecrets ? "met" : "partly",

@@ -32,33 +32,53 @@ export function askForRequest(id: string, target: AdminTarget): Promise<Remember
 export function checkId(id: string): void {
   if (REQUEST_ID.test(id)) return;
   const found = id.length > 128 ? `${id.length} characters` : withoutControls(JSON.stringify(id));
-  throw new Failure(`--id: expected a request id as in X-Request-Id (1 to 128 of the characters A-Z a-z 0-9 _ . : / + = @ -), found ${found}`, 2);
+  throw new Failure(
+    `--id: expected a request id as in X-Request-Id (1 to 128 of the characters A-Z a-z 0-9 _ . : ` +
+      `/ + = @ -), found ${found}`,
+    2,
+  );
 }
 
 /** For people; `paint` colours it. */
 export function rememberedText({ decision: raw, inForce }: Remembered, paint: Paint): string {
-  const decision = JSON.parse(JSON.stringify(raw), (_, value: unknown) => (typeof value === "string" ? withoutControls(value) : value)) as RequestDecision;
+  const decision = JSON.parse(JSON.stringify(raw), (_, value: unknown) =>
+    typeof value === "string" ? withoutControls(value) : value,
+  ) as RequestDecision;
   const { id, time, client, method, host, path, status, code, service, route, tries, ms, digest } = decision;
   const asked = method === null ? "A request that could not be read" : `${method} ${host ?? ""}${path ?? ""}`;
   const got = status === null ? "no reply" : [status, code].filter((each) => each !== null).join(" ");
-  const place = route === null ? "No route was found, or looked for." : `By route "${route}" of service "${service ?? "unknown"}".`;
-  const rows = tries.map((each) => `  ${each.upstream ?? "unknown"}: ${each.status ?? "no response"} after ${each.ms} ms\n`);
+  const place =
+    route === null ? "No route was found, or looked for." : `By route "${route}" of service "${service ?? "unknown"}".`;
+  const rows = tries.map(
+    (each) => `  ${each.upstream ?? "unknown"}: ${each.status ?? "no response"} after ${each.ms} ms\n`,
+  );
   const isOther = inForce !== null && inForce !== digest;
   return [
-    `${asked}${client === null ? "" : ` from ${client}`} got ${paint(status !== null && status < 400 ? "good" : "bad", got)}\n`,
+    `${asked}${client === null ? "" : ` from ${client}`} got ` +
+      `${paint(status !== null && status < 400 ? "good" : "bad", got)}\n`,
     `  ${whoAnswered(decision)}\n`,
     `  ${place}\n`,
     ...(rows.length === 0 ? [] : ["\nUpstreams that were asked\n", ...rows]),
     `\nRequest ${id} ended at ${time}, after ${ms} ms.\n`,
-    `Configuration ${digest}${isOther ? paint("bad", ` is no longer in force: now it is ${withoutControls(inForce)}`) : inForce === null ? "" : " is in force"}.\n`,
+    `Configuration ` +
+      `${digest}${isOther ? paint("bad", ` is no longer in force: now it is ` + `${withoutControls(inForce)}`) : inForce === null ? "" : " is in force"}.\n`,
     ...(code === null || status === null ? [] : [`What ${code} means: edge-gateway help ${code}\n`]),
   ].join("");
 }
 
 function whoAnswered({ by, status, tries, code }: RequestDecision): string {
   const last = tries.at(-1)?.upstream ?? "unknown";
-  if (status === null) return tries.length === 0 ? "The client disconnected before a reply, and no upstream was asked." : `The client disconnected before a reply; upstream ${last} was asked last.`;
+  if (status === null)
+    return tries.length === 0
+      ? "The client disconnected before a reply, and no upstream was asked."
+      : `The client disconnected before a reply; upstream ${last} was asked last.`;
   if (by === "upstream") return `Upstream ${last} answered${code === null ? "" : "; then the reply was broken off"}.`;
-  if (by === "gateway") return tries.length === 0 ? "The gateway itself answered; no upstream was asked." : "The gateway itself answered, since no upstream gave a usable reply.";
-  return `${by === null ? "A plugin that is no longer known" : `The plugin ${by}`} answered${tries.length === 0 ? "; no upstream was asked" : ""}.`;
+  if (by === "gateway")
+    return tries.length === 0
+      ? "The gateway itself answered; no upstream was asked."
+      : "The gateway itself answered, since no upstream gave a usable reply.";
+  return (
+    `${by === null ? "A plugin that is no longer known" : `The plugin ${by}`} ` +
+    `answered${tries.length === 0 ? "; no upstream was asked" : ""}.`
+  );
 }

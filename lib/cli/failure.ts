@@ -32,7 +32,11 @@ export function accepted<T>(read: SettingsRead<T>): T {
 export function refuseLacking(names: readonly string[]): void {
   const [lacking] = names.filter((name) => !isInBuild(name));
   if (lacking === undefined) return;
-  throw new Failure(`the settings name "${lacking}", which is not in this build: build again with these settings, or with --with ${lacking}`, 2);
+  throw new Failure(
+    `the settings name "${lacking}", which is not in this build: build again with these settings, ` +
+      `or with --with ${lacking}`,
+    2,
+  );
 }
 
 /** Prints all errors of a configuration. `outcome`: what did not happen. */
@@ -46,7 +50,9 @@ export function reportErrors({ message, issues }: ConfigError, outcome = "nothin
 export function listenFailure(error: NodeJS.ErrnoException, where: string, port: string, host: string): Failure {
   const setting = (variable: string) => `${variable} (--${variable.toLowerCase().replaceAll("_", "-")})`;
   const remedy: { readonly [code: string]: string } = {
-    EADDRINUSE: `the port is already in use; stop the program that listens there, or choose another port with ${setting(port)}`,
+    EADDRINUSE:
+      `the port is already in use; stop the program that listens there, ` +
+      `or choose another port with ${setting(port)}`,
     EACCES: `this user may not listen there; choose a port above 1023 with ${setting(port)}`,
     EADDRNOTAVAIL: `this machine has no such address; choose another with ${setting(host)}`,
     ENOTFOUND: `the name has no address; choose another with ${setting(host)}`,

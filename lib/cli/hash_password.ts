@@ -1,5 +1,6 @@
 /**
- * `edge-gateway hash-password`: reads a password from standard input, since process lists show arguments, and prints its hash.
+ * `edge-gateway hash-password`: reads a password from standard input, since process lists show arguments, and prints
+ * its hash.
  */
 import { createInterface } from "node:readline";
 import { hashPassword as hash } from "../base/password.ts";
@@ -8,7 +9,8 @@ import { Failure } from "./failure.ts";
 
 export const hashPassword: RunCommand = async () => {
   const [password = "", again] = await readPassword();
-  if (password === "") throw new Failure("the password is empty; write it to standard input: edge-gateway hash-password < file", 2);
+  if (password === "")
+    throw new Failure("the password is empty; write it to standard input: edge-gateway hash-password < file", 2);
   // A mistyped password would lock out all administrators.
   if (again !== password && process.stdin.isTTY) throw new Failure("the two passwords are not the same", 2);
   process.stdout.write(`${await hash(password)}\n`);

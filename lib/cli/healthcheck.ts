@@ -1,5 +1,6 @@
 /**
- * `edge-gateway healthcheck`: asks the gateway of this machine whether it is ready, for containers that have neither a shell nor curl.
+ * `edge-gateway healthcheck`: asks the gateway of this machine whether it is ready, for containers that have neither a
+ * shell nor curl.
  */
 import { systemClock } from "../base/clock.ts";
 import { Egress } from "../base/egress.ts";
@@ -14,10 +15,18 @@ export const healthcheck: RunCommand = async (given) => {
   const { live, ...shared } = given.flags;
   const { url } = accepted(readHealthcheckSettings(shared, process.env));
   const asked = `${url}${live === undefined ? "/readyz" : "/healthz"}`;
-  const client = new HttpClient({ clock: systemClock, egress: new Egress([destinationOf(new URL(asked), "admin")]), why: "admin" });
+  const client = new HttpClient({
+    clock: systemClock,
+    egress: new Egress([destinationOf(new URL(asked), "admin")]),
+    why: "admin",
+  });
   try {
     const { status } = await client.ask({ url: new URL(asked), timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES });
-    if (status !== 200) throw new Failure(`${asked} answered ${status}${status === 503 ? ": it is not ready" : ", which is no answer of a gateway"}`, 1);
+    if (status !== 200)
+      throw new Failure(
+        `${asked} answered ${status}${status === 503 ? ": it is not ready" : ", which is no answer of a gateway"}`,
+        1,
+      );
     process.stdout.write(`${asked} answered 200\n`);
     return 0;
   } catch (error) {

@@ -27,7 +27,11 @@ export function entriesOf(page: string): CodeEntry[] {
     else if (!line.startsWith("|---")) {
       const [first = "", ...cells] = cellsOf(line);
       const names = columns.slice(1);
-      entries.push({ heading, code: /^`([^`]+)`/.exec(first)?.[1] ?? first, facts: cells.map((text, i) => [names[i] ?? "", text]) });
+      entries.push({
+        heading,
+        code: /^`([^`]+)`/.exec(first)?.[1] ?? first,
+        facts: cells.map((text, i) => [names[i] ?? "", text]),
+      });
     }
   }
   return entries;
@@ -36,7 +40,12 @@ export function entriesOf(page: string): CodeEntry[] {
 /** Without Markdown's links: `see [Scale](scale.md#x)` -> `see Scale (docs/scale.md#x)` */
 function cellsOf(row: string): string[] {
   const cells = row.split(/(?<!\\)\|/).slice(1, -1);
-  return cells.map((cell) => cell.trim().replaceAll("\\|", "|").replace(/\[([^\]]+)\]\(([^)#]*)(#[^)]*)?\)/g, linkText));
+  return cells.map((cell) =>
+    cell
+      .trim()
+      .replaceAll("\\|", "|")
+      .replace(/\[([^\]]+)\]\(([^)#]*)(#[^)]*)?\)/g, linkText),
+  );
 }
 
 function linkText(_link: string, text: string, page: string, anchor = ""): string {
@@ -61,15 +70,22 @@ function withoutPage(code: ErrorCode): string {
   return `${code}\n  Status: ${status}\n  Title: ${title}\n  ${ELSEWHERE}\n`;
 }
 
-const ELSEWHERE = `This package has no documentation: docs/troubleshooting.md of edge-gateway ${version} has cause and remedy.`;
+const ELSEWHERE =
+  `This package has no documentation: docs/troubleshooting.md of edge-gateway ` + `${version} has cause and remedy.`;
 
 /** How to go on where there is no entry: the names that contain what was given, else the nearest one. */
 export function codesLike(name: string): string {
   const page = ownPage();
-  const codes = page === null ? Object.keys(ERRORS) : entriesOf(page).map(({ code }) => code).filter((code) => /^\w+$/.test(code));
+  const codes =
+    page === null
+      ? Object.keys(ERRORS)
+      : entriesOf(page)
+          .map(({ code }) => code)
+          .filter((code) => /^\w+$/.test(code));
   const containing = codes.filter((code) => name.length > 2 && code.includes(name));
   const nearest = containing.length > 0 ? containing : [suggest(name, codes) ?? []].flat();
-  const advice = nearest.length === 0 ? "" : `; there ${nearest.length === 1 ? "is" : "are"} ${[...new Set(nearest)].join(", ")}`;
+  const advice =
+    nearest.length === 0 ? "" : `; there ${nearest.length === 1 ? "is" : "are"} ${[...new Set(nearest)].join(", ")}`;
   return page === null ? `${advice}. ${ELSEWHERE}` : advice;
 }
 
@@ -82,7 +98,10 @@ function fits(code: string, text: string): boolean {
   return code.length > 1 && text.startsWith(first) && others.every(isThere);
 }
 
-/** This file is in lib/cli/ in the sources and in dist/lib/cli/ once built. Null: the package has no docs, as `edge-gateway build` makes it. */
+/**
+ * This file is in lib/cli/ in the sources and in dist/lib/cli/ once built. Null: the package has no docs, as
+ * `edge-gateway build` makes it.
+ */
 function ownPage(): string | null {
   for (const path of ["../../docs/troubleshooting.md", "../../../docs/troubleshooting.md"]) {
     try {

@@ -26,7 +26,8 @@ export const importCommand: RunCommand = async (given) => {
     throw new Failure(`name what is imported, and its file: edge-gateway import ${SOURCES.join("|")} FILE.json`, 2);
   }
   const upstream = upstreamOf(given, source);
-  if (given.flags.force !== undefined && given.flags.output === undefined) throw new Failure("--force is for --output FILE", 2);
+  if (given.flags.force !== undefined && given.flags.output === undefined)
+    throw new Failure("--force is for --output FILE", 2);
   const draft = new Draft();
   const root = new Place(readDocument(file, source), [], draft.notes);
   checkKind(root, source, file);
@@ -34,7 +35,10 @@ export const importCommand: RunCommand = async (given) => {
   else importOpenApi(root, draft, upstream!);
   const config = await draft.finished();
   // The rest of the control characters, which JSON allows in texts, would act on the terminal.
-  write(`${JSON.stringify(config, null, 2).replace(/[\u007f-\u009f]/g, (control) => `\\u00${control.charCodeAt(0).toString(16)}`)}\n`, given);
+  write(
+    `${JSON.stringify(config, null, 2).replace(/[\u007f-\u009f]/g, (control) => `\\u00${control.charCodeAt(0).toString(16)}`)}\n`,
+    given,
+  );
   if (draft.notes.size > 0) {
     const lines = draft.notes.lines(given.flags.all === undefined ? 3 : Infinity).map((line) => `  ${line}`);
     process.stderr.write(printable([`Not carried over as it was, in ${file}:`, ...lines]));
@@ -43,9 +47,11 @@ export const importCommand: RunCommand = async (given) => {
 };
 
 function upstreamOf({ flags: { upstream } }: Arguments, source: Source): Target | null {
-  if (upstream !== undefined && source !== "openapi") throw new Failure(`--upstream is for openapi: a ${source} file names its servers itself`, 2);
+  if (upstream !== undefined && source !== "openapi")
+    throw new Failure(`--upstream is for openapi: a ${source} file names its servers itself`, 2);
   if (source !== "openapi") return null;
-  if (upstream === undefined) throw new Failure("--upstream URL is required: the document does not say where the gateway reaches the API", 2);
+  if (upstream === undefined)
+    throw new Failure("--upstream URL is required: the document does not say where the gateway reaches the API", 2);
   const target = readTarget(String(upstream));
   if (typeof target === "string") throw new Failure(`--upstream: ${target}`, 2);
   return target;
@@ -66,7 +72,11 @@ function readDocument(file: string, source: Source): unknown {
     const first = /^(?:\s|#[^\n]*\n)*(.?)/.exec(text.subarray(0, 10_000).toString())![1]!;
     if (/\.ya?ml$/i.test(file) || /[\w%-]/.test(first)) {
       const own = source === "kong" ? ", or let decK write JSON: deck gateway dump --format json -o kong.json" : "";
-      throw new Failure(`${file} is YAML, or no JSON: convert it first, as with: npx js-yaml ${file} > ${source}.json (without a network: docs/migrating.md#yaml)${own}`, 2);
+      throw new Failure(
+        `${file} is YAML, or no JSON: convert it first, as with: ` +
+          `npx js-yaml ${file} > ${source}.json (without a network: docs/migrating.md#yaml)${own}`,
+        2,
+      );
     }
     // Slower, but knows where the error is.
     const [issue] = parseJson(text).issues;
@@ -79,7 +89,9 @@ function readDocument(file: string, source: Source): unknown {
 function checkKind(root: Place, source: Source, file: string): void {
   const is = {
     openapi: root.get("openapi").value !== undefined || root.get("swagger").value !== undefined,
-    kong: ["_format_version", "consumers", "upstreams"].some((name) => root.get(name).value !== undefined) || Array.isArray(root.get("services").value),
+    kong:
+      ["_format_version", "consumers", "upstreams"].some((name) => root.get(name).value !== undefined) ||
+      Array.isArray(root.get("services").value),
   };
   if (!isObject(root.value)) throw new Failure(`${file}: expected an object`, 2);
   const services = root.get("services").value;
@@ -87,7 +99,8 @@ function checkKind(root: Place, source: Source, file: string): void {
     throw new Failure(`${file} is a configuration of this gateway already: edge-gateway validate ${file}`, 2);
   }
   const other = SOURCES.find((name) => name !== source && is[name]);
-  if (!is[source] && other !== undefined) throw new Failure(`${file} is a file for: edge-gateway import ${other} ${file}`, 2);
+  if (!is[source] && other !== undefined)
+    throw new Failure(`${file} is a file for: edge-gateway import ${other} ${file}`, 2);
   if (source === "openapi") checkOpenApi(root);
 }
 
@@ -98,6 +111,11 @@ function write(text: string, { flags: { output, force } }: Arguments): void {
     writeFileSync(String(output), text, { flag: force === undefined ? "wx" : "w", mode: 0o600 });
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw new Failure(code === "EEXIST" ? `${output} is there already: --force replaces it` : `cannot write ${output}: ${whyUnreadable(error)}`, 2);
+    throw new Failure(
+      code === "EEXIST"
+        ? `${output} is there already: --force replaces it`
+        : `cannot write ${output}: ${whyUnreadable(error)}`,
+      2,
+    );
   }
 }

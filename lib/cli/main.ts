@@ -16,7 +16,9 @@ export async function main(words: readonly string[]): Promise<ExitCode> {
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
   try {
     const flags = flagsOfStart(words[0] === "run" ? words.slice(1) : words);
-    return flags === null ? await (await CODE.commandLine()).runCommand(words) : await (await CODE.run()).run({ flags });
+    return flags === null
+      ? await (await CODE.commandLine()).runCommand(words)
+      : await (await CODE.run()).run({ flags });
   } catch (error) {
     return report(error);
   }
@@ -35,7 +37,8 @@ function flagsOfStart(words: readonly string[]): Flags | null {
 }
 
 function report(error: unknown): ExitCode {
-  const text = error instanceof Failure ? error.message : error instanceof Error ? (error.stack ?? error.message) : String(error);
+  const text =
+    error instanceof Failure ? error.message : error instanceof Error ? (error.stack ?? error.message) : String(error);
   process.stderr.write(`edge-gateway: ${text}\n`);
   return error instanceof Failure ? error.exitCode : 1;
 }

@@ -22,18 +22,31 @@ interface ManagerParts {
   readonly log: Log;
 }
 
-/** The URL is for a browser on this machine, which stores the session cookie for https and localhost only. Throws a `Failure`. */
+/**
+ * The URL is for a browser on this machine, which stores the session cookie for https and localhost only. Throws a
+ * `Failure`.
+ */
 export function openManager(settings: ManagerSettings, { admin, proxy, tls, log }: ManagerParts): Opened<Manager> {
   const { backendUrl, backendCaPath, traceUrl, hosts, host } = settings;
   const ca = backendCaPath === null ? null : readAuthorities(backendCaPath, "MANAGER_BACKEND_CA_PATH");
   try {
-    const backend = proxy === null ? ofThisProcess(admin!.answer) : new proxy.AdminProxy({ url: new URL(backendUrl!), ca }, systemClock, log);
-    const { server, listen } = opened(createManager({ backend, tls: settings.tls ? tls : null, hosts, traceUrl, clock: systemClock, log }), settings, "MANAGER");
+    const backend =
+      proxy === null
+        ? ofThisProcess(admin!.answer)
+        : new proxy.AdminProxy({ url: new URL(backendUrl!), ca }, systemClock, log);
+    const { server, listen } = opened(
+      createManager({ backend, tls: settings.tls ? tls : null, hosts, traceUrl, clock: systemClock, log }),
+      settings,
+      "MANAGER",
+    );
     const listenReachably = async () => {
       const url = reachable(await listen());
       if (!settings.tls && !isLoopback(host)) {
         const remedy = "to log in from other machines, set MANAGER_TLS=true or put an HTTPS proxy in front of it";
-        log.warn(`the management UI listens on plain HTTP beyond this machine: browsers store its cookie on http://localhost only; ${remedy}`);
+        log.warn(
+          `the management UI listens on plain HTTP beyond this machine: ` +
+            `browsers store its cookie on http://localhost only; ${remedy}`,
+        );
       }
       return url;
     };

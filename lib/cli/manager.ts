@@ -15,14 +15,24 @@ import { untilStopped } from "./shutdown.ts";
 import { createTlsRenewal, readTlsFiles, tlsPaths } from "./tls_files.ts";
 
 export const manager: RunCommand = async (given) => {
-  const settings = accepted(readManagerSettings(given.flags, process.env, { terminal: process.stderr.isTTY === true, issues: given.unknown ?? [] }));
+  const settings = accepted(
+    readManagerSettings(given.flags, process.env, {
+      terminal: process.stderr.isTTY === true,
+      issues: given.unknown ?? [],
+    }),
+  );
   const log = createLog({ level: settings.logLevel, format: settings.logFormat });
   const tlsSettings = { ...settings, caCertPath: null, clientAuth: "none" } as const;
   const tls = settings.manager.tls ? readTlsFiles(tlsSettings, log) : null;
   if (tls !== null) refuseLacking(TLS_PARTS);
   const parts = new Parts(TABLE);
   if (tls !== null) for (const name of TLS_PARTS) await parts.loadPart(name);
-  const { server, listen } = openManager(settings.manager, { admin: null, proxy: await ON_DEMAND.managerProxy(), tls: tls && { ...tls, part: (name) => parts.part(name) }, log });
+  const { server, listen } = openManager(settings.manager, {
+    admin: null,
+    proxy: await ON_DEMAND.managerProxy(),
+    tls: tls && { ...tls, part: (name) => parts.part(name) },
+    log,
+  });
   const url = await listen();
   const renew = createTlsRenewal(tlsSettings, log);
   const renewNow = () => {

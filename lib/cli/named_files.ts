@@ -7,7 +7,12 @@ import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { Failure } from "./failure.ts";
 
 /** `read`: default: also waits for what is written into a pipe. */
-export function readNamedFile(path: string, setting: string, what: string, read: (path: string) => Buffer = readFileSync): Buffer {
+export function readNamedFile(
+  path: string,
+  setting: string,
+  what: string,
+  read: (path: string) => Buffer = readFileSync,
+): Buffer {
   try {
     return read(path);
   } catch (error) {
@@ -27,7 +32,10 @@ export function refuse(file: string, problem: string | undefined): void {
   if (problem !== undefined) throw new Failure(`${file} ${problem}`, 2);
 }
 
-/** Writes a file beside `path` and renames it, so that a running gateway never reads half of it. `prepare` gets its path before. */
+/**
+ * Writes a file beside `path` and renames it, so that a running gateway never reads half of it. `prepare` gets its path
+ * before.
+ */
 export function writeWhole(path: string, text: string, prepare: (fresh: string) => void = () => {}): void {
   const fresh = `${path}.${process.pid}.new`;
   try {

@@ -28,7 +28,9 @@ export const ON_DEMAND = {
 
 /** Throws a `Failure` for settings with errors, and for those that name what this build does not have. */
 export async function settingsOf(flags: Flags, environment: Environment, host: Host): Promise<Settings> {
-  const settings: Settings = readStartSettings(flags, environment, host) ?? accepted(await (await ON_DEMAND.settings()).readAll(flags, environment, host));
+  const settings: Settings =
+    readStartSettings(flags, environment, host) ??
+    accepted(await (await ON_DEMAND.settings()).readAll(flags, environment, host));
   refuseLacking([...onDemandOf(settings), ...partsNamedBy(settings)]);
   return settings;
 }
@@ -55,7 +57,16 @@ export function onDemandOf({ admin, probe, manager, workers, serverCertPath, sta
 export const TLS_PARTS = ["tlsServer", "http2Server"] as const;
 
 /** The parts of a gateway that settings name. */
-export function partsNamedBy({ configKeyPath, tracing, admin, probe, workers, serverCertPath, audit, seal }: Settings): readonly PartName[] {
+export function partsNamedBy({
+  configKeyPath,
+  tracing,
+  admin,
+  probe,
+  workers,
+  serverCertPath,
+  audit,
+  seal,
+}: Settings): readonly PartName[] {
   const isAsked = admin !== null || probe !== null;
   return [
     ...(configKeyPath === null ? [] : (["signatures"] as const)),

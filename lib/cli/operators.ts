@@ -22,7 +22,11 @@ interface Place {
 }
 
 /** `name` begins the names of its settings. */
-export function opened<T extends { listen(at: { host: string; port: number }): Promise<AddressInfo> }>(server: T, { host, port, tls }: Place, name: "ADMIN" | "PROBE" | "MANAGER"): Opened<T> {
+export function opened<T extends { listen(at: { host: string; port: number }): Promise<AddressInfo> }>(
+  server: T,
+  { host, port, tls }: Place,
+  name: "ADMIN" | "PROBE" | "MANAGER",
+): Opened<T> {
   const listen = async () => {
     try {
       const { address, port: bound } = await server.listen({ host, port });

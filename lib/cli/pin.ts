@@ -23,14 +23,16 @@ interface Edit {
 
 export const pin: RunCommand = async (given) => {
   const file = namedFile(given);
-  if (/\.[cm]?js$/.test(file)) throw new Failure(`${file} is a module: name the configuration that names it, edge-gateway pin gw.json`, 2);
+  if (/\.[cm]?js$/.test(file))
+    throw new Failure(`${file} is a module: name the configuration that names it, edge-gateway pin gw.json`, 2);
   const read = readConfigFile(file);
   if (!read.ok) throw new ConfigError(read.issues, file);
   parseWithPositions(read);
   const { issues: inText } = parsedFrom(read);
   const { modules, issues } = moduleFilesOf(read, { references, environment: process.env });
   if (inText.length + issues.length > 0) throw new ConfigError(inText.length > 0 ? inText : issues, file);
-  if (modules.length === 0) throw new Failure(`${file} names no plugin modules (global.plugin_modules): there is nothing to pin`, 2);
+  if (modules.length === 0)
+    throw new Failure(`${file} names no plugin modules (global.plugin_modules): there is nothing to pin`, 2);
   const text = read.text.toString();
   const lines: string[] = [];
   const edits: Edit[] = [];
@@ -39,12 +41,23 @@ export const pin: RunCommand = async (given) => {
     const written = node.members.get("sha256")?.value;
     const before = written?.kind === "string" ? written.value : undefined;
     const isSame = before?.toLowerCase() === found;
-    lines.push(`${formatPath([...at, "sha256"])} of ${module.path}: ${found}, ${isSame ? "as before" : `was ${before ?? "missing"}`}`);
+    lines.push(
+      `${formatPath([...at, "sha256"])} of ${module.path}: ${found}, ` +
+        `${isSame ? "as before" : `was ${before ?? "missing"}`}`,
+    );
     if (!isSame) edits.push(editOf(text, node, found));
   }
-  if (edits.length > 0) write(file, edits.reduceRight((edited, edit) => edited.slice(0, edit.at) + edit.text + edited.slice(edit.end), text));
+  if (edits.length > 0)
+    write(
+      file,
+      edits.reduceRight((edited, edit) => edited.slice(0, edit.at) + edit.text + edited.slice(edit.end), text),
+    );
   const signature = existsSync(`${file}.sig`) ? `; sign it again, ${file}.sig is of the text before` : "";
-  lines.push(edits.length > 0 ? `${file} is written: it trusts these modules now${signature}` : `${file} has these digests already`);
+  lines.push(
+    edits.length > 0
+      ? `${file} is written: it trusts these modules now${signature}`
+      : `${file} has these digests already`,
+  );
   process.stdout.write(printable(lines));
   return 0;
 };

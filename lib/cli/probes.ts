@@ -11,14 +11,28 @@ import type { OperatorServer } from "../operator/operator_server.ts";
 import type { PublishedKeys } from "../plugins/identity_token.ts";
 import { metricsOf, opened, refresh, type Opened } from "./operators.ts";
 
-export function openProbes({ host, port, hosts }: NonNullable<Settings["probe"]>, metricsToken: string | null, gateway: Gateway, log: Log): Opened<OperatorServer> {
+export function openProbes(
+  { host, port, hosts }: NonNullable<Settings["probe"]>,
+  metricsToken: string | null,
+  gateway: Gateway,
+  log: Log,
+): Opened<OperatorServer> {
   const metrics = async () => {
     await refresh(gateway, "all");
     return metricsOf(gateway);
   };
   const { runtime } = GatewayCore.partsOf(gateway);
   // Of the instances of the plugin kind `identity_token` that are in force.
-  const jwks = () => [...runtime.common<PublishedKeys>("identity_token: keys", () => new Map()).values()].map(({ jwk }) => jwk);
-  const server = createProbes({ ready: () => gateway.ready, metrics, jwks, metricsToken, hosts, clock: systemClock, log });
+  const jwks = () =>
+    [...runtime.common<PublishedKeys>("identity_token: keys", () => new Map()).values()].map(({ jwk }) => jwk);
+  const server = createProbes({
+    ready: () => gateway.ready,
+    metrics,
+    jwks,
+    metricsToken,
+    hosts,
+    clock: systemClock,
+    log,
+  });
   return opened(server, { host, port, tls: false }, "PROBE");
 }

@@ -1,5 +1,6 @@
 /**
- * `edge-gateway run`: starts the gateway and the interfaces of the settings, reloads when files change or on a signal, and ends on a signal.
+ * `edge-gateway run`: starts the gateway and the interfaces of the settings, reloads when files change or on a signal,
+ * and ends on a signal.
  */
 import { systemClock, waitAtMost } from "../base/clock.ts";
 import { ignore, messageOf } from "../base/errors.ts";
@@ -21,10 +22,18 @@ import { drain, endAtOnce, LINGER_MS, untilStopped } from "./shutdown.ts";
 import { start, type Started } from "./start.ts";
 
 /** Throws a `Failure`. */
-export async function run({ flags, unknown = [] }: { readonly flags: Flags; readonly unknown?: readonly string[] }): Promise<ExitCode> {
+export async function run({
+  flags,
+  unknown = [],
+}: {
+  readonly flags: Flags;
+  readonly unknown?: readonly string[];
+}): Promise<ExitCode> {
   const settings = await settingsOf(flags, process.env, { terminal: process.stderr.isTTY === true, issues: unknown });
   try {
-    const own = onDemandOf(settings).includes("ownFolder") ? (await ON_DEMAND.ownFolder()).inOwnFolder(settings) : settings;
+    const own = onDemandOf(settings).includes("ownFolder")
+      ? (await ON_DEMAND.ownFolder()).inOwnFolder(settings)
+      : settings;
     return await (own.audit === null ? serve(own) : (await ON_DEMAND.auditLog()).audited(own, serve));
   } catch (error) {
     if (error instanceof ConfigError) return reportErrors(error);
@@ -35,15 +44,22 @@ export async function run({ flags, unknown = [] }: { readonly flags: Flags; read
 async function serve(settings: Settings, audit: GatewayAudit | null = null): Promise<ExitCode> {
   const log = createLog({ level: settings.logLevel, format: settings.logFormat });
   const tls = settings.serverCertPath === null ? null : await ON_DEMAND.tlsServer();
-  const sockets = process.env.LISTEN_FDS ? (await ON_DEMAND.sockets()).passedSockets(process.env, process.pid, settings, log) : undefined;
-  const count = (module: string) => whenStarted(({ gateway }) => GatewayCore.partsOf(gateway).metrics?.pluginFailed(module))();
+  const sockets = process.env.LISTEN_FDS
+    ? (await ON_DEMAND.sockets()).passedSockets(process.env, process.pid, settings, log)
+    : undefined;
+  const count = (module: string) =>
+    whenStarted(({ gateway }) => GatewayCore.partsOf(gateway).metrics?.pluginFailed(module))();
   const stopAnswering = answerForThread(log, count, (error) => {
     log.error("an uncaught error ends the program", { error: messageOf(error, "stack") });
     process.exit(1);
   });
   // The start reports its own failure.
   const whenStarted: WhenStarted = (act) => () =>
-    void starting.then(act, ignore).catch((error: unknown) => log.error("a signal, or a change of a file, has led to an error", { error: messageOf(error, "stack") }));
+    void starting
+      .then(act, ignore)
+      .catch((error: unknown) =>
+        log.error("a signal, or a change of a file, has led to an error", { error: messageOf(error, "stack") }),
+      );
   const startedAt = Date.now();
   const { followFiles, reloadAll, close } = reloadOnChange(settings, tls, whenStarted, log);
   const onHangup = whenStarted((started) => {
@@ -55,10 +71,18 @@ async function serve(settings: Settings, audit: GatewayAudit | null = null): Pro
   process.on("SIGHUP", onHangup).on("SIGUSR1", onUser1);
   const output = new LineWriter(process.stdout.fd, { log, clock: systemClock });
   const { configPath: configFile, configKeyPath } = settings;
-  const options = { audit, configFile, tests: settings.tests, ...(configKeyPath !== null && { configKeyFile: configKeyPath }), ...(sockets && { sockets }), accessLog: (lines: string) => output.write(lines) };
+  const options = {
+    audit,
+    configFile,
+    tests: settings.tests,
+    ...(configKeyPath !== null && { configKeyFile: configKeyPath }),
+    ...(sockets && { sockets }),
+    accessLog: (lines: string) => output.write(lines),
+  };
   let started: Started | null = null;
   let stopped: Promise<ExitCode> | null = null;
-  // From the first open port on a request may be in flight, and the start goes on: what it opens is drained when it is there.
+  // From the first open port on a request may be in flight, and the start goes on: what it opens is drained when it is
+  // there.
   const onListen = () => {
     const cut = async () => {
       if (started !== null) await endAtOnce(started, log);
@@ -67,7 +91,11 @@ async function serve(settings: Settings, audit: GatewayAudit | null = null): Pro
     stopped = untilStopped(async (signal) => drain(signal, await starting, settings, log), log, cut);
     stopped.catch(ignore);
   };
-  const starting = start(settings, { ...options, reload: async (replacement, who) => reloadAll(await starting, "admin", replacement, who), onListen }, log);
+  const starting = start(
+    settings,
+    { ...options, reload: async (replacement, who) => reloadAll(await starting, "admin", replacement, who), onListen },
+    log,
+  );
   try {
     started = await starting;
     followFiles(started, startedAt);
@@ -85,16 +113,31 @@ async function serve(settings: Settings, audit: GatewayAudit | null = null): Pro
 
 type WhenStarted = (act: (started: Started) => unknown) => () => void;
 
-/** Watches the configuration and all files that it and the settings name, from before they are read: no change during the start is missed. */
-function reloadOnChange(settings: Settings, tls: Awaited<ReturnType<typeof ON_DEMAND.tlsServer>> | null, whenStarted: WhenStarted, log: Log) {
-  const reloadingFiles = (documents: readonly string[]) => withSignatures([settings.configPath, ...documents], settings.configKeyPath);
+/**
+ * Watches the configuration and all files that it and the settings name, from before they are read: no change during
+ * the start is missed.
+ */
+function reloadOnChange(
+  settings: Settings,
+  tls: Awaited<ReturnType<typeof ON_DEMAND.tlsServer>> | null,
+  whenStarted: WhenStarted,
+  log: Log,
+) {
+  const reloadingFiles = (documents: readonly string[]) =>
+    withSignatures([settings.configPath, ...documents], settings.configKeyPath);
   const renew = tls?.createTlsRenewal(settings, log) ?? (() => {});
   /** A file that has changed since the configuration which names it was read, from `since` on, is read again. */
   const followFiles = ({ gateway }: Started, since: number) => {
-    const { refusedFiles, snapshot: { testFiles, callerFiles } } = GatewayCore.partsOf(gateway).configuration;
+    const {
+      refusedFiles,
+      snapshot: { testFiles, callerFiles },
+    } = GatewayCore.partsOf(gateway).configuration;
     const documents = [...testFiles, ...callerFiles];
     // Without files that `namedFiles` follows, whose change would else be two reloads.
-    reloading.follow(reloadingFiles([...documents, ...refusedFiles.filter((path) => !gateway.files.includes(path))]), since);
+    reloading.follow(
+      reloadingFiles([...documents, ...refusedFiles.filter((path) => !gateway.files.includes(path))]),
+      since,
+    );
     const named = gateway.files.filter((path) => !documents.includes(path));
     namedFiles.follow(named);
     const reread = async () => (await loaded(ON_DEMAND.reloading)).reloadNamedFiles(gateway, log);
@@ -104,7 +147,15 @@ function reloadOnChange(settings: Settings, tls: Awaited<ReturnType<typeof ON_DE
   const reload = async (started: Started, by: ReloadCause, replacement?: Replacement, who?: object) => {
     const since = Date.now();
     const { reloadFrom } = await loaded(ON_DEMAND.reloading);
-    return reloadFrom(started.gateway, by, settings, log, () => followFiles(started, since), replacement && { ...replacement, write: () => replacement.write(reloading.expect) }, who);
+    return reloadFrom(
+      started.gateway,
+      by,
+      settings,
+      log,
+      () => followFiles(started, since),
+      replacement && { ...replacement, write: () => replacement.write(reloading.expect) },
+      who,
+    );
   };
   /** The configuration, and every file that it or the settings name. */
   const reloadAll = (started: Started, by: ReloadCause, replacement?: Replacement, who?: object) => {
@@ -113,11 +164,14 @@ function reloadOnChange(settings: Settings, tls: Awaited<ReturnType<typeof ON_DE
   };
   const tlsFiles = watchFiles(whenStarted(renew));
   tlsFiles.follow(tls?.tlsPaths(settings) ?? []);
-  const namedFiles = watchFiles(whenStarted((started) => {
-    // The named files may be the reason why a configuration was refused.
-    if (GatewayCore.partsOf(started.gateway).configuration.lastReload?.outcome === "refused") return reload(started, "file");
-    return followFiles(started, Date.now());
-  }));
+  const namedFiles = watchFiles(
+    whenStarted((started) => {
+      // The named files may be the reason why a configuration was refused.
+      if (GatewayCore.partsOf(started.gateway).configuration.lastReload?.outcome === "refused")
+        return reload(started, "file");
+      return followFiles(started, Date.now());
+    }),
+  );
   const reloading = watchFiles(whenStarted((started) => reload(started, "file")));
   reloading.follow(reloadingFiles([]));
   const close = () => [reloading, tlsFiles, namedFiles].forEach((watched) => watched.close());

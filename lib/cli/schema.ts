@@ -20,7 +20,8 @@ import { configKeyFile, namedFile } from "./config_file.ts";
 
 /** Errors in the configuration do not matter, except that its plugin modules must be usable. */
 export const schema: RunCommand = async (given) => {
-  const kinds = given.flags.config === undefined ? builtinPlugins : await kindsFor(namedFile(given), configKeyFile(given));
+  const kinds =
+    given.flags.config === undefined ? builtinPlugins : await kindsFor(namedFile(given), configKeyFile(given));
   process.stdout.write(`${JSON.stringify(configJsonSchema(kinds), null, 2)}\n`);
   return 0;
 };
@@ -35,7 +36,12 @@ async function kindsFor(file: string, keyFile: string | undefined): Promise<read
   const read = readConfigFile(file, signatureCheck(modules, keyFile));
   if (!read.ok) throw new ConfigError(read.issues, file);
   parseWithPositions(read);
-  const { kinds, issues } = kindsWithModules<AnyPlugin>(read, { references, suggest, environment: process.env }, builtinPlugins, modules.kindsOf);
+  const { kinds, issues } = kindsWithModules<AnyPlugin>(
+    read,
+    { references, suggest, environment: process.env },
+    builtinPlugins,
+    modules.kindsOf,
+  );
   if (issues.length > 0) throw new ConfigError(issues, file);
   return kinds;
 }

@@ -22,7 +22,13 @@ export interface HostProcess {
 
 const PRINTED = "edge-gateway audit --permission prints all flags";
 /** What a gateway never needs: the flag of each scope. */
-const NEVER = { child: "--allow-child-process", addon: "--allow-addons", wasi: "--allow-wasi", inspector: "--allow-inspector", ffi: "--allow-ffi" };
+const NEVER = {
+  child: "--allow-child-process",
+  addon: "--allow-addons",
+  wasi: "--allow-wasi",
+  inspector: "--allow-inspector",
+  ffi: "--allow-ffi",
+};
 
 /** Before the first port is open. Throws a `Failure` where a right that nothing needs would stay. */
 export function seal(settings: Settings, gateway: GatewayCore): void {
@@ -43,13 +49,22 @@ export function needsOf(settings: Settings, naming: Parameters<typeof touchedFil
 /** The rights to give up. Throws a `Failure` for those that cannot be given up. */
 export function superfluous(needs: Needs, { version, permission, execArgv, env }: HostProcess): readonly Right[] {
   const [major = 0] = version.replace("v", "").split(".").map(Number);
-  if (permission === undefined && major >= 24) throw refusal(`needs Node's permission model: start node with --permission and the flags for what the gateway needs; ${PRINTED}`);
-  if (permission?.drop === undefined) throw refusal(`needs a Node that can give up rights, 24.21 or newer, and this is Node ${version.replace("v", "")}`);
+  if (permission === undefined && major >= 24)
+    throw refusal(
+      `needs Node's permission model: start node with --permission and the flags for what the ` +
+        `gateway needs; ${PRINTED}`,
+    );
+  if (permission?.drop === undefined)
+    throw refusal(`needs a Node that can give up rights, 24.21 or newer, and this is Node ${version.replace("v", "")}`);
   const rights: Right[] = [];
   for (const [scope, flag] of Object.entries(NEVER)) {
     if (!permission.has(scope)) continue;
     // A plugin module could start a thread, and that has all rights of the flags.
-    if (needs.threads) throw refusal(`cannot give up ${flag} where there are workers or dry runs, whose threads start with it: start node without ${flag}`);
+    if (needs.threads)
+      throw refusal(
+        `cannot give up ${flag} where there are workers or dry runs, whose threads start with it: ` +
+          `start node without ${flag}`,
+      );
     rights.push({ scope });
   }
   if (!needs.threads) rights.push({ scope: "worker" });
@@ -69,15 +84,20 @@ interface Grant {
 
 /** Throws a `Failure` for flags that cannot be read, since the rights that they grant would stay. */
 export function grantsIn(words: readonly string[], options: string): Grant[] {
-  if (/["'\\]/.test(options)) throw refusal("cannot read NODE_OPTIONS with quotes or backslashes: name the flags of the permission model on the command line");
+  if (/["'\\]/.test(options))
+    throw refusal(
+      "cannot read NODE_OPTIONS with quotes or backslashes: name the flags of the permission model on the command line",
+    );
   const all = [...words, ...options.split(/\s+/)];
   const config = all.find((word) => /^--[\w-]*config[-_]file\b/.test(word));
-  if (config !== undefined) throw refusal(`cannot tell what Node's configuration file grants: start node without ${config}`);
+  if (config !== undefined)
+    throw refusal(`cannot tell what Node's configuration file grants: start node without ${config}`);
   return all.flatMap((word, i) => {
     const [, access, value = all[i + 1] ?? ""] = /^--allow[-_]fs[-_](read|write)(?:=(.*))?$/s.exec(word) ?? [];
     if (access === undefined) return [];
     // The working directory may be another one by now.
-    if (value !== "*" && !isAbsolute(value)) throw refusal(`needs absolute paths: --allow-fs-${access}=${value} has none`);
+    if (value !== "*" && !isAbsolute(value))
+      throw refusal(`needs absolute paths: --allow-fs-${access}=${value} has none`);
     return { access: access as Access, path: value };
   });
 }
@@ -90,7 +110,10 @@ function isSuperfluous(grant: Grant, needs: Needs): boolean {
   return true;
 }
 
-/** Whether `outer` is the same path, the beginning with an asterisk, or (a flag does not say so) a folder with `inner` in it. */
+/**
+ * Whether `outer` is the same path, the beginning with an asterisk, or (a flag does not say so) a folder with `inner`
+ * in it.
+ */
 function isWithin(inner: string, outer: string, isFolder = /[\\/]\*?$/.test(outer)): boolean {
   const [one, other] = [normal(inner), normal(outer)];
   if (one === other) return true;
@@ -105,7 +128,9 @@ function normal(path: string): string {
 
 function tooWide(grant: Grant, needed: readonly string[]): Failure {
   const { access, path } = grant;
-  const flags = needed.filter((need) => path === "*" || isWithin(need, path, true)).map((need) => `--allow-fs-${access}=${need}`);
+  const flags = needed
+    .filter((need) => path === "*" || isWithin(need, path, true))
+    .map((need) => `--allow-fs-${access}=${need}`);
   const instead = flags.length === 0 ? "leave it out" : `write ${flags.join(" ")} in its place`;
   return refusal(`cannot give up a part of --allow-fs-${access}=${path}: ${instead} (${PRINTED})`);
 }

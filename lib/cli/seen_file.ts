@@ -1,5 +1,6 @@
 /**
- * Keeps in the folder of STATE_DIR which signed configurations were in force, so that none of them comes back after a restart.
+ * Keeps in the folder of STATE_DIR which signed configurations were in force, so that none of them comes back after a
+ * restart.
  */
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -8,7 +9,10 @@ import type { KeptSeen, Seen } from "../gateway/validity.ts";
 
 const NAME = "configurations";
 
-/** Throws a `StateProblem` for a file that is damaged, and the system's error. `folder`: of a gateway that may be running. */
+/**
+ * Throws a `StateProblem` for a file that is damaged, and the system's error. `folder`: of a gateway that may be
+ * running.
+ */
 export function readSeen(folder: string): Seen {
   const content = readKept(folder, NAME);
   if (content === null) return { serial: null, time: 0 };
@@ -18,7 +22,10 @@ export function readSeen(folder: string): Seen {
   } catch {
     // It is damaged as well.
   }
-  throw new StateProblem(`${folder}/${NAME} is damaged: put a copy in its place, or move it away, and older signed configurations are taken again`);
+  throw new StateProblem(
+    `${folder}/${NAME} is damaged: put a copy in its place, or move it away, ` +
+      `and older signed configurations are taken again`,
+  );
 }
 
 export class SeenFile implements KeptSeen {
@@ -38,6 +45,11 @@ export class SeenFile implements KeptSeen {
   write(seen: Seen): void {
     this.#written = this.#written
       .then(() => this.#folder.write(NAME, [Buffer.from(`${JSON.stringify(seen)}\n`)]))
-      .catch((error: unknown) => this.#log.error("the serial of the configuration cannot be kept: an older one may be taken after a restart", { folder: this.#folder.path, error: messageOf(error) }));
+      .catch((error: unknown) =>
+        this.#log.error("the serial of the configuration cannot be kept: an older one may be taken after a restart", {
+          folder: this.#folder.path,
+          error: messageOf(error),
+        }),
+      );
   }
 }

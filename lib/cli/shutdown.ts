@@ -14,10 +14,14 @@ import type { Started } from "./start.ts";
 export const LINGER_MS = 500;
 
 /**
- * Resolves with 0 when `end`, called at the first signal, has finished. A second signal ends the process at once, with 1: `cut` gets half a second
- * for that.
+ * Resolves with 0 when `end`, called at the first signal, has finished. A second signal ends the process at once, with
+ * 1: `cut` gets half a second for that.
  */
-export function untilStopped(end: (signal: NodeJS.Signals) => Promise<"drained" | "cut" | void>, log: Log, cut: () => Promise<unknown> = async () => {}): Promise<ExitCode> {
+export function untilStopped(
+  end: (signal: NodeJS.Signals) => Promise<"drained" | "cut" | void>,
+  log: Log,
+  cut: () => Promise<unknown> = async () => {},
+): Promise<ExitCode> {
   return new Promise((resolve, reject) => {
     let state: "serving" | "ending" | "ending at once" = "serving";
     const stop = async (signal: NodeJS.Signals) => {
@@ -43,13 +47,21 @@ export function untilStopped(end: (signal: NodeJS.Signals) => Promise<"drained" 
 }
 
 /**
- * Drains a gateway: reports not ready, keeps serving while load balancers notice, stops accepting, and finishes the requests in flight
- * within the grace period.
+ * Drains a gateway: reports not ready, keeps serving while load balancers notice, stops accepting, and finishes the
+ * requests in flight within the grace period.
  */
-export async function drain(signal: NodeJS.Signals, { gateway, admin, manager, probes }: Pick<Started, "gateway" | "admin" | "manager" | "probes">, settings: Settings, log: Log): Promise<"drained" | "cut"> {
+export async function drain(
+  signal: NodeJS.Signals,
+  { gateway, admin, manager, probes }: Pick<Started, "gateway" | "admin" | "manager" | "probes">,
+  settings: Settings,
+  log: Log,
+): Promise<"drained" | "cut"> {
   if (settings.preStopDelayS > 0) {
     gateway.announceStop();
-    log.info(`${signal}: not ready any more, still serving`, { in_flight: gateway.inFlight, delay_s: settings.preStopDelayS });
+    log.info(`${signal}: not ready any more, still serving`, {
+      in_flight: gateway.inFlight,
+      delay_s: settings.preStopDelayS,
+    });
     await new Promise((resolve) => setTimeout(resolve, settings.preStopDelayS * 1000));
   }
   const begunAt = performance.now();
@@ -58,7 +70,8 @@ export async function drain(signal: NodeJS.Signals, { gateway, admin, manager, p
   await admin?.close();
   await manager?.close(); // after the others, so that users can watch them drain
   await probes?.close(); // last: a supervisor has to be told "not ready" until the end
-  // Else Node cleans up, and waits without end, with a busy core, for writes of HTTP/2 sessions whose peer has broken the protocol.
+  // Else Node cleans up, and waits without end, with a busy core, for writes of HTTP/2 sessions whose peer has broken
+  // the protocol.
   process.once("beforeExit", () => process.exit());
   exitBy(begunAt + settings.shutdownGraceS * 1000, gateway, log);
   return outcome;
@@ -74,7 +87,9 @@ function exitBy(endsAt: number, gateway: GatewayCore, log: Log): void {
   setTimeout(look, LINGER_MS).unref();
 }
 
-/** The second signal: cuts off what is in flight, so that it is logged and its costs are booked, and ends the workers. */
+/**
+ * The second signal: cuts off what is in flight, so that it is logged and its costs are booked, and ends the workers.
+ */
 export async function endAtOnce({ gateway }: Pick<Started, "gateway">, log: Log): Promise<void> {
   await waitAtMost(gateway.close(0), LINGER_MS);
   await waitAtMost(GatewayCore.partsOf(gateway).configuration.followers?.terminate() ?? Promise.resolve(), LINGER_MS);
@@ -82,9 +97,14 @@ export async function endAtOnce({ gateway }: Pick<Started, "gateway">, log: Log)
   if (isKept(gateway)) killItself(log);
 }
 
-/** Whether `process.exit` would wait: for a worker, for a name look-up, or for a call for a file, such as a write to a disk that hangs. */
+/**
+ * Whether `process.exit` would wait: for a worker, for a name look-up, or for a call for a file, such as a write to a
+ * disk that hangs.
+ */
 function isKept(gateway: GatewayCore): boolean {
-  const isCalling = process.getActiveResourcesInfo().some((name) => name === "GetAddrInfoReqWrap" || name.startsWith("FSReq"));
+  const isCalling = process
+    .getActiveResourcesInfo()
+    .some((name) => name === "GetAddrInfoReqWrap" || name.startsWith("FSReq"));
   return isCalling || (GatewayCore.partsOf(gateway).configuration.followers?.alive ?? 0) > 0;
 }
 

@@ -14,9 +14,14 @@ const MAX_SIGNED_BYTES = 64 * 1024 * 1024;
 export const sign: RunCommand = async (given) => {
   const [file] = given.operands;
   const { key } = given.flags;
-  if (file === undefined || typeof key !== "string") throw new Failure("sign needs a file and a private key: edge-gateway sign FILE --key private.pem", 2);
+  if (file === undefined || typeof key !== "string")
+    throw new Failure("sign needs a file and a private key: edge-gateway sign FILE --key private.pem", 2);
   const size = statSync(file, { throwIfNoEntry: false })?.size ?? 0;
-  if (size > MAX_SIGNED_BYTES) throw new Failure(`${file} has more than ${MAX_SIGNED_BYTES} bytes: sign its checksum instead (sha256sum FILE > SHA256SUMS)`, 2);
+  if (size > MAX_SIGNED_BYTES)
+    throw new Failure(
+      `${file} has more than ${MAX_SIGNED_BYTES} bytes: sign its checksum instead (sha256sum FILE > SHA256SUMS)`,
+      2,
+    );
   const signed = signatureOf(readNamedFile(file, "FILE", "file"), readNamedFile(key, "--key", "private key"));
   if (signed.problem !== undefined) throw new Failure(`${key} (--key) ${signed.problem}`, 2);
   writeWhole(`${file}.sig`, signed.signature);

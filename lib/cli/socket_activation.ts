@@ -1,6 +1,7 @@
 /**
- * Finds the listening sockets that a service manager has opened for this process (systemd's sd_listen_fds(3)): LISTEN_PID, LISTEN_FDS and
- * LISTEN_FDNAMES. They stay open while the process restarts, so no connection is refused meanwhile.
+ * Finds the listening sockets that a service manager has opened for this process (systemd's sd_listen_fds(3)):
+ * LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES. They stay open while the process restarts, so no connection is refused
+ * meanwhile.
  */
 import type { AddressInfo } from "node:net";
 import type { Log } from "../base/log.ts";
@@ -22,10 +23,15 @@ const FIRST_FD = 3;
 const NAMES: readonly string[] = ["http", "https"];
 
 /**
- * The sockets that were passed to this process, `pid`. Their names decide what each is for; without names of ours the first is for HTTP and the
- * second for HTTPS. Throws a `Failure` for sockets that cannot be used by these settings.
+ * The sockets that were passed to this process, `pid`. Their names decide what each is for; without names of ours the
+ * first is for HTTP and the second for HTTPS. Throws a `Failure` for sockets that cannot be used by these settings.
  */
-export function passedSockets(environment: Environment, pid: number, settings: Pick<Settings, "httpPort" | "serverCertPath" | "workers">, log: Log): PassedSockets {
+export function passedSockets(
+  environment: Environment,
+  pid: number,
+  settings: Pick<Settings, "httpPort" | "serverCertPath" | "workers">,
+  log: Log,
+): PassedSockets {
   const { LISTEN_FDS: given = "", LISTEN_PID: owner, LISTEN_FDNAMES: written } = environment;
   if (given === "") return { http: [], https: [] };
   if (owner !== String(pid)) {
@@ -34,36 +40,52 @@ export function passedSockets(environment: Environment, pid: number, settings: P
     log.warn(`LISTEN_FDS is ignored: it is for ${whose}, this one is ${pid}; ${remedy}`);
     return { http: [], https: [] };
   }
-  if (!/^[1-9]\d{0,3}$/.test(given)) throw refused(`LISTEN_FDS: expected the number of sockets, found ${JSON.stringify(given)}`);
+  if (!/^[1-9]\d{0,3}$/.test(given))
+    throw refused(`LISTEN_FDS: expected the number of sockets, found ${JSON.stringify(given)}`);
   const count = Number(given);
   const names = written === undefined ? [] : written.split(":");
-  if (written !== undefined && names.length !== count) throw refused(`LISTEN_FDNAMES has ${names.length} names for ${count} sockets (LISTEN_FDS)`);
+  if (written !== undefined && names.length !== count)
+    throw refused(`LISTEN_FDNAMES has ${names.length} names for ${count} sockets (LISTEN_FDS)`);
   const other = names.find((name) => !NAMES.includes(name));
   const isNamed = names.some((name) => NAMES.includes(name));
-  if (isNamed && other !== undefined) throw refused(`LISTEN_FDNAMES: expected http or https for every socket, found ${JSON.stringify(other)}; ${NAMING}`);
-  if (!isNamed && count > NAMES.length) throw refused(`${count} sockets are passed (LISTEN_FDS) whose names do not say what each is for; ${NAMING}`);
+  if (isNamed && other !== undefined)
+    throw refused(`LISTEN_FDNAMES: expected http or https for every socket, found ${JSON.stringify(other)}; ${NAMING}`);
+  if (!isNamed && count > NAMES.length)
+    throw refused(`${count} sockets are passed (LISTEN_FDS) whose names do not say what each is for; ${NAMING}`);
   const used = isNamed ? names : NAMES.slice(0, count);
   const fdsOf = (name: string) => used.flatMap((each, i) => (each === name ? FIRST_FD + i : []));
   const sockets = { http: fdsOf("http"), https: fdsOf("https") };
   if (sockets.https.length > 0 && settings.serverCertPath === null) {
     throw refused("a socket for HTTPS is passed (LISTEN_FDS): it needs SERVER_CERT_PATH and SERVER_KEY_PATH");
   }
-  if (sockets.http.length > 0 && settings.httpPort === null) throw refused("a socket for HTTP is passed (LISTEN_FDS), and HTTP_PORT is off: leave one of them out");
+  if (sockets.http.length > 0 && settings.httpPort === null)
+    throw refused("a socket for HTTP is passed (LISTEN_FDS), and HTTP_PORT is off: leave one of them out");
   // Workers accept on ports that they open together; a socket from outside would belong to one of them.
-  if (settings.workers !== 1) throw refused("sockets are passed (LISTEN_FDS), which only one process can use: set WORKERS to 1, or start without the socket unit");
+  if (settings.workers !== 1)
+    throw refused(
+      "sockets are passed (LISTEN_FDS), which only one process can use: set WORKERS to 1, " +
+        "or start without the socket unit",
+    );
   log.info("listening on sockets that were passed (LISTEN_FDS)", { http: sockets.http, https: sockets.https });
   return sockets;
 }
 
 /** Throws a `Failure` for a descriptor that is no listening socket. */
-export async function listenOnPassed(gateway: GatewayCore, fds: readonly number[], secure: ListenOptions): Promise<AddressInfo[]> {
+export async function listenOnPassed(
+  gateway: GatewayCore,
+  fds: readonly number[],
+  secure: ListenOptions,
+): Promise<AddressInfo[]> {
   const addresses: AddressInfo[] = [];
   for (const fd of fds) {
     try {
       addresses.push(await gateway.listen({ ...secure, fd }));
     } catch (error) {
       if (error instanceof ConfigError) throw error;
-      throw new Failure(`file descriptor ${fd}, passed by LISTEN_FDS, is no TCP socket to listen on: ${(error as Error).message}`, 2);
+      throw new Failure(
+        `file descriptor ${fd}, passed by LISTEN_FDS, is no TCP socket to listen on: ${(error as Error).message}`,
+        2,
+      );
     }
   }
   return addresses;

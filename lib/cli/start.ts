@@ -10,7 +10,13 @@ import type { Threads } from "../base/threads.ts";
 import type { BoundAddress } from "../cluster/messages.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../embed/gateway.ts";
-import { ConfigError, GatewayCore, type CompleteOptions, type LastReload, type ListenOptions } from "../gateway/gateway.ts";
+import {
+  ConfigError,
+  GatewayCore,
+  type CompleteOptions,
+  type LastReload,
+  type ListenOptions,
+} from "../gateway/gateway.ts";
 import type { Replacement } from "../gateway/reloads.ts";
 import { readForStart } from "../parts/load.ts";
 import type { Manager } from "../manager/server.ts";
@@ -44,7 +50,10 @@ export interface Started {
   readonly workers: number;
 }
 
-export interface StartOptions extends Pick<CompleteOptions, "config" | "configFile" | "configKeyFile" | "tests" | "accessLog" | "audit"> {
+export interface StartOptions extends Pick<
+  CompleteOptions,
+  "config" | "configFile" | "configKeyFile" | "tests" | "accessLog" | "audit"
+> {
   /** Used in place of ports that would be opened. Default: none. */
   readonly sockets?: PassedSockets;
   /** Called for a reload through the admin interface. */
@@ -56,14 +65,27 @@ export interface StartOptions extends Pick<CompleteOptions, "config" | "configFi
 /** Throws a `ConfigError` or a `Failure`; nothing listens then. */
 export async function start(settings: Settings, options: StartOptions, log: Log): Promise<Started> {
   const { reload, sockets, onListen, ...gatewayOptions } = options;
-  const { modules, source } = await readForStart(options.configFile ?? options.config ?? {}, process.env, options.configKeyFile);
+  const { modules, source } = await readForStart(
+    options.configFile ?? options.config ?? {},
+    process.env,
+    options.configKeyFile,
+  );
   const { tracing } = settings;
   const adminCookie = settings.admin?.cookie;
   const named = partsNamedBy(settings);
   for (const name of named) await modules.loadPart(name);
   const supervisor = settings.workers === 1 ? null : (await ON_DEMAND.workers()).openWorkers(settings, named, log);
   const kept = settings.stateDir !== null && (await (await ON_DEMAND.stateDir()).openState(settings.stateDir, log));
-  const made = { ...gatewayOptions, ...kept, modules, ...(source && { source }), log, hasHttps: settings.serverCertPath !== null, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) };
+  const made = {
+    ...gatewayOptions,
+    ...kept,
+    modules,
+    ...(source && { source }),
+    log,
+    hasHttps: settings.serverCertPath !== null,
+    ...(tracing && { tracing }),
+    ...(adminCookie !== undefined && { adminCookie }),
+  };
   const reporting = modules.partIfLoaded("reporting");
   const reported = reporting && (await open(reporting.Gateway, made, supervisor?.threads));
   const gateway = reported ?? (await open(GatewayCore, made, supervisor?.threads));
@@ -72,28 +94,62 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   await configuration.findWarnings();
   const tls = settings.serverCertPath === null ? null : (await ON_DEMAND.tlsServer()).readTlsFiles(settings, log);
   const operatorTls = tls && { ...tls, part: ((name) => modules.part(name)) satisfies OperatorTls["part"] };
-  const admin = settings.admin && reported && (await ON_DEMAND.admin()).openAdmin(settings.admin, settings, { gateway: reported, tls: operatorTls, writing: settings.admin.write ? await ON_DEMAND.adminWrite() : null, reload, log });
-  const probes = settings.probe && reported && (await ON_DEMAND.probes()).openProbes(settings.probe, settings.metricsToken, reported, log);
+  const admin =
+    settings.admin &&
+    reported &&
+    (await ON_DEMAND.admin()).openAdmin(settings.admin, settings, {
+      gateway: reported,
+      tls: operatorTls,
+      writing: settings.admin.write ? await ON_DEMAND.adminWrite() : null,
+      reload,
+      log,
+    });
+  const probes =
+    settings.probe &&
+    reported &&
+    (await ON_DEMAND.probes()).openProbes(settings.probe, settings.metricsToken, reported, log);
   let manager: Opened<Manager> | null = null;
   try {
     await configuration.prove("lenient");
     if (settings.seal) (await ON_DEMAND.seal()).seal(settings, gateway);
     onListen?.();
     const { listenHosts: hosts, httpPort, httpsPort } = settings;
-    const plain = httpPort === null ? [] : await listen(gateway, { name: "HTTP_PORT", port: httpPort, hosts, fds: sockets?.http }, {});
-    const secure = tls === null ? [] : await listen(gateway, { name: "HTTPS_PORT", port: httpsPort, hosts, fds: sockets?.https }, { tls });
+    const plain =
+      httpPort === null
+        ? []
+        : await listen(gateway, { name: "HTTP_PORT", port: httpPort, hosts, fds: sockets?.http }, {});
+    const secure =
+      tls === null
+        ? []
+        : await listen(gateway, { name: "HTTPS_PORT", port: httpsPort, hosts, fds: sockets?.https }, { tls });
     if (supervisor !== null) await (await ON_DEMAND.workers()).startWorkers(supervisor, gateway, plain, secure, tls);
     const [http, https] = [urlsOf(plain), urlsOf(secure)];
     const adminUrl = (await admin?.listen()) ?? null;
     if (settings.manager !== null) {
       const proxy = settings.manager.backendUrl === null ? null : await ON_DEMAND.managerProxy();
-      manager = (await ON_DEMAND.manager()).openManager(settings.manager, { admin: admin?.server ?? null, proxy, tls: operatorTls, log });
+      manager = (await ON_DEMAND.manager()).openManager(settings.manager, {
+        admin: admin?.server ?? null,
+        proxy,
+        tls: operatorTls,
+        log,
+      });
     }
     const managerUrl = (await manager?.listen()) ?? null;
     // After the traffic, which is what "ready" is about.
     const probeUrl = (await probes?.listen()) ?? null;
     const servers = { admin: admin?.server ?? null, manager: manager?.server ?? null, probes: probes?.server ?? null };
-    return { gateway, reported, ...servers, http, https, adminUrl, probeUrl, managerUrl, tls, workers: supervisor?.threads.count ?? 1 };
+    return {
+      gateway,
+      reported,
+      ...servers,
+      http,
+      https,
+      adminUrl,
+      probeUrl,
+      managerUrl,
+      tls,
+      workers: supervisor?.threads.count ?? 1,
+    };
   } catch (error) {
     await Promise.all([gateway.close(0), ...[admin, manager, probes].map((opened) => opened?.server.close())]);
     throw error;
@@ -101,11 +157,17 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
 }
 
 /** Throws a `ConfigError`, or a `Failure` when a plugin cannot be created or names no servers that it could ask. */
-async function open<G extends GatewayCore>(Kind: new (options: CompleteOptions, threads?: Threads) => G, options: CompleteOptions, threads: Threads | undefined): Promise<G> {
+async function open<G extends GatewayCore>(
+  Kind: new (options: CompleteOptions, threads?: Threads) => G,
+  options: CompleteOptions,
+  threads: Threads | undefined,
+): Promise<G> {
   try {
     return await options.modules.withPositions(() => new Kind(options, threads));
   } catch (error) {
-    throw error instanceof ConfigError ? error : new Failure(`${options.configFile === undefined ? "" : `${options.configFile}: `}${messageOf(error)}`, 1);
+    throw error instanceof ConfigError
+      ? error
+      : new Failure(`${options.configFile === undefined ? "" : `${options.configFile}: `}${messageOf(error)}`, 1);
   }
 }
 
@@ -119,11 +181,18 @@ interface Place {
 
 async function listen(gateway: GatewayCore, place: Place, secure: ListenOptions): Promise<BoundAddress[]> {
   const { fds = [] } = place;
-  const opened = fds.length === 0 ? listenOnAll(gateway, place, secure) : (await ON_DEMAND.sockets()).listenOnPassed(gateway, fds, secure);
+  const opened =
+    fds.length === 0
+      ? listenOnAll(gateway, place, secure)
+      : (await ON_DEMAND.sockets()).listenOnPassed(gateway, fds, secure);
   return (await opened).map(({ address, port }) => ({ host: address, port, isSecure: secure.tls !== undefined }));
 }
 
-async function listenOnAll(gateway: GatewayCore, { name, port, hosts }: Place, secure: ListenOptions): Promise<AddressInfo[]> {
+async function listenOnAll(
+  gateway: GatewayCore,
+  { name, port, hosts }: Place,
+  secure: ListenOptions,
+): Promise<AddressInfo[]> {
   const addresses: AddressInfo[] = [];
   for (const host of hosts) {
     const shared = addresses[0]?.port ?? port; // "any free port" is the same port on all addresses

@@ -31,6 +31,10 @@ export async function inState<T>(path: string, act: () => T): Promise<Awaited<T>
   try {
     return await act();
   } catch (error) {
-    throw new Failure(`STATE_DIR (--state-dir): ${error instanceof StateProblem ? error.message : `${path} cannot be used: ${messageOf(error)}`}`, 2);
+    throw new Failure(
+      `STATE_DIR (--state-dir): ` +
+        `${error instanceof StateProblem ? error.message : `${path} cannot be used: ${messageOf(error)}`}`,
+      2,
+    );
   }
 }

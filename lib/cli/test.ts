@@ -1,5 +1,6 @@
 /**
- * `edge-gateway test`: runs the tests of a configuration and prints for each that fails what was expected and what was found.
+ * `edge-gateway test`: runs the tests of a configuration and prints for each that fails what was expected and what was
+ * found.
  */
 import { writeFileSync } from "node:fs";
 import type { Json } from "../config/json.ts";
@@ -22,13 +23,19 @@ export const test: RunCommand = async (given) => {
     const { configuration } = candidate;
     const { tests } = configuration.snapshot;
     if (only !== undefined && !tests.some(({ name }) => name.includes(only))) {
-      throw new Failure(`--only: none of the ${counted(tests.length, "test")} in ${file} has ${JSON.stringify(only)} in its name`, 2);
+      throw new Failure(
+        `--only: none of the ${counted(tests.length, "test")} in ${file} has ${JSON.stringify(only)} in its name`,
+        2,
+      );
     }
     // Before the tests run: a result that cannot be written is of no use.
     if (junit !== undefined) writeReport(junit, "", "no tests were run");
     const report = await (await configuration.parts.onDemand.tests()).testInForce(configuration, only);
-    if (junit !== undefined) writeReport(junit, junitXml(report, file), `${report.passed} passed, ${report.failed} failed`);
-    process.stdout.write(json !== undefined ? `${JSON.stringify(report, null, 2)}\n` : reportText(report, file, paintFor(process.stdout)));
+    if (junit !== undefined)
+      writeReport(junit, junitXml(report, file), `${report.passed} passed, ${report.failed} failed`);
+    process.stdout.write(
+      json !== undefined ? `${JSON.stringify(report, null, 2)}\n` : reportText(report, file, paintFor(process.stdout)),
+    );
     return report.failed === 0 ? 0 : 1;
   } finally {
     await candidate.close();
@@ -48,7 +55,9 @@ export function reportText({ passed, failed, tests }: TestReport, file: string, 
   if (tests.length === 0) return `${withoutControls(file)} has no tests\n`;
   const lines = tests.flatMap((result) => {
     const name = withoutControls(result.name);
-    return result.passed ? [`${paint("good", "ok  ")}  ${name}`] : [`${paint("bad", "FAIL")}  ${name}`, ...comparison(result, paint)];
+    return result.passed
+      ? [`${paint("good", "ok  ")}  ${name}`]
+      : [`${paint("bad", "FAIL")}  ${name}`, ...comparison(result, paint)];
   });
   const summary = [`${passed} passed`, ...(failed === 0 ? [] : [`${failed} failed`])].join(", ");
   return `${lines.join("\n")}\n${paint(failed === 0 ? "good" : "bad", summary)}\n`;
@@ -60,12 +69,18 @@ type Row = readonly [name: string, expected: string, found: string];
 /** Expected and found side by side, the rows that differ marked; then what cannot be said of one member. */
 function comparison({ expected, found, differences, differing }: TestResult, paint: Paint): string[] {
   const rows: readonly Row[] = [["", "expected", "found"], ...rowsOf(expected, found)];
-  const [names, values] = [0, 1].map((column) => Math.max(...rows.map((row) => row[column]!.length))) as [number, number];
+  const [names, values] = [0, 1].map((column) => Math.max(...rows.map((row) => row[column]!.length))) as [
+    number,
+    number,
+  ];
   const lines = rows.map(([name, wanted, value]) => {
     const text = `${name.padEnd(names)}  ${wanted.padEnd(values)}  ${value}`;
     return `    ${differing.includes(name) ? paint("bad", `> ${text}`) : paint("faint", `  ${text}`)}`;
   });
-  return [...lines.map((line) => line.trimEnd()), ...differences.slice(differing.length).map((each) => `    ${withoutControls(each)}`)];
+  return [
+    ...lines.map((line) => line.trimEnd()),
+    ...differences.slice(differing.length).map((each) => `    ${withoutControls(each)}`),
+  ];
 }
 
 /** A row for each member, and for each header. */
@@ -89,12 +104,15 @@ function rowOf(name: string, wanted: Json, value: Json | undefined): Row {
   let same = 0;
   while (same < expected.length && expected[same] === found[same]) same++;
   const from = same === expected.length || same < MAX_SHOWN ? 0 : same - SHOWN_BEFORE;
-  const cut = (text: string) => (from === 0 ? "" : "…") + text.slice(from, from + MAX_SHOWN) + (text.length > from + MAX_SHOWN ? "…" : "");
+  const cut = (text: string) =>
+    (from === 0 ? "" : "…") + text.slice(from, from + MAX_SHOWN) + (text.length > from + MAX_SHOWN ? "…" : "");
   return [name, cut(expected), cut(found)];
 }
 
 function inWords(value: Json | undefined): string {
-  return value === undefined ? "(nothing)" : withoutControls(isMatches(value) ? `a match of ${value.matches}` : JSON.stringify(value));
+  return value === undefined
+    ? "(nothing)"
+    : withoutControls(isMatches(value) ? `a match of ${value.matches}` : JSON.stringify(value));
 }
 
 const MAX_SHOWN = 60;

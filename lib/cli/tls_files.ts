@@ -11,7 +11,10 @@ import { readNamedFile, refuse } from "./named_files.ts";
 
 export type TlsSettings = Pick<Settings, "serverCertPath" | "serverKeyPath" | "caCertPath" | "clientAuth">;
 
-/** Null if no certificate is set. Throws a `Failure`; an expired certificate only causes a warning, since clients may accept it. */
+/**
+ * Null if no certificate is set. Throws a `Failure`; an expired certificate only causes a warning, since clients may
+ * accept it.
+ */
 export function readTlsFiles(settings: TlsSettings, log: Log): TlsFiles | null {
   const { serverCertPath, serverKeyPath, caCertPath } = settings;
   if (serverCertPath === null || serverKeyPath === null) return null;
@@ -26,7 +29,8 @@ export function readTlsFiles(settings: TlsSettings, log: Log): TlsFiles | null {
   if (pair !== undefined) throw new Failure(`the certificate ${certFile} cannot be used for TLS: ${pair.unusable}`, 2);
   if (ca !== null) refuse(`${caCertPath} (CA_CERT_PATH)`, certificatesProblem(ca));
   const wrong = validityProblem(cert, Date.now());
-  if (wrong !== undefined) log.warn(`the server certificate ${wrong.problem}`, { file: serverCertPath, date: wrong.date });
+  if (wrong !== undefined)
+    log.warn(`the server certificate ${wrong.problem}`, { file: serverCertPath, date: wrong.date });
   return { cert, key, ca, requireClientCert: settings.clientAuth === "require", path: serverCertPath };
 }
 

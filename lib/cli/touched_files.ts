@@ -1,5 +1,6 @@
 /**
- * Lists the files that a running gateway reads and writes, now and at its reloads: for `edge-gateway audit`, and for SEAL.
+ * Lists the files that a running gateway reads and writes, now and at its reloads: for `edge-gateway audit`, and for
+ * SEAL.
  */
 import { existsSync, realpathSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
@@ -22,28 +23,46 @@ export interface TouchingConfig {
   readonly named: readonly string[];
 }
 
-/** Absolute paths, and where their links lead. `watched`: those of `reads` whose changes are noticed. `patterns`: those of `writes` that end with an asterisk, and stand for all that begin so. */
-export function touchedFiles(settings: Settings, { accessLog: { enabled, file }, testFiles, callerFiles, named }: TouchingConfig) {
+/**
+ * Absolute paths, and where their links lead. `watched`: those of `reads` whose changes are noticed. `patterns`: those
+ * of `writes` that end with an asterisk, and stand for all that begin so.
+ */
+export function touchedFiles(
+  settings: Settings,
+  { accessLog: { enabled, file }, testFiles, callerFiles, named }: TouchingConfig,
+) {
   const signed = withSignatures([settings.configPath, ...testFiles, ...callerFiles], settings.configKeyPath);
   const watched = unique([...[...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...named]);
   const backendCa = settings.manager?.backendCaPath ?? null;
   const state = settings.stateDir === null ? [] : [resolve(settings.stateDir, "*")];
   const ownLog = settings.audit === null ? [] : [resolve(settings.audit.logPath)];
   const held = ownLog.map((path) => `${path}.lock*`);
-  const writes = [...(enabled && file !== undefined ? [file] : []), ...state, ...ownLog, ...held, ...writtenByAdmin(settings)];
+  const writes = [
+    ...(enabled && file !== undefined ? [file] : []),
+    ...state,
+    ...ownLog,
+    ...held,
+    ...writtenByAdmin(settings),
+  ];
   const patterns = [...state, ...held, ...besidesOf(resolve(settings.configPath))];
   const reads = [...state, ...ownLog, ...held, ...watched, ...(backendCa === null ? [] : [resolve(backendCa)])];
   return { watched, reads: unique([...reads, ...reads.map(realPath), ...programFiles(settings)]), writes, patterns };
 }
 
 /** What flags of Node's permission model open for reading. Folders have a slash at the end. */
-export function readable({ watched, reads, writes }: Readonly<Record<"watched" | "reads" | "writes", readonly string[]>>): string[] {
+export function readable({
+  watched,
+  reads,
+  writes,
+}: Readonly<Record<"watched" | "reads" | "writes", readonly string[]>>): string[] {
   const program = ["bin/", "lib/"].map((folder) => fileURLToPath(new URL(folder, PROGRAM)));
   // A link may lead to another file tomorrow, as in Kubernetes, where both are in one folder.
   const folders = watched.filter((path) => realPath(path) !== path).map((path) => `${dirname(path)}/`);
   const all = unique([...program, ...reads, ...writes, ...folders].filter((path) => !NAME_FILES.includes(path)));
   // Node forbids a folder again when a flag names a file in it.
-  return all.filter((path) => !all.some((folder) => folder.endsWith("/") && folder !== path && path.startsWith(folder)));
+  return all.filter(
+    (path) => !all.some((folder) => folder.endsWith("/") && folder !== path && path.startsWith(folder)),
+  );
 }
 
 /** What a name look-up of the system (getaddrinfo) reads. */
@@ -67,11 +86,18 @@ export function realPath(path: string): string {
   }
 }
 
-/** With ADMIN_WRITE: the configuration's file, where its links lead, what is written beside it, its history, and the file of changes. */
+/**
+ * With ADMIN_WRITE: the configuration's file, where its links lead, what is written beside it, its history, and the
+ * file of changes.
+ */
 function writtenByAdmin({ admin, configPath }: Settings): string[] {
   if (!admin?.write) return [];
   const path = resolve(configPath);
-  return unique([realPath(path), ...besidesOf(path), ...(admin.auditLogPath === null ? [] : [resolve(admin.auditLogPath)])]);
+  return unique([
+    realPath(path),
+    ...besidesOf(path),
+    ...(admin.auditLogPath === null ? [] : [resolve(admin.auditLogPath)]),
+  ]);
 }
 
 function besidesOf(configPath: string): string[] {

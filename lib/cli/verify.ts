@@ -1,5 +1,6 @@
 /**
- * `edge-gateway verify`: checks that a folder is a release, or a build, as it was signed: the signature of its SHA256SUMS, and every file.
+ * `edge-gateway verify`: checks that a folder is a release, or a build, as it was signed: the signature of its
+ * SHA256SUMS, and every file.
  */
 import { createHash } from "node:crypto";
 import { constants } from "node:fs";
@@ -24,7 +25,18 @@ const MAX_BYTES = 1024 * 1024;
 export const verify: RunCommand = async (given) => {
   const [folder] = given.operands;
   const { key } = given.flags;
-  if (folder !== undefined && (await stat(folder).then((found) => !found.isDirectory(), () => false))) throw new Failure(`${folder} (DIR) is a file, and verify checks the folder of a release: for a signed configuration use edge-gateway validate FILE --config-key public.pem`, 2);
+  if (
+    folder !== undefined &&
+    (await stat(folder).then(
+      (found) => !found.isDirectory(),
+      () => false,
+    ))
+  )
+    throw new Failure(
+      `${folder} (DIR) is a file, and verify checks the folder of a release: ` +
+        `for a signed configuration use edge-gateway validate FILE --config-key public.pem`,
+      2,
+    );
   if (folder === undefined) throw new Failure(USAGE, 2);
   const keys = key === undefined ? null : readNamedFile(String(key), "--key", "public key").toString("latin1");
   const names = await readdir(folder).catch((error: unknown) => {
@@ -42,10 +54,17 @@ export const verify: RunCommand = async (given) => {
     const problem = await fileProblem(join(folder, name), sums.get(name)!);
     if (problem !== undefined) problems.push(`${join(folder, name)} ${problem}`);
   }
-  problems.push(...others.map((name) => `${join(folder, name)} is not listed in ${SUMS}: it is no part of the release; remove it`));
+  problems.push(
+    ...others.map((name) => `${join(folder, name)} is not listed in ${SUMS}: it is no part of the release; remove it`),
+  );
   if (problems.length > 0) throw failure(problems, 1);
-  const as = signer === null ? `as ${SUMS} lists them; it is not signed: whoever can change a file here can change the list, too` : `as signed with the key whose SHA-256 is ${signer}`;
-  process.stdout.write(printable([...[...sums.keys()].map((name) => `${name}: OK`), `${counted(sums.size, "file")} ${as}`]));
+  const as =
+    signer === null
+      ? `as ${SUMS} lists them; it is not signed: whoever can change a file here can change the list, too`
+      : `as signed with the key whose SHA-256 is ${signer}`;
+  process.stdout.write(
+    printable([...[...sums.keys()].map((name) => `${name}: OK`), `${counted(sums.size, "file")} ${as}`]),
+  );
   return 0;
 };
 
@@ -55,17 +74,29 @@ const USAGE = "verify needs a folder and a public key: edge-gateway verify DIR -
 async function signerOf(folder: string, text: Buffer, keys: string, keyFile: string): Promise<string> {
   const verified = verifySignature(text, String(await readSmall(folder, SIGNATURE)), keys);
   if (verified.problem === undefined) return verified.signer.fingerprint;
-  const file = { content: join(folder, SUMS), signature: join(folder, SIGNATURE), keys: `${keyFile} (--key)` }[verified.file];
+  const file = { content: join(folder, SUMS), signature: join(folder, SIGNATURE), keys: `${keyFile} (--key)` }[
+    verified.file
+  ];
   throw failure([`${file} ${verified.problem}`], verified.file === "keys" ? 2 : 1);
 }
 
-/** The files of the list, and what else is in the folder, and in those that the list names. A link to a folder is no folder. */
-async function listed(folder: string, sums: ReadonlyMap<string, string>): Promise<{ readonly files: readonly string[]; readonly others: readonly string[] }> {
-  const folders = new Set([...sums.keys()].flatMap((name) => [...name.matchAll(/\//g)].map(({ index }) => name.slice(0, index))));
+/**
+ * The files of the list, and what else is in the folder, and in those that the list names. A link to a folder is no
+ * folder.
+ */
+async function listed(
+  folder: string,
+  sums: ReadonlyMap<string, string>,
+): Promise<{ readonly files: readonly string[]; readonly others: readonly string[] }> {
+  const folders = new Set(
+    [...sums.keys()].flatMap((name) => [...name.matchAll(/\//g)].map(({ index }) => name.slice(0, index))),
+  );
   const others: string[] = [];
   const links: string[] = [];
   const visit = async (above: string) => {
-    for (const entry of (await readdir(join(folder, above), { withFileTypes: true })).sort((a, b) => (a.name < b.name ? -1 : 1))) {
+    for (const entry of (await readdir(join(folder, above), { withFileTypes: true })).sort((a, b) =>
+      a.name < b.name ? -1 : 1,
+    )) {
       const name = above + entry.name;
       if (folders.has(name) && entry.isDirectory()) await visit(`${name}/`);
       else if (name !== SUMS && name !== SIGNATURE && !sums.has(name)) others.push(name);
@@ -84,16 +115,22 @@ function failure(problems: readonly string[], exitCode: 1 | 2): Failure {
 export function readSums(bytes: Buffer, path: string): ReadonlyMap<string, string> {
   const sums = new Map<string, string>();
   const problems: string[] = [];
-  bytes.toString("utf8").replace(/\n$/, "").split("\n").forEach((line, i) => {
-    const [, sum, name = ""] = LINE.exec(line) ?? [];
-    let problem: string | undefined;
-    if (line.endsWith("\r")) problem = "the line ends as on Windows (CR LF); sha256sum ends it with LF";
-    else if (sum === undefined) problem = "not 64 hexadecimal digits, two spaces and a file name, as sha256sum writes them";
-    else if (/[\\\u0000]/.test(name) || name.split("/").some((step) => step === "" || step === "." || step === "..")) problem = "the name leads to another folder; a release lists only files of its own folder";
-    else if (sums.has(name)) problem = `${name} is listed twice`;
-    if (problem === undefined) sums.set(name, sum!);
-    else problems.push(`${path}:${i + 1}: ${problem}`);
-  });
+  bytes
+    .toString("utf8")
+    .replace(/\n$/, "")
+    .split("\n")
+    .forEach((line, i) => {
+      const [, sum, name = ""] = LINE.exec(line) ?? [];
+      let problem: string | undefined;
+      if (line.endsWith("\r")) problem = "the line ends as on Windows (CR LF); sha256sum ends it with LF";
+      else if (sum === undefined)
+        problem = "not 64 hexadecimal digits, two spaces and a file name, as sha256sum writes them";
+      else if (/[\\\u0000]/.test(name) || name.split("/").some((step) => step === "" || step === "." || step === ".."))
+        problem = "the name leads to another folder; a release lists only files of its own folder";
+      else if (sums.has(name)) problem = `${name} is listed twice`;
+      if (problem === undefined) sums.set(name, sum!);
+      else problems.push(`${path}:${i + 1}: ${problem}`);
+    });
   if (problems.length > 0) throw failure(problems, 1);
   return sums;
 }
@@ -106,14 +143,18 @@ function fileProblem(path: string, sum: string): Promise<string | undefined> {
   return withFile(path, async (file) => {
     const hash = createHash("sha256");
     for await (const piece of file.createReadStream({ autoClose: false })) hash.update(piece as Buffer);
-    return hash.digest("hex") === sum ? undefined : `has another SHA-256 than in ${SUMS}: it has changed since it was released`;
+    return hash.digest("hex") === sum
+      ? undefined
+      : `has another SHA-256 than in ${SUMS}: it has changed since it was released`;
   });
 }
 
 /** Throws a `Failure` if the file is missing or large. */
 async function readSmall(folder: string, name: string): Promise<Buffer> {
   const path = join(folder, name);
-  const read = await withFile(path, async (file) => ((await file.stat()).size > MAX_BYTES ? `has more than ${MAX_BYTES} bytes` : file.readFile()));
+  const read = await withFile(path, async (file) =>
+    (await file.stat()).size > MAX_BYTES ? `has more than ${MAX_BYTES} bytes` : file.readFile(),
+  );
   if (typeof read === "string") throw failure([`${path} ${read}`], 1);
   return read;
 }

@@ -1,5 +1,6 @@
 /**
- * `edge-gateway verify-log`: checks that an audit log is whole: that no line of its files was changed, removed, put in or moved.
+ * `edge-gateway verify-log`: checks that an audit log is whole: that no line of its files was changed, removed, put in
+ * or moved.
  */
 import { closeSync, constants, fstatSync, readSync } from "node:fs";
 import { Chain, chainedLine, LINE_FEED, MAX_LINE_BYTES } from "../base/audit_chain.ts";
@@ -12,7 +13,8 @@ import { readNamedFile } from "./named_files.ts";
 import { printable, withoutControls } from "./terminal.ts";
 
 export const verifyLog: RunCommand = async ({ operands: files, flags: { partial, key } }) => {
-  if (files.length === 0) throw new Failure("verify-log needs the files of an audit log, the oldest first: edge-gateway verify-log FILE…", 2);
+  if (files.length === 0)
+    throw new Failure("verify-log needs the files of an audit log, the oldest first: edge-gateway verify-log FILE…", 2);
   const privateKey = typeof key === "string" ? readNamedFile(key, "--key", "private key") : null;
   const reader = new LogReader(partial === true);
   for (const file of files) reader.read(file);
@@ -21,7 +23,13 @@ export const verifyLog: RunCommand = async ({ operands: files, flags: { partial,
   const statement = `audit log: first seq ${first}, last seq ${last}, SHA-256 of the last line ${hash}`;
   const signed = privateKey && signatureOf(Buffer.from(statement), privateKey);
   if (signed?.problem !== undefined) throw new Failure(`${String(key)} (--key) ${signed.problem}`, 2);
-  process.stdout.write(printable([statement, ...(signed === null ? [] : [`signature: ${signed.signature}`]), `${counted(lines, "line")} in ${counted(files.length, "file")}: whole`]));
+  process.stdout.write(
+    printable([
+      statement,
+      ...(signed === null ? [] : [`signature: ${signed.signature}`]),
+      `${counted(lines, "line")} in ${counted(files.length, "file")}: whole`,
+    ]),
+  );
   return 0;
 };
 
@@ -48,7 +56,7 @@ class LogReader {
     try {
       fd = openRegularFile(file, constants.O_RDONLY);
       // What is written from now on is not read: a file that grows must have an end.
-      for (let at = 0, { size } = fstatSync(fd); at < size; ) {
+      for (let at = 0, { size } = fstatSync(fd); at < size;) {
         const read = readSync(fd, piece, 0, Math.min(piece.length, size - at), at);
         if (read === 0) break;
         at += read;
@@ -71,7 +79,12 @@ class LogReader {
 
   end(): { readonly first: number; readonly last: number; readonly hash: string; readonly lines: number } {
     if (this.#last === null) throw new Failure("broken: there is no line", 1);
-    if (this.#last.isTorn) throw failure(`${this.#last.place} is torn: the process has ended while it wrote it, or the end was cut off; a start of the gateway ends it`, 1);
+    if (this.#last.isTorn)
+      throw failure(
+        `${this.#last.place} is torn: the process has ended while it wrote it, or the end was cut off; ` +
+          `a start of the gateway ends it`,
+        1,
+      );
     return { first: this.#first, last: this.#chain.seq, hash: this.#chain.prev, lines: this.#lines };
   }
 
@@ -83,11 +96,20 @@ class LogReader {
     if (found === null) return chain.follow(Buffer.from(line), null);
     const { seq, prev, torn } = found;
     const isFirst = this.#first === 0;
-    if (isFirst && seq !== 1 && !this.#isPartial) throw broken(file, number, `has seq ${seq}, and a log begins with 1: give the files before it, or --partial`);
+    if (isFirst && seq !== 1 && !this.#isPartial)
+      throw broken(file, number, `has seq ${seq}, and a log begins with 1: give the files before it, or --partial`);
     const isKnown = !isFirst || seq === 1;
-    if (isKnown && seq !== chain.seq + 1) throw broken(file, number, `has seq ${seq}, and ${chain.seq + 1} must follow ${chain.seq}`);
-    if ((isKnown || this.#lines > 1) && prev !== chain.prev) throw broken(file, number, `has a "prev" that is not the SHA-256 of the line before: one of the two was changed, or lines between them are missing`);
-    if (isKnown && chain.torn !== undefined && torn !== chain.torn) throw broken(file, number, 'has a "torn" that is not the SHA-256 of the torn lines before it');
+    if (isKnown && seq !== chain.seq + 1)
+      throw broken(file, number, `has seq ${seq}, and ${chain.seq + 1} must follow ${chain.seq}`);
+    if ((isKnown || this.#lines > 1) && prev !== chain.prev)
+      throw broken(
+        file,
+        number,
+        `has a "prev" that is not the SHA-256 of the line before: one of the two was changed, ` +
+          `or lines between them are missing`,
+      );
+    if (isKnown && chain.torn !== undefined && torn !== chain.torn)
+      throw broken(file, number, 'has a "torn" that is not the SHA-256 of the torn lines before it');
     if (isFirst) this.#first = seq;
     chain.follow(Buffer.from(line), seq);
   }

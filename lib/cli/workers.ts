@@ -23,10 +23,17 @@ export interface Machine {
   readonly cores: number;
 }
 
-/** Null: this thread serves the requests. Throws a `Failure` where there cannot be as many workers as the settings ask for. */
+/**
+ * Null: this thread serves the requests. Throws a `Failure` where there cannot be as many workers as the settings ask
+ * for.
+ */
 export function openWorkers(settings: Settings, parts: readonly PartName[], log: Log): Supervisor | null {
   const { workers, logLevel, logFormat, tracing, admin } = settings;
-  const count = workerCount(workers, log, { node: process.versions.node, platform: process.platform, cores: availableParallelism() });
+  const count = workerCount(workers, log, {
+    node: process.versions.node,
+    platform: process.platform,
+    cores: availableParallelism(),
+  });
   if (count === 1) return null;
   const write = (line: string) => void process.stderr.write(line);
   return new Supervisor({
@@ -36,27 +43,44 @@ export function openWorkers(settings: Settings, parts: readonly PartName[], log:
 }
 
 /** Throws a `Failure` where a worker cannot listen on the same port. */
-export async function startWorkers(supervisor: Supervisor, gateway: GatewayCore, plain: readonly BoundAddress[], secure: readonly BoundAddress[], tls: TlsFiles | null): Promise<void> {
+export async function startWorkers(
+  supervisor: Supervisor,
+  gateway: GatewayCore,
+  plain: readonly BoundAddress[],
+  secure: readonly BoundAddress[],
+  tls: TlsFiles | null,
+): Promise<void> {
   try {
     await supervisor.start(gateway, [...plain, ...secure], tls);
   } catch (error) {
-    const { code, message, address, port } = error as NodeJS.ErrnoException & { readonly address?: string; readonly port?: number };
+    const { code, message, address, port } = error as NodeJS.ErrnoException & {
+      readonly address?: string;
+      readonly port?: number;
+    };
     if (code !== "EADDRINUSE") throw new Failure(message, 1);
-    throw listenFailure(error as NodeJS.ErrnoException, addressOf({ host: address!, port: port! }), plain[0]?.port === port ? "HTTP_PORT" : "HTTPS_PORT", "LISTEN_HOST");
+    throw listenFailure(
+      error as NodeJS.ErrnoException,
+      addressOf({ host: address!, port: port! }),
+      plain[0]?.port === port ? "HTTP_PORT" : "HTTPS_PORT",
+      "LISTEN_HOST",
+    );
   }
 }
 
 export function workerCount(asked: number | "auto", log: Log, { node, platform, cores }: Machine): number {
   if (asked === 1) return 1;
-  const lack =
-    !hasSharedPorts(node) ? `needs Node 22.12 or newer, and this is Node ${node}`
-    : !SYSTEMS.includes(platform) ? `needs a system where threads can share a port (Linux, FreeBSD, DragonFly BSD, Solaris, AIX), and this is ${platform}`
-    : null;
+  const lack = !hasSharedPorts(node)
+    ? `needs Node 22.12 or newer, and this is Node ${node}`
+    : !SYSTEMS.includes(platform)
+      ? `needs a system where threads can share a port (Linux, FreeBSD, DragonFly BSD, Solaris, ` +
+        `AIX), and this is ${platform}`
+      : null;
   if (asked === "auto") {
     if (lack !== null && cores > 1) log.info(`WORKERS is auto, and there is one worker: more than one ${lack}`);
     return lack === null ? Math.min(cores, MAX_WORKERS) : 1;
   }
-  if (lack !== null) throw new Failure(`WORKERS (--workers) is ${asked}: more than one worker ${lack}; set WORKERS=1`, 2);
+  if (lack !== null)
+    throw new Failure(`WORKERS (--workers) is ${asked}: more than one worker ${lack}; set WORKERS=1`, 2);
   return asked;
 }
 

@@ -1,6 +1,6 @@
 /**
- * An HTTP/1.1 client for requests of the gateway's own: one request, one whole answer, within a time and a size. HTTPS is verified, redirects
- * are not followed.
+ * An HTTP/1.1 client for requests of the gateway's own: one request, one whole answer, within a time and a size. HTTPS
+ * is verified, redirects are not followed.
  */
 import type { Agent, ClientRequest, IncomingMessage, OutgoingHttpHeaders } from "node:http";
 import type { AgentOptions as TlsAgentOptions } from "node:https";
@@ -23,7 +23,10 @@ export interface HttpClientOptions {
   readonly why: string;
   /** Most connections to one host; requests beyond wait within their time. Default 256. */
   readonly maxConnections?: number;
-  /** For HTTPS. Default: servers are verified against the system's CA certificates, and no client certificate is presented. */
+  /**
+   * For HTTPS. Default: servers are verified against the system's CA certificates, and no client certificate is
+   * presented.
+   */
   readonly tls?: ClientTls | undefined;
 }
 
@@ -55,7 +58,10 @@ export interface ClientRequestOptions {
   readonly timeoutMs: number;
   /** Largest body of an answer. */
   readonly maxBytes: number;
-  /** Whether the body of the answer is read only to be discarded: that of the `ClientAnswer` is empty then. Default false. */
+  /**
+   * Whether the body of the answer is read only to be discarded: that of the `ClientAnswer` is empty then. Default
+   * false.
+   */
   readonly discards?: boolean;
   /** Cancels the request. */
   readonly signal?: AbortSignal;
@@ -69,10 +75,12 @@ export interface ClientAnswer {
 }
 
 /**
- * "saturated": the time was over while or after the request waited for a connection of this client, or this machine cannot open one.
+ * "saturated": the time was over while or after the request waited for a connection of this client, or this machine
+ * cannot open one.
  * "unsendable": HTTP cannot carry the request. These two and "cancelled" say nothing of the server.
  */
-export type FailureKind = "unreachable" | "timeout" | "cancelled" | "too_large" | "invalid" | "saturated" | "unsendable";
+export type FailureKind =
+  "unreachable" | "timeout" | "cancelled" | "too_large" | "invalid" | "saturated" | "unsendable";
 
 /** Why there is no answer. The message is for logs: it contains nothing of the request. */
 export class ClientFailure extends Error {
@@ -131,7 +139,11 @@ export class HttpClient implements Client {
     else this.#dropIdle();
   }
 
-  #send(options: ClientRequestOptions, resolve: (answer: ClientAnswer) => void, reject: (failure: ClientFailure) => void): void {
+  #send(
+    options: ClientRequestOptions,
+    resolve: (answer: ClientAnswer) => void,
+    reject: (failure: ClientFailure) => void,
+  ): void {
     const { method = "GET", timeoutMs, signal } = options;
     let request: ClientRequest | null = null;
     let isOver = false;
@@ -151,7 +163,11 @@ export class HttpClient implements Client {
       reject(new ClientFailure(kind, message, head, code));
     };
     const cancel = () => fail("cancelled", "the request was given up");
-    const expire = () => fail(waitedForConnection ? "saturated" : "timeout", `no ${waitedForConnection ? "free connection and answer" : "answer"} within ${timeoutMs} ms`);
+    const expire = () =>
+      fail(
+        waitedForConnection ? "saturated" : "timeout",
+        `no ${waitedForConnection ? "free connection and answer" : "answer"} within ${timeoutMs} ms`,
+      );
     // An answer that has arrived while this process was busy is read first.
     const timer = this.#options.clock.after(timeoutMs, () => void setImmediate(entry("a late answer", expire)));
     if (signal?.aborted) return cancel();
@@ -164,7 +180,8 @@ export class HttpClient implements Client {
         head = response;
         receive(response, options, fail, (answer) => {
           if (!end()) return;
-          // The server may never read the rest of the request, and the agent would keep the connection: the next request would wait in vain.
+          // The server may never read the rest of the request, and the agent would keep the connection: the next
+          // request would wait in vain.
           if (!asked.writableFinished) asked.destroy();
           resolve(answer);
         });
@@ -175,7 +192,8 @@ export class HttpClient implements Client {
       });
       asked.on("error", (error: NodeJS.ErrnoException) => {
         if (isOver || asked !== request) return;
-        // The server had closed a kept connection while the request was on its way; it has probably closed the others, too.
+        // The server had closed a kept connection while the request was on its way; it has probably closed the others,
+        // too.
         if (again && asked.reusedSocket && !error.code?.startsWith("HPE_")) {
           again = false;
           this.#dropIdle();
@@ -183,7 +201,10 @@ export class HttpClient implements Client {
         }
         fail(kindOf(error), connectFailure(error), error.code);
       });
-      asked.on("close", () => void (asked === request && fail("unreachable", "the connection closed before an answer")));
+      asked.on(
+        "close",
+        () => void (asked === request && fail("unreachable", "the connection closed before an answer")),
+      );
       asked.end(options.body);
       // Behind the tick in which Node gives the request its connection, where there is one.
       process.nextTick(entry("a look for a connection", () => (waitedForConnection ||= asked.socket === null)));
@@ -198,11 +219,23 @@ export class HttpClient implements Client {
     const { egress, why, maxConnections = 256, tls } = this.#options;
     const { host, port } = destinationOf(url, why);
     const scheme = url.protocol === "https:" ? "https:" : "http:";
-    const agent = (this.#agents[scheme] ??= agentOf(egress, why, scheme, { ...KEPT, maxSockets: maxConnections, ...(scheme === "https:" && agentTls(tls)) }));
+    const agent = (this.#agents[scheme] ??= agentOf(egress, why, scheme, {
+      ...KEPT,
+      maxSockets: maxConnections,
+      ...(scheme === "https:" && agentTls(tls)),
+    }));
     const path = target ?? url.pathname + url.search;
     try {
       // Flat, as node takes them too.
-      return requestBy(agent, { method, host, port, path, headers: list as unknown as OutgoingHttpHeaders, setHost: false, maxHeaderSize: MAX_HEAD_BYTES });
+      return requestBy(agent, {
+        method,
+        host,
+        port,
+        path,
+        headers: list as unknown as OutgoingHttpHeaders,
+        setHost: false,
+        maxHeaderSize: MAX_HEAD_BYTES,
+      });
     } catch (error) {
       return error as Error;
     }
@@ -239,13 +272,19 @@ function agentTls(settings: ClientTls | undefined): TlsAgentOptions {
     ...secure,
     // The ClientHello cannot name an address (RFC 6066 §3), but the certificate can.
     servername: isIP(servername) === 0 ? servername : "",
-    checkServerIdentity: (_host: string, certificate: PeerCertificate) => tls.checkServerIdentity(servername, certificate),
+    checkServerIdentity: (_host: string, certificate: PeerCertificate) =>
+      tls.checkServerIdentity(servername, certificate),
   };
 }
 
 type Fail = (kind: FailureKind, message: string) => void;
 
-function receive(response: IncomingMessage, { maxBytes, discards }: ClientRequestOptions, fail: Fail, done: (answer: ClientAnswer) => void): void {
+function receive(
+  response: IncomingMessage,
+  { maxBytes, discards }: ClientRequestOptions,
+  fail: Fail,
+  done: (answer: ClientAnswer) => void,
+): void {
   const chunks: Buffer[] = [];
   let bytes = 0;
   response.on("data", (chunk: Buffer) => {
@@ -258,7 +297,8 @@ function receive(response: IncomingMessage, { maxBytes, discards }: ClientReques
   response.on("end", () => {
     if (!response.complete) return broken();
     // Node reports a 101 without an Upgrade as an ordinary response.
-    if (response.statusCode! < 200 || response.statusCode! > 599) return fail("invalid", `it answered with status ${response.statusCode}`);
+    if (response.statusCode! < 200 || response.statusCode! > 599)
+      return fail("invalid", `it answered with status ${response.statusCode}`);
     done({ status: response.statusCode!, headers: response.rawHeaders, body: Buffer.concat(chunks) });
   });
 }

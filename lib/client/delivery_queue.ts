@@ -1,5 +1,6 @@
 /**
- * Sends texts (log lines, spans) to a server in batches from a bounded queue, retries with growing pauses, and counts lost texts.
+ * Sends texts (log lines, spans) to a server in batches from a bounded queue, retries with growing pauses, and counts
+ * lost texts.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import type { Client, ClientAnswer, ClientFailure, ClientRequestOptions } from "./client.ts";
@@ -30,9 +31,15 @@ export interface DeliveryQueueOptions {
   readonly isTransient: (status: number) => boolean;
   /** Milliseconds before each retry, unless Retry-After asks for others. After the last retry a batch is lost. */
   readonly pausesMs: readonly number[];
-  /** Numbers from 0 to below 1, which make pauses half to one and a half times as long, so that gateways differ. Default: always 0.5. */
+  /**
+   * Numbers from 0 to below 1, which make pauses half to one and a half times as long, so that gateways differ.
+   * Default: always 0.5.
+   */
   readonly random?: () => number;
-  /** Reads from the body of a 2xx response which texts the server rejected. The body is empty if it did not arrive. Default: none. */
+  /**
+   * Reads from the body of a 2xx response which texts the server rejected. The body is empty if it did not arrive.
+   * Default: none.
+   */
   readonly rejectedBy?: (answer: Buffer) => Rejected;
   /** Called with new losses once in `quietMs`, and when the queue is closed. */
   readonly report: (lost: number, why: string) => void;
@@ -94,7 +101,10 @@ export class DeliveryQueue {
     this.#report("if due");
   }
 
-  /** Sends the queued texts within a second and drops the rest. Texts added later are sent at once, also within a second. */
+  /**
+   * Sends the queued texts within a second and drops the rest. Texts added later are sent at once, also within a
+   * second.
+   */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#hurry();
@@ -150,7 +160,15 @@ export class DeliveryQueue {
   }
 
   async #deliver(batch: readonly string[]): Promise<void> {
-    const { encode, pausesMs, random = () => 0.5, rejectedBy = () => NONE_REJECTED, receiver, isTransient, clock } = this.#options;
+    const {
+      encode,
+      pausesMs,
+      random = () => 0.5,
+      rejectedBy = () => NONE_REJECTED,
+      receiver,
+      isTransient,
+      clock,
+    } = this.#options;
     let body: Buffer;
     try {
       body = await encode(batch);
@@ -188,7 +206,8 @@ export class DeliveryQueue {
     } catch (error) {
       const failure = error as ClientFailure;
       const { status, headers } = failure;
-      // The status decides: where only the answer's body failed, a batch that the server has accepted must not be sent again.
+      // The status decides: where only the answer's body failed, a batch that the server has accepted must not be sent
+      // again.
       return status !== null && status >= 200 && status <= 599 ? { status, headers, body: NOTHING } : failure;
     }
   }

@@ -1,5 +1,6 @@
 /**
- * Has the gateway of a worker follow the one of the main thread: a configuration is prepared, and comes into force once the main thread says so.
+ * Has the gateway of a worker follow the one of the main thread: a configuration is prepared, and comes into force once
+ * the main thread says so.
  */
 import type { Bundle, Watch } from "../gateway/bundle.ts";
 import { readNoFile } from "../gateway/config_reader.ts";
@@ -22,12 +23,18 @@ export class Follower implements Following {
     this.#committed = committed;
   }
 
-  /** Compiles what the main thread has compiled. Rejects with a `ConfigError`, or the error that a plugin threw at its creation. */
+  /**
+   * Compiles what the main thread has compiled. Rejects with a `ConfigError`, or the error that a plugin threw at its
+   * creation.
+   */
   async prepare(configuration: Configuration, { version, reload, source, environment, files }: Bundle): Promise<void> {
     const { parts, reader } = configuration;
     await parts.loadPart("jsonText");
     await parts.load(source, environment, (path) => files.get(path) ?? readNoFile(path));
-    await parts.partIfLoaded("callers")?.callerReaderOf(parts).readAhead(source, (path) => files.get(path) ?? readNoFile(path));
+    await parts
+      .partIfLoaded("callers")
+      ?.callerReaderOf(parts)
+      .readAhead(source, (path) => files.get(path) ?? readNoFile(path));
     this.isCompiling = true;
     try {
       this.#prepared = configuration.compile(reader.load(source, { environment, files }), version, reload);

@@ -1,13 +1,20 @@
 /**
- * Finds what ends workers: each notes in shared memory which requests it is answering, and the main thread compares what was in flight as they ended.
+ * Finds what ends workers: each notes in shared memory which requests it is answering, and the main thread compares
+ * what was in flight as they ended.
  */
 import type { Watch, WatchedRoute } from "../gateway/bundle.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 
-/** Requests of one worker that are noted at the same time; a further one takes the place of one of the oldest, such as that of an open WebSocket. */
+/**
+ * Requests of one worker that are noted at the same time; a further one takes the place of one of the oldest, such as
+ * that of an open WebSocket.
+ */
 const SLOTS = 1_024;
-/** Longer names are cut. A slot: the client's address, the route, and the plugins of modules that it has, a line each. It is free if it begins with 0. */
+/**
+ * Longer names are cut. A slot: the client's address, the route, and the plugins of modules that it has, a line each.
+ * It is free if it begins with 0.
+ */
 const SLOT_BYTES = 256;
 /** "ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255" and the line feed. */
 const MAX_CLIENT_BYTES = 46;
@@ -42,7 +49,8 @@ export class InFlight {
     this.#holders[slot] = call;
     let at = slot * SLOT_BYTES;
     // Loops are faster than `Buffer.write` and `set` for texts this short.
-    for (let i = 0; i < clientAddress.length && i < MAX_CLIENT_BYTES - 1; i++) this.#bytes[at++] = clientAddress.charCodeAt(i);
+    for (let i = 0; i < clientAddress.length && i < MAX_CLIENT_BYTES - 1; i++)
+      this.#bytes[at++] = clientAddress.charCodeAt(i);
     this.#bytes[at++] = LINE_FEED;
     for (let i = 0; i < names.length; i++) this.#bytes[at++] = names[i]!;
     call.onEnd(() => {
@@ -74,21 +82,30 @@ export class Ends {
   #ends: { readonly at: number; readonly present: Present }[] = [];
 
   /**
-   * A worker has ended at the time `now` (a monotonic clock's) and left this memory. Returns what was in flight at this end and at least at
-   * half of all, the most frequent first; null if nothing was.
+   * A worker has ended at the time `now` (a monotonic clock's) and left this memory. Returns what was in flight at this
+   * end and at least at half of all, the most frequent first; null if nothing was.
    */
   add(memory: SharedArrayBuffer, now: number): Suspects | null {
     const present = presentIn(Buffer.from(memory));
     this.#ends = [...this.#ends, { at: now, present }].filter(({ at }) => now - at <= WINDOW_MS).slice(-MAX_ENDS);
-    const named = Object.fromEntries(SORTS.map((sort) => [sort, this.#named(sort, present)])) as Record<Sort, Record<string, number>>;
+    const named = Object.fromEntries(SORTS.map((sort) => [sort, this.#named(sort, present)])) as Record<
+      Sort,
+      Record<string, number>
+    >;
     return SORTS.every((sort) => Object.keys(named[sort]).length === 0) ? null : { ends: this.#ends.length, ...named };
   }
 
   #named(sort: Sort, present: Present): Record<string, number> {
     const least = Math.max(2, this.#ends.length / 2);
-    const counted = Array.from(present[sort], ([name, requests]) => ({ name, requests, count: this.#ends.filter((end) => end.present[sort].has(name)).length }));
+    const counted = Array.from(present[sort], ([name, requests]) => ({
+      name,
+      requests,
+      count: this.#ends.filter((end) => end.present[sort].has(name)).length,
+    }));
     // What is always in flight, because there is much of it, comes behind what is rare.
-    const found = counted.filter(({ count }) => count >= least).sort((one, other) => other.count - one.count || one.requests - other.requests);
+    const found = counted
+      .filter(({ count }) => count >= least)
+      .sort((one, other) => other.count - one.count || one.requests - other.requests);
     return Object.fromEntries(found.slice(0, MAX_NAMED).map(({ name, count }) => [name, count]));
   }
 }

@@ -14,7 +14,9 @@ export class LogLines {
   readonly #send: (line: string) => void;
   #lost = 0;
 
-  /** `words[index]`, in shared memory, counts the lines that wait: the main thread takes away those that it has written. */
+  /**
+   * `words[index]`, in shared memory, counts the lines that wait: the main thread takes away those that it has written.
+   */
   constructor(words: Int32Array, index: number, send: (line: string) => void) {
     this.#words = words;
     this.#index = index;
@@ -52,7 +54,11 @@ export class LineBatch {
   add(lines: string): void {
     this.#held += lines;
     if (this.#held.length >= BATCH_CHARACTERS) this.flush();
-    else this.#timer ??= setTimeout(entry("lines of the access log", () => this.flush()), HOLD_MS);
+    else
+      this.#timer ??= setTimeout(
+        entry("lines of the access log", () => this.flush()),
+        HOLD_MS,
+      );
   }
 
   flush(): void {

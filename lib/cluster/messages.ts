@@ -28,7 +28,10 @@ export type ToWorker =
   | { readonly type: "tls"; readonly files: TlsFiles }
   | { readonly type: "ticketKey"; readonly key: Uint8Array }
   | { readonly type: "announceStop" }
-  /** See `Followers.setUpstream`; answered with "upstreamSet". `reload`: of the bundle in force in the main thread: under another one it means nothing. */
+  /**
+   * See `Followers.setUpstream`; answered with "upstreamSet". `reload`: of the bundle in force in the main thread:
+   * under another one it means nothing.
+   */
   | ({ readonly type: "setUpstream"; readonly reload: number } & UpstreamState)
   /** Answered with "report". */
   | { readonly type: "report"; readonly extent: ReportExtent }
@@ -67,7 +70,10 @@ export type ToMain =
   | { readonly type: "stopped" }
   | { readonly type: "closed"; readonly outcome: "drained" | "cut" };
 
-/** What a worker posts. Plugins may post to `parentPort`, too: a message of theirs is not under this name, whatever its members are. */
+/**
+ * What a worker posts. Plugins may post to `parentPort`, too: a message of theirs is not under this name, whatever its
+ * members are.
+ */
 export interface Posted {
   readonly edgeGateway: ToMain;
 }
@@ -98,7 +104,10 @@ export interface WorkerStart {
   readonly addresses: readonly BoundAddress[];
   readonly tls: TlsFiles | null;
   readonly ticketKey: Uint8Array;
-  /** The word `VERSION`, then for each place one word with the beats of its worker, then one with the lines of its log that wait. */
+  /**
+   * The word `VERSION`, then for each place one word with the beats of its worker, then one with the lines of its log
+   * that wait.
+   */
   readonly words: Int32Array;
   /** See `InFlight`. */
   readonly inFlight: SharedArrayBuffer;
@@ -115,6 +124,9 @@ export const BEAT_MS = 1_000;
 
 /** The error of a worker that cannot use a configuration. */
 export function refusal(place: number, reason: string): ConfigError {
-  const issues = reason.trimEnd().split("\n").map((line) => ({ at: [], message: `worker ${place}: ${line}`, position: null }));
+  const issues = reason
+    .trimEnd()
+    .split("\n")
+    .map((line) => ({ at: [], message: `worker ${place}: ${line}`, position: null }));
   return new ConfigError(issues, undefined);
 }

@@ -66,8 +66,9 @@ export function tellUpstream(place: Place, reload: number, upstream: UpstreamSta
 }
 
 /**
- * How long the worker of this place, which has ended, is not replaced, in milliseconds. If it has served, then a request may have ended it, and
- * may end the others as well: one place at a time waits, and only while another worker serves.
+ * How long the worker of this place, which has ended, is not replaced, in milliseconds. If it has served, then a
+ * request may have ended it, and may end the others as well: one place at a time waits, and only while another worker
+ * serves.
  */
 export function pauseBefore(place: Place, places: readonly Place[]): number {
   if (place.hasServed && place.looks >= STEADY_LOOKS) place.shortLives = 0;

@@ -1,6 +1,6 @@
 /**
- * Starts the workers, replaces those that end or hang, and has all of them follow the gateway of the main thread: its reloads, its
- * certificates and its end.
+ * Starts the workers, replaces those that end or hang, and has all of them follow the gateway of the main thread: its
+ * reloads, its certificates and its end.
  */
 import { randomBytes } from "node:crypto";
 import type { Server } from "node:net";
@@ -18,15 +18,31 @@ import type { TailBatch, TailReader } from "../observe/tail.ts";
 import { addFailures } from "../upstream/shared_health.ts";
 import { takenOut, type UpstreamState } from "../upstream/taken_out.ts";
 import { Ends, IN_FLIGHT_BYTES } from "./in_flight.ts";
-import { BEAT_MS, beatsOf, refusal, VERSION, waitingLinesOf, type BoundAddress, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
+import {
+  BEAT_MS,
+  beatsOf,
+  refusal,
+  VERSION,
+  waitingLinesOf,
+  type BoundAddress,
+  type Posted,
+  type ToMain,
+  type ToWorker,
+  type WorkerStart,
+} from "./messages.ts";
 import { pauseBefore, Place, takesRequests, tellUpstream, type ReloadAnswer } from "./place.ts";
 import { takePort } from "./ports.ts";
 
 /** The id of the main thread; workers have the following ones. */
 const MAIN = 1;
-/** Looks without a new beat after which a worker hangs. The looks are counted, and not the time: a process that was stopped hangs as a whole. */
+/**
+ * Looks without a new beat after which a worker hangs. The looks are counted, and not the time: a process that was
+ * stopped hangs as a whole.
+ */
 const MAX_SILENT_LOOKS = 10;
-/** Further looks after which a worker that hangs in a native call, where nothing can end it, is replaced all the same. */
+/**
+ * Further looks after which a worker that hangs in a native call, where nothing can end it, is replaced all the same.
+ */
 const MAX_HANGING_LOOKS = 3;
 /** Looks until a new worker has to serve. */
 const MAX_START_LOOKS = 60;
@@ -98,7 +114,16 @@ export class Supervisor implements Followers {
     if (reports !== null) reports.tail = (readers, receive) => this.showTail({ readers, receive });
     Atomics.store(this.#words, VERSION, configuration.bundle.version);
     // This interval keeps the program running while no worker does.
-    this.#timers = [setInterval(entry("a look at the workers", () => this.#look()), BEAT_MS), setInterval(entry("a ticket key", () => this.#renewTicketKey()), TICKET_KEY_MS)];
+    this.#timers = [
+      setInterval(
+        entry("a look at the workers", () => this.#look()),
+        BEAT_MS,
+      ),
+      setInterval(
+        entry("a ticket key", () => this.#renewTicketKey()),
+        TICKET_KEY_MS,
+      ),
+    ];
     try {
       await new Promise<void>((resolve, reject) => {
         this.#failStart = reject;
@@ -126,9 +151,12 @@ export class Supervisor implements Followers {
       place.worker!.postMessage({ type: "prepare", bundle } satisfies ToWorker);
       return (place.answer = { version, given: "none" });
     });
-    await this.#until(() => answers.every(({ given }) => given !== "none") || answers.some(({ given }) => given instanceof Error));
+    await this.#until(
+      () => answers.every(({ given }) => given !== "none") || answers.some(({ given }) => given instanceof Error),
+    );
     for (const { given } of answers) if (given instanceof Error) throw given;
-    if (answers.length > 0 && answers.every(({ given }) => given === "ended")) throw new Error("every worker ended while it prepared this configuration");
+    if (answers.length > 0 && answers.every(({ given }) => given === "ended"))
+      throw new Error("every worker ended while it prepared this configuration");
   }
 
   commit(bundle: Bundle): void {
@@ -161,13 +189,22 @@ export class Supervisor implements Followers {
       place.worker!.postMessage({ type: "report", extent } satisfies ToWorker);
       return { place, report: ++place.reportsAsked };
     });
-    if (asked.length > 0) await waitAtMost(this.#until(() => asked.every(({ place, report }) => place.reports >= report)), MAX_COLLECTING_MS);
+    if (asked.length > 0)
+      await waitAtMost(
+        this.#until(() => asked.every(({ place, report }) => place.reports >= report)),
+        MAX_COLLECTING_MS,
+      );
   }
 
   async setUpstream(upstream: UpstreamState): Promise<void> {
     const { reload } = this.#parts!.configuration.inForce;
-    const told = this.#places.filter(takesRequests).map((place) => ({ place, last: tellUpstream(place, reload, upstream) }));
-    await waitAtMost(this.#until(() => told.every(({ place, last }) => place.upstreamsSet >= last)), MAX_SETTING_MS);
+    const told = this.#places
+      .filter(takesRequests)
+      .map((place) => ({ place, last: tellUpstream(place, reload, upstream) }));
+    await waitAtMost(
+      this.#until(() => told.every(({ place, last }) => place.upstreamsSet >= last)),
+      MAX_SETTING_MS,
+    );
   }
 
   announceStop(): void {
@@ -179,13 +216,20 @@ export class Supervisor implements Followers {
     this.#isClosing = true;
     for (const { respawn } of this.#places) if (respawn !== null) clearTimeout(respawn);
     for (const place of this.#places) if (!takesRequests(place)) void place.worker?.terminate();
-    const late = setTimeout(entry("the end of the workers", () => this.#terminateAll()), graceMs + MAX_CLOSING_MS);
+    const late = setTimeout(
+      entry("the end of the workers", () => this.#terminateAll()),
+      graceMs + MAX_CLOSING_MS,
+    );
     const begunAt = performance.now();
     await waitAtMost(this.#stopAccepting(lingerOf(graceMs)), lingerOf(graceMs));
     for (const name of this.#names) name?.close(); // Another program may have the ports now.
     this.#broadcast({ type: "close", graceMs: Math.max(0, graceMs - (performance.now() - begunAt)) });
     // A native call of a plugin cannot be ended: the process ends with it.
-    if (!this.#allEnded) await waitAtMost(this.#until(() => this.#allEnded), graceMs + MAX_CLOSING_MS + LAST_MS);
+    if (!this.#allEnded)
+      await waitAtMost(
+        this.#until(() => this.#allEnded),
+        graceMs + MAX_CLOSING_MS + LAST_MS,
+      );
     clearTimeout(late);
     for (const timer of this.#timers) clearInterval(timer);
     return this.#places.some(({ outcome, worker }) => outcome === "cut" || worker !== null) ? "cut" : "drained";
@@ -200,20 +244,25 @@ export class Supervisor implements Followers {
   }
 
   /**
-   * Closes the ports of all workers before one of them asks a client to leave: the client would connect again to a worker that still listens,
-   * just as that one closes its port too, and lose its request.
+   * Closes the ports of all workers before one of them asks a client to leave: the client would connect again to a
+   * worker that still listens, just as that one closes its port too, and lose its request.
    */
   async #stopAccepting(lingerMs: number): Promise<void> {
     const asked = this.#places.filter(takesRequests);
-    for (const { worker } of asked) worker!.postMessage({ type: "stopAccepting", lingerMs: lingerMs / 2 } satisfies ToWorker);
+    for (const { worker } of asked)
+      worker!.postMessage({ type: "stopAccepting", lingerMs: lingerMs / 2 } satisfies ToWorker);
     await this.#until(() => asked.every(({ hasStopped, worker }) => hasStopped || worker === null));
   }
 
   #terminateAll(): void {
-    for (const place of this.#places) void ((place.reason ??= "it did not end in time, and was terminated"), place.worker?.terminate());
+    for (const place of this.#places)
+      void ((place.reason ??= "it did not end in time, and was terminated"), place.worker?.terminate());
   }
 
-  showTail(tail: { readonly readers: readonly TailReader[]; readonly receive: (batches: readonly TailBatch[]) => void }): void {
+  showTail(tail: {
+    readonly readers: readonly TailReader[];
+    readonly receive: (batches: readonly TailBatch[]) => void;
+  }): void {
     this.#tail = tail;
     this.#broadcast({ type: "tail", readers: tail.readers });
   }
@@ -222,11 +271,36 @@ export class Supervisor implements Followers {
     const { count, log, tracing, adminCookie, parts } = this.#options;
     const { index } = place;
     const start: WorkerStart = {
-      ...{ id: ++this.#lastId, place: index, count, log, tracing, adminCookie, parts, bundle: this.#parts!.configuration.bundle, words: this.#words },
-      ...{ addresses: this.#addresses, tls: this.#tls, audit: this.#parts!.audit?.settings ?? null, ticketKey: this.#ticketKey, inFlight: new SharedArrayBuffer(IN_FLIGHT_BYTES) },
+      ...{
+        id: ++this.#lastId,
+        place: index,
+        count,
+        log,
+        tracing,
+        adminCookie,
+        parts,
+        bundle: this.#parts!.configuration.bundle,
+        words: this.#words,
+      },
+      ...{
+        addresses: this.#addresses,
+        tls: this.#tls,
+        audit: this.#parts!.audit?.settings ?? null,
+        ticketKey: this.#ticketKey,
+        inFlight: new SharedArrayBuffer(IN_FLIGHT_BYTES),
+      },
       rights: this.#parts!.runtime.parts.partIfLoaded("rights")?.rightsOfThreads() ?? [],
     };
-    Object.assign(place, { id: start.id, inFlight: start.inFlight, hasServed: false, state: "starting", reason: null, looks: 0, silentLooks: 0, respawn: null });
+    Object.assign(place, {
+      id: start.id,
+      inFlight: start.inFlight,
+      hasServed: false,
+      state: "starting",
+      reason: null,
+      looks: 0,
+      silentLooks: 0,
+      respawn: null,
+    });
     Atomics.store(this.#words, waitingLinesOf(index, count), 0);
     let worker: Worker;
     try {
@@ -272,7 +346,8 @@ export class Supervisor implements Followers {
         return this.#isReloading ? undefined : this.#listen(place);
       case "listening":
         place.state = "serving";
-        if (this.#tail !== null) place.worker!.postMessage({ type: "tail", readers: this.#tail.readers } satisfies ToWorker);
+        if (this.#tail !== null)
+          place.worker!.postMessage({ type: "tail", readers: this.#tail.readers } satisfies ToWorker);
         if (this.#failStart === null) this.#options.logger.info("a worker serves again", { worker: place.index });
         return;
       case "failed":
@@ -309,11 +384,16 @@ export class Supervisor implements Followers {
     }
   }
 
-  /** At the start, once all have compiled. Workers listen on ports that others share, so another program that has started meanwhile is looked for. */
+  /**
+   * At the start, once all have compiled. Workers listen on ports that others share, so another program that has
+   * started meanwhile is looked for.
+   */
   #listenTogether(failed: (error: Error) => void): void {
     if (this.#places.some(({ state }) => state !== "compiled")) return;
     const listen = () => this.#places.forEach((place) => place.state === "compiled" && this.#listen(place));
-    Promise.all(this.#addresses.map(async (address) => this.#names.push(await takePort(address)))).then(listen).catch(failed);
+    Promise.all(this.#addresses.map(async (address) => this.#names.push(await takePort(address))))
+      .then(listen)
+      .catch(failed);
   }
 
   #listen(place: Place): void {
@@ -331,24 +411,40 @@ export class Supervisor implements Followers {
     const { logger } = this.#options;
     const reason = place.reason ?? `it exited with code ${code}`;
     if (answer?.given === "none") answer.given = "ended";
-    Object.assign(place, { worker: null, state: "none", answer: null, reports: place.reportsAsked, upstreamsSet: place.upstreamsTold });
+    Object.assign(place, {
+      worker: null,
+      state: "none",
+      answer: null,
+      reports: place.reportsAsked,
+      upstreamsSet: place.upstreamsTold,
+    });
     this.#parts!.runtime.forget(id, index);
     this.#parts!.reports?.forget(index);
     this.#changed();
     if (this.#isClosing) {
-      if (state === "serving" && place.outcome === null) logger.error("a worker has ended during the drain", { worker: index, exit_code: code, error: reason });
+      if (state === "serving" && place.outcome === null)
+        logger.error("a worker has ended during the drain", { worker: index, exit_code: code, error: reason });
       if (state === "serving") place.outcome ??= "cut";
       return;
     }
     if (this.#failStart !== null) return this.#failStart(new Error(`a worker cannot start: ${reason}`));
     // The reason may be a configuration that does not come into force.
     const pauseMs = answer !== null ? 0 : pauseBefore(place, this.#places);
-    logger.error("a worker has ended and is replaced", { worker: index, exit_code: code, pause_s: pauseMs / 1_000, error: reason });
+    logger.error("a worker has ended and is replaced", {
+      worker: index,
+      exit_code: code,
+      pause_s: pauseMs / 1_000,
+      error: reason,
+    });
     const suspects = this.#ends.add(place.inFlight, performance.now());
     if (suspects !== null) logger.error("was in flight whenever workers ended", { ...suspects });
     this.restarts++;
     if (pauseMs === 0) this.#spawn(place);
-    else place.respawn = setTimeout(entry("the start of a worker", () => this.#spawn(place)), pauseMs);
+    else
+      place.respawn = setTimeout(
+        entry("the start of a worker", () => this.#spawn(place)),
+        pauseMs,
+      );
     this.#endWaits();
   }
 
@@ -384,7 +480,8 @@ export class Supervisor implements Followers {
         place.state = "hanging";
         this.#options.logger.error("a worker hangs and is being ended", { worker: place.index });
         this.#endWaits();
-      } else if (place.state !== "serving" && place.looks >= MAX_START_LOOKS) place.reason = "it did not start within 60 seconds";
+      } else if (place.state !== "serving" && place.looks >= MAX_START_LOOKS)
+        place.reason = "it did not start within 60 seconds";
       else continue;
       void place.worker.terminate();
     }

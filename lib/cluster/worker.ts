@@ -18,7 +18,16 @@ import type { TlsFiles } from "../server/tls.ts";
 import { Follower } from "./follower.ts";
 import { InFlight } from "./in_flight.ts";
 import { LineBatch, LogLines } from "./log_lines.ts";
-import { BEAT_MS, beatsOf, VERSION, waitingLinesOf, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
+import {
+  BEAT_MS,
+  beatsOf,
+  VERSION,
+  waitingLinesOf,
+  type Posted,
+  type ToMain,
+  type ToWorker,
+  type WorkerStart,
+} from "./messages.ts";
 
 const start = workerData as WorkerStart;
 const { id, place, count, words, addresses } = start;
@@ -29,15 +38,24 @@ const logLines = new LogLines(words, waitingLinesOf(place, count), (line) => sen
 /** Null: there is no audit log. */
 let auditEvents: AuditEvents | null = null;
 const accessLines = new LineBatch((lines) => send({ type: "access", lines }));
-setInterval(entry("a beat", () => void Atomics.add(words, beatsOf(place), 1)), BEAT_MS).unref();
+setInterval(
+  entry("a beat", () => void Atomics.add(words, beatsOf(place), 1)),
+  BEAT_MS,
+).unref();
 
 /** What the threads share under the configuration that was received last. */
 let { memory } = start.bundle;
 let tls = start.tls === null ? null : asFiles(start.tls);
-const follower = new Follower(received(start.bundle), new InFlight(start.inFlight).watched, () => Atomics.load(words, VERSION));
+const follower = new Follower(received(start.bundle), new InFlight(start.inFlight).watched, () =>
+  Atomics.load(words, VERSION),
+);
 let tail: Tail | null = null;
 let isCreated = false;
-answerForThread(threadLog(), (module) => isCreated && GatewayCore.partsOf(gateway).metrics?.pluginFailed(module), (error) => fail(error, "stack"));
+answerForThread(
+  threadLog(),
+  (module) => isCreated && GatewayCore.partsOf(gateway).metrics?.pluginFailed(module),
+  (error) => fail(error, "stack"),
+);
 const gateway = await create().catch((error) => fail(error));
 const { accessLog, configuration, listener, reports, runtime } = GatewayCore.partsOf(gateway);
 if (tls !== null) listener.tls.useTicketKey(asBuffer(start.ticketKey));
@@ -70,7 +88,8 @@ async function create(): Promise<GatewayCore> {
   for (const name of start.parts) await modules.loadPart(name);
   // The main thread compiles the same, and logs it.
   const log = threadLog(() => isCreated && !follower.isCompiling);
-  const tracing = start.tracing === null ? null : { ...start.tracing, ...(start.tracing.ca && { ca: asBuffer(start.tracing.ca) }) };
+  const tracing =
+    start.tracing === null ? null : { ...start.tracing, ...(start.tracing.ca && { ca: asBuffer(start.tracing.ca) }) };
   const options = {
     ...{ modules, environment: bundle.environment, log, tests: "skip" as const },
     ...(tracing && { tracing }),
@@ -133,21 +152,32 @@ async function obey(message: Exclude<ToWorker, { readonly type: "report" | "audi
 }
 
 async function listen(): Promise<void> {
-  for (const { host, port, isSecure } of addresses) await gateway.listen({ host, port, ...(isSecure && { tls: tls! }) });
+  for (const { host, port, isSecure } of addresses)
+    await gateway.listen({ host, port, ...(isSecure && { tls: tls! }) });
   send({ type: "listening" });
 }
 
 async function showTail(readers: readonly TailReader[]): Promise<void> {
   try {
     const { Tail } = await loaded(runtime.parts.onDemand.tail);
-    tail ??= new Tail(systemClock, accessLog, () => configuration.snapshot.global.accessLog, (batches) => send({ type: "tail", batches }));
+    tail ??= new Tail(
+      systemClock,
+      accessLog,
+      () => configuration.snapshot.global.accessLog,
+      (batches) => send({ type: "tail", batches }),
+    );
     tail.readers = readers;
   } catch (error) {
     threadLog().error("the live tail cannot be shown", { error: messageOf(error) });
   }
 }
 
-async function setUpstream({ reload, service, id, state }: Extract<ToWorker, { readonly type: "setUpstream" }>): Promise<void> {
+async function setUpstream({
+  reload,
+  service,
+  id,
+  state,
+}: Extract<ToWorker, { readonly type: "setUpstream" }>): Promise<void> {
   try {
     const { takeOut } = await loaded(runtime.parts.onDemand.takenOut);
     // A configuration that came into force meanwhile has put all back.

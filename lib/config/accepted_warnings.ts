@@ -34,7 +34,9 @@ export const ACCEPTED_WARNING = s.string({
       const meant = suggest(code, ACCEPTABLE_WARNINGS);
       return meant === undefined ? `the codes are ${ACCEPTABLE_WARNINGS.join(", ")}` : `did you mean "${meant}"?`;
     }
-    return path === undefined || path === "" ? `add what the warning is about: "${code}:services.NAME.routes.NAME"` : undefined;
+    return path === undefined || path === ""
+      ? `add what the warning is about: "${code}:services.NAME.routes.NAME"`
+      : undefined;
   },
 });
 

@@ -1,5 +1,6 @@
 /**
- * One list of callers, of the configuration itself or of one file, with what finds a caller by id and by the hash of a key.
+ * One list of callers, of the configuration itself or of one file, with what finds a caller by id and by the hash of a
+ * key.
  */
 import { hash, timingSafeEqual } from "node:crypto";
 import { mix, textHash } from "../base/mix.ts";
@@ -56,7 +57,13 @@ export class CallerList {
   }
 
   add({ id, groups, enabled }: CallerEntry): Caller {
-    const caller: Caller = { id, groups: groups.length === 0 ? NO_GROUPS : Object.freeze(groups), enabled, index: this.callers.length, keys: 0 };
+    const caller: Caller = {
+      id,
+      groups: groups.length === 0 ? NO_GROUPS : Object.freeze(groups),
+      enabled,
+      index: this.callers.length,
+      keys: 0,
+    };
     this.callers.push(caller);
     this.#byId.set(id, caller);
     this.fingerprint = mix(this.fingerprint ^ textHash(id));
@@ -75,12 +82,15 @@ export class CallerList {
   }
 
   /**
-   * The number of the key with this hash; -1: there is none. The bits of the hash that choose the keys to compare say nothing about a key:
-   * who could tell by the time that a guess comes close has not come closer to the key itself. The comparison takes the same time for all.
+   * The number of the key with this hash; -1: there is none. The bits of the hash that choose the keys to compare say
+   * nothing about a key:
+   * who could tell by the time that a guess comes close has not come closer to the key itself. The comparison takes the
+   * same time for all.
    */
   keyWith(digest: Buffer): number {
     let found = -1;
-    for (let i = this.#buckets.get(bucketOf(digest)) ?? -1; i >= 0; i = this.#before[i]!) if (timingSafeEqual(this.#digest(i), digest)) found = i;
+    for (let i = this.#buckets.get(bucketOf(digest)) ?? -1; i >= 0; i = this.#before[i]!)
+      if (timingSafeEqual(this.#digest(i), digest)) found = i;
     return found;
   }
 

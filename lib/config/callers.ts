@@ -1,5 +1,6 @@
 /**
- * Reads the callers of a configuration from its field `callers` and from the files of `caller_files`, and reports all their errors.
+ * Reads the callers of a configuration from its field `callers` and from the files of `caller_files`, and reports all
+ * their errors.
  */
 import { isUtf8 } from "node:buffer";
 import { hash } from "node:crypto";
@@ -8,7 +9,17 @@ import { readRegularFile } from "../base/regular_file.ts";
 import { atOnce, inSlices, paced } from "../base/time_slices.ts";
 import { CallerList, digestOf, type CallerEntry } from "./caller_list.ts";
 import { flag } from "./fields.ts";
-import { formatPath, itemsOf, nodeAt, positionAt, readValidJson, type Issue, type JsonNode, type Path, type Position } from "./json.ts";
+import {
+  formatPath,
+  itemsOf,
+  nodeAt,
+  positionAt,
+  readValidJson,
+  type Issue,
+  type JsonNode,
+  type Path,
+  type Position,
+} from "./json.ts";
 import { pathsTo } from "./json_paths.ts";
 import { parseJson } from "./json_text.ts";
 import type { PartFields } from "./part_fields.ts";
@@ -32,18 +43,38 @@ export function isCallerName(text: string): boolean {
 
 function nameOf(what: string, describe: string) {
   const hint = `${what} of 1–200 characters without control characters`;
-  return s.string({ references: "none", min: 1, max: 200, hint, describe, check: (text) => (isCallerName(text) ? undefined : "") });
+  return s.string({
+    references: "none",
+    min: 1,
+    max: 200,
+    hint,
+    describe,
+    check: (text) => (isCallerName(text) ? undefined : ""),
+  });
 }
 
 const KEY = s.object({
   key: s.optional(s.string({ min: 1, max: MAX_KEY, secret: true, describe: "The key itself." })),
-  key_sha256: s.optional(s.string({ pattern: /^[0-9a-fA-F]{64}$/, hint: "64 hex digits", secret: true, describe: "The key's SHA-256, in its stead." })),
+  key_sha256: s.optional(
+    s.string({
+      pattern: /^[0-9a-fA-F]{64}$/,
+      hint: "64 hex digits",
+      secret: true,
+      describe: "The key's SHA-256, in its stead.",
+    }),
+  ),
 });
 
 const CALLER = s.object(
   {
-    id: nameOf("an id", "Who it is: the identity in rate limits and logs, and the subject, user or sub by which other plugins know it."),
-    groups: s.withDefault(s.array(nameOf("a group", "A group."), { max: MAX_GROUPS, describe: "Groups that the caller is in." }), []),
+    id: nameOf(
+      "an id",
+      "Who it is: the identity in rate limits and logs, and the subject, user or sub by which other plugins know it.",
+    ),
+    groups: s.withDefault(
+      s.array(nameOf("a group", "A group."), { max: MAX_GROUPS, describe: "Groups that the caller is in." }),
+      [],
+    ),
     keys: s.withDefault(s.array(KEY, { max: MAX_KEYS, describe: 'API keys, for key_auth with "callers": true.' }), []),
     enabled: flag("Whether its requests are admitted.", true),
   },
@@ -51,7 +82,8 @@ const CALLER = s.object(
     refine({ groups, keys }, complain) {
       groups.forEach((group, i) => void (groups.indexOf(group) < i && complain("is there twice", "groups", i)));
       keys.forEach(({ key, keySha256 }, i) => {
-        if ((key === undefined) === (keySha256 === undefined)) complain('needs either "key" or "key_sha256"', "keys", i);
+        if ((key === undefined) === (keySha256 === undefined))
+          complain('needs either "key" or "key_sha256"', "keys", i);
         else if (keySha256?.toLowerCase() === EMPTY) complain("is the hash of the empty key", "keys", i, "key_sha256");
       });
     },
@@ -60,8 +92,13 @@ const CALLER = s.object(
 
 const EMPTY = hash("sha256", "");
 
-export const CALLERS = s.array(s.named("Caller", CALLER), { max: MAX_CALLERS, describe: "Who may send requests: ids, groups and keys." });
-const CALLER_FILE = s.file({ describe: "A JSON file with an array of callers; relative to the configuration's folder." });
+export const CALLERS = s.array(s.named("Caller", CALLER), {
+  max: MAX_CALLERS,
+  describe: "Who may send requests: ids, groups and keys.",
+});
+const CALLER_FILE = s.file({
+  describe: "A JSON file with an array of callers; relative to the configuration's folder.",
+});
 export const CALLER_FILES = s.array(CALLER_FILE, { max: MAX_FILES, describe: "Files with further callers." });
 
 interface Configured {
@@ -89,20 +126,31 @@ export class CallerReader {
   #made = new Map<string, Made>();
 
   /** `context` gets the errors in the configuration's own text. With `checkSignature` each file must be signed. */
-  read(root: JsonNode, { callers, callerFiles = [] }: Configured, context: CheckContext, checkSignature?: CheckSignature): CallersRead {
+  read(
+    root: JsonNode,
+    { callers, callerFiles = [] }: Configured,
+    context: CheckContext,
+    checkSignature?: CheckSignature,
+  ): CallersRead {
     if (callers === undefined && nodeAt(root, ["caller_files"]) === undefined) {
       reportWithout(root, context);
       return { lists: null, files: [], issues: [] };
     }
     const own = new CallerList();
-    callers?.forEach((caller, i) => addTo(own, caller, ["callers", i], (message, at) => report(context, at, nodeAt(root, at) ?? root, message)));
+    callers?.forEach((caller, i) =>
+      addTo(own, caller, ["callers", i], (message, at) => report(context, at, nodeAt(root, at) ?? root, message)),
+    );
     const made = callerFiles.flatMap(({ path, content }, i) => {
       const first = callerFiles.findIndex((other) => other.path === path);
       const unsigned = first < i ? undefined : checkSignature?.(path, content).problem;
       if (first === i && unsigned === undefined) return [this.#of(path, content, context)];
       const { position } = nodeAt(root, ["caller_files", i])!;
       const at = ["caller_files", i];
-      context.issues.push(unsigned === undefined ? { at, message: `is the same file as caller_files[${first}]`, position } : { at, message: unsigned, position, isSignature: true });
+      context.issues.push(
+        unsigned === undefined
+          ? { at, message: `is the same file as caller_files[${first}]`, position }
+          : { at, message: unsigned, position, isSignature: true },
+      );
       return [];
     });
     const lists = [own, ...made.map(({ list }) => list)];
@@ -111,7 +159,10 @@ export class CallerReader {
     return { lists, files: callerFiles.map(({ path }) => path), issues };
   }
 
-  /** Reads those files of a source that have changed in slices, so that `read` finds them made. What cannot be read is left to it. */
+  /**
+   * Reads those files of a source that have changed in slices, so that `read` finds them made. What cannot be read is
+   * left to it.
+   */
   async readAhead(source: ConfigSource, readFile: (path: string) => Buffer = readRegularFile): Promise<void> {
     const { node } = parsedFrom(source);
     const folder = source.file !== undefined ? dirname(resolve(source.file)) : process.cwd();
@@ -148,7 +199,13 @@ function reportWithout(root: JsonNode, context: CheckContext): void {
   for (const { at, value } of PLUGINS.flatMap((place) => pathsTo(root, `${place}.config.callers`))) {
     const kind = nodeAt(root, [...at.slice(0, -2), "name"]);
     const isAsked = value.kind === "boolean" && value.value && kind?.kind === "string" && kind.value === "key_auth";
-    if (isAsked) report(context, at, value, 'there are no callers: the configuration needs "callers" or "caller_files" beside "services"');
+    if (isAsked)
+      report(
+        context,
+        at,
+        value,
+        'there are no callers: the configuration needs "callers" or "caller_files" beside "services"',
+      );
   }
 }
 
@@ -158,7 +215,8 @@ type Complain = (message: string, at: Path) => void;
 
 function addTo(list: CallerList, entry: CallerEntry, at: Path, complain: Complain): void {
   const first = list.withId(entry.id);
-  if (first !== undefined) return complain(`${JSON.stringify(entry.id)} is already used by ${placeIn(list, first.index)}`, [...at, "id"]);
+  if (first !== undefined)
+    return complain(`${JSON.stringify(entry.id)} is already used by ${placeIn(list, first.index)}`, [...at, "id"]);
   const caller = list.add(entry);
   entry.keys.forEach((key, i) => {
     const digest = digestOf(key);
@@ -191,7 +249,8 @@ function betweenLists({ list, content, issues: found }: Made, earlier: readonly 
     if (other.callers.length === 0) continue;
     for (const { id, index } of list.callers) {
       const same = other.withId(id);
-      if (same !== undefined) complain(`${JSON.stringify(id)} is already used by ${placeIn(other, same.index)}${where}`, [index, "id"]);
+      if (same !== undefined)
+        complain(`${JSON.stringify(id)} is already used by ${placeIn(other, same.index)}${where}`, [index, "id"]);
     }
     for (const [number, digest] of list.digests()) {
       const [same, { index, key }] = [other.keyWith(digest), list.placeOfKey(number)];
@@ -206,7 +265,10 @@ function betweenLists({ list, content, issues: found }: Made, earlier: readonly 
 const MAX_ISSUES = 100;
 const MOST_WITH_POSITIONS = 4 * 1024 * 1024;
 
-/** Makes the list of a file in steps. A file without errors is never held as a document, which takes ten times as much memory. */
+/**
+ * Makes the list of a file in steps. A file without errors is never held as a document, which takes ten times as much
+ * memory.
+ */
 function* stepsOf(file: string, content: Buffer, { sources }: CheckContext): Generator<void, Made> {
   const list = new CallerList(file);
   if (!isUtf8(content)) return { content, list, issues: issuesOf(content, file, sources) };
@@ -222,10 +284,17 @@ function* stepsOf(file: string, content: Buffer, { sources }: CheckContext): Gen
     const context = { issues, sources: { ...sources, references }, root: node };
     for (const [i, item] of node.items.entries()) {
       const entry = CALLER.check(item, [first + i], context);
-      if (entry !== INVALID) addTo(list, entry, [first + i], (message, at) => issues.push({ at, message, position: null }));
+      if (entry !== INVALID)
+        addTo(list, entry, [first + i], (message, at) => issues.push({ at, message, position: null }));
     }
-    if (issues.length > 0) return { content, list, issues: placed(issues.slice(0, MAX_ISSUES), text, value as Span, first, file) };
-    if (list.callers.length > MAX_CALLERS) return { content, list, issues: [{ at: [], message: `expected at most ${MAX_CALLERS} callers`, position: null, file }] };
+    if (issues.length > 0)
+      return { content, list, issues: placed(issues.slice(0, MAX_ISSUES), text, value as Span, first, file) };
+    if (list.callers.length > MAX_CALLERS)
+      return {
+        content,
+        list,
+        issues: [{ at: [], message: `expected at most ${MAX_CALLERS} callers`, position: null, file }],
+      };
     yield;
   }
 }
@@ -275,12 +344,21 @@ function isEscaped(text: string, at: number): boolean {
 }
 
 /** The issues with their positions in the file. `first`: the number of the first caller of the span. */
-function placed(issues: readonly Issue[], text: string, [start, end]: Span, first: number, file: string): readonly Issue[] {
+function placed(
+  issues: readonly Issue[],
+  text: string,
+  [start, end]: Span,
+  first: number,
+  file: string,
+): readonly Issue[] {
   // A bracket takes the place of the character before the span, which is one as well.
   const { node } = parseJson(`[${text.slice(start, end)}]`);
   const lines = text.slice(0, start - 1).split("\n");
   const before = [...lines.at(-1)!].length;
-  const shifted = ({ line, column }: Position) => ({ line: line + lines.length - 1, column: line === 1 ? column + before : column });
+  const shifted = ({ line, column }: Position) => ({
+    line: line + lines.length - 1,
+    column: line === 1 ? column + before : column,
+  });
   return issues.map((issue) => {
     const [index, ...rest] = issue.at as [number, ...Path];
     const position = node === null ? null : positionAt(node, [index - first, ...rest]);

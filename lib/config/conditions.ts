@@ -15,22 +15,32 @@ export type Conditions = s.Infer<typeof CONDITIONS>;
 const TRUE: s.Schema<true, true> = define({
   expects: "true",
   kinds: ["boolean"],
-  check: (node, at, context) => (node.value ? true : mismatch(TRUE, node, at, context, "write null if it must be absent")),
+  check: (node, at, context) =>
+    node.value ? true : mismatch(TRUE, node, at, context, "write null if it must be absent"),
   jsonSchema: () => ({ const: true }),
 });
 
 /** An exact text, a pattern, null: absent, true: present with any value. */
 function condition(hint: string, fits: (text: string) => boolean, alphabet?: string) {
-  return s.anyOf([s.string({ hint, check: (text) => (fits(text) ? undefined : ""), secret: masked, references: "none" }), matches(alphabet, "none"), NULL, TRUE]);
+  return s.anyOf([
+    s.string({ hint, check: (text) => (fits(text) ? undefined : ""), secret: masked, references: "none" }),
+    matches(alphabet, "none"),
+    NULL,
+    TRUE,
+  ]);
 }
 
-/** Messages repeat no value; where the configuration is displayed, those are masked whose names say that they are secret. */
+/**
+ * Messages repeat no value; where the configuration is displayed, those are masked whose names say that they are
+ * secret.
+ */
 function masked(text: string, at: Path): string {
   return SECRET_NAME.test(String(at.at(-1))) ? maskLiterals(text) : text;
 }
 
 /** Names of headers, parameters and cookies whose values are secrets. */
-export const SECRET_NAME = /(?:^|[^a-z])(?:auth|authorization|(?:api_?)?keys?|tokens?|secrets?|pass|password|passwd|credentials?|session(?:id)?|sid|signature|jwt)(?:[^a-z]|$)/i;
+export const SECRET_NAME =
+  /(?:^|[^a-z])(?:auth|authorization|(?:api_?)?keys?|tokens?|secrets?|pass|password|passwd|credentials?|session(?:id)?|sid|signature|jwt)(?:[^a-z]|$)/i;
 
 /** Parsers cut spaces off at both ends (RFC 9110 §5.5). */
 const isHeaderText = (text: string) => FIELD_VALUE.test(text) && text === text.trim();
@@ -46,8 +56,14 @@ const PARAMETER = condition("a text", () => true);
 
 export const CONDITIONS = s.object(
   {
-    headers: s.withDefault(byHeader(HEADER, "By name: the exact value, a pattern, true: present, null: absent.", headerProblem), {}),
-    query: s.withDefault(byName(PARAMETER, "The same for parameters of the query, percent-decoded.", parameterProblem), {}),
+    headers: s.withDefault(
+      byHeader(HEADER, "By name: the exact value, a pattern, true: present, null: absent.", headerProblem),
+      {},
+    ),
+    query: s.withDefault(
+      byName(PARAMETER, "The same for parameters of the query, percent-decoded.", parameterProblem),
+      {},
+    ),
     cookies: s.withDefault(byName(COOKIE, "The same for cookies.", cookieProblem), {}),
     scheme: s.optional(s.oneOf(["http", "https"], { describe: "The scheme by which the client has asked." })),
   },
@@ -61,7 +77,10 @@ export const CONDITIONS = s.object(
   },
 );
 
-/** Some headers are never seen by the conditions, see `isDropped` in `server/framing.ts` and `receiveHead` in `server/receive.ts`. */
+/**
+ * Some headers are never seen by the conditions, see `isDropped` in `server/framing.ts` and `receiveHead` in
+ * `server/receive.ts`.
+ */
 function headerProblem(name: string, { root }: s.CheckContext): string | undefined {
   const lower = name.toLowerCase();
   const settingOf = (setting: string) => (root ? nodeAt(root, ["global", setting]) : undefined);
@@ -69,16 +88,24 @@ function headerProblem(name: string, { root }: s.CheckContext): string | undefin
   if (lower === "cookie") return 'contains all cookies in one line: write each of them under "cookies"';
   const proxies = settingOf("trusted_proxies");
   if (FORWARDING.includes(lower) && !(proxies?.kind === "array" && proxies.items.length > 0)) {
-    return 'cannot be a condition: it counts only from proxies that "trusted_proxies" of "global" names, and there are none';
+    return (
+      'cannot be a condition: it counts only from proxies that "trusted_proxies" of "global" ' +
+      "names, and there are none"
+    );
   }
   const read = lower.replaceAll("_", "-");
-  if (HOP_BY_HOP.some((each) => each === read)) return "cannot be a condition: it concerns one connection only, not the request";
+  if (HOP_BY_HOP.some((each) => each === read))
+    return "cannot be a condition: it concerns one connection only, not the request";
   if (REMOVED.test(read)) return "cannot be a condition: the gateway removes this header from every request";
   if (read === lower) return undefined;
-  if (RESERVED.test(read)) return 'cannot be a condition: the gateway removes this header from every request; the one with "-" can be one';
+  if (RESERVED.test(read))
+    return 'cannot be a condition: the gateway removes this header from every request; the one with "-" can be one';
   const underscores = settingOf("underscore_headers");
   if (underscores?.kind === "string" && underscores.value === "allow") return undefined;
-  return 'cannot be a condition: headers with "_" in their names are dropped, unless "underscore_headers" of "global" is "allow"';
+  return (
+    'cannot be a condition: headers with "_" in their names are dropped, ' +
+    'unless "underscore_headers" of "global" is "allow"'
+  );
 }
 
 const REMOVED = /^(?:proxy$|x-client-cert-)/;

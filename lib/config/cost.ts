@@ -9,7 +9,12 @@ import { integer, object, optional, string, withDefault } from "./schema.ts";
 export const COST = object(
   {
     response_header: optional(
-      string({ references: "none", pattern: new RegExp(`^[${TOKEN_CHARACTERS}]{1,256}$`), hint: "the name of a header", describe: "A header of the reply whose value is the cost." }),
+      string({
+        references: "none",
+        pattern: new RegExp(`^[${TOKEN_CHARACTERS}]{1,256}$`),
+        hint: "the name of a header",
+        describe: "A header of the reply whose value is the cost.",
+      }),
     ),
     response_json: optional(
       string({
@@ -19,12 +24,16 @@ export const COST = object(
         describe: "The member of a JSON reply that is the cost; of an event stream, or of JSON lines, the last one.",
       }),
     ),
-    default: withDefault(integer({ min: 0, max: MAX_LIMIT, describe: "The cost of a request whose reply has none, or no valid one." }), 1),
+    default: withDefault(
+      integer({ min: 0, max: MAX_LIMIT, describe: "The cost of a request whose reply has none, or no valid one." }),
+      1,
+    ),
   },
   {
     describe: "Counts costs that replies state instead of requests.",
     refine({ responseHeader, responseJson }, report) {
-      if ((responseHeader === undefined) === (responseJson === undefined)) report('needs "response_header" or "response_json", and not both');
+      if ((responseHeader === undefined) === (responseJson === undefined))
+        report('needs "response_header" or "response_json", and not both');
     },
   },
 );

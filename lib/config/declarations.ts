@@ -1,5 +1,6 @@
 /**
- * The routes of a configuration that may be invalid, so that their patterns and conflicts are reported together with all other errors.
+ * The routes of a configuration that may be invalid, so that their patterns and conflicts are reported together with
+ * all other errors.
  */
 import type { Conditions } from "./conditions.ts";
 import { formatPath, itemsOf, nodeAt, type JsonNode, type Path } from "./json.ts";
@@ -11,9 +12,17 @@ import { INVALID, type Sources } from "./schema_core.ts";
 /** The readable part of a route in a configuration that may be invalid. */
 export interface RouteDeclaration {
   /** `basePath` is null when it cannot be read: the route's own pattern can still be checked. */
-  readonly service: { readonly name: string; readonly basePath: string | null; readonly hosts: readonly string[]; readonly at: Path };
+  readonly service: {
+    readonly name: string;
+    readonly basePath: string | null;
+    readonly hosts: readonly string[];
+    readonly at: Path;
+  };
   /** No methods: all of them. */
-  readonly route: Pick<Route, "name" | "path" | "methods"> & { readonly match?: Conditions | undefined; readonly at: Path };
+  readonly route: Pick<Route, "name" | "path" | "methods"> & {
+    readonly match?: Conditions | undefined;
+    readonly at: Path;
+  };
 }
 
 /** An error of a declared route: its own pattern, or a conflict with another route. */
@@ -28,12 +37,13 @@ export interface RoutesRead {
 }
 
 /**
- * The routes as far as they can be read, so that their patterns are checked together with everything else. Missing and wrong paths are
- * left out: the schema reports them.
+ * The routes as far as they can be read, so that their patterns are checked together with everything else. Missing and
+ * wrong paths are left out: the schema reports them.
  */
 export function declarations(root: JsonNode, sources: Sources, parts: readonly PartFields[] = []): RouteDeclaration[] {
   const matchSchema = fieldsOf<PartSchemas>(parts)("match");
-  const nameIn = sources.references?.nameIn ?? ((node: JsonNode | undefined) => (node?.kind === "string" ? node.value : undefined));
+  const nameIn =
+    sources.references?.nameIn ?? ((node: JsonNode | undefined) => (node?.kind === "string" ? node.value : undefined));
   const texts = (nodes: readonly JsonNode[]) => nodes.map(nameIn).filter((found) => found !== undefined);
   const path = (node: JsonNode | undefined) => {
     const found = nameIn(node);
@@ -49,7 +59,8 @@ export function declarations(root: JsonNode, sources: Sources, parts: readonly P
       const written = itemsOf(nodeAt(route, ["methods"]));
       const methods = texts(written);
       const conditions = nodeAt(route, ["match"]);
-      const match = conditions === undefined ? undefined : matchSchema.check(conditions, [], { issues: [], sources, root });
+      const match =
+        conditions === undefined ? undefined : matchSchema.check(conditions, [], { issues: [], sources, root });
       // Without its invalid methods or conditions the route would appear to accept all requests.
       if (routePath === undefined || methods.length < written.length || match === INVALID) return [];
       const name = nameIn(nodeAt(route, ["name"])) ?? defaultRouteName(methods, routePath);

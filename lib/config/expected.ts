@@ -1,5 +1,6 @@
 /**
- * Schemas of what a text of a request or a reply is compared with: the exact text, a pattern, or null for none; for headers by their names.
+ * Schemas of what a text of a request or a reply is compared with: the exact text, a pattern, or null for none; for
+ * headers by their names.
  */
 import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
 import { examplePattern, linearPattern } from "../base/linear_pattern.ts";
@@ -20,7 +21,12 @@ export function isMatches(value: unknown): value is Matches {
 /** Not masked where the configuration is displayed, but messages do not repeat the text. */
 export const SECRET = { secret: (text: string) => text } as const;
 
-export const NULL: s.Schema<null, null> = define({ expects: "null", kinds: ["null"], check: () => null, jsonSchema: () => ({ type: "null" }) });
+export const NULL: s.Schema<null, null> = define({
+  expects: "null",
+  kinds: ["null"],
+  check: () => null,
+  jsonSchema: () => ({ type: "null" }),
+});
 
 /** Of texts of these characters, by default of all: a pattern that matches none of them is an error. */
 export function matches(alphabet?: string, references?: "none"): s.Schema<Matches, Matches> {
@@ -54,7 +60,10 @@ type ByName<T> = Readonly<Record<string, T>>;
 /** Undefined if the name is valid, else what is wrong with it. */
 type NameProblem = (name: string, context: s.CheckContext) => string | undefined;
 
-/** Values by name; of names that `fold` makes equal one may occur. A name that is no token is not repeated: it may contain a secret. */
+/**
+ * Values by name; of names that `fold` makes equal one may occur. A name that is no token is not repeated: it may
+ * contain a secret.
+ */
 export function byName<S extends s.AnySchema>(
   value: S,
   describe: string,
@@ -70,7 +79,8 @@ export function byName<S extends s.AnySchema>(
       for (const [name, { keyPosition: position }] of node.kind === "object" ? node.members : []) {
         const folded = fold(name);
         const message = problemOf(name, context) ?? (seen.has(folded) ? "occurs twice, in different cases" : undefined);
-        if (message !== undefined) context.issues.push({ at: TOKEN.test(name) ? [...at, name] : at, message, position });
+        if (message !== undefined)
+          context.issues.push({ at: TOKEN.test(name) ? [...at, name] : at, message, position });
         seen.add(folded);
       }
       return context.issues.length > before ? s.INVALID : values.check(node, at, context);

@@ -30,9 +30,19 @@ export function milliseconds(min: number, fallback: number, describe: string) {
   return integer(min, DAY_MS, fallback, `${describe}, in milliseconds.`);
 }
 
-/** The defaults of `HEALTH`, which is loaded where a service has several upstreams or says something of their health. */
+/**
+ * The defaults of `HEALTH`, which is loaded where a service has several upstreams or says something of their health.
+ */
 export const NO_HEALTH = {
-  ...{ enabled: false, path: "/", interval_ms: 5000, timeout_ms: 2000, healthy_threshold: 2, unhealthy_threshold: 3, expect_status: "200-399" },
+  ...{
+    enabled: false,
+    path: "/",
+    interval_ms: 5000,
+    timeout_ms: 2000,
+    healthy_threshold: 2,
+    unhealthy_threshold: 3,
+    expect_status: "200-399",
+  },
   passive: { max_failures: 5, window_ms: 10_000, eject_ms: 10_000, statuses: [], slow_start_ms: 0 },
 };
 
@@ -56,7 +66,9 @@ export const GATEWAY_NAME = s.string({
 });
 
 export const BASE_PATH = pathSchema("Path prefix that selects the service.");
-export const PATH = pathSchema("Path below the service's base_path. {name} matches one segment, {name*} at the end the rest.");
+export const PATH = pathSchema(
+  "Path below the service's base_path. {name} matches one segment, {name*} at the end the rest.",
+);
 
 export function pathSchema(describe: string) {
   const check = (text: string) => (text.startsWith("/") ? undefined : `write "/${text}"`);
@@ -72,14 +84,23 @@ export const METHOD = s.string({
     if (text !== text.toUpperCase()) return `methods are case-sensitive, write "${text.toUpperCase()}"`;
     if (text === "CONNECT") return "CONNECT is not forwarded";
     const meant = suggest(text, METHODS);
-    return `the servers refuse this method: ${meant === undefined ? `they know ${METHODS.join(", ")}` : `did you mean "${meant}"?`}`;
+    return (
+      `the servers refuse this method: ` +
+      `${meant === undefined ? `they know ${METHODS.join(", ")}` : `did you mean "${meant}"?`}`
+    );
   },
 });
 
 /** The largest integer of a structured field (RFC 9651 §3.3.1), such as the limits in RateLimit-Policy. */
 export const MAX_LIMIT = 999_999_999_999_999;
-const limit = (span: string) => s.optional(s.integer({ min: 1, max: MAX_LIMIT, describe: `Allowed requests in any ${span}.` }));
-export const WINDOW_FIELDS = { limit_second: limit("second"), limit_min: limit("minute"), limit_hour: limit("hour"), limit_day: limit("24 hours") };
+const limit = (span: string) =>
+  s.optional(s.integer({ min: 1, max: MAX_LIMIT, describe: `Allowed requests in any ${span}.` }));
+export const WINDOW_FIELDS = {
+  limit_second: limit("second"),
+  limit_min: limit("minute"),
+  limit_hour: limit("hour"),
+  limit_day: limit("24 hours"),
+};
 export const NO_WINDOW = 'needs "limit_second", "limit_min", "limit_hour" or "limit_day"';
 
 export const HOST_PATTERN = s.string({

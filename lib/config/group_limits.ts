@@ -21,7 +21,13 @@ export function byGroup<S extends s.AnySchema>(
       const before = context.issues.length;
       if (node.kind === "object" && names.length === 0) s.report(context, at, node, "expected at least one group");
       const number = names.length > 1 ? names.find((name) => WHOLE_NUMBER.test(name)) : undefined;
-      if (number !== undefined) s.report(context, at, node, `has a group "${number}": JSON does not keep the order of such names, and the first group counts`);
+      if (number !== undefined)
+        s.report(
+          context,
+          at,
+          node,
+          `has a group "${number}": JSON does not keep the order of such names, and the first group counts`,
+        );
       const checked = values.check(node, at, context);
       if (checked === s.INVALID || context.issues.length > before) return s.INVALID;
       return names.map((group) => ({ group, limits: checked[group]! }));
@@ -38,11 +44,23 @@ const WINDOWS = s.object(WINDOW_FIELDS, {
   },
 });
 
-export const RATE_LIMITS_BY_GROUP = byGroup(WINDOWS, "Limits for callers of a group, in place of the others: by group, the first that a caller has.");
+export const RATE_LIMITS_BY_GROUP = byGroup(
+  WINDOWS,
+  "Limits for callers of a group, in place of the others: by group, the first that a caller has.",
+);
 
-const QUOTA_LIMIT = s.integer({ min: 1, max: MAX_LIMIT, describe: "Allowed requests, or costs, of callers of the group." });
+const QUOTA_LIMIT = s.integer({
+  min: 1,
+  max: MAX_LIMIT,
+  describe: "Allowed requests, or costs, of callers of the group.",
+});
 const QUOTA = s.object({ limit: QUOTA_LIMIT }, { describe: "The limit of a group." });
 
-export const QUOTAS_BY_GROUP = byGroup(QUOTA, "Limits for callers of a group, in place of the other: by group, the first that a caller has.");
+export const QUOTAS_BY_GROUP = byGroup(
+  QUOTA,
+  "Limits for callers of a group, in place of the other: by group, the first that a caller has.",
+);
 
-export const fields: PartFields = { schemas: { limits_by_group: RATE_LIMITS_BY_GROUP, quotas_by_group: QUOTAS_BY_GROUP } };
+export const fields: PartFields = {
+  schemas: { limits_by_group: RATE_LIMITS_BY_GROUP, quotas_by_group: QUOTAS_BY_GROUP },
+};

@@ -23,11 +23,27 @@ const { passive: PASSIVE_DEFAULTS } = NO_HEALTH;
 
 const PASSIVE = s.object(
   {
-    max_failures: integer(0, 10_000, PASSIVE_DEFAULTS.max_failures, "Failed requests within window_ms that eject an upstream; 0: none do."),
+    max_failures: integer(
+      0,
+      10_000,
+      PASSIVE_DEFAULTS.max_failures,
+      "Failed requests within window_ms that eject an upstream; 0: none do.",
+    ),
     window_ms: milliseconds(1, PASSIVE_DEFAULTS.window_ms, "Time within which they count"),
-    eject_ms: milliseconds(1, PASSIVE_DEFAULTS.eject_ms, "How long it gets no requests; doubles while it repeats, to ten times"),
-    statuses: s.withDefault(s.array(FAILURE_STATUS, { describe: "Statuses of responses that count as failures." }), PASSIVE_DEFAULTS.statuses),
-    slow_start_ms: milliseconds(0, PASSIVE_DEFAULTS.slow_start_ms, "After its return: time from a tenth of its share to the whole; 0: at once"),
+    eject_ms: milliseconds(
+      1,
+      PASSIVE_DEFAULTS.eject_ms,
+      "How long it gets no requests; doubles while it repeats, to ten times",
+    ),
+    statuses: s.withDefault(
+      s.array(FAILURE_STATUS, { describe: "Statuses of responses that count as failures." }),
+      PASSIVE_DEFAULTS.statuses,
+    ),
+    slow_start_ms: milliseconds(
+      0,
+      PASSIVE_DEFAULTS.slow_start_ms,
+      "After its return: time from a tenth of its share to the whole; 0: at once",
+    ),
   },
   { describe: "Judges upstreams by their responses to client requests." },
 );
@@ -49,7 +65,12 @@ export const HEALTH = s.object(
     interval_ms: milliseconds(100, NO_HEALTH.interval_ms, "Time from probe to probe"),
     timeout_ms: milliseconds(1, NO_HEALTH.timeout_ms, "Longest wait for the head of the response, connecting included"),
     healthy_threshold: integer(1, 1000, NO_HEALTH.healthy_threshold, "Probes in a row that have to pass for healthy."),
-    unhealthy_threshold: integer(1, 1000, NO_HEALTH.unhealthy_threshold, "Probes in a row that have to fail for unhealthy."),
+    unhealthy_threshold: integer(
+      1,
+      1000,
+      NO_HEALTH.unhealthy_threshold,
+      "Probes in a row that have to fail for unhealthy.",
+    ),
     expect_status: s.withDefault(EXPECTED, NO_HEALTH.expect_status),
     passive: s.withDefault(PASSIVE, {}),
   },

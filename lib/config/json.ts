@@ -71,17 +71,21 @@ function keysIn(node: JsonNode): number {
 /** Nodes for a JavaScript value, all at one position. Values that JSON cannot express become nodes of kind "other". */
 export function nodeFrom(value: unknown, position: Position | null = null, depth = 0): JsonNode {
   const other = (text: string): JsonNode => ({ kind: "other", text, position });
-  if (depth >= MAX_DEPTH && Object(value) === value) return other(`a value nested deeper than ${MAX_DEPTH} levels`); // ends cycles too
+  // ends cycles too
+  if (depth >= MAX_DEPTH && Object(value) === value) return other(`a value nested deeper than ${MAX_DEPTH} levels`);
   if (value === null) return { kind: "null", position };
   if (typeof value === "boolean") return { kind: "boolean", value, position };
-  if (typeof value === "number" && Number.isFinite(value)) return { kind: "number", value, text: String(value), position };
+  if (typeof value === "number" && Number.isFinite(value))
+    return { kind: "number", value, text: String(value), position };
   if (typeof value === "number") return other(String(value));
   if (typeof value === "string" && HALF_PAIR.test(value)) return other("a string with half a surrogate pair");
   if (typeof value === "string") return { kind: "string", value, position };
   if (typeof value !== "object") return other(value === undefined ? "undefined" : `a ${typeof value}`);
-  if (Array.isArray(value)) return { kind: "array", items: Array.from(value, (item) => nodeFrom(item, position, depth + 1)), position };
+  if (Array.isArray(value))
+    return { kind: "array", items: Array.from(value, (item) => nodeFrom(item, position, depth + 1)), position };
   const prototype: unknown = Object.getPrototypeOf(value);
-  if (prototype !== null && Object.getPrototypeOf(prototype) !== null) return other(`an instance of ${value.constructor.name}`);
+  if (prototype !== null && Object.getPrototypeOf(prototype) !== null)
+    return other(`an instance of ${value.constructor.name}`);
   const members = new Map<string, Member>();
   for (const [key, item] of Object.entries(value)) {
     if (item === undefined) continue; // as in JSON.stringify
@@ -117,13 +121,24 @@ export function itemsOf(node: JsonNode | undefined): readonly JsonNode[] {
   return node?.kind === "array" ? node.items : [];
 }
 
-/** The values at a place such as `services[].protocol`; `=h2` behind it: those that are this text. `known`: what was found on the way to others. */
-export function valuesAt(document: JsonNode, place: string, known = new Map<string, readonly JsonNode[]>()): readonly JsonNode[] {
+/**
+ * The values at a place such as `services[].protocol`; `=h2` behind it: those that are this text. `known`: what was
+ * found on the way to others.
+ */
+export function valuesAt(
+  document: JsonNode,
+  place: string,
+  known = new Map<string, readonly JsonNode[]>(),
+): readonly JsonNode[] {
   const [path, text] = place.split("=") as [string, string | undefined];
   let [found, begin]: [readonly JsonNode[], string] = [[document], ""];
   for (const step of path.replaceAll("[]", ".[]").split(".")) {
     begin += `.${step}`;
-    found = known.get(begin) ?? found.flatMap((node) => (step === "[]" ? itemsOf(node) : ((node.kind === "object" && node.members.get(step)?.value) || [])));
+    found =
+      known.get(begin) ??
+      found.flatMap((node) =>
+        step === "[]" ? itemsOf(node) : (node.kind === "object" && node.members.get(step)?.value) || [],
+      );
     known.set(begin, found);
   }
   return text === undefined ? found : found.filter((node) => node.kind === "string" && node.value === text);
@@ -133,7 +148,11 @@ export function valuesAt(document: JsonNode, place: string, known = new Map<stri
 export function textsOf(nodes: readonly JsonNode[]): readonly string[] {
   return nodes.flatMap((node) => {
     if (node.kind === "string") return node.value;
-    return node.kind === "array" ? textsOf(node.items) : node.kind === "object" ? textsOf(Array.from(node.members.values(), ({ value }) => value)) : [];
+    return node.kind === "array"
+      ? textsOf(node.items)
+      : node.kind === "object"
+        ? textsOf(Array.from(node.members.values(), ({ value }) => value))
+        : [];
   });
 }
 
@@ -153,7 +172,8 @@ export function describeNode(node: JsonNode, isSecret = false): string {
   if (node.kind === "array" || node.kind === "object") return `an ${node.kind}`;
   if (node.kind === "other") return node.text;
   if (isSecret) return `a ${node.kind}`;
-  if (node.kind === "string") return JSON.stringify(node.value.length > 60 ? `${node.value.slice(0, 57)}…` : node.value);
+  if (node.kind === "string")
+    return JSON.stringify(node.value.length > 60 ? `${node.value.slice(0, 57)}…` : node.value);
   return node.kind === "number" ? node.text : String(node.value);
 }
 

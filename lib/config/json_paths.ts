@@ -9,7 +9,8 @@ export function pathsTo(document: JsonNode, place: string): readonly { readonly 
   let found: readonly { readonly at: Path; readonly value: JsonNode }[] = [{ at: [], value: document }];
   for (const step of path.replaceAll("[]", ".[]").split(".")) {
     found = found.flatMap(({ at, value }) => {
-      if (step === "[]") return value.kind === "array" ? value.items.map((item, i) => ({ at: [...at, i], value: item })) : [];
+      if (step === "[]")
+        return value.kind === "array" ? value.items.map((item, i) => ({ at: [...at, i], value: item })) : [];
       const member = value.kind === "object" ? value.members.get(step) : undefined;
       return member === undefined ? [] : [{ at: [...at, step], value: member.value }];
     });

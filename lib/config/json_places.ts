@@ -1,5 +1,6 @@
 /**
- * Finds where some values are in a JSON text without errors. A tree of all values with their positions takes twenty times as long.
+ * Finds where some values are in a JSON text without errors. A tree of all values with their positions takes twenty
+ * times as long.
  */
 import type { Path, Position } from "./json.ts";
 
@@ -32,7 +33,8 @@ export function placesIn(input: Buffer | string, paths: Iterable<Path>): (at: Pa
   }
   scan(text, root);
   const wantedAt = (at: Path) => at.reduce<Wanted | undefined>((wanted, step) => wanted?.below.get(step), root);
-  const positionAt = (at: Path): Position | null => wantedAt(at)?.position ?? (at.length === 0 ? null : positionAt(at.slice(0, -1)));
+  const positionAt = (at: Path): Position | null =>
+    wantedAt(at)?.position ?? (at.length === 0 ? null : positionAt(at.slice(0, -1)));
   return positionAt;
 }
 
@@ -64,7 +66,8 @@ function scan(text: string, root: Wanted): void {
       const open = stack.at(-1);
       if (open?.isKeyNext) {
         open.isKeyNext = false;
-        if (open.wanted !== undefined) begin(open.wanted.below.get(JSON.parse(text.slice(at, end)) as string), text.indexOf(":", end) + 1);
+        if (open.wanted !== undefined)
+          begin(open.wanted.below.get(JSON.parse(text.slice(at, end)) as string), text.indexOf(":", end) + 1);
       }
       at = end - 1;
     } else if (char === "{" || char === "[") {

@@ -9,5 +9,10 @@ import type { JsonSchema } from "./schema.ts";
 export function schemaDocument(kinds: readonly PluginKind[], parts: readonly PartFields[]): JsonSchema {
   const definitions: Record<string, JsonSchema> = {};
   const root = configSchema(kinds, parts).jsonSchema(definitions);
-  return { $schema: "https://json-schema.org/draft/2020-12/schema", title: "edge-gateway configuration", ...root, $defs: definitions };
+  return {
+    $schema: "https://json-schema.org/draft/2020-12/schema",
+    title: "edge-gateway configuration",
+    ...root,
+    $defs: definitions,
+  };
 }

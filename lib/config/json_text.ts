@@ -1,21 +1,29 @@
 /**
- * Reads JSON (RFC 8259, strictly) into nodes that know their line and column, and explains syntax errors. `json.ts` reads what has none.
+ * Reads JSON (RFC 8259, strictly) into nodes that know their line and column, and explains syntax errors. `json.ts`
+ * reads what has none.
  */
 import { isUtf8 } from "node:buffer";
 import { HALF_PAIR, MAX_DEPTH, type Issue, type JsonNode, type Member, type Position } from "./json.ts";
 import { parsed, type ConfigSource } from "./source.ts";
 
-/** Reads a source so that `parsedFrom` has the positions of all values, and all errors; it ends at the deepest level that is allowed. */
+/**
+ * Reads a source so that `parsedFrom` has the positions of all values, and all errors; it ends at the deepest level
+ * that is allowed.
+ */
 export function parseWithPositions(source: ConfigSource): void {
   if (!("text" in source)) return;
-  const { node, issues: [issue] } = parsed.get(source) ?? { node: null, issues: [] };
+  const {
+    node,
+    issues: [issue],
+  } = parsed.get(source) ?? { node: null, issues: [] };
   const hasPositions = (node ?? issue)?.position != null;
   if (!hasPositions) parsed.set(source, parseJson(source.text));
 }
 
 /**
- * The document, or null after a syntax error (then there is exactly one issue). Duplicate keys are issues; the first one is kept. So are
- * strings with half a surrogate pair: UTF-8 cannot express it, and two names that differ only in it are the same in logs and metrics.
+ * The document, or null after a syntax error (then there is exactly one issue). Duplicate keys are issues; the first
+ * one is kept. So are strings with half a surrogate pair: UTF-8 cannot express it, and two names that differ only in it
+ * are the same in logs and metrics.
  */
 export function parseJson(input: Buffer | string): { node: JsonNode | null; issues: readonly Issue[] } {
   const wrong = typeof input === "string" ? null : encodingIssue(input);
@@ -33,14 +41,23 @@ export function parseJson(input: Buffer | string): { node: JsonNode | null; issu
 function encodingIssue(bytes: Buffer): Issue | null {
   if (isUtf8(bytes)) return null;
   const isWide = (bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff);
-  if (isWide) return { at: [], message: "expected UTF-8, found UTF-16: save the file as UTF-8", position: { line: 1, column: 1 } };
+  if (isWide)
+    return {
+      at: [],
+      message: "expected UTF-8, found UTF-16: save the file as UTF-8",
+      position: { line: 1, column: 1 },
+    };
   // A line feed is never part of a longer sequence, so each line can be checked by itself.
   for (let start = 0, line = 1; ; line++) {
     const feed = bytes.indexOf(10, start);
     const content = bytes.subarray(start, feed < 0 ? bytes.length : feed);
     if (!isUtf8(content)) {
       const column = [...content.toString()].indexOf("\uFFFD") + 1;
-      return { at: [], message: "expected UTF-8, found bytes that are not UTF-8: save the file as UTF-8", position: { line, column } };
+      return {
+        at: [],
+        message: "expected UTF-8, found bytes that are not UTF-8: save the file as UTF-8",
+        position: { line, column },
+      };
     }
     start = feed + 1;
   }
@@ -55,7 +72,8 @@ class SyntaxFault extends Error {
   }
 }
 
-const HALF_PAIR_FOUND = "contains half a surrogate pair: write the character itself, or both halves of it (\\uD83D\\uDE00)";
+const HALF_PAIR_FOUND =
+  "contains half a surrogate pair: write the character itself, or both halves of it (\\uD83D\\uDE00)";
 const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
 const WORD = /[A-Za-z_$][\w$-]*/y;
 const KEY = /"[^"\n]{0,40}"?|[\w$.+-]{1,40}/y;
@@ -97,7 +115,10 @@ class Parser {
       return word === "null" ? { kind: "null", position } : { kind: "boolean", value: word === "true", position };
     }
     const hint = word && "write strings in double quotes; the only words in JSON are true, false and null";
-    throw this.#expected("a value", hint || (char === "+" || char === "." ? "a number starts with a digit or a minus sign" : ""));
+    throw this.#expected(
+      "a value",
+      hint || (char === "+" || char === "." ? "a number starts with a digit or a minus sign" : ""),
+    );
   }
 
   #object(position: Position): JsonNode {
@@ -115,7 +136,11 @@ class Parser {
       const value = this.#value();
       const first = members.get(key)?.keyPosition;
       if (!first) members.set(key, { keyPosition, value });
-      else this.#report(`duplicate key: the first ${JSON.stringify(key)} is at ${first.line}:${first.column}`, keyPosition);
+      else
+        this.#report(
+          `duplicate key: the first ${JSON.stringify(key)} is at ${first.line}:${first.column}`,
+          keyPosition,
+        );
       this.#path.pop();
     });
     return { kind: "object", members, position };
@@ -145,11 +170,17 @@ class Parser {
         const char = this.#text[comma];
         const isEnd = char === undefined || char === "}" || char === "]";
         const unclosed = `the "${open}" at ${position.line}:${position.column} is not closed`;
-        throw this.#expected(`"," or "${close}"`, isEnd ? unclosed : /["{[\w-]/.test(char) ? "a comma is missing before it" : "");
+        throw this.#expected(
+          `"," or "${close}"`,
+          isEnd ? unclosed : /["{[\w-]/.test(char) ? "a comma is missing before it" : "",
+        );
       }
       this.#skip(SPACE);
       if (this.#text[this.#offset] === close) {
-        throw this.#fault(comma, `expected ${open === "{" ? "a key" : "a value"} after ",", found "${close}": remove the trailing comma`);
+        throw this.#fault(
+          comma,
+          `expected ${open === "{" ? "a key" : "a value"} after ",", found "${close}": remove the trailing comma`,
+        );
       }
     }
   }
@@ -172,9 +203,13 @@ class Parser {
       if (char === '"') break;
       // The character after the backslash is not quoted: the string may be a secret.
       const escapes = 'one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX (four hexadecimal digits)';
-      if (char === "\\" && !this.#skip(ESCAPE)) throw this.#fault(this.#offset, `expected ${escapes}, found another escape`);
+      if (char === "\\" && !this.#skip(ESCAPE))
+        throw this.#fault(this.#offset, `expected ${escapes}, found another escape`);
       if (char === undefined || char === "\n" || char === "\r") {
-        throw this.#fault(start, `expected the closing quote of this string, found the end of the ${char ? "line" : "file"}`);
+        throw this.#fault(
+          start,
+          `expected the closing quote of this string, found the end of the ${char ? "line" : "file"}`,
+        );
       }
       if (char !== "\\") throw this.#expected("printable characters", `write \\u${hex(char)} inside a string`);
     }
@@ -239,7 +274,8 @@ class Parser {
 /** Remedies for common mistakes from JavaScript, YAML and word processors. */
 function habit(char: string, next: string | undefined): string {
   if (char === "#" || (char === "/" && (next === "/" || next === "*"))) return "JSON has no comments";
-  if (char !== "" && "'`\u2018\u2019\u201c\u201d\u201e".includes(char)) return 'JSON has only straight double quotes (")';
+  if (char !== "" && "'`\u2018\u2019\u201c\u201d\u201e".includes(char))
+    return 'JSON has only straight double quotes (")';
   return "";
 }
 

@@ -2,7 +2,16 @@
  * Turns the text of a configuration into a Config, or reports all its errors.
  */
 import { hash } from "node:crypto";
-import { byPosition, formatPath, inKeyOrder, positionAt, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
+import {
+  byPosition,
+  formatPath,
+  inKeyOrder,
+  positionAt,
+  type Issue,
+  type Json,
+  type JsonNode,
+  type Path,
+} from "./json.ts";
 import type { RoutesRead } from "./declarations.ts";
 import { configSchema, type Config, type PluginKind } from "./model.ts";
 import type { PartFields } from "./part_fields.ts";
@@ -12,7 +21,14 @@ import type { CallerList } from "./caller_list.ts";
 import type { ConfigSecrets } from "./secrets.ts";
 import { INVALID, type CheckContext, type NamedFile, type Secret } from "./schema.ts";
 import type { Sources } from "./schema_core.ts";
-import { forgetParsed, parsedFrom, sourcesFor, type CheckSignature, type ConfigSource, type ReadOptions } from "./source.ts";
+import {
+  forgetParsed,
+  parsedFrom,
+  sourcesFor,
+  type CheckSignature,
+  type ConfigSource,
+  type ReadOptions,
+} from "./source.ts";
 import type { ConfigTest } from "./tests.ts";
 
 export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOptions {
@@ -75,14 +91,30 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const config = schema.check(root, [], context);
   const routes = options.readRoutes?.(root, sources) ?? { declared: [], issues: [] };
   for (const { at, message } of routes.issues) issues.push({ at, message, position: positionAt(root, at) });
-  const { tests, testFiles, issues: inTestFiles } = options.tests?.readTests(node, routes.declared, context, options.checkSignature) ?? NO_TESTS;
-  const callers = (config !== INVALID && options.callers?.read(root, config, context, options.checkSignature)) || NO_CALLERS;
+  const {
+    tests,
+    testFiles,
+    issues: inTestFiles,
+  } = options.tests?.readTests(node, routes.declared, context, options.checkSignature) ?? NO_TESTS;
+  const callers =
+    (config !== INVALID && options.callers?.read(root, config, context, options.checkSignature)) || NO_CALLERS;
   const inFiles = [...callers.issues, ...inTestFiles];
-  if (config === INVALID || issues.length + inFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inFiles] };
+  if (config === INVALID || issues.length + inFiles.length > 0)
+    return { ok: false, issues: [...issues.sort(byPosition), ...inFiles] };
   const shown = schema.show(root);
   const digest = sourceDigest("text" in source ? source.text : JSON.stringify(inKeyOrder(shown)));
   return {
-    ...{ ok: true, config, tests, testFiles, callerLists: callers.lists, callerFiles: callers.files, shown, digest, kinds },
+    ...{
+      ok: true,
+      config,
+      tests,
+      testFiles,
+      callerLists: callers.lists,
+      callerFiles: callers.files,
+      shown,
+      digest,
+      kinds,
+    },
     secrets: { root, marked: secrets, sources },
     formed: sources.formed,
     file: source.file,
@@ -96,10 +128,13 @@ export function sourceDigest(text: Buffer | string): string {
 }
 
 /**
- * One line per issue, in columns: `gw.json:3:14  services[0].upstreams[1].port  expected …`. Without `file`, issues of the configuration
- * itself are without positions.
+ * One line per issue, in columns: `gw.json:3:14  services[0].upstreams[1].port  expected …`. Without `file`, issues of
+ * the configuration itself are without positions.
  */
-export function formatIssues(issues: readonly (Omit<Issue, "at"> & { readonly at: Path | string })[], file?: string): string {
+export function formatIssues(
+  issues: readonly (Omit<Issue, "at"> & { readonly at: Path | string })[],
+  file?: string,
+): string {
   const rows = issues.map(({ at, message, position, file: place = file }) => ({
     place: place === undefined ? "" : position === null ? place : `${place}:${position.line}:${position.column}`,
     path: typeof at === "string" ? at : formatPath(at),

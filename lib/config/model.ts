@@ -1,5 +1,6 @@
 /**
- * The schema of a configuration: global settings, services, upstreams, routes and plugin instances, with their defaults.
+ * The schema of a configuration: global settings, services, upstreams, routes and plugin instances, with their
+ * defaults.
  */
 import { BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, integer, milliseconds, NO_HEALTH, share } from "./fields.ts";
@@ -39,12 +40,20 @@ export type Service = Config["services"][number];
 export type Route = Service["routes"][number];
 export type Upstream = Service["upstreams"][number];
 /** The configuration as written. */
-export type ConfigInput<P extends PluginInput = PluginInput> = s.InputOf<ReturnType<typeof configSchema<P>>> & { readonly $schema?: string | undefined };
+export type ConfigInput<P extends PluginInput = PluginInput> = s.InputOf<ReturnType<typeof configSchema<P>>> & {
+  readonly $schema?: string | undefined;
+};
 
 /** `P` types the instances; what they may be is decided by the schemas of `kinds`. */
-export function configSchema<P extends PluginInput = PluginInput>(kinds: readonly PluginKind[], parts: readonly PartFields[] = []) {
+export function configSchema<P extends PluginInput = PluginInput>(
+  kinds: readonly PluginKind[],
+  parts: readonly PartFields[] = [],
+) {
   const field = fieldsOf<PartSchemas>(parts);
-  const plugins: Plugins<P> = s.array(s.named("Plugin", pluginSchema<P>(kinds, parts)), { unique: "id", describe: "Plugin instances, in the order they run." });
+  const plugins: Plugins<P> = s.array(s.named("Plugin", pluginSchema<P>(kinds, parts)), {
+    unique: "id",
+    describe: "Plugin instances, in the order they run.",
+  });
   const service = s.named("Service", serviceSchema(plugins, parts));
   return s.object(
     {
@@ -57,11 +66,21 @@ export function configSchema<P extends PluginInput = PluginInput>(kinds: readonl
       tests: s.optional(field("tests")),
       test_files: s.optional(field("test_files")),
     },
-    { ignoreKeys: ["$schema"], refine: ({ services }, report) => parts.forEach((part) => part.checkServices?.(services, report)) },
+    {
+      ignoreKeys: ["$schema"],
+      refine: ({ services }, report) => parts.forEach((part) => part.checkServices?.(services, report)),
+    },
   );
 }
 
-export const STRATEGIES = ["round_robin", "weighted", "least_connections", "random_two_choices", "ip_hash", "hash"] as const;
+export const STRATEGIES = [
+  "round_robin",
+  "weighted",
+  "least_connections",
+  "random_two_choices",
+  "ip_hash",
+  "hash",
+] as const;
 
 type Plugins<P extends PluginInput> = s.Schema<readonly PluginInstance[], readonly P[]>;
 
@@ -71,12 +90,23 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonl
     {
       name: s.withDefault(GATEWAY_NAME, "edge-gateway"),
       plugins: s.withDefault(plugins, []),
-      plugin_modules: s.withDefault(s.array(field("plugin_module"), { describe: "Plugin kinds from files; a file is loaded only if its digest is right." }), []),
-      trusted_proxies: s.withDefault(s.array(field("address_range"), { describe: "Proxies whose Forwarded values are trusted." }), []),
+      plugin_modules: s.withDefault(
+        s.array(field("plugin_module"), {
+          describe: "Plugin kinds from files; a file is loaded only if its digest is right.",
+        }),
+        [],
+      ),
+      trusted_proxies: s.withDefault(
+        s.array(field("address_range"), { describe: "Proxies whose Forwarded values are trusted." }),
+        [],
+      ),
       access_log: s.withDefault(accessLogSchema(field), {}),
       decisions: s.optional(field("decisions")),
       server_timing: flag("Whether replies report the durations of a request in Server-Timing.", false),
-      certificates: s.withDefault(s.array(field("certificate"), { describe: "Server certificates by host name (SNI), besides the default one." }), []),
+      certificates: s.withDefault(
+        s.array(field("certificate"), { describe: "Server certificates by host name (SNI), besides the default one." }),
+        [],
+      ),
       http1: choice(["wire", "node"], "What serves HTTP/1.1 to clients: the gateway's own codec, or Node's server."),
       https_redirect: s.optional(field("https_redirect")),
       http2: flag("Whether HTTPS ports offer HTTP/2.", true),
@@ -85,7 +115,10 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonl
       limits: s.withDefault(LIMITS, {}),
       counters: s.optional(field("counters")),
       accept_warnings: s.withDefault(s.array(field("accepted_warning"), { describe: ACCEPTED }), []),
-      underscore_headers: choice(["drop", "allow"], "What becomes of request headers with an underscore in their names."),
+      underscore_headers: choice(
+        ["drop", "allow"],
+        "What becomes of request headers with an underscore in their names.",
+      ),
     },
     {
       describe: "Gateway-level settings.",
@@ -100,7 +133,12 @@ function accessLogSchema(field: PartField) {
       enabled: flag("Whether requests are logged.", true),
       format: choice(["json", "combined"], "JSON, or Apache's combined log format."),
       sample: share(0, 1, "Share of the requests that are logged; failures always are."),
-      exclude: s.withDefault(s.array(field("unlogged_path"), { describe: "Paths that are not logged: exact paths, or prefixes that end with *." }), []),
+      exclude: s.withDefault(
+        s.array(field("unlogged_path"), {
+          describe: "Paths that are not logged: exact paths, or prefixes that end with *.",
+        }),
+        [],
+      ),
       file: s.optional(field("log_file")),
     },
     { describe: "One line for each request." },
@@ -112,7 +150,10 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readon
   const route = s.object({
     name: s.derived(NAME, ({ methods, path }) => defaultRouteName(methods, path)),
     path: PATH,
-    methods: s.withDefault(s.array(METHOD, { describe: "HTTP methods the route accepts; none means all. GET implies HEAD." }), []),
+    methods: s.withDefault(
+      s.array(METHOD, { describe: "HTTP methods the route accepts; none means all. GET implies HEAD." }),
+      [],
+    ),
     match: s.optional(field("match")),
     upstream_path: s.optional(field("route_upstream_path")),
     plugins: s.withDefault(plugins, []),
@@ -131,12 +172,18 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readon
       upstreams: s.array(UPSTREAM, { min: 1, unique: "id", describe: "Backend targets." }),
       routes: s.array(s.named("Route", route), { unique: "name", describe: "Routes of the service." }),
       plugins: s.withDefault(plugins, []),
-      hosts: s.withDefault(s.array(HOST_PATTERN, { describe: "Restricts the service to these Host names; none means all." }), []),
+      hosts: s.withDefault(
+        s.array(HOST_PATTERN, { describe: "Restricts the service to these Host names; none means all." }),
+        [],
+      ),
       encoded_slashes: choice(["reject", "allow"], "Whether %2F is allowed inside a placeholder."),
       path_parameters: choice(["reject", "allow"], "Whether /a;x may go to another route than this service's /a."),
       preserve_host: flag("Whether upstreams get the Host header the client sent.", false),
       timeouts: s.withDefault(TIMEOUTS, {}),
-      upstream_client: choice(["wire", "node"], "What parses HTTP/1.1 responses of upstreams: the gateway's own strict parser, or Node's."),
+      upstream_client: choice(
+        ["wire", "node"],
+        "What parses HTTP/1.1 responses of upstreams: the gateway's own strict parser, or Node's.",
+      ),
       pool: s.withDefault(POOL, {}),
       health: s.withDefault(field("health", NO_HEALTH), {}),
       circuit_breaker: s.optional(field("circuit_breaker")),
@@ -158,7 +205,11 @@ const UPSTREAM = s.named(
   "Upstream",
   s.object({
     id: s.derived(NAME, ({ host, port }) => (String(host).includes(":") ? `[${host}]:${port}` : `${host}:${port}`)),
-    host: s.string({ hint: "a host name or an IP address", describe: "Backend host name or IP address.", check: hostProblem }),
+    host: s.string({
+      hint: "a host name or an IP address",
+      describe: "Backend host name or IP address.",
+      check: hostProblem,
+    }),
     port: s.integer({ min: 1, max: 65535, describe: "Backend port, 1–65535." }),
     weight: integer(0, 65_535, 1, "Relative share of the requests; 0: no new requests."),
     group: s.optional(NAME),
@@ -181,9 +232,24 @@ const POOL = s.object({
 const LIMITS = s.object(
   {
     headers_timeout_ms: milliseconds(1, 60_000, "Longest wait for the whole head of a request"),
-    request_timeout_ms: integer(0, DAY_MS, 0, "Longest time for a whole request to arrive, in milliseconds; 0: no limit."),
-    min_body_bytes_per_s: integer(0, 1_000_000_000, 100, "Slowest a request body may arrive on average, looked at from its tenth second; 0: no limit."),
-    min_reply_bytes_per_s: integer(0, 1_000_000_000, 100, "Slowest a client may read a reply on average, after the first minute of waiting for it; 0: no limit."),
+    request_timeout_ms: integer(
+      0,
+      DAY_MS,
+      0,
+      "Longest time for a whole request to arrive, in milliseconds; 0: no limit.",
+    ),
+    min_body_bytes_per_s: integer(
+      0,
+      1_000_000_000,
+      100,
+      "Slowest a request body may arrive on average, looked at from its tenth second; 0: no limit.",
+    ),
+    min_reply_bytes_per_s: integer(
+      0,
+      1_000_000_000,
+      100,
+      "Slowest a client may read a reply on average, after the first minute of waiting for it; 0: no limit.",
+    ),
     max_header_bytes: integer(1024, 1_048_576, 32_768, "Largest head of a request, in bytes."),
     max_headers: integer(1, 10_000, 200, "Most header lines in a request."),
     max_uri_bytes: integer(64, 1_048_576, 8192, "Longest request target, in bytes."),
@@ -191,16 +257,32 @@ const LIMITS = s.object(
     max_connections: integer(0, 1_000_000, 10_000, "Most client connections; 0: no limit."),
     max_connections_per_ip: integer(0, 1_000_000, 0, "Most connections of one client address; 0: no limit."),
     max_requests_in_flight: integer(0, 1_000_000, 10_000, "Most requests at one time; 0: no limit."),
-    max_client_share: share(0.001, 0.5, "Most places at an upstream that the requests of one client address hold, as a share of its pool, and of max_requests_in_flight; 1: all."),
+    max_client_share: share(
+      0.001,
+      0.5,
+      "Most places at an upstream that the requests of one client address hold, as a share of its pool, " +
+        "and of max_requests_in_flight; 1: all.",
+    ),
   },
   { describe: "Limits for clients." },
 );
 
-const ANYTHING = define({ expects: "an object", kinds: ["object"], check: () => ({}), jsonSchema: () => ({ type: "object", additionalProperties: {} }) });
+const ANYTHING = define({
+  expects: "an object",
+  kinds: ["object"],
+  check: () => ({}),
+  jsonSchema: () => ({ type: "object", additionalProperties: {} }),
+});
 
 /** An instance of any of the kinds: its `name` selects the schema of its `config`. */
-function pluginSchema<P extends PluginInput>(given: readonly PluginKind[], parts: readonly PartFields[]): s.Schema<PluginInstance, P> {
-  const kinds = given.map(({ name, schema, schemaWith }) => ({ name, schema: schemaWith?.(fieldsOf(parts)) ?? schema }));
+function pluginSchema<P extends PluginInput>(
+  given: readonly PluginKind[],
+  parts: readonly PartFields[],
+): s.Schema<PluginInstance, P> {
+  const kinds = given.map(({ name, schema, schemaWith }) => ({
+    name,
+    schema: schemaWith?.(fieldsOf(parts)) ?? schema,
+  }));
   const names = kinds.map((kind) => kind.name);
   const shape = (config: s.AnySchema) =>
     s.object({
@@ -221,7 +303,9 @@ function pluginSchema<P extends PluginInput>(given: readonly PluginKind[], parts
     kinds: ["object"],
     check(node, at, context) {
       const shape = shapeOf(node);
-      return context.sources.placeholders?.checkInstance(shape, unknown, node, at, context) ?? shape.check(node, at, context);
+      return (
+        context.sources.placeholders?.checkInstance(shape, unknown, node, at, context) ?? shape.check(node, at, context)
+      );
     },
     show: (node) => shapeOf(node).show(node),
     jsonSchema: (definitions) => ({

@@ -1,6 +1,6 @@
 /**
- * What parts of the program add to the schema of a configuration: the schema has a place for each of their fields, so that hints know all
- * names, and the field's own schema is there once the part has been loaded.
+ * What parts of the program add to the schema of a configuration: the schema has a place for each of their fields, so
+ * that hints know all names, and the field's own schema is there once the part has been loaded.
  */
 import { report, type AnySchema, type Json, type Path } from "./schema.ts";
 import { camel } from "./schema_core.ts";
@@ -21,22 +21,40 @@ interface Defaults {
   readonly [field: string]: Json | Defaults;
 }
 
-/** The schema of a part's field, as far as the part has been loaded; until then an object of these `defaults` may be empty. `S`: all of them. */
-export function fieldsOf<S>(parts: readonly PartFields[]): <Name extends keyof S & string>(name: Name, defaults?: Defaults) => S[Name] {
+/**
+ * The schema of a part's field, as far as the part has been loaded; until then an object of these `defaults` may be
+ * empty. `S`: all of them.
+ */
+export function fieldsOf<S>(
+  parts: readonly PartFields[],
+): <Name extends keyof S & string>(name: Name, defaults?: Defaults) => S[Name] {
   const schemas: Readonly<Record<string, AnySchema>> = Object.assign({}, ...parts.map((part) => part.schemas));
   return (name, defaults) => (schemas[name] ?? unloaded(`the field "${name}"`, defaults)) as S[typeof name];
 }
 
-export const NOT_LOADED = "has not been loaded: await loadPluginModules(…) before createGateway, and gateway.loadModules() before reload";
+export const NOT_LOADED =
+  "has not been loaded: await loadPluginModules(…) before createGateway, and gateway.loadModules() before reload";
 
 /** Stands for a schema that has not been loaded: it accepts nothing but, where there are defaults, {}. */
 export function unloaded(what: string, defaults?: Defaults): AnySchema {
   const check: AnySchema["check"] = (node, at, context) =>
-    defaults !== undefined && node.kind === "object" && node.members.size === 0 ? inCode(defaults) : report(context, at, node, `${what} ${NOT_LOADED}`);
-  return { expects: "an object", describe: undefined, kinds: ["object"], check, show: () => (defaults ?? {}) as Json, jsonSchema: () => ({}) };
+    defaults !== undefined && node.kind === "object" && node.members.size === 0
+      ? inCode(defaults)
+      : report(context, at, node, `${what} ${NOT_LOADED}`);
+  return {
+    expects: "an object",
+    describe: undefined,
+    kinds: ["object"],
+    check,
+    show: () => (defaults ?? {}) as Json,
+    jsonSchema: () => ({}),
+  };
 }
 
 function inCode(fields: Defaults): object {
-  const values = Object.entries(fields).map(([key, value]) => [camel(key), Object.getPrototypeOf(value) === Object.prototype ? inCode(value as Defaults) : value]);
+  const values = Object.entries(fields).map(([key, value]) => [
+    camel(key),
+    Object.getPrototypeOf(value) === Object.prototype ? inCode(value as Defaults) : value,
+  ]);
   return Object.fromEntries(values) as object;
 }

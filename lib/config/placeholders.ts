@@ -1,15 +1,25 @@
 /**
- * Stands in place of variables and files where a configuration is read that somebody has sent: what they hold must not decide what is told.
+ * Stands in place of variables and files where a configuration is read that somebody has sent: what they hold must not
+ * decide what is told.
  */
 import { createHash, randomBytes } from "node:crypto";
 import { nodeAt, type JsonNode, type Path } from "./json.ts";
 import { referencesIn } from "./references.ts";
-import { INVALID, type CheckContext, type Invalid, type PlaceholderSource, type ReferenceUse, type Schema, type Sources } from "./schema_core.ts";
+import {
+  INVALID,
+  type CheckContext,
+  type Invalid,
+  type PlaceholderSource,
+  type ReferenceUse,
+  type Schema,
+  type Sources,
+} from "./schema_core.ts";
 
 /**
- * Of one reading of a configuration. A text with references is known where the configuration in force has the same text at the same place (by
- * names, not by numbers). A known reference gets the same random text everywhere, or its value where a random text has the wrong form. All
- * others get a random text that equals nothing. The same holds for the names of files.
+ * Of one reading of a configuration. A text with references is known where the configuration in force has the same text
+ * at the same place (by names, not by numbers). A known reference gets the same random text everywhere, or its value
+ * where a random text has the wrong form. All others get a random text that equals nothing. The same holds for the
+ * names of files.
  */
 export class Placeholders implements PlaceholderSource {
   /** Texts with references and names of files that have been read, each with its place. */
@@ -36,11 +46,13 @@ export class Placeholders implements PlaceholderSource {
     const given = (reference: string) => {
       const value = this.#values.get(reference)!;
       // Warnings name the host of an address.
-      if (URL.canParse(value) && new URL(value).hostname !== "") sources.resolved?.set(new URL(value).host, reference).set(new URL(value).hostname, reference);
+      if (URL.canParse(value) && new URL(value).hostname !== "")
+        sources.resolved?.set(new URL(value).host, reference).set(new URL(value).hostname, reference);
       return value;
     };
     const isKnown = this.isKnown(written, at, root);
-    const hasValues = isKnown && use !== "secret" && referencesIn(written).every((reference) => this.#values.has(reference));
+    const hasValues =
+      isKnown && use !== "secret" && referencesIn(written).every((reference) => this.#values.has(reference));
     if (hasValues && use === "value") return [by(given)];
     (isKnown ? this.random : this.unknown).push(at);
     const token = isKnown ? (reference: string) => this.#token(reference) : () => randomBytes(32).toString("hex");
@@ -57,7 +69,13 @@ export class Placeholders implements PlaceholderSource {
     return [...this.unknown, ...this.random].some((each) => at.every((step, i) => each[i] === step));
   }
 
-  checkInstance<T extends { readonly config: unknown }>(shape: Schema<T>, unknown: Schema<T>, node: JsonNode, at: Path, context: CheckContext): T | Invalid {
+  checkInstance<T extends { readonly config: unknown }>(
+    shape: Schema<T>,
+    unknown: Schema<T>,
+    node: JsonNode,
+    at: Path,
+    context: CheckContext,
+  ): T | Invalid {
     const [replaced, wrong] = [this.#count, context.issues.length];
     const checked = shape.check(node, at, context);
     // A kind may also report what it finds wrong with a text in place of a value.
@@ -67,7 +85,8 @@ export class Placeholders implements PlaceholderSource {
     if (isOpen) this.unknown.push([...at, "config"]);
     // Nobody can tell whether its configuration is valid: all but that is known of it.
     const instance = isOpen ? unknown.check(node, at, context) : checked;
-    if (instance !== INVALID && this.#count > replaced && Object(instance.config) === instance.config) this.unsure.add(instance.config as object);
+    if (instance !== INVALID && this.#count > replaced && Object(instance.config) === instance.config)
+      this.unsure.add(instance.config as object);
     return instance;
   }
 
@@ -81,7 +100,10 @@ export class Placeholders implements PlaceholderSource {
   }
 }
 
-/** What texts have to look like, in the order in which it is tried. The first has the length and the letters of a SHA-256. */
+/**
+ * What texts have to look like, in the order in which it is tried. The first has the length and the letters of a
+ * SHA-256.
+ */
 const FORMS: readonly ((random: string) => string)[] = [
   (random) => random,
   (random) => `x${random.slice(0, 20)}.invalid`,

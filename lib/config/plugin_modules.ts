@@ -11,7 +11,13 @@ const MODULE_FILE = s.file({ describe: "An ES module with plugin kinds; relative
 const MODULE_FIELDS = s.object(
   {
     path: MODULE_FILE,
-    sha256: s.string({ pattern: /^[0-9a-fA-F]{64}$/, hint: "64 hex digits", references: "none", lowerCase: true, describe: "SHA-256 of the file, in hexadecimal." }),
+    sha256: s.string({
+      pattern: /^[0-9a-fA-F]{64}$/,
+      hint: "64 hex digits",
+      references: "none",
+      lowerCase: true,
+      describe: "SHA-256 of the file, in hexadecimal.",
+    }),
   },
   {
     refine({ path: file, sha256 }, report) {
@@ -28,13 +34,17 @@ export const PLUGIN_MODULE: typeof MODULE_FIELDS = {
     const before = context.issues.length;
     const [path, sha256] = [textAt(node, "path"), textAt(node, "sha256")];
     const { placeholders } = context.sources;
-    if (placeholders?.isKnown(JSON.stringify([path, sha256?.toLowerCase()]), at, context.root) === false) return s.report(context, at, node, MODULE_UNKNOWN);
+    if (placeholders?.isKnown(JSON.stringify([path, sha256?.toLowerCase()]), at, context.root) === false)
+      return s.report(context, at, node, MODULE_UNKNOWN);
     const value = MODULE_FIELDS.check(node, at, context);
     const named = node.kind === "object" && !node.members.has("sha256") ? node.members.get("path")?.value : undefined;
     const file = named === undefined ? s.INVALID : s.file().check(named, at, { ...context, issues: [] });
     if (file === s.INVALID) return value;
     const found = context.issues.findIndex((issue, i) => i >= before && issue.at.at(-1) === "sha256");
-    context.issues[found] = { ...context.issues[found]!, message: `is required; once you trust the file: "${hash("sha256", file.content)}"` };
+    context.issues[found] = {
+      ...context.issues[found]!,
+      message: `is required; once you trust the file: "${hash("sha256", file.content)}"`,
+    };
     return value;
   },
 };
@@ -44,7 +54,9 @@ function textAt(node: JsonNode, name: string): string | undefined {
   return value?.kind === "string" ? value.value : undefined;
 }
 
-const MODULE_UNKNOWN = "is not a module of the configuration in force: a text that is only tried loads no other, put it into the gateway's own file";
+const MODULE_UNKNOWN =
+  "is not a module of the configuration in force: a text that is only tried loads no other, " +
+  "put it into the gateway's own file";
 
 export const fields: PartFields = { schemas: { plugin_module: PLUGIN_MODULE } };
 
@@ -56,7 +68,9 @@ export type FindKinds<K extends { readonly name: string }> = (module: PluginModu
 /** The plugin modules of a configuration whose digest is right; other errors are ignored. */
 export function pluginModulesOf(source: ConfigSource, options: ReadOptions): readonly PluginModule[] {
   const { node } = parsedFrom(source);
-  return node === null ? [] : modulesIn(node, { issues: [], sources: sourcesFor(source, options) }).map(({ module }) => module);
+  return node === null
+    ? []
+    : modulesIn(node, { issues: [], sources: sourcesFor(source, options) }).map(({ module }) => module);
 }
 
 /** The files of the plugin modules of a configuration, whatever their digests; other errors are ignored. */
@@ -68,8 +82,12 @@ export function moduleFilesOf(source: ConfigSource, options: ReadOptions) {
     const at = [...MODULES_AT, i];
     if (node.kind !== "object") return (s.report(context, at, node, "expected an object with path and sha256"), []);
     const [path, sha256] = [node.members.get("path")?.value, node.members.get("sha256")?.value];
-    if (sha256 !== undefined && sha256.kind !== "string") s.report(context, [...at, "sha256"], sha256, "expected a string");
-    const module = path === undefined ? s.report(context, [...at, "path"], node, "is required") : MODULE_FILE.check(path, [...at, "path"], context);
+    if (sha256 !== undefined && sha256.kind !== "string")
+      s.report(context, [...at, "sha256"], sha256, "expected a string");
+    const module =
+      path === undefined
+        ? s.report(context, [...at, "path"], node, "is required")
+        : MODULE_FILE.check(path, [...at, "path"], context);
     return module === s.INVALID ? [] : [{ at, node, file: module }];
   });
   return { modules, issues: context.issues };
@@ -90,7 +108,12 @@ export function kindsWithModules<K extends { readonly name: string }>(
 }
 
 /** The given kinds and those of the modules. Invalid modules are not reported here, but by the schema. */
-export function withModules<K extends { readonly name: string }>(root: JsonNode, given: readonly K[], context: s.CheckContext, kindsOf: FindKinds<K>): readonly K[] {
+export function withModules<K extends { readonly name: string }>(
+  root: JsonNode,
+  given: readonly K[],
+  context: s.CheckContext,
+  kindsOf: FindKinds<K>,
+): readonly K[] {
   const kinds = [...given];
   for (const { at, node, module } of modulesIn(root, { ...context, issues: [] })) {
     const { path } = module.path;
@@ -99,7 +122,13 @@ export function withModules<K extends { readonly name: string }>(root: JsonNode,
     else {
       for (const kind of found) {
         if (!kinds.some(({ name }) => name === kind.name)) kinds.push(kind);
-        else s.report(context, at, node, `${path}: there is already a plugin kind "${kind.name}": give this one another name`);
+        else
+          s.report(
+            context,
+            at,
+            node,
+            `${path}: there is already a plugin kind "${kind.name}": give this one another name`,
+          );
       }
     }
   }

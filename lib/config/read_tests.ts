@@ -1,5 +1,6 @@
 /**
- * Reads the tests of a configuration from its field `tests` and from the files of `test_files`, and reports all their errors.
+ * Reads the tests of a configuration from its field `tests` and from the files of `test_files`, and reports all their
+ * errors.
  */
 import { suggest } from "../base/suggest.ts";
 import { byPosition, describeNode, formatPath, itemsOf, nodeAt, type Issue, type JsonNode, type Path } from "./json.ts";
@@ -22,8 +23,8 @@ interface TestList {
 }
 
 /**
- * The tests of `tests`, then of each file of `test_files`. `context` gets the files and the issues of the configuration's own text;
- * `issues` are those of the files. With `checkSignature` each file must be signed.
+ * The tests of `tests`, then of each file of `test_files`. `context` gets the files and the issues of the
+ * configuration's own text; `issues` are those of the files. With `checkSignature` each file must be signed.
  */
 export function readTests(
   root: JsonNode,
@@ -33,7 +34,10 @@ export function readTests(
 ): { readonly tests: readonly ConfigTest[]; readonly testFiles: readonly string[]; readonly issues: readonly Issue[] } {
   const own = nodeAt(root, ["tests"]);
   const inFiles = filesWithTests(root, context, checkSignature);
-  const lists: readonly TestList[] = [...(own === undefined ? [] : [{ node: own, at: ["tests"], file: undefined, issues: context.issues }]), ...inFiles];
+  const lists: readonly TestList[] = [
+    ...(own === undefined ? [] : [{ node: own, at: ["tests"], file: undefined, issues: context.issues }]),
+    ...inFiles,
+  ];
   const nameCheck = new NameCheck(namesIn(root, declared), context);
   let count = 0;
   const tests = lists.flatMap((list) => {
@@ -43,12 +47,20 @@ export function readTests(
       report({ ...context, issues }, at, node, `expected at most ${MAX_TESTS} tests in all, found ${count}`);
       return [];
     }
-    const found = TESTS.check(node, at, { issues, sources: { ...context.sources, references }, root: file === undefined ? root : node });
+    const found = TESTS.check(node, at, {
+      issues,
+      sources: { ...context.sources, references },
+      root: file === undefined ? root : node,
+    });
     itemsOf(node).forEach((test, i) => nameCheck.test(test, [...at, i], list));
     return found === INVALID ? [] : file === undefined ? found : found.map((test) => ({ ...test, file }));
   });
   const testFiles = inFiles.map(({ file }) => file);
-  return { tests, testFiles, issues: inFiles.flatMap(({ file, issues }) => issues.sort(byPosition).map((issue) => ({ ...issue, file }))) };
+  return {
+    tests,
+    testFiles,
+    issues: inFiles.flatMap(({ file, issues }) => issues.sort(byPosition).map((issue) => ({ ...issue, file }))),
+  };
 }
 
 /** What the gateway does, without what is expected of it. */
@@ -58,7 +70,11 @@ export function withoutTests(root: JsonNode): JsonNode {
 }
 
 /** A file that cannot be read or parsed is reported, and does not hide the errors of the others. */
-function filesWithTests(root: JsonNode, context: CheckContext, checkSignature?: CheckSignature): (TestList & { readonly file: string })[] {
+function filesWithTests(
+  root: JsonNode,
+  context: CheckContext,
+  checkSignature?: CheckSignature,
+): (TestList & { readonly file: string })[] {
   const listed = nodeAt(root, ["test_files"]);
   if (listed === undefined) return [];
   TEST_FILES.check(listed, ["test_files"], context);
@@ -85,7 +101,10 @@ function filesWithTests(root: JsonNode, context: CheckContext, checkSignature?: 
 
 const NO_TESTS: JsonNode = { kind: "array", items: [], position: null };
 
-/** Null if some name cannot be read: an unknown name may then be right. `declared`: the routes that can be read, for those without a written name. */
+/**
+ * Null if some name cannot be read: an unknown name may then be right. `declared`: the routes that can be read, for
+ * those without a written name.
+ */
 function namesIn(root: JsonNode, declared: readonly RouteDeclaration[]): RouteNames | null {
   const names = new Map(declared.map(({ route }) => [formatPath(route.at), route.name]));
   const found = new Map<string, Set<string>>();
@@ -97,7 +116,8 @@ function namesIn(root: JsonNode, declared: readonly RouteDeclaration[]): RouteNa
     found.set(name, ofService);
     return routes.items.every((route, j) => {
       const written = nodeAt(route, ["name"]);
-      const routeName = written === undefined ? names.get(formatPath(["services", i, "routes", j])) : references.nameIn(written);
+      const routeName =
+        written === undefined ? names.get(formatPath(["services", i, "routes", j])) : references.nameIn(written);
       if (routeName !== undefined) ofService.add(routeName);
       return routeName !== undefined;
     });
@@ -125,7 +145,8 @@ class NameCheck {
     const name = references.nameIn(named);
     if (name !== undefined) {
       const first = this.#places.get(name);
-      if (first !== undefined) report(context, [...at, "name"], named!, `${describeNode(named!)} is already used by ${first}`);
+      if (first !== undefined)
+        report(context, [...at, "name"], named!, `${describeNode(named!)} is already used by ${first}`);
       else this.#places.set(name, file === undefined ? formatPath(at) : `${formatPath(at)} of ${file}`);
     }
     if (this.#names !== null) this.#target(this.#names, node, at, context);
@@ -134,7 +155,8 @@ class NameCheck {
   #target(byService: RouteNames, node: JsonNode, at: Path, context: CheckContext): void {
     const [service, route] = [nodeAt(node, ["expect", "service"]), nodeAt(node, ["expect", "route"])];
     const name = references.nameIn(service);
-    if (name !== undefined && !byService.has(name)) return this.#unknown(service!, [...at, "expect", "service"], "the name of a service", byService.keys(), context);
+    if (name !== undefined && !byService.has(name))
+      return this.#unknown(service!, [...at, "expect", "service"], "the name of a service", byService.keys(), context);
     const routes = name === undefined ? this.#routes(byService) : byService.get(name)!;
     const routeName = references.nameIn(route);
     if (routeName === undefined || routes.has(routeName)) return;

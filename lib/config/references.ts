@@ -22,10 +22,14 @@ export function referencesIn(text: string): string[] {
 }
 
 /**
- * Replaces every reference once: references in the values are not resolved. `problems` has one sentence for every reference that cannot be
- * resolved, and for every `${` that begins none; `text` must not be used then. "none": a text that names something, which has no references.
+ * Replaces every reference once: references in the values are not resolved. `problems` has one sentence for every
+ * reference that cannot be resolved, and for every `${` that begins none; `text` must not be used then. "none": a text
+ * that names something, which has no references.
  */
-export function resolveReferences(text: string, sources: Sources | "none"): { readonly text: string; readonly problems: readonly string[] } {
+export function resolveReferences(
+  text: string,
+  sources: Sources | "none",
+): { readonly text: string; readonly problems: readonly string[] } {
   if (!text.includes("${")) return { text, problems: NONE };
   const problems: string[] = [];
   const refused = (problem: string) => {
@@ -36,12 +40,17 @@ export function resolveReferences(text: string, sources: Sources | "none"): { re
     if (reference === "$${") return "${";
     if (kind === undefined) return refused(noReference(name, sources));
     const found: Found =
-      sources === "none" ? { problem: NOT_HERE }
-      : brace === "" ? { problem: "lacks its closing brace" }
-      : name === "" ? { problem: `names no ${kind === "env" ? "environment variable" : "file"}` }
-      : sources.substitute !== undefined ? { value: sources.substitute(reference) }
-      : kind === "env" ? readVariable(name, sources)
-      : readSecret(name, sources);
+      sources === "none"
+        ? { problem: NOT_HERE }
+        : brace === ""
+          ? { problem: "lacks its closing brace" }
+          : name === ""
+            ? { problem: `names no ${kind === "env" ? "environment variable" : "file"}` }
+            : sources.substitute !== undefined
+              ? { value: sources.substitute(reference) }
+              : kind === "env"
+                ? readVariable(name, sources)
+                : readSecret(name, sources);
     if ("value" in found) {
       if (found.value !== "" && sources !== "none") sources.resolved?.set(found.value, reference);
       return found.value;
@@ -53,7 +62,14 @@ export function resolveReferences(text: string, sources: Sources | "none"): { re
 }
 
 /** Reads a text of the configuration that has `${`: see `ReferenceReader`. */
-export function readText(node: NodeOf<"string">, at: Path, use: ReferenceUse, context: CheckContext, schema: AnySchema, accept: AcceptText): string | Invalid {
+export function readText(
+  node: NodeOf<"string">,
+  at: Path,
+  use: ReferenceUse,
+  context: CheckContext,
+  schema: AnySchema,
+  accept: AcceptText,
+): string | Invalid {
   const isReference = use !== "name" && hasReference(node.value);
   const read = (each: CheckContext) => {
     const { text, problems } = resolveReferences(node.value, use === "name" ? "none" : each.sources);
@@ -61,18 +77,30 @@ export function readText(node: NodeOf<"string">, at: Path, use: ReferenceUse, co
     if (problems.length > 0) return INVALID;
     return accept(text, (remedy) => {
       if (each.sources.substitute !== undefined) return INVALID;
-      return mismatch(schema, node, at, each, isReference ? `the value of the reference ${text === "" ? "is empty" : "does not fit"}` : remedy);
+      return mismatch(
+        schema,
+        node,
+        at,
+        each,
+        isReference ? `the value of the reference ${text === "" ? "is empty" : "does not fit"}` : remedy,
+      );
     });
   };
   return isReference ? readReferences(node, at, use, context, read) : read(context);
 }
 
 /**
- * Reads a text that has references. Where placeholders take the place of values: the first that `read` accepts. If it accepts none, the result
- * is INVALID, and no issue is reported: nobody can tell whether the text is valid. `read` reports a text that does not fit only if its
- * `sources` have no `substitute`.
+ * Reads a text that has references. Where placeholders take the place of values: the first that `read` accepts. If it
+ * accepts none, the result is INVALID, and no issue is reported: nobody can tell whether the text is valid. `read`
+ * reports a text that does not fit only if its `sources` have no `substitute`.
  */
-export function readReferences<T>(node: NodeOf<"string">, at: Path, use: ReferenceUse, context: CheckContext, read: (context: CheckContext) => T | Invalid): T | Invalid {
+export function readReferences<T>(
+  node: NodeOf<"string">,
+  at: Path,
+  use: ReferenceUse,
+  context: CheckContext,
+  read: (context: CheckContext) => T | Invalid,
+): T | Invalid {
   const { sources, issues, root } = context;
   const before = issues.length;
   for (const each of sources.placeholders?.alternatives(node.value, at, use, sources, root) ?? []) {
@@ -83,7 +111,8 @@ export function readReferences<T>(node: NodeOf<"string">, at: Path, use: Referen
   const value = read(context);
   const { formed, resolved: _, ...others } = sources;
   if (value === INVALID || formed === undefined || use === "secret") return value;
-  const needsForm = use === "value" || read({ ...context, sources: { ...others, substitute: () => "0".repeat(64) } }) === INVALID;
+  const needsForm =
+    use === "value" || read({ ...context, sources: { ...others, substitute: () => "0".repeat(64) } }) === INVALID;
   if (needsForm) for (const each of referencesIn(node.value)) formed.set(each, resolveReferences(each, others).text);
   return value;
 }
@@ -103,12 +132,17 @@ export function maskLiterals(text: string): string {
 
 const WHOLE_REFERENCE = /((?<!\$)\$\{(?:env|file):[^}]*\})/;
 
-const NOT_HERE = "is not replaced here: write the text itself (references are for secrets and addresses, not for names, ids, paths, hosts, methods and conditions)";
+const NOT_HERE =
+  "is not replaced here: write the text itself (references are for secrets and addresses, not for names, ids, " +
+  "paths, hosts, methods and conditions)";
 
 /** A name that is no variable's may be a part of a secret. */
 function noReference(name: string, sources: Sources | "none"): string {
   const written = /^[A-Za-z_]\w*$/.test(name) ? name : null;
-  const remedy = sources === "none" ? "" : `\${env:${written ?? "NAME"}} for an environment variable, \${file:/path} for the content of a file, or `;
+  const remedy =
+    sources === "none"
+      ? ""
+      : `\${env:${written ?? "NAME"}} for an environment variable, \${file:/path} for the content of a file, or `;
   return `has \${${written ?? "…"}}, which is no reference: write ${remedy}$\${${written ?? "…"}} for the text itself`;
 }
 
@@ -116,7 +150,9 @@ type Found = { readonly value: string } | { readonly problem: string };
 
 function readVariable(name: string, { environment }: Sources): Found {
   const value = Object.hasOwn(environment, name) ? environment[name] : undefined;
-  return value === undefined ? { problem: `cannot be resolved: the environment variable ${name} is not set` } : { value };
+  return value === undefined
+    ? { problem: `cannot be resolved: the environment variable ${name} is not set` }
+    : { value };
 }
 
 function readSecret(name: string, sources: Sources): Found {

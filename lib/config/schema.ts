@@ -1,5 +1,6 @@
 /**
- * A small language of schemas: one description yields the validator, the defaults, the TypeScript types and the JSON Schema.
+ * A small language of schemas: one description yields the validator, the defaults, the TypeScript types and the JSON
+ * Schema.
  *
  *   const schema = object({
  *     key: string({ min: 1, describe: "The API key that requests must present." }),
@@ -10,6 +11,16 @@
  */
 export { formatPath, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
 export { conceal, INVALID, named, report } from "./schema_core.ts";
-export type { AnySchema, CheckContext, Infer, InputOf, Invalid, JsonSchema, NamedFile, Schema, Secret } from "./schema_core.ts";
+export type {
+  AnySchema,
+  CheckContext,
+  Infer,
+  InputOf,
+  Invalid,
+  JsonSchema,
+  NamedFile,
+  Schema,
+  Secret,
+} from "./schema_core.ts";
 export * from "./schema_values.ts";
 export * from "./schema_objects.ts";

@@ -12,7 +12,10 @@ export const INVALID: Invalid = Symbol("invalid") as Invalid;
 /** In place of a secret. Its length does not depend on the secret. */
 export const MASK = "********";
 
-/** Secrets that look like a template that nobody has filled in: `$NAME`, `${NAME}`, `{{NAME}}`, `<NAME>`, `%NAME%`, "changeme". */
+/**
+ * Secrets that look like a template that nobody has filled in: `$NAME`, `${NAME}`, `{{NAME}}`, `<NAME>`, `%NAME%`,
+ * "changeme".
+ */
 export const UNFILLED = /^(?:\$\w+|\$\{[^{}]*\}|\{\{[^{}]*\}\}|<[^<>]+>|%\w+%|change[-_ ]?(?:me|it|this))$/i;
 
 interface Definition<K extends Kind, Out> extends Described {
@@ -35,9 +38,13 @@ export function define<K extends Kind, Out, In>(definition: Definition<K, Out>):
     describe,
     kinds,
     secret,
-    check: (node, at, context) => (fits(node) ? definition.check(node, at, context) : mismatch({ expects, secret }, node, at, context)),
+    check: (node, at, context) =>
+      fits(node) ? definition.check(node, at, context) : mismatch({ expects, secret }, node, at, context),
     show: (node) => (fits(node) ? show(node) : null),
-    jsonSchema: (definitions) => ({ ...(describe !== undefined && { description: describe }), ...definition.jsonSchema(definitions) }),
+    jsonSchema: (definitions) => ({
+      ...(describe !== undefined && { description: describe }),
+      ...definition.jsonSchema(definitions),
+    }),
   };
 }
 
@@ -63,8 +70,19 @@ export function report(context: CheckContext, at: Path, node: JsonNode, message:
 }
 
 /** Reports that a node does not match the schema; `help` is the remedy. */
-export function mismatch(schema: Pick<AnySchema, "expects" | "secret">, node: JsonNode, at: Path, context: CheckContext, help?: string): Invalid {
-  return report(context, at, node, `expected ${schema.expects}, found ${describeNode(node, schema.secret)}${help ? `: ${help}` : ""}`);
+export function mismatch(
+  schema: Pick<AnySchema, "expects" | "secret">,
+  node: JsonNode,
+  at: Path,
+  context: CheckContext,
+  help?: string,
+): Invalid {
+  return report(
+    context,
+    at,
+    node,
+    `expected ${schema.expects}, found ${describeNode(node, schema.secret)}${help ? `: ${help}` : ""}`,
+  );
 }
 
 /** Records the masked form of a text. */

@@ -5,7 +5,16 @@ import { resolve } from "node:path";
 import { isContent, whyUnreadable } from "../base/regular_file.ts";
 import type { Issue, JsonNode } from "./json.ts";
 import { define, INVALID, mismatch, report } from "./schema_core.ts";
-import type { AnySchema, Described, Infer, InputOf, Invalid, NamedFile, ReferenceReader, Schema } from "./schema_core.ts";
+import type {
+  AnySchema,
+  Described,
+  Infer,
+  InputOf,
+  Invalid,
+  NamedFile,
+  ReferenceReader,
+  Schema,
+} from "./schema_core.ts";
 import { string } from "./schema_values.ts";
 
 /** The path of a file that need not exist, relative to the configuration's folder; the output is absolute. */
@@ -29,7 +38,10 @@ export interface FileOptions extends Described {
   readonly check?: (content: Buffer) => string | undefined;
 }
 
-/** The path of a file, relative to the configuration's folder. A file that cannot be read or has the wrong content is reported here. */
+/**
+ * The path of a file, relative to the configuration's folder. A file that cannot be read or has the wrong content is
+ * reported here.
+ */
 export function file(options: FileOptions = {}): Schema<NamedFile, string> {
   const path = pathText(options);
   return {
@@ -38,7 +50,12 @@ export function file(options: FileOptions = {}): Schema<NamedFile, string> {
       const given = path.check(node, at, context);
       if (given === INVALID) return INVALID;
       if (isContent(given)) {
-        return report(context, at, node, `expected ${path.expects}, found the content of a file: save it to a file and write its path here`);
+        return report(
+          context,
+          at,
+          node,
+          `expected ${path.expects}, found the content of a file: save it to a file and write its path here`,
+        );
       }
       const absolute = resolve(context.sources.folder, given);
       const { placeholders } = context.sources;
@@ -54,7 +71,8 @@ export function file(options: FileOptions = {}): Schema<NamedFile, string> {
         context.files?.set(absolute, named);
         return named;
       } catch (error) {
-        const shown = node.kind === "string" && context.sources.references?.hasReference(node.value) ? node.value : absolute;
+        const shown =
+          node.kind === "string" && context.sources.references?.hasReference(node.value) ? node.value : absolute;
         return report(context, at, node, `cannot read ${shown}: ${whyUnreadable(error)}`);
       }
     },
@@ -73,7 +91,9 @@ export function record<S extends AnySchema>(
     secret: value.secret === true,
     check(node, at, context) {
       const before = context.issues.length;
-      const entries = [...node.members].map(([key, member]) => [key, value.check(member.value, [...at, key], context)] as const);
+      const entries = [...node.members].map(
+        ([key, member]) => [key, value.check(member.value, [...at, key], context)] as const,
+      );
       // fromEntries defines properties: a key named __proto__ is data like any other.
       if (context.issues.length > before || entries.some(([, value]) => value === INVALID)) return INVALID;
       return Object.fromEntries(entries) as Record<string, Infer<S>>;
@@ -83,7 +103,9 @@ export function record<S extends AnySchema>(
   });
 }
 
-/** The first of the schemas that accepts the node. If only one accepts nodes of this kind, its own errors are reported. */
+/**
+ * The first of the schemas that accepts the node. If only one accepts nodes of this kind, its own errors are reported.
+ */
 export function anyOf<const S extends readonly AnySchema[]>(
   schemas: S,
   options: Described = {},
@@ -113,7 +135,12 @@ export function anyOf<const S extends readonly AnySchema[]>(
   return schema;
 }
 
-/** Whether the node is valid by itself, with references unresolved. Without `references`, a text that has `${` is not. */
+/**
+ * Whether the node is valid by itself, with references unresolved. Without `references`, a text that has `${` is not.
+ */
 export function accepts(schema: AnySchema, node: JsonNode, references?: ReferenceReader): boolean {
-  return schema.check(node, [], { issues: [], sources: { environment: {}, readFile: () => "", folder: "", references } }) !== INVALID;
+  return (
+    schema.check(node, [], { issues: [], sources: { environment: {}, readFile: () => "", folder: "", references } }) !==
+    INVALID
+  );
 }

@@ -12,7 +12,10 @@ export interface ArrayOptions extends Described {
   readonly unique?: string;
 }
 
-export function array<S extends AnySchema>(item: S, options: ArrayOptions = {}): Schema<readonly Infer<S>[], readonly InputOf<S>[]> {
+export function array<S extends AnySchema>(
+  item: S,
+  options: ArrayOptions = {},
+): Schema<readonly Infer<S>[], readonly InputOf<S>[]> {
   const { min = 0, max = Infinity, unique, describe } = options;
   return define({
     expects: "an array",
@@ -22,13 +25,16 @@ export function array<S extends AnySchema>(item: S, options: ArrayOptions = {}):
     check(node, at, context) {
       const { length } = node.items;
       const before = context.issues.length;
-      if (length < min || length > max) report(context, at, node, `expected ${countText(min, max, "item")}, found ${length || "none"}`);
+      if (length < min || length > max)
+        report(context, at, node, `expected ${countText(min, max, "item")}, found ${length || "none"}`);
       const values = node.items.map((child, i) => item.check(child, at.concat(i), context) as Infer<S> | Invalid);
       if (unique !== undefined && length > 1) checkUnique(node.items, values, unique, item, at, context);
       if (context.issues.length > before) return INVALID;
       if (!values.includes(INVALID)) return values as Infer<S>[];
       // What cannot be checked: see `Placeholders`.
-      return node.items.every(({ kind }) => kind === "object") ? (values.filter((value) => value !== INVALID) as Infer<S>[]) : INVALID;
+      return node.items.every(({ kind }) => kind === "object")
+        ? (values.filter((value) => value !== INVALID) as Infer<S>[])
+        : INVALID;
     },
     show: (node) => node.items.map((child) => item.show(child)),
     jsonSchema: (definitions) => ({
@@ -41,7 +47,14 @@ export function array<S extends AnySchema>(item: S, options: ArrayOptions = {}):
 }
 
 /** Compares the resolved names, also derived ones, and reports them as written. */
-function checkUnique(nodes: readonly JsonNode[], values: readonly unknown[], key: string, item: AnySchema, at: Path, context: CheckContext): void {
+function checkUnique(
+  nodes: readonly JsonNode[],
+  values: readonly unknown[],
+  key: string,
+  item: AnySchema,
+  at: Path,
+  context: CheckContext,
+): void {
   const seen = new Map<unknown, number>();
   nodes.forEach((node, i) => {
     const member = node.kind === "object" ? node.members.get(key)?.value : undefined;
@@ -53,7 +66,12 @@ function checkUnique(nodes: readonly JsonNode[], values: readonly unknown[], key
     if (first === undefined) return void seen.set(value, i);
     const shown = written ?? (item.show(node) as Record<string, Json>)[key];
     const remedy = member === undefined ? `: write its own "${key}"` : "";
-    report(context, [...at, i, key], member ?? node, `${JSON.stringify(shown)} is already used by ${formatPath([...at, first])}${remedy}`);
+    report(
+      context,
+      [...at, i, key],
+      member ?? node,
+      `${JSON.stringify(shown)} is already used by ${formatPath([...at, first])}${remedy}`,
+    );
   });
 }
 
@@ -79,8 +97,14 @@ export function withDefault<S extends AnySchema>(schema: S, value: InputOf<S>): 
   return { presence: "defaulted", schema, value };
 }
 
-/** The default is made from the other fields, under their configured names: checked values for the code, shown values for display. */
-export function derived<S extends AnySchema>(schema: S, from: (siblings: any) => Infer<S> & Json): MayBeMissing<"derived", S> {
+/**
+ * The default is made from the other fields, under their configured names: checked values for the code, shown values
+ * for display.
+ */
+export function derived<S extends AnySchema>(
+  schema: S,
+  from: (siblings: any) => Infer<S> & Json,
+): MayBeMissing<"derived", S> {
   return { presence: "derived", schema, from };
 }
 
@@ -89,25 +113,35 @@ type SchemaOf<F> = F extends { readonly presence: string; readonly schema: infer
 type Simplify<T> = { [K in keyof T]: T[K] };
 
 export type ObjectOut<F> = Simplify<
-  { readonly [K in keyof F as F[K] extends { readonly presence: "optional" } ? never : Camel<K>]: Infer<SchemaOf<F[K]>> } & {
-    readonly [K in keyof F as F[K] extends { readonly presence: "optional" } ? Camel<K> : never]?: Infer<SchemaOf<F[K]>>;
+  {
+    readonly [K in keyof F as F[K] extends { readonly presence: "optional" } ? never : Camel<K>]: Infer<SchemaOf<F[K]>>;
+  } & {
+    readonly [K in keyof F as F[K] extends { readonly presence: "optional" } ? Camel<K> : never]?: Infer<
+      SchemaOf<F[K]>
+    >;
   }
 >;
 export type ObjectIn<F> = Simplify<
   { readonly [K in keyof F as F[K] extends { readonly presence: string } ? never : K]: InputOf<SchemaOf<F[K]>> } & {
-    readonly [K in keyof F as F[K] extends { readonly presence: string } ? K : never]?: InputOf<SchemaOf<F[K]>> | undefined;
+    readonly [K in keyof F as F[K] extends { readonly presence: string } ? K : never]?:
+      InputOf<SchemaOf<F[K]>> | undefined;
   }
 >;
 
 export interface ObjectOptions<F> extends Described {
-  /** Checks the fields together, once each is valid; `report` gets the message and the path of the field, as configured. */
+  /**
+   * Checks the fields together, once each is valid; `report` gets the message and the path of the field, as configured.
+   */
   readonly refine?: (value: ObjectOut<F>, report: (message: string, ...under: Path) => void) => void;
   /** Keys that are allowed and ignored. */
   readonly ignoreKeys?: readonly string[];
 }
 
 /** Only named fields. In: snake_case as configured; out: camelCase. */
-export function object<const F extends Fields>(fields: F, options: ObjectOptions<F> = {}): Schema<ObjectOut<F>, ObjectIn<F>> {
+export function object<const F extends Fields>(
+  fields: F,
+  options: ObjectOptions<F> = {},
+): Schema<ObjectOut<F>, ObjectIn<F>> {
   const { ignoreKeys = [], describe, refine } = options;
   const plan = Object.entries(fields).map(([key, field]) => planned(key, field));
   const known = new Set([...Object.keys(fields), ...ignoreKeys]);
@@ -120,17 +154,24 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
       const before = context.issues.length;
       for (const [key, member] of node.members) {
         if (known.has(key)) continue;
-        context.issues.push({ at: [...at, key], message: unknownField(key, Object.keys(fields), context), position: member.keyPosition });
+        context.issues.push({
+          at: [...at, key],
+          message: unknownField(key, Object.keys(fields), context),
+          position: member.keyPosition,
+        });
       }
       const values: Record<string, unknown> = {};
       for (const { key, presence, schema, value } of plan) {
         const member = node.members.get(key);
         if (member !== undefined) values[key] = schema.check(member.value, at.concat(key), context);
-        else if (presence === "defaulted") values[key] = schema.check(nodeFrom(value, node.position), at.concat(key), context);
-        else if (presence === "required") report(context, [...at, key], node, `is required (${schema.describe ?? schema.expects})`);
+        else if (presence === "defaulted")
+          values[key] = schema.check(nodeFrom(value, node.position), at.concat(key), context);
+        else if (presence === "required")
+          report(context, [...at, key], node, `is required (${schema.describe ?? schema.expects})`);
       }
       // An optional object that cannot be checked, see `Placeholders`, counts as absent.
-      for (const { key, presence, schema } of plan) if (values[key] === INVALID && presence === "optional" && schema.kinds.includes("object")) delete values[key];
+      for (const { key, presence, schema } of plan)
+        if (values[key] === INVALID && presence === "optional" && schema.kinds.includes("object")) delete values[key];
       if (context.issues.length > before || Object.values(values).includes(INVALID)) return INVALID;
       const out: Record<string, unknown> = {};
       for (const { key, name, from } of plan) {
@@ -169,15 +210,20 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
 
 /** Computed once per field, since a large configuration has thousands of objects. */
 function planned(key: string, field: Field) {
-  const planned: MayBeMissing<Presence | "required", AnySchema> = "presence" in field ? field : { presence: "required", schema: field };
+  const planned: MayBeMissing<Presence | "required", AnySchema> =
+    "presence" in field ? field : { presence: "required", schema: field };
   // Frozen, since all configurations share the value: a change by an embedder would affect other gateways.
-  const shownDefault = planned.presence === "defaulted" ? frozen(planned.schema.show(nodeFrom(planned.value))) : undefined;
+  const shownDefault =
+    planned.presence === "defaulted" ? frozen(planned.schema.show(nodeFrom(planned.value))) : undefined;
   return { key, name: camel(key), shownDefault, ...planned };
 }
 
 function unknownField(key: string, known: readonly string[], { sources }: CheckContext): string {
   const nearest = sources.suggest?.(key, known);
-  return `is not a known field${nearest === undefined ? ` (known here: ${known.join(", ")})` : `; did you mean "${nearest}"?`}`;
+  return (
+    `is not a known ` +
+    `field${nearest === undefined ? ` (known here: ${known.join(", ")})` : `; did you mean "${nearest}"?`}`
+  );
 }
 
 /** Freezes a value deeply. */

@@ -68,15 +68,30 @@ export type ReferenceUse =
 /** See `Placeholders`. */
 export interface PlaceholderSource {
   /** The sources to read a text with references by: the first is used that gives a text which fits. */
-  alternatives(written: string, at: Path, use: ReferenceUse, sources: Sources, root: JsonNode | undefined): readonly Sources[];
+  alternatives(
+    written: string,
+    at: Path,
+    use: ReferenceUse,
+    sources: Sources,
+    root: JsonNode | undefined,
+  ): readonly Sources[];
   /** Whether the configuration in force has this text, with references or the name of a file, at this place. */
   isKnown(written: string, at: Path, root: JsonNode | undefined): boolean;
   /** The places of references and files that are not known. */
   readonly unknown: Path[];
   /** Whether one of the texts is at this place, or below it. */
   isAt(at: Path): boolean;
-  /** Checks a plugin instance by the schema of its kind; where that cannot be told, by `unknown`, which takes any configuration. */
-  checkInstance<T extends { readonly config: unknown }>(shape: Schema<T>, unknown: Schema<T>, node: JsonNode, at: Path, context: CheckContext): T | Invalid;
+  /**
+   * Checks a plugin instance by the schema of its kind; where that cannot be told, by `unknown`, which takes any
+   * configuration.
+   */
+  checkInstance<T extends { readonly config: unknown }>(
+    shape: Schema<T>,
+    unknown: Schema<T>,
+    node: JsonNode,
+    at: Path,
+    context: CheckContext,
+  ): T | Invalid;
 }
 
 /** What reads texts that have `${`, once the part `references` has been loaded. */
@@ -87,7 +102,14 @@ export interface ReferenceReader {
   maskLiterals(text: string): string;
   /** A text that names something; undefined: it is none, or has references, which the schema reports. */
   nameIn(node: JsonNode | undefined): string | undefined;
-  readText(node: NodeOf<"string">, at: Path, use: ReferenceUse, context: CheckContext, schema: AnySchema, accept: AcceptText): string | Invalid;
+  readText(
+    node: NodeOf<"string">,
+    at: Path,
+    use: ReferenceUse,
+    context: CheckContext,
+    schema: AnySchema,
+    accept: AcceptText,
+  ): string | Invalid;
 }
 
 /** Returns the text as the code gets it, or what `refuse` returns, which takes a remedy. */

@@ -17,14 +17,14 @@ export interface StringOptions extends Described {
   /** Output in lower case; checked as written. */
   readonly lowerCase?: boolean;
   /**
-   * Whether the text is a secret: no message repeats it, and a masked display shows only its references, or what the function returns
-   * for the text at this path.
+   * Whether the text is a secret: no message repeats it, and a masked display shows only its references, or what the
+   * function returns for the text at this path.
    * Default false.
    */
   readonly secret?: boolean | ((text: string, at: Path) => string);
   /**
-   * "value": also where no reference is resolved (see `Placeholders`), the value in force is used. "none": the text names something, and
-   * references are errors. Default: as any text.
+   * "value": also where no reference is resolved (see `Placeholders`), the value in force is used. "none": the text
+   * names something, and references are errors. Default: as any text.
    */
   readonly references?: "value" | "none";
 }
@@ -52,12 +52,21 @@ export function string(options: StringOptions = {}): Schema<string, string> {
         // A remedy may quote the text.
         return refuse(schema.secret ? "" : remedy);
       };
-      const mask = (text: string) => (typeof secret === "function" ? secret(text, at) : (reader?.maskLiterals(text) ?? (text && MASK)));
+      const mask = (text: string) =>
+        typeof secret === "function" ? secret(text, at) : (reader?.maskLiterals(text) ?? (text && MASK));
       if (secret !== false) conceal(node, at, context, mask);
-      if (!node.value.includes("${")) return accept(node.value, (remedy) => mismatch(schema, node, at, context, remedy));
-      return reader?.readText(node, at, use, context, schema, accept) ?? report(context, at, node, "has ${, and what reads references has not been loaded");
+      if (!node.value.includes("${"))
+        return accept(node.value, (remedy) => mismatch(schema, node, at, context, remedy));
+      return (
+        reader?.readText(node, at, use, context, schema, accept) ??
+        report(context, at, node, "has ${, and what reads references has not been loaded")
+      );
     },
-    jsonSchema: () => ({ type: "string", ...(Object.keys(rules).length > 0 && (references === "none" ? rules : { anyOf: [rules, { pattern: "\\$\\{(env|file):" }] })) }),
+    jsonSchema: () => ({
+      type: "string",
+      ...(Object.keys(rules).length > 0 &&
+        (references === "none" ? rules : { anyOf: [rules, { pattern: "\\$\\{(env|file):" }] })),
+    }),
   });
   return schema;
 }
@@ -80,13 +89,21 @@ export function number(options: RangeOptions = {}): Schema<number, number> {
   return numeric("number", Number.isFinite, options);
 }
 
-/** Of a whole: 0–100. A quotient of integers is the same floating-point number as its decimal form, so the test of the decimals is exact. */
+/**
+ * Of a whole: 0–100. A quotient of integers is the same floating-point number as its decimal form, so the test of the
+ * decimals is exact.
+ */
 export function percent(options: Described = {}): Schema<number, number> {
   const fits = (value: number) => value === Math.round(value * 100) / 100;
   return numeric("number", fits, { min: 0, max: 100, ...options }, " with at most two decimals");
 }
 
-function numeric(type: "integer" | "number", fits: (value: number) => boolean, options: RangeOptions, form = ""): Schema<number, number> {
+function numeric(
+  type: "integer" | "number",
+  fits: (value: number) => boolean,
+  options: RangeOptions,
+  form = "",
+): Schema<number, number> {
   const { min = -Infinity, max = Infinity, describe } = options;
   const schema: Schema<number, number> = define({
     expects: `${type === "integer" ? "an integer" : "a number"}${rangeText(min, max)}${form}`,
@@ -123,7 +140,8 @@ export function oneOf<const T extends readonly (string | number)[]>(
 ): Schema<T[number], T[number]> {
   const quoted = literals.map((literal) => JSON.stringify(literal));
   const schema: Schema<T[number], T[number]> = define({
-    expects: options.hint ?? (quoted.length === 1 ? quoted[0]! : `${quoted.slice(0, -1).join(", ")} or ${quoted.at(-1)}`),
+    expects:
+      options.hint ?? (quoted.length === 1 ? quoted[0]! : `${quoted.slice(0, -1).join(", ")} or ${quoted.at(-1)}`),
     describe: options.describe,
     kinds: ["string", "number"],
     check(node, at, context) {

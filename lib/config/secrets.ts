@@ -1,5 +1,6 @@
 /**
- * Keeps the secrets of a configuration out of texts that are shown: those that a reference stands for, and those that are written in it.
+ * Keeps the secrets of a configuration out of texts that are shown: those that a reference stands for, and those that
+ * are written in it.
  */
 import { nodeAt, type JsonNode, type Path } from "./json.ts";
 import { MASK, UNFILLED, type Secret } from "./schema_core.ts";
@@ -23,7 +24,9 @@ const concealers = new WeakMap<ConfigSecrets, (text: string) => string>();
 export function concealerOf({ secrets }: WithSecrets): (text: string) => string {
   const known = concealers.get(secrets);
   if (known !== undefined) return known;
-  const conceal = concealing(new Map([...literals(secrets).map(({ text }) => [text, MASK] as const), ...secrets.sources.resolved]));
+  const conceal = concealing(
+    new Map([...literals(secrets).map(({ text }) => [text, MASK] as const), ...secrets.sources.resolved]),
+  );
   concealers.set(secrets, conceal);
   return conceal;
 }
@@ -37,7 +40,9 @@ export function unfilledSecrets({ secrets }: WithSecrets): readonly Path[] {
 function literals({ root, marked, sources }: ConfigSecrets): readonly { readonly at: Path; readonly text: string }[] {
   return marked.flatMap(({ at }) => {
     const node = nodeAt(root, at);
-    return node?.kind === "string" && node.value !== "" && sources.references?.hasReference(node.value) !== true ? [{ at, text: node.value.replaceAll("$${", "${") }] : [];
+    return node?.kind === "string" && node.value !== "" && sources.references?.hasReference(node.value) !== true
+      ? [{ at, text: node.value.replaceAll("$${", "${") }]
+      : [];
   });
 }
 
@@ -45,7 +50,8 @@ function literals({ root, marked, sources }: ConfigSecrets): readonly { readonly
 const LEAST = 4;
 
 /**
- * `secrets` are replaced by what is shown in their place, the longest first, in any case, also as they are written in JSON. Only whole ones:
+ * `secrets` are replaced by what is shown in their place, the longest first, in any case, also as they are written in
+ * JSON. Only whole ones:
  * a text of which the beginning of a secret was concealed would tell whoever wrote it that it is the beginning.
  */
 export function concealing(secrets: ReadonlyMap<string, string>): (text: string) => string {

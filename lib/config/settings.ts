@@ -3,7 +3,15 @@
  */
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { asksForTraces, SETTINGS, type MANAGER_TABLE } from "./settings_table.ts";
-import { certificateRules, messagesOf, portProblems, readValues, type ReadOf, type Rule, type SettingsRead } from "./settings_errors.ts";
+import {
+  certificateRules,
+  messagesOf,
+  portProblems,
+  readValues,
+  type ReadOf,
+  type Rule,
+  type SettingsRead,
+} from "./settings_errors.ts";
 import { startOf, type Environment, type Flags, type Host, type Setting, type ValuesOf } from "./start_settings.ts";
 import type { readTracing } from "./tracing.ts";
 
@@ -24,12 +32,21 @@ export function readSettings(flags: Flags, environment: Environment, host: Gatew
   const issues = [...(host.issues ?? [])];
   const values = readValues(SETTINGS, flags, environment, issues);
   const password = adminPassword(values, host, issues);
-  const viewerPassword = secret(VIEWER_PASSWORD, values.adminViewerPassword, values.adminViewerPasswordFile, host, issues);
+  const viewerPassword = secret(
+    VIEWER_PASSWORD,
+    values.adminViewerPassword,
+    values.adminViewerPasswordFile,
+    host,
+    issues,
+  );
   const metricsToken = secret(METRICS_TOKEN, values.metricsToken, values.metricsTokenFile, host, issues);
   issues.push(...problemsTogether(values, password));
   const tracing = asksForTraces(environment) ? host.readTracing!(environment, issues, host.readFile) : null;
   if (issues.length > 0) return { ok: false, issues };
-  return { ok: true, settings: settingsOf(values as Values, { password, viewerPassword, metricsToken }, tracing, host) };
+  return {
+    ok: true,
+    settings: settingsOf(values as Values, { password, viewerPassword, metricsToken }, tracing, host),
+  };
 }
 
 interface Secrets {
@@ -38,18 +55,42 @@ interface Secrets {
   readonly metricsToken: string | null;
 }
 
-function settingsOf(values: Values, { password, viewerPassword, metricsToken }: Secrets, tracing: ReturnType<typeof readTracing>, host: Host) {
-  const { serverCertPath, serverKeyPath, caCertPath, clientAuth, persistence, workers, stateDir, seal, adminUser: user, adminHosts, probePort: port, probeHost } = values;
+function settingsOf(
+  values: Values,
+  { password, viewerPassword, metricsToken }: Secrets,
+  tracing: ReturnType<typeof readTracing>,
+  host: Host,
+) {
+  const {
+    serverCertPath,
+    serverKeyPath,
+    caCertPath,
+    clientAuth,
+    persistence,
+    workers,
+    stateDir,
+    seal,
+    adminUser: user,
+    adminHosts,
+    probePort: port,
+    probeHost,
+  } = values;
   return {
     ...startOf(values, host),
     ...{ serverCertPath, serverKeyPath, caCertPath, persistence, workers, stateDir, seal },
     /** Null: there is no audit log. */
-    audit: values.auditLogPath === null ? null : { logPath: values.auditLogPath, refusals: values.auditRefusals, fail: values.auditFail },
+    audit:
+      values.auditLogPath === null
+        ? null
+        : { logPath: values.auditLogPath, refusals: values.auditRefusals, fail: values.auditFail },
     /** Whether HTTPS clients are asked for a certificate, and whether a client without one is refused. */
     clientAuth: caCertPath === null ? ("none" as const) : (clientAuth ?? ("request" as const)),
     /** Null when the admin interface is off. */
     admin: user === null || password === null ? null : adminOf(values, user, password, viewerPassword),
-    /** Null when there is no listener for probes. `hosts`: names, besides localhost, by which its /metrics may be asked without a token. */
+    /**
+     * Null when there is no listener for probes. `hosts`: names, besides localhost, by which its /metrics may be asked
+     * without a token.
+     */
     probe: port === null ? null : { host: probeHost, port, hosts: [...(adminHosts ?? []), probeHost] },
     /** Null: metrics have no token of their own. */
     metricsToken,
@@ -107,12 +148,24 @@ const VIEWER_PASSWORD: SecretRow = ["ADMIN_VIEWER_PASSWORD", SETTINGS.adminViewe
 const METRICS_TOKEN: SecretRow = ["METRICS_TOKEN", SETTINGS.metricsToken];
 type SecretRow = readonly [variable: string, row: Setting<string | null>];
 
-export function adminPassword({ adminPassword, adminPasswordFile }: Pick<Read, "adminPassword" | "adminPasswordFile">, host: Host, issues: string[]): string | null {
+export function adminPassword(
+  { adminPassword, adminPasswordFile }: Pick<Read, "adminPassword" | "adminPasswordFile">,
+  host: Host,
+  issues: string[],
+): string | null {
   return secret(ADMIN_PASSWORD, adminPassword, adminPasswordFile, host, issues);
 }
 
-/** The secret itself, from its variable (`given`) or its file; null when there is none, or when that has been reported. */
-function secret([variable, row]: SecretRow, given: string | null, file: string | null, host: Host, issues: string[]): string | null {
+/**
+ * The secret itself, from its variable (`given`) or its file; null when there is none, or when that has been reported.
+ */
+function secret(
+  [variable, row]: SecretRow,
+  given: string | null,
+  file: string | null,
+  host: Host,
+  issues: string[],
+): string | null {
   if (file === null) return given;
   if (given !== null) {
     issues.push(`${variable} and ${variable}_FILE are both set: set one of them`);
@@ -136,25 +189,50 @@ function problemsTogether(values: Read, password: string | null): string[] {
   const isProtected = password !== null || values.adminPasswordFile !== null;
   const hasToken = values.metricsToken !== null || values.metricsTokenFile !== null;
   const hasAdmin = user !== null && isProtected;
-  const noAdmin = "set ADMIN_USER and ADMIN_PASSWORD, or name the admin interface of another gateway with MANAGER_BACKEND_API_URL";
+  const noAdmin =
+    "set ADMIN_USER and ADMIN_PASSWORD, or name the admin interface of another gateway with MANAGER_BACKEND_API_URL";
   const rules: Rule[] = [
     ...certificateRules(values),
     [values.httpPort === "off" && hasNoTls, `HTTP_PORT=off needs ${WITHOUT_TLS}, and nothing would listen`],
     [ca !== null && hasNoTls, `CA_CERT_PATH needs ${WITHOUT_TLS}`],
     [values.clientAuth !== null && ca === null, "CLIENT_AUTH needs CA_CERT_PATH, which verifies client certificates"],
     [values.adminTls === true && hasNoTls, `ADMIN_TLS needs ${WITHOUT_TLS}`],
-    [hasToken && user === null && values.probePort === null, "METRICS_TOKEN opens nothing: set PROBE_PORT, or ADMIN_USER and ADMIN_PASSWORD"],
-    [user?.includes(":") === true, "ADMIN_USER: expected a name without a colon, which ends the name in Basic credentials (RFC 7617 §2)"],
+    [
+      hasToken && user === null && values.probePort === null,
+      "METRICS_TOKEN opens nothing: set PROBE_PORT, or ADMIN_USER and ADMIN_PASSWORD",
+    ],
+    [
+      user?.includes(":") === true,
+      "ADMIN_USER: expected a name without a colon, which ends the name in Basic credentials (RFC 7617 §2)",
+    ],
     [user !== null && !isProtected, `ADMIN_USER is set without ADMIN_PASSWORD or ADMIN_PASSWORD_FILE: ${BOTH_OR_NONE}`],
     [user === null && isProtected, `an admin password is set without ADMIN_USER: ${BOTH_OR_NONE}`],
     ...viewerRules(values),
-    [values.adminWrite === true && user === null, "ADMIN_WRITE needs an admin interface: set ADMIN_USER and ADMIN_PASSWORD"],
-    [values.adminAuditLogPath !== null && values.adminWrite === false, "ADMIN_AUDIT_LOG needs ADMIN_WRITE=true: without it nothing can be changed"],
-    [values.auditLogPath === null && values.auditRefusals === true, "AUDIT_REFUSALS needs AUDIT_LOG, the file for them"],
-    [values.auditLogPath === null && values.auditFail === "closed", "AUDIT_FAIL needs AUDIT_LOG, the file that it is about"],
-    [values.auditLogPath !== null && values.auditLogPath === values.adminAuditLogPath, "AUDIT_LOG and ADMIN_AUDIT_LOG are one file: give each its own"],
+    [
+      values.adminWrite === true && user === null,
+      "ADMIN_WRITE needs an admin interface: set ADMIN_USER and ADMIN_PASSWORD",
+    ],
+    [
+      values.adminAuditLogPath !== null && values.adminWrite === false,
+      "ADMIN_AUDIT_LOG needs ADMIN_WRITE=true: without it nothing can be changed",
+    ],
+    [
+      values.auditLogPath === null && values.auditRefusals === true,
+      "AUDIT_REFUSALS needs AUDIT_LOG, the file for them",
+    ],
+    [
+      values.auditLogPath === null && values.auditFail === "closed",
+      "AUDIT_FAIL needs AUDIT_LOG, the file that it is about",
+    ],
+    [
+      values.auditLogPath !== null && values.auditLogPath === values.adminAuditLogPath,
+      "AUDIT_LOG and ADMIN_AUDIT_LOG are one file: give each its own",
+    ],
     ...(manager === true ? managerRules(values) : []),
-    [manager === true && values.managerBackendUrl === null && !hasAdmin, `MANAGER needs an admin interface to talk to: ${noAdmin}`],
+    [
+      manager === true && values.managerBackendUrl === null && !hasAdmin,
+      `MANAGER needs an admin interface to talk to: ${noAdmin}`,
+    ],
   ];
   const ports = [
     ["HTTP_PORT", values.httpPort === "off" ? null : values.httpPort],
@@ -166,15 +244,29 @@ function problemsTogether(values: Read, password: string | null): string[] {
   return [...messagesOf(rules), ...portProblems(ports)];
 }
 
-function viewerRules({ adminUser, adminViewerUser: viewer, adminViewerPassword: password, adminViewerPasswordFile: file }: Read): Rule[] {
+function viewerRules({
+  adminUser,
+  adminViewerUser: viewer,
+  adminViewerPassword: password,
+  adminViewerPasswordFile: file,
+}: Read): Rule[] {
   const isProtected = password !== null || file !== null;
   return [
-    [viewer?.includes(":") === true, "ADMIN_VIEWER_USER: expected a name without a colon, which ends the name in Basic credentials (RFC 7617 §2)"],
+    [
+      viewer?.includes(":") === true,
+      "ADMIN_VIEWER_USER: expected a name without a colon, which ends the name in Basic credentials (RFC 7617 §2)",
+    ],
     [viewer !== null && !isProtected, "ADMIN_VIEWER_USER needs ADMIN_VIEWER_PASSWORD or ADMIN_VIEWER_PASSWORD_FILE"],
     [viewer === null && isProtected, "a password of a viewer is set without ADMIN_VIEWER_USER"],
-    [viewer !== null && adminUser === null, "ADMIN_VIEWER_USER needs an admin interface: set ADMIN_USER and ADMIN_PASSWORD"],
+    [
+      viewer !== null && adminUser === null,
+      "ADMIN_VIEWER_USER needs an admin interface: set ADMIN_USER and ADMIN_PASSWORD",
+    ],
     // The forms of one character (Unicode composition) are one name, as in a login.
-    [viewer !== null && viewer.normalize("NFC") === adminUser?.normalize("NFC"), "ADMIN_VIEWER_USER is the name of the administrator: give the viewer another one"],
+    [
+      viewer !== null && viewer.normalize("NFC") === adminUser?.normalize("NFC"),
+      "ADMIN_VIEWER_USER is the name of the administrator: give the viewer another one",
+    ],
   ];
 }
 
@@ -185,6 +277,9 @@ export function managerRules(values: ReadOf<typeof MANAGER_TABLE>): Rule[] {
   const { managerTls, managerBackendUrl: url, managerBackendCaPath: ca, serverCertPath, serverKeyPath } = values;
   return [
     [managerTls === true && serverCertPath === null && serverKeyPath === null, `MANAGER_TLS needs ${WITHOUT_TLS}`],
-    [ca !== null && url?.startsWith("https:") !== true, "MANAGER_BACKEND_CA_PATH needs a MANAGER_BACKEND_API_URL that starts with https://"],
+    [
+      ca !== null && url?.startsWith("https:") !== true,
+      "MANAGER_BACKEND_CA_PATH needs a MANAGER_BACKEND_API_URL that starts with https://",
+    ],
   ];
 }

@@ -6,17 +6,29 @@ import { givenTo, valueOf } from "./start_settings.ts";
 import type { Environment, Flags, Setting, SettingsTable, ValuesOf } from "./start_settings.ts";
 
 /** The settings, or all errors, one sentence each. */
-export type SettingsRead<T> = { readonly ok: true; readonly settings: T } | { readonly ok: false; readonly issues: readonly string[] };
+export type SettingsRead<T> =
+  { readonly ok: true; readonly settings: T } | { readonly ok: false; readonly issues: readonly string[] };
 
 /** The values before all checks: null also means an invalid value, which has been reported. */
 export type ReadOf<R> = { readonly [K in keyof R]: ValuesOf<R>[K] | null };
 
-/** The values of some settings: flags win over the environment, the environment over defaults. Appends one sentence per mistake to `issues`. */
-export function readValues<R extends SettingsTable>(rows: R, flags: Flags, environment: Environment, issues: string[]): ReadOf<R> {
+/**
+ * The values of some settings: flags win over the environment, the environment over defaults. Appends one sentence per
+ * mistake to `issues`.
+ */
+export function readValues<R extends SettingsTable>(
+  rows: R,
+  flags: Flags,
+  environment: Environment,
+  issues: string[],
+): ReadOf<R> {
   const read = Object.entries(rows).map(([name, row]) => {
     const given = givenTo(row, flags, environment);
     const value = valueOf(row, given);
-    if (value === null && given !== undefined) issues.push(problemOf(row, given, row.flag !== null && flags[row.flag] !== undefined ? `--${row.flag}` : row.variable));
+    if (value === null && given !== undefined)
+      issues.push(
+        problemOf(row, given, row.flag !== null && flags[row.flag] !== undefined ? `--${row.flag}` : row.variable),
+      );
     return [name, value];
   });
   return Object.fromEntries(read) as ReadOf<R>;
@@ -54,6 +66,8 @@ type NamedPort = readonly [name: string, port: number | null];
 export function portProblems(ports: readonly NamedPort[]): string[] {
   return ports.flatMap(([name, port], i) => {
     const other = ports.slice(0, i).find(([, earlier]) => earlier === port);
-    return other !== undefined && port !== 0 && port !== null ? `${name}: port ${port} is already used by ${other[0]}` : [];
+    return other !== undefined && port !== 0 && port !== null
+      ? `${name}: port ${port} is already used by ${other[0]}`
+      : [];
   });
 }

@@ -1,22 +1,50 @@
 /**
- * The table of all runtime settings: those of a plain start (`start_settings.ts`), of HTTPS, of signatures, and of the interfaces beside a gateway.
+ * The table of all runtime settings: those of a plain start (`start_settings.ts`), of HTTPS, of signatures, and of the
+ * interfaces beside a gateway.
  */
 import { TOKEN } from "../base/http_grammar.ts";
-import { BOOLEAN, choice, FILE, HOST_NAME, HOSTS, integer, list, optionalSetting, PORT, setting, START_SETTINGS } from "./start_settings.ts";
+import {
+  BOOLEAN,
+  choice,
+  FILE,
+  HOST_NAME,
+  HOSTS,
+  integer,
+  list,
+  optionalSetting,
+  PORT,
+  setting,
+  START_SETTINGS,
+} from "./start_settings.ts";
 import type { Environment, Parser } from "./start_settings.ts";
 
 const TEXT: Parser<string> = { value: "TEXT", expects: "a text", parse: (text) => text };
-const ORIGINS = list({ value: "ORIGIN,…", expects: "origins such as https://ui.example.com, separated by commas", parse: origin });
-const ORIGIN: Parser<string> = { value: "URL", expects: "a URL such as https://gateway.example.com:8081, without a path", parse: origin };
+const ORIGINS = list({
+  value: "ORIGIN,…",
+  expects: "origins such as https://ui.example.com, separated by commas",
+  parse: origin,
+});
+const ORIGIN: Parser<string> = {
+  value: "URL",
+  expects: "a URL such as https://gateway.example.com:8081, without a path",
+  parse: origin,
+};
 const BASE_URL: Parser<string> = {
   value: "URL",
-  expects: "an http or https URL such as https://gateway.example.com:8081, perhaps with a path, without user, query and fragment",
+  expects:
+    "an http or https URL such as https://gateway.example.com:8081, perhaps with a path, " +
+    "without user, query and fragment",
   parse: baseUrl,
 };
 const TRACE_URL: Parser<string> = {
   value: "URL",
-  expects: "an http or https URL with {trace_id} in its path, query or fragment, such as https://traces.example.com/trace/{trace_id}, without user and white space",
-  parse: (text) => (/^https?:\/\/[\w.:[\]-]+[/?#][!-~]*$/i.test(text) && text.includes("{trace_id}") && URL.canParse(text) ? text : null),
+  expects:
+    "an http or https URL with {trace_id} in its path, query or fragment, " +
+    "such as https://traces.example.com/trace/{trace_id}, without user and white space",
+  parse: (text) =>
+    /^https?:\/\/[\w.:[\]-]+[/?#][!-~]*$/i.test(text) && text.includes("{trace_id}") && URL.canParse(text)
+      ? text
+      : null,
 };
 const SECRET32: Parser<string> = {
   value: "SECRET",
@@ -34,7 +62,10 @@ const BEARER: Parser<string> = {
   expects: "at least 16 letters, digits or - . _ ~ + / and = at the end (openssl rand -hex 32 prints such a token)",
   parse: (text) => (text.length >= 16 && /^[\w.~+/-]+=*$/.test(text) ? text : null),
 };
-const DBLESS = { ...choice("dbless"), expects: "dbless (this build keeps its configuration in the file only: there is no database)" };
+const DBLESS = {
+  ...choice("dbless"),
+  expects: "dbless (this build keeps its configuration in the file only: there is no database)",
+};
 const MAX_WORKERS = 64;
 const WORKERS: Parser<number | "auto"> = {
   value: "N|auto",
@@ -42,58 +73,195 @@ const WORKERS: Parser<number | "auto"> = {
   parse: (text) => (text === "auto" ? text : integer("N", 1, MAX_WORKERS).parse(text)),
 };
 
-const { configPath, configKey, noTests, httpPort, httpsPort, listenHosts, shutdownGraceS, preStopDelayS, logLevel, logFormat } = START_SETTINGS;
+const {
+  configPath,
+  configKey,
+  noTests,
+  httpPort,
+  httpsPort,
+  listenHosts,
+  shutdownGraceS,
+  preStopDelayS,
+  logLevel,
+  logFormat,
+} = START_SETTINGS;
 
 /** Every setting, in the order in which help and README list them. */
 export const SETTINGS = {
   ...{ configPath, configKey, noTests, httpPort, httpsPort, listenHosts },
   serverCertPath: optionalSetting("SERVER_CERT_PATH", FILE, "Server certificate chain (PEM)."),
   serverKeyPath: optionalSetting("SERVER_KEY_PATH", FILE, "Private key of the server certificate (PEM)."),
-  caCertPath: optionalSetting("CA_CERT_PATH", FILE, "CA certificate (PEM) against which client certificates are verified."),
-  clientAuth: optionalSetting("CLIENT_AUTH", choice("request", "require"), "With a CA: request asks for client certificates (the default), require insists."),
+  caCertPath: optionalSetting(
+    "CA_CERT_PATH",
+    FILE,
+    "CA certificate (PEM) against which client certificates are verified.",
+  ),
+  clientAuth: optionalSetting(
+    "CLIENT_AUTH",
+    choice("request", "require"),
+    "With a CA: request asks for client certificates (the default), require insists.",
+  ),
   persistence: setting("PERSISTENCE_CONFIG", DBLESS, "dbless", "Persistence mode: the file is the configuration."),
-  adminUser: optionalSetting("ADMIN_USER", { ...TEXT, value: "NAME" }, "Admin user; the admin interface is off without user and password."),
-  adminPassword: optionalSetting("ADMIN_PASSWORD", { ...TEXT, value: "PASSWORD" }, "Admin password, or its hash.", null),
-  adminPasswordFile: optionalSetting("ADMIN_PASSWORD_FILE", FILE, "File with the admin password, instead of ADMIN_PASSWORD."),
+  adminUser: optionalSetting(
+    "ADMIN_USER",
+    { ...TEXT, value: "NAME" },
+    "Admin user; the admin interface is off without user and password.",
+  ),
+  adminPassword: optionalSetting(
+    "ADMIN_PASSWORD",
+    { ...TEXT, value: "PASSWORD" },
+    "Admin password, or its hash.",
+    null,
+  ),
+  adminPasswordFile: optionalSetting(
+    "ADMIN_PASSWORD_FILE",
+    FILE,
+    "File with the admin password, instead of ADMIN_PASSWORD.",
+  ),
   adminPort: setting("ADMIN_PORT", PORT, "8081", "Port of the admin interface."),
   adminHost: setting("ADMIN_HOST", HOST_NAME, "127.0.0.1", "Address of the admin interface."),
-  adminTls: setting("ADMIN_TLS", BOOLEAN, "false", "Serve the admin interface over HTTPS, with the server certificate."),
-  adminJwtSecret: optionalSetting("ADMIN_JWT_SECRET", SECRET32, "Key of admin sessions, at least 32 bytes; random by default.", null),
-  adminSessionTtlS: setting("ADMIN_SESSION_TTL_S", integer("SECONDS", 1, 31_536_000), "3600", "Length of an admin session."),
+  adminTls: setting(
+    "ADMIN_TLS",
+    BOOLEAN,
+    "false",
+    "Serve the admin interface over HTTPS, with the server certificate.",
+  ),
+  adminJwtSecret: optionalSetting(
+    "ADMIN_JWT_SECRET",
+    SECRET32,
+    "Key of admin sessions, at least 32 bytes; random by default.",
+    null,
+  ),
+  adminSessionTtlS: setting(
+    "ADMIN_SESSION_TTL_S",
+    integer("SECONDS", 1, 31_536_000),
+    "3600",
+    "Length of an admin session.",
+  ),
   adminCookieName: setting("ADMIN_COOKIE_NAME", COOKIE_NAME, "token", "Name of the cookie of admin sessions."),
-  adminRedactSecrets: setting("ADMIN_REDACT_SECRETS", BOOLEAN, "false", "Mask passwords and other secrets that the admin interface shows."),
-  adminCorsOrigins: optionalSetting("ADMIN_CORS_ORIGIN", ORIGINS, "Web origins that may use the admin interface; none by default."),
-  adminHosts: optionalSetting("ADMIN_HOSTS", HOSTS, "Host names, beside localhost, for admin interface and UI over plain HTTP."),
+  adminRedactSecrets: setting(
+    "ADMIN_REDACT_SECRETS",
+    BOOLEAN,
+    "false",
+    "Mask passwords and other secrets that the admin interface shows.",
+  ),
+  adminCorsOrigins: optionalSetting(
+    "ADMIN_CORS_ORIGIN",
+    ORIGINS,
+    "Web origins that may use the admin interface; none by default.",
+  ),
+  adminHosts: optionalSetting(
+    "ADMIN_HOSTS",
+    HOSTS,
+    "Host names, beside localhost, for admin interface and UI over plain HTTP.",
+  ),
   adminWrite: setting("ADMIN_WRITE", BOOLEAN, "false", "Let the administrator change the configuration file."),
-  adminAuditLogPath: optionalSetting("ADMIN_AUDIT_LOG", FILE, "File that gets one line for each change by the administrator."),
-  adminViewerUser: optionalSetting("ADMIN_VIEWER_USER", { ...TEXT, value: "NAME" }, "User who may read the admin interface, with secrets masked."),
-  adminViewerPassword: optionalSetting("ADMIN_VIEWER_PASSWORD", { ...TEXT, value: "PASSWORD" }, "Password of this user, or its hash.", null),
-  adminViewerPasswordFile: optionalSetting("ADMIN_VIEWER_PASSWORD_FILE", FILE, "File with this password, instead of ADMIN_VIEWER_PASSWORD."),
-  probePort: optionalSetting("PROBE_PORT", PORT, "Port for /healthz, /readyz, /metrics and /jwks.json without a login; off by default."),
+  adminAuditLogPath: optionalSetting(
+    "ADMIN_AUDIT_LOG",
+    FILE,
+    "File that gets one line for each change by the administrator.",
+  ),
+  adminViewerUser: optionalSetting(
+    "ADMIN_VIEWER_USER",
+    { ...TEXT, value: "NAME" },
+    "User who may read the admin interface, with secrets masked.",
+  ),
+  adminViewerPassword: optionalSetting(
+    "ADMIN_VIEWER_PASSWORD",
+    { ...TEXT, value: "PASSWORD" },
+    "Password of this user, or its hash.",
+    null,
+  ),
+  adminViewerPasswordFile: optionalSetting(
+    "ADMIN_VIEWER_PASSWORD_FILE",
+    FILE,
+    "File with this password, instead of ADMIN_VIEWER_PASSWORD.",
+  ),
+  probePort: optionalSetting(
+    "PROBE_PORT",
+    PORT,
+    "Port for /healthz, /readyz, /metrics and /jwks.json without a login; off by default.",
+  ),
   probeHost: setting("PROBE_HOST", HOST_NAME, "127.0.0.1", "Address of PROBE_PORT."),
-  metricsToken: optionalSetting("METRICS_TOKEN", BEARER, "Bearer token that opens /metrics alone, and that PROBE_PORT then requires for it.", null),
+  metricsToken: optionalSetting(
+    "METRICS_TOKEN",
+    BEARER,
+    "Bearer token that opens /metrics alone, and that PROBE_PORT then requires for it.",
+    null,
+  ),
   metricsTokenFile: optionalSetting("METRICS_TOKEN_FILE", FILE, "File with this token, instead of METRICS_TOKEN."),
-  manager: setting("MANAGER", BOOLEAN, "false", "Start the management UI in the same process; it needs the admin interface."),
+  manager: setting(
+    "MANAGER",
+    BOOLEAN,
+    "false",
+    "Start the management UI in the same process; it needs the admin interface.",
+  ),
   managerPort: setting("MANAGER_PORT", PORT, "5173", "Port of the management UI."),
   managerHost: setting("MANAGER_HOST", HOST_NAME, "127.0.0.1", "Address of the management UI."),
-  managerTls: setting("MANAGER_TLS", BOOLEAN, "false", "Serve the management UI over HTTPS, with the server certificate."),
-  managerBackendUrl: optionalSetting("MANAGER_BACKEND_API_URL", BASE_URL, "Admin interface behind the UI; by default on this machine."),
-  managerBackendCaPath: optionalSetting("MANAGER_BACKEND_CA_PATH", FILE, "CA certificate (PEM) that verifies it, instead of Node's own list."),
-  managerTraceUrl: optionalSetting("MANAGER_TRACE_URL", TRACE_URL, "Page of a trace, to which trace ids in the UI link: {trace_id} stands for the id."),
-  stateDir: optionalSetting("STATE_DIR", { ...FILE, expects: "the path of a folder" }, "Folder of this gateway alone for what outlives it: counts of quotas, the serial of signed configurations."),
-  auditLogPath: optionalSetting("AUDIT_LOG", FILE, "File that gets what happens to the gateway as a chain of lines; verify-log checks it."),
+  managerTls: setting(
+    "MANAGER_TLS",
+    BOOLEAN,
+    "false",
+    "Serve the management UI over HTTPS, with the server certificate.",
+  ),
+  managerBackendUrl: optionalSetting(
+    "MANAGER_BACKEND_API_URL",
+    BASE_URL,
+    "Admin interface behind the UI; by default on this machine.",
+  ),
+  managerBackendCaPath: optionalSetting(
+    "MANAGER_BACKEND_CA_PATH",
+    FILE,
+    "CA certificate (PEM) that verifies it, instead of Node's own list.",
+  ),
+  managerTraceUrl: optionalSetting(
+    "MANAGER_TRACE_URL",
+    TRACE_URL,
+    "Page of a trace, to which trace ids in the UI link: {trace_id} stands for the id.",
+  ),
+  stateDir: optionalSetting(
+    "STATE_DIR",
+    { ...FILE, expects: "the path of a folder" },
+    "Folder of this gateway alone for what outlives it: counts of quotas, the serial of signed configurations.",
+  ),
+  auditLogPath: optionalSetting(
+    "AUDIT_LOG",
+    FILE,
+    "File that gets what happens to the gateway as a chain of lines; verify-log checks it.",
+  ),
   auditRefusals: setting("AUDIT_REFUSALS", BOOLEAN, "false", "Also the requests that are refused with 401 and 403."),
-  auditFail: setting("AUDIT_FAIL", choice("open", "closed"), "open", "While it cannot be written: open serves on, closed answers requests with 503."),
-  seal: setting("SEAL", BOOLEAN, "false", "Give up, before the first port is open, every right of Node's permission model that no reload needs."),
+  auditFail: setting(
+    "AUDIT_FAIL",
+    choice("open", "closed"),
+    "open",
+    "While it cannot be written: open serves on, closed answers requests with 503.",
+  ),
+  seal: setting(
+    "SEAL",
+    BOOLEAN,
+    "false",
+    "Give up, before the first port is open, every right of Node's permission model that no reload needs.",
+  ),
   ...{ shutdownGraceS, preStopDelayS },
   workers: setting("WORKERS", WORKERS, "1", "Number of threads that serve requests; auto: one for each core."),
   ...{ logLevel, logFormat },
 };
 
-/** Where a command finds the admin interface of a running gateway, besides the settings that it shares with the gateway. */
+/**
+ * Where a command finds the admin interface of a running gateway, besides the settings that it shares with the gateway.
+ */
 export const CLIENT_SETTINGS = {
-  adminUrl: optionalSetting("ADMIN_URL", ORIGIN, "Where the admin interface is; default: where ADMIN_HOST, ADMIN_PORT and ADMIN_TLS say."),
-  adminCaPath: optionalSetting("ADMIN_CA_PATH", FILE, "CA certificate (PEM) that verifies its certificate, instead of Node's own list.", "ca"),
+  adminUrl: optionalSetting(
+    "ADMIN_URL",
+    ORIGIN,
+    "Where the admin interface is; default: where ADMIN_HOST, ADMIN_PORT and ADMIN_TLS say.",
+  ),
+  adminCaPath: optionalSetting(
+    "ADMIN_CA_PATH",
+    FILE,
+    "CA certificate (PEM) that verifies its certificate, instead of Node's own list.",
+    "ca",
+  ),
 };
 
 /** All flags of the commands that ask a running gateway. */
@@ -107,7 +275,15 @@ export const HEALTHCHECK_TABLE = some("probePort", "probeHost", "adminUser", "ad
 
 /** The settings of a management UI without a gateway. */
 export const MANAGER_TABLE = {
-  ...some("managerPort", "managerHost", "managerTls", "managerBackendUrl", "managerBackendCaPath", "managerTraceUrl", "adminHosts"),
+  ...some(
+    "managerPort",
+    "managerHost",
+    "managerTls",
+    "managerBackendUrl",
+    "managerBackendCaPath",
+    "managerTraceUrl",
+    "adminHosts",
+  ),
   ...some("serverCertPath", "serverKeyPath", "logLevel", "logFormat"),
 };
 
@@ -115,7 +291,10 @@ function some<K extends keyof typeof SETTINGS>(...names: readonly K[]): Pick<typ
   return Object.fromEntries(names.map((name) => [name, SETTINGS[name]])) as Pick<typeof SETTINGS, K>;
 }
 
-/** Whether OpenTelemetry's variables name an endpoint for traces that is in use: then `readTracing` reads the rest of them. */
+/**
+ * Whether OpenTelemetry's variables name an endpoint for traces that is in use: then `readTracing` reads the rest of
+ * them.
+ */
 export function asksForTraces(environment: Environment): boolean {
   const text = (name: string) => environment[name]?.trim() ?? "";
   const isOff = text("OTEL_TRACES_EXPORTER") === "none" || text("OTEL_SDK_DISABLED").toLowerCase() === "true";
@@ -129,10 +308,14 @@ export function isSwitch(flag: string): boolean {
 
 function baseUrl(text: string): string | null {
   const url = URL.canParse(text) && /^https?:\/\/[^?#\s]*$/i.test(text) ? new URL(text) : null;
-  return url === null || url.username !== "" || url.password !== "" ? null : url.origin + url.pathname.replace(/\/+$/, "");
+  return url === null || url.username !== "" || url.password !== ""
+    ? null
+    : url.origin + url.pathname.replace(/\/+$/, "");
 }
 
 function origin(text: string): string | null {
   const url = URL.canParse(text) ? new URL(text) : null;
-  return url !== null && /^https?:$/.test(url.protocol) && (text === url.origin || text === `${url.origin}/`) ? url.origin : null;
+  return url !== null && /^https?:$/.test(url.protocol) && (text === url.origin || text === `${url.origin}/`)
+    ? url.origin
+    : null;
 }

@@ -15,13 +15,23 @@ function checkSignature(path: string, content: Uint8Array, keyFile: string): Sig
   const [file, keys] = [resolve(path), resolve(keyFile)];
   const remedy = `sign it: edge-gateway sign ${file} --key private.pem`;
   const pem = readText(keys);
-  if ("why" in pem) return { problem: `cannot read the public keys ${keys}: ${pem.why}; name their file with --config-key PATH or CONFIG_PUBLIC_KEY` };
+  if ("why" in pem)
+    return {
+      problem:
+        `cannot read the public keys ${keys}: ${pem.why}; ` +
+        `name their file with --config-key PATH or CONFIG_PUBLIC_KEY`,
+    };
   const signature = readText(signatureFile(file));
-  if ("why" in signature) return { problem: `${file} is not signed: cannot read ${signatureFile(file)}: ${signature.why}; ${remedy}` };
+  if ("why" in signature)
+    return { problem: `${file} is not signed: cannot read ${signatureFile(file)}: ${signature.why}; ${remedy}` };
   const verified = verifySignature(content, signature.text, pem.text);
   if (verified.problem === undefined) return { signer: verified.signer.fingerprint };
   const { problem } = verified;
-  const of = { content: `${file} ${problem}; ${remedy}`, signature: `${signatureFile(file)} ${problem}; ${remedy}`, keys: `${keys} (CONFIG_PUBLIC_KEY) ${problem}` };
+  const of = {
+    content: `${file} ${problem}; ${remedy}`,
+    signature: `${signatureFile(file)} ${problem}; ${remedy}`,
+    keys: `${keys} (CONFIG_PUBLIC_KEY) ${problem}`,
+  };
   return { problem: of[verified.file] };
 }
 

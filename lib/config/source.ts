@@ -1,6 +1,6 @@
 /**
- * Where the text of a configuration comes from: its file and signature, its parsed document, and what its references and file names are
- * resolved with.
+ * Where the text of a configuration comes from: its file and signature, its parsed document, and what its references
+ * and file names are resolved with.
  */
 import { dirname, resolve } from "node:path";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
@@ -17,7 +17,10 @@ interface ReadFile {
   readonly signer?: string;
 }
 
-/** `problem` is a sentence with a remedy. `signer` is the fingerprint of the key that has signed; see `PublicKey.fingerprint`. */
+/**
+ * `problem` is a sentence with a remedy. `signer` is the fingerprint of the key that has signed; see
+ * `PublicKey.fingerprint`.
+ */
 export type SignatureCheck = { readonly problem: string } | { readonly problem?: undefined; readonly signer: string };
 /** Whether these bytes, which were read from `path`, are signed. */
 export type CheckSignature = (path: string, content: Uint8Array) => SignatureCheck;
@@ -35,23 +38,34 @@ export interface ReadOptions {
 }
 
 /**
- * Reads the file, or returns one issue with a remedy. With `checkSignature` it must be signed. The result, if ok, is a source for
- * `loadConfig`.
+ * Reads the file, or returns one issue with a remedy. With `checkSignature` it must be signed. The result, if ok, is a
+ * source for `loadConfig`.
  */
 export function readConfigFile(
   file: string,
   checkSignature?: CheckSignature,
-): (ReadFile & { readonly ok: true; readonly text: Buffer }) | { readonly ok: false; readonly issues: readonly Issue[] } {
-  const refused = (issue: Pick<Issue, "message" | "isSignature">) => ({ ok: false as const, issues: [{ at: [], position: null, ...issue }] });
+):
+  | (ReadFile & { readonly ok: true; readonly text: Buffer })
+  | { readonly ok: false; readonly issues: readonly Issue[] } {
+  const refused = (issue: Pick<Issue, "message" | "isSignature">) => ({
+    ok: false as const,
+    issues: [{ at: [], position: null, ...issue }],
+  });
   let text: Buffer;
   try {
     text = readRegularFile(file);
   } catch (error) {
-    return refused({ message: `cannot read ${resolve(file)}: ${whyUnreadable(error)}; name another file with --config PATH or CONFIG_FILE_PATH` });
+    return refused({
+      message:
+        `cannot read ${resolve(file)}: ${whyUnreadable(error)}; ` +
+        `name another file with --config PATH or CONFIG_FILE_PATH`,
+    });
   }
   if (checkSignature === undefined) return { ok: true, text, file };
   const checked = checkSignature(file, text);
-  return checked.problem === undefined ? { ok: true, text, file, signer: checked.signer } : refused({ message: checked.problem, isSignature: true });
+  return checked.problem === undefined
+    ? { ok: true, text, file, signer: checked.signer }
+    : refused({ message: checked.problem, isSignature: true });
 }
 
 /** Where the signature of a file is. */
@@ -83,7 +97,10 @@ export function forgetParsed(source: ConfigSource): void {
 }
 
 /** Each file is read once, so that one load sees one state of it. */
-export function sourcesFor(source: ConfigSource, { readFile = readRegularFile, placeholders, references, suggest, environment }: ReadOptions) {
+export function sourcesFor(
+  source: ConfigSource,
+  { readFile = readRegularFile, placeholders, references, suggest, environment }: ReadOptions,
+) {
   const contents = new Map<string, Buffer | string>();
   const readOnce = (path: string) => {
     const content = contents.get(path) ?? readFile(path);
@@ -92,10 +109,21 @@ export function sourcesFor(source: ConfigSource, { readFile = readRegularFile, p
   };
   const folder = "value" in source ? process.cwd() : dirname(resolve(source.file));
   const noted = { resolved: new Map<string, string>(), formed: new Map<string, string>() };
-  return { references, suggest, environment, readFile: readOnce, ...noted, folder, ...(placeholders && { placeholders }) } satisfies Sources;
+  return {
+    references,
+    suggest,
+    environment,
+    readFile: readOnce,
+    ...noted,
+    folder,
+    ...(placeholders && { placeholders }),
+  } satisfies Sources;
 }
 
-/** These files and, where they must be signed, their signatures and the public keys. `keyFile`: null where they need no signature. */
+/**
+ * These files and, where they must be signed, their signatures and the public keys. `keyFile`: null where they need no
+ * signature.
+ */
 export function withSignatures(paths: readonly string[], keyFile: string | null): readonly string[] {
   return keyFile === null ? paths : [...paths, ...paths.map(signatureFile), keyFile];
 }

@@ -16,7 +16,11 @@ const SHARE = s.object({
   match: s.optional(CONDITIONS),
 });
 
-export const SPLIT = s.array(SHARE, { min: 1, max: 100, describe: "Percentages of the requests that go to groups of upstreams." });
+export const SPLIT = s.array(SHARE, {
+  min: 1,
+  max: 100,
+  describe: "Percentages of the requests that go to groups of upstreams.",
+});
 
 type Shares = s.Infer<typeof SPLIT>;
 
@@ -28,7 +32,10 @@ interface Divided {
 }
 
 /** Reports what is wrong with the shares of a service together, and beside its upstreams and routes. */
-function checkSplit({ basePath, routes, upstreams, split = [] }: Divided, report: (message: string, ...under: Path) => void): void {
+function checkSplit(
+  { basePath, routes, upstreams, split = [] }: Divided,
+  report: (message: string, ...under: Path) => void,
+): void {
   const groups = [...new Set(upstreams.flatMap(({ group }) => group ?? []))];
   const patterns = [basePath, ...routes.map(({ path }) => path)];
   const first = split.findIndex(isCommon);
@@ -39,8 +46,15 @@ function checkSplit({ basePath, routes, upstreams, split = [] }: Divided, report
     if (problem !== undefined) report(problem, "split", i, "hash_on");
     if (!isCommon(share)) return;
     const same = split.findIndex((other) => isCommon(other) && other.group === group);
-    if (same < i) report(`has its percentage in split[${same}]: write one entry, or give one of them a "match"`, "split", i, "group");
-    if (hashOn !== split[first]!.hashOn) report(otherHash(first, split[first]!.hashOn), "split", i, ...(hashOn === undefined ? [] : ["hash_on"]));
+    if (same < i)
+      report(
+        `has its percentage in split[${same}]: write one entry, or give one of them a "match"`,
+        "split",
+        i,
+        "group",
+      );
+    if (hashOn !== split[first]!.hashOn)
+      report(otherHash(first, split[first]!.hashOn), "split", i, ...(hashOn === undefined ? [] : ["hash_on"]));
   });
   // In hundredths of a percent: sums of fractions are not exact.
   const sum = split.filter(isCommon).reduce((all, { percent }) => all + Math.round(percent * 100), 0);
@@ -54,13 +68,21 @@ function isCommon({ match }: Shares[number]): boolean {
 
 function unknownGroup(group: string, known: readonly string[]): string {
   const nearest = suggest(group, known);
-  const help = nearest !== undefined ? `did you mean "${nearest}"?` : known.length === 0 ? 'add "group" to some of them' : `known here: ${known.join(", ")}`;
+  const help =
+    nearest !== undefined
+      ? `did you mean "${nearest}"?`
+      : known.length === 0
+        ? 'add "group" to some of them'
+        : `known here: ${known.join(", ")}`;
   return `is the group of no upstream of this service (${help})`;
 }
 
 function otherHash(place: number, hashOn: string | undefined): string {
   const has = hashOn === undefined ? 'has no "hash_on"' : `has "hash_on": "${hashOn}"`;
-  return `"hash_on" has to be the same in all entries without "match", so that no caller changes sides: split[${place}] ${has}`;
+  return (
+    `"hash_on" has to be the same in all entries without "match", ` +
+    `so that no caller changes sides: split[${place}] ${has}`
+  );
 }
 
 export const fields: PartFields = { schemas: { split: SPLIT }, checkService: checkSplit };

@@ -1,6 +1,7 @@
 /**
- * The settings of a plain start, over HTTP and with nothing beside the gateway: variable, flag, default, type and help of each, and how they are
- * read where nothing is wrong. All others are in `settings_table.ts`, and all errors in `settings_errors.ts`.
+ * The settings of a plain start, over HTTP and with nothing beside the gateway: variable, flag, default, type and help
+ * of each, and how they are read where nothing is wrong. All others are in `settings_table.ts`, and all errors in
+ * `settings_errors.ts`.
  */
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat } from "../base/log.ts";
 import { isContent } from "../base/regular_file.ts";
@@ -32,7 +33,11 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 
 export type Parser<T> = Pick<Setting<T>, "parse" | "expects" | "value">;
 
-export const FILE: Parser<string> = { value: "PATH", expects: "the path of a file", parse: (text) => (isContent(text) ? null : text) };
+export const FILE: Parser<string> = {
+  value: "PATH",
+  expects: "the path of a file",
+  parse: (text) => (isContent(text) ? null : text),
+};
 export const PORT = integer("PORT", 0, 65_535);
 const PORT_OR_OFF: Parser<number | "off"> = {
   value: "PORT|off",
@@ -49,23 +54,55 @@ export const HOST_NAME: Parser<string> = {
   expects: "a host name or IP address",
   parse: (text) => (hostProblem(text) === undefined ? text : null),
 };
-export const HOSTS = list({ ...HOST_NAME, value: "HOST,…", expects: "host names or IP addresses, separated by commas" });
+export const HOSTS = list({
+  ...HOST_NAME,
+  value: "HOST,…",
+  expects: "host names or IP addresses, separated by commas",
+});
 
 export const START_SETTINGS = {
   configPath: setting("CONFIG_FILE_PATH", FILE, "gw.json", "Configuration file.", "config"),
-  configKey: optionalSetting("CONFIG_PUBLIC_KEY", FILE, "Public keys (PEM), one of which must have signed the configuration.", "config-key"),
-  noTests: setting("NO_TESTS", BOOLEAN, "false", "Run no tests of the configuration, neither at the start nor before reloads."),
-  httpPort: setting("HTTP_PORT", PORT_OR_OFF, "8008", "Port for plain HTTP traffic; 0 is any free port, off opens none."),
+  configKey: optionalSetting(
+    "CONFIG_PUBLIC_KEY",
+    FILE,
+    "Public keys (PEM), one of which must have signed the configuration.",
+    "config-key",
+  ),
+  noTests: setting(
+    "NO_TESTS",
+    BOOLEAN,
+    "false",
+    "Run no tests of the configuration, neither at the start nor before reloads.",
+  ),
+  httpPort: setting(
+    "HTTP_PORT",
+    PORT_OR_OFF,
+    "8008",
+    "Port for plain HTTP traffic; 0 is any free port, off opens none.",
+  ),
   httpsPort: setting("HTTPS_PORT", PORT, "8443", "Port for HTTPS traffic; used when there is a server certificate."),
   listenHosts: setting("LISTEN_HOST", HOSTS, "0.0.0.0,::", "Addresses on which traffic is accepted."),
-  shutdownGraceS: setting("SHUTDOWN_GRACE_S", integer("SECONDS", 0, 86_400), "30", "Time for requests in flight to finish on SIGTERM."),
-  preStopDelayS: setting("PRE_STOP_DELAY_S", integer("SECONDS", 0, 3600), "0", "Time to serve on after SIGTERM, with /readyz at 503."),
+  shutdownGraceS: setting(
+    "SHUTDOWN_GRACE_S",
+    integer("SECONDS", 0, 86_400),
+    "30",
+    "Time for requests in flight to finish on SIGTERM.",
+  ),
+  preStopDelayS: setting(
+    "PRE_STOP_DELAY_S",
+    integer("SECONDS", 0, 3600),
+    "0",
+    "Time to serve on after SIGTERM, with /readyz at 503.",
+  ),
   logLevel: setting("LOG_LEVEL", choice(...LOG_LEVELS), "info", "Lowest severity that is logged."),
   logFormat: optionalSetting("LOG_FORMAT", choice(...LOG_FORMATS), "text on a terminal, json elsewhere."),
 };
 
 export interface Host {
-  /** Reads ADMIN_PASSWORD_FILE, ADMIN_VIEWER_PASSWORD_FILE, METRICS_TOKEN_FILE and OTEL_EXPORTER_OTLP_CERTIFICATE; default: the file system. */
+  /**
+   * Reads ADMIN_PASSWORD_FILE, ADMIN_VIEWER_PASSWORD_FILE, METRICS_TOKEN_FILE and OTEL_EXPORTER_OTLP_CERTIFICATE;
+   * default: the file system.
+   */
   readonly readFile?: (path: string) => Buffer | string;
   /** Whether standard error is a terminal. Default false. */
   readonly terminal?: boolean;
@@ -74,9 +111,12 @@ export interface Host {
 }
 
 /** Their flags that are not true or false, which a command may follow: `--no-tests validate`. */
-const FLAGS: ReadonlySet<string> = new Set(Object.values(START_SETTINGS).flatMap(({ flag, value }) => (value === BOOLEAN.value ? [] : (flag ?? []))));
+const FLAGS: ReadonlySet<string> = new Set(
+  Object.values(START_SETTINGS).flatMap(({ flag, value }) => (value === BOOLEAN.value ? [] : (flag ?? []))),
+);
 /** The beginnings of the variables of all other settings. */
-const FURTHER = /^(?:ADMIN_|PROBE_|METRICS_|MANAGER|OTEL_|SERVER_|CA_CERT_|CLIENT_AUTH|PERSISTENCE_|WORKERS$|STATE_DIR$|AUDIT_|SEAL$)/;
+const FURTHER =
+  /^(?:ADMIN_|PROBE_|METRICS_|MANAGER|OTEL_|SERVER_|CA_CERT_|CLIENT_AUTH|PERSISTENCE_|WORKERS$|STATE_DIR$|AUDIT_|SEAL$)/;
 
 /** Whether these flags, and the variables that are set, need no other settings than those of this file. */
 export function areOfStart(flags: Flags, environment: Environment = {}): boolean {
@@ -84,7 +124,9 @@ export function areOfStart(flags: Flags, environment: Environment = {}): boolean
   return Object.keys(flags).every((flag) => FLAGS.has(flag)) && !isNamed;
 }
 
-/** The same as `readSettings` gives. Null: it has to be asked, since other settings are named, or something is wrong. */
+/**
+ * The same as `readSettings` gives. Null: it has to be asked, since other settings are named, or something is wrong.
+ */
 export function readStartSettings(flags: Flags, environment: Environment, host: Host = {}) {
   const read = Object.entries(START_SETTINGS).map(([name, row]) => {
     const given = givenTo(row, flags, environment);
@@ -97,7 +139,17 @@ export function readStartSettings(flags: Flags, environment: Environment, host: 
 
 /** The values of all other settings of a plain start. */
 const NOTHING_ELSE = {
-  ...({ serverCertPath: null, serverKeyPath: null, caCertPath: null, clientAuth: "none", persistence: "dbless", workers: 1, stateDir: null, audit: null, seal: false } as const),
+  ...({
+    serverCertPath: null,
+    serverKeyPath: null,
+    caCertPath: null,
+    clientAuth: "none",
+    persistence: "dbless",
+    workers: 1,
+    stateDir: null,
+    audit: null,
+    seal: false,
+  } as const),
   ...{ admin: null, probe: null, metricsToken: null, manager: null, tracing: null },
 };
 
@@ -121,8 +173,15 @@ export function logFormatOf({ logFormat }: { readonly logFormat: LogFormat | nul
   return logFormat ?? (host.terminal === true ? "text" : "json");
 }
 
-/** What a flag, or else a variable, sets. An empty variable counts as unset: shells and compose files pass unset variables on as empty ones. */
-export function givenTo({ flag, variable }: Setting<unknown>, flags: Flags, environment: Environment): string | true | undefined {
+/**
+ * What a flag, or else a variable, sets. An empty variable counts as unset: shells and compose files pass unset
+ * variables on as empty ones.
+ */
+export function givenTo(
+  { flag, variable }: Setting<unknown>,
+  flags: Flags,
+  environment: Environment,
+): string | true | undefined {
   return (flag === null ? undefined : flags[flag]) ?? (environment[variable] || undefined);
 }
 
@@ -132,12 +191,23 @@ export function valueOf(row: Setting<unknown>, given: string | true | undefined)
   return text === null || text === true || text === "" ? null : row.parse(text);
 }
 
-export function setting<T>(variable: string, parser: Parser<T>, fallback: string, help: string, flag = kebab(variable)): Setting<T> {
+export function setting<T>(
+  variable: string,
+  parser: Parser<T>,
+  fallback: string,
+  help: string,
+  flag = kebab(variable),
+): Setting<T> {
   return { variable, flag, fallback, help, ...parser };
 }
 
 /** A setting without a default. */
-export function optionalSetting<T>(variable: string, parser: Parser<T>, help: string, flag: string | null = kebab(variable)): Setting<T | null> {
+export function optionalSetting<T>(
+  variable: string,
+  parser: Parser<T>,
+  help: string,
+  flag: string | null = kebab(variable),
+): Setting<T | null> {
   return { variable, flag, fallback: null, help, ...parser };
 }
 
@@ -146,7 +216,8 @@ export function kebab(variable: string): string {
 }
 
 export function integer(value: string, min: number, max: number): Parser<number> {
-  const parse = (text: string) => (/^\d{1,9}$/.test(text) && Number(text) >= min && Number(text) <= max ? Number(text) : null);
+  const parse = (text: string) =>
+    /^\d{1,9}$/.test(text) && Number(text) >= min && Number(text) <= max ? Number(text) : null;
   return { value, expects: `an integer ${min}–${max}`, parse };
 }
 

@@ -17,13 +17,27 @@ export const STICKY = s.object(
         describe: "Name of the cookie.",
         check(text) {
           if (!TOKEN.test(text)) return "";
-          return /^__Host-/i.test(text) ? "browsers refuse it with the path of a service; leave __Host- out" : undefined;
+          return /^__Host-/i.test(text)
+            ? "browsers refuse it with the path of a service; leave __Host- out"
+            : undefined;
         },
       }),
       "route",
     ),
-    ttl_s: integer(0, 31_536_000, 0, "How long a client stays with its upstream, in seconds; 0: until its browser is closed."),
-    secret: s.optional(s.string({ min: 32, max: 1000, secret: true, describe: "Signs the cookies; default: random, for as long as the gateway runs." })),
+    ttl_s: integer(
+      0,
+      31_536_000,
+      0,
+      "How long a client stays with its upstream, in seconds; 0: until its browser is closed.",
+    ),
+    secret: s.optional(
+      s.string({
+        min: 32,
+        max: 1000,
+        secret: true,
+        describe: "Signs the cookies; default: random, for as long as the gateway runs.",
+      }),
+    ),
   },
   { describe: "A cookie leads each client back to the upstream that answered it." },
 );
@@ -45,7 +59,12 @@ function checkCookies(services: readonly Cookied[], report: (message: string, ..
       (hosts.length === 0 ? other.hosts.length === 0 : hosts.some((host) => other.hosts.includes(host)));
     const first = services.slice(0, i).find(isSame);
     if (first === undefined) return;
-    report(`replaces the cookie of service "${first.name}", which has the same name and base_path: set another "cookie"`, "services", i, "sticky");
+    report(
+      `replaces the cookie of service "${first.name}", which has the same name and base_path: set another "cookie"`,
+      "services",
+      i,
+      "sticky",
+    );
   });
 }
 

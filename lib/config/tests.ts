@@ -63,14 +63,17 @@ const EXPECTED_BODY: s.Schema<Json | Matches, Json> = {
   ...ANY_JSON,
   describe: "Body of the reply.",
   check(node, at, context) {
-    const isPattern = node.kind === "object" && node.members.size === 1 && node.members.get("matches")?.value.kind === "string";
+    const isPattern =
+      node.kind === "object" && node.members.size === 1 && node.members.get("matches")?.value.kind === "string";
     return (isPattern ? MATCHES : ANY_JSON).check(node, at, context);
   },
   jsonSchema: () => ({ description: "Body of the reply." }),
 };
 
 const REQUEST_URL = s.string({
-  hint: 'a path such as "/items?x=1", or an http:// or https:// URL, in printable ASCII, without "#", user name and password',
+  hint:
+    'a path such as "/items?x=1", or an http:// or https:// URL, in printable ASCII, ' +
+    'without "#", user name and password',
   describe: "Path with query, or an http(s) URL.",
   check: (text) => (isSendable(text) && (text.startsWith("/") || isHttpUrl(text)) ? undefined : ""),
   ...SECRET,
@@ -106,7 +109,10 @@ const SAN = s.string({
   hint: 'a name with its type (DNS, URI, IP or email) such as "DNS:billing.example.com"',
 });
 
-const CERTIFICATE: s.Schema<TestCertificate | null, { readonly subject: string; readonly san?: readonly string[] | undefined }> = s.object(
+const CERTIFICATE: s.Schema<
+  TestCertificate | null,
+  { readonly subject: string; readonly san?: readonly string[] | undefined }
+> = s.object(
   {
     subject: s.string({ min: 1, describe: 'Subject in the form of RFC 4514, such as "CN=billing,O=Example".' }),
     san: s.withDefault(s.array(SAN, { describe: "Subject alternative names." }), []),
@@ -114,7 +120,11 @@ const CERTIFICATE: s.Schema<TestCertificate | null, { readonly subject: string; 
   { describe: "The client's certificate, as if it had been verified." },
 );
 
-const CALLER = s.string({ min: 1, max: 200, describe: "The id of a caller, as if its key or other credentials were right." });
+const CALLER = s.string({
+  min: 1,
+  max: 200,
+  describe: "The id of a caller, as if its key or other credentials were right.",
+});
 
 const REQUEST = s.object(
   {
@@ -123,7 +133,13 @@ const REQUEST = s.object(
     headers: s.withDefault(byHeader(HEADER_VALUES, "Headers; a list for several lines."), {}),
     body: body("A text, or JSON where it is not a string."),
     client_ip: s.withDefault(CLIENT_IP, "127.0.0.1"),
-    as: s.withDefault(s.object({ jwt: s.optional(CLAIMS), caller: s.optional(CALLER) }, { describe: "Credentials that the plugins accept without a check." }), {}),
+    as: s.withDefault(
+      s.object(
+        { jwt: s.optional(CLAIMS), caller: s.optional(CALLER) },
+        { describe: "Credentials that the plugins accept without a check." },
+      ),
+      {},
+    ),
     certificate: s.derived(CERTIFICATE, () => null),
     times: integer(1, 10_000, 1, "How often the request is sent; the last one is compared."),
     every_ms: milliseconds(0, 0, "Time between two of them"),
@@ -162,7 +178,10 @@ const FIELDS = s.object(
     name: NAME,
     request: REQUEST,
     upstream: s.withDefault(s.object(REPLY, { describe: "Reply of the upstream." }), {}),
-    answers: s.withDefault(s.array(s.object({ url: ANSWER_URL, ...REPLY }), { describe: "Replies to plugins that ask other servers." }), []),
+    answers: s.withDefault(
+      s.array(s.object({ url: ANSWER_URL, ...REPLY }), { describe: "Replies to plugins that ask other servers." }),
+      [],
+    ),
     expect: EXPECT,
   },
   {
@@ -202,12 +221,23 @@ const TEST: s.Schema<ConfigTest, s.InputOf<typeof FIELDS>> = {
   check(node, at, context) {
     const test = FIELDS.check(node, at, context);
     if (test === s.INVALID) return test;
-    return { ...test, expected: ANY_JSON.show(nodeAt(node, ["expect"])!), at, position: node.position, file: undefined };
+    return {
+      ...test,
+      expected: ANY_JSON.show(nodeAt(node, ["expect"])!),
+      at,
+      position: node.position,
+      file: undefined,
+    };
   },
 };
 
-export const TESTS = s.array(s.named("Test", TEST), { max: MAX_TESTS, describe: "Requests, and what is expected of them." });
-export const TEST_FILE = s.file({ describe: "A JSON file with an array of tests; relative to the configuration's folder." });
+export const TESTS = s.array(s.named("Test", TEST), {
+  max: MAX_TESTS,
+  describe: "Requests, and what is expected of them.",
+});
+export const TEST_FILE = s.file({
+  describe: "A JSON file with an array of tests; relative to the configuration's folder.",
+});
 export const TEST_FILES = s.array(TEST_FILE, { describe: "Files with further tests." });
 
 function isBrokenJson({ headers, body }: Fields["request"]): boolean {

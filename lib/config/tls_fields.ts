@@ -22,14 +22,26 @@ type Report = (message: string, ...under: Path) => void;
 function checkPair(cert: s.NamedFile, key: s.NamedFile, report: Report): void {
   const problem = pairProblem(cert.content, key.content);
   if (problem === "mismatch") report(`${key.path}: the key does not belong to the certificate ${cert.path}`, "key");
-  else if (problem !== undefined) report(`${cert.path}: the certificate cannot be used for TLS: ${problem.unusable}`, "cert");
+  else if (problem !== undefined)
+    report(`${cert.path}: the certificate cannot be used for TLS: ${problem.unusable}`, "cert");
 }
 
 const TLS_FIELDS = {
-  ca: s.optional(s.file({ describe: "CA certificates that sign the server's certificate, a PEM file; default: the system's.", check: certificatesProblem })),
+  ca: s.optional(
+    s.file({
+      describe: "CA certificates that sign the server's certificate, a PEM file; default: the system's.",
+      check: certificatesProblem,
+    }),
+  ),
   cert: s.optional(s.file({ describe: "Client certificate chain, a PEM file.", check: certificatesProblem })),
   key: s.optional(s.file({ describe: "Private key of the client certificate, a PEM file.", check: keyProblem })),
-  servername: s.optional(s.string({ references: "value", describe: "Name that is sent (SNI) and verified; default: the server's host.", check: hostProblem })),
+  servername: s.optional(
+    s.string({
+      references: "value",
+      describe: "Name that is sent (SNI) and verified; default: the server's host.",
+      check: hostProblem,
+    }),
+  ),
 };
 
 /** How a plugin reaches a server over TLS, which it always verifies. */
@@ -38,7 +50,10 @@ export const CLIENT_TLS = s.object(TLS_FIELDS, {
   refine: checkClientCertificate,
 });
 
-function checkClientCertificate({ cert, key }: { readonly cert?: s.NamedFile; readonly key?: s.NamedFile }, report: Report): void {
+function checkClientCertificate(
+  { cert, key }: { readonly cert?: s.NamedFile; readonly key?: s.NamedFile },
+  report: Report,
+): void {
   if (cert !== undefined && key === undefined) report('needs "key" beside "cert"');
   if (key !== undefined && cert === undefined) report('needs "cert" beside "key"');
   if (cert !== undefined && key !== undefined) checkPair(cert, key, report);
@@ -50,13 +65,17 @@ export const UPSTREAM_TLS = s.object(
     describe: 'TLS settings for upstreams; for protocol "https" and "h2".',
     refine(value, report) {
       checkClientCertificate(value, report);
-      if (!value.verify && value.ca !== undefined) report('"ca" verifies nothing while "verify" is false: leave one of them out');
+      if (!value.verify && value.ca !== undefined)
+        report('"ca" verifies nothing while "verify" is false: leave one of them out');
     },
   },
 );
 
 /** Reports a host with two certificates. */
-function checkGlobal({ certificates }: { readonly certificates: readonly { readonly hosts: readonly string[] }[] }, report: Report): void {
+function checkGlobal(
+  { certificates }: { readonly certificates: readonly { readonly hosts: readonly string[] }[] },
+  report: Report,
+): void {
   const places = new Map<string, string>();
   certificates.forEach(({ hosts }, i) =>
     hosts.forEach((host, j) => {
@@ -68,7 +87,12 @@ function checkGlobal({ certificates }: { readonly certificates: readonly { reado
 }
 
 function checkService({ protocol, tls }: { readonly protocol: string; readonly tls?: unknown }, report: Report): void {
-  if (tls !== undefined && protocol !== "https" && protocol !== "h2") report(`is for protocol "https" and "h2"; this service has "${protocol}"`, "tls");
+  if (tls !== undefined && protocol !== "https" && protocol !== "h2")
+    report(`is for protocol "https" and "h2"; this service has "${protocol}"`, "tls");
 }
 
-export const fields: PartFields = { schemas: { certificate: CERTIFICATE, tls: UPSTREAM_TLS }, checkGlobal, checkService };
+export const fields: PartFields = {
+  schemas: { certificate: CERTIFICATE, tls: UPSTREAM_TLS },
+  checkGlobal,
+  checkService,
+};

@@ -35,13 +35,23 @@ export type Compression = (typeof COMPRESSIONS)[number];
 export type TracesSampler = RootSampler | `parentbased_${RootSampler}`;
 type RootSampler = (typeof ROOT_SAMPLERS)[number];
 const ROOT_SAMPLERS = ["always_on", "always_off", "traceidratio"] as const;
-export const TRACES_SAMPLERS: readonly TracesSampler[] = [...ROOT_SAMPLERS, ...ROOT_SAMPLERS.map((root) => `parentbased_${root}` as const)];
+export const TRACES_SAMPLERS: readonly TracesSampler[] = [
+  ...ROOT_SAMPLERS,
+  ...ROOT_SAMPLERS.map((root) => `parentbased_${root}` as const),
+];
 
 type ReadFile = (path: string) => Buffer | string;
 type Variable = readonly [name: string, text: string | undefined];
 
-/** Null if no endpoint is set, traces are switched off, or a setting is invalid, which adds one sentence per mistake to `issues`. */
-export function readTracing(environment: Environment, issues: string[], readFile: ReadFile = readRegularFile): TracingSettings | null {
+/**
+ * Null if no endpoint is set, traces are switched off, or a setting is invalid, which adds one sentence per mistake to
+ * `issues`.
+ */
+export function readTracing(
+  environment: Environment,
+  issues: string[],
+  readFile: ReadFile = readRegularFile,
+): TracingSettings | null {
   if (!asksForTraces(environment)) return null;
   const before = issues.length;
   // OpenTelemetry's rules: an empty variable counts as unset, and only "true" is true.
@@ -50,19 +60,35 @@ export function readTracing(environment: Environment, issues: string[], readFile
     const own = variable(`OTEL_EXPORTER_OTLP_TRACES_${what}`);
     return own[1] === undefined ? variable(`OTEL_EXPORTER_OTLP_${what}`) : own;
   };
-  const value = <T>([name, text]: Variable, fallback: T, expected: string, parse: (text: string) => T | null, isSecret = false): T => {
+  const value = <T>(
+    [name, text]: Variable,
+    fallback: T,
+    expected: string,
+    parse: (text: string) => T | null,
+    isSecret = false,
+  ): T => {
     const parsed = text === undefined ? fallback : parse(text);
-    if (parsed === null) issues.push(`${name}: expected ${expected}${isSecret ? "" : `, found ${JSON.stringify(text)}`}`);
+    if (parsed === null)
+      issues.push(`${name}: expected ${expected}${isSecret ? "" : `, found ${JSON.stringify(text)}`}`);
     return parsed ?? fallback;
   };
-  const [endpoint, exporter, headersSet] = [forTraces("ENDPOINT"), variable("OTEL_TRACES_EXPORTER"), forTraces("HEADERS")];
+  const [endpoint, exporter, headersSet] = [
+    forTraces("ENDPOINT"),
+    variable("OTEL_TRACES_EXPORTER"),
+    forTraces("HEADERS"),
+  ];
   value(exporter, "otlp", "otlp or none", oneOf(["otlp"]));
   value(forTraces("PROTOCOL"), "http/json", "http/json, the only supported protocol", oneOf(["http/json"]));
   const isBase = endpoint[0] === "OTEL_EXPORTER_OTLP_ENDPOINT";
   const url = value(endpoint, "", URL_EXPECTED, (text) => urlOf(text, isBase), true);
   const headers = value(headersSet, {}, PAIRS_EXPECTED, pairsOf, true);
   issues.push(...headerProblems(headers).map((problem) => `${headersSet[0]}: ${problem}`));
-  const timeoutMs = value(forTraces("TIMEOUT"), DEFAULT_TIMEOUT_MS, `milliseconds, an integer 1–${MAX_TIMEOUT_MS}`, timeoutOf);
+  const timeoutMs = value(
+    forTraces("TIMEOUT"),
+    DEFAULT_TIMEOUT_MS,
+    `milliseconds, an integer 1–${MAX_TIMEOUT_MS}`,
+    timeoutOf,
+  );
   const compression = value(forTraces("COMPRESSION"), "none", "gzip or none", oneOf(COMPRESSIONS));
   const ca = authoritiesIn(forTraces("CERTIFICATE"), readFile, issues);
   const attributes = value(variable("OTEL_RESOURCE_ATTRIBUTES"), {}, PAIRS_EXPECTED, pairsOf, true);
@@ -134,7 +160,9 @@ function pairsOf(text: string): Record<string, string> | null {
     if (part.trim() === "") continue;
     const equals = part.indexOf("=");
     try {
-      const [name, value] = [part.slice(0, equals), part.slice(equals + 1)].map((half) => decodeURIComponent(half.trim()));
+      const [name, value] = [part.slice(0, equals), part.slice(equals + 1)].map((half) =>
+        decodeURIComponent(half.trim()),
+      );
       if (equals < 0 || !name) return null;
       pairs.push([name, value!]);
     } catch {
@@ -144,7 +172,9 @@ function pairsOf(text: string): Record<string, string> | null {
   return Object.fromEntries(pairs);
 }
 
-/** Messages repeat neither values nor invalid names: in "Authorization: Basic c2VjcmV0=" the secret is before the "=". */
+/**
+ * Messages repeat neither values nor invalid names: in "Authorization: Basic c2VjcmV0=" the secret is before the "=".
+ */
 function headerProblems(headers: Readonly<Record<string, string>>): string[] {
   return Object.entries(headers).flatMap(([name, value]) => {
     if (!TOKEN.test(name)) return "one of the names before a = is not the name of a header";
@@ -153,4 +183,5 @@ function headerProblems(headers: Readonly<Record<string, string>>): string[] {
   });
 }
 
-const FRAMING = /^(content-type|content-length|content-encoding|host|connection|transfer-encoding|expect|te|upgrade|trailer)$/i;
+const FRAMING =
+  /^(content-type|content-length|content-encoding|host|connection|transfer-encoding|expect|te|upgrade|trailer)$/i;

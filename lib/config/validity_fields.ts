@@ -4,7 +4,11 @@
 import type { PartFields } from "./part_fields.ts";
 import * as s from "./schema.ts";
 
-export const SERIAL = s.integer({ min: 0, max: Number.MAX_SAFE_INTEGER, describe: "Number of a signed configuration: after one with a higher number it is refused." });
+export const SERIAL = s.integer({
+  min: 0,
+  max: Number.MAX_SAFE_INTEGER,
+  describe: "Number of a signed configuration: after one with a higher number it is refused.",
+});
 export const EXPIRES_AT = s.string({
   references: "none",
   hint: 'a time such as "2027-01-31T12:00:00Z" (RFC 3339)',

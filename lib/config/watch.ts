@@ -1,5 +1,6 @@
 /**
- * Reports when the content of a file changes: by a rename-save, a write in place, or a symlink swap (Kubernetes mounts).
+ * Reports when the content of a file changes: by a rename-save, a write in place, or a symlink swap (Kubernetes
+ * mounts).
  */
 import { statSync, watch, type FSWatcher } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
@@ -17,9 +18,11 @@ const SETTLED_MS = 100;
 const POLL_MS = 1500;
 
 /**
- * Watches the folder, not the file: a rename-save replaces the watched file, and Kubernetes swaps the `..data` link next to it.
+ * Watches the folder, not the file: a rename-save replaces the watched file, and Kubernetes swaps the `..data` link
+ * next to it.
  * Network and container file systems and link targets may send no events, so the file is polled too.
- * A file that disappears briefly has not changed; its replacement may differ. The watch does not keep the process alive.
+ * A file that disappears briefly has not changed; its replacement may differ. The watch does not keep the process
+ * alive.
  */
 export function watchFile(path: string, { onChange, clock = systemClock, since = Infinity }: WatchOptions) {
   let known = changedAt(path) >= since ? null : signature(path);
@@ -90,7 +93,10 @@ export function signature(path: string): string | null {
   }
 }
 
-/** Watches a set of files, which `follow` replaces: a file in both sets is watched without a gap. `since`: see `WatchOptions`, for new ones. */
+/**
+ * Watches a set of files, which `follow` replaces: a file in both sets is watched without a gap. `since`: see
+ * `WatchOptions`, for new ones.
+ */
 export function watchFiles(onChange: () => void) {
   const watchers = new Map<string, ReturnType<typeof watchFile>>();
   const follow = (paths: readonly string[], since?: number) => {

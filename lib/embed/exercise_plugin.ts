@@ -1,6 +1,6 @@
 /**
- * Runs one plugin without sockets and without a gateway, for its author's tests: with a checked configuration, made-up requests, an
- * upstream that is a value or a function, and a clock that the test moves.
+ * Runs one plugin without sockets and without a gateway, for its author's tests: with a checked configuration, made-up
+ * requests, an upstream that is a value or a function, and a clock that the test moves.
  */
 import { Egress } from "../base/egress.ts";
 import type { LogFields } from "../base/log.ts";
@@ -38,11 +38,24 @@ import { createLink } from "../gateway/plugin_instances.ts";
 import type { StandIns } from "../gateway/compile_types.ts";
 import { Runtime } from "../gateway/runtime.ts";
 import { serversOf, type Answer } from "../proof/stand_ins.ts";
-import { checkRequest, collected, headerListOf, injected, REQUEST_NAMES, type InjectRequest, type InjectResponse } from "../proof/made_request.ts";
+import {
+  checkRequest,
+  collected,
+  headerListOf,
+  injected,
+  REQUEST_NAMES,
+  type InjectRequest,
+  type InjectResponse,
+} from "../proof/made_request.ts";
 
 export interface ExerciseOptions {
-  /** The upstream behind the plugin. Default: 200 with the text "from upstream", once the body of the request has been read. */
-  readonly upstream?: Handler | { readonly status?: number; readonly headers?: InjectRequest["headers"]; readonly body?: string | Buffer };
+  /**
+   * The upstream behind the plugin. Default: 200 with the text "from upstream", once the body of the request has been
+   * read.
+   */
+  readonly upstream?:
+    | Handler
+    | { readonly status?: number; readonly headers?: InjectRequest["headers"]; readonly body?: string | Buffer };
   /** The instance's `id`. */
   readonly id?: string;
   /** The level of the instance. Default "route". */
@@ -52,13 +65,19 @@ export interface ExerciseOptions {
   /** The variables that `${env:NAME}` in the configuration refers to. Default: none is set. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
   readonly clock?: ManualClock;
-  /** What other servers answer to `tools.client`, by their exact URLs; others cannot be reached. Default: requests are sent over the network. */
+  /**
+   * What other servers answer to `tools.client`, by their exact URLs; others cannot be reached. Default: requests are
+   * sent over the network.
+   */
   readonly answers?: readonly (Partial<Answer> & Pick<Answer, "url">)[];
   /** Default null. */
   readonly verifiedClaims?: Tools["verifiedClaims"];
 }
 
-/** As for `gateway.inject`, with what a route and plugins before this one would have added. The service's base_path is "". */
+/**
+ * As for `gateway.inject`, with what a route and plugins before this one would have added. The service's base_path is
+ * "".
+ */
 export interface ExerciseRequest extends Omit<InjectRequest, "url"> {
   /** Default "/". */
   readonly url?: string;
@@ -70,7 +89,14 @@ export interface ExerciseRequest extends Omit<InjectRequest, "url"> {
   readonly upgrade?: "websocket";
 }
 
-const SENT_NAMES: Names<ExerciseRequest> = { ...REQUEST_NAMES, params: true, identity: true, claims: true, groups: true, upgrade: true };
+const SENT_NAMES: Names<ExerciseRequest> = {
+  ...REQUEST_NAMES,
+  params: true,
+  identity: true,
+  claims: true,
+  groups: true,
+  upgrade: true,
+};
 
 export interface LogLine {
   readonly level: "debug" | "info" | "warn" | "error";
@@ -86,7 +112,10 @@ export interface Exercised extends InjectResponse {
   readonly forwardedBody: Buffer;
   /** The error's code, where the plugin refused with `problem` or `problemReply`. */
   readonly code: string | null;
-  /** Whether the plugin returned its reply without a promise. It can where the upstream is a value or default and the request has no body. */
+  /**
+   * Whether the plugin returned its reply without a promise. It can where the upstream is a value or default and the
+   * request has no body.
+   */
   readonly atOnce: boolean;
 }
 
@@ -94,16 +123,24 @@ export interface Exercise {
   readonly clock: ManualClock;
   /** The plugin's log entries so far. */
   readonly lines: readonly LogLine[];
-  /** Rejects with what the plugin throws other than a `Fault`, and with a TypeError when it gives no Reply: in a gateway, a 500. */
+  /**
+   * Rejects with what the plugin throws other than a `Fault`, and with a TypeError when it gives no Reply: in a
+   * gateway, a 500.
+   */
   send(request?: ExerciseRequest): Promise<Exercised>;
   /** Closes what the plugin holds by `tools.keep`. */
   close(): Promise<void>;
 }
 
 /**
- * Creates one instance of a plugin. `config` is its `config` in a configuration; throws a `ConfigError` that lists the errors in it.
+ * Creates one instance of a plugin. `config` is its `config` in a configuration; throws a `ConfigError` that lists the
+ * errors in it.
  */
-export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config: InputOf<S>, options: ExerciseOptions = {}): Exercise {
+export function exercisePlugin<S extends Schema<any>>(
+  plugin: Plugin<S>,
+  config: InputOf<S>,
+  options: ExerciseOptions = {},
+): Exercise {
   const problem = foreignKinds.kindProblem(plugin);
   if (problem !== undefined) throw new TypeError(problem);
   const { clock = manualClock() } = options;
@@ -134,7 +171,10 @@ export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config:
           if (isForeignFault(error)) return faultReply(call, error);
           throw error;
         });
-        if (!isReply(reply)) throw new TypeError("the plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own");
+        if (!isReply(reply))
+          throw new TypeError(
+            "the plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own",
+          );
         const response = await collected(inbound, reply);
         checkLength(inbound.method, reply, response.body.length);
         return { ...response, ...track, code: call.notes.code, atOnce: returned === reply };
@@ -153,10 +193,21 @@ const SERVICE = { name: "exercise", basePath: "" };
 const ROUTE = { name: "route", path: "/{rest*}" };
 
 /** The global settings of a configuration with this plugin only. Issues begin at the plugin. */
-function loadGlobal(plugin: Plugin<Schema<any>>, config: unknown, environment: ExerciseOptions["environment"] = {}): Config["global"] {
+function loadGlobal(
+  plugin: Plugin<Schema<any>>,
+  config: unknown,
+  environment: ExerciseOptions["environment"] = {},
+): Config["global"] {
   const plugins = [{ name: plugin.name, config }];
-  const loaded = loadConfig({ value: { global: { plugins }, services: [] } }, { kinds: [plugin], references, suggest, environment });
-  if (!loaded.ok) throw new ConfigError(loaded.issues.map((issue) => ({ ...issue, at: issue.at.slice(PLUGIN_AT.length) })), undefined);
+  const loaded = loadConfig(
+    { value: { global: { plugins }, services: [] } },
+    { kinds: [plugin], references, suggest, environment },
+  );
+  if (!loaded.ok)
+    throw new ConfigError(
+      loaded.issues.map((issue) => ({ ...issue, at: issue.at.slice(PLUGIN_AT.length) })),
+      undefined,
+    );
   return loaded.config.global;
 }
 
@@ -164,19 +215,56 @@ const PLUGIN_AT = ["global", "plugins", 0];
 
 /** What plugins can need. */
 const PARTS = new Parts();
-PARTS.add({ client, counters, costs, groupLimits, limiters, shadow, dials, foreignKinds, passwords, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
+PARTS.add({
+  client,
+  counters,
+  costs,
+  groupLimits,
+  limiters,
+  shadow,
+  dials,
+  foreignKinds,
+  passwords,
+  shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
+});
 
 /** One instance of the plugin, as a gateway creates it. Throws what the plugin throws. */
-function created(plugin: AnyPlugin, instance: PluginInstance, options: ExerciseOptions, clock: ManualClock, lines: LogLine[]) {
+function created(
+  plugin: AnyPlugin,
+  instance: PluginInstance,
+  options: ExerciseOptions,
+  clock: ManualClock,
+  lines: LogLine[],
+) {
   const { id, level = "route", gatewayName = "edge-gateway", answers, verifiedClaims = null } = options;
   const ask = answers && serversOf(answers.map((answer) => ({ status: 200, headers: {}, body: "", ...answer })));
-  const to = (at: LogLine["level"]) => (message: string, fields: LogFields = {}) => void lines.push({ level: at, message, fields });
+  const to =
+    (at: LogLine["level"]) =>
+    (message: string, fields: LogFields = {}) =>
+      void lines.push({ level: at, message, fields });
   const log = { debug: to("debug"), info: to("info"), warn: to("warn"), error: to("error") };
   const runtime = new Runtime(clock, log, undefined, undefined, PARTS);
   const inUse = runtime.inUse(0);
-  const standIns: StandIns = { client: ask && (() => ({ ask, close() {} })), observed: (_, middleware) => middleware, verifiedClaims, isTrial: false };
-  const none = { metrics: null, plan: null, callers: null, tracer: null, onFault() {}, instances: new Set<string>(), egress: new Egress([]) };
-  const place = { level, service: level === "global" ? null : SERVICE.name, route: level === "route" ? ROUTE.name : null };
+  const standIns: StandIns = {
+    client: ask && (() => ({ ask, close() {} })),
+    observed: (_, middleware) => middleware,
+    verifiedClaims,
+    isTrial: false,
+  };
+  const none = {
+    metrics: null,
+    plan: null,
+    callers: null,
+    tracer: null,
+    onFault() {},
+    instances: new Set<string>(),
+    egress: new Egress([]),
+  };
+  const place = {
+    level,
+    service: level === "global" ? null : SERVICE.name,
+    route: level === "route" ? ROUTE.name : null,
+  };
   const context = { ...none, runtime, inUse, log, gatewayName, kinds: [plugin], standIns };
   const { middleware } = createLink({ ...instance, ...(id !== undefined && { id }) }, 0, place, context);
   runtime.adopt(inUse);
@@ -184,12 +272,24 @@ function created(plugin: AnyPlugin, instance: PluginInstance, options: ExerciseO
 }
 
 /** Throws a TypeError for a request that a gateway refuses before any plugin. */
-function exchangeOf({ params = {}, identity, claims, groups = [], upgrade }: ExerciseRequest, inbound: Inbound): Exchange {
+function exchangeOf(
+  { params = {}, identity, claims, groups = [], upgrade }: ExerciseRequest,
+  inbound: Inbound,
+): Exchange {
   const target = readTarget(inbound.target);
   const refusal = inbound.refusal ?? ("code" in target ? target : null);
-  if (refusal !== null || "code" in target) throw new TypeError(`the gateway itself would refuse this request: ${refusal!.detail}`);
+  if (refusal !== null || "code" in target)
+    throw new TypeError(`the gateway itself would refuse this request: ${refusal!.detail}`);
   const { path, query } = target;
-  const added = { params, service: SERVICE, route: ROUTE, identity: identity ?? null, claims: claims ?? null, groups, upgrade: upgrade ?? null };
+  const added = {
+    params,
+    service: SERVICE,
+    route: ROUTE,
+    identity: identity ?? null,
+    claims: claims ?? null,
+    groups,
+    upgrade: upgrade ?? null,
+  };
   return new Exchange({ ...inbound, path, upstreamPath: path, query, ...added });
 }
 
@@ -202,10 +302,14 @@ function frozen<T extends { readonly headers: HeaderList }>(message: T): T {
 function checkLength(method: string, { status, headers }: Reply, bytes: number): void {
   const stated = statedLength(headers);
   if (stated === Infinity || stated === bytes || method === "HEAD" || status === 304) return;
-  throw new TypeError(`the reply has ${bytes} bytes, and its Content-Length is ${JSON.stringify(headerValue(headers, "content-length"))}`);
+  throw new TypeError(
+    `the reply has ${bytes} bytes, and its Content-Length is ${JSON.stringify(headerValue(headers, "content-length"))}`,
+  );
 }
 
-function upstreamOf(given: ExerciseOptions["upstream"] = {}): (exchange: Exchange, track: Track) => Reply | Promise<Reply> {
+function upstreamOf(
+  given: ExerciseOptions["upstream"] = {},
+): (exchange: Exchange, track: Track) => Reply | Promise<Reply> {
   if (typeof given === "function") return given;
   const { status = 200, headers = { "Content-Type": "text/plain" }, body = "from upstream" } = given;
   const reply = { status, headers: headerListOf(headers), body: Buffer.from(body) };

@@ -1,5 +1,6 @@
 /**
- * The gateway for programs that embed it, and for whoever asks for reports: what it shows of itself, tries out, and takes as values.
+ * The gateway for programs that embed it, and for whoever asks for reports: what it shows of itself, tries out, and
+ * takes as values.
  */
 import type { Readable } from "node:stream";
 import { isWorker, type Threads } from "../base/threads.ts";
@@ -27,23 +28,29 @@ export class Gateway extends GatewayCore {
   #dryRuns: DryRuns | null = null;
 
   /**
-   * For mounting in a host's own server: `http.createServer(gateway.handler)`, `app.use(gateway.handler)`. Given `next`, it passes on each
-   * request that no route takes; without it, the client gets 404. The path that the client sent counts, with a prefix under which it is mounted.
+   * For mounting in a host's own server: `http.createServer(gateway.handler)`, `app.use(gateway.handler)`. Given
+   * `next`, it passes on each request that no route takes; without it, the client gets 404. The path that the client
+   * sent counts, with a prefix under which it is mounted.
    */
   readonly handler: Mounted["handler"];
   /**
-   * For the host's `upgrade` event, so that WebSockets pass: `server.on("upgrade", gateway.upgrade)`. An upgrade that no route takes goes to
-   * `next`, or to the other listeners of the event: nothing is written to its socket. Without either, and if no listener answers, it gets 404.
+   * For the host's `upgrade` event, so that WebSockets pass: `server.on("upgrade", gateway.upgrade)`. An upgrade that
+   * no route takes goes to `next`, or to the other listeners of the event: nothing is written to its socket. Without
+   * either, and if no listener answers, it gets 404.
    */
   readonly upgrade: Mounted["upgrade"];
-  /** Whether a route takes the path, host and headers of the request; also one whose method is not allowed (405), or whose path is refused. */
+  /**
+   * Whether a route takes the path, host and headers of the request; also one whose method is not allowed (405), or
+   * whose path is refused.
+   */
   readonly matches: Mounted["matches"];
 
   constructor(options: CompleteOptions, threads?: Threads, following?: Following | null) {
     super(options, threads, following);
     const { configuration, listener, runtime } = this.#joined;
     const { parts } = runtime;
-    if (!isWorker(runtime.threads) && this.#joined.metrics !== null) this.#joined.onActivate = () => this.#reports.start();
+    if (!isWorker(runtime.threads) && this.#joined.metrics !== null)
+      this.#joined.onActivate = () => this.#reports.start();
     const mounted = parts.partIfLoaded("embedding")?.mounted(listener, configuration) ?? NOT_EMBEDDED;
     ({ handler: this.handler, upgrade: this.upgrade, matches: this.matches } = mounted);
   }
@@ -58,30 +65,34 @@ export class Gateway extends GatewayCore {
   }
 
   /**
-   * Applies a new configuration: `config`, else the file read again, once all of its tests pass. All or nothing: on failure it rejects with a
-   * `ConfigError` and keeps the old configuration. Requests in progress finish with the
-   * configuration they started with. Reloads run one after another; one without `config` that waits stands for all that follow it.
+   * Applies a new configuration: `config`, else the file read again, once all of its tests pass. All or nothing: on
+   * failure it rejects with a `ConfigError` and keeps the old configuration. Requests in progress finish with the
+   * configuration they started with. Reloads run one after another; one without `config` that waits stands for all that
+   * follow it.
    * `status.lastReload` reports both outcomes, with `by` as the cause. Rejects if the gateway is closed.
    */
   reload(config?: ConfigInput, by: ReloadCause = "api"): Promise<Reloaded> {
-    const { configuration, runtime: { parts } } = this.#joined;
+    const {
+      configuration,
+      runtime: { parts },
+    } = this.#joined;
     const reload = () => configuration.reloads.reload(config, by);
     return parts.partIfLoaded("reloads") === null ? parts.loadPart("reloads").then(reload) : reload();
   }
 
   /**
-   * Loads the plugin modules that the next configuration names and that are not loaded yet: `await` it before `reload`, which reports
-   * unusable modules. The configuration in force does not change.
+   * Loads the plugin modules that the next configuration names and that are not loaded yet: `await` it before `reload`,
+   * which reports unusable modules. The configuration in force does not change.
    */
   loadModules(config?: ConfigInput): Promise<void> {
     return this.#joined.configuration.reader.loadModules(config);
   }
 
   /**
-   * Applies new content of `files` (never of plugin modules, `testFiles` and `callerFiles`), under the configuration in force. Everything else stays as it
-   * was loaded, whatever the configuration file, `${file:}` secrets and other files hold by now: an error there must not keep a certificate
-   * from being renewed, and a rotated secret waits for `reload`. All or nothing as `reload`. False when their content is the same, and once
-   * the gateway has been closed.
+   * Applies new content of `files` (never of plugin modules, `testFiles` and `callerFiles`), under the configuration in
+   * force. Everything else stays as it was loaded, whatever the configuration file, `${file:}` secrets and other files
+   * hold by now: an error there must not keep a certificate from being renewed, and a rotated secret waits for
+   * `reload`. All or nothing as `reload`. False when their content is the same, and once the gateway has been closed.
    */
   rereadFiles(): boolean {
     return this.#joined.configuration.reloads.rereadFiles();
@@ -111,7 +122,9 @@ export class Gateway extends GatewayCore {
   get health(): GatewayHealth {
     const { configuration, runtime } = this.#joined;
     const { upstreamSets } = configuration.snapshot.inUse;
-    return { services: runtime.upstreamSets.map((each) => upstreamSetReport(each, upstreamSets.get(each.service)?.split)) };
+    return {
+      services: runtime.upstreamSets.map((each) => upstreamSetReport(each, upstreamSets.get(each.service)?.split)),
+    };
   }
 
   /** Requests, errors and times of the last minute for every route and upstream, and of the last 15 minutes in all. */
@@ -119,12 +132,17 @@ export class Gateway extends GatewayCore {
     return this.recentStats("all");
   }
 
-  /** As `stats`; "active": without the history, and without routes and upstreams that had no request in the last minute. */
+  /**
+   * As `stats`; "active": without the history, and without routes and upstreams that had no request in the last minute.
+   */
   recentStats(extent: StatsExtent = "active"): GatewayStats {
     return this.#reports.stats(extent);
   }
 
-  /** Which route would get a request, which plugins it would pass and which upstreams could get it, and why; nothing is sent or counted. */
+  /**
+   * Which route would get a request, which plugins it would pass and which upstreams could get it, and why; nothing is
+   * sent or counted.
+   */
   async explain(question: Question, secrets: "shown" | "masked" = "shown"): Promise<Explanation> {
     const { explain } = await this.#joined.runtime.parts.onDemand.explain();
     return explain(question, secrets === "shown" ? this.shownConfig : this.maskedConfig, this.#joined);
@@ -133,7 +151,12 @@ export class Gateway extends GatewayCore {
   /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
   async routePlugins(service: string, route: string): Promise<readonly CountedPlugin[] | null> {
     const { routePlugins } = await this.#joined.runtime.parts.onDemand.explain();
-    return routePlugins({ service, route }, this.maskedConfig, this.#joined.configuration.snapshot.kinds, this.#joined.metrics?.plugins);
+    return routePlugins(
+      { service, route },
+      this.maskedConfig,
+      this.#joined.configuration.snapshot.kinds,
+      this.#joined.metrics?.plugins,
+    );
   }
 
   /** The built-in kinds, those of the modules in force, and those of the host. */
@@ -152,12 +175,15 @@ export class Gateway extends GatewayCore {
   }
 
   get #reports(): Reporting {
-    return (this.#joined.reporting ??= new (this.#joined.runtime.parts.part("metrics").Reporting)({ ...this.#joined, metrics: this.#joined.metrics! }));
+    return (this.#joined.reporting ??= new (this.#joined.runtime.parts.part("metrics").Reporting)({
+      ...this.#joined,
+      metrics: this.#joined.metrics!,
+    }));
   }
 
   /**
-   * Runs the tests of the configuration in force whose names contain `only`, or all. Nothing is dialled, counted or stored. Never rejects: a
-   * test that hangs fails after 2 seconds, and after 10 seconds the rest fails.
+   * Runs the tests of the configuration in force whose names contain `only`, or all. Nothing is dialled, counted or
+   * stored. Never rejects: a test that hangs fails after 2 seconds, and after 10 seconds the rest fails.
    */
   async test({ only }: { readonly only?: string } = {}): Promise<TestReport> {
     const { testInForce } = await this.#joined.runtime.parts.onDemand.tests();
@@ -165,9 +191,9 @@ export class Gateway extends GatewayCore {
   }
 
   /**
-   * Tries a reload without doing it: with `text`, a whole configuration, or with the source of the one in force, read again. Runs in a thread
-   * of its own, unless the gateway has `plugins` of its host. Never rejects for errors in the configuration; with a `Fault` if four others wait,
-   * or if it needs more than 30 seconds or 512 MB.
+   * Tries a reload without doing it: with `text`, a whole configuration, or with the source of the one in force, read
+   * again. Runs in a thread of its own, unless the gateway has `plugins` of its host. Never rejects for errors in the
+   * configuration; with a `Fault` if four others wait, or if it needs more than 30 seconds or 512 MB.
    */
   async dryRun(text: Buffer | null = null): Promise<DryRun> {
     const { DryRuns } = await this.#joined.runtime.parts.onDemand.dryRuns();
@@ -181,14 +207,19 @@ export class Gateway extends GatewayCore {
     return metrics && (await runtime.parts.onDemand.decisions()).findDecision(metrics, id);
   }
 
-  /** The last complete run of tests: at the start, by `test`, or of a reload, also of one that was refused. Null before the first one. */
+  /**
+   * The last complete run of tests: at the start, by `test`, or of a reload, also of one that was refused. Null before
+   * the first one.
+   */
   get lastTests(): LastTests | null {
     return this.#joined.configuration.lastTests;
   }
 
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
   inject(request: InjectRequest): Promise<InjectResponse> {
-    return this.#joined.runtime.parts.part("embedding").injectInto(this.#joined.requests, request, this.#joined.configuration.snapshot.receiving);
+    return this.#joined.runtime.parts
+      .part("embedding")
+      .injectInto(this.#joined.requests, request, this.#joined.configuration.snapshot.receiving);
   }
 }
 

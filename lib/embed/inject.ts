@@ -9,7 +9,11 @@ import { checkRequest, collected, injected, type InjectRequest, type InjectRespo
 import type { ReceiveOptions } from "../server/inbound.ts";
 
 /** Rejects when the reply breaks off. */
-export async function injectInto(requests: Pick<Requests, "serve" | "ended">, request: InjectRequest, receiving: ReceiveOptions): Promise<InjectResponse> {
+export async function injectInto(
+  requests: Pick<Requests, "serve" | "ended">,
+  request: InjectRequest,
+  receiving: ReceiveOptions,
+): Promise<InjectResponse> {
   checkRequest("inject", request);
   const inbound = injected(request, receiving);
   inbound.call.notes.received = 0;

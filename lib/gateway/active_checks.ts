@@ -14,7 +14,9 @@ export interface Checks {
 }
 
 export function checksOf(health: Service["health"], peers: readonly Peer[], egress: Egress): Checks {
-  const dials = new Map(peers.map((peer) => [peer, egress.dialer({ host: peer.host, port: peer.port, why: "health" })]));
+  const dials = new Map(
+    peers.map((peer) => [peer, egress.dialer({ host: peer.host, port: peer.port, why: "health" })]),
+  );
   return { settings: checkSettings(health), dials };
 }
 
@@ -39,7 +41,13 @@ export class ActiveChecks {
     }
     for (const [peer, { settings, dials }] of wanted) {
       const target = { ...peer.pool.options, dial: dials.get(peer)!, authority: peer.authority };
-      const stop = startHealthCheck({ target, settings, clock: this.#clock, random: Math.random, report: (failure) => peer.health.checked?.(failure) });
+      const stop = startHealthCheck({
+        target,
+        settings,
+        clock: this.#clock,
+        random: Math.random,
+        report: (failure) => peer.health.checked?.(failure),
+      });
       this.#running.set(peer, { settings: JSON.stringify(settings), stop });
     }
   }

@@ -1,6 +1,6 @@
 /**
- * What the threads of one program need to serve the same configuration: all of its inputs, and the interface between the gateway of the main
- * thread, which reads and checks it, and the gateways of the workers, which follow.
+ * What the threads of one program need to serve the same configuration: all of its inputs, and the interface between
+ * the gateway of the main thread, which reads and checks it, and the gateways of the workers, which follow.
  */
 import type { ConfigSource } from "../config/source.ts";
 import type { Handler } from "../http/handler.ts";
@@ -11,7 +11,10 @@ import type { UpstreamState } from "../upstream/taken_out.ts";
 export interface Bundle {
   /** A new number for each configuration that is prepared, from 1 on. */
   readonly version: number;
-  /** The version that the last reload brought, or the start: where only files have been read again since, it is lower than that of the bundle. */
+  /**
+   * The version that the last reload brought, or the start: where only files have been read again since, it is lower
+   * than that of the bundle.
+   */
   readonly reload: number;
   readonly source: ConfigSource;
   readonly environment: Readonly<Record<string, string | undefined>>;
@@ -33,16 +36,24 @@ export interface Followers {
   readonly alive: number;
   /** Ends all workers; resolves when they have ended. */
   terminate(): Promise<void>;
-  /** Adds what all workers have counted to `Gateway.reports`; after half a second without those that have not answered. */
+  /**
+   * Adds what all workers have counted to `Gateway.reports`; after half a second without those that have not answered.
+   */
   collect(extent: ReportExtent): Promise<void>;
-  /** Has every worker compile the configuration. Rejects with the reason if one of them refuses; a worker that ends meanwhile does not. */
+  /**
+   * Has every worker compile the configuration. Rejects with the reason if one of them refuses; a worker that ends
+   * meanwhile does not.
+   */
   prepare(bundle: Bundle): Promise<void>;
   /** Every worker that has prepared the configuration brings it into force before it answers its next request. */
   commit(bundle: Bundle): void;
   /** The prepared configuration is dropped. */
   abandon(): void;
   renewTls(files: TlsFiles): void;
-  /** Resolves when every worker has taken an upstream out, or back. A worker that does not answer for seconds does so later. */
+  /**
+   * Resolves when every worker has taken an upstream out, or back. A worker that does not answer for seconds does so
+   * later.
+   */
   setUpstream(upstream: UpstreamState): Promise<void>;
   announceStop(): void;
   close(graceMs: number): Promise<"drained" | "cut">;

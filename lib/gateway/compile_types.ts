@@ -42,7 +42,9 @@ export interface StandIns {
   observed(plugin: PluginPlace, middleware: Middleware): Middleware;
   /** As `Tools.verifiedClaims`. */
   readonly verifiedClaims: Tools["verifiedClaims"];
-  /** The middleware in place of a plugin that would identify somebody; undefined: its own. Default: of all their own. */
+  /**
+   * The middleware in place of a plugin that would identify somebody; undefined: its own. Default: of all their own.
+   */
   readonly identified?: ((kind: AnyPlugin, config: unknown, id: string | null) => Middleware | undefined) | undefined;
   /** As `Tools.verifyPassword`. Default: as the gateway does. */
   readonly verifyPassword?: Tools["verifyPassword"] | undefined;

@@ -15,13 +15,17 @@ export type PluginConfig<K extends Pick<AnyPlugin, "schema">> = InputOf<K["schem
  */
 export interface CustomPlugins {}
 
-type BuiltIn = { readonly [Name in keyof PartTable["kinds"]]: PluginConfig<Awaited<ReturnType<PartTable["kinds"][Name]>>> };
+type BuiltIn = {
+  readonly [Name in keyof PartTable["kinds"]]: PluginConfig<Awaited<ReturnType<PartTable["kinds"][Name]>>>;
+};
 
 /** `config` may be left out where it may be empty. */
 type Instances<Configs> = {
-  readonly [Name in keyof Configs]: { readonly id?: string | undefined; readonly name: Name & string; readonly enabled?: boolean | undefined } & ({} extends Configs[Name]
-    ? { readonly config?: Configs[Name] | undefined }
-    : { readonly config: Configs[Name] });
+  readonly [Name in keyof Configs]: {
+    readonly id?: string | undefined;
+    readonly name: Name & string;
+    readonly enabled?: boolean | undefined;
+  } & ({} extends Configs[Name] ? { readonly config?: Configs[Name] | undefined } : { readonly config: Configs[Name] });
 }[keyof Configs];
 
 /** The configuration as written. */

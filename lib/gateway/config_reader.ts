@@ -1,5 +1,6 @@
 /**
- * Reads and checks a configuration, with all files that it names: from the disk, or in a worker from what the main thread has read.
+ * Reads and checks a configuration, with all files that it names: from the disk, or in a worker from what the main
+ * thread has read.
  */
 import { loadConfig } from "../config/load.ts";
 import { readConfigFile, type CheckSignature, type ConfigSource } from "../config/source.ts";
@@ -39,7 +40,10 @@ export class ConfigReader {
     this.#kinds();
   }
 
-  /** `config`, else that of the options, else their file. Throws a `ConfigError` when the file cannot be read, or is not signed as it must be. */
+  /**
+   * `config`, else that of the options, else their file. Throws a `ConfigError` when the file cannot be read, or is not
+   * signed as it must be.
+   */
   source(config = this.options.config): ConfigSource {
     const read = this.#read(config);
     if (read.ok) return read;
@@ -48,9 +52,12 @@ export class ConfigReader {
 
   #read(config: ConfigInput | undefined) {
     const { configFile, configKeyFile } = this.options;
-    if (config === undefined && configFile === undefined) throw new TypeError("createGateway needs config or configFile");
+    if (config === undefined && configFile === undefined)
+      throw new TypeError("createGateway needs config or configFile");
     if (config === undefined) return readConfigFile(configFile!, this.#checkSignature);
-    return configKeyFile === undefined ? { ok: true as const, value: config } : { ok: false as const, issues: [VALUE_UNSIGNED] };
+    return configKeyFile === undefined
+      ? { ok: true as const, value: config }
+      : { ok: false as const, issues: [VALUE_UNSIGNED] };
   }
 
   /** Files that `known` has are not read again, and were checked when they were read. Throws a `ConfigError`. */
@@ -80,14 +87,24 @@ export class ConfigReader {
         files.set(path, content);
         return content;
       },
-      readRoutes: errors === null ? undefined : (root, sources) => errors.readRoutes(root, sources, modules.fields, conditions),
+      readRoutes:
+        errors === null ? undefined : (root, sources) => errors.readRoutes(root, sources, modules.fields, conditions),
       checkSignature: known === undefined ? this.#checkSignature : undefined,
     });
     if (known === undefined) this.named = [...named];
     if (!loaded.ok) throw new ConfigError(loaded.issues, source.file);
     if (errors === null && !areDistinct(loaded.config.services)) throw new ConfigError([CHECK_ROUTES], source.file);
     if (this.options.hasHttps === false) modules.partIfLoaded("httpsRedirect")?.refuseHttpsRedirect(loaded);
-    return { source, inputs: { environment, files }, loaded: { ...loaded, callers: loaded.callerLists && new (modules.part("callers").CallerRegistry)(loaded.callerLists), conditions, upstreamPaths: modules.partIfLoaded("upstreamPath") } };
+    return {
+      source,
+      inputs: { environment, files },
+      loaded: {
+        ...loaded,
+        callers: loaded.callerLists && new (modules.part("callers").CallerRegistry)(loaded.callerLists),
+        conditions,
+        upstreamPaths: modules.partIfLoaded("upstreamPath"),
+      },
+    };
   }
 
   /** See `Gateway.loadModules`. Code that a text without its signature names does not run. */
@@ -104,12 +121,16 @@ export class ConfigReader {
   #kinds(): readonly AnyPlugin[] {
     const { modules, kinds: names = modules.kindNames, plugins = [] } = this.options;
     const unknown = names.find((name) => !modules.kindNames.includes(name));
-    if (unknown !== undefined) throw new TypeError(`kinds: there is no built-in plugin kind "${unknown}"; there are ${modules.kindNames.join(", ")}`);
+    if (unknown !== undefined)
+      throw new TypeError(
+        `kinds: there is no built-in plugin kind "${unknown}"; there are ${modules.kindNames.join(", ")}`,
+      );
     const kinds = modules.kinds.filter(({ name }) => names.includes(name));
     for (const kind of plugins) {
       const problem = modules.part("foreignKinds").kindProblem(kind);
       if (problem !== undefined) throw new TypeError(problem);
-      if (kinds.some(({ name }) => name === kind.name)) throw new TypeError(`there is already a plugin named "${kind.name}"`);
+      if (kinds.some(({ name }) => name === kind.name))
+        throw new TypeError(`there is already a plugin named "${kind.name}"`);
       kinds.push(kind);
     }
     return kinds;
@@ -121,7 +142,11 @@ export function signatureCheck(parts: Parts, keyFile: string | undefined): Check
   return keyFile === undefined ? undefined : parts.part("signatures").signedBy(keyFile);
 }
 
-const VALUE_UNSIGNED = { at: [], message: "a configuration that is given as a value has no signature: with configKeyFile it must be a file", position: null };
+const VALUE_UNSIGNED = {
+  at: [],
+  message: "a configuration that is given as a value has no signature: with configKeyFile it must be a file",
+  position: null,
+};
 
 /** Nobody sees it: `Parts.withPositions` reads again, with `checkRoutes`. */
 const CHECK_ROUTES = { at: ["services"], message: "may have routes that conflict", position: null };

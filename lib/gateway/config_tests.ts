@@ -1,5 +1,6 @@
 /**
- * Runs the tests of a configuration for its gateway, and decides by their report whether the configuration may come into force.
+ * Runs the tests of a configuration for its gateway, and decides by their report whether the configuration may come
+ * into force.
  */
 import { ConfigError } from "./config_error.ts";
 import type { ReadConfig } from "./config_reader.ts";
@@ -8,7 +9,11 @@ import { redirectOf, type Loaded } from "./snapshot.ts";
 import type { TestReport } from "./status.ts";
 
 /** Rejects with a `ConfigError` if a test fails; if all that failed ran out of time, only with "strict". */
-export async function prove(configuration: Configuration, { loaded, source }: ReadConfig, late: "strict" | "lenient"): Promise<void> {
+export async function prove(
+  configuration: Configuration,
+  { loaded, source }: ReadConfig,
+  late: "strict" | "lenient",
+): Promise<void> {
   const report = await reportOn(loaded, configuration);
   configuration.checkOpen();
   configuration.noteTests(loaded, report);
@@ -31,5 +36,10 @@ export async function testInForce(configuration: Configuration, only?: string): 
 
 async function reportOn(loaded: Loaded, { parts, tools, closing }: Configuration, only?: string): Promise<TestReport> {
   const { runTests } = await parts.onDemand.tests();
-  return runTests(loaded, { only, wall: tools.clock.wall(), signal: closing.signal, redirect: redirectOf(loaded.config.global, parts) });
+  return runTests(loaded, {
+    only,
+    wall: tools.clock.wall(),
+    signal: closing.signal,
+    redirect: redirectOf(loaded.config.global, parts),
+  });
 }

@@ -1,5 +1,6 @@
 /**
- * The configuration in force: has the first one read and compiled, and puts each next one in its place as a whole. `reloads.ts` reads those.
+ * The configuration in force: has the first one read and compiled, and puts each next one in its place as a whole.
+ * `reloads.ts` reads those.
  */
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
@@ -18,7 +19,10 @@ import { compile, type Loaded, type Snapshot } from "./snapshot.ts";
 import type { ConfigWarning, GatewayStatus, LastReload, LastTests, PluginFaults, TestReport } from "./status.ts";
 
 /** The parts of a gateway that a configuration is compiled with, and that a new configuration changes. */
-export type ConfigurationTools = Omit<CompileTools, "onFault"> & { readonly clock: Clock; readonly accessLog: AccessLog };
+export type ConfigurationTools = Omit<CompileTools, "onFault"> & {
+  readonly clock: Clock;
+  readonly accessLog: AccessLog;
+};
 
 /** A configuration that is checked and compiled. */
 export interface Prepared extends ReadConfig {
@@ -61,7 +65,10 @@ export class Configuration {
   /** Of the configuration that was compiled last. */
   #lastVersion = 0;
 
-  /** `bundle`: of the main thread, in a worker. Throws a `ConfigError` when it is refused, a `TypeError` for other options. */
+  /**
+   * `bundle`: of the main thread, in a worker. Throws a `ConfigError` when it is refused, a `TypeError` for other
+   * options.
+   */
   constructor(options: ConfigurationOptions, tools: ConfigurationTools, bundle?: Bundle) {
     this.options = options;
     this.tools = tools;
@@ -70,14 +77,18 @@ export class Configuration {
     this.loadedAt = tools.clock.wall();
     const source = bundle?.source ?? options.source ?? this.reader.source();
     const read = this.reader.load(source, bundle);
-    this.validity = options.configKeyFile === undefined ? null : this.parts.part("signatures").validityOf(options, tools.clock);
+    this.validity =
+      options.configKeyFile === undefined ? null : this.parts.part("signatures").validityOf(options, tools.clock);
     this.validity?.check(read);
     this.inForce = this.compile(read, undefined, bundle?.reload);
     this.snapshot = this.inForce.loaded;
     this.enforce(this.inForce);
   }
 
-  /** The fingerprint of the key that has signed the configuration in force; undefined: it needs no signature. See `PublicKey.fingerprint`. */
+  /**
+   * The fingerprint of the key that has signed the configuration in force; undefined: it needs no signature. See
+   * `PublicKey.fingerprint`.
+   */
   get signer(): string | undefined {
     const { source } = this.inForce;
     return "value" in source ? undefined : source.signer;
@@ -112,7 +123,10 @@ export class Configuration {
     return this.reloads.rereadFilesInAll();
   }
 
-  /** Runs the tests of the first configuration, once. Rejects with a `ConfigError` if one fails; if all that failed ran out of time, only with "strict". */
+  /**
+   * Runs the tests of the first configuration, once. Rejects with a `ConfigError` if one fails; if all that failed ran
+   * out of time, only with "strict".
+   */
   prove(late: "strict" | "lenient"): Promise<void> {
     return (this.proven ??= this.runTests(this.inForce, late).then(() => this.validity?.take(this.snapshot.config)));
   }
@@ -180,16 +194,29 @@ export class Configuration {
   /** For the system's error when the access log's file cannot be opened. */
   accessLogError(error: unknown, { global }: Snapshot = this.snapshot): ConfigError {
     const message = `cannot write to ${global.accessLog.file}: ${messageOf(error)}`;
-    return new ConfigError([{ at: ["global", "access_log", "file"], message, position: null }], this.options.configFile);
+    return new ConfigError(
+      [{ at: ["global", "access_log", "file"], message, position: null }],
+      this.options.configFile,
+    );
   }
 
   readonly #onFault = (link: Link, call: Call, error: unknown): void => {
     logFault(this.tools.log, call, error, link);
-    const { name, scope: { key, id, level, service, route } } = link;
+    const {
+      name,
+      scope: { key, id, level, service, route },
+    } = link;
     this.tools.metrics?.pluginFailed(name);
     // A request may outlive the configuration under which it arrived.
     if (!this.snapshot.instances.has(key)) return;
-    this.pluginFaults.set(key, { plugin: name, id, level, service, route, count: (this.pluginFaults.get(key)?.count ?? 0) + 1 });
+    this.pluginFaults.set(key, {
+      plugin: name,
+      id,
+      level,
+      service,
+      route,
+      count: (this.pluginFaults.get(key)?.count ?? 0) + 1,
+    });
   };
 }
 

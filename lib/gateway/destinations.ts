@@ -9,9 +9,12 @@ import type { Parts } from "./parts.ts";
 /** May contain a destination twice. Throws a `PluginError` for an instance whose `dials` fails. */
 export function destinationsOf(config: Config, kinds: readonly AnyPlugin[], parts: Parts): readonly Destination[] {
   const ofServices = config.services.flatMap(({ upstreams, health }) => {
-    return upstreams.flatMap(({ host, port }) => (health.enabled ? ["upstream", "health"] : ["upstream"]).map((why) => ({ host, port, why })));
+    return upstreams.flatMap(({ host, port }) =>
+      (health.enabled ? ["upstream", "health"] : ["upstream"]).map((why) => ({ host, port, why })),
+    );
   });
   const ofPlugins = parts.partIfLoaded("dials")?.destinationsOfPlugins(config, kinds) ?? [];
-  const ofCounters = config.global.counters === undefined ? [] : parts.part("redis").destinationsOfCounters(config.global.counters);
+  const ofCounters =
+    config.global.counters === undefined ? [] : parts.part("redis").destinationsOfCounters(config.global.counters);
   return [...ofServices, ...ofPlugins, ...ofCounters];
 }

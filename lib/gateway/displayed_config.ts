@@ -1,5 +1,6 @@
 /**
- * Types of the displayed configuration, as far as it is read here: defaults are filled in, references to secrets are unresolved.
+ * Types of the displayed configuration, as far as it is read here: defaults are filled in, references to secrets are
+ * unresolved.
  */
 import type { Json } from "../config/json.ts";
 import type { ConfigInput } from "../config/model.ts";
@@ -21,7 +22,9 @@ interface WithPlugins {
   readonly plugins: readonly DisplayedPlugin[];
 }
 
-export type DisplayedRoute = Present<Pick<RouteInput, "name" | "path">> & Pick<RouteInput, "methods" | "match"> & WithPlugins;
+export type DisplayedRoute = Present<Pick<RouteInput, "name" | "path">> &
+  Pick<RouteInput, "methods" | "match"> &
+  WithPlugins;
 
 export type DisplayedService = Present<Pick<ServiceInput, "name" | "base_path" | "load_balancing_strategy">> &
   Pick<ServiceInput, "hosts" | "hash_on" | "hash_balance_factor" | "sticky"> &

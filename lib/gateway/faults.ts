@@ -1,5 +1,6 @@
 /**
- * Attributes faults that no request answers for, by their stacks, to a plugin module or to the gateway; logs and counts them.
+ * Attributes faults that no request answers for, by their stacks, to a plugin module or to the gateway; logs and counts
+ * them.
  */
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { ENTRY_FAULTS, type EntryFault } from "../base/event_loop.ts";
@@ -19,16 +20,21 @@ export function answerForEntries(log: Log, count: CountFault): () => void {
     fault.isAnswered = true;
     const [thrower = "gateway"] = framesOf(error);
     if (thrower !== "gateway") logModule(thrower, error, log, count);
-    else log.error("the gateway failed at an event: what the event belongs to was ended", { event: entry, error: messageOf(error, "stack") });
+    else
+      log.error("the gateway failed at an event: what the event belongs to was ended", {
+        event: entry,
+        error: messageOf(error, "stack"),
+      });
   };
   subscribe(ENTRY_FAULTS.name, onFault);
   return () => void unsubscribe(ENTRY_FAULTS.name, onFault);
 }
 
 /**
- * The same for all of a program's thread, with its uncaught errors: one whose stack has a frame of a plugin module and none of the gateway is
- * that module's, is logged and counted, and ends nothing. `end` gets every other one. A rejection that is not awaited has passed no frame below
- * the thrower's, so the gateway's frames that called the module do not count.
+ * The same for all of a program's thread, with its uncaught errors: one whose stack has a frame of a plugin module and
+ * none of the gateway is that module's, is logged and counted, and ends nothing. `end` gets every other one. A
+ * rejection that is not awaited has passed no frame below the thrower's, so the gateway's frames that called the module
+ * do not count.
  */
 export function answerForThread(log: Log, count: CountFault, end: (error: unknown) => void): () => void {
   const onUncaught = (error: unknown, origin: "uncaughtException" | "unhandledRejection") => {
@@ -52,11 +58,15 @@ function logModule(module: string, error: unknown, log: Log, count: CountFault):
 
 /** Of each frame of a stack: the URL of a plugin module, or "gateway"; nothing for all others. */
 function framesOf(error: unknown): readonly string[] {
-  const frames = messageOf(error, "stack").split("\n").filter((line) => line.startsWith("    at "));
+  const frames = messageOf(error, "stack")
+    .split("\n")
+    .filter((line) => line.startsWith("    at "));
   return frames.flatMap((frame) => MODULE_FRAME.exec(frame)?.[1] ?? (frame.includes(OWN_FILES) ? "gateway" : []));
 }
 
-/** See `evaluated` in `module_loader.ts`: modules are named by their path, the beginning of their digest and a number. */
+/**
+ * See `evaluated` in `module_loader.ts`: modules are named by their path, the beginning of their digest and a number.
+ */
 const MODULE_FRAME = /(file:\/\/[^\s()]*)\?[0-9a-f]{12}-\d+:\d+:\d+\)?$/;
 /** "file:///usr/lib/node_modules/edge-gateway/dist/lib/" */
 const OWN_FILES = new URL("..", import.meta.url).href;

@@ -32,23 +32,59 @@ export class GatewayCore {
   readonly #shutdown: Shutdown;
 
   /**
-   * `threads`: those of the program; `following`: the main thread's gateway, in a worker. Throws a `ConfigError` when the configuration is
-   * refused, a `TypeError` for other options. Nothing listens yet.
+   * `threads`: those of the program; `following`: the main thread's gateway, in a worker. Throws a `ConfigError` when
+   * the configuration is refused, a `TypeError` for other options. Nothing listens yet.
    */
   constructor(options: CompleteOptions, threads: Threads = ALONE, following: Following | null = null) {
-    const { log = silentLog, clock = systemClock, accessLog: sink = null, tracing, adminCookie, lookup, modules, state, audit = null } = options;
+    const {
+      log = silentLog,
+      clock = systemClock,
+      accessLog: sink = null,
+      tracing,
+      adminCookie,
+      lookup,
+      modules,
+      state,
+      audit = null,
+    } = options;
     const listening: Listening = { state: "serving", isListening: false, https: null };
     const [metricsPart, recentPart] = [modules.partIfLoaded("metrics"), modules.partIfLoaded("recentRequests")];
     const metrics = metricsPart && new metricsPart.Metrics(recentPart && new recentPart.Decisions(clock));
     const runtime = new Runtime(clock, log, lookup, threads, modules, state);
-    const accessLog = new AccessLog({ sink, clock, log, part: (name) => modules.part(name), isRemote: following !== null });
+    const accessLog = new AccessLog({
+      sink,
+      clock,
+      log,
+      part: (name) => modules.part(name),
+      isRemote: following !== null,
+    });
     const { secretParameters } = runtime;
-    const { spans, tracer } = tracing === undefined ? { spans: null, tracer: null } : modules.part("tracing").openTracing(tracing, { clock, log, secretParameters });
-    const tools = { clock, log, metrics, runtime, accessLog, tracer, watched: audit === null ? following?.watched : audit.watch(following?.watched), observed: audit?.observed, defaultCertificate: () => listening.https };
+    const { spans, tracer } =
+      tracing === undefined
+        ? { spans: null, tracer: null }
+        : modules.part("tracing").openTracing(tracing, { clock, log, secretParameters });
+    const tools = {
+      clock,
+      log,
+      metrics,
+      runtime,
+      accessLog,
+      tracer,
+      watched: audit === null ? following?.watched : audit.watch(following?.watched),
+      observed: audit?.observed,
+      defaultCertificate: () => listening.https,
+    };
     const configuration = new Configuration(options, tools, following?.bundle);
     const recent = recentPart && new recentPart.RecentRequests(runtime.lasting);
-    const withoutSessions = adminCookie === undefined ? undefined : modules.part("adminCookie").sessionRemover(adminCookie);
-    const requests = new Requests({ ...tools, configuration, recent, withoutSessions, activate: () => this.#activate() });
+    const withoutSessions =
+      adminCookie === undefined ? undefined : modules.part("adminCookie").sessionRemover(adminCookie);
+    const requests = new Requests({
+      ...tools,
+      configuration,
+      recent,
+      withoutSessions,
+      activate: () => this.#activate(),
+    });
     const join: Http1Options["join"] = (client, behind, tunnel, notes, delivery) => {
       // A tunnel may last for days, and its trace would not be sent until it ends.
       tracer?.end(notes);
@@ -60,7 +96,15 @@ export class GatewayCore {
       return configuration.snapshot;
     };
     const listener = new Listener({
-      ...{ part: (name) => modules.part(name), clock, log, writeBatch: runtime.writeBatch, serve: requests.serve, ended: requests.ended, join },
+      ...{
+        part: (name) => modules.part(name),
+        clock,
+        log,
+        writeBatch: runtime.writeBatch,
+        serve: requests.serve,
+        ended: requests.ended,
+        join,
+      },
       unread: (id, code, client) => metrics?.decisions?.unread(id, code, client, configuration.snapshot.digest),
       ...(runtime.connections && { connections: runtime.connections }),
       receiving: following === null ? requests.receiving : () => inForce().receiving,
@@ -69,8 +113,23 @@ export class GatewayCore {
       certificates: () => inForce().certificates,
     });
     configuration.onReplaced = (before, next) => renewSessions(listener, before.global, next.global);
-    const parts = { ...tools, configuration, requests, listener, spans, recent, audit, listening, startedAt: clock.now(), reporting: null, onActivate() {} };
-    const reports = threads.count === 1 || metrics === null ? null : new (modules.part("workerReports").WorkerReports)({ ...parts, metrics });
+    const parts = {
+      ...tools,
+      configuration,
+      requests,
+      listener,
+      spans,
+      recent,
+      audit,
+      listening,
+      startedAt: clock.now(),
+      reporting: null,
+      onActivate() {},
+    };
+    const reports =
+      threads.count === 1 || metrics === null
+        ? null
+        : new (modules.part("workerReports").WorkerReports)({ ...parts, metrics });
     this.#parts = { ...parts, reports };
     this.#shutdown = new Shutdown(this.#parts);
   }
@@ -95,8 +154,8 @@ export class GatewayCore {
   }
 
   /**
-   * The files that the configuration in force names, as absolute paths: certificates, keys, authorities, plugins' files, plugin modules and
-   * files with tests.
+   * The files that the configuration in force names, as absolute paths: certificates, keys, authorities, plugins'
+   * files, plugin modules and files with tests.
    */
   get files(): readonly string[] {
     return this.#parts.configuration.snapshot.files.map(({ path }) => path);
@@ -107,7 +166,10 @@ export class GatewayCore {
     return this.#parts.configuration.snapshot.testFiles;
   }
 
-  /** Whether new requests should come here: false from `announceStop` or `close` on, while no worker of several serves, and while `audit.isClosed`. */
+  /**
+   * Whether new requests should come here: false from `announceStop` or `close` on, while no worker of several serves,
+   * and while `audit.isClosed`.
+   */
   get ready(): boolean {
     const { listening, configuration, audit } = this.#parts;
     return listening.state === "serving" && configuration.followers?.serving !== 0 && audit?.isClosed !== true;
@@ -119,9 +181,9 @@ export class GatewayCore {
   }
 
   /**
-   * Starts one listener; may be called several times. The first call runs the tests of the configuration, if it has some. Rejects with node's
-   * error (EADDRINUSE, EACCES, …), with a `ConfigError` when a test fails or the access log's file cannot be opened, and once the gateway is
-   * being closed. Tests that only run out of time are logged.
+   * Starts one listener; may be called several times. The first call runs the tests of the configuration, if it has
+   * some. Rejects with node's error (EADDRINUSE, EACCES, …), with a `ConfigError` when a test fails or the access log's
+   * file cannot be opened, and once the gateway is being closed. Tests that only run out of time are logged.
    */
   async listen(options: ListenOptions = {}): Promise<AddressInfo> {
     const { host = "127.0.0.1", port = 8008, fd, tls } = options;
@@ -135,8 +197,11 @@ export class GatewayCore {
       throw configuration.accessLogError(error);
     }
     requests.activate();
-    const address = await (tls === undefined ? listener.listenPlain(host, port, fd) : listener.listenSecure(host, port, tls, fd));
-    // Closed during the look-up of the host: the new socket must not outlive the gateway. A drain in progress closes it itself.
+    const address = await (tls === undefined
+      ? listener.listenPlain(host, port, fd)
+      : listener.listenSecure(host, port, tls, fd));
+    // Closed during the look-up of the host: the new socket must not outlive the gateway. A drain in progress closes it
+    // itself.
     if (listening.state === "closed") listener.destroy();
     this.#shutdown.checkOpen();
     listening.isListening = true;
@@ -144,15 +209,20 @@ export class GatewayCore {
     return address;
   }
 
-  /** Reopens `global.access_log.file`, and the audit log, after they have been renamed; when that fails, logs it and writes on to the old ones. */
+  /**
+   * Reopens `global.access_log.file`, and the audit log, after they have been renamed; when that fails, logs it and
+   * writes on to the old ones.
+   */
   reopenAccessLog(): void {
     this.#parts.audit?.sink.reopen?.();
     this.#parts.accessLog.reopen();
   }
 
   /**
-   * Replaces certificate, key and CA of all HTTPS listeners; connections stay, and sessions can be resumed unless the CA is another.
-   * Throws, and keeps the old ones, when they cannot be used or would change whether clients are asked for a certificate.
+   * Replaces certificate, key and CA of all HTTPS listeners; connections stay, and sessions can be resumed unless the
+   * CA is another.
+   * Throws, and keeps the old ones, when they cannot be used or would change whether clients are asked for a
+   * certificate.
    */
   renewTls(files: TlsFiles): void {
     const { configuration, listener, listening, runtime } = this.#parts;
@@ -162,24 +232,27 @@ export class GatewayCore {
   }
 
   /**
-   * The first half of a shutdown, for load balancers that notice it late: `ready` turns false, requests and connections are still
-   * accepted, and HTTP/1 replies ask their clients to reconnect. `close` is to follow. Does nothing after it.
+   * The first half of a shutdown, for load balancers that notice it late: `ready` turns false, requests and connections
+   * are still accepted, and HTTP/1 replies ask their clients to reconnect. `close` is to follow. Does nothing after it.
    */
   announceStop(): void {
     this.#shutdown.announce();
   }
 
   /**
-   * Closes the gateway: no new connections, requests in progress finish, after `graceMs` (default 30000) the rest is cut off. Keep-alive
-   * connections without a request are closed after a second (or half of a shorter grace), so that a request that is on its way
-   * still gets its answer. Resolves "drained" when nothing had to be cut off, else "cut". A further call gives the same outcome; the
-   * shorter grace counts.
+   * Closes the gateway: no new connections, requests in progress finish, after `graceMs` (default 30000) the rest is
+   * cut off. Keep-alive connections without a request are closed after a second (or half of a shorter grace), so that a
+   * request that is on its way still gets its answer. Resolves "drained" when nothing had to be cut off, else "cut". A
+   * further call gives the same outcome; the shorter grace counts.
    */
   close(graceMs = 30_000): Promise<"drained" | "cut"> {
     return this.#shutdown.close(graceMs);
   }
 
-  /** Starts probes, look-ups and logs with the first request or listener: a configuration that is only checked starts nothing. */
+  /**
+   * Starts probes, look-ups and logs with the first request or listener: a configuration that is only checked starts
+   * nothing.
+   */
   #activate(): void {
     const { configuration, runtime, accessLog, log, onActivate } = this.#parts;
     runtime.activate();
@@ -189,14 +262,18 @@ export class GatewayCore {
       accessLog.start();
     } catch (error) {
       // A request to a handler in a host's own server cannot be answered with this error.
-      log.error("the access log's file cannot be opened", { file: configuration.snapshot.global.accessLog.file, error: messageOf(error) });
+      log.error("the access log's file cannot be opened", {
+        file: configuration.snapshot.global.accessLog.file,
+        error: messageOf(error),
+      });
     }
   }
 }
 
 /** HTTP/2 settings are sent at the start of a connection: when they change, clients are asked to reconnect. */
 function renewSessions(listener: Listener, { limits, h2c, http2 }: Snapshot["global"], next: Snapshot["global"]): void {
-  if (next.limits.maxHeaderBytes !== limits.maxHeaderBytes || next.limits.maxHeaders !== limits.maxHeaders) listener.renewSessions("all");
+  if (next.limits.maxHeaderBytes !== limits.maxHeaderBytes || next.limits.maxHeaders !== limits.maxHeaders)
+    listener.renewSessions("all");
   if (h2c && !next.h2c) listener.renewSessions("plain");
   if (http2 && !next.http2) listener.renewSessions("secure");
 }

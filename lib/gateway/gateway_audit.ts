@@ -1,5 +1,6 @@
 /**
- * What an audit log has of the gateway of one thread: the configurations that were applied and refused, and the requests that were refused.
+ * What an audit log has of the gateway of one thread: the configurations that were applied and refused, and the
+ * requests that were refused.
  * With AUDIT_FAIL=closed no request is let through while the log cannot be written.
  */
 import type { Worker } from "node:worker_threads";
@@ -56,21 +57,30 @@ export class GatewayAudit {
 
   /** `before`: the digest of the configuration that was in force; null: none was. */
   applied(by: AskedBy, before: string | null, { snapshot: { digest }, signer }: InForce): void {
-    this.sink.add("configuration_applied", { ...by, ...(before !== null && { before }), digest, ...(signer !== undefined && { signed_by: signer }) });
+    this.sink.add("configuration_applied", {
+      ...by,
+      ...(before !== null && { before }),
+      digest,
+      ...(signer !== undefined && { signed_by: signer }),
+    });
   }
 
   /** `inForce`: the digest that stays in force; null: none. */
   refused(by: AskedBy, error: unknown, inForce: string | null): void {
     // Not the configuration was refused, but the request to change it.
     if (error instanceof Fault) return;
-    const issues: readonly Pick<Issue, "message" | "isSignature">[] = error instanceof ConfigError ? error.issues : [{ message: messageOf(error) }];
+    const issues: readonly Pick<Issue, "message" | "isSignature">[] =
+      error instanceof ConfigError ? error.issues : [{ message: messageOf(error) }];
     const event = issues.some(({ isSignature }) => isSignature) ? "signature_refused" : "configuration_refused";
     const shown = issues.slice(0, MAX_ISSUES).map(({ message }) => message.slice(0, MAX_ISSUE));
     this.sink.add(event, { ...by, ...(inForce !== null && { in_force: inForce }), issues: shown });
   }
 
   /** Events of a worker, which learns when they are written, or that they cannot be; its successor does not. */
-  receive({ events, lost }: { readonly events: readonly AuditEvent[]; readonly lost: number }, worker: Pick<Worker, "postMessage">): void {
+  receive(
+    { events, lost }: { readonly events: readonly AuditEvent[]; readonly lost: number },
+    worker: Pick<Worker, "postMessage">,
+  ): void {
     this.sink.addEvents!(events, lost);
     const written = this.sink.written();
     // It takes an answer for that to its oldest batch, and a loss is known before a write has ended.
@@ -104,7 +114,9 @@ export class GatewayAudit {
         const returned = watched(exchange);
         if (!refusals) return returned;
         const { call, clientAddress } = exchange;
-        return returned instanceof Promise ? returned.then((reply) => this.#seen(reply, call, clientAddress)) : this.#seen(returned, call, clientAddress);
+        return returned instanceof Promise
+          ? returned.then((reply) => this.#seen(reply, call, clientAddress))
+          : this.#seen(returned, call, clientAddress);
       };
     };
   }
@@ -115,7 +127,16 @@ export class GatewayAudit {
     const { upstream, code, service, route, identity } = call.notes;
     // The upstream's own answer.
     if (upstream !== null && code === null) return reply;
-    this.sink.add("request_refused", { id: call.id, address, ...(identity !== null && { identity }), service, route, plugin: this.#plugins.get(call) ?? null, status, code });
+    this.sink.add("request_refused", {
+      id: call.id,
+      address,
+      ...(identity !== null && { identity }),
+      service,
+      route,
+      plugin: this.#plugins.get(call) ?? null,
+      status,
+      code,
+    });
     return this.settings.fail === "open" ? reply : this.#whenWritten(reply, call);
   }
 

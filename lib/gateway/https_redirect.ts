@@ -10,7 +10,9 @@ import { ConfigError } from "./config_error.ts";
 
 export { fields } from "../config/https_redirect.ts";
 
-/** Returns null for a request that goes on to its route. `authority`: the host that it names, which has been checked. */
+/**
+ * Returns null for a request that goes on to its route. `authority`: the host that it names, which has been checked.
+ */
 export type HttpsRedirect = (inbound: Inbound, authority: string) => Reply | null;
 
 export function httpsRedirect({ status, port }: NonNullable<Config["global"]["httpsRedirect"]>): HttpsRedirect {
@@ -27,7 +29,11 @@ export function httpsRedirect({ status, port }: NonNullable<Config["global"]["ht
 }
 
 /** For a gateway without an HTTPS listener. Throws a `ConfigError` if the configuration leads clients to one. */
-export function refuseHttpsRedirect({ config, secrets: { root }, file }: Pick<Extract<LoadResult, { readonly ok: true }>, "config" | "secrets" | "file">): void {
+export function refuseHttpsRedirect({
+  config,
+  secrets: { root },
+  file,
+}: Pick<Extract<LoadResult, { readonly ok: true }>, "config" | "secrets" | "file">): void {
   if (config.global.httpsRedirect === undefined) return;
   const at = ["global", "https_redirect"];
   const message = "needs an HTTPS listener: set SERVER_CERT_PATH and SERVER_KEY_PATH";

@@ -7,14 +7,19 @@ import { pathsTo } from "../config/json_paths.ts";
 import { parsedFrom, type ConfigSource } from "../config/source.ts";
 import type { Naming, Parts } from "./parts.ts";
 
-export function lackingIn(source: ConfigSource, { named, kindNames }: Pick<Parts, "named" | "kindNames">): readonly Issue[] {
+export function lackingIn(
+  source: ConfigSource,
+  { named, kindNames }: Pick<Parts, "named" | "kindNames">,
+): readonly Issue[] {
   const { node } = parsedFrom(source);
   const has = kindNames.filter(isInBuild).join(", ") || "no plugin kind";
   const found = new Map<string, Issue>();
   for (const [name, naming] of node === null ? [] : named.filter(([name]) => !isInBuild(name))) {
     for (const { at, what, position } of namings(node!, naming)) {
       const ofKinds = kindNames.includes(name) ? `, which has ${has}` : "";
-      const message = `${what ?? `needs the part "${name}", which `}is not in this build${ofKinds}: build again with this configuration, or with --with ${name}`;
+      const message =
+        `${what ?? `needs the part "${name}", which `}is not in this build${ofKinds}: ` +
+        `build again with this configuration, or with --with ${name}`;
       const path = formatPath(at);
       if (!found.has(path)) found.set(path, { at, message, position });
     }
@@ -22,11 +27,17 @@ export function lackingIn(source: ConfigSource, { named, kindNames }: Pick<Parts
   return [...found.values()];
 }
 
-/** Where a document names a part. `what`: the text that does, quoted; undefined: a rule finds that it needs the part. */
+/**
+ * Where a document names a part. `what`: the text that does, quoted; undefined: a rule finds that it needs the part.
+ */
 function namings(node: JsonNode, naming: Naming) {
   if (typeof naming === "function") return naming(node) ? [{ at: [], what: undefined, position: node.position }] : [];
   return naming.flatMap((place) => {
     const [, text] = place.split("=");
-    return pathsTo(node, place).map(({ at, value: { position } }) => ({ at, what: text === undefined ? "" : `"${text}" `, position }));
+    return pathsTo(node, place).map(({ at, value: { position } }) => ({
+      at,
+      what: text === undefined ? "" : `"${text}" `,
+      position,
+    }));
   });
 }

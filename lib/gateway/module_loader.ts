@@ -1,9 +1,10 @@
 /**
  * Evaluates the plugin modules that a configuration names: the only place where foreign code comes in.
  *
- * The bytes that were compared with the digest (in `config/`) are the bytes that run; the file is not read again. So a module is one
- * file: it can import `node:` modules, nothing by a relative or bare name, and a URL only by a specifier that it computes. No digest covers
- * code that it fetches that way or by `node:module`, `node:vm` and the like: a module is trusted with all that the process may do.
+ * The bytes that were compared with the digest (in `config/`) are the bytes that run; the file is not read again. So a
+ * module is one file: it can import `node:` modules, nothing by a relative or bare name, and a URL only by a specifier
+ * that it computes. No digest covers code that it fetches that way or by `node:module`, `node:vm` and the like: a
+ * module is trusted with all that the process may do.
  */
 import { pathToFileURL } from "node:url";
 import { entry } from "../base/event_loop.ts";
@@ -14,7 +15,10 @@ import { kindProblem } from "../plugins/foreign_kind.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { placeIn } from "./module_errors.ts";
 
-/** The modules that were loaded for one gateway, by path and digest. A loaded module stays for the life of the process: node cannot unload it. */
+/**
+ * The modules that were loaded for one gateway, by path and digest. A loaded module stays for the life of the process:
+ * node cannot unload it.
+ */
 export class LoadedModules {
   /** The kinds of each, or why it could not be used when it was last tried. */
   readonly #kinds = new Map<string, readonly AnyPlugin[] | string>();
@@ -48,7 +52,8 @@ async function evaluateModule(module: PluginModule, label: string): Promise<read
 
 async function kindsFrom({ path }: PluginModule, label: string): Promise<readonly AnyPlugin[]> {
   const { default: exported } = await evaluated(path.path, path.content, label);
-  const made: unknown = typeof exported === "function" ? await (exported as (given: typeof kit) => unknown)(kit) : exported;
+  const made: unknown =
+    typeof exported === "function" ? await (exported as (given: typeof kit) => unknown)(kit) : exported;
   const kinds: readonly unknown[] = Array.isArray(made) ? made : [made];
   if (made === undefined || kinds.length === 0) throw new Error(USAGE);
   for (const kind of kinds) {
@@ -61,11 +66,13 @@ async function kindsFrom({ path }: PluginModule, label: string): Promise<readonl
   return kinds as readonly AnyPlugin[];
 }
 
-const USAGE = "Its default export has to be a plugin, a list of plugins, or a function that makes them: export default (kit) => kit.definePlugin({ … })";
+const USAGE =
+  "Its default export has to be a plugin, a list of plugins, or a function that makes them: " +
+  "export default (kit) => kit.definePlugin({ … })";
 
 /**
- * The reason to refuse a module that imports by a URL, which may lead to a file; else undefined. Checks every string literal after
- * `import`, `import(` and `from`, anywhere in the code: an import statement can have nothing else there.
+ * The reason to refuse a module that imports by a URL, which may lead to a file; else undefined. Checks every string
+ * literal after `import`, `import(` and `from`, anywhere in the code: an import statement can have nothing else there.
  */
 function uncoveredImport(code: string): string | undefined {
   for (const [, , quoted = "", templated = ""] of code.matchAll(SPECIFIERS)) {
@@ -73,7 +80,8 @@ function uncoveredImport(code: string): string | undefined {
     const specifier = (quoted || templated).replace(/[\t\n\r]/g, "").replace(/^[\0- ]+/, "");
     const scheme = /^[a-z][a-z0-9+.-]*:/i.exec(specifier)?.[0].toLowerCase();
     if (specifier.includes("\\")) return `it imports by a name that is written with escapes. ${ONE_FILE}`;
-    if (scheme !== undefined && scheme !== "node:") return `it imports by a URL that begins with ${scheme}, and its digest does not cover that. ${ONE_FILE}`;
+    if (scheme !== undefined && scheme !== "node:")
+      return `it imports by a URL that begins with ${scheme}, and its digest does not cover that. ${ONE_FILE}`;
   }
   return undefined;
 }
@@ -81,7 +89,9 @@ function uncoveredImport(code: string): string | undefined {
 /** Between keyword and text there may be space, comments and, after `import` only, parentheses. */
 const GAP = String.raw`\s|/\*(?:[^*]|\*(?!/))*\*/|//.*[\n\r\u2028\u2029]`;
 const TEXT = String.raw`(["'])((?:\\[^]|(?!\1)[^\\\n\r])*)\1|${"`"}((?:\\[^]|[^\\${"`"}])*)${"`"}`;
-/** The text is matched by look-ahead only, so that a false import, as in a comment, does not hide a real one after it. */
+/**
+ * The text is matched by look-ahead only, so that a false import, as in a comment, does not hide a real one after it.
+ */
 const SPECIFIERS = new RegExp(String.raw`\b(?:import|from(?!(?:${GAP})*\())(?=(?:\(|${GAP})*(?:${TEXT}))`, "g");
 
 const ONE_FILE = "A module is one file, which may import node: modules only";
@@ -96,7 +106,10 @@ async function evaluated(path: string, content: Buffer, label: string): Promise<
   try {
     return (await import(/* @vite-ignore */ url)) as { readonly default?: unknown };
   } catch (error) {
-    if ((error as NodeJS.ErrnoException | null)?.code === "ERR_UNSUPPORTED_RESOLVE_REQUEST" || /Failed to resolve module specifier/.test(messageOf(error))) {
+    if (
+      (error as NodeJS.ErrnoException | null)?.code === "ERR_UNSUPPORTED_RESOLVE_REQUEST" ||
+      /Failed to resolve module specifier/.test(messageOf(error))
+    ) {
       throw new Error(`it imports another file or package. ${ONE_FILE}`, { cause: error });
     }
     throw error;
@@ -109,7 +122,12 @@ const MAX_MS = 10_000;
 async function inTime<T>(done: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(entry("the loading of a module", () => reject(new Error(`it takes longer than ${MAX_MS / 1000} seconds to load`))), MAX_MS);
+    timer = setTimeout(
+      entry("the loading of a module", () =>
+        reject(new Error(`it takes longer than ${MAX_MS / 1000} seconds to load`)),
+      ),
+      MAX_MS,
+    );
   });
   try {
     return await Promise.race([done, late]);
@@ -120,6 +138,11 @@ async function inTime<T>(done: Promise<T>): Promise<T> {
 
 /** One line, without the URL of the module, which holds all of its text. */
 function messageOf(error: unknown): string {
-  const text = error instanceof Error ? (error.name === "Error" ? error.message : `${error.name}: ${error.message}`) : `it threw ${String(error)}`;
+  const text =
+    error instanceof Error
+      ? error.name === "Error"
+        ? error.message
+        : `${error.name}: ${error.message}`
+      : `it threw ${String(error)}`;
   return text.split("\n", 1)[0]!.replace(/data:text\/javascript\S*/g, "the module");
 }

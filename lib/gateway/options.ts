@@ -1,5 +1,6 @@
 /**
- * The options of a gateway, of its configuration and of its listeners, and the form in which it reports the health of its upstreams.
+ * The options of a gateway, of its configuration and of its listeners, and the form in which it reports the health of
+ * its upstreams.
  */
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -21,13 +22,14 @@ export interface ConfigurationOptions {
   /** What has been read for a start, if it could be: the file may be another by now. Default: it is read. */
   readonly source?: ConfigSource;
   /**
-   * Path of a PEM file with one public Ed25519 key or more. The configuration file and its `test_files` must then be signed by one of them,
-   * in `FILE.sig` beside each. The keys are read again at each reload. Default: no signature is needed.
+   * Path of a PEM file with one public Ed25519 key or more. The configuration file and its `test_files` must then be
+   * signed by one of them, in `FILE.sig` beside each. The keys are read again at each reload. Default: no signature is
+   * needed.
    */
   readonly configKeyFile?: string;
   /**
-   * With `configKeyFile`: what outlives the program of the configurations that were in force. Default: nothing does. Null: one that is older
-   * than another, or has ended, is taken as well.
+   * With `configKeyFile`: what outlives the program of the configurations that were in force. Default: nothing does.
+   * Null: one that is older than another, or has ended, is taken as well.
    */
   readonly seen?: KeptSeen | null;
   /** The names of the built-in plugin kinds that a configuration may use. Default: all. */
@@ -38,7 +40,9 @@ export interface ConfigurationOptions {
   readonly modules: Parts;
   /** The variables that `${env:NAME}` refers to. Default `process.env`. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
-  /** Whether there is an HTTPS listener, which a redirect to HTTPS needs. Default: not known, as in a host's own server. */
+  /**
+   * Whether there is an HTTPS listener, which a redirect to HTTPS needs. Default: not known, as in a host's own server.
+   */
   readonly hasHttps?: boolean;
   /** Whether the `tests` of the configuration run before the gateway listens, and before each reload. Default "run". */
   readonly tests?: "run" | "skip";
@@ -60,7 +64,10 @@ export interface CompleteOptions extends ConfigurationOptions {
   readonly audit?: GatewayAudit | null;
   /** Default: the system's clock. */
   readonly clock?: Clock;
-  /** Returns all addresses of an upstream's host name, at least one; rejects when there is none. Default: as the system does (getaddrinfo). */
+  /**
+   * Returns all addresses of an upstream's host name, at least one; rejects when there is none. Default: as the system
+   * does (getaddrinfo).
+   */
   readonly lookup?: (host: string) => Promise<readonly { readonly address: string; readonly family: number }[]>;
 }
 

@@ -1,6 +1,7 @@
 /**
- * The parts of the program that not every gateway needs, as the kernel sees them: which have been loaded, what a configuration names, and
- * the types of what they do. Whatever starts a gateway brings the table that says how each is loaded, `parts/table.ts`.
+ * The parts of the program that not every gateway needs, as the kernel sees them: which have been loaded, what a
+ * configuration names, and the types of what they do. Whatever starts a gateway brings the table that says how each is
+ * loaded, `parts/table.ts`.
  */
 import { isInBuild } from "../base/version.ts";
 import { valuesAt, type JsonNode } from "../config/json.ts";
@@ -53,8 +54,15 @@ export class Parts {
   /** `table`: what can be loaded. Default: nothing. */
   constructor(table: PartTable = NO_TABLE) {
     this.#table = table;
-    const kinds = Object.entries(table.kinds).map(([name, load]) => [name, KIND_PLACES.map((place) => `${place}=${name}`), load] as const);
-    this.named = [...kinds, ...Object.entries(table.parts).flatMap(([name, part]) => ("named" in part ? [[name, part.named, part.load] as const] : []))];
+    const kinds = Object.entries(table.kinds).map(
+      ([name, load]) => [name, KIND_PLACES.map((place) => `${place}=${name}`), load] as const,
+    );
+    this.named = [
+      ...kinds,
+      ...Object.entries(table.parts).flatMap(([name, part]) =>
+        "named" in part ? [[name, part.named, part.load] as const] : [],
+      ),
+    ];
   }
 
   get kindNames(): readonly string[] {
@@ -81,7 +89,10 @@ export class Parts {
     return fieldsOfParts(this.#loaded.values());
   }
 
-  /** Loads the parts and the plugin modules that a configuration names and that are not loaded yet. `readFile` defaults to the file system. */
+  /**
+   * Loads the parts and the plugin modules that a configuration names and that are not loaded yet. `readFile` defaults
+   * to the file system.
+   */
   async load(source: ConfigSource, environment: Environment, readFile?: (path: string) => Buffer): Promise<void> {
     await this.loadParts(source);
     const part = this.partIfLoaded("modules");
@@ -101,7 +112,9 @@ export class Parts {
     if (node === null) return;
     // A configuration of 50,000 routes is walked through once, not for each of some 200 places.
     const known = new Map<string, readonly JsonNode[]>();
-    const named = this.named.filter(([, naming]) => (typeof naming === "function" ? naming(node) : naming.some((place) => valuesAt(node, place, known).length > 0)));
+    const named = this.named.filter(([, naming]) =>
+      typeof naming === "function" ? naming(node) : naming.some((place) => valuesAt(node, place, known).length > 0),
+    );
     const there = named.filter(([name]) => isInBuild(name));
     if (there.length < named.length) await this.loadPart("lacking");
     await Promise.all(there.map(([name, , load]) => this.#load(name, load)));
@@ -129,7 +142,8 @@ export class Parts {
   }
 
   /** The kinds of a module, or why there are none. */
-  readonly kindsOf = (module: PluginModule): readonly AnyPlugin[] | string => this.#modules?.kindsOf(module) ?? NOT_LOADED;
+  readonly kindsOf = (module: PluginModule): readonly AnyPlugin[] | string =>
+    this.#modules?.kindsOf(module) ?? NOT_LOADED;
 
   /** See `LoadOptions.withModules`. */
   withModules(kinds: readonly AnyPlugin[], root: JsonNode, context: CheckContext): readonly AnyPlugin[] {
@@ -138,7 +152,8 @@ export class Parts {
 
   /** Takes over parts that are there already. */
   add({ kinds = [], ...parts }: Partial<LoadedParts>): void {
-    for (const [name, part] of [...kinds.map((kind) => [kind.name, kind] as const), ...Object.entries(parts)]) this.#loaded.set(name, part);
+    for (const [name, part] of [...kinds.map((kind) => [kind.name, kind] as const), ...Object.entries(parts)])
+      this.#loaded.set(name, part);
   }
 
   /** Null: it has not been loaded. */
@@ -173,6 +188,9 @@ export async function loaded<T>(load: () => Promise<T>): Promise<T> {
     return await load();
   } catch (error) {
     const { message } = error as Error;
-    throw new Error(`a part of the program cannot be loaded; if its files were replaced since it started, restart it: ${message}`, { cause: error });
+    throw new Error(
+      `a part of the program cannot be loaded; if its files were replaced since it started, restart it: ${message}`,
+      { cause: error },
+    );
   }
 }

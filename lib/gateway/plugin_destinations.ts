@@ -9,12 +9,22 @@ import type { AnyPlugin } from "../plugins/plugin.ts";
 import { creating, type Place } from "./plugin_error.ts";
 
 /** As `destinationsOf`. */
-export function destinationsOfPlugins({ global, services }: Config, kinds: readonly AnyPlugin[]): readonly Destination[] {
+export function destinationsOfPlugins(
+  { global, services }: Config,
+  kinds: readonly AnyPlugin[],
+): readonly Destination[] {
   const byName = new Map(kinds.map((kind) => [kind.name, kind]));
-  const ofPlugins = (instances: readonly PluginInstance[], level: Place["level"], service: string | null = null, route: string | null = null) =>
+  const ofPlugins = (
+    instances: readonly PluginInstance[],
+    level: Place["level"],
+    service: string | null = null,
+    route: string | null = null,
+  ) =>
     instances.flatMap(({ name, enabled, config }, index) => {
       const kind = byName.get(name);
-      return enabled && kind !== undefined ? creating(() => dialledBy(kind, config), name, { level, service, route }, index) : [];
+      return enabled && kind !== undefined
+        ? creating(() => dialledBy(kind, config), name, { level, service, route }, index)
+        : [];
     });
   const ofServices = services.flatMap(({ name, plugins, routes }) => [
     ...ofPlugins(plugins, "service", name),
@@ -23,7 +33,10 @@ export function destinationsOfPlugins({ global, services }: Config, kinds: reado
   return [...ofServices, ...ofPlugins(global.plugins, "global")];
 }
 
-/** What an instance with this configuration asks. Throws an `Error` where `dials` throws, or returns anything else than a list of URLs. */
+/**
+ * What an instance with this configuration asks. Throws an `Error` where `dials` throws, or returns anything else than
+ * a list of URLs.
+ */
 export function dialledBy({ dials }: AnyPlugin, config: unknown): readonly Destination[] {
   if (dials === undefined) return [];
   let urls: unknown;
@@ -32,7 +45,11 @@ export function dialledBy({ dials }: AnyPlugin, config: unknown): readonly Desti
   } catch (error) {
     throw new Error(`urls of its "dials" has thrown: ${messageOf(error)}`, { cause: error });
   }
-  if (!Array.isArray(urls) || !urls.every(namesServer)) throw new Error('urls of its "dials" has to return a list of URLs, each with a host, and a port unless it is http, https, redis or rediss');
+  if (!Array.isArray(urls) || !urls.every(namesServer))
+    throw new Error(
+      'urls of its "dials" has to return a list of URLs, each with a host, ' +
+        "and a port unless it is http, https, redis or rediss",
+    );
   return urls.map((url) => destinationOf(new URL(url), dials.why));
 }
 

@@ -28,7 +28,12 @@ export function creating<T>(run: () => T, name: string, place: Place, index: num
   try {
     return run();
   } catch (error) {
-    throw new PluginError(`plugin ${name} of ${describePlace(place)} cannot be created: ${messageOf(error)}`, place, index, error);
+    throw new PluginError(
+      `plugin ${name} of ${describePlace(place)} cannot be created: ${messageOf(error)}`,
+      place,
+      index,
+      error,
+    );
   }
 }
 
@@ -43,17 +48,31 @@ export function pluginPath({ service, route }: Pick<Scope, "service" | "route">,
   return `${service === null ? "global" : `services.${service}`}${route === null ? "" : `.routes.${route}`}.plugins.${name}`;
 }
 
-/** A `PluginError` as a `ConfigError`, without its message until what conceals secrets has been loaded, see `withPositions`; any other error as it is. */
-export function placed(error: unknown, { config, file, secrets }: Omit<Extract<LoadResult, { readonly ok: true }>, "ok">, parts: Parts): unknown {
+/**
+ * A `PluginError` as a `ConfigError`, without its message until what conceals secrets has been loaded, see
+ * `withPositions`; any other error as it is.
+ */
+export function placed(
+  error: unknown,
+  { config, file, secrets }: Omit<Extract<LoadResult, { readonly ok: true }>, "ok">,
+  parts: Parts,
+): unknown {
   if (!(error instanceof PluginError)) return error;
   const at = [...pathOf(error.place, config), "plugins", error.index];
-  const message = parts.partIfLoaded("jsonText")?.concealerOf({ secrets })(error.message) ?? "a plugin cannot be created";
+  const message =
+    parts.partIfLoaded("jsonText")?.concealerOf({ secrets })(error.message) ?? "a plugin cannot be created";
   // A cause may repeat the same secrets.
-  return new ConfigError([{ at, message, position: positionAt(secrets.root, at) }], file, message === error.message ? error.cause : undefined);
+  return new ConfigError(
+    [{ at, message, position: positionAt(secrets.root, at) }],
+    file,
+    message === error.message ? error.cause : undefined,
+  );
 }
 
 function pathOf({ service, route }: Place, { services }: Config): (string | number)[] {
   if (service === null) return ["global"];
   const i = services.findIndex(({ name }) => name === service);
-  return route === null ? ["services", i] : ["services", i, "routes", services[i]!.routes.findIndex(({ name }) => name === route)];
+  return route === null
+    ? ["services", i]
+    : ["services", i, "routes", services[i]!.routes.findIndex(({ name }) => name === route)];
 }

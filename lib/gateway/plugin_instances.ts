@@ -1,5 +1,6 @@
 /**
- * Creates the plugin instances of a configuration, each under a key that names it across reloads, and chains the instances of a route.
+ * Creates the plugin instances of a configuration, each under a key that names it across reloads, and chains the
+ * instances of a route.
  */
 import { hash, randomUUID } from "node:crypto";
 import { Egress } from "../base/egress.ts";
@@ -17,12 +18,16 @@ import { creating, pluginPath, type Place } from "./plugin_error.ts";
 export { placed } from "./plugin_error.ts";
 
 /** Creates the enabled instances of one list of plugins. Throws a `PluginError` when one of them cannot be created. */
-export function createLinks(instances: readonly PluginInstance[], place: Place, context: PluginContext): readonly PluginLink[] {
+export function createLinks(
+  instances: readonly PluginInstance[],
+  place: Place,
+  context: PluginContext,
+): readonly PluginLink[] {
   const links: PluginLink[] = [];
   const seen = new Map<string, number>();
   instances.forEach((instance, index) => {
-    // Instances without an id are identified by their place among their kind. Disabled ones count, so that disabling one does not
-    // give its counters to the next.
+    // Instances without an id are identified by their place among their kind. Disabled ones count, so that disabling
+    // one does not give its counters to the next.
     const nth = seen.get(instance.name) ?? 0;
     seen.set(instance.name, nth + 1);
     if (!instance.enabled) return;
@@ -44,7 +49,12 @@ function handlerBy(middleware: Middleware, next: Handler): Handler {
 const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 
 /** Throws what the plugin throws. `nth`: of the instances of its kind in one place. */
-export function createLink({ name, id, config }: PluginInstance, nth: number, place: Place, context: PluginContext): PluginLink {
+export function createLink(
+  { name, id, config }: PluginInstance,
+  nth: number,
+  place: Place,
+  context: PluginContext,
+): PluginLink {
   const { runtime, plan, tracer, inUse, standIns, callers, observed: observe } = context;
   const key = JSON.stringify([place.level, place.service, place.route, name, id ?? nth]);
   const scope: Scope = { ...place, key, path: pluginPath(place, id ?? name), id: id ?? null };
@@ -54,19 +64,34 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
     limiter(limiterKey, options) {
       inUse.limiters.add(limiterKey);
       const store = options.counters === "memory" ? null : inUse.shared;
-      return (store ?? runtime.counters).limiter(limiterKey, options, byWorkers?.memoryOf(`limiter ${limiterKey}`, context));
+      return (store ?? runtime.counters).limiter(
+        limiterKey,
+        options,
+        byWorkers?.memoryOf(`limiter ${limiterKey}`, context),
+      );
     },
   };
   const destinations = kind.dials === undefined ? [] : runtime.parts.part("dials").dialledBy(kind, config);
   const egress = new Egress(destinations);
   const keep: Tools["keep"] = (what, settings, make) =>
-    // Compared by digest: settings may hold whole files. A client that is kept may ask the servers of its own configuration only.
+    // Compared by digest: settings may hold whole files. A client that is kept may ask the servers of its own
+    // configuration only.
     runtime.keep(JSON.stringify([key, what]), hash("sha256", JSON.stringify([settings, destinations])), make, inUse);
   const meter = plan?.plugin({ ...scope, name, id: id ?? String(nth + 1) }) ?? null;
   const { clock, secretParameters } = runtime;
   for (const parameter of kind.secretParameters?.(config) ?? []) secretParameters.add(parameter.toLowerCase());
   const tools: Tools = {
-    ...{ callers, groupsOf, clock, log: context.log, gatewayName: context.gatewayName, scope, keep, secretParameters, counters },
+    ...{
+      callers,
+      groupsOf,
+      clock,
+      log: context.log,
+      gatewayName: context.gatewayName,
+      scope,
+      keep,
+      secretParameters,
+      counters,
+    },
     limiterBy: (make, limiterKey = key) => runtime.parts.part("limiters").limiterBy(make, limiterKey, context),
     part: (what) => runtime.parts.part(what),
     get verdicts() {
@@ -74,14 +99,22 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
     },
     common: (what, make) => runtime.common(`${name}: ${what}`, make),
     count: (what) => runtime.count(`count of ${name}: ${what}`),
-    counts: (what) => runtime.common(`${name} held: ${what}`, () => new (runtime.parts.part("heldCounts").HeldCounts)(runtime.lasting, `${name}: ${what}`)),
+    counts: (what) =>
+      runtime.common(
+        `${name} held: ${what}`,
+        () => new (runtime.parts.part("heldCounts").HeldCounts)(runtime.lasting, `${name}: ${what}`),
+      ),
     shared(what, bytes) {
-      if (!Number.isSafeInteger(bytes) || bytes < 1) throw new RangeError(`the memory "${what}" cannot have ${bytes} bytes: ask for a whole number, at least 1`);
+      if (!Number.isSafeInteger(bytes) || bytes < 1)
+        throw new RangeError(`the memory "${what}" cannot have ${bytes} bytes: ask for a whole number, at least 1`);
       return byWorkers?.sharedBy(key, what, bytes, context) ?? null;
     },
     client(options) {
       const why = kind.dials?.why ?? `plugin ${name}, whose kind has no "dials"`;
-      return standIns?.client?.({ name, scope }) ?? new (runtime.parts.part("client").HttpClient)({ clock, ...options, egress, why });
+      return (
+        standIns?.client?.({ name, scope }) ??
+        new (runtime.parts.part("client").HttpClient)({ clock, ...options, egress, why })
+      );
     },
     verifiedClaims: standIns?.verifiedClaims ?? null,
     get verifyPassword() {
@@ -94,15 +127,31 @@ export function createLink({ name, id, config }: PluginInstance, nth: number, pl
   const created = standIns?.identified?.(kind, config, scope.id) ?? kind.create(config, tools);
   if (typeof created !== "function") throw new TypeError('"create" gave no function');
   // Ours send nothing else, and the check of every header of a reply costs half a microsecond.
-  const middleware = runtime.parts.kinds.includes(kind) ? created : runtime.parts.part("foreignKinds").sendingValid(created);
-  const admitting = kind.identifies === true && callers !== null ? callers.admitting(middleware, standIns === undefined ? clock : null) : middleware;
+  const middleware = runtime.parts.kinds.includes(kind)
+    ? created
+    : runtime.parts.part("foreignKinds").sendingValid(created);
+  const admitting =
+    kind.identifies === true && callers !== null
+      ? callers.admitting(middleware, standIns === undefined ? clock : null)
+      : middleware;
   context.instances.add(key);
   const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = (standIns ?? { observed: observe }).observed?.({ name, scope }, admitting) ?? admitting;
-  return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity, ownHeaders: kind.ownHeaders?.(config) ?? [] };
+  return {
+    name,
+    scope,
+    middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed),
+    meter,
+    kind,
+    identity,
+    ownHeaders: kind.ownHeaders?.(config) ?? [],
+  };
 }
 
-/** A configuration that JSON cannot express gets a new identity at each reload, so that no stored reply is used under it. */
+/**
+ * A configuration that JSON cannot express gets a new identity at each reload, so that no stored reply is used under
+ * it.
+ */
 function identityOf(key: string, config: unknown): string {
   try {
     return hash("sha256", JSON.stringify([key, config]));
@@ -111,14 +160,24 @@ function identityOf(key: string, config: unknown): string {
   }
 }
 
-/** Chains the instances of a route, written from the outermost to the innermost, around the handler that asks the upstreams. */
-export function chain(written: readonly PluginLink[], innermost: Handler, place: Omit<WatchedRoute, "plugins">, { runtime, onFault, watched, callers }: PluginContext): RouteChain {
+/**
+ * Chains the instances of a route, written from the outermost to the innermost, around the handler that asks the
+ * upstreams.
+ */
+export function chain(
+  written: readonly PluginLink[],
+  innermost: Handler,
+  place: Omit<WatchedRoute, "plugins">,
+  { runtime, onFault, watched, callers }: PluginContext,
+): RouteChain {
   const links = runningOrder(written);
   const guards = links.filter(({ kind }) => kind.guards).map(({ identity }) => identity);
   const own = links.flatMap(({ ownHeaders }) => ownHeaders.map(dashed));
   const stores = links.some(({ kind }) => kind.stores);
   const handler = composeChain(links, innermost, runtime.clock, onFault);
-  const modules = () => [...new Set(links.filter(({ kind }) => !runtime.parts.kinds.includes(kind)).map(({ name }) => name))];
+  const modules = () => [
+    ...new Set(links.filter(({ kind }) => !runtime.parts.kinds.includes(kind)).map(({ name }) => name)),
+  ];
   return {
     handler: watched?.(handler, { ...place, plugins: modules() }) ?? handler,
     audience: stores ? hash("sha256", JSON.stringify([place.service, place.route, guards]), "base64url") : "",

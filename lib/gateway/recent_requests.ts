@@ -17,9 +17,10 @@ export interface RecentRequest {
 }
 
 /**
- * The last 1000 requests that were looked up in the route table, for a dry run of another configuration. They are kept as bytes in one
- * buffer: a string would keep the whole head that it was cut from in memory, with its query and credentials. Each worker has a buffer for
- * its part of the 1000, and the main thread reads all of them: a request that is written at that moment may be mixed with an earlier one.
+ * The last 1000 requests that were looked up in the route table, for a dry run of another configuration. They are kept
+ * as bytes in one buffer: a string would keep the whole head that it was cut from in memory, with its query and
+ * credentials. Each worker has a buffer for its part of the 1000, and the main thread reads all of them: a request that
+ * is written at that moment may be mixed with an earlier one.
  */
 export class RecentRequests {
   /** Those of all workers in the main thread, else the own one alone. */
@@ -29,7 +30,9 @@ export class RecentRequests {
 
   constructor({ place, count, memory } = ALONE) {
     const places = place >= 0 ? [place] : Array.from({ length: count }, (_, each) => each);
-    this.#parts = places.map((each) => Buffer.from(memory(`recent requests ${each}`, Math.ceil(MAX_RECENT / count) * SLOT_BYTES)));
+    this.#parts = places.map((each) =>
+      Buffer.from(memory(`recent requests ${each}`, Math.ceil(MAX_RECENT / count) * SLOT_BYTES)),
+    );
     this.#bytes = this.#parts[0]!;
   }
 
@@ -54,7 +57,10 @@ export class RecentRequests {
   }
 }
 
-/** Returns the index behind the line. None of the texts has a line feed. A loop is faster than `Buffer.write` for texts this short. */
+/**
+ * Returns the index behind the line. None of the texts has a line feed. A loop is faster than `Buffer.write` for texts
+ * this short.
+ */
 function writeLine(bytes: Buffer, at: number, text: string): number {
   for (let i = 0; i < text.length; i++) bytes[at++] = text.charCodeAt(i);
   bytes[at] = LINE_FEED;

@@ -14,7 +14,13 @@ export function whyRefused(error: unknown): Refusal {
 }
 
 export function shownIssue({ at, message, position, file }: Issue): ShownIssue {
-  return { path: formatPath(at), line: position?.line ?? null, column: position?.column ?? null, message, ...(file !== undefined && { file }) };
+  return {
+    path: formatPath(at),
+    line: position?.line ?? null,
+    column: position?.column ?? null,
+    message,
+    ...(file !== undefined && { file }),
+  };
 }
 
 /** Of a whole text, or of none. */
@@ -24,6 +30,14 @@ export function unplacedIssue(message: string): ShownIssue {
 
 /** As `ConfigError.message` has them. */
 export function linesOf({ file, issues }: Refusal): readonly string[] {
-  const placed = issues.map(({ path: at, line, column, ...rest }) => ({ ...rest, at, position: line === null || column === null ? null : { line, column } }));
-  return issues.length === 0 ? [] : formatIssues(placed, file ?? undefined).trimEnd().split("\n");
+  const placed = issues.map(({ path: at, line, column, ...rest }) => ({
+    ...rest,
+    at,
+    position: line === null || column === null ? null : { line, column },
+  }));
+  return issues.length === 0
+    ? []
+    : formatIssues(placed, file ?? undefined)
+        .trimEnd()
+        .split("\n");
 }

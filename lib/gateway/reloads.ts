@@ -1,6 +1,6 @@
 /**
- * Replaces the configuration in force, one job after the other: each reads a configuration or files, and brings them into force in all
- * threads of the program or in none.
+ * Replaces the configuration in force, one job after the other: each reads a configuration or files, and brings them
+ * into force in all threads of the program or in none.
  */
 import { ignore } from "../base/errors.ts";
 import type { ConfigSource } from "../config/source.ts";
@@ -13,7 +13,10 @@ import type { Reloaded, ReloadCause } from "./status.ts";
 /** A text that is to become the content of the configuration's file. */
 export interface Replacement {
   readonly text: Buffer;
-  /** Puts it there, once every thread can use it. `expect`: see `watchFiles`. Returns what takes it back; `why`: the error for which. */
+  /**
+   * Puts it there, once every thread can use it. `expect`: see `watchFiles`. Returns what takes it back; `why`: the
+   * error for which.
+   */
   readonly write: (expect?: (path: string, signature: string) => void) => Promise<(why: unknown) => Promise<void>>;
 }
 
@@ -42,7 +45,10 @@ export class Reloads {
     return reloaded;
   }
 
-  /** As `reload`, of the text, which replaces the file. Where it is refused, the file stays as it is, and so does `lastReload`. */
+  /**
+   * As `reload`, of the text, which replaces the file. Where it is refused, the file stays as it is, and so does
+   * `lastReload`.
+   */
   replaceFile(replacement: Replacement, by: ReloadCause): Promise<Reloaded> {
     this.#waiting = null;
     return this.#inTurn(async () => {
@@ -51,7 +57,8 @@ export class Reloads {
       const source = { text: replacement.text, file: options.configFile! };
       try {
         await this.#parse(source);
-        await parts.load(source, options.environment ?? process.env).catch(ignore); // The reload fails for the same reason, and reports it.
+        // The reload fails for the same reason, and reports it.
+        await parts.load(source, options.environment ?? process.env).catch(ignore);
         return await this.#reload(source, by, replacement.write);
       } catch (error) {
         reader.named = named;
@@ -98,7 +105,13 @@ export class Reloads {
       configuration.checkOpen();
       return await this.#reload(configuration.reader.source(config), by);
     } catch (error) {
-      configuration.lastReload = { at, by, digest: configuration.snapshot.digest, outcome: "refused", ...whyRefused(error) };
+      configuration.lastReload = {
+        at,
+        by,
+        digest: configuration.snapshot.digest,
+        outcome: "refused",
+        ...whyRefused(error),
+      };
       throw error;
     }
   }
@@ -133,7 +146,10 @@ export class Reloads {
     return { digest, changed, changes };
   }
 
-  /** Once for all that reads it, and with positions: JSON.parse takes seconds for millions of brackets, this ends at the hundredth level. */
+  /**
+   * Once for all that reads it, and with positions: JSON.parse takes seconds for millions of brackets, this ends at the
+   * hundredth level.
+   */
   async #parse(source: ConfigSource): Promise<void> {
     const { parts } = this.#configuration;
     await parts.loadPart("jsonText");
@@ -141,7 +157,10 @@ export class Reloads {
   }
 
   /** `write` is called when all threads can use the configuration, and just before they do. */
-  async #replace(read: ReadConfig, { write, isReread = false }: { readonly write?: Replacement["write"] | undefined; readonly isReread?: boolean }): Promise<void> {
+  async #replace(
+    read: ReadConfig,
+    { write, isReread = false }: { readonly write?: Replacement["write"] | undefined; readonly isReread?: boolean },
+  ): Promise<void> {
     const configuration = this.#configuration;
     configuration.checkOpen();
     const { metrics, clock } = configuration.tools;
@@ -177,10 +196,16 @@ export class Reloads {
 
   /** Null: no file has changed. */
   #reread(): ReadConfig | null {
-    const { snapshot: { files, testFiles, callerFiles, global }, inForce: { source, inputs }, reader, closing } = this.#configuration;
+    const {
+      snapshot: { files, testFiles, callerFiles, global },
+      inForce: { source, inputs },
+      reader,
+      closing,
+    } = this.#configuration;
     this.#isReread = true;
     if (files.length === 0 || closing.signal.aborted) return null;
-    // Modules, callers and tests stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
+    // Modules, callers and tests stay as they were loaded: one that has changed by now must not keep a certificate from
+    // being renewed.
     const staying = new Set([...testFiles, ...callerFiles, ...global.pluginModules.map(({ path }) => path.path)]);
     const kept = new Map(inputs.files);
     for (const { path } of files) if (!staying.has(path)) kept.delete(path);

@@ -1,6 +1,7 @@
 /**
- * Keeps what survives a reload: connection pools, the health of upstreams, rate counters and the state of plugins. Each has a key that
- * identifies it, so that an unchanged upstream keeps its connections and its state, and no rate limit is refilled.
+ * Keeps what survives a reload: connection pools, the health of upstreams, rate counters and the state of plugins. Each
+ * has a key that identifies it, so that an unchanged upstream keeps its connections and its state, and no rate limit is
+ * refilled.
  */
 import { isIP } from "node:net";
 import type { Clock } from "../base/clock.ts";
@@ -91,7 +92,14 @@ export class Runtime {
   #isActive = false;
 
   /** `lookup` returns all addresses of a host; default: getaddrinfo. `parts`: default: none that has to be loaded. */
-  constructor(clock: Clock, log: Log, lookup?: (host: string) => Promise<readonly Address[]>, threads = ALONE, parts = new Parts(), state: KeptTables | null = null) {
+  constructor(
+    clock: Clock,
+    log: Log,
+    lookup?: (host: string) => Promise<readonly Address[]>,
+    threads = ALONE,
+    parts = new Parts(),
+    state: KeptTables | null = null,
+  ) {
     this.clock = clock;
     this.parts = parts;
     this.threads = threads;
@@ -101,7 +109,9 @@ export class Runtime {
     const changes = new Int32Array(this.lasting.memory("changes of health", Int32Array.BYTES_PER_ELEMENT));
     const make: HealthTools["make"] = (options, memory) => {
       const { Health, PublishedHealth } = parts.part("health");
-      return this.failures === null ? new Health(options, memory) : new PublishedHealth(options, memory!, this.failures);
+      return this.failures === null
+        ? new Health(options, memory)
+        : new PublishedHealth(options, memory!, this.failures);
     };
     this.healthTools = { clock, log, changes, make };
     if (threads.count > 1) {
@@ -113,10 +123,22 @@ export class Runtime {
 
   /** For one snapshot, to be filled while it is compiled. */
   inUse(dnsTtlMs: number, maxClientShare = 1): InUse {
-    return { pools: new Map(), upstreamSets: new Map(), limiters: new Set(), shared: null, kept: new Map(), memory: new Map(), dnsTtlMs, maxClientShare };
+    return {
+      pools: new Map(),
+      upstreamSets: new Map(),
+      limiters: new Set(),
+      shared: null,
+      kept: new Map(),
+      memory: new Map(),
+      dnsTtlMs,
+      maxClientShare,
+    };
   }
 
-  /** The pool of one upstream of one service: the existing one, or a new one. Throws when its TLS settings cannot be used. */
+  /**
+   * The pool of one upstream of one service: the existing one, or a new one. Throws when its TLS settings cannot be
+   * used.
+   */
   pool(service: string, options: ConnectionPoolOptions, maxConnections: number, inUse: InUse): Connections {
     // All that the pool holds of a configuration, whatever options there are; `dial` leads to host and port alone.
     const key = JSON.stringify([service, { ...options, dial: null, tls: options.tls?.identity }]);
@@ -146,7 +168,8 @@ export class Runtime {
   get counters(): MemoryCounters {
     const { clock, threads, parts, state } = this;
     const shared = () => parts.part("sharedCallers").workerCounters(clock, threads, state?.secret);
-    return (this.limits ??= threads.count === 1 ? parts.part("counters").memoryCounters(clock, state?.secret) : shared());
+    return (this.limits ??=
+      threads.count === 1 ? parts.part("counters").memoryCounters(clock, state?.secret) : shared());
   }
 
   /** The state that a plugin instance keeps under `key`: the existing one if it has the same settings, or a new one. */
@@ -157,14 +180,22 @@ export class Runtime {
     return kept as T;
   }
 
-  /** Memory that all threads of the program share: what there is by this name, or new memory, all zero. `known`: see `GiveMemory`. */
+  /**
+   * Memory that all threads of the program share: what there is by this name, or new memory, all zero. `known`: see
+   * `GiveMemory`.
+   */
   memory(name: string, bytes: number, inUse: InUse, known?: ArrayBufferLike | null): ArrayBufferLike {
     // What a worker keeps may have been replaced: the main thread says what all have.
     const kept = isWorker(this.threads) ? null : known === undefined ? this.#inUse?.memory.get(name) : known;
     return this.#memory(name, bytes, inUse.memory, kept);
   }
 
-  #memory(name: string, bytes: number, memories: Map<string, ArrayBufferLike>, kept?: ArrayBufferLike | null): ArrayBufferLike {
+  #memory(
+    name: string,
+    bytes: number,
+    memories: Map<string, ArrayBufferLike>,
+    kept?: ArrayBufferLike | null,
+  ): ArrayBufferLike {
     const memory = memories.get(name) ?? kept ?? this.threads.memory(name, bytes);
     memories.set(name, memory);
     return memory;
@@ -178,7 +209,8 @@ export class Runtime {
   /** In the main thread: a worker is dead. Gives back what it held of every limit. `id` and `place`: see `Threads`. */
   forget(id: number, place: number): void {
     const [{ SharedCount }, held] = [this.parts.part("shared"), this.parts.partIfLoaded("heldCounts")];
-    for (const each of this.#common.values()) if (each instanceof SharedCount || (held !== null && each instanceof held.HeldCounts)) each.clear(place);
+    for (const each of this.#common.values())
+      if (each instanceof SharedCount || (held !== null && each instanceof held.HeldCounts)) each.clear(place);
     this.connections?.clear(place);
     this.shared?.shared.forget(place);
     this.limits?.repair?.(id);
@@ -200,7 +232,8 @@ export class Runtime {
       if (pool.leased > 0) this.#retired.add(pool);
     }
     for (const { pool, maxConnections } of inUse.pools.values()) pool.limitTo(maxConnections, inUse.maxClientShare);
-    for (const [service, { upstreamSet }] of before?.upstreamSets ?? []) if (!inUse.upstreamSets.has(service)) upstreamSet.close();
+    for (const [service, { upstreamSet }] of before?.upstreamSets ?? [])
+      if (!inUse.upstreamSets.has(service)) upstreamSet.close();
     for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) {
       upstreamSet.adopt(members, breaker, isSame);
       this.parts.partIfLoaded("choice")?.adoptHealth(upstreamSet, members, this.healthTools);
@@ -253,11 +286,17 @@ export class Runtime {
     if (!this.#isActive || this.#inUse === null) return;
     const { pools, upstreamSets, shared, dnsTtlMs } = this.#inUse;
     const checks = Array.from(upstreamSets.values(), (plan) => plan.checks).filter((each) => each !== null);
-    // The main thread of workers serves nobody, and needs neither shared counters nor upstreams but those that it checks.
+    // The main thread of workers serves nobody, and needs neither shared counters nor upstreams but those that it
+    // checks.
     const isServing = this.threads.place >= 0;
     if (isServing) shared?.start();
-    const used = isServing ? Array.from(pools.values(), ({ pool }) => pool) : checks.flatMap(({ dials }) => Array.from(dials.keys(), ({ pool }) => pool));
-    this.#names?.retain(used.map(({ options }) => options.host), dnsTtlMs);
+    const used = isServing
+      ? Array.from(pools.values(), ({ pool }) => pool)
+      : checks.flatMap(({ dials }) => Array.from(dials.keys(), ({ pool }) => pool));
+    this.#names?.retain(
+      used.map(({ options }) => options.host),
+      dnsTtlMs,
+    );
     // In a worker: the main thread checks.
     if (isWorker(this.threads)) return;
     if (checks.length > 0) this.#checks ??= new (this.parts.part("healthChecks").ActiveChecks)(this.clock);
@@ -269,18 +308,24 @@ export class Runtime {
     if (isIP(options.host) === 0) this.#names ??= new (parts.part("names").Names)(this.#namesOptions);
     const name = this.#names?.name(options.host);
     const named = name === undefined ? options : { ...options, name };
-    if (named.protocol === "http" || named.protocol === "https") return new Pool({ ...named, writeBatch }, maxConnections, clock);
+    if (named.protocol === "http" || named.protocol === "https")
+      return new Pool({ ...named, writeBatch }, maxConnections, clock);
     const { Sessions, forwardHttp2 } = parts.part("http2");
     return new Sessions(named, maxConnections, clock, forwardHttp2);
   }
 }
 
-/** The connections to an upstream that a worker may have: its share of what the configuration allows, and at least one. */
+/**
+ * The connections to an upstream that a worker may have: its share of what the configuration allows, and at least one.
+ */
 function shareOf(maxConnections: number, { place, count }: Threads): number {
   return Math.max(1, Math.floor(maxConnections / count) + (place < maxConnections % count ? 1 : 0));
 }
 
-/** Closes the state that `inUse` has and `other` has not. A plugin that throws on closing must not keep others from being closed. */
+/**
+ * Closes the state that `inUse` has and `other` has not. A plugin that throws on closing must not keep others from
+ * being closed.
+ */
 function closeKept(inUse: InUse | null, other: InUse | null): Promise<unknown> {
   const closing = Array.from(inUse?.kept ?? []).filter(([name, value]) => other?.kept.get(name) !== value);
   return Promise.allSettled(closing.map(async ([, value]) => value.close()));

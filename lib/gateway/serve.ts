@@ -1,6 +1,7 @@
 /**
- * The data path, top to bottom: a received request is admitted and logged (`Requests`), then read, matched, and sent through its route's
- * plugins to an upstream, which returns a Reply (`serve`). `server/` has the sockets before and after it.
+ * The data path, top to bottom: a received request is admitted and logged (`Requests`), then read, matched, and sent
+ * through its route's plugins to an upstream, which returns a Reply (`serve`). `server/` has the sockets before and
+ * after it.
  */
 import { callerAddress } from "../base/ip_address.ts";
 import type { Clock } from "../base/clock.ts";
@@ -65,13 +66,20 @@ export class Requests {
   /** Answers a request. `ended` must be called when its reply was sent. */
   readonly serve = (inbound: Inbound): Reply | Promise<Reply> => {
     if (this.#state === "new") this.activate();
-    const { clock, accessLog, tracer, configuration: { snapshot } } = this.#tools;
+    const {
+      clock,
+      accessLog,
+      tracer,
+      configuration: { snapshot },
+    } = this.#tools;
     const { call } = inbound;
     this.#inFlight++;
     call.notes.logged = accessLog.isOn;
     call.notes.digest = snapshot.digest;
     tracer?.begin(inbound);
-    const reply = this.#admit(inbound, snapshot.global.limits) ? serve(inbound, snapshot, this.#tools) : this.#refuse(inbound);
+    const reply = this.#admit(inbound, snapshot.global.limits)
+      ? serve(inbound, snapshot, this.#tools)
+      : this.#refuse(inbound);
     const { serverTiming } = snapshot;
     if (serverTiming === null) return reply;
     const timed = (given: Reply) => serverTiming.withServerTiming(given, call, clock.now());
@@ -86,12 +94,19 @@ export class Requests {
   }
 
   /** Whether there is room for one more request in all, and for one of this client. */
-  #admit({ call, clientAddress }: Inbound, { maxRequestsInFlight: most, maxClientShare: share }: Snapshot["global"]["limits"]): boolean {
+  #admit(
+    { call, clientAddress }: Inbound,
+    { maxRequestsInFlight: most, maxClientShare: share }: Snapshot["global"]["limits"],
+  ): boolean {
     const { configuration, runtime } = this.#tools;
     const isProxy = call.trustedRemote && configuration.snapshot.receiving.proxies?.has(clientAddress) === true;
     const client = isProxy ? "" : clientAddress.includes(":") ? callerAddress(clientAddress) : clientAddress;
     const held = this.#held.get(client) ?? 0;
-    if (this.#state === "closed" || (most > 0 && client !== "" && held >= mostOfClient(most / runtime.threads.count, share))) return false;
+    if (
+      this.#state === "closed" ||
+      (most > 0 && client !== "" && held >= mostOfClient(most / runtime.threads.count, share))
+    )
+      return false;
     if (this.#all === null ? most > 0 && this.#inFlight - this.#shed.size > most : !this.#all.take(most)) return false;
     this.#held.set((call.holder = client), held + 1);
     return true;
@@ -99,8 +114,12 @@ export class Requests {
 
   #refuse(inbound: Inbound): Reply {
     this.#shed.add(inbound);
-    if (this.#state === "closed") return problem(inbound.call, "overloaded", { detail: "The gateway has been shut down." });
-    return problem(inbound.call, "overloaded", { detail: "Too many requests are in progress. Try again shortly.", headers: ["Retry-After", "1"] });
+    if (this.#state === "closed")
+      return problem(inbound.call, "overloaded", { detail: "The gateway has been shut down." });
+    return problem(inbound.call, "overloaded", {
+      detail: "Too many requests are in progress. Try again shortly.",
+      headers: ["Retry-After", "1"],
+    });
   }
 
   /** The reply of a request was sent, or its client has disconnected. */
@@ -141,7 +160,11 @@ export class Requests {
 }
 
 /** Never throws, and its promise never rejects: any fault becomes a 500 that says nothing about its cause. */
-export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Partial<Pick<Snapshot, "early">>, tools: ServeTools): Reply | Promise<Reply> {
+export function serve(
+  inbound: Inbound,
+  snapshot: Pick<Snapshot, "table"> & Partial<Pick<Snapshot, "early">>,
+  tools: ServeTools,
+): Reply | Promise<Reply> {
   const { call, method } = inbound;
 
   // 1. Refuse requests that two parsers could read in two ways.
@@ -171,42 +194,80 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Part
 
   // 4. Describe the request to the plugins.
   const { httpVersion, scheme, clientAddress, body, trailers, upgrade } = inbound;
-  const headers = method === "OPTIONS" || method === "TRACE" ? withForwardsLeft(inbound, authority, target, snapshot.table) : inbound.headers;
+  const headers =
+    method === "OPTIONS" || method === "TRACE"
+      ? withForwardsLeft(inbound, authority, target, snapshot.table)
+      : inbound.headers;
   if ("status" in headers) return headers;
   const exchange = new Exchange({
-    call, method, target: inbound.target, httpVersion, scheme, authority, path, upstreamPath, query, headers: tools.withoutSessions?.(headers) ?? headers, params,
-    clientAddress, service, route, identity: null, claims: null, groups: NO_GROUPS, body, trailers, upgrade,
+    call,
+    method,
+    target: inbound.target,
+    httpVersion,
+    scheme,
+    authority,
+    path,
+    upstreamPath,
+    query,
+    headers: tools.withoutSessions?.(headers) ?? headers,
+    params,
+    clientAddress,
+    service,
+    route,
+    identity: null,
+    claims: null,
+    groups: NO_GROUPS,
+    body,
+    trailers,
+    upgrade,
   });
 
   // 5. Run global, service and route plugins, then an upstream, and back: compiled into one handler for each route.
   try {
     const reply = handler(exchange);
     if (!(reply instanceof Promise)) return answered(call, reply, tools.clock);
-    return reply.then((later) => answered(call, later, tools.clock), (error: unknown) => fault(call, error, tools.log));
+    return reply.then(
+      (later) => answered(call, later, tools.clock),
+      (error: unknown) => fault(call, error, tools.log),
+    );
   } catch (error) {
     return fault(call, error, tools.log);
   }
 }
 
 const NO_GROUPS: readonly string[] = Object.freeze([]);
-const NO_CONDITIONS = { detail: "No route of this path fits the headers, the query, the cookies and the scheme of the request." };
+const NO_CONDITIONS = {
+  detail: "No route of this path fits the headers, the query, the cookies and the scheme of the request.",
+};
 const NO_HOST = { detail: "The request target names no host with an optional port." };
 
 /**
- * The headers with `Max-Forwards` less one, or the reply where the request may not be forwarded: the gateway is its last recipient
- * (RFC 9110 §7.6.2). It reflects no TRACE, whose headers may hold credentials (RFC 9110 §9.3.8).
+ * The headers with `Max-Forwards` less one, or the reply where the request may not be forwarded: the gateway is its
+ * last recipient (RFC 9110 §7.6.2). It reflects no TRACE, whose headers may hold credentials (RFC 9110 §9.3.8).
  */
-function withForwardsLeft({ call, method, headers, scheme }: Inbound, authority: string, target: Target, table: Snapshot["table"]): HeaderList | Reply {
+function withForwardsLeft(
+  { call, method, headers, scheme }: Inbound,
+  authority: string,
+  target: Target,
+  table: Snapshot["table"],
+): HeaderList | Reply {
   const [stated, second] = headerValues(headers, "max-forwards");
   if (stated === undefined) return headers;
-  if (second !== undefined || !/^\d+$/.test(stated)) return problem(call, "bad_request", { detail: "Max-Forwards is not one whole number." });
+  if (second !== undefined || !/^\d+$/.test(stated))
+    return problem(call, "bad_request", { detail: "Max-Forwards is not one whole number." });
   const most = Math.min(Number(stated), MAX_FORWARDS);
   if (most > 0) return withHeader(headers, "Max-Forwards", String(most - 1));
-  // No route names this method: the table says which methods the routes of this path name, unless one of them accepts all.
+  // No route names this method: the table says which methods the routes of this path name, unless one of them accepts
+  // all.
   const found = findRoute({ method: "", headers, scheme }, authority, target, table);
-  const allow = (found.kind === "method" ? found.allow.split(", ") : USUAL_METHODS).filter((each) => each !== "TRACE").join(", ");
+  const allow = (found.kind === "method" ? found.allow.split(", ") : USUAL_METHODS)
+    .filter((each) => each !== "TRACE")
+    .join(", ");
   if (method === "OPTIONS") return { status: 204, headers: ["Allow", allow], body: null };
-  return problem(call, "method_not_allowed", { detail: `The gateway itself accepts ${allow}.`, headers: ["Allow", allow] });
+  return problem(call, "method_not_allowed", {
+    detail: `The gateway itself accepts ${allow}.`,
+    headers: ["Allow", allow],
+  });
 }
 
 /** More is written as this number: the RFC allows a recipient a maximum of its own. */
@@ -216,14 +277,25 @@ const USUAL_METHODS = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT
 type Asked = Pick<Inbound, "method" | "headers" | "scheme">;
 
 /** The route that serves a request for the host `authority`. */
-export function findRoute({ method, headers, scheme }: Asked, authority: string, { path, query, encodedSlash }: Target, table: Snapshot["table"]): Found<RouteTarget> {
-  const preflight = method === "OPTIONS" ? findPreflight(headers, (asked, sent) => table.find(authority, asked, path, encodedSlash, sent, query, scheme)) : null;
+export function findRoute(
+  { method, headers, scheme }: Asked,
+  authority: string,
+  { path, query, encodedSlash }: Target,
+  table: Snapshot["table"],
+): Found<RouteTarget> {
+  const preflight =
+    method === "OPTIONS"
+      ? findPreflight(headers, (asked, sent) => table.find(authority, asked, path, encodedSlash, sent, query, scheme))
+      : null;
   return preflight ?? table.find(authority, method, path, encodedSlash, headers, query, scheme);
 }
 
 type Find = (method: string, headers: HeaderList) => Found<RouteTarget>;
 
-/** The route that a CORS preflight (Fetch §3.2.2) asks about, where one of its plugins handles preflights; null for all else. */
+/**
+ * The route that a CORS preflight (Fetch §3.2.2) asks about, where one of its plugins handles preflights; null for all
+ * else.
+ */
 function findPreflight(headers: HeaderList, find: Find): Found<RouteTarget> | null {
   const asked = headerValue(headers, "access-control-request-method");
   if (asked === undefined || headerValue(headers, "origin") === undefined) return null;
@@ -233,9 +305,13 @@ function findPreflight(headers: HeaderList, find: Find): Found<RouteTarget> | nu
 
 function noRoute(call: Call, found: Exclude<Found<RouteTarget>, { readonly kind: "route" }>): Reply {
   if (found.kind === "refused") return problem(call, found.refusal.code, { detail: sentence(found.refusal.detail) });
-  if (found.kind === "none") return problem(call, "route_not_found", { detail: "No service and route of this gateway match the path." });
+  if (found.kind === "none")
+    return problem(call, "route_not_found", { detail: "No service and route of this gateway match the path." });
   if (found.kind === "conditions") return problem(call, "route_not_found", NO_CONDITIONS);
-  return problem(call, "method_not_allowed", { detail: `This path accepts ${found.allow}.`, headers: ["Allow", found.allow] });
+  return problem(call, "method_not_allowed", {
+    detail: `This path accepts ${found.allow}.`,
+    headers: ["Allow", found.allow],
+  });
 }
 
 /** The time is needed by the access log, and by the time of the outermost plugin. */

@@ -21,12 +21,19 @@ export function sharedCounters(config: CountersConfig, inUse: InUse, { runtime, 
   // Compared by digest: it has the password, and the contents of files.
   const digest = hash("sha256", JSON.stringify([settings, tls?.identity]));
   // Also for counters that are kept: a worker that starts later needs the memory.
-  const shared = new SharedState({ ...threads, memory: (name, bytes) => runtime.memory(`${name} ${digest}`, bytes, inUse) });
+  const shared = new SharedState({
+    ...threads,
+    memory: (name, bytes) => runtime.memory(`${name} ${digest}`, bytes, inUse),
+  });
   const make = () =>
     new RedisCounters(settings, {
       ...{ clock, log, local, errors, writeBatch, random: Math.random, shared },
       connect(server) {
-        const socket = connect({ ...server, dial: egress.dialer({ ...server, why: "redis" }) }, tls === null ? null : tls.options(server.host), undefined);
+        const socket = connect(
+          { ...server, dial: egress.dialer({ ...server, why: "redis" }) },
+          tls === null ? null : tls.options(server.host),
+          undefined,
+        );
         return { socket, ready: readyEvent(socket) };
       },
     });
@@ -37,11 +44,21 @@ function settingsOf({ url, timeoutMs, onError, prefix }: CountersConfig): RedisS
   const urls = [url].flat();
   const { user, password, database } = urls[0]!;
   const credentials = password === null ? null : { user, password };
-  return { servers: urls.map(({ host, port }) => ({ host, port })), isCluster: Array.isArray(url), credentials, database, timeoutMs, onError, prefix };
+  return {
+    servers: urls.map(({ host, port }) => ({ host, port })),
+    isCluster: Array.isArray(url),
+    credentials,
+    database,
+    timeoutMs,
+    onError,
+    prefix,
+  };
 }
 
 /** A Cluster names its other servers itself: they may have any host, and one of the ports that are configured. */
 export function destinationsOfCounters(counters: CountersConfig): readonly Destination[] {
   const named = [counters.url].flat().map(({ host, port }) => ({ host, port, why: "redis" }));
-  return Array.isArray(counters.url) ? [...named, ...named.map(({ port }) => ({ host: "*", port, why: "redis" }))] : named;
+  return Array.isArray(counters.url)
+    ? [...named, ...named.map(({ port }) => ({ host: "*", port, why: "redis" }))]
+    : named;
 }

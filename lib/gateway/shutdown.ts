@@ -62,7 +62,13 @@ export class Shutdown {
     const following = followers?.close(graceMs) ?? Promise.resolve("drained");
     this.#closing ??= this.#close(lingerOf(graceMs), following);
     // A timer of its own, not the clock's: those let the process end, and it must not before the grace is over.
-    const timer = followers === null ? setTimeout(entry("the end of the grace", () => this.#cut()), Math.min(graceMs, LONGEST_TIMER_MS)) : undefined;
+    const timer =
+      followers === null
+        ? setTimeout(
+            entry("the end of the grace", () => this.#cut()),
+            Math.min(graceMs, LONGEST_TIMER_MS),
+          )
+        : undefined;
     return this.#closing.finally(() => clearTimeout(timer));
   }
 
@@ -72,14 +78,17 @@ export class Shutdown {
     const expired = new Promise<"cut">((resolve) => {
       this.#cut = () => resolve("cut");
     });
-    const drained = Promise.all([following, listener.drain(lingerMs), requests.untilNone()]).then(([outcome]) => outcome);
+    const drained = Promise.all([following, listener.drain(lingerMs), requests.untilNone()]).then(
+      ([outcome]) => outcome,
+    );
     const outcome = await Promise.race([drained, expired]);
     listening.state = "closed";
     configuration.close();
     requests.close();
     listener.destroy();
     for (const end of this.#tunnels) end.destroy();
-    // Two event loop turns later the disconnects are processed: those requests are logged as cancelled, not as upstream failures.
+    // Two event loop turns later the disconnects are processed: those requests are logged as cancelled, not as upstream
+    // failures.
     if (outcome === "cut") for (let i = 0; i < 2; i++) await new Promise((resolve) => setImmediate(resolve));
     runtime.destroy();
     // Requests that were cut off end a moment later, and belong in the logs.

@@ -1,5 +1,6 @@
 /**
- * Compiles a valid configuration into a snapshot: a route table with one handler for each route. A request keeps its snapshot to its end.
+ * Compiles a valid configuration into a snapshot: a route table with one handler for each route. A request keeps its
+ * snapshot to its end.
  */
 import type { Clock } from "../base/clock.ts";
 import { Egress } from "../base/egress.ts";
@@ -42,11 +43,17 @@ export interface Snapshot extends Loaded {
   readonly table: RouteTable<RouteTarget>;
   /** Null: plain HTTP is not redirected. */
   readonly redirect: HttpsRedirect | null;
-  /** Answers requests before a route is looked up: the redirect, and the refusal of misdirected requests. Null: there is neither. */
+  /**
+   * Answers requests before a route is looked up: the redirect, and the refusal of misdirected requests. Null: there is
+   * neither.
+   */
   readonly early: HttpsRedirect | null;
   readonly certificates: HostCertificates;
   /** The certificates of `global.certificates`, as they are reported. */
-  readonly shownCertificates: readonly (ShownCertificate & { readonly path: string; readonly hosts: readonly string[] })[];
+  readonly shownCertificates: readonly (ShownCertificate & {
+    readonly path: string;
+    readonly hosts: readonly string[];
+  })[];
   /** Keys of all plugin instances. */
   readonly instances: ReadonlySet<string>;
   readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
@@ -83,11 +90,21 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
   const { global, services } = loaded.config;
   const { runtime } = tools;
   const egress = new Egress(destinationsOf(loaded.config, loaded.kinds, runtime.parts));
-  if (global.counters !== undefined) inUse.shared = runtime.parts.part("redis").sharedCounters(global.counters, inUse, tools);
+  if (global.counters !== undefined)
+    inUse.shared = runtime.parts.part("redis").sharedCounters(global.counters, inUse, tools);
   loaded.callers?.remember((name, bytes) => runtime.memory(name, bytes, inUse));
   const plan = tools.metrics?.plan(global.decisions, (name, bytes) => runtime.memory(name, bytes, inUse)) ?? null;
   const instances = new Set<string>();
-  const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, callers: loaded.callers, egress, inUse, plan, instances };
+  const context: PluginContext = {
+    ...tools,
+    gatewayName: global.name,
+    kinds: loaded.kinds,
+    callers: loaded.callers,
+    egress,
+    inUse,
+    plan,
+    instances,
+  };
   const globals = linksOf(global.plugins, { level: "global", service: null, route: null }, context);
   const entries = services.flatMap((service) => compileService(service, globals, loaded, context));
   const redirect = redirectOf(global, runtime.parts);
@@ -97,9 +114,17 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
     global,
     table: compileTable(entries),
     redirect,
-    ...(certificatesOf?.(global.certificates, redirect, tools) ?? { early: redirect, certificates: NO_CERTIFICATES, shownCertificates: [] }),
+    ...(certificatesOf?.(global.certificates, redirect, tools) ?? {
+      early: redirect,
+      certificates: NO_CERTIFICATES,
+      shownCertificates: [],
+    }),
     instances,
-    counts: { services: services.length, routes: entries.length, upstreams: services.reduce((sum, { upstreams }) => sum + upstreams.length, 0) },
+    counts: {
+      services: services.length,
+      routes: entries.length,
+      upstreams: services.reduce((sum, { upstreams }) => sum + upstreams.length, 0),
+    },
     inUse,
     metrics: plan,
     receiving: receivingBy(global, runtime.clock, () => runtime.parts.part("trustedProxies")),
@@ -113,10 +138,18 @@ export function redirectOf({ httpsRedirect }: Config["global"], parts: Parts): H
   return httpsRedirect === undefined ? null : parts.part("httpsRedirect").httpsRedirect(httpsRedirect);
 }
 
-function compileService(service: Service, globals: readonly PluginLink[], loaded: Loaded, context: PluginContext): TableEntry<RouteTarget>[] {
+function compileService(
+  service: Service,
+  globals: readonly PluginLink[],
+  loaded: Loaded,
+  context: PluginContext,
+): TableEntry<RouteTarget>[] {
   const planned = context.plan?.service(service);
   const upstreams = compileUpstreams(service, planned?.meter ?? null, context);
-  const outer = [...globals, ...linksOf(service.plugins, { level: "service", service: service.name, route: null }, context)];
+  const outer = [
+    ...globals,
+    ...linksOf(service.plugins, { level: "service", service: service.name, route: null }, context),
+  ];
   const name = serviceName(service);
   return service.routes.map((route) => {
     const own = linksOf(route.plugins, { level: "route", service: service.name, route: route.name }, context);
@@ -129,29 +162,70 @@ function linksOf(instances: readonly PluginInstance[], place: Place, context: Pl
   return instances.length === 0 ? [] : context.runtime.parts.part("plugins").createLinks(instances, place, context);
 }
 
-function chainOf(links: readonly PluginLink[], innermost: Handler, place: Omit<WatchedRoute, "plugins">, context: PluginContext): RouteChain {
+function chainOf(
+  links: readonly PluginLink[],
+  innermost: Handler,
+  place: Omit<WatchedRoute, "plugins">,
+  context: PluginContext,
+): RouteChain {
   if (links.length > 0) return context.runtime.parts.part("plugins").chain(links, innermost, place, context);
-  return { handler: context.watched?.(innermost, { ...place, plugins: [] }) ?? innermost, audience: "", ownHeaders: undefined, takesPreflights: false };
+  return {
+    handler: context.watched?.(innermost, { ...place, plugins: [] }) ?? innermost,
+    audience: "",
+    ownHeaders: undefined,
+    takesPreflights: false,
+  };
 }
 
 export function serviceName({ name, basePath }: Service): ServiceName {
   return { name, basePath: withoutFinalSlash(basePath) };
 }
 
-export function targetOf(service: ServiceName, { name, path }: Route, { handler, audience, ownHeaders, takesPreflights, callers }: RouteChain, meter: Meter | null): RouteTarget {
-  return { service, route: { name, path, audience, ownHeaders, callers }, pattern: patternOf(service.basePath, path), handler, meter, takesPreflights };
+export function targetOf(
+  service: ServiceName,
+  { name, path }: Route,
+  { handler, audience, ownHeaders, takesPreflights, callers }: RouteChain,
+  meter: Meter | null,
+): RouteTarget {
+  return {
+    service,
+    route: { name, path, audience, ownHeaders, callers },
+    pattern: patternOf(service.basePath, path),
+    handler,
+    meter,
+    takesPreflights,
+  };
 }
 
-export function entryOf<T>(service: Service, route: Route, target: T, parts: Pick<Loaded, "conditions" | "upstreamPaths">): TableEntry<T> {
+export function entryOf<T>(
+  service: Service,
+  route: Route,
+  target: T,
+  parts: Pick<Loaded, "conditions" | "upstreamPaths">,
+): TableEntry<T> {
   const { path, methods, match: written } = route;
   const match = written && parts.conditions!.routeConditions(written);
   const upstreamPath = parts.upstreamPaths?.upstreamPath(service, route);
   const { basePath, hosts, encodedSlashes, pathParameters } = service;
-  return { basePath, hosts, path, methods, match, upstreamPath, encodedSlashes: encodedSlashes === "allow", pathParameters: pathParameters === "allow", target };
+  return {
+    basePath,
+    hosts,
+    path,
+    methods,
+    match,
+    upstreamPath,
+    encodedSlashes: encodedSlashes === "allow",
+    pathParameters: pathParameters === "allow",
+    target,
+  };
 }
 
 /** How requests are received under a configuration. */
-export function receivingBy({ trustedProxies, limits, underscoreHeaders }: Config["global"], clock: Clock, part: () => typeof proxiesPart): ReceiveOptions {
+export function receivingBy(
+  { trustedProxies, limits, underscoreHeaders }: Config["global"],
+  clock: Clock,
+  part: () => typeof proxiesPart,
+): ReceiveOptions {
   const proxies = trustedProxies.length === 0 ? null : part().trustedProxies(trustedProxies);
   return { clock, proxies, limits, underscores: underscoreHeaders };
 }

@@ -56,7 +56,10 @@ export interface TestResult {
   readonly found: Json;
   /** "status: expected 401, found 200", …; empty when it has passed. */
   readonly differences: readonly string[];
-  /** The members of `expected` that differ, in the order of their sentences, which are the first `differences`: "status", "headers.Via". */
+  /**
+   * The members of `expected` that differ, in the order of their sentences, which are the first `differences`:
+   * "status", "headers.Via".
+   */
   readonly differing: readonly string[];
   /** It ran out of time, which says nothing about the configuration. */
   readonly late?: true;
@@ -138,7 +141,10 @@ export interface ShownCertificate extends CertificateFacts {
 /** Something an operator should know: about the configuration, or about the gateway at this moment. */
 export interface Warning {
   readonly code: WarningCode;
-  /** By names: "services.shop.routes.items", "services.shop.plugins.jwt", where a plugin without an id has its kind; null: about the gateway. */
+  /**
+   * By names: "services.shop.routes.items", "services.shop.plugins.jwt", where a plugin without an id has its kind;
+   * null: about the gateway.
+   */
   readonly path: string | null;
   /** The problem, one sentence. */
   readonly message: string;

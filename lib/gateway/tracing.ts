@@ -17,10 +17,16 @@ interface Tools {
 }
 
 /** Throws a `TypeError` for settings that cannot be used. */
-export function openTracing(settings: TracingSettings, { clock, log, secretParameters }: Tools): { readonly spans: OtlpExporter; readonly tracer: Tracer } {
+export function openTracing(
+  settings: TracingSettings,
+  { clock, log, secretParameters }: Tools,
+): { readonly spans: OtlpExporter; readonly tracer: Tracer } {
   const problem = tracingProblem(settings);
   if (problem !== undefined) throw new TypeError(problem);
   const { sampler = "parentbased_always_on", ratio = 1 } = settings;
   const spans = new OtlpExporter({ settings, clock, log });
-  return { spans, tracer: new Tracer({ clock, sampler: createSampler(sampler, ratio), sink: spans, secretParameters }) };
+  return {
+    spans,
+    tracer: new Tracer({ clock, sampler: createSampler(sampler, ratio), sink: spans, secretParameters }),
+  };
 }

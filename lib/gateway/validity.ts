@@ -1,5 +1,6 @@
 /**
- * Keeps out signed configurations that are older than one that was in force (`serial`), and those that have ended (`expires_at`).
+ * Keeps out signed configurations that are older than one that was in force (`serial`), and those that have ended
+ * (`expires_at`).
  */
 import type { Clock } from "../base/clock.ts";
 import { positionAt, type Issue } from "../config/json.ts";
@@ -13,7 +14,10 @@ import type { ConfigurationOptions } from "./options.ts";
 export interface Seen {
   /** The highest serial that was in force; null: none had one. */
   readonly serial: number | null;
-  /** The latest time that was seen, in milliseconds since 1970: a clock that was set back does not bring a configuration back. */
+  /**
+   * The latest time that was seen, in milliseconds since 1970: a clock that was set back does not bring a configuration
+   * back.
+   */
   readonly time: number;
 }
 
@@ -48,15 +52,27 @@ export class Validity {
   }
 
   /** Throws a `ConfigError` for a configuration that is older than one that was in force, or has ended. */
-  check({ loaded: { config: { serial, expiresAt }, secrets: { root }, file } }: ReadConfig): void {
+  check({
+    loaded: {
+      config: { serial, expiresAt },
+      secrets: { root },
+      file,
+    },
+  }: ReadConfig): void {
     const wall = this.#clock.wall();
     const issues: Issue[] = [];
-    const refuse = (field: "serial" | "expires_at", message: string) => issues.push({ at: [field], message, position: positionAt(root, [field]) });
+    const refuse = (field: "serial" | "expires_at", message: string) =>
+      issues.push({ at: [field], message, position: positionAt(root, [field]) });
     const { serial: highest, time } = this.#seen;
-    if (highest !== null && serial === undefined) refuse("serial", `is missing, and serial ${highest} has been in force: give this configuration a higher one`);
-    else if (highest !== null && serial! < highest) refuse("serial", `${serial} is older than ${highest}, which has been in force: sign it again with a higher one`);
+    if (highest !== null && serial === undefined)
+      refuse("serial", `is missing, and serial ${highest} has been in force: give this configuration a higher one`);
+    else if (highest !== null && serial! < highest)
+      refuse("serial", `${serial} is older than ${highest}, which has been in force: sign it again with a higher one`);
     if (expiresAt !== undefined && timeOf(expiresAt)! <= Math.max(wall, time)) {
-      const back = wall < time && timeOf(expiresAt)! > wall ? `; the clock has been set back from ${new Date(time).toISOString()}` : "";
+      const back =
+        wall < time && timeOf(expiresAt)! > wall
+          ? `; the clock has been set back from ${new Date(time).toISOString()}`
+          : "";
       refuse("expires_at", `the configuration has ended at ${expiresAt}: sign it again with a later end${back}`);
     }
     if (issues.length > 0) throw new ConfigError(issues, file);

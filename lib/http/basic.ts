@@ -12,7 +12,8 @@ export function basicCredentials(authorization: string | undefined): Credentials
   const encoded = authorization === undefined ? null : BASIC.exec(authorization)?.[1];
   if (!encoded) return null;
   const bytes = Buffer.from(encoded, "base64");
-  // Node skips characters that are not base64, so the decoded text must encode to the same text again. Padding is often left out.
+  // Node skips characters that are not base64, so the decoded text must encode to the same text again. Padding is often
+  // left out.
   if (bytes.toString("base64").replace(PADDING, "") !== encoded.replace(PADDING, "")) return null;
   let text: string;
   try {

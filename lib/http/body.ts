@@ -26,10 +26,11 @@ export interface PumpEnd {
 export const BODILESS: ReadonlySet<string> = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
 
 /**
- * Writes every chunk of `source` to `sink`, pausing the source while the sink is full. `length`: the bytes that Content-Length promises,
- * Infinity without one. A body of another length breaks off with a `Fault` "internal", and no byte beyond the promised ones is written: the
- * recipient would read it as the next message. So does a stream that yields something other than bytes or text. Returns a function that stops it;
- * neither `done` nor `broken` is called after that.
+ * Writes every chunk of `source` to `sink`, pausing the source while the sink is full. `length`: the bytes that
+ * Content-Length promises, Infinity without one. A body of another length breaks off with a `Fault` "internal", and no
+ * byte beyond the promised ones is written: the recipient would read it as the next message. So does a stream that
+ * yields something other than bytes or text. Returns a function that stops it; neither `done` nor `broken` is called
+ * after that.
  */
 export function pump(source: Readable, sink: Sink, end: PumpEnd, length = Infinity): () => void {
   let over = false;
@@ -50,7 +51,10 @@ export function pump(source: Readable, sink: Sink, end: PumpEnd, length = Infini
   const write = (chunk: unknown) => {
     if (over) return;
     const bytes = bytesOf(chunk);
-    if (bytes === null) return broken(new Fault("internal", `the body's stream yields ${typeof chunk} values: it has to yield bytes or text`));
+    if (bytes === null)
+      return broken(
+        new Fault("internal", `the body's stream yields ${typeof chunk} values: it has to yield bytes or text`),
+      );
     left -= bytes.length;
     if (left < 0) return broken(new Fault("internal", `the body is longer than its Content-Length of ${length} bytes`));
     passed?.(bytes.length);
@@ -60,11 +64,13 @@ export function pump(source: Readable, sink: Sink, end: PumpEnd, length = Infini
   };
   const finished = () => {
     if (over) return;
-    if (left > 0 && left !== Infinity) return broken(new Fault("internal", `the body is ${left} bytes shorter than its Content-Length of ${length}`));
+    if (left > 0 && left !== Infinity)
+      return broken(new Fault("internal", `the body is ${left} bytes shorter than its Content-Length of ${length}`));
     stop();
     end.done();
   };
-  // A plugin may have read the body and passed it on all the same: it would never end. One without bytes may end before anybody reads it.
+  // A plugin may have read the body and passed it on all the same: it would never end. One without bytes may end before
+  // anybody reads it.
   if (source.readableEnded || source.destroyed) {
     const isEmpty = source.readableEnded && !source.readableDidRead && source.errored === null;
     const why = source.errored ?? new Error("the body was read or destroyed before it was sent");
@@ -86,7 +92,8 @@ export function writeChunk(to: Writable, chunk: Buffer): boolean {
   // A chunk of no bytes would be the last one.
   if (chunk.length === 0) return true;
   // One text is one write without a list of parts: 5.1 µs → 3.6 for 100 bytes.
-  if (chunk.length <= SMALL_BYTES) return to.write(`${chunk.length.toString(16)}\r\n${chunk.toString("latin1")}\r\n`, "latin1");
+  if (chunk.length <= SMALL_BYTES)
+    return to.write(`${chunk.length.toString(16)}\r\n${chunk.toString("latin1")}\r\n`, "latin1");
   to.cork();
   to.write(`${chunk.length.toString(16)}\r\n`, "latin1");
   to.write(chunk);
@@ -96,15 +103,17 @@ export function writeChunk(to: Writable, chunk: Buffer): boolean {
 }
 
 /**
- * Ends a connection so that what was sent is not taken for the whole, where only its end would mark that: by a reset, or over TLS without
- * close_notify. A stream of HTTP/2 is destroyed. Data still queued for it is lost.
+ * Ends a connection so that what was sent is not taken for the whole, where only its end would mark that: by a reset,
+ * or over TLS without close_notify. A stream of HTTP/2 is destroyed. Data still queued for it is lost.
  */
 export function breakOff(side: Duplex): void {
   if (side instanceof Socket && !("encrypted" in side)) side.resetAndDestroy();
   else side.destroy();
 }
 
-/** Returns text as UTF-8 bytes, since framing counts bytes, not characters. Null if `chunk` is neither bytes nor text. */
+/**
+ * Returns text as UTF-8 bytes, since framing counts bytes, not characters. Null if `chunk` is neither bytes nor text.
+ */
 function bytesOf(chunk: unknown): Buffer | null {
   if (Buffer.isBuffer(chunk)) return chunk;
   if (typeof chunk === "string") return Buffer.from(chunk);
@@ -112,13 +121,15 @@ function bytesOf(chunk: unknown): Buffer | null {
 }
 
 /**
- * A plugin's body as a stream of bytes: a stream in object mode (as `Readable.from` makes them) may yield anything, and one that decodes
- * text yields strings. Every other stream is returned as it is. A stream that fails before it has a listener does not end the process.
+ * A plugin's body as a stream of bytes: a stream in object mode (as `Readable.from` makes them) may yield anything, and
+ * one that decodes text yields strings. Every other stream is returned as it is. A stream that fails before it has a
+ * listener does not end the process.
  */
 export function byteStream(body: Readable): Readable {
   if (body.listenerCount("error") === 0) body.on("error", ignore);
   // The sender detects that a stream has already ended.
-  if ((!body.readableObjectMode && body.readableEncoding === null) || body.destroyed || body.readableDidRead) return body;
+  if ((!body.readableObjectMode && body.readableEncoding === null) || body.destroyed || body.readableDidRead)
+    return body;
   const bytes = guarded(new PassThrough());
   bytes.on("error", ignore);
   pump(body, bytes, {

@@ -1,12 +1,15 @@
 /**
- * Reads the body of one HTTP/1 message at a time: of a known length, chunked with trailers, or up to the end of the connection
- * (RFC 9112 §6, §7). Requests and responses use the same reader, so both are read equally strictly.
+ * Reads the body of one HTTP/1 message at a time: of a known length, chunked with trailers, or up to the end of the
+ * connection (RFC 9112 §6, §7). Requests and responses use the same reader, so both are read equally strictly.
  */
 import { FIELD_LINE, TOKEN_CHARACTERS, hexDigit } from "../base/http_grammar.ts";
 import { hasToken, trimmed } from "./headers.ts";
 
 export interface BodySink {
-  /** Called with each part of the body, never an empty one, in the order in which it arrives: once in each `read` at most. */
+  /**
+   * Called with each part of the body, never an empty one, in the order in which it arrives: once in each `read` at
+   * most.
+   */
   body(bytes: Buffer): void;
 }
 
@@ -28,7 +31,10 @@ export class BodyReader {
   #trailerBytes = 0;
   #fields: string[] = [];
 
-  /** `forbidden`: what happens to trailers about framing. Of a client they are an attack; an upstream's are dropped (RFC 9110 §6.5.1). */
+  /**
+   * `forbidden`: what happens to trailers about framing. Of a client they are an attack; an upstream's are dropped (RFC
+   * 9110 §6.5.1).
+   */
   constructor(forbidden: "refuse" | "drop" = "refuse") {
     this.#forbidden = forbidden;
   }
@@ -63,16 +69,17 @@ export class BodyReader {
   }
 
   /**
-   * Reads from `at` and returns how far it came: the end of the body, the end of `chunk`, or the start of a line that is incomplete, which
-   * has to be passed again together with what follows. Returns -1 when the body is malformed; `fault` says why.
+   * Reads from `at` and returns how far it came: the end of the body, the end of `chunk`, or the start of a line that
+   * is incomplete, which has to be passed again together with what follows. Returns -1 when the body is malformed;
+   * `fault` says why.
    *
-   * Moves the data of several chunks together, within `chunk`: a body in chunks of one byte must not cost a call, a write and a chunk of our
-   * own for each of them.
+   * Moves the data of several chunks together, within `chunk`: a body in chunks of one byte must not cost a call, a
+   * write and a chunk of our own for each of them.
    */
   read(chunk: Buffer, at: number, sink: BodySink): number {
     this.#from = this.#to = 0;
     let end = at;
-    for (let from = -1; end > from && end < chunk.length && this.#state !== "over"; ) {
+    for (let from = -1; end > from && end < chunk.length && this.#state !== "over";) {
       from = end;
       end = this.#readPart(chunk, from);
     }
@@ -96,7 +103,10 @@ export class BodyReader {
     return end;
   }
 
-  /** Moves the data of a chunk to the end of the chunks before it. Few bytes that are moved one by one cost less than a call. */
+  /**
+   * Moves the data of a chunk to the end of the chunks before it. Few bytes that are moved one by one cost less than a
+   * call.
+   */
   #append(chunk: Buffer, from: number, end: number): void {
     if (end - from < FEW_BYTES) for (let i = from; i < end; i++) chunk[this.#to++] = chunk[i]!;
     else {
@@ -163,9 +173,11 @@ export class BodyReader {
     const name = line.slice(0, colon);
     const lower = name.toLowerCase();
     const value = trimmed(line, colon + 1, line.length - 2);
-    // A reader that merges trailers into the header section would give the message another framing (RFC 9110 §6.5.1), or end its connection.
+    // A reader that merges trailers into the header section would give the message another framing (RFC 9110 §6.5.1),
+    // or end its connection.
     const isForbidden = FRAMING.has(lower) || (CLOSING.has(lower) && hasToken(value, "close"));
-    if (isForbidden && this.#forbidden === "refuse") return this.#refuse("a trailer is about the framing of its message or ends its connection");
+    if (isForbidden && this.#forbidden === "refuse")
+      return this.#refuse("a trailer is about the framing of its message or ends its connection");
     if (!isForbidden) this.#fields.push(name, value);
     return end + 1;
   }

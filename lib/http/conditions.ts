@@ -39,13 +39,22 @@ export function compileConditions(conditions: Conditions): Holds {
   };
 }
 
-/** One test for each condition, the cheapest first: the scheme, headers by exact value, presence of headers, query, cookies, patterns. */
+/**
+ * One test for each condition, the cheapest first: the scheme, headers by exact value, presence of headers, query,
+ * cookies, patterns.
+ */
 export function conditionTests(conditions: Conditions): readonly ConditionTest[] {
   const tests: (ConditionTest & { readonly cost: number })[] = PLACES.flatMap((place) =>
-    Object.entries(conditions[place]).map(([name, wanted]) => ({ place, name, holds: testOf(place, name, wanted), cost: costOf(place, wanted) })),
+    Object.entries(conditions[place]).map(([name, wanted]) => ({
+      place,
+      name,
+      holds: testOf(place, name, wanted),
+      cost: costOf(place, wanted),
+    })),
   );
   const { scheme: wanted } = conditions;
-  if (wanted !== undefined) tests.push({ place: "scheme", name: wanted, holds: (_headers, _query, scheme) => scheme === wanted, cost: -1 });
+  if (wanted !== undefined)
+    tests.push({ place: "scheme", name: wanted, holds: (_headers, _query, scheme) => scheme === wanted, cost: -1 });
   return tests.sort((a, b) => a.cost - b.cost);
 }
 
@@ -94,9 +103,10 @@ function searchOf(place: NamedPlace, name: string, fits: Fits): Search {
 
 /** "?a&a=1&&b" has two values of "a": "" and "1". */
 function hasParameter(query: string, name: Buffer, fits: Fits): boolean {
-  for (let start = 1; start < query.length; ) {
+  for (let start = 1; start < query.length;) {
     let equals = start;
-    while (equals < query.length && query.charCodeAt(equals) !== EQUALS && query.charCodeAt(equals) !== AMPERSAND) equals++;
+    while (equals < query.length && query.charCodeAt(equals) !== EQUALS && query.charCodeAt(equals) !== AMPERSAND)
+      equals++;
     let end = equals;
     while (end < query.length && query.charCodeAt(end) !== AMPERSAND) end++;
     if (decodesTo(query, start, equals, name) && fits(query.slice(equals + 1, end))) return true;
@@ -105,7 +115,10 @@ function hasParameter(query: string, name: Buffer, fits: Fits): boolean {
   return false;
 }
 
-/** Whether a part of a query is this text in UTF-8, once it is decoded. Ends at the first difference; invalid text costs nothing. */
+/**
+ * Whether a part of a query is this text in UTF-8, once it is decoded. Ends at the first difference; invalid text costs
+ * nothing.
+ */
 function decodesTo(query: string, start: number, end: number, wanted: Buffer): boolean {
   let length = 0;
   for (let i = start; i < end; i++) {
@@ -122,7 +135,11 @@ function decodesTo(query: string, start: number, end: number, wanted: Buffer): b
 
 function patternTest(place: NamedPlace, name: string, source: string): Holds {
   const pattern = boundedPattern(source);
-  const search = searchOf(place, name, (value) => value === UNKNOWN_VALUE || pattern.test(place === "query" ? decoded(value) : value));
+  const search = searchOf(
+    place,
+    name,
+    (value) => value === UNKNOWN_VALUE || pattern.test(place === "query" ? decoded(value) : value),
+  );
   return (headers, query) => {
     pattern.begin();
     return search(headers, query);
@@ -132,7 +149,9 @@ function patternTest(place: NamedPlace, name: string, source: string): Holds {
 /** Bytes that are not UTF-8 become U+FFFD. */
 function decoded(raw: string): string {
   if (!ENCODED.test(raw)) return raw;
-  const bytes = raw.replaceAll("+", " ").replace(/%([0-9A-Fa-f]{2})/g, (_escape, hex: string) => String.fromCharCode(parseInt(hex, 16)));
+  const bytes = raw
+    .replaceAll("+", " ")
+    .replace(/%([0-9A-Fa-f]{2})/g, (_escape, hex: string) => String.fromCharCode(parseInt(hex, 16)));
   return Buffer.from(bytes, "latin1").toString();
 }
 

@@ -36,10 +36,23 @@ export function acceptsGzip(headers: HeaderList): boolean {
   return (acceptedCodings(headers).get("gzip") ?? 0) > 0;
 }
 
-/** The reply in gzip, if the request accepts it. For replies without secrets only: their compressed length would tell of them (BREACH). */
+/**
+ * The reply in gzip, if the request accepts it. For replies without secrets only: their compressed length would tell of
+ * them (BREACH).
+ */
 export async function compressed(reply: Reply, request: HeaderList): Promise<Reply> {
   const { body, headers } = reply;
   if (!Buffer.isBuffer(body) || body.length < LEAST_BYTES || !acceptsGzip(request)) return reply;
   const zipped = await gzip(body);
-  return { ...reply, headers: [...withHeader(headers, "Content-Length", String(zipped.length)), "Content-Encoding", "gzip", "Vary", "Accept-Encoding"], body: zipped };
+  return {
+    ...reply,
+    headers: [
+      ...withHeader(headers, "Content-Length", String(zipped.length)),
+      "Content-Encoding",
+      "gzip",
+      "Vary",
+      "Accept-Encoding",
+    ],
+    body: zipped,
+  };
 }

@@ -4,7 +4,8 @@
 import { sameName, type HeaderList } from "./headers.ts";
 
 /**
- * The first result of `read` that is not null, over the values of all cookies with this name in their order. Names compare with case.
+ * The first result of `read` that is not null, over the values of all cookies with this name in their order. Names
+ * compare with case.
  * Values are given as they are sent, with quotes where they have some.
  */
 export function findCookie<T>(headers: HeaderList, name: string, read: (value: string) => T | null): T | null {
@@ -35,7 +36,10 @@ export function withoutCookies(headers: HeaderList, name: string, isUnwanted: (v
     const line = headers[i + 1]!;
     if (!sameName(field, "cookie")) return [field, line];
     const kept = [...pairsOf(line, name)].filter(({ value }) => value === null || !isUnwanted(value));
-    const text = kept.map(({ start, end }) => line.slice(start, end)).join(";").trim();
+    const text = kept
+      .map(({ start, end }) => line.slice(start, end))
+      .join(";")
+      .trim();
     return text === "" ? [] : [field, text];
   });
 }
@@ -56,6 +60,10 @@ function* pairsOf(line: string, name: string): Generator<Pair> {
     // Looked for once for all pairs before it: thousands of them without "=" would take seconds otherwise.
     if (equals < start) equals = line.indexOf("=", start);
     if (equals < 0) equals = Infinity;
-    yield { start, end, value: equals < end && line.slice(start, equals).trim() === name ? line.slice(equals + 1, end).trim() : null };
+    yield {
+      start,
+      end,
+      value: equals < end && line.slice(start, equals).trim() === name ? line.slice(equals + 1, end).trim() : null,
+    };
   }
 }

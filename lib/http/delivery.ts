@@ -1,6 +1,6 @@
 /**
- * Sends bytes to a side that may read slowly: ends it when it reads too little for too long. The body of one reply, for every protocol, which
- * also ends when the time for its exchange is over.
+ * Sends bytes to a side that may read slowly: ends it when it reads too little for too long. The body of one reply, for
+ * every protocol, which also ends when the time for its exchange is over.
  */
 import type { Http2Stream } from "node:http2";
 import { Socket } from "node:net";
@@ -11,11 +11,14 @@ import { pump, type Sink } from "./body.ts";
 import type { Call } from "./exchange.ts";
 
 /**
- * A side that reads so much is never ended for its slowness, unless more is asked of it. The system hides what is read: it takes megabytes
- * ahead, and then nothing more until a third of its buffer is free again.
+ * A side that reads so much is never ended for its slowness, unless more is asked of it. The system hides what is read:
+ * it takes megabytes ahead, and then nothing more until a third of its buffer is free again.
  */
 const STEADY_BYTES_PER_S = 2000;
-/** Most that is read between two moments at which the system takes more: by Linux's defaults 1.8 MB (`net.ipv4.tcp_wmem` / 3 + `tcp_rmem` / 16). */
+/**
+ * Most that is read between two moments at which the system takes more: by Linux's defaults 1.8 MB (`net.ipv4.tcp_wmem`
+ * / 3 + `tcp_rmem` / 16).
+ */
 const MAX_HIDDEN_BYTES = 2 * 1024 * 1024;
 
 export interface DeliveryOptions {
@@ -23,8 +26,8 @@ export interface DeliveryOptions {
   /** The deadlines of all deliveries of a listener. */
   readonly watch: DeadlineTimer;
   /**
-   * Milliseconds that a side may leave everything unread, whether or not all has been written: beyond the time in which one that reads 2000
-   * bytes a second would still be reading what the system took.
+   * Milliseconds that a side may leave everything unread, whether or not all has been written: beyond the time in which
+   * one that reads 2000 bytes a second would still be reading what the system took.
    */
   readonly idleMs: number;
   /** The least it has to read on average, in bytes a second, after the first `idleMs`; 0: no such limit. Asked once. */
@@ -60,10 +63,17 @@ export class PacedSink implements Sink, HasDeadline {
   #resume: () => void = ignore;
 
   /**
-   * `outlet`: the connection in HTTP/1, the stream in HTTP/2; `to`: what is written to, if it is not the same, as a response, or a framing layer.
+   * `outlet`: the connection in HTTP/1, the stream in HTTP/2; `to`: what is written to, if it is not the same, as a
+   * response, or a framing layer.
    * `handed`: bytes that were written so far, without framing. `tooSlow` is called once, with the reason.
    */
-  constructor(outlet: Duplex, options: DeliveryOptions, handed: () => number, tooSlow: (why: string) => void, to: Sink = outlet) {
+  constructor(
+    outlet: Duplex,
+    options: DeliveryOptions,
+    handed: () => number,
+    tooSlow: (why: string) => void,
+    to: Sink = outlet,
+  ) {
     this.outlet = outlet;
     this.#to = to;
     this.#options = options;
@@ -75,7 +85,8 @@ export class PacedSink implements Sink, HasDeadline {
     this.#quietFrom = options.clock.now();
     // What was written before may be unread.
     const system = outlet instanceof Socket ? takenBySystem(outlet) : null;
-    this.#taken = system === null ? Math.min(0, handed() - outlet.writableLength) : Math.max(0, system.bytes - handed());
+    this.#taken =
+      system === null ? Math.min(0, handed() - outlet.writableLength) : Math.max(0, system.bytes - handed());
   }
 
   write(chunk: Buffer): boolean {
@@ -148,7 +159,8 @@ export class PacedSink implements Sink, HasDeadline {
     }
     if (outlet.destroyed) return;
     const before = this.#taken;
-    this.#taken = (outlet instanceof Socket ? takenBySystem(outlet)?.bytes : undefined) ?? this.#handed() - outlet.writableLength;
+    this.#taken =
+      (outlet instanceof Socket ? takenBySystem(outlet)?.bytes : undefined) ?? this.#handed() - outlet.writableLength;
     if (this.#taken > before) this.#took(this.#taken - before, now);
     this.#aheadMs = Math.min(this.#aheadMs, idleMs + Math.max(0, this.#readBy - now));
     // A stream that waits for its whole connection is as far ahead as that.
@@ -163,11 +175,18 @@ export class PacedSink implements Sink, HasDeadline {
   #took(bytes: number, now: number): void {
     this.#tookBytes += bytes;
     this.#quietFrom = now;
-    this.#readBy = this.#readTime(this.#readBy, this.outlet.writableLength === 0 ? Math.min(this.#wroteAt, now) : now, bytes);
+    this.#readBy = this.#readTime(
+      this.#readBy,
+      this.outlet.writableLength === 0 ? Math.min(this.#wroteAt, now) : now,
+      bytes,
+    );
     this.#aheadMs += (bytes * 1000) / this.#leastBytesPerS;
   }
 
-  /** When an end that reads steadily, and was to be ready at `readBy`, will have read these bytes, too, which were taken at `from`. */
+  /**
+   * When an end that reads steadily, and was to be ready at `readBy`, will have read these bytes, too, which were taken
+   * at `from`.
+   */
   #readTime(readBy: number, from: number, bytes: number): number {
     const perMs = this.#steadyBytesPerMs;
     return bytes <= 0 ? readBy : Math.min(Math.max(readBy, from) + bytes / perMs, from + MAX_HIDDEN_BYTES / perMs);
@@ -175,8 +194,8 @@ export class PacedSink implements Sink, HasDeadline {
 }
 
 /**
- * What the system took of the bytes written to a socket, and whether it takes no more for now; null where Node does not tell. Over TLS in its
- * records.
+ * What the system took of the bytes written to a socket, and whether it takes no more for now; null where Node does not
+ * tell. Over TLS in its records.
  */
 export function takenBySystem(socket: Socket): { readonly bytes: number; readonly isFull: boolean } | null {
   type Handle = { readonly bytesWritten?: number; readonly writeQueueSize?: number };
@@ -195,15 +214,30 @@ export class Delivery extends PacedSink {
   readonly #endsAt: number;
 
   /** `cut` ends the reply in its middle, its connection or stream included. */
-  constructor(call: Call, outlet: Duplex, options: DeliveryOptions, cut: (why: "broken" | "overdue") => void, to?: Sink) {
-    super(outlet, options, () => call.notes.sent ?? 0, (why) => this.#giveUp("request_timeout", `the client reads the reply too slowly: ${why}`), to);
+  constructor(
+    call: Call,
+    outlet: Duplex,
+    options: DeliveryOptions,
+    cut: (why: "broken" | "overdue") => void,
+    to?: Sink,
+  ) {
+    super(
+      outlet,
+      options,
+      () => call.notes.sent ?? 0,
+      (why) => this.#giveUp("request_timeout", `the client reads the reply too slowly: ${why}`),
+      to,
+    );
     this.#call = call;
     this.#cut = cut;
     // The error reply for a deadline that has passed is not bound by it.
     this.#endsAt = call.endsAt > options.clock.now() ? call.endsAt : Infinity;
   }
 
-  /** Sends a body of `length` bytes (Infinity: not known) while it arrives; `done` is called when all of it has been written. */
+  /**
+   * Sends a body of `length` bytes (Infinity: not known) while it arrives; `done` is called when all of it has been
+   * written.
+   */
   stream(body: Readable, length: number, done: () => void): void {
     const call = this.#call;
     call.onAbort(() => body.destroy());

@@ -14,7 +14,10 @@ export interface ExchangeParts {
   readonly call: Call;
   /** As received; upper case for the standard methods. */
   readonly method: string;
-  /** The request target byte for byte as the client sent it ("/p/%73igned?x"; over HTTP/2 `:path`), for signatures; `path` is normalised. */
+  /**
+   * The request target byte for byte as the client sent it ("/p/%73igned?x"; over HTTP/2 `:path`), for signatures;
+   * `path` is normalised.
+   */
   readonly target: string;
   /** "1.0", "1.1" or "2.0": the protocol of the client. */
   readonly httpVersion: string;
@@ -41,7 +44,10 @@ export interface ExchangeParts {
   readonly claims: Readonly<Record<string, unknown>> | null;
   /** The groups that the caller's token names, set by an auth plugin that has verified it; see `groupsOf`. */
   readonly groups: readonly string[];
-  /** The unread body; null when the message has none. A handler that answers without reading it leaves it alone: the server discards it. */
+  /**
+   * The unread body; null when the message has none. A handler that answers without reading it leaves it alone: the
+   * server discards it.
+   */
   readonly body: Readable | null;
   /** Trailers of the request; complete once the body has ended. */
   readonly trailers: () => HeaderList;
@@ -58,18 +64,25 @@ export interface RouteName {
   readonly name: string;
   readonly path: string;
   /**
-   * Cache partition: equal only for the same route with the same guards. A reply stored under one audience is never served to another.
+   * Cache partition: equal only for the same route with the same guards. A reply stored under one audience is never
+   * served to another.
    * Empty if no plugin of the route stores replies.
    */
   readonly audience?: string;
-  /** The request headers that plugins of the route set or remove, see `dashed`: upstreams get none of them as trailers. */
+  /**
+   * The request headers that plugins of the route set or remove, see `dashed`: upstreams get none of them as trailers.
+   */
   readonly ownHeaders?: ReadonlySet<string> | undefined;
   /** The callers of the configuration; absent: it has none. */
   readonly callers?: { groupsOf(identity: string | null, ofToken: readonly string[]): readonly string[] } | undefined;
 }
 
 /** All groups of the caller: those of its token, and those that `callers` has under its identity. */
-export function groupsOf({ groups, identity, route: { callers } }: Pick<ExchangeParts, "groups" | "identity" | "route">): readonly string[] {
+export function groupsOf({
+  groups,
+  identity,
+  route: { callers },
+}: Pick<ExchangeParts, "groups" | "identity" | "route">): readonly string[] {
   return callers === undefined ? groups : callers.groupsOf(identity, groups);
 }
 
@@ -101,7 +114,10 @@ export class Exchange {
     own.upgrade = parts.upgrade;
   }
 
-  /** A copy with some parts replaced: `next(exchange.with({ headers }))`. An `identity` is noted for the log. Throws a `TypeError` for headers that cannot be sent. */
+  /**
+   * A copy with some parts replaced: `next(exchange.with({ headers }))`. An `identity` is noted for the log. Throws a
+   * `TypeError` for headers that cannot be sent.
+   */
   with(changes: Partial<Omit<ExchangeParts, "call" | "target">>): Exchange {
     const problem = changes.headers === undefined ? null : headerProblem(changes.headers, this.headers);
     if (problem !== null) throw new TypeError(problem);
@@ -170,14 +186,22 @@ export class Notes {
   /** How many times an upstream was tried. */
   attempts = 0;
   /** The last attempt that has finished, and those before it; null also where nobody asks for them. */
-  tried: { readonly upstream: string; readonly status: number | null; readonly ms: number; readonly before: Notes["tried"] } | null = null;
+  tried: {
+    readonly upstream: string;
+    readonly status: number | null;
+    readonly ms: number;
+    readonly before: Notes["tried"];
+  } | null = null;
   /** Whether the last attempt failed for a reason that says nothing about its upstream. */
   isExcused = false;
   /** Milliseconds of all finished attempts, each up to the response head; null before the first has finished. */
   upstreamMs: number | null = null;
   /** `clock.now()` at the start of the current attempt; null when there is none. */
   askedAt: number | null = null;
-  /** `clock.now()` when the outermost plugin returned the reply; null before, if no route matched, and if nothing uses it. */
+  /**
+   * `clock.now()` when the outermost plugin returned the reply; null before, if no route matched, and if nothing uses
+   * it.
+   */
   answeredAt: number | null = null;
   /** The plugin that has the request now, and `clock.now()` when it got it; null where none has. */
   plugin: PluginTime | null = null;
@@ -186,7 +210,10 @@ export class Notes {
   cache: CacheResult | null = null;
   /** Bytes received of the request body, or from the client of a tunnel; null before counting starts. */
   received: number | null = null;
-  /** Bytes of the reply's body, or of a tunnel, that were handed to the client's connection, without framing; null where there was no reply. */
+  /**
+   * Bytes of the reply's body, or of a tunnel, that were handed to the client's connection, without framing; null where
+   * there was no reply.
+   */
   sent: number | null = null;
   /** The identity of the caller, from an auth plugin. */
   identity: string | null = null;
@@ -214,7 +241,8 @@ export interface CallOptions extends Pick<Call, "id" | "remoteAddress" | "truste
 }
 
 /**
- * The state shared by every copy of one Exchange. Created by the server; ends when the reply was sent or the client has disconnected.
+ * The state shared by every copy of one Exchange. Created by the server; ends when the reply was sent or the client has
+ * disconnected.
  */
 export class Call {
   readonly id: string;
@@ -225,21 +253,31 @@ export class Call {
   /** `clock.now()` when the request head had arrived. */
   readonly startedAt: number;
   readonly notes = new Notes();
-  /** Set by auth plugins that accept a credential without an identity: the reply is for that caller alone. An identity implies the same. */
+  /**
+   * Set by auth plugins that accept a credential without an identity: the reply is for that caller alone. An identity
+   * implies the same.
+   */
   personal = false;
   /**
-   * The deadline for sending the whole reply, body included, on the monotonic clock; 0: no deadline. Set when the request is sent to an
-   * upstream (`timeouts.total_ms`); limits the time a client has to read the rest after the upstream has finished.
+   * The deadline for sending the whole reply, body included, on the monotonic clock; 0: no deadline. Set when the
+   * request is sent to an upstream (`timeouts.total_ms`); limits the time a client has to read the rest after the
+   * upstream has finished.
    */
   endsAt = 0;
-  /** Until when the client was waited for, to read more of its reply; monotonic, Infinity while it is: nobody else is silent then. */
+  /**
+   * Until when the client was waited for, to read more of its reply; monotonic, Infinity while it is: nobody else is
+   * silent then.
+   */
   heldUpTill = -Infinity;
   /**
-   * Whose share it takes of requests in flight and of an upstream's places: an IPv4 address, the /64 of an IPv6 address; "", which may take
-   * all: a trusted proxy that names no client.
+   * Whose share it takes of requests in flight and of an upstream's places: an IPv4 address, the /64 of an IPv6
+   * address; "", which may take all: a trusted proxy that names no client.
    */
   holder = "";
-  /** The value returned by the innermost handler so far: a plugin that returns the same value only passed it on (`plugins/chain.ts`). */
+  /**
+   * The value returned by the innermost handler so far: a plugin that returns the same value only passed it on
+   * (`plugins/chain.ts`).
+   */
   passed: unknown = NOTHING;
   /** The client's certificate on this connection (not through a proxy), or null when it has presented none. */
   readonly certificate: CertificateReader;
@@ -262,8 +300,8 @@ export class Call {
   }
 
   /**
-   * Sends an informational response (RFC 9110 §15.2: 100, 102 to 199) ahead of the reply; does nothing once that has begun. As a hint,
-   * one that HTTP cannot carry is dropped.
+   * Sends an informational response (RFC 9110 §15.2: 100, 102 to 199) ahead of the reply; does nothing once that has
+   * begun. As a hint, one that HTTP cannot carry is dropped.
    */
   inform(status: number, headers: HeaderList): void {
     // The connection may be serving the next request by now.
@@ -271,7 +309,13 @@ export class Call {
     try {
       // 101 is no hint but the end of HTTP on its connection; one with a length would promise a body.
       const isHint = Number.isInteger(status) && status >= 100 && status < 200 && status !== 101;
-      if (isHint && headerProblem(headers) === null && !hasHeader(headers, "content-length") && !hasHeader(headers, "transfer-encoding")) this.#inform(status, headers);
+      if (
+        isHint &&
+        headerProblem(headers) === null &&
+        !hasHeader(headers, "content-length") &&
+        !hasHeader(headers, "transfer-encoding")
+      )
+        this.#inform(status, headers);
     } catch {
       // Its connection is at its end.
     }
@@ -282,7 +326,10 @@ export class Call {
     return this.#state === "aborted";
   }
 
-  /** Calls `run` when the client disconnects before its reply is complete; at once if it already has. Cheaper than `signal`. */
+  /**
+   * Calls `run` when the client disconnects before its reply is complete; at once if it already has. Cheaper than
+   * `signal`.
+   */
   onAbort(run: () => void): void {
     if (this.#state === "aborted") run();
     else if (this.#state === "open") (this.#listeners ??= []).push(run);
@@ -335,7 +382,10 @@ export class Call {
     }
   }
 
-  /** Notes the gateway's own error for the log; `why` never reaches the client. Nothing counts as one after the client has disconnected. */
+  /**
+   * Notes the gateway's own error for the log; `why` never reaches the client. Nothing counts as one after the client
+   * has disconnected.
+   */
   fail(code: ErrorCode | (string & {}), why?: string): void {
     if (this.#state === "aborted") return;
     this.notes.code = code;

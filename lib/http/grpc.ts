@@ -1,5 +1,6 @@
 /**
- * Turns the gateway's own errors into the form that gRPC clients understand: HTTP status 200 and the error in trailers alone.
+ * Turns the gateway's own errors into the form that gRPC clients understand: HTTP status 200 and the error in trailers
+ * alone.
  */
 import type { Call } from "./exchange.ts";
 import { headerValue, nameSet, withoutHeaders, type HeaderList } from "./headers.ts";
@@ -7,10 +8,16 @@ import { discard, type Reply } from "./reply.ts";
 
 /** The reply itself, unless it is an error of the gateway or of one of its plugins to a gRPC request. */
 export function grpcReply(call: Call, requestHeaders: HeaderList, reply: Reply): Reply {
-  if (call.notes.code === null || reply.status < 400 || !isGrpc(headerValue(requestHeaders, "content-type"))) return reply;
+  if (call.notes.code === null || reply.status < 400 || !isGrpc(headerValue(requestHeaders, "content-type")))
+    return reply;
   if (headerValue(reply.headers, "content-type") !== "application/problem+json") return reply;
   discard(reply);
-  const headers = ["content-type", "application/grpc", "grpc-status", String(GRPC_STATUSES.get(reply.status) ?? UNKNOWN)];
+  const headers = [
+    "content-type",
+    "application/grpc",
+    "grpc-status",
+    String(GRPC_STATUSES.get(reply.status) ?? UNKNOWN),
+  ];
   const message = grpcMessage(reply);
   if (message !== "") headers.push("grpc-message", message);
   headers.push(...withoutHeaders(reply.headers, DESCRIBES_BODY));
@@ -20,7 +27,9 @@ export function grpcReply(call: Call, requestHeaders: HeaderList, reply: Reply):
 
 const DESCRIBES_BODY = nameSet(["content-type", "content-length", "content-encoding", "content-language"]);
 
-/** `application/grpc`, `application/grpc+proto`, `application/grpc;…`; not `application/grpc-web`, which is plain HTTP. */
+/**
+ * `application/grpc`, `application/grpc+proto`, `application/grpc;…`; not `application/grpc-web`, which is plain HTTP.
+ */
 export function isGrpc(contentType: string | undefined): boolean {
   return contentType !== undefined && /^application\/grpc(?:[+; \t]|$)/i.test(contentType);
 }

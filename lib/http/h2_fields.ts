@@ -6,10 +6,13 @@ import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
 import { isHopByHop, type HeaderList } from "./headers.ts";
 
 /**
- * Adds a list to `fields`: names in lower case, values of one name together, no headers of the connection. Null when HTTP cannot
- * carry it: node would send a line break in a plugin's value as it is, and split it at a NUL.
+ * Adds a list to `fields`: names in lower case, values of one name together, no headers of the connection. Null when
+ * HTTP cannot carry it: node would send a line break in a plugin's value as it is, and split it at a NUL.
  */
-export function h2Fields(list: HeaderList, fields: OutgoingHttpHeaders = Object.create(null) as OutgoingHttpHeaders): OutgoingHttpHeaders | null {
+export function h2Fields(
+  list: HeaderList,
+  fields: OutgoingHttpHeaders = Object.create(null) as OutgoingHttpHeaders,
+): OutgoingHttpHeaders | null {
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i]!.toLowerCase();
     if (isHopByHop(name)) continue;
@@ -29,9 +32,36 @@ const LISTS = new Set(["content-encoding", "content-language"]);
 
 /** Names of which node's HTTP/2 sends one value; of several, the first counts. */
 const SINGLE = new Set([
-  "access-control-allow-credentials", "access-control-max-age", "access-control-request-method", "age", "authorization",
-  "content-length", "content-location", "content-md5", "content-range", "content-type", "date", "dnt", "etag", "expires", "from",
-  "host", "if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "last-modified", "location",
-  "max-forwards", "proxy-authorization", "range", "referer", "retry-after", "tk", "upgrade-insecure-requests", "user-agent",
+  "access-control-allow-credentials",
+  "access-control-max-age",
+  "access-control-request-method",
+  "age",
+  "authorization",
+  "content-length",
+  "content-location",
+  "content-md5",
+  "content-range",
+  "content-type",
+  "date",
+  "dnt",
+  "etag",
+  "expires",
+  "from",
+  "host",
+  "if-match",
+  "if-modified-since",
+  "if-none-match",
+  "if-range",
+  "if-unmodified-since",
+  "last-modified",
+  "location",
+  "max-forwards",
+  "proxy-authorization",
+  "range",
+  "referer",
+  "retry-after",
+  "tk",
+  "upgrade-insecure-requests",
+  "user-agent",
   "x-content-type-options",
 ]);

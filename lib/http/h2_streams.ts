@@ -1,5 +1,6 @@
 /**
- * Streams of Node's HTTP/2 as the gateway needs them: a truncated body is never presented as a whole one, in both directions.
+ * Streams of Node's HTTP/2 as the gateway needs them: a truncated body is never presented as a whole one, in both
+ * directions.
  */
 import http2, { type ClientHttp2Stream, type Http2Session, type Http2Stream, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
@@ -8,9 +9,9 @@ import { entry, listenerFailed } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 
 /**
- * Node ends a stream that was reset with NO_ERROR or CANCEL, or whose connection has closed, as if it were complete (probed with Node
- * 20). That end comes after the stream has closed, the peer's own end before: the former becomes a close without an end. Must be
- * called before anything is read.
+ * Node ends a stream that was reset with NO_ERROR or CANCEL, or whose connection has closed, as if it were complete
+ * (probed with Node 20). That end comes after the stream has closed, the peer's own end before: the former becomes a
+ * close without an end. Must be called before anything is read.
  */
 export function detectTruncatedBody(stream: Http2Stream): void {
   const { push } = stream;
@@ -30,9 +31,9 @@ export function detectTruncatedBody(stream: Http2Stream): void {
 }
 
 /**
- * Lets a response's body be read after all of it has arrived. To node a stream is `closed` as soon as nothing more will pass either way,
- * read or not, and `for await`, `finished`, pipelines and the adapters to web streams (most of them since Node 24) then treat what has not
- * been read as lost.
+ * Lets a response's body be read after all of it has arrived. To node a stream is `closed` as soon as nothing more will
+ * pass either way, read or not, and `for await`, `finished`, pipelines and the adapters to web streams (most of them
+ * since Node 24) then treat what has not been read as lost.
  */
 export function keepOpenUntilRead(stream: ClientHttp2Stream): void {
   Object.defineProperty(stream, "closed", CLOSED_WHEN_READ);
@@ -56,8 +57,8 @@ const OWNER = Symbol("owner");
 type OwnedStream = ServerHttp2Stream & { [OWNER]: StreamOwner };
 
 /**
- * Tells `owner` of the end of a stream, ignores its errors, and destroys it when a listener of it throws. Listeners and `guarded` would do the
- * same, and cost more: node emits an event for each listener that is added.
+ * Tells `owner` of the end of a stream, ignores its errors, and destroys it when a listener of it throws. Listeners and
+ * `guarded` would do the same, and cost more: node emits an event for each listener that is added.
  */
 export function ownStream(stream: ServerHttp2Stream, owner: StreamOwner): void {
   (stream as OwnedStream)[OWNER] = owner;
@@ -79,8 +80,8 @@ function emitOwned(this: OwnedStream, ...event: Parameters<ServerHttp2Stream["em
 const { emit } = EventEmitter.prototype;
 
 /**
- * Whether nghttp2 holds output back although the socket is empty: such output is never sent, because a violation of the protocol has ended
- * the session. Output for a peer that reads slowly waits in the socket.
+ * Whether nghttp2 holds output back although the socket is empty: such output is never sent, because a violation of the
+ * protocol has ended the session. Output for a peer that reads slowly waits in the socket.
  */
 export function holdsOutputBack(session: Http2Session, socket: Socket): boolean {
   const { _handle: handle } = socket as { _handle?: { readonly writeQueueSize?: number } | null };
@@ -88,17 +89,19 @@ export function holdsOutputBack(session: Http2Session, socket: Socket): boolean 
 }
 
 /**
- * Whether the system has closed a connection that node still waits to write to: over TLS node never ends a write that follows a failed one, and
- * does not read meanwhile (Node 20 to 24).
+ * Whether the system has closed a connection that node still waits to write to: over TLS node never ends a write that
+ * follows a failed one, and does not read meanwhile (Node 20 to 24).
  */
 export function isGone(socket: Socket): boolean {
-  const { _handle: handle } = socket as { _handle?: { readonly writeQueueSize?: number; getpeername?(into: object): number } | null };
+  const { _handle: handle } = socket as {
+    _handle?: { readonly writeQueueSize?: number; getpeername?(into: object): number } | null;
+  };
   return (handle?.writeQueueSize ?? 0) > 0 && (handle?.getpeername?.({}) ?? 0) !== 0;
 }
 
 /**
- * Resets a stream. Node's `close` ends the body before that, as if it were whole (END_STREAM, then RST_STREAM; probed with Node 20), and
- * the peer would act on the half that it has.
+ * Resets a stream. Node's `close` ends the body before that, as if it were whole (END_STREAM, then RST_STREAM; probed
+ * with Node 20), and the peer would act on the half that it has.
  */
 export function resetStream(stream: Http2Stream, code: number): void {
   if (isClosed(stream) || stream.destroyed) return;

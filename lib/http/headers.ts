@@ -1,9 +1,9 @@
 /**
- * Reads and changes header lists: flat arrays `[name, value, name, value, …]` as node's `rawHeaders` gives them, so that case, order and
- * duplicates survive.
+ * Reads and changes header lists: flat arrays `[name, value, name, value, …]` as node's `rawHeaders` gives them, so
+ * that case, order and duplicates survive.
  *
- * No function changes a list in place; each returns a new one, or the same one when there is nothing to change. `lower` parameters take the
- * name in lower case. Names compare without case (RFC 9110 §5.1).
+ * No function changes a list in place; each returns a new one, or the same one when there is nothing to change. `lower`
+ * parameters take the name in lower case. Names compare without case (RFC 9110 §5.1).
  */
 import { FIELD_VALUE, FORWARDING, HOP_BY_HOP, TOKEN } from "../base/http_grammar.ts";
 
@@ -50,10 +50,15 @@ export function withoutHeader(list: HeaderList, lower: string): HeaderList {
 export function withHeader(list: HeaderList, name: string, value: string): HeaderList {
   const lower = name.toLowerCase();
   const at = list.findIndex((text, i) => i % 2 === 0 && sameName(text, lower));
-  return at < 0 ? [...list, name, value] : [...list.slice(0, at), name, value, ...withoutHeader(list.slice(at + 2), lower)];
+  return at < 0
+    ? [...list, name, value]
+    : [...list.slice(0, at), name, value, ...withoutHeader(list.slice(at + 2), lower)];
 }
 
-/** Whether a comma-separated value holds this token, ignoring case and parameters: `hasToken("gzip;q=1, Close", "close")`. */
+/**
+ * Whether a comma-separated value holds this token, ignoring case and parameters: `hasToken("gzip;q=1, Close",
+ * "close")`.
+ */
 export function hasToken(value: string | undefined, lowerToken: string): boolean {
   if (value === undefined || value.length < lowerToken.length) return false;
   if (value.length === lowerToken.length) return value.toLowerCase() === lowerToken;
@@ -73,15 +78,20 @@ export function tokens(list: HeaderList, lower: string): string[] {
 }
 
 /**
- * How many options all Connection lines of a message may have; empty ones count. Common messages have one to three. Without a bound, 30 KB
- * of commas cost milliseconds.
+ * How many options all Connection lines of a message may have; empty ones count. Common messages have one to three.
+ * Without a bound, 30 KB of commas cost milliseconds.
  */
 export const MAX_CONNECTION_OPTIONS = 100;
 
 /** The number of options in one line of Connection; counted no further than to one more than MAX_CONNECTION_OPTIONS. */
 export function connectionOptions(value: string): number {
   let options = 1;
-  for (let comma = value.indexOf(","); comma >= 0 && options <= MAX_CONNECTION_OPTIONS; comma = value.indexOf(",", comma + 1)) options++;
+  for (
+    let comma = value.indexOf(",");
+    comma >= 0 && options <= MAX_CONNECTION_OPTIONS;
+    comma = value.indexOf(",", comma + 1)
+  )
+    options++;
   return options;
 }
 
@@ -101,7 +111,8 @@ export function endToEnd(list: HeaderList): string[] {
 }
 
 /**
- * The list without the headers that its own Connection names, and without those names in Connection; the same list where it names none.
+ * The list without the headers that its own Connection names, and without those names in Connection; the same list
+ * where it names none.
  * Called where a message is received: a header that the gateway sets later under such a name must stay.
  */
 export function withoutNamed(list: HeaderList): HeaderList {
@@ -117,7 +128,9 @@ export function withoutNamed(list: HeaderList): HeaderList {
   return kept;
 }
 
-/** The names in all lines of Connection. Framing and Host stay even where they are named (RFC 9110 §7.6.1 forbids it). */
+/**
+ * The names in all lines of Connection. Framing and Host stay even where they are named (RFC 9110 §7.6.1 forbids it).
+ */
 function namedHeaders(list: HeaderList): NameMap<string> {
   for (let i = 0; i < list.length; i += 2) {
     if (!sameName(list[i]!, "connection") || plainConnection(list[i + 1]!)) continue;
@@ -137,7 +150,10 @@ export function withoutHeaders(list: HeaderList, names: NameMap<unknown>): strin
   return kept;
 }
 
-/** Values by header name. Most other names already differ from all of its names in length: they are not copied to lower case. */
+/**
+ * Values by header name. Most other names already differ from all of its names in length: they are not copied to lower
+ * case.
+ */
 export class NameMap<T> {
   readonly #values: ReadonlyMap<string, T>;
   /** A bit for each length, modulo 32. */
@@ -168,7 +184,10 @@ const NEVER_NAMED = ["close", "content-length", "host"];
 
 /** `keep-alive` and `close` name no header that exists: the common case stays cheap. */
 export function plainConnection(value: string): boolean {
-  return (value.length === 10 || value.length === 5) && (value.toLowerCase() === "keep-alive" || value.toLowerCase() === "close");
+  return (
+    (value.length === 10 || value.length === 5) &&
+    (value.toLowerCase() === "keep-alive" || value.toLowerCase() === "close")
+  );
 }
 
 const HOP_BY_HOP_NAMES = nameSet(HOP_BY_HOP);
@@ -181,14 +200,19 @@ export function isHopByHop(name: string): boolean {
 /** The list without the headers in which proxies say for whom they forward; the same list where there are none. */
 export function withoutForwarding(list: HeaderList): HeaderList {
   // Names and values: few others have nine characters, or a dash in this place.
-  const hasSome = list.some((text) => (text.length === 9 || text.charCodeAt(11) === DASH) && FORWARDING_NAMES.has(text));
+  const hasSome = list.some(
+    (text) => (text.length === 9 || text.charCodeAt(11) === DASH) && FORWARDING_NAMES.has(text),
+  );
   return hasSome ? withoutHeaders(list, FORWARDING_NAMES) : list;
 }
 
 const DASH = 0x2d;
 const FORWARDING_NAMES = nameSet(FORWARDING);
 
-/** A quoted-string (RFC 9110 §5.6.4), which is also a string of structured fields (RFC 9651 §3.3.3); other characters become "?". */
+/**
+ * A quoted-string (RFC 9110 §5.6.4), which is also a string of structured fields (RFC 9651 §3.3.3); other characters
+ * become "?".
+ */
 export function quotedString(text: string): string {
   return `"${text.replace(/[^\x20-\x7e]/g, "?").replace(/["\\]/g, "\\$&")}"`;
 }
@@ -199,8 +223,9 @@ export function dashed(name: string): string {
 }
 
 /**
- * Why HTTP cannot carry the list, for the author of the plugin that made it; null if it can: names are tokens, values Latin-1 text without
- * control characters (RFC 9110 §5.5, §5.6.2). Headers that stand in `known`, in the same order, are not looked at again.
+ * Why HTTP cannot carry the list, for the author of the plugin that made it; null if it can: names are tokens, values
+ * Latin-1 text without control characters (RFC 9110 §5.5, §5.6.2). Headers that stand in `known`, in the same order,
+ * are not looked at again.
  */
 export function headerProblem(list: HeaderList, known: HeaderList = NO_HEADERS): string | null {
   if (!Array.isArray(list) || list.length % 2 !== 0) return "the headers are no list of names and values in turn";
@@ -210,8 +235,10 @@ export function headerProblem(list: HeaderList, known: HeaderList = NO_HEADERS):
     if (name === known[at] && value === known[at + 1]) continue;
     // One has been removed.
     if (name === known[at + 2] && value === known[at + 3] && name !== undefined) at += 2;
-    else if (typeof name !== "string" || !TOKEN.test(name)) return `${quotedString(String(name))} cannot be the name of a header`;
-    else if (typeof value !== "string" || !FIELD_VALUE.test(value)) return `the header ${name} has a value that HTTP cannot carry`;
+    else if (typeof name !== "string" || !TOKEN.test(name))
+      return `${quotedString(String(name))} cannot be the name of a header`;
+    else if (typeof value !== "string" || !FIELD_VALUE.test(value))
+      return `the header ${name} has a value that HTTP cannot carry`;
   }
   return null;
 }
@@ -224,12 +251,15 @@ export function sameName(name: string, lower: string): boolean {
   return name === lower || name.toLowerCase() === lower;
 }
 
-/** Stands for the value of a header that is not known. No request can have it: a header with this character is refused. */
+/**
+ * Stands for the value of a header that is not known. No request can have it: a header with this character is refused.
+ */
 export const UNKNOWN_VALUE = "\0";
 
 /**
- * The headers of the request that a preflight asks about, as far as they are known (Fetch §3.2.2): those that Access-Control-Request-Headers
- * names have `UNKNOWN_VALUE`. Browsers send a preflight without cookies, and other headers of their own with it.
+ * The headers of the request that a preflight asks about, as far as they are known (Fetch §3.2.2): those that
+ * Access-Control-Request-Headers names have `UNKNOWN_VALUE`. Browsers send a preflight without cookies, and other
+ * headers of their own with it.
  */
 export function headersAskedFor(headers: HeaderList): HeaderList {
   const named = tokens(headers, "access-control-request-headers").flatMap((name) => [name, UNKNOWN_VALUE]);

@@ -1,6 +1,6 @@
 /**
- * Finds a member with a number in JSON that passes by, in parts of any size, and keeps none of it: its memory does not grow with the text, so
- * that long replies to many clients cost nothing.
+ * Finds a member with a number in JSON that passes by, in parts of any size, and keeps none of it: its memory does not
+ * grow with the text, so that long replies to many clients cost nothing.
  */
 
 /** Longer values of JSON are not searched to their end. */
@@ -8,11 +8,14 @@ const MAX_BYTES = 1024 * 1024;
 const MAX_DEPTH = 512;
 const MAX_NUMBER = 32;
 
-const [QUOTE, BACKSLASH, OPEN, CLOSE, OPEN_LIST, CLOSE_LIST, COMMA, COLON] = Array.from('"\\{}[],:', (character) => character.charCodeAt(0));
+const [QUOTE, BACKSLASH, OPEN, CLOSE, OPEN_LIST, CLOSE_LIST, COMMA, COLON] = Array.from('"\\{}[],:', (character) =>
+  character.charCodeAt(0),
+);
 
 /**
- * What comes next in an object on the way to the member: a key, a colon, a value, the rest of a number or of true, false or null, or what follows
- * a value. Over: the value of JSON is complete. Dead: it is not valid, or too long, and nothing of it counts until the next one begins.
+ * What comes next in an object on the way to the member: a key, a colon, a value, the rest of a number or of true,
+ * false or null, or what follows a value. Over: the value of JSON is complete. Dead: it is not valid, or too long, and
+ * nothing of it counts until the next one begins.
  */
 type State = "start" | "key" | "colon" | "value" | "scalar" | "behind" | "over" | "dead";
 
@@ -69,7 +72,8 @@ export class JsonNumber {
     for (let i = from; i < end && this.#state !== "dead"; i++) {
       const byte = bytes[i]!;
       if (this.#isInString) this.#inString(byte);
-      else if (this.#number !== "" && isOfNumber(byte) && this.#number.length < MAX_NUMBER) this.#number += String.fromCharCode(byte);
+      else if (this.#number !== "" && isOfNumber(byte) && this.#number.length < MAX_NUMBER)
+        this.#number += String.fromCharCode(byte);
       else if (byte !== 0x20 && (byte < 0x09 || byte > 0x0d)) this.#token(byte);
       else if (this.#state === "scalar") this.#endScalar();
     }
@@ -117,13 +121,15 @@ export class JsonNumber {
     else if (byte === COMMA && state === "behind") this.#state = "key";
     else if (state === "value" && isOfScalar(byte)) {
       this.#state = "scalar";
-      if (this.#isHit && this.#matched === this.#path.length - 1 && isOfNumber(byte)) this.#number = String.fromCharCode(byte);
+      if (this.#isHit && this.#matched === this.#path.length - 1 && isOfNumber(byte))
+        this.#number = String.fromCharCode(byte);
     } else if (state !== "scalar" || this.#number !== "" || !isOfScalar(byte)) this.#fail();
   }
 
   #open(byte: number): void {
     const isRoot = this.#closers.length === 0;
-    if (isRoot ? this.#state !== "start" || byte !== OPEN : this.#isOnWay && this.#state !== "value") return this.#fail();
+    if (isRoot ? this.#state !== "start" || byte !== OPEN : this.#isOnWay && this.#state !== "value")
+      return this.#fail();
     const isStep = !isRoot && this.#isOnWay && this.#isHit && byte === OPEN && this.#matched < this.#path.length - 1;
     if (!isRoot && this.#isOnWay) this.#state = "behind";
     if (this.#closers.push(byte === OPEN ? CLOSE! : CLOSE_LIST!) > MAX_DEPTH) return this.#fail();
@@ -133,7 +139,8 @@ export class JsonNumber {
 
   #close(byte: number): void {
     const isOnWay = this.#isOnWay;
-    if (this.#closers.pop() !== byte || (isOnWay && this.#state !== "behind" && this.#state !== "key")) return this.#fail();
+    if (this.#closers.pop() !== byte || (isOnWay && this.#state !== "behind" && this.#state !== "key"))
+      return this.#fail();
     if (!isOnWay) return;
     if (this.#closers.length > 0) {
       this.#matched--;
@@ -164,5 +171,7 @@ function isOfScalar(byte: number): boolean {
 }
 
 function isOfNumber(byte: number): boolean {
-  return (byte >= 0x30 && byte <= 0x39) || byte === 0x2b || byte === 0x2d || byte === 0x2e || byte === 0x45 || byte === 0x65;
+  return (
+    (byte >= 0x30 && byte <= 0x39) || byte === 0x2b || byte === 0x2d || byte === 0x2e || byte === 0x45 || byte === 0x65
+  );
 }

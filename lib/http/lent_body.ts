@@ -1,9 +1,10 @@
 /**
- * A complete body in memory: that of a request that arrived with its head, or that of a response, whose buffer is used again. To allocate a
- * buffer for each larger response costs more than to process it (16 µs of processor time for 64 KiB).
+ * A complete body in memory: that of a request that arrived with its head, or that of a response, whose buffer is used
+ * again. To allocate a buffer for each larger response costs more than to process it (16 µs of processor time for 64
+ * KiB).
  *
- * To plugins it is a stream like any other. Only the sender of the reply asks for the bytes themselves, and only while the
- * stream has no reader and no listener, so no other code can hold bytes that a later response overwrites.
+ * To plugins it is a stream like any other. Only the sender of the reply asks for the bytes themselves, and only while
+ * the stream has no reader and no listener, so no other code can hold bytes that a later response overwrites.
  */
 import { GuardedReadable } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
@@ -31,7 +32,9 @@ export class LentBody extends GuardedReadable {
   get bytes(): Buffer | null {
     if (this.destroyed || this.readableFlowing !== null || this.readableDidRead) return null;
     // Not by `eventNames`, which makes a list of them and costs a microsecond.
-    return this.listenerCount("error") === 1 && EVENTS.every((event) => this.listenerCount(event) === 0) ? this.#bytes : null;
+    return this.listenerCount("error") === 1 && EVENTS.every((event) => this.listenerCount(event) === 0)
+      ? this.#bytes
+      : null;
   }
 
   /** The same bytes, which the sender may use until it calls `giveBack`; the body cannot be read any more. */
@@ -92,7 +95,10 @@ function newBlock(size: number): Buffer {
   return block;
 }
 
-/** What was lent, behind the head of its message in Latin-1: one part, in the same memory, or two where that has no room for the head. */
+/**
+ * What was lent, behind the head of its message in Latin-1: one part, in the same memory, or two where that has no room
+ * for the head.
+ */
 export function behind(head: string, bytes: Buffer): readonly (Buffer | string)[] {
   if (bytes.length <= SMALL_BYTES) return [head + bytes.toString("latin1")];
   const at = bytes.byteOffset - head.length;

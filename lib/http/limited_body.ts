@@ -8,7 +8,10 @@ import { pump, type PumpEnd, type Sink } from "./body.ts";
 import type { Notes } from "./exchange.ts";
 import { hasHeader, type HeaderList } from "./headers.ts";
 
-/** A body without a Content-Length is measured as it arrives; any other cannot be longer than its Content-Length. `maxBytes` 0: no limit. */
+/**
+ * A body without a Content-Length is measured as it arrives; any other cannot be longer than its Content-Length.
+ * `maxBytes` 0: no limit.
+ */
 export function boundBody(body: Readable, headers: HeaderList, maxBytes: number): Readable {
   return maxBytes === 0 || hasHeader(headers, "content-length") ? body : limitedBody(body, maxBytes);
 }
@@ -25,8 +28,8 @@ export function countReceived(body: Readable, notes: Notes): void {
 }
 
 /**
- * Returns a view of `body` that is destroyed with a `Fault` "body_too_large" at the first byte beyond `most`, and reads on demand only. The
- * connection of `body` stays open, so that the client can get the error reply.
+ * Returns a view of `body` that is destroyed with a `Fault` "body_too_large" at the first byte beyond `most`, and reads
+ * on demand only. The connection of `body` stays open, so that the client can get the error reply.
  */
 export function limitedBody(body: Readable, most: number): Readable {
   let left = most;
@@ -51,7 +54,10 @@ export function limitedBody(body: Readable, most: number): Readable {
     },
     once: (_event, run) => (resume = run),
   };
-  const end: PumpEnd = { done: () => void view.push(null), broken: (cause) => void view.destroy(cause ?? new Error("the body ended early")) };
+  const end: PumpEnd = {
+    done: () => void view.push(null),
+    broken: (cause) => void view.destroy(cause ?? new Error("the body ended early")),
+  };
   // The reader may have removed its listeners: an error of a body without a reader must not end the process.
   return view.on("error", ignore);
 }

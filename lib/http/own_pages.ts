@@ -1,11 +1,13 @@
 /**
- * Distinguishes requests of a server's own pages from requests that pages of other origins cause a browser to send (CSRF).
+ * Distinguishes requests of a server's own pages from requests that pages of other origins cause a browser to send
+ * (CSRF).
  */
 import { headerValues } from "./headers.ts";
 import type { RequestFacts } from "./request_facts.ts";
 
 /**
- * Whether a request that changes something comes from another page than this server's. `authority` is the host that the request is for.
+ * Whether a request that changes something comes from another page than this server's. `authority` is the host that the
+ * request is for.
  * Clients that are not browsers send none of these headers, and carry no cookies of a victim.
  */
 export function isForeign({ headers, scheme }: Pick<RequestFacts, "headers" | "scheme">, authority: string): boolean {

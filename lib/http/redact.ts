@@ -4,15 +4,36 @@
 
 export const REDACTED = "[redacted]";
 
-/** Headers that hold API keys and tokens by custom, in lower case; those of the standard are Authorization, Proxy-Authorization and Cookie. */
+/**
+ * Headers that hold API keys and tokens by custom, in lower case; those of the standard are Authorization,
+ * Proxy-Authorization and Cookie.
+ */
 export const CREDENTIAL_HEADERS = [
-  ...["apikey", "api-key", "x-api-key", "x-auth-token", "x-access-token", "x-csrf-token", "x-amz-security-token", "x-goog-api-key"],
-  ...["x-auth-key", "x-authorization", "x-session-token", "x-session-id", "x-user-token", "private-token", "x-gitlab-token", "x-vault-token"],
+  ...[
+    "apikey",
+    "api-key",
+    "x-api-key",
+    "x-auth-token",
+    "x-access-token",
+    "x-csrf-token",
+    "x-amz-security-token",
+    "x-goog-api-key",
+  ],
+  ...[
+    "x-auth-key",
+    "x-authorization",
+    "x-session-token",
+    "x-session-id",
+    "x-user-token",
+    "private-token",
+    "x-gitlab-token",
+    "x-vault-token",
+  ],
 ];
 
 /**
- * Removes JWTs from the segments of a path (links that confirm an e-mail address contain them), and credentials from parameters of
- * segments (`/a;token=…/b`), or in a query that a client has encoded as if it were path (`/a%3Ftoken=…`).
+ * Removes JWTs from the segments of a path (links that confirm an e-mail address contain them), and credentials from
+ * parameters of segments (`/a;token=…/b`), or in a query that a client has encoded as if it were path (`/a%3Ftoken=…`).
  */
 export function redactedPath(path: string): string {
   const shown = path.includes("=") ? path.replace(PATH_PARAMETER, withoutSecret) : path;
@@ -28,7 +49,18 @@ const PATH_PARAMETER = /([;&]|%(?:3[BbFf]|26))([^=;&/]{1,64})=(?:(?!%26|%3[Bb])[
 
 export const SECRET_PARAMETERS = new Set([
   ...["apikey", "api_key", "access_token", "id_token", "refresh_token", "auth_token", "token", "jwt", "authorization"],
-  ...["client_secret", "secret", "password", "passwd", "pwd", "sig", "signature", "x-amz-signature", "x-amz-security-token", "x-goog-signature"],
+  ...[
+    "client_secret",
+    "secret",
+    "password",
+    "passwd",
+    "pwd",
+    "sig",
+    "signature",
+    "x-amz-signature",
+    "x-amz-security-token",
+    "x-goog-signature",
+  ],
   "jsessionid", // servlets write it behind a path
 ]);
 

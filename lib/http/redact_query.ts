@@ -1,11 +1,13 @@
 /**
- * Removes credentials that can be recognised by their place or form from queries and headers that are logged or displayed.
+ * Removes credentials that can be recognised by their place or form from queries and headers that are logged or
+ * displayed.
  */
 import { decoded, REDACTED, SECRET_PARAMETERS, withoutTokens } from "./redact.ts";
 
 /**
- * A query, or a header with URLs (Referer, Location, Link, …), without the values of parameters that hold credentials, in a fragment
- * too (RFC 6749 §4.2.2), without user names and passwords, and without JWTs. `also`: further parameters that hold credentials, in lower case.
+ * A query, or a header with URLs (Referer, Location, Link, …), without the values of parameters that hold credentials,
+ * in a fragment too (RFC 6749 §4.2.2), without user names and passwords, and without JWTs. `also`: further parameters
+ * that hold credentials, in lower case.
  */
 export function redacted(text: string, also?: ReadonlySet<string>): string {
   let shown = "";
@@ -22,7 +24,10 @@ export function redacted(text: string, also?: ReadonlySet<string>): string {
   return withoutTokens((shown + text.slice(from)).replace(USER, `//${REDACTED}@`), JWT);
 }
 
-/** Shared: every use sets its position first. A value may contain another URL, so the search for the next name begins in it. */
+/**
+ * Shared: every use sets its position first. A value may contain another URL, so the search for the next name begins in
+ * it.
+ */
 const PARAMETER = /[?&#;]([^=?&#;\s]+)=/g;
 const VALUE = /[^&#\s"'<>]*/y;
 const ENCODED_JWT = /(?:e|%65)(?:y|%79)(?:J|%4[Aa])/y;

@@ -15,7 +15,10 @@ export interface Reply {
   readonly headers: HeaderList;
   /** X-Request-Id, if the reply comes from a server whose log and documents have another id; default: the call's. */
   readonly requestId?: string | undefined;
-  /** A stream must yield bytes or text, as many bytes as Content-Length states if there is one; otherwise it is broken off. */
+  /**
+   * A stream must yield bytes or text, as many bytes as Content-Length states if there is one; otherwise it is broken
+   * off.
+   */
   readonly body: Buffer | Readable | null;
   /** Trailers, complete once the body has ended; sent where the client's protocol can carry them. */
   readonly trailers?: () => HeaderList;
@@ -31,7 +34,10 @@ export interface Tunnel {
   readonly idleMs: number;
 }
 
-/** Discards a Reply that will not be sent, and frees its resources (an unread body holds its pooled connection for ever). Never throws. */
+/**
+ * Discards a Reply that will not be sent, and frees its resources (an unread body holds its pooled connection for
+ * ever). Never throws.
+ */
 export function discard(reply: Reply): void {
   giveUp(reply, "body");
   giveUp(reply, "tunnel");
@@ -65,7 +71,10 @@ export function problem(call: Call, code: ErrorCode, options: ProblemOptions = {
   return problemReply(call, { code, status: kind.status, title: kind.title }, options);
 }
 
-/** Whether a plugin threw because of the client, the upstream or the load: a plugin that reads a body meets its limits, and its early end. */
+/**
+ * Whether a plugin threw because of the client, the upstream or the load: a plugin that reads a body meets its limits,
+ * and its early end.
+ */
 export function isForeignFault(error: unknown): error is Fault {
   return error instanceof Fault && error.code !== "internal";
 }
@@ -76,21 +85,46 @@ export function faultReply(call: Call, error: unknown): Reply {
 }
 
 /** A problem document whose code is not in the table: for plugins with codes of their own. */
-export function problemReply(call: Call, kind: { code: string; status: number; title: string }, options: ProblemOptions = {}): Reply {
+export function problemReply(
+  call: Call,
+  kind: { code: string; status: number; title: string },
+  options: ProblemOptions = {},
+): Reply {
   call.fail(kind.code, options.why);
   const body = problemDocument(kind, call.id, options.detail, options.members);
   return {
     status: kind.status,
-    headers: ["Content-Type", "application/problem+json", "Content-Length", String(body.length), ...(options.headers ?? [])],
+    headers: [
+      "Content-Type",
+      "application/problem+json",
+      "Content-Length",
+      String(body.length),
+      ...(options.headers ?? []),
+    ],
     body,
   };
 }
 
 /**
- * The bytes of a problem document: `type`, `title`, `status`, `detail` (default: the title as a sentence), `code`, `request_id`, and further
- * members (RFC 9457 §3).
+ * The bytes of a problem document: `type`, `title`, `status`, `detail` (default: the title as a sentence), `code`,
+ * `request_id`, and further members (RFC 9457 §3).
  */
-export function problemDocument(kind: { code: string; status: number; title: string }, requestId: string, detail?: string, members?: object): Buffer {
+export function problemDocument(
+  kind: { code: string; status: number; title: string },
+  requestId: string,
+  detail?: string,
+  members?: object,
+): Buffer {
   const { code, status, title } = kind;
-  return Buffer.from(JSON.stringify({ type: "about:blank", title, status, detail: detail ?? title.replace(/[^.!?]$/, "$&."), code, request_id: requestId, ...members }) + "\n");
+  return Buffer.from(
+    JSON.stringify({
+      type: "about:blank",
+      title,
+      status,
+      detail: detail ?? title.replace(/[^.!?]$/, "$&."),
+      code,
+      request_id: requestId,
+      ...members,
+    }) + "\n",
+  );
 }

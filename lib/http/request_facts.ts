@@ -3,4 +3,7 @@
  */
 import type { ExchangeParts } from "./exchange.ts";
 
-export interface RequestFacts extends Pick<ExchangeParts, "call" | "method" | "target" | "httpVersion" | "scheme" | "authority" | "clientAddress" | "headers"> {}
+export interface RequestFacts extends Pick<
+  ExchangeParts,
+  "call" | "method" | "target" | "httpVersion" | "scheme" | "authority" | "clientAddress" | "headers"
+> {}

@@ -1,5 +1,6 @@
 /**
- * Reads bodies as a whole, for plugins that have to know all of one before they decide, and keeps them to be sent all the same.
+ * Reads bodies as a whole, for plugins that have to know all of one before they decide, and keeps them to be sent all
+ * the same.
  */
 import { Readable } from "node:stream";
 import { systemClock, type Clock } from "../base/clock.ts";
@@ -19,13 +20,13 @@ const MAX_HELD = 268_435_456;
 let held = 0;
 
 /**
- * Resolves with a copy of the whole request body, empty where there is none. The body is forwarded all the same: `exchange.body` begins anew,
- * and is read as often as needed. A client that waits for 100 (Continue) gets it here (RFC 9110 §10.1.1). Call it before `exchange.with`: a
- * copy that was made earlier still has the old stream.
+ * Resolves with a copy of the whole request body, empty where there is none. The body is forwarded all the same:
+ * `exchange.body` begins anew, and is read as often as needed. A client that waits for 100 (Continue) gets it here (RFC
+ * 9110 §10.1.1). Call it before `exchange.with`: a copy that was made earlier still has the old stream.
  *
- * Rejects with a `Fault`, which a plugin lets pass: code "body_too_large" (413) for more than `maxBytes`, "bad_request" if the body ends
- * early, "request_timeout" if nothing comes for a minute, "overloaded" (503) if all such bodies together have more than 256 MiB. Rejects with
- * a `TypeError` if the body was read before, as a stream.
+ * Rejects with a `Fault`, which a plugin lets pass: code "body_too_large" (413) for more than `maxBytes`, "bad_request"
+ * if the body ends early, "request_timeout" if nothing comes for a minute, "overloaded" (503) if all such bodies
+ * together have more than 256 MiB. Rejects with a `TypeError` if the body was read before, as a stream.
  */
 export async function readBody(exchange: Exchange, maxBytes: number): Promise<Buffer> {
   const { body, call, headers } = exchange;
@@ -45,7 +46,8 @@ export async function readBody(exchange: Exchange, maxBytes: number): Promise<Bu
     });
     const read = await wholeRequest(body, systemClock, (bytes) => {
       if (own + bytes > most) return tooLarge();
-      if (held + bytes > MAX_HELD) return new Fault("overloaded", `request bodies that plugins have read hold ${MAX_HELD} bytes`);
+      if (held + bytes > MAX_HELD)
+        return new Fault("overloaded", `request bodies that plugins have read hold ${MAX_HELD} bytes`);
       own += bytes;
       if (isCounted) held += bytes;
       return null;
@@ -53,7 +55,10 @@ export async function readBody(exchange: Exchange, maxBytes: number): Promise<Bu
     if (read instanceof Fault) throw read;
     // Node ends the body of a stream that is reset.
     if (call.aborted) throw brokenRequest(null);
-    const kept = { body: new LentBody(Buffer.concat(read), ignore), headers: expects ? withoutHeader(headers, "expect") : headers };
+    const kept = {
+      body: new LentBody(Buffer.concat(read), ignore),
+      headers: expects ? withoutHeader(headers, "expect") : headers,
+    };
     Object.assign(exchange, kept);
   }
   const whole = bytesIn(exchange.body as LentBody)!;
@@ -62,11 +67,13 @@ export async function readBody(exchange: Exchange, maxBytes: number): Promise<Bu
 }
 
 /**
- * Resolves with a copy of the whole body of a reply, as the upstream has sent it (perhaps compressed), empty where there is none. The reply
- * can be returned all the same: `reply.body` begins anew. Event streams do not end: look at the reply's headers first.
+ * Resolves with a copy of the whole body of a reply, as the upstream has sent it (perhaps compressed), empty where
+ * there is none. The reply can be returned all the same: `reply.body` begins anew. Event streams do not end: look at
+ * the reply's headers first.
  *
- * Rejects with a `Fault`, which a plugin lets pass: code "upstream_invalid" (502) for more than `maxBytes`, that of the upstream's failure if the
- * body ends early. The body is destroyed then. Rejects with a `TypeError` if it was read before, as a stream.
+ * Rejects with a `Fault`, which a plugin lets pass: code "upstream_invalid" (502) for more than `maxBytes`, that of the
+ * upstream's failure if the body ends early. The body is destroyed then. Rejects with a `TypeError` if it was read
+ * before, as a stream.
  */
 export async function readReply(reply: Reply, maxBytes: number): Promise<Buffer> {
   const { body } = reply;
@@ -106,18 +113,31 @@ function bytesIn(body: Buffer | Readable): Buffer | null {
 
 function refuseRead(body: Readable, broken: Broken): void {
   if (body.destroyed && !body.readableEnded) throw broken(body.errored);
-  if (body.readableDidRead || body.readableFlowing !== null) throw new TypeError("the body has been read before, or is being read");
+  if (body.readableDidRead || body.readableFlowing !== null)
+    throw new TypeError("the body has been read before, or is being read");
 }
 
 type Broken = (cause: Error | null) => Fault;
 
 /** The chunks of a request's body, see `wholeBody`. Rejects with "request_timeout" if nothing comes for a minute. */
-export function wholeRequest<Stop>(body: Readable, clock: Clock, take: (bytes: number) => Stop | null): Promise<Buffer[] | Stop> {
+export function wholeRequest<Stop>(
+  body: Readable,
+  clock: Clock,
+  take: (bytes: number) => Stop | null,
+): Promise<Buffer[] | Stop> {
   return wholeBody(body, take, brokenRequest, clock);
 }
 
-/** The chunks of a body, or the result of `take` for the chunk at which reading stopped. Rejects with `broken` if the body ends early. */
-function wholeBody<Stop>(body: Readable, take: (bytes: number) => Stop | null, broken: Broken, clock?: Clock): Promise<Buffer[] | Stop> {
+/**
+ * The chunks of a body, or the result of `take` for the chunk at which reading stopped. Rejects with `broken` if the
+ * body ends early.
+ */
+function wholeBody<Stop>(
+  body: Readable,
+  take: (bytes: number) => Stop | null,
+  broken: Broken,
+  clock?: Clock,
+): Promise<Buffer[] | Stop> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let joined = 0;
@@ -150,5 +170,7 @@ function wholeBody<Stop>(body: Readable, take: (bytes: number) => Stop | null, b
   });
 }
 
-const brokenRequest: Broken = (cause) => (cause instanceof Fault ? cause : new Fault("bad_request", "the request body ended early", cause ?? undefined));
-const brokenReply: Broken = (cause) => (cause instanceof Fault ? cause : new Fault("upstream_reset", "the response body ended early", cause ?? undefined));
+const brokenRequest: Broken = (cause) =>
+  cause instanceof Fault ? cause : new Fault("bad_request", "the request body ended early", cause ?? undefined);
+const brokenReply: Broken = (cause) =>
+  cause instanceof Fault ? cause : new Fault("upstream_reset", "the response body ended early", cause ?? undefined);

@@ -10,8 +10,14 @@ const HOST_LABEL = /^[a-z\d](?:[a-z\d-]{0,61}[a-z\d])?$/i;
 const LOCAL_PART = /^[A-Za-z\d!#$%&'*+/=?^_`{|}~.-]{1,64}$/;
 
 /** Each check takes bounded time, however long the text. */
-export const FORMATS: Readonly<Record<string, { readonly expected: string; readonly fits: (text: string) => boolean }>> = {
-  "date-time": { expected: "a date and time such as 2026-01-31T12:00:00Z", fits: (text) => /[Tt]/.test(text[10] ?? "") && isDate(text.slice(0, 10)) && text.length <= 40 && TIME.test(text.slice(11)) },
+export const FORMATS: Readonly<
+  Record<string, { readonly expected: string; readonly fits: (text: string) => boolean }>
+> = {
+  "date-time": {
+    expected: "a date and time such as 2026-01-31T12:00:00Z",
+    fits: (text) =>
+      /[Tt]/.test(text[10] ?? "") && isDate(text.slice(0, 10)) && text.length <= 40 && TIME.test(text.slice(11)),
+  },
   date: { expected: "a date such as 2026-01-31", fits: isDate },
   time: { expected: "a time such as 12:00:00Z", fits: (text) => text.length <= 30 && TIME.test(text) },
   email: { expected: "an e-mail address", fits: isEmail },
@@ -31,7 +37,13 @@ function isDate(text: string): boolean {
 function isEmail(text: string): boolean {
   const at = text.lastIndexOf("@");
   const local = text.slice(0, at);
-  return at > 0 && text.length <= 254 && LOCAL_PART.test(local) && !/^\.|\.\.|\.$/.test(local) && isHostname(text.slice(at + 1));
+  return (
+    at > 0 &&
+    text.length <= 254 &&
+    LOCAL_PART.test(local) &&
+    !/^\.|\.\.|\.$/.test(local) &&
+    isHostname(text.slice(at + 1))
+  );
 }
 
 function isHostname(text: string): boolean {
@@ -39,5 +51,11 @@ function isHostname(text: string): boolean {
 }
 
 function isUri(text: string): boolean {
-  return text.length <= 8192 && /^[A-Za-z][A-Za-z\d+.-]*:/.test(text) && !/[^\x21-\x7e]|["<>\\^`{|}]/.test(text) && !/%(?![\da-fA-F]{2})/.test(text) && URL.canParse(text);
+  return (
+    text.length <= 8192 &&
+    /^[A-Za-z][A-Za-z\d+.-]*:/.test(text) &&
+    !/[^\x21-\x7e]|["<>\\^`{|}]/.test(text) &&
+    !/%(?![\da-fA-F]{2})/.test(text) &&
+    URL.canParse(text)
+  );
 }

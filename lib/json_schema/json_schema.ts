@@ -1,9 +1,10 @@
 /**
- * JSON Schema, draft 2020-12: compiles a schema once into a function that reports all violations of a value. Unknown keywords are
- * errors.
+ * JSON Schema, draft 2020-12: compiles a schema once into a function that reports all violations of a value. Unknown
+ * keywords are errors.
  *
- * Clients choose the values, so the time a check takes is bounded: patterns never backtrack (`lib/base/linear_pattern.ts`), and each run has a
- * budget of steps that `$ref` and choices multiplied cannot exceed. Long checks pause, so that the event loop can serve other requests.
+ * Clients choose the values, so the time a check takes is bounded: patterns never backtrack
+ * (`lib/base/linear_pattern.ts`), and each run has a budget of steps that `$ref` and choices multiplied cannot exceed.
+ * Long checks pause, so that the event loop can serve other requests.
  */
 import { suggest } from "../base/suggest.ts";
 import { KEYWORDS, type Subject } from "./keywords.ts";
@@ -16,7 +17,9 @@ export { eachOf, Run, TooMuchWork, Work, type Done } from "./run.ts";
 export type { TextTypes };
 
 export interface CompiledSchema {
-  /** Adds the violations of the value to `run`; a promise if it had to pause. Throws, or rejects with, `TooMuchWork`. */
+  /**
+   * Adds the violations of the value to `run`; a promise if it had to pause. Throws, or rejects with, `TooMuchWork`.
+   */
   readonly check: (value: unknown, run: Run) => Done;
   /** The types that the schema allows for a property: values of a query or header arrive as text. */
   readonly typesOf: (property: string) => TextTypes;
@@ -53,11 +56,16 @@ class Compiler {
     const check = this.#definition([]);
     if (isObject(this.#root) && this.#root.$defs !== undefined) {
       // Errors are reported in unused definitions, too.
-      if (isObject(this.#root.$defs)) for (const name of Object.keys(this.#root.$defs)) this.#definition(["$defs", name]);
+      if (isObject(this.#root.$defs))
+        for (const name of Object.keys(this.#root.$defs)) this.#definition(["$defs", name]);
       else this.#report(["$defs"], `expected an object of schemas, found ${described(this.#root.$defs)}`);
     }
     const circular = [...this.#edges.keys()].find((reference) => this.#leadsTo(reference, reference, new Set()));
-    if (circular !== undefined) this.#report([], `"$ref" leads in a circle: ${circular} refers to itself before it comes to anything within the value`);
+    if (circular !== undefined)
+      this.#report(
+        [],
+        `"$ref" leads in a circle: ${circular} refers to itself before it comes to anything within the value`,
+      );
     return check;
   }
 
@@ -85,7 +93,10 @@ class Compiler {
     return (value, pointer, run) => found.check(value, pointer, run);
   }
 
-  /** `sameValue` is the definition being compiled, as long as its subschemas apply to the same value; null deeper in the value. */
+  /**
+   * `sameValue` is the definition being compiled, as long as its subschemas apply to the same value; null deeper in the
+   * value.
+   */
   #schema(given: unknown, at: Path, sameValue: string | null): Check {
     if (given === true) return PASS;
     if (given === false) return (_value, pointer, run) => run.add(pointer, "is not allowed");
@@ -98,11 +109,18 @@ class Compiler {
       schema: valid,
       report: (path, message) => this.#report([...at, ...path], message),
       expected: (path, expected) => {
-        this.#report([...at, ...path], `expected ${expected}, found ${described(path.reduce<any>((found, step) => found[step], given))}`);
+        this.#report(
+          [...at, ...path],
+          `expected ${expected}, found ${described(path.reduce<any>((found, step) => found[step], given))}`,
+        );
         return false;
       },
       compile: (path, appliesTo) =>
-        this.#schema(path.reduce<any>((found, step) => found[step], given), [...at, ...path], appliesTo === "part" ? null : sameValue),
+        this.#schema(
+          path.reduce<any>((found, step) => found[step], given),
+          [...at, ...path],
+          appliesTo === "part" ? null : sameValue,
+        ),
     };
     this.#checkNames(given, at);
     const checks: Check[] = [];
@@ -118,7 +136,9 @@ class Compiler {
     }
     return (value, pointer, run) => {
       run.spendOn(value);
-      return run.work.isDue ? run.work.pause().then(() => inTurn(checks, value, pointer, run, 0)) : inTurn(checks, value, pointer, run, 0);
+      return run.work.isDue
+        ? run.work.pause().then(() => inTurn(checks, value, pointer, run, 0))
+        : inTurn(checks, value, pointer, run, 0);
     };
   }
 
@@ -127,7 +147,10 @@ class Compiler {
       const report = (message: string) => void this.problems.push({ at: [...at, keyword], message, isAtKey: true });
       if (!CONSTRAINTS.includes(keyword) && !ANNOTATIONS.includes(keyword)) {
         const nearest = suggest(keyword, CONSTRAINTS);
-        report(`is not a known keyword${nearest === undefined ? ` (known: ${CONSTRAINTS.join(", ")})` : `; did you mean "${nearest}"?`}`);
+        report(
+          `is not a known ` +
+            `keyword${nearest === undefined ? ` (known: ${CONSTRAINTS.join(", ")})` : `; did you mean "${nearest}"?`}`,
+        );
       } else if (keyword === "$defs" && at.length > 0) report("is allowed only at the top of a schema");
       else if (keyword === "$schema" && !DRAFT.test(String(value))) report("has to name draft 2020-12");
     }
@@ -154,7 +177,18 @@ function nameOf(path: Path): string {
 
 const CONSTRAINTS = ["$ref", ...Object.keys(KEYWORDS)];
 /** Keywords that do not constrain values. */
-const ANNOTATIONS = ["$schema", "$comment", "$defs", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"];
+const ANNOTATIONS = [
+  "$schema",
+  "$comment",
+  "$defs",
+  "title",
+  "description",
+  "default",
+  "examples",
+  "deprecated",
+  "readOnly",
+  "writeOnly",
+];
 const DRAFT = /^https:\/\/json-schema\.org\/draft\/2020-12\/schema#?$/;
 
 const PASS: Check = () => {};

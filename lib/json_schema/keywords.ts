@@ -34,15 +34,26 @@ const NUMBER = form("a number", Number.isFinite);
 const POSITIVE = form("a number above 0", (given) => Number.isFinite(given) && (given as number) > 0);
 const COUNT = form("an integer ≥ 0", (given) => Number.isSafeInteger(given) && (given as number) >= 0);
 const BOOLEAN = form("true or false", (given) => typeof given === "boolean");
-const NAMES = form("an array of names", (given) => Array.isArray(given) && given.every((name) => typeof name === "string"));
+const NAMES = form(
+  "an array of names",
+  (given) => Array.isArray(given) && given.every((name) => typeof name === "string"),
+);
 const LIST = form("an array with at least one value", (given) => Array.isArray(given) && given.length > 0);
 const SCHEMAS = form("an array with at least one schema", (given) => Array.isArray(given) && given.length > 0);
 const NAMED_SCHEMAS = form("an object of schemas", isObject);
-const FORMAT = form(`one of ${Object.keys(FORMATS).join(", ")}`, (given) => typeof given === "string" && Object.hasOwn(FORMATS, given));
-const TYPE = form(`one of ${Object.keys(values.TYPE_NAMES).join(", ")}`, (given) => typeof given === "string" && Object.hasOwn(values.TYPE_NAMES, given));
+const FORMAT = form(
+  `one of ${Object.keys(FORMATS).join(", ")}`,
+  (given) => typeof given === "string" && Object.hasOwn(FORMATS, given),
+);
+const TYPE = form(
+  `one of ${Object.keys(values.TYPE_NAMES).join(", ")}`,
+  (given) => typeof given === "string" && Object.hasOwn(values.TYPE_NAMES, given),
+);
 const TYPES: Form = (given, path, subject) => {
   if (!Array.isArray(given)) return TYPE(given, path, subject);
-  return given.length === 0 ? subject.expected(path, "at least one type") : all(given, (each, i) => TYPE(each, [...path, i], subject));
+  return given.length === 0
+    ? subject.expected(path, "at least one type")
+    : all(given, (each, i) => TYPE(each, [...path, i], subject));
 };
 const LISTS_OF_NAMES: Form = (given, path, subject) =>
   isObject(given)
@@ -51,7 +62,8 @@ const LISTS_OF_NAMES: Form = (given, path, subject) =>
 const PATTERN: Form = (given, path, subject) =>
   typeof given === "string" ? isPattern(given, path, subject) : subject.expected(path, "a string");
 const PATTERN_SCHEMAS: Form = (given, path, subject) =>
-  NAMED_SCHEMAS(given, path, subject) && all(Object.keys(given as object), (source) => isPattern(source, [...path, source], subject));
+  NAMED_SCHEMAS(given, path, subject) &&
+  all(Object.keys(given as object), (source) => isPattern(source, [...path, source], subject));
 /** Reported where the subschema is compiled. */
 const SCHEMA: Form = () => true;
 
@@ -68,12 +80,24 @@ export const KEYWORDS: Readonly<Record<string, Keyword>> = {
   exclusiveMinimum: { isValid: NUMBER, check: (limit) => numbers(`more than ${limit}`, (value) => value > limit) },
   exclusiveMaximum: { isValid: NUMBER, check: (limit) => numbers(`less than ${limit}`, (value) => value < limit) },
   multipleOf: { isValid: POSITIVE, check: (step) => numbers(`a multiple of ${step}`, values.isMultipleOf(step)) },
-  minLength: { isValid: COUNT, check: (limit) => size("least", limit, "character", "characters", (value) => lengthOf(value, limit)) },
-  maxLength: { isValid: COUNT, check: (limit) => size("most", limit, "character", "characters", (value) => lengthOf(value, limit + 1)) },
+  minLength: {
+    isValid: COUNT,
+    check: (limit) => size("least", limit, "character", "characters", (value) => lengthOf(value, limit)),
+  },
+  maxLength: {
+    isValid: COUNT,
+    check: (limit) => size("most", limit, "character", "characters", (value) => lengthOf(value, limit + 1)),
+  },
   pattern: { isValid: PATTERN, check: pattern },
   format: { isValid: FORMAT, check: format },
-  minItems: { isValid: COUNT, check: (limit) => size("least", limit, "item", "items", (value) => (Array.isArray(value) ? value.length : null)) },
-  maxItems: { isValid: COUNT, check: (limit) => size("most", limit, "item", "items", (value) => (Array.isArray(value) ? value.length : null)) },
+  minItems: {
+    isValid: COUNT,
+    check: (limit) => size("least", limit, "item", "items", (value) => (Array.isArray(value) ? value.length : null)),
+  },
+  maxItems: {
+    isValid: COUNT,
+    check: (limit) => size("most", limit, "item", "items", (value) => (Array.isArray(value) ? value.length : null)),
+  },
   uniqueItems: { isValid: BOOLEAN, check: (given) => (given === true ? checkUnique : undefined) },
   prefixItems: { isValid: SCHEMAS, check: ITEMS },
   items: { isValid: SCHEMA, check: ITEMS },
@@ -82,7 +106,10 @@ export const KEYWORDS: Readonly<Record<string, Keyword>> = {
   maxContains: { isValid: COUNT },
   minProperties: { isValid: COUNT, check: (limit) => size("least", limit, "property", "properties", propertyCount) },
   maxProperties: { isValid: COUNT, check: (limit) => size("most", limit, "property", "properties", propertyCount) },
-  required: { isValid: NAMES, check: (names) => objects((value, pointer, run) => requireAll(names, value, pointer, run, "is required")) },
+  required: {
+    isValid: NAMES,
+    check: (names) => objects((value, pointer, run) => requireAll(names, value, pointer, run, "is required")),
+  },
   dependentRequired: { isValid: LISTS_OF_NAMES, check: dependentRequired },
   properties: { isValid: NAMED_SCHEMAS, check: MEMBERS },
   patternProperties: { isValid: PATTERN_SCHEMAS, check: MEMBERS },
@@ -130,7 +157,8 @@ function type(given: string | readonly string[]): Check {
   const types = [given].flat();
   const expected = types.map((name) => values.TYPE_NAMES[name]).join(" or ");
   return (value, pointer, run) => {
-    if (!types.some((name) => values.isOfType(value, name))) run.add(pointer, `expected ${expected}, found ${values.typeName(value)}`);
+    if (!types.some((name) => values.isOfType(value, name)))
+      run.add(pointer, `expected ${expected}, found ${values.typeName(value)}`);
   };
 }
 
@@ -156,11 +184,20 @@ function numbers(expected: string, fits: (value: number, run: Run) => boolean): 
 }
 
 /** `sizeOf` returns null for values of another type. */
-function size(bound: "least" | "most", limit: number, one: string, many: string, sizeOf: (value: unknown, run: Run) => number | null): Check {
+function size(
+  bound: "least" | "most",
+  limit: number,
+  one: string,
+  many: string,
+  sizeOf: (value: unknown, run: Run) => number | null,
+): Check {
   return (value, pointer, run) => {
     const found = sizeOf(value, run);
     if (found === null || (bound === "least" ? found >= limit : found <= limit)) return;
-    run.add(pointer, `expected at ${bound} ${limit} ${limit === 1 ? one : many}${one === "item" ? `, found ${found}` : ""}`);
+    run.add(
+      pointer,
+      `expected at ${bound} ${limit} ${limit === 1 ? one : many}${one === "item" ? `, found ${found}` : ""}`,
+    );
   };
 }
 
@@ -176,7 +213,9 @@ function pattern(source: string): Check {
   const compiled = linearPattern(source) as LinearPattern;
   return (value, pointer, run) => {
     if (typeof value !== "string") return undefined;
-    return andThen(compiled.test(value, run.work), (matches) => (matches ? undefined : run.add(pointer, `does not match the pattern ${source}`)));
+    return andThen(compiled.test(value, run.work), (matches) =>
+      matches ? undefined : run.add(pointer, `does not match the pattern ${source}`),
+    );
   };
 }
 
@@ -208,7 +247,9 @@ function items({ schema, compile }: Subject): Check {
   const first = ((schema.prefixItems ?? []) as unknown[]).map((_item, i) => compile(["prefixItems", i], "part"));
   const rest = schema.items === undefined ? undefined : compile(["items"], "part");
   return (value, pointer, run) =>
-    Array.isArray(value) ? eachOf(value.length, run, (i) => (first[i] ?? rest)?.(value[i], `${pointer}/${i}`, run)) : undefined;
+    Array.isArray(value)
+      ? eachOf(value.length, run, (i) => (first[i] ?? rest)?.(value[i], `${pointer}/${i}`, run))
+      : undefined;
 }
 
 function contains(_given: unknown, { schema, compile }: Subject): Check {
@@ -219,10 +260,13 @@ function contains(_given: unknown, { schema, compile }: Subject): Check {
     `${limit} item${limit === 1 ? "" : "s"} of the kind that it ${verb} contain, found ${found}`;
   return (value, pointer, run) => {
     if (!Array.isArray(value)) return;
-    return andThen(countOf(value.length, Infinity, (i) => run.fits(contained, value[i])), (found) => {
-      if (found < least) run.add(pointer, `expected at least ${expected(least, "has to", found)}`);
-      if (found > most) run.add(pointer, `expected at most ${expected(most, "may", found)}`);
-    });
+    return andThen(
+      countOf(value.length, Infinity, (i) => run.fits(contained, value[i])),
+      (found) => {
+        if (found < least) run.add(pointer, `expected at least ${expected(least, "has to", found)}`);
+        if (found > most) run.add(pointer, `expected at most ${expected(most, "may", found)}`);
+      },
+    );
   };
 }
 
@@ -238,7 +282,8 @@ function dependentRequired(given: Readonly<Record<string, readonly string[]>>): 
   const rules = Object.entries(given);
   return objects((value, pointer, run) => {
     for (const [name, others] of rules) {
-      if (Object.hasOwn(value, name)) requireAll(others, value, pointer, run, `is required beside ${JSON.stringify(name)}`);
+      if (Object.hasOwn(value, name))
+        requireAll(others, value, pointer, run, `is required beside ${JSON.stringify(name)}`);
     }
   });
 }
@@ -295,17 +340,27 @@ function allOf(given: readonly unknown[], { compile }: Subject): Check {
 function anyOf(given: readonly unknown[], { compile }: Subject): Check {
   const forms = given.map((_schema, i) => compile(["anyOf", i], "same value"));
   return (value, pointer, run) =>
-    andThen(countOf(forms.length, 1, (i) => run.fits(forms[i]!, value)), (fitting) => {
-      if (fitting === 0) run.add(pointer, `fits none of the ${forms.length} forms that are allowed`);
-    });
+    andThen(
+      countOf(forms.length, 1, (i) => run.fits(forms[i]!, value)),
+      (fitting) => {
+        if (fitting === 0) run.add(pointer, `fits none of the ${forms.length} forms that are allowed`);
+      },
+    );
 }
 
 function oneOf(given: readonly unknown[], { compile }: Subject): Check {
   const forms = given.map((_schema, i) => compile(["oneOf", i], "same value"));
   return (value, pointer, run) =>
-    andThen(countOf(forms.length, Infinity, (i) => run.fits(forms[i]!, value)), (fitting) => {
-      if (fitting !== 1) run.add(pointer, `fits ${fitting === 0 ? "none" : fitting} of the ${forms.length} forms of which it has to fit one`);
-    });
+    andThen(
+      countOf(forms.length, Infinity, (i) => run.fits(forms[i]!, value)),
+      (fitting) => {
+        if (fitting !== 1)
+          run.add(
+            pointer,
+            `fits ${fitting === 0 ? "none" : fitting} of the ${forms.length} forms of which it has to fit one`,
+          );
+      },
+    );
 }
 
 function not(_given: unknown, { compile }: Subject): Check {
@@ -320,5 +375,6 @@ function conditional(_given: unknown, { schema, compile }: Subject): Check {
   const condition = compile(["if"], "same value");
   const consequence = schema.then === undefined ? undefined : compile(["then"], "same value");
   const otherwise = schema.else === undefined ? undefined : compile(["else"], "same value");
-  return (value, pointer, run) => andThen(run.fits(condition, value), (fits) => (fits ? consequence : otherwise)?.(value, pointer, run));
+  return (value, pointer, run) =>
+    andThen(run.fits(condition, value), (fits) => (fits ? consequence : otherwise)?.(value, pointer, run));
 }

@@ -1,5 +1,6 @@
 /**
- * Finds the types that a JSON Schema states for the properties of an object, so that a text can be parsed as a number, boolean or list.
+ * Finds the types that a JSON Schema states for the properties of an object, so that a text can be parsed as a number,
+ * boolean or list.
  */
 import { linearPattern, type LinearPattern } from "../base/linear_pattern.ts";
 import { definitionPath, isObject, valueAt } from "./values.ts";
@@ -21,10 +22,15 @@ export function propertyTypes(root: unknown): (property: string) => TextTypes {
     return { types: firstType(all), itemTypes: firstType(all.flatMap(({ items }) => conjunction(items, root))) };
   };
   const named = new Map<string, TextTypes>();
-  for (const [name, schema] of entriesOf("properties")) if ((named.get(name)?.types ?? null) === null) named.set(name, typesOf(schema));
-  const patterns = entriesOf("patternProperties").map(([source, schema]) => ({ pattern: linearPattern(source) as LinearPattern, types: typesOf(schema) }));
+  for (const [name, schema] of entriesOf("properties"))
+    if ((named.get(name)?.types ?? null) === null) named.set(name, typesOf(schema));
+  const patterns = entriesOf("patternProperties").map(([source, schema]) => ({
+    pattern: linearPattern(source) as LinearPattern,
+    types: typesOf(schema),
+  }));
   const others = typesOf(schemas.map(({ additionalProperties }) => additionalProperties).find(isObject));
-  return (property) => named.get(property) ?? patterns.find(({ pattern }) => pattern.test(property, UNMETERED) === true)?.types ?? others;
+  return (property) =>
+    named.get(property) ?? patterns.find(({ pattern }) => pattern.test(property, UNMETERED) === true)?.types ?? others;
 }
 
 /** Property names are as short as a query or a header line. */

@@ -1,5 +1,6 @@
 /**
- * Reads JSON from clients (RFC 8259), and refuses texts that parsers interpret differently: invalid UTF-8, duplicate keys, deep nesting.
+ * Reads JSON from clients (RFC 8259), and refuses texts that parsers interpret differently: invalid UTF-8, duplicate
+ * keys, deep nesting.
  */
 import { pointerStep } from "./values.ts";
 

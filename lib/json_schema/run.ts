@@ -1,5 +1,6 @@
 /**
- * One run of a compiled JSON Schema over a value: the violations found, the steps left, and the pauses for the event loop.
+ * One run of a compiled JSON Schema over a value: the violations found, the steps left, and the pauses for the event
+ * loop.
  */
 import type { StepMeter } from "../base/linear_pattern.ts";
 import type { NextTimeSlice } from "../base/time_slices.ts";
@@ -108,10 +109,17 @@ export function eachOf(count: number, run: Run, step: (i: number) => Done, from 
 }
 
 /** How many of 0, 1, … `count` − 1 pass; stops at `enough`. */
-export function countOf(count: number, enough: number, passes: (i: number) => boolean | Promise<boolean>, from = 0, found = 0): number | Promise<number> {
+export function countOf(
+  count: number,
+  enough: number,
+  passes: (i: number) => boolean | Promise<boolean>,
+  from = 0,
+  found = 0,
+): number | Promise<number> {
   for (let i = from; i < count && found < enough; i++) {
     const passed = passes(i);
-    if (typeof passed !== "boolean") return passed.then((later) => countOf(count, enough, passes, i + 1, later ? found + 1 : found));
+    if (typeof passed !== "boolean")
+      return passed.then((later) => countOf(count, enough, passes, i + 1, later ? found + 1 : found));
     if (passed) found++;
   }
   return found;

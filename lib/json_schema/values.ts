@@ -82,7 +82,10 @@ export function canonical(value: unknown, run?: Run): string {
   if (Array.isArray(value)) return `[${value.map((item) => canonical(item, run)).join(",")}]`;
   if (isObject(value)) {
     const names = run === undefined ? Object.keys(value) : run.namesOf(value);
-    return `{${names.sort().map((name) => `${JSON.stringify(name)}:${canonical(value[name], run)}`).join(",")}}`;
+    return `{${names
+      .sort()
+      .map((name) => `${JSON.stringify(name)}:${canonical(value[name], run)}`)
+      .join(",")}}`;
   }
   // JSON.stringify writes Infinity (1e400) as null. String(-0) is "0".
   return typeof value === "number" ? String(value) : JSON.stringify(value);
@@ -114,7 +117,8 @@ export function isMultipleOf(step: number): (value: number, run: Run) => boolean
   const scale = Number(`1e${-stepExponent}`);
   return (value, run) => {
     if (!Number.isFinite(value)) return false;
-    // A number of up to fifteen digits is one decimal and no other (IEEE 754): with more decimal places than the step it is no multiple.
+    // A number of up to fifteen digits is one decimal and no other (IEEE 754): with more decimal places than the step
+    // it is no multiple.
     if (stepExponent >= -15 && Math.abs(value * scale) < 1e15) {
       const digitsOfValue = Math.round(value * scale);
       return digitsOfValue / scale === value && digitsOfValue % Number(stepDigits) === 0;

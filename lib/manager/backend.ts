@@ -1,5 +1,6 @@
 /**
- * Connects to the admin interface of another process, plain or over verified TLS, and explains to an operator why that fails.
+ * Connects to the admin interface of another process, plain or over verified TLS, and explains to an operator why that
+ * fails.
  */
 import type { Agent, RequestOptions } from "node:http";
 import { isIP } from "node:net";
@@ -16,23 +17,37 @@ export interface Backend {
 }
 
 /**
- * The connection options of all requests. One connection per request: the other end may close an idle connection just as a request is sent, and a
- * login cannot be repeated. The request rate of a UI, one a second from each visible page, is too low for the cost to matter.
+ * The connection options of all requests. One connection per request: the other end may close an idle connection just
+ * as a request is sent, and a login cannot be repeated. The request rate of a UI, one a second from each visible page,
+ * is too low for the cost to matter.
  */
 export function connectionTo({ url, ca }: Backend): RequestOptions & { readonly agent: Agent } {
   const isSecure = url.protocol === "https:";
   const to = destinationOf(url, "manager");
   // Always set, so that NODE_TLS_REJECT_UNAUTHORIZED cannot disable it.
   const tls = { rejectUnauthorized: true, minVersion: "TLSv1.2", ...(ca !== null && { ca }) } as const;
-  const agent = agentOf(new Egress([to]), "manager", isSecure ? "https:" : "http:", { keepAlive: false, maxSockets: MAX_CONNECTIONS, ...(isSecure && tls) });
+  const agent = agentOf(new Egress([to]), "manager", isSecure ? "https:" : "http:", {
+    keepAlive: false,
+    maxSockets: MAX_CONNECTIONS,
+    ...(isSecure && tls),
+  });
   // An IP address is not a valid server name (RFC 6066 §3).
-  return { agent, protocol: url.protocol, hostname: to.host, port: to.port, ...(isSecure && isIP(to.host) === 0 && { servername: to.host }) };
+  return {
+    agent,
+    protocol: url.protocol,
+    hostname: to.host,
+    port: to.port,
+    ...(isSecure && isIP(to.host) === 0 && { servername: to.host }),
+  };
 }
 
 /** Further requests wait until their deadline. */
 const MAX_CONNECTIONS = 256;
 
-/** Why the admin interface did not answer. `message` is for the log; `detail` is for users, who need not be logged in, and contains no address. */
+/**
+ * Why the admin interface did not answer. `message` is for the log; `detail` is for users, who need not be logged in,
+ * and contains no address.
+ */
 export class Failure extends Error {
   readonly code: ErrorCode;
   readonly detail: string;
@@ -49,23 +64,33 @@ export function failureOf({ code = "", message }: NodeJS.ErrnoException): Failur
   if (code.startsWith("HPE_")) return new Failure("upstream_invalid", NO_HTTP, message);
   const known = REASONS[code];
   // Only codes of Node or OpenSSL are shown, never a text from the other end.
-  const reason = known === undefined ? (/^[A-Z][A-Z0-9_]+$/.test(code) ? code : "the connection failed") : `${known} (${code})`;
+  const reason =
+    known === undefined ? (/^[A-Z][A-Z0-9_]+$/.test(code) ? code : "the connection failed") : `${known} (${code})`;
   const kind = code === "ECONNRESET" ? "upstream_reset" : "upstream_connect_failed";
   return new Failure(kind, `The admin interface does not answer: ${reason}.`, message);
 }
 
-const NO_HTTP = "The server at the address of the admin interface does not speak HTTP; if it speaks HTTPS, MANAGER_BACKEND_API_URL must start with https://.";
+const NO_HTTP =
+  "The server at the address of the admin interface does not speak HTTP; if it speaks HTTPS, " +
+  "MANAGER_BACKEND_API_URL must start with https://.";
 /** For a reply that no admin interface sends: from the port for traffic, a redirect, the page of another server. */
 export const NO_ADMIN =
-  "The server at MANAGER_BACKEND_API_URL is not an admin interface, or one of an older version: it must be the URL of a gateway's admin interface (port 8081 unless ADMIN_PORT differs), not its port for traffic, with https:// if it speaks HTTPS.";
+  "The server at MANAGER_BACKEND_API_URL is not an admin interface, or one of an older version: " +
+  ("it must be the URL of a gateway's admin interface (port 8081 unless ADMIN_PORT differs), " +
+    "not its port for traffic, with https:// if it speaks HTTPS.");
 export const UNKNOWN_NAME =
-  "The gateway's admin interface does not accept the host name in MANAGER_BACKEND_API_URL: add it to ADMIN_HOSTS of the gateway, or use an IP address.";
-export const LEADS_BACK = "MANAGER_BACKEND_API_URL points to this management UI; it must be the URL of the admin interface of a gateway.";
+  "The gateway's admin interface does not accept the host name in MANAGER_BACKEND_API_URL: " +
+  "add it to ADMIN_HOSTS of the gateway, or use an IP address.";
+export const LEADS_BACK =
+  "MANAGER_BACKEND_API_URL points to this management UI; it must be the URL of the admin interface of a gateway.";
 
-const UNVERIFIED = "its certificate is not signed by a trusted authority; set its CA certificate with MANAGER_BACKEND_CA_PATH";
+const UNVERIFIED =
+  "its certificate is not signed by a trusted authority; set its CA certificate with MANAGER_BACKEND_CA_PATH";
 
 const REASONS: { readonly [code: string]: string | undefined } = {
-  ECONNREFUSED: "nothing listens at its address; is the gateway running, with ADMIN_USER and a password set, and is MANAGER_BACKEND_API_URL right?",
+  ECONNREFUSED:
+    "nothing listens at its address; is the gateway running, with ADMIN_USER and a password set, " +
+    "and is MANAGER_BACKEND_API_URL right?",
   ECONNRESET: "the connection was closed without an answer; with ADMIN_TLS=true it speaks HTTPS",
   ETIMEDOUT: "its address cannot be reached",
   EHOSTUNREACH: "its address cannot be reached",

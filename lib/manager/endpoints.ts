@@ -1,5 +1,6 @@
 /**
- * The endpoints of the management UI: serves pages, forwards /api to the admin interface, and adds security headers to every reply.
+ * The endpoints of the management UI: serves pages, forwards /api to the admin interface, and adds security headers to
+ * every reply.
  */
 import { version } from "../base/version.ts";
 import { hasHeader, withHeader, type HeaderList } from "../http/headers.ts";
@@ -15,31 +16,41 @@ import type { FindFile } from "./static_files.ts";
 type Forward = (inbound: Inbound, path: string) => Promise<Reply>;
 
 /** `hosts` are the host names, besides localhost, that are accepted over plain HTTP. */
-export function createEndpoints(findFile: FindFile, forward: Forward, hosts: readonly string[]): (inbound: Inbound) => Promise<Reply> {
+export function createEndpoints(
+  findFile: FindFile,
+  forward: Forward,
+  hosts: readonly string[],
+): (inbound: Inbound) => Promise<Reply> {
   const isKnown = allowedHosts(hosts);
   return async (inbound) => guarded(await answer(inbound));
 
   function answer(inbound: Inbound): Reply | Promise<Reply> {
     const { call, method, refusal } = inbound;
     if (refusal !== null) return problem(call, refusal.code, { detail: refusal.detail });
-    if (inbound.upgrade !== null) return problem(call, "bad_request", { detail: "The management UI has no WebSockets." });
+    if (inbound.upgrade !== null)
+      return problem(call, "bad_request", { detail: "The management UI has no WebSockets." });
     const target = readTarget(inbound.target);
     if ("code" in target) return problem(call, target.code, { detail: sentence(target.detail) });
     if (target.encodedSlash) return problem(call, ENCODED_SLASH.code, { detail: sentence(ENCODED_SLASH.detail) });
     const authority = target.authority ?? inbound.authority;
     if (!isHost(authority)) return problem(call, "bad_request", { detail: "The request target has no valid host." });
-    if (inbound.scheme === "http" && !isKnown(authority)) return problem(call, "misdirected", { detail: `${HOST_NOT_ALLOWED} ${TO_LOG_IN}` });
+    if (inbound.scheme === "http" && !isKnown(authority))
+      return problem(call, "misdirected", { detail: `${HOST_NOT_ALLOWED} ${TO_LOG_IN}` });
     const { path, query } = target;
     if (path === "/api" || path.startsWith("/api/")) {
       if (!FORWARDED.has(method)) return wrongMethod(inbound, "GET, HEAD, POST, PUT, DELETE");
       if (!READING.has(method) && isForeign(inbound, authority)) {
-        const detail = "Only pages of this server may make changes. A proxy in front of it must not change the Host header.";
+        const detail =
+          "Only pages of this server may make changes. A proxy in front of it must not change the Host header.";
         return problem(call, "forbidden", { detail });
       }
-      return path === "/api/gateway/now" ? withVersion(forward(inbound, path.slice(4) + query)) : forward(inbound, (path.slice(4) || "/") + query);
+      return path === "/api/gateway/now"
+        ? withVersion(forward(inbound, path.slice(4) + query))
+        : forward(inbound, (path.slice(4) || "/") + query);
     }
     const file = findFile(path, inbound.headers);
-    if (file === null) return problem(call, "route_not_found", { detail: "There is no such page; the management UI starts at /." });
+    if (file === null)
+      return problem(call, "route_not_found", { detail: "There is no such page; the management UI starts at /." });
     return READING.has(method) ? file : wrongMethod(inbound, "GET, HEAD");
   }
 }
@@ -47,11 +58,14 @@ export function createEndpoints(findFile: FindFile, forward: Forward, hosts: rea
 /** The UI's own version, to be compared with the gateway's: for who has signed in, like that. */
 async function withVersion(reply: Promise<Reply>): Promise<Reply> {
   const answered = await reply;
-  return answered.status === 200 ? { ...answered, headers: withHeader(answered.headers, "Management-UI-Version", version) } : answered;
+  return answered.status === 200
+    ? { ...answered, headers: withHeader(answered.headers, "Management-UI-Version", version) }
+    : answered;
 }
 
 const TO_LOG_IN =
-  "To log in, open http://localhost on the gateway's machine, or open a tunnel (ssh -L 5173:localhost:5173 …), or set MANAGER_TLS=true: browsers store the session cookie only over HTTPS and on http://localhost.";
+  "To log in, open http://localhost on the gateway's machine, or open a tunnel (ssh -L 5173:localhost:5173 …), " +
+  "or set MANAGER_TLS=true: browsers store the session cookie only over HTTPS and on http://localhost.";
 
 const READING = new Set(["GET", "HEAD"]);
 const FORWARDED = new Set([...READING, "POST", "PUT", "DELETE"]);

@@ -7,7 +7,15 @@ import type { Clock } from "../base/clock.ts";
 import { requestBy } from "../base/egress_clients.ts";
 import { Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { endToEnd, hasToken, headerValue, headerValues, nameSet, withoutHeaders, type HeaderList } from "../http/headers.ts";
+import {
+  endToEnd,
+  hasToken,
+  headerValue,
+  headerValues,
+  nameSet,
+  withoutHeaders,
+  type HeaderList,
+} from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { readBody } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/inbound.ts";
@@ -59,7 +67,8 @@ export class AdminProxy implements AdminBackend {
       return replyFrom(response, method);
     } catch (error) {
       // The client sent a header that HTTP/1.1 cannot carry, or a body that broke off or is too large.
-      if (!(error instanceof Failure)) return problem(call, error instanceof Fault ? error.code : "bad_request", { why: (error as Error).message });
+      if (!(error instanceof Failure))
+        return problem(call, error instanceof Fault ? error.code : "bad_request", { why: (error as Error).message });
       const { code, detail, message: why } = error;
       if (!call.aborted) this.#noteFailure(why);
       return problem(call, code, { detail, why });
@@ -70,14 +79,28 @@ export class AdminProxy implements AdminBackend {
   #ask(inbound: Inbound, path: string, body: Buffer | null): Promise<IncomingMessage> {
     const { call, method, headers } = inbound;
     const { url } = this.#backend;
-    const fields = ["Host", url.host, "Via", `1.1 ${this.#via}`, ...withoutHeaders(endToEnd(scriptHeaders(headers)), REGENERATED)];
+    const fields = [
+      "Host",
+      url.host,
+      "Via",
+      `1.1 ${this.#via}`,
+      ...withoutHeaders(endToEnd(scriptHeaders(headers)), REGENERATED),
+    ];
     if (body === null) fields.push(...framingOf(headers));
     else if (body.length > 0 || !SAFE.has(method)) fields.push("Content-Length", String(body.length));
     const list = fields as unknown as OutgoingHttpHeaders; // Node also accepts a flat list
     const waitMs = method === "POST" || method === "PUT" ? REPLY_TO_POST_MS : REPLY_MS;
     return new Promise((resolve, reject) => {
-      if (headerValues(headers, "via").some((value) => value.includes(this.#via))) throw new Failure("upstream_invalid", LEADS_BACK);
-      const request = requestBy(this.#connection.agent, { ...this.#connection, setHost: false, maxHeaderSize: MAX_HEAD_BYTES, method, path: url.pathname.replace(/\/$/, "") + path, headers: list });
+      if (headerValues(headers, "via").some((value) => value.includes(this.#via)))
+        throw new Failure("upstream_invalid", LEADS_BACK);
+      const request = requestBy(this.#connection.agent, {
+        ...this.#connection,
+        setHost: false,
+        maxHeaderSize: MAX_HEAD_BYTES,
+        method,
+        path: url.pathname.replace(/\/$/, "") + path,
+        headers: list,
+      });
       const fail = (failure: Error) => {
         reject(failure);
         request.destroy();
@@ -105,7 +128,8 @@ export class AdminProxy implements AdminBackend {
         isOver = true;
         timer.cancel();
         const status = response.statusCode!;
-        if (status < 200 || status > 599) fail(new Failure("upstream_invalid", "The admin interface sent a reply that cannot be forwarded."));
+        if (status < 200 || status > 599)
+          fail(new Failure("upstream_invalid", "The admin interface sent a reply that cannot be forwarded."));
         else if (isNoAdmin(method, path, response)) fail(new Failure("upstream_invalid", NO_ADMIN));
         else if (status === 421) fail(new Failure("upstream_invalid", UNKNOWN_NAME));
         else resolve(response);
@@ -116,13 +140,15 @@ export class AdminProxy implements AdminBackend {
   }
 
   #noteSuccess(): void {
-    if (this.#lastFailure !== null) this.#log.info("the admin interface answers again", { url: this.#backend.url.href });
+    if (this.#lastFailure !== null)
+      this.#log.info("the admin interface answers again", { url: this.#backend.url.href });
     this.#lastFailure = null;
   }
 
   /** Logs a repeated failure only once. */
   #noteFailure(reason: string): void {
-    if (reason !== this.#lastFailure) this.#log.warn("the admin interface does not answer", { url: this.#backend.url.href, error: reason });
+    if (reason !== this.#lastFailure)
+      this.#log.warn("the admin interface does not answer", { url: this.#backend.url.href, error: reason });
     this.#lastFailure = reason;
   }
 }
@@ -133,7 +159,10 @@ function framingOf(headers: HeaderList): HeaderList {
   return length === undefined ? ["Transfer-Encoding", "chunked"] : ["Content-Length", length];
 }
 
-/** As fast as the admin interface reads it. `sent` is called for each part. Rejects when the client's body breaks off, or is too large. */
+/**
+ * As fast as the admin interface reads it. `sent` is called for each part. Rejects when the client's body breaks off,
+ * or is too large.
+ */
 async function sendBody({ body, headers, call }: Inbound, request: ClientRequest, sent: () => void): Promise<void> {
   let goOn = (): void => {};
   request.on("drain", () => goOn()).on("close", () => goOn());
@@ -153,11 +182,12 @@ const SAFE = new Set(["GET", "HEAD"]);
 const REGENERATED = nameSet(["host", "content-length", "expect", "trailer"]);
 
 /**
- * Whether another server answered in place of an admin interface. Pages request these paths first, for which no admin interface sends
- * a redirect, a page, 404 or 405. A 5xx comes from a proxy in front of it.
+ * Whether another server answered in place of an admin interface. Pages request these paths first, for which no admin
+ * interface sends a redirect, a page, 404 or 405. A 5xx comes from a proxy in front of it.
  */
 function isNoAdmin(method: string, path: string, { statusCode: status = 0, headers }: IncomingMessage): boolean {
-  if (path === "/login" ? method !== "POST" : !/^\/gateway\/(?:status|now)(?:\?|$)/.test(path) || !SAFE.has(method)) return false;
+  if (path === "/login" ? method !== "POST" : !/^\/gateway\/(?:status|now)(?:\?|$)/.test(path) || !SAFE.has(method))
+    return false;
   if (status === 404 || status === 405 || (status >= 300 && status < 400 && status !== 304)) return true;
   return status < 500 && /^text\/html\b/i.test(headers["content-type"] ?? "");
 }
@@ -172,7 +202,8 @@ function replyFrom(response: IncomingMessage, method: string): Reply {
     response.resume();
     return { status, headers, requestId, body: null };
   }
-  const stopped = () => response.destroy(new Fault("upstream_timeout", "the admin interface stopped sending its reply"));
+  const stopped = () =>
+    response.destroy(new Fault("upstream_timeout", "the admin interface stopped sending its reply"));
   if (isEventStream(response)) response.socket.setKeepAlive(true, PROBE_MS);
   else response.setTimeout(BODY_IDLE_MS, stopped);
   return { status, headers, requestId, body: response };

@@ -12,7 +12,10 @@ import { readStaticFiles } from "./static_files.ts";
 
 /** An admin interface: that of this process, or an `AdminProxy` for that of another one. */
 export interface AdminBackend {
-  /** Answers what pages ask for. `path` is the path at the admin interface, query included: "/gateway/status". Never rejects. */
+  /**
+   * Answers what pages ask for. `path` is the path at the admin interface, query included: "/gateway/status". Never
+   * rejects.
+   */
   forward(inbound: Inbound, path: string): Promise<Reply>;
   /** Ends event streams, which do not end by themselves. */
   endStreams(): void;
@@ -34,25 +37,40 @@ export interface ManagerOptions {
 
 export type Manager = OperatorServer;
 
-/** A whole configuration, which the admin interface accepts for dry runs. Its other endpoints have limits of their own. */
+/**
+ * A whole configuration, which the admin interface accepts for dry runs. Its other endpoints have limits of their own.
+ */
 const MAX_BODY_BYTES = 16 * 1024 * 1024;
 
 /** Throws with a sentence for the operator if the pages are missing. */
 export function createManager({ backend, tls, hosts, traceUrl, clock, log, assets }: ManagerOptions): Manager {
-  const serve = createEndpoints(readStaticFiles(assets, traceUrl), (inbound, path) => backend.forward(inbound, path), hosts);
-  return createOperatorServer({ clock, log, tls, maxBodyBytes: MAX_BODY_BYTES, serve, endStreams: () => backend.endStreams() });
+  const serve = createEndpoints(
+    readStaticFiles(assets, traceUrl),
+    (inbound, path) => backend.forward(inbound, path),
+    hosts,
+  );
+  return createOperatorServer({
+    clock,
+    log,
+    tls,
+    maxBodyBytes: MAX_BODY_BYTES,
+    serve,
+    endStreams: () => backend.endStreams(),
+  });
 }
 
 /** `answer` of the admin interface of this process. */
 export function ofThisProcess(answer: (inbound: Inbound) => Promise<Reply>): AdminBackend {
   return {
-    forward: (inbound, path) => answer({ ...inbound, target: path, authority: "", headers: scriptHeaders(inbound.headers) }),
+    forward: (inbound, path) =>
+      answer({ ...inbound, target: path, authority: "", headers: scriptHeaders(inbound.headers) }),
     endStreams() {}, // it ends them itself
   };
 }
 
 /**
- * Removes Origin, since the admin interface refuses unknown origins. Sets Sec-Fetch-Dest, which browsers send on trusted connections only:
+ * Removes Origin, since the admin interface refuses unknown origins. Sets Sec-Fetch-Dest, which browsers send on
+ * trusted connections only:
  * for requests of scripts the admin interface omits the challenge for which browsers open a password dialog.
  */
 export function scriptHeaders(headers: HeaderList): HeaderList {

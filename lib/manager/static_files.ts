@@ -1,5 +1,6 @@
 /**
- * Serves the files of the management UI from memory: only exact file names are found, so no path leads outside its folder.
+ * Serves the files of the management UI from memory: only exact file names are found, so no path leads outside its
+ * folder.
  */
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
@@ -9,7 +10,10 @@ import { acceptsGzip } from "../http/content_coding.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 
-/** The reply for a normalised path ("/" is index.html), by If-None-Match and Accept-Encoding; null when there is no such file. */
+/**
+ * The reply for a normalised path ("/" is index.html), by If-None-Match and Accept-Encoding; null when there is no such
+ * file.
+ */
 export type FindFile = (path: string, headers: HeaderList) => Reply | null;
 
 const TYPES: { readonly [extension: string]: string | undefined } = {
@@ -19,10 +23,14 @@ const TYPES: { readonly [extension: string]: string | undefined } = {
   svg: "image/svg+xml",
 };
 
-/** Throws with a sentence for the operator if the pages are missing. Default: the output of the build. `traceUrl`: for links, as in `ManagerOptions`. */
+/**
+ * Throws with a sentence for the operator if the pages are missing. Default: the output of the build. `traceUrl`: for
+ * links, as in `ManagerOptions`.
+ */
 export function readStaticFiles(folder: string = builtFolder(), traceUrl: string | null = null): FindFile {
   const contents = new Map<string, Buffer>();
-  for (const name of namesIn(folder)) if (typeOf(name) !== undefined) contents.set(name, readFileSync(`${folder}/${name}`));
+  for (const name of namesIn(folder))
+    if (typeOf(name) !== undefined) contents.set(name, readFileSync(`${folder}/${name}`));
   const index = contents.get("index.html");
   if (index === undefined) throw missing(folder);
   const all = createHash("sha256");
@@ -34,7 +42,11 @@ export function readStaticFiles(folder: string = builtFolder(), traceUrl: string
     // Modules import each other from beside them, so one release of them never meets another.
     files.set(`/${release}/${name}`, createFile(content, typeOf(name)!, IMMUTABLE));
   }
-  const page = createFile(Buffer.from(indexOf(index.toString(), release, contents, traceUrl)), typeOf("index.html")!, REVALIDATED);
+  const page = createFile(
+    Buffer.from(indexOf(index.toString(), release, contents, traceUrl)),
+    typeOf("index.html")!,
+    REVALIDATED,
+  );
   for (const path of ["/", "/index.html"]) files.set(path, page);
   return (path, headers) => {
     const file = files.get(path);
@@ -43,16 +55,29 @@ export function readStaticFiles(folder: string = builtFolder(), traceUrl: string
 }
 
 /**
- * The page with its files below the release's own path. All modules that its scripts import are named, so that a browser asks for them at once;
- * those of `import("./x.js")` are for later. `traceUrl` is in the page, too: a UI by itself has nothing else to say it with.
+ * The page with its files below the release's own path. All modules that its scripts import are named, so that a
+ * browser asks for them at once; those of `import("./x.js")` are for later. `traceUrl` is in the page, too: a UI by
+ * itself has nothing else to say it with.
  */
-function indexOf(html: string, release: string, contents: ReadonlyMap<string, Buffer>, traceUrl: string | null): string {
+function indexOf(
+  html: string,
+  release: string,
+  contents: ReadonlyMap<string, Buffer>,
+  traceUrl: string | null,
+): string {
   const scripts = [...html.matchAll(/ src="([\w.]+)"/g)].map(([, name]) => name!);
   const needed = new Set(scripts);
-  for (const name of needed) for (const [, from] of String(contents.get(name) ?? "").matchAll(IMPORT)) if (contents.has(from!)) needed.add(from!);
-  const preloads = [...needed].filter((name) => !scripts.includes(name)).map((name) => `    <link rel="modulepreload" href="${release}/${name}">\n`);
+  for (const name of needed)
+    for (const [, from] of String(contents.get(name) ?? "").matchAll(IMPORT))
+      if (contents.has(from!)) needed.add(from!);
+  const preloads = [...needed]
+    .filter((name) => !scripts.includes(name))
+    .map((name) => `    <link rel="modulepreload" href="${release}/${name}">\n`);
   const versioned = html.replace(/(?<=(?:src|href)=")(?=[\w.]+")/g, `${release}/`);
-  const trace = traceUrl === null ? "" : `    <meta name="trace-url" content="${traceUrl.replace(/[&"<]/g, (sign) => `&#${sign.charCodeAt(0)};`)}">\n`;
+  const trace =
+    traceUrl === null
+      ? ""
+      : `    <meta name="trace-url" content="${traceUrl.replace(/[&"<]/g, (sign) => `&#${sign.charCodeAt(0)};`)}">\n`;
   return versioned.replace(/ *<\/head>/, (end) => preloads.join("") + trace + end);
 }
 
@@ -64,7 +89,9 @@ function typeOf(name: string): string | undefined {
 
 /** The compiled pages: beside this file once it is built, else at dist/lib/manager/assets. */
 function builtFolder(): string {
-  return fileURLToPath(new URL(import.meta.url.endsWith(".ts") ? "../../dist/lib/manager/assets" : "assets", import.meta.url));
+  return fileURLToPath(
+    new URL(import.meta.url.endsWith(".ts") ? "../../dist/lib/manager/assets" : "assets", import.meta.url),
+  );
 }
 
 function namesIn(folder: string): readonly string[] {
@@ -77,7 +104,9 @@ function namesIn(folder: string): readonly string[] {
 }
 
 function missing(folder: string): Error {
-  return new Error(`the pages of the management UI have not been built: ${folder} has no index.html; run npm run build`);
+  return new Error(
+    `the pages of the management UI have not been built: ${folder} has no index.html; run npm run build`,
+  );
 }
 
 /** `gzip`: null if compression saves nothing. */
@@ -86,7 +115,10 @@ function createFile(content: Buffer, type: string, caching: string) {
   const digest = createHash("sha256").update(content).digest("base64url").slice(0, 22);
   return {
     plain: representation(content, `"${digest}"`, caching, ["Content-Type", type]),
-    gzip: zipped.length < content.length ? representation(zipped, `"${digest}-gzip"`, caching, ["Content-Type", type, "Content-Encoding", "gzip"]) : null,
+    gzip:
+      zipped.length < content.length
+        ? representation(zipped, `"${digest}-gzip"`, caching, ["Content-Type", type, "Content-Encoding", "gzip"])
+        : null,
   };
 }
 

@@ -27,45 +27,77 @@ export function jsonLines(): LineFormat {
     const traceId = notes.span === null ? traceIdOf(headers) : notes.span.traceId;
     const host = hostOf(arrival);
     const path = plainPath(target) ?? quoted(redactedPath(pathOf(target))).slice(1, -1);
-    // Sums of strings, numbers made strings first: a template, which checks each part once more, is slower. Ids and versions need no escapes.
+    // Sums of strings, numbers made strings first: a template, which checks each part once more, is slower. Ids and
+    // versions need no escapes.
     return (
-      '{"time":"' + secondOf(wall) + String(Math.floor(wall) % 1000).padStart(3, "0") +
-      'Z","request_id":"' + call.id +
-      '","trace_id":' + (traceId === null ? "null" : '"' + traceId + '"') +
-      ',"client_ip":' + quoted(arrival.clientAddress) +
-      ',"method":' + quoted(method) +
-      ',"scheme":"' + scheme +
-      '","host":' + (host === null ? "null" : '"' + host + '"') +
-      ',"path":"' + path +
-      '","protocol":"HTTP/' + httpVersion +
+      '{"time":"' +
+      secondOf(wall) +
+      String(Math.floor(wall) % 1000).padStart(3, "0") +
+      'Z","request_id":"' +
+      call.id +
+      '","trace_id":' +
+      (traceId === null ? "null" : '"' + traceId + '"') +
+      ',"client_ip":' +
+      quoted(arrival.clientAddress) +
+      ',"method":' +
+      quoted(method) +
+      ',"scheme":"' +
+      scheme +
+      '","host":' +
+      (host === null ? "null" : '"' + host + '"') +
+      ',"path":"' +
+      path +
+      '","protocol":"HTTP/' +
+      httpVersion +
       (call.tlsVersion === null ? '","tls":null' : '","tls":"' + call.tlsVersion + '"') +
-      ',"status":' + String(notes.status) +
-      ',"code":' + quoted(notes.code ?? (call.aborted ? "client_closed" : null)) +
-      ',"bytes_received":' + String(notes.received) +
-      ',"bytes_sent":' + String(notes.sent) +
-      ',"service":' + quoted(notes.service) +
-      ',"route":' + quoted(notes.route) +
-      ',"upstream":' + quoted(notes.upstream) +
-      (notes.upstreamPath === null || path.endsWith(notes.upstreamPath) ? "" : ',"upstream_path":' + quoted(redactedPath(notes.upstreamPath))) +
-      ',"attempts":' + String(notes.attempts) +
-      ',"caller":' + quoted(notes.identity) +
-      ',"duration_ms":' + hundredths(now - call.startedAt) +
-      ',"upstream_ms":' + (notes.upstreamMs === null && askedAt === null ? "null" : hundredths(upstreamMs)) +
-      ',"plugins_ms":' + (notes.route === null ? "null" : hundredths((answeredAt ?? now) - call.startedAt - upstreamMs)) +
-      ',"user_agent":' + (agent === undefined ? "null" : quoted(short(agent))) +
+      ',"status":' +
+      String(notes.status) +
+      ',"code":' +
+      quoted(notes.code ?? (call.aborted ? "client_closed" : null)) +
+      ',"bytes_received":' +
+      String(notes.received) +
+      ',"bytes_sent":' +
+      String(notes.sent) +
+      ',"service":' +
+      quoted(notes.service) +
+      ',"route":' +
+      quoted(notes.route) +
+      ',"upstream":' +
+      quoted(notes.upstream) +
+      (notes.upstreamPath === null || path.endsWith(notes.upstreamPath)
+        ? ""
+        : ',"upstream_path":' + quoted(redactedPath(notes.upstreamPath))) +
+      ',"attempts":' +
+      String(notes.attempts) +
+      ',"caller":' +
+      quoted(notes.identity) +
+      ',"duration_ms":' +
+      hundredths(now - call.startedAt) +
+      ',"upstream_ms":' +
+      (notes.upstreamMs === null && askedAt === null ? "null" : hundredths(upstreamMs)) +
+      ',"plugins_ms":' +
+      (notes.route === null ? "null" : hundredths((answeredAt ?? now) - call.startedAt - upstreamMs)) +
+      ',"user_agent":' +
+      (agent === undefined ? "null" : quoted(short(agent))) +
       (notes.fault === null ? "}\n" : ',"fault":' + quoted(notes.fault) + "}\n")
     );
   };
 }
 
-/** Removes query and fragment, and the scheme and authority of an absolute target, which may contain user and password, as one of CONNECT may. */
+/**
+ * Removes query and fragment, and the scheme and authority of an absolute target, which may contain user and password,
+ * as one of CONNECT may.
+ */
 export function pathOf(target: string): string {
   const scheme = target.startsWith("/") ? null : (/^[^/?#]*:\/\/[^/?#]*/.exec(target) ?? /^[^/?#]*@/.exec(target));
   const path = beforeQuery(scheme === null ? target : target.slice(scheme[0].length));
   return path === "" ? "/" : path; // http://gateway.example?q
 }
 
-/** The path of a target in which nothing has to be escaped or redacted; null where something might. One search for most targets. */
+/**
+ * The path of a target in which nothing has to be escaped or redacted; null where something might. One search for most
+ * targets.
+ */
 export function plainPath(target: string): string | null {
   if (target.charCodeAt(0) !== SLASH) return null;
   const end = target.search(NOT_PLAIN_PATH);
@@ -73,7 +105,10 @@ export function plainPath(target: string): string | null {
   return target[end] === "?" || target[end] === "#" ? target.slice(0, end) : null;
 }
 
-/** Matches the end of a path, characters to escape, and the start of text that `redactedPath` may redact: a parameter, a JWT. */
+/**
+ * Matches the end of a path, characters to escape, and the start of text that `redactedPath` may redact: a parameter, a
+ * JWT.
+ */
 const NOT_PLAIN_PATH = /[^ !$-<>@-[\]-~]|eyJ/;
 
 export function beforeQuery(text: string): string {
@@ -88,7 +123,10 @@ export function short(text: string, characters = MAX_CHARACTERS): string {
   return text.length <= characters ? text : text.slice(0, characters);
 }
 
-/** An absolute target has precedence over the Host header (RFC 9112 §3.2.2). An invalid host is null: it may contain a password. */
+/**
+ * An absolute target has precedence over the Host header (RFC 9112 §3.2.2). An invalid host is null: it may contain a
+ * password.
+ */
 export function hostOf({ authority, target }: Pick<RequestFacts, "authority" | "target">): string | null {
   const found = target.charCodeAt(0) === SLASH ? authority : (/^[^/?#]*:\/\/([^/?#]*)/.exec(target)?.[1] ?? authority);
   return HOST.test(found) ? found : null;
@@ -108,8 +146,8 @@ export function isPlain(text: string): boolean {
 const NOT_PLAIN = /[^ !#-[\]-~]/;
 
 /**
- * Formats with at most two decimals, and never negative: the clock may step back between two readings. Built from integers, which
- * JavaScript formats four times as fast as fractions.
+ * Formats with at most two decimals, and never negative: the clock may step back between two readings. Built from
+ * integers, which JavaScript formats four times as fast as fractions.
  */
 function hundredths(ms: number): string {
   const all = Math.max(0, Math.round(ms * 100));

@@ -55,13 +55,15 @@ export class AccessLog {
   }
 
   /**
-   * Uses these settings for requests that end from now on. Throws the reason, and changes nothing, when the file cannot be opened.
+   * Uses these settings for requests that end from now on. Throws the reason, and changes nothing, when the file cannot
+   * be opened.
    * Before `start` the file is not opened; its permissions are checked.
    */
   adopt(settings: AccessLogSettings): void {
     const { part, random } = this.#options;
     this.#file = this.#fileFor(settings);
-    if (settings.format !== this.#settings.format) this.#line = settings.format === "json" ? jsonLines() : part("combinedLog").combinedLines();
+    if (settings.format !== this.#settings.format)
+      this.#line = settings.format === "json" ? jsonLines() : part("combinedLog").combinedLines();
     const isFiltered = settings.sample < 1 || settings.exclude.length > 0;
     this.#hasLine = isFiltered ? part("logFilter").lineFilter(settings, random) : null;
     this.#settings = settings;

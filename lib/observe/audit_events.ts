@@ -37,7 +37,10 @@ export class AuditEvents implements AuditSink {
     }
     this.#waiting++;
     this.#next.events.push(auditEvent(event, fields, systemClock.wall()));
-    this.#timer ??= setTimeout(entry("events for the audit log", () => this.flush()), HOLD_MS);
+    this.#timer ??= setTimeout(
+      entry("events for the audit log", () => this.flush()),
+      HOLD_MS,
+    );
   }
 
   flush(): void {
@@ -60,7 +63,10 @@ export class AuditEvents implements AuditSink {
   async written(): Promise<boolean> {
     if (this.#waiting >= MAX_WAITING) return false;
     let isWritten = false;
-    await waitAtMost(new Promise<void>((resolve) => this.#next.done.push((known) => resolve(void (isWritten = known)))), MAX_WAIT_MS);
+    await waitAtMost(
+      new Promise<void>((resolve) => this.#next.done.push((known) => resolve(void (isWritten = known)))),
+      MAX_WAIT_MS,
+    );
     return isWritten;
   }
 }

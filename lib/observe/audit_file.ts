@@ -18,13 +18,14 @@ export interface AuditFile {
 }
 
 /**
- * Brings a new chain to the end of the file. Throws, with the reason in plain words, for what is no file or has something else, which stays as it
- * is, and for a file that other users may open and that cannot be closed to them.
+ * Brings a new chain to the end of the file. Throws, with the reason in plain words, for what is no file or has
+ * something else, which stays as it is, and for a file that other users may open and that cannot be closed to them.
  */
 export function openAuditFile(path: string, chain: Chain): AuditFile {
   let fd: number;
   try {
-    // Not a link, which another user of a folder could have made. A write ends on the disk: Node's permission model forbids `fdatasync`.
+    // Not a link, which another user of a folder could have made. A write ends on the disk: Node's permission model
+    // forbids `fdatasync`.
     fd = openRegularFile(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_DSYNC, 0o600);
   } catch (error) {
     const isLink = (error as NodeJS.ErrnoException).code === "ELOOP";
@@ -54,12 +55,17 @@ function followFile(fd: number, chain: Chain): boolean {
   const end = bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, size - bytes.length));
   const isCut = chain.followEnd(end);
   // The first line that was written may be torn.
-  const isBegun = isCut && !end.includes(LINE_FEED) && BEGINNING.startsWith(end.toString("latin1", 0, BEGINNING.length));
-  if (chain.seq === 0 && size > 0 && !isBegun) throw new Error("it has something else than an audit log: name another file");
+  const isBegun =
+    isCut && !end.includes(LINE_FEED) && BEGINNING.startsWith(end.toString("latin1", 0, BEGINNING.length));
+  if (chain.seq === 0 && size > 0 && !isBegun)
+    throw new Error("it has something else than an audit log: name another file");
   return isCut;
 }
 
-/** How many of these bytes, of which the first line is in no file so far, are the end of the file; 0 where it cannot be read. */
+/**
+ * How many of these bytes, of which the first line is in no file so far, are the end of the file; 0 where it cannot be
+ * read.
+ */
 export async function landedAt(fd: number, bytes: Buffer): Promise<number> {
   try {
     const { size } = await promisify(fstat)(fd);

@@ -1,6 +1,6 @@
 /**
- * The audit log: writes events as a chain of lines, each of which ends on the disk. One turn at a time runs in the background, with the events
- * since the last one; nothing waits for it but who asks `written`.
+ * The audit log: writes events as a chain of lines, each of which ends on the disk. One turn at a time runs in the
+ * background, with the events since the last one; nothing waits for it but who asks `written`.
  */
 import { hash } from "node:crypto";
 import { close, closeSync, fstatSync, write, writeSync } from "node:fs";
@@ -49,11 +49,13 @@ export interface AuditLogOptions {
 /** Resolves with the number of bytes that are on the disk. */
 export type Disk = (fd: number, bytes: Buffer, from: number) => Promise<number>;
 
-const DISK: Disk = async (fd, bytes, from) => (await promisify(write)(fd, bytes, from, bytes.length - from, null)).bytesWritten;
+const DISK: Disk = async (fd, bytes, from) =>
+  (await promisify(write)(fd, bytes, from, bytes.length - from, null)).bytesWritten;
 
 export function auditEvent(event: string, fields: object, wall: number): AuditEvent {
   const cut: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(fields)) cut[name] = typeof value === "string" ? value.slice(0, MAX_TEXT) : value;
+  for (const [name, value] of Object.entries(fields))
+    cut[name] = typeof value === "string" ? value.slice(0, MAX_TEXT) : value;
   return { time: new Date(wall).toISOString(), event, fields: jsonText(cut).slice(1, -1) };
 }
 
@@ -109,7 +111,10 @@ export class AuditLog {
     this.#lost += lost;
     for (const each of events) {
       const length = lengthOf(each);
-      if (this.#held + length > (each.event === "request_refused" ? MAX_HELD_REFUSALS : MAX_HELD) || this.#state === "ended") {
+      if (
+        this.#held + length > (each.event === "request_refused" ? MAX_HELD_REFUSALS : MAX_HELD) ||
+        this.#state === "ended"
+      ) {
         this.#lost++;
         continue;
       }
@@ -120,13 +125,16 @@ export class AuditLog {
     this.#later(HOLD_MS[this.#options.fail]);
   }
 
-  /** Resolves with "open" at once, with "closed" when all events so far are on the disk, or with false within a second. */
+  /**
+   * Resolves with "open" at once, with "closed" when all events so far are on the disk, or with false within a second.
+   */
   async written(): Promise<boolean> {
     if (this.#options.fail === "open") return true;
     // An event that was lost has no number that could be waited for.
     if (this.isFailing || this.#lost > 0) return false;
     const number = this.#added;
-    if (this.#written < number) await waitAtMost(new Promise<void>((done) => this.#waiting.push({ number, done })), MAX_WAIT_MS);
+    if (this.#written < number)
+      await waitAtMost(new Promise<void>((done) => this.#waiting.push({ number, done })), MAX_WAIT_MS);
     return this.#written >= number;
   }
 
@@ -173,7 +181,8 @@ export class AuditLog {
     try {
       this.#folder = await StateFolder.open(`${file}.lock`);
     } catch (error) {
-      if (error instanceof StateProblem && error.isHeld) throw new Error("another process writes it: name a file for each", { cause: error });
+      if (error instanceof StateProblem && error.isHeld)
+        throw new Error("another process writes it: name a file for each", { cause: error });
       this.#folder = null;
       log.warn("it cannot be seen whether another process writes the audit log", { file, error: messageOf(error) });
     }
@@ -209,7 +218,10 @@ export class AuditLog {
     const { fail, clock } = this.#options;
     const late = clock.after(MAX_WAIT_MS, () => this.#failed(new Error("the disk takes longer than a second")));
     this.#turn = this.#write(this.#queue.splice(0, MAX_BATCH))
-      .then(() => this.#succeeded(), (error: unknown) => this.#failed(error))
+      .then(
+        () => this.#succeeded(),
+        (error: unknown) => this.#failed(error),
+      )
       .then(() => {
         late.cancel();
         this.#turn = null;

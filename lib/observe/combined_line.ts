@@ -21,7 +21,8 @@ export function combinedLines(): LineFormat {
       `${bare(clientAddress)} - ${bare(notes.identity)} [${dateOf(wall)}] "${inQuotes(method)} ` +
       `${plainPath(target) ?? inQuotes(redactedPath(pathOf(target)))} HTTP/${httpVersion}" ` +
       `${status} ${notes.sent === null || notes.sent === 0 ? "-" : notes.sent} ` +
-      `"${referer === undefined ? "-" : inQuotes(short(withoutSecrets(referer)))}" "${agent === undefined ? "-" : inQuotes(short(agent))}"\n`
+      (`"${referer === undefined ? "-" : inQuotes(short(withoutSecrets(referer)))}" ` +
+        `"${agent === undefined ? "-" : inQuotes(short(agent))}"\n`)
     );
   };
 }

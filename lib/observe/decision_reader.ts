@@ -36,7 +36,10 @@ export interface RequestDecision {
 const nextSlice = createTimeSlices();
 
 /** The latest request with this id; null: none of those that are remembered. */
-export async function findDecision({ decisions, inForce }: Pick<Metrics, "decisions" | "inForce">, id: string): Promise<RequestDecision | null> {
+export async function findDecision(
+  { decisions, inForce }: Pick<Metrics, "decisions" | "inForce">,
+  id: string,
+): Promise<RequestDecision | null> {
   const ring = decisions?.ring ?? null;
   if (decisions === null || ring === null || !REQUEST_ID.test(id)) return null;
   const line = Buffer.from(`${idText(id)}\n`, "latin1");
@@ -48,9 +51,11 @@ export async function findDecision({ decisions, inForce }: Pick<Metrics, "decisi
     if (age % 1_000 === 999) await slice();
     const number = ring.before(newest, age);
     const texts = ring.at(number) + TEXTS_AT;
-    if (ring.bytes[texts] !== line[0] || ring.bytes.compare(line, 0, line.length, texts, texts + line.length) !== 0) continue;
+    if (ring.bytes[texts] !== line[0] || ring.bytes.compare(line, 0, line.length, texts, texts + line.length) !== 0)
+      continue;
     const slot = copied(ring, number);
-    if (slot !== null && slot.subarray(TEXTS_AT, TEXTS_AT + line.length).equals(line)) return decisionOf(slot, id, decisions.names);
+    if (slot !== null && slot.subarray(TEXTS_AT, TEXTS_AT + line.length).equals(line))
+      return decisionOf(slot, id, decisions.names);
   }
   return null;
 }
@@ -64,7 +69,10 @@ const LEARNED = -1;
 function learnNames(decisions: Decisions, inForce: Metrics["inForce"]): void {
   if (learned.get(decisions) === inForce && decisions.names.has(LEARNED)) return;
   const { services, plugins } = inForce;
-  const count = Array.from(services.values(), ({ upstreams, routes }) => upstreams.size + routes.size + 1).reduce((sum, each) => sum + each, 0);
+  const count = Array.from(services.values(), ({ upstreams, routes }) => upstreams.size + routes.size + 1).reduce(
+    (sum, each) => sum + each,
+    0,
+  );
   decisions.maxNames = Math.max(decisions.maxNames, 2 * count);
   for (const name of ["upstream", "gateway", "response_cache"]) decisions.numberOf(name);
   for (const { name } of plugins.values()) decisions.numberOf(name);
@@ -86,7 +94,9 @@ function copied(ring: DecisionRing, number: number): Buffer | null {
 
 function decisionOf(slot: Buffer, id: string, names: ReadonlyMap<number, string>): RequestDecision {
   const [status, count] = [slot.readUInt16LE(4), slot.readUInt16LE(6)];
-  const [time, ms, digest, service, route, by] = Array.from({ length: 6 }, (_, i) => slot.readDoubleLE(8 * (i + 1))) as [number, number, number, number, number, number];
+  const [time, ms, digest, service, route, by] = Array.from({ length: 6 }, (_, i) =>
+    slot.readDoubleLE(8 * (i + 1)),
+  ) as [number, number, number, number, number, number];
   const [, client, method, code, host, path] = slot
     .toString("latin1", TEXTS_AT, SLOT_BYTES - count * TRY_BYTES)
     .split("\n", 6)
@@ -94,7 +104,11 @@ function decisionOf(slot: Buffer, id: string, names: ReadonlyMap<number, string>
   const tries = Array.from({ length: count }, (_, i) => {
     const at = SLOT_BYTES - (count - i) * TRY_BYTES;
     const timed = slot.readDoubleLE(at + 8);
-    return { upstream: names.get(slot.readDoubleLE(at)) ?? null, status: Math.floor(timed / 2 ** 40) || null, ms: rounded((timed % 2 ** 40) / 1000) };
+    return {
+      upstream: names.get(slot.readDoubleLE(at)) ?? null,
+      status: Math.floor(timed / 2 ** 40) || null,
+      ms: rounded((timed % 2 ** 40) / 1000),
+    };
   });
   return {
     id,
@@ -102,7 +116,13 @@ function decisionOf(slot: Buffer, id: string, names: ReadonlyMap<number, string>
     ...{ client: client ?? null, method: method ?? null, host: host ?? null, path: path ?? null },
     ...{ service: names.get(service) ?? null, route: names.get(route) ?? null },
     status: status || null,
-    ...{ code: code ?? null, by: names.get(by) ?? null, tries, ms: rounded(ms), digest: digest.toString(16).padStart(12, "0") },
+    ...{
+      code: code ?? null,
+      by: names.get(by) ?? null,
+      tries,
+      ms: rounded(ms),
+      digest: digest.toString(16).padStart(12, "0"),
+    },
   };
 }
 
@@ -117,10 +137,14 @@ const NUMBER_BYTES = 4;
 const CHANGE_MS = 1_000;
 
 /**
- * To be called before another configuration takes effect: its names stay known. Returns what is to be called afterwards: the newest decisions
- * are taken over, in slices, if another number of them is kept. The promise never rejects.
+ * To be called before another configuration takes effect: its names stay known. Returns what is to be called
+ * afterwards: the newest decisions are taken over, in slices, if another number of them is kept. The promise never
+ * rejects.
  */
-export function followDecisions({ decisions, inForce }: Pick<Metrics, "inForce" | "decisions">, clock: Clock): () => Promise<void> {
+export function followDecisions(
+  { decisions, inForce }: Pick<Metrics, "inForce" | "decisions">,
+  clock: Clock,
+): () => Promise<void> {
   if (decisions === null) return () => Promise.resolve();
   learnNames(decisions, inForce);
   const former = decisions.ring;
@@ -131,7 +155,8 @@ export function followDecisions({ decisions, inForce }: Pick<Metrics, "inForce" 
     // What other threads have ended before they had the new configuration.
     clock.after(CHANGE_MS, () => {
       const late = (former.last - newest + former.lap) % former.lap;
-      for (let age = Math.min(late, former.count) - 1; age >= 0; age--) move(former, former.before(former.last, age), ring, null);
+      for (let age = Math.min(late, former.count) - 1; age >= 0; age--)
+        move(former, former.before(former.last, age), ring, null);
     });
     return (decisions.moved = moved.then(() => moveAll(former, newest, ring)));
   };

@@ -1,6 +1,7 @@
 /**
- * Decisions: what became of the latest requests, each in a slot of bytes, in memory that all threads of the program share. They have no query,
- * no header and no body, and paths as the access log has them. `decision_reader.ts` reads them.
+ * Decisions: what became of the latest requests, each in a slot of bytes, in memory that all threads of the program
+ * share. They have no query, no header and no body, and paths as the access log has them. `decision_reader.ts` reads
+ * them.
  */
 import { createHash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
@@ -15,8 +16,9 @@ const DEFAULT_COUNT = 10_000;
 /** Of the number of requests so far, in front of the slots. */
 const HEAD_BYTES = 8;
 /**
- * Of a slot: one word for its number, one for status and number of tries, 64-bit numbers (time, milliseconds, digest, service, route, answerer),
- * lines of text (id, client, method, code, host, path), and at the end the tries, the latest last: upstream, and 2^40 times the status plus microseconds.
+ * Of a slot: one word for its number, one for status and number of tries, 64-bit numbers (time, milliseconds, digest,
+ * service, route, answerer), lines of text (id, client, method, code, host, path), and at the end the tries, the latest
+ * last: upstream, and 2^40 times the status plus microseconds.
  */
 export const SLOT_BYTES = 200;
 export const TEXTS_AT = 56;
@@ -83,7 +85,10 @@ export class DecisionRing {
     if (Atomics.compareExchange(this.words, word, -number, number) !== -number) Atomics.store(this.words, word, 0);
   }
 
-  /** Writes a line, cut if it does not end before `end`; returns where the next one begins. A loop is faster than `Buffer.write` for texts this short. */
+  /**
+   * Writes a line, cut if it does not end before `end`; returns where the next one begins. A loop is faster than
+   * `Buffer.write` for texts this short.
+   */
   line(at: number, text: string, end: number): number {
     const { bytes } = this;
     const last = Math.min(at + text.length, end - 1);
@@ -94,7 +99,8 @@ export class DecisionRing {
   }
 
   /**
-   * Writes a line up to the query, if all characters before are of the kind and it ends before `end`; returns where the next one begins, else 0.
+   * Writes a line up to the query, if all characters before are of the kind and it ends before `end`; returns where the
+   * next one begins, else 0.
    * To read each character once spares two searches (`plainPath`, `hostOf`): 0.33 µs a request instead of 0.46.
    */
   plainLine(at: number, text: string, end: number, kind: number): number {
@@ -115,7 +121,10 @@ export class DecisionRing {
 }
 
 const [OF_PATH, OF_HOST] = [1, 2];
-/** By the code of a character: whether it may be in a path, and in a host, that are kept as they are. Not "J", by which a token begins (`eyJ`). */
+/**
+ * By the code of a character: whether it may be in a path, and in a host, that are kept as they are. Not "J", by which
+ * a token begins (`eyJ`).
+ */
 const KINDS = Uint8Array.from({ length: 256 }, (_, code) => {
   const text = String.fromCharCode(code);
   const isOfPath = text !== "J" && plainPath(`/${text}`) === `/${text}`;
@@ -184,7 +193,8 @@ export class Decisions {
     // The latest tries, as many as leave room for a part of the path; one is under way if the client has disconnected.
     const { askedAt, upstream, tried: before } = notes;
     let tries = 0;
-    let tried: Notes["tried"] = askedAt === null ? before : { upstream: upstream!, status: null, ms: now - askedAt, before };
+    let tried: Notes["tried"] =
+      askedAt === null ? before : { upstream: upstream!, status: null, ms: now - askedAt, before };
     for (; tried !== null && (tries === 0 || end - next >= TRY_BYTES + PATH_ROOM); tried = tried.before, tries++) {
       end -= TRY_BYTES;
       doubles[end >> 3] = this.numberOf(tried.upstream);
@@ -208,16 +218,30 @@ export class Decisions {
     const remoteAddress = address.replace(/^::ffff:(?=.*\.)/, "");
     const call = new Call({ id, remoteAddress, trustedRemote: false, startedAt: 0, inform() {} });
     Object.assign(call.notes, { status: ERRORS[code].status, code, digest } satisfies Partial<Notes>);
-    this.add({ call, method: "", target: "", authority: "", httpVersion: "", scheme: "http", headers: [], clientAddress: remoteAddress }, 0);
+    this.add(
+      {
+        call,
+        method: "",
+        target: "",
+        authority: "",
+        httpVersion: "",
+        scheme: "http",
+        headers: [],
+        clientAddress: remoteAddress,
+      },
+      0,
+    );
   }
 }
 
 /**
- * A path with its secrets redacted, as much of it as a slot may have room for: 8 KB of parameters take 0.3 ms. A secret that is cut off is not
- * recognised by its end, but by what is before it.
+ * A path with its secrets redacted, as much of it as a slot may have room for: 8 KB of parameters take 0.3 ms. A secret
+ * that is cut off is not recognised by its end, but by what is before it.
  */
 function beginOf(path: string): string {
-  return path.length <= MAX_PATH ? redactedPath(path) : redactedPath(path.slice(0, MAX_PATH)) + String.fromCharCode(CUT);
+  return path.length <= MAX_PATH
+    ? redactedPath(path)
+    : redactedPath(path.slice(0, MAX_PATH)) + String.fromCharCode(CUT);
 }
 
 /** An id as a slot has it: by a hash if it is too long. */

@@ -23,7 +23,8 @@ export function exposition(families: readonly Family[]): string {
 }
 
 /**
- * The same as a stream of slices, each made when there is room for it and in its own turn of the event loop, about half a millisecond long:
+ * The same as a stream of slices, each made when there is room for it and in its own turn of the event loop, about half
+ * a millisecond long:
  * the text of 10 000 busy routes has 20 MB.
  */
 export function expositionStream(families: readonly Family[]): Readable {
@@ -73,7 +74,8 @@ function sample(name: string, labels: string, value: number): string {
 
 function labelsText(labels: Labels): string {
   let text = "";
-  for (let i = 0; i < labels.length; i += 2) text += `${i === 0 ? "" : ","}${labels[i]}="${escaped(labels[i + 1]!).replace(/"/g, '\\"')}"`;
+  for (let i = 0; i < labels.length; i += 2)
+    text += `${i === 0 ? "" : ","}${labels[i]}="${escaped(labels[i + 1]!).replace(/"/g, '\\"')}"`;
   return text;
 }
 

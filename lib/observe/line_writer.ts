@@ -1,12 +1,15 @@
 /**
- * Appends lines to an open file or pipe without blocking or failing its callers: one write at a time runs in the background, each with the
- * lines of the last 50 ms.
+ * Appends lines to an open file or pipe without blocking or failing its callers: one write at a time runs in the
+ * background, each with the lines of the last 50 ms.
  */
 import { write } from "node:fs";
 import type { Clock, Timer } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 
-/** Lines wait this long for others, or until this many characters have arrived: a write for each would cost more than making it. */
+/**
+ * Lines wait this long for others, or until this many characters have arrived: a write for each would cost more than
+ * making it.
+ */
 const HOLD_MS = 50;
 const BATCH_CHARACTERS = 64 * 1024;
 /** Lines wait while the disk or the reader is slow, up to this many characters; further lines are lost. */
@@ -32,7 +35,11 @@ export class LineWriter {
   #closing: Promise<void> | null = null;
 
   /** `fd` stays open when the writer is closed. */
-  constructor(fd: number, { log, clock }: { readonly log: Log; readonly clock: Clock }, place: { readonly file?: string } = {}) {
+  constructor(
+    fd: number,
+    { log, clock }: { readonly log: Log; readonly clock: Clock },
+    place: { readonly file?: string } = {},
+  ) {
     this.fd = fd;
     this.log = log;
     this.#clock = clock;
@@ -42,7 +49,8 @@ export class LineWriter {
   /** Whole lines, each with its newline. */
   write(lines: string): void {
     if (this.#closing !== null) return this.#lose(linesIn(lines), "the file has been closed");
-    if (this.#held.length + lines.length > MAX_HELD) return this.#lose(linesIn(lines), "they come faster than they can be written");
+    if (this.#held.length + lines.length > MAX_HELD)
+      return this.#lose(linesIn(lines), "they come faster than they can be written");
     this.#held += lines;
     if (!this.isWriting) this.#startSoon();
   }

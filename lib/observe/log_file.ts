@@ -13,10 +13,15 @@ export const fields: PartFields = { schemas: { log_file: LOG_FILE } };
 type Tools = ConstructorParameters<typeof LineWriter>[1];
 
 /**
- * The file at a path, in place of the `current` one; undefined: none. Throws, and closes nothing, when it cannot be opened, with the reason in
- * plain words. Before the start nothing is opened; its permissions are checked.
+ * The file at a path, in place of the `current` one; undefined: none. Throws, and closes nothing, when it cannot be
+ * opened, with the reason in plain words. Before the start nothing is opened; its permissions are checked.
  */
-export function logFile(path: string | undefined, current: LogFile | null, isStarted: boolean, tools: Tools): LogFile | null {
+export function logFile(
+  path: string | undefined,
+  current: LogFile | null,
+  isStarted: boolean,
+  tools: Tools,
+): LogFile | null {
   if (!isStarted && path !== undefined) checkWritable(path);
   if (!isStarted || path === current?.path) return current;
   const next = path === undefined ? null : new LogFile(path, tools);
@@ -41,7 +46,10 @@ export class LogFile extends LineWriter {
     try {
       fd = open(this.path);
     } catch (error) {
-      this.log.error("the access log cannot be reopened; lines still go to the old file", { file: this.path, error: messageOf(error) });
+      this.log.error("the access log cannot be reopened; lines still go to the old file", {
+        file: this.path,
+        error: messageOf(error),
+      });
       return;
     }
     if (this.#nextFd !== null) close(this.#nextFd, ignore);
@@ -71,14 +79,18 @@ function checkWritable(path: string): void {
   inWords(() => {
     const existing = statSync(path, { throwIfNoEntry: false });
     if (existing?.isDirectory() === true) throw new Error("it is a folder");
-    // Under Node's permission model the file may be created without a permission for its folder, which would open all files in it.
-    if (existing !== undefined || process.permission === undefined) accessSync(existing === undefined ? dirname(path) : path, constants.W_OK);
+    // Under Node's permission model the file may be created without a permission for its folder, which would open all
+    // files in it.
+    if (existing !== undefined || process.permission === undefined)
+      accessSync(existing === undefined ? dirname(path) : path, constants.W_OK);
   });
 }
 
 /** For the owner and its group to read. Without a reader a pipe is an error (O_NONBLOCK), and not a wait. */
 function open(path: string): number {
-  return inWords(() => openSync(path, constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK, 0o640));
+  return inWords(() =>
+    openSync(path, constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK, 0o640),
+  );
 }
 
 function inWords<T>(act: () => T): T {

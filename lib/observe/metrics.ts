@@ -1,6 +1,6 @@
 /**
- * Counts and times requests and tries under the names of the configuration, of the last minute and since the start: a few additions per
- * request, without an allocation once its kind of request has been seen.
+ * Counts and times requests and tries under the names of the configuration, of the last minute and since the start: a
+ * few additions per request, without an allocation once its kind of request has been seen.
  */
 import { METHODS } from "../base/http_grammar.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
@@ -23,7 +23,10 @@ export class RouteMeter implements Meter {
   /** Bytes of bodies, as in the access log. */
   receivedBytes = 0;
   sentBytes = 0;
-  /** Requests that reached a cache, by result. Null, like the maps below, while empty: most routes of a large configuration are quiet. */
+  /**
+   * Requests that reached a cache, by result. Null, like the maps below, while empty: most routes of a large
+   * configuration are quiet.
+   */
   cached: Map<CacheResult, number> | null = null;
   /** Requests refused by plugins, by error code. */
   refusals: Map<string, number> | null = null;
@@ -55,7 +58,8 @@ export class RouteMeter implements Meter {
     if (code === null) return;
     increase(this.#total.codes, code, 1, MAX_CODES);
     if (notes.route === null || notes.attempts > 0 || code === "internal") return;
-    if (ERRORS[code as ErrorCode]?.side !== "upstream") increase((this.refusals ??= new Map<string, number>()), code, 1, MAX_CODES);
+    if (ERRORS[code as ErrorCode]?.side !== "upstream")
+      increase((this.refusals ??= new Map<string, number>()), code, 1, MAX_CODES);
   }
 
   /** Counts by method and status. */
@@ -70,7 +74,16 @@ export class RouteMeter implements Meter {
   /** Moves all counts into a report. */
   take() {
     const { inFlight, rateLimited, receivedBytes, sentBytes, cached, refusals } = this;
-    const report = { recent: this.recent.take(), inFlight, rateLimited, receivedBytes, sentBytes, requests: this.#requests, cached, refusals };
+    const report = {
+      recent: this.recent.take(),
+      inFlight,
+      rateLimited,
+      receivedBytes,
+      sentBytes,
+      requests: this.#requests,
+      cached,
+      refusals,
+    };
     this.receivedBytes = this.sentBytes = this.rateLimited = 0;
     this.#requests = this.cached = this.refusals = null;
     return report;
@@ -84,8 +97,10 @@ export class RouteMeter implements Meter {
     this.receivedBytes += receivedBytes;
     this.sentBytes += sentBytes;
     for (const [key, count] of requests ?? []) increase((this.#requests ??= new Map<number, number>()), key, count);
-    for (const [result, count] of cached ?? []) increase((this.cached ??= new Map<CacheResult, number>()), result, count);
-    for (const [code, count] of refusals ?? []) increase((this.refusals ??= new Map<string, number>()), code, count, MAX_CODES);
+    for (const [result, count] of cached ?? [])
+      increase((this.cached ??= new Map<CacheResult, number>()), result, count);
+    for (const [code, count] of refusals ?? [])
+      increase((this.refusals ??= new Map<string, number>()), code, count, MAX_CODES);
   }
 }
 
@@ -123,15 +138,25 @@ export interface StepCounter {
   current: number;
 }
 
-/** Places of counts: classes of statuses without the refusals that operators look for, and each of these. The first: neither. */
+/**
+ * Places of counts: classes of statuses without the refusals that operators look for, and each of these. The first:
+ * neither.
+ */
 export const STATUSES = ["", "2xx", "3xx", "4xx", "5xx", "401", "403", "404"] as const;
 const STATUS_PLACES = Uint8Array.from({ length: SPAN }, (_, status) => {
   const alone = STATUSES.findIndex((name) => name === String(status));
-  return alone >= 0 ? alone : Math.max(0, STATUSES.findIndex((name) => name === `${Math.floor(status / 100)}xx`));
+  return alone >= 0
+    ? alone
+    : Math.max(
+        0,
+        STATUSES.findIndex((name) => name === `${Math.floor(status / 100)}xx`),
+      );
 });
 
 /** Upper bounds of Prometheus' buckets in seconds; a bound is within its bucket, and longer times are in +Inf. */
-export const BUCKETS: readonly number[] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+export const BUCKETS: readonly number[] = [
+  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
+];
 
 /** In milliseconds; 24 doublings end at 17 min. */
 const SHORTEST_MS = 2 ** -4;
@@ -139,10 +164,14 @@ const LONGEST_MS = 2 ** 20;
 const EIGHTHS = Array.from({ length: 24 * 8 }, (_, i) => SHORTEST_MS * 2 ** Math.floor(i / 8) * (1 + (i % 8) / 8));
 
 /**
- * The lower bounds of the buckets in milliseconds: the eighths of each doubling, so that the middle of a bucket is at most 6.25 % away from
- * any time in it, and one directly above each bound of Prometheus, whose buckets are exact sums of these.
+ * The lower bounds of the buckets in milliseconds: the eighths of each doubling, so that the middle of a bucket is at
+ * most 6.25 % away from any time in it, and one directly above each bound of Prometheus, whose buckets are exact sums
+ * of these.
  */
-const LOWER = Float64Array.from([...EIGHTHS, ...BUCKETS.map((seconds) => seconds * 1000 * (1 + Number.EPSILON))]).sort();
+const LOWER = Float64Array.from([
+  ...EIGHTHS,
+  ...BUCKETS.map((seconds) => seconds * 1000 * (1 + Number.EPSILON)),
+]).sort();
 
 /** Prometheus' bucket that contains each bucket. */
 const COARSE = Array.from(LOWER, (lower) => BUCKETS.filter((seconds) => seconds * 1000 < lower).length);
@@ -161,7 +190,9 @@ function bucketOf(ms: number): number {
   return from;
 }
 
-/** Indexes of counters; from `STATUS` on one for each of `STATUSES`, exclusive, and from `TIME` on one for each bucket. */
+/**
+ * Indexes of counters; from `STATUS` on one for each of `STATUSES`, exclusive, and from `TIME` on one for each bucket.
+ */
 const [REQUESTS, FAILED, LIMITED, STATUS] = [0, 1, 2, 3];
 const TIME = STATUS + STATUSES.length;
 const COUNTERS = TIME + LOWER.length;
@@ -203,7 +234,10 @@ export class Counts {
     for (let i = 0; i < counters.length; i++) sums[i]! += counters[i]!;
   }
 
-  /** The time that a share of all (0.99: 99 in 100) did not exceed, in milliseconds, within 6.25 %; null when nothing was timed. */
+  /**
+   * The time that a share of all (0.99: 99 in 100) did not exceed, in milliseconds, within 6.25 %; null when nothing
+   * was timed.
+   */
   quantile(share: number): number | null {
     const { counters } = this;
     let timed = 0;
@@ -221,7 +255,10 @@ export interface ReportedCounts {
   readonly counted: Counted;
 }
 
-/** The counts of one route or upstream: in the current step (as `Counts`), in the earlier steps of the window, and since the start. */
+/**
+ * The counts of one route or upstream: in the current step (as `Counts`), in the earlier steps of the window, and since
+ * the start.
+ */
 export class Recent extends Counts {
   /** Sum of all times since the start, in milliseconds. */
   sumMs = 0;
@@ -290,7 +327,8 @@ export class Recent extends Counts {
   #counted(): readonly number[] {
     const counted: number[] = [];
     const { counters } = this;
-    if (counters !== null) for (let i = 0; i < counters.length; i++) if (counters[i] !== 0) counted.push(i, counters[i]!);
+    if (counters !== null)
+      for (let i = 0; i < counters.length; i++) if (counters[i] !== 0) counted.push(i, counters[i]!);
     return counted;
   }
 

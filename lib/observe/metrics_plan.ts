@@ -1,6 +1,6 @@
 /**
- * The counts of a gateway's requests under the names of the configuration in force, of its plugin instances, and those of a
- * configuration that is being compiled.
+ * The counts of a gateway's requests under the names of the configuration in force, of its plugin instances, and those
+ * of a configuration that is being compiled.
  */
 import type { PluginTime } from "../http/exchange.ts";
 import type { DecisionRing, Decisions } from "./decisions.ts";
@@ -105,7 +105,9 @@ export class MetricsPlan {
     const planned: ServicePlan = {
       meter: known?.meter ?? new ServiceMeter(),
       upstreams: new Map(upstreams.map(({ id, group = null }) => [id, group])),
-      routes: new Map(routes.map((route) => [route.name, known?.routes.get(route.name) ?? new RouteMeter(steps, total)])),
+      routes: new Map(
+        routes.map((route) => [route.name, known?.routes.get(route.name) ?? new RouteMeter(steps, total)]),
+      ),
     };
     this.services.set(name, planned);
     return planned;
@@ -117,7 +119,8 @@ export class MetricsPlan {
     if (this.#metrics.decisions !== null) this.#metrics.decisions.ring = this.#ring;
     for (const { meter, upstreams } of this.services.values()) {
       for (const id of meter.upstreams.keys()) if (!upstreams.has(id)) meter.upstreams.delete(id);
-      for (const id of upstreams.keys()) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Recent(this.#metrics.steps));
+      for (const id of upstreams.keys())
+        if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Recent(this.#metrics.steps));
     }
   }
 }
@@ -139,7 +142,10 @@ export class Metrics {
   }
 
   /** `decisions`: how many are kept; `memory`: of the configuration, by name, the same for all threads. */
-  plan(decisions?: number, memory: (name: string, bytes: number) => ArrayBufferLike = (_name, bytes) => new ArrayBuffer(bytes)): MetricsPlan {
+  plan(
+    decisions?: number,
+    memory: (name: string, bytes: number) => ArrayBufferLike = (_name, bytes) => new ArrayBuffer(bytes),
+  ): MetricsPlan {
     return new MetricsPlan(this, this.decisions?.ringFor(decisions, memory));
   }
 

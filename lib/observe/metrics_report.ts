@@ -32,10 +32,15 @@ export function takeMetrics({ services, plugins, pluginFaults, total, unrouted }
 }
 
 /**
- * Adds the counts of a report. `hold` gets the requests in flight of a route at this moment. A worker may report under another configuration:
+ * Adds the counts of a report. `hold` gets the requests in flight of a route at this moment. A worker may report under
+ * another configuration:
  * requests of routes that this one does not have count in all only, as those do that end after a reload.
  */
-export function addMetrics({ services, plugins, pluginFaults, steps, total, unrouted }: Metrics, report: MetricsReport, hold: (meter: RouteMeter, inFlight: number) => void): void {
+export function addMetrics(
+  { services, plugins, pluginFaults, steps, total, unrouted }: Metrics,
+  report: MetricsReport,
+  hold: (meter: RouteMeter, inFlight: number) => void,
+): void {
   unrouted.add(report.unrouted);
   for (const { service, routes, upstreams, retries } of report.services) {
     const known = services.get(service);

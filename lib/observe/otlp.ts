@@ -1,5 +1,6 @@
 /**
- * Sends spans to a collector in batches (OTLP/HTTP in JSON). Requests never wait for the collector, nor fail because of it.
+ * Sends spans to a collector in batches (OTLP/HTTP in JSON). Requests never wait for the collector, nor fail because of
+ * it.
  */
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
@@ -26,14 +27,32 @@ export class OtlpExporter implements SpanSink {
   #isOver = false;
 
   constructor({ settings, clock, log, random = Math.random }: OtlpOptions) {
-    const { headers = {}, timeoutMs = DEFAULT_TIMEOUT_MS, ca, compression = "none", resource = {}, serviceName = "edge-gateway" } = settings;
+    const {
+      headers = {},
+      timeoutMs = DEFAULT_TIMEOUT_MS,
+      ca,
+      compression = "none",
+      resource = {},
+      serviceName = "edge-gateway",
+    } = settings;
     const encode = batchWriter({ "service.name": serviceName, ...resource });
     const coding = compression === "gzip" ? ["Content-Encoding", "gzip"] : [];
     const url = new URL(settings.url);
     this.#queue = new DeliveryQueue({
       clock,
-      request: { url, method: "POST", headers: ["Content-Type", "application/json", ...coding, ...Object.entries(headers).flat()], timeoutMs },
-      client: new HttpClient({ clock, egress: new Egress([destinationOf(url, "otlp")]), why: "otlp", maxConnections: 1, tls: { ca } }),
+      request: {
+        url,
+        method: "POST",
+        headers: ["Content-Type", "application/json", ...coding, ...Object.entries(headers).flat()],
+        timeoutMs,
+      },
+      client: new HttpClient({
+        clock,
+        egress: new Egress([destinationOf(url, "otlp")]),
+        why: "otlp",
+        maxConnections: 1,
+        tls: { ca },
+      }),
       receiver: "the collector",
       // Asynchronous, on Node's threads: a batch may have megabytes.
       encode: compression === "gzip" ? (texts) => promisify(gzip)(encode(texts)) : encode,
@@ -86,7 +105,9 @@ function partialSuccess(body: Buffer): Rejected {
   const text = body.toString();
   if (!text.includes("rejectedSpans") && !text.includes("rejected_spans")) return { count: 0, why: "" };
   try {
-    const { partialSuccess: said = {} } = JSON.parse(text) as { partialSuccess?: { rejectedSpans?: unknown; errorMessage?: unknown } };
+    const { partialSuccess: said = {} } = JSON.parse(text) as {
+      partialSuccess?: { rejectedSpans?: unknown; errorMessage?: unknown };
+    };
     const count = Number(said.rejectedSpans);
     const why = typeof said.errorMessage === "string" ? `: ${said.errorMessage.slice(0, 200)}` : "";
     return { count: Number.isInteger(count) && count > 0 ? count : 0, why: `the collector rejected them${why}` };

@@ -33,7 +33,12 @@ export function createProcessFigures(clock: Clock) {
     const now = clock.now();
     const watched = (delay ??= monitorEventLoopDelay({ resolution: RESOLUTION_MS }));
     const late = (ns: number) => (watched.count === 0 ? 0 : Math.max(0, ns / 1e9 - RESOLUTION_MS / 1000));
-    const measured = [late(watched.mean), late(watched.percentile(50)), late(watched.percentile(99)), late(watched.max)] as const;
+    const measured = [
+      late(watched.mean),
+      late(watched.percentile(50)),
+      late(watched.percentile(99)),
+      late(watched.max),
+    ] as const;
     if (since === null && !isClosed) watched.enable();
     if (since === null || now - since >= LEAST_WINDOW_MS) {
       watched.reset();
@@ -53,20 +58,42 @@ export function createProcessFigures(clock: Clock) {
       const { user, system } = process.cpuUsage();
       const { rss, ...own } = memory();
       const files = openFiles();
-      const summed = (what: "heapBytes" | "heapUsedBytes" | "externalBytes") => workers.reduce((sum, worker) => sum + worker[what], own[what]);
+      const summed = (what: "heapBytes" | "heapUsedBytes" | "externalBytes") =>
+        workers.reduce((sum, worker) => sum + worker[what], own[what]);
       const lags = workers.length === 0 ? [lag()] : workers.map((worker) => worker.lag);
       const worst = (which: number) => Math.max(...lags.map((each) => each[which]!));
       return [
-        gauge("process_cpu_seconds_total", "Processor time used, the system's for it included.", (user + system) / 1e6, "counter"),
-        gauge("process_start_time_seconds", "When the process began, in seconds since 1970.", Math.round(performance.timeOrigin) / 1000),
+        gauge(
+          "process_cpu_seconds_total",
+          "Processor time used, the system's for it included.",
+          (user + system) / 1e6,
+          "counter",
+        ),
+        gauge(
+          "process_start_time_seconds",
+          "When the process began, in seconds since 1970.",
+          Math.round(performance.timeOrigin) / 1000,
+        ),
         gauge("process_resident_memory_bytes", "Memory that the process occupies.", rss),
-        gauge("process_heap_bytes", "Size of the JavaScript heap; with workers, of all their heaps.", summed("heapBytes")),
+        gauge(
+          "process_heap_bytes",
+          "Size of the JavaScript heap; with workers, of all their heaps.",
+          summed("heapBytes"),
+        ),
         gauge("process_heap_used_bytes", "Part of the JavaScript heap that is in use.", summed("heapUsedBytes")),
         gauge("process_external_memory_bytes", "Memory outside the heap, mostly buffers.", summed("externalBytes")),
         ...(files === null ? [] : [gauge("process_open_fds", "Files and sockets that are open.", files)]),
-        gauge("edge_gateway_event_loop_lag_mean_seconds", "How late the event loop came round on average; with workers, in the latest of them.", worst(0)),
+        gauge(
+          "edge_gateway_event_loop_lag_mean_seconds",
+          "How late the event loop came round on average; with workers, in the latest of them.",
+          worst(0),
+        ),
         gauge("edge_gateway_event_loop_lag_p50_seconds", "Median of how late the event loop came round.", worst(1)),
-        gauge("edge_gateway_event_loop_lag_p99_seconds", "How late the event loop came round in 99 of 100 turns.", worst(2)),
+        gauge(
+          "edge_gateway_event_loop_lag_p99_seconds",
+          "How late the event loop came round in 99 of 100 turns.",
+          worst(2),
+        ),
         gauge("edge_gateway_event_loop_lag_max_seconds", "How late the event loop came round at worst.", worst(3)),
       ];
     },

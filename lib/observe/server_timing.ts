@@ -5,8 +5,8 @@ import type { Call } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
 
 /**
- * Adds `Server-Timing: gateway;dur=13.9, plugins;dur=1.5, upstream;dur=12.4` after the upstream's own: milliseconds until now in total, in
- * routing and plugins, and in tries of upstreams. Parts that did not happen are left out.
+ * Adds `Server-Timing: gateway;dur=13.9, plugins;dur=1.5, upstream;dur=12.4` after the upstream's own: milliseconds
+ * until now in total, in routing and plugins, and in tries of upstreams. Parts that did not happen are left out.
  */
 export function withServerTiming(reply: Reply, { notes, startedAt }: Call, now: number): Reply {
   const total = now - startedAt;

@@ -1,6 +1,7 @@
 /**
- * Writes finished spans as OTLP in JSON: ids in hexadecimal, 64-bit integers as strings, enums as numbers (opentelemetry-proto, trace/v1;
- * OTLP §"JSON Protobuf Encoding"). A span becomes text when it ends, so that a waiting batch holds nothing of its request.
+ * Writes finished spans as OTLP in JSON: ids in hexadecimal, 64-bit integers as strings, enums as numbers
+ * (opentelemetry-proto, trace/v1; OTLP §"JSON Protobuf Encoding"). A span becomes text when it ends, so that a waiting
+ * batch holds nothing of its request.
  */
 import { jsonText } from "../base/log.ts";
 import { version } from "../base/version.ts";

@@ -1,6 +1,6 @@
 /**
- * Figures of the last minute by route and upstream, and a history of the last 15 minutes for all requests together: requests are counted in
- * steps of five seconds (`metrics.ts`), and added up on each read.
+ * Figures of the last minute by route and upstream, and a history of the last 15 minutes for all requests together:
+ * requests are counted in steps of five seconds (`metrics.ts`), and added up on each read.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import { Counts, STATUSES, WINDOW_STEPS, type Recent } from "./metrics.ts";
@@ -54,7 +54,10 @@ export interface GatewayStats {
   readonly total: Figures;
   /** Requests for which no route was found, or looked for. */
   readonly unrouted: Figures;
-  /** Requests per second that ended with an error of the gateway, by its code: "key_missing", "rate_limited". Without the zeros. */
+  /**
+   * Requests per second that ended with an error of the gateway, by its code: "key_missing", "rate_limited". Without
+   * the zeros.
+   */
   readonly codesPerS: Readonly<Record<string, number>>;
   readonly services: readonly ServiceStats[];
   /** The current step. */
@@ -76,7 +79,8 @@ export interface ServiceStats {
 }
 
 /**
- * "busy": without routes and upstreams that have no request in the window and none in flight. "active": as "busy", without the history.
+ * "busy": without routes and upstreams that have no request in the window and none in flight. "active": as "busy",
+ * without the history.
  * "services": services as a whole. "total": no services. An object: as "busy", one service.
  */
 export type StatsExtent = "all" | "busy" | "active" | "services" | "total" | { readonly service: string };
@@ -141,31 +145,54 @@ export class Stats {
       services: extent === "total" ? [] : this.services(extent, inFlight),
       point: { at, ...stepFigures(this.#metrics.total) },
       stepS: STEP_MS / 1000,
-      history: extent === "active" ? [] : this.#history.map((step, i, all) => ({ at: at - (all.length - i) * STEP_MS, ...step })),
+      history:
+        extent === "active"
+          ? []
+          : this.#history.map((step, i, all) => ({ at: at - (all.length - i) * STEP_MS, ...step })),
     };
   }
 
   /** Those of `read`, or of some services: many take a while. */
-  services(extent: Exclude<StatsExtent, "total">, inFlight: InFlight, plans: Iterable<readonly [string, ServicePlan]> = this.#metrics.services): readonly ServiceStats[] {
+  services(
+    extent: Exclude<StatsExtent, "total">,
+    inFlight: InFlight,
+    plans: Iterable<readonly [string, ServicePlan]> = this.#metrics.services,
+  ): readonly ServiceStats[] {
     const seconds = this.#seconds(this.#clock.now());
     const services: ServiceStats[] = [];
     for (const [name, { meter, routes, upstreams: groupOf }] of plans) {
       if (typeof extent === "object" && extent.service !== name) continue;
-      const isShown = ({ isActive }: Recent, open: number) => extent === "all" || (extent !== "services" && (isActive || open > 0));
+      const isShown = ({ isActive }: Recent, open: number) =>
+        extent === "all" || (extent !== "services" && (isActive || open > 0));
       const whole = new Sum();
-      const groups = new Map([...groupOf.values()].some((group) => group !== null) ? [...groupOf.values()].map((group) => [group, new Sum()] as const) : []);
-      const shown = { routes: [] as ServiceStats["routes"][number][], upstreams: [] as ServiceStats["upstreams"][number][] };
+      const groups = new Map(
+        [...groupOf.values()].some((group) => group !== null)
+          ? [...groupOf.values()].map((group) => [group, new Sum()] as const)
+          : [],
+      );
+      const shown = {
+        routes: [] as ServiceStats["routes"][number][],
+        upstreams: [] as ServiceStats["upstreams"][number][],
+      };
       for (const [route, { recent, inFlight: open }] of routes) {
         whole.include(recent, open);
-        if (isShown(recent, open)) shown.routes.push({ name: route, ...figures(new Sum().include(recent, open), seconds) });
+        if (isShown(recent, open))
+          shown.routes.push({ name: route, ...figures(new Sum().include(recent, open), seconds) });
       }
       for (const [id, recent] of meter.upstreams) {
         const open = inFlight.upstream(name, id);
         groups.get(groupOf.get(id) ?? null)?.include(recent, open);
-        if (isShown(recent, open)) shown.upstreams.push({ id, ...tryFigures(new Sum().include(recent, open), seconds) });
+        if (isShown(recent, open))
+          shown.upstreams.push({ id, ...tryFigures(new Sum().include(recent, open), seconds) });
       }
-      if ((extent === "active" || extent === "busy") && shown.routes.length === 0 && shown.upstreams.length === 0) continue;
-      services.push({ name, total: figures(whole, seconds), ...shown, groups: Array.from(groups, ([group, sum]) => ({ group, ...tryFigures(sum, seconds) })) });
+      if ((extent === "active" || extent === "busy") && shown.routes.length === 0 && shown.upstreams.length === 0)
+        continue;
+      services.push({
+        name,
+        total: figures(whole, seconds),
+        ...shown,
+        groups: Array.from(groups, ([group, sum]) => ({ group, ...tryFigures(sum, seconds) })),
+      });
     }
     return services;
   }
@@ -187,7 +214,9 @@ export class Stats {
     return Math.max(covered, 1_000) / 1_000;
   }
 
-  /** Closes every elapsed step: several if the event loop was blocked; all events counted meanwhile belong to the first. */
+  /**
+   * Closes every elapsed step: several if the event loop was blocked; all events counted meanwhile belong to the first.
+   */
   #endSteps(): void {
     const over = Math.max(0, 1 + Math.floor((this.#clock.now() - this.#stepTo) / STEP_MS));
     const skipped = Math.max(0, over - HISTORY_STEPS);
@@ -205,7 +234,10 @@ export class Stats {
 
   #codesPerS(seconds: number): Readonly<Record<string, number>> {
     const before = this.#codes.length < WINDOW_STEPS ? undefined : this.#codes[0];
-    const counts = Array.from(this.#metrics.total.codes, ([code, count]) => [code, (count - (before?.get(code) ?? 0)) / seconds] as const);
+    const counts = Array.from(
+      this.#metrics.total.codes,
+      ([code, count]) => [code, (count - (before?.get(code) ?? 0)) / seconds] as const,
+    );
     return Object.fromEntries(counts.filter(([, rate]) => rate > 0));
   }
 }
@@ -226,7 +258,12 @@ function figures(sum: Sum, seconds: number): Figures {
 }
 
 function tryFigures(sum: Sum, seconds: number): TryFigures {
-  return { requestsPerS: sum.requests / seconds, errorsPerS: sum.errors / seconds, ...quantiles(sum), inFlight: sum.open };
+  return {
+    requestsPerS: sum.requests / seconds,
+    errorsPerS: sum.errors / seconds,
+    ...quantiles(sum),
+    inFlight: sum.open,
+  };
 }
 
 function stepFigures(total: Recent): Omit<Point, "at"> {
@@ -240,7 +277,9 @@ function statusesOf(sum: Counts, seconds: number): StatusCounts {
   const counts = new Map(STATUSES.map((name, i) => [name, sum.status(i)]));
   const refused = (["401", "403", "404"] as const).reduce((all, name) => all + counts.get(name)!, 0);
   counts.set("4xx", counts.get("4xx")! + refused).delete("");
-  return Object.fromEntries([...counts].filter(([, count]) => count > 0).map(([name, count]) => [name, count / seconds]));
+  return Object.fromEntries(
+    [...counts].filter(([, count]) => count > 0).map(([name, count]) => [name, count / seconds]),
+  );
 }
 
 function quantiles(sum: Counts): Quantiles {

@@ -1,6 +1,6 @@
 /**
- * The live tail of a thread: lines of requests that have ended, as the access log writes them in JSON, for readers who ask for some of them. It is
- * loaded for the first reader. Each gets a bounded number of lines; the rest is counted.
+ * The live tail of a thread: lines of requests that have ended, as the access log writes them in JSON, for readers who
+ * ask for some of them. It is loaded for the first reader. Each gets a bounded number of lines; the rest is counted.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
@@ -11,7 +11,10 @@ import { lineFilter } from "./line_filter.ts";
 
 export const TAIL_FIELDS = ["service", "route", "status", "method", "client", "path"] as const;
 
-/** What a reader asks for; absent: all. `status`: "4xx", "404", or "none"; `client`: how its address begins; `path`: a part of it. */
+/**
+ * What a reader asks for; absent: all. `status`: "4xx", "404", or "none"; `client`: how its address begins; `path`: a
+ * part of it.
+ */
 export type TailFilter = { readonly [Name in (typeof TAIL_FIELDS)[number]]?: string };
 
 export interface TailReader {
@@ -56,7 +59,12 @@ export class Tail {
   #exclude: readonly string[] = [];
 
   /** `settings`: of the configuration in force: the tail has nothing of paths that the log excludes. */
-  constructor(clock: Clock, log: AccessLog, settings: () => AccessLogSettings, send: (batches: readonly TailBatch[]) => void) {
+  constructor(
+    clock: Clock,
+    log: AccessLog,
+    settings: () => AccessLogSettings,
+    send: (batches: readonly TailBatch[]) => void,
+  ) {
     this.#clock = clock;
     this.#log = log;
     this.#settings = settings;
@@ -65,7 +73,10 @@ export class Tail {
 
   set readers(readers: readonly TailReader[]) {
     const known = new Map(this.#readers.map((seen) => [seen.reader.id, seen]));
-    this.#readers = readers.map((reader) => known.get(reader.id) ?? { reader, fits: fitting(reader.filter), matched: 0, characters: 0, lines: [] });
+    this.#readers = readers.map(
+      (reader) =>
+        known.get(reader.id) ?? { reader, fits: fitting(reader.filter), matched: 0, characters: 0, lines: [] },
+    );
     this.#log.tail = readers.length === 0 ? null : this.#see;
     this.#log.update();
     this.#timer?.cancel();
@@ -93,7 +104,9 @@ export class Tail {
 
   readonly #endTurn = (): void => {
     this.#timer = this.#clock.after(TURN_MS, this.#endTurn);
-    const batches = this.#readers.filter(({ matched }) => matched > 0).map(({ reader: { id }, matched, lines }) => ({ id, matched, lines }));
+    const batches = this.#readers
+      .filter(({ matched }) => matched > 0)
+      .map(({ reader: { id }, matched, lines }) => ({ id, matched, lines }));
     for (const seen of this.#readers) Object.assign(seen, { matched: 0, characters: 0, lines: [] });
     if (batches.length > 0) this.#send(batches);
   };

@@ -1,6 +1,6 @@
 /**
- * The gateway's spans: one for each request, and within it one for each plugin instance and one for each try of an upstream, with the names
- * of OpenTelemetry's HTTP conventions. Known credentials are removed.
+ * The gateway's spans: one for each request, and within it one for each plugin instance and one for each try of an
+ * upstream, with the names of OpenTelemetry's HTTP conventions. Known credentials are removed.
  *
  * A trace that is not recorded costs its id, and a span id for each `traceparent` that is sent.
  */
@@ -55,7 +55,14 @@ export class Tracer {
     // Without a valid traceparent, tracestate has no meaning (W3C Trace Context §3.3).
     const tracestate = parent === null ? null : tracestateOf(request.headers);
     request.call.notes.span = sampler(parent, traceId)
-      ? new RequestSpan(request, parent, { traceId, tracestate, offsetMs: clock.wall() - clock.now(), ids, sink, secretParameters })
+      ? new RequestSpan(request, parent, {
+          traceId,
+          tracestate,
+          offsetMs: clock.wall() - clock.now(),
+          ids,
+          sink,
+          secretParameters,
+        })
       : new UnrecordedSpan(traceId, tracestate, ids);
   }
 
@@ -65,9 +72,19 @@ export class Tracer {
   }
 
   /** Wraps a plugin instance so that a span covers its time, inner plugins included. */
-  spanned({ name, scope }: { readonly name: string; readonly scope: { readonly level: string; readonly id: string | null } }, middleware: Middleware): Middleware {
+  spanned(
+    { name, scope }: { readonly name: string; readonly scope: { readonly level: string; readonly id: string | null } },
+    middleware: Middleware,
+  ): Middleware {
     const { clock } = this.#options;
-    const attributes = ["edge_gateway.plugin", name, "edge_gateway.plugin.level", scope.level, "edge_gateway.plugin.id", scope.id];
+    const attributes = [
+      "edge_gateway.plugin",
+      name,
+      "edge_gateway.plugin.level",
+      scope.level,
+      "edge_gateway.plugin.id",
+      scope.id,
+    ];
     return (next) => {
       const handler = middleware(next);
       if (typeof handler !== "function") return handler;
@@ -81,8 +98,21 @@ export class Tracer {
         const ended = (error: unknown) => {
           notes.span = outer;
           if (span.isLost()) return;
-          const type = error === null ? null : error instanceof Fault ? error.code : error instanceof Error ? error.name : "_OTHER";
-          span.finish(`plugin ${name}`, "internal", attributesText([...attributes, "error.type", type]), type !== null, clock.now());
+          const type =
+            error === null
+              ? null
+              : error instanceof Fault
+                ? error.code
+                : error instanceof Error
+                  ? error.name
+                  : "_OTHER";
+          span.finish(
+            `plugin ${name}`,
+            "internal",
+            attributesText([...attributes, "error.type", type]),
+            type !== null,
+            clock.now(),
+          );
         };
         let returned: Reply | Promise<Reply>;
         try {
@@ -127,7 +157,10 @@ class UnrecordedSpan implements TrySpan {
 interface Trace extends Pick<TracerOptions, "sink" | "secretParameters"> {
   readonly traceId: string;
   readonly tracestate: string | null;
-  /** From the monotonic clock to the wall clock: fixed, so that no span ends before it begins or exceeds the span around it. */
+  /**
+   * From the monotonic clock to the wall clock: fixed, so that no span ends before it begins or exceeds the span around
+   * it.
+   */
   readonly offsetMs: number;
   readonly ids: Ids;
 }
@@ -179,7 +212,21 @@ class RecordedSpan implements Span {
     const parent = this.#outer === null || this.#outer instanceof RecordedSpan ? "local" : "remote";
     const [startMs, endMs] = [offsetMs + this.#startedAt, offsetMs + now];
     const status = isError ? "error" : "unset";
-    sink.add(spanText({ traceId, tracestate, spanId: this.spanId, parentId: this.#outer?.spanId ?? null, parent, name, kind, startMs, endMs, attributes, status }));
+    sink.add(
+      spanText({
+        traceId,
+        tracestate,
+        spanId: this.spanId,
+        parentId: this.#outer?.spanId ?? null,
+        parent,
+        name,
+        kind,
+        startMs,
+        endMs,
+        attributes,
+        status,
+      }),
+    );
   }
 }
 
@@ -198,7 +245,13 @@ class RequestSpan extends RecordedSpan {
     if (this.isLost()) return;
     const { call } = this.#facts;
     const error = errorOf(call);
-    this.finish(nameOf(this.#facts), "server", requestAttributes(this.#facts, error, this.trace), error !== null && isOurs(call.notes, error), now);
+    this.finish(
+      nameOf(this.#facts),
+      "server",
+      requestAttributes(this.#facts, error, this.trace),
+      error !== null && isOurs(call.notes, error),
+      now,
+    );
   }
 }
 
@@ -220,7 +273,13 @@ class UpstreamSpan extends RecordedSpan implements TrySpan {
     if (this.isLost()) return;
     // For a client, a 4xx is an error too.
     const type = error ?? (status !== null && status >= 400 ? String(status) : null);
-    this.finish(knownMethod(this.#try.exchange.method) ?? "HTTP", "client", tryAttributes(this.#try, status, type, this.trace), type !== null, now);
+    this.finish(
+      knownMethod(this.#try.exchange.method) ?? "HTTP",
+      "client",
+      tryAttributes(this.#try, status, type, this.trace),
+      type !== null,
+      now,
+    );
   }
 }
 
@@ -230,47 +289,86 @@ function nameOf({ method, call }: RequestFacts): string {
   return call.notes.pattern === null ? first : `${first} ${call.notes.pattern}`;
 }
 
-function requestAttributes({ call, method, target, httpVersion, scheme, authority, clientAddress, headers }: RequestFacts, error: string | null, { secretParameters }: Trace): string {
+function requestAttributes(
+  { call, method, target, httpVersion, scheme, authority, clientAddress, headers }: RequestFacts,
+  error: string | null,
+  { secretParameters }: Trace,
+): string {
   const { notes } = call;
   const question = target.indexOf("?");
   const agent = headerValue(headers, "user-agent");
   const [address, port] = hostAndPort(authority, scheme);
   return attributesText([
-    "http.request.method", knownMethod(method) ?? "_OTHER",
-    "http.request.method_original", originalOf(method),
-    "url.scheme", scheme,
-    "url.path", attribute(redactedPath(pathOf(target))),
-    "url.query", question < 0 ? null : attribute(redacted(target.slice(question), secretParameters).slice(1)) || null,
-    "http.route", notes.pattern,
-    "http.response.status_code", notes.status,
-    "server.address", address,
-    "server.port", port,
-    "client.address", clientAddress,
-    "network.peer.address", call.remoteAddress,
-    "network.protocol.version", httpVersion === "2.0" ? "2" : httpVersion,
-    "user_agent.original", agent === undefined ? null : attribute(agent),
-    "error.type", error,
-    "edge_gateway.request_id", call.id,
-    "edge_gateway.service", notes.service,
-    "edge_gateway.route", notes.route,
-    "edge_gateway.code", notes.code,
+    "http.request.method",
+    knownMethod(method) ?? "_OTHER",
+    "http.request.method_original",
+    originalOf(method),
+    "url.scheme",
+    scheme,
+    "url.path",
+    attribute(redactedPath(pathOf(target))),
+    "url.query",
+    question < 0 ? null : attribute(redacted(target.slice(question), secretParameters).slice(1)) || null,
+    "http.route",
+    notes.pattern,
+    "http.response.status_code",
+    notes.status,
+    "server.address",
+    address,
+    "server.port",
+    port,
+    "client.address",
+    clientAddress,
+    "network.peer.address",
+    call.remoteAddress,
+    "network.protocol.version",
+    httpVersion === "2.0" ? "2" : httpVersion,
+    "user_agent.original",
+    agent === undefined ? null : attribute(agent),
+    "error.type",
+    error,
+    "edge_gateway.request_id",
+    call.id,
+    "edge_gateway.service",
+    notes.service,
+    "edge_gateway.route",
+    notes.route,
+    "edge_gateway.code",
+    notes.code,
   ]);
 }
 
-function tryAttributes({ exchange, upstream, resends }: Try, status: number | null, error: string | null, { secretParameters }: Trace): string {
+function tryAttributes(
+  { exchange, upstream, resends }: Try,
+  status: number | null,
+  error: string | null,
+  { secretParameters }: Trace,
+): string {
   const { protocol } = upstream.pool.options;
   const scheme = protocol === "https" || protocol === "h2" ? "https" : "http";
   return attributesText([
-    "http.request.method", knownMethod(exchange.method) ?? "_OTHER",
-    "http.request.method_original", originalOf(exchange.method),
-    "url.full", attribute(`${scheme}://${upstream.authority}${redactedPath(exchange.upstreamPath)}${redacted(exchange.query, secretParameters)}`),
-    "server.address", upstream.host,
-    "server.port", upstream.port,
-    "network.protocol.version", protocol === "h2" || protocol === "h2c" ? "2" : "1.1",
-    "http.response.status_code", status,
-    "http.request.resend_count", resends === 0 ? null : resends,
-    "error.type", error,
-    "edge_gateway.upstream", upstream.id,
+    "http.request.method",
+    knownMethod(exchange.method) ?? "_OTHER",
+    "http.request.method_original",
+    originalOf(exchange.method),
+    "url.full",
+    attribute(
+      `${scheme}://${upstream.authority}${redactedPath(exchange.upstreamPath)}${redacted(exchange.query, secretParameters)}`,
+    ),
+    "server.address",
+    upstream.host,
+    "server.port",
+    upstream.port,
+    "network.protocol.version",
+    protocol === "h2" || protocol === "h2c" ? "2" : "1.1",
+    "http.response.status_code",
+    status,
+    "http.request.resend_count",
+    resends === 0 ? null : resends,
+    "error.type",
+    error,
+    "edge_gateway.upstream",
+    upstream.id,
   ]);
 }
 
@@ -291,7 +389,9 @@ function errorOf({ notes: { status, code }, aborted }: Call): string | null {
 }
 
 function isOurs({ status }: Notes, error: string): boolean {
-  return (status !== null && status >= 500) || (error !== "client_closed" && ERRORS[error as ErrorCode]?.side !== "client");
+  return (
+    (status !== null && status >= 500) || (error !== "client_closed" && ERRORS[error as ErrorCode]?.side !== "client")
+  );
 }
 
 /** `[2001:db8::1]:8443` is an address and its port; the default is the port of the scheme. */
@@ -300,7 +400,8 @@ function hostAndPort(authority: string, scheme: "http" | "https"): [address: str
   const colon = authority.lastIndexOf(":");
   const hasPort = colon > authority.lastIndexOf("]");
   const host = hasPort ? authority.slice(0, colon) : authority;
-  const port = hasPort && colon < authority.length - 1 ? Number(authority.slice(colon + 1)) : scheme === "https" ? 443 : 80;
+  const port =
+    hasPort && colon < authority.length - 1 ? Number(authority.slice(colon + 1)) : scheme === "https" ? 443 : 80;
   return [attribute(host.startsWith("[") ? host.slice(1, -1) : host), Number.isInteger(port) ? port : null];
 }
 

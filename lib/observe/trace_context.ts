@@ -20,17 +20,25 @@ export function parentOf(headers: HeaderList): RemoteParent | null {
   const found = traceparentOf(headers);
   if (found === null) return null;
   // Later versions keep the meaning of the lowest flag alone (§3.2.2.5, §4.3).
-  return { traceId: found.slice(3, 35), spanId: found.slice(36, 52), sampled: (parseInt(found.slice(53, 55), 16) & 1) === 1 };
+  return {
+    traceId: found.slice(3, 35),
+    spanId: found.slice(36, 52),
+    sampled: (parseInt(found.slice(53, 55), 16) & 1) === 1,
+  };
 }
 
 /**
- * All lines joined; null where there is none or one is invalid, which does not make `traceparent` invalid (§3.3). A list of more than 512
- * characters loses entries as in §3.3.1.5: entries of more than 128 characters first, then the last ones.
+ * All lines joined; null where there is none or one is invalid, which does not make `traceparent` invalid (§3.3). A
+ * list of more than 512 characters loses entries as in §3.3.1.5: entries of more than 128 characters first, then the
+ * last ones.
  */
 export function tracestateOf(headers: HeaderList): string | null {
   const text = headerValues(headers, "tracestate").join(",");
   if (text.length > MAX_READ) return null;
-  let entries = text.split(",").map((entry) => entry.trim()).filter((entry) => entry !== "");
+  let entries = text
+    .split(",")
+    .map((entry) => entry.trim())
+    .filter((entry) => entry !== "");
   if (entries.length > MAX_ENTRIES || !entries.every((entry) => ENTRY.test(entry))) return null;
   if (new Set(entries.map((entry) => entry.slice(0, entry.indexOf("=")))).size < entries.length) return null;
   const length = () => entries.reduce((sum, entry) => sum + entry.length + 1, -1);
@@ -44,8 +52,12 @@ const MAX_CHARACTERS = 512;
 const LONG_ENTRY = 128;
 /** Room for the most and longest entries that are valid, and blanks around them. */
 const MAX_READ = 20_000;
-/** §3.3.1.3: a key of up to 256 characters, perhaps with a system's name after "@", and a value without comma, "=" and final blank. */
-const ENTRY = /^(?:[a-z][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
+/**
+ * §3.3.1.3: a key of up to 256 characters, perhaps with a system's name after "@", and a value without comma, "=" and
+ * final blank.
+ */
+const ENTRY =
+  /^(?:[a-z][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
 
 export interface Ids {
   /** 32 hexadecimal digits, not all of them 0. */
@@ -54,7 +66,10 @@ export interface Ids {
   span(): string;
 }
 
-/** Draws random bytes in stock: a system call for each id would cost more than the rest of a span. Default of `fill`: `randomFillSync`. */
+/**
+ * Draws random bytes in stock: a system call for each id would cost more than the rest of a span. Default of `fill`:
+ * `randomFillSync`.
+ */
 export function createIds(fill: (buffer: Buffer) => unknown = randomFillSync): Ids {
   const bytes = Buffer.alloc(STOCK_BYTES);
   let stock = "";

@@ -1,6 +1,6 @@
 /**
- * Keeps sessions of the admin interface away from upstreams. Browsers send cookies to every port of a host (RFC 6265 §8.5), so that an
- * upstream behind a traffic port could use the session of an administrator.
+ * Keeps sessions of the admin interface away from upstreams. Browsers send cookies to every port of a host (RFC 6265
+ * §8.5), so that an upstream behind a traffic port could use the session of an administrator.
  */
 import { withoutCookies } from "../http/cookies.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -15,8 +15,8 @@ export function unquoted(value: string): string {
 }
 
 /**
- * Whether it has the form of a session, of this gateway or of another one on the host, live or not: a JWT of our issuer and audience. The
- * signature is not verified: a token that is forged is no loss to an upstream.
+ * Whether it has the form of a session, of this gateway or of another one on the host, live or not: a JWT of our issuer
+ * and audience. The signature is not verified: a token that is forged is no loss to an upstream.
  */
 export function isSessionToken(token: string): boolean {
   // `{"` in base64url: a cheap sign of a JWT.
@@ -24,14 +24,19 @@ export function isSessionToken(token: string): boolean {
   const [, body, signature, more] = token.split(".", 4);
   if (body === undefined || signature === undefined || more !== undefined) return false;
   try {
-    const { iss, aud } = JSON.parse(Buffer.from(body, "base64url").toString("utf8")) as { readonly iss?: unknown; readonly aud?: unknown };
+    const { iss, aud } = JSON.parse(Buffer.from(body, "base64url").toString("utf8")) as {
+      readonly iss?: unknown;
+      readonly aud?: unknown;
+    };
     return iss === SESSION_ISSUER && aud === SESSION_AUDIENCE;
   } catch {
     return false;
   }
 }
 
-/** Returns a function that removes cookies with this name that are sessions, and gives the same list if there is none. */
+/**
+ * Returns a function that removes cookies with this name that are sessions, and gives the same list if there is none.
+ */
 export function sessionRemover(cookie: string): (headers: HeaderList) => HeaderList {
   return (headers) => withoutCookies(headers, cookie, (value) => isSessionToken(unquoted(value)));
 }

@@ -1,5 +1,6 @@
 /**
- * Serves an interface for operators (the admin interface, the management UI) on its own port, with limits that suit people and scripts.
+ * Serves an interface for operators (the admin interface, the management UI) on its own port, with limits that suit
+ * people and scripts.
  */
 import type { AddressInfo } from "node:net";
 import { createSecureContext } from "node:tls";
@@ -27,14 +28,22 @@ export interface OperatorServerOptions extends Pick<ListenerOptions, "serve" | "
 export interface OperatorServer {
   /** Rejects with the error of `net.Server.listen` (EADDRINUSE, EACCES, …). Port 0 takes any free one. */
   listen(where: { readonly host: string; readonly port: number }): Promise<AddressInfo>;
-  /** Uses another certificate for new connections; does nothing on plain HTTP. Throws for a certificate that cannot be used. */
+  /**
+   * Uses another certificate for new connections; does nothing on plain HTTP. Throws for a certificate that cannot be
+   * used.
+   */
   renewTls(files: Pair): void;
   /** Stops accepting, ends event streams, and gives other requests two seconds. May be called twice. */
   close(): Promise<void>;
 }
 
 /** Throws for a certificate that cannot be used. */
-export function createOperatorServer({ tls, maxBodyBytes, endStreams, ...options }: OperatorServerOptions): OperatorServer {
+export function createOperatorServer({
+  tls,
+  maxBodyBytes,
+  endStreams,
+  ...options
+}: OperatorServerOptions): OperatorServer {
   if (tls !== null) createSecureContext(tls);
   const { clock } = options;
   const receiving = { clock, proxies: null, limits: { ...LIMITS, maxBodyBytes } };
@@ -51,7 +60,8 @@ export function createOperatorServer({ tls, maxBodyBytes, endStreams, ...options
   }
 
   return {
-    listen: ({ host, port }) => (tls === null ? listener.listenPlain(host, port) : listener.listenSecure(host, port, withoutCa(tls))),
+    listen: ({ host, port }) =>
+      tls === null ? listener.listenPlain(host, port) : listener.listenSecure(host, port, withoutCa(tls)),
     renewTls(files) {
       if (tls !== null) listener.tls.renew(withoutCa(files));
     },
@@ -87,8 +97,8 @@ function withoutCa({ cert, key }: Pair) {
 }
 
 /**
- * The whole body of a request, requested first where the client waits for that (RFC 9110 §10.1.1). Rejects with a `Fault` "body_too_large"
- * beyond `maxBytes`, and with an error when the body breaks off.
+ * The whole body of a request, requested first where the client waits for that (RFC 9110 §10.1.1). Rejects with a
+ * `Fault` "body_too_large" beyond `maxBytes`, and with an error when the body breaks off.
  */
 export async function readBody({ body, headers, call }: Inbound, maxBytes: number): Promise<Buffer> {
   const tooLarge = new Fault("body_too_large", `the body has more than ${maxBytes} bytes`);

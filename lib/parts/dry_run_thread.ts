@@ -13,4 +13,6 @@ if (given.rights.length > 0) {
   await modules.loadPart("rights");
   modules.part("rights").giveUp(given.rights);
 }
-parentPort!.postMessage(await dryRun({ ...given, text: text === null ? null : asBuffer(text), inForce: received(inForce) }, { modules }));
+parentPort!.postMessage(
+  await dryRun({ ...given, text: text === null ? null : asBuffer(text), inForce: received(inForce) }, { modules }),
+);

@@ -7,11 +7,21 @@ import { signatureCheck } from "../gateway/config_reader.ts";
 import { Parts } from "../gateway/parts.ts";
 import { TABLE } from "./table.ts";
 
-/** As `loadPluginModules`, with what was read, so that the gateway is made with nothing else. Without `source` it could not be read. */
-export async function readForStart(config: string | object, environment: Environment, configKeyFile?: string): Promise<{ readonly modules: Parts; readonly source?: ConfigSource }> {
+/**
+ * As `loadPluginModules`, with what was read, so that the gateway is made with nothing else. Without `source` it could
+ * not be read.
+ */
+export async function readForStart(
+  config: string | object,
+  environment: Environment,
+  configKeyFile?: string,
+): Promise<{ readonly modules: Parts; readonly source?: ConfigSource }> {
   const modules = freshModules();
   if (configKeyFile !== undefined) await modules.loadPart("signatures");
-  const source = typeof config === "string" ? readConfigFile(config, signatureCheck(modules, configKeyFile)) : { ok: true as const, value: config };
+  const source =
+    typeof config === "string"
+      ? readConfigFile(config, signatureCheck(modules, configKeyFile))
+      : { ok: true as const, value: config };
   if (!source.ok) return { modules };
   await modules.load(source, environment);
   return { modules, source };

@@ -6,10 +6,15 @@ import type { Parts } from "../gateway/parts.ts";
 import { readForStart } from "./load.ts";
 
 /**
- * Loads the modules that a configuration names, given as a file's path or as a value, for `createGateway({ …, modules })`, and the parts of
- * the program that it names. `createGateway` reports the errors of modules together with all other errors; rejects only if a file of the
- * program is missing. `configKeyFile` is the option of `createGateway`: nothing is loaded for a file without the signature that it must have.
+ * Loads the modules that a configuration names, given as a file's path or as a value, for `createGateway({ …, modules
+ * })`, and the parts of the program that it names. `createGateway` reports the errors of modules together with all
+ * other errors; rejects only if a file of the program is missing. `configKeyFile` is the option of `createGateway`:
+ * nothing is loaded for a file without the signature that it must have.
  */
-export async function loadPluginModules(config: string | object, environment: Environment = process.env, configKeyFile?: string): Promise<Parts> {
+export async function loadPluginModules(
+  config: string | object,
+  environment: Environment = process.env,
+  configKeyFile?: string,
+): Promise<Parts> {
   return (await readForStart(config, environment, configKeyFile)).modules;
 }

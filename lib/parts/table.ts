@@ -1,8 +1,9 @@
 /**
- * The table of parts: how each is loaded, and what names it. Whatever starts a gateway brings it, and nothing below knows it but by its type.
+ * The table of parts: how each is loaded, and what names it. Whatever starts a gateway brings it, and nothing below
+ * knows it but by its type.
  *
- * What a configuration does not name, and nobody asks for, is not loaded. The commands of the program have a table of their own,
- * `cli/commands.ts`.
+ * What a configuration does not name, and nobody asks for, is not loaded. The commands of the program have a table of
+ * their own, `cli/commands.ts`.
  */
 import { isIP } from "node:net";
 import { textsOf, valuesAt, type JsonNode } from "../config/json.ts";
@@ -47,14 +48,19 @@ function namedByKinds(...kinds: (keyof typeof KINDS)[]): string[] {
 
 const COST_PLACES = KIND_PLACES.map((place) => place.replace("name", "config.cost"));
 /** What names plugins that ask other servers. */
-const ASKING = [...namedByKinds("jwt", "introspection", "oidc", "forward_auth", "http_log", "mirror"), "global.plugin_modules[]"];
+const ASKING = [
+  ...namedByKinds("jwt", "introspection", "oidc", "forward_auth", "http_log", "mirror"),
+  "global.plugin_modules[]",
+];
 
 function namedByStrategies(...strategies: Strategy[]): string[] {
   return strategies.map((strategy) => `services[].load_balancing_strategy=${strategy}`);
 }
 
 /** The exports of several modules as those of one. */
-async function all<M extends readonly object[]>(...modules: { readonly [I in keyof M]: Promise<M[I]> }): Promise<Joined<M>> {
+async function all<M extends readonly object[]>(
+  ...modules: { readonly [I in keyof M]: Promise<M[I]> }
+): Promise<Joined<M>> {
   return Object.assign({}, ...(await Promise.all(modules)));
 }
 
@@ -62,18 +68,24 @@ type Joined<M> = M extends readonly [infer One, ...infer Others] ? One & Joined<
 
 /** A host that is no address, such as a reference whose value nobody has read yet. */
 function hasNames(document: JsonNode): boolean {
-  return valuesAt(document, "services[].upstreams[].host").some((host) => host.kind === "string" && isIP(host.value) === 0);
+  return valuesAt(document, "services[].upstreams[].host").some(
+    (host) => host.kind === "string" && isIP(host.value) === 0,
+  );
 }
 
 /** The only upstream of a service is used whatever it answers, unless its service says something else. */
 function hasHealth(document: JsonNode): boolean {
   const upstreams = valuesAt(document, "services[].upstreams");
-  return valuesAt(document, "services[].health").length > 0 || upstreams.some((list) => list.kind === "array" && list.items.length > 1);
+  return (
+    valuesAt(document, "services[].health").length > 0 ||
+    upstreams.some((list) => list.kind === "array" && list.items.length > 1)
+  );
 }
 
 /**
- * What a snapshot is compiled with, besides plugin kinds. `named`: the places of a configuration that name the part, see `valuesAt`, or a rule;
- * without it, settings or a reload do. A part that brings fields has their schemas in `fields`.
+ * What a snapshot is compiled with, besides plugin kinds. `named`: the places of a configuration that name the part,
+ * see `valuesAt`, or a rule; without it, settings or a reload do. A part that brings fields has their schemas in
+ * `fields`.
  */
 export const PARTS = {
   /** Connections and requests to upstreams over HTTP/2. */
@@ -82,7 +94,10 @@ export const PARTS = {
     load: () => all(import("../upstream/sessions.ts"), import("../upstream/http2_request.ts")),
   },
   hash: {
-    named: [...["hash_on", "hash_balance_factor", "split[].hash_on"].map((field) => `services[].${field}`), ...namedByStrategies("hash", "ip_hash")],
+    named: [
+      ...["hash_on", "hash_balance_factor", "split[].hash_on"].map((field) => `services[].${field}`),
+      ...namedByStrategies("hash", "ip_hash"),
+    ],
     load: () => import("../upstream/hash.ts"),
   },
   /** The choice among several upstreams, or of the only one where that is checked. */
@@ -92,17 +107,26 @@ export const PARTS = {
   },
   breaker: { named: ["services[].circuit_breaker"], load: () => import("../upstream/breaker.ts") },
   /** TLS to upstreams and to shared counters. */
-  upstreamTls: { named: ["services[].protocol=https", "services[].protocol=h2"], load: () => import("../upstream/tls.ts") },
+  upstreamTls: {
+    named: ["services[].protocol=https", "services[].protocol=h2"],
+    load: () => import("../upstream/tls.ts"),
+  },
   names: { named: hasNames, load: () => import("../upstream/addresses.ts") },
   /** Which of several upstreams are healthy. */
   health: { named: hasHealth, load: () => import("../upstream/health.ts") },
-  healthChecks: { named: ["services[].health.enabled"], load: () => all(import("../gateway/active_checks.ts"), import("../upstream/health_checks.ts")) },
+  healthChecks: {
+    named: ["services[].health.enabled"],
+    load: () => all(import("../gateway/active_checks.ts"), import("../upstream/health_checks.ts")),
+  },
   /** What workers report of the health of upstreams. */
   sharedHealth: { load: () => import("../upstream/shared_health.ts") },
   /** How they share the counts of rate limits, and the memory of plugins. */
   sharedCallers: { load: () => all(import("../gateway/plugin_memory.ts"), import("../store/shared_callers.ts")) },
   conditions: { named: ["services[].routes[].match"], load: () => import("../route/conditions.ts") },
-  upstreamPath: { named: ["services[].upstream_path", "services[].routes[].upstream_path"], load: () => import("../route/upstream_path.ts") },
+  upstreamPath: {
+    named: ["services[].upstream_path", "services[].routes[].upstream_path"],
+    load: () => import("../route/upstream_path.ts"),
+  },
   retries: { named: ["services[].retries"], load: () => import("../upstream/retries.ts") },
   nodeParser: { named: ["services[].upstream_client=node"], load: () => import("../upstream/node_response_parser.ts") },
   split: { named: ["services[].split"], load: () => import("../upstream/split.ts") },
@@ -124,65 +148,128 @@ export const PARTS = {
   },
   /** The tests of a configuration, which `ON_DEMAND.tests` runs. */
   tests: { named: ["tests", "test_files"], load: () => import("../config/read_tests.ts") },
-  /** Positions, errors of texts and routes, the nearest names, what conceals secrets: of a configuration that may be refused, and of tests. */
+  /**
+   * Positions, errors of texts and routes, the nearest names, what conceals secrets: of a configuration that may be
+   * refused, and of tests.
+   */
   jsonText: {
     named: ["tests", "test_files"],
-    load: () => all(import("../base/suggest.ts"), import("../config/json_text.ts"), import("../config/secrets.ts"), import("../route/checks.ts")),
+    load: () =>
+      all(
+        import("../base/suggest.ts"),
+        import("../config/json_text.ts"),
+        import("../config/secrets.ts"),
+        import("../route/checks.ts"),
+      ),
   },
   /** What `${` stands for. */
-  references: { named: (document) => textsOf([document]).some((text) => text.includes("${")), load: () => import("../config/references.ts") },
+  references: {
+    named: (document) => textsOf([document]).some((text) => text.includes("${")),
+    load: () => import("../config/references.ts"),
+  },
   /** Rate counters in the memory of the program. */
-  counters: { named: [...namedByKinds("rate_limit", "quota"), "global.counters", "global.plugin_modules[]"], load: () => import("../store/memory.ts") },
-  heldCounts: { named: [...namedByKinds("concurrency"), "global.plugin_modules[]"], load: () => import("../store/held_counts.ts") },
+  counters: {
+    named: [...namedByKinds("rate_limit", "quota"), "global.counters", "global.plugin_modules[]"],
+    load: () => import("../store/memory.ts"),
+  },
+  heldCounts: {
+    named: [...namedByKinds("concurrency"), "global.plugin_modules[]"],
+    load: () => import("../store/held_counts.ts"),
+  },
   /** Costs that replies state. */
   costs: { named: COST_PLACES, load: () => import("../plugins/costs.ts") },
-  shadow: { named: KIND_PLACES.map((place) => place.replace("name", "config.mode=shadow")), load: () => import("../plugins/shadow.ts") },
+  shadow: {
+    named: KIND_PLACES.map((place) => place.replace("name", "config.mode=shadow")),
+    load: () => import("../plugins/shadow.ts"),
+  },
   limiters: { named: [...namedByKinds("quota"), ...COST_PLACES], load: () => import("../gateway/limiters.ts") },
-  groupLimits: { named: KIND_PLACES.map((place) => place.replace("name", "config.limits_by_group")), load: () => import("../plugins/group_limits.ts") },
+  groupLimits: {
+    named: KIND_PLACES.map((place) => place.replace("name", "config.limits_by_group")),
+    load: () => import("../plugins/group_limits.ts"),
+  },
   /** What all plugins need. */
-  plugins: { named: KIND_PLACES.map((place) => place.replace(".name", "")), load: () => import("../gateway/plugin_instances.ts") },
+  plugins: {
+    named: KIND_PLACES.map((place) => place.replace(".name", "")),
+    load: () => import("../gateway/plugin_instances.ts"),
+  },
   /** Plugin modules: their fields, and their evaluation. */
-  modules: { named: ["global.plugin_modules[]"], load: () => all(import("../config/plugin_modules.ts"), import("../gateway/module_loader.ts")) },
+  modules: {
+    named: ["global.plugin_modules[]"],
+    load: () => all(import("../config/plugin_modules.ts"), import("../gateway/module_loader.ts")),
+  },
   /** Kinds that are not ours: of modules, and of programs that embed a gateway. */
   foreignKinds: { named: ["global.plugin_modules[]"], load: () => import("../plugins/foreign_kind.ts") },
   /** How plugins verify passwords. */
-  passwords: { named: [...namedByKinds("basic_auth"), "global.plugin_modules[]"], load: () => import("../base/password.ts") },
+  passwords: {
+    named: [...namedByKinds("basic_auth"), "global.plugin_modules[]"],
+    load: () => import("../base/password.ts"),
+  },
   /** How plugins ask other servers. */
   client: { named: ASKING, load: () => import("../client/client.ts") },
   /** Which servers they ask. */
   dials: { named: ASKING, load: () => import("../gateway/plugin_destinations.ts") },
   /** Counters that gateways share. */
-  redis: { named: ["global.counters"], load: () => all(import("../gateway/shared_counters.ts"), import("../config/counters.ts")) },
+  redis: {
+    named: ["global.counters"],
+    load: () => all(import("../gateway/shared_counters.ts"), import("../config/counters.ts")),
+  },
   /** The prover, and what else finds warnings about a configuration. */
-  warnings: { named: canHaveWarnings, load: () => all(import("../config/accepted_warnings.ts"), import("../proof/config_warnings.ts")) },
+  warnings: {
+    named: canHaveWarnings,
+    load: () => all(import("../config/accepted_warnings.ts"), import("../proof/config_warnings.ts")),
+  },
   /** HTTP/2 for clients. */
   http2Server: { named: ["global.h2c"], load: () => import("../server/http2.ts") },
   /** HTTP/1.1 for clients by Node's server. */
   nodeHttp1: { named: ["global.http1=node"], load: () => import("../server/http1_node.ts") },
   tlsServer: { load: () => all(import("../server/tls.ts"), import("../report/https_facts.ts")) },
   /** The status; also what of the configuration causes a warning at the start because of the settings. */
-  reporting: { named: ["expires_at", "global.certificates[]", ...namedByKinds("mtls", "quota")], load: () => all(import("../report/reports.ts"), import("../embed/gateway.ts")) },
-  /** What is counted of requests, and statistics and metrics of it. Only settings name it: all requests since the start are counted, or none. */
+  reporting: {
+    named: ["expires_at", "global.certificates[]", ...namedByKinds("mtls", "quota")],
+    load: () => all(import("../report/reports.ts"), import("../embed/gateway.ts")),
+  },
+  /**
+   * What is counted of requests, and statistics and metrics of it. Only settings name it: all requests since the start
+   * are counted, or none.
+   */
   metrics: { load: () => all(import("../observe/metrics_plan.ts"), import("../report/reporting.ts")) },
   /** The text of metrics. Settings that let somebody ask for it name it, and the first who asks has it loaded. */
-  exposition: { load: () => all(import("../observe/exposition.ts"), import("../observe/process.ts"), import("../report/families.ts")) },
+  exposition: {
+    load: () =>
+      all(import("../observe/exposition.ts"), import("../observe/process.ts"), import("../report/families.ts")),
+  },
   /** The format of the access log that is not JSON. */
   combinedLog: { named: ["global.access_log.format=combined"], load: () => import("../observe/combined_line.ts") },
   logFile: { named: ["global.access_log.file"], load: () => import("../observe/log_file.ts") },
   /** Which requests get no line in it. */
-  logFilter: { named: ["global.access_log.sample", "global.access_log.exclude"], load: () => import("../observe/line_filter.ts") },
+  logFilter: {
+    named: ["global.access_log.sample", "global.access_log.exclude"],
+    load: () => import("../observe/line_filter.ts"),
+  },
   decisions: { named: ["global.decisions"], load: () => import("../config/decisions.ts") },
   serverTiming: { named: ["global.server_timing"], load: () => import("../observe/server_timing.ts") },
   /** What threads of one program share, and memory for what plugins remember. */
   shared: {
-    named: [...namedByKinds("jwt", "basic_auth", "introspection", "oidc", "request_validation", "identity_token"), "global.counters", "global.plugin_modules[]"],
-    load: () => all(import("../base/shared_counts.ts"), import("../base/shared_memory.ts"), import("../server/shared_connections.ts")),
+    named: [
+      ...namedByKinds("jwt", "basic_auth", "introspection", "oidc", "request_validation", "identity_token"),
+      "global.counters",
+      "global.plugin_modules[]",
+    ],
+    load: () =>
+      all(
+        import("../base/shared_counts.ts"),
+        import("../base/shared_memory.ts"),
+        import("../server/shared_connections.ts"),
+      ),
   },
   /** What a program that embeds a gateway calls, and ours never does. */
   embedding: { load: () => all(import("../embed/inject.ts"), import("../embed/mounted.ts")) },
   /** What of a configuration this build does not have. */
   lacking: { load: () => import("../gateway/lacking.ts") },
-  /** What replaces the configuration in force; the first reload has it loaded, and a start whose configuration names files. */
+  /**
+   * What replaces the configuration in force; the first reload has it loaded, and a start whose configuration names
+   * files.
+   */
   reloads: { load: () => import("../gateway/reloads.ts") },
   changes: { load: () => import("../proof/config_diff.ts") },
   workerReports: { load: () => import("../report/worker_reports.ts") },

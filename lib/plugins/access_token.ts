@@ -1,5 +1,6 @@
 /**
- * Shared by plugins that admit requests by an access token: the claims it must have, the headers made of them, and refusals (RFC 6750 §3).
+ * Shared by plugins that admit requests by an access token: the claims it must have, the headers made of them, and
+ * refusals (RFC 6750 §3).
  */
 import type { ErrorCode } from "../base/errors.ts";
 import type { JwtClaims } from "../base/jwt.ts";
@@ -16,31 +17,60 @@ const scalar = anyOf([string(), number(), boolean()]);
 export const CLAIM_FIELDS = {
   claims: optional(
     record(anyOf([scalar, array(scalar, { min: 1 })]), {
-      describe: "Values that claims must equal, or contain if they are lists; a configured list requires all its members. scope is read as a space-separated list.",
+      describe:
+        "Values that claims must equal, or contain if they are lists; " +
+        "a configured list requires all its members. scope is read as a space-separated list.",
     }),
   ),
   claims_to_headers: optional(
-    record(headerName("The header for the claim."), { describe: "Claims that are sent to the upstream, each with its header." }),
+    record(headerName("The header for the claim."), {
+      describe: "Claims that are sent to the upstream, each with its header.",
+    }),
   ),
-  groups_claim: optional(string({ min: 1, max: 200, references: "none", describe: "The claim that names the caller's groups: a list of texts, or one text." })),
+  groups_claim: optional(
+    string({
+      min: 1,
+      max: 200,
+      references: "none",
+      describe: "The claim that names the caller's groups: a list of texts, or one text.",
+    }),
+  ),
 };
 
 type ClaimSettings = ObjectOut<typeof CLAIM_FIELDS>;
 
 /** Reports two claims with one header. */
-export function checkClaimHeaders({ claimsToHeaders }: ClaimSettings, complain: (message: string, ...under: string[]) => void): void {
+export function checkClaimHeaders(
+  { claimsToHeaders }: ClaimSettings,
+  complain: (message: string, ...under: string[]) => void,
+): void {
   const claimOf = new Map<string, string>();
   for (const [claim, header] of Object.entries(claimsToHeaders ?? {})) {
     const other = claimOf.get(header.toLowerCase());
-    if (other !== undefined) complain(`is the header of ${other} already: the upstream could not distinguish them`, "claims_to_headers", claim);
+    if (other !== undefined)
+      complain(
+        `is the header of ${other} already: the upstream could not distinguish them`,
+        "claims_to_headers",
+        claim,
+      );
     claimOf.set(header.toLowerCase(), claim);
   }
 }
 
 /** Returns a function that gives the headers for the upstream, or why the claims are refused. */
-export function claimsCheck({ claims: required, claimsToHeaders }: ClaimSettings): (claims: JwtClaims) => HeaderList | "claims" | "unfit" {
-  const demands = Object.entries(required ?? {}).map(([name, wanted]) => ({ name, read: claimReader(name), wanted: listOf(wanted)! }));
-  const forwarded = Object.entries(claimsToHeaders ?? {}).map(([name, header]) => ({ read: claimReader(name), header }));
+export function claimsCheck({
+  claims: required,
+  claimsToHeaders,
+}: ClaimSettings): (claims: JwtClaims) => HeaderList | "claims" | "unfit" {
+  const demands = Object.entries(required ?? {}).map(([name, wanted]) => ({
+    name,
+    read: claimReader(name),
+    wanted: listOf(wanted)!,
+  }));
+  const forwarded = Object.entries(claimsToHeaders ?? {}).map(([name, header]) => ({
+    read: claimReader(name),
+    header,
+  }));
   return (claims) => {
     if (!demands.every(({ name, read, wanted }) => holdsAll(read(claims), wanted, name))) return "claims";
     const headers: string[] = [];
@@ -53,7 +83,9 @@ export function claimsCheck({ claims: required, claimsToHeaders }: ClaimSettings
   };
 }
 
-/** Returns a function that gives the groups of a token; undefined where the configuration names no claim that has them. */
+/**
+ * Returns a function that gives the groups of a token; undefined where the configuration names no claim that has them.
+ */
 export function groupsReader({ groupsClaim }: ClaimSettings): (claims: JwtClaims) => readonly string[] | undefined {
   if (groupsClaim === undefined) return () => undefined;
   const read = claimReader(groupsClaim);
@@ -90,18 +122,26 @@ export interface Admitted {
 }
 
 /** Returns a function that passes a request on as one of the caller whose token it has. */
-export function admission({ claimsToHeaders }: ClaimSettings): (next: Handler, exchange: Exchange, admitted: Admitted) => Reply | Promise<Reply> {
+export function admission({
+  claimsToHeaders,
+}: ClaimSettings): (next: Handler, exchange: Exchange, admitted: Admitted) => Reply | Promise<Reply> {
   const withClaims = headerReplacer(Object.values(claimsToHeaders ?? {}));
   return (next, exchange, { identity, claims, groups = exchange.groups, headers }) => {
     if (identity === null) exchange.call.personal = true;
-    return next(exchange.with({ identity: identity ?? exchange.identity, claims, groups, ...withClaims(exchange, headers) }));
+    return next(
+      exchange.with({ identity: identity ?? exchange.identity, claims, groups, ...withClaims(exchange, headers) }),
+    );
   };
 }
 
-/** Freezes claims deeply, since all requests with one token share them; returns an estimate of the bytes that they take beside their texts. */
+/**
+ * Freezes claims deeply, since all requests with one token share them; returns an estimate of the bytes that they take
+ * beside their texts.
+ */
 export function freezeClaims(claims: JwtClaims): number {
   const found: unknown[] = [claims];
-  for (const value of found) if (typeof value === "object" && value !== null) found.push(...Object.values(Object.freeze(value)));
+  for (const value of found)
+    if (typeof value === "object" && value !== null) found.push(...Object.values(Object.freeze(value)));
   return found.length * BYTES_PER_VALUE;
 }
 
@@ -125,7 +165,10 @@ export const TOKEN_REFUSALS = {
   unfit: ["token_invalid", "The access token has a claim that cannot be passed on."],
 } as const;
 
-/** Returns a function that refuses with a challenge (RFC 6750 §3), without `error` if there was no token. `scopes`: for `forbidden`. */
+/**
+ * Returns a function that refuses with a challenge (RFC 6750 §3), without `error` if there was no token. `scopes`: for
+ * `forbidden`.
+ */
 export function tokenRefusals<Why extends string>(
   plugin: string,
   realm: string,
@@ -136,8 +179,12 @@ export function tokenRefusals<Why extends string>(
   return ({ call }, why) => {
     const [code, detail] = refusals[why];
     if (code === "token_missing") return problem(call, code, { detail, headers: ["WWW-Authenticate", challenge] });
-    if (code === "auth_unavailable") return problem(call, code, { detail, headers: ["Retry-After", "5"], why: `${plugin}: ${why}` });
-    const error = code === "forbidden" ? `error="insufficient_scope", scope=${quotedString(scopes.join(" "))}` : 'error="invalid_token"';
+    if (code === "auth_unavailable")
+      return problem(call, code, { detail, headers: ["Retry-After", "5"], why: `${plugin}: ${why}` });
+    const error =
+      code === "forbidden"
+        ? `error="insufficient_scope", scope=${quotedString(scopes.join(" "))}`
+        : 'error="invalid_token"';
     const headers = ["WWW-Authenticate", `${challenge}, ${error}, error_description=${quotedString(detail)}`];
     return problem(call, code, { detail, headers, why: `${plugin}: ${why}` });
   };

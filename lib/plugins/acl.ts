@@ -1,8 +1,9 @@
 /**
- * The plugin kind `acl`: admits requests by the client's address; refused requests get 403 `forbidden` (RFC 9110 §15.5.4).
+ * The plugin kind `acl`: admits requests by the client's address; refused requests get 403 `forbidden` (RFC 9110
+ * §15.5.4).
  *
- * An IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2) is the IPv4 address. A client whose address is unknown (on a socket that has none) is
- * refused by both kinds of list.
+ * An IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2) is the IPv4 address. A client whose address is unknown (on a socket
+ * that has none) is refused by both kinds of list.
  */
 import { cidrSet } from "../base/cidr.ts";
 import { ADDRESS_RANGE } from "../config/address_range.ts";
@@ -12,8 +13,12 @@ import type { Plugin } from "./plugin.ts";
 
 const schema = object(
   {
-    whitelist: optional(array(ADDRESS_RANGE, { min: 1, describe: "Accepted addresses and ranges; all others are refused." })),
-    blacklist: optional(array(ADDRESS_RANGE, { min: 1, describe: "Refused addresses and ranges; all others are accepted." })),
+    whitelist: optional(
+      array(ADDRESS_RANGE, { min: 1, describe: "Accepted addresses and ranges; all others are refused." }),
+    ),
+    blacklist: optional(
+      array(ADDRESS_RANGE, { min: 1, describe: "Refused addresses and ranges; all others are accepted." }),
+    ),
   },
   {
     describe: "Accepts or refuses requests by the client's address.",
@@ -33,7 +38,9 @@ export const acl: Plugin<typeof schema> = {
     const refused = { detail: "Requests from this address are not accepted here." };
     return (next) => (exchange) => {
       const { clientAddress } = exchange;
-      return clientAddress !== "" && listed.has(clientAddress) === passes ? next(exchange) : problem(exchange.call, "forbidden", refused);
+      return clientAddress !== "" && listed.has(clientAddress) === passes
+        ? next(exchange)
+        : problem(exchange.call, "forbidden", refused);
     };
   },
 };

@@ -1,9 +1,10 @@
 /**
- * The plugin kind `basic_auth`: admits requests whose Authorization header contains a configured user name and password (RFC 7617).
+ * The plugin kind `basic_auth`: admits requests whose Authorization header contains a configured user name and password
+ * (RFC 7617).
  *
  * Both are read as UTF-8, normalised to NFC and compared case-sensitively (RFC 8265). No header, or another scheme: 401
- * `credentials_missing`. Wrong or malformed credentials, or two Authorization headers: 401 `credentials_invalid`. Too many passwords waiting
- * to be verified: 503 `auth_unavailable`.
+ * `credentials_missing`. Wrong or malformed credentials, or two Authorization headers: 401 `credentials_invalid`. Too
+ * many passwords waiting to be verified: 503 `auth_unavailable`.
  */
 import { createHmac, randomBytes } from "node:crypto";
 import { isHashed, passwordProblem } from "../base/password.ts";
@@ -17,8 +18,17 @@ import { headerValues, quotedString, withoutHeader } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Count, Plugin, Tools } from "./plugin.ts";
 
-const USERNAME = { min: 1, max: 128, references: "none", describe: "The caller's identity in rate limits and logs." } as const;
-const PASSWORD = { min: 1, secret: true, describe: "The password, or its hash as printed by `edge-gateway hash-password`." };
+const USERNAME = {
+  min: 1,
+  max: 128,
+  references: "none",
+  describe: "The caller's identity in rate limits and logs.",
+} as const;
+const PASSWORD = {
+  min: 1,
+  secret: true,
+  describe: "The password, or its hash as printed by `edge-gateway hash-password`.",
+};
 const USER = object({ username: string(USERNAME), password: string(PASSWORD) });
 
 const schema = object(
@@ -34,12 +44,16 @@ const schema = object(
         describe: "The realm that browsers show; default: global.name.",
       }),
     ),
-    hide_credentials: withDefault(boolean({ describe: "Remove the Authorization header before the request is forwarded." }), false),
+    hide_credentials: withDefault(
+      boolean({ describe: "Remove the Authorization header before the request is forwarded." }),
+      false,
+    ),
   },
   {
     describe: "Requires a user name and password (HTTP Basic).",
     refine({ username, password, users }, report) {
-      if ((username === undefined) !== (password === undefined)) return report('needs "username" and "password" together');
+      if ((username === undefined) !== (password === undefined))
+        return report('needs "username" and "password" together');
       if (username === undefined && users === undefined) report('needs "username" and "password", or "users"');
       const places = new Map<string, string>();
       const check = (user: User, place: string, ...under: (string | number)[]) => {
@@ -60,12 +74,16 @@ const schema = object(
   },
 );
 
-/** RFC 7617 §2 forbids them. To scrypt, a password followed by NULs is the same password (HMAC pads its key with them). */
+/**
+ * RFC 7617 §2 forbids them. To scrypt, a password followed by NULs is the same password (HMAC pads its key with them).
+ */
 const CONTROL = /\p{Cc}/u;
 
 /** Read as plain text, a hash would lock out the user and admit clients that know the hash. */
 function otherHash(password: string): string | null {
-  return OTHER_HASH.test(password) ? "is a hash of another kind; only what `edge-gateway hash-password` prints is understood" : null;
+  return OTHER_HASH.test(password)
+    ? "is a hash of another kind; only what `edge-gateway hash-password` prints is understood"
+    : null;
 }
 
 /** Hashes as written by crypt, htpasswd and LDAP: bcrypt, MD5, SHA-2, yescrypt, Argon2; `{SHA}`, `{SSHA}`. */
@@ -82,8 +100,13 @@ export const basicAuth: Plugin<typeof schema> = {
     const queue = tools.common("queue", () => createTaskQueue(MAX_VERIFYING, MAX_WAITING));
     const admitted = tools.count("admitted");
     // Verified pairs survive reloads that do not change the users.
-    const verifier = tools.keep("users", known, () => createVerifier(known, tools.verdicts.part(), tools.verifyPassword, { queue, admitted }));
-    const headers = ["WWW-Authenticate", `Basic realm=${quotedString(config.realm ?? tools.gatewayName)}, charset="UTF-8"`];
+    const verifier = tools.keep("users", known, () =>
+      createVerifier(known, tools.verdicts.part(), tools.verifyPassword, { queue, admitted }),
+    );
+    const headers = [
+      "WWW-Authenticate",
+      `Basic realm=${quotedString(config.realm ?? tools.gatewayName)}, charset="UTF-8"`,
+    ];
     const missing = { headers, detail: "Send a user name and password (HTTP Basic authentication)." };
     const invalid = { headers, detail: "The user name or password that was sent is not a valid one." };
 
@@ -101,7 +124,9 @@ export const basicAuth: Plugin<typeof schema> = {
       const credentials = given.length > 1 ? null : basicCredentials(given[0]);
       const isMalformed = credentials === null || CONTROL.test(credentials.user) || CONTROL.test(credentials.password);
       const identity = isMalformed ? null : verifier.identify(credentials);
-      return identity instanceof Promise ? identity.then((later) => settle(exchange, later, next)) : settle(exchange, identity, next);
+      return identity instanceof Promise
+        ? identity.then((later) => settle(exchange, later, next))
+        : settle(exchange, identity, next);
     };
   },
 };
@@ -134,13 +159,20 @@ interface Bounds {
 /**
  * Verifies user names and passwords. `recent` remembers the pairs whose hash was verified.
  *
- * Pairs are looked up by an HMAC with a random key, so that the time of a look-up reveals nothing about the stored pairs, and stolen
- * pairs are useless.
+ * Pairs are looked up by an HMAC with a random key, so that the time of a look-up reveals nothing about the stored
+ * pairs, and stolen pairs are useless.
  */
-export function createVerifier(users: readonly User[], recent: MemoryPart<string>, verify: Verify, { queue, admitted }: Bounds) {
+export function createVerifier(
+  users: readonly User[],
+  recent: MemoryPart<string>,
+  verify: Verify,
+  { queue, admitted }: Bounds,
+) {
   const secret = randomBytes(32);
   const nameOf = (user: string, password: string) =>
-    createHmac("sha256", secret).update(`${user.normalize("NFC")}:${password.normalize("NFC")}`).digest("base64url");
+    createHmac("sha256", secret)
+      .update(`${user.normalize("NFC")}:${password.normalize("NFC")}`)
+      .digest("base64url");
   const plain = new Map<string, string>();
   const hashed = new Map<string, User>();
   for (const user of users) {
@@ -150,7 +182,10 @@ export function createVerifier(users: readonly User[], recent: MemoryPart<string
   const [decoy] = hashed.values();
   const pending = new Map<string, Promise<string | null>>();
 
-  /** An unknown user costs as much as the first one with a hash: if all hashes cost the same, the time does not reveal which users exist. */
+  /**
+   * An unknown user costs as much as the first one with a hash: if all hashes cost the same, the time does not reveal
+   * which users exist.
+   */
   async function verified(given: Credentials, pair: string, unknown: User): Promise<string | null> {
     try {
       const user = hashed.get(given.user.normalize("NFC"));
@@ -165,7 +200,10 @@ export function createVerifier(users: readonly User[], recent: MemoryPart<string
   }
 
   return {
-    /** The user's name as configured; null when name or password is wrong; undefined when too many passwords are being verified. */
+    /**
+     * The user's name as configured; null when name or password is wrong; undefined when too many passwords are being
+     * verified.
+     */
     identify(given: Credentials): string | null | undefined | Promise<string | null> {
       const pair = nameOf(given.user, given.password);
       const known = plain.get(pair);

@@ -1,6 +1,6 @@
 /**
- * The plugin kind `bot_protection`: refuses clients by their User-Agent (RFC 9110 §10.1.5), with 403 `bot_detected`. It stops only
- * clients that identify themselves: the header can be forged, so that the kind is no guard.
+ * The plugin kind `bot_protection`: refuses clients by their User-Agent (RFC 9110 §10.1.5), with 403 `bot_detected`. It
+ * stops only clients that identify themselves: the header can be forged, so that the kind is no guard.
  */
 import { array, boolean, object, optional, string, withDefault } from "../config/schema.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
@@ -15,14 +15,23 @@ const PART = string({
 
 const schema = object(
   {
-    blacklist: optional(array(PART, { min: 1, describe: "Clients whose User-Agent contains one of these are refused." })),
-    whitelist: optional(array(PART, { min: 1, describe: "Clients that are accepted even if the blacklist matches; without a blacklist, only these are accepted." })),
+    blacklist: optional(
+      array(PART, { min: 1, describe: "Clients whose User-Agent contains one of these are refused." }),
+    ),
+    whitelist: optional(
+      array(PART, {
+        min: 1,
+        describe:
+          "Clients that are accepted even if the blacklist matches; without a blacklist, only these are accepted.",
+      }),
+    ),
     allow_empty: withDefault(boolean({ describe: "Whether clients without a User-Agent are accepted." }), false),
   },
   {
     describe: "Refuses clients by their User-Agent.",
     refine({ blacklist, whitelist, allowEmpty }, report) {
-      if (allowEmpty && blacklist === undefined && whitelist === undefined) report('refuses no client: it needs "blacklist" or "whitelist", or "allow_empty" false');
+      if (allowEmpty && blacklist === undefined && whitelist === undefined)
+        report('refuses no client: it needs "blacklist" or "whitelist", or "allow_empty" false');
     },
   },
 );

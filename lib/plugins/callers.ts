@@ -1,5 +1,6 @@
 /**
- * The registry of callers: finds callers by their keys, knows their groups, and keeps disabled ones out, whatever plugin identifies them.
+ * The registry of callers: finds callers by their keys, knows their groups, and keeps disabled ones out, whatever
+ * plugin identifies them.
  */
 import type { Clock } from "../base/clock.ts";
 import type { Caller, CallerList } from "../config/caller_list.ts";
@@ -18,7 +19,9 @@ export class CallerRegistry {
 
   constructor(lists: readonly CallerList[]) {
     this.lists = lists.filter(({ callers }) => callers.length > 0);
-    this.#starts = this.lists.map((_, i) => this.lists.slice(0, i).reduce((sum, { callers }) => sum + callers.length, 0));
+    this.#starts = this.lists.map((_, i) =>
+      this.lists.slice(0, i).reduce((sum, { callers }) => sum + callers.length, 0),
+    );
   }
 
   /** The id of the enabled caller who has the key with this SHA-256. */
@@ -38,7 +41,10 @@ export class CallerRegistry {
     return undefined;
   }
 
-  /** From now on it is remembered who is there, in memory that all threads share and that a reload of other things keeps. */
+  /**
+   * From now on it is remembered who is there, in memory that all threads share and that a reload of other things
+   * keeps.
+   */
   remember(memory: (name: string, bytes: number) => ArrayBufferLike): void {
     const name = `callers ${this.lists.map(({ fingerprint, callers }) => `${fingerprint}/${callers.length}`).join()}`;
     const count = this.lists.reduce((sum, { callers }) => sum + callers.length, 0);
@@ -57,7 +63,9 @@ export class CallerRegistry {
     return ofToken.length === 0 ? groups : [...new Set([...ofToken, ...groups])];
   }
 
-  /** Wraps a plugin that identifies callers: one who is disabled gets no further. Without a clock nobody is remembered. */
+  /**
+   * Wraps a plugin that identifies callers: one who is disabled gets no further. Without a clock nobody is remembered.
+   */
   admitting(middleware: Middleware, clock: Clock | null): Middleware {
     return (next) =>
       middleware((exchange: Exchange) => {
@@ -65,7 +73,8 @@ export class CallerRegistry {
         for (let i = 0; identity !== null && i < this.lists.length; i++) {
           const caller = this.lists[i]!.withId(identity);
           if (caller?.enabled === false) return problem(exchange.call, "forbidden", DISABLED);
-          if (caller !== undefined && clock !== null) this.#seen[this.#starts[i]! + caller.index] = Math.floor(clock.wall() / 1000);
+          if (caller !== undefined && clock !== null)
+            this.#seen[this.#starts[i]! + caller.index] = Math.floor(clock.wall() / 1000);
         }
         return next(exchange);
       });

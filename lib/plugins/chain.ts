@@ -1,5 +1,6 @@
 /**
- * Composes the plugins of a route into one handler. A plugin's fault ends its own request only, and is reported with the plugin's name.
+ * Composes the plugins of a route into one handler. A plugin's fault ends its own request only, and is reported with
+ * the plugin's name.
  */
 import type { Clock } from "../base/clock.ts";
 import { byteStream } from "../http/body.ts";
@@ -8,12 +9,19 @@ import type { Handler, Middleware } from "../http/handler.ts";
 import { discard, faultReply, isForeignFault, type Reply, type Tunnel } from "../http/reply.ts";
 import type { AnyPlugin, Scope } from "./plugin.ts";
 
-/** Returns the instances of a route in running order: as written, except that plugins that store replies run after the last guard. */
-export function runningOrder<T extends { readonly kind: Pick<AnyPlugin, "guards" | "stores"> }>(written: readonly T[]): readonly T[] {
+/**
+ * Returns the instances of a route in running order: as written, except that plugins that store replies run after the
+ * last guard.
+ */
+export function runningOrder<T extends { readonly kind: Pick<AnyPlugin, "guards" | "stores"> }>(
+  written: readonly T[],
+): readonly T[] {
   const afterGuards = written.findLastIndex(({ kind }) => kind.guards) + 1;
   const guarded = written.slice(0, afterGuards);
   const stores = guarded.filter(({ kind }) => kind.stores);
-  return stores.length === 0 ? written : [...guarded.filter(({ kind }) => !kind.stores), ...stores, ...written.slice(afterGuards)];
+  return stores.length === 0
+    ? written
+    : [...guarded.filter(({ kind }) => !kind.stores), ...stores, ...written.slice(afterGuards)];
 }
 
 /** One plugin instance of a route. */
@@ -22,8 +30,9 @@ export interface Link {
   readonly scope: Scope;
   readonly middleware: Middleware;
   /**
-   * Counts its requests, and its time: from when it gets a request until the next plugin or the upstream gets it, or until it answers. Time
-   * spent on replies is not included; spans (`observe/trace.ts`) have it. Null: nobody can ask for them.
+   * Counts its requests, and its time: from when it gets a request until the next plugin or the upstream gets it, or
+   * until it answers. Time spent on replies is not included; spans (`observe/trace.ts`) have it. Null: nobody can ask
+   * for them.
    */
   readonly meter: PluginTime | null;
 }
@@ -32,9 +41,9 @@ export interface Link {
 export type OnFault = (link: Link, call: Call, error: unknown) => void;
 
 /**
- * Folds the plugins around `innermost`: the first one sees the request first and the reply last. Any value that a plugin throws, rejects with or
- * returns instead of a Reply becomes an error reply at that place: the plugins around it see this reply like any other. A reply that a plugin
- * passes on unchanged costs one comparison.
+ * Folds the plugins around `innermost`: the first one sees the request first and the reply last. Any value that a
+ * plugin throws, rejects with or returns instead of a Reply becomes an error reply at that place: the plugins around it
+ * see this reply like any other. A reply that a plugin passes on unchanged costs one comparison.
  */
 export function composeChain(links: readonly Link[], innermost: Handler, clock: Clock, onFault: OnFault): Handler {
   if (links.length === 0) return innermost;

@@ -16,7 +16,9 @@ export function claimReader(name: string): (claims: Claims) => unknown {
 
 /** Never an inherited property: `constructor` is not a claim. */
 function own(value: unknown, name: string): unknown {
-  return typeof value === "object" && value !== null && Object.hasOwn(value, name) ? (value as Claims)[name] : undefined;
+  return typeof value === "object" && value !== null && Object.hasOwn(value, name)
+    ? (value as Claims)[name]
+    : undefined;
 }
 
 /** The values of a claim, one by one. `scope` is one text with several values (RFC 8693 §4.2, RFC 7662 §2.2). */
@@ -25,16 +27,22 @@ export function claimValues(claim: unknown, name: string): readonly unknown[] {
   return name === "scope" && typeof claim === "string" ? [claim, ...claim.split(" ")] : [claim];
 }
 
-/** A claim as text: "" without one; lists separated by commas, where a comma within an item must not start another one; objects as JSON. */
+/**
+ * A claim as text: "" without one; lists separated by commas, where a comma within an item must not start another one;
+ * objects as JSON.
+ */
 export function claimText(claim: unknown): string {
   if (claim === undefined || claim === null) return "";
-  if (Array.isArray(claim)) return claim.map((item) => claimText(item).replaceAll("%", "%25").replaceAll(",", "%2C")).join(",");
+  if (Array.isArray(claim))
+    return claim.map((item) => claimText(item).replaceAll("%", "%25").replaceAll(",", "%2C")).join(",");
   return typeof claim === "object" ? JSON.stringify(claim) : String(claim);
 }
 
 /** The groups that a claim names: the texts of a list, or one text. Anything else names none. */
 export function groupsIn(claim: unknown): readonly string[] {
-  return Object.freeze([...new Set([claim].flat().filter((group) => typeof group === "string" && group !== ""))]) as readonly string[];
+  return Object.freeze([
+    ...new Set([claim].flat().filter((group) => typeof group === "string" && group !== "")),
+  ]) as readonly string[];
 }
 
 /** The text in UTF-8, as header lists have it: one character a byte. */

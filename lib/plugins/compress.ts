@@ -1,23 +1,51 @@
 /**
- * The plugin kind `compress`: encodes replies with zstd, Brotli or gzip, depending on Accept-Encoding (RFC 9110 §12.5.3, §8.4).
+ * The plugin kind `compress`: encodes replies with zstd, Brotli or gzip, depending on Accept-Encoding (RFC 9110
+ * §12.5.3, §8.4).
  *
- * Not encoded: replies with an encoding or a digest, `no-transform` of request or reply (RFC 9111 §5.2), partial content, 204, 205, other
- * media types, lengths below `min_bytes`, upgrades. An encoded reply loses Content-Length and Accept-Ranges, and its ETag becomes
- * weak (RFC 9110 §8.8.1); every reply that could be encoded gets Vary. Replies to HEAD and 304 have the headers of the GET (§9.3.2, §15.4.5).
+ * Not encoded: replies with an encoding or a digest, `no-transform` of request or reply (RFC 9111 §5.2), partial
+ * content, 204, 205, other media types, lengths below `min_bytes`, upgrades. An encoded reply loses Content-Length and
+ * Accept-Ranges, and its ETag becomes weak (RFC 9110 §8.8.1); every reply that could be encoded gets Vary. Replies to
+ * HEAD and 304 have the headers of the GET (§9.3.2, §15.4.5).
  */
 import { array, integer, object, string, withDefault } from "../config/schema.ts";
 import { acceptedCodings } from "../http/content_coding.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { hasHeader, hasToken, headerValue, headerValues, nameSet, tokens, withHeader, withoutHeaders, type HeaderList } from "../http/headers.ts";
+import {
+  hasHeader,
+  hasToken,
+  headerValue,
+  headerValues,
+  nameSet,
+  tokens,
+  withHeader,
+  withoutHeaders,
+  type HeaderList,
+} from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { CODINGS, compressBuffer, compressStream, MAX_SYNC_BYTES, type Coding } from "./compressed_body.ts";
 import type { Plugin } from "./plugin.ts";
 
-const DEFAULT_TYPES = ["text/*", "application/json", "application/javascript", "application/xml", "application/wasm", "application/x-ndjson", "+json", "+xml"];
+const DEFAULT_TYPES = [
+  "text/*",
+  "application/json",
+  "application/javascript",
+  "application/xml",
+  "application/wasm",
+  "application/x-ndjson",
+  "+json",
+  "+xml",
+];
 
 const schema = object(
   {
-    min_bytes: withDefault(integer({ min: 0, max: 1_073_741_824, describe: "Shorter replies are not encoded; replies of unknown length are." }), 1024),
+    min_bytes: withDefault(
+      integer({
+        min: 0,
+        max: 1_073_741_824,
+        describe: "Shorter replies are not encoded; replies of unknown length are.",
+      }),
+      1024,
+    ),
     types: withDefault(
       array(
         string({
@@ -65,11 +93,17 @@ function mayEncode({ status, headers, body }: Reply, minBytes: number, isListed:
   return length === undefined || Number(length) >= minBytes;
 }
 
-/** Headers that describe the exact bytes of the content: Content-Range (RFC 9110 §14.4) and digests (RFC 9530, RFC 3230, RFC 1864). */
+/**
+ * Headers that describe the exact bytes of the content: Content-Range (RFC 9110 §14.4) and digests (RFC 9530, RFC 3230,
+ * RFC 1864).
+ */
 const FIXED = ["content-range", "content-digest", "repr-digest", "digest", "content-md5"];
 
 function forbids(headers: HeaderList): boolean {
-  return hasHeader(headers, "cache-control") && headerValues(headers, "cache-control").some((value) => hasToken(value, "no-transform"));
+  return (
+    hasHeader(headers, "cache-control") &&
+    headerValues(headers, "cache-control").some((value) => hasToken(value, "no-transform"))
+  );
 }
 
 function withVary(headers: HeaderList): HeaderList {
@@ -80,17 +114,23 @@ function withVary(headers: HeaderList): HeaderList {
 /** Null if the reply is not encoded. */
 function encode(exchange: Exchange, reply: Reply, headers: HeaderList, coding: Coding): Reply | null {
   const { body } = reply;
-  if (reply.status === 304) return isOfEncoded(exchange.headers, headers) ? { ...reply, headers: withWeakTag(headers) } : null;
+  if (reply.status === 304)
+    return isOfEncoded(exchange.headers, headers) ? { ...reply, headers: withWeakTag(headers) } : null;
   if (exchange.method === "HEAD" && !Buffer.isBuffer(body)) {
     // Without a length, the reply to GET may be too short to be encoded.
     return hasHeader(headers, "content-length") ? { ...reply, headers: encodedHeaders(headers, coding) } : null;
   }
   if (body === null) return null;
   if (Buffer.isBuffer(body)) {
-    if (body.length > MAX_SYNC_BYTES) return { ...reply, headers: encodedHeaders(headers, coding), body: compressStream(body, coding) };
+    if (body.length > MAX_SYNC_BYTES)
+      return { ...reply, headers: encodedHeaders(headers, coding), body: compressStream(body, coding) };
     const smaller = compressBuffer(body, coding);
     if (smaller.length >= body.length) return null;
-    return { ...reply, headers: [...encodedHeaders(headers, coding), "Content-Length", String(smaller.length)], body: smaller };
+    return {
+      ...reply,
+      headers: [...encodedHeaders(headers, coding), "Content-Length", String(smaller.length)],
+      body: smaller,
+    };
   }
   // Aborted or already read: the server reports it when it sends the reply.
   if (body.destroyed || body.readableEnded) return null;
@@ -101,7 +141,9 @@ function encode(exchange: Exchange, reply: Reply, headers: HeaderList, coding: C
 /** Whether a 304 confirms an encoded reply: a strong tag would identify other bytes. */
 function isOfEncoded(asked: HeaderList, headers: HeaderList): boolean {
   const etag = headerValue(headers, "etag");
-  return etag?.startsWith('"') === true && headerValues(asked, "if-none-match").some((value) => value.includes(`W/${etag}`));
+  return (
+    etag?.startsWith('"') === true && headerValues(asked, "if-none-match").some((value) => value.includes(`W/${etag}`))
+  );
 }
 
 function withWeakTag(headers: HeaderList): HeaderList {
@@ -122,11 +164,16 @@ function typeMatcher(types: readonly string[]): (contentType: string) => boolean
     const type = (semicolon < 0 ? contentType : contentType.slice(0, semicolon)).trim().toLowerCase();
     const plus = type.lastIndexOf("+");
     if (plus === 0) return false;
-    return exact.has(type) || exact.has(`${type.slice(0, type.indexOf("/"))}/*`) || (plus > 0 && exact.has(type.slice(plus)));
+    return (
+      exact.has(type) || exact.has(`${type.slice(0, type.indexOf("/"))}/*`) || (plus > 0 && exact.has(type.slice(plus)))
+    );
   };
 }
 
-/** The coding with the greatest weight in Accept-Encoding, the first supported among equals; null for none, or if `identity` has a greater weight. */
+/**
+ * The coding with the greatest weight in Accept-Encoding, the first supported among equals; null for none, or if
+ * `identity` has a greater weight.
+ */
 export function choice(weights: ReadonlyMap<string, number>): Coding | null {
   let best: Coding | null = null;
   let most = 0;

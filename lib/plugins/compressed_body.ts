@@ -29,13 +29,23 @@ const zstd = zlib as unknown as {
 };
 
 /** Brotli's default quality 11 is for static files; a window of 256 KiB keeps the memory of a connection small. */
-const BROTLI = { params: { [constants.BROTLI_PARAM_QUALITY]: 4, [constants.BROTLI_PARAM_LGWIN]: 18, [constants.BROTLI_PARAM_MODE]: constants.BROTLI_MODE_TEXT } };
+const BROTLI = {
+  params: {
+    [constants.BROTLI_PARAM_QUALITY]: 4,
+    [constants.BROTLI_PARAM_LGWIN]: 18,
+    [constants.BROTLI_PARAM_MODE]: constants.BROTLI_MODE_TEXT,
+  },
+};
 
 const ALGORITHMS: { readonly [coding in Coding]?: Algorithm } = {
   ...(zstd.createZstdCompress && zstd.zstdCompressSync
     ? { zstd: { stream: zstd.createZstdCompress, sync: zstd.zstdCompressSync, flush: zstd.constants.ZSTD_e_flush } }
     : {}),
-  br: { stream: () => zlib.createBrotliCompress(BROTLI), sync: (bytes) => zlib.brotliCompressSync(bytes, BROTLI), flush: constants.BROTLI_OPERATION_FLUSH },
+  br: {
+    stream: () => zlib.createBrotliCompress(BROTLI),
+    sync: (bytes) => zlib.brotliCompressSync(bytes, BROTLI),
+    flush: constants.BROTLI_OPERATION_FLUSH,
+  },
   gzip: { stream: () => zlib.createGzip(), sync: (bytes) => zlib.gzipSync(bytes), flush: constants.Z_SYNC_FLUSH },
 };
 
@@ -67,7 +77,9 @@ export function compressStream(source: Readable | Buffer, coding: Coding, flushe
   return encoder;
 }
 
-/** Flushes after a turn of the event loop without further bytes, and never while the encoder has more to do in any case. */
+/**
+ * Flushes after a turn of the event loop without further bytes, and never while the encoder has more to do in any case.
+ */
 function flushPauses(source: Readable, encoder: Encoder, kind: number): void {
   let hasUnflushed = false;
   let scheduled = false;

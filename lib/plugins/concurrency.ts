@@ -1,6 +1,6 @@
 /**
- * The plugin kind `concurrency`: admits at most N requests of each caller at the same time, counted over all workers. A WebSocket counts as long
- * as it is open.
+ * The plugin kind `concurrency`: admits at most N requests of each caller at the same time, counted over all workers. A
+ * WebSocket counts as long as it is open.
  */
 import { hash } from "node:crypto";
 import { integer, object, withDefault } from "../config/schema.ts";
@@ -26,8 +26,11 @@ export const concurrency: Plugin<typeof schema> = {
     const callerOf = callerBy(limitBy);
     // Short, since the hash of a long key takes longer.
     const instance = hash("sha256", scope.key, "base64url").slice(0, 11);
-    const requests = `${maxInFlight} request${maxInFlight === 1 ? "" : "s"}${limitBy === "all" ? "" : " of one caller"}`;
-    const tooMany = { detail: `At most ${requests} may be in progress at the same time. Try again when one has ended.` };
+    const requests =
+      `${maxInFlight} ` + `request${maxInFlight === 1 ? "" : "s"}${limitBy === "all" ? "" : " of one caller"}`;
+    const tooMany = {
+      detail: `At most ${requests} may be in progress at the same time. Try again when one has ended.`,
+    };
     return (next) => (exchange) => {
       const { call } = exchange;
       const give = held.take(instance + callerOf(exchange), maxInFlight);

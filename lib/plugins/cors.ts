@@ -1,9 +1,9 @@
 /**
- * The plugin kind `cors`: lets web pages of other origins read replies (Fetch Standard §3.2), and answers preflights (204)
- * even if the route does not list OPTIONS. It refuses no request: browsers enforce CORS.
+ * The plugin kind `cors`: lets web pages of other origins read replies (Fetch Standard §3.2), and answers preflights
+ * (204) even if the route does not list OPTIONS. It refuses no request: browsers enforce CORS.
  *
- * Its Access-Control-… headers replace the upstream's, also on refusals of later plugins. Replies that depend on the origin have a Vary
- * header. CORS does not cover WebSockets: their handshakes are not changed.
+ * Its Access-Control-… headers replace the upstream's, also on refusals of later plugins. Replies that depend on the
+ * origin have a Vary header. CORS does not cover WebSockets: their handshakes are not changed.
  */
 import { TOKEN, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { array, boolean, integer, object, optional, string, withDefault, type Infer } from "../config/schema.ts";
@@ -26,22 +26,46 @@ const schema = object(
       array(CORS_METHOD, { min: 1, describe: "Methods that these pages may use besides GET, HEAD and POST." }),
       ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
     ),
-    allow_headers: optional(array(HEADER_NAME, { describe: "Request headers that these pages may set; default: all that they request." })),
-    expose_headers: withDefault(array(HEADER_NAME, { describe: "Response headers that these pages may read besides the safelisted ones." }), []),
-    allow_credentials: withDefault(boolean({ describe: "Whether requests may carry cookies and HTTP authentication." }), false),
-    allow_private_network: withDefault(boolean({ describe: "Whether pages of public networks may send requests to a private network." }), false),
-    preflight_continue: withDefault(boolean({ describe: "Whether preflights are forwarded to the upstream instead of being answered by the gateway." }), false),
-    max_age: optional(integer({ min: 0, max: 86_400, describe: "How long browsers may cache the answer to a preflight, in seconds." })),
+    allow_headers: optional(
+      array(HEADER_NAME, { describe: "Request headers that these pages may set; default: all that they request." }),
+    ),
+    expose_headers: withDefault(
+      array(HEADER_NAME, { describe: "Response headers that these pages may read besides the safelisted ones." }),
+      [],
+    ),
+    allow_credentials: withDefault(
+      boolean({ describe: "Whether requests may carry cookies and HTTP authentication." }),
+      false,
+    ),
+    allow_private_network: withDefault(
+      boolean({ describe: "Whether pages of public networks may send requests to a private network." }),
+      false,
+    ),
+    preflight_continue: withDefault(
+      boolean({
+        describe: "Whether preflights are forwarded to the upstream instead of being answered by the gateway.",
+      }),
+      false,
+    ),
+    max_age: optional(
+      integer({ min: 0, max: 86_400, describe: "How long browsers may cache the answer to a preflight, in seconds." }),
+    ),
   },
   {
     describe: "Cross-origin resource sharing (CORS).",
     refine(value, report) {
       const { allowOrigins, allowCredentials } = value;
-      if (allowOrigins.includes("*") && allowOrigins.length > 1) report('"*" is every origin: write it alone, or leave it out', "allow_origins");
+      if (allowOrigins.includes("*") && allowOrigins.length > 1)
+        report('"*" is every origin: write it alone, or leave it out', "allow_origins");
       if (!allowCredentials) return;
-      if (allowOrigins.includes("*")) report('"*" cannot be used with "allow_credentials": list the origins', "allow_origins");
+      if (allowOrigins.includes("*"))
+        report('"*" cannot be used with "allow_credentials": list the origins', "allow_origins");
       // Fetch §3.2.4: with credentials the asterisk is not a wildcard.
-      const lists = { allow_methods: value.allowMethods, allow_headers: value.allowHeaders, expose_headers: value.exposeHeaders };
+      const lists = {
+        allow_methods: value.allowMethods,
+        allow_headers: value.allowHeaders,
+        expose_headers: value.exposeHeaders,
+      };
       for (const [field, list] of Object.entries(lists)) {
         if (list?.includes("*")) report('"*" is not a wildcard with "allow_credentials": list the names', field);
       }
@@ -59,9 +83,15 @@ export const cors: Plugin<typeof schema> = {
     const { allowOrigins, allowHeaders, exposeHeaders, allowPrivateNetwork, preflightContinue } = config;
     // A refusal depends on the origin too: a cache must not give it to an allowed origin.
     const vary = allowOrigins.includes("*") ? [] : ["Origin"];
-    const asked = [...(allowHeaders === undefined ? ["Access-Control-Request-Headers"] : []), ...(allowPrivateNetwork ? ["Access-Control-Request-Private-Network"] : [])];
+    const asked = [
+      ...(allowHeaders === undefined ? ["Access-Control-Request-Headers"] : []),
+      ...(allowPrivateNetwork ? ["Access-Control-Request-Private-Network"] : []),
+    ];
     const [varyOfRequests, varyOfPreflights] = [vary.join(", "), [...vary, ...asked].join(", ")];
-    const headersFor = permission(config, exposeHeaders.length === 0 ? [] : ["Access-Control-Expose-Headers", exposeHeaders.join(", ")]);
+    const headersFor = permission(
+      config,
+      exposeHeaders.length === 0 ? [] : ["Access-Control-Expose-Headers", exposeHeaders.join(", ")],
+    );
     const headersForPreflight = preflightHeaders(config);
     return (next) => (exchange) => {
       const isPreflight = isPreflightRequest(exchange);
@@ -69,13 +99,19 @@ export const cors: Plugin<typeof schema> = {
       const dependsOn = isPreflight ? varyOfPreflights : varyOfRequests;
       if (isPreflight && !preflightContinue) return { status: 204, headers: merged([], added, dependsOn), body: null };
       const reply = next(exchange);
-      return reply instanceof Promise ? reply.then((later) => withCors(later, added, dependsOn)) : withCors(reply, added, dependsOn);
+      return reply instanceof Promise
+        ? reply.then((later) => withCors(later, added, dependsOn))
+        : withCors(reply, added, dependsOn);
     };
   },
 };
 
 function isPreflightRequest({ method, headers }: Exchange): boolean {
-  return method === "OPTIONS" && headerValue(headers, "access-control-request-method") !== undefined && headerValue(headers, "origin") !== undefined;
+  return (
+    method === "OPTIONS" &&
+    headerValue(headers, "access-control-request-method") !== undefined &&
+    headerValue(headers, "origin") !== undefined
+  );
 }
 
 /** The headers for the origin of a request: none if it is not allowed, else the permission and `rest`. */
@@ -95,14 +131,17 @@ function preflightHeaders(config: Config): (exchange: Exchange) => HeaderList {
   const { allowMethods, allowHeaders, allowPrivateNetwork, maxAge } = config;
   const fixed = ["Access-Control-Allow-Methods", allowMethods.join(", ")];
   if (maxAge !== undefined) fixed.push("Access-Control-Max-Age", String(maxAge));
-  if (allowHeaders !== undefined && allowHeaders.length > 0) fixed.push("Access-Control-Allow-Headers", allowHeaders.join(", "));
+  if (allowHeaders !== undefined && allowHeaders.length > 0)
+    fixed.push("Access-Control-Allow-Headers", allowHeaders.join(", "));
   const headersFor = permission(config, fixed);
   return (exchange) => {
     const all = [...headersFor(exchange)];
     if (all.length === 0) return all;
-    const names = allowHeaders === undefined ? headerValue(exchange.headers, "access-control-request-headers") : undefined;
+    const names =
+      allowHeaders === undefined ? headerValue(exchange.headers, "access-control-request-headers") : undefined;
     if (names !== undefined && NAMES.test(names)) all.push("Access-Control-Allow-Headers", names);
-    if (allowPrivateNetwork && headerValue(exchange.headers, "access-control-request-private-network") === "true") all.push("Access-Control-Allow-Private-Network", "true");
+    if (allowPrivateNetwork && headerValue(exchange.headers, "access-control-request-private-network") === "true")
+      all.push("Access-Control-Allow-Private-Network", "true");
     return all;
   };
 }
@@ -114,13 +153,22 @@ function withCors(reply: Reply, added: HeaderList, vary: string): Reply {
   return reply.status === 101 ? reply : { ...reply, headers: merged(reply.headers, added, vary) };
 }
 
-/** Replaces the Access-Control headers of the upstream. `vary`: the request headers that the reply depends on; "" if it depends on none. */
+/**
+ * Replaces the Access-Control headers of the upstream. `vary`: the request headers that the reply depends on; "" if it
+ * depends on none.
+ */
 function merged(given: HeaderList, added: HeaderList, vary: string): HeaderList {
   const list: string[] = [];
   for (let i = 0; i < given.length; i += 2) if (!isCorsHeader(given[i]!)) list.push(given[i]!, given[i + 1]!);
   list.push(...added);
   const known = vary === "" || headerValue(given, "vary") === undefined ? [] : tokens(given, "vary");
-  const missing = known.length === 0 ? vary : vary.split(", ").filter((name) => !known.includes(name.toLowerCase())).join(", ");
+  const missing =
+    known.length === 0
+      ? vary
+      : vary
+          .split(", ")
+          .filter((name) => !known.includes(name.toLowerCase()))
+          .join(", ");
   if (missing !== "" && !known.includes("*")) list.push("Vary", missing);
   return list;
 }
@@ -130,15 +178,24 @@ function isCorsHeader(name: string): boolean {
   return name.length >= 22 && name.charCodeAt(14) === 0x2d && name.slice(0, 15).toLowerCase() === "access-control-";
 }
 
-/** Whether pages of an origin, as the Origin header has it, are allowed. `entries` are valid and contain no "*" alone. */
+/**
+ * Whether pages of an origin, as the Origin header has it, are allowed. `entries` are valid and contain no "*" alone.
+ */
 export function originTest(entries: readonly string[]): (origin: string) => boolean {
   const exact = new Set(entries.filter((entry) => !entry.includes("*")));
-  const wildcards = entries.filter((entry) => entry.includes("*")).map((entry) => entry.split("*") as [scheme: string, suffix: string]);
+  const wildcards = entries
+    .filter((entry) => entry.includes("*"))
+    .map((entry) => entry.split("*") as [scheme: string, suffix: string]);
   return (origin) => {
     if (exact.has(origin)) return true;
     for (const [scheme, suffix] of wildcards) {
       // Only valid origins: "https://evil.example/.example.com" has the same ending.
-      if (origin.startsWith(scheme) && origin.endsWith(suffix) && HOST_PART.test(origin.slice(scheme.length, -suffix.length))) return true;
+      if (
+        origin.startsWith(scheme) &&
+        origin.endsWith(suffix) &&
+        HOST_PART.test(origin.slice(scheme.length, -suffix.length))
+      )
+        return true;
     }
     return false;
   };
@@ -146,7 +203,9 @@ export function originTest(entries: readonly string[]): (origin: string) => bool
 
 const HOST_PART = /^[a-z0-9._-]+$/;
 
-/** Undefined for `*`, for an origin (RFC 6454 §6.1), and for an origin with `*.` before its host; else an error text. */
+/**
+ * Undefined for `*`, for an origin (RFC 6454 §6.1), and for an origin with `*.` before its host; else an error text.
+ */
 export function originProblem(text: string): string | undefined {
   if (text === "*") return undefined;
   if (text === "null") return "null is the origin of any page that hides its own: allow * or none of them";
@@ -161,7 +220,8 @@ export function originProblem(text: string): string | undefined {
   return isDefault ? `browsers leave out the default port: write "${text.slice(0, text.lastIndexOf(":"))}"` : undefined;
 }
 
-const ORIGIN = /^(?<scheme>[a-z][a-z0-9+.-]*):\/\/(?:(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(?::(?<port>[0-9]{1,5}))?(?<rest>(?:\/.*)?)$/;
+const ORIGIN =
+  /^(?<scheme>[a-z][a-z0-9+.-]*):\/\/(?:(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(?::(?<port>[0-9]{1,5}))?(?<rest>(?:\/.*)?)$/;
 
 function methodProblem(text: string): string | undefined {
   if (!TOKEN.test(text)) return "";

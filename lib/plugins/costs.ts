@@ -1,5 +1,6 @@
 /**
- * Reads the cost of a request from its reply while that passes by, and books it when the reply ends. The reply is neither held nor changed.
+ * Reads the cost of a request from its reply while that passes by, and books it when the reply ends. The reply is
+ * neither held nor changed.
  */
 import type { Readable } from "node:stream";
 import { createGunzip, type Gunzip } from "node:zlib";
@@ -20,7 +21,12 @@ export { costedLimiter } from "../store/costs.ts";
 type Book = (exchange: Exchange, cost: number) => void;
 
 /** Books the cost of each request that `next` gets, when its reply ends. */
-export function bookingCosts(next: Handler, { responseHeader, responseJson, default: usual }: Infer<typeof COST>, { keep }: Pick<Tools, "keep">, book: Book): Handler {
+export function bookingCosts(
+  next: Handler,
+  { responseHeader, responseJson, default: usual }: Infer<typeof COST>,
+  { keep }: Pick<Tools, "keep">,
+  book: Book,
+): Handler {
   const header = responseHeader?.toLowerCase();
   const path = responseJson?.split(".") ?? [];
   const late = keep("late costs", null, () => new LateCosts());
@@ -41,19 +47,26 @@ export function bookingCosts(next: Handler, { responseHeader, responseJson, defa
   };
 }
 
-/** The whole reply, with codings that are read here alone: a client that asked for another one, or for a part, would have its reply for the default. */
+/**
+ * The whole reply, with codings that are read here alone: a client that asked for another one, or for a part, would
+ * have its reply for the default.
+ */
 function askingReadable(exchange: Exchange): Exchange {
   // A server may ignore Range as well (RFC 9110 §14.2).
   let headers = withoutHeader(exchange.headers, "range");
   const codings = headerValues(headers, "accept-encoding").flatMap((value) => value.split(","));
   const readable = codings.filter((coding) => READABLE.test(coding));
-  if (readable.length < codings.length) headers = withHeader(headers, "Accept-Encoding", readable.join(",").trim() || "identity");
+  if (readable.length < codings.length)
+    headers = withHeader(headers, "Accept-Encoding", readable.join(",").trim() || "identity");
   return headers === exchange.headers ? exchange : exchange.with({ headers });
 }
 
 const READABLE = /^[ \t]*(?:gzip|x-gzip|identity)[ \t]*(?:;|$)/i;
 
-/** Costs of replies that have ended, and whose compressed bytes are still being read: the gateway waits for them before it ends. */
+/**
+ * Costs of replies that have ended, and whose compressed bytes are still being read: the gateway waits for them before
+ * it ends.
+ */
 class LateCosts implements KeptState {
   #count = 0;
   #whenNone = () => {};
@@ -74,11 +87,21 @@ class LateCosts implements KeptState {
 /** Watches the body of a reply. Null: it has none that can state a cost. */
 function observerOf({ headers, body }: Reply, path: readonly string[]): Observer | null {
   const type = (headerValue(headers, "content-type") ?? "").split(";", 1)[0]!.trim().toLowerCase();
-  const Kind = type === "text/event-stream" ? EventReader : /^application\/(?:x-ndjson|ndjson|jsonl|x-jsonlines)$/.test(type) ? LineReader : JsonReader;
+  const Kind =
+    type === "text/event-stream"
+      ? EventReader
+      : /^application\/(?:x-ndjson|ndjson|jsonl|x-jsonlines)$/.test(type)
+        ? LineReader
+        : JsonReader;
   if (body === null || (Kind === JsonReader && !/^application\/(?:json|[^/]+\+json)$/.test(type))) return null;
   const coding = (headerValue(headers, "content-encoding") ?? "identity").trim().toLowerCase();
   const reader = new Kind(new JsonNumber(path));
-  const observer = coding === "identity" ? new PlainObserver(reader) : coding === "gzip" || coding === "x-gzip" ? new GzipObserver(reader) : null;
+  const observer =
+    coding === "identity"
+      ? new PlainObserver(reader)
+      : coding === "gzip" || coding === "x-gzip"
+        ? new GzipObserver(reader)
+        : null;
   if (observer === null) return null;
   const whole = body instanceof LentBody ? body.bytes : Buffer.isBuffer(body) ? body : null;
   if (whole !== null) observer.write(whole);
@@ -91,7 +114,8 @@ function watch(body: Readable, observer: Observer): void {
   const emit = body.emit;
   body.emit = (event: string | symbol, ...values: unknown[]) => {
     const [chunk] = values;
-    if (event === "data" && (typeof chunk === "string" || chunk instanceof Uint8Array)) observer.write(Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk));
+    if (event === "data" && (typeof chunk === "string" || chunk instanceof Uint8Array))
+      observer.write(Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk));
     return emit.call(body, event, ...values);
   };
 }
@@ -133,11 +157,14 @@ class GzipObserver implements Observer {
   constructor(reader: JsonReader) {
     this.#reader = reader;
     const gunzip = (this.#gunzip = createGunzip());
-    gunzip.on("data", entry("the cost of a compressed reply", (bytes: Buffer) => {
-      this.#inflated += bytes.length;
-      if (this.#inflated > MAX_INFLATED) gunzip.destroy(new Error("too long"));
-      else reader.write(bytes);
-    }));
+    gunzip.on(
+      "data",
+      entry("the cost of a compressed reply", (bytes: Buffer) => {
+        this.#inflated += bytes.length;
+        if (this.#inflated > MAX_INFLATED) gunzip.destroy(new Error("too long"));
+        else reader.write(bytes);
+      }),
+    );
     gunzip.on("error", () => (this.#hasFailed = true));
   }
 
@@ -151,7 +178,10 @@ class GzipObserver implements Observer {
   /** A stream that was broken off or is not valid has no cost. */
   end(done: (found: string | null) => void): void {
     if (this.#gunzip.closed) return done(null);
-    this.#gunzip.once("close", entry("the end of a compressed reply", () => done(this.#hasFailed ? null : this.#reader.number.found)));
+    this.#gunzip.once(
+      "close",
+      entry("the end of a compressed reply", () => done(this.#hasFailed ? null : this.#reader.number.found)),
+    );
     this.#gunzip.end();
   }
 }
@@ -173,7 +203,7 @@ class JsonReader {
 class LineReader extends JsonReader {
   override write(bytes: Buffer): void {
     let isSearched = false;
-    for (let at = 0; at < bytes.length; ) {
+    for (let at = 0; at < bytes.length;) {
       if (!isSearched && this.number.isAtStart) {
         isSearched = true;
         at = withoutName(bytes, this.number.name, "\n", at);
@@ -196,8 +226,8 @@ class LineReader extends JsonReader {
 }
 
 /**
- * Where the values begin that can have the member: those before, of which a stream has most, need not be read byte by byte. To be asked once for a
- * chunk, since it searches all of it.
+ * Where the values begin that can have the member: those before, of which a stream has most, need not be read byte by
+ * byte. To be asked once for a chunk, since it searches all of it.
  */
 function withoutName(bytes: Buffer, name: Buffer, boundary: string, from: number): number {
   const named = bytes.indexOf(name, from);
@@ -211,8 +241,8 @@ const DATA = Buffer.from("data:");
 const BYTE_ORDER_MARK = Buffer.from("\uFEFF");
 
 /**
- * The lines of an event that begin with "data:" are one value (https://html.spec.whatwg.org/multipage/server-sent-events.html). A line ends with LF,
- * CR, or both.
+ * The lines of an event that begin with "data:" are one value
+ * (https://html.spec.whatwg.org/multipage/server-sent-events.html). A line ends with LF, CR, or both.
  */
 class EventReader extends LineReader {
   /** Bytes of "data:" that the line begins with; -1: it begins otherwise. */
@@ -255,7 +285,8 @@ class EventReader extends LineReader {
   protected override line(bytes: Buffer, from: number, end: number): void {
     let at = from;
     if (this.#isBlank) this.#isBlank = at === end;
-    for (; at < end && this.#same >= 0 && this.#same < DATA.length; at++) this.#same = bytes[at] === DATA[this.#same] ? this.#same + 1 : -1;
+    for (; at < end && this.#same >= 0 && this.#same < DATA.length; at++)
+      this.#same = bytes[at] === DATA[this.#same] ? this.#same + 1 : -1;
     if (this.#same === DATA.length) this.number.write(bytes, at, end);
   }
 

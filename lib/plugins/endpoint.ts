@@ -1,5 +1,6 @@
 /**
- * Shared by plugins that call another HTTP server: schemas of its URL and TLS settings, and replacement of headers that upstreams trust.
+ * Shared by plugins that call another HTTP server: schemas of its URL and TLS settings, and replacement of headers that
+ * upstreams trust.
  */
 import { TOKEN } from "../base/http_grammar.ts";
 import type { CLIENT_TLS } from "../config/tls_fields.ts";
@@ -10,8 +11,8 @@ import type { Exchange } from "../http/exchange.ts";
 import { dashed, headerValue, headerValues, isHopByHop, nameSet, type HeaderList } from "../http/headers.ts";
 
 /**
- * The text of an http:// or https:// URL, which may contain references. From `secretFrom` on it is masked when shown: services
- * expect keys in the query, some in the path.
+ * The text of an http:// or https:// URL, which may contain references. From `secretFrom` on it is masked when shown:
+ * services expect keys in the query, some in the path.
  */
 export function httpUrl(describe: string, secretFrom: "path" | "query" = "query"): Schema<string, string> {
   const open = secretFrom === "path" ? /^(?:https?:\/\/[^/?#]*\/?)?/i : /^[^?#]*\??/;
@@ -20,7 +21,13 @@ export function httpUrl(describe: string, secretFrom: "path" | "query" = "query"
     return before + maskLiterals(written.slice(before.length));
   };
   const isHttp = (given: string) => URL.canParse(given) && /^https?:$/.test(new URL(given).protocol);
-  const text = string({ hint: "an http:// or https:// URL", describe, references: "value", secret: mask, check: (given) => (isHttp(given) ? undefined : "") });
+  const text = string({
+    hint: "an http:// or https:// URL",
+    describe,
+    references: "value",
+    secret: mask,
+    check: (given) => (isHttp(given) ? undefined : ""),
+  });
   return {
     ...text,
     check(node, at, context) {
@@ -28,7 +35,9 @@ export function httpUrl(describe: string, secretFrom: "path" | "query" = "query"
       if (given === INVALID) return INVALID;
       const { username, password } = new URL(given);
       // Reported without the text, which contains a password.
-      return username === "" && password === "" ? given : report(context, at, node, "is a URL with a user name or password: leave them out");
+      return username === "" && password === ""
+        ? given
+        : report(context, at, node, "is a URL with a user name or password: leave them out");
     },
   };
 }
@@ -41,16 +50,30 @@ export function hostOf(url: string): string {
 type TlsConfig = Infer<typeof CLIENT_TLS>;
 
 /** Reports `tls` beside a URL that does not use it. */
-export function checkTls(url: string, tls: TlsConfig | undefined, report: (message: string, field: string) => void): void {
+export function checkTls(
+  url: string,
+  tls: TlsConfig | undefined,
+  report: (message: string, field: string) => void,
+): void {
   if (tls === undefined || url.startsWith("https:")) return;
   report(`applies to https:// URLs; this one starts with ${new URL(url).protocol}//`, "tls");
 }
 
 export function clientTls(config: TlsConfig | undefined): ClientTls | undefined {
-  return config && { ca: config.ca?.content, cert: config.cert?.content, key: config.key?.content, servername: config.servername };
+  return (
+    config && {
+      ca: config.ca?.content,
+      cert: config.cert?.content,
+      key: config.key?.content,
+      servername: config.servername,
+    }
+  );
 }
 
-/** Whose request it is, for a server that trusts the gateway. X-Forwarded-For and -Host of a trusted proxy are passed on, as upstreams get them. */
+/**
+ * Whose request it is, for a server that trusts the gateway. X-Forwarded-For and -Host of a trusted proxy are passed
+ * on, as upstreams get them.
+ */
 export function originHeaders({ call, headers, scheme, authority }: Exchange): HeaderList {
   let chain = call.remoteAddress;
   let host = authority;
@@ -73,13 +96,16 @@ export function headerName(describe: string): Schema<string, string> {
   });
 }
 
-const OWN = /^(host|content-length|expect|trailer|via|forwarded|x-forwarded-[a-z]+|x-request-id|sec-websocket-[a-z]+)$/i;
+const OWN =
+  /^(host|content-length|expect|trailer|via|forwarded|x-forwarded-[a-z]+|x-request-id|sec-websocket-[a-z]+)$/i;
 
 /**
- * Returns a function that removes the client's own headers of these names and adds others, so that upstreams can trust the names. They are
- * also removed when written with "_", which many upstreams read as "-".
+ * Returns a function that removes the client's own headers of these names and adds others, so that upstreams can trust
+ * the names. They are also removed when written with "_", which many upstreams read as "-".
  */
-export function headerReplacer(names: readonly string[]): (given: Pick<Exchange, "headers">, added: HeaderList) => Pick<Exchange, "headers"> {
+export function headerReplacer(
+  names: readonly string[],
+): (given: Pick<Exchange, "headers">, added: HeaderList) => Pick<Exchange, "headers"> {
   if (names.length === 0) return ({ headers }) => ({ headers });
   const own = nameSet(names.map(dashed));
   return ({ headers }, added) => {

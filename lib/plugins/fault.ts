@@ -1,7 +1,9 @@
 /**
- * The plugin kind `fault`: delays a share of the requests, answers them with an error, or both, so that clients can be tried out against it.
+ * The plugin kind `fault`: delays a share of the requests, answers them with an error, or both, so that clients can be
+ * tried out against it.
  *
- * The same share is affected in any 1000 requests in a row, evenly spread. Affected replies have the header X-Fault-Injected.
+ * The same share is affected in any 1000 requests in a row, evenly spread. Affected replies have the header
+ * X-Fault-Injected.
  */
 import type { Clock } from "../base/clock.ts";
 import { evenShare } from "../base/share.ts";
@@ -18,8 +20,16 @@ const schema = object(
   {
     match: optional(CONDITIONS),
     percent: withDefault(percent({ describe: "Share of the requests, of those that match, that is affected." }), 100),
-    delay_ms: optional(integer({ min: 1, max: 600_000, describe: "Time for which an affected request waits, in milliseconds." })),
-    status: optional(integer({ min: 200, max: 599, describe: "Status with which an affected request is answered; default: it is passed on." })),
+    delay_ms: optional(
+      integer({ min: 1, max: 600_000, describe: "Time for which an affected request waits, in milliseconds." }),
+    ),
+    status: optional(
+      integer({
+        min: 200,
+        max: 599,
+        describe: "Status with which an affected request is answered; default: it is passed on.",
+      }),
+    ),
   },
   {
     describe: "Injects delays and errors, to test clients.",
@@ -35,10 +45,14 @@ export const fault: Plugin<typeof schema> = {
   create({ match, percent: affected, delayMs, status }, { clock, keep, isTrial }) {
     const isChosen = evenShare(affected);
     const matches = match === undefined ? null : compileConditions(match);
-    const isAffected = ({ headers, query, scheme }: Exchange) => (matches === null || matches(headers, query, scheme)) && isChosen();
+    const isAffected = ({ headers, query, scheme }: Exchange) =>
+      (matches === null || matches(headers, query, scheme)) && isChosen();
     // In a test or an explanation nobody waits.
     const delay = delayMs === undefined || isTrial ? null : keep("delays", delayMs, () => delays(clock, delayMs));
-    const headers = ["X-Fault-Injected", [...(delayMs === undefined ? [] : ["delay"]), ...(status === undefined ? [] : ["status"])].join(", ")];
+    const headers = [
+      "X-Fault-Injected",
+      [...(delayMs === undefined ? [] : ["delay"]), ...(status === undefined ? [] : ["status"])].join(", "),
+    ];
     const affect = async (exchange: Exchange, next: Handler): Promise<Reply> => {
       const { call } = exchange;
       await delay?.wait(call);
@@ -56,11 +70,18 @@ const BODILESS_STATUSES = [204, 205, 304];
 
 function faulty(call: Call, status: number, headers: HeaderList): Reply {
   const detail = "The gateway is configured to answer this request with an error.";
-  const reply = problemReply(call, { code: "fault_injected", status, title: "A fault was injected" }, { detail, headers });
+  const reply = problemReply(
+    call,
+    { code: "fault_injected", status, title: "A fault was injected" },
+    { detail, headers },
+  );
   return BODILESS_STATUSES.includes(status) ? { status, headers, body: null } : reply;
 }
 
-/** The requests that wait: `wait` resolves after the delay, or at once when the client disconnects or the plugin is closed. */
+/**
+ * The requests that wait: `wait` resolves after the delay, or at once when the client disconnects or the plugin is
+ * closed.
+ */
 function delays(clock: Clock, ms: number) {
   const waiting = new Set<() => void>();
   const wait = (call: Call) =>

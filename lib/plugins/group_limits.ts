@@ -8,8 +8,8 @@ import type { Tools } from "./plugin.ts";
 export { fields } from "../config/group_limits.ts";
 
 /**
- * A request passes the middleware of the first of these groups that its caller has; without one `usual`. `make` gets the key under which the group
- * counts, made of that of the plugin instance.
+ * A request passes the middleware of the first of these groups that its caller has; without one `usual`. `make` gets
+ * the key under which the group counts, made of that of the plugin instance.
  */
 export function chosenByGroup<T>(
   limits: GroupLimits<T>,
@@ -24,7 +24,8 @@ export function chosenByGroup<T>(
     const handlers = made.map(({ group, middleware }) => ({ group, handler: middleware(next) }));
     return (exchange) => {
       const groups = groupsOf(exchange);
-      if (groups.length > 0) for (const { group, handler } of handlers) if (groups.includes(group)) return handler(exchange);
+      if (groups.length > 0)
+        for (const { group, handler } of handlers) if (groups.includes(group)) return handler(exchange);
       return forOthers(exchange);
     };
   };

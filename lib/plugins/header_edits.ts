@@ -1,5 +1,6 @@
 /**
- * Changes header lists as configured: remove, rename, set, add, in this order. For `request_headers` and `response_headers`.
+ * Changes header lists as configured: remove, rename, set, add, in this order. For `request_headers` and
+ * `response_headers`.
  */
 import { TOKEN } from "../base/http_grammar.ts";
 import { anyOf, array, object, optional, record, string, type ObjectOut, type Path } from "../config/whole_schema.ts";
@@ -12,8 +13,16 @@ export type Refuse = (lower: string, change: "away" | "here") => string | undefi
 
 const fieldsWith = (secret: boolean) => ({
   remove: optional(array(string({ min: 1, references: "none" }), { describe: "Names of headers to remove." })),
-  rename: optional(record(string({ min: 1, references: "none" }), { describe: "New names by old names; a header that already has the new name is replaced." })),
-  set: optional(record(headerTemplate("The value.", secret), { describe: "Values by name; existing headers of the name are replaced." })),
+  rename: optional(
+    record(string({ min: 1, references: "none" }), {
+      describe: "New names by old names; a header that already has the new name is replaced.",
+    }),
+  ),
+  set: optional(
+    record(headerTemplate("The value.", secret), {
+      describe: "Values by name; existing headers of the name are replaced.",
+    }),
+  ),
   add: optional(
     record(anyOf([headerTemplate("The value.", secret), array(headerTemplate("A value.", secret), { min: 1 })]), {
       describe: "Values, or lists of values, by name; existing headers of the name are kept.",
@@ -29,7 +38,8 @@ export function headerChanges(describe: string, values: "secret" | "open", refus
     describe,
     refine(value, report) {
       const { remove = [], rename = {}, set = {}, add = {} } = value;
-      if (remove.length + [rename, set, add].flatMap(Object.keys).length === 0) report('needs at least one of "remove", "rename", "set" and "add"');
+      if (remove.length + [rename, set, add].flatMap(Object.keys).length === 0)
+        report('needs at least one of "remove", "rename", "set" and "add"');
       const check = (name: string, change: "away" | "here", ...under: Path) => {
         const wrong = framingProblem(name) ?? refuse(name.toLowerCase(), change);
         if (wrong !== undefined) report(wrong, ...under);
@@ -44,7 +54,8 @@ export function headerChanges(describe: string, values: "secret" | "open", refus
         if (first !== undefined) report(`gets the same name as ${first}`, "rename", from);
         else targets.set(to.toLowerCase(), from);
       }
-      for (const [field, record] of Object.entries({ set, add })) for (const name of Object.keys(record)) check(name, "here", field, name);
+      for (const [field, record] of Object.entries({ set, add }))
+        for (const name of Object.keys(record)) check(name, "here", field, name);
     },
   });
 }
@@ -57,7 +68,9 @@ export function changedNames({ remove = [], rename = {}, set = {}, add = {} }: H
 function framingProblem(name: string): string | undefined {
   if (!TOKEN.test(name)) return "is not the name of a header";
   if (isHopByHop(name)) return "is a header of a single connection: the gateway itself sets it";
-  return /^(?:content-length|trailer)$/i.test(name) ? "is part of how the message is framed: the gateway itself sets it" : undefined;
+  return /^(?:content-length|trailer)$/i.test(name)
+    ? "is part of how the message is framed: the gateway itself sets it"
+    : undefined;
 }
 
 /** Reports names that occur twice in a record of headers, in different cases. */
@@ -73,7 +86,8 @@ export function reportTwice(record: object, field: string, report: (message: str
 export function headerEditor(changes: HeaderChanges): (list: HeaderList, exchange: Exchange) => HeaderList {
   const { set = {}, add = {}, remove = [], rename = {} } = changes;
   const values = Object.entries(set);
-  for (const [name, given] of Object.entries(add)) for (const template of [given].flat()) values.push([name, template as Template]);
+  for (const [name, given] of Object.entries(add))
+    for (const template of [given].flat()) values.push([name, template as Template]);
   const overwritten = nameSet(Object.keys(set));
   const hasRenames = Object.keys(rename).length > 0;
   // New names; null: the header is removed. Of several entries for a name the last one counts.

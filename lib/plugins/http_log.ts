@@ -1,8 +1,8 @@
 /**
  * The plugin kind `http_log`: sends an entry about every request to an HTTP server, in batches, once the reply is over.
  *
- * A batch is an array of JSON (RFC 8259), or a line for each entry, depending on the content type. Credentials in known places, or of a
- * known form, are left out.
+ * A batch is an array of JSON (RFC 8259), or a line for each entry, depending on the content type. Credentials in known
+ * places, or of a known form, are left out.
  */
 import { TOKEN } from "../base/http_grammar.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
@@ -32,9 +32,26 @@ const schema = object(
     ),
     headers: withDefault(record(value, { describe: "Further headers, such as credentials for the server." }), {}),
     batch_size: withDefault(integer({ min: 1, max: 10_000, describe: "Maximum number of entries in a batch." }), 100),
-    flush_ms: withDefault(integer({ min: 1, max: 600_000, describe: "Maximum delay of an entry before its batch is sent, in milliseconds." }), 1_000),
-    max_queue: withDefault(integer({ min: 1, max: 1_000_000, describe: "Maximum number of waiting entries; beyond it the oldest are dropped." }), 10_000),
-    timeout_ms: withDefault(integer({ min: 1, max: 600_000, describe: "Time limit for the answer to a batch, in milliseconds." }), 5_000),
+    flush_ms: withDefault(
+      integer({
+        min: 1,
+        max: 600_000,
+        describe: "Maximum delay of an entry before its batch is sent, in milliseconds.",
+      }),
+      1_000,
+    ),
+    max_queue: withDefault(
+      integer({
+        min: 1,
+        max: 1_000_000,
+        describe: "Maximum number of waiting entries; beyond it the oldest are dropped.",
+      }),
+      10_000,
+    ),
+    timeout_ms: withDefault(
+      integer({ min: 1, max: 600_000, describe: "Time limit for the answer to a batch, in milliseconds." }),
+      5_000,
+    ),
     tls: optional(CLIENT_TLS),
   },
   {
@@ -42,7 +59,8 @@ const schema = object(
     refine({ headers, httpEndpoint, tls }, report) {
       checkTls(httpEndpoint, tls, report);
       for (const name of Object.keys(headers)) {
-        if (!TOKEN.test(name) || OWN.test(name)) report("is not the name of a header that can be set here", "headers", name);
+        if (!TOKEN.test(name) || OWN.test(name))
+          report("is not the name of a header that can be set here", "headers", name);
       }
     },
   },
@@ -103,7 +121,13 @@ function queueFor(config: Config, { clock, log, scope, client }: Tools): Deliver
     whenFull: "lose oldest",
     isTransient: (status) => status >= 500 || status === 408 || status === 429,
     pausesMs: [500, 1_000, 2_000],
-    report: (lost, why) => log.warn("http_log has lost entries", { plugin: scope.path, host: hostOf(config.httpEndpoint), entries: lost, error: why }),
+    report: (lost, why) =>
+      log.warn("http_log has lost entries", {
+        plugin: scope.path,
+        host: hostOf(config.httpEndpoint),
+        entries: lost,
+        error: why,
+      }),
     quietMs: 10_000,
   });
 }
@@ -126,8 +150,14 @@ function bytesRead({ method }: Exchange, reply: Reply | null): () => number | nu
   return () => bytes;
 }
 
-function entryOf(exchange: Exchange, reply: Reply | null, bytes: number | null, { clock, secretParameters }: Tools): object {
-  const { call, method, scheme, authority, path, query, httpVersion, headers, body, service, route, clientAddress } = exchange;
+function entryOf(
+  exchange: Exchange,
+  reply: Reply | null,
+  bytes: number | null,
+  { clock, secretParameters }: Tools,
+): object {
+  const { call, method, scheme, authority, path, query, httpVersion, headers, body, service, route, clientAddress } =
+    exchange;
   const { notes } = call;
   const latency = clock.now() - call.startedAt;
   const endedAt = clock.wall();
@@ -166,7 +196,8 @@ function shownHeaders(list: HeaderList, secretParameters: ReadonlySet<string>): 
   const shown = new Map<string, string | string[]>();
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i]!.toLowerCase();
-    const text = SECRET_HEADERS.has(name) || secretParameters.has(name) ? REDACTED : redacted(list[i + 1]!, secretParameters);
+    const text =
+      SECRET_HEADERS.has(name) || secretParameters.has(name) ? REDACTED : redacted(list[i + 1]!, secretParameters);
     const before = shown.get(name);
     if (before === undefined) shown.set(name, text);
     else if (typeof before === "string") shown.set(name, [before, text]);

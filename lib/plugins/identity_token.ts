@@ -1,5 +1,6 @@
 /**
- * The plugin kind `identity_token`: sends the upstream a signed token that says who asks (RFC 7519), in a header that clients cannot set.
+ * The plugin kind `identity_token`: sends the upstream a signed token that says who asks (RFC 7519), in a header that
+ * clients cannot set.
  *
  * A token is used for several requests of one caller: signing takes about 60 µs.
  */
@@ -16,9 +17,14 @@ const text = string({ min: 1 });
 const schema = object(
   {
     header: withDefault(headerName("The header for the token."), "X-Caller-Token"),
-    key: file({ describe: "Private Ed25519 keys, a PEM file. The first one signs; the public keys of all are published.", check: keysProblem }),
+    key: file({
+      describe: "Private Ed25519 keys, a PEM file. The first one signs; the public keys of all are published.",
+      check: keysProblem,
+    }),
     issuer: optional(string({ min: 1, describe: "The iss of tokens; default: global.name." })),
-    audience: anyOf([text, array(text, { min: 1 })], { describe: "The aud of tokens: the name of the upstream, or several." }),
+    audience: anyOf([text, array(text, { min: 1 })], {
+      describe: "The aud of tokens: the name of the upstream, or several.",
+    }),
     ttl_s: withDefault(integer({ min: 2, max: 86_400, describe: "How long a token is valid, in seconds." }), 60),
   },
   { describe: "Sends the upstream a signed token that names the caller." },
@@ -52,7 +58,15 @@ export const identityToken: Plugin<typeof schema> = {
       // A clock that was set back must not send tokens of the future.
       if (known !== undefined && now >= known.from && now < known.until) return known.token;
       const iat = Math.floor(now / 1000);
-      const claims = { iss: settings.issuer, aud: audience, sub: identity, groups, iat, exp: iat + ttlS, jti: randomUUID() };
+      const claims = {
+        iss: settings.issuer,
+        aud: audience,
+        sub: identity,
+        groups,
+        iat,
+        exp: iat + ttlS,
+        jti: randomUUID(),
+      };
       const token = signedJwt(claims, key!, "EdDSA", kid);
       remembered.set(caller, { token, from: now, until: (iat + ttlS / 2) * 1000 }, token.length);
       return token;
@@ -60,7 +74,11 @@ export const identityToken: Plugin<typeof schema> = {
 
     return (next) => (exchange) => {
       const { identity } = exchange;
-      return next(exchange.with(replaced(exchange, identity === null ? [] : [header, tokenOf(identity, tools.groupsOf(exchange))])));
+      return next(
+        exchange.with(
+          replaced(exchange, identity === null ? [] : [header, tokenOf(identity, tools.groupsOf(exchange))]),
+        ),
+      );
     };
   },
 };
@@ -93,11 +111,16 @@ function keysProblem(content: Buffer): string | undefined {
   for (const [i, block] of blocks.entries()) {
     const which = blocks.length === 1 ? "" : ` (number ${i + 1} of ${blocks.length} in it)`;
     const label = LABEL.exec(block)![1]!;
-    if (!label.includes("PRIVATE KEY")) return `contains a ${label.toLowerCase()}${which}: give private keys, their public keys are published by the gateway`;
+    if (!label.includes("PRIVATE KEY"))
+      return (
+        `contains a ${label.toLowerCase()}${which}: give private keys, ` +
+        `their public keys are published by the gateway`
+      );
     const problem = keyProblem(Buffer.from(block));
     if (problem !== undefined) return problem + which;
     const type = createPrivateKey(block).asymmetricKeyType;
-    if (type !== "ed25519") return `is a key of the type ${type}${which}; expected Ed25519: openssl genpkey -algorithm ed25519 -out FILE`;
+    if (type !== "ed25519")
+      return `is a key of the type ${type}${which}; expected Ed25519: openssl genpkey -algorithm ed25519 -out FILE`;
   }
   return undefined;
 }
@@ -114,6 +137,8 @@ function keysIn(pem: string): KeyObject[] {
 function jwkOf(key: KeyObject): PublicJwk {
   const { x } = createPublicKey(key).export({ format: "jwk" }) as { readonly x: string };
   // The thumbprint of RFC 7638, whose members are in this order (RFC 8037 §2).
-  const kid = createHash("sha256").update(JSON.stringify({ crv: "Ed25519", kty: "OKP", x })).digest("base64url");
+  const kid = createHash("sha256")
+    .update(JSON.stringify({ crv: "Ed25519", kty: "OKP", x }))
+    .digest("base64url");
   return { kty: "OKP", crv: "Ed25519", x, kid, use: "sig", alg: "EdDSA" };
 }

@@ -1,5 +1,6 @@
 /**
- * The plugin kind `introspection`: admits requests with an access token that its authorization server calls active (RFC 7662).
+ * The plugin kind `introspection`: admits requests with an access token that its authorization server calls active (RFC
+ * 7662).
  *
  * Refusals are as in RFC 6750 §3: 401 for a token that is not active, 403 for a scope that is missing.
  */
@@ -11,7 +12,19 @@ import { array, integer, object, oneOf, optional, string, withDefault, type Infe
 import type { Client, ClientFailure } from "../client/client.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { admission, BYTES_PER_CHARACTER, checkClaimHeaders, CLAIM_FIELDS, claimsCheck, groupsReader, freezeClaims, holdsAll, MAX_TOKEN, TOKEN_REFUSALS, tokenRefusals } from "./access_token.ts";
+import {
+  admission,
+  BYTES_PER_CHARACTER,
+  checkClaimHeaders,
+  CLAIM_FIELDS,
+  claimsCheck,
+  groupsReader,
+  freezeClaims,
+  holdsAll,
+  MAX_TOKEN,
+  TOKEN_REFUSALS,
+  tokenRefusals,
+} from "./access_token.ts";
 import type { Admitted } from "./access_token.ts";
 import { checkClient, CLIENT_FIELDS, clientCredentials } from "./client_credentials.ts";
 import { checkTls, clientTls, httpUrl } from "./endpoint.ts";
@@ -30,11 +43,25 @@ const schema = object(
     scopes: withDefault(array(scope, { describe: "Scopes that a token must have, all of them." }), []),
     ...CLAIM_FIELDS,
     leeway_s: withDefault(seconds(3600, "Allowed clock difference for exp and nbf, in seconds."), 0),
-    cache_s: withDefault(seconds(86_400, "How long a token that was accepted is not asked about again, in seconds; never beyond its exp."), 60),
-    negative_cache_s: withDefault(seconds(86_400, "How long a token that was refused is not asked about again, in seconds."), 10),
-    timeout_ms: withDefault(integer({ min: 1, max: 600_000, describe: "Time limit for the whole answer, in milliseconds." }), 1_000),
+    cache_s: withDefault(
+      seconds(86_400, "How long a token that was accepted is not asked about again, in seconds; never beyond its exp."),
+      60,
+    ),
+    negative_cache_s: withDefault(
+      seconds(86_400, "How long a token that was refused is not asked about again, in seconds."),
+      10,
+    ),
+    timeout_ms: withDefault(
+      integer({ min: 1, max: 600_000, describe: "Time limit for the whole answer, in milliseconds." }),
+      1_000,
+    ),
     tls: optional(CLIENT_TLS),
-    on_error: withDefault(oneOf(["deny", "allow"], { describe: "What happens to a request if the server cannot be asked about its token." }), "deny"),
+    on_error: withDefault(
+      oneOf(["deny", "allow"], {
+        describe: "What happens to a request if the server cannot be asked about its token.",
+      }),
+      "deny",
+    ),
   },
   {
     describe: "Asks an authorization server whether the access token is active.",
@@ -76,7 +103,11 @@ export const introspection: Plugin<typeof schema> = {
         // A request whose client disconnected is not forwarded.
         if (config.onError === "deny" || !isOfServer || exchange.call.aborted) {
           const detail = "The access token could not be checked. Try again shortly.";
-          return problem(exchange.call, "auth_unavailable", { detail, why: `introspection: ${error}`, headers: ["Retry-After", "1"] });
+          return problem(exchange.call, "auth_unavailable", {
+            detail,
+            why: `introspection: ${error}`,
+            headers: ["Retry-After", "1"],
+          });
         }
         logPassed(error);
         return admit(next, exchange, { identity: null, claims: exchange.claims, headers: [] });
@@ -104,7 +135,10 @@ const REFUSALS = {
 /** What an answer says of a token. */
 type Finding = Admitted | keyof typeof REFUSALS;
 
-/** `error`: why nothing is known of the token; `isOfServer`: whether the server has failed, and not this side or the token. */
+/**
+ * `error`: why nothing is known of the token; `isOfServer`: whether the server has failed, and not this side or the
+ * token.
+ */
 type Verdict = Finding | { readonly error: string; readonly isOfServer: boolean };
 
 interface Remembered {
@@ -193,13 +227,27 @@ function answerTo(question: Question, call: Call): Promise<Verdict> {
 /** Returns a function that asks the server: the claims of its answer, and an estimate of the bytes that they take. */
 function asker(config: Config, clock: Tools["clock"], client: Client) {
   const credentials = clientCredentials(config, config.url, clock);
-  return async (token: string, signal: AbortSignal): Promise<{ readonly claims: JwtClaims; readonly bytes: number } | Exclude<Verdict, Finding>> => {
+  return async (
+    token: string,
+    signal: AbortSignal,
+  ): Promise<{ readonly claims: JwtClaims; readonly bytes: number } | Exclude<Verdict, Finding>> => {
     const { headers, fields } = credentials();
     const form = new URLSearchParams({ token, token_type_hint: "access_token", ...fields });
-    const request = { url: new URL(config.url), method: "POST", headers: [...FORM_HEADERS, ...headers], body: Buffer.from(form.toString()) };
+    const request = {
+      url: new URL(config.url),
+      method: "POST",
+      headers: [...FORM_HEADERS, ...headers],
+      body: Buffer.from(form.toString()),
+    };
     let isOfServer = true;
     try {
-      const { status, body } = await client.ask({ ...request, isRepeatable: true, timeoutMs: config.timeoutMs, maxBytes: MAX_BYTES, signal });
+      const { status, body } = await client.ask({
+        ...request,
+        isRepeatable: true,
+        timeoutMs: config.timeoutMs,
+        maxBytes: MAX_BYTES,
+        signal,
+      });
       isOfServer = !OF_THE_TOKEN.has(status);
       const claims = claimsOf(status, body);
       return { claims, bytes: freezeClaims(claims) + body.length * BYTES_PER_CHARACTER };
@@ -213,7 +261,10 @@ function asker(config: Config, clock: Tools["clock"], client: Client) {
 const VISIBLE = /^[\x20-\x7e]+$/;
 const FORM_HEADERS = ["Content-Type", "application/x-www-form-urlencoded", "Accept", "application/json"];
 const MAX_BYTES = 64 * 1024;
-/** Statuses by which a server refuses the question for what is in it: a client must not choose a token that cannot be asked about. */
+/**
+ * Statuses by which a server refuses the question for what is in it: a client must not choose a token that cannot be
+ * asked about.
+ */
 const OF_THE_TOKEN = new Set([400, 413, 414, 422, 431]);
 
 /** Throws for anything else than an answer of RFC 7662 §2.2. A member that is null counts as missing. */
@@ -245,7 +296,9 @@ function examiner(config: Config, clock: Tools["clock"]): (claims: JwtClaims) =>
     if (!holdsAll(claims.scope, scopes, "scope")) return "scope";
     const headers = headersFor(claims);
     if (typeof headers === "string") return headers;
-    const identity = [claims.sub, claims.username, claims.client_id].find((name) => typeof name === "string" && name !== "") as string | undefined;
+    const identity = [claims.sub, claims.username, claims.client_id].find(
+      (name) => typeof name === "string" && name !== "",
+    ) as string | undefined;
     return { claims, identity: identity ?? null, groups: groupsOf(claims), headers };
   };
 }

@@ -1,6 +1,6 @@
 /**
- * Fetches the keys of an issuer from its `jwks_uri`: for the first token, when they are old, and when a token names an unknown key. While
- * the issuer fails, fetches become less frequent and the last keys stay valid.
+ * Fetches the keys of an issuer from its `jwks_uri`: for the first token, when they are old, and when a token names an
+ * unknown key. While the issuer fails, fetches become less frequent and the last keys stay valid.
  */
 import { hash } from "node:crypto";
 import type { Client } from "../client/client.ts";
@@ -38,11 +38,15 @@ export class JwksSource implements KeptState {
   /** The current keys; null before the first fetch. */
   current(): KeySet | null {
     const now = this.#options.clock.now();
-    if (this.#keys !== null && !this.#isClosed && now - this.#fetchedAt >= REFRESH_MS && now >= this.#nextAt) this.#fetch();
+    if (this.#keys !== null && !this.#isClosed && now - this.#fetchedAt >= REFRESH_MS && now >= this.#nextAt)
+      this.#fetch();
     return this.#keys;
   }
 
-  /** Resolves with the keys of another fetch, or with the current keys if it fails; null when it is too early for a fetch. */
+  /**
+   * Resolves with the keys of another fetch, or with the current keys if it fails; null when it is too early for a
+   * fetch.
+   */
   more(call: Pick<Call, "onAbort">): Promise<KeySet | null> | null {
     if (this.#fetching === null && this.#options.clock.now() < this.#nextAt) return null;
     const done = this.#fetch();
@@ -68,7 +72,10 @@ export class JwksSource implements KeptState {
   #fetch(): Promise<void> {
     if (this.#fetching === null) {
       const controller = new AbortController();
-      this.#fetching = { done: this.#fetchKeys(controller.signal).finally(() => void (this.#fetching = null)), controller };
+      this.#fetching = {
+        done: this.#fetchKeys(controller.signal).finally(() => void (this.#fetching = null)),
+        controller,
+      };
     }
     return this.#fetching.done;
   }
@@ -79,7 +86,13 @@ export class JwksSource implements KeptState {
     const named = { plugin: scope.path, host: hostOf(url) };
     try {
       const headers = ["Accept", "application/jwk-set+json, application/json"];
-      const { status, body } = await client.ask({ url: new URL(url), headers, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES, signal });
+      const { status, body } = await client.ask({
+        url: new URL(url),
+        headers,
+        timeoutMs: TIMEOUT_MS,
+        maxBytes: MAX_BYTES,
+        signal,
+      });
       if (status !== 200) throw new Error(`it answered with status ${status}`);
       const digest = hash("sha256", body);
       if (digest !== this.#digest || this.#keys === null) {

@@ -1,8 +1,10 @@
 /**
- * The plugin kind `jwt`: admits requests with a valid signed token (RFC 7519, RFC 7515) of the required issuer and audience.
+ * The plugin kind `jwt`: admits requests with a valid signed token (RFC 7519, RFC 7515) of the required issuer and
+ * audience.
  *
- * Only the configuration decides about algorithms and keys, and `crit` is refused (RFC 8725): the token does not influence how it is verified. A
- * refusal is a 401 with WWW-Authenticate: Bearer (RFC 6750 §3), without `error` when there was no token.
+ * Only the configuration decides about algorithms and keys, and `crit` is refused (RFC 8725): the token does not
+ * influence how it is verified. A refusal is a 401 with WWW-Authenticate: Bearer (RFC 6750 §3), without `error` when
+ * there was no token.
  */
 import type { Clock } from "../base/clock.ts";
 import { isTime, type JwtClaims } from "../base/jwt.ts";
@@ -12,7 +14,18 @@ import { INVALID, report, type Infer, type Schema } from "../config/schema.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
-import { admission, BYTES_PER_CHARACTER, checkClaimHeaders, CLAIM_FIELDS, claimsCheck, freezeClaims, groupsReader, listOf, TOKEN_REFUSALS, tokenRefusals } from "./access_token.ts";
+import {
+  admission,
+  BYTES_PER_CHARACTER,
+  checkClaimHeaders,
+  CLAIM_FIELDS,
+  claimsCheck,
+  freezeClaims,
+  groupsReader,
+  listOf,
+  TOKEN_REFUSALS,
+  tokenRefusals,
+} from "./access_token.ts";
 import type { Admitted } from "./access_token.ts";
 import { claimReader } from "./claims.ts";
 import { JwksSource } from "./jwks_source.ts";
@@ -26,26 +39,46 @@ import { queryPlaces, TOKEN_PLACES, tokenReader } from "./token_place.ts";
 const algorithm = oneOf(ALGORITHM_NAMES, { describe: "The algorithm tokens must be signed with." });
 const text = string({ min: 1 });
 const texts = [text, array(text, { min: 1 })] as const;
-const type = string({ pattern: /^[!#$&^_.+0-9A-Za-z-]+(\/[!#$&^_.+0-9A-Za-z-]+)?$/, hint: 'a media type such as "at+jwt", or "absent"' });
-const pem = string({ min: 1, references: "value", describe: "The public key or certificate of the issuer, in PEM form." });
+const type = string({
+  pattern: /^[!#$&^_.+0-9A-Za-z-]+(\/[!#$&^_.+0-9A-Za-z-]+)?$/,
+  hint: 'a media type such as "at+jwt", or "absent"',
+});
+const pem = string({
+  min: 1,
+  references: "value",
+  describe: "The public key or certificate of the issuer, in PEM form.",
+});
 
 const fields = object(
   {
     alg: optional(algorithm),
     algs: optional(array(algorithm, { min: 1, describe: "Algorithms tokens may be signed with." })),
-    secret: optional(string({ min: 1, secret: true, describe: "The secret that the issuer signs with, for HS256, HS384 and HS512." })),
+    secret: optional(
+      string({ min: 1, secret: true, describe: "The secret that the issuer signs with, for HS256, HS384 and HS512." }),
+    ),
     public_key: optional(pem),
     publicKey: optional(pem),
-    jwks_file: optional(file({ describe: "The issuer's keys, read with the configuration and again when the file changes." })),
-    jwks_uri: optional(httpUrl("Where the issuer's keys are fetched, and fetched again when they are old or a token names another.")),
+    jwks_file: optional(
+      file({ describe: "The issuer's keys, read with the configuration and again when the file changes." }),
+    ),
+    jwks_uri: optional(
+      httpUrl("Where the issuer's keys are fetched, and fetched again when they are old or a token names another."),
+    ),
     tls: optional(CLIENT_TLS),
     iss: optional(anyOf(texts, { describe: "The required iss, or a list of accepted ones." })),
     aud: optional(anyOf(texts, { describe: "The required aud, or a list of which aud must contain one." })),
     leeway_s: withDefault(integer({ min: 0, max: 3600, describe: "Allowed clock difference, in seconds." }), 60),
-    exp: withDefault(oneOf(["required", "optional"], { describe: "Whether tokens must have exp. An exp that is present is always checked." }), "required"),
+    exp: withDefault(
+      oneOf(["required", "optional"], {
+        describe: "Whether tokens must have exp. An exp that is present is always checked.",
+      }),
+      "required",
+    ),
     require: withDefault(array(text, { describe: "Claims that are required besides exp." }), []),
     typ: withDefault(
-      anyOf([type, array(type, { min: 1 })], { describe: 'Accepted values of typ in the token header; "absent" accepts tokens without typ.' }),
+      anyOf([type, array(type, { min: 1 })], {
+        describe: 'Accepted values of typ in the token header; "absent" accepts tokens without typ.',
+      }),
       ["at+jwt", "JWT", "absent"],
     ),
     from: TOKEN_PLACES,
@@ -56,18 +89,22 @@ const fields = object(
     refine(value, complain) {
       if ((value.alg === undefined) === (value.algs === undefined)) return complain('needs either "alg" or "algs"');
       const given = [value.secret, value.publicKey, value.jwksFile, value.jwksUri].filter((each) => each !== undefined);
-      if (given.length !== 1) return complain('needs exactly one of "secret", "public_key", "jwks_file" and "jwks_uri"');
+      if (given.length !== 1)
+        return complain('needs exactly one of "secret", "public_key", "jwks_file" and "jwks_uri"');
       const algorithms = algorithmsOf(value);
       const odd = algorithms.find((name) => isHmac(name) !== (value.secret !== undefined));
       if (odd !== undefined) {
-        const needs = isHmac(odd) ? 'needs "secret": public keys are no secrets' : 'needs "public_key", "jwks_file" or "jwks_uri"';
+        const needs = isHmac(odd)
+          ? 'needs "secret": public keys are no secrets'
+          : 'needs "public_key", "jwks_file" or "jwks_uri"';
         return complain(`${odd} ${needs}`, value.alg === undefined ? "algs" : "alg");
       }
       if (value.jwksUri !== undefined) checkTls(value.jwksUri, value.tls, complain);
       else if (value.tls !== undefined) complain('is for "jwks_uri"', "tls");
       const keys = value.jwksUri === undefined ? keysIn(value, algorithms) : [];
       if ("wrong" in keys) complain(keys.wrong, keys.field);
-      if (value.exp === "optional" && value.require.includes("exp")) complain('is in "require": leave it out of one of them', "exp");
+      if (value.exp === "optional" && value.require.includes("exp"))
+        complain('is in "require": leave it out of one of them', "exp");
       checkClaimHeaders(value, complain);
     },
   },
@@ -98,7 +135,8 @@ function keysIn({ secret, publicKey: pem, jwksFile }: Config, algorithms: readon
     return typeof keys === "string" ? { field: "jwks_file", wrong: `${jwksFile.path} ${keys}` } : keys;
   }
   const key = secret === undefined ? publicKey(pem!) : secretKey(secret);
-  const wrong = typeof key === "string" ? key : algorithms.map((name) => unfitness(key, name)).find((why) => why !== undefined);
+  const wrong =
+    typeof key === "string" ? key : algorithms.map((name) => unfitness(key, name)).find((why) => why !== undefined);
   if (typeof key !== "string" && wrong === undefined) return [{ id: null, algorithms, key }];
   return { field: secret === undefined ? "public_key" : "secret", wrong: wrong! };
 }
@@ -139,16 +177,32 @@ export const jwt: Plugin<Schema<Config>> = {
   },
 };
 
-function keySource(config: Config, algorithms: readonly Algorithm[], tools: Tools): Pick<JwksSource, "current" | "more"> {
+function keySource(
+  config: Config,
+  algorithms: readonly Algorithm[],
+  tools: Tools,
+): Pick<JwksSource, "current" | "more"> {
   const { jwksUri } = config;
   if (jwksUri !== undefined) {
     const { clock, log, scope } = tools;
     const { protocol, hostname, host } = new URL(jwksUri);
     if (protocol === "http:" && !isLoopback(hostname)) {
-      log.warn("jwt fetches keys over plain HTTP: an attacker on the network can replace them", { plugin: scope.path, host });
+      log.warn("jwt fetches keys over plain HTTP: an attacker on the network can replace them", {
+        plugin: scope.path,
+        host,
+      });
     }
     const tls = clientTls(config.tls);
-    const made = () => new JwksSource({ kind: "jwt", url: jwksUri, algorithms, clock, log, scope, client: tools.client({ maxConnections: 1, tls }) });
+    const made = () =>
+      new JwksSource({
+        kind: "jwt",
+        url: jwksUri,
+        algorithms,
+        clock,
+        log,
+        scope,
+        client: tools.client({ maxConnections: 1, tls }),
+      });
     return tools.keep("keys", { jwksUri, algorithms, tls }, made);
   }
   // The schema has found nothing wrong with them.
@@ -167,10 +221,15 @@ interface Verified extends Admitted {
 type Verdict = Verified | keyof typeof REFUSALS;
 
 /**
- * Verifying a signature is expensive, and clients send one token many times: valid tokens are cached while the keys stay the same.
+ * Verifying a signature is expensive, and clients send one token many times: valid tokens are cached while the keys
+ * stay the same.
  * The token's header is checked before keys are fetched: a token that is refused in any case causes no fetch.
  */
-function verifier(config: Config, algorithms: readonly Algorithm[], { clock, keep, verdicts }: Tools): (token: string, keys: KeySet | null) => Verdict {
+function verifier(
+  config: Config,
+  algorithms: readonly Algorithm[],
+  { clock, keep, verdicts }: Tools,
+): (token: string, keys: KeySet | null) => Verdict {
   const remembered = keep("verdicts", config, () => verdicts.part<Verified>());
   const examine = examiner(config);
   const isAcceptedType = typeCheck(typeof config.typ === "string" ? [config.typ] : config.typ);
@@ -220,7 +279,11 @@ function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet
     if ((isTime(nbf) && now < nbf * 1000 - leewayMs) || (isTime(iat) && now < iat * 1000 - leewayMs)) return "early";
     if (required.some((read) => read(claims) === undefined)) return "incomplete";
     if (issuers !== null && !issuers.includes(claims.iss as string)) return "issuer";
-    if (audiences !== null && !audiences.some((each) => (Array.isArray(claims.aud) ? claims.aud.includes(each) : claims.aud === each))) return "audience";
+    if (
+      audiences !== null &&
+      !audiences.some((each) => (Array.isArray(claims.aud) ? claims.aud.includes(each) : claims.aud === each))
+    )
+      return "audience";
     const headers = headersFor(claims);
     if (typeof headers === "string") return headers;
     const identity = typeof claims.sub === "string" && claims.sub !== "" ? claims.sub : null;

@@ -1,7 +1,18 @@
 /**
- * Keys and signatures of JWTs: which key fits which algorithm (RFC 7518 §3, RFC 8037 §3.1), and JSON Web Key Sets (RFC 7517).
+ * Keys and signatures of JWTs: which key fits which algorithm (RFC 7518 §3, RFC 8037 §3.1), and JSON Web Key Sets (RFC
+ * 7517).
  */
-import { constants, createHmac, createPublicKey, createSecretKey, sign, timingSafeEqual, verify, type JsonWebKey, type KeyObject } from "node:crypto";
+import {
+  constants,
+  createHmac,
+  createPublicKey,
+  createSecretKey,
+  sign,
+  timingSafeEqual,
+  verify,
+  type JsonWebKey,
+  type KeyObject,
+} from "node:crypto";
 
 /** Algorithms by name; "none" is not supported. */
 const ALGORITHMS = {
@@ -37,19 +48,28 @@ export function unfitness(key: KeyObject, algorithm: Algorithm): string | undefi
       if (key.type !== "secret") return `is no secret, which ${algorithm} needs`;
       if (key.symmetricKeySize! >= kind.bytes) return undefined;
       // RFC 7518 §3.2.
-      return `is too short for ${algorithm}, which needs at least ${kind.bytes} bytes: openssl rand -base64 ${kind.bytes}`;
+      return (
+        `is too short for ${algorithm}, which needs at least ${kind.bytes} bytes: ` +
+        `openssl rand -base64 ${kind.bytes}`
+      );
     case "rsa":
     case "pss":
-      if (type !== "rsa" && !(type === "rsa-pss" && kind.family === "pss")) return `is no RSA key, which ${algorithm} needs`;
-      if (details.modulusLength! < MIN_RSA_BITS) return `has ${details.modulusLength} bits: RSA keys need at least ${MIN_RSA_BITS}`;
+      if (type !== "rsa" && !(type === "rsa-pss" && kind.family === "pss"))
+        return `is no RSA key, which ${algorithm} needs`;
+      if (details.modulusLength! < MIN_RSA_BITS)
+        return `has ${details.modulusLength} bits: RSA keys need at least ${MIN_RSA_BITS}`;
       if (type === "rsa-pss" && details.hashAlgorithm !== undefined && details.hashAlgorithm !== kind.hash) {
         return `is for ${details.hashAlgorithm}, which is not the hash of ${algorithm}`;
       }
       return undefined;
     case "ec":
-      return type === "ec" && details.namedCurve === kind.curve ? undefined : `is not on the curve ${kind.curveName}, which ${algorithm} needs`;
+      return type === "ec" && details.namedCurve === kind.curve
+        ? undefined
+        : `is not on the curve ${kind.curveName}, which ${algorithm} needs`;
     case "eddsa":
-      return type === "ed25519" || type === "ed448" ? undefined : `is no Ed25519 or Ed448 key, which ${algorithm} needs`;
+      return type === "ed25519" || type === "ed448"
+        ? undefined
+        : `is no Ed25519 or Ed448 key, which ${algorithm} needs`;
   }
 }
 
@@ -65,7 +85,12 @@ export function isSignedBy(key: KeyObject, algorithm: Algorithm, signed: string,
   }
   if (kind.family === "ec" && signature.length !== kind.bytes) return false;
   try {
-    return verify(kind.family === "eddsa" ? null : kind.hash, Buffer.from(signed, "latin1"), { key, ...PADDING[kind.family] }, signature);
+    return verify(
+      kind.family === "eddsa" ? null : kind.hash,
+      Buffer.from(signed, "latin1"),
+      { key, ...PADDING[kind.family] },
+      signature,
+    );
   } catch {
     // OpenSSL throws for signatures of a wrong form.
     return false;
@@ -80,7 +105,9 @@ const PADDING = {
   eddsa: {},
 } as const;
 
-/** The algorithm of signatures by this private key: of those that fit it, the first in the table. Undefined: none fits. */
+/**
+ * The algorithm of signatures by this private key: of those that fit it, the first in the table. Undefined: none fits.
+ */
 export function signingAlgorithm(key: KeyObject): Algorithm | undefined {
   return ALGORITHM_NAMES.find((name) => !isHmac(name) && unfitness(key, name) === undefined);
 }
@@ -89,7 +116,9 @@ export function signingAlgorithm(key: KeyObject): Algorithm | undefined {
 export function signedJwt(claims: object, key: KeyObject, algorithm: Algorithm, id: string | undefined): string {
   const kind = ALGORITHMS[algorithm];
   if (kind.family === "hmac") throw new TypeError(`${algorithm} has no private key`);
-  const signed = [{ alg: algorithm, typ: "JWT", kid: id }, claims].map((part) => Buffer.from(JSON.stringify(part)).toString("base64url")).join(".");
+  const signed = [{ alg: algorithm, typ: "JWT", kid: id }, claims]
+    .map((part) => Buffer.from(JSON.stringify(part)).toString("base64url"))
+    .join(".");
   return `${signed}.${sign(kind.family === "eddsa" ? null : kind.hash, Buffer.from(signed), { key, ...PADDING[kind.family] }).toString("base64url")}`;
 }
 
@@ -103,7 +132,10 @@ interface NamedKey {
 /** Immutable: a changed set is a new array. */
 export type KeySet = readonly NamedKey[];
 
-/** The keys that may have signed a token: keys with its `kid`, else keys without an id; without a `kid` all keys, up to a limit. */
+/**
+ * The keys that may have signed a token: keys with its `kid`, else keys without an id; without a `kid` all keys, up to
+ * a limit.
+ */
 export function candidates(keys: KeySet, algorithm: Algorithm, id: string | null): readonly NamedKey[] {
   const fitting = keys.filter(({ algorithms }) => algorithms.includes(algorithm));
   if (id === null) return fitting.slice(0, MAX_TRIED);
@@ -116,13 +148,18 @@ const MAX_TRIED = 8;
 
 /** A public key given as the secret is a classic mistake: anyone who knows the public key could sign. */
 export function secretKey(secret: string): KeyObject | string {
-  if (/-----BEGIN |^\s*(ssh|ecdsa)-/.test(secret)) return "is a key pair's key or a certificate: give a random secret, or \"public_key\" and its algorithm";
+  if (/-----BEGIN |^\s*(ssh|ecdsa)-/.test(secret))
+    return 'is a key pair\'s key or a certificate: give a random secret, or "public_key" and its algorithm';
   return createSecretKey(Buffer.from(secret));
 }
 
-/** Reads a public key, or the public key of a certificate, from PEM. Returns an error text if it is invalid, which never quotes the PEM. */
+/**
+ * Reads a public key, or the public key of a certificate, from PEM. Returns an error text if it is invalid, which never
+ * quotes the PEM.
+ */
 export function publicKey(pem: string): KeyObject | string {
-  if (/-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----/.test(pem)) return "is a private key: give the public one (openssl pkey -pubout)";
+  if (/-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----/.test(pem))
+    return "is a private key: give the public one (openssl pkey -pubout)";
   try {
     return createPublicKey(pem);
   } catch {
@@ -131,8 +168,8 @@ export function publicKey(pem: string): KeyObject | string {
 }
 
 /**
- * The keys of a JSON Web Key Set that can verify one of these algorithms, or why there are none. Keys for other uses, of unknown types and
- * with mistakes are ignored (RFC 7517 §5).
+ * The keys of a JSON Web Key Set that can verify one of these algorithms, or why there are none. Keys for other uses,
+ * of unknown types and with mistakes are ignored (RFC 7517 §5).
  */
 export function keysOf(text: string, algorithms: readonly Algorithm[]): KeySet | string {
   let set: { readonly keys?: unknown } | null;
@@ -161,11 +198,17 @@ function namedKey(entry: unknown, accepted: readonly Algorithm[]): NamedKey | nu
   try {
     const jwk = { kty, ...Object.fromEntries(members.map((name) => [name, parts[name]])) } as JsonWebKey;
     const key = createPublicKey({ key: jwk, format: "jwk" });
-    const algorithms = accepted.filter((name) => (alg === undefined || alg === name) && unfitness(key, name) === undefined);
+    const algorithms = accepted.filter(
+      (name) => (alg === undefined || alg === name) && unfitness(key, name) === undefined,
+    );
     return algorithms.length === 0 ? null : { id: typeof kid === "string" ? kid : null, algorithms, key };
   } catch {
     return null;
   }
 }
 
-const PUBLIC_MEMBERS: Readonly<Record<string, readonly string[]>> = { RSA: ["n", "e"], EC: ["crv", "x", "y"], OKP: ["crv", "x"] };
+const PUBLIC_MEMBERS: Readonly<Record<string, readonly string[]>> = {
+  RSA: ["n", "e"],
+  EC: ["crv", "x", "y"],
+  OKP: ["crv", "x"],
+};

@@ -1,10 +1,10 @@
 /**
  * The plugin kind `key_auth`: admits requests that present a configured API key.
  *
- * The key is read from the first place of `from` that the request has, by default the query parameter `apiKey`, then the header `apiKey`; of
- * several there, the first counts. A parameter that is present but empty counts as presented. Names and values in the query are read as HTML
- * forms are encoded, so `api%4Bey` is the parameter `apiKey` too; text that cannot be decoded is used unchanged. Names of parameters are
- * case-sensitive: `apikey` is another parameter.
+ * The key is read from the first place of `from` that the request has, by default the query parameter `apiKey`, then
+ * the header `apiKey`; of several there, the first counts. A parameter that is present but empty counts as presented.
+ * Names and values in the query are read as HTML forms are encoded, so `api%4Bey` is the parameter `apiKey` too; text
+ * that cannot be decoded is used unchanged. Names of parameters are case-sensitive: `apikey` is another parameter.
  */
 import { hash, timingSafeEqual } from "node:crypto";
 import { FORWARDING, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
@@ -18,14 +18,30 @@ const DEFAULT_PLACES: readonly string[] = ["query:apiKey", "header:apiKey"];
 
 const schema = object(
   {
-    key: optional(string({ min: 1, secret: true, describe: "The API key that requests must present. Its identity is the plugin's id, or default." })),
+    key: optional(
+      string({
+        min: 1,
+        secret: true,
+        describe: "The API key that requests must present. Its identity is the plugin's id, or default.",
+      }),
+    ),
     keys: optional(
       array(
         object({
-          id: string({ min: 1, max: 128, references: "none", describe: "Who presents this key: the caller's identity in rate limits and logs." }),
+          id: string({
+            min: 1,
+            max: 128,
+            references: "none",
+            describe: "Who presents this key: the caller's identity in rate limits and logs.",
+          }),
           key: optional(string({ min: 1, secret: true, describe: "The key itself." })),
           key_sha256: optional(
-            string({ pattern: /^[0-9a-fA-F]{64}$/, hint: "64 hex digits", secret: true, describe: "The key's SHA-256, in its stead." }),
+            string({
+              pattern: /^[0-9a-fA-F]{64}$/,
+              hint: "64 hex digits",
+              secret: true,
+              describe: "The key's SHA-256, in its stead.",
+            }),
           ),
         }),
         { min: 1, unique: "id", describe: "Keys of several callers." },
@@ -41,7 +57,10 @@ const schema = object(
           describe: "A place of the key.",
           check: (text) => (isNeverSeen(placeOf(text)) ? "plugins never see this header" : undefined),
         }),
-        { min: 1, describe: "Places of the key; the first that a request has counts, and the others must not have another key." },
+        {
+          min: 1,
+          describe: "Places of the key; the first that a request has counts, and the others must not have another key.",
+        },
       ),
     ),
     hide_credentials: withDefault(boolean({ describe: "Remove the key before the request is forwarded." }), false),
@@ -52,7 +71,8 @@ const schema = object(
       const names = (value.from ?? []).map(placeOf).map(({ isQuery, name }) => (isQuery ? `?${name}` : name));
       names.forEach((name, i) => void (names.indexOf(name) < i && report("is there twice", "from", i)));
       const isOwn = value.key !== undefined || value.keys !== undefined;
-      if (value.callers === true ? isOwn : !isOwn) report(isOwn ? 'has "callers" and keys of its own' : 'needs "key" or "keys", or "callers": true');
+      if (value.callers === true ? isOwn : !isOwn)
+        report(isOwn ? 'has "callers" and keys of its own' : 'needs "key" or "keys", or "callers": true');
       const places = new Map<string, string>();
       if (value.key !== undefined) places.set(sha256(value.key).toString("hex"), "key");
       value.keys?.forEach((entry, i) => {
@@ -77,7 +97,10 @@ export const keyAuth: Plugin<typeof schema> = {
   ownHeaders: ({ from = DEFAULT_PLACES, hideCredentials }) =>
     from.map(placeOf).flatMap(({ isQuery, name }) => (hideCredentials && !isQuery ? name : [])),
   secretParameters: ({ from = DEFAULT_PLACES }) => from.map((place) => placeOf(place).name),
-  create({ key, keys = [], callers: isOfAll, from = DEFAULT_PLACES, hideCredentials }, { gatewayName, scope, callers }) {
+  create(
+    { key, keys = [], callers: isOfAll, from = DEFAULT_PLACES, hideCredentials },
+    { gatewayName, scope, callers },
+  ) {
     const entries = key === undefined ? keys : [...keys, { id: scope.id ?? "default", key }];
     const credentials = entries.map((entry) => ({ identity: entry.id, digest: digestOf(entry) }));
     const places = from.map(placeOf);
@@ -85,8 +108,9 @@ export const keyAuth: Plugin<typeof schema> = {
     const headers = ["WWW-Authenticate", `Key realm=${quotedString(gatewayName)}`];
     const missing = { headers, detail: `Send the API key in the ${described.join(" or in the ")}.` };
     const invalid = { headers, detail: "The API key that was sent is not a valid one." };
-    // Hashing is most of the cost of this plugin, so valid keys are remembered. Only configured keys get in here, so it stays small; and
-    // a Map looks texts up by a hash that is seeded per process, so the time does not reveal how close a guess is.
+    // Hashing is most of the cost of this plugin, so valid keys are remembered. Only configured keys get in here, so it
+    // stays small; and a Map looks texts up by a hash that is seeded per process, so the time does not reveal how close
+    // a guess is.
     const found = new Map<string, string>();
     /** Compares with every key and never stops early, so that the time does not reveal whether or which key matches. */
     const find = (presented: string): string | undefined => {
@@ -98,13 +122,16 @@ export const keyAuth: Plugin<typeof schema> = {
     };
     /** With the default places, the header is ignored where the query has a key. */
     const isContradicted = (exchange: Exchange, presented: string, place: Place) =>
-      from !== DEFAULT_PLACES && places.some((other) => other !== place && keysAt(other, exchange).some((each) => each !== presented));
+      from !== DEFAULT_PLACES &&
+      places.some((other) => other !== place && keysAt(other, exchange).some((each) => each !== presented));
     return (next) => (exchange) => {
       let presented: string | undefined;
       let place = 0;
-      while ((presented = keyAt(places[place]!, exchange)) === undefined) if (++place === places.length) return problem(exchange.call, "key_missing", missing);
+      while ((presented = keyAt(places[place]!, exchange)) === undefined)
+        if (++place === places.length) return problem(exchange.call, "key_missing", missing);
       const identity = found.get(presented) ?? find(presented);
-      if (identity === undefined || isContradicted(exchange, presented, places[place]!)) return problem(exchange.call, "key_invalid", invalid);
+      if (identity === undefined || isContradicted(exchange, presented, places[place]!))
+        return problem(exchange.call, "key_invalid", invalid);
       if (!hideCredentials) return next(exchange.with({ identity }));
       let { query, headers } = exchange;
       for (const { isQuery, name } of places) {
@@ -162,13 +189,19 @@ const NO_KEYS: readonly string[] = [];
 /** The values of a parameter of a query ("?" included), decoded. */
 function queryKeys(query: string, name: string): readonly string[] {
   if (!mayHave(query, name)) return NO_KEYS;
-  return query.slice(1).split("&").flatMap((pair) => valueOf(pair, name) ?? []);
+  return query
+    .slice(1)
+    .split("&")
+    .flatMap((pair) => valueOf(pair, name) ?? []);
 }
 
 /** The query without a parameter; all else stays byte for byte. */
 function withoutKey(query: string, name: string): string {
   if (!mayHave(query, name)) return query;
-  const kept = query.slice(1).split("&").filter((pair) => valueOf(pair, name) === undefined);
+  const kept = query
+    .slice(1)
+    .split("&")
+    .filter((pair) => valueOf(pair, name) === undefined);
   return kept.length === 0 ? "" : `?${kept.join("&")}`;
 }
 
@@ -182,7 +215,8 @@ function valueOf(pair: string, name: string): string | undefined {
   const equals = pair.indexOf("=");
   const written = equals < 0 ? pair : pair.slice(0, equals);
   // Encoded, a character takes three: longer names need not be decoded.
-  const isNamed = written === name || (written.includes("%") && written.length <= 3 * name.length && decoded(written) === name);
+  const isNamed =
+    written === name || (written.includes("%") && written.length <= 3 * name.length && decoded(written) === name);
   return isNamed ? decoded(pair.slice(written.length + 1)) : undefined;
 }
 

@@ -1,5 +1,6 @@
 /**
- * The functions for plugin authors as one value: a plugin module gets it as an argument, so that it need not import the package.
+ * The functions for plugin authors as one value: a plugin module gets it as an argument, so that it need not import the
+ * package.
  */
 import * as schema from "../config/whole_schema.ts";
 import { hasHeader, headerValue, headerValues, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
@@ -37,4 +38,7 @@ export function withAddedHeader(list: HeaderList, name: string, value: string): 
 export type PluginKit = typeof kit;
 
 /** The default export of a plugin module. */
-export type PluginModuleExport = AnyPlugin | readonly AnyPlugin[] | ((kit: PluginKit) => AnyPlugin | readonly AnyPlugin[] | Promise<AnyPlugin | readonly AnyPlugin[]>);
+export type PluginModuleExport =
+  | AnyPlugin
+  | readonly AnyPlugin[]
+  | ((kit: PluginKit) => AnyPlugin | readonly AnyPlugin[] | Promise<AnyPlugin | readonly AnyPlugin[]>);

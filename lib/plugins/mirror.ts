@@ -1,8 +1,8 @@
 /**
  * The plugin kind `mirror`: sends copies of requests to another server, and discards its answers.
  *
- * A request is copied once an upstream has answered it or failed: refused requests and those that a cache answers are not copied. The request
- * itself never waits: its body is recorded while it is read on its way to the upstream.
+ * A request is copied once an upstream has answered it or failed: refused requests and those that a cache answers are
+ * not copied. The request itself never waits: its body is recorded while it is read on its way to the upstream.
  */
 import { setMaxListeners } from "node:events";
 import type { Readable } from "node:stream";
@@ -24,16 +24,30 @@ const schema = object(
   {
     url: httpUrl("Where copies are sent: scheme, host, port, and a base path that is put before the upstream's path."),
     percent: withDefault(percent({ describe: "Share of the requests that is copied." }), 100),
-    max_body_bytes: withDefault(integer({ min: 0, max: 16 * 1024 * 1024, describe: "Requests with a longer body are not copied." }), 65_536),
-    max_in_flight: withDefault(integer({ min: 1, max: 10_000, describe: "Maximum number of copies without an answer; further ones are dropped." }), 64),
-    timeout_ms: withDefault(integer({ min: 1, max: 600_000, describe: "Time limit for the answer to a copy, in milliseconds." }), 5_000),
+    max_body_bytes: withDefault(
+      integer({ min: 0, max: 16 * 1024 * 1024, describe: "Requests with a longer body are not copied." }),
+      65_536,
+    ),
+    max_in_flight: withDefault(
+      integer({
+        min: 1,
+        max: 10_000,
+        describe: "Maximum number of copies without an answer; further ones are dropped.",
+      }),
+      64,
+    ),
+    timeout_ms: withDefault(
+      integer({ min: 1, max: 600_000, describe: "Time limit for the answer to a copy, in milliseconds." }),
+      5_000,
+    ),
     tls: optional(CLIENT_TLS),
   },
   {
     describe: "Sends copies of requests to another server.",
     refine({ url, tls }, report) {
       const { search, hash } = new URL(url);
-      if (search !== "" || hash !== "" || url.endsWith("?")) report("has a query or a fragment: copies have the query of their request", "url");
+      if (search !== "" || hash !== "" || url.endsWith("?"))
+        report("has a query or a fragment: copies have the query of their request", "url");
       checkTls(url, tls, report);
     },
   },
@@ -134,7 +148,9 @@ class Copy {
     this.#state = "over";
     if (this.#body !== "whole") return this.#copies.tally(this.#body);
     const { body } = this.original;
-    this.#copies.send(this.original, body === null ? undefined : this.#block.subarray(0, this.#length), () => this.#release());
+    this.#copies.send(this.original, body === null ? undefined : this.#block.subarray(0, this.#length), () =>
+      this.#release(),
+    );
   }
 
   #end(): void {
@@ -158,7 +174,9 @@ function copiesOf(config: Config, tools: Tools) {
   const basePath = url.pathname.replace(/\/$/, "");
   const client = tools.client({ maxConnections: maxInFlight, tls: clientTls(config.tls) });
   const named = { plugin: scope.path, host: url.host };
-  const logFailed = sparseCount(clock, (copies, error: string) => log.warn("mirror cannot deliver copies", { ...named, copies, error }));
+  const logFailed = sparseCount(clock, (copies, error: string) =>
+    log.warn("mirror cannot deliver copies", { ...named, copies, error }),
+  );
   const cutting = new AbortController();
   // Each copy on its way listens.
   setMaxListeners(0, cutting.signal);
@@ -184,7 +202,13 @@ function copiesOf(config: Config, tools: Tools) {
       }
       inFlight++;
       const target = basePath + exchange.upstreamPath + exchange.query;
-      const request = { url, target, method: exchange.method, headers: headersOf(exchange), ...(body !== undefined && { body }) };
+      const request = {
+        url,
+        target,
+        method: exchange.method,
+        headers: headersOf(exchange),
+        ...(body !== undefined && { body }),
+      };
       const ended = (result: string) => {
         inFlight--;
         release();
@@ -222,12 +246,15 @@ function headersOf(exchange: Exchange): HeaderList {
 }
 
 /**
- * Calls `read` with each chunk that is read from the body, however it is read, and `returned` with the length in bytes of what is put back.
- * Not by a listener for "data": it would begin to read, read on where the reader stops, and get text where the reader asks for text.
+ * Calls `read` with each chunk that is read from the body, however it is read, and `returned` with the length in bytes
+ * of what is put back.
+ * Not by a listener for "data": it would begin to read, read on where the reader stops, and get text where the reader
+ * asks for text.
  */
 export function tapBody(body: Readable, read: (chunk: Buffer) => void, returned: (bytes: number) => void): void {
   const { emit, unshift } = body;
-  const bytes = (chunk: unknown, encoding = body.readableEncoding ?? undefined) => (typeof chunk === "string" ? Buffer.from(chunk, encoding) : (chunk as Buffer));
+  const bytes = (chunk: unknown, encoding = body.readableEncoding ?? undefined) =>
+    typeof chunk === "string" ? Buffer.from(chunk, encoding) : (chunk as Buffer);
   body.emit = (event: string | symbol, ...values: unknown[]) => {
     if (event === "data") read(bytes(values[0]));
     return emit.call(body, event, ...values);

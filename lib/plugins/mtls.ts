@@ -1,6 +1,6 @@
 /**
- * The plugin kind `mtls`: admits requests whose client has presented a certificate signed by CA_CERT_PATH, and sends its subject to the
- * upstream. The client's own X-Client-Cert-… headers are removed before any plugin runs.
+ * The plugin kind `mtls`: admits requests whose client has presented a certificate signed by CA_CERT_PATH, and sends
+ * its subject to the upstream. The client's own X-Client-Cert-… headers are removed before any plugin runs.
  */
 import { array, object, optional, string } from "../config/schema.ts";
 import type { ClientCertificate } from "../http/client_certificate.ts";
@@ -11,10 +11,16 @@ import type { Plugin } from "./plugin.ts";
 const schema = object(
   {
     allow: optional(
-      array(string({ min: 1, describe: 'A CN, a whole subject ("CN=a,O=b"), or a SAN with or without its type ("DNS:a.example.com").' }), {
-        min: 1,
-        describe: "Accepted certificates; default: all that the CA has signed.",
-      }),
+      array(
+        string({
+          min: 1,
+          describe: 'A CN, a whole subject ("CN=a,O=b"), or a SAN with or without its type ("DNS:a.example.com").',
+        }),
+        {
+          min: 1,
+          describe: "Accepted certificates; default: all that the CA has signed.",
+        },
+      ),
     ),
   },
   { describe: "Requires a client certificate that CA_CERT_PATH has signed." },
@@ -40,7 +46,8 @@ export const mtls: Plugin<typeof schema> = {
         verdict = { why: whyRefused(certificate, isAllowed), headers: headersFor(certificate) };
         verdicts.set(certificate, verdict);
       }
-      if (verdict.why !== null) return problem(exchange.call, "client_certificate_invalid", { headers, detail, why: verdict.why });
+      if (verdict.why !== null)
+        return problem(exchange.call, "client_certificate_invalid", { headers, detail, why: verdict.why });
       const identity = certificate.commonName ?? certificate.fingerprint;
       const replaced = withoutHeaders(exchange.headers, OWN);
       replaced.push(...verdict.headers);
@@ -50,19 +57,25 @@ export const mtls: Plugin<typeof schema> = {
 };
 
 /** For the log; null when the certificate is accepted. */
-function whyRefused(certificate: ClientCertificate, isAllowed: (certificate: ClientCertificate) => boolean): string | null {
+function whyRefused(
+  certificate: ClientCertificate,
+  isAllowed: (certificate: ClientCertificate) => boolean,
+): string | null {
   const { verified, reason, keyUses, subject, fingerprint } = certificate;
   if (!verified) return `the client certificate is not verified: ${reason ?? "no reason is known"}`;
-  if (keyUses.length > 0 && !keyUses.includes(CLIENT_AUTH)) return "the client certificate is not for authenticating clients (extended key use)";
-  return isAllowed(certificate) ? null : `the client certificate of ${subject || fingerprint} is not among those allowed`;
+  if (keyUses.length > 0 && !keyUses.includes(CLIENT_AUTH))
+    return "the client certificate is not for authenticating clients (extended key use)";
+  return isAllowed(certificate)
+    ? null
+    : `the client certificate of ${subject || fingerprint} is not among those allowed`;
 }
 
 /** id-kp-clientAuth (RFC 5280 §4.2.1.12). */
 const CLIENT_AUTH = "1.3.6.1.5.5.7.3.2";
 
 /**
- * The form of an entry decides with which name it is compared, never the content of a certificate: a CN "DNS:a.example.com" must not
- * match that alternative name, nor a CN "CN=a,O=b" that subject.
+ * The form of an entry decides with which name it is compared, never the content of a certificate: a CN
+ * "DNS:a.example.com" must not match that alternative name, nor a CN "CN=a,O=b" that subject.
  */
 function allowing(entries: readonly string[]): (certificate: ClientCertificate) => boolean {
   const subjects = new Set<string>();
@@ -81,14 +94,17 @@ const TYPED = /^(DNS|URI|IP|email|DirName|Registered ID|othername):/;
 function headersFor({ subject, names, fingerprint }: ClientCertificate): HeaderList {
   const headers: string[] = [];
   if (subject !== "") headers.push("X-Client-Cert-Subject", escaped(subject, /[^\x20-\x7e]/gu, "\\"));
-  if (names.length > 0) headers.push("X-Client-Cert-SAN", names.map((name) => escaped(name, /[^\x21-\x7e]|[,"\\%]/gu, "%")).join(","));
+  if (names.length > 0)
+    headers.push("X-Client-Cert-SAN", names.map((name) => escaped(name, /[^\x21-\x7e]|[,"\\%]/gu, "%")).join(","));
   headers.push("X-Client-Cert-Fingerprint", fingerprint);
   return headers;
 }
 
 /** Writes characters that are not safe in a header as their bytes in hex: `\C3\A9` as in RFC 4514, `%2C`. */
 function escaped(text: string, unsafe: RegExp, mark: string): string {
-  return text.replace(unsafe, (character) => Buffer.from(character).toString("hex").toUpperCase().replace(/../g, `${mark}$&`));
+  return text.replace(unsafe, (character) =>
+    Buffer.from(character).toString("hex").toUpperCase().replace(/../g, `${mark}$&`),
+  );
 }
 
 /** Those of an earlier instance would occur twice. */

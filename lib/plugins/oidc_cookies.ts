@@ -1,6 +1,6 @@
 /**
- * The cookies of the plugin kind `oidc`: sealed with a key that only gateways with the same secret have, split where they are long, and kept away
- * from upstreams.
+ * The cookies of the plugin kind `oidc`: sealed with a key that only gateways with the same secret have, split where
+ * they are long, and kept away from upstreams.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 import { sameName, type HeaderList } from "../http/headers.ts";
@@ -19,7 +19,12 @@ export function sealBy(secret: string, context: readonly string[]): Seal {
     seal(use, value) {
       const iv = randomBytes(IV_BYTES);
       const cipher = createCipheriv("aes-256-gcm", key, iv).setAAD(Buffer.from(use));
-      return Buffer.concat([iv, cipher.update(JSON.stringify(value), "utf8"), cipher.final(), cipher.getAuthTag()]).toString("base64url");
+      return Buffer.concat([
+        iv,
+        cipher.update(JSON.stringify(value), "utf8"),
+        cipher.final(),
+        cipher.getAuthTag(),
+      ]).toString("base64url");
     },
     open<T>(use: string, text: string) {
       const bytes = Buffer.from(text, "base64url");
@@ -27,8 +32,12 @@ export function sealBy(secret: string, context: readonly string[]): Seal {
       if (bytes.length < IV_BYTES + TAG_BYTES || bytes.toString("base64url") !== text) return null;
       try {
         const options = { authTagLength: TAG_BYTES };
-        const decipher = createDecipheriv("aes-256-gcm", key, bytes.subarray(0, IV_BYTES), options).setAAD(Buffer.from(use)).setAuthTag(bytes.subarray(-TAG_BYTES));
-        return JSON.parse(decipher.update(bytes.subarray(IV_BYTES, -TAG_BYTES), undefined, "utf8") + decipher.final("utf8")) as T;
+        const decipher = createDecipheriv("aes-256-gcm", key, bytes.subarray(0, IV_BYTES), options)
+          .setAAD(Buffer.from(use))
+          .setAuthTag(bytes.subarray(-TAG_BYTES));
+        return JSON.parse(
+          decipher.update(bytes.subarray(IV_BYTES, -TAG_BYTES), undefined, "utf8") + decipher.final("utf8"),
+        ) as T;
       } catch {
         return null;
       }
@@ -41,7 +50,10 @@ const TAG_BYTES = 16;
 
 /** The plugin's cookies of a request, and the headers without them. */
 export interface Taken {
-  /** Values by the rest of the name: "" for the cookie itself, ".1" for the next part, ".a8ghd7Wq" for a login. The first one counts. */
+  /**
+   * Values by the rest of the name: "" for the cookie itself, ".1" for the next part, ".a8ghd7Wq" for a login. The
+   * first one counts.
+   */
   readonly cookies: ReadonlyMap<string, string>;
   readonly headers: HeaderList;
 }
@@ -61,7 +73,13 @@ export function takeCookies(headers: HeaderList, name: string): Taken {
   for (let i = 0; i < headers.length; i += 2) {
     const [field, line] = [headers[i]!, headers[i + 1]!];
     const isTouched = sameName(field, "cookie") && line.includes(name);
-    const text = isTouched ? line.split(";").filter((pair) => !isOwn(pair)).join(";").trim() : line;
+    const text = isTouched
+      ? line
+          .split(";")
+          .filter((pair) => !isOwn(pair))
+          .join(";")
+          .trim()
+      : line;
     if (!isTouched || text !== "") kept.push(field, text);
   }
   return { cookies, headers: kept };
@@ -96,7 +114,13 @@ export function splitCookie({ name, isSecure }: CookieAttributes, text: string, 
   }).flat();
 }
 
-/** Lax: a link from another site, such as the provider's way back, comes with the cookie; a form or script of another site does not. */
+/**
+ * Lax: a link from another site, such as the provider's way back, comes with the cookie; a form or script of another
+ * site does not.
+ */
 export function setCookie({ name, isSecure }: CookieAttributes, value: string, maxAgeS: number): HeaderList {
-  return ["Set-Cookie", `${name}=${value}; Path=/; Max-Age=${maxAgeS}; HttpOnly; SameSite=Lax${isSecure ? "; Secure" : ""}`];
+  return [
+    "Set-Cookie",
+    `${name}=${value}; Path=/; Max-Age=${maxAgeS}; HttpOnly; SameSite=Lax${isSecure ? "; Secure" : ""}`,
+  ];
 }

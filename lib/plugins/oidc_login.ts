@@ -27,7 +27,9 @@ interface LoginFlowOptions {
   readonly provider: Provider;
   readonly seal: Seal;
   readonly sessions: LoginSessions;
-  /** The states of logins whose code was sent to the provider: a copy of the cookie must not cause more requests to it. */
+  /**
+   * The states of logins whose code was sent to the provider: a copy of the cookie must not cause more requests to it.
+   */
   readonly used: MemoryPart<true>;
   /** For WWW-Authenticate. */
   readonly challenge: string;
@@ -64,27 +66,42 @@ export class LoginFlow {
     return { redirect: redirectPath ?? `${below}/.oidc/callback`, logout: logoutPath ?? `${below}/.oidc/logout` };
   }
 
-  /** Leads a person to the provider; other requests learn that they need a session. `why`: there was none, or it has ended. */
+  /**
+   * Leads a person to the provider; other requests learn that they need a session. `why`: there was none, or it has
+   * ended.
+   */
   begin(exchange: Exchange, { cookies }: Taken, why: "none" | "ended"): Reply | Promise<Reply> {
     const { method } = exchange;
     const isRead = method === "GET" || method === "HEAD";
     const isPage = isForPage(exchange);
     if (isRead && isPage) {
       const insecure = this.#whyInsecure(exchange);
-      return insecure === null ? this.#lead(exchange, cookies) : refused(exchange, { code: "bad_request", detail: insecure, why: "oidc: plain HTTP" });
+      return insecure === null
+        ? this.#lead(exchange, cookies)
+        : refused(exchange, { code: "bad_request", detail: insecure, why: "oidc: plain HTTP" });
     }
     const said = `${why === "ended" ? "The session has ended." : "There is no session."} Log in with a browser first.`;
     const remedy = "Log in with the link, which opens a new window; then send the form again here.";
     const unsent = `This ${method} was not carried out, and nothing was changed. ${remedy}`;
     const headers = ["WWW-Authenticate", this.#options.challenge];
     const detail = isPage ? `${said}\n${unsent}` : said;
-    return refused(exchange, { code: "session_required", detail, why: `oidc: ${why}`, headers, link: loginLink(exchange) });
+    return refused(exchange, {
+      code: "session_required",
+      detail,
+      why: `oidc: ${why}`,
+      headers,
+      link: loginLink(exchange),
+    });
   }
 
   /** The provider has sent the browser back. */
   async complete(exchange: Exchange, { cookies }: Taken): Promise<Reply> {
     const { call, method, query, service } = exchange;
-    if (method !== "GET") return problem(call, "method_not_allowed", { detail: "This path accepts GET.", headers: ["Allow", "GET", ...UNSTORED] });
+    if (method !== "GET")
+      return problem(call, "method_not_allowed", {
+        detail: "This path accepts GET.",
+        headers: ["Allow", "GET", ...UNSTORED],
+      });
     const answer = new URLSearchParams(query);
     const state = answer.get("state") ?? "";
     const name = loginName(state);
@@ -95,8 +112,17 @@ export class LoginFlow {
     const to = pending?.to ?? service.basePath;
     try {
       const outcome = await this.#outcome(exchange, answer, pending);
-      if ("why" in outcome) return refused(exchange, { code: "login_failed", ...outcome, headers: done, link: { href: to, label: "Log in again" } });
-      return led(303, to, [...done, ...splitCookie(this.cookieOf(exchange), outcome.text, this.#options.config.session.ttlS)]);
+      if ("why" in outcome)
+        return refused(exchange, {
+          code: "login_failed",
+          ...outcome,
+          headers: done,
+          link: { href: to, label: "Log in again" },
+        });
+      return led(303, to, [
+        ...done,
+        ...splitCookie(this.cookieOf(exchange), outcome.text, this.#options.config.session.ttlS),
+      ]);
     } catch (error) {
       if (!(error instanceof ProviderFailure)) throw error;
       return this.unavailable(exchange, error, done, to);
@@ -108,31 +134,57 @@ export class LoginFlow {
     const { call, method } = exchange;
     const { provider, sessions, config } = this.#options;
     if (method !== "GET" && method !== "POST") {
-      return problem(call, "method_not_allowed", { detail: "This path accepts GET, POST.", headers: ["Allow", "GET, POST", ...UNSTORED] });
+      return problem(call, "method_not_allowed", {
+        detail: "This path accepts GET, POST.",
+        headers: ["Allow", "GET, POST", ...UNSTORED],
+      });
     }
     if (isForeign(exchange, exchange.authority)) {
-      if (method === "POST") return refused(exchange, { code: "forbidden", detail: "Another site has asked for this logout.", why: "oidc: logout from elsewhere" });
-      return page(200, "Log out?", [paragraph("Another site has led you here."), '<form method="post"><button>Log out</button></form>'], UNSTORED);
+      if (method === "POST")
+        return refused(exchange, {
+          code: "forbidden",
+          detail: "Another site has asked for this logout.",
+          why: "oidc: logout from elsewhere",
+        });
+      return page(
+        200,
+        "Log out?",
+        [paragraph("Another site has led you here."), '<form method="post"><button>Log out</button></form>'],
+        UNSTORED,
+      );
     }
     const gone = [...cookies.keys()].flatMap((rest) => this.#removed(exchange, rest));
     const session = sessions.found(cookies);
     const metadata = session === null ? null : await provider.metadata().catch((error: Error) => error);
     if (session === null || metadata === null || metadata instanceof Error || metadata.endSession === null) {
-      const note = metadata instanceof Error ? ["The login provider could not be asked: you may still be logged in there."] : [];
+      const note =
+        metadata instanceof Error ? ["The login provider could not be asked: you may still be logged in there."] : [];
       return page(200, "Logged out", ["You are logged out here.", ...note].map(paragraph), [...gone, ...UNSTORED]);
     }
     const url = new URL(metadata.endSession);
     url.searchParams.set("id_token_hint", session.idToken);
     url.searchParams.set("client_id", config.clientId);
-    if (config.afterLogoutPath !== undefined) url.searchParams.set("post_logout_redirect_uri", originOf(exchange) + config.afterLogoutPath);
+    if (config.afterLogoutPath !== undefined)
+      url.searchParams.set("post_logout_redirect_uri", originOf(exchange) + config.afterLogoutPath);
     return led(303, url.href, gone);
   }
 
   /** `headers` and `to` of a login that was under way. */
-  unavailable(exchange: Exchange, { message }: ProviderFailure, headers: HeaderList = [], to = returnPath(exchange.path, exchange.query)): Reply {
+  unavailable(
+    exchange: Exchange,
+    { message }: ProviderFailure,
+    headers: HeaderList = [],
+    to = returnPath(exchange.path, exchange.query),
+  ): Reply {
     const detail = "The login provider could not be asked. Try again shortly.";
     const link = { href: to, label: "Try again" };
-    return refused(exchange, { code: "auth_unavailable", detail, why: `oidc: ${message}`, headers: ["Retry-After", "2", ...headers], link });
+    return refused(exchange, {
+      code: "auth_unavailable",
+      detail,
+      why: `oidc: ${message}`,
+      headers: ["Retry-After", "2", ...headers],
+      link,
+    });
   }
 
   async #lead(exchange: Exchange, cookies: Taken["cookies"]): Promise<Reply> {
@@ -147,33 +199,58 @@ export class LoginFlow {
     const to = returnPath(exchange.path, exchange.query);
     const pending: Pending = { state: random(16), nonce: random(16), verifier: random(32), to, until: now() + LOGIN_S };
     const asked = {
-      ...{ response_type: "code", client_id: config.clientId, redirect_uri: this.#redirectUri(exchange), scope: config.scopes.join(" ") },
+      ...{
+        response_type: "code",
+        client_id: config.clientId,
+        redirect_uri: this.#redirectUri(exchange),
+        scope: config.scopes.join(" "),
+      },
       ...{ state: pending.state, nonce: pending.nonce, code_challenge_method: "S256" },
       code_challenge: createHash("sha256").update(pending.verifier).digest("base64url"),
     };
     for (const [name, value] of Object.entries(asked)) url.searchParams.set(name, value);
-    // Browsers send older cookies first (RFC 6265 §5.4). A page that opens many windows must not fill the head of requests.
+    // Browsers send older cookies first (RFC 6265 §5.4). A page that opens many windows must not fill the head of
+    // requests.
     const old = [...cookies.keys()].filter((rest) => LOGIN_NAME.test(rest)).slice(0, 1 - MAX_LOGINS);
-    const cookie = setCookie({ ...this.cookieOf(exchange), name: config.session.cookie + loginName(pending.state) }, seal.seal("login", pending), LOGIN_S);
+    const cookie = setCookie(
+      { ...this.cookieOf(exchange), name: config.session.cookie + loginName(pending.state) },
+      seal.seal("login", pending),
+      LOGIN_S,
+    );
     return led(302, url.href, [...cookie, ...old.flatMap((rest) => this.#removed(exchange, rest))]);
   }
 
-  /** The text of the session's cookie, or why the login fails. Rejects with a `ProviderFailure` when the provider cannot be asked. */
-  async #outcome(exchange: Exchange, answer: URLSearchParams, pending: Pending | null): Promise<{ readonly text: string } | Failure> {
+  /**
+   * The text of the session's cookie, or why the login fails. Rejects with a `ProviderFailure` when the provider cannot
+   * be asked.
+   */
+  async #outcome(
+    exchange: Exchange,
+    answer: URLSearchParams,
+    pending: Pending | null,
+  ): Promise<{ readonly text: string } | Failure> {
     const { provider, sessions, used, now, config } = this.#options;
-    if (pending === null || used.get(pending.state) === true) return failure("This login was not begun in this browser, or it has been completed already.", "state");
+    if (pending === null || used.get(pending.state) === true)
+      return failure("This login was not begun in this browser, or it has been completed already.", "state");
     if (now() >= pending.until) return failure("This login took more than ten minutes.", "late");
-    if (["code", "state", "iss", "error"].some((each) => answer.getAll(each).length > 1)) return failure("The answer of the login provider is ambiguous.", "ambiguous");
+    if (["code", "state", "iss", "error"].some((each) => answer.getAll(each).length > 1))
+      return failure("The answer of the login provider is ambiguous.", "ambiguous");
     const { namesItself } = await provider.metadata();
     // The answer of another provider (RFC 9207 §2.4).
-    if (answer.has("iss") ? answer.get("iss") !== config.issuer : namesItself) return failure("The answer is not from the login provider.", "iss");
+    if (answer.has("iss") ? answer.get("iss") !== config.issuer : namesItself)
+      return failure("The answer is not from the login provider.", "iss");
     const error = answer.get("error");
     if (error !== null) return failure(REFUSED, CODE.test(error) ? `the provider says ${error}` : "error");
     const code = answer.get("code") ?? "";
     if (code === "") return failure("The answer of the login provider has no code.", "no code");
     used.set(pending.state, true, 0);
     const from = now();
-    const form = { grant_type: "authorization_code", code, redirect_uri: this.#redirectUri(exchange), code_verifier: pending.verifier };
+    const form = {
+      grant_type: "authorization_code",
+      code,
+      redirect_uri: this.#redirectUri(exchange),
+      code_verifier: pending.verifier,
+    };
     const tokens = await provider.tokens(form).catch((thrown: unknown) => {
       if (thrown instanceof ProviderFailure && thrown.refusal !== null) return failure(REFUSED, thrown.message);
       throw thrown;
@@ -181,9 +258,15 @@ export class LoginFlow {
     if ("why" in tokens) return tokens;
     if (tokens.idToken === null) return failure("The login provider has sent no ID token.", "no ID token");
     const claims = await provider.verified(tokens.idToken, pending.nonce, "login");
-    if (typeof claims === "string") return failure("The ID token of the login provider is not valid.", `ID token: ${claims}`);
+    if (typeof claims === "string")
+      return failure("The ID token of the login provider is not valid.", `ID token: ${claims}`);
     const text = sessions.sealed(from, tokens, tokens.idToken);
-    return text === null ? failure("What the login provider says of you is too long for cookies. Ask for fewer claims or scopes.", "tokens too long for cookies") : { text };
+    return text === null
+      ? failure(
+          "What the login provider says of you is too long for cookies. Ask for fewer claims or scopes.",
+          "tokens too long for cookies",
+        )
+      : { text };
   }
 
   #removed(exchange: Exchange, rest: string): HeaderList {
@@ -200,7 +283,10 @@ export class LoginFlow {
     if (scheme === "https") return null;
     if (!isLoopback(authority.replace(/:\d+$/, ""))) return "Use HTTPS: sessions are not sent in the clear.";
     if (!this.#options.config.session.cookie.startsWith("__")) return null;
-    return "Use HTTPS: browsers keep a cookie with this name only then. For a trial on this machine, give it a name without underscores in front.";
+    return (
+      "Use HTTPS: browsers keep a cookie with this name only then. For a trial on this machine, " +
+      "give it a name without underscores in front."
+    );
   }
 }
 
@@ -247,6 +333,8 @@ function loginLink(exchange: Exchange): PageLink {
   const { path, query, headers } = exchange;
   const origin = originOf(exchange);
   const referer = headerValue(headers, "referer") ?? "";
-  const href = referer.startsWith(`${origin}/`) ? returnPath(referer.slice(origin.length), "") : returnPath(path, query);
+  const href = referer.startsWith(`${origin}/`)
+    ? returnPath(referer.slice(origin.length), "")
+    : returnPath(path, query);
   return { href, label: "Log in", opensWindow: true };
 }

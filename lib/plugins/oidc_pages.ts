@@ -1,5 +1,6 @@
 /**
- * What the plugin kind `oidc` answers to browsers by itself: small pages, and problem documents where no page was asked for.
+ * What the plugin kind `oidc` answers to browsers by itself: small pages, and problem documents where no page was asked
+ * for.
  */
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -9,7 +10,9 @@ import { problem, type Reply } from "../http/reply.ts";
 /** Nothing of a login may be stored, and what a page says depends on cookies. */
 export const UNSTORED: HeaderList = ["Cache-Control", "no-store", "Vary", "Cookie, Accept"];
 
-/** Whether a person waits for a page: scripts and other programs that accept anything get an error that they can read. */
+/**
+ * Whether a person waits for a page: scripts and other programs that accept anything get an error that they can read.
+ */
 export function isForPage({ headers, upgrade }: Exchange): boolean {
   const mode = headerValue(headers, "sec-fetch-mode");
   if (upgrade !== null || (mode !== undefined && mode !== "navigate")) return false;
@@ -45,15 +48,36 @@ export function refused(exchange: Exchange, { code, detail, why, headers = [], l
   call.fail(code, why);
   const { status, title } = ERRORS[code];
   const target = link?.opensWindow === true ? ' target="_blank" rel="noopener"' : "";
-  const links = link === undefined ? [] : [`<p><a href="${escaped(link.href)}"${target}>${escaped(link.label)}</a></p>`];
-  return page(status, title, [...detail.split("\n").map(paragraph), ...links, `<p><small>Request ${escaped(call.id)}</small></p>`], all);
+  const links =
+    link === undefined ? [] : [`<p><a href="${escaped(link.href)}"${target}>${escaped(link.label)}</a></p>`];
+  return page(
+    status,
+    title,
+    [...detail.split("\n").map(paragraph), ...links, `<p><small>Request ${escaped(call.id)}</small></p>`],
+    all,
+  );
 }
 
 /** `lines` are HTML. */
 export function page(status: number, title: string, lines: readonly string[], headers: HeaderList): Reply {
-  const html = ["<!doctype html>", '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">', `<title>${escaped(title)}</title></head>`];
-  const body = Buffer.from([...html, `<body><main><h1>${escaped(title)}</h1>`, ...lines, "</main></body></html>", ""].join("\n"));
-  const own = ["Content-Type", "text/html; charset=utf-8", "Content-Length", String(body.length), "Content-Security-Policy", POLICY, "X-Content-Type-Options", "nosniff"];
+  const html = [
+    "<!doctype html>",
+    '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
+    `<title>${escaped(title)}</title></head>`,
+  ];
+  const body = Buffer.from(
+    [...html, `<body><main><h1>${escaped(title)}</h1>`, ...lines, "</main></body></html>", ""].join("\n"),
+  );
+  const own = [
+    "Content-Type",
+    "text/html; charset=utf-8",
+    "Content-Length",
+    String(body.length),
+    "Content-Security-Policy",
+    POLICY,
+    "X-Content-Type-Options",
+    "nosniff",
+  ];
   return { status, headers: [...own, ...headers], body };
 }
 
@@ -70,5 +94,9 @@ function escaped(text: string): string {
 
 /** `location` contains characters of URLs only. */
 export function led(status: 302 | 303, location: string, headers: HeaderList): Reply {
-  return { status, headers: ["Location", location, "Content-Length", "0", "Referrer-Policy", "no-referrer", ...headers, ...UNSTORED], body: null };
+  return {
+    status,
+    headers: ["Location", location, "Content-Length", "0", "Referrer-Policy", "no-referrer", ...headers, ...UNSTORED],
+    body: null,
+  };
 }

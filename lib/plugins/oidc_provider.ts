@@ -1,6 +1,6 @@
 /**
- * What the plugin kind `oidc` asks its provider: metadata (OpenID Connect Discovery 1.0), tokens for a code or for a refresh token, and the keys
- * that verify ID tokens.
+ * What the plugin kind `oidc` asks its provider: metadata (OpenID Connect Discovery 1.0), tokens for a code or for a
+ * refresh token, and the keys that verify ID tokens.
  */
 import { messageOf } from "../base/errors.ts";
 import { isTime, type JwtClaims } from "../base/jwt.ts";
@@ -40,7 +40,10 @@ export interface Tokens {
   readonly expiresIn: number | null;
 }
 
-/** `refusal`: the error code by which the provider has refused a code or token; null: it could not be asked, or its answer is of no use. */
+/**
+ * `refusal`: the error code by which the provider has refused a code or token; null: it could not be asked, or its
+ * answer is of no use.
+ */
 export class ProviderFailure extends Error {
   readonly refusal: string | null;
 
@@ -87,9 +90,17 @@ export class Provider implements KeptState {
     const { token: url, takesSecretInForm } = await this.metadata();
     const { clientId, clientSecret } = this.#settings;
     const inForm = takesSecretInForm && clientSecret !== undefined;
-    const credentials = inForm ? { headers: [], fields: { client_id: clientId, client_secret: clientSecret } } : clientCredentials(this.#settings, url, this.#tools.clock)();
+    const credentials = inForm
+      ? { headers: [], fields: { client_id: clientId, client_secret: clientSecret } }
+      : clientCredentials(this.#settings, url, this.#tools.clock)();
     const body = Buffer.from(new URLSearchParams({ ...fields, ...credentials.fields }).toString());
-    const headers = ["Content-Type", "application/x-www-form-urlencoded", "Accept", "application/json", ...credentials.headers];
+    const headers = [
+      "Content-Type",
+      "application/x-www-form-urlencoded",
+      "Accept",
+      "application/json",
+      ...credentials.headers,
+    ];
     // Codes and many refresh tokens can be used once: the request must not be sent again.
     const { status, json } = await this.#ask(url, { method: "POST", headers, body, isRepeatable: false });
     if (status !== 200) {
@@ -108,8 +119,8 @@ export class Provider implements KeptState {
   }
 
   /**
-   * The claims of an ID token (OpenID Connect Core §3.1.3.7), or why it is refused. `nonce` of the login; `ofRefresh`: it may be left out there
-   * (§12.2). Rejects with a `ProviderFailure` without keys.
+   * The claims of an ID token (OpenID Connect Core §3.1.3.7), or why it is refused. `nonce` of the login; `ofRefresh`:
+   * it may be left out there (§12.2). Rejects with a `ProviderFailure` without keys.
    */
   async verified(idToken: string, nonce: unknown, ofRefresh: "refresh" | "login"): Promise<JwtClaims | string> {
     const { keys: uri } = await this.metadata();
@@ -143,7 +154,15 @@ export class Provider implements KeptState {
   #sourceOf(url: string): JwksSource {
     const { clock, log, scope } = this.#tools;
     if (this.#keys?.uri === url) return this.#keys.source;
-    const source = new JwksSource({ kind: "oidc", url, algorithms: ALGORITHMS, clock, log, scope, client: this.#client });
+    const source = new JwksSource({
+      kind: "oidc",
+      url,
+      algorithms: ALGORITHMS,
+      clock,
+      log,
+      scope,
+      client: this.#client,
+    });
     this.#keys = { uri: url, source };
     return source;
   }
@@ -152,7 +171,9 @@ export class Provider implements KeptState {
     const { clock, log, scope } = this.#tools;
     const { issuer, origins } = this.#settings;
     try {
-      const { status, json } = await this.#ask(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`, { headers: ["Accept", "application/json"] });
+      const { status, json } = await this.#ask(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`, {
+        headers: ["Accept", "application/json"],
+      });
       if (status !== 200) throw new ProviderFailure(`its metadata have status ${status}`);
       this.#metadata = metadataOf(json, issuer, [issuer, ...origins]);
       this.#fetchedAt = clock.now();
@@ -171,10 +192,18 @@ export class Provider implements KeptState {
     this.#lastFailure = why;
   }
 
-  async #ask(url: string, request: { method?: string; headers: readonly string[]; body?: Buffer; isRepeatable?: boolean }): Promise<Answer> {
+  async #ask(
+    url: string,
+    request: { method?: string; headers: readonly string[]; body?: Buffer; isRepeatable?: boolean },
+  ): Promise<Answer> {
     let answer;
     try {
-      answer = await this.#client.ask({ url: new URL(url), ...request, timeoutMs: this.#settings.timeoutMs, maxBytes: MAX_BYTES });
+      answer = await this.#client.ask({
+        url: new URL(url),
+        ...request,
+        timeoutMs: this.#settings.timeoutMs,
+        maxBytes: MAX_BYTES,
+      });
     } catch (error) {
       // Whoever keeps all connections busy must not keep others from logging in.
       if ((error as Partial<ClientFailure>).isOfServer !== false) this.#isDown(messageOf(error));
@@ -183,7 +212,8 @@ export class Provider implements KeptState {
     const { status, body } = answer;
     try {
       const json: unknown = JSON.parse(body.toString());
-      if (typeof json === "object" && json !== null && !Array.isArray(json)) return { status, json: json as Answer["json"] };
+      if (typeof json === "object" && json !== null && !Array.isArray(json))
+        return { status, json: json as Answer["json"] };
     } catch {
       // Reported below.
     }
@@ -210,17 +240,23 @@ const MAX_BYTES = 512 * 1024;
 /** Throws a `ProviderFailure` for metadata that must not be used. */
 function metadataOf(json: Answer["json"], issuer: string, origins: readonly string[]): Metadata {
   // A provider could otherwise speak for another one (OpenID Connect Discovery §4.3).
-  if (json.issuer !== issuer) throw new ProviderFailure(`its metadata name ${shown(json.issuer)} as the issuer, not ${issuer}`);
+  if (json.issuer !== issuer)
+    throw new ProviderFailure(`its metadata name ${shown(json.issuer)} as the issuer, not ${issuer}`);
   const allowed = new Set(origins.map((url) => new URL(url).origin));
   const endpoint = (name: string): string => {
     const url = json[name];
-    if (typeof url !== "string" || !URL.canParse(url) || !SCHEME.test(url)) throw new ProviderFailure(`${name} of its metadata is ${shown(url)}, not a URL`);
-    if (issuer.startsWith("https:") && !url.startsWith("https:")) throw new ProviderFailure(`${name} of its metadata is not an https:// URL`);
+    if (typeof url !== "string" || !URL.canParse(url) || !SCHEME.test(url))
+      throw new ProviderFailure(`${name} of its metadata is ${shown(url)}, not a URL`);
+    if (issuer.startsWith("https:") && !url.startsWith("https:"))
+      throw new ProviderFailure(`${name} of its metadata is not an https:// URL`);
     return url;
   };
   const asked = (name: string): string => {
     const url = endpoint(name);
-    if (!allowed.has(new URL(url).origin)) throw new ProviderFailure(`${name} of its metadata is on another server: add "${new URL(url).origin}" to "origins"`);
+    if (!allowed.has(new URL(url).origin))
+      throw new ProviderFailure(
+        `${name} of its metadata is on another server: add "${new URL(url).origin}" to "origins"`,
+      );
     return url;
   };
   const methods = json.token_endpoint_auth_methods_supported;
@@ -230,7 +266,8 @@ function metadataOf(json: Answer["json"], issuer: string, origins: readonly stri
     keys: asked("jwks_uri"),
     endSession: json.end_session_endpoint === undefined ? null : endpoint("end_session_endpoint"),
     namesItself: json.authorization_response_iss_parameter_supported === true,
-    takesSecretInForm: Array.isArray(methods) && methods.includes("client_secret_post") && !methods.includes("client_secret_basic"),
+    takesSecretInForm:
+      Array.isArray(methods) && methods.includes("client_secret_post") && !methods.includes("client_secret_basic"),
   };
 }
 

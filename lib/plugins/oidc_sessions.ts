@@ -1,8 +1,9 @@
 /**
  * The sessions of the plugin kind `oidc`: what the cookie says, and the refresh of tokens before their end.
  *
- * Sessions are in cookies alone, and most providers accept a refresh token once. So the requests of a browser that arrive together share one
- * refresh, in all workers of the program, and those that still come with the old cookie get the outcome of that refresh.
+ * Sessions are in cookies alone, and most providers accept a refresh token once. So the requests of a browser that
+ * arrive together share one refresh, in all workers of the program, and those that still come with the old cookie get
+ * the outcome of that refresh.
  */
 import { hash } from "node:crypto";
 import { messageOf } from "../base/errors.ts";
@@ -46,7 +47,10 @@ interface SessionOptions {
 
 /** Of all instances, since services may share a session. By digests of cookies: a refresh token may stay the same. */
 interface Refreshes {
-  /** The text of the cookie that came of a refresh; "": the provider has refused. Each instance judges its claims by itself. */
+  /**
+   * The text of the cookie that came of a refresh; "": the provider has refused. Each instance judges its claims by
+   * itself.
+   */
   readonly outcomes: MemoryPart<string>;
   readonly running: Map<string, Promise<string | ProviderFailure>>;
   readonly claim: ReturnType<typeof refreshClaims>;
@@ -63,7 +67,11 @@ export class LoginSessions {
     this.#options = options;
     this.#known = tools.keep("sessions", settings, () => tools.verdicts.part());
     const memory = tools.shared("refreshes", CLAIMS * 8);
-    this.#refreshes = tools.common("refreshes", () => ({ outcomes: tools.verdicts.part(), running: new Map(), claim: refreshClaims(memory) }));
+    this.#refreshes = tools.common("refreshes", () => ({
+      outcomes: tools.verdicts.part(),
+      running: new Map(),
+      claim: refreshClaims(memory),
+    }));
   }
 
   /** The session of the cookies, also one that is over; null without one that this gateway has sealed. */
@@ -79,7 +87,8 @@ export class LoginSessions {
   /** The text of a cookie; null if no cookies can hold it. */
   sealed(from: number, { refreshToken, expiresIn }: Tokens, idToken: string): string | null {
     const end = this.#now() + (expiresIn ?? 0);
-    const refresh = refreshToken === null || expiresIn === null ? null : { from: end - Math.min(MOST_EARLY_S, expiresIn / 4), end };
+    const refresh =
+      refreshToken === null || expiresIn === null ? null : { from: end - Math.min(MOST_EARLY_S, expiresIn / 4), end };
     const text = this.#options.seal.seal("session", { from, idToken, refreshToken, refresh } satisfies Written);
     return text.length <= MAX_SEALED ? text : null;
   }
@@ -136,10 +145,17 @@ export class LoginSessions {
     const { outcomes } = this.#refreshes;
     try {
       const tokens = await provider.tokens({ grant_type: "refresh_token", refresh_token: refreshToken });
-      const claims = tokens.idToken === null ? session.claims : await provider.verified(tokens.idToken, session.claims.nonce, "refresh");
+      const claims =
+        tokens.idToken === null
+          ? session.claims
+          : await provider.verified(tokens.idToken, session.claims.nonce, "refresh");
       // A session does not become that of somebody else (OpenID Connect Core §12.2).
       if (typeof claims === "string" || claims.sub !== session.claims.sub) return "";
-      const text = this.sealed(session.from, { ...tokens, refreshToken: tokens.refreshToken ?? refreshToken }, tokens.idToken ?? session.idToken);
+      const text = this.sealed(
+        session.from,
+        { ...tokens, refreshToken: tokens.refreshToken ?? refreshToken },
+        tokens.idToken ?? session.idToken,
+      );
       if (text !== null) outcomes.set(key, text, text.length);
       return text ?? "";
     } catch (error) {
@@ -155,8 +171,9 @@ export class LoginSessions {
 const MOST_EARLY_S = 60;
 
 /**
- * Returns a function that claims a refresh for this worker: false if another one has claimed it within the last minute. A worker cannot see what
- * came of it there: until the browser has the new cookie, its requests go on with the old session.
+ * Returns a function that claims a refresh for this worker: false if another one has claimed it within the last minute.
+ * A worker cannot see what came of it there: until the browser has the new cookie, its requests go on with the old
+ * session.
  */
 function refreshClaims(memory: ArrayBufferLike | null): (key: string, second: number) => boolean {
   if (memory === null) return () => true;

@@ -29,14 +29,19 @@ export interface Scope {
   readonly route: string | null;
 }
 
-/** The tools a plugin may use besides its configuration. All state comes from here; module scope holds constants only. */
+/**
+ * The tools a plugin may use besides its configuration. All state comes from here; module scope holds constants only.
+ */
 export interface Tools {
   readonly clock: Clock;
   readonly log: Log;
   readonly counters: Counters;
   /** The callers of the configuration; null: it has none. */
   readonly callers: CallerRegistry | null;
-  /** The groups of the request's caller: those that its token names, and those that the configuration's `callers` have under its identity. */
+  /**
+   * The groups of the request's caller: those that its token names, and those that the configuration's `callers` have
+   * under its identity.
+   */
   groupsOf(exchange: Pick<Exchange, "groups" | "identity" | "route">): readonly string[];
   /** A limiter of the instance, of another kind than those of `counters`. `key` names it; default: `scope.key`. */
   limiterBy<L>(make: (tools: LimiterTools, key: string) => L, key?: string): L;
@@ -46,45 +51,69 @@ export interface Tools {
   readonly gatewayName: string;
   readonly scope: Scope;
   /**
-   * State that survives reloads: connections, a queue, a cache. Returns the existing state of this `name` if the instance is the same
-   * (see `scope.key`) and `settings` are equal as JSON, else the result of `make`, which may use nothing else of the configuration. State that no active configuration uses is closed;
-   * all state is closed with the gateway.
+   * State that survives reloads: connections, a queue, a cache. Returns the existing state of this `name` if the
+   * instance is the same (see `scope.key`) and `settings` are equal as JSON, else the result of `make`, which may use
+   * nothing else of the configuration. State that no active configuration uses is closed; all state is closed with the
+   * gateway.
    */
   keep<T extends KeptState>(name: string, settings: unknown, make: () => T): T;
   /**
-   * Memory of this instance that all workers share: all zero at first, and the same by the same `name`. Null where the gateway runs without
-   * workers. It must be asked for in `create`, and stays while every configuration asks for it. Throws if `bytes` is not a whole number from
-   * 1 on, or differs from the size of the memory with this name: put what decides the size into the name.
+   * Memory of this instance that all workers share: all zero at first, and the same by the same `name`. Null where the
+   * gateway runs without workers. It must be asked for in `create`, and stays while every configuration asks for it.
+   * Throws if `bytes` is not a whole number from 1 on, or differs from the size of the memory with this name: put what
+   * decides the size into the name.
    */
   shared(name: string, bytes: number): ArrayBufferLike | null;
-  /** What all instances of this kind share, of whatever configuration: the result of the first `make` with this name. For bounds of the process. */
+  /**
+   * What all instances of this kind share, of whatever configuration: the result of the first `make` with this name.
+   * For bounds of the process.
+   */
   common<T>(name: string, make: () => T): T;
-  /** A count over all instances of this kind in all workers. It must be asked for in `create`; what a dead worker held is given back. */
+  /**
+   * A count over all instances of this kind in all workers. It must be asked for in `create`; what a dead worker held
+   * is given back.
+   */
   count(name: string): Count;
-  /** A count for each key over all instances of this kind in all workers. It must be asked for in `create`; what a dead worker held is given back. */
+  /**
+   * A count for each key over all instances of this kind in all workers. It must be asked for in `create`; what a dead
+   * worker held is given back.
+   */
   counts(name: string): KeyCounts;
   /**
-   * A cache for results that are expensive, such as verified signatures: one limit in bytes for all instances of a gateway. Use
-   * `keep("verdicts", config, () => verdicts.part())`, so that its memory is released.
+   * A cache for results that are expensive, such as verified signatures: one limit in bytes for all instances of a
+   * gateway. Use `keep("verdicts", config, () => verdicts.part())`, so that its memory is released.
    */
   readonly verdicts: SharedMemory;
   /**
-   * A new client for requests of the plugin's own. A plugin must use it for all of them: in tests of a configuration it gets their
-   * `answers`, and nothing is dialled. It asks only the servers that `dials` of its kind names. Use `keep("client", settings, () => client(settings))`, so that its connections are closed.
+   * A new client for requests of the plugin's own. A plugin must use it for all of them: in tests of a configuration it
+   * gets their `answers`, and nothing is dialled. It asks only the servers that `dials` of its kind names. Use
+   * `keep("client", settings, () => client(settings))`, so that its connections are closed.
    */
   client(options?: Omit<HttpClientOptions, "clock" | "egress" | "why">): Client;
-  /** In a test with `as.jwt`: the claims of a token whose signature counts as valid. Null otherwise, and always in a running gateway. */
+  /**
+   * In a test with `as.jwt`: the claims of a token whose signature counts as valid. Null otherwise, and always in a
+   * running gateway.
+   */
   readonly verifiedClaims: Readonly<Record<string, unknown>> | null;
-  /** Whether a password is the stored one: plain text, or what `edge-gateway hash-password` prints. Tests of a configuration hash each password once. */
+  /**
+   * Whether a password is the stored one: plain text, or what `edge-gateway hash-password` prints. Tests of a
+   * configuration hash each password once.
+   */
   verifyPassword(given: string, stored: string): Promise<boolean>;
   /**
-   * The query parameters and headers in which plugins of the gateway look for credentials, in lower case: logs leave out their values. Complete once all
-   * plugins of the configuration have been created.
+   * The query parameters and headers in which plugins of the gateway look for credentials, in lower case: logs leave
+   * out their values. Complete once all plugins of the configuration have been created.
    */
   readonly secretParameters: ReadonlySet<string>;
-  /** Whether requests are only tried out, in a test or an explanation: timers stand still there. Always false in a running gateway. */
+  /**
+   * Whether requests are only tried out, in a test or an explanation: timers stand still there. Always false in a
+   * running gateway.
+   */
   readonly isTrial: boolean;
-  /** Counts a result of the instance in the metric `edge_gateway_plugin_results_total`, label `result`. At most 32 different ones; others are "other". */
+  /**
+   * Counts a result of the instance in the metric `edge_gateway_plugin_results_total`, label `result`. At most 32
+   * different ones; others are "other".
+   */
   tally(result: string): void;
 }
 
@@ -97,13 +126,16 @@ export interface Count {
 
 export interface KeyCounts {
   /**
-   * Counts one more for the key. Returns the function that gives it back, to be called once, or null if that would be more than `most`, or
-   * if this worker holds 98,304 different keys already.
+   * Counts one more for the key. Returns the function that gives it back, to be called once, or null if that would be
+   * more than `most`, or if this worker holds 98,304 different keys already.
    */
   take(key: string, most: number): (() => void) | null;
 }
 
-/** What a limiter has decided, carried out. It reads the decision before it calls `next`: that holds until the next one is made. */
+/**
+ * What a limiter has decided, carried out. It reads the decision before it calls `next`: that holds until the next one
+ * is made.
+ */
 export type Settle = (next: Handler, exchange: Exchange, decision: Decision) => Reply | Promise<Reply>;
 
 /** Parts of plugin kinds. */
@@ -112,7 +144,12 @@ export interface KindParts {
   readonly costs: Costs;
   /** For one with `limits_by_group`. */
   readonly groupLimits: {
-    chosenByGroup<T>(limits: GroupLimits<T>, usual: Middleware, tools: Pick<Tools, "scope" | "groupsOf">, make: (limits: T, key: string) => Middleware): Middleware;
+    chosenByGroup<T>(
+      limits: GroupLimits<T>,
+      usual: Middleware,
+      tools: Pick<Tools, "scope" | "groupsOf">,
+      make: (limits: T, key: string) => Middleware,
+    ): Middleware;
   };
   /** For one in shadow mode. */
   readonly shadow: { shadowing(tools: Pick<Tools, "clock" | "log" | "scope">): Settle };
@@ -122,7 +159,12 @@ export interface KindParts {
 export interface Costs {
   costedLimiter(tools: LimiterTools, key: string, options: LimiterOptions): CostedLimiter;
   /** Calls `book` with the cost of each request that `next` gets, when its reply ends. */
-  bookingCosts(next: Handler, cost: Infer<typeof COST>, tools: Pick<Tools, "keep">, book: (exchange: Exchange, cost: number) => void): Handler;
+  bookingCosts(
+    next: Handler,
+    cost: Infer<typeof COST>,
+    tools: Pick<Tools, "keep">,
+    book: (exchange: Exchange, cost: number) => void,
+  ): Handler;
 }
 
 export interface KeptState {
@@ -131,10 +173,11 @@ export interface KeptState {
 }
 
 /**
- * A plugin kind. `create` runs once per instance when a configuration is compiled; the function that it returns wraps the rest of the chain.
- * A plugin refuses by returning a Reply (`problem(exchange.call, "forbidden")`) and throws only for faults, which become a 500; `next` itself
- * neither throws nor rejects. A plugin that only reads the request returns `next(exchange)` without awaiting. A plugin that replaces a reply
- * must discard the old one.
+ * A plugin kind. `create` runs once per instance when a configuration is compiled; the function that it returns wraps
+ * the rest of the chain.
+ * A plugin refuses by returning a Reply (`problem(exchange.call, "forbidden")`) and throws only for faults, which
+ * become a 500; `next` itself neither throws nor rejects. A plugin that only reads the request returns `next(exchange)`
+ * without awaiting. A plugin that replaces a reply must discard the old one.
  */
 export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
   /** The `name` in configurations; lower-case letters, digits and underscores. */
@@ -144,8 +187,8 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
   /** The same, where it has fields of parts of the program. */
   readonly schemaWith?: (field: PartField) => S;
   /**
-   * CORS preflights reach it although the route does not list OPTIONS: it answers them, or passes them on deliberately. Default: they get
-   * 405.
+   * CORS preflights reach it although the route does not list OPTIONS: it answers them, or passes them on deliberately.
+   * Default: they get 405.
    */
   readonly takes?: "preflights";
   /** Whether it decides who may send requests: by credentials, address or otherwise. Default: false. */
@@ -153,13 +196,18 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
   /** Whether it sets `exchange.identity`, by which `rate_limit` can count. Default: false. */
   readonly identifies?: boolean;
   /**
-   * Whether it stores replies to answer later requests. It runs after the last guard of its route, wherever it is configured, so that only
-   * admitted clients get stored replies. A kind cannot both guard and store. Default: false.
+   * Whether it stores replies to answer later requests. It runs after the last guard of its route, wherever it is
+   * configured, so that only admitted clients get stored replies. A kind cannot both guard and store. Default: false.
    */
   readonly stores?: boolean;
-  /** The request headers that an instance with this configuration sets or removes: upstreams get none of them as trailers. Default: none. */
+  /**
+   * The request headers that an instance with this configuration sets or removes: upstreams get none of them as
+   * trailers. Default: none.
+   */
   readonly ownHeaders?: (config: Infer<S>) => readonly string[];
-  /** The query parameters and headers in which an instance with this configuration looks for credentials. Default: none. */
+  /**
+   * The query parameters and headers in which an instance with this configuration looks for credentials. Default: none.
+   */
   readonly secretParameters?: (config: Infer<S>) => readonly string[];
   /** Which servers its instances ask with `tools.client`. A request to any other server fails. Default: none. */
   readonly dials?: Dials<S>;
@@ -170,8 +218,8 @@ export interface Dials<S extends Schema<unknown> = Schema<any>> {
   /** For `edge-gateway audit`: "jwks". */
   readonly why: string;
   /**
-   * The URLs of the servers of an instance with this configuration, such as `https://…` and `redis://…`, others with a port; of each, scheme,
-   * host and port count.
+   * The URLs of the servers of an instance with this configuration, such as `https://…` and `redis://…`, others with a
+   * port; of each, scheme, host and port count.
    */
   urls(config: Infer<S>): readonly string[];
 }

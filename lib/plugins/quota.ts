@@ -1,5 +1,6 @@
 /**
- * The plugin kind `quota`: admits each caller to so many requests, or so high costs, in a day, a week or a month of a time zone.
+ * The plugin kind `quota`: admits each caller to so many requests, or so high costs, in a day, a week or a month of a
+ * time zone.
  */
 import { PERIODS, timeZoneProblem } from "../base/calendar.ts";
 import type { PartField, PartSchemas } from "../config/part_schemas.ts";
@@ -23,11 +24,20 @@ const schemaWith = (field: PartField) =>
       limits_by_group: optional(field("quotas_by_group")),
       limit_by: withDefault(LIMIT_BY, "credential"),
       time_zone: withDefault(
-        string({ references: "none", check: timeZoneProblem, hint: "a time zone of the IANA database", describe: "Where the period begins at midnight." }),
+        string({
+          references: "none",
+          check: timeZoneProblem,
+          hint: "a time zone of the IANA database",
+          describe: "Where the period begins at midnight.",
+        }),
         "UTC",
       ),
       max_callers: withDefault(
-        integer({ min: 1, max: 1_000_000, describe: "How many callers are remembered; beyond that, new ones start with less of the quota." }),
+        integer({
+          min: 1,
+          max: 1_000_000,
+          describe: "How many callers are remembered; beyond that, new ones start with less of the quota.",
+        }),
         100_000,
       ),
       cost: optional(field("cost")),
@@ -45,24 +55,49 @@ export const quota: Plugin<typeof schema> = {
     // All count in one table: a caller who gets another group keeps what has been counted.
     const { limitsByGroup } = config;
     if (limitsByGroup === undefined) return usual;
-    return tools.part("groupLimits").chosenByGroup(limitsByGroup, usual, tools, ({ limit }) => limiting(limit, config, tools));
+    return tools
+      .part("groupLimits")
+      .chosenByGroup(limitsByGroup, usual, tools, ({ limit }) => limiting(limit, config, tools));
   },
 };
 
-function limiting(limit: number, { per, limitBy, timeZone, maxCallers, cost }: Infer<typeof schema>, tools: Tools): Middleware {
-  const options = { limit, per, timeZone, maxCallers, callers: limitBy === "all" ? 1 : undefined, isCosted: cost !== undefined };
+function limiting(
+  limit: number,
+  { per, limitBy, timeZone, maxCallers, cost }: Infer<typeof schema>,
+  tools: Tools,
+): Middleware {
+  const options = {
+    limit,
+    per,
+    timeZone,
+    maxCallers,
+    callers: limitBy === "all" ? 1 : undefined,
+    isCosted: cost !== undefined,
+  };
   const limiter = tools.limiterBy((limiterTools, key) => quotaLimiter(limiterTools, key, options));
   const callerOf = callerBy(limitBy);
   const name = quotedString(`${tools.scope.id ?? "quota"}-${per}`);
   const policy = `${name};q=${limit};w=${NOMINAL_S[per]}`;
   /** The headers of `rate_limit`. */
-  const withQuota = (reply: Reply, left: string): Reply => ({ ...reply, headers: [...reply.headers, "RateLimit-Policy", policy, "RateLimit", left] });
-  const settle = (next: Handler, exchange: Exchange, { admitted, remaining, resetMs }: Decision): Reply | Promise<Reply> => {
+  const withQuota = (reply: Reply, left: string): Reply => ({
+    ...reply,
+    headers: [...reply.headers, "RateLimit-Policy", policy, "RateLimit", left],
+  });
+  const settle = (
+    next: Handler,
+    exchange: Exchange,
+    { admitted, remaining, resetMs }: Decision,
+  ): Reply | Promise<Reply> => {
     const seconds = Math.max(1, Math.ceil(resetMs[0]! / 1000));
     const left = `${name};r=${remaining[0]};t=${seconds}`;
     if (!admitted) {
-      const detail = `The quota of this ${per} is used up. The next ${per} begins in ${seconds} ${seconds === 1 ? "second" : "seconds"}.`;
-      return withQuota(problem(exchange.call, "quota_exceeded", { detail, headers: ["Retry-After", String(seconds)] }), left);
+      const detail =
+        `The quota of this ${per} is used up. The next ${per} begins in ${seconds} ` +
+        `${seconds === 1 ? "second" : "seconds"}.`;
+      return withQuota(
+        problem(exchange.call, "quota_exceeded", { detail, headers: ["Retry-After", String(seconds)] }),
+        left,
+      );
     }
     const reply = next(exchange);
     return reply instanceof Promise ? reply.then((later) => withQuota(later, left)) : withQuota(reply, left);
@@ -72,13 +107,23 @@ function limiting(limit: number, { per, limitBy, timeZone, maxCallers, cost }: I
     return decision === "allow" ? next(exchange) : settle(next, exchange, decision);
   };
   return (inner) => {
-    const next = cost === undefined ? inner : tools.part("costs").bookingCosts(inner, cost, tools, (exchange, amount) => limiter.book(callerOf(exchange), amount));
+    const next =
+      cost === undefined
+        ? inner
+        : tools
+            .part("costs")
+            .bookingCosts(inner, cost, tools, (exchange, amount) => limiter.book(callerOf(exchange), amount));
     return (exchange) => {
       const decision = limiter.decide(callerOf(exchange));
-      return decision instanceof Promise ? decision.then((later) => settleLater(next, exchange, later)) : settle(next, exchange, decision);
+      return decision instanceof Promise
+        ? decision.then((later) => settleLater(next, exchange, later))
+        : settle(next, exchange, decision);
     };
   };
 }
 
-/** Of the policy; `t` of `RateLimit` says when this period ends. A month has 28 to 31 days, and a day with a change of clocks 23 to 25 hours. */
+/**
+ * Of the policy; `t` of `RateLimit` says when this period ends. A month has 28 to 31 days, and a day with a change of
+ * clocks 23 to 25 hours.
+ */
 const NOMINAL_S = { day: 86_400, week: 604_800, month: 2_592_000 };

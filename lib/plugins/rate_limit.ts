@@ -26,30 +26,40 @@ export const LIMIT_BY = string({
   describe: "Whose requests are counted together: by address (IPv6 by /64), by identity, by a header's value, or all.",
 });
 
-const schemaWith = (field: PartField) => object(
-  {
-    ...WINDOW_FIELDS,
-    limits_by_group: optional(field("limits_by_group")),
-    limit_by: withDefault(LIMIT_BY, "client_ip"),
-    mode: withDefault(oneOf(["enforce", "shadow"], { describe: "shadow counts and logs, but refuses no request and adds no headers." }), "enforce"),
-    max_callers: withDefault(integer({ min: 1, max: 10_000_000, describe: REMEMBERED }), 100_000),
-    counters: optional(oneOf(["memory"], { describe: "Counts in this process alone, also with global.counters." })),
-    cost: optional(field("cost")),
-  },
-  {
-    describe: "Limits request counts per time window.",
-    refine(value, report) {
-      const windows = windowsOf(value);
-      if (windows.length === 0) report(NO_WINDOW);
-      const ofGroups = value.limitsByGroup?.map(({ limits }) => windowsOf(limits)) ?? [];
-      const each = [windows, ...ofGroups].reduce((sum, own) => sum + bytesOfCaller(own), 0);
-      const all = each * value.maxCallers;
-      if (all <= MAX_BYTES) return;
-      const reckoning = `${value.maxCallers} callers of up to ${each} bytes each could take ${(all / 1e9).toFixed(1)} GB`;
-      report(`${reckoning}, more than ${MAX_BYTES / 1e9} GB: with these limits at most ${Math.floor(MAX_BYTES / each)}`, "max_callers");
+const schemaWith = (field: PartField) =>
+  object(
+    {
+      ...WINDOW_FIELDS,
+      limits_by_group: optional(field("limits_by_group")),
+      limit_by: withDefault(LIMIT_BY, "client_ip"),
+      mode: withDefault(
+        oneOf(["enforce", "shadow"], {
+          describe: "shadow counts and logs, but refuses no request and adds no headers.",
+        }),
+        "enforce",
+      ),
+      max_callers: withDefault(integer({ min: 1, max: 10_000_000, describe: REMEMBERED }), 100_000),
+      counters: optional(oneOf(["memory"], { describe: "Counts in this process alone, also with global.counters." })),
+      cost: optional(field("cost")),
     },
-  },
-);
+    {
+      describe: "Limits request counts per time window.",
+      refine(value, report) {
+        const windows = windowsOf(value);
+        if (windows.length === 0) report(NO_WINDOW);
+        const ofGroups = value.limitsByGroup?.map(({ limits }) => windowsOf(limits)) ?? [];
+        const each = [windows, ...ofGroups].reduce((sum, own) => sum + bytesOfCaller(own), 0);
+        const all = each * value.maxCallers;
+        if (all <= MAX_BYTES) return;
+        const reckoning =
+          `${value.maxCallers} callers of up to ${each} bytes each could take ` + `${(all / 1e9).toFixed(1)} GB`;
+        report(
+          `${reckoning}, more than ${MAX_BYTES / 1e9} GB: with these limits at most ${Math.floor(MAX_BYTES / each)}`,
+          "max_callers",
+        );
+      },
+    },
+  );
 
 const schema = schemaWith(fieldsOf<PartSchemas>([]));
 
@@ -61,15 +71,24 @@ export const rateLimit: Plugin<typeof schema> = {
     const usual = limiting(config, config, tools, tools.scope.key);
     const { limitsByGroup } = config;
     if (limitsByGroup === undefined) return usual;
-    return tools.part("groupLimits").chosenByGroup(limitsByGroup, usual, tools, (limits, key) => limiting(limits, config, tools, key));
+    return tools
+      .part("groupLimits")
+      .chosenByGroup(limitsByGroup, usual, tools, (limits, key) => limiting(limits, config, tools, key));
   },
 };
 
 /** `key` names the limiter. */
-function limiting(limits: Limits, { limitBy, maxCallers, mode, counters, cost }: Infer<typeof schema>, tools: Tools, key: string): Middleware {
+function limiting(
+  limits: Limits,
+  { limitBy, maxCallers, mode, counters, cost }: Infer<typeof schema>,
+  tools: Tools,
+  key: string,
+): Middleware {
   const windows = windowsOf(limits);
   const options = { windows, maxCallers, callers: limitBy === "all" ? 1 : undefined, counters };
-  const costed = cost && tools.limiterBy((limiterTools, costKey) => tools.part("costs").costedLimiter(limiterTools, costKey, options), key);
+  const costed =
+    cost &&
+    tools.limiterBy((limiterTools, costKey) => tools.part("costs").costedLimiter(limiterTools, costKey, options), key);
   const limiter = costed ?? tools.counters.limiter(key, options);
   const callerOf = callerBy(limitBy);
   const settle = mode === "shadow" ? tools.part("shadow").shadowing(tools) : enforcing(windows, tools.scope.id);
@@ -79,10 +98,17 @@ function limiting(limits: Limits, { limitBy, maxCallers, mode, counters, cost }:
   };
   const counting: Middleware = (next) => (exchange) => {
     const decision = limiter.decide(callerOf(exchange));
-    return decision instanceof Promise ? decision.then((later) => settleLater(next, exchange, later)) : settle(next, exchange, decision);
+    return decision instanceof Promise
+      ? decision.then((later) => settleLater(next, exchange, later))
+      : settle(next, exchange, decision);
   };
   if (costed === undefined) return counting;
-  return (next) => counting(tools.part("costs").bookingCosts(next, cost!, tools, (exchange, amount) => costed.book(callerOf(exchange), amount)));
+  return (next) =>
+    counting(
+      tools
+        .part("costs")
+        .bookingCosts(next, cost!, tools, (exchange, amount) => costed.book(callerOf(exchange), amount)),
+    );
 }
 
 export const UNCOUNTED = { detail: "The request could not be counted. Try again shortly." };
@@ -90,7 +116,8 @@ export const UNCOUNTED = { detail: "The request could not be counted. Try again 
 type Limits = ObjectOut<typeof WINDOW_FIELDS>;
 
 function windowsOf({ limitSecond, limitMin, limitHour, limitDay }: Limits): Window[] {
-  const window = (name: string, limit: number | undefined, ms: number) => (limit === undefined ? [] : [{ name, limit, ms }]);
+  const window = (name: string, limit: number | undefined, ms: number) =>
+    limit === undefined ? [] : [{ name, limit, ms }];
   const short = [...window("second", limitSecond, 1_000), ...window("minute", limitMin, 60_000)];
   return [...short, ...window("hour", limitHour, 3_600_000), ...window("day", limitDay, 86_400_000)];
 }
@@ -98,7 +125,8 @@ function windowsOf({ limitSecond, limitMin, limitHour, limitDay }: Limits): Wind
 /** Names begin with their kind, so that no header value can pose as an address. */
 export function callerBy(limitBy: string): (exchange: Exchange) => string {
   if (limitBy === "all") return () => "all";
-  if (limitBy === "credential") return (exchange) => (exchange.identity === null ? byAddress(exchange) : "c:" + exchange.identity);
+  if (limitBy === "credential")
+    return (exchange) => (exchange.identity === null ? byAddress(exchange) : "c:" + exchange.identity);
   if (limitBy === "client_ip") return byAddress;
   const lower = limitBy.slice("header:".length).toLowerCase();
   return (exchange) => {
@@ -113,7 +141,8 @@ function byAddress({ clientAddress }: Exchange): string {
 }
 
 /**
- * Refuses requests beyond the limit, and adds the limits and the remaining quota to every reply (draft-ietf-httpapi-ratelimit-headers-10).
+ * Refuses requests beyond the limit, and adds the limits and the remaining quota to every reply
+ * (draft-ietf-httpapi-ratelimit-headers-10).
  * Such headers of other instances or of the upstream are kept.
  */
 function enforcing(windows: readonly Window[], id: string | null): Settle {
@@ -121,16 +150,23 @@ function enforcing(windows: readonly Window[], id: string | null): Settle {
   const policy = windows.map((window, i) => `${names[i]};q=${window.limit};w=${window.ms / 1000}`).join(", ");
   const limitsOf = ({ remaining, resetMs }: Decision) => {
     let text = "";
-    for (let i = 0; i < names.length; i++) text += `${i === 0 ? "" : ", "}${names[i]};r=${remaining[i]};t=${Math.ceil(resetMs[i]! / 1000)}`;
+    for (let i = 0; i < names.length; i++)
+      text += `${i === 0 ? "" : ", "}${names[i]};r=${remaining[i]};t=${Math.ceil(resetMs[i]! / 1000)}`;
     return text;
   };
-  const withLimits = (reply: Reply, left: string): Reply => ({ ...reply, headers: [...reply.headers, "RateLimit-Policy", policy, "RateLimit", left] });
+  const withLimits = (reply: Reply, left: string): Reply => ({
+    ...reply,
+    headers: [...reply.headers, "RateLimit-Policy", policy, "RateLimit", left],
+  });
   return (next, exchange, decision) => {
     const limits = limitsOf(decision);
     if (!decision.admitted) {
       const seconds = Math.max(1, Math.ceil(decision.retryMs / 1000));
       const detail = `Try again in ${seconds} ${seconds === 1 ? "second" : "seconds"}.`;
-      return withLimits(problem(exchange.call, "rate_limited", { detail, headers: ["Retry-After", String(seconds)] }), limits);
+      return withLimits(
+        problem(exchange.call, "rate_limited", { detail, headers: ["Retry-After", String(seconds)] }),
+        limits,
+      );
     }
     const reply = next(exchange);
     return reply instanceof Promise ? reply.then((later) => withLimits(later, limits)) : withLimits(reply, limits);

@@ -8,8 +8,13 @@ import { escapedUri, locationTemplate } from "./template.ts";
 
 const schema = object(
   {
-    status: withDefault(oneOf([301, 302, 303, 307, 308], { describe: "Status; with 307 and 308 clients keep method and body." }), 308),
-    location: locationTemplate('Target: a path that starts with "/", or an http(s) URL. {param} is a placeholder of the route.'),
+    status: withDefault(
+      oneOf([301, 302, 303, 307, 308], { describe: "Status; with 307 and 308 clients keep method and body." }),
+      308,
+    ),
+    location: locationTemplate(
+      'Target: a path that starts with "/", or an http(s) URL. {param} is a placeholder of the route.',
+    ),
     keep_query: withDefault(boolean({ describe: "Whether the query of the request is kept." }), true),
   },
   { describe: "Redirects every request." },
@@ -29,7 +34,10 @@ export const redirect: Plugin<typeof schema> = {
   },
 };
 
-/** The request named no host (HTTP/1.0). Browsers would read the path as the host, and attackers choose the path of a link. */
+/**
+ * The request named no host (HTTP/1.0). Browsers would read the path as the host, and attackers choose the path of a
+ * link.
+ */
 const HOSTLESS = /^(?:https?:)?\/\/(?:[/?#:]|$)/i;
 
 /** `query` with its "?", or "". It goes before a fragment and after the query of the location. */

@@ -1,8 +1,10 @@
 /**
- * The plugin kind `request_size_limit`: refuses request bodies that are too large, with 413 `body_too_large` (RFC 9110 §15.5.14).
+ * The plugin kind `request_size_limit`: refuses request bodies that are too large, with 413 `body_too_large` (RFC 9110
+ * §15.5.14).
  *
- * A body whose Content-Length is too large is refused before any of it is read, and before `Expect: 100-continue` is answered. A body of
- * unknown length streams on until it passes the limit; then the request to the upstream is cancelled.
+ * A body whose Content-Length is too large is refused before any of it is read, and before `Expect: 100-continue` is
+ * answered. A body of unknown length streams on until it passes the limit; then the request to the upstream is
+ * cancelled.
  */
 import { integer, object } from "../config/schema.ts";
 import { limitedBody } from "../http/limited_body.ts";
@@ -11,7 +13,9 @@ import { problem } from "../http/reply.ts";
 import type { Plugin } from "./plugin.ts";
 
 const schema = object(
-  { max_payload_size: integer({ min: 1, describe: "Maximum size of a request body in bytes, without chunk framing." }) },
+  {
+    max_payload_size: integer({ min: 1, describe: "Maximum size of a request body in bytes, without chunk framing." }),
+  },
   { describe: "Limits the size of request bodies." },
 );
 

@@ -15,9 +15,14 @@ const schema = object(
   {
     status: withDefault(integer({ min: 200, max: 599, describe: "Status of the answer." }), 503),
     body: optional(string({ describe: "Body of the answer; default: none." })),
-    content_type: withDefault(string({ pattern: VALUE, min: 1, hint: "a media type", describe: "Content-Type of the body." }), "text/plain; charset=utf-8"),
+    content_type: withDefault(
+      string({ pattern: VALUE, min: 1, hint: "a media type", describe: "Content-Type of the body." }),
+      "text/plain; charset=utf-8",
+    ),
     headers: withDefault(
-      record(string({ pattern: VALUE, hint: "a header value: printable ASCII without blanks around it" }), { describe: "Further headers of the answer." }),
+      record(string({ pattern: VALUE, hint: "a header value: printable ASCII without blanks around it" }), {
+        describe: "Further headers of the answer.",
+      }),
       {},
     ),
   },
@@ -25,7 +30,8 @@ const schema = object(
     describe: "Answers requests itself, without an upstream.",
     refine({ status, body, headers }, report) {
       // RFC 9110 §15.3.5, §15.3.6, §15.4.5.
-      if ([204, 205, 304].includes(status) && body !== undefined) report(`an answer with status ${status} has no body`, "body");
+      if ([204, 205, 304].includes(status) && body !== undefined)
+        report(`an answer with status ${status} has no body`, "body");
       for (const name of Object.keys(headers)) {
         const lower = name.toLowerCase();
         if (!TOKEN.test(name)) report("is not the name of a header", "headers", name);
@@ -47,7 +53,11 @@ export const requestTermination: Plugin<typeof schema> = {
     const list = Object.entries(headers).flat();
     if (body !== undefined) list.push("Content-Type", contentType);
     // Replies are never changed in place, so one serves all requests.
-    const reply: Reply = { status, headers: list, body: status === 204 || status === 304 ? null : Buffer.from(body ?? "") };
+    const reply: Reply = {
+      status,
+      headers: list,
+      body: status === 204 || status === 304 ? null : Buffer.from(body ?? ""),
+    };
     return () => () => reply;
   },
 };

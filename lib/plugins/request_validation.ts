@@ -1,8 +1,9 @@
 /**
- * The plugin kind `request_validation`: refuses requests whose body, query or headers do not fit a JSON Schema, and lists everything that is
- * wrong in a problem document (RFC 9457).
+ * The plugin kind `request_validation`: refuses requests whose body, query or headers do not fit a JSON Schema, and
+ * lists everything that is wrong in a problem document (RFC 9457).
  *
- * With a schema for the body, the whole body is read and then forwarded byte for byte. A client that waits for 100 Continue (RFC 9110
+ * With a schema for the body, the whole body is read and then forwarded byte for byte. A client that waits for 100
+ * Continue (RFC 9110
  * §10.1.1) gets it here, since the body is read here first.
  */
 import { Readable } from "node:stream";
@@ -24,14 +25,19 @@ const schema = object(
     query: optional(jsonSchema("JSON Schema of an object with the parameters of the query.")),
     headers: optional(jsonSchema("JSON Schema of an object with the headers, names in lower case.")),
     body_required: withDefault(boolean({ describe: "Whether requests without a body are refused." }), true),
-    max_bytes: withDefault(integer({ min: 1, max: 67_108_864, describe: "Maximum length of the body, in bytes." }), 1_048_576),
+    max_bytes: withDefault(
+      integer({ min: 1, max: 67_108_864, describe: "Maximum length of the body, in bytes." }),
+      1_048_576,
+    ),
   },
   {
     describe: "Refuses requests that do not match a JSON Schema.",
     refine({ body, bodyRequired, query, headers }, report) {
       if (body === undefined && !bodyRequired) report('is for "body"', "body_required");
-      if (body === undefined && query === undefined && headers === undefined) report('needs at least one of "body", "query" and "headers"');
-      if (query?.written === false) report('refuses every request; for none with a query: { "maxProperties": 0 }', "query");
+      if (body === undefined && query === undefined && headers === undefined)
+        report('needs at least one of "body", "query" and "headers"');
+      if (query?.written === false)
+        report('refuses every request; for none with a query: { "maxProperties": 0 }', "query");
       if (headers?.written === false) report("refuses every request", "headers");
       const { properties = {}, required = [], additionalProperties } = (headers?.written ?? {}) as HeadersSchema;
       const check = (name: string, ...under: Path) => {
@@ -39,7 +45,8 @@ const schema = object(
       };
       for (const name of Object.keys(properties)) check(name, "properties", name);
       required.forEach((name, i) => check(name, "required", i));
-      if (additionalProperties === false) report("clients send headers of their own: leave it out", "headers", "additionalProperties");
+      if (additionalProperties === false)
+        report("clients send headers of their own: leave it out", "headers", "additionalProperties");
     },
   },
 );
@@ -63,13 +70,17 @@ function jsonSchema(describe: string): Schema<WrittenSchema, boolean | { readonl
     kinds: ["object", "boolean"],
     check(node, at, context) {
       const { kind } = node;
-      if (kind !== "object" && kind !== "boolean") return report(context, at, node, `expected a JSON Schema, found ${describeNode(node)}`);
+      if (kind !== "object" && kind !== "boolean")
+        return report(context, at, node, `expected a JSON Schema, found ${describeNode(node)}`);
       const written = plain(node);
       const compiled = compileJsonSchema(written);
       if ("check" in compiled) return { ...compiled, written };
       for (const { at: path, message, isAtKey = false } of compiled) {
         const parent = nodeAt(node, path.slice(0, -1));
-        const position = isAtKey && parent?.kind === "object" ? parent.members.get(String(path.at(-1)))!.keyPosition : positionAt(node, path);
+        const position =
+          isAtKey && parent?.kind === "object"
+            ? parent.members.get(String(path.at(-1)))!.keyPosition
+            : positionAt(node, path);
         context.issues.push({ at: [...at, ...path], message, position });
       }
       return INVALID;
@@ -126,10 +137,18 @@ export const requestValidation: Plugin<typeof schema> = {
       return verdict();
     };
 
-    const withBody = async (exchange: Exchange, body: Readable, next: (exchange: Exchange) => Reply | Promise<Reply>): Promise<Reply> => {
+    const withBody = async (
+      exchange: Exchange,
+      body: Readable,
+      next: (exchange: Exchange) => Reply | Promise<Reply>,
+    ): Promise<Reply> => {
       const { call } = exchange;
-      const tooLarge = () => problem(call, "body_too_large", { detail: `The request body may have at most ${maxBytes} bytes.` });
-      const busy = () => problem(call, "overloaded", { detail: "Too many request bodies are being checked at the moment. Try again shortly." });
+      const tooLarge = () =>
+        problem(call, "body_too_large", { detail: `The request body may have at most ${maxBytes} bytes.` });
+      const busy = () =>
+        problem(call, "overloaded", {
+          detail: "Too many request bodies are being checked at the moment. Try again shortly.",
+        });
       const length = Number(headerValue(exchange.headers, "content-length") ?? 0);
       if (length > maxBytes) return tooLarge();
       if (held.total + length > MAX_HELD) return busy();
@@ -137,12 +156,16 @@ export const requestValidation: Plugin<typeof schema> = {
       let received = 0;
       try {
         const read = await wholeRequest(body, clock, (bytes) => {
-          if (received + bytes > maxBytes || !held.take(MAX_HELD, bytes)) return received + bytes > maxBytes ? tooLarge : busy;
+          if (received + bytes > maxBytes || !held.take(MAX_HELD, bytes))
+            return received + bytes > maxBytes ? tooLarge : busy;
           received += bytes;
           return null;
         });
         if (typeof read === "function") return read();
-        const refused = await refusal(exchange, received === 0 && mayBeMissing(exchange) ? undefined : Buffer.concat(read));
+        const refused = await refusal(
+          exchange,
+          received === 0 && mayBeMissing(exchange) ? undefined : Buffer.concat(read),
+        );
         if (refused !== null) return refused;
         const again = Readable.from(read, { objectMode: false });
         return await next(exchange.with({ body: again, headers: withoutHeader(exchange.headers, "expect") }));
@@ -156,7 +179,9 @@ export const requestValidation: Plugin<typeof schema> = {
       if (bodySchema !== undefined && body !== null) return withBody(exchange, body, next);
       const needsBody = bodySchema !== undefined && exchange.upgrade === null && !mayBeMissing(exchange);
       const refused = refusal(exchange, needsBody ? null : undefined);
-      return refused instanceof Promise ? refused.then((later) => later ?? next(exchange)) : (refused ?? next(exchange));
+      return refused instanceof Promise
+        ? refused.then((later) => later ?? next(exchange))
+        : (refused ?? next(exchange));
     };
   },
 };
@@ -175,24 +200,34 @@ function mostSteps({ query, headers }: Exchange, body: Buffer | null | undefined
   return Math.min(LEAST_WORK + bytes * WORK_PER_BYTE, MAX_WORK);
 }
 
-function partChecks(query: CompiledSchema | undefined, headers: CompiledSchema | undefined, bodySchema: CompiledSchema | undefined) {
+function partChecks(
+  query: CompiledSchema | undefined,
+  headers: CompiledSchema | undefined,
+  bodySchema: CompiledSchema | undefined,
+) {
   const parts: (readonly [part: "query" | "headers" | "body", check: PartCheck])[] = [];
   if (query !== undefined) parts.push(["query", (exchange, _body, run) => checkQuery(exchange.query, query, run)]);
-  if (headers !== undefined) parts.push(["headers", (exchange, _body, run) => headers.check(headersObject(exchange, headers), run)]);
-  if (bodySchema !== undefined) parts.push(["body", (exchange, body, run) => checkBody(exchange, body, bodySchema, run)]);
+  if (headers !== undefined)
+    parts.push(["headers", (exchange, _body, run) => headers.check(headersObject(exchange, headers), run)]);
+  if (bodySchema !== undefined)
+    parts.push(["body", (exchange, body, run) => checkBody(exchange, body, bodySchema, run)]);
   return parts;
 }
 
 function violationsReply({ call }: Exchange, { violations }: Run): Reply {
   const count = violations.length;
-  const detail = `The request has ${count >= MAX_VIOLATIONS ? `at least ${count}` : count} violation${count === 1 ? "" : "s"} of its schemas.`;
+  const detail =
+    `The request has ${count >= MAX_VIOLATIONS ? `at least ${count}` : count} ` +
+    `violation${count === 1 ? "" : "s"} of its schemas.`;
   return problem(call, "request_invalid", { detail, members: { violations } });
 }
 
 function isJson(contentType: string): boolean {
   const [type = "", ...parameters] = contentType.split(";").map((part) => part.trim().toLowerCase());
   if (type !== "application/json" && !(type.startsWith("application/") && type.endsWith("+json"))) return false;
-  return parameters.every((parameter) => !parameter.startsWith("charset") || parameter === "charset=utf-8" || parameter === 'charset="utf-8"');
+  return parameters.every(
+    (parameter) => !parameter.startsWith("charset") || parameter === "charset=utf-8" || parameter === 'charset="utf-8"',
+  );
 }
 
 function checkBody({ headers }: Exchange, body: Buffer | null | undefined, schema: CompiledSchema, run: Run): Done {

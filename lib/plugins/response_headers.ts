@@ -10,7 +10,9 @@ import type { Plugin } from "./plugin.ts";
 
 const refuse: Refuse = (lower) => {
   if (lower === "x-request-id") return "is set by the gateway itself";
-  return lower === "sec-websocket-accept" ? "is part of how a WebSocket is opened: the gateway itself sets it" : undefined;
+  return lower === "sec-websocket-accept"
+    ? "is part of how a WebSocket is opened: the gateway itself sets it"
+    : undefined;
 };
 
 const schema = headerChanges("Changes headers of the reply.", "open", refuse);

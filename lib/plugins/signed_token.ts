@@ -1,6 +1,6 @@
 /**
- * Verifies the signature of a signed token (RFC 7515). Only the caller decides about algorithms and keys: the token does not influence how it is
- * verified, and `crit` is refused (RFC 8725).
+ * Verifies the signature of a signed token (RFC 7515). Only the caller decides about algorithms and keys: the token
+ * does not influence how it is verified, and `crit` is refused (RFC 8725).
  */
 import { splitJwt, type JwtClaims } from "../base/jwt.ts";
 import { MAX_TOKEN } from "./access_token.ts";
@@ -11,8 +11,8 @@ export const NO_KEYS = "the issuer's keys could not be fetched";
 type SignatureRefusal = "malformed" | "critical" | "algorithm" | "type" | "signature" | "unknown key" | typeof NO_KEYS;
 
 /**
- * The claims of a token whose signature is valid, or why it is refused. Its header is checked before keys are needed (`keys` is null before the
- * first fetch): a token that is refused in any case causes no fetch.
+ * The claims of a token whose signature is valid, or why it is refused. Its header is checked before keys are needed
+ * (`keys` is null before the first fetch): a token that is refused in any case causes no fetch.
  */
 export function signedClaims(
   token: string,

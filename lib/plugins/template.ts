@@ -1,9 +1,9 @@
 /**
- * Configured texts with placeholders: `{param}` of the route's pattern, `${request.id}`, `${client.ip}`, `${claim.sub}` and others. Compiled
- * once; values from requests are escaped for their context.
+ * Configured texts with placeholders: `{param}` of the route's pattern, `${request.id}`, `${client.ip}`, `${claim.sub}`
+ * and others. Compiled once; values from requests are escaped for their context.
  *
- * `${env:…}` and `${file:…}` are resolved first, and placeholders in them are plain text. `{{x}}` and `$${x}` stand for `{x}` and `${x}`;
- * braces around anything but a name are plain text. Missing claims and parameters are empty.
+ * `${env:…}` and `${file:…}` are resolved first, and placeholders in them are plain text. `{{x}}` and `$${x}` stand for
+ * `{x}` and `${x}`; braces around anything but a name are plain text. Missing claims and parameters are empty.
  */
 import { suggest } from "../base/suggest.ts";
 import { nodeAt, type JsonNode, type Path } from "../config/json.ts";
@@ -14,19 +14,35 @@ import { groupsOf, type Exchange } from "../http/exchange.ts";
 import { claimReader, claimText, utf8 } from "./claims.ts";
 
 /** The parts of an exchange that placeholders read. */
-export type TemplateSource = Pick<Exchange, "requestId" | "method" | "authority" | "path" | "params" | "clientAddress" | "identity" | "claims" | "groups" | "route">;
+export type TemplateSource = Pick<
+  Exchange,
+  | "requestId"
+  | "method"
+  | "authority"
+  | "path"
+  | "params"
+  | "clientAddress"
+  | "identity"
+  | "claims"
+  | "groups"
+  | "route"
+>;
 
 /** Returns the value for one exchange. */
 export type Template = (exchange: TemplateSource) => string;
 
-/** A header's value, in UTF-8; control characters of requests become "?". `secret`: configurations are shown without its literal text. */
+/**
+ * A header's value, in UTF-8; control characters of requests become "?". `secret`: configurations are shown without its
+ * literal text.
+ */
 export function headerTemplate(describe: string, secret = false): Schema<Template, string> {
   return templateSchema(describe, compileHeader, secret);
 }
 
 /**
- * The value of Location (RFC 9110 §10.2.2): a path that starts with "/", or an http(s) URL. No value of a request chooses the host, except
- * `${request.host}`, the requested host without its port. Claims and the like are percent-encoded.
+ * The value of Location (RFC 9110 §10.2.2): a path that starts with "/", or an http(s) URL. No value of a request
+ * chooses the host, except `${request.host}`, the requested host without its port. Claims and the like are
+ * percent-encoded.
  */
 export function locationTemplate(describe: string): Schema<Template, string> {
   return templateSchema(describe, compileLocation);
@@ -72,7 +88,9 @@ function templateSchema<T extends object>(describe: string, compile: Compile<T>,
     check(node, at, context): T | Invalid {
       if (node.kind !== "string" || node.value === "") return text.check(node, at, context) as Invalid;
       if (secret && holdsText(node.value)) conceal(node, at, context, maskLiterals);
-      return hasReference(node.value) ? readReferences(node, at, "text", context, (each) => read(node, at, each)) : read(node, at, context);
+      return hasReference(node.value)
+        ? readReferences(node, at, "text", context, (each) => read(node, at, each))
+        : read(node, at, context);
     },
   };
 }
@@ -100,13 +118,19 @@ function partsOf(node: JsonNode & { kind: "string" }, at: Path, context: CheckCo
     add(value.slice(end, match.index));
     end = match.index + written.length;
     if (variable !== undefined) {
-      const found = brace === "" ? "a placeholder that begins with ${ lacks its closing brace" : variableNamed(variable);
+      const found =
+        brace === "" ? "a placeholder that begins with ${ lacks its closing brace" : variableNamed(variable);
       if (typeof found === "string") problems.push(found);
       else parts.push(found);
     } else if (param !== undefined) {
       const wrong = star === "" ? unknownParam(param, params) : `${written} is written {${param}} here`;
       if (wrong !== undefined) problems.push(wrong);
-      else parts.push({ written, of: "param", read: ({ params: given }) => (Object.hasOwn(given, param) ? given[param]! : "") });
+      else
+        parts.push({
+          written,
+          of: "param",
+          read: ({ params: given }) => (Object.hasOwn(given, param) ? given[param]! : ""),
+        });
     } else if (hasReference(written) && !written.startsWith("$$")) {
       const { text, problems: unresolved } = resolveReferences(written, context.sources);
       problems.push(...unresolved);
@@ -118,7 +142,9 @@ function partsOf(node: JsonNode & { kind: "string" }, at: Path, context: CheckCo
   return problems.length > 0 ? INVALID : parts;
 }
 
-const VARIABLES: Readonly<Record<string, { readonly of?: "path" | "host"; readonly read: (exchange: TemplateSource) => string }>> = {
+const VARIABLES: Readonly<
+  Record<string, { readonly of?: "path" | "host"; readonly read: (exchange: TemplateSource) => string }>
+> = {
   "request.id": { read: (exchange) => exchange.requestId },
   "request.method": { read: (exchange) => exchange.method },
   "request.host": { of: "host", read: ({ authority }) => authority.replace(/:\d*$/, "") },
@@ -141,17 +167,26 @@ function variableNamed(name: string): Placeholder | string {
   const nearest = suggest(name, known) ?? (group === "claim" ? `claim.${name.slice(dot + 1)}` : undefined);
   if (nearest !== undefined) return `${written} is not known here; did you mean \${${nearest}}?`;
   if (group === "param") return `${written} is not known here; did you mean {${name.slice(dot + 1)}}?`;
-  return `${written} is not known here (known: ${known.slice(0, -1).join(", ")}, claim.NAME, env:NAME, file:PATH; write $${written} for the text itself)`;
+  return (
+    `${written} is not known here (known: ${known.slice(0, -1).join(", ")}, claim.NAME, env:NAME, file:PATH; ` +
+    `write $${written} for the text itself)`
+  );
 }
 
 function unknownParam(name: string, params: readonly string[] | null): string | undefined {
   if (params === null || params.includes(name)) return undefined;
   const nearest = suggest(name, params);
-  const help = nearest !== undefined ? `; did you mean {${nearest}}?` : ` (it has ${params.map((each) => `{${each}}`).join(", ") || "none"}; write {{${name}}} for the text itself)`;
+  const help =
+    nearest !== undefined
+      ? `; did you mean {${nearest}}?`
+      : ` (it has ${params.map((each) => `{${each}}`).join(", ") || "none"}; write {{${name}}} for the text itself)`;
   return `{${name}} is no placeholder of this route's path${help}`;
 }
 
-/** The parameters of the plugin's route; null for a plugin of a service or all services, or when the patterns cannot be read. */
+/**
+ * The parameters of the plugin's route; null for a plugin of a service or all services, or when the patterns cannot be
+ * read.
+ */
 export function routeParams(at: Path, { root }: CheckContext): readonly string[] | null {
   if (root === undefined || at[0] !== "services" || at[2] !== "routes") return null;
   const texts = [nodeAt(root, [...at.slice(0, 2), "base_path"]), nodeAt(root, [...at.slice(0, 4), "path"])];
@@ -164,7 +199,8 @@ export function routeParams(at: Path, { root }: CheckContext): readonly string[]
 }
 
 function compileCompared(parts: readonly Part[]): ComparedText {
-  const valueOf = (part: Part, exchange: TemplateSource) => ("text" in part ? part.text : part.of === "param" ? decodedParam(part.read(exchange)) : part.read(exchange));
+  const valueOf = (part: Part, exchange: TemplateSource) =>
+    "text" in part ? part.text : part.of === "param" ? decodedParam(part.read(exchange)) : part.read(exchange);
   return {
     written: parts.map((part) => ("text" in part ? part.text : part.written)).join(""),
     read(exchange) {
@@ -190,9 +226,13 @@ export function decodedParam(param: string): string | null {
 
 function compileHeader(parts: readonly Part[]): Template | string {
   for (const part of parts) {
-    if ("text" in part && CONTROLS.test(part.text)) return "contains a control character or line break, which a header cannot contain";
+    if ("text" in part && CONTROLS.test(part.text))
+      return "contains a control character or line break, which a header cannot contain";
   }
-  return joined(parts.map((part) => ("text" in part ? utf8(part.text) : (exchange) => headerText(part.read(exchange)))), withoutBlanks);
+  return joined(
+    parts.map((part) => ("text" in part ? utf8(part.text) : (exchange) => headerText(part.read(exchange)))),
+    withoutBlanks,
+  );
 }
 
 const CONTROLS = /[\x00-\x08\x0a-\x1f\x7f]/;
@@ -202,7 +242,9 @@ function headerText(text: string): string {
   return NOT_PLAIN.test(text) ? utf8(text.replace(/[\x00-\x08\x0a-\x1f\x7f]/g, "?")) : text;
 }
 
-/** Blanks around a value are not part of it (RFC 9110 §5.5). `trim` would also cut 0xA0, the last byte of "à" in UTF-8. */
+/**
+ * Blanks around a value are not part of it (RFC 9110 §5.5). `trim` would also cut 0xA0, the last byte of "à" in UTF-8.
+ */
 const withoutBlanks = (text: string) => trimmed(text, 0, text.length);
 
 function compileLocation(parts: readonly Part[]): Template | string {
@@ -211,7 +253,8 @@ function compileLocation(parts: readonly Part[]): Template | string {
   for (const part of parts) {
     if ("text" in part) {
       const wrong = NOT_URI.exec(part.text)?.[0];
-      if (wrong !== undefined) return `contains ${JSON.stringify(wrong)}, which a URL cannot contain: write it percent-encoded`;
+      if (wrong !== undefined)
+        return `contains ${JSON.stringify(wrong)}, which a URL cannot contain: write it percent-encoded`;
       before += part.text;
       pieces.push(part.text);
     } else {
@@ -221,7 +264,8 @@ function compileLocation(parts: readonly Part[]): Template | string {
       before += STANDS_FOR_SOMETHING;
     }
   }
-  if (!START.test(before)) return 'expected a path that starts with "/" or a URL that starts with "http://" or "https://"';
+  if (!START.test(before))
+    return 'expected a path that starts with "/" or a URL that starts with "http://" or "https://"';
   return joined(pieces, before.startsWith("//") ? (text) => text : withoutDoubleSlash);
 }
 
@@ -234,7 +278,8 @@ const NOT_URI = /[^\x21-\x7e]|["<>\\^`{|}]/;
 function whyMisplaced({ of, written }: Placeholder, before: string): string | undefined {
   // A path starts with a slash: after another slash, its first segment would be read as a host.
   if (of === "path") {
-    if (before.endsWith("/") && (before === "/" || IN_AUTHORITY.test(before))) return `${written} starts with a slash: leave out the one before it`;
+    if (before.endsWith("/") && (before === "/" || IN_AUTHORITY.test(before)))
+      return `${written} starts with a slash: leave out the one before it`;
     return undefined;
   }
   if (before === "") return `${written} would choose where to redirect: write "/" or a whole "https://host/" before it`;
@@ -258,7 +303,9 @@ export function escapedUri(text: string): string {
 
 function percent(character: string): string {
   const code = character.charCodeAt(0);
-  return code > 0xff ? encodeURIComponent(Buffer.from(character, "utf8").toString("utf8")) : `%${code.toString(16).toUpperCase().padStart(2, "0")}`;
+  return code > 0xff
+    ? encodeURIComponent(Buffer.from(character, "utf8").toString("utf8"))
+    : `%${code.toString(16).toUpperCase().padStart(2, "0")}`;
 }
 
 /** An absent parameter must not leave two slashes in front, after which a host would be read. */

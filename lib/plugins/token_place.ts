@@ -43,7 +43,8 @@ function readerOf(place: string): TokenReader {
   if (place === "header") return ({ headers }) => bearerToken(headers);
   const name = place.slice(place.indexOf(":") + 1);
   if (place.startsWith("cookie:")) return ({ headers }) => onlyOne(cookieValues(headers, name));
-  return ({ query }) => (query.includes(name) || query.includes("%") ? onlyOne(new URLSearchParams(query).getAll(name)) : undefined);
+  return ({ query }) =>
+    query.includes(name) || query.includes("%") ? onlyOne(new URLSearchParams(query).getAll(name)) : undefined;
 }
 
 /** With several tokens, upstream and gateway could read different ones. */

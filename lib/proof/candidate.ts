@@ -1,5 +1,6 @@
 /**
- * Loads and compiles a configuration apart from every running gateway: nothing is dialled, written, logged or counted, and nothing is kept.
+ * Loads and compiles a configuration apart from every running gateway: nothing is dialled, written, logged or counted,
+ * and nothing is kept.
  */
 import { systemClock, type Clock } from "../base/clock.ts";
 import { silentLog } from "../base/log.ts";
@@ -26,7 +27,15 @@ export class Candidate {
     this.#clock = clock;
     this.#runtime = new Runtime(clock, silentLog, undefined, undefined, options.modules);
     const accessLog = new AccessLog({ sink: null, clock, log: silentLog, part: (name) => options.modules.part(name) });
-    const tools = { clock, log: silentLog, metrics: null, runtime: this.#runtime, accessLog, tracer: null, standIns: OFFLINE };
+    const tools = {
+      clock,
+      log: silentLog,
+      metrics: null,
+      runtime: this.#runtime,
+      accessLog,
+      tracer: null,
+      standIns: OFFLINE,
+    };
     try {
       this.configuration = new Configuration(options, tools);
     } catch (error) {
@@ -39,7 +48,12 @@ export class Candidate {
   async explain(question: Question): Promise<Explanation> {
     const { explain } = await this.#runtime.parts.onDemand.explain();
     const { configuration } = this;
-    return explain(question, maskedConfig(configuration.snapshot), { clock: this.#clock, log: silentLog, runtime: this.#runtime, configuration });
+    return explain(question, maskedConfig(configuration.snapshot), {
+      clock: this.#clock,
+      log: silentLog,
+      runtime: this.#runtime,
+      configuration,
+    });
   }
 
   /** Closes what its plugins hold. */
@@ -54,7 +68,14 @@ export class Candidate {
 export async function compileApart(loaded: Loaded, parts: Parts): Promise<void> {
   const runtime = new Runtime(systemClock, silentLog, undefined, undefined, parts);
   try {
-    const { inUse } = compile(loaded, { metrics: null, runtime, log: silentLog, tracer: null, onFault() {}, standIns: OFFLINE });
+    const { inUse } = compile(loaded, {
+      metrics: null,
+      runtime,
+      log: silentLog,
+      tracer: null,
+      onFault() {},
+      standIns: OFFLINE,
+    });
     runtime.abandon(inUse);
   } finally {
     runtime.destroy();
@@ -63,7 +84,10 @@ export async function compileApart(loaded: Loaded, parts: Parts): Promise<void> 
 
 /** For plugins that ask a server as soon as they are created. */
 const OFFLINE: StandIns = {
-  client: () => ({ ask: () => Promise.reject(new ClientFailure("unreachable", "nothing is dialled here")), close() {} }),
+  client: () => ({
+    ask: () => Promise.reject(new ClientFailure("unreachable", "nothing is dialled here")),
+    close() {},
+  }),
   observed: (_plugin, middleware) => middleware,
   verifiedClaims: null,
   isTrial: true,

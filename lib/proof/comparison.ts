@@ -35,8 +35,15 @@ export interface Compared {
   readonly differing: readonly string[];
 }
 
-/** `expected` is `displayed` already. `meter`: of the patterns, as long texts take long; rejects with what it throws. */
-export async function compare({ expect, expected }: Pick<ConfigTest, "expect" | "expected">, outcome: Outcome, conceal: Conceal, meter: StepMeter): Promise<Compared> {
+/**
+ * `expected` is `displayed` already. `meter`: of the patterns, as long texts take long; rejects with what it throws.
+ */
+export async function compare(
+  { expect, expected }: Pick<ConfigTest, "expect" | "expected">,
+  outcome: Outcome,
+  conceal: Conceal,
+  meter: StepMeter,
+): Promise<Compared> {
   const written = expected as Readonly<Record<string, Json>>;
   const found: Record<string, Json> = {};
   const differences: string[] = [];
@@ -49,15 +56,29 @@ export async function compare({ expect, expected }: Pick<ConfigTest, "expect" | 
     const [left, right] = [inWords(shown), inWords(seen)];
     if (isRight) return seen;
     differing.push(name);
-    differences.push(left === right ? `${name}: not as expected; both are secret or too long to be shown` : `${name}: expected ${left}, found ${right}`);
+    differences.push(
+      left === right
+        ? `${name}: not as expected; both are secret or too long to be shown`
+        : `${name}: expected ${left}, found ${right}`,
+    );
     return seen;
   };
-  const judgeHeaders = async (name: string, wanted: Readonly<Record<string, unknown>>, list: HeaderList | null): Promise<Json> => {
+  const judgeHeaders = async (
+    name: string,
+    wanted: Readonly<Record<string, unknown>>,
+    list: HeaderList | null,
+  ): Promise<Json> => {
     const shown = written[name] as Readonly<Record<string, Json>>;
     if (list === null && Object.values(wanted).some((value) => value !== null)) return judge(name, wanted, shown, null);
     const values: Record<string, Json> = {};
     for (const [header, value] of Object.entries(wanted)) {
-      values[header] = await judge(`${name}.${header}`, value, shown[header]!, valueOf(list ?? [], header, Array.isArray(value)), isCredential(header));
+      values[header] = await judge(
+        `${name}.${header}`,
+        value,
+        shown[header]!,
+        valueOf(list ?? [], header, Array.isArray(value)),
+        isCredential(header),
+      );
     }
     return values;
   };
@@ -66,8 +87,10 @@ export async function compare({ expect, expected }: Pick<ConfigTest, "expect" | 
     const name = member.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
     const shown = written[name]!;
     if (member === "headers") found[name] = await judgeHeaders(name, expect.headers!, outcome.headers);
-    else if (member === "upstreamHeaders") found[name] = await judgeHeaders(name, expect.upstreamHeaders!, forwarded === null ? null : forwarded.headers);
-    else if (member === "upstreamPath") found[name] = await judge(name, expect.upstreamPath, shown, forwarded === null ? null : forwarded.path);
+    else if (member === "upstreamHeaders")
+      found[name] = await judgeHeaders(name, expect.upstreamHeaders!, forwarded === null ? null : forwarded.headers);
+    else if (member === "upstreamPath")
+      found[name] = await judge(name, expect.upstreamPath, shown, forwarded === null ? null : forwarded.path);
     else if (member === "body") found[name] = await judge(name, expect.body, shown, bodyOf(outcome.body, expect.body!));
     else found[name] = await judge(name, expect[member], shown, outcome[member]);
   }
@@ -78,7 +101,8 @@ export async function compare({ expect, expected }: Pick<ConfigTest, "expect" | 
 type Conceal = (text: string) => string;
 
 /**
- * A value as reports of tests show it, which are logged and stored: without secrets of the configuration, without credentials, and cut.
+ * A value as reports of tests show it, which are logged and stored: without secrets of the configuration, without
+ * credentials, and cut.
  * `isSecret`: it is the value of a header that carries credentials, of which only references are shown.
  */
 export function displayed(value: Json, conceal: Conceal, isSecret = false): Json {
@@ -89,7 +113,9 @@ export function displayed(value: Json, conceal: Conceal, isSecret = false): Json
   }
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return value.map((each) => displayed(each, conceal, isSecret));
-  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, displayed(member, conceal, isSecret || isCredential(name))]));
+  return Object.fromEntries(
+    Object.entries(value).map(([name, member]) => [name, displayed(member, conceal, isSecret || isCredential(name))]),
+  );
 }
 
 /** The characters of a text that are kept: the results of all tests stay in memory until the next run. */

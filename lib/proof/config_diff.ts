@@ -6,10 +6,16 @@ import type { Json } from "../config/json.ts";
 
 export interface Change {
   readonly kind: "global" | "service" | "route" | "upstream" | "plugin";
-  /** The path to the part: `service "shop" / route "items" / plugin rate_limit`; `global` for the settings of the whole gateway. */
+  /**
+   * The path to the part: `service "shop" / route "items" / plugin rate_limit`; `global` for the settings of the whole
+   * gateway.
+   */
   readonly name: string;
   readonly change: "added" | "removed" | "altered";
-  /** What is another in an altered part: names of fields, down to "timeouts.connect_ms", and "order of plugins". Else empty. */
+  /**
+   * What is another in an altered part: names of fields, down to "timeouts.connect_ms", and "order of plugins". Else
+   * empty.
+   */
   readonly fields: readonly string[];
 }
 
@@ -32,15 +38,22 @@ interface Place extends Pick<Change, "kind" | "name"> {
 }
 
 /**
- * From `before` to `after`, both as `shownConfig` gives them; empty exactly when they are the same. An added or removed part is listed
- * with all parts in it. An altered part does not alter the parts around it; another order in a list alters the part that has the list.
+ * From `before` to `after`, both as `shownConfig` gives them; empty exactly when they are the same. An added or removed
+ * part is listed with all parts in it. An altered part does not alter the parts around it; another order in a list
+ * alters the part that has the list.
  */
 export function changesBetween(before: Json, after: Json): Change[] {
-  return [...placedChanges(before, after)].flat().map(({ kind, name, change, fields }) => ({ kind, name, change, fields }));
+  return [...placedChanges(before, after)]
+    .flat()
+    .map(({ kind, name, change, fields }) => ({ kind, name, change, fields }));
 }
 
 /** "altered  service "orders" (split, timeouts.connect_ms)" */
-export function changeLine({ change, name, fields }: Pick<Change, "name" | "fields"> & { readonly change: string }): string {
+export function changeLine({
+  change,
+  name,
+  fields,
+}: Pick<Change, "name" | "fields"> & { readonly change: string }): string {
   const more = fields.length - MAX_FIELDS;
   const shown = [...fields.slice(0, MAX_FIELDS), ...(more > 0 ? [`${more} more`] : [])];
   return `${change.padEnd(8)} ${name}${shown.length === 0 ? "" : ` (${shown.join(", ")})`}`;
@@ -64,26 +77,47 @@ interface Part {
 
 function rootOf(shown: Json): Part {
   const { global, ...rest } = shown as ShownPart;
-  return { place: { kind: "global", name: "global", label: "global", service: null, route: null }, fields: { ...(global as ShownPart), ...rest } };
+  return {
+    place: { kind: "global", name: "global", label: "global", service: null, route: null },
+    fields: { ...(global as ShownPart), ...rest },
+  };
 }
 
 /** The change of a part, if there is one, and those of the parts in it. */
 function* changesOf(before: Part | null, after: Part | null, isInner = false): Iterable<readonly PlacedChange[]> {
   const [old, next] = [partsOf(before), partsOf(after)];
   const change = before === null ? "added" : after === null ? "removed" : "altered";
-  const fields = before === null || after === null ? [] : [...differingFields(before.fields, after.fields), ...LISTS.flatMap((list) => orderOf(list, old, next))];
-  if (change !== "altered" || fields.length > 0) yield [{ ...(after ?? before)!.place, change, fields, before: before?.fields ?? null, after: after?.fields ?? null, isInner }];
+  const fields =
+    before === null || after === null
+      ? []
+      : [...differingFields(before.fields, after.fields), ...LISTS.flatMap((list) => orderOf(list, old, next))];
+  if (change !== "altered" || fields.length > 0)
+    yield [
+      {
+        ...(after ?? before)!.place,
+        change,
+        fields,
+        before: before?.fields ?? null,
+        after: after?.fields ?? null,
+        isInner,
+      },
+    ];
   else yield [];
-  for (const name of new Map([...next, ...old]).keys()) yield* changesOf(old.get(name) ?? null, next.get(name) ?? null, change !== "altered");
+  for (const name of new Map([...next, ...old]).keys())
+    yield* changesOf(old.get(name) ?? null, next.get(name) ?? null, change !== "altered");
 }
 
 /** Fields whose values differ; where both values are objects, the fields in them. */
 function differingFields(before: ShownPart, after: ShownPart): string[] {
-  const names = Object.keys({ ...before, ...after }).filter((name) => !LISTS.includes(name) && !isDeepStrictEqual(before[name], after[name]));
+  const names = Object.keys({ ...before, ...after }).filter(
+    (name) => !LISTS.includes(name) && !isDeepStrictEqual(before[name], after[name]),
+  );
   return names.flatMap((name) => {
     const [was, is] = [before[name], after[name]];
     if (!isObject(was) || !isObject(is)) return [name];
-    return Object.keys({ ...was, ...is }).flatMap((inner) => (isDeepStrictEqual(was[inner], is[inner]) ? [] : [`${name}.${inner}`]));
+    return Object.keys({ ...was, ...is }).flatMap((inner) =>
+      isDeepStrictEqual(was[inner], is[inner]) ? [] : [`${name}.${inner}`],
+    );
   });
 }
 
@@ -98,7 +132,10 @@ const LISTS: readonly string[] = ["upstreams", "plugins", "routes", "services"];
 function partsOf(part: Part | null): ReadonlyMap<string, Part> {
   const parts = new Map<string, Part>();
   if (part === null) return parts;
-  const { place, fields: { upstreams, plugins, routes, services } } = part;
+  const {
+    place,
+    fields: { upstreams, plugins, routes, services },
+  } = part;
   const add = (fields: ShownPart, kind: Change["kind"], label: string, own: Partial<Place> = {}) => {
     const name = kind === "service" ? label : `${place.name} / ${label}`;
     parts.set(name, { place: { ...place, kind, name, label, ...own }, fields });
@@ -107,13 +144,15 @@ function partsOf(part: Part | null): ReadonlyMap<string, Part> {
   const labels = pluginLabels(listOf(plugins));
   listOf(plugins).forEach((plugin, i) => add(plugin, "plugin", labels[i]!));
   for (const route of listOf(routes)) add(route, "route", `route ${quoted(route.name)}`, { route: String(route.name) });
-  for (const service of listOf(services)) add(service, "service", `service ${quoted(service.name)}`, { service: String(service.name) });
+  for (const service of listOf(services))
+    add(service, "service", `service ${quoted(service.name)}`, { service: String(service.name) });
   return parts;
 }
 
 /** "order of routes", if those that both have follow each other in another order. */
 function orderOf(list: string, before: ReadonlyMap<string, Part>, after: ReadonlyMap<string, Part>): string[] {
-  const shared = (parts: typeof before, others: typeof before) => [...parts].flatMap(([name, { place }]) => (`${place.kind}s` === list && others.has(name) ? [name] : []));
+  const shared = (parts: typeof before, others: typeof before) =>
+    [...parts].flatMap(([name, { place }]) => (`${place.kind}s` === list && others.has(name) ? [name] : []));
   return isDeepStrictEqual(shared(before, after), shared(after, before)) ? [] : [`order of ${list}`];
 }
 

@@ -15,7 +15,10 @@ import { ofPlugins, redirectLoops } from "./plugin_warnings.ts";
 import { ofRoutes } from "./route_warnings.ts";
 import { destinations, written } from "./written.ts";
 
-/** Injected faults first, else in the order of the configuration; without those that `global.accept_warnings` names. With 10,000 routes it takes a second. */
+/**
+ * Injected faults first, else in the order of the configuration; without those that `global.accept_warnings` names.
+ * With 10,000 routes it takes a second.
+ */
 export function configWarnings(loaded: Loaded): readonly ConfigWarning[] {
   return atOnce(warningSteps(loaded));
 }
@@ -30,10 +33,18 @@ function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarn
   const entries = routes.map((each) => entryOf(each.service, each.route, each, loaded));
   const proof = yield* proveRoutes(entries, { guardsOf: ({ guards }) => guards, destinationOf: destinations() });
   const isLate = ({ code }: ConfigWarning) => Number(code !== "faults_injected");
-  const warnings = [...ofCounters(loaded), ...ofUnfilled(loaded), ...ofCallers(loaded, plugins), ...ofPlugins(plugins, proof.samples, redirectLoops(entries), loaded.callers), ...ofRoutes(proof)].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
+  const warnings = [
+    ...ofCounters(loaded),
+    ...ofUnfilled(loaded),
+    ...ofCallers(loaded, plugins),
+    ...ofPlugins(plugins, proof.samples, redirectLoops(entries), loaded.callers),
+    ...ofRoutes(proof),
+  ].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
   // An example contains the values of conditions, which may be secret.
   const hasValues = routes.some(({ route }) => route.match !== undefined);
-  const shown = hasValues ? warnings.map((each) => (each.example === null ? each : { ...each, example: concealerOf(loaded)(each.example) })) : warnings;
+  const shown = hasValues
+    ? warnings.map((each) => (each.example === null ? each : { ...each, example: concealerOf(loaded)(each.example) }))
+    : warnings;
   return accept(shown, loaded.config.global.acceptWarnings);
 }
 
@@ -41,7 +52,9 @@ function ofCounters({ config }: Loaded): readonly ConfigWarning[] {
   const urls = [config.global.counters?.url ?? []].flat();
   const remote = urls.find(({ secure, password, host }) => !secure && password !== null && !isLoopback(host));
   if (remote === undefined) return [];
-  const message = `global.counters sends its password without TLS (${addressOf(remote)}): anyone on the network between can read it.`;
+  const message =
+    `global.counters sends its password without TLS (${addressOf(remote)}): ` +
+    `anyone on the network between can read it.`;
   const remedy = "Use a rediss:// URL, or reach the server through a proxy on this machine.";
   const place = { path: "global.counters", at: ["global", "counters"], service: null, route: null };
   return [{ code: "plain_http_secret", message, example: null, remedy, ...place }];
@@ -51,15 +64,37 @@ function ofCounters({ config }: Loaded): readonly ConfigWarning[] {
 function ofUnfilled(loaded: Loaded): readonly ConfigWarning[] {
   const { global, services } = loaded.shown as unknown as DisplayedConfig;
   const found = unfilledSecrets(loaded).map((at): ConfigWarning => {
-    const [service, route] = [services[Number(at[0] === "services" ? at[1] : -1)], at[2] === "routes" ? Number(at[3]) : -1];
+    const [service, route] = [
+      services[Number(at[0] === "services" ? at[1] : -1)],
+      at[2] === "routes" ? Number(at[3]) : -1,
+    ];
     const around = service?.routes[route] ?? service ?? global;
     const depth = around === global ? 1 : around === service ? 2 : 4;
     const plugin = at[depth] === "plugins" ? around.plugins[Number(at[depth + 1])] : undefined;
-    const names = [...(service === undefined ? ["global"] : ["services", service.name]), ...(service?.routes[route] === undefined ? [] : ["routes", service.routes[route].name])];
-    const path = [...names, ...(plugin === undefined ? (service === undefined ? at.slice(1, 2) : []) : ["plugins", plugin.id ?? plugin.name])].join(".");
-    const message = `The secret at ${formatPath(at)} looks like a template that nobody has filled in: it is used as it is written.`;
-    const remedy = `Write \${env:NAME} for an environment variable, or \${file:/path} for the content of a file; if it is the secret itself, add "placeholder_secret:${path}" to global.accept_warnings.`;
-    return { code: "placeholder_secret", path, message, example: null, remedy, service: service?.name ?? null, route: service?.routes[route]?.name ?? null, at };
+    const names = [
+      ...(service === undefined ? ["global"] : ["services", service.name]),
+      ...(service?.routes[route] === undefined ? [] : ["routes", service.routes[route].name]),
+    ];
+    const path = [
+      ...names,
+      ...(plugin === undefined ? (service === undefined ? at.slice(1, 2) : []) : ["plugins", plugin.id ?? plugin.name]),
+    ].join(".");
+    const message =
+      `The secret at ${formatPath(at)} looks like a template that nobody has filled in: ` +
+      `it is used as it is written.`;
+    const remedy =
+      `Write \${env:NAME} for an environment variable, or \${file:/path} for the content of a file; ` +
+      `if it is the secret itself, add "placeholder_secret:${path}" to global.accept_warnings.`;
+    return {
+      code: "placeholder_secret",
+      path,
+      message,
+      example: null,
+      remedy,
+      service: service?.name ?? null,
+      route: service?.routes[route]?.name ?? null,
+      at,
+    };
   });
   return [...new Map(found.reverse().map((each) => [each.path, each])).values()];
 }
@@ -68,7 +103,9 @@ function ofUnfilled(loaded: Loaded): readonly ConfigWarning[] {
 function accept(warnings: readonly ConfigWarning[], entries: readonly string[]): readonly ConfigWarning[] {
   const used = new Set<string>();
   const left = warnings.filter(({ code, path }) => {
-    const accepting = entries.filter((entry) => `${code}:${path}` === entry || `${code}:${path}`.startsWith(`${entry}.plugins.`));
+    const accepting = entries.filter(
+      (entry) => `${code}:${path}` === entry || `${code}:${path}`.startsWith(`${entry}.plugins.`),
+    );
     for (const entry of accepting) used.add(entry);
     return accepting.length === 0;
   });
@@ -79,7 +116,16 @@ function staleAcceptance(entry: string, i: number): ConfigWarning {
   const at = ["global", "accept_warnings", i];
   const message = `global.accept_warnings has "${entry}", and there is no such warning.`;
   const remedy = "Remove the entry, or correct the path: it is the one that the warning names.";
-  return { code: "stale_acceptance", path: `global.accept_warnings[${i}]`, message, example: null, remedy, service: null, route: null, at };
+  return {
+    code: "stale_acceptance",
+    path: `global.accept_warnings[${i}]`,
+    message,
+    example: null,
+    remedy,
+    service: null,
+    route: null,
+    at,
+  };
 }
 
 /** In the order of the configuration. */

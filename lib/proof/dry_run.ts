@@ -1,5 +1,6 @@
 /**
- * Tries a reload without doing it: whether the configuration would be accepted, what would change, and what recent requests would meet.
+ * Tries a reload without doing it: whether the configuration would be accepted, what would change, and what recent
+ * requests would meet.
  */
 import { dirname, join } from "node:path";
 import type { Right } from "../base/rights.ts";
@@ -34,8 +35,16 @@ import { matchingTable } from "./scratch.ts";
 export interface DryRun extends Refusal {
   readonly outcome: "accepted" | "refused";
   readonly warnings: readonly PlacedWarning[];
-  /** Null: there are none. `failures`: the first 100. `passes`: the names of the others, of the gateway's own source. */
-  readonly tests: { readonly passed: number; readonly failed: number; readonly notRun: number; readonly failures: readonly FailedTest[]; readonly passes?: readonly string[] } | null;
+  /**
+   * Null: there are none. `failures`: the first 100. `passes`: the names of the others, of the gateway's own source.
+   */
+  readonly tests: {
+    readonly passed: number;
+    readonly failed: number;
+    readonly notRun: number;
+    readonly failures: readonly FailedTest[];
+    readonly passes?: readonly string[];
+  } | null;
   /** Why tests were not run; null: all were, or there are none. */
   readonly untested: string | null;
   /** From the configuration in force to this one. Null: it has errors. */
@@ -65,15 +74,25 @@ export interface MovedRequest {
   readonly after: RoutePlace | null;
 }
 
-/** All that a dry run needs of a gateway: plain data, for another thread. Only `environment` holds values of references that are secrets. */
+/**
+ * All that a dry run needs of a gateway: plain data, for another thread. Only `environment` holds values of references
+ * that are secrets.
+ */
 export interface DryRunInput {
   /** A whole configuration; null: the gateway's own source, read again. */
   readonly text: Buffer | null;
   readonly options: Pick<ConfigurationOptions, "config" | "configFile" | "configKeyFile" | "kinds">;
   /** For the gateway's own source; null with a text. */
   readonly environment: Readonly<Record<string, string | undefined>> | null;
-  /** The configuration in force, with the files that it names, and the values of its references for which nothing else can stand. */
-  readonly inForce: { readonly source: ConfigSource; readonly files: ReadonlyMap<string, Buffer>; readonly formed: ReadonlyMap<string, string> };
+  /**
+   * The configuration in force, with the files that it names, and the values of its references for which nothing else
+   * can stand.
+   */
+  readonly inForce: {
+    readonly source: ConfigSource;
+    readonly files: ReadonlyMap<string, Buffer>;
+    readonly formed: ReadonlyMap<string, string>;
+  };
   readonly recent: readonly RecentRequest[];
   /** For a thread, to give up before anything else. */
   readonly rights: readonly Right[];
@@ -85,12 +104,18 @@ export interface DryRunInput {
 export const POSTED = "(posted)";
 
 /**
- * Reads, checks, compares and tests a configuration, and changes nothing. A text may come from somebody who may not know the secrets of this
- * machine: none of its references is resolved, see `Placeholders`. `own`: what of the gateway is no data.
+ * Reads, checks, compares and tests a configuration, and changes nothing. A text may come from somebody who may not
+ * know the secrets of this machine: none of its references is resolved, see `Placeholders`. `own`: what of the gateway
+ * is no data.
  */
-export async function dryRun(input: DryRunInput, { plugins = [], modules }: Pick<ConfigurationOptions, "plugins" | "modules">): Promise<DryRun> {
+export async function dryRun(
+  input: DryRunInput,
+  { plugins = [], modules }: Pick<ConfigurationOptions, "plugins" | "modules">,
+): Promise<DryRun> {
   const { text, options, inForce } = input;
-  const variables = [...inForce.formed].flatMap(([reference, value]) => (reference.startsWith("${env:") ? [[reference.slice(6, -1), value] as const] : []));
+  const variables = [...inForce.formed].flatMap(([reference, value]) =>
+    reference.startsWith("${env:") ? [[reference.slice(6, -1), value] as const] : [],
+  );
   const inputs = { environment: Object.fromEntries(variables), files: inForce.files };
   const fromMemory = (path: string) => inForce.files.get(path) ?? readNoFile(path);
   await modules.load(inForce.source, inputs.environment, fromMemory);
@@ -98,8 +123,22 @@ export async function dryRun(input: DryRunInput, { plugins = [], modules }: Pick
   const reader = new ConfigReader({ plugins, modules, ...(options.kinds && { kinds: options.kinds }) }, readNoFile);
   const known = new Placeholders(inForce.formed, null);
   const before = reader.load(inForce.source, inputs, known).loaded;
-  const recent = (loaded: Loaded) => ({ from: { ...before, table: matchingTable(before) }, to: { ...loaded, table: matchingTable(loaded) }, recent: input.recent });
-  if (text === null) return ofOwnSource({ ...options, plugins, modules, environment: input.environment!, seen: input.seen && { read: () => input.seen!, write() {} } }, recent);
+  const recent = (loaded: Loaded) => ({
+    from: { ...before, table: matchingTable(before) },
+    to: { ...loaded, table: matchingTable(loaded) },
+    recent: input.recent,
+  });
+  if (text === null)
+    return ofOwnSource(
+      {
+        ...options,
+        plugins,
+        modules,
+        environment: input.environment!,
+        seen: input.seen && { read: () => input.seen!, write() {} },
+      },
+      recent,
+    );
   const source = { text, file: join(dirname(options.configFile ?? ""), POSTED) };
   const lacks = options.configKeyFile === undefined ? [] : [UNSIGNED];
   // Before anything else reads it: JSON.parse needs far more memory for a million brackets.
@@ -111,14 +150,24 @@ export async function dryRun(input: DryRunInput, { plugins = [], modules }: Pick
   try {
     const { loaded } = reader.load(source, inputs, placeholders);
     await compileApart({ ...loaded, kinds: loaded.kinds.map((kind) => lenient(kind, placeholders.unsure)) }, modules);
-    const report = await runTests(loaded, { redirect: redirectOf(loaded.config.global, modules), isOpen: (test, place, passed) => isOpen(loaded, placeholders, test, place, passed) });
+    const report = await runTests(loaded, {
+      redirect: redirectOf(loaded.config.global, modules),
+      isOpen: (test, place, passed) => isOpen(loaded, placeholders, test, place, passed),
+    });
     const failed = report.failed === 0 ? [] : failuresOf(loaded.tests, report).map(shownIssue);
-    const result = await compared({ file: POSTED, issues: [...lacks, ...failed] }, { loaded, source, report }, recent(loaded));
+    const result = await compared(
+      { file: POSTED, issues: [...lacks, ...failed] },
+      { loaded, source, report },
+      recent(loaded),
+    );
     const isUnread = placeholders.unknown.some(([root]) => root === "test_files");
     const untested = [result.untested ?? [], isUnread ? UNREAD : []].flat().join(" ");
     return concealedBy(concealerOf(loaded), { ...result, untested: untested || null });
   } catch (error) {
-    return concealedBy(concealing(new Map([...inForce.formed].map(([reference, value]) => [value, reference]))), refused(refusalOfText(error, lacks)));
+    return concealedBy(
+      concealing(new Map([...inForce.formed].map(([reference, value]) => [value, reference]))),
+      refused(refusalOfText(error, lacks)),
+    );
   }
 }
 
@@ -127,7 +176,10 @@ async function ofOwnSource(options: ConfigurationOptions, recent: (loaded: Loade
   try {
     const { config, configFile, configKeyFile, environment } = options;
     if (configKeyFile !== undefined) await options.modules.loadPart("signatures");
-    const read = config !== undefined ? { ok: true as const, value: config } : readConfigFile(configFile!, signatureCheck(options.modules, configKeyFile));
+    const read =
+      config !== undefined
+        ? { ok: true as const, value: config }
+        : readConfigFile(configFile!, signatureCheck(options.modules, configKeyFile));
     if (read.ok) await options.modules.load(read, environment ?? {});
     await options.modules.loadPart("jsonText");
     candidate = new Candidate(options);
@@ -138,7 +190,11 @@ async function ofOwnSource(options: ConfigurationOptions, recent: (loaded: Loade
   try {
     const refusal = await configuration.prove("strict").then(() => ({ file: null, issues: [] }), whyRefused);
     const report = configuration.lastTests?.report ?? { passed: 0, failed: 0, tests: [] };
-    const result = await compared(refusal, { loaded: configuration.snapshot, source: configuration.inForce.source, report }, recent(configuration.snapshot));
+    const result = await compared(
+      refusal,
+      { loaded: configuration.snapshot, source: configuration.inForce.source, report },
+      recent(configuration.snapshot),
+    );
     const passes = report.tests.flatMap(({ name, passed }) => (passed ? [name] : []));
     return { ...result, tests: result.tests && { ...result.tests, passes } };
   } finally {
@@ -159,14 +215,19 @@ interface Tried {
   readonly report: TestReport;
 }
 
-async function compared(refusal: Refusal, { loaded, source, report }: Tried, { from, to, recent }: Comparison): Promise<DryRun> {
+async function compared(
+  refusal: Refusal,
+  { loaded, source, report }: Tried,
+  { from, to, recent }: Comparison,
+): Promise<DryRun> {
   const slice = paced();
   const { passed, failed, notRun = 0 } = report;
   return {
     outcome: refusal.issues.length === 0 ? "accepted" : "refused",
     ...refusal,
     warnings: placedWarnings(await configWarningsInSlices(to), source),
-    tests: passed + failed + notRun === 0 ? null : { passed, failed, notRun, failures: failedTests(loaded.tests, report) },
+    tests:
+      passed + failed + notRun === 0 ? null : { passed, failed, notRun, failures: failedTests(loaded.tests, report) },
     untested: notRun === 0 ? null : UNTESTED,
     diff: await routeDiff(from, to, slice),
     requests: await movedRequests(recent, [from, to], slice),
@@ -178,12 +239,21 @@ function refused(refusal: Refusal): DryRun {
 }
 
 const UNSIGNED: ShownIssue = {
-  ...unplacedIssue("came without a signature, and this gateway accepts signed configurations only (CONFIG_PUBLIC_KEY): put it in the gateway's file and sign that with edge-gateway sign"),
+  ...unplacedIssue(
+    "came without a signature, and this gateway accepts signed configurations only (CONFIG_PUBLIC_KEY): " +
+      "put it in the gateway's file and sign that with edge-gateway sign",
+  ),
   code: "unsigned",
 };
-const UNCHECKED = unplacedIssue("cannot be checked without the values of its references: a text that is only tried must not read them out. Check it with edge-gateway validate FILE");
-const UNTESTED = "Tests whose result could tell the value of a reference were not run: run them with edge-gateway test FILE.";
-const UNREAD = "Files of test_files that the configuration in force does not name were not read, and their tests not run: run them with edge-gateway test FILE.";
+const UNCHECKED = unplacedIssue(
+  "cannot be checked without the values of its references: a text that is only tried must not read them out. " +
+    "Check it with edge-gateway validate FILE",
+);
+const UNTESTED =
+  "Tests whose result could tell the value of a reference were not run: run them with edge-gateway test FILE.";
+const UNREAD =
+  "Files of test_files that the configuration in force does not name were not read, and their tests not run: " +
+  "run them with edge-gateway test FILE.";
 
 /** `lacks`: what is wrong with the text besides its content. */
 function refusalOfText(error: unknown, lacks: readonly ShownIssue[]): Refusal {
@@ -199,7 +269,9 @@ function lenient(kind: AnyPlugin, unsure: WeakSet<object>): AnyPlugin {
     ...kind,
     // The members that a placeholder stands for are missing.
     ...(ownHeaders && { ownHeaders: (config) => (unsure.has(config as object) ? [] : ownHeaders(config)) }),
-    ...(secretParameters && { secretParameters: (config) => (unsure.has(config as object) ? [] : secretParameters(config)) }),
+    ...(secretParameters && {
+      secretParameters: (config) => (unsure.has(config as object) ? [] : secretParameters(config)),
+    }),
     create(config, tools) {
       try {
         return kind.create(config, tools);
@@ -212,7 +284,13 @@ function lenient(kind: AnyPlugin, unsure: WeakSet<object>): AnyPlugin {
 }
 
 /** Whether the result of a test could depend on what a placeholder stands for. `place`: the route of its request. */
-function isOpen({ shown }: Loaded, { unknown, random }: Placeholders, test: ConfigTest, place: Place, passed: boolean): boolean {
+function isOpen(
+  { shown }: Loaded,
+  { unknown, random }: Placeholders,
+  test: ConfigTest,
+  place: Place,
+  passed: boolean,
+): boolean {
   const { services } = shown as unknown as DisplayedConfig;
   const isMet = ([root, i, list, j, ...rest]: Path): boolean => {
     if (root === "tests" || typeof root === "number") return test.at.every((step, depth) => [root, i][depth] === step);
@@ -227,12 +305,18 @@ function isOpen({ shown }: Loaded, { unknown, random }: Placeholders, test: Conf
 }
 
 function concealedBy(conceal: (text: string) => string, result: DryRun): DryRun {
-  return JSON.parse(JSON.stringify(result), (_name, value: unknown) => (typeof value === "string" ? conceal(value) : value)) as DryRun;
+  return JSON.parse(JSON.stringify(result), (_name, value: unknown) =>
+    typeof value === "string" ? conceal(value) : value,
+  ) as DryRun;
 }
 
 const MAX_EXAMPLES = 10;
 
-async function movedRequests(recent: readonly RecentRequest[], [before, after]: readonly [Compared, Compared], slice: NextTimeSlice): Promise<MovedRequests> {
+async function movedRequests(
+  recent: readonly RecentRequest[],
+  [before, after]: readonly [Compared, Compared],
+  slice: NextTimeSlice,
+): Promise<MovedRequests> {
   const examples = new Map<string, MovedRequest>();
   let [otherRoute, noRoute, undecided] = [0, 0, 0];
   for (const request of recent) {

@@ -37,8 +37,8 @@ export class DryRuns {
   }
 
   /**
-   * `text` is a whole configuration; null: the gateway's own source, read again. Rejects with a `Fault`, code "overloaded", whose message may be
-   * shown.
+   * `text` is a whole configuration; null: the gateway's own source, read again. Rejects with a `Fault`, code
+   * "overloaded", whose message may be shown.
    */
   async run(text: Buffer | null, recent: RecentRequests | null): Promise<DryRun> {
     if (!this.#queue.room) throw new Fault("overloaded", `${MAX_WAITING} dry runs are waiting already.`);
@@ -58,22 +58,36 @@ export class DryRuns {
     const hasModules = input.text === null || (input.inForce.files.size > 0 && usesModules(input));
     const { ms, megabytes } = this.#limits;
     // Together with the stack.
-    const resourceLimits = { maxOldGenerationSizeMb: megabytes * 0.9, maxYoungGenerationSizeMb: megabytes * 0.09, stackSizeMb: 4 };
-    const worker = threadFor(program, { workerData: input, name: "dry run", resourceLimits, ...(!hasModules && { env: {} }) });
-    // AbortSignal.any() of Node 20 loses the signal of a timeout to the garbage collector: a dry run could go on for ever, and with it the queue.
+    const resourceLimits = {
+      maxOldGenerationSizeMb: megabytes * 0.9,
+      maxYoungGenerationSizeMb: megabytes * 0.09,
+      stackSizeMb: 4,
+    };
+    const worker = threadFor(program, {
+      workerData: input,
+      name: "dry run",
+      resourceLimits,
+      ...(!hasModules && { env: {} }),
+    });
+    // AbortSignal.any() of Node 20 loses the signal of a timeout to the garbage collector: a dry run could go on for
+    // ever, and with it the queue.
     const over = new AbortController();
     const stop = () => over.abort();
     const timer = setTimeout(entry("the end of a dry run", stop), ms);
     closed.addEventListener("abort", stop);
     if (closed.aborted) stop();
     try {
-      const [result] = (await Promise.race([once(worker, "message", { signal: over.signal }), ended(worker)])) as [DryRun];
+      const [result] = (await Promise.race([once(worker, "message", { signal: over.signal }), ended(worker)])) as [
+        DryRun,
+      ];
       return result;
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (closed.aborted) throw new Fault("overloaded", "The gateway has been closed.");
-      if (code === "ABORT_ERR") throw new Fault("overloaded", `The dry run needs more than ${ms / 1000} seconds. ${ELSEWHERE}`);
-      if (code === "ERR_WORKER_OUT_OF_MEMORY") throw new Fault("overloaded", `The dry run needs more than ${megabytes} MB. ${ELSEWHERE}`);
+      if (code === "ABORT_ERR")
+        throw new Fault("overloaded", `The dry run needs more than ${ms / 1000} seconds. ${ELSEWHERE}`);
+      if (code === "ERR_WORKER_OUT_OF_MEMORY")
+        throw new Fault("overloaded", `The dry run needs more than ${megabytes} MB. ${ELSEWHERE}`);
       throw error;
     } finally {
       clearTimeout(timer);
@@ -84,12 +98,29 @@ export class DryRuns {
   }
 }
 
-function inputOf({ options, snapshot, validity, inForce: { source } }: Configuration, text: Buffer | null, recent: RecentRequests | null): DryRunInput {
+function inputOf(
+  { options, snapshot, validity, inForce: { source } }: Configuration,
+  text: Buffer | null,
+  recent: RecentRequests | null,
+): DryRunInput {
   const { config, configFile, configKeyFile, kinds, environment = process.env } = options;
-  const own = { ...(config && { config }), ...(configFile && { configFile }), ...(configKeyFile && { configKeyFile }), ...(kinds && { kinds }) };
+  const own = {
+    ...(config && { config }),
+    ...(configFile && { configFile }),
+    ...(configKeyFile && { configKeyFile }),
+    ...(kinds && { kinds }),
+  };
   const rights = options.modules.partIfLoaded("rights")?.rightsOfThreads() ?? [];
   const files = new Map(snapshot.files.map(({ path, content }) => [path, content]));
-  return { text, options: own, environment: text === null ? { ...environment } : null, inForce: { source, files, formed: snapshot.formed }, recent: recent?.list() ?? [], rights, seen: validity?.seen ?? null };
+  return {
+    text,
+    options: own,
+    environment: text === null ? { ...environment } : null,
+    inForce: { source, files, formed: snapshot.formed },
+    recent: recent?.list() ?? [],
+    rights,
+    seen: validity?.seen ?? null,
+  };
 }
 
 const ELSEWHERE = "Check the configuration with edge-gateway validate FILE.";
@@ -99,7 +130,10 @@ function threadFor(program: URL, options: WorkerOptions): Worker {
   try {
     return new Worker(program, options);
   } catch (error) {
-    throw new Fault("overloaded", `There is no thread for the dry run: ${missingPermission(error) ?? messageOf(error)}`);
+    throw new Fault(
+      "overloaded",
+      `There is no thread for the dry run: ${missingPermission(error) ?? messageOf(error)}`,
+    );
   }
 }
 

@@ -1,6 +1,8 @@
 /**
- * Explains how a request would be handled: its route or why it has none, its plugins in their order, and the upstreams that could get it.
- * The answer comes from the data path itself (`gateway/serve.ts`), run with a handler that sends nothing; only the sentences are written here.
+ * Explains how a request would be handled: its route or why it has none, its plugins in their order, and the upstreams
+ * that could get it.
+ * The answer comes from the data path itself (`gateway/serve.ts`), run with a handler that sends nothing; only the
+ * sentences are written here.
  */
 import { METHODS } from "node:http";
 import type { Names } from "../base/option_names.ts";
@@ -45,7 +47,10 @@ const QUESTION_NAMES: Names<Question> = { method: true, url: true, headers: true
 
 export interface Explanation {
   readonly outcome: "matched" | "refused";
-  /** The status over HTTP/1.1 of a request that is refused before any plugin: 400, 404, 405, 413, 414, 417 or 431; or the status of a redirect to HTTPS. */
+  /**
+   * The status over HTTP/1.1 of a request that is refused before any plugin: 400, 404, 405, 413, 414, 417 or 431; or
+   * the status of a redirect to HTTPS.
+   */
   readonly status: number | null;
   readonly code: string | null;
   /** Sentences on why this route matches, or why none does. */
@@ -61,11 +66,17 @@ export interface Explanation {
   readonly params: Readonly<Record<string, string>>;
   /** Path and query as the upstream gets them, unless a plugin changes them. */
   readonly forwarded: string | null;
-  /** Names and values in turn, as the first upstream would get them, secrets masked; null where a plugin answers, or the request is refused. */
+  /**
+   * Names and values in turn, as the first upstream would get them, secrets masked; null where a plugin answers, or the
+   * request is refused.
+   */
   readonly upstreamHeaders: HeaderList | null;
   /** In the order in which they run; `config` as it is displayed. */
   readonly plugins: readonly ExplainedPlugin[];
-  /** Whether the reply is not known: a plugin on its way asks another machine, or what it does is not known. Such a plugin may still refuse the request. */
+  /**
+   * Whether the reply is not known: a plugin on its way asks another machine, or what it does is not known. Such a
+   * plugin may still refuse the request.
+   */
   readonly open: boolean;
   /** The plugin that answers the request itself, if those before it let it pass; null: none does. */
   readonly answer: Pick<ExplainedPlugin, "level" | "name" | "id" | "status" | "code"> | null;
@@ -97,21 +108,32 @@ export interface CountedPlugin extends RunningPlugin {
 export interface ExplainedPlugin extends RunningPlugin, PluginVerdict {}
 
 /** A snapshot, in force or not, and the parts of a gateway that it is explained with. */
-type ExplainSource = ServeTools & { readonly runtime: Runtime } & { readonly configuration: Pick<Configuration, "snapshot"> };
+type ExplainSource = ServeTools & { readonly runtime: Runtime } & {
+  readonly configuration: Pick<Configuration, "snapshot">;
+};
 
 /** `displayed` is the configuration of the snapshot, with secrets masked or not. Takes 2 s at most. */
 export async function explain(question: Question, displayed: Json, source: ExplainSource): Promise<Explanation> {
   checkRequest("explain", question, QUESTION_NAMES);
   const { method } = question;
   const { snapshot } = source.configuration;
-  const inbound = injected(question, snapshot.receiving, snapshot.redirect === null ? "http" : "https", question.body === undefined);
+  const inbound = injected(
+    question,
+    snapshot.receiving,
+    snapshot.redirect === null ? "http" : "https",
+    question.body === undefined,
+  );
   const target = readTarget(inbound.target);
   const shown = displayed as unknown as DisplayedConfig;
-  const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority, table: snapshot.table, shown };
+  const asked =
+    "code" in target
+      ? null
+      : { inbound, target, authority: target.authority ?? inbound.authority, table: snapshot.table, shown };
   // A reload may replace them while the plugins run.
   const upstreamSets = source.runtime.upstreamSets;
   const { found, reply, problem, forwarded, steps } = await tryRequest(inbound, snapshot, source.clock);
-  const answer = asked === null || found === null ? { place: null, reasons: [], candidates: [] } : explainRoute(found, asked);
+  const answer =
+    asked === null || found === null ? { place: null, reasons: [], candidates: [] } : explainRoute(found, asked);
   const { place, candidates } = answer;
   const path = asked === null ? null : asked.target.path;
   if (place === null || found?.kind !== "route") {
@@ -127,10 +149,16 @@ export async function explain(question: Question, displayed: Json, source: Expla
   const plan = snapshot.inUse.upstreamSets.get(service.name);
   const session = (isComplete && plan?.sticky?.session(forwarded)) || null;
   // Without a split, all upstreams that can be used share the requests.
-  const divided = upstreams === undefined ? [] : (plan?.split?.destinations(forwarded) ?? [{ peers: usableOf(upstreams.peers), share: 1 }]);
+  const divided =
+    upstreams === undefined
+      ? []
+      : (plan?.split?.destinations(forwarded) ?? [{ peers: usableOf(upstreams.peers), share: 1 }]);
   const destinations = session === null ? divided : [{ peers: [session], share: 1 }];
   const ofHash = isComplete ? whyUpstream(service, destinations, forwarded, source.runtime.parts) : [];
-  const chosen = session === null ? ofHash : [`Its cookie ${service.sticky!.cookie} leads to upstream ${JSON.stringify(session.id)}.`];
+  const chosen =
+    session === null
+      ? ofHash
+      : [`Its cookie ${service.sticky!.cookie} leads to upstream ${JSON.stringify(session.id)}.`];
   const plugins = pluginsOf(place, shown, snapshot.kinds, steps);
   const unrun = problem === null ? [] : [`The plugins cannot be run here: ${problem}.`];
   return {
@@ -157,19 +185,37 @@ export async function explain(question: Question, displayed: Json, source: Expla
 
 /** A method that listeners refuse: node's HTTP/1 parser has a fixed list. */
 function ofMethod(method: string): string[] {
-  return METHODS.includes(method) ? [] : [`That is over HTTP/2: HTTP/1.1 has no method ${method} here, and answers 400.`];
+  return METHODS.includes(method)
+    ? []
+    : [`That is over HTTP/2: HTTP/1.1 has no method ${method} here, and answers 400.`];
 }
 
-const NOTHING = { service: null, route: null, pattern: null, params: {}, forwarded: null, upstreamHeaders: null, plugins: [], open: false, answer: null, ...{ strategy: null, hashOn: null, sticky: null, upstreams: [] } } as const;
+const NOTHING = {
+  service: null,
+  route: null,
+  pattern: null,
+  params: {},
+  forwarded: null,
+  upstreamHeaders: null,
+  plugins: [],
+  open: false,
+  answer: null,
+  ...{ strategy: null, hashOn: null, sticky: null, upstreams: [] },
+} as const;
 
 /** Null: there is no upstream, or no such head can be sent. */
 function shownHeaders(forwarded: Exchange, snapshot: Snapshot): HeaderList | null {
   const { global, services } = snapshot.config;
   const service = services.find(({ name }) => name === forwarded.service.name)!;
   const conceal = concealerOf(snapshot);
-  const valueOf = (name: string, value: string) => (value === forwarded.call.id ? REQUEST_ID : displayed(value, conceal, isCredential(name)));
+  const valueOf = (name: string, value: string) =>
+    value === forwarded.call.id ? REQUEST_ID : displayed(value, conceal, isCredential(name));
   try {
-    return headersFor(forwarded, service, viaNameOf(global.name))?.map((text, i, list) => (i % 2 === 0 ? text : String(valueOf(list[i - 1]!, text)))) ?? null;
+    return (
+      headersFor(forwarded, service, viaNameOf(global.name))?.map((text, i, list) =>
+        i % 2 === 0 ? text : String(valueOf(list[i - 1]!, text)),
+      ) ?? null
+    );
   } catch {
     return null;
   }
@@ -179,24 +225,36 @@ function shownHeaders(forwarded: Exchange, snapshot: Snapshot): HeaderList | nul
 const REQUEST_ID = "(id of the request)";
 
 function problemOf({ body, headers }: Reply): { readonly code: string | null; readonly detail: string } {
-  if (body === null) return { code: null, detail: `global.https_redirect leads to ${headerValue(headers, "location") ?? ""}.` };
+  if (body === null)
+    return { code: null, detail: `global.https_redirect leads to ${headerValue(headers, "location") ?? ""}.` };
   const { code, detail, title } = JSON.parse(String(body)) as { code: string; detail?: string; title: string };
   return { code, detail: detail ?? `${title}.` };
 }
 
 function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport): string[] {
   const reasons: string[] = [];
-  if (circuitBreaker?.state === "open") reasons.push("The circuit of the service is open: what the plugins let pass gets 503 until it tries again.");
-  if (!upstreams.some(({ usable }) => usable)) reasons.push("No upstream of the service can be used: what the plugins let pass gets 503.");
+  if (circuitBreaker?.state === "open")
+    reasons.push("The circuit of the service is open: what the plugins let pass gets 503 until it tries again.");
+  if (!upstreams.some(({ usable }) => usable))
+    reasons.push("No upstream of the service can be used: what the plugins let pass gets 503.");
   return reasons;
 }
 
-/** The upstream that a hash leads to; nothing with other strategies, which depend on the requests before this one, as a split may. */
-function whyUpstream(service: DisplayedService, [first, ...others]: readonly SplitDestination[], request: Exchange, parts: Parts): string[] {
+/**
+ * The upstream that a hash leads to; nothing with other strategies, which depend on the requests before this one, as a
+ * split may.
+ */
+function whyUpstream(
+  service: DisplayedService,
+  [first, ...others]: readonly SplitDestination[],
+  request: Exchange,
+  parts: Parts,
+): string[] {
   const { load_balancing_strategy: strategy, hash_on: on = "client_ip", hash_balance_factor: factor = 0 } = service;
   if (strategy !== "hash" && strategy !== "ip_hash") return [];
   const { hashing, hashKey } = parts.part("hash");
-  if (hashKey(on)(request) === null) return [`The request has no value for hash_on ${on}: such requests go to each upstream in turn.`];
+  if (hashKey(on)(request) === null)
+    return [`The request has no value for hash_on ${on}: such requests go to each upstream in turn.`];
   if (first === undefined || others.length > 0) return [];
   const peer = hashing(on, 0).pick(first.peers, request);
   const bound = factor === 0 ? "" : `, unless it has ${factor} % of the mean load`;
@@ -216,15 +274,30 @@ export function routePlugins(
   if (service === undefined || route === undefined) return null;
   return running({ service, route }, shown, kinds).map(({ plugin, nth }) => {
     const { level, name, id } = plugin;
-    const place = { name, level, service: level === "global" ? null : service.name, route: level === "route" ? route.name : null };
-    const { requests, answered } = meters.get(JSON.stringify(pluginLabels({ ...place, id: id ?? String(nth) }))) ?? { requests: 0, answered: 0 };
+    const place = {
+      name,
+      level,
+      service: level === "global" ? null : service.name,
+      route: level === "route" ? route.name : null,
+    };
+    const { requests, answered } = meters.get(JSON.stringify(pluginLabels({ ...place, id: id ?? String(nth) }))) ?? {
+      requests: 0,
+      answered: 0,
+    };
     return { ...plugin, requests, answered };
   });
 }
 
-function pluginsOf(place: Place, shown: DisplayedConfig, kinds: Snapshot["kinds"], steps: readonly Step[]): ExplainedPlugin[] {
+function pluginsOf(
+  place: Place,
+  shown: DisplayedConfig,
+  kinds: Snapshot["kinds"],
+  steps: readonly Step[],
+): ExplainedPlugin[] {
   const { service, route } = place;
-  const own = steps.filter(({ scope }) => (scope.service ?? service.name) === service.name && (scope.route ?? route.name) === route.name);
+  const own = steps.filter(
+    ({ scope }) => (scope.service ?? service.name) === service.name && (scope.route ?? route.name) === route.name,
+  );
   const verdict = (level: string, i: number) => own.filter(({ scope }) => scope.level === level)[i]?.now ?? NOT_REACHED;
   return running(place, shown, kinds).map(({ plugin, i }) => ({ ...plugin, ...verdict(plugin.level, i) }));
 }
@@ -237,15 +310,24 @@ function endOf(plugins: readonly ExplainedPlugin[]): Pick<Explanation, "open" | 
   return { open, answer: { level, name, id, status, code } };
 }
 
-/** In the order in which they run. `i`: the place of a plugin among the enabled ones of its level; `nth`: among all of its kind there, from 1. */
-function running({ service, route }: Place, { global }: DisplayedConfig, kinds: Snapshot["kinds"]): readonly { readonly plugin: RunningPlugin; readonly i: number; readonly nth: number }[] {
+/**
+ * In the order in which they run. `i`: the place of a plugin among the enabled ones of its level; `nth`: among all of
+ * its kind there, from 1.
+ */
+function running(
+  { service, route }: Place,
+  { global }: DisplayedConfig,
+  kinds: Snapshot["kinds"],
+): readonly { readonly plugin: RunningPlugin; readonly i: number; readonly nth: number }[] {
   const written = LEVELS.flatMap((level) => {
     const { plugins } = { global, service, route }[level];
-    return plugins.filter(({ enabled }) => enabled).map((instance, i) => {
-      const { name, id = null, config } = instance;
-      const nth = plugins.slice(0, plugins.indexOf(instance) + 1).filter((each) => each.name === name).length;
-      return { plugin: { level, name, id, config }, i, nth, kind: kinds.find((kind) => kind.name === name)! };
-    });
+    return plugins
+      .filter(({ enabled }) => enabled)
+      .map((instance, i) => {
+        const { name, id = null, config } = instance;
+        const nth = plugins.slice(0, plugins.indexOf(instance) + 1).filter((each) => each.name === name).length;
+        return { plugin: { level, name, id, config }, i, nth, kind: kinds.find((kind) => kind.name === name)! };
+      });
   });
   return runningOrder(written);
 }

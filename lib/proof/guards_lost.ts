@@ -32,8 +32,8 @@ export interface GuardsLost extends RoutePlace {
 export type Compared = Pick<Snapshot, keyof Loaded | "table">;
 
 /**
- * Asks both route tables for requests that stand for all requests of each route of both configurations, so that a guarded path which
- * another route takes over is found too; then compares the routes that have the same names.
+ * Asks both route tables for requests that stand for all requests of each route of both configurations, so that a
+ * guarded path which another route takes over is found too; then compares the routes that have the same names.
  */
 export async function guardsLost(before: Compared, after: Compared, slice: NextTimeSlice): Promise<GuardsLost[]> {
   const found = new Map<WrittenRoute, GuardsLost>();
@@ -51,7 +51,8 @@ export async function guardsLost(before: Compared, after: Compared, slice: NextT
       const request = { ...place, ...choice };
       const was = routeOf(before, old, request);
       const is = was === null || was.guards.size === 0 ? null : routeOf(after, next, request);
-      if (was !== null && is !== null) compare(was, is, () => (choice === PLAIN ? exampleOf(request) : conceal(exampleOf(request))), found);
+      if (was !== null && is !== null)
+        compare(was, is, () => (choice === PLAIN ? exampleOf(request) : conceal(exampleOf(request))), found);
     }
   }
   for (const [key, is] of next) {
@@ -64,8 +65,15 @@ export async function guardsLost(before: Compared, after: Compared, slice: NextT
 /** How many requests are asked about between two looks at the time. */
 const STEP = 64;
 
-/** Notes in `found` which guards of `was` are not in `is`. A guard with other files or secrets is another guard, too. */
-function compare(was: WrittenRoute, is: WrittenRoute, exampleFor: () => string | null, found: Map<WrittenRoute, GuardsLost>): void {
+/**
+ * Notes in `found` which guards of `was` are not in `is`. A guard with other files or secrets is another guard, too.
+ */
+function compare(
+  was: WrittenRoute,
+  is: WrittenRoute,
+  exampleFor: () => string | null,
+  found: Map<WrittenRoute, GuardsLost>,
+): void {
   const known = found.get(is);
   const missing = was.plugins.flatMap(({ kind, guard }) => (guard === null || is.guards.has(guard) ? [] : kind.name));
   const guards = [...new Set([...(known?.guards ?? []), ...missing])];
@@ -86,7 +94,11 @@ function keyOf(service: string, route: string): string {
   return JSON.stringify([service, route]);
 }
 
-function routeOf({ table }: Compared, routes: Routes, { host, method, path, headers, query, scheme }: SampleRequest): WrittenRoute | null {
+function routeOf(
+  { table }: Compared,
+  routes: Routes,
+  { host, method, path, headers, query, scheme }: SampleRequest,
+): WrittenRoute | null {
   const found = table.find(host, method, path, false, headers, query, scheme);
   return found.kind === "route" ? routes.get(keyOf(found.target.service.name, found.target.route.name))! : null;
 }
@@ -101,11 +113,16 @@ type Choice = Pick<SampleRequest, "headers" | "query" | "scheme">;
 
 const PLAIN: Choice = { headers: [], query: "", scheme: "http" };
 
-/** Nothing; what fulfils the conditions of each route that the path may go to; and of two routes, one of each configuration. */
+/**
+ * Nothing; what fulfils the conditions of each route that the path may go to; and of two routes, one of each
+ * configuration.
+ */
 function* choicesFor({ method, host, path }: Place, before: Compared, after: Compared): Iterable<Choice> {
   yield PLAIN;
   const [olds = [], nexts = []] = [before, after].map(({ table }) =>
-    candidatesOf(table, host, path).flatMap(({ match, takes }) => (match === undefined || !takes(method) ? [] : [match.list])),
+    candidatesOf(table, host, path).flatMap(({ match, takes }) =>
+      match === undefined || !takes(method) ? [] : [match.list],
+    ),
   );
   for (const conditions of [...olds, ...nexts]) yield fulfilling(conditions);
   let pairs = 0;
@@ -116,7 +133,10 @@ function* choicesFor({ method, host, path }: Place, before: Compared, after: Com
 const MAX_PAIRS = 1000;
 
 /** Of two conditions on one name the stricter one: the value of the other might not fulfil both. */
-function merged(conditions: readonly PlacedCondition[], others: readonly PlacedCondition[]): readonly PlacedCondition[] {
+function merged(
+  conditions: readonly PlacedCondition[],
+  others: readonly PlacedCondition[],
+): readonly PlacedCondition[] {
   const found = new Map(conditions.map((each) => [each.key, each]));
   for (const each of others) {
     const same = found.get(each.key);
@@ -131,17 +151,26 @@ function strictness({ wanted }: PlacedCondition): number {
 
 /** For each route requests that fit its pattern and, if possible, nothing more specific. */
 function* requestsFor(configs: readonly Config[]): Iterable<Place> {
-  const routes = configs.flatMap(({ services }) => services.flatMap((service) => service.routes.map((route) => ({ service, route }))));
+  const routes = configs.flatMap(({ services }) =>
+    services.flatMap((service) => service.routes.map((route) => ({ service, route }))),
+  );
   const methods = [...new Set(["GET", ...routes.flatMap(({ route }) => route.methods), ANY_METHOD])];
   // Longer than every pattern: each "/" of a pattern begins a segment.
-  const longest = routes.reduce((most, { service, route }) => Math.max(most, `${service.basePath}${route.path}`.split("/").length), 0);
+  const longest = routes.reduce(
+    (most, { service, route }) => Math.max(most, `${service.basePath}${route.path}`.split("/").length),
+    0,
+  );
   for (const { service, route } of routes) {
     const pattern = segmentsOf(service.basePath, route.path);
     const texts = pattern.map((segment) => (segment.kind === "literal" ? segment.text : `any-${segment.name}`));
     const isOpen = pattern.at(-1)?.kind === "rest";
     const paths = isOpen ? [texts, [...texts, ...Array.from({ length: longest }, () => texts.at(-1)!)]] : [texts];
-    for (const host of service.hosts.length === 0 ? ["any-host"] : service.hosts.map((each) => each.replace(/^\*/, "any-name"))) {
-      for (const path of paths) for (const method of route.methods.length === 0 ? methods : route.methods) yield { method, host, path: `/${path.join("/")}` };
+    for (const host of service.hosts.length === 0
+      ? ["any-host"]
+      : service.hosts.map((each) => each.replace(/^\*/, "any-name"))) {
+      for (const path of paths)
+        for (const method of route.methods.length === 0 ? methods : route.methods)
+          yield { method, host, path: `/${path.join("/")}` };
     }
   }
 }

@@ -1,5 +1,6 @@
 /**
- * A request that is made of values instead of bytes of a socket, and its collected reply: for tests of a configuration, `explain`, and hosts.
+ * A request that is made of values instead of bytes of a socket, and its collected reply: for tests of a configuration,
+ * `explain`, and hosts.
  */
 import { hash } from "node:crypto";
 import { isIP } from "node:net";
@@ -19,9 +20,15 @@ import { pairs, replyHeaders } from "../server/reply_headers.ts";
 export interface InjectRequest {
   /** Default "GET". */
   readonly method?: string;
-  /** Path with query; or an http(s) URL, which also names the host, and whether the client speaks TLS. A path: if it has a certificate. */
+  /**
+   * Path with query; or an http(s) URL, which also names the host, and whether the client speaks TLS. A path: if it has
+   * a certificate.
+   */
   readonly url: string;
-  /** An object, with a list for several lines; or a flat list `[name, value, …]` where order matters. `Host` defaults to "localhost". */
+  /**
+   * An object, with a list for several lines; or a flat list `[name, value, …]` where order matters. `Host` defaults to
+   * "localhost".
+   */
   readonly headers?: Headers;
   readonly body?: string | Buffer;
   /** Address of the client. Default "127.0.0.1". */
@@ -33,7 +40,9 @@ export interface InjectRequest {
 type Headers = Readonly<Record<string, string | readonly string[]>> | HeaderList;
 
 /** Unless `verified` is false, a certificate that was verified. */
-export interface GivenCertificate extends Partial<Pick<ClientCertificate, "verified" | "reason" | "fingerprint" | "keyUses">> {
+export interface GivenCertificate extends Partial<
+  Pick<ClientCertificate, "verified" | "reason" | "fingerprint" | "keyUses">
+> {
   /** In the form of RFC 4514: "CN=billing,O=Example". */
   readonly subject: string;
   /** Subject alternative names with their types: "DNS:billing.example.com". Default: none. */
@@ -53,8 +62,22 @@ export interface InjectResponse {
   json(): unknown;
 }
 
-export const REQUEST_NAMES: Names<InjectRequest> = { method: true, url: true, headers: true, body: true, clientIp: true, certificate: true };
-const CERTIFICATE_NAMES: Names<GivenCertificate> = { subject: true, san: true, verified: true, reason: true, fingerprint: true, keyUses: true };
+export const REQUEST_NAMES: Names<InjectRequest> = {
+  method: true,
+  url: true,
+  headers: true,
+  body: true,
+  clientIp: true,
+  certificate: true,
+};
+const CERTIFICATE_NAMES: Names<GivenCertificate> = {
+  subject: true,
+  san: true,
+  verified: true,
+  reason: true,
+  fingerprint: true,
+  keyUses: true,
+};
 
 const BY_URL = 'the url says it, such as "https://localhost/"';
 const HINTS: ReadonlyMap<string, string> = new Map([
@@ -65,25 +88,41 @@ const HINTS: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** Throws a `TypeError` for unknown names and for values of the wrong kind. */
-export function checkRequest<Request extends InjectRequest>(what: string, given: Request, names: Names<Request> = REQUEST_NAMES as Names<Request>): void {
+export function checkRequest<Request extends InjectRequest>(
+  what: string,
+  given: Request,
+  names: Names<Request> = REQUEST_NAMES as Names<Request>,
+): void {
   checkNames(what, given, names, HINTS);
   const { url, method, body, headers, clientIp, certificate }: InjectRequest = given;
   if (certificate !== undefined) checkNames(`certificate of ${what}`, certificate, CERTIFICATE_NAMES, HINTS);
   const problem =
     (typeof url !== "string" && "url must be a string") ||
-    (clientIp !== undefined && (typeof clientIp !== "string" || isIP(clientIp) === 0) && "clientIp must be an IP address") ||
+    (clientIp !== undefined &&
+      (typeof clientIp !== "string" || isIP(clientIp) === 0) &&
+      "clientIp must be an IP address") ||
     (certificate !== undefined && typeof certificate.subject !== "string" && "certificate.subject must be a string") ||
     (method !== undefined && typeof method !== "string" && "method must be a string") ||
-    (body !== undefined && typeof body !== "string" && !(body instanceof Uint8Array) && "body must be a string or a Buffer") ||
-    (headers !== undefined && (typeof headers !== "object" || headers === null) && "headers must be an object or a flat list");
+    (body !== undefined &&
+      typeof body !== "string" &&
+      !(body instanceof Uint8Array) &&
+      "body must be a string or a Buffer") ||
+    (headers !== undefined &&
+      (typeof headers !== "object" || headers === null) &&
+      "headers must be an object or a flat list");
   if (problem !== false) throw new TypeError(`${what}: ${problem}`);
 }
 
 /**
- * Receives a request as from the network. `defaultScheme`: of a URL that is a path; a certificate is always over TLS. `isHead`: there is no body,
- * whatever the headers say of one. A request for a WebSocket is received as any other.
+ * Receives a request as from the network. `defaultScheme`: of a URL that is a path; a certificate is always over TLS.
+ * `isHead`: there is no body, whatever the headers say of one. A request for a WebSocket is received as any other.
  */
-export function injected(request: InjectRequest, options: ReceiveOptions, defaultScheme: "http" | "https" = "http", isHead = false): Inbound {
+export function injected(
+  request: InjectRequest,
+  options: ReceiveOptions,
+  defaultScheme: "http" | "https" = "http",
+  isHead = false,
+): Inbound {
   const { method = "GET", url, clientIp = "127.0.0.1", certificate = null } = request;
   const { scheme, host: named, path } = readUrl(url);
   const headers = [...headerListOf(request.headers ?? [])];
@@ -94,11 +133,30 @@ export function injected(request: InjectRequest, options: ReceiveOptions, defaul
   if (body !== null && !hasHeader(headers, "content-length")) headers.push("Content-Length", String(body.length));
   const framing = readFraming(method, headers, "1.1", options.underscores);
   const shown = certificate && certificateOf(certificate);
-  const connection = { remoteAddress: clientIp, encrypted: shown !== null || (scheme ?? defaultScheme) === "https", certificate: () => shown, tlsVersion: null };
+  const connection = {
+    remoteAddress: clientIp,
+    encrypted: shown !== null || (scheme ?? defaultScheme) === "https",
+    certificate: () => shown,
+    tlsVersion: null,
+  };
   const head = { method, target, httpVersion: "1.1", headers, framing };
-  const inbound = receiveHead(head, connection, body === null || body.length === 0 ? null : Readable.from([body]), null, options, ignore);
-  const refusal = refuseBytes(head, options) ?? refuseMalformed(head) ?? framing.refusal ?? (isHead ? null : refuseLength(framing, body?.length ?? 0)) ?? inbound.refusal;
-  const kept = isHead ? withoutHeader(withoutHeader(inbound.headers, "content-length"), "transfer-encoding") : inbound.headers;
+  const inbound = receiveHead(
+    head,
+    connection,
+    body === null || body.length === 0 ? null : Readable.from([body]),
+    null,
+    options,
+    ignore,
+  );
+  const refusal =
+    refuseBytes(head, options) ??
+    refuseMalformed(head) ??
+    framing.refusal ??
+    (isHead ? null : refuseLength(framing, body?.length ?? 0)) ??
+    inbound.refusal;
+  const kept = isHead
+    ? withoutHeader(withoutHeader(inbound.headers, "content-length"), "transfer-encoding")
+    : inbound.headers;
   return { ...inbound, headers: kept, upgrade: null, refusal };
 }
 
@@ -112,30 +170,59 @@ function readUrl(url: string): { readonly scheme?: string; readonly host: string
 function certificateOf({ subject, san = [], ...others }: GivenCertificate): ClientCertificate {
   // RFC 4514 §2: the most specific first, "," and "+" between them; escapes are undone, except for bytes in hex.
   const attributes = subject.match(/(?:\\.|[^,+\\])+/g) ?? [];
-  const name = attributes.map((each) => each.trim()).find((each) => /^CN=/i.test(each))?.slice(3).replace(/\\(.)/g, "$1");
+  const name = attributes
+    .map((each) => each.trim())
+    .find((each) => /^CN=/i.test(each))
+    ?.slice(3)
+    .replace(/\\(.)/g, "$1");
   const fingerprint = hash("sha256", JSON.stringify([subject, san]));
-  return { verified: true, reason: null, subject, commonName: name || null, names: san, fingerprint, keyUses: [], ...others };
+  return {
+    verified: true,
+    reason: null,
+    subject,
+    commonName: name || null,
+    names: san,
+    fingerprint,
+    keyUses: [],
+    ...others,
+  };
 }
 
 /** A flat list as it is; from an object, its names and values in turn. */
 export function headerListOf(headers: Headers): HeaderList {
   if (Array.isArray(headers)) return headers as HeaderList;
-  return Object.entries(headers as Record<string, string | string[]>).flatMap(([name, values]) => [values].flat().flatMap((value) => [name, value]));
+  return Object.entries(headers as Record<string, string | string[]>).flatMap(([name, values]) =>
+    [values].flat().flatMap((value) => [name, value]),
+  );
 }
 
 /** Counts the target, and names and values of headers, without separators. */
-function refuseBytes({ target, headers }: RequestHead, { limits: { maxHeaderBytes, maxUriBytes } }: ReceiveOptions): Refusal | null {
-  if (target.length > maxUriBytes || headers.reduce((sum, text) => sum + text.length, target.length) < maxHeaderBytes) return null;
-  return { code: "headers_too_large", detail: `The request line and header fields may have at most ${maxHeaderBytes} bytes together.` };
+function refuseBytes(
+  { target, headers }: RequestHead,
+  { limits: { maxHeaderBytes, maxUriBytes } }: ReceiveOptions,
+): Refusal | null {
+  if (target.length > maxUriBytes || headers.reduce((sum, text) => sum + text.length, target.length) < maxHeaderBytes)
+    return null;
+  return {
+    code: "headers_too_large",
+    detail: `The request line and header fields may have at most ${maxHeaderBytes} bytes together.`,
+  };
 }
 
-/** Refuses what the parser refuses in a request from the network; forwarded, it could hide a second request (request smuggling). */
+/**
+ * Refuses what the parser refuses in a request from the network; forwarded, it could hide a second request (request
+ * smuggling).
+ */
 function refuseMalformed({ method, target, headers }: RequestHead): Refusal | null {
   if (!TOKEN.test(method)) return malformed("The method is not a token.");
   if (target.includes(" ")) return malformed("The request target has a space that is not percent-encoded.");
-  const wrong = pairs(headers).find(([name, value]) => value === undefined || !TOKEN.test(name) || !FIELD_VALUE.test(value));
+  const wrong = pairs(headers).find(
+    ([name, value]) => value === undefined || !TOKEN.test(name) || !FIELD_VALUE.test(value),
+  );
   // The value is not repeated: it may be a credential.
-  return wrong === undefined ? null : malformed(`The header ${JSON.stringify(wrong[0])} is not a token with a value of visible characters.`);
+  return wrong === undefined
+    ? null
+    : malformed(`The header ${JSON.stringify(wrong[0])} is not a token with a value of visible characters.`);
 }
 
 function refuseLength({ bodyLength }: Framing, actual: number): Refusal | null {
@@ -143,8 +230,15 @@ function refuseLength({ bodyLength }: Framing, actual: number): Refusal | null {
   return bodyLength === actual ? null : malformed("The Content-Length is not the length of the body.");
 }
 
-/** Reads the reply to its end. Rejects when its body breaks off, and when `before` does, which is called with the size of each piece. */
-export async function collected(inbound: Inbound, reply: Reply, before?: (bytes: number) => Promise<void>): Promise<InjectResponse> {
+/**
+ * Reads the reply to its end. Rejects when its body breaks off, and when `before` does, which is called with the size
+ * of each piece.
+ */
+export async function collected(
+  inbound: Inbound,
+  reply: Reply,
+  before?: (bytes: number) => Promise<void>,
+): Promise<InjectResponse> {
   inbound.call.notes.status = reply.status;
   const chunks: Buffer[] = [];
   if (Buffer.isBuffer(reply.body)) chunks.push(reply.body);

@@ -9,6 +9,12 @@ import type { ConfigWarning, ShownIssue } from "../gateway/status.ts";
 export type PlacedWarning = ConfigWarning & Pick<ShownIssue, "line" | "column">;
 
 export function placedWarnings(warnings: readonly ConfigWarning[], source: ConfigSource): readonly PlacedWarning[] {
-  const places = warnings.length > 0 && "text" in source ? placesIn(source.text, warnings.map(({ at }) => at)) : null;
+  const places =
+    warnings.length > 0 && "text" in source
+      ? placesIn(
+          source.text,
+          warnings.map(({ at }) => at),
+        )
+      : null;
   return warnings.map((warning) => ({ ...warning, ...(places?.(warning.at) ?? { line: null, column: null }) }));
 }

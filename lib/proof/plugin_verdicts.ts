@@ -1,6 +1,7 @@
 /**
- * Runs a request through the plugins of its route with state of their own, and describes what each of them does with it. Nothing is dialled
- * and nothing is forwarded: where a plugin would ask another server, the request goes on as if the plugin had let it pass.
+ * Runs a request through the plugins of its route with state of their own, and describes what each of them does with
+ * it. Nothing is dialled and nothing is forwarded: where a plugin would ask another server, the request goes on as if
+ * the plugin had let it pass.
  */
 import { waitAtMost, type Clock } from "../base/clock.ts";
 import { ERRORS, messageOf } from "../base/errors.ts";
@@ -49,7 +50,10 @@ export interface PluginVerdict {
   /** Names of headers that it adds, changes and removes on the way to the upstream. */
   readonly sets: readonly string[];
   readonly removes: readonly string[];
-  /** The same for people, with the plugin as the subject: "passes the request on", "answers 401 key_missing", "not reached". */
+  /**
+   * The same for people, with the plugin as the subject: "passes the request on", "answers 401 key_missing", "not
+   * reached".
+   */
   readonly verdict: string;
 }
 
@@ -86,7 +90,11 @@ export async function tryRequest(inbound: Inbound, snapshot: Snapshot, clock: Cl
   let problem: string | null = null;
   try {
     const returned = scratch.serve(inbound);
-    if (returned instanceof Promise) await waitAtMost(returned.then((late) => void (reply = late)), MAX_WAITING_MS);
+    if (returned instanceof Promise)
+      await waitAtMost(
+        returned.then((late) => void (reply = late)),
+        MAX_WAITING_MS,
+      );
     else reply = returned;
   } catch (error) {
     problem = messageOf(error);
@@ -94,7 +102,13 @@ export async function tryRequest(inbound: Inbound, snapshot: Snapshot, clock: Cl
   // A verdict may quote what a plugin was configured with: where it redirects to, or its error.
   const conceal = concealerOf(snapshot);
   const shown = Array.from(steps.values(), ({ scope, now }) => ({ scope, now: concealed(now, conceal) }));
-  const trial = { found: scratch.found, reply, problem: problem === null ? null : conceal(problem), forwarded, steps: shown };
+  const trial = {
+    found: scratch.found,
+    reply,
+    problem: problem === null ? null : conceal(problem),
+    forwarded,
+    steps: shown,
+  };
   for (const step of steps.values()) step.end();
   // A plugin that still waits can end its work.
   if (reply === null) inbound.call.abort();
@@ -184,12 +198,23 @@ class PluginStep implements Step {
 }
 
 function said(action: PluginVerdict["action"], verdict: string, more: Partial<PluginVerdict> = {}): PluginVerdict {
-  return { action, ...{ status: null, code: null, location: null, asks: null, caller: null, groups: [], sets: [], removes: [] }, ...more, verdict };
+  return {
+    action,
+    ...{ status: null, code: null, location: null, asks: null, caller: null, groups: [], sets: [], removes: [] },
+    ...more,
+    verdict,
+  };
 }
 
 function concealed(verdict: PluginVerdict, conceal: (text: string) => string): PluginVerdict {
   const { location, caller, groups, verdict: sentence } = verdict;
-  return { ...verdict, location: location && conceal(location), caller: caller && conceal(caller), groups: groups.map(conceal), verdict: conceal(sentence) };
+  return {
+    ...verdict,
+    location: location && conceal(location),
+    caller: caller && conceal(caller),
+    groups: groups.map(conceal),
+    verdict: conceal(sentence),
+  };
 }
 
 /** `more`: what follows status and code. */
@@ -211,12 +236,18 @@ function passing(before: Exchange, after: Exchange): PluginVerdict {
   const [old, now] = [linesOf(before.headers), linesOf(after.headers)];
   const sets = [...now].flatMap(([lower, { name, values }]) => (old.get(lower)?.values === values ? [] : [name]));
   const removes = [...old].flatMap(([lower, { name }]) => (now.has(lower) ? [] : [name]));
-  const listed = (verb: string, names: readonly string[]) => (names.length === 0 ? "" : `, ${verb} ${names.join(", ")}`);
+  const listed = (verb: string, names: readonly string[]) =>
+    names.length === 0 ? "" : `, ${verb} ${names.join(", ")}`;
   const caller = after.identity === before.identity ? null : after.identity;
   const groups = caller === null ? [] : [...groupsOf(after)];
   const within = groups.map((group) => `"${group}"`).join(", ");
   const as = caller === null ? "" : ` as "${caller}"${within && ` in ${within}`}`;
-  return said("passes", `passes the request on${as}${listed("sets", sets)}${listed("removes", removes)}`, { caller, groups, sets, removes });
+  return said("passes", `passes the request on${as}${listed("sets", sets)}${listed("removes", removes)}`, {
+    caller,
+    groups,
+    sets,
+    removes,
+  });
 }
 
 /** By the name in lower case. */

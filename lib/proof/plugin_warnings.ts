@@ -15,12 +15,19 @@ import { exampleOf, type WrittenPlugin, type WrittenRoute } from "./written.ts";
 type Draft = Pick<ConfigWarning, "code" | "message" | "remedy"> & { readonly example?: string };
 
 /**
- * At most one of each code for a plugin instance. `plugins` has all instances, also those of services without routes; `samples` all routes
- * that are reached, each with a request.
+ * At most one of each code for a plugin instance. `plugins` has all instances, also those of services without routes;
+ * `samples` all routes that are reached, each with a request.
  */
-export function ofPlugins(plugins: readonly WrittenPlugin[], samples: ReadonlyMap<WrittenRoute, SampleRequest>, leadsBack: LeadsBack, callers: CallerRegistry | null): readonly ConfigWarning[] {
+export function ofPlugins(
+  plugins: readonly WrittenPlugin[],
+  samples: ReadonlyMap<WrittenRoute, SampleRequest>,
+  leadsBack: LeadsBack,
+  callers: CallerRegistry | null,
+): readonly ConfigWarning[] {
   const groups = knownGroups(plugins, callers);
-  const found = new Map<WrittenPlugin, Draft[]>(plugins.map((plugin) => [plugin, [...ofSettings(plugin), ...ofGroups(plugin, groups)]]));
+  const found = new Map<WrittenPlugin, Draft[]>(
+    plugins.map((plugin) => [plugin, [...ofSettings(plugin), ...ofGroups(plugin, groups)]]),
+  );
   /** Of the first route that runs the plugin. */
   const examples = new Map<WrittenPlugin, string>();
   const logins: Logins = new Map();
@@ -28,7 +35,11 @@ export function ofPlugins(plugins: readonly WrittenPlugin[], samples: ReadonlyMa
     for (const [i, plugin] of route.plugins.entries()) {
       if (!examples.has(plugin)) examples.set(plugin, exampleOf(request));
       const drafts = found.get(plugin)!;
-      const ofRoute = [...ofOrder(plugin, route, exampleOf(request), i), ...ofRedirect(plugin, route, request, leadsBack), ...ofLogin(plugin, route, logins)];
+      const ofRoute = [
+        ...ofOrder(plugin, route, exampleOf(request), i),
+        ...ofRedirect(plugin, route, request, leadsBack),
+        ...ofLogin(plugin, route, logins),
+      ];
       for (const draft of ofRoute) if (!drafts.some(({ code }) => code === draft.code)) drafts.push(draft);
     }
   }
@@ -42,38 +53,75 @@ function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {
   const { kind, config } = plugin;
   if (kind.name === "fault" && config["percent"] !== 0) {
     const { match, percent, delayMs, status } = config;
-    const effects = [...(delayMs === undefined ? [] : [`wait ${String(delayMs)} ms`]), ...(status === undefined ? [] : [`get ${String(status)}`])];
-    const message = `Faults are injected by ${nameOf(plugin)}: ${String(percent)} % of its requests${match === undefined ? "" : " that match"} ${effects.join(" and ")}.`;
-    yield { code: "faults_injected", message, remedy: 'Remove the plugin, or set its "enabled" to false, when the trial is over.' };
+    const effects = [
+      ...(delayMs === undefined ? [] : [`wait ${String(delayMs)} ms`]),
+      ...(status === undefined ? [] : [`get ${String(status)}`]),
+    ];
+    const message =
+      `Faults are injected by ${nameOf(plugin)}: ${String(percent)} % of its ` +
+      `requests${match === undefined ? "" : " that match"} ${effects.join(" and ")}.`;
+    yield {
+      code: "faults_injected",
+      message,
+      remedy: 'Remove the plugin, or set its "enabled" to false, when the trial is over.',
+    };
   }
   const claims = { ...(config["claims"] as object | undefined) };
   if (kind.name === "jwt" && config["aud"] === undefined && !("aud" in claims)) {
-    const message = `${which(plugin)} accepts every token that its keys verify${config["iss"] === undefined ? "" : " and its issuer has issued"}, also one that was issued for another service.`;
+    const message =
+      `${which(plugin)} accepts every token that its keys ` +
+      (`verify${config["iss"] === undefined ? "" : " and its issuer has issued"}, ` +
+        `also one that was issued for another service.`);
     yield { code: "token_for_anyone", message, remedy: 'Set "aud" to the name of this service at the issuer.' };
   }
-  if (kind.name === "introspection" && Object.keys(claims).length === 0 && (config["scopes"] as readonly string[]).length === 0) {
-    const message = `${which(plugin)} accepts every token that its server calls active, also one that was issued for another service.`;
+  if (
+    kind.name === "introspection" &&
+    Object.keys(claims).length === 0 &&
+    (config["scopes"] as readonly string[]).length === 0
+  ) {
+    const message =
+      `${which(plugin)} accepts every token that its server calls active, ` +
+      `also one that was issued for another service.`;
     yield { code: "token_for_anyone", message, remedy: 'Set "scopes", or "claims" with the "aud" of this service.' };
   }
   if (kind.guards === true && config["onError"] === "allow") {
-    const message = `${which(plugin)} admits every request, also one without credentials, while its server cannot be asked ("on_error": "allow").`;
-    yield { code: "guard_fails_open", message, remedy: 'Set "on_error" to "deny", or accept the warning if nothing behind the guard needs protection.' };
+    const message =
+      `${which(plugin)} admits every request, also one without credentials, ` +
+      `while its server cannot be asked ("on_error": "allow").`;
+    yield {
+      code: "guard_fails_open",
+      message,
+      remedy: 'Set "on_error" to "deny", or accept the warning if nothing behind the guard needs protection.',
+    };
   }
   const [field, use] = REMOTES[kind.name] ?? [];
   const url = field === undefined || typeof config[field] !== "string" ? null : new URL(config[field]);
   if (url?.protocol === "http:" && !isLoopback(url.hostname)) {
-    const message = `${which(plugin)} ${use} over plain HTTP (${url.host}): anyone on the network between can read and change it.`;
-    yield { code: "plain_http_secret", message, remedy: "Use an https:// URL, or reach the server through a proxy on this machine." };
+    const message =
+      `${which(plugin)} ${use} over plain HTTP (${url.host}): ` +
+      `anyone on the network between can read and change it.`;
+    yield {
+      code: "plain_http_secret",
+      message,
+      remedy: "Use an https:// URL, or reach the server through a proxy on this machine.",
+    };
   }
 }
 
 /** The groups that callers can have; null: tokens, or plugins that are not ours, name others. */
 function knownGroups(plugins: readonly WrittenPlugin[], callers: CallerRegistry | null): ReadonlySet<string> | null {
-  if (plugins.some(({ kind, config }) => config["groupsClaim"] !== undefined || (kind.identifies === true && !IDENTIFYING.has(kind.name)))) return null;
+  if (
+    plugins.some(
+      ({ kind, config }) =>
+        config["groupsClaim"] !== undefined || (kind.identifies === true && !IDENTIFYING.has(kind.name)),
+    )
+  )
+    return null;
   // There may be a million callers.
   if (plugins.every((plugin) => groupsNamedBy(plugin).length === 0)) return null;
   const known = new Set<string>();
-  for (const list of callers?.lists ?? []) for (const { groups } of list.callers) for (const group of groups) known.add(group);
+  for (const list of callers?.lists ?? [])
+    for (const { groups } of list.callers) for (const group of groups) known.add(group);
   return known;
 }
 
@@ -81,7 +129,10 @@ function knownGroups(plugins: readonly WrittenPlugin[], callers: CallerRegistry 
 const IDENTIFYING: ReadonlySet<string> = new Set(["key_auth", "basic_auth", "jwt", "introspection", "mtls", "oidc"]);
 
 function groupsNamedBy({ kind, config }: WrittenPlugin): readonly string[] {
-  if (kind.name === "authorize") return (config["rules"] as readonly { readonly groups?: readonly string[] }[]).flatMap(({ groups }) => groups ?? []);
+  if (kind.name === "authorize")
+    return (config["rules"] as readonly { readonly groups?: readonly string[] }[]).flatMap(
+      ({ groups }) => groups ?? [],
+    );
   return (config["limitsByGroup"] as GroupLimits<unknown> | undefined)?.map(({ group }) => group) ?? [];
 }
 
@@ -89,8 +140,14 @@ function* ofGroups(plugin: WrittenPlugin, known: ReadonlySet<string> | null): It
   const unknown = known === null ? [] : [...new Set(groupsNamedBy(plugin))].filter((group) => !known.has(group));
   if (unknown.length === 0) return;
   const [first, more] = [JSON.stringify(unknown[0]), unknown.length - 1];
-  const message = `${which(plugin)} names the group ${first}${more === 0 ? "" : ` and ${more} more`}, which no caller has.`;
-  yield { code: "group_unknown", message, remedy: 'Correct the name, add it to the "groups" of a caller, or set "groups_claim" of the plugin that reads tokens.' };
+  const message =
+    `${which(plugin)} names the group ` + `${first}${more === 0 ? "" : ` and ${more} more`}, which no caller has.`;
+  yield {
+    code: "group_unknown",
+    message,
+    remedy:
+      'Correct the name, add it to the "groups" of a caller, or set "groups_claim" of the plugin that reads tokens.',
+  };
 }
 
 /** The field that holds a URL, and what is sent or fetched there. */
@@ -107,43 +164,87 @@ const REMOTES: Readonly<Record<string, readonly [field: string, use: string]>> =
 const COUNTING: ReadonlySet<string> = new Set(["rate_limit", "quota", "concurrency"]);
 
 /** About the plugin at this place of a route. */
-function* ofOrder(plugin: WrittenPlugin, { plugins, route, service }: WrittenRoute, example: string, place: number): Iterable<Draft> {
+function* ofOrder(
+  plugin: WrittenPlugin,
+  { plugins, route, service }: WrittenRoute,
+  example: string,
+  place: number,
+): Iterable<Draft> {
   const { kind, config } = plugin;
   if (kind.name === "authorize" && !plugins.slice(0, place).some((other) => other.kind.identifies === true)) {
-    const message = `${which(plugin)} runs on route "${route.name}" of service "${service.name}" before any plugin that identifies the caller: no rule about callers, groups or claims holds there.`;
-    yield { code: "authorize_before_identity", message, example, remedy: "Write it behind key_auth, jwt or another plugin that identifies callers." };
+    const message =
+      `${which(plugin)} runs on route "${route.name}" of service "${service.name}" before any plugin that ` +
+      `identifies the caller: no rule about callers, groups or claims holds there.`;
+    yield {
+      code: "authorize_before_identity",
+      message,
+      example,
+      remedy: "Write it behind key_auth, jwt or another plugin that identifies callers.",
+    };
   }
   if (kind.stores !== true && !COUNTING.has(kind.name) && kind.name !== "identity_token") return;
   const [before, after] = [plugins.slice(0, place), plugins.slice(place + 1)];
-  const identifying = before.some((other) => other.kind.identifies === true) ? undefined : after.find((other) => other.kind.identifies === true);
+  const identifying = before.some((other) => other.kind.identifies === true)
+    ? undefined
+    : after.find((other) => other.kind.identifies === true);
   if (kind.name === "identity_token" && identifying !== undefined) {
-    const message = `${which(plugin)} runs before ${nameOf(identifying)}, which identifies the caller: the upstream gets no token.`;
+    const message =
+      `${which(plugin)} runs before ${nameOf(identifying)}, which identifies the caller: ` +
+      `the upstream gets no token.`;
     yield { code: "token_before_identity", message, example, remedy: "Move it behind that plugin." };
   }
   const guard = after.findLast((other) => other.guard !== null);
   if (kind.stores === true && guard !== undefined) {
-    const message = `${which(plugin)} is written further out than ${nameOf(guard)}, which decides who may send requests; the gateway runs it behind that guard all the same.`;
-    yield { code: "cache_outside_guard", message, example, remedy: "Write it behind the last guard, so that the configuration shows the order that holds." };
+    const message =
+      `${which(plugin)} is written further out than ${nameOf(guard)}, which decides who may send requests; ` +
+      `the gateway runs it behind that guard all the same.`;
+    yield {
+      code: "cache_outside_guard",
+      message,
+      example,
+      remedy: "Write it behind the last guard, so that the configuration shows the order that holds.",
+    };
   }
   const by = COUNTING.has(kind.name) ? String(config["limitBy"]) : "";
   const hasGroups = config["limitsByGroup"] !== undefined;
   if ((by === "credential" || hasGroups) && identifying !== undefined) {
     const effect = hasGroups ? "nobody has a group there" : "it counts by client address, not by credential";
     const remedy = `Move it behind that plugin${hasGroups ? "" : ', or set "limit_by" to "client_ip"'}.`;
-    yield { code: "limit_before_identity", message: `${which(plugin)} runs before ${nameOf(identifying)}, which identifies the caller: ${effect}.`, example, remedy };
+    yield {
+      code: "limit_before_identity",
+      message: `${which(plugin)} runs before ${nameOf(identifying)}, which identifies the caller: ${effect}.`,
+      example,
+      remedy,
+    };
   }
   if (by.startsWith("header:") && !before.some((other) => other.guard !== null)) {
-    const message = `${which(plugin)} counts callers by the header ${by.slice("header:".length)}, which any client can change with each request: no guard runs before it.`;
-    const remedy = "Move it behind key_auth or another guard, add a limit by client_ip, or have a proxy in front set the header.";
+    const message =
+      `${which(plugin)} counts callers by the header ${by.slice("header:".length)}, ` +
+      `which any client can change with each request: no guard runs before it.`;
+    const remedy =
+      "Move it behind key_auth or another guard, add a limit by client_ip, or have a proxy in front set the header.";
     yield { code: "limit_by_any_header", message, example, remedy };
   }
 }
 
-function* ofRedirect(plugin: WrittenPlugin, route: WrittenRoute, request: SampleRequest, leadsBack: LeadsBack): Iterable<Draft> {
+function* ofRedirect(
+  plugin: WrittenPlugin,
+  route: WrittenRoute,
+  request: SampleRequest,
+  leadsBack: LeadsBack,
+): Iterable<Draft> {
   // The first one answers.
-  if (plugin !== route.plugins.find(({ kind }) => kind.name === "redirect") || !leadsBack(plugin, route, request)) return;
-  const message = `${which(plugin)} leads requests of route "${route.route.name}" to the same route, which redirects them again, without end.`;
-  yield { code: "redirect_loop", message, example: exampleOf(request), remedy: "To lead to HTTPS, use global.https_redirect; else name a path that another route takes." };
+  if (plugin !== route.plugins.find(({ kind }) => kind.name === "redirect") || !leadsBack(plugin, route, request))
+    return;
+  const message =
+    `${which(plugin)} leads requests of route "${route.route.name}" to the same route, ` +
+    `which redirects them again, without end.`;
+  yield {
+    code: "redirect_loop",
+    message,
+    example: exampleOf(request),
+    remedy: "To lead to HTTPS, use global.https_redirect; else name a path that another route takes.",
+  };
 }
 
 /** The instances of `oidc` with the hosts of their services; none: all hosts. */
@@ -153,21 +254,37 @@ type Logins = Map<WrittenPlugin, readonly string[]>;
 function* ofLogin(plugin: WrittenPlugin, { service }: WrittenRoute, logins: Logins): Iterable<Draft> {
   if (plugin.kind.name !== "oidc" || logins.has(plugin)) return;
   const hosts = plugin.service === null ? [] : service.hosts;
-  const other = [...logins].find(([each, itsHosts]) => haveCommon(hosts, itsHosts) && cookiesCollide(plugin.config, each.config))?.[0];
+  const other = [...logins].find(
+    ([each, itsHosts]) => haveCommon(hosts, itsHosts) && cookiesCollide(plugin.config, each.config),
+  )?.[0];
   logins.set(plugin, hosts);
   if (other === undefined) return;
-  const message = `${which(plugin)} and ${nameOf(other)} keep different sessions in cookies of the same name: a login at one can end the session at the other.`;
-  yield { code: "session_cookie_shared", message, remedy: 'Give one of them another "session.cookie", or both the same "issuer" and "client_id".' };
+  const message =
+    `${which(plugin)} and ${nameOf(other)} keep different sessions in cookies of the same name: ` +
+    `a login at one can end the session at the other.`;
+  yield {
+    code: "session_cookie_shared",
+    message,
+    remedy: 'Give one of them another "session.cookie", or both the same "issuer" and "client_id".',
+  };
 }
 
 function haveCommon(hosts: readonly string[], others: readonly string[]): boolean {
-  const covers = (one: string, other: string) => one === other || (one.startsWith("*.") && other.endsWith(one.slice(1)));
-  return hosts.length === 0 || others.length === 0 || hosts.some((host) => others.some((other) => covers(host, other) || covers(other, host)));
+  const covers = (one: string, other: string) =>
+    one === other || (one.startsWith("*.") && other.endsWith(one.slice(1)));
+  return (
+    hosts.length === 0 ||
+    others.length === 0 ||
+    hosts.some((host) => others.some((other) => covers(host, other) || covers(other, host)))
+  );
 }
 
 /** The plugin takes all cookies whose names begin with that of its session and a dot. */
 function cookiesCollide(one: WrittenPlugin["config"], other: WrittenPlugin["config"]): boolean {
-  const [own, its] = [one, other].map(({ session }) => (session as { readonly cookie: string }).cookie) as [string, string];
+  const [own, its] = [one, other].map(({ session }) => (session as { readonly cookie: string }).cookie) as [
+    string,
+    string,
+  ];
   if (own === its) return one["issuer"] !== other["issuer"] || one["clientId"] !== other["clientId"];
   return own.startsWith(`${its}.`) || its.startsWith(`${own}.`);
 }
@@ -190,22 +307,48 @@ export function redirectLoops(entries: readonly TableEntry<WrittenRoute>[]): Lea
   return ({ config: { status, location, keepQuery } }, route, sent) => {
     table ??= compileTable(entries);
     const target = readTarget(sent.path + sent.query);
-    const found = "code" in target ? null : table.find(sent.host, sent.method, target.path, target.encodedSlash, sent.headers, sent.query, sent.scheme);
+    const found =
+      "code" in target
+        ? null
+        : table.find(sent.host, sent.method, target.path, target.encodedSlash, sent.headers, sent.query, sent.scheme);
     if (found?.kind !== "route") return false;
     const { method, host: authority, path } = sent;
-    const led = (location as Template)({ requestId: "", method, authority, path, params: found.params, clientAddress: "", identity: null, claims: null, groups: [], route: route.route });
+    const led = (location as Template)({
+      requestId: "",
+      method,
+      authority,
+      path,
+      params: found.params,
+      clientAddress: "",
+      identity: null,
+      claims: null,
+      groups: [],
+      route: route.route,
+    });
     const [, scheme = sent.scheme, host = null, rest = ""] = LOCATION.exec(led)!;
     if (host !== null && !isOwn(host, route, sent)) return false;
-    const next = readTarget((rest.startsWith("/") ? rest : `/${rest}`) + (keepQuery === true && !rest.includes("?") ? sent.query : ""));
+    const next = readTarget(
+      (rest.startsWith("/") ? rest : `/${rest}`) + (keepQuery === true && !rest.includes("?") ? sent.query : ""),
+    );
     if ("code" in next) return false;
-    const again = table.find(host ?? sent.host, methodAfter(Number(status), sent.method), next.path, next.encodedSlash, sent.headers, next.query, scheme.toLowerCase() === "https" ? "https" : "http");
+    const again = table.find(
+      host ?? sent.host,
+      methodAfter(Number(status), sent.method),
+      next.path,
+      next.encodedSlash,
+      sent.headers,
+      next.query,
+      scheme.toLowerCase() === "https" ? "https" : "http",
+    );
     return again.kind === "route" && again.target === route;
   };
 }
 
 const LOCATION = /^(?:(https?):\/\/([^/?#]*))?([^#]*)/i;
 
-/** Whether a host is that of the request, or one of its service. That other names lead to this gateway cannot be known. */
+/**
+ * Whether a host is that of the request, or one of its service. That other names lead to this gateway cannot be known.
+ */
 function isOwn(host: string, { service: { hosts } }: WrittenRoute, sent: SampleRequest): boolean {
   const name = host.replace(/:\d*$/, "").toLowerCase();
   return name === sent.host || hosts.some((each) => each.toLowerCase() === name);

@@ -1,5 +1,6 @@
 /**
- * Compares what two configurations do with requests: routes that are added, removed and changed, and requests that pass fewer guards.
+ * Compares what two configurations do with requests: routes that are added, removed and changed, and requests that pass
+ * fewer guards.
  */
 import { paced, type NextTimeSlice } from "../base/time_slices.ts";
 import type { Json } from "../config/json.ts";
@@ -13,18 +14,31 @@ export interface RouteDiff {
   readonly guardsLost: readonly GuardsLost[];
   readonly added: readonly RoutePlace[];
   readonly removed: readonly RoutePlace[];
-  /** Also by changes of the service and of global plugins. `changes` has one phrase each: "plugin jwt removed", "service plugin cors added". */
+  /**
+   * Also by changes of the service and of global plugins. `changes` has one phrase each: "plugin jwt removed", "service
+   * plugin cors added".
+   */
   readonly changed: readonly (RoutePlace & { readonly changes: readonly string[] })[];
   /** Changes that belong to no route: "global altered (limits.max_uri_bytes)". */
   readonly other: readonly string[];
 }
 
-/** From `before` to `after`. Empty exactly when both are the same, except for `guardsLost`, which also compares the content of files. */
+/**
+ * From `before` to `after`. Empty exactly when both are the same, except for `guardsLost`, which also compares the
+ * content of files.
+ */
 export async function routeDiff(before: Compared, after: Compared, slice: NextTimeSlice = paced()): Promise<RouteDiff> {
-  return { guardsLost: await guardsLost(before, after, slice), ...(await changesOfRoutes(before.shown, after.shown, slice)) };
+  return {
+    guardsLost: await guardsLost(before, after, slice),
+    ...(await changesOfRoutes(before.shown, after.shown, slice)),
+  };
 }
 
-async function changesOfRoutes(before: Json, after: Json, slice: NextTimeSlice): Promise<Omit<RouteDiff, "guardsLost">> {
+async function changesOfRoutes(
+  before: Json,
+  after: Json,
+  slice: NextTimeSlice,
+): Promise<Omit<RouteDiff, "guardsLost">> {
   const list = { added: [] as RoutePlace[], removed: [] as RoutePlace[] };
   const changed = new Map<string, RoutePlace & { readonly changes: string[] }>();
   const other: string[] = [];
@@ -32,7 +46,8 @@ async function changesOfRoutes(before: Json, after: Json, slice: NextTimeSlice):
   for (const changes of placedChanges(before, after)) {
     for (const change of changes.flatMap(withoutRouteOrder)) {
       const { kind, service, route } = change;
-      if (kind === "route" && change.change !== "altered") list[change.change].push({ service: service!, route: route! });
+      if (kind === "route" && change.change !== "altered")
+        list[change.change].push({ service: service!, route: route! });
       if (change.isInner || isListed(change)) continue;
       const places = concerned(change, shared);
       if (places.length === 0) other.push(`${change.name} ${outcomeOf(change)}`);
@@ -49,10 +64,16 @@ async function changesOfRoutes(before: Json, after: Json, slice: NextTimeSlice):
 
 /** Whether it is an added or removed route, or service, whose routes are listed one by one. */
 function isListed({ kind, change, before, after }: PlacedChange): boolean {
-  return change !== "altered" && (kind === "route" || (kind === "service" && ((before ?? after)!["routes"] as readonly Json[]).length > 0));
+  return (
+    change !== "altered" &&
+    (kind === "route" || (kind === "service" && ((before ?? after)!["routes"] as readonly Json[]).length > 0))
+  );
 }
 
-/** The order of routes decides only where a request has several values of one header, so it is no change of the routes of a service. */
+/**
+ * The order of routes decides only where a request has several values of one header, so it is no change of the routes
+ * of a service.
+ */
 function withoutRouteOrder(change: PlacedChange): PlacedChange[] {
   const [order, fields] = [[ORDER_OF_ROUTES], change.fields.filter((field) => field !== ORDER_OF_ROUTES)];
   if (fields.length === change.fields.length) return [change];
@@ -65,11 +86,19 @@ const ORDER_OF_ROUTES = "order of routes";
 function sharedRoutes(before: Json, after: Json): ReadonlyMap<string, readonly RoutePlace[]> {
   const [old, next] = [before, after].map((shown) => (shown as unknown as DisplayedConfig).services);
   const known = new Map(old!.map(({ name, routes }) => [name, new Set(routes.map((route) => route.name))]));
-  return new Map(next!.map(({ name: service, routes }) => [service, routes.flatMap(({ name: route }) => (known.get(service)?.has(route) ? { service, route } : []))]));
+  return new Map(
+    next!.map(({ name: service, routes }) => [
+      service,
+      routes.flatMap(({ name: route }) => (known.get(service)?.has(route) ? { service, route } : [])),
+    ]),
+  );
 }
 
 /** The routes of both configurations whose requests a change concerns. */
-function concerned({ kind, service, route, fields }: PlacedChange, shared: ReadonlyMap<string, readonly RoutePlace[]>): readonly RoutePlace[] {
+function concerned(
+  { kind, service, route, fields }: PlacedChange,
+  shared: ReadonlyMap<string, readonly RoutePlace[]>,
+): readonly RoutePlace[] {
   if (kind === "global" || fields[0] === ORDER_OF_ROUTES) return [];
   if (service === null) return [...shared.values()].flat();
   return route === null ? (shared.get(service) ?? []) : [{ service, route }];

@@ -1,5 +1,6 @@
 /**
- * Runs the tests of a configuration: each sends its requests through a scratch of its own and compares the last reply with what it expects.
+ * Runs the tests of a configuration: each sends its requests through a scratch of its own and compares the last reply
+ * with what it expects.
  */
 import { setMaxListeners } from "node:events";
 import { messageOf } from "../base/errors.ts";
@@ -43,7 +44,10 @@ export interface RunOptions {
   readonly verify?: typeof verifyPassword;
   /** Ends the run: tests without a result fail. */
   readonly signal?: AbortSignal;
-  /** Whether a result does not count, as it may depend on what is not known. `place`: the route of the last request; empty if it had no reply. Default: all count. */
+  /**
+   * Whether a result does not count, as it may depend on what is not known. `place`: the route of the last request;
+   * empty if it had no reply. Default: all count.
+   */
   readonly isOpen?: (test: ConfigTest, place: Place, passed: boolean) => boolean;
 }
 
@@ -53,7 +57,17 @@ type Tested = Pick<Loaded, "config" | "kinds" | "callers" | "conditions" | "upst
 
 /** Never rejects: a plugin that throws, or never answers, fails its test. */
 export async function runTests(loaded: Tested, options: RunOptions = {}): Promise<TestReport> {
-  const { only = "", wall = Date.now(), maxTestMs = 2_000, maxTotalMs = 10_000, usage = threadUsage, verify, signal, redirect = null, isOpen = () => false } = options;
+  const {
+    only = "",
+    wall = Date.now(),
+    maxTestMs = 2_000,
+    maxTotalMs = 10_000,
+    usage = threadUsage,
+    verify,
+    signal,
+    redirect = null,
+    isOpen = () => false,
+  } = options;
   const chosen = loaded.tests.filter(({ name }) => name.includes(only));
   if (chosen.length === 0) return reportOf([]);
   const { global } = loaded.config;
@@ -63,7 +77,16 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
   let stop = () => {};
   const stopped = new Promise<Compared>((resolve) => (stop = () => resolve(failure(STOPPED))));
   signal?.addEventListener("abort", stop, { once: true });
-  const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(global, manualClock(), () => proxiesPart), wall, slice: paced(), stopped, verify: passwordsOnce(verify), redirect };
+  const bench: Bench = {
+    loaded,
+    table: matchingTable(loaded),
+    receiving: receivingBy(global, manualClock(), () => proxiesPart),
+    wall,
+    slice: paced(),
+    stopped,
+    verify: passwordsOnce(verify),
+    redirect,
+  };
   const times = new TestTimes({ maxTestMs, maxTotalMs }, usage);
   const results: TestResult[] = [];
   let [next, notRun] = [0, 0];
@@ -73,10 +96,21 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
       const expected = displayed(chosen[i]!.expected, conceal);
       const test = { ...chosen[i]!, expected };
       const place: Place = {};
-      const { found, differences, differing, isLate }: Tried = signal?.aborted ? failure(STOPPED) : await runTest(test, bench, times, place);
+      const { found, differences, differing, isLate }: Tried = signal?.aborted
+        ? failure(STOPPED)
+        : await runTest(test, bench, times, place);
       // Also messages of plugins may repeat what they were configured with.
       if (isOpen(chosen[i]!, place, differences.length === 0)) notRun++;
-      else results[i] = { name: test.name, passed: differences.length === 0, expected, found, differences: differences.map(conceal), differing, ...(isLate && { late: isLate }) };
+      else
+        results[i] = {
+          name: test.name,
+          passed: differences.length === 0,
+          expected,
+          found,
+          differences: differences.map(conceal),
+          differing,
+          ...(isLate && { late: isLate }),
+        };
       await bench.slice();
     }
   };
@@ -100,26 +134,41 @@ export interface FailedTest extends Omit<ShownIssue, "message">, Omit<TestResult
 
 /** The first 100. */
 export function failedTests(tests: readonly ConfigTest[], report: TestReport): readonly FailedTest[] {
-  return failedOf(tests, report).map(({ test: { at, position, file }, result: { name, expected, found, differences, differing } }) => {
-    const { message: _, ...place } = shownIssue({ at, position, message: "", ...(file !== undefined && { file }) });
-    return { name, ...place, expected, found, differences, differing };
-  });
+  return failedOf(tests, report).map(
+    ({ test: { at, position, file }, result: { name, expected, found, differences, differing } }) => {
+      const { message: _, ...place } = shownIssue({ at, position, message: "", ...(file !== undefined && { file }) });
+      return { name, ...place, expected, found, differences, differing };
+    },
+  );
 }
 
 /** For a `ConfigError`: an issue for each of the first 100 tests that have failed, and one for the rest. */
 export function failuresOf(tests: readonly ConfigTest[], report: TestReport): readonly Issue[] {
   const more = report.failed - MAX_REPORTED;
-  const rest = more > 0 ? [{ at: ["tests"], message: `${more} more ${more === 1 ? "test" : "tests"} failed: edge-gateway test lists all`, position: null }] : [];
-  const issues = failedOf(tests, report).map(({ test: { name, at, position, file }, result: { late, differences } }) => {
-    const message = `${JSON.stringify(name)} ${late ? "ran out of time" : "failed"}: ${differences.join("; ")}`;
-    return { at, message, position, ...(file !== undefined && { file }) };
-  });
+  const rest =
+    more > 0
+      ? [
+          {
+            at: ["tests"],
+            message: `${more} more ${more === 1 ? "test" : "tests"} failed: edge-gateway test lists all`,
+            position: null,
+          },
+        ]
+      : [];
+  const issues = failedOf(tests, report).map(
+    ({ test: { name, at, position, file }, result: { late, differences } }) => {
+      const message = `${JSON.stringify(name)} ${late ? "ran out of time" : "failed"}: ${differences.join("; ")}`;
+      return { at, message, position, ...(file !== undefined && { file }) };
+    },
+  );
   return [...issues, ...rest];
 }
 
 function failedOf(tests: readonly ConfigTest[], report: TestReport) {
   const failed = new Map(report.tests.filter(({ passed }) => !passed).map((result) => [result.name, result]));
-  return tests.flatMap((test) => (failed.has(test.name) ? [{ test, result: failed.get(test.name)! }] : [])).slice(0, MAX_REPORTED);
+  return tests
+    .flatMap((test) => (failed.has(test.name) ? [{ test, result: failed.get(test.name)! }] : []))
+    .slice(0, MAX_REPORTED);
 }
 
 /** Shared by all tests of a run. */
@@ -189,7 +238,11 @@ class Trial {
     this.#scratch = new Scratch(loaded, table, {
       clock: this.#clock,
       redirect,
-      upstream: upstreamOf(test.upstream, (request) => (this.#forwarded = request), viaNameOf(loaded.config.global.name)),
+      upstream: upstreamOf(
+        test.upstream,
+        (request) => (this.#forwarded = request),
+        viaNameOf(loaded.config.global.name),
+      ),
       ask: serversOf(test.answers),
       verifiedClaims: claimsOf(test.request.as),
       caller: test.request.as.caller,
@@ -197,24 +250,28 @@ class Trial {
         time.waits++;
         return verify(given, stored).finally(() => time.waits--);
       },
-      wrap: ({ name }, middleware) => (next) => {
-        const handler: unknown = middleware((exchange) => {
-          this.#holder = null;
-          return next(exchange);
-        });
-        if (typeof handler !== "function") return handler as Handler; // the chain refuses it
-        return (exchange) => {
-          this.#holder = name;
-          return (handler as Handler)(exchange);
-        };
-      },
+      wrap:
+        ({ name }, middleware) =>
+        (next) => {
+          const handler: unknown = middleware((exchange) => {
+            this.#holder = null;
+            return next(exchange);
+          });
+          if (typeof handler !== "function") return handler as Handler; // the chain refuses it
+          return (exchange) => {
+            this.#holder = name;
+            return (handler as Handler)(exchange);
+          };
+        },
     });
   }
 
   /** For the message about a request without a reply. */
   get whereabouts(): string {
     if (this.#sent > 1) return `request ${this.#sent} of ${this.#test.request.times} was under way`;
-    return this.#holder === null ? "a plugin did not return the upstream's reply" : `plugin ${this.#holder} did not answer (timers of plugins stand still in a test)`;
+    return this.#holder === null
+      ? "a plugin did not return the upstream's reply"
+      : `plugin ${this.#holder} did not answer (timers of plugins stand still in a test)`;
   }
 
   async run(): Promise<Compared> {
@@ -228,7 +285,12 @@ class Trial {
     const compared = await compare(this.#test, outcome, concealerOf(this.#bench.loaded), this.#meter);
     if (compared.differences.length === 0) return compared;
     const { code } = outcome;
-    const cause = fault !== null ? [`the gateway logs: ${fault}`] : code !== null && this.#test.expect.code === undefined ? [`the error code is ${code}`] : [];
+    const cause =
+      fault !== null
+        ? [`the gateway logs: ${fault}`]
+        : code !== null && this.#test.expect.code === undefined
+          ? [`the error code is ${code}`]
+          : [];
     return { ...compared, differences: [...compared.differences, ...cause] };
   }
 
@@ -238,7 +300,13 @@ class Trial {
       if (this.#isClosed) throw new Error("the test is over");
       characters++;
     };
-    return { spend, pause: this.#bench.slice, get isDue() { return characters % 1000 === 0; } };
+    return {
+      spend,
+      pause: this.#bench.slice,
+      get isDue() {
+        return characters % 1000 === 0;
+      },
+    };
   }
 
   /** Gives up a request that is under way. */
@@ -249,7 +317,10 @@ class Trial {
   }
 
   async #send(): Promise<Outcome & { /** For the log. */ readonly fault: string | null }> {
-    const inbound = requestOf(this.#test.request, this.#bench.redirect === null ? "http" : "https", { ...this.#bench.receiving, clock: this.#clock });
+    const inbound = requestOf(this.#test.request, this.#bench.redirect === null ? "http" : "https", {
+      ...this.#bench.receiving,
+      clock: this.#clock,
+    });
     const { call } = inbound;
     const { notes } = call;
     this.#forwarded = null;

@@ -1,5 +1,6 @@
 /**
- * Runs requests through a configuration with state of its own: nothing is dialled, logged, counted or stored outside of it.
+ * Runs requests through a configuration with state of its own: nothing is dialled, logged, counted or stored outside of
+ * it.
  */
 import type { Clock } from "../base/clock.ts";
 import { Egress } from "../base/egress.ts";
@@ -53,14 +54,25 @@ export interface ScratchOptions {
 type Tried = Pick<Loaded, "config" | "kinds" | "callers" | "conditions" | "upstreamPaths">;
 
 /** The route table of a configuration, with targets that cannot be called: to be shared by many scratches. */
-export function matchingTable({ config: { global, services }, kinds, callers: _, ...parts }: Tried): RouteTable<RouteTarget> {
+export function matchingTable({
+  config: { global, services },
+  kinds,
+  callers: _,
+  ...parts
+}: Tried): RouteTable<RouteTarget> {
   const takers = new Set(kinds.filter(({ takes }) => takes === "preflights").map(({ name }) => name));
-  const takes = ({ plugins }: Pick<Service, "plugins">) => plugins.some(({ name, enabled }) => enabled && takers.has(name));
+  const takes = ({ plugins }: Pick<Service, "plugins">) =>
+    plugins.some(({ name, enabled }) => enabled && takers.has(name));
   const entries = services.flatMap((service) => {
     const name = serviceName(service);
     const outer = takes(global) || takes(service);
     return service.routes.map((route) => {
-      const chained = { handler: uncalled, audience: "", ownHeaders: undefined, takesPreflights: outer || takes(route) };
+      const chained = {
+        handler: uncalled,
+        audience: "",
+        ownHeaders: undefined,
+        takesPreflights: outer || takes(route),
+      };
       return entryOf(service, route, targetOf(name, route, chained, null), parts);
     });
   });
@@ -73,7 +85,18 @@ function uncalled(): never {
 
 /** What links of plugins need in a scratch; they ask nobody. */
 const OWN_PARTS = new Parts();
-OWN_PARTS.add({ counters, costs, groupLimits, limiters, shadow, heldCounts, dials, foreignKinds, passwords, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
+OWN_PARTS.add({
+  counters,
+  costs,
+  groupLimits,
+  limiters,
+  shadow,
+  heldCounts,
+  dials,
+  foreignKinds,
+  passwords,
+  shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
+});
 
 export class Scratch {
   readonly #tried: Tried;
@@ -127,7 +150,11 @@ export class Scratch {
       },
     };
     this.found = null;
-    return serve(inbound, { table, early: this.#options.redirect ?? null }, { clock: this.#options.clock, log: silentLog });
+    return serve(
+      inbound,
+      { table, early: this.#options.redirect ?? null },
+      { clock: this.#options.clock, log: silentLog },
+    );
   }
 
   /** Closes what the plugins hold. */

@@ -1,5 +1,6 @@
 /**
- * The parties around a gateway in a test of its configuration: the client with its certificate, the upstreams, and the servers that plugins ask.
+ * The parties around a gateway in a test of its configuration: the client with its certificate, the upstreams, and the
+ * servers that plugins ask.
  */
 import type { Json } from "../config/json.ts";
 import type { Service } from "../config/model.ts";
@@ -27,15 +28,30 @@ export interface Forwarded {
 export type Answer = ConfigTest["answers"][number];
 
 /** The request of a test, received as from the network; `scheme` of a URL that is a path. */
-export function requestOf({ method, url, headers, body, clientIp, certificate }: ConfigTest["request"], defaultScheme: "http" | "https", receiving: ReceiveOptions): Inbound {
+export function requestOf(
+  { method, url, headers, body, clientIp, certificate }: ConfigTest["request"],
+  defaultScheme: "http" | "https",
+  receiving: ReceiveOptions,
+): Inbound {
   const given = { method, url, headers, clientIp, certificate: certificate ?? undefined };
   return injected(body === undefined ? given : { ...given, body: textOf(body) }, receiving, defaultScheme);
 }
 
-/** A handler that answers in place of the upstreams of a service, as the first of them would; `seen` gets the request that would be sent. */
-export function upstreamOf({ status, headers, body }: ConfigTest["upstream"], seen: (request: Forwarded) => void, viaName: string): (service: Service) => Handler {
+/**
+ * A handler that answers in place of the upstreams of a service, as the first of them would; `seen` gets the request
+ * that would be sent.
+ */
+export function upstreamOf(
+  { status, headers, body }: ConfigTest["upstream"],
+  seen: (request: Forwarded) => void,
+  viaName: string,
+): (service: Service) => Handler {
   const bytes = Buffer.from(textOf(body ?? ""));
-  const rawHeaders = [...withoutHeader(headerListOf(headers), "content-length"), "Content-Length", String(bytes.length)];
+  const rawHeaders = [
+    ...withoutHeader(headerListOf(headers), "content-length"),
+    "Content-Length",
+    String(bytes.length),
+  ];
   const answer = ({ method }: Exchange): Reply => {
     return replyOf(method, { statusCode: status, statusMessage: "", httpVersion: "1.1", rawHeaders }, viaName, bytes);
   };
@@ -61,10 +77,19 @@ export function upstreamOf({ status, headers, body }: ConfigTest["upstream"], se
   };
 }
 
-/** The headers that the first upstream of a service would get; null if none has a weight. Throws for a head that plugins have broken. */
-export function headersFor(exchange: Exchange, { upstreams, protocol, preserveHost }: Service, viaName: string): HeaderList | null {
+/**
+ * The headers that the first upstream of a service would get; null if none has a weight. Throws for a head that plugins
+ * have broken.
+ */
+export function headersFor(
+  exchange: Exchange,
+  { upstreams, protocol, preserveHost }: Service,
+  viaName: string,
+): HeaderList | null {
   const first = upstreams.find(({ weight }) => weight > 0);
-  return first === undefined ? null : requestHead(exchange, { authority: authorityOf({ ...first, protocol }) }, { preserveHost, viaName }).headers;
+  return first === undefined
+    ? null
+    : requestHead(exchange, { authority: authorityOf({ ...first, protocol }) }, { preserveHost, viaName }).headers;
 }
 
 /** Answers what plugins ask of other servers, by the exact URL; a server without an answer cannot be reached. */
@@ -76,7 +101,15 @@ export function serversOf(answers: readonly Answer[]): (request: ClientRequestOp
     if (answer === undefined) throw new ClientFailure("unreachable", `the test has no answer of ${url.href}`);
     const body = Buffer.from(textOf(answer.body ?? ""));
     if (body.length > maxBytes) throw new ClientFailure("too_large", `the answer has more than ${maxBytes} bytes`);
-    return { status: answer.status, headers: [...withoutHeader(headerListOf(answer.headers), "content-length"), "Content-Length", String(body.length)], body };
+    return {
+      status: answer.status,
+      headers: [
+        ...withoutHeader(headerListOf(answer.headers), "content-length"),
+        "Content-Length",
+        String(body.length),
+      ],
+      body,
+    };
   };
 }
 

@@ -14,7 +14,9 @@ export interface Usage {
   readonly idle: number;
 }
 
-/** Processor time, which does not pass while other programs have the processors; that of other threads does not count. */
+/**
+ * Processor time, which does not pass while other programs have the processors; that of other threads does not count.
+ */
 export function threadUsage(): Usage {
   const { active, idle } = performance.eventLoopUtilization();
   const { user, system } = process.cpuUsage();
@@ -51,7 +53,10 @@ export class TestTimes {
     this.#usage = usage;
     this.#last = usage();
     this.#tickMs = Math.min(TICK_MS, limits.maxTestMs, limits.maxTotalMs);
-    this.#timer = setInterval(entry("the time of tests", () => this.#tick()), this.#tickMs);
+    this.#timer = setInterval(
+      entry("the time of tests", () => this.#tick()),
+      this.#tickMs,
+    );
   }
 
   /** Whether the time of all tests together is over. */
@@ -63,7 +68,10 @@ export class TestTimes {
     clearInterval(this.#timer);
   }
 
-  /** Tests that are under way at once share what the thread has computed; each of them that waits has waited as long as the thread. */
+  /**
+   * Tests that are under way at once share what the thread has computed; each of them that waits has waited as long as
+   * the thread.
+   */
   #tick(): void {
     const usage = this.#usage();
     const busy = usage.busy - this.#last.busy;

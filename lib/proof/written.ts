@@ -40,12 +40,31 @@ export interface WrittenRoute {
 export function* written({ config: { global, services }, kinds, shown }: Loaded) {
   const byName = new Map(kinds.map((kind) => [kind.name, kind]));
   const { global: globalShown, services: servicesShown } = shown as unknown as DisplayedConfig;
-  const list = (instances: readonly PluginInstance[], displayed: readonly DisplayedPlugin[], path: string, at: Path, service: string | null, route: string | null) =>
+  const list = (
+    instances: readonly PluginInstance[],
+    displayed: readonly DisplayedPlugin[],
+    path: string,
+    at: Path,
+    service: string | null,
+    route: string | null,
+  ) =>
     instances.flatMap(({ id, name, enabled, config }, i): readonly WrittenPlugin[] => {
       if (!enabled) return [];
       const kind = byName.get(name)!;
-      const guard = kind.guards === true ? `${name} ${hash("sha256", JSON.stringify(inKeyOrder(displayed[i]!.config)))}` : null;
-      return [{ kind, config: config as WrittenPlugin["config"], service, route, id: id ?? null, path: `${path}.plugins.${id ?? name}`, at: [...at, "plugins", i], guard }];
+      const guard =
+        kind.guards === true ? `${name} ${hash("sha256", JSON.stringify(inKeyOrder(displayed[i]!.config)))}` : null;
+      return [
+        {
+          kind,
+          config: config as WrittenPlugin["config"],
+          service,
+          route,
+          id: id ?? null,
+          path: `${path}.plugins.${id ?? name}`,
+          at: [...at, "plugins", i],
+          guard,
+        },
+      ];
     });
   const outermost = list(global.plugins, globalShown.plugins, "global", ["global"], null, null);
   const plugins = [...outermost];
@@ -59,11 +78,20 @@ export function* written({ config: { global, services }, kinds, shown }: Loaded)
     for (const [j, route] of service.routes.entries()) {
       yield;
       const place = { path: `${path}.routes.${route.name}`, at: [...at, "routes", j] };
-      const inner = list(route.plugins, servicesShown[i]!.routes[j]!.plugins, place.path, place.at, service.name, route.name);
+      const inner = list(
+        route.plugins,
+        servicesShown[i]!.routes[j]!.plugins,
+        place.path,
+        place.at,
+        service.name,
+        route.name,
+      );
       plugins.push(...inner);
       const all = [...outermost, ...outer, ...inner];
       const found = all.flatMap(({ guard }) => guard ?? []);
-      const guards = all.some(({ kind }) => kind.name === "request_termination") ? new AllGuards(found) : new Set(found);
+      const guards = all.some(({ kind }) => kind.name === "request_termination")
+        ? new AllGuards(found)
+        : new Set(found);
       const name = [...guards].sort().join();
       if (!sets.has(name)) sets.set(name, guards);
       routes.push({ ...place, service, route, plugins: all, guards: sets.get(name)! });
@@ -79,7 +107,10 @@ class AllGuards extends Set<string> {
   }
 }
 
-/** Where the services lead, addresses in one spelling, names not resolved. Routes that answer every request themselves lead nowhere. */
+/**
+ * Where the services lead, addresses in one spelling, names not resolved. Routes that answer every request themselves
+ * lead nowhere.
+ */
 export function destinations(): (route: WrittenRoute) => RouteDestination | null {
   const known = new Map<Service, RouteDestination>();
   return ({ service, plugins }) => {

@@ -29,13 +29,27 @@ export function addEvictions(runtime: Runtime, caches: AllCacheFigures): void {
   }
 }
 
-/** `ofWorkers`: what those hold that serve, each with caches of its own; the result has the sums. Default: this thread serves. */
+/**
+ * `ofWorkers`: what those hold that serve, each with caches of its own; the result has the sums. Default: this thread
+ * serves.
+ */
 export function cachesOf(runtime: Runtime, ofWorkers: AllCacheFigures = []): AllCacheFigures {
   const { place, count } = runtime.threads;
-  const all = new Map(Array.from(storesOf(runtime), ([key, { stores: [store], evictions }]): [string, CacheFigures] => {
-    const { used, maxBytes, entries } = store!;
-    return [key, { bytes: used, maxBytes: maxBytes * (place < 0 ? count : 1), entries, evictions }];
-  }));
+  const all = new Map(
+    Array.from(
+      storesOf(runtime),
+      ([
+        key,
+        {
+          stores: [store],
+          evictions,
+        },
+      ]): [string, CacheFigures] => {
+        const { used, maxBytes, entries } = store!;
+        return [key, { bytes: used, maxBytes: maxBytes * (place < 0 ? count : 1), entries, evictions }];
+      },
+    ),
+  );
   for (const [key, { bytes, entries }] of ofWorkers) {
     const sum = all.get(key);
     if (sum === undefined) continue;

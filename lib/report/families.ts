@@ -17,57 +17,195 @@ type Instances<What extends string> = Iterable<readonly [key: string, figures: R
 
 /** Samples are made one by one when they are read: they may be many. */
 export function families(source: ReportSource): readonly Family[] {
-  const { metrics, requests, configuration, runtime, spans, listener, listening: { https }, reports } = source;
+  const {
+    metrics,
+    requests,
+    configuration,
+    runtime,
+    spans,
+    listener,
+    listening: { https },
+    reports,
+  } = source;
   const { snapshot, lastReload, loadedAt, followers } = configuration;
   const counters = countersOf(source);
   const end = configuration.validity?.endOf(snapshot.config) ?? null;
   const caches = cachesOf(runtime, reports?.caches);
-  const services = Array.from(metrics.services, ([service, { meter }]) => [["service", service], meter.retries] as const);
+  const services = Array.from(
+    metrics.services,
+    ([service, { meter }]) => [["service", service], meter.retries] as const,
+  );
   const { upstreamSets } = runtime;
-  const circuits = upstreamSets.map(({ service, breaker }) => [["service", service], breaker?.report.state ?? null] as const);
+  const circuits = upstreamSets.map(
+    ({ service, breaker }) => [["service", service], breaker?.report.state ?? null] as const,
+  );
   const certificates: [Labels, number][] = snapshot.shownCertificates.flatMap(({ path, hosts, notAfter }) =>
     hosts.map((host): [Labels, number] => [["file", path, "host", host], notAfter / 1000]),
   );
   if (https !== null) certificates.push([["file", "", "host", ""], https.certificate.notAfter / 1000]);
   return [
     counter("edge_gateway_http_requests_total", HELP.requests, requestsOf(metrics)),
-    { name: "edge_gateway_http_request_duration_seconds", type: "histogram", help: HELP.durations, samples: timed(allRoutes(metrics)) },
-    gauge("edge_gateway_http_requests_in_flight", "Requests that are being answered, and open WebSockets.", requests.inFlight),
-    counter("edge_gateway_http_received_bytes_total", HELP.received, aboveZero(allRoutes(metrics), ({ receivedBytes }) => receivedBytes)),
-    counter("edge_gateway_http_sent_bytes_total", HELP.sent, aboveZero(allRoutes(metrics), ({ sentBytes }) => sentBytes)),
+    {
+      name: "edge_gateway_http_request_duration_seconds",
+      type: "histogram",
+      help: HELP.durations,
+      samples: timed(allRoutes(metrics)),
+    },
+    gauge(
+      "edge_gateway_http_requests_in_flight",
+      "Requests that are being answered, and open WebSockets.",
+      requests.inFlight,
+    ),
+    counter(
+      "edge_gateway_http_received_bytes_total",
+      HELP.received,
+      aboveZero(allRoutes(metrics), ({ receivedBytes }) => receivedBytes),
+    ),
+    counter(
+      "edge_gateway_http_sent_bytes_total",
+      HELP.sent,
+      aboveZero(allRoutes(metrics), ({ sentBytes }) => sentBytes),
+    ),
     gauge("edge_gateway_client_connections", "Connections of clients that are open.", listener.connections.open),
-    counter("edge_gateway_client_connections_refused_total", "Connections that a limit refused.", [[[], listener.connections.refused]]),
-    counter("edge_gateway_cache_requests_total", HELP.cached, counted(allRoutes(metrics), "result", ({ cached }) => cached)),
-    { name: "edge_gateway_cache_bytes", type: "gauge", help: "Memory that a cache uses.", samples: summed(caches, "bytes") },
+    counter("edge_gateway_client_connections_refused_total", "Connections that a limit refused.", [
+      [[], listener.connections.refused],
+    ]),
+    counter(
+      "edge_gateway_cache_requests_total",
+      HELP.cached,
+      counted(allRoutes(metrics), "result", ({ cached }) => cached),
+    ),
+    {
+      name: "edge_gateway_cache_bytes",
+      type: "gauge",
+      help: "Memory that a cache uses.",
+      samples: summed(caches, "bytes"),
+    },
     { name: "edge_gateway_cache_max_bytes", type: "gauge", help: HELP.cacheBound, samples: summed(caches, "maxBytes") },
-    { name: "edge_gateway_cache_entries", type: "gauge", help: "Replies that a cache has stored.", samples: summed(caches, "entries") },
+    {
+      name: "edge_gateway_cache_entries",
+      type: "gauge",
+      help: "Replies that a cache has stored.",
+      samples: summed(caches, "entries"),
+    },
     counter("edge_gateway_cache_evictions_total", HELP.evictions, summed(caches, "evictions")),
-    counter("edge_gateway_plugin_requests_total", "Requests that a plugin got.", usedPlugins(metrics, (meter) => meter.requests)),
-    counter("edge_gateway_plugin_answers_total", HELP.answers, usedPlugins(metrics, (meter) => meter.answered)),
-    counter("edge_gateway_plugin_seconds_total", HELP.plugins, usedPlugins(metrics, (meter) => meter.ms / 1000)),
-    counter("edge_gateway_plugin_results_total", HELP.results, counted(pluginsOf(metrics), "result", ({ results }) => results)),
-    counter("edge_gateway_plugin_faults_total", HELP.faults, Array.from(metrics.pluginFaults, ([plugin, count]) => [["plugin", plugin], count])),
-    { name: "edge_gateway_rate_limit_callers", type: "gauge", help: "Callers that a rate limit remembers.", samples: summed(limitersOf(source), "callers") },
+    counter(
+      "edge_gateway_plugin_requests_total",
+      "Requests that a plugin got.",
+      usedPlugins(metrics, (meter) => meter.requests),
+    ),
+    counter(
+      "edge_gateway_plugin_answers_total",
+      HELP.answers,
+      usedPlugins(metrics, (meter) => meter.answered),
+    ),
+    counter(
+      "edge_gateway_plugin_seconds_total",
+      HELP.plugins,
+      usedPlugins(metrics, (meter) => meter.ms / 1000),
+    ),
+    counter(
+      "edge_gateway_plugin_results_total",
+      HELP.results,
+      counted(pluginsOf(metrics), "result", ({ results }) => results),
+    ),
+    counter(
+      "edge_gateway_plugin_faults_total",
+      HELP.faults,
+      Array.from(metrics.pluginFaults, ([plugin, count]) => [["plugin", plugin], count]),
+    ),
+    {
+      name: "edge_gateway_rate_limit_callers",
+      type: "gauge",
+      help: "Callers that a rate limit remembers.",
+      samples: summed(limitersOf(source), "callers"),
+    },
     counter("edge_gateway_rate_limit_shared_total", HELP.shared, summed(limitersOf(source), "shared")),
-    { name: "edge_gateway_counters_up", type: "gauge", help: HELP.countersUp, samples: counters === null ? [] : [[[], counters.state === "up" ? 1 : 0]] },
-    counter("edge_gateway_counters_errors_total", HELP.countersErrors, Array.from(runtime.countersErrors, ([reason, count]) => [["reason", reason], count])),
-    counter("edge_gateway_state_errors_total", "Writes to STATE_DIR that have failed.", runtime.state === null ? [] : [[[], runtime.state.errors]]),
+    {
+      name: "edge_gateway_counters_up",
+      type: "gauge",
+      help: HELP.countersUp,
+      samples: counters === null ? [] : [[[], counters.state === "up" ? 1 : 0]],
+    },
+    counter(
+      "edge_gateway_counters_errors_total",
+      HELP.countersErrors,
+      Array.from(runtime.countersErrors, ([reason, count]) => [["reason", reason], count]),
+    ),
+    counter(
+      "edge_gateway_state_errors_total",
+      "Writes to STATE_DIR that have failed.",
+      runtime.state === null ? [] : [[[], runtime.state.errors]],
+    ),
     counter("edge_gateway_rate_limited_total", "Requests refused by rate_limit.", limitedOf(metrics)),
-    counter("edge_gateway_plugin_refusals_total", HELP.refusals, counted(allRoutes(metrics), "code", ({ refusals }) => refusals)),
-    { name: "edge_gateway_upstream_duration_seconds", type: "histogram", help: HELP.tries, samples: timed(triesOf(metrics)) },
+    counter(
+      "edge_gateway_plugin_refusals_total",
+      HELP.refusals,
+      counted(allRoutes(metrics), "code", ({ refusals }) => refusals),
+    ),
+    {
+      name: "edge_gateway_upstream_duration_seconds",
+      type: "histogram",
+      help: HELP.tries,
+      samples: timed(triesOf(metrics)),
+    },
     counter("edge_gateway_retries_total", "Tries beyond the first one of a request.", services),
-    { name: "edge_gateway_circuit_state", type: "gauge", help: HELP.circuits, samples: counted(circuits, "state", statesOf) },
-    { name: "edge_gateway_upstream_healthy", type: "gauge", help: HELP.healthy, samples: peersOf(upstreamSets, ({ health }) => (health.usable ? 1 : 0)) },
-    { name: "edge_gateway_upstream_connections", type: "gauge", help: HELP.connections, samples: peersOf(upstreamSets, ({ pool, ofWorkers }) => pool.open + ofWorkers.open) },
+    {
+      name: "edge_gateway_circuit_state",
+      type: "gauge",
+      help: HELP.circuits,
+      samples: counted(circuits, "state", statesOf),
+    },
+    {
+      name: "edge_gateway_upstream_healthy",
+      type: "gauge",
+      help: HELP.healthy,
+      samples: peersOf(upstreamSets, ({ health }) => (health.usable ? 1 : 0)),
+    },
+    {
+      name: "edge_gateway_upstream_connections",
+      type: "gauge",
+      help: HELP.connections,
+      samples: peersOf(upstreamSets, ({ pool, ofWorkers }) => pool.open + ofWorkers.open),
+    },
     ...(followers === null ? [] : [gauge("edge_gateway_workers", "Threads that serve requests.", followers.serving)]),
-    ...(followers === null ? [] : [gauge("edge_gateway_worker_restarts_total", HELP.restarts, followers.restarts, "counter")]),
+    ...(followers === null
+      ? []
+      : [gauge("edge_gateway_worker_restarts_total", HELP.restarts, followers.restarts, "counter")]),
     gauge("edge_gateway_config_last_reload_successful", HELP.reloaded, lastReload?.outcome === "refused" ? 0 : 1),
     gauge("edge_gateway_config_last_reload_success_timestamp_seconds", HELP.loadedAt, loadedAt / 1000),
-    { name: "edge_gateway_config_expiry_timestamp_seconds", type: "gauge", help: HELP.end, samples: end === null ? [] : [[[], end / 1000]] },
-    { name: "edge_gateway_tls_certificate_expiry_timestamp_seconds", type: "gauge", help: HELP.certificates, samples: certificates },
-    ...(spans === null ? [] : [counter("edge_gateway_trace_spans_exported_total", HELP.exported, [[[], spans.exported + (reports?.spans.exported ?? 0)]])]),
-    ...(spans === null ? [] : [counter("edge_gateway_trace_spans_dropped_total", "Spans of traces that were lost.", [[[], spans.dropped + (reports?.spans.dropped ?? 0)]])]),
-    { name: "edge_gateway_build_info", type: "gauge", help: "What runs.", samples: [[["version", version, "node_version", process.version], 1]] },
+    {
+      name: "edge_gateway_config_expiry_timestamp_seconds",
+      type: "gauge",
+      help: HELP.end,
+      samples: end === null ? [] : [[[], end / 1000]],
+    },
+    {
+      name: "edge_gateway_tls_certificate_expiry_timestamp_seconds",
+      type: "gauge",
+      help: HELP.certificates,
+      samples: certificates,
+    },
+    ...(spans === null
+      ? []
+      : [
+          counter("edge_gateway_trace_spans_exported_total", HELP.exported, [
+            [[], spans.exported + (reports?.spans.exported ?? 0)],
+          ]),
+        ]),
+    ...(spans === null
+      ? []
+      : [
+          counter("edge_gateway_trace_spans_dropped_total", "Spans of traces that were lost.", [
+            [[], spans.dropped + (reports?.spans.dropped ?? 0)],
+          ]),
+        ]),
+    {
+      name: "edge_gateway_build_info",
+      type: "gauge",
+      help: "What runs.",
+      samples: [[["version", version, "node_version", process.version], 1]],
+    },
   ];
 }
 
@@ -99,19 +237,23 @@ const HELP = {
   reloaded: "Whether the last reload succeeded; 1 before the first.",
   loadedAt: "When the configuration in force was loaded, in seconds since 1970.",
   end: "When the signed configuration in force ends, in seconds since 1970; no sample: it does not end.",
-  certificates: "When a certificate of the gateway expires, in seconds since 1970; without file and host: the one for all other names.",
+  certificates:
+    "When a certificate of the gateway expires, in seconds since 1970; without file and host: " +
+    "the one for all other names.",
   exported: "Spans of traces that the collector has accepted.",
 };
 
 /** All routes, and last the requests without a route. */
 export function* allRoutes({ services, unrouted }: Metrics): Samples<RouteMeter> {
-  for (const [service, { routes }] of services) for (const [name, meter] of routes) yield [["service", service, "route", name], meter];
+  for (const [service, { routes }] of services)
+    for (const [name, meter] of routes) yield [["service", service, "route", name], meter];
   yield [["service", "", "route", ""], unrouted];
 }
 
 function* triesOf({ services }: Metrics): Samples<{ readonly recent: Recent }> {
   for (const [service, { meter, upstreams }] of services) {
-    for (const [id, recent] of meter.upstreams) yield [upstreamLabels(service, { id, group: upstreams.get(id) ?? null }), { recent }];
+    for (const [id, recent] of meter.upstreams)
+      yield [upstreamLabels(service, { id, group: upstreams.get(id) ?? null }), { recent }];
   }
 }
 
@@ -134,8 +276,13 @@ function* requestsOf(metrics: Metrics): Samples<number> {
 }
 
 /** Of what is counted by names, each of which is a label. */
-function* counted<T>(all: Samples<T>, label: string, read: (counts: T) => Iterable<readonly [name: string, count: number]> | null): Samples<number> {
-  for (const [labels, counts] of all) for (const [name, count] of read(counts) ?? []) yield [[...labels, label, name], count];
+function* counted<T>(
+  all: Samples<T>,
+  label: string,
+  read: (counts: T) => Iterable<readonly [name: string, count: number]> | null,
+): Samples<number> {
+  for (const [labels, counts] of all)
+    for (const [name, count] of read(counts) ?? []) yield [[...labels, label, name], count];
 }
 
 function* limitedOf(metrics: Metrics): Samples<number> {
@@ -150,21 +297,36 @@ function* usedPlugins(metrics: Metrics, read: (meter: PluginMeter) => number): S
   for (const [labels, meter] of pluginsOf(metrics)) if (meter.requests > 0) yield [labels, read(meter)];
 }
 
-function* peersOf(upstreamSets: readonly UpstreamSet[], read: (peer: UpstreamSet["peers"][number]) => number): Samples<number> {
-  for (const { service, peers } of upstreamSets) for (const peer of peers) yield [upstreamLabels(service, peer), read(peer)];
+function* peersOf(
+  upstreamSets: readonly UpstreamSet[],
+  read: (peer: UpstreamSet["peers"][number]) => number,
+): Samples<number> {
+  for (const { service, peers } of upstreamSets)
+    for (const peer of peers) yield [upstreamLabels(service, peer), read(peer)];
 }
 
-function upstreamLabels(service: string, { id, group }: { readonly id: string; readonly group: string | null }): Labels {
+function upstreamLabels(
+  service: string,
+  { id, group }: { readonly id: string; readonly group: string | null },
+): Labels {
   return ["service", service, "upstream", id, ...(group === null ? [] : ["group", group])];
 }
 
 function statesOf(circuit: BreakerState | null) {
-  return circuit && (["closed", "open", "half_open"] as const).map((state) => [state, state === circuit ? 1 : 0] as const);
+  return (
+    circuit && (["closed", "open", "half_open"] as const).map((state) => [state, state === circuit ? 1 : 0] as const)
+  );
 }
 
 /** Of the configuration in force. */
-export function* limitersOf({ configuration: { snapshot: { instances } }, runtime }: ReportSource): Instances<"callers" | "shared"> {
-  for (const table of runtime.limits?.tables() ?? []) if (instances.has(table[0]) || instances.has(withoutGroup(table[0]))) yield table;
+export function* limitersOf({
+  configuration: {
+    snapshot: { instances },
+  },
+  runtime,
+}: ReportSource): Instances<"callers" | "shared"> {
+  for (const table of runtime.limits?.tables() ?? [])
+    if (instances.has(table[0]) || instances.has(withoutGroup(table[0]))) yield table;
 }
 
 /** Several instances may have the same labels: they are counted together. */
@@ -185,6 +347,12 @@ function withoutGroup(key: string): string {
 
 /** The key of a plugin instance is its `scope.key`. */
 export function instanceLabels(key: string): Labels {
-  const [level, service, route, name, id] = JSON.parse(key) as [string, string | null, string | null, string, string | number];
+  const [level, service, route, name, id] = JSON.parse(key) as [
+    string,
+    string | null,
+    string | null,
+    string,
+    string | number,
+  ];
   return pluginLabels({ name, level, service, route, id: typeof id === "number" ? String(id + 1) : id });
 }

@@ -1,7 +1,8 @@
 /**
- * The history of all requests, and of each service, route and upstream: 15 minutes in steps of 10 seconds, a day in steps of 5 minutes. It is
- * made of what is counted anyway, at the end of each step of the statistics. What has had no request takes no memory, and what has had some
- * 12 KB, also after a reload that removed it. Where the admin interface is on, the first step with a request has this loaded.
+ * The history of all requests, and of each service, route and upstream: 15 minutes in steps of 10 seconds, a day in
+ * steps of 5 minutes. It is made of what is counted anyway, at the end of each step of the statistics. What has had no
+ * request takes no memory, and what has had some 12 KB, also after a reload that removed it. Where the admin interface
+ * is on, the first step with a request has this loaded.
  */
 import { Counts, type Recent } from "../observe/metrics.ts";
 import type { GatewayParts } from "../gateway/joined.ts";
@@ -10,10 +11,16 @@ export const SPANS = { "15m": { stepMs: 10_000, steps: 90 }, "1d": { stepMs: 300
 export type SpanName = keyof typeof SPANS;
 const NAMES = Object.keys(SPANS) as SpanName[];
 
-/** Numbers of one step in a ring: which step since 1970 it is, requests, errors, limited, and the times p50, p95 and p99 in µs (0: none). */
+/**
+ * Numbers of one step in a ring: which step since 1970 it is, requests, errors, limited, and the times p50, p95 and p99
+ * in µs (0: none).
+ */
 export const FIELDS = 7;
 const SHARES = [0.5, 0.95, 0.99];
-/** Further services, routes and upstreams have no history until one of these has had no request for 15 minutes: 24 MB at most. */
+/**
+ * Further services, routes and upstreams have no history until one of these has had no request for 15 minutes: 24 MB at
+ * most.
+ */
 const MAX_SERIES = 2_000;
 const IDLE_MS = 900_000;
 /** Of the statistics. */
@@ -65,11 +72,15 @@ export class FigureHistory {
     this.since ??= at;
     this.#count(at, total);
     for (const [service, { routes, meter }] of services) {
-      for (const [route, { recent }] of routes) if (this.#count(at, recent, service, "route", route)) this.#count(at, recent, service);
+      for (const [route, { recent }] of routes)
+        if (this.#count(at, recent, service, "route", route)) this.#count(at, recent, service);
       for (const [id, recent] of meter.upstreams) this.#count(at, recent, service, "upstream", id);
     }
     for (const span of NAMES) this.#endStep(span, at + TURN_MS);
-    const { loadedAt, snapshot: { digest } } = this.#parts.configuration;
+    const {
+      loadedAt,
+      snapshot: { digest },
+    } = this.#parts.configuration;
     if (digest !== this.#digest) this.reloads.push({ at: loadedAt, digest });
     this.#digest = digest;
     this.reloads = this.reloads.filter((reload) => reload.at > at - DAY_MS).slice(-MAX_RELOADS);
@@ -108,7 +119,9 @@ export class FigureHistory {
     const step = Math.floor(end / stepMs) - 1;
     if (step === this.ended[span]) return;
     this.ended[span] = step;
-    for (const { rings: { [span]: ring, "1d": day } } of this.series.values()) {
+    for (const {
+      rings: { [span]: ring, "1d": day },
+    } of this.series.values()) {
       const { sum } = ring;
       if (sum.requests === 0) continue;
       // A step of the day is the sum of those of ten seconds, which end before it.

@@ -15,5 +15,9 @@ export interface HttpsFacts extends DefaultCertificate {
 export function httpsFacts({ cert, ca, path }: TlsFiles): HttpsFacts {
   const where = path === undefined ? "listen" : "SERVER_CERT_PATH";
   const parsed = new X509Certificate(cert);
-  return { certificate: { where, path: path ?? null, ...factsOf(cert) }, asksForCertificates: ca !== null, covers: (host) => coversHost(parsed, host) };
+  return {
+    certificate: { where, path: path ?? null, ...factsOf(cert) },
+    asksForCertificates: ca !== null,
+    covers: (host) => coversHost(parsed, host),
+  };
 }

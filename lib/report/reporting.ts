@@ -1,6 +1,6 @@
 /**
- * Statistics and metrics of a gateway. A part: nobody asks a gateway without an admin interface and probes for them, unless a program
- * embeds it.
+ * Statistics and metrics of a gateway. A part: nobody asks a gateway without an admin interface and probes for them,
+ * unless a program embeds it.
  */
 import type { Readable } from "node:stream";
 import type { Family } from "../observe/exposition.ts";
@@ -41,7 +41,10 @@ export class Reporting {
     return this.#stats.read(extent, this.#inFlight);
   }
 
-  services(extent: Exclude<StatsExtent, "total">, plans: Iterable<readonly [string, ServicePlan]>): readonly ServiceStats[] {
+  services(
+    extent: Exclude<StatsExtent, "total">,
+    plans: Iterable<readonly [string, ServicePlan]>,
+  ): readonly ServiceStats[] {
     return this.#stats.services(extent, this.#inFlight, plans);
   }
 

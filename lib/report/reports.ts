@@ -25,9 +25,22 @@ export interface Listening {
 }
 
 export function statusOf(source: GatewayParts): GatewayStatus {
-  const { clock, configuration, requests, runtime, startedAt, listening: { state, isListening, https } } = source;
+  const {
+    clock,
+    configuration,
+    requests,
+    runtime,
+    startedAt,
+    listening: { state, isListening, https },
+  } = source;
   const { snapshot, loadedAt, lastReload, lastChange, lastTests, pluginFaults, followers } = configuration;
-  const hostCertificates = snapshot.shownCertificates.map(({ where, path, names, commonName, notAfter }) => ({ where, path, names, commonName, notAfter }));
+  const hostCertificates = snapshot.shownCertificates.map(({ where, path, names, commonName, notAfter }) => ({
+    where,
+    path,
+    names,
+    commonName,
+    notAfter,
+  }));
   const status = {
     version,
     state,
@@ -40,16 +53,38 @@ export function statusOf(source: GatewayParts): GatewayStatus {
     lastReload,
     lastChange,
     counters: countersOf(source),
-    workers: followers === null ? null : { configured: runtime.threads.count, serving: followers.serving, restarts: followers.restarts },
-    tests: lastTests === null || lastTests.report.tests.length === 0 ? null : { passed: lastTests.report.passed, failed: lastTests.report.failed },
+    workers:
+      followers === null
+        ? null
+        : { configured: runtime.threads.count, serving: followers.serving, restarts: followers.restarts },
+    tests:
+      lastTests === null || lastTests.report.tests.length === 0
+        ? null
+        : { passed: lastTests.report.passed, failed: lastTests.report.failed },
     pluginFaults: [...pluginFaults.values()],
     certificates: [...(https === null ? [] : [https.certificate]), ...hostCertificates],
   };
-  const listeners = isListening ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
+  const listeners = isListening
+    ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true }
+    : null;
   const shown = snapshot.shown as unknown as DisplayedConfig;
   const upstreamSets = runtime.upstreamSets.map((each) => upstreamSetReport(each));
-  const further = { areQuotasKept: runtime.state !== null || runtime.shared !== null, expiresAt: configuration.validity?.endOf(snapshot.config) ?? null, wall: clock.wall() };
-  return { ...status, warnings: warningsOf({ ...status, upstreamSets, shown, listeners, configWarnings: configuration.configWarnings, ...further }) };
+  const further = {
+    areQuotasKept: runtime.state !== null || runtime.shared !== null,
+    expiresAt: configuration.validity?.endOf(snapshot.config) ?? null,
+    wall: clock.wall(),
+  };
+  return {
+    ...status,
+    warnings: warningsOf({
+      ...status,
+      upstreamSets,
+      shown,
+      listeners,
+      configWarnings: configuration.configWarnings,
+      ...further,
+    }),
+  };
 }
 
 /** The state of the counters that gateways share; null: there are none. */

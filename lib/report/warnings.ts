@@ -1,6 +1,6 @@
 /**
- * Writes the warnings about a gateway at one moment, and lists them before those about its configuration, except injected faults, which come
- * first. They change only when their cause does, so that two lists can be compared.
+ * Writes the warnings about a gateway at one moment, and lists them before those about its configuration, except
+ * injected faults, which come first. They change only when their cause does, so that two lists can be compared.
  */
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
@@ -8,7 +8,10 @@ import { describePlace, pluginPath } from "../gateway/plugin_error.ts";
 import { linesOf } from "../gateway/refusal.ts";
 import type { ConfigWarning, GatewayStatus, ShownCertificate, Warning } from "../gateway/status.ts";
 
-export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "digest" | "certificates" | "counters" | "workers" | "state" | "pluginFaults"> {
+export interface WarningsSource extends Pick<
+  GatewayStatus,
+  "lastReload" | "digest" | "certificates" | "counters" | "workers" | "state" | "pluginFaults"
+> {
   readonly upstreamSets: readonly UpstreamSetReport[];
   readonly shown: DisplayedConfig;
   /** The gateway's own listeners; null: it has none, and the host program has its own. */
@@ -28,11 +31,21 @@ export function warningsOf(source: WarningsSource): readonly Warning[] {
   const { configWarnings } = source;
   // Faults that an operator has asked for must not be taken for real ones, however many those are.
   const faults = configWarnings.filter(({ code }) => code === "faults_injected");
-  const ofState = [...ofReload(source), ...ofExpiry(source), ...ofCertificates(source), ...ofIdle(source), ...ofCounters(source), ...ofWorkers(source), ...ofServices, ...ofPlugins(source)];
+  const ofState = [
+    ...ofReload(source),
+    ...ofExpiry(source),
+    ...ofCertificates(source),
+    ...ofIdle(source),
+    ...ofCounters(source),
+    ...ofWorkers(source),
+    ...ofServices,
+    ...ofPlugins(source),
+  ];
   const warnings = [...faults, ...ofState, ...configWarnings.slice(faults.length)];
   if (warnings.length <= MAX_WARNINGS) return warnings;
   const message = `There are ${warnings.length - MAX_WARNINGS} more warnings like these.`;
-  const remedy = "See GET /gateway/health for every upstream, and edge-gateway validate for all warnings about the configuration.";
+  const remedy =
+    "See GET /gateway/health for every upstream, and edge-gateway validate for all warnings about the configuration.";
   return [...warnings.slice(0, MAX_WARNINGS), warning("more", message, remedy)];
 }
 
@@ -41,7 +54,11 @@ function* ofReload({ lastReload, digest }: WarningsSource): Iterable<Warning> {
   const { file, issues } = lastReload;
   const others = issues.length > 1 ? `, and ${issues.length - 1} more` : "";
   const why = `${linesOf({ file, issues: issues.slice(0, 1) })[0]}${others}`;
-  yield warning("reload_refused", `The last reload was refused (${why}); configuration ${digest} stays in force.`, "Correct the configuration; it is then reloaded.");
+  yield warning(
+    "reload_refused",
+    `The last reload was refused (${why}); configuration ${digest} stays in force.`,
+    "Correct the configuration; it is then reloaded.",
+  );
 }
 
 const DAY_MS = 86_400_000;
@@ -50,8 +67,20 @@ const SOON_MS = 14 * DAY_MS;
 function* ofExpiry({ expiresAt, wall }: WarningsSource): Iterable<Warning> {
   if (expiresAt === null || expiresAt - wall >= SOON_MS) return;
   const [at, place] = [new Date(expiresAt).toISOString(), { path: "expires_at" }];
-  if (wall < expiresAt) yield warning("configuration_expires", `The signed configuration ends at ${at}; after that no start and no reload takes it.`, "Sign one with a later end.", place);
-  else yield warning("configuration_expired", `The signed configuration has ended at ${at}: a restart would refuse it.`, "Sign one with a later end.", place);
+  if (wall < expiresAt)
+    yield warning(
+      "configuration_expires",
+      `The signed configuration ends at ${at}; after that no start and no reload takes it.`,
+      "Sign one with a later end.",
+      place,
+    );
+  else
+    yield warning(
+      "configuration_expired",
+      `The signed configuration has ended at ${at}: a restart would refuse it.`,
+      "Sign one with a later end.",
+      place,
+    );
 }
 
 function* ofCertificates({ certificates, wall }: WarningsSource): Iterable<Warning> {
@@ -61,44 +90,58 @@ function* ofCertificates({ certificates, wall }: WarningsSource): Iterable<Warni
     const date = new Date(notAfter).toISOString().slice(0, 10);
     const remedy = "Renew it; the new file is read by itself.";
     const path = certificate.where.startsWith("global.") ? certificate.where : null;
-    if (wall > notAfter) yield warning("certificate_expired", `${which} expired on ${date}, and clients refuse it.`, remedy, { path });
-    else if (notAfter - wall < SOON_MS) yield warning("certificate_expires", `${which} expires on ${date}.`, remedy, { path });
+    if (wall > notAfter)
+      yield warning("certificate_expired", `${which} expired on ${date}, and clients refuse it.`, remedy, { path });
+    else if (notAfter - wall < SOON_MS)
+      yield warning("certificate_expires", `${which} expires on ${date}.`, remedy, { path });
   }
 }
 
 function nameOf({ where, path, names, commonName }: ShownCertificate): string {
-  const first = names.length === 0 ? (commonName ?? "") : names.slice(0, 3).join(", ") + (names.length > 3 ? ", …" : "");
-  return `The certificate ${path === null ? `of ${where}` : `${path} (${where})`}${first === "" ? "" : ` for ${first}`}`;
+  const first =
+    names.length === 0 ? (commonName ?? "") : names.slice(0, 3).join(", ") + (names.length > 3 ? ", …" : "");
+  return (
+    `The certificate ` + `${path === null ? `of ${where}` : `${path} (${where})`}${first === "" ? "" : ` for ${first}`}`
+  );
 }
 
 /** Settings that the listeners make useless are no errors: the same file may be used on other machines. */
 function* ofIdle({ listeners, areQuotasKept, shown: { global, services } }: WarningsSource): Iterable<Warning> {
   const places = [global, ...services, ...services.flatMap(({ routes }) => routes)];
-  const has = (kind: string) => places.some(({ plugins }) => plugins.some(({ name, enabled }) => name === kind && enabled));
+  const has = (kind: string) =>
+    places.some(({ plugins }) => plugins.some(({ name, enabled }) => name === kind && enabled));
   const lost = "The counts of quota are lost when the gateway ends: they are in its memory alone.";
-  if (!areQuotasKept && has("quota")) yield warning("quota_not_durable", lost, "Set STATE_DIR to a folder of this gateway, or global.counters.");
+  if (!areQuotasKept && has("quota"))
+    yield warning("quota_not_durable", lost, "Set STATE_DIR to a folder of this gateway, or global.counters.");
   if (listeners === null) return;
   if (!listeners.https && global.certificates.length > 0) {
     const remedy = "Set SERVER_CERT_PATH and SERVER_KEY_PATH, or remove the certificates.";
-    yield warning("certificates_unused", "global.certificates are not used: HTTPS is off.", remedy, { path: "global.certificates" });
+    yield warning("certificates_unused", "global.certificates are not used: HTTPS is off.", remedy, {
+      path: "global.certificates",
+    });
   }
   if (listeners.asksForCertificates) return;
   const refused = "The plugin mtls refuses every request: no listener asks clients for a certificate.";
-  if (has("mtls")) yield warning("mtls_idle", refused, "Set CA_CERT_PATH with the server's certificate, or remove the plugin.");
+  if (has("mtls"))
+    yield warning("mtls_idle", refused, "Set CA_CERT_PATH with the server's certificate, or remove the plugin.");
 }
 
 function* ofCounters({ counters }: WarningsSource): Iterable<Warning> {
   if (counters?.state !== "down") return;
   const failed = counters.servers.find(({ state }) => state === "down");
   const why = failed === undefined ? "" : `: ${failed.address} cannot be used (${failed.reason})`;
-  const message = `Rate limits are not shared with other gateways${why}; on_error "${counters.onError}" decides meanwhile.`;
-  yield warning("counters_down", message, "Repair the server; it is used again by itself.", { path: "global.counters" });
+  const message =
+    `Rate limits are not shared with other gateways${why}; ` + `on_error "${counters.onError}" decides meanwhile.`;
+  yield warning("counters_down", message, "Repair the server; it is used again by itself.", {
+    path: "global.counters",
+  });
 }
 
 /** While the gateway drains, workers end because they are asked to. */
 function* ofWorkers({ workers, state }: WarningsSource): Iterable<Warning> {
   if (workers === null || state !== "serving" || workers.serving >= workers.configured) return;
-  const message = `${workers.serving} of ${workers.configured} workers serve: the others have ended and are being replaced.`;
+  const message =
+    `${workers.serving} of ${workers.configured} workers serve: ` + `the others have ended and are being replaced.`;
   yield warning("workers_missing", message, "See the log for why they ended.");
 }
 
@@ -107,7 +150,12 @@ function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Ite
   if (!upstreams.some(({ usable }) => usable)) {
     const message = `Service "${name}" has no upstream that can be used, and its requests get 503.`;
     const isTaken = upstreams.some(({ adminState }) => adminState !== null);
-    yield warning("no_upstream", message, isTaken ? "Use an upstream again that was taken out." : "Repair an upstream, or give one a weight above 0.", place);
+    yield warning(
+      "no_upstream",
+      message,
+      isTaken ? "Use an upstream again that was taken out." : "Repair an upstream, or give one a weight above 0.",
+      place,
+    );
   }
   if (circuitBreaker?.state === "open") {
     const message = `The circuit of service "${name}" is open, and its requests get 503 until it tries again.`;
@@ -117,13 +165,30 @@ function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Ite
     const which = `Upstream "${id}" (${host}:${port}) of service "${name}"`;
     const why = reason === null ? "" : ` (${reason})`;
     const own = { path: `services.${name}.upstreams.${id}`, service: name };
-    if (state === "unhealthy") yield warning("upstream_down", `${which} is down: its checks fail${why}.`, "Repair it; it is used again once its checks pass.", own);
+    if (state === "unhealthy")
+      yield warning(
+        "upstream_down",
+        `${which} is down: its checks fail${why}.`,
+        "Repair it; it is used again once its checks pass.",
+        own,
+      );
     if (state === "ejected") {
-      yield warning("upstream_ejected", `${which} is ejected for a while because it failed requests${why}.`, "Find out why it fails; the access log has the fault of each request.", own);
+      yield warning(
+        "upstream_ejected",
+        `${which} is ejected for a while because it failed requests${why}.`,
+        "Find out why it fails; the access log has the fault of each request.",
+        own,
+      );
     }
     if (adminState !== null) {
-      const what = adminState === "drain" ? "gets no new requests, but those of its sticky sessions" : "gets no requests";
-      yield warning("upstream_taken_out", `${which} ${what}: an administrator has taken it out until the next reload.`, "Use it again once it is ready.", own);
+      const what =
+        adminState === "drain" ? "gets no new requests, but those of its sticky sessions" : "gets no requests";
+      yield warning(
+        "upstream_taken_out",
+        `${which} ${what}: an administrator has taken it out until the next reload.`,
+        "Use it again once it is ready.",
+        own,
+      );
     }
   }
 }
@@ -133,12 +198,22 @@ function* ofPlugins({ pluginFaults }: WarningsSource): Iterable<Warning> {
     const times = count === 1 ? "a request" : `${count} requests`;
     const which = `Plugin ${plugin}${id === null ? "" : ` "${id}"`} of ${describePlace({ service, route })}`;
     const path = pluginPath({ service, route }, id ?? plugin);
-    yield warning("plugin_faults", `${which} was at fault for ${times} that got a 500.`, "See the log, which has each error.", { path, service, route });
+    yield warning(
+      "plugin_faults",
+      `${which} was at fault for ${times} that got a 500.`,
+      "See the log, which has each error.",
+      { path, service, route },
+    );
   }
 }
 
 type Place = Partial<Pick<Warning, "path" | "service" | "route">>;
 
-function warning(code: Warning["code"], message: string, remedy: string, { path = null, service = null, route = null }: Place = {}): Warning {
+function warning(
+  code: Warning["code"],
+  message: string,
+  remedy: string,
+  { path = null, service = null, route = null }: Place = {},
+): Warning {
   return { code, path, message, example: null, remedy, service, route };
 }

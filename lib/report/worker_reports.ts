@@ -1,6 +1,6 @@
 /**
- * Reports of workers: what each has counted since its last one. The main thread adds it to its own counts, which are then those of all
- * workers, also of those that have ended.
+ * Reports of workers: what each has counted since its last one. The main thread adds it to its own counts, which are
+ * then those of all workers, also of those that have ended.
  */
 import { addMetrics, takeMetrics, type MetricsReport } from "../observe/metrics_report.ts";
 import { createProcessFigures, type ProcessFigures, type ThreadFigures } from "../observe/process.ts";
@@ -15,7 +15,12 @@ export interface WorkerReport {
   readonly metrics: MetricsReport;
   readonly countersErrors: readonly (readonly [reason: string, count: number])[];
   /** Of upstreams that have requests or connections. */
-  readonly loads: readonly { readonly service: string; readonly id: string; readonly load: number; readonly open: number }[];
+  readonly loads: readonly {
+    readonly service: string;
+    readonly id: string;
+    readonly load: number;
+    readonly open: number;
+  }[];
   readonly caches: AllCacheFigures;
   /** Connections of clients. */
   readonly refused: number;
@@ -75,7 +80,9 @@ export class WorkerReports {
     const report: WorkerReport = {
       metrics: takeMetrics(metrics),
       countersErrors: [...runtime.countersErrors],
-      loads: runtime.upstreamSets.flatMap(({ service, peers }) => peers.map(({ id, load, pool: { open } }) => ({ service, id, load, open }))).filter(({ load, open }) => load > 0 || open > 0),
+      loads: runtime.upstreamSets
+        .flatMap(({ service, peers }) => peers.map(({ id, load, pool: { open } }) => ({ service, id, load, open })))
+        .filter(({ load, open }) => load > 0 || open > 0),
       caches: takeCaches(runtime),
       refused: listener.connections.refused,
       spans: { exported: exported - this.spans.exported, dropped: dropped - this.spans.dropped },
@@ -91,9 +98,17 @@ export class WorkerReports {
   }
 
   /** In the main thread: adds the report of the worker at this place. */
-  add(place: number, { metrics, countersErrors, loads, caches, refused, spans, faults, counters, thread }: WorkerReport): void {
+  add(
+    place: number,
+    { metrics, countersErrors, loads, caches, refused, spans, faults, counters, thread }: WorkerReport,
+  ): void {
     const { runtime, configuration, listener } = this.#parts;
-    const present: Present = { caches, counters, thread: thread ?? this.#present.get(place)?.thread ?? null, release: [] };
+    const present: Present = {
+      caches,
+      counters,
+      thread: thread ?? this.#present.get(place)?.thread ?? null,
+      release: [],
+    };
     this.forget(place);
     this.#present.set(place, present);
     const hold = (value: number, add: (value: number) => void) => {
@@ -102,7 +117,8 @@ export class WorkerReports {
       present.release.push(() => add(-value));
     };
     addMetrics(this.#parts.metrics, metrics, (meter, inFlight) => hold(inFlight, (value) => (meter.inFlight += value)));
-    for (const [reason, count] of countersErrors) runtime.countersErrors.set(reason, (runtime.countersErrors.get(reason) ?? 0) + count);
+    for (const [reason, count] of countersErrors)
+      runtime.countersErrors.set(reason, (runtime.countersErrors.get(reason) ?? 0) + count);
     for (const { service, id, load, open } of loads) {
       const ofWorkers = runtime.peer(service, id)?.ofWorkers ?? { load: 0, open: 0 };
       hold(load, (value) => (ofWorkers.load += value));
@@ -115,7 +131,10 @@ export class WorkerReports {
     for (const [key, { count, ...instance }] of faults) {
       // A request may outlive the configuration under which it arrived.
       if (!configuration.snapshot.instances.has(key)) continue;
-      configuration.pluginFaults.set(key, { ...instance, count: count + (configuration.pluginFaults.get(key)?.count ?? 0) });
+      configuration.pluginFaults.set(key, {
+        ...instance,
+        count: count + (configuration.pluginFaults.get(key)?.count ?? 0),
+      });
     }
   }
 
@@ -125,7 +144,10 @@ export class WorkerReports {
     this.#present.delete(place);
   }
 
-  /** In the main thread: of the counters that gateways share, at the worker for which they are in the worst state; null before the first report. */
+  /**
+   * In the main thread: of the counters that gateways share, at the worker for which they are in the worst state; null
+   * before the first report.
+   */
   get counters(): CountersReport | null {
     const reports = Array.from(this.#present.values(), ({ counters }) => counters);
     for (const state of COUNTERS_STATES) {
@@ -147,6 +169,8 @@ export class WorkerReports {
 
   /** The same, in the order of their places. */
   get threadsByPlace(): readonly (readonly [place: number, figures: ThreadFigures])[] {
-    return Array.from(this.#present).flatMap(([place, { thread }]) => (thread === null ? [] : [[place, thread] as const])).sort(([a], [b]) => a - b);
+    return Array.from(this.#present)
+      .flatMap(([place, { thread }]) => (thread === null ? [] : [[place, thread] as const]))
+      .sort(([a], [b]) => a - b);
   }
 }

@@ -7,17 +7,27 @@ import { keysFrom, visitMeeting } from "./pattern_index.ts";
 import { contenders, type Route, type RouteTable } from "./table.ts";
 import { endOf } from "./tree.ts";
 
-/** A route whose pattern matches a path, whether or not it accepts the method, its conditions hold, and it gets the request. */
+/**
+ * A route whose pattern matches a path, whether or not it accepts the method, its conditions hold, and it gets the
+ * request.
+ */
 export interface Candidate<T> {
   readonly target: T;
-  /** The most specific host under which it was found; "*.example.com" as ".example.com", "" where its service is for all hosts. */
+  /**
+   * The most specific host under which it was found; "*.example.com" as ".example.com", "" where its service is for all
+   * hosts.
+   */
   readonly host: string;
   readonly takes: (method: string) => boolean;
   readonly match: RouteConditions | undefined;
 }
 
 /** Every route whose pattern matches the path, once, the most specific first. `authority` null: whatever the host. */
-export function candidatesOf<T>({ trees }: RouteTable<T>, authority: string | null, path: string): readonly Candidate<T>[] {
+export function candidatesOf<T>(
+  { trees }: RouteTable<T>,
+  authority: string | null,
+  path: string,
+): readonly Candidate<T>[] {
   const compared = comparable(path);
   const texts = compared.slice(1, endOf(compared));
   const segments = texts === "" ? [] : texts.split("/").map((text) => ({ kind: "literal", text }) as const);

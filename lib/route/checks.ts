@@ -11,18 +11,26 @@ import { HostTrees } from "./tree.ts";
 import { parsePattern, type Segment } from "./pattern.ts";
 
 /** See `LoadOptions.readRoutes`. */
-export function readRoutes(root: JsonNode, sources: Sources, fields: readonly PartFields[], part: typeof conditionsPart | null): RoutesRead {
+export function readRoutes(
+  root: JsonNode,
+  sources: Sources,
+  fields: readonly PartFields[],
+  part: typeof conditionsPart | null,
+): RoutesRead {
   const declared = declarations(root, sources, fields);
   return { declared, issues: checkRoutes(declared, part) };
 }
 
 /**
- * Every broken pattern, and every route that matches the same method and pattern as an earlier one: in the same service, or in two
- * services with the same base_path that share a host or both have none. Below different base_paths the longer one wins, and with more
- * conditions than another a route is asked before it: no errors. With as many, two routes conflict if a request can fulfil both. `part` is null
- * where no route has conditions.
+ * Every broken pattern, and every route that matches the same method and pattern as an earlier one: in the same
+ * service, or in two services with the same base_path that share a host or both have none. Below different base_paths
+ * the longer one wins, and with more conditions than another a route is asked before it: no errors. With as many, two
+ * routes conflict if a request can fulfil both. `part` is null where no route has conditions.
  */
-export function checkRoutes(declarations: readonly RouteDeclaration[], part: typeof conditionsPart | null): RouteIssue[] {
+export function checkRoutes(
+  declarations: readonly RouteDeclaration[],
+  part: typeof conditionsPart | null,
+): RouteIssue[] {
   const issues: RouteIssue[] = [];
   const bases = new Map<RouteDeclaration["service"], readonly Segment[] | null>();
   const trees = new HostTrees<Declared>();
@@ -34,7 +42,11 @@ export function checkRoutes(declarations: readonly RouteDeclaration[], part: typ
     if ("error" in parsed) issues.push({ at: [...route.at, "path"], message: parsed.error });
     else if (base !== null) {
       const lists = trees.routesAt(service.hosts, base.concat(parsed.segments));
-      const declared = { declaration, baseLength: base.length, conditions: route.match === undefined ? NONE : part!.listOf(route.match) };
+      const declared = {
+        declaration,
+        baseLength: base.length,
+        conditions: route.match === undefined ? NONE : part!.listOf(route.match),
+      };
       const earlier = lists.map((list) => firstConflict(list, declared, part)).find((found) => found !== undefined);
       const at = [...route.at, route.match === undefined ? "path" : "match"];
       if (earlier !== undefined) issues.push({ at, message: conflict(declaration, earlier) });
@@ -63,25 +75,36 @@ function checkBase({ basePath, at }: RouteDeclaration["service"], issues: RouteI
 }
 
 /** The earlier route that accepts a method of the later one, whose methods are checked in their order. */
-function firstConflict(list: readonly Declared[], { declaration: { route: later }, baseLength, conditions }: Declared, part: typeof conditionsPart | null): RouteDeclaration | undefined {
-  const canMeet = (others: readonly PlacedCondition[]) => others.length === conditions.length && (others.length === 0 || part!.canMeet(others, conditions));
+function firstConflict(
+  list: readonly Declared[],
+  { declaration: { route: later }, baseLength, conditions }: Declared,
+  part: typeof conditionsPart | null,
+): RouteDeclaration | undefined {
+  const canMeet = (others: readonly PlacedCondition[]) =>
+    others.length === conditions.length && (others.length === 0 || part!.canMeet(others, conditions));
   const isRival = (each: Declared) => each.baseLength === baseLength && canMeet(each.conditions);
   const earlier = list.filter(isRival).map(({ declaration }) => declaration);
   const takesAll = earlier.find(({ route }) => route.methods.length === 0);
   if (takesAll !== undefined || later.methods.length === 0) return takesAll ?? earlier[0];
-  return later.methods.map((method) => earlier.find(({ route }) => route.methods.includes(method))).find((found) => found !== undefined);
+  return later.methods
+    .map((method) => earlier.find(({ route }) => route.methods.includes(method)))
+    .find((found) => found !== undefined);
 }
 
 function conflict(later: RouteDeclaration, earlier: RouteDeclaration): string {
-  const shared = later.route.methods.filter((method) => earlier.route.methods.length === 0 || earlier.route.methods.includes(method));
+  const shared = later.route.methods.filter(
+    (method) => earlier.route.methods.length === 0 || earlier.route.methods.includes(method),
+  );
   const methods = shared.length > 0 ? shared : earlier.route.methods;
   const where = (of: RouteDeclaration) => `route "${of.route.name}" of service "${of.service.name}"`;
   const isMatched = later.route.match !== undefined;
   return (
-    `${where(later)} and ${where(earlier)} both match ${methods.length === 0 ? "all methods" : [...new Set(methods)].join(", ")}` +
+    `${where(later)} and ${where(earlier)} both match ` +
+    `${methods.length === 0 ? "all methods" : [...new Set(methods)].join(", ")}` +
     ` of "${later.route.path}" below "${later.service.basePath}"` +
     (isMatched
-      ? ", with the same number of conditions, and one request can fulfil all of them: add a condition to the route that is to come first, or give the two different values of one name"
+      ? ", with the same number of conditions, and one request can fulfil all of them: " +
+        "add a condition to the route that is to come first, or give the two different values of one name"
       : ": give them different paths, methods or hosts")
   );
 }

@@ -1,6 +1,6 @@
 /**
- * The conditions of routes: their field of the configuration, what the route table needs of them, and whether those of two routes can hold for
- * the same request.
+ * The conditions of routes: their field of the configuration, what the route table needs of them, and whether those of
+ * two routes can hold for the same request.
  */
 import { isDeepStrictEqual } from "node:util";
 import { examplePattern } from "../base/linear_pattern.ts";
@@ -31,7 +31,10 @@ export interface PlacedCondition {
   /** Of a header in lower case; of the scheme what it has to be. */
   readonly name: string;
   readonly wanted: Condition;
-  /** A value that fulfils the condition and, if one is found, no exact value and no pattern of `rivals`; of null one as of true. */
+  /**
+   * A value that fulfils the condition and, if one is found, no exact value and no pattern of `rivals`; of null one as
+   * of true.
+   */
   readonly valueAgainst: (rivals: readonly Condition[]) => SampleValue;
 }
 
@@ -46,14 +49,25 @@ export function listOf(conditions: Conditions): readonly PlacedCondition[] {
     const name = place === "headers" ? written.toLowerCase() : written;
     // One is the other's absence: a request has one of both.
     const wanted = place === "scheme" ? written === "https" || null : conditions[place][written]!;
-    return { key: place === "scheme" ? place : `${place} ${name}`, place, name, wanted, valueAgainst: (rivals) => valueFor(wanted, rivals) };
+    return {
+      key: place === "scheme" ? place : `${place} ${name}`,
+      place,
+      name,
+      wanted,
+      valueAgainst: (rivals) => valueFor(wanted, rivals),
+    };
   });
 }
 
 type NamedPlace = readonly [place: keyof Conditions, name: string];
 
 /** Each condition, with its name as written. */
-export function placesOf({ scheme, ...named }: { readonly [Place in NamedPlaces]?: object | undefined } & { readonly scheme?: Scheme | undefined }): readonly NamedPlace[] {
+export function placesOf({
+  scheme,
+  ...named
+}: { readonly [Place in NamedPlaces]?: object | undefined } & {
+  readonly scheme?: Scheme | undefined;
+}): readonly NamedPlace[] {
   const places = PLACES.flatMap((place) => Object.keys(named[place] ?? {}).map((name) => [place, name] as const));
   return scheme === undefined ? places : [...places, ["scheme", scheme]];
 }
@@ -69,8 +83,9 @@ const PLACES = ["headers", "query", "cookies"] as const;
 type NamedPlaces = (typeof PLACES)[number];
 
 /**
- * Whether one request can fulfil both, as far as that can be told: not if a name must be absent for one and present for the other, or must
- * have different values. A request with several values of one name is left aside. Two patterns can hold at once, unless both list their texts:
+ * Whether one request can fulfil both, as far as that can be told: not if a name must be absent for one and present for
+ * the other, or must have different values. A request with several values of one name is left aside. Two patterns can
+ * hold at once, unless both list their texts:
  * `^(?:a|b)$`.
  */
 export function canMeet(a: readonly PlacedCondition[], b: readonly PlacedCondition[]): boolean {
@@ -87,7 +102,9 @@ function valuesMeet(a: Condition, b: Condition): boolean {
 function valueFor(wanted: Condition, rivals: readonly Condition[]): SampleValue {
   if (typeof wanted === "string") return { value: wanted, isPlain: true };
   const example = wanted === null || wanted === true ? "x" : (examplePattern(wanted.matches) ?? "");
-  const values = [example, `${example}x`, `x${example}`, ..."0az~", `${example}${example}`].filter((value) => fits(wanted ?? true, value));
+  const values = [example, `${example}x`, `x${example}`, ..."0az~", `${example}${example}`].filter((value) =>
+    fits(wanted ?? true, value),
+  );
   // Every value that fulfils this pattern fulfils the same pattern of another route.
   const avoided = rivals.filter((each) => each !== null && each !== true && !isDeepStrictEqual(each, wanted));
   const plain = values.find((value) => !avoided.some((each) => fits(each, value)));

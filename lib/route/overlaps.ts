@@ -1,10 +1,11 @@
 /**
- * Proves which routes of a table no request reaches, which routes take requests that the path of a guarded route matches, and which routes lead to
- * the same path of the same upstream as a guarded one.
+ * Proves which routes of a table no request reaches, which routes take requests that the path of a guarded route
+ * matches, and which routes lead to the same path of the same upstream as a guarded one.
  *
- * No paths are tried out. Of all paths that two patterns share at one length, the one whose placeholders hold texts that occur in no pattern
- * is matched by the fewest other patterns: if another pattern wins it, that pattern wins all of them. The same holds for a host name that
- * occurs in no service. So one look-up decides each pair of patterns on each host, for each length up to that of the longest pattern.
+ * No paths are tried out. Of all paths that two patterns share at one length, the one whose placeholders hold texts
+ * that occur in no pattern is matched by the fewest other patterns: if another pattern wins it, that pattern wins all
+ * of them. The same holds for a host name that occurs in no service. So one look-up decides each pair of patterns on
+ * each host, for each length up to that of the longest pattern.
  */
 import { DecodedOverlaps } from "./decoded_overlaps.ts";
 import type { Segment } from "./pattern.ts";
@@ -23,7 +24,8 @@ export interface Unreachable<T> {
 }
 
 /**
- * With the same pattern "method", a longer "base_path", or conditions ("match") of one of the two; "specificity": a more specific pattern; "host":
+ * With the same pattern "method", a longer "base_path", or conditions ("match") of one of the two; "specificity": a
+ * more specific pattern; "host":
  * another or a more specific host; "upstream": another path that leads to the same path of the same upstream.
  */
 export type BypassReason = "method" | "base_path" | "match" | "host" | "specificity" | "%2F" | "upstream";
@@ -64,12 +66,16 @@ export interface ProofQuestion<T> {
 /**
  * Checks entries whose patterns `checkRoutes` has passed. Yields often, so that the caller can let other work run.
  *
- * A route is unreachable if `RouteTable.find` gives it no request. A guarded route is bypassed by a route that lacks one of its guards if
- * there is a host name for both, and `find` gives the other one a request, for whatever host, whose path matches the guarded route's pattern,
- * as it is spelt or with each `%2F` read as "/"; or if `find` gives both of them a request with the same method that leads to the same path
- * of the same upstream. Path parameters (`;`) are not tried: `find` refuses them where they matter.
+ * A route is unreachable if `RouteTable.find` gives it no request. A guarded route is bypassed by a route that lacks
+ * one of its guards if there is a host name for both, and `find` gives the other one a request, for whatever host,
+ * whose path matches the guarded route's pattern, as it is spelt or with each `%2F` read as "/"; or if `find` gives
+ * both of them a request with the same method that leads to the same path of the same upstream. Path parameters (`;`)
+ * are not tried: `find` refuses them where they matter.
  */
-export function* proveRoutes<T>(entries: readonly TableEntry<T>[], { guardsOf, destinationOf }: ProofQuestion<T>): Generator<undefined, Proof<T>, undefined> {
+export function* proveRoutes<T>(
+  entries: readonly TableEntry<T>[],
+  { guardsOf, destinationOf }: ProofQuestion<T>,
+): Generator<undefined, Proof<T>, undefined> {
   const routes = routesOf(entries);
   yield;
   const placed = new PlacedRoutes<T>(routes, guardsOf);
@@ -88,7 +94,9 @@ export function* proveRoutes<T>(entries: readonly TableEntry<T>[], { guardsOf, d
     if (sample === null) unreachable.push(hiding(placed, route));
     else samples.set(route.target, sample);
     // Nothing is missing where all routes have the guards of this one.
-    const takers = lacks(placed.commonGuards, route.guards) ? yield* takersOf({ placed, decoded, upstreams }, route) : [];
+    const takers = lacks(placed.commonGuards, route.guards)
+      ? yield* takersOf({ placed, decoded, upstreams }, route)
+      : [];
     if (takers.length > 0) bypasses.push({ target: route.target, takers });
   }
   return { samples, unreachable, bypasses, steps: decoded.steps.taken };
@@ -120,7 +128,8 @@ function hiding<T>(placed: PlacedRoutes<T>, route: Placed<T>): Unreachable<T> {
     for (let length = segments.length; length <= placed.longest + 1; length++) {
       const path = placed.sharedPath(segments, segments, length);
       const winners = placed.trees.find(host, path)!;
-      const method = [...methods, ...COMMON_METHODS].find((each) => contenders(winners, each).length > 0) ?? methodsOf(winners)[0]!;
+      const method =
+        [...methods, ...COMMON_METHODS].find((each) => contenders(winners, each).length > 0) ?? methodsOf(winners)[0]!;
       const taker = routeFor(winners, method, own.headers, own.query, own.scheme);
       const other = taker ?? contenders(winners, method)[0]!;
       takers.add(other.target);
@@ -132,7 +141,10 @@ function hiding<T>(placed: PlacedRoutes<T>, route: Placed<T>): Unreachable<T> {
 }
 
 /** The routes that take requests of a guarded one. */
-function* takersOf<T>({ placed, decoded, upstreams }: Prover<T>, guarded: Placed<T>): Generator<undefined, readonly Taker<T>[], undefined> {
+function* takersOf<T>(
+  { placed, decoded, upstreams }: Prover<T>,
+  guarded: Placed<T>,
+): Generator<undefined, readonly Taker<T>[], undefined> {
   const { keys, segments, rank, guards } = guarded;
   const takers = new Map<Placed<T>, Taker<T>>();
   // Of the patterns that can win a path of this one.
@@ -156,20 +168,27 @@ function* takersOf<T>({ placed, decoded, upstreams }: Prover<T>, guarded: Placed
     return true;
   });
   const isFull = () => takers.size === MAX_TAKERS;
-  for (const found of isFull() ? [] : decoded.takers(guarded, { leastRank, acceptsSlashes, isKnown: (route) => takers.has(route) })) {
+  for (const found of isFull()
+    ? []
+    : decoded.takers(guarded, { leastRank, acceptsSlashes, isKnown: (route) => takers.has(route) })) {
     yield;
-    if (found !== undefined) takers.set(found.route, { target: found.route.target, reason: "%2F", request: found.request });
+    if (found !== undefined)
+      takers.set(found.route, { target: found.route.target, reason: "%2F", request: found.request });
     if (isFull()) break;
   }
   for (const found of isFull() ? [] : upstreams.takers(guarded)) {
     yield;
-    if (found !== undefined && !takers.has(found.route)) takers.set(found.route, { target: found.route.target, reason: "upstream", request: found.request });
+    if (found !== undefined && !takers.has(found.route))
+      takers.set(found.route, { target: found.route.target, reason: "upstream", request: found.request });
     if (isFull()) break;
   }
   return [...takers.values()];
 }
 
-/** A request for the other route that the path of the guarded one matches as it is spelt; for one of its hosts, if there is such a request. */
+/**
+ * A request for the other route that the path of the guarded one matches as it is spelt; for one of its hosts, if there
+ * is such a request.
+ */
 function spelt<T>(placed: PlacedRoutes<T>, guarded: Placed<T>, route: Placed<T>): Taker<T> | null {
   let found: Taker<T> | null = null;
   for (const pattern of route.patterns) {
@@ -177,19 +196,33 @@ function spelt<T>(placed: PlacedRoutes<T>, guarded: Placed<T>, route: Placed<T>)
     if (found !== null && !isShared) continue;
     const request = requestTo(placed, route, pattern, guarded.segments);
     if (request === null) continue;
-    const reason = !isShared ? "host" : pattern.routes.includes(guarded) ? reasonOf(guarded, route, request) : "specificity";
+    const reason = !isShared
+      ? "host"
+      : pattern.routes.includes(guarded)
+        ? reasonOf(guarded, route, request)
+        : "specificity";
     found = { target: route.target, reason, request };
     if (isShared) break;
   }
   return found;
 }
 
-/** A request for a route of the first of two patterns whose path both match; null if the pattern wins none for this route. */
-function requestTo<T>(placed: PlacedRoutes<T>, route: Placed<T>, pattern: Pattern<T>, other: readonly Segment[]): SampleRequest | null {
+/**
+ * A request for a route of the first of two patterns whose path both match; null if the pattern wins none for this
+ * route.
+ */
+function requestTo<T>(
+  placed: PlacedRoutes<T>,
+  route: Placed<T>,
+  pattern: Pattern<T>,
+  other: readonly Segment[],
+): SampleRequest | null {
   const host = placed.hostOf(pattern.key);
   const length = placed.lengthWonBy(pattern, other, host);
   const choice = length === null ? null : choiceOf(route, pattern);
-  return length === null || choice === null ? null : { ...choice, host, path: placed.sharedPath(pattern.segments, other, length) };
+  return length === null || choice === null
+    ? null
+    : { ...choice, host, path: placed.sharedPath(pattern.segments, other, length) };
 }
 
 /** Why a route of the same pattern takes a request, and not the guarded one. */

@@ -1,8 +1,8 @@
 /**
  * Reads a request target and normalises its path for matching and forwarding, or refuses it.
  *
- * Every refusal prevents two readings of the same bytes: a path that the gateway matches in one way and a backend resolves
- * in another lets a request bypass the guards of a route.
+ * Every refusal prevents two readings of the same bytes: a path that the gateway matches in one way and a backend
+ * resolves in another lets a request bypass the guards of a route.
  */
 import type { ErrorCode } from "../base/errors.ts";
 import { hexDigit } from "../base/http_grammar.ts";
@@ -14,7 +14,10 @@ export interface Target {
   readonly query: string;
   /** Host and port of an absolute-form target, as received; null for the usual origin-form. */
   readonly authority: string | null;
-  /** Whether the path holds `%2F`, which only services with `encoded_slashes` accept: all others refuse with ENCODED_SLASH. */
+  /**
+   * Whether the path holds `%2F`, which only services with `encoded_slashes` accept: all others refuse with
+   * ENCODED_SLASH.
+   */
   readonly encodedSlash: boolean;
 }
 
@@ -24,14 +27,18 @@ export interface Refusal {
   readonly detail: string;
 }
 
-/** Reads origin-form and absolute-form (RFC 9112 §3.2) from a target whose characters are bytes, as node's `req.url` gives it. */
+/**
+ * Reads origin-form and absolute-form (RFC 9112 §3.2) from a target whose characters are bytes, as node's `req.url`
+ * gives it.
+ */
 export function readTarget(target: string): Target | Refusal {
   return target.charCodeAt(0) === SLASH ? readPathAndQuery(target, 0, null) : readAbsolute(target);
 }
 
 /**
- * The normal form of a path: unreserved characters decoded, hex digits in upper case, `//` merged, characters that may not stand
- * raw in a path encoded (RFC 3986 §6.2.2). Normalising twice changes nothing more. `raw` starts with "/" and has no query.
+ * The normal form of a path: unreserved characters decoded, hex digits in upper case, `//` merged, characters that may
+ * not stand raw in a path encoded (RFC 3986 §6.2.2). Normalising twice changes nothing more. `raw` starts with "/" and
+ * has no query.
  */
 export function normalisePath(raw: string): Pick<Target, "path" | "encodedSlash"> | Refusal {
   let path = "";
@@ -48,8 +55,8 @@ export function normalisePath(raw: string): Pick<Target, "path" | "encodedSlash"
     }
     if (code < 0x20 || code === 0x7f) return CONTROL;
     if (code === BACKSLASH) return BACKSLASH_FOUND;
-    // `..%2F` is a dot segment, too, for a backend that decodes before it resolves dots. So is `..;x`: servlet containers cut
-    // parameters off before they resolve dots.
+    // `..%2F` is a dot segment, too, for a backend that decodes before it resolves dots. So is `..;x`: servlet
+    // containers cut parameters off before they resolve dots.
     if ((segment === "." || segment === "..") && (code === SLASH || code === SEMICOLON)) return DOT_SEGMENT;
     if (code === SLASH) {
       if (encoded) path += "%2F";
@@ -70,9 +77,11 @@ export function normalisePath(raw: string): Pick<Target, "path" | "encodedSlash"
 }
 
 /**
- * The spelling in which normalised paths are compared: `%3A` as `:` and so on for every reserved character that may also stand raw.
- * Forwarding keeps the client's spelling, since to a backend the two may differ (`%2B` and `+`); but most backends route them
- * alike, so a guard on `/items:export` must hold for `/items%3Aexport` too. Segments stay segments: `%2F` is left alone.
+ * The spelling in which normalised paths are compared: `%3A` as `:` and so on for every reserved character that may
+ * also stand raw.
+ * Forwarding keeps the client's spelling, since to a backend the two may differ (`%2B` and `+`); but most backends
+ * route them alike, so a guard on `/items:export` must hold for `/items%3Aexport` too. Segments stay segments: `%2F` is
+ * left alone.
  */
 export function comparable(path: string): string {
   let at = path.indexOf("%");
@@ -91,7 +100,10 @@ export function comparable(path: string): string {
 /** For a path with `%2F` where its route's service does not accept it, or no route matches. */
 export const ENCODED_SLASH = refusal("path_ambiguous", "the path has an encoded “/”");
 /** For a path that a more specific route matches once its parameters are cut off. */
-export const PATH_PARAMETERS = refusal("path_ambiguous", "the path has a “;” that other readers cut off, with what follows it in the segment");
+export const PATH_PARAMETERS = refusal(
+  "path_ambiguous",
+  "the path has a “;” that other readers cut off, with what follows it in the segment",
+);
 
 const DOT_SEGMENT = refusal("path_ambiguous", "the path has a “.” or “..” segment");
 const BACKSLASH_FOUND = refusal("path_ambiguous", "the path has a “\\”, raw or encoded");
@@ -99,7 +111,10 @@ const CONTROL = refusal("path_ambiguous", "the path has a control character, raw
 const BROKEN_ENCODING = refusal("path_ambiguous", "the path has a “%” that two hexadecimal digits do not follow");
 const RAW_BYTE = refusal("bad_request", "the path has a byte outside ASCII that is not percent-encoded");
 const FRAGMENT = refusal("bad_request", "the request target has a “#”");
-const BAD_QUERY = refusal("bad_request", "the query has a space, a control character or a byte outside ASCII that is not percent-encoded");
+const BAD_QUERY = refusal(
+  "bad_request",
+  "the query has a space, a control character or a byte outside ASCII that is not percent-encoded",
+);
 const BAD_FORM = refusal("bad_request", "the request target is neither a path nor an http or https URL");
 const BAD_AUTHORITY = refusal("bad_request", "the request target names no valid host");
 
@@ -136,7 +151,10 @@ function isNormal(path: string): boolean {
   return true;
 }
 
-/** The query is forwarded byte for byte, so it must not contain characters that end the target or the request line (`a b`, CR, `#`). */
+/**
+ * The query is forwarded byte for byte, so it must not contain characters that end the target or the request line (`a
+ * b`, CR, `#`).
+ */
 function queryFault(target: string, start: number): Refusal | null {
   for (let i = start; i < target.length; i++) {
     const code = target.charCodeAt(i);
@@ -157,7 +175,8 @@ function readAbsolute(target: string): Target | Refusal {
     if (code === SLASH || code === QUESTION) break;
     if (code === HASH) return FRAGMENT;
     // User names in a URL mislead readers about the host (RFC 9110 §4.2.4).
-    if (code > 0x7f || code === AT || (KIND[code] === ESCAPED && !AUTHORITY_EXTRA.includes(target[end]!))) return BAD_AUTHORITY;
+    if (code > 0x7f || code === AT || (KIND[code] === ESCAPED && !AUTHORITY_EXTRA.includes(target[end]!)))
+      return BAD_AUTHORITY;
   }
   if (end === start || target[start] === ":") return BAD_AUTHORITY;
   return readPathAndQuery(target, end, target.slice(start, end));
@@ -182,12 +201,16 @@ const QUESTION = 0x3f;
 const AT = 0x40;
 const BACKSLASH = 0x5c;
 
-/** Characters that a segment may contain unescaped (RFC 3986 §2.2, §2.3, §3.3). Everything else in ASCII is written `%XX`. */
+/**
+ * Characters that a segment may contain unescaped (RFC 3986 §2.2, §2.3, §3.3). Everything else in ASCII is written
+ * `%XX`.
+ */
 const ESCAPED = 0;
 const UNRESERVED = 1;
 const RESERVED = 2;
 const KIND = new Uint8Array(128);
-for (const c of "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~") KIND[c.charCodeAt(0)] = UNRESERVED;
+for (const c of "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+  KIND[c.charCodeAt(0)] = UNRESERVED;
 for (const c of "!$&'()*+,;=:@") KIND[c.charCodeAt(0)] = RESERVED;
 
 /** A host may also hold percent-encoding and the brackets of an IPv6 address. */

@@ -1,5 +1,6 @@
 /**
- * Reads the patterns of a configuration, `base_path` and `path`, into segments, or returns an error that says how to correct it.
+ * Reads the patterns of a configuration, `base_path` and `path`, into segments, or returns an error that says how to
+ * correct it.
  */
 import { comparable, normalisePath } from "./path.ts";
 
@@ -16,22 +17,29 @@ export type Parsed = { readonly segments: readonly Segment[] } | { readonly erro
 /** `base` is the base_path of the path: a parameter name may occur only once in both together. */
 export function parsePattern(text: string, field: "base_path" | "path", base: readonly Segment[] = []): Parsed {
   if (!text.startsWith("/")) return { error: `must start with "/": write ${show("/" + text)}` };
-  if (/[?#]/.test(text)) return { error: `a pattern describes the path only: leave out everything from "?" or "#" on in ${show(text)}` };
+  if (/[?#]/.test(text))
+    return { error: `a pattern describes the path only: leave out everything from "?" or "#" on in ${show(text)}` };
   const trimmed = text.endsWith("/") ? text.slice(0, -1) : text;
   if (trimmed === "") return { segments: [] };
 
   const segments: Segment[] = [];
   for (const written of trimmed.slice(1).split("/")) {
     const before = segments.at(-1);
-    if (before?.kind === "rest") return { error: `${show(`{${before.name}*}`)} matches the rest of the path: it must be the last segment` };
+    if (before?.kind === "rest")
+      return { error: `${show(`{${before.name}*}`)} matches the rest of the path: it must be the last segment` };
     const segment = parseSegment(written, text);
     if ("error" in segment) return segment;
     if (segment.kind !== "literal") {
       if (segment.kind === "rest" && field === "base_path") {
-        return { error: `${show(written)} would leave nothing for the routes: use it in a route's path, or "{${segment.name}}" here` };
+        return {
+          error:
+            `${show(written)} would leave nothing for the routes: use it in a route's path, ` +
+            `or "{${segment.name}}" here`,
+        };
       }
       const isBound = (other: Segment) => other.kind !== "literal" && other.name === segment.name;
-      if (base.some(isBound) || segments.some(isBound)) return { error: `the placeholder "${segment.name}" occurs twice in base_path and path: rename one` };
+      if (base.some(isBound) || segments.some(isBound))
+        return { error: `the placeholder "${segment.name}" occurs twice in base_path and path: rename one` };
     }
     segments.push(segment);
   }
@@ -45,11 +53,14 @@ function parseSegment(written: string, text: string): Segment | { readonly error
   const foreign = foreignPattern(written);
   if (foreign !== undefined) return { error: `${show(written)} ${foreign}` };
   if (/[{}<>]/.test(written)) return parsePlaceholder(written);
-  if (/\p{Surrogate}/u.test(written)) return { error: `${show(written)} contains half a surrogate pair, which no path can contain` };
+  if (/\p{Surrogate}/u.test(written))
+    return { error: `${show(written)} contains half a surrogate pair, which no path can contain` };
   const ascii = written.replace(/[^\0-\x7f]+/g, encodeURIComponent);
   const normal = normalisePath("/" + ascii);
-  if ("code" in normal) return { error: `${show(written)} never matches: ${normal.detail} and is refused before matching` };
-  if (normal.encodedSlash) return { error: `${show(written)} never matches: an encoded "/" is let through inside placeholders only` };
+  if ("code" in normal)
+    return { error: `${show(written)} never matches: ${normal.detail} and is refused before matching` };
+  if (normal.encodedSlash)
+    return { error: `${show(written)} never matches: an encoded "/" is let through inside placeholders only` };
   return { kind: "literal", text: comparable(normal.path.slice(1)) };
 }
 
@@ -59,15 +70,25 @@ const PLAIN_PLACEHOLDER = /^\{[A-Za-z_]\w*\}$/;
 
 /** What is wrong with a segment that other gateways read as a pattern: `*`, `:id`, `(.*)`, `[0-9]+`. */
 function foreignPattern(written: string): string | undefined {
-  if (/^\*+$/.test(written)) return `is no pattern here: write "{rest*}" as the last segment for the rest of the path, "{name}" for one segment, or %2A for the character`;
+  if (/^\*+$/.test(written))
+    return (
+      `is no pattern here: write "{rest*}" as the last segment for the rest of the path, ` +
+      `"{name}" for one segment, or %2A for the character`
+    );
   const [, name] = /^:([A-Za-z_]\w*)/.exec(written) ?? [];
   if (name !== undefined) return `is no placeholder here: write "{${name}}", or %3A for the character`;
   const outside = written.replace(/\{\w*\*?\}|<\w*\*?>/g, "");
   const found = /[()[\]^$\\]|\.\*/.exec(outside)?.[0];
   if (found === undefined) return undefined;
   const encoded = Array.from(found, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`).join("");
-  const literal = found === "\\" ? "no path can contain a backslash" : `${encoded} stands for the ${found.length === 1 ? "character" : "characters"} ${show(found)}`;
-  return `looks like a regular expression, which is no pattern here: write "{name}" for one segment, "{name*}" for the rest of the path; ${literal}`;
+  const literal =
+    found === "\\"
+      ? "no path can contain a backslash"
+      : `${encoded} stands for the ${found.length === 1 ? "character" : "characters"} ${show(found)}`;
+  return (
+    `looks like a regular expression, which is no pattern here: write "{name}" for one segment, ` +
+    `"{name*}" for the rest of the path; ${literal}`
+  );
 }
 
 /** `{name}`, `<name>` and both with a star. */
@@ -82,7 +103,11 @@ function parsePlaceholder(written: string): Segment | { readonly error: string }
   }
   const name = match[1] ?? match[3] ?? "";
   if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) {
-    return { error: `${show(written)} needs a name of letters, digits and underscores that does not start with a digit, like "{user_id}"` };
+    return {
+      error:
+        `${show(written)} needs a name of letters, digits and underscores that does not start with ` +
+        `a digit, like "{user_id}"`,
+    };
   }
   return { kind: (match[2] ?? match[4]) === "*" ? "rest" : "one", name };
 }

@@ -1,5 +1,6 @@
 /**
- * An index of route patterns: finds all patterns that share a path with a given one, and follows paths through them segment by segment.
+ * An index of route patterns: finds all patterns that share a path with a given one, and follows paths through them
+ * segment by segment.
  */
 import type { Segment } from "./pattern.ts";
 import { newNode, nextKey, routesAt, type Node } from "./tree.ts";
@@ -38,7 +39,10 @@ export class PatternIndex<P extends Indexed> {
     }
   }
 
-  /** On exactly this host. As all searches: of two patterns that share a path with each other, the more specific one comes first. */
+  /**
+   * On exactly this host. As all searches: of two patterns that share a path with each other, the more specific one
+   * comes first.
+   */
   on(key: string, segments: readonly Segment[], visit: Visit<P>): void {
     const node = this.#at.get(key);
     if (node !== undefined) visitMeeting(node, segments, 0, "whole", visit);
@@ -52,7 +56,8 @@ export class PatternIndex<P extends Indexed> {
   /** On all hosts below this one. */
   below(key: string, segments: readonly Segment[], visit: Visit<P>): void {
     const node = this.#within.get(key);
-    if (node !== undefined) visitMeeting(node, segments, 0, "whole", (pattern) => pattern.key === key || visit(pattern));
+    if (node !== undefined)
+      visitMeeting(node, segments, 0, "whole", (pattern) => pattern.key === key || visit(pattern));
   }
 
   /** On all hosts that share a host name with one of these. A pattern may be visited twice. */
@@ -85,8 +90,17 @@ export function literalAt(segments: readonly Segment[], at: number): string | un
   return segment?.kind === "literal" ? segment.text : undefined;
 }
 
-/** Visits the patterns below a node that share a path with these segments. `at` is the index of the next segment; behind {name*} any number may follow. Literals come first, then {name}, then {name*}. */
-export function visitMeeting<P>(node: Node<P>, segments: readonly Segment[], at: number, extent: Extent, visit: Visit<P>): boolean {
+/**
+ * Visits the patterns below a node that share a path with these segments. `at` is the index of the next segment; behind
+ * {name*} any number may follow. Literals come first, then {name}, then {name*}.
+ */
+export function visitMeeting<P>(
+  node: Node<P>,
+  segments: readonly Segment[],
+  at: number,
+  extent: Extent,
+  visit: Visit<P>,
+): boolean {
   const segment = segments[at];
   if ((segment === undefined || extent === "prefixes") && node.ends !== null && !node.ends.every(visit)) return false;
   if (segment === undefined && segments.at(-1)?.kind !== "rest") return true;
@@ -107,8 +121,8 @@ export interface Ranked extends Indexed {
 }
 
 /**
- * A place in the patterns of a host. Beginnings of paths that match the same patterns, whatever follows, lead to one state, so that a search
- * over many paths tries what follows only once.
+ * A place in the patterns of a host. Beginnings of paths that match the same patterns, whatever follows, lead to one
+ * state, so that a search over many paths tries what follows only once.
  */
 export interface PathState<P extends Ranked> {
   /** Of states of the same host. */
@@ -145,7 +159,13 @@ export function firstState<P extends Ranked>(keys: readonly string[], roots: rea
       let state = next.get(asked);
       if (state === undefined) {
         const following = nodes.flatMap(({ literals, one }) => [literals.get(text) ?? [], one ?? []].flat());
-        next.set(asked, (state = stateAt(following, nodes.reduce((best, { rest }) => better(best, rest), open))));
+        next.set(
+          asked,
+          (state = stateAt(
+            following,
+            nodes.reduce((best, { rest }) => better(best, rest), open),
+          )),
+        );
       }
       return state;
     };

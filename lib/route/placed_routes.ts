@@ -1,6 +1,6 @@
 /**
- * The routes of a table in their places: each on each of its hosts, with the routes that share its pattern there, and with look-ups of the paths
- * that the fewest other patterns match.
+ * The routes of a table in their places: each on each of its hosts, with the routes that share its pattern there, and
+ * with look-ups of the paths that the fewest other patterns match.
  */
 import type { Segment } from "./pattern.ts";
 import { firstState, isOpen, keysFrom, literalAt, PatternIndex, type PathState, type Ranked } from "./pattern_index.ts";
@@ -16,7 +16,10 @@ export interface Placed<T> extends Route<T> {
   readonly patterns: Pattern<T>[];
 }
 
-/** A pattern on one host: the routes are the very list that `HostTrees.find` returns. Of two patterns that share a path, the one with the greater rank wins it. */
+/**
+ * A pattern on one host: the routes are the very list that `HostTrees.find` returns. Of two patterns that share a path,
+ * the one with the greater rank wins it.
+ */
 export interface Pattern<T> extends Ranked {
   readonly routes: readonly Placed<T>[];
   /** All hosts of its routes; null where they differ. */
@@ -75,7 +78,15 @@ export class PlacedRoutes<T> {
         routes.push(route);
         let pattern = this.patterns.get(routes);
         if (pattern === undefined) {
-          pattern = { key: route.keys[i]!, segments: route.segments, rank: route.rank, routes, keys: route.keys, acceptsSlashes: undefined, choices: new Map() };
+          pattern = {
+            key: route.keys[i]!,
+            segments: route.segments,
+            rank: route.rank,
+            routes,
+            keys: route.keys,
+            acceptsSlashes: undefined,
+            choices: new Map(),
+          };
           this.patterns.set(routes, pattern);
           this.index.add(pattern);
         }
@@ -93,7 +104,10 @@ export class PlacedRoutes<T> {
     return state;
   }
 
-  /** The least length at which the first of two patterns wins their shared path, for this host, in segments; null if it wins none. */
+  /**
+   * The least length at which the first of two patterns wins their shared path, for this host, in segments; null if it
+   * wins none.
+   */
   lengthWonBy({ routes, segments }: Pattern<T>, other: readonly Segment[], host: string): number | null {
     const areOpen = isOpen(segments) && isOpen(other);
     const least = areOpen ? Math.max(segments.length, other.length) : isOpen(segments) ? other.length : segments.length;

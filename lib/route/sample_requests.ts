@@ -1,5 +1,6 @@
 /**
- * Finds requests for one of the routes that share a pattern: a method, headers and a query with which the route table selects it.
+ * Finds requests for one of the routes that share a pattern: a method, headers and a query with which the route table
+ * selects it.
  */
 import { METHODS } from "node:http";
 import type { Condition, Scheme } from "../http/conditions.ts";
@@ -23,14 +24,20 @@ export type Choice = Pick<SampleRequest, "method" | "query" | "headers" | "schem
 export const COMMON_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /**
- * A choice with which the route of a pattern gets the request; null if the others take all that it could get. `routes` are all routes of the
- * pattern. Where patterns of values overlap, that cannot always be told: then it may be one that another route takes. CONNECT is served to nobody.
+ * A choice with which the route of a pattern gets the request; null if the others take all that it could get. `routes`
+ * are all routes of the pattern. Where patterns of values overlap, that cannot always be told: then it may be one that
+ * another route takes. CONNECT is served to nobody.
  */
-export function choiceFor<T>(route: Route<T>, routes: readonly Route<T>[], methods = methodsFor(route, routes)): Choice | null {
+export function choiceFor<T>(
+  route: Route<T>,
+  routes: readonly Route<T>[],
+  methods = methodsFor(route, routes),
+): Choice | null {
   for (const method of methods) {
     const rivals = contenders(routes, method);
     if (!rivals.includes(route)) continue;
-    const found = rivals.length === 1 && route.holds === null ? NO_CONDITIONS : conditionsFor(route, routes, method, rivals);
+    const found =
+      rivals.length === 1 && route.holds === null ? NO_CONDITIONS : conditionsFor(route, routes, method, rivals);
     if (found !== null) return { method, ...found };
   }
   return null;
@@ -47,7 +54,9 @@ export function methodsFor<T>(route: Route<T>, routes: readonly Route<T>[]): rea
 
 /** Headers, query and scheme that fulfil the conditions of a route, whatever other routes do. */
 export function fulfilling(conditions: readonly PlacedCondition[]): Omit<Choice, "method"> {
-  return written(conditions.flatMap((each) => (each.wanted === null ? [] : { ...each, value: each.valueAgainst([]).value })));
+  return written(
+    conditions.flatMap((each) => (each.wanted === null ? [] : { ...each, value: each.valueAgainst([]).value })),
+  );
 }
 
 const NO_CONDITIONS = { headers: [], query: "", scheme: "http" } as const;
@@ -55,7 +64,12 @@ const NO_CONDITIONS = { headers: [], query: "", scheme: "http" } as const;
 /** How many values are tried for one route and method. */
 const MAX_TRIED = 1024;
 
-function conditionsFor<T>(route: Route<T>, routes: readonly Route<T>[], method: string, rivals: readonly Route<T>[]): Omit<Choice, "method"> | null {
+function conditionsFor<T>(
+  route: Route<T>,
+  routes: readonly Route<T>[],
+  method: string,
+  rivals: readonly Route<T>[],
+): Omit<Choice, "method"> | null {
   const others = rivals.filter((each) => each !== route).flatMap(({ conditions }) => conditions);
   const wishes = new Map<string, Condition[]>();
   for (const { key, wanted } of others) {
@@ -67,7 +81,9 @@ function conditionsFor<T>(route: Route<T>, routes: readonly Route<T>[], method: 
   const own = route.conditions.filter(({ wanted }) => wanted !== null).map(withValue);
   // A condition of another route fails without its name, unless it wants the name to be absent.
   const taken = new Set(route.conditions.map(({ key }) => key));
-  const free = new Map(others.filter(({ key, wanted }) => wanted === null && !taken.has(key)).map((each) => [each.key, each]));
+  const free = new Map(
+    others.filter(({ key, wanted }) => wanted === null && !taken.has(key)).map((each) => [each.key, each]),
+  );
   const added = [...free.values()].map(withValue);
   const isComplete = [...own, ...added].every(({ isPlain }) => isPlain) && 2 ** added.length <= MAX_TRIED;
   for (let bits = 0; bits < Math.min(2 ** added.length, MAX_TRIED); bits++) {
@@ -87,7 +103,10 @@ function written(values: readonly Value[]): Omit<Choice, "method"> {
   const cookies = at("cookies").map(({ name, value }) => `${name}=${value}`);
   const parameters = at("query").map(({ name, value }) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`);
   return {
-    headers: [...at("headers").flatMap(({ name, value }) => [name, value]), ...(cookies.length === 0 ? [] : ["cookie", cookies.join("; ")])],
+    headers: [
+      ...at("headers").flatMap(({ name, value }) => [name, value]),
+      ...(cookies.length === 0 ? [] : ["cookie", cookies.join("; ")]),
+    ],
     query: parameters.length === 0 ? "" : `?${parameters.join("&")}`,
     scheme: at("scheme").length === 0 ? "http" : "https",
   };

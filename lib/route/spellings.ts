@@ -20,7 +20,10 @@ export interface SpellingOptions<P extends Ranked> {
   /** In front of the first decoded segment. */
   readonly start: PathState<P>;
   readonly steps: Steps;
-  /** `winner` is the pattern that wins the decoded path. "refused": for the text of this path; another one with the same winner may be accepted. */
+  /**
+   * `winner` is the pattern that wins the decoded path. "refused": for the text of this path; another one with the same
+   * winner may be accepted.
+   */
   readonly accepts: (winner: P | null, spelling: Spelling) => boolean | "refused";
 }
 
@@ -30,15 +33,19 @@ export interface Steps {
 }
 
 /**
- * The bounds of one search and of all searches together. A search remembers what it has tried, so that most end after segments × segments
- * steps; but to place literals so that no pattern of many wins is a problem (independent set) for which no fast solution is known.
+ * The bounds of one search and of all searches together. A search remembers what it has tried, so that most end after
+ * segments × segments steps; but to place literals so that no pattern of many wins is a problem (independent set) for
+ * which no fast solution is known.
  */
 export const MAX_STEPS = 5_000;
 export const MAX_STEPS_IN_ALL = 500_000;
 /** So many cells of a table take the time of one step. */
 const CELLS_PER_STEP = 16;
 
-/** One way to spell the beginning: `part` is the next part, `at` the number of decoded segments, `held` those of the part before its end. */
+/**
+ * One way to spell the beginning: `part` is the next part, `at` the number of decoded segments, `held` those of the
+ * part before its end.
+ */
 interface Step<P extends Ranked> extends Spelling {
   readonly part: number;
   readonly held: number;
@@ -47,10 +54,15 @@ interface Step<P extends Ranked> extends Spelling {
 }
 
 /**
- * The first path that is accepted; null if there is none, also if `pattern` has no placeholder. The decoded segments are divided among the
- * placeholders in every way; each can hold any number of them, also none: `/%2F`. "undecided" once a bound is reached.
+ * The first path that is accepted; null if there is none, also if `pattern` has no placeholder. The decoded segments
+ * are divided among the placeholders in every way; each can hold any number of them, also none: `/%2F`. "undecided"
+ * once a bound is reached.
  */
-export function findSpelling<P extends Ranked>(pattern: readonly Segment[], others: readonly (readonly Segment[])[], options: SpellingOptions<P>): Spelling | null | "undecided" {
+export function findSpelling<P extends Ranked>(
+  pattern: readonly Segment[],
+  others: readonly (readonly Segment[])[],
+  options: SpellingOptions<P>,
+): Spelling | null | "undecided" {
   const { length, longest, unused } = options;
   const parts = partsOf(pattern, length);
   if (!parts.some((part) => typeof part === "number")) return null;
@@ -58,7 +70,10 @@ export function findSpelling<P extends Ranked>(pattern: readonly Segment[], othe
   const literals = parts.filter((part) => typeof part === "string").length;
   const most = longest + Math.max(1, literals);
 
-  /** The text that the other patterns ask for at this place; null if one ends before it, or if they ask for different texts. */
+  /**
+   * The text that the other patterns ask for at this place; null if one ends before it, or if they ask for different
+   * texts.
+   */
   const fitting = (at: number, text: string | null): string | null => {
     let found = text;
     for (const other of others) {
@@ -84,7 +99,8 @@ export function findSpelling<P extends Ranked>(pattern: readonly Segment[], othe
     for (let part = parts.length - 1; part >= 0; part--) {
       const current = parts[part]!;
       const here = part * places + at;
-      if (typeof current === "string") fits[here] = at + 1 < places && fitting(at, current) !== null ? fits[here + places + 1]! : 0;
+      if (typeof current === "string")
+        fits[here] = at + 1 < places && fitting(at, current) !== null ? fits[here + places + 1]! : 0;
       else fits[here] = fits[here + places]! | (at < most && fitting(at, null) !== null ? fits[here + 1]! : 0);
     }
   }
@@ -125,10 +141,25 @@ function search<P extends Ranked>(options: Search<P>): Spelling | null | "undeci
         if (accepted === true) return spelling;
         isRefused ||= accepted === "refused";
       } else if (typeof current === "string") {
-        go({ part: part + 1, held: 0, at: at + 1, path: `${path}/${current}`, decoded: `${decoded}/${current}`, state: state.after(current) });
+        go({
+          part: part + 1,
+          held: 0,
+          at: at + 1,
+          path: `${path}/${current}`,
+          decoded: `${decoded}/${current}`,
+          state: state.after(current),
+        });
       } else {
         const text = at < most ? fitting(at, null) : null;
-        if (text !== null) go({ part, held: held + 1, at: at + 1, path: `${path}${held === 0 ? "/" : "%2F"}${text}`, decoded: `${decoded}/${text}`, state: state.after(text) });
+        if (text !== null)
+          go({
+            part,
+            held: held + 1,
+            at: at + 1,
+            path: `${path}${held === 0 ? "/" : "%2F"}${text}`,
+            decoded: `${decoded}/${text}`,
+            state: state.after(text),
+          });
         // A "%2F" in every placeholder, so that none is taken for a literal.
         const ended = path + (held === 0 ? "/%2F" : held === 1 ? "%2F" : "") + "/%2F".repeat(current - 1);
         go({ part: part + 1, held: 0, at, path: ended, decoded, state });

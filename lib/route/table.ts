@@ -1,6 +1,6 @@
 /**
- * The route table: finds the route of a request by host, path, method and conditions, its parameters, and the path that the upstream is asked
- * for.
+ * The route table: finds the route of a request by host, path, method and conditions, its parameters, and the path that
+ * the upstream is asked for.
  */
 import type { Holds, Scheme } from "../http/conditions.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -25,7 +25,10 @@ export interface TableEntry<T> {
   readonly upstreamPath?: UpstreamPath | undefined;
   /** Whether `%2F` is accepted inside placeholders. */
   readonly encodedSlashes: boolean;
-  /** Whether a path that this entry matches without its parameters (`/a` for `/a;x`) may go to a less specific pattern with them. */
+  /**
+   * Whether a path that this entry matches without its parameters (`/a` for `/a;x`) may go to a less specific pattern
+   * with them.
+   */
   readonly pathParameters: boolean;
   readonly target: T;
 }
@@ -43,24 +46,38 @@ export type Found<T> =
   | { readonly kind: "method"; readonly allow: string; readonly routes: readonly T[] }
   /** Routes of the pattern accept the method, and the request does not fulfil their conditions. */
   | { readonly kind: "conditions"; readonly routes: readonly T[] }
-  /** The path must not be forwarded as it is spelt. `routes` do not accept the spelling; none where nothing matches the path. */
+  /**
+   * The path must not be forwarded as it is spelt. `routes` do not accept the spelling; none where nothing matches the
+   * path.
+   */
   | { readonly kind: "refused"; readonly refusal: Refusal; readonly routes: readonly T[] }
   | { readonly kind: "none" };
 
 export interface RouteTable<T> {
   /**
-   * Host and path alone select the pattern; then its routes decide whether they accept the method, the spelling, headers and query. A refused
-   * request never falls through to a less specific pattern, which may have fewer guards. `authority` is the Host, with or without port, in any
-   * case; `path`, `encodedSlash` and `query` come from `readTarget`. Default: no headers, no query, http.
+   * Host and path alone select the pattern; then its routes decide whether they accept the method, the spelling,
+   * headers and query. A refused request never falls through to a less specific pattern, which may have fewer guards.
+   * `authority` is the Host, with or without port, in any case; `path`, `encodedSlash` and `query` come from
+   * `readTarget`. Default: no headers, no query, http.
    */
-  find(authority: string, method: string, path: string, encodedSlash: boolean, headers?: HeaderList, query?: string, scheme?: Scheme): Found<T>;
+  find(
+    authority: string,
+    method: string,
+    path: string,
+    encodedSlash: boolean,
+    headers?: HeaderList,
+    query?: string,
+    scheme?: Scheme,
+  ): Found<T>;
   readonly trees: HostTrees<Route<T>>;
 }
 
 /** An entry with its patterns read. */
 export interface Route<T> {
   readonly entry: TableEntry<T>;
-  /** The entry's. Equal lists are one list: with ten thousand routes, each object that a look-up visits is a cache miss. */
+  /**
+   * The entry's. Equal lists are one list: with ten thousand routes, each object that a look-up visits is a cache miss.
+   */
   readonly methods: readonly string[];
   readonly conditions: readonly PlacedCondition[];
   /** Whether a request fulfils the conditions; null: there are none. */
@@ -77,7 +94,8 @@ export interface Route<T> {
 /** Compiles entries whose patterns `checkRoutes` has passed; throws on a broken one. */
 export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T> {
   const trees = new HostTrees<Route<T>>();
-  for (const route of routesOf(entries)) for (const list of trees.routesAt(route.entry.hosts, route.segments)) list.push(route);
+  for (const route of routesOf(entries))
+    for (const list of trees.routesAt(route.entry.hosts, route.segments)) list.push(route);
 
   return {
     trees,
@@ -91,7 +109,10 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
       }
       const route = routeFor(matched, method, headers, query, scheme);
       if (encodedSlash) {
-        const others = route?.entry.encodedSlashes === true ? decodedReading(trees, authority, compared, matched) : reachable(matched);
+        const others =
+          route?.entry.encodedSlashes === true
+            ? decodedReading(trees, authority, compared, matched)
+            : reachable(matched);
         if (others.length > 0) return { kind: "refused", refusal: ENCODED_SLASH, routes: targetsOf(others) };
       }
       if (route !== undefined) return bind(route, path);
@@ -103,8 +124,8 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
 }
 
 /**
- * The entries with their patterns read. Of routes that share a pattern, the one with the longer base_path comes first, then the one with more
- * conditions.
+ * The entries with their patterns read. Of routes that share a pattern, the one with the longer base_path comes first,
+ * then the one with more conditions.
  */
 export function routesOf<T>(entries: readonly TableEntry<T>[]): Route<T>[] {
   const lists = new Map<string, readonly string[]>();
@@ -130,8 +151,17 @@ function segmentsOf(text: string, field: "base_path" | "path", base: readonly Se
   return parsed.segments;
 }
 
-/** The first route of a pattern that accepts the method and whose conditions hold. HEAD goes to one that declares it, else to the route of GET. */
-export function routeFor<T>(routes: readonly Route<T>[], method: string, headers: HeaderList, query: string, scheme: Scheme): Route<T> | undefined {
+/**
+ * The first route of a pattern that accepts the method and whose conditions hold. HEAD goes to one that declares it,
+ * else to the route of GET.
+ */
+export function routeFor<T>(
+  routes: readonly Route<T>[],
+  method: string,
+  headers: HeaderList,
+  query: string,
+  scheme: Scheme,
+): Route<T> | undefined {
   for (const route of routes) {
     const { methods, holds } = route;
     if (methods.length > 0 && !methods.includes(method)) continue;
@@ -147,13 +177,19 @@ export function methodsOf<T>(routes: readonly Route<T>[]): string[] {
   return [...(methods.has("GET") ? methods.add("HEAD") : methods)];
 }
 
-/** The routes that requests can reach: routes of a service with a longer base_path may hide a route entirely. Of some with conditions, all. */
+/**
+ * The routes that requests can reach: routes of a service with a longer base_path may hide a route entirely. Of some
+ * with conditions, all.
+ */
 export function reachable<T>(routes: readonly Route<T>[]): readonly Route<T>[] {
   return [...new Set([...methodsOf(routes), ANY_OTHER_METHOD].flatMap((method) => contenders(routes, method)))];
 }
 
 /** The routes that accept the method, up to the first without conditions, which takes all that is left. */
-export function contenders<R extends Pick<Route<unknown>, "methods" | "holds">>(routes: readonly R[], method: string): readonly R[] {
+export function contenders<R extends Pick<Route<unknown>, "methods" | "holds">>(
+  routes: readonly R[],
+  method: string,
+): readonly R[] {
   const accepting = routes.filter(({ methods }) => methods.length === 0 || methods.includes(method));
   const last = accepting.findIndex(({ holds }) => holds === null);
   const asked = last < 0 ? accepting : accepting.slice(0, last + 1);
@@ -169,17 +205,25 @@ function targetsOf<T>(routes: readonly Route<T>[]): readonly T[] {
 }
 
 /**
- * The routes that match the path as a backend reads it that strips the parameters of each segment (RFC 3986 §3.3): `/admin;x/users` is
- * `/admin/users`. None if they are the matched routes, or if all of them accept path parameters.
+ * The routes that match the path as a backend reads it that strips the parameters of each segment (RFC 3986 §3.3):
+ * `/admin;x/users` is `/admin/users`. None if they are the matched routes, or if all of them accept path parameters.
  */
-export function otherReading<T>(trees: HostTrees<Route<T>>, authority: string, path: string, matched: readonly Route<T>[]): readonly Route<T>[] {
+export function otherReading<T>(
+  trees: HostTrees<Route<T>>,
+  authority: string,
+  path: string,
+  matched: readonly Route<T>[],
+): readonly Route<T>[] {
   const others = trees.find(authority, withoutParameters(path, matched[0]!.segments));
   if (others === null || others === matched) return [];
   const reached = reachable(others);
   return reached.some(({ entry }) => !entry.pathParameters) ? reached : [];
 }
 
-/** Strips parameters, except from literal segments of the pattern, whose ";" is configured. A segment of parameters only is removed. */
+/**
+ * Strips parameters, except from literal segments of the pattern, whose ";" is configured. A segment of parameters only
+ * is removed.
+ */
 function withoutParameters(path: string, segments: readonly Segment[]): string {
   // Segments are counted from 1 in a path: the text before its first "/" is empty. {name*} is the whole rest.
   const isLiteral = (i: number) => segments[Math.min(i, segments.length) - 1]?.kind === "literal";
@@ -188,7 +232,12 @@ function withoutParameters(path: string, segments: readonly Segment[]): string {
 }
 
 /** The same for a backend that decodes `%2F` as "/"; only routes at least as specific as the matched ones count. */
-function decodedReading<T>(trees: HostTrees<Route<T>>, authority: string, path: string, matched: readonly Route<T>[]): readonly Route<T>[] {
+function decodedReading<T>(
+  trees: HostTrees<Route<T>>,
+  authority: string,
+  path: string,
+  matched: readonly Route<T>[],
+): readonly Route<T>[] {
   const decoded = path.replaceAll("%2F", "/").replace(/\/\/+/g, "/");
   const others = trees.find(authority, decoded);
   if (others === null) return [];
@@ -203,7 +252,10 @@ export function rankOf<T>({ segments }: Route<T>): string {
   return segments.map(({ kind }) => (kind === "literal" ? "2" : kind === "one" ? "1" : "0")).join("");
 }
 
-/** Cuts parameters and the upstream's path out of a path that matches. Segment by segment, so that the spelling does not matter. */
+/**
+ * Cuts parameters and the upstream's path out of a path that matches. Segment by segment, so that the spelling does not
+ * matter.
+ */
 function bind<T>({ target, upstreamPath, segments, baseLength, isLiteral }: Route<T>, path: string): Found<T> {
   const params: Record<string, string> = isLiteral ? NO_PARAMS : new Params();
   const last = isLiteral ? baseLength : segments.length;
@@ -217,10 +269,18 @@ function bind<T>({ target, upstreamPath, segments, baseLength, isLiteral }: Rout
     if (i + 1 === baseLength) start = at;
   }
   const below = start === 0 ? path : path.slice(start);
-  return { kind: "route", target, params, upstreamPath: upstreamPath === undefined ? below || "/" : upstreamPath.of(params, below) };
+  return {
+    kind: "route",
+    target,
+    params,
+    upstreamPath: upstreamPath === undefined ? below || "/" : upstreamPath.of(params, below),
+  };
 }
 
-/** Objects without a prototype worth the name, so that `__proto__` is a name like any other; faster than `Object.create(null)`. */
+/**
+ * Objects without a prototype worth the name, so that `__proto__` is a name like any other; faster than
+ * `Object.create(null)`.
+ */
 const Params = function () {} as unknown as { new (): Record<string, string>; prototype: object };
 Params.prototype = Object.freeze(Object.create(null) as object);
 

@@ -1,9 +1,9 @@
 /**
  * Finds the most specific pattern that matches a host and a path.
  *
- * A request's host is tried first, then the wildcards that cover it, then the patterns for all hosts. At each segment of a path a literal is
- * tried before {name}, and {name} before {name*}; where a branch fails further down, the next one is tried, so the order of declaration does
- * not matter.
+ * A request's host is tried first, then the wildcards that cover it, then the patterns for all hosts. At each segment
+ * of a path a literal is tried before {name}, and {name} before {name*}; where a branch fails further down, the next
+ * one is tried, so the order of declaration does not matter.
  */
 import type { Segment } from "./pattern.ts";
 
@@ -16,7 +16,10 @@ export class HostTrees<R> {
     return hostKeys(hosts).map((key) => routesAt(childOf(this.roots, key), segments));
   }
 
-  /** The routes of the most specific pattern that matches the path, on the most specific host that has one. A "/" at the path's end is ignored. */
+  /**
+   * The routes of the most specific pattern that matches the path, on the most specific host that has one. A "/" at the
+   * path's end is ignored.
+   */
   find(authority: string, path: string): readonly R[] | null {
     const end = endOf(path);
     for (let host = this.firstKey(authority); ; host = nextKey(host)) {
@@ -29,14 +32,17 @@ export class HostTrees<R> {
   firstKey(authority: string): string {
     if (this.roots.size === 1) return "";
     const host = hostOf(authority);
-    // "*.example.com" needs a name before the dot; and no name is longer than 253 (RFC 1035), so a Host full of dots costs nothing.
+    // "*.example.com" needs a name before the dot; and no name is longer than 253 (RFC 1035), so a Host full of dots
+    // costs nothing.
     return host.startsWith(".") || host.length > 253 ? "" : host;
   }
 }
 
 /** The keys of a service's hosts, each once; no hosts stand for all. */
 export function hostKeys(hosts: readonly string[]): readonly string[] {
-  return hosts.length === 0 ? [""] : [...new Set(hosts.map((host) => hostOf(host.startsWith("*.") ? host.slice(1) : host)))];
+  return hosts.length === 0
+    ? [""]
+    : [...new Set(hosts.map((host) => hostOf(host.startsWith("*.") ? host.slice(1) : host)))];
 }
 
 /** a.b.c -> .b.c -> .c -> "" */
@@ -72,7 +78,10 @@ export function childOf<R>(children: Map<string, Node<R>>, text: string): Node<R
   return child;
 }
 
-/** The list of routes that share a pattern, whatever its placeholders are called; empty at first, for the caller to fill. */
+/**
+ * The list of routes that share a pattern, whatever its placeholders are called; empty at first, for the caller to
+ * fill.
+ */
 export function routesAt<R>(root: Node<R>, segments: readonly Segment[]): R[] {
   let node = root;
   for (const segment of segments) {

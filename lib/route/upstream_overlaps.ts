@@ -35,7 +35,8 @@ export class UpstreamOverlaps<T> {
     this.#destinations = new Map(destinations.flatMap(([route, to]) => (to === null ? [] : [[route, to] as const])));
     for (const [route, to] of this.#destinations) {
       if (route.upstreamPath?.isOfRoute) this.#replacing.add(to);
-      for (const address of to.addresses) this.#services.set(address, (this.#services.get(address) ?? new Set()).add(to));
+      for (const address of to.addresses)
+        this.#services.set(address, (this.#services.get(address) ?? new Set()).add(to));
     }
   }
 
@@ -57,13 +58,15 @@ export class UpstreamOverlaps<T> {
   *takers(guarded: Placed<T>): Generator<undefined | FoundTaker<T>, void, undefined> {
     const to = this.#destinations.get(guarded);
     const found: ByGuards<T>[] = [];
-    for (const address of to === undefined ? [] : this.#shared(to)) visitMeeting(this.#at.get(address)!, leadsTo(guarded), 0, "whole", (each) => found.push(each) > 0);
+    for (const address of to === undefined ? [] : this.#shared(to))
+      visitMeeting(this.#at.get(address)!, leadsTo(guarded), 0, "whole", (each) => found.push(each) > 0);
     const tried = new Set([guarded]);
     for (const byGuards of found) {
       for (const [guards, routes] of byGuards) {
         for (const route of lacks(guards, guarded.guards) ? routes : []) {
           yield;
-          // Of one service, what leads to the same path matches the same path, unless routes have an upstream_path of their own.
+          // Of one service, what leads to the same path matches the same path, unless routes have an upstream_path of
+          // their own.
           const isSame = tried.has(route) || (this.#destinations.get(route) === to && !this.#replacing.has(to!));
           const request = isSame ? null : this.#request(guarded, route);
           tried.add(route);
@@ -75,7 +78,9 @@ export class UpstreamOverlaps<T> {
 
   /** The addresses that another service has, too; all of one where a route replaces its path. */
   #shared(to: RouteDestination): readonly string[] {
-    return [...new Set(to.addresses)].filter((address) => this.#replacing.has(to) || this.#services.get(address)!.size > 1);
+    return [...new Set(to.addresses)].filter(
+      (address) => this.#replacing.has(to) || this.#services.get(address)!.size > 1,
+    );
   }
 
   /** A request for the other route that leads where one for the guarded route leads, with the same method. */
@@ -86,7 +91,12 @@ export class UpstreamOverlaps<T> {
     // So long that the path below what is put before it is longer than all patterns.
     const most = areOpen ? this.#placed.longest + least + 1 : least;
     const isSameHost = [guarded, route].every((each) => this.#destinations.get(each)!.preservesHost);
-    const [hosts, guardedHosts] = isSameHost ? [[...route.keys, ...guarded.keys], [...route.keys, ...guarded.keys]] : [route.keys, guarded.keys];
+    const [hosts, guardedHosts] = isSameHost
+      ? [
+          [...route.keys, ...guarded.keys],
+          [...route.keys, ...guarded.keys],
+        ]
+      : [route.keys, guarded.keys];
     for (let length = least; length <= most; length++) {
       const path = this.#placed.sharedPath(wanted, own, length);
       const guardedWays = this.#ways(guarded, path, guardedHosts);
@@ -96,7 +106,8 @@ export class UpstreamOverlaps<T> {
           const methods = new Set([...methodsFor(route, way.routes), ...methodsFor(guarded, guardedWay.routes)]);
           for (const method of methods) {
             const choice = choiceFor(route, way.routes, [method]);
-            if (choice !== null && choiceFor(guarded, guardedWay.routes, [method]) !== null) return { ...choice, host: way.host, path: way.path };
+            if (choice !== null && choiceFor(guarded, guardedWay.routes, [method]) !== null)
+              return { ...choice, host: way.host, path: way.path };
           }
         }
       }
@@ -110,7 +121,9 @@ export class UpstreamOverlaps<T> {
     return keys.flatMap((key) => {
       const host = this.#placed.hostOf(key);
       const routes = this.#placed.trees.find(host, path);
-      return routes?.includes(route) === true && !this.#placed.isRefused(host, path, routes) ? [{ host, path, routes }] : [];
+      return routes?.includes(route) === true && !this.#placed.isRefused(host, path, routes)
+        ? [{ host, path, routes }]
+        : [];
     });
   }
 
@@ -118,9 +131,15 @@ export class UpstreamOverlaps<T> {
   #pathTo(route: Placed<T>, wanted: readonly string[]): string {
     const values = new Map<string, string>();
     for (const [i, segment] of leadsTo(route).entries()) {
-      if (segment.kind !== "literal") values.set(segment.name, segment.kind === "rest" ? wanted.slice(i).join("/") : wanted[i]!);
+      if (segment.kind !== "literal")
+        values.set(segment.name, segment.kind === "rest" ? wanted.slice(i).join("/") : wanted[i]!);
     }
-    const path = route.segments.map((segment) => `/${segment.kind === "literal" ? segment.text : (values.get(segment.name) ?? this.#placed.segment)}`).join("");
+    const path = route.segments
+      .map(
+        (segment) =>
+          `/${segment.kind === "literal" ? segment.text : (values.get(segment.name) ?? this.#placed.segment)}`,
+      )
+      .join("");
     return path === "" ? "/" : path;
   }
 }

@@ -6,14 +6,19 @@ import type { Log } from "../base/log.ts";
 import { validityProblem } from "../base/pem.ts";
 import type { Config } from "../config/model.ts";
 
-/** A certificate and its key, PEM. One object for each configured certificate, so it can serve as a map key for derived objects. */
+/**
+ * A certificate and its key, PEM. One object for each configured certificate, so it can serve as a map key for derived
+ * objects.
+ */
 export interface Pair {
   readonly cert: Buffer;
   readonly key: Buffer;
 }
 
 export interface HostCertificates {
-  /** The pair for exactly that name, else for the wildcard that covers it; undefined: use the listener's default pair. */
+  /**
+   * The pair for exactly that name, else for the wildcard that covers it; undefined: use the listener's default pair.
+   */
   find(servername: string): Pair | undefined;
 }
 
@@ -24,7 +29,11 @@ export interface DefaultCertificate {
 }
 
 /** A certificate that has expired or is not yet valid is used with a warning: some clients accept it. */
-export function hostCertificates(configured: Config["global"]["certificates"], log: Log, clock: Clock): HostCertificates {
+export function hostCertificates(
+  configured: Config["global"]["certificates"],
+  log: Log,
+  clock: Clock,
+): HostCertificates {
   const exact = new Map<string, Pair>();
   const wildcard = new Map<string, Pair>();
   for (const { hosts, cert, key } of configured) {
@@ -34,7 +43,8 @@ export function hostCertificates(configured: Config["global"]["certificates"], l
       else exact.set(host, pair);
     }
     const wrong = validityProblem(pair.cert, clock.wall());
-    if (wrong !== undefined) log.warn(`the certificate for ${hosts.join(", ")} ${wrong.problem}`, { file: cert.path, date: wrong.date });
+    if (wrong !== undefined)
+      log.warn(`the certificate for ${hosts.join(", ")} ${wrong.problem}`, { file: cert.path, date: wrong.date });
   }
   return {
     find(servername) {

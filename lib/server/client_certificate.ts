@@ -1,5 +1,6 @@
 /**
- * Reads the facts of a client's TLS connection: its version, the host name of the handshake, and the certificate that the client has presented.
+ * Reads the facts of a client's TLS connection: its version, the host name of the handshake, and the certificate that
+ * the client has presented.
  */
 import type { X509Certificate } from "node:crypto";
 import type { Socket } from "node:net";
@@ -14,7 +15,10 @@ export interface TlsFacts {
   readonly version: string | null;
   /** Reads the certificate when it is first called. */
   readonly certificate: CertificateReader;
-  /** The host that the client has named in its handshake (SNI, RFC 6066 §3); "" when it has named none, and in a resumed TLS 1.2 session. */
+  /**
+   * The host that the client has named in its handshake (SNI, RFC 6066 §3); "" when it has named none, and in a resumed
+   * TLS 1.2 session.
+   */
   readonly servername: string;
 }
 
@@ -30,7 +34,11 @@ export function tlsFactsOf(socket: TLSSocket): TlsFacts {
     let found: ClientCertificate | null | undefined;
     const version = ifOpen(() => socket.getProtocol());
     const servername = ifOpen(() => socket.servername) || "";
-    facts = { version, servername, certificate: () => (found === undefined ? (found = ifOpen(() => read(socket))) : found) };
+    facts = {
+      version,
+      servername,
+      certificate: () => (found === undefined ? (found = ifOpen(() => read(socket))) : found),
+    };
     known.set(socket, facts);
     behind.set(facts.certificate, facts);
   }
@@ -44,7 +52,10 @@ export function connectionOf(socket: Socket): ConnectionFacts {
   return { remoteAddress: socket.remoteAddress, encrypted: true, certificate, tlsVersion: version };
 }
 
-/** Of the connection whose client certificate `reader` reads; undefined without TLS, and for requests without a connection. */
+/**
+ * Of the connection whose client certificate `reader` reads; undefined without TLS, and for requests without a
+ * connection.
+ */
 export function tlsFactsBehind(reader: CertificateReader): TlsFacts | undefined {
   return behind.get(reader);
 }
@@ -59,7 +70,8 @@ function ifOpen<T>(get: () => T): T | null {
 }
 
 /**
- * `socket.authorized` alone proves nothing: node sets it for every resumed TLS 1.3 session, also of a client that has presented no certificate.
+ * `socket.authorized` alone proves nothing: node sets it for every resumed TLS 1.3 session, also of a client that has
+ * presented no certificate.
  * A certificate that was presented is in the session's ticket.
  */
 function read(socket: TLSSocket): ClientCertificate | null {
@@ -82,7 +94,8 @@ export function clientCertificate(shown: X509Certificate, reason: string | null)
 }
 
 /**
- * Node gives one line for each part, escaped as in RFC 4514, the most general first, and joins several attributes of one part with " + ":
+ * Node gives one line for each part, escaped as in RFC 4514, the most general first, and joins several attributes of
+ * one part with " + ":
  * "C=DE\nCN=a + UID=b" is "CN=a+UID=b,C=DE". In a value both separators are escaped.
  */
 function subjectOf({ subject }: X509Certificate): string {

@@ -1,16 +1,18 @@
 /**
- * Serves one HTTP/1 connection of a client by our own codec: reads one request at a time, has it answered, and sends the reply, a small one
- * at the end of a round of the event loop, a stream as it arrives.
+ * Serves one HTTP/1 connection of a client by our own codec: reads one request at a time, has it answered, and sends
+ * the reply, a small one at the end of a round of the event loop, a stream as it arrives.
  *
  * ```
  *         head is read            send()             all is written             the system has taken it
  *   idle ─────────────► waiting ─┬──────► ready ─────┬────────────► flushing ─┬────────────► idle ─► the next request
- *                          │     └──────► streaming ─┘                        ├► discarding ─► idle (the rest of an upload arrives)
+ *                          │     └──────► streaming ─┘                        ├► discarding ─► idle (the rest of an
+ *                          upload arrives)
  *                          └► over (WebSocket)                                └► over (the last reply)
  * ```
  *
- * Every phase also ends in "over" when the client disconnects, sends invalid HTTP, or exceeds a deadline. Requests that arrive while
- * another one is in progress (pipelining, RFC 9112 §9.3.2) wait as bytes; beyond 64 KiB the socket is not read (`#wantsBytes`).
+ * Every phase also ends in "over" when the client disconnects, sends invalid HTTP, or exceeds a deadline. Requests that
+ * arrive while another one is in progress (pipelining, RFC 9112 §9.3.2) wait as bytes; beyond 64 KiB the socket is not
+ * read (`#wantsBytes`).
  */
 import type { Socket } from "node:net";
 import { entry, writeText } from "../base/event_loop.ts";
@@ -21,7 +23,17 @@ import { LentBody, lentCopy } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { kept, ownReads, SharingSocket } from "./client_socket.ts";
 import { bodyToSend, dateLine, framingOf, replyText, sendableReply, streamReply } from "./client_reply.ts";
-import { CLOSE, KEEP_ALIVE, KEEP_ALIVE_MS, NOTHING, refuseUnread, UPGRADE, writeInformation, type Http1Options, type Responder } from "./http1.ts";
+import {
+  CLOSE,
+  KEEP_ALIVE,
+  KEEP_ALIVE_MS,
+  NOTHING,
+  refuseUnread,
+  UPGRADE,
+  writeInformation,
+  type Http1Options,
+  type Responder,
+} from "./http1.ts";
 import { isLive } from "./limits.ts";
 import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_PER_S, MAX_QUIET_MS } from "./linger.ts";
 import type { Refusal } from "./framing.ts";
@@ -32,7 +44,9 @@ import { Pieces, RequestParser, type RequestSink } from "./request_parser.ts";
 
 type Phase = "idle" | "waiting" | "ready" | "streaming" | "flushing" | "discarding" | "over";
 
-/** Whether the connection ends with the reply, and who wants that; "lost": where the next request begins is not known. */
+/**
+ * Whether the connection ends with the reply, and who wants that; "lost": where the next request begins is not known.
+ */
 type Ending = "no" | "asked" | "decided" | "lost";
 
 export class ClientConnection implements RequestSink, Responder {
@@ -73,7 +87,10 @@ export class ClientConnection implements RequestSink, Responder {
     this.#rules = server.receiving();
     this.#connection = server.connectionOf(socket);
     socket.on("data", this.#onData).on("end", this.#onEnd).on("close", this.#onClose).on("error", ignore);
-    socket.once("close", server.deadlines.everySecond((now, elapsedMs) => this.#look(now, elapsedMs)));
+    socket.once(
+      "close",
+      server.deadlines.everySecond((now, elapsedMs) => this.#look(now, elapsedMs)),
+    );
     server.drain.add(this);
   }
 
@@ -90,7 +107,10 @@ export class ClientConnection implements RequestSink, Responder {
     return this.#body === null || this.#body.wantsBytes;
   }
 
-  /** Reads or pauses the socket, as the state asks for; also called by the body, as its reader has room again or wants no more. */
+  /**
+   * Reads or pauses the socket, as the state asks for; also called by the body, as its reader has room again or wants
+   * no more.
+   */
   readOn(): void {
     const socket = this.#socket;
     if (this.#phase === "over" || this.#wantsBytes !== socket.isPaused()) return;
@@ -128,7 +148,8 @@ export class ClientConnection implements RequestSink, Responder {
     if (rest === null || this.#rest !== rest) this.#pieces.forget();
     this.readOn();
     // Bytes after an upgrade request are not HTTP, and are kept for the tunnel.
-    if (this.#phase === "waiting" && this.#inbound !== before && this.#inbound!.upgrade !== null) this.#server.answer(this.#inbound!, this);
+    if (this.#phase === "waiting" && this.#inbound !== before && this.#inbound!.upgrade !== null)
+      this.#server.answer(this.#inbound!, this);
   }
 
   head(head: RequestHead, whole: Buffer | null): void {
@@ -139,7 +160,8 @@ export class ClientConnection implements RequestSink, Responder {
     const trailers = body === null ? null : () => body.trailers;
     const inbound = (this.#inbound = receiveHead(head, this.#connection, content, trailers, this.#rules, this.#inform));
     // Bytes after an upgrade request are not HTTP, even if the upgrade is refused.
-    this.#ending = inbound.refusal !== null || inbound.upgrade !== null ? "lost" : head.framing.isPersistent ? "no" : "asked";
+    this.#ending =
+      inbound.refusal !== null || inbound.upgrade !== null ? "lost" : head.framing.isPersistent ? "no" : "asked";
     this.#phase = "waiting";
     if (body !== null && this.#isHeadNew) this.#since = inbound.call.startedAt;
     if (whole !== null) inbound.call.notes.received = whole.length;
@@ -169,9 +191,11 @@ export class ClientConnection implements RequestSink, Responder {
     const reply = sendableReply(call, given);
     const body = bodyToSend(inbound.method, reply);
     const framing = framingOf(inbound, reply, body);
-    // A client that waits for 100 (Continue) may send its body later or never: where its next request begins is not known.
+    // A client that waits for 100 (Continue) may send its body later or never: where its next request begins is not
+    // known.
     if (!this.#isContinued && !this.#parser.isOver) this.#ending = "lost";
-    else if (this.#ending === "no" && (framing === "until close" || this.#server.drain.isLeaving)) this.#ending = "decided";
+    else if (this.#ending === "no" && (framing === "until close" || this.#server.drain.isLeaving))
+      this.#ending = "decided";
     let text: string;
     try {
       const connection = isSwitch ? UPGRADE : this.#ending === "no" ? KEEP_ALIVE : CLOSE;
@@ -187,7 +211,9 @@ export class ClientConnection implements RequestSink, Responder {
     if (whole === null) discard(reply);
     else if (!Buffer.isBuffer(whole)) {
       this.#phase = "streaming";
-      this.#delivery = streamReply(this.#socket, this.#server, { call, reply, text, body: whole, framing }, () => this.#written());
+      this.#delivery = streamReply(this.#socket, this.#server, { call, reply, text, body: whole, framing }, () =>
+        this.#written(),
+      );
       return;
     } else if (lent === null && whole.length <= TEXT_BODY_BYTES) text += whole.toString("latin1");
     else this.#bytes = whole;
@@ -204,7 +230,8 @@ export class ClientConnection implements RequestSink, Responder {
     // The client may have disconnected meanwhile.
     if (this.#phase !== "ready") return;
     const socket = this.#socket;
-    // Over TLS Node learns later that the system took a write: the write itself tells, as an empty one behind it is another system call.
+    // Over TLS Node learns later that the system took a write: the write itself tells, as an empty one behind it is
+    // another system call.
     const flushed = this.#connection.encrypted ? this.#onFlushed : undefined;
     if (this.#bytes === null && socket instanceof SharingSocket) writeText(socket, this.#text);
     else if (this.#bytes === null) socket.write(this.#text, "latin1", flushed);
@@ -291,14 +318,19 @@ export class ClientConnection implements RequestSink, Responder {
     if (this.#phase === "idle") {
       const isKept = this.#rest === null && this.#hasServed;
       if (isKept && waited >= KEEP_ALIVE_MS) this.#socket.destroy();
-      else if (!isKept && (isLate || waited >= headersTimeoutMs)) this.#refuse({ code: "request_timeout", detail: "the head did not arrive in time" });
+      else if (!isKept && (isLate || waited >= headersTimeoutMs))
+        this.#refuse({ code: "request_timeout", detail: "the head did not arrive in time" });
     } else if (this.#phase === "discarding") {
-      if (waited >= MAX_DISCARD_MS || Math.min(waited, now - this.#body!.arrivedAt) >= MAX_QUIET_MS) this.#socket.destroy();
+      if (waited >= MAX_DISCARD_MS || Math.min(waited, now - this.#body!.arrivedAt) >= MAX_QUIET_MS)
+        this.#socket.destroy();
     } else if (this.#phase !== "over") {
       if (!this.#parser.isOver && (isLate || this.#isTooSlow(now, elapsedMs))) {
         // A reply that is ready is sent; the rest of the upload is discarded then.
         if (this.#phase === "ready") return this.#server.writeBatch.now();
-        return this.#refuse({ code: "request_timeout", detail: isLate ? "the request did not arrive in time" : "the body arrives too slowly" });
+        return this.#refuse({
+          code: "request_timeout",
+          detail: isLate ? "the request did not arrive in time" : "the body arrives too slowly",
+        });
       }
       if (this.#phase === "flushing" && this.#delivery === null) {
         // The client has not read the reply at once.
@@ -311,7 +343,8 @@ export class ClientConnection implements RequestSink, Responder {
         // A socket that is not read does not report that its client has left; an empty write reports a reset.
         if (this.#socket.writableLength === 0) this.#socket.write(NOTHING);
       } else if (now - call.startedAt >= MAX_UNREAD_MS) {
-        // The rest of what is pipelined is discarded, and the connection ends with the reply: the client may repeat it (RFC 9112 §9.3.2).
+        // The rest of what is pipelined is discarded, and the connection ends with the reply: the client may repeat it
+        // (RFC 9112 §9.3.2).
         this.#ending = "decided";
         this.#rest = null;
         this.readOn();
@@ -323,7 +356,10 @@ export class ClientConnection implements RequestSink, Responder {
     const { call, headers } = this.#inbound!;
     if (!this.#isContinued || this.#socket.isPaused()) return false;
     // Once the reply has begun, both may be parts of a conversation.
-    return (this.#phase === "waiting" || !isLive(headers)) && this.#body!.isTooSlow(Math.min(elapsedMs, now - call.startedAt));
+    return (
+      (this.#phase === "waiting" || !isLive(headers)) &&
+      this.#body!.isTooSlow(Math.min(elapsedMs, now - call.startedAt))
+    );
   }
 
   /** Closes the connection if it is idle; a request that has begun to arrive may finish. */
@@ -355,8 +391,10 @@ export class ClientConnection implements RequestSink, Responder {
   #end(): void {
     this.#phase = "over";
     const socket = this.#socket;
-    // Closing with unread input sends a reset, and the client may lose a reply that it has not read yet (RFC 9112 §9.6).
-    if (this.#ending === "asked" && this.#parser.isOver && this.#rest === null) return void socket.end(() => socket.destroy());
+    // Closing with unread input sends a reset, and the client may lose a reply that it has not read yet (RFC 9112
+    // §9.6).
+    if (this.#ending === "asked" && this.#parser.isOver && this.#rest === null)
+      return void socket.end(() => socket.destroy());
     this.#body?.destroy();
     // Behind a whole request, only requests that the client sent before it learned of the end can follow.
     endSoon(socket, this.#server.clock, this.#parser.isOver && this.#ending !== "lost" ? MAX_CROSSING_MS : undefined);
@@ -396,5 +434,7 @@ const MAX_AHEAD_BYTES = 64 * 1024;
 const MAX_UNREAD_MS = 1_000;
 /** How long requests that cross the last reply on their way are discarded, in milliseconds: a drain waits for it. */
 const MAX_CROSSING_MS = 1_000;
-/** Up to this size a body is sent as text, in one write with its head: copying it twice costs less than a second buffer. */
+/**
+ * Up to this size a body is sent as text, in one write with its head: copying it twice costs less than a second buffer.
+ */
 const TEXT_BODY_BYTES = 4096;

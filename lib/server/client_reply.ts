@@ -1,5 +1,6 @@
 /**
- * Decides which parts of a Reply are sent, for every protocol, and the text that HTTP/1 clients of the gateway's own codec get of it.
+ * Decides which parts of a Reply are sent, for every protocol, and the text that HTTP/1 clients of the gateway's own
+ * codec get of it.
  */
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
@@ -16,7 +17,8 @@ import { head, type Http1Options } from "./http1.ts";
 import type { Inbound } from "./inbound.ts";
 
 /**
- * The reply, or the error to send instead: its body ended early, was read or sent before, or Content-Length occurs twice or is no number.
+ * The reply, or the error to send instead: its body ended early, was read or sent before, or Content-Length occurs
+ * twice or is no number.
  */
 export function sendableReply(call: Call, reply: Reply): Reply {
   const { body, headers } = reply;
@@ -28,10 +30,18 @@ export function sendableReply(call: Call, reply: Reply): Reply {
   // A plugin may give two clients the same reply: the bytes that the first client got cannot be sent to the second.
   const isLent = body instanceof LentBody && body.isLent;
   if (!body.destroyed && !body.readableDidRead && !isLent) return reply;
-  const done = isLent ? "sent to another client" : body.readableEnded ? "read to its end" : body.destroyed ? null : "read in part";
+  const done = isLent
+    ? "sent to another client"
+    : body.readableEnded
+      ? "read to its end"
+      : body.destroyed
+        ? null
+        : "read in part";
   if (done !== null) return problem(call, "internal", { why: `the reply's body had been ${done}` });
   const cause = body.errored;
-  return problem(call, cause instanceof Fault ? cause.code : "upstream_reset", { why: cause === null ? "the body ended early" : messageOf(cause) });
+  return problem(call, cause instanceof Fault ? cause.code : "upstream_reset", {
+    why: cause === null ? "the body ended early" : messageOf(cause),
+  });
 }
 
 /** The body to send, null if there is none (RFC 9110 §6.4.1, §15.3.6). */
@@ -39,11 +49,21 @@ export function bodyToSend(method: string, { status, body }: Reply): Reply["body
   return method === "HEAD" || status === 204 || status === 205 || status === 304 ? null : body;
 }
 
-/** How the end of the body is marked: by this Content-Length, by the header Content-Length, by chunks, or by the end of the connection. */
+/**
+ * How the end of the body is marked: by this Content-Length, by the header Content-Length, by chunks, or by the end of
+ * the connection.
+ */
 export type BodyFraming = number | "stated" | "chunked" | "until close" | "none";
 
-/** The HTTP/1 framing of `body`, as it is sent (RFC 9112 §6.3). HEAD and 304 state the length of the omitted body; a refused upgrade closes the connection. */
-export function framingOf({ method, httpVersion, upgrade }: Pick<Inbound, "method" | "httpVersion" | "upgrade">, { status, headers, body: given }: Reply, body: Reply["body"]): BodyFraming {
+/**
+ * The HTTP/1 framing of `body`, as it is sent (RFC 9112 §6.3). HEAD and 304 state the length of the omitted body; a
+ * refused upgrade closes the connection.
+ */
+export function framingOf(
+  { method, httpVersion, upgrade }: Pick<Inbound, "method" | "httpVersion" | "upgrade">,
+  { status, headers, body: given }: Reply,
+  body: Reply["body"],
+): BodyFraming {
   if (status === 204 || status === 101) return "none";
   if (status === 205) return 0;
   if (given === null) return method === "HEAD" || status === 304 ? "stated" : 0;
@@ -52,7 +72,9 @@ export function framingOf({ method, httpVersion, upgrade }: Pick<Inbound, "metho
   return httpVersion === "1.0" || upgrade !== null ? "until close" : "chunked";
 }
 
-/** The value of Content-Length in bytes; Infinity without the header, NaN if it is not a plain number or occurs twice. */
+/**
+ * The value of Content-Length in bytes; Infinity without the header, NaN if it is not a plain number or occurs twice.
+ */
 export function statedLength(headers: HeaderList): number {
   let length = Infinity;
   for (let i = 0; i < headers.length; i += 2) {
@@ -82,11 +104,17 @@ export function replyTrailers(call: Call, { trailers }: Reply): HeaderList {
 const NONE: HeaderList = [];
 
 /**
- * The head of a reply to an HTTP/1 client, as Latin-1 text, with the gateway's own headers about the connection (RFC 9110 §7.6.1) and the
- * framing. `connectionLines`, and `date`, which the reply's own replaces (RFC 9110 §6.6.1), end with CR LF. Throws a `TypeError` for what HTTP
- * cannot carry: plugins write reason phrases, names and values, too.
+ * The head of a reply to an HTTP/1 client, as Latin-1 text, with the gateway's own headers about the connection (RFC
+ * 9110 §7.6.1) and the framing. `connectionLines`, and `date`, which the reply's own replaces (RFC 9110 §6.6.1), end
+ * with CR LF. Throws a `TypeError` for what HTTP cannot carry: plugins write reason phrases, names and values, too.
  */
-export function replyText({ status, reason, headers }: Omit<Reply, "body">, requestId: string, framing: BodyFraming, connectionLines: string, date: string): string {
+export function replyText(
+  { status, reason, headers }: Omit<Reply, "body">,
+  requestId: string,
+  framing: BodyFraming,
+  connectionLines: string,
+  date: string,
+): string {
   let text = `HTTP/1.1 ${status} ${reason ?? STATUS_CODES[status] ?? ""}\r\n`;
   let lines = 2;
   let hasDate = false;
@@ -103,7 +131,8 @@ export function replyText({ status, reason, headers }: Omit<Reply, "body">, requ
       if (typeof framing === "number") value = String(framing);
       else if (!DIGITS.test(value)) throw new TypeError(`the Content-Length "${value}" is not a number`);
     }
-    // A colon in a name would move the rest of the name into the value, which the check of the whole text cannot detect.
+    // A colon in a name would move the rest of the name into the value, which the check of the whole text cannot
+    // detect.
     if (name.includes(":")) throw new TypeError(`the name of the header "${name}" has a colon`);
     text += `${name}: ${value}\r\n`;
     lines++;
@@ -116,8 +145,10 @@ export function replyText({ status, reason, headers }: Omit<Reply, "body">, requ
     lines++;
   }
   text += `X-Request-Id: ${requestId}\r\n`;
-  // One check of the whole text costs less than one of each name and value; the number of lines reveals a line break in a value.
-  if (!HEAD.test(text) || linesOf(text) !== lines) throw new TypeError("the reply's head has a name or value that HTTP cannot carry");
+  // One check of the whole text costs less than one of each name and value; the number of lines reveals a line break in
+  // a value.
+  if (!HEAD.test(text) || linesOf(text) !== lines)
+    throw new TypeError("the reply's head has a name or value that HTTP cannot carry");
   return hasDate ? `${text}${connectionLines}\r\n` : `${text}${date}${connectionLines}\r\n`;
 }
 
@@ -136,13 +167,18 @@ export function dateLine(wall: number): string {
 
 /** Headers that are checked; "own": the gateway sets them itself. */
 const KINDS = new NameMap<"own" | "date" | "length" | "trailer">([
-  ...["connection", "keep-alive", "x-request-id", "proxy-connection", "transfer-encoding", "upgrade"].map((name) => [name, "own"] as const),
+  ...["connection", "keep-alive", "x-request-id", "proxy-connection", "transfer-encoding", "upgrade"].map(
+    (name) => [name, "own"] as const,
+  ),
   ["date", "date"],
   ["content-length", "length"],
   ["trailer", "trailer"],
 ]);
 
-/** The end of a chunked body: the last chunk and the trailers. Trailers that HTTP cannot carry are left out; the body is whole without them. */
+/**
+ * The end of a chunked body: the last chunk and the trailers. Trailers that HTTP cannot carry are left out; the body is
+ * whole without them.
+ */
 export function lastChunk(trailers: HeaderList): string {
   return head("0", headerProblem(trailers) === null ? trailers : NONE);
 }
@@ -166,7 +202,12 @@ interface StreamedReply {
 }
 
 /** Sends a reply while its body arrives; `done` is called when the socket has been given all of it. */
-export function streamReply(socket: Socket, server: Pick<Http1Options, "writeBatch" | "delivery">, streamed: StreamedReply, done: () => void): Delivery {
+export function streamReply(
+  socket: Socket,
+  server: Pick<Http1Options, "writeBatch" | "delivery">,
+  streamed: StreamedReply,
+  done: () => void,
+): Delivery {
   const { call, reply, text, body, framing } = streamed;
   call.notes.sent = 0;
   const isChunked = framing === "chunked";
@@ -176,7 +217,8 @@ export function streamReply(socket: Socket, server: Pick<Http1Options, "writeBat
     server.writeBatch.add(leave);
   };
   const leave = () => socket.uncork();
-  // The first bytes of the body are sent with the head if they have arrived; the head does not wait for a body that has not arrived yet.
+  // The first bytes of the body are sent with the head if they have arrived; the head does not wait for a body that has
+  // not arrived yet.
   hold();
   socket.write(text, "latin1");
   const write = (chunk: Buffer) => {
@@ -184,7 +226,13 @@ export function streamReply(socket: Socket, server: Pick<Http1Options, "writeBat
     return isChunked ? writeChunk(socket, chunk) : socket.write(chunk);
   };
   const to: Sink = { write, once: (event, run) => socket.once(event, run) };
-  const delivery = new Delivery(call, socket, server.delivery, () => (framing === "until close" ? breakOff(socket) : void socket.destroy()), to);
+  const delivery = new Delivery(
+    call,
+    socket,
+    server.delivery,
+    () => (framing === "until close" ? breakOff(socket) : void socket.destroy()),
+    to,
+  );
   delivery.stream(body, statedLength(reply.headers), () => {
     // The client may have disconnected meanwhile.
     if (socket.destroyed) return;

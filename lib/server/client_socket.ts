@@ -1,6 +1,6 @@
 /**
- * Reads the plain connections of clients into memory that all of them share: memory of its own for each read costs 2 µs of processor time, a
- * fifteenth of a small request.
+ * Reads the plain connections of clients into memory that all of them share: memory of its own for each read costs 2 µs
+ * of processor time, a fifteenth of a small request.
  */
 import { Socket } from "node:net";
 
@@ -10,8 +10,9 @@ const READ_BYTES = 64 * 1024;
 const MEMORY = Buffer.allocUnsafeSlow(READ_BYTES);
 
 /**
- * Moves the connection of a socket that was accepted in this turn to one that reads into this memory: its "data" events bring bytes that the next
- * read overwrites, until `ownReads` is called. Returns the same socket where Node has no handle to give.
+ * Moves the connection of a socket that was accepted in this turn to one that reads into this memory: its "data" events
+ * bring bytes that the next read overwrites, until `ownReads` is called. Returns the same socket where Node has no
+ * handle to give.
  */
 export function adopt(accepted: Socket): Socket {
   const holder = accepted as unknown as { _handle: unknown };
@@ -20,7 +21,13 @@ export function adopt(accepted: Socket): Socket {
   holder._handle = null;
   // Node's documentation has `onread`, and not `handle`: `spec/node_assumptions.spec.ts`.
   const callback = (bytes: number) => socket.arrived(MEMORY.subarray(0, bytes));
-  const socket = new SharingSocket({ handle, allowHalfOpen: true, readable: true, writable: true, onread: { buffer: MEMORY, callback } } as object);
+  const socket = new SharingSocket({
+    handle,
+    allowHalfOpen: true,
+    readable: true,
+    writable: true,
+    onread: { buffer: MEMORY, callback },
+  } as object);
   // An idle connection would cost a quarter more memory with it.
   accepted.destroy();
   return socket;
@@ -38,9 +45,14 @@ export class SharingSocket extends Socket {
   }
 }
 
-/** The bytes of a "data" event, to be kept: copied if the next read would overwrite them, or if they would hold many times as much memory. */
+/**
+ * The bytes of a "data" event, to be kept: copied if the next read would overwrite them, or if they would hold many
+ * times as much memory.
+ */
 export function kept(bytes: Buffer): Buffer {
-  return bytes.buffer === MEMORY.buffer || bytes.buffer.byteLength > Math.max(READ_BYTES, 8 * bytes.length) ? Buffer.from(bytes) : bytes;
+  return bytes.buffer === MEMORY.buffer || bytes.buffer.byteLength > Math.max(READ_BYTES, 8 * bytes.length)
+    ? Buffer.from(bytes)
+    : bytes;
 }
 
 /** From now on it is a stream as any other. */

@@ -1,10 +1,21 @@
 /**
- * Reads from the headers of an HTTP/1 request where it ends, its host, and whether its connection persists (RFC 9112 §3.2, §6, §9), refuses
- * requests that two parsers could read in two ways, and drops headers that could pose as the gateway's own.
+ * Reads from the headers of an HTTP/1 request where it ends, its host, and whether its connection persists (RFC 9112
+ * §3.2, §6, §9), refuses requests that two parsers could read in two ways, and drops headers that could pose as the
+ * gateway's own.
  */
 import { isIPv6 } from "node:net";
 import type { ErrorCode } from "../base/errors.ts";
-import { connectionOptions, hasToken, isHopByHop, MAX_CONNECTION_OPTIONS, nameSet, plainConnection, sameName, trimmed, type HeaderList } from "../http/headers.ts";
+import {
+  connectionOptions,
+  hasToken,
+  isHopByHop,
+  MAX_CONNECTION_OPTIONS,
+  nameSet,
+  plainConnection,
+  sameName,
+  trimmed,
+  type HeaderList,
+} from "../http/headers.ts";
 
 export interface Refusal {
   readonly code: ErrorCode;
@@ -34,7 +45,12 @@ export type Underscores = "drop" | "allow" | undefined;
 type Value = string | undefined;
 
 /** One pass over the headers. */
-export function readFraming(method: string, headers: HeaderList, httpVersion: string, underscores?: Underscores): Framing {
+export function readFraming(
+  method: string,
+  headers: HeaderList,
+  httpVersion: string,
+  underscores?: Underscores,
+): Framing {
   let host: Value;
   let hosts = 0;
   let length: Value;
@@ -80,13 +96,19 @@ export function readFraming(method: string, headers: HeaderList, httpVersion: st
   const isOld = httpVersion === "1.0";
   const isCrowded = options > MAX_CONNECTION_OPTIONS;
   const bodyLength = coding !== undefined ? "chunked" : length === undefined ? 0 : Number(length);
-  const asks = upgrade !== undefined && !isOld && method === "GET" && lists(upgrade, "websocket") && lists(connection, "upgrade");
+  const asks =
+    upgrade !== undefined && !isOld && method === "GET" && lists(upgrade, "websocket") && lists(connection, "upgrade");
   const refusedMethod = method === "CONNECT" ? NO_TUNNEL : asks && bodyLength !== 0 ? UPGRADE_WITH_BODY : null;
   return {
     host,
     bodyLength,
-    isPersistent: proxyCloses ? false : connection === undefined ? !isOld : !hasToken(connection, "close") && (!isOld || lists(connection, "keep-alive")),
-    expects: expect === undefined || isOld ? "nothing" : expect.toLowerCase() === "100-continue" ? "continue" : "unknown",
+    isPersistent: proxyCloses
+      ? false
+      : connection === undefined
+        ? !isOld
+        : !hasToken(connection, "close") && (!isOld || lists(connection, "keep-alive")),
+    expects:
+      expect === undefined || isOld ? "nothing" : expect.toLowerCase() === "100-continue" ? "continue" : "unknown",
     upgrade: asks ? "websocket" : null,
     dropsHeaders,
     namesHeaders: namesHeaders && !isCrowded,
@@ -94,15 +116,29 @@ export function readFraming(method: string, headers: HeaderList, httpVersion: st
   };
 }
 
-const KNOWN = nameSet(["host", "expect", "upgrade", "connection", "content-length", "proxy-connection", "transfer-encoding"]);
+const KNOWN = nameSet([
+  "host",
+  "expect",
+  "upgrade",
+  "connection",
+  "content-length",
+  "proxy-connection",
+  "transfer-encoding",
+]);
 
 /** Stands for more than one value; refused as a value, too. */
 const TWO = "two values";
 
-/** Whether a list holds exactly this token between spaces. Some readers see an upgrade in `upgrade;a` or before a tab: to go on then is not safe. */
+/**
+ * Whether a list holds exactly this token between spaces. Some readers see an upgrade in `upgrade;a` or before a tab:
+ * to go on then is not safe.
+ */
 function lists(value: Value, lowerToken: string): boolean {
   if (value === undefined || !hasToken(value, lowerToken)) return false;
-  return value.toLowerCase().split(",").some((part) => trimmed(part, 0, part.length) === lowerToken && !part.includes("\t"));
+  return value
+    .toLowerCase()
+    .split(",")
+    .some((part) => trimmed(part, 0, part.length) === lowerToken && !part.includes("\t"));
 }
 
 function joined(value: Value, more: string): string {
@@ -111,10 +147,12 @@ function joined(value: Value, more: string): string {
 
 function refuseFraming(host: Value, hosts: number, length: Value, coding: Value, httpVersion: string): Refusal | null {
   // node's parser lets HTTP/0.9 and HTTP/2.0 pass.
-  if (httpVersion !== "1.1" && httpVersion !== "1.0") return malformed("The protocol version is neither HTTP/1.1 nor HTTP/1.0.");
+  if (httpVersion !== "1.1" && httpVersion !== "1.0")
+    return malformed("The protocol version is neither HTTP/1.1 nor HTTP/1.0.");
   if (hosts > 1) return malformed("The request has more than one Host header.");
   if (host === undefined && httpVersion !== "1.0") return malformed("The request has no Host header.");
-  if (host !== undefined && !isHost(host)) return malformed("The Host header is not a host name with an optional port.");
+  if (host !== undefined && !isHost(host))
+    return malformed("The Host header is not a host name with an optional port.");
   if (length === TWO) return malformed("The request has more than one Content-Length header.");
   if (length !== undefined && !PLAIN_LENGTH.test(length)) return BAD_LENGTH;
   if (coding === undefined) return null;
@@ -143,14 +181,17 @@ export function tooManyLines(maxHeaders: number): Refusal {
 }
 
 /**
- * Whether this is a host with an optional port up to 65535 (RFC 3986 §3.2.2, §3.2.3), or empty (RFC 9110 §7.2). RFC 3986 also allows
- * `!$&'()*+,;=`, which no name in DNS has: a list such as `evil.com,a.example.com` would match `*.example.com`.
+ * Whether this is a host with an optional port up to 65535 (RFC 3986 §3.2.2, §3.2.3), or empty (RFC 9110 §7.2). RFC
+ * 3986 also allows `!$&'()*+,;=`, which no name in DNS has: a list such as `evil.com,a.example.com` would match
+ * `*.example.com`.
  */
 export function isHost(host: string): boolean {
   if (!HOST.test(host)) return false;
   const nameEnd = host.charCodeAt(0) === BRACKET ? host.indexOf("]") + 1 : 0;
   const colon = host.indexOf(":", nameEnd);
-  return (colon < 0 || Number(host.slice(colon + 1)) <= 65_535) && (nameEnd === 0 || isIPv6(host.slice(1, nameEnd - 1)));
+  return (
+    (colon < 0 || Number(host.slice(colon + 1)) <= 65_535) && (nameEnd === 0 || isIPv6(host.slice(1, nameEnd - 1)))
+  );
 }
 
 const BRACKET = 0x5b;
@@ -158,9 +199,10 @@ const BRACKET = 0x5b;
 const HOST = /^(?:[A-Za-z0-9\-._~]*|\[[^\]]*\])(?::[0-9]*)?$/;
 
 /**
- * Whether a header or trailer of a client is dropped on arrival, in every protocol: `Proxy`, which CGI programs take for the setting HTTP_PROXY
- * (CVE-2016-5385); `X-Client-Cert-…`, in which the gateway sends certificate data to upstreams (`plugins/mtls.ts`); and names with "_", which
- * CGI and many servers read as "-", so that `X_Forwarded_For` poses as the gateway's. Where underscores are allowed, only names that do so.
+ * Whether a header or trailer of a client is dropped on arrival, in every protocol: `Proxy`, which CGI programs take
+ * for the setting HTTP_PROXY (CVE-2016-5385); `X-Client-Cert-…`, in which the gateway sends certificate data to
+ * upstreams (`plugins/mtls.ts`); and names with "_", which CGI and many servers read as "-", so that `X_Forwarded_For`
+ * poses as the gateway's. Where underscores are allowed, only names that do so.
  */
 export function isDropped(name: string, underscores: Underscores): boolean {
   if (name.indexOf("_") < 0) return isForged(name);
@@ -171,12 +213,16 @@ export function isDropped(name: string, underscores: Underscores): boolean {
 /** The same list when nothing is dropped. */
 export function withoutDropped(list: HeaderList, underscores: Underscores): HeaderList {
   const names = list.filter((_text, i) => i % 2 === 0);
-  return names.some((name) => isDropped(name, underscores)) ? list.filter((_text, i) => !isDropped(names[i >> 1]!, underscores)) : list;
+  return names.some((name) => isDropped(name, underscores))
+    ? list.filter((_text, i) => !isDropped(names[i >> 1]!, underscores))
+    : list;
 }
 
 function isForged(name: string): boolean {
   if (name.length === 5) return sameName(name, "proxy");
-  return name.length > 13 && name.charCodeAt(13) === DASH && name.charCodeAt(8) === DASH && CERTIFICATE_HEADER.test(name);
+  return (
+    name.length > 13 && name.charCodeAt(13) === DASH && name.charCodeAt(8) === DASH && CERTIFICATE_HEADER.test(name)
+  );
 }
 
 const DASH = 0x2d;

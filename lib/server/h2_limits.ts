@@ -1,24 +1,31 @@
 /**
  * Limits of one HTTP/2 connection in addition to `global.limits`, with the reason for each value.
  *
- * nghttp2 and node enforce further ones. Connection errors: frames larger than 16 KiB, more than 32 entries in a SETTINGS frame, more than
- * 8 CONTINUATION frames (CVE-2024-28182), a window beyond 2^31-1, a WINDOW_UPDATE of 0, DATA or HEADERS on a stream that has ended, more
- * than 1000 acknowledgements that a client does not read (CVE-2019-9512, -9515), more than 1000 resets at once, 33 a second. An empty DATA
- * frame counts as invalid (CVE-2019-9518). From Node 22 on also a body longer than its Content-Length, and more than some 10,000 PRIORITY
- * frames or frames of unknown types.
+ * nghttp2 and node enforce further ones. Connection errors: frames larger than 16 KiB, more than 32 entries in a
+ * SETTINGS frame, more than 8 CONTINUATION frames (CVE-2024-28182), a window beyond 2^31-1, a WINDOW_UPDATE of 0, DATA
+ * or HEADERS on a stream that has ended, more than 1000 acknowledgements that a client does not read (CVE-2019-9512,
+ * -9515), more than 1000 resets at once, 33 a second. An empty DATA frame counts as invalid (CVE-2019-9518). From Node
+ * 22 on also a body longer than its Content-Length, and more than some 10,000 PRIORITY frames or frames of unknown
+ * types.
  *
- * Nothing counts frames that nghttp2 processes without reporting them: a valid WINDOW_UPDATE, few PRIORITY and unknown frames, DATA with
- * padding only, frames for streams that have ended. A WINDOW_UPDATE costs 0.05 µs, 15 to 30 times less than as many bytes of DATA
- * (measured with Node 20 to 26), retains no memory (MAX_STREAMS bounds the idle streams that PRIORITY creates), and runs no code of ours.
+ * Nothing counts frames that nghttp2 processes without reporting them: a valid WINDOW_UPDATE, few PRIORITY and unknown
+ * frames, DATA with padding only, frames for streams that have ended. A WINDOW_UPDATE costs 0.05 µs, 15 to 30 times
+ * less than as many bytes of DATA (measured with Node 20 to 26), retains no memory (MAX_STREAMS bounds the idle streams
+ * that PRIORITY creates), and runs no code of ours.
  */
 
 /** Concurrent requests of one connection; more are refused unprocessed. As nginx, and as browsers expect. */
 export const MAX_STREAMS = 128;
 
-/** Megabytes for one connection, its streams' buffers included: MAX_STREAMS full windows of 64 KiB, and some for heads. */
+/**
+ * Megabytes for one connection, its streams' buffers included: MAX_STREAMS full windows of 64 KiB, and some for heads.
+ */
 export const MAX_SESSION_MEGABYTES = 10;
 
-/** Consecutive streams refused beyond MAX_STREAMS: from Node 22 on one that is cancelled keeps its place until the whole read is processed. */
+/**
+ * Consecutive streams refused beyond MAX_STREAMS: from Node 22 on one that is cancelled keeps its place until the whole
+ * read is processed.
+ */
 export const MAX_REJECTED_STREAMS = 512;
 
 /** Empty or invalid frames in the life of one connection. */
@@ -30,11 +37,17 @@ export interface Rate {
   readonly perSecond: number;
 }
 
-/** How far a head may exceed `max_header_bytes` and `max_headers` and is answered with 431; beyond that its stream is reset without a reply. */
+/**
+ * How far a head may exceed `max_header_bytes` and `max_headers` and is answered with 431; beyond that its stream is
+ * reset without a reply.
+ */
 export const SURPLUS_HEAD_BYTES = 64 * 1024;
 export const SURPLUS_LINES = 256;
 
-/** Requests that the client resets before they are answered (CVE-2023-44487). A browser that moves a map resets all its streams several times in a row. */
+/**
+ * Requests that the client resets before they are answered (CVE-2023-44487). A browser that moves a map resets all its
+ * streams several times in a row.
+ */
 export const RESETS: Rate = { burst: 512, perSecond: 64 };
 
 /** Clients send SETTINGS once, and again when a user changes something. */
@@ -43,12 +56,16 @@ export const SETTINGS: Rate = { burst: 32, perSecond: 1 };
 /** gRPC clients ping once a round trip while they measure the bandwidth: hundreds a second on a near network. */
 export const PINGS: Rate = { burst: 2_000, perSecond: 1_000 };
 
-/** Requests of one connection that node refuses without reporting them, and never frees their places (Node 20); then it is drained. */
+/**
+ * Requests of one connection that node refuses without reporting them, and never frees their places (Node 20); then it
+ * is drained.
+ */
 export const MAX_UNREPORTED = 64;
 
 /**
- * After a connection error nghttp2 stops reading and writing, and node reports nothing: open streams would stay for ever. Unsent data shows it
- * at the second check; else a connection that is silent for SILENCE_MS is sent a PING, and ended ANSWER_MS later.
+ * After a connection error nghttp2 stops reading and writing, and node reports nothing: open streams would stay for
+ * ever. Unsent data shows it at the second check; else a connection that is silent for SILENCE_MS is sent a PING, and
+ * ended ANSWER_MS later.
  */
 export const SILENCE_MS = 60_000;
 export const ANSWER_MS = 60_000;

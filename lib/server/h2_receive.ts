@@ -1,23 +1,39 @@
 /**
  * Reads a request from the header block of an HTTP/2 stream (RFC 9113 §8), ordinary or opening a WebSocket (RFC 8441).
  *
- * nghttp2 resets the stream for: names in upper case, CR, LF and NUL, blanks around values, headers of a connection, TE other than
- * "trailers", pseudo-headers that are missing, unknown, repeated, late, or of a response, a path without "/", a second Content-Length or
- * Host, and a body that is not as long as its Content-Length.
+ * nghttp2 resets the stream for: names in upper case, CR, LF and NUL, blanks around values, headers of a connection, TE
+ * other than "trailers", pseudo-headers that are missing, unknown, repeated, late, or of a response, a path without
+ * "/", a second Content-Length or Host, and a body that is not as long as its Content-Length.
  */
 import { METHODS } from "node:http";
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { detectTruncatedBody } from "../http/h2_streams.ts";
 import { boundBody, countReceived } from "../http/limited_body.ts";
 import { hasHeader, headerValue, headerValues, type HeaderList } from "../http/headers.ts";
-import { BAD_LENGTH, isDropped, isHost, malformed, NO_TUNNEL, PLAIN_LENGTH, UPGRADE_WITH_BODY, type Framing, type Refusal } from "./framing.ts";
+import {
+  BAD_LENGTH,
+  isDropped,
+  isHost,
+  malformed,
+  NO_TUNNEL,
+  PLAIN_LENGTH,
+  UPGRADE_WITH_BODY,
+  type Framing,
+  type Refusal,
+} from "./framing.ts";
 import { informStream } from "./h2_respond.ts";
 import type { Limits } from "./limits.ts";
 import type { ConnectionFacts, Inbound, ReceiveOptions } from "./inbound.ts";
 import { receiveHead } from "./receive.ts";
 
 /** `block` is node's flat header list with the pseudo-headers first. */
-export function receiveStream(stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, connection: ConnectionFacts, options: ReceiveOptions): Inbound {
+export function receiveStream(
+  stream: ServerHttp2Stream,
+  block: readonly string[],
+  endOfStream: boolean,
+  connection: ConnectionFacts,
+  options: ReceiveOptions,
+): Inbound {
   const pseudo: Pseudo = { ":method": "", ":path": "", ":scheme": "", ":authority": undefined, ":protocol": undefined };
   const headers: string[] = [];
   let cookies: string | undefined;
@@ -38,21 +54,38 @@ export function receiveStream(stream: ServerHttp2Stream, block: readonly string[
   const hasBody = !endOfStream && upgrade === null;
   let trailers: HeaderList = [];
   if (!endOfStream) detectTruncatedBody(stream);
-  if (hasBody) stream.once("trailers", (_fields: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => (trailers = raw));
-  const refusal = refuseMethod(pseudo) ?? refuseConnect(pseudo, headers, endOfStream) ?? refuseTarget(pseudo) ?? refuseAuthority(pseudo, hosts) ?? refuseLength(headers);
+  if (hasBody)
+    stream.once("trailers", (_fields: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => (trailers = raw));
+  const refusal =
+    refuseMethod(pseudo) ??
+    refuseConnect(pseudo, headers, endOfStream) ??
+    refuseTarget(pseudo) ??
+    refuseAuthority(pseudo, hosts) ??
+    refuseLength(headers);
   const tooLarge = refuseList(listBytes, options.limits);
   const framing: Framing = {
     host: pseudo[":authority"] ?? hosts[0],
     bodyLength: hasBody ? "chunked" : 0,
     isPersistent: true,
-    expects: expected.length === 0 || tooLarge !== null ? "nothing" : expected.join().toLowerCase() === "100-continue" ? "continue" : "unknown",
+    expects:
+      expected.length === 0 || tooLarge !== null
+        ? "nothing"
+        : expected.join().toLowerCase() === "100-continue"
+          ? "continue"
+          : "unknown",
     upgrade,
     dropsHeaders: false,
     namesHeaders: false,
     refusal,
   };
   // As in an HTTP/1.1 upgrade: routes and plugins know one kind of WebSocket.
-  const head = { method: upgrade === null ? pseudo[":method"] : "GET", target: pseudo[":path"], httpVersion: "2.0", headers, framing };
+  const head = {
+    method: upgrade === null ? pseudo[":method"] : "GET",
+    target: pseudo[":path"],
+    httpVersion: "2.0",
+    headers,
+    framing,
+  };
   const body = hasBody ? boundBody(stream, headers, options.limits.maxBodyBytes) : null;
   const inbound = receiveHead(head, connection, body, hasBody ? () => trailers : null, options, informStream(stream));
   if (body !== null) countReceived(body, inbound.call.notes);
@@ -82,7 +115,12 @@ function refuseMethod({ ":method": method }: Pseudo): Refusal | null {
 /** Node accepts a somewhat larger list, so that the client gets a reply: see SURPLUS_HEAD_BYTES. */
 function refuseList(bytes: number, { maxHeaderBytes }: Limits): Refusal | null {
   if (bytes <= maxHeaderBytes) return null;
-  return { code: "headers_too_large", detail: `The header list of a request may have at most ${maxHeaderBytes} bytes, ${FIELD_BYTES} for each line included.` };
+  return {
+    code: "headers_too_large",
+    detail:
+      `The header list of a request may have at most ${maxHeaderBytes} bytes, ` +
+      `${FIELD_BYTES} for each line included.`,
+  };
 }
 
 /** As in HTTP/1.1: nghttp2 reads `010` as ten, another reader as eight. */
@@ -91,14 +129,20 @@ function refuseLength(headers: HeaderList): Refusal | null {
   return length === undefined || PLAIN_LENGTH.test(length) ? null : BAD_LENGTH;
 }
 
-function refuseConnect({ ":method": method, ":protocol": protocol }: Pseudo, headers: HeaderList, endOfStream: boolean): Refusal | null {
+function refuseConnect(
+  { ":method": method, ":protocol": protocol }: Pseudo,
+  headers: HeaderList,
+  endOfStream: boolean,
+): Refusal | null {
   if (protocol === undefined) return method === "CONNECT" ? NO_TUNNEL : null;
   if (protocol !== "websocket") return malformed("The only protocol that CONNECT can ask for is websocket.");
   if (endOfStream) return malformed("The request for a WebSocket ends before it can begin.");
   return hasHeader(headers, "content-length") ? UPGRADE_WITH_BODY : null;
 }
 
-/** For an unknown scheme nghttp2 accepts any path, also `http://elsewhere/`, which would be read as an absolute target. */
+/**
+ * For an unknown scheme nghttp2 accepts any path, also `http://elsewhere/`, which would be read as an absolute target.
+ */
 function refuseTarget({ ":scheme": scheme, ":path": target }: Pseudo): Refusal | null {
   if (scheme !== "https" && scheme !== "http") return malformed("The scheme is neither http nor https.");
   return target.charCodeAt(0) === SLASH ? null : malformed("The path does not start with a slash.");

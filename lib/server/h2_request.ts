@@ -1,5 +1,6 @@
 /**
- * Serves one request over HTTP/2: receives it, has it answered, and gives it up when it arrives too slowly or its client resets it.
+ * Serves one request over HTTP/2: receives it, has it answered, and gives it up when it arrives too slowly or its
+ * client resets it.
  */
 import http2, { type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
@@ -23,8 +24,8 @@ export interface H2RequestOptions extends Http1Options {
 }
 
 /**
- * Small replies that have just been written whole. Node gives them to the system at the end of the round, and learns at the end of the next one
- * that they were taken: only what is left of them then is watched.
+ * Small replies that have just been written whole. Node gives them to the system at the end of the round, and learns at
+ * the end of the next one that they were taken: only what is left of them then is watched.
  */
 export class NewReplies {
   #written: H2Request[] = [];
@@ -50,8 +51,17 @@ export class H2Request implements Responder, StreamUser {
   readonly #onReset: () => void;
   #state: "open" | "tunnel" | "given up" = "open";
 
-  /** `block` is node's flat header list; `onReset` is called when the client resets the request before it was answered. */
-  constructor(server: H2RequestOptions, stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, socket: Socket, onReset: () => void) {
+  /**
+   * `block` is node's flat header list; `onReset` is called when the client resets the request before it was answered.
+   */
+  constructor(
+    server: H2RequestOptions,
+    stream: ServerHttp2Stream,
+    block: readonly string[],
+    endOfStream: boolean,
+    socket: Socket,
+    onReset: () => void,
+  ) {
     const rules = server.receiving();
     this.#stream = stream;
     this.#inbound = receiveStream(stream, block, endOfStream, server.connectionOf(socket), rules);
@@ -65,7 +75,10 @@ export class H2Request implements Responder, StreamUser {
     this.#server.answer(this.#inbound, this);
   }
 
-  /** As `StreamUser`. Before the `end` that node emits for the body of a stream that is reset: half a request must not be treated as complete. */
+  /**
+   * As `StreamUser`. Before the `end` that node emits for the body of a stream that is reset: half a request must not
+   * be treated as complete.
+   */
   aborted(): void {
     this.#inbound.call.abort();
   }
@@ -112,9 +125,9 @@ export class H2Request implements Responder, StreamUser {
   }
 
   /**
-   * Whether the whole reply was sent. Node ends the writing side of a stream by itself where the client resets it (`aborted` shows that),
-   * and at once for a HEAD (`headersSent` shows that). It does not finish that side where END_STREAM left with the last bytes and the client's
-   * side has ended.
+   * Whether the whole reply was sent. Node ends the writing side of a stream by itself where the client resets it
+   * (`aborted` shows that), and at once for a HEAD (`headersSent` shows that). It does not finish that side where
+   * END_STREAM left with the last bytes and the client's side has ended.
    */
   #isAnswered(): boolean {
     const { headersSent, writableEnded, writableLength, aborted, rstCode } = this.#stream;
@@ -124,12 +137,16 @@ export class H2Request implements Responder, StreamUser {
   /** Holds the body to `min_body_bytes_per_s` and the request to `request_timeout`, until the stream closes. */
   #watchUpload({ minBodyBytesPerS, requestTimeoutMs }: Limits): void {
     const stream = this.#stream;
-    const { headers, call: { notes } } = this.#inbound;
+    const {
+      headers,
+      call: { notes },
+    } = this.#inbound;
     if (minBodyBytesPerS > 0) {
       const expectsContinue = headerValue(headers, "expect") !== undefined;
       const pace = new UploadPace(minBodyBytesPerS);
       const endLooks = this.#server.deadlines.everySecond((_now, elapsedMs) => {
-        // Unread bodies of other streams do not hold this one back: node returns the connection's window as bytes arrive.
+        // Unread bodies of other streams do not hold this one back: node returns the connection's window as bytes
+        // arrive.
         if (stream.readableFlowing !== true || isWhole(stream) || (expectsContinue && !isContinued(stream))) return;
         if ((stream.headersSent && isLive(headers)) || !pace.isTooSlow(notes.received ?? 0, elapsedMs)) return;
         endLooks();

@@ -1,5 +1,6 @@
 /**
- * Writes a reply to an HTTP/2 stream: head, body with back-pressure, trailers. A fault after the head resets only the stream.
+ * Writes a reply to an HTTP/2 stream: head, body with back-pressure, trailers. A fault after the head resets only the
+ * stream.
  */
 import http2, { type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import { Readable } from "node:stream";
@@ -20,11 +21,20 @@ const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.const
 /** Resets a stream with an error code of HTTP/2. */
 type GiveUp = (code: number) => void;
 
-/** "tunnel": it owns the stream from then on; "unwatched": the reply was written whole, and has no delivery, see `watchReply`. */
+/**
+ * "tunnel": it owns the stream from then on; "unwatched": the reply was written whole, and has no delivery, see
+ * `watchReply`.
+ */
 export type Sent = "tunnel" | "unwatched" | "watched";
 
 /** Sends `reply` on the stream. */
-export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given: Reply, options: DeliveryOptions, giveUp: GiveUp): Sent {
+export function respondStream(
+  stream: ServerHttp2Stream,
+  inbound: Inbound,
+  given: Reply,
+  options: DeliveryOptions,
+  giveUp: GiveUp,
+): Sent {
   const { call } = inbound;
   if (call.aborted || stream.destroyed || stream.closed || stream.headersSent) {
     discard(given);
@@ -49,7 +59,8 @@ export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given
   if (reply.tunnel !== undefined) return "tunnel";
   call.notes.sent = 0;
   // Signals a client that is still sending that the rest is not read (RFC 9113 §8.1).
-  if (inbound.body !== null || inbound.upgrade !== null) stream.once("finish", () => setImmediate(stopUpload, stream, inbound.body));
+  if (inbound.body !== null || inbound.upgrade !== null)
+    stream.once("finish", () => setImmediate(stopUpload, stream, inbound.body));
   if (body !== null) return sendBody(stream, body, call, reply, options, giveUp);
   discard(reply);
   return "watched";
@@ -57,9 +68,11 @@ export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given
 
 /** Holds what a client has yet to read of a reply to its deadlines. */
 export function watchReply(stream: ServerHttp2Stream, call: Call, options: DeliveryOptions, giveUp: GiveUp): Delivery {
-  // No END_STREAM if the body ended early: the client must not mistake the part for the whole. Node's own timeout of a stream is restarted by
-  // anything that the connection sends, answers to PINGs included.
-  return new Delivery(call, stream, options, (why) => giveUp(why === "broken" ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_CANCEL));
+  // No END_STREAM if the body ended early: the client must not mistake the part for the whole. Node's own timeout of a
+  // stream is restarted by anything that the connection sends, answers to PINGs included.
+  return new Delivery(call, stream, options, (why) =>
+    giveUp(why === "broken" ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_CANCEL),
+  );
 }
 
 /** Sends informational responses ahead of the reply, at most 16: an upstream could send such hints without end. */
@@ -74,7 +87,14 @@ export function informStream(stream: ServerHttp2Stream): (status: number, header
 
 const MAX_INFORMATIONAL = 16;
 
-function sendBody(stream: ServerHttp2Stream, body: Buffer | Readable, call: Call, reply: Reply, options: DeliveryOptions, giveUp: GiveUp): Sent {
+function sendBody(
+  stream: ServerHttp2Stream,
+  body: Buffer | Readable,
+  call: Call,
+  reply: Reply,
+  options: DeliveryOptions,
+  giveUp: GiveUp,
+): Sent {
   if (Buffer.isBuffer(body) && body.length <= PIECE_BYTES) {
     call.notes.sent = body.length;
     stream.end(body);

@@ -1,7 +1,13 @@
 /**
- * Runs HTTP/2 connections from their preface to their GOAWAY: limits what one may cost, ends idle and dead ones, drains them.
+ * Runs HTTP/2 connections from their preface to their GOAWAY: limits what one may cost, ends idle and dead ones, drains
+ * them.
  */
-import http2, { type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream, type ServerOptions } from "node:http2";
+import http2, {
+  type IncomingHttpHeaders,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+  type ServerOptions,
+} from "node:http2";
 import type { Socket } from "node:net";
 import { entry, guarded } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
@@ -15,13 +21,22 @@ const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR } =
 
 /** Connections are opened under the rules that are in force then. */
 export interface H2SessionsOptions extends Pick<Http1Options, "clock" | "log" | "deadlines" | "receiving" | "drain"> {
-  /** Milliseconds that a connection without streams is kept; before its first one it is `limits.headersTimeoutMs`, if that is less. */
+  /**
+   * Milliseconds that a connection without streams is kept; before its first one it is `limits.headersTimeoutMs`, if
+   * that is less.
+   */
   readonly keepAliveMs: number;
   /**
-   * Gets each request: `block` is its header list, pseudo-headers first, `socket` its connection. Calls `onReset` when the client resets it before
-   * it was answered.
+   * Gets each request: `block` is its header list, pseudo-headers first, `socket` its connection. Calls `onReset` when
+   * the client resets it before it was answered.
    */
-  readonly onStream: (stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, socket: Socket, onReset: () => void) => StreamUser | undefined;
+  readonly onStream: (
+    stream: ServerHttp2Stream,
+    block: readonly string[],
+    endOfStream: boolean,
+    socket: Socket,
+    onReset: () => void,
+  ) => StreamUser | undefined;
 }
 
 /** Answers a request. */
@@ -50,9 +65,12 @@ export class H2Sessions {
     if (this.#options.drain.hasBegun) session.drain();
   }
 
-  /** Sends a GOAWAY to the clients of all connections, or of those with or without TLS: each ends with its last stream. */
+  /**
+   * Sends a GOAWAY to the clients of all connections, or of those with or without TLS: each ends with its last stream.
+   */
   renew(which: "all" | "plain" | "secure"): void {
-    for (const session of this.#sessions) if (which === "all" || session.encrypted === (which === "secure")) session.drain();
+    for (const session of this.#sessions)
+      if (which === "all" || session.encrypted === (which === "secure")) session.drain();
   }
 
   /** Ends every connection at once. */
@@ -103,7 +121,10 @@ class Session implements StreamOwner {
   readonly #headMs: number;
   /** The last stream whose head is complete. */
   #lastReported = 0;
-  /** The last stream at an answer to a PING: no head was incomplete then, since no frame may stand between its frames (RFC 9113 §4.3). */
+  /**
+   * The last stream at an answer to a PING: no head was incomplete then, since no frame may stand between its frames
+   * (RFC 9113 §4.3).
+   */
   #lastSettled = 0;
   /** A stream whose head may be incomplete, and since when. */
   #awaited = 0;
@@ -133,13 +154,17 @@ class Session implements StreamOwner {
     session.on("remoteSettings", () => this.#spend(this.#settings, "SETTINGS"));
     session.on("ping", () => this.#spend(this.#pings, "PING"));
     session.on("error", (error) => options.log.debug("HTTP/2 connection failed", { error: error.message }));
-    session.once("close", options.deadlines.everySecond((now, elapsedMs) => this.#check(now, elapsedMs)));
+    session.once(
+      "close",
+      options.deadlines.everySecond((now, elapsedMs) => this.#check(now, elapsedMs)),
+    );
     session.once("close", closed);
   }
 
   /**
-   * Sends one GOAWAY that names the last request that is served: open streams finish, and the client repeats later requests elsewhere
-   * (RFC 9113 §6.8). An earlier GOAWAY that refuses nothing would spare it that, but nghttp2 ignores new streams after any GOAWAY of node.
+   * Sends one GOAWAY that names the last request that is served: open streams finish, and the client repeats later
+   * requests elsewhere (RFC 9113 §6.8). An earlier GOAWAY that refuses nothing would spare it that, but nghttp2 ignores
+   * new streams after any GOAWAY of node.
    */
   drain(): void {
     if (!this.#session.destroyed) this.#session.close();
@@ -174,22 +199,33 @@ class Session implements StreamOwner {
   }
 
   /**
-   * Without waiting for a write that is under way. The session comes first: with output left over TLS, node itself fails an assertion, and
-   * the process with it, if a session loses its socket (Node 20).
+   * Without waiting for a write that is under way. The session comes first: with output left over TLS, node itself
+   * fails an assertion, and the process with it, if a session loses its socket (Node 20).
    */
   #cutOff(): void {
     this.destroy();
     this.#socket.destroy();
   }
 
-  readonly #onStream = (stream: ServerHttp2Stream, _headers: IncomingHttpHeaders, flags: number, block: readonly string[]): void => {
+  readonly #onStream = (
+    stream: ServerHttp2Stream,
+    _headers: IncomingHttpHeaders,
+    flags: number,
+    block: readonly string[],
+  ): void => {
     ownStream(stream, this);
     this.#reported++;
     this.#lastReported = stream.id!;
     // Reset at once: it is not served at all.
     if (stream.destroyed || stream.closed) return this.#onReset();
     this.#keepMs = this.#options.keepAliveMs;
-    const user = this.#options.onStream(stream, block, (flags & NGHTTP2_FLAG_END_STREAM) !== 0, this.#socket, this.#onReset);
+    const user = this.#options.onStream(
+      stream,
+      block,
+      (flags & NGHTTP2_FLAG_END_STREAM) !== 0,
+      this.#socket,
+      this.#onReset,
+    );
     this.#streams.set(stream, user);
     user?.begin();
   };
@@ -205,8 +241,9 @@ class Session implements StreamOwner {
   }
 
   /**
-   * Node never ends a stream that its client has reset with NO_ERROR before all of the reply was sent (probed with Node 20 and 24), nor then
-   * its connection: it waits for a write that nghttp2 has dropped. One that the system has yet to take may still be under way.
+   * Node never ends a stream that its client has reset with NO_ERROR before all of the reply was sent (probed with Node
+   * 20 and 24), nor then its connection: it waits for a write that nghttp2 has dropped. One that the system has yet to
+   * take may still be under way.
    */
   #endLost(): void {
     if (takenBySystem(this.#socket)?.isFull === true) return;
@@ -216,8 +253,9 @@ class Session implements StreamOwner {
   readonly #onReset = (): void => this.#spend(this.#resets, "RST_STREAM");
 
   /**
-   * Node resets a request whose head is invalid or much too large without an event; only its stream id shows. Clients that cancel queued
-   * requests skip ids, too (nghttp2 does): so the count is bounded by how many requests fit in `bytes`, and ends no open stream.
+   * Node resets a request whose head is invalid or much too large without an event; only its stream id shows. Clients
+   * that cancel queued requests skip ids, too (nghttp2 does): so the count is bounded by how many requests fit in
+   * `bytes`, and ends no open stream.
    */
   #countUnreported(bytes: number): void {
     if (this.#session.destroyed) return;
@@ -230,7 +268,10 @@ class Session implements StreamOwner {
     if (this.#unreported >= h2.MAX_UNREPORTED) this.drain();
   }
 
-  /** A head that is incomplete, or was refused, shows only by its stream id; a client that answers a PING is not in the middle of a head. */
+  /**
+   * A head that is incomplete, or was refused, shows only by its stream id; a client that answers a PING is not in the
+   * middle of a head.
+   */
   #checkHead(now: number): void {
     const session = this.#session;
     if (session.destroyed) return;
@@ -251,26 +292,37 @@ class Session implements StreamOwner {
     if (this.#session.destroyed) return;
     const stuckBefore = this.#stuckAt;
     this.#stuckAt = holdsOutputBack(this.#session, this.#socket) ? this.#socket.bytesWritten : -1;
-    // A blocked process may run two checks in one turn, and flushes output only at its end: check again after the flush.
+    // A blocked process may run two checks in one turn, and flushes output only at its end: check again after the
+    // flush.
     if (this.#stuckAt >= 0 && this.#stuckAt === stuckBefore) setImmediate(this.#endIfStuck);
     if (silentBefore < h2.SILENCE_MS && this.#silentMs >= h2.SILENCE_MS) this.#session.ping(ignore);
-    else if (this.#silentMs >= h2.SILENCE_MS + h2.ANSWER_MS && !isReading) this.#session.destroy(SILENT, NGHTTP2_NO_ERROR);
+    else if (this.#silentMs >= h2.SILENCE_MS + h2.ANSWER_MS && !isReading)
+      this.#session.destroy(SILENT, NGHTTP2_NO_ERROR);
   }
 
   readonly #endIfStuck = entry("a check of a session", () => {
-    if (this.#session.destroyed || !holdsOutputBack(this.#session, this.#socket) || this.#socket.bytesWritten !== this.#stuckAt) return;
+    if (
+      this.#session.destroyed ||
+      !holdsOutputBack(this.#session, this.#socket) ||
+      this.#socket.bytesWritten !== this.#stuckAt
+    )
+      return;
     this.#session.destroy(SILENT, NGHTTP2_NO_ERROR);
   });
 
   #spend(allowance: h2.Allowance, what: string): void {
     const session = this.#session;
     if (allowance.spend(this.#options.clock.now()) || session.destroyed) return;
-    this.#options.log.warn(`an HTTP/2 connection was ended: too many ${what}`, { client_ip: this.#socket.remoteAddress });
+    this.#options.log.warn(`an HTTP/2 connection was ended: too many ${what}`, {
+      client_ip: this.#socket.remoteAddress,
+    });
     session.destroy(TOO_MUCH, NGHTTP2_ENHANCE_YOUR_CALM);
   }
 }
 
-/** Created once: an attack must not cost a stack trace for each connection. Without an error, node would send NO_ERROR. */
+/**
+ * Created once: an attack must not cost a stack trace for each connection. Without an error, node would send NO_ERROR.
+ */
 const TOO_MUCH = new Error("the client sends too many control frames or resets");
 const SLOW_HEAD = new Error("a request head did not arrive in time");
 const SILENT = new Error("the client does not answer a PING or reads nothing");

@@ -1,5 +1,6 @@
 /**
- * Distinguishes HTTP/2 by prior knowledge (RFC 9113 §3.3) from HTTP/1 on a plain port, by the first bytes of a connection.
+ * Distinguishes HTTP/2 by prior knowledge (RFC 9113 §3.3) from HTTP/1 on a plain port, by the first bytes of a
+ * connection.
  */
 import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
@@ -8,11 +9,19 @@ import { refuseBare, type Http1Options } from "./http1.ts";
 /** The part of the preface that no HTTP/1 request can start with; the HTTP/2 parser checks the rest. */
 const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n");
 
-/** Calls `decided` once; bytes read are put back. Ends a connection that has not sent enough within `limits.headersTimeoutMs`. */
-export function detectProtocol(socket: Socket, { clock, drain, receiving, unread }: Http1Options, decided: (protocol: "HTTP/1" | "HTTP/2") => void): void {
+/**
+ * Calls `decided` once; bytes read are put back. Ends a connection that has not sent enough within
+ * `limits.headersTimeoutMs`.
+ */
+export function detectProtocol(
+  socket: Socket,
+  { clock, drain, receiving, unread }: Http1Options,
+  decided: (protocol: "HTTP/1" | "HTTP/2") => void,
+): void {
   let seen: Buffer = Buffer.alloc(0);
   const onReadable = () => {
-    for (let chunk: Buffer | null; (chunk = socket.read() as Buffer | null) !== null; ) seen = seen.length === 0 ? chunk : Buffer.concat([seen, chunk]);
+    for (let chunk: Buffer | null; (chunk = socket.read() as Buffer | null) !== null;)
+      seen = seen.length === 0 ? chunk : Buffer.concat([seen, chunk]);
     const length = Math.min(seen.length, PREFACE.length);
     if (seen.compare(PREFACE, 0, length, 0, length) !== 0) decide("HTTP/1");
     else if (length === PREFACE.length) decide("HTTP/2");
@@ -35,7 +44,12 @@ export function detectProtocol(socket: Socket, { clock, drain, receiving, unread
     stop();
     const requestId = randomUUID();
     unread(requestId, "request_timeout", socket.remoteAddress);
-    refuseBare(socket, { code: "request_timeout", detail: "The request head did not arrive in time." }, clock, requestId);
+    refuseBare(
+      socket,
+      { code: "request_timeout", detail: "The request head did not arrive in time." },
+      clock,
+      requestId,
+    );
   });
   drain.add(undecided);
   socket.on("readable", onReadable).on("end", onEnd).on("close", stop);

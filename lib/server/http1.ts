@@ -1,5 +1,6 @@
 /**
- * What both codecs for HTTP/1 clients share, our own (`client_connection.ts`) and node's (`http1_node.ts`): options, drain, refusals of what cannot be read.
+ * What both codecs for HTTP/1 clients share, our own (`client_connection.ts`) and node's (`http1_node.ts`): options,
+ * drain, refusals of what cannot be read.
  */
 import { randomUUID } from "node:crypto";
 import { STATUS_CODES } from "node:http";
@@ -64,7 +65,10 @@ export class Drain {
     return this.#timer !== null;
   }
 
-  /** Connections end with their next reply; those without a request `lingerMs` after the last reply on any, as a request on its way to one may be lost. */
+  /**
+   * Connections end with their next reply; those without a request `lingerMs` after the last reply on any, as a request
+   * on its way to one may be lost.
+   */
   begin(clock: Clock, lingerMs: number): void {
     const endIdle = () => {
       for (const member of this.#members) member.endIdle();
@@ -94,7 +98,10 @@ export class Drain {
   }
 }
 
-/** Milliseconds that an idle client connection is kept: longer than the 60 s of most load balancers in front of a gateway. */
+/**
+ * Milliseconds that an idle client connection is kept: longer than the 60 s of most load balancers in front of a
+ * gateway.
+ */
 export const KEEP_ALIVE_MS = 75_000;
 /** What a reply says of its connection. */
 export const CLOSE = "Connection: close\r\n";
@@ -105,13 +112,19 @@ export const NOTHING = Buffer.alloc(0);
 export const CLIENT_IDLE_MS = 60_000;
 
 /** Refuses a request that could not be read, and ends its connection; `detail` is for the log. */
-export function refuseUnread(socket: Duplex, { clock, log, receiving, unread }: Http1Options, { code, detail }: Refusal, knownId?: string): void {
+export function refuseUnread(
+  socket: Duplex,
+  { clock, log, receiving, unread }: Http1Options,
+  { code, detail }: Refusal,
+  knownId?: string,
+): void {
   const requestId = knownId ?? randomUUID();
   if (knownId === undefined) unread(requestId, code, (socket as Socket).remoteAddress);
   const { maxHeaderBytes, maxUriBytes } = receiving().limits;
   log.debug("a request could not be read", { request_id: requestId, code, error: detail });
   let said = "The request is not valid HTTP/1.1.";
-  if (code === "headers_too_large") said = `The request line and header fields may have at most ${maxHeaderBytes} bytes together.`;
+  if (code === "headers_too_large")
+    said = `The request line and header fields may have at most ${maxHeaderBytes} bytes together.`;
   else if (code === "uri_too_long") said = `The request target may have at most ${maxUriBytes} bytes.`;
   else if (code === "request_timeout") said = "The request did not arrive in time.";
   refuseBare(socket, { code, detail: said }, clock, requestId);
@@ -122,14 +135,24 @@ export function refuseBare(socket: Duplex, { code, detail }: Refusal, clock: Clo
   if (!socket.writable) return void socket.destroy();
   const { status, title } = ERRORS[code];
   const body = problemDocument({ code, status, title }, requestId, detail);
-  const headers = ["Content-Type", "application/problem+json", "Content-Length", String(body.length), "Date", new Date(clock.wall()).toUTCString()];
+  const headers = [
+    "Content-Type",
+    "application/problem+json",
+    "Content-Length",
+    String(body.length),
+    "Date",
+    new Date(clock.wall()).toUTCString(),
+  ];
   headers.push("X-Request-Id", requestId, "Connection", "close");
   socket.write(head(`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, headers), "latin1");
   socket.write(body);
   endSoon(socket, clock);
 }
 
-/** 102, 103 and the like: unknown in HTTP/1.0 (RFC 9110 §15.2), and dropped for a client that is behind, as an upstream could send them without end. */
+/**
+ * 102, 103 and the like: unknown in HTTP/1.0 (RFC 9110 §15.2), and dropped for a client that is behind, as an upstream
+ * could send them without end.
+ */
 export function writeInformation(socket: Socket, httpVersion: string, status: number, headers: HeaderList): void {
   if (httpVersion === "1.0" || socket.writableNeedDrain) return;
   socket.write(head(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, headers), "latin1");

@@ -1,5 +1,6 @@
 /**
- * Serves HTTP/1 clients by node's own parser (`global.http1: "node"`, and a host's own `http.Server`), one request at a time on each connection.
+ * Serves HTTP/1 clients by node's own parser (`global.http1: "node"`, and a host's own `http.Server`), one request at a
+ * time on each connection.
  */
 import { randomUUID } from "node:crypto";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
@@ -21,8 +22,9 @@ import { receive } from "./node_request.ts";
 
 const CONNECTIONS_CHECK_MS = 1_000;
 /**
- * From Node 25 on, an upgrade with a body cannot be put back (`putBack`): its connection is hidden until node has parsed the body. Node asks
- * first, and serves a refused upgrade as an ordinary request, but loses the bytes behind it: it must be the last one of its connection.
+ * From Node 25 on, an upgrade with a body cannot be put back (`putBack`): its connection is hidden until node has
+ * parsed the body. Node asks first, and serves a refused upgrade as an ordinary request, but loses the bytes behind it:
+ * it must be the last one of its connection.
  */
 const HIDES_UPGRADED = Number.parseInt(process.versions.node, 10) >= 25;
 
@@ -58,7 +60,8 @@ export class NodeHttp1 {
   }
 
   /** For a host's own `http.Server`. */
-  readonly onRequest = (request: IncomingMessage, response: ServerResponse): void => this.#enqueue(request, response, true);
+  readonly onRequest = (request: IncomingMessage, response: ServerResponse): void =>
+    this.#enqueue(request, response, true);
 
   /** `isContinued`: false where the client expects something before it sends the body. */
   #enqueue(request: IncomingMessage, response: ServerResponse, isContinued: boolean): void {
@@ -66,7 +69,8 @@ export class NodeHttp1 {
     request.on("error", ignore);
     response.on("error", ignore);
     this.#fresh.delete(socket);
-    // Node closes its side when the client half-closes, and over TLS the end often arrives with the request: flush ready replies first.
+    // Node closes its side when the client half-closes, and over TLS the end often arrives with the request: flush
+    // ready replies first.
     if (!this.#watched.has(socket)) socket.prependListener("end", () => this.#options.writeBatch.now());
     this.#watched.add(socket);
     this.#queue.take(socket, () => this.#accept(request, response, isContinued));
@@ -83,7 +87,8 @@ export class NodeHttp1 {
       if (status === 100) {
         if (!isContinued && !response.headersSent) response.writeContinue();
         isContinued = true;
-      } else if (!response.headersSent && response.socket?.writable === true) writeInformation(response.socket, request.httpVersion, status, headers);
+      } else if (!response.headersSent && response.socket?.writable === true)
+        writeInformation(response.socket, request.httpVersion, status, headers);
     });
     const { call, body } = inbound;
     const { deadlines, delivery, drain, writeBatch } = this.#options;
@@ -93,7 +98,11 @@ export class NodeHttp1 {
     const bytesBefore = socket.bytesRead;
     const pace = new UploadPace(minBodyBytesPerS);
     const look = (_now: number, elapsedMs: number) => {
-      const isAwaited = isContinued && request.readableFlowing === true && !request.complete && !(response.headersSent && isLive(inbound.headers));
+      const isAwaited =
+        isContinued &&
+        request.readableFlowing === true &&
+        !request.complete &&
+        !(response.headersSent && isLive(inbound.headers));
       if (!isAwaited || !pace.isTooSlow(socket.bytesRead - bytesBefore, elapsedMs)) return;
       endLooks();
       this.#giveUp(socket, exchange, TOO_SLOW);
@@ -110,7 +119,8 @@ export class NodeHttp1 {
       drain.postpone();
     });
     const send = (reply: Reply) => {
-      // A client that did not get 100 (Continue) may send its body or not: where its next request starts is not known (RFC 9110 §10.1.1).
+      // A client that did not get 100 (Continue) may send its body or not: where its next request starts is not known
+      // (RFC 9110 §10.1.1).
       const isLast = drain.isLeaving || !isContinued || inbound.refusal !== null || this.#losesRest.has(request);
       respond({ request, response, call, body, isLast }, reply, { ...delivery, writeBatch, heldUp: this.#heldUp });
     };
@@ -126,7 +136,10 @@ export class NodeHttp1 {
     });
   };
 
-  /** Puts the request back on its connection: to be served as an upgrade by our own codec, or without its Upgrade by `serveAgain`. */
+  /**
+   * Puts the request back on its connection: to be served as an upgrade by our own codec, or without its Upgrade by
+   * `serveAgain`.
+   */
   #enqueueUpgrade(request: IncomingMessage, socket: Duplex, behind: Buffer, serveAgain: () => void): void {
     quiet(socket);
     this.#fresh.delete(request.socket);
@@ -134,7 +147,8 @@ export class NodeHttp1 {
     // Not `socket`, which may be a view of it.
     this.#queue.take(request.socket, () => {
       stopRelay();
-      if (socket !== request.socket) return this.#refuseBare(socket, request, malformed("A request for an upgrade cannot have a body here."));
+      if (socket !== request.socket)
+        return this.#refuseBare(socket, request, malformed("A request for an upgrade cannot have a body here."));
       const isUpgrade = readFraming(request.method!, request.rawHeaders, request.httpVersion).upgrade !== null;
       putBack(request, behind, isUpgrade ? request.rawHeaders : withoutUpgrade(request.rawHeaders));
       this.#queue.over(request.socket);
@@ -143,7 +157,10 @@ export class NodeHttp1 {
     });
   }
 
-  /** Node has removed its listeners from a socket that it hands over: without "drain", the replies before the upgrade would stop half-way. */
+  /**
+   * Node has removed its listeners from a socket that it hands over: without "drain", the replies before the upgrade
+   * would stop half-way.
+   */
   #relayDrain(socket: Duplex): () => void {
     const relay = () => void this.#current.get(socket)?.response.emit("drain");
     socket.on("drain", relay);
@@ -168,7 +185,8 @@ export class NodeHttp1 {
 
   /** Ends an exchange whose request will not arrive whole; the client gets the reason where no reply has begun. */
   #giveUp(socket: Duplex, { response, call }: Current, error: NodeJS.ErrnoException): void {
-    // If the client closed its side, it disconnected; in all other cases the gateway ends the exchange, and the access log must show that.
+    // If the client closed its side, it disconnected; in all other cases the gateway ends the exchange, and the access
+    // log must show that.
     const gone = error.code === "HPE_INVALID_EOF_STATE";
     // A complete reply may wait for the end of this turn. It is the answer, so the rest of the request is not needed.
     this.#options.writeBatch.now();
@@ -210,7 +228,8 @@ export class NodeHttp1 {
       noDelay: true,
     });
     server.maxHeadersCount = 0; // counted in receive.ts; node would drop the surplus in silence
-    const take = (isContinued: boolean) => (request: IncomingMessage, response: ServerResponse) => this.#enqueue(guarded(request), guarded(response), isContinued);
+    const take = (isContinued: boolean) => (request: IncomingMessage, response: ServerResponse) =>
+      this.#enqueue(guarded(request), guarded(response), isContinued);
     guarded(server).on("request", take(true));
     server.on("checkContinue", take(false));
     server.on("checkExpectation", take(false));
@@ -261,7 +280,9 @@ function putBack({ method, url, httpVersion, socket }: IncomingMessage, behind: 
   socket.unshift(Buffer.concat([Buffer.from(head(`${method} ${url} HTTP/${httpVersion}`, headers), "latin1"), behind]));
 }
 
-/** Node gives up parsing at any Upgrade header. One that is not for us (`h2c`, `TLS/1.0`) is ignored (RFC 9110 §7.8). */
+/**
+ * Node gives up parsing at any Upgrade header. One that is not for us (`h2c`, `TLS/1.0`) is ignored (RFC 9110 §7.8).
+ */
 function withoutUpgrade(headers: HeaderList): HeaderList {
   const kept: string[] = [];
   for (let i = 0; i < headers.length; i += 2) {
@@ -269,7 +290,12 @@ function withoutUpgrade(headers: HeaderList): HeaderList {
     let value = headers[i + 1]!;
     if (name === "upgrade" || name === "http2-settings") continue;
     // `Connection: close, X-Hop, Upgrade` keeps its other options.
-    if (name === "connection") value = value.split(",").filter((option) => !UPGRADE_OPTION.test(option)).join(",").trim();
+    if (name === "connection")
+      value = value
+        .split(",")
+        .filter((option) => !UPGRADE_OPTION.test(option))
+        .join(",")
+        .trim();
     kept.push(headers[i]!, value);
   }
   return kept;
@@ -283,7 +309,10 @@ function quiet(socket: Duplex): void {
 }
 
 /** Sets what node looks up for each connection as it begins (the size), or at each check of all of them (the times). */
-function enforce(server: http.Server & { maxHeaderSize?: number }, { maxHeaderBytes, headersTimeoutMs, requestTimeoutMs }: Limits): void {
+function enforce(
+  server: http.Server & { maxHeaderSize?: number },
+  { maxHeaderBytes, headersTimeoutMs, requestTimeoutMs }: Limits,
+): void {
   server.maxHeaderSize = maxHeaderBytes;
   server.requestTimeout = requestTimeoutMs;
   // node exchanges the two where the head may take longer than the whole.
@@ -291,7 +320,8 @@ function enforce(server: http.Server & { maxHeaderSize?: number }, { maxHeaderBy
 }
 
 function clientErrorCode(error: NodeJS.ErrnoException & { rawPacket?: Buffer }, maxUriBytes: number): ErrorCode {
-  if (error.code === "HPE_HEADER_OVERFLOW") return isLongTarget(error.rawPacket, maxUriBytes) ? "uri_too_long" : "headers_too_large";
+  if (error.code === "HPE_HEADER_OVERFLOW")
+    return isLongTarget(error.rawPacket, maxUriBytes) ? "uri_too_long" : "headers_too_large";
   return error.code === "ERR_HTTP_REQUEST_TIMEOUT" ? "request_timeout" : "bad_request";
 }
 
@@ -302,5 +332,10 @@ function isLongTarget(packet: Buffer | undefined, maxUriBytes: number): boolean 
   return end < 0 || end > maxUriBytes;
 }
 
-/** The error that node reports for a head that is too slow. One object for all: it is made once, since its stack is of no use. */
-const TOO_SLOW: NodeJS.ErrnoException = Object.assign(new Error("the body arrives too slowly"), { code: "ERR_HTTP_REQUEST_TIMEOUT" });
+/**
+ * The error that node reports for a head that is too slow. One object for all: it is made once, since its stack is of
+ * no use.
+ */
+const TOO_SLOW: NodeJS.ErrnoException = Object.assign(new Error("the body arrives too slowly"), {
+  code: "ERR_HTTP_REQUEST_TIMEOUT",
+});

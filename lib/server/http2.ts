@@ -10,5 +10,9 @@ export { detectProtocol } from "./h2c.ts";
 
 export function createHttp2(server: Http1Options): H2Sessions {
   const options = { ...server, newReplies: new NewReplies() };
-  return new H2Sessions({ ...server, keepAliveMs: KEEP_ALIVE_MS, onStream: (...request) => new H2Request(options, ...request) });
+  return new H2Sessions({
+    ...server,
+    keepAliveMs: KEEP_ALIVE_MS,
+    onStream: (...request) => new H2Request(options, ...request),
+  });
 }

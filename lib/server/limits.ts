@@ -1,5 +1,6 @@
 /**
- * Enforces the limits of `global.limits` that do not concern a single head: the number of connections, and the minimum rate of a body.
+ * Enforces the limits of `global.limits` that do not concern a single head: the number of connections, and the minimum
+ * rate of a body.
  */
 import type { Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
@@ -16,12 +17,19 @@ export interface Rules {
   readonly proxies: { has(address: string): boolean } | null;
 }
 
-/** Counts client connections, in all and by client address (IPv6 by /64): those of this thread, or those of all workers (`shared_connections.ts`). */
+/**
+ * Counts client connections, in all and by client address (IPv6 by /64): those of this thread, or those of all workers
+ * (`shared_connections.ts`).
+ */
 export interface ConnectionCounts {
   /** Connections that are open. */
   readonly open: number;
   /** Counts one more, and returns the function that gives it back; else the limit that is reached (0: none). */
-  take(address: string, most: number, mostOfClient: number): (() => void) | "max_connections" | "max_connections_per_ip";
+  take(
+    address: string,
+    most: number,
+    mostOfClient: number,
+  ): (() => void) | "max_connections" | "max_connections_per_ip";
 }
 
 /** Of a program without workers. */
@@ -70,7 +78,10 @@ export class ConnectionLimit {
     return this.#counts.open;
   }
 
-  /** Whether a new connection is accepted; a surplus one is reset: a 503 would cost what the limit saves, over TLS a whole handshake first. */
+  /**
+   * Whether a new connection is accepted; a surplus one is reset: a 503 would cost what the limit saves, over TLS a
+   * whole handshake first.
+   */
   admit(socket: Socket): boolean {
     const remote = socket.remoteAddress;
     // Reset while it waited to be accepted.
@@ -80,7 +91,8 @@ export class ConnectionLimit {
     }
     const { limits, proxies } = this.#rules();
     // Many clients come from a proxy.
-    const mostOfClient = limits.maxConnectionsPerIp > 0 && proxies?.has(remote) === true ? 0 : limits.maxConnectionsPerIp;
+    const mostOfClient =
+      limits.maxConnectionsPerIp > 0 && proxies?.has(remote) === true ? 0 : limits.maxConnectionsPerIp;
     const taken = this.#counts.take(remote, limits.maxConnections, mostOfClient);
     if (typeof taken === "function") {
       socket.once("close", taken);
@@ -98,7 +110,10 @@ export class ConnectionLimit {
   }
 }
 
-/** Whether a body may go on as slowly as it likes once its reply has begun: both may be parts of a conversation (gRPC), as it states no length. */
+/**
+ * Whether a body may go on as slowly as it likes once its reply has begun: both may be parts of a conversation (gRPC),
+ * as it states no length.
+ */
 export function isLive(headers: HeaderList): boolean {
   return !hasHeader(headers, "content-length");
 }
@@ -108,7 +123,10 @@ const GRACE_MS = 10_000;
 /** How long a body that came faster may stall: an upload that stalls holds a connection to its upstream. */
 const MAX_AHEAD_MS = 60_000;
 
-/** How fast a request body arrives while the gateway waits for its client: not while what has arrived is unread by the gateway or the upstream. */
+/**
+ * How fast a request body arrives while the gateway waits for its client: not while what has arrived is unread by the
+ * gateway or the upstream.
+ */
 export class UploadPace {
   readonly #leastBytesPerS: number;
   /** How long the gateway has waited, and how far the body is ahead of the minimum rate. */

@@ -1,6 +1,6 @@
 /**
- * Ends connections whose clients may still be sending or reading: closed at once, a connection answers bytes with a reset, and a reset makes
- * a client lose a reply that it has not read yet (RFC 9112 §9.6).
+ * Ends connections whose clients may still be sending or reading: closed at once, a connection answers bytes with a
+ * reset, and a reset makes a client lose a reply that it has not read yet (RFC 9112 §9.6).
  */
 import type { Socket } from "node:net";
 import type { Duplex, Readable } from "node:stream";
@@ -10,16 +10,23 @@ import { PacedSink } from "../http/delivery.ts";
 /** Milliseconds a client may leave the last reply unread, beyond what `DeliveryOptions` say. */
 const MAX_UNREAD_MS = 60_000;
 /**
- * Milliseconds for which an unwanted request body is discarded, in all, and while nothing arrives. By time, not by bytes: many clients read the
- * reply only when they have sent all of their body.
+ * Milliseconds for which an unwanted request body is discarded, in all, and while nothing arrives. By time, not by
+ * bytes: many clients read the reply only when they have sent all of their body.
  */
 export const MAX_DISCARD_MS = 30_000;
 export const MAX_QUIET_MS = 5_000;
 /** Most bytes of it that are read in a second: to discard must not keep the process busy. */
 export const MAX_DISCARDED_PER_S = 8 * 1024 * 1024;
 
-/** Flushes written data, half-closes the socket, discards input as `discardRest` does, for `mostMs` at most, then destroys the socket. */
-export function endSoon(socket: Duplex & { setTimeout?(ms: number): void }, clock: Clock, mostMs = MAX_DISCARD_MS): void {
+/**
+ * Flushes written data, half-closes the socket, discards input as `discardRest` does, for `mostMs` at most, then
+ * destroys the socket.
+ */
+export function endSoon(
+  socket: Duplex & { setTimeout?(ms: number): void },
+  clock: Clock,
+  mostMs = MAX_DISCARD_MS,
+): void {
   if (socket.destroyed) return;
   const cut = () => void socket.destroy();
   socket.resume();
@@ -39,7 +46,10 @@ export function endSoon(socket: Duplex & { setTimeout?(ms: number): void }, cloc
   else socket.once("finish", wait);
 }
 
-/** Discards what arrives, even if another reader pauses it; calls `cut` after 5 s without a byte, and after `mostMs`. Returns what ends these deadlines. */
+/**
+ * Discards what arrives, even if another reader pauses it; calls `cut` after 5 s without a byte, and after `mostMs`.
+ * Returns what ends these deadlines.
+ */
 export function discardRest(from: Readable, clock: Clock, cut: () => void, mostMs = MAX_DISCARD_MS): () => void {
   const endsAt = clock.now() + mostMs;
   const { pause } = from;

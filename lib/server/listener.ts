@@ -1,5 +1,6 @@
 /**
- * Accepts client connections, plain and TLS, for HTTP/1.1 and HTTP/2, has each request answered by `serve`, and drains them at the end.
+ * Accepts client connections, plain and TLS, for HTTP/1.1 and HTTP/2, has each request answered by `serve`, and drains
+ * them at the end.
  */
 import { once } from "node:events";
 import net, { type AddressInfo, type Server, type Socket } from "node:net";
@@ -30,7 +31,10 @@ export interface ListenerParts {
 
 /** The options of codecs have defaults: a write batch of its own, `ended` that does nothing, and no tunnels. */
 export interface ListenerOptions
-  extends Pick<Http1Options, "clock" | "log" | "receiving">, Partial<Pick<Http1Options, "writeBatch" | "ended" | "unread" | "join">>, Pick<TlsOptions, "certificates" | "handshakeMs"> {
+  extends
+    Pick<Http1Options, "clock" | "log" | "receiving">,
+    Partial<Pick<Http1Options, "writeBatch" | "ended" | "unread" | "join">>,
+    Pick<TlsOptions, "certificates" | "handshakeMs"> {
   /** Gives a part; throws where it has not been loaded. */
   readonly part: <Name extends keyof ListenerParts>(name: Name) => ListenerParts[Name];
   /** Answers a request. An error or rejection is logged, and answered with 500. */
@@ -39,7 +43,10 @@ export interface ListenerOptions
   readonly protocols?: () => Pick<Config["global"], "http1" | "http2" | "h2c">;
   /** Whether the address "::" also accepts IPv4 clients. Default false: it would clash with a listener on 0.0.0.0. */
   readonly dualStack?: boolean;
-  /** How the threads of one program use a port: this one alone (the default), "taken" once and given back for others, or "shared" with them. */
+  /**
+   * How the threads of one program use a port: this one alone (the default), "taken" once and given back for others, or
+   * "shared" with them.
+   */
   readonly ports?: "alone" | "taken" | "shared";
   /** Counts client connections. Default: those of this listener. */
   readonly connections?: ConnectionCounts;
@@ -64,11 +71,24 @@ export class Listener {
   #onAllClosed: (() => void) | null = null;
 
   constructor(options: ListenerOptions) {
-    const { clock, log, receiving, writeBatch = new WriteBatch(), ended = ignore, unread = ignore, join = ignore } = options;
+    const {
+      clock,
+      log,
+      receiving,
+      writeBatch = new WriteBatch(),
+      ended = ignore,
+      unread = ignore,
+      join = ignore,
+    } = options;
     this.#options = options;
     this.connections = new ConnectionLimit(receiving, log, clock, options.connections);
     const deadlines = new DeadlineTimer(clock);
-    const delivery = { clock, watch: deadlines, idleMs: CLIENT_IDLE_MS, leastBytesPerS: () => receiving().limits.minReplyBytesPerS };
+    const delivery = {
+      clock,
+      watch: deadlines,
+      idleMs: CLIENT_IDLE_MS,
+      leastBytesPerS: () => receiving().limits.minReplyBytesPerS,
+    };
     const own = { drain: this.#drain, connectionOf: this.#connectionOf, answer: this.#answer };
     this.#shared = { clock, log, writeBatch, deadlines, delivery, receiving, ended, unread, join, ...own };
   }
@@ -86,23 +106,33 @@ export class Listener {
     return this.#tls;
   }
 
-  /** Listens for HTTP/1.1, and for HTTP/2 where `h2c` says so; on the socket `fd` if it is given. Rejects with node's listen error. */
+  /**
+   * Listens for HTTP/1.1, and for HTTP/2 where `h2c` says so; on the socket `fd` if it is given. Rejects with node's
+   * listen error.
+   */
   async listenPlain(host: string, port: number, fd?: number): Promise<AddressInfo> {
     const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (accepted) => {
-      // Asked once: in a worker a reload may come between two questions, and only our own codec can read from memory that is shared.
+      // Asked once: in a worker a reload may come between two questions, and only our own codec can read from memory
+      // that is shared.
       const { h2c = false, http1 = "wire" } = this.#options.protocols?.() ?? {};
       const isWire = !h2c && http1 === "wire";
       const socket = isWire ? adopt(accepted) : accepted;
       if (!this.#admit(guarded(socket))) return;
       socket.on("error", ignore);
       if (isWire) this.#serveWire(socket);
-      else if (h2c) this.#options.part("http2Server").detectProtocol(socket, this.#shared, (protocol) => this.#serve(socket, protocol));
+      else if (h2c)
+        this.#options
+          .part("http2Server")
+          .detectProtocol(socket, this.#shared, (protocol) => this.#serve(socket, protocol));
       else this.#serve(socket, "HTTP/1");
     });
     return this.#listen(server, host, port, fd);
   }
 
-  /** Listens for HTTP/1.1, and for HTTP/2 unless `http2` says no, over TLS ≥ 1.2, chosen by ALPN. Rejects with node's listen or certificate error. */
+  /**
+   * Listens for HTTP/1.1, and for HTTP/2 unless `http2` says no, over TLS ≥ 1.2, chosen by ALPN. Rejects with node's
+   * listen or certificate error.
+   */
   async listenSecure(host: string, port: number, files: TlsFiles, fd?: number): Promise<AddressInfo> {
     const server = this.tls.create(files, {
       admit: (socket) => this.#admit(guarded(socket)),
@@ -111,7 +141,10 @@ export class Listener {
     return this.#listen(server, host, port, fd);
   }
 
-  /** After a reload that changed what HTTP/2 connections are opened under: sends GOAWAY to all of them, or to the plain ones. */
+  /**
+   * After a reload that changed what HTTP/2 connections are opened under: sends GOAWAY to all of them, or to the plain
+   * ones.
+   */
   renewSessions(which: "all" | "plain" | "secure"): void {
     this.#http2?.renew(which);
   }
@@ -121,7 +154,10 @@ export class Listener {
     this.#drain.isLeaving = true;
   }
 
-  /** Closes the ports, within `lingerMs` where clients were asked to reconnect. Connections stay open, and no client is asked to leave. */
+  /**
+   * Closes the ports, within `lingerMs` where clients were asked to reconnect. Connections stay open, and no client is
+   * asked to leave.
+   */
   stopAccepting(lingerMs: number): Promise<void> {
     return (this.#stopped ??= this.#stopAccepting(lingerMs));
   }
@@ -131,15 +167,19 @@ export class Listener {
     // A client that is asked to reconnect while the port is open must not do so just as the port closes.
     this.#drain.isLeaving = false;
     if (lingerMs > 0 && this.#servers.length > 0) {
-      // The system completes connections before node accepts them, and resets the ones that still wait when their port closes: a pause is waited
-      // for, of clients that were asked to reconnect and do so over the network, and then of connections that wait already, but not for ever.
+      // The system completes connections before node accepts them, and resets the ones that still wait when their port
+      // closes: a pause is waited for, of clients that were asked to reconnect and do so over the network, and then of
+      // connections that wait already, but not for ever.
       if (isAnnounced) await this.#untilNoneCome(lingerMs / PAUSE_MS, PAUSE_MS);
       await this.#untilNoneCome(BACKLOG, 0);
     }
     for (const server of this.#servers) server.close();
   }
 
-  /** Stops accepting. Each connection ends after its last reply, an idle one `lingerMs` after the last reply on any. Resolves when all have ended. */
+  /**
+   * Stops accepting. Each connection ends after its last reply, an idle one `lingerMs` after the last reply on any.
+   * Resolves when all have ended.
+   */
   async drain(lingerMs: number): Promise<void> {
     await this.stopAccepting(lingerMs);
     this.#http2?.renew("all");
@@ -156,21 +196,30 @@ export class Listener {
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  readonly #connectionOf = (socket: Socket) => (isEncrypted(socket) ? this.#options.part("tlsServer").connectionOf(socket) : connectionWithoutTls(socket));
+  readonly #connectionOf = (socket: Socket) =>
+    isEncrypted(socket) ? this.#options.part("tlsServer").connectionOf(socket) : connectionWithoutTls(socket);
 
   #serve(socket: Socket, protocol: "HTTP/1" | "HTTP/2"): void {
-    if (protocol === "HTTP/2") (this.#http2 ??= this.#options.part("http2Server").createHttp2(this.#shared)).add(socket);
+    if (protocol === "HTTP/2")
+      (this.#http2 ??= this.#options.part("http2Server").createHttp2(this.#shared)).add(socket);
     else if (this.#options.protocols?.().http1 === "node") this.nodeHttp1.serve(socket);
     else this.#serveWire(socket);
   }
 
   readonly #serveWire = (socket: Socket) => void new ClientConnection(socket, this.#shared);
 
-  /** Sends the reply of `serve`, waiting only for a promise. A reply that cannot be sent becomes a 500, or is broken off if it has begun. */
+  /**
+   * Sends the reply of `serve`, waiting only for a promise. A reply that cannot be sent becomes a 500, or is broken off
+   * if it has begun.
+   */
   readonly #answer = (inbound: Inbound, responder: Responder): void => {
     try {
       const reply = this.#options.serve(inbound);
-      if (reply instanceof Promise) reply.then((late) => this.#send(inbound, responder, late), (error) => this.#fail(inbound, responder, error));
+      if (reply instanceof Promise)
+        reply.then(
+          (late) => this.#send(inbound, responder, late),
+          (error) => this.#fail(inbound, responder, error),
+        );
       else responder.send(reply);
     } catch (error) {
       this.#fail(inbound, responder, error);
@@ -209,7 +258,9 @@ export class Listener {
   async #listen(server: Server, host: string, port: number, fd: number | undefined): Promise<AddressInfo> {
     const { dualStack, ports } = this.#options;
     const ipv6Only = host.includes(":") && dualStack !== true;
-    guarded(server).listen(fd === undefined ? { host, port, ipv6Only, ...(ports === "shared" && { reusePort: true }) } : { fd });
+    guarded(server).listen(
+      fd === undefined ? { host, port, ipv6Only, ...(ports === "shared" && { reusePort: true }) } : { fd },
+    );
     await once(server, "listening");
     server.on("error", ignore);
     const address = server.address();
@@ -224,8 +275,8 @@ export class Listener {
     for (let pause = 0, before = -1; pause < maxPauses && before !== this.#accepted; pause++) {
       before = this.#accepted;
       if (pauseMs > 0) await new Promise((resolve) => setTimeout(resolve, pauseMs));
-      // Node accepts one connection in a turn of the event loop; the first of two turns comes before it looks at sockets. A timer, too, may
-      // come late, and before those that wait by then.
+      // Node accepts one connection in a turn of the event loop; the first of two turns comes before it looks at
+      // sockets. A timer, too, may come late, and before those that wait by then.
       for (let i = 0; i < 2; i++) await new Promise((resolve) => setImmediate(resolve));
     }
   }

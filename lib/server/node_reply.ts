@@ -1,5 +1,6 @@
 /**
- * Writes a Reply on node's `ServerResponse`: head, body with back-pressure, trailers; a fault after the head destroys the connection.
+ * Writes a Reply on node's `ServerResponse`: head, body with back-pressure, trailers; a fault after the head destroys
+ * the connection.
  */
 import { ServerResponse, type IncomingMessage } from "node:http";
 import { Socket } from "node:net";
@@ -22,7 +23,10 @@ export interface NodeRequest {
   readonly call: Call;
   /** The body as plugins got it: the request itself, a view of it, or null where there is none. */
   readonly body: Readable | null;
-  /** True when the connection ends with the reply: the gateway shuts down, or where the next request starts is not certain. */
+  /**
+   * True when the connection ends with the reply: the gateway shuts down, or where the next request starts is not
+   * certain.
+   */
   readonly isLast: boolean;
 }
 
@@ -50,7 +54,11 @@ export function respond(to: NodeRequest, given: Reply, options: RespondOptions):
   if (to.isLast) headers.push("Connection", "close");
   call.notes.status = reply.status;
   try {
-    response.writeHead(reply.status, reply.reason, (framing === "chunked" ? headers : withoutHeader(headers, "trailer")) as string[]);
+    response.writeHead(
+      reply.status,
+      reply.reason,
+      (framing === "chunked" ? headers : withoutHeader(headers, "trailer")) as string[],
+    );
   } catch (error) {
     // A plugin's head that HTTP cannot carry: nothing of it has been sent, but node has kept its reason phrase.
     response.statusMessage = "";
@@ -113,22 +121,29 @@ function sendReady(to: NodeRequest, whole: Buffer | null, options: RespondOption
   }
 }
 
-/** Whether bytes may be reused once they are written: a host's own server may have replaced node's `end` or sockets, and keep what it gets. */
+/**
+ * Whether bytes may be reused once they are written: a host's own server may have replaced node's `end` or sockets, and
+ * keep what it gets.
+ */
 function givesMemoryBack(response: ServerResponse): boolean {
   return response.end === END && response.socket instanceof Socket;
 }
 
 const END = ServerResponse.prototype.end;
 
-/** With the first bytes of the body if they have arrived; the head does not wait for a body that has not arrived yet. */
+/**
+ * With the first bytes of the body if they have arrived; the head does not wait for a body that has not arrived yet.
+ */
 function sendHeadSoon(stream: Readable, response: ServerResponse): void {
   let begun = false;
   stream.once("data", () => {
     begun = true;
   });
-  process.nextTick(entry("a head without a body", () => {
-    if (!begun && !response.writableEnded && !response.destroyed) response.write(NOTHING);
-  }));
+  process.nextTick(
+    entry("a head without a body", () => {
+      if (!begun && !response.writableEnded && !response.destroyed) response.write(NOTHING);
+    }),
+  );
 }
 
 /** Sends the head by itself; `flushHeaders` would encode its Latin-1 bytes as UTF-8. */
@@ -156,7 +171,8 @@ function finish({ request, response, body }: NodeRequest, { clock }: RespondOpti
   // Destroyed with its connection: it emits nothing more, not even its end.
   if (request.closed) return;
   const endWait = discardRest(request, clock, () => void socket.destroy());
-  // Node ends a body with its connection only until the reply was sent; the reader of the body must get that end later, too.
+  // Node ends a body with its connection only until the reply was sent; the reader of the body must get that end later,
+  // too.
   const giveUp = () => void request.destroy();
   socket.once("close", giveUp);
   const over = () => {

@@ -8,7 +8,12 @@ import type { ConnectionFacts, Inbound, Inform, ReceiveOptions, RequestHead } fr
 import { receiveHead } from "./receive.ts";
 
 /** An HTTP/1 request that node's parser has read. */
-export function receive(request: IncomingMessage, connection: ConnectionFacts, options: ReceiveOptions, inform: Inform): Inbound {
+export function receive(
+  request: IncomingMessage,
+  connection: ConnectionFacts,
+  options: ReceiveOptions,
+  inform: Inform,
+): Inbound {
   const { httpVersion, rawHeaders } = request;
   const method = request.method!;
   const read = readFraming(method, rawHeaders, httpVersion, options.underscores);
@@ -16,14 +21,22 @@ export function receive(request: IncomingMessage, connection: ConnectionFacts, o
   const framing = hasBody && request.readableDidRead ? { ...read, refusal: BODY_READ } : read;
   const body = hasBody ? boundBody(request, rawHeaders, options.limits.maxBodyBytes) : null;
   const head: RequestHead = { method, target: targetOf(request), httpVersion, headers: rawHeaders, framing };
-  const inbound = receiveHead(head, connection, body, body === null ? null : () => request.rawTrailers, options, inform);
+  const inbound = receiveHead(
+    head,
+    connection,
+    body,
+    body === null ? null : () => request.rawTrailers,
+    options,
+    inform,
+  );
   if (body !== null) countReceived(body, inbound.call.notes);
   return inbound;
 }
 
 /**
- * The target as the client sent it: a framework cuts the prefix off `url` where it mounts a handler, and keeps the whole in `originalUrl`
- * (Express, Connect, Polka). A host that rewrites `url` gets what it wrote: `url` is no longer the end of `originalUrl` then.
+ * The target as the client sent it: a framework cuts the prefix off `url` where it mounts a handler, and keeps the
+ * whole in `originalUrl` (Express, Connect, Polka). A host that rewrites `url` gets what it wrote: `url` is no longer
+ * the end of `originalUrl` then.
  */
 export function targetOf({ url = "", originalUrl }: IncomingMessage & { readonly originalUrl?: unknown }): string {
   // `/gw?x` under `/gw` is `/?x`: the slash is the framework's.
@@ -33,5 +46,7 @@ export function targetOf({ url = "", originalUrl }: IncomingMessage & { readonly
 /** The host's mistake, said to its author, who sees it first. */
 const BODY_READ: Refusal = {
   code: "bad_request",
-  detail: "The program around the gateway has read the request body before the gateway: a body parser must come after it, or leave its paths alone.",
+  detail:
+    "The program around the gateway has read the request body before the gateway: " +
+    "a body parser must come after it, or leave its paths alone.",
 };

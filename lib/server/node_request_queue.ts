@@ -1,6 +1,6 @@
 /**
- * Serves one request at a time on each HTTP/1 connection of node's parser: pipelined requests wait. Replies keep their order, and a request
- * that changes something is over before the next one begins (RFC 9112 §9.3.2).
+ * Serves one request at a time on each HTTP/1 connection of node's parser: pipelined requests wait. Replies keep their
+ * order, and a request that changes something is over before the next one begins (RFC 9112 §9.3.2).
  */
 import type { Duplex } from "node:stream";
 import { entry } from "../base/event_loop.ts";
@@ -8,7 +8,10 @@ import { entry } from "../base/event_loop.ts";
 /** Requests of one connection that wait before its socket is left unread. */
 const MAX_WAITING = 64;
 
-/** Requests of one connection that wait before it is reset. One read brings 64 KiB or 3,600 of the shortest, which node parses before it pauses. */
+/**
+ * Requests of one connection that wait before it is reset. One read brings 64 KiB or 3,600 of the shortest, which node
+ * parses before it pauses.
+ */
 const MAX_PARSED = 4_096;
 
 interface Waiting {
@@ -21,7 +24,9 @@ export class RequestQueue {
   /** Connections with an exchange in progress; null while no request waits behind it. */
   readonly #connections = new WeakMap<Duplex, Waiting | null>();
 
-  /** Runs `begin` once all earlier requests of this connection are over: at once if it is idle, never if it is ending. */
+  /**
+   * Runs `begin` once all earlier requests of this connection are over: at once if it is idle, never if it is ending.
+   */
   take(socket: Duplex, begin: () => void): void {
     if (!socket.writable) return;
     const waiting = this.#connections.get(socket);
@@ -49,11 +54,16 @@ export class RequestQueue {
   }
 }
 
-/** Leaves the socket unread. Node's parser resumes it at the end of each message, perhaps at the end of this tick: `resume` does nothing meanwhile. */
+/**
+ * Leaves the socket unread. Node's parser resumes it at the end of each message, perhaps at the end of this tick:
+ * `resume` does nothing meanwhile.
+ */
 function pause(socket: Duplex, waiting: Waiting): void {
   waiting.resume = socket.resume;
   socket.resume = () => socket;
-  process.nextTick(entry("a pause", () => {
-    if (waiting.resume !== null) socket.pause();
-  }));
+  process.nextTick(
+    entry("a pause", () => {
+      if (waiting.resume !== null) socket.pause();
+    }),
+  );
 }

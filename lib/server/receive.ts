@@ -1,5 +1,6 @@
 /**
- * Makes the gateway's own view of a request from its head: who sent it, by which scheme, and why it is refused before it is matched.
+ * Makes the gateway's own view of a request from its head: who sent it, by which scheme, and why it is refused before
+ * it is matched.
  */
 import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
@@ -30,7 +31,15 @@ export function receiveHead(
   const by = proxies?.has(remoteAddress) === true ? proxies : null;
   const id = by?.givenId(headers) ?? randomUUID();
   const scheme = connection.encrypted ? "https" : "http";
-  const call = new Call({ id, remoteAddress, trustedRemote: by !== null, startedAt: clock.now(), inform, certificate, tlsVersion });
+  const call = new Call({
+    id,
+    remoteAddress,
+    trustedRemote: by !== null,
+    startedAt: clock.now(),
+    inform,
+    certificate,
+    tlsVersion,
+  });
   // Bytes after an upgrade are counted by the tunnel.
   if (framing.upgrade === null) call.notes.received = 0;
   // Written out: spreading one object into another was 8 % of the cost of a small request.
@@ -46,15 +55,23 @@ export function receiveHead(
     body,
     trailers: trailers === null ? noTrailers : () => withoutDropped(trailers(), underscores),
     upgrade: framing.upgrade,
-    refusal: framing.refusal ?? refuseSize(target, head.headers, limits) ?? (framing.expects === "unknown" ? UNKNOWN_EXPECTATION : null),
+    refusal:
+      framing.refusal ??
+      refuseSize(target, head.headers, limits) ??
+      (framing.expects === "unknown" ? UNKNOWN_EXPECTATION : null),
   };
 }
 
 const noTrailers = () => NO_TRAILERS;
 
 /** 414, 431 or 413 for a head that is larger than the limits allow. */
-export function refuseSize(target: string, headers: HeaderList, { maxUriBytes, maxHeaders, maxBodyBytes }: Limits): Refusal | null {
-  if (target.length > maxUriBytes) return { code: "uri_too_long", detail: `The request target may have at most ${maxUriBytes} bytes.` };
+export function refuseSize(
+  target: string,
+  headers: HeaderList,
+  { maxUriBytes, maxHeaders, maxBodyBytes }: Limits,
+): Refusal | null {
+  if (target.length > maxUriBytes)
+    return { code: "uri_too_long", detail: `The request target may have at most ${maxUriBytes} bytes.` };
   if (headers.length > maxHeaders * 2) return tooManyLines(maxHeaders);
   if (maxBodyBytes > 0 && Number(headerValue(headers, "content-length") ?? 0) > maxBodyBytes) {
     return { code: "body_too_large", detail: `The request body may have at most ${maxBodyBytes} bytes.` };
@@ -62,7 +79,10 @@ export function refuseSize(target: string, headers: HeaderList, { maxUriBytes, m
   return null;
 }
 
-const UNKNOWN_EXPECTATION: Refusal = { code: "expectation_failed", detail: "The only expectation that can be met is 100-continue." };
+const UNKNOWN_EXPECTATION: Refusal = {
+  code: "expectation_failed",
+  detail: "The only expectation that can be met is 100-continue.",
+};
 
 /** Also of a view of a TLS connection, as a session of HTTP/2 has one. */
 export function isEncrypted(socket: Socket): socket is TLSSocket {

@@ -5,7 +5,10 @@ import { headerValue, nameSet, withHeader, withoutHeader, withoutHeaders, type H
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 
-/** End-to-end headers of a reply with one request id, without a framing that a plugin has left in them. The caller may append to the list. */
+/**
+ * End-to-end headers of a reply with one request id, without a framing that a plugin has left in them. The caller may
+ * append to the list.
+ */
 export function replyHeaders({ headers, requestId }: Reply, callId: string): string[] {
   const kept = withoutHeaders(headers, REPLACED);
   kept.push("X-Request-Id", requestId ?? callId);
@@ -31,8 +34,8 @@ export function pairs(list: HeaderList): [string, string][] {
 }
 
 /**
- * A body in memory has a known length, whatever its headers say: bytes beyond a stated length would be read as the next reply. Where there
- * is no body, a client must not wait for one; HEAD and 304 say how long it would be.
+ * A body in memory has a known length, whatever its headers say: bytes beyond a stated length would be read as the next
+ * reply. Where there is no body, a client must not wait for one; HEAD and 304 say how long it would be.
  */
 export function withLength(headers: string[], method: string | undefined, { status, body }: Reply): string[] {
   let length: string;

@@ -74,5 +74,8 @@ export class RequestBody extends GuardedReadable {
   }
 }
 
-/** Each piece takes a hundred bytes besides its own: a client that sends single bytes would have us hold a hundred times as much as it sends. */
+/**
+ * Each piece takes a hundred bytes besides its own: a client that sends single bytes would have us hold a hundred times
+ * as much as it sends.
+ */
 const MAX_PIECES = 256;

@@ -1,6 +1,6 @@
 /**
- * Reads HTTP/1 requests from the bytes of one connection (RFC 9112), without any of the leniency the RFC permits: a request that two
- * readers could understand differently is refused.
+ * Reads HTTP/1 requests from the bytes of one connection (RFC 9112), without any of the leniency the RFC permits: a
+ * request that two readers could understand differently is refused.
  *
  * ```
  *          request line and fields            body, if any
@@ -73,7 +73,10 @@ export class RequestParser {
     return this.#body.trailers;
   }
 
-  /** Reads one request and returns how many bytes it used, -1 after a fault. The others have to be passed again, together with what follows. */
+  /**
+   * Reads one request and returns how many bytes it used, -1 after a fault. The others have to be passed again,
+   * together with what follows.
+   */
   read(chunk: Buffer, limits: Limits, underscores?: Underscores): number {
     if (this.#state === "over") {
       this.#state = "head";
@@ -87,7 +90,11 @@ export class RequestParser {
 
   #readBody(chunk: Buffer, at: number): number {
     const end = this.#body.read(chunk, at, this.#sink);
-    if (end < 0) return this.#refuse({ code: this.#body.isTooLong ? "headers_too_large" : "bad_request", detail: this.#body.fault! });
+    if (end < 0)
+      return this.#refuse({
+        code: this.#body.isTooLong ? "headers_too_large" : "bad_request",
+        detail: this.#body.fault!,
+      });
     if (this.#body.isOver) {
       this.#state = "over";
       this.#sink.ended();
@@ -105,16 +112,21 @@ export class RequestParser {
       at = 2;
     }
     if (this.#checked === 0) {
-      // Most heads are valid and arrive whole: one regular expression checks them in half the time of a loop over the bytes.
+      // Most heads are valid and arrive whole: one regular expression checks them in half the time of a loop over the
+      // bytes.
       const text = chunk.toString("latin1", at, Math.min(chunk.length, at + USUAL_HEAD_BYTES));
       HEAD.lastIndex = 0;
       const end = HEAD.test(text) && hasKnownMethod(text) ? HEAD.lastIndex : Infinity;
-      if (end <= limits.maxHeaderBytes + HEAD_END_BYTES) return this.#begin(readHead(text, end, limits, underscores), chunk, at + end);
+      if (end <= limits.maxHeaderBytes + HEAD_END_BYTES)
+        return this.#begin(readHead(text, end, limits, underscores), chunk, at + end);
     }
     return this.#readBytes(chunk, at, limits, underscores);
   }
 
-  /** Byte by byte from where it was last checked: the first byte that no valid head can have is the fault, whatever pieces the head arrives in. */
+  /**
+   * Byte by byte from where it was last checked: the first byte that no valid head can have is the fault, whatever
+   * pieces the head arrives in.
+   */
   #readBytes(chunk: Buffer, at: number, limits: Limits, underscores: Underscores): number {
     const most = limits.maxHeaderBytes + HEAD_END_BYTES;
     const end = Math.min(chunk.length, at + most);
@@ -123,7 +135,10 @@ export class RequestParser {
     for (; i < end; i++) {
       const next = NEXT[part + chunk[i]!]!;
       if (next === part) continue;
-      if (next === REFUSED) return this.#refuse(requestLineFault(chunk.subarray(at, i), limits) ?? (part <= REQUEST_LINE_END ? BAD_LINE : BAD_FIELD));
+      if (next === REFUSED)
+        return this.#refuse(
+          requestLineFault(chunk.subarray(at, i), limits) ?? (part <= REQUEST_LINE_END ? BAD_LINE : BAD_FIELD),
+        );
       if (next === WHOLE) {
         const text = chunk.toString("latin1", at, i + 1);
         if (!isRequestLine(text)) return this.#refuse(requestLineFault(chunk.subarray(at, i), limits)!);
@@ -183,8 +198,8 @@ function requestLineFault(head: Buffer, { maxUriBytes }: Limits): Refusal | null
 }
 
 /**
- * The request line of RFC 9112 §3: one space between its parts, a version of HTTP/1.0 or HTTP/1.1, and as the target a path, a URL, or for
- * OPTIONS `*` (§3.2). CONNECT's authority is refused with its method.
+ * The request line of RFC 9112 §3: one space between its parts, a version of HTTP/1.0 or HTTP/1.1, and as the target a
+ * path, a URL, or for OPTIONS `*` (§3.2). CONNECT's authority is refused with its method.
  */
 const AUTHORITY = String.raw`(?:[\w.~%!$&'()*+,;=:-]*@)?[\w.~%!$&'()*+,;=:[\]-]*`;
 const TARGET = String.raw`(?:/[\x21-\x7e]*|[A-Za-z]+://${AUTHORITY}(?:[/?][\x21-\x7e]*)?)`;
@@ -203,7 +218,20 @@ function hasKnownMethod(requestLine: string): boolean {
   return METHODS.has(requestLine.slice(0, requestLine.indexOf(" ")));
 }
 
-const PARTS = ["refused", "start", "method", "target", "version", "request line end", "line start", "name", "value", "line end", "head end", "whole"] as const;
+const PARTS = [
+  "refused",
+  "start",
+  "method",
+  "target",
+  "version",
+  "request line end",
+  "line start",
+  "name",
+  "value",
+  "line end",
+  "head end",
+  "whole",
+] as const;
 type Part = (typeof PARTS)[number];
 const [REFUSED, START, REQUEST_LINE_END, WHOLE] = [row("refused"), row("start"), row("request line end"), row("whole")];
 
@@ -215,8 +243,9 @@ function row(part: Part): number {
 const NAME_BYTE = new RegExp(`[${TOKEN_CHARACTERS}]`);
 
 /**
- * The bytes that may follow in each part of a head, and the part that these lead to (RFC 9112 §3, §5): CR LF at each line's end, no line
- * folding (§5.2), no white space before a colon (§5.1), no control characters in values (RFC 9110 §5.5).
+ * The bytes that may follow in each part of a head, and the part that these lead to (RFC 9112 §3, §5): CR LF at each
+ * line's end, no line folding (§5.2), no white space before a colon (§5.1), no control characters in values (RFC 9110
+ * §5.5).
  */
 const GRAMMAR: readonly (readonly [part: Part, bytes: RegExp, next: Part])[] = [
   ["start", /[A-Z]/, "method"],
@@ -247,11 +276,17 @@ function hasTabBefore(text: string, end: number): boolean {
   return false;
 }
 
-/** Some parsers read a tab after these values as a part of them, and so read another length, coding or upgrade than other parsers. */
+/**
+ * Some parsers read a tab after these values as a part of them, and so read another length, coding or upgrade than
+ * other parsers.
+ */
 const NEVER_TABBED = new Set(["connection", "content-length", "transfer-encoding", "upgrade"]);
 const TABBED = malformed("A header about the connection or the length of the body has a tab behind its value.");
 
-/** The parts of the well-formed head that ends at `end`. Header lines beyond `maxHeaders` are not read: the request is refused for them. */
+/**
+ * The parts of the well-formed head that ends at `end`. Header lines beyond `maxHeaders` are not read: the request is
+ * refused for them.
+ */
 function readHead(text: string, end: number, { maxHeaders }: Limits, underscores: Underscores): RequestHead {
   const methodEnd = text.indexOf(" ");
   const lineEnd = text.indexOf("\r");
@@ -266,7 +301,8 @@ function readHead(text: string, end: number, { maxHeaders }: Limits, underscores
     const valueEnd = text.indexOf("\r", colon);
     const name = text.slice(at, colon);
     headers.push(name, trimmed(text, colon + 1, valueEnd));
-    if (text.charCodeAt(valueEnd - 1) <= SPACE && hasTabBefore(text, valueEnd) && NEVER_TABBED.has(name.toLowerCase())) isTabbed = true;
+    if (text.charCodeAt(valueEnd - 1) <= SPACE && hasTabBefore(text, valueEnd) && NEVER_TABBED.has(name.toLowerCase()))
+      isTabbed = true;
     at = valueEnd + 2;
   }
   const method = text.slice(0, methodEnd);

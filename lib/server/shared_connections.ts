@@ -44,7 +44,10 @@ export class SharedConnections implements ConnectionCounts {
   }
 }
 
-/** The first half of an IPv6 address. No IPv6 client has one that begins with ffff:ffff (RFC 4291 §2.7): it stands for IPv4. */
+/**
+ * The first half of an IPv6 address. No IPv6 client has one that begins with ffff:ffff (RFC 4291 §2.7): it stands for
+ * IPv4.
+ */
 function keyOf(remote: string): readonly [high: number, low: number] {
   const address = parseAddress(remote);
   if (address === null) return [-1, 0];

@@ -1,9 +1,10 @@
 /**
- * TLS servers whose certificates can be replaced while they listen, and depend on the host name that the client asks for (SNI).
+ * TLS servers whose certificates can be replaced while they listen, and depend on the host name that the client asks
+ * for (SNI).
  *
- * All encrypt their session tickets with one key, so a session resumes at any of them. It is replaced and overwritten every hour: a stolen key
- * does not decrypt older traffic (RFC 5077 §5.5). A ticket has the verdict on the client's certificate, so it is void under another CA, or
- * where a certificate was not required before.
+ * All encrypt their session tickets with one key, so a session resumes at any of them. It is replaced and overwritten
+ * every hour: a stolen key does not decrypt older traffic (RFC 5077 §5.5). A ticket has the verdict on the client's
+ * certificate, so it is void under another CA, or where a certificate was not required before.
  */
 import { constants, createHash, randomBytes } from "node:crypto";
 import type { Server, Socket } from "node:net";
@@ -74,8 +75,12 @@ export class TlsServers {
   create(files: TlsFiles, connections: TlsConnections): tls.Server {
     const server = tls.createServer({
       ...this.#contextOptions(files, files),
-      // Undefined: the handshake fails with the alert no_application_protocol (RFC 7301 §3.2). It is asked only where the client names protocols.
-      ALPNCallback: ({ protocols }) => (protocols.includes("h2") && this.#options.protocols?.().http2 !== false ? "h2" : protocols.find((each) => each === "http/1.1")),
+      // Undefined: the handshake fails with the alert no_application_protocol (RFC 7301 §3.2). It is asked only where
+      // the client names protocols.
+      ALPNCallback: ({ protocols }) =>
+        protocols.includes("h2") && this.#options.protocols?.().http2 !== false
+          ? "h2"
+          : protocols.find((each) => each === "http/1.1"),
       handshakeTimeout: this.#options.handshakeMs ?? HANDSHAKE_MS,
       noDelay: true,
       ...(files.ca === null ? {} : { requestCert: true, rejectUnauthorized: files.requireClientCert }),
@@ -104,7 +109,8 @@ export class TlsServers {
     });
     server.on("secureConnection", (socket) => {
       this.#handshakes.delete(addressesOf(socket));
-      // Only from here on: a client that closes its side during the handshake has disconnected, and its connection must end.
+      // Only from here on: a client that closes its side during the handshake has disconnected, and its connection must
+      // end.
       socket.allowHalfOpen = true;
       guarded(socket).on("error", ignore);
       serve(socket);
@@ -122,8 +128,8 @@ export class TlsServers {
   }
 
   /**
-   * Replaces certificate, key and CA of every server; connections stay open. Throws, and changes nothing, when the files cannot be used, or
-   * would change whether clients are asked for a certificate.
+   * Replaces certificate, key and CA of every server; connections stay open. Throws, and changes nothing, when the
+   * files cannot be used, or would change whether clients are asked for a certificate.
    */
   renew(files: TlsFiles): void {
     tls.createSecureContext(this.#contextOptions(files, files));
@@ -139,7 +145,10 @@ export class TlsServers {
     }
   }
 
-  /** To be called before a server listens, where another thread makes the key, and replaces it: tickets are encrypted with this key, and not with keys that are made here. */
+  /**
+   * To be called before a server listens, where another thread makes the key, and replaces it: tickets are encrypted
+   * with this key, and not with keys that are made here.
+   */
   useTicketKey(key: Buffer): void {
     this.#isKeyGiven = true;
     this.#replaceKey(key);
@@ -165,7 +174,10 @@ export class TlsServers {
     });
   }
 
-  #contextOptions({ cert, key }: Pair, { ca, requireClientCert }: TlsFiles): SecureContextOptions & { readonly ticketKeys: Buffer } {
+  #contextOptions(
+    { cert, key }: Pair,
+    { ca, requireClientCert }: TlsFiles,
+  ): SecureContextOptions & { readonly ticketKeys: Buffer } {
     return {
       cert,
       key,
@@ -174,7 +186,11 @@ export class TlsServers {
       // Renegotiation costs the server far more than the client, and nothing needs it; TLS 1.3 has none.
       secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
       ticketKeys: this.#ticketKey,
-      sessionIdContext: createHash("sha256").update(ca ?? "").update(String(requireClientCert)).digest("hex").slice(0, 32),
+      sessionIdContext: createHash("sha256")
+        .update(ca ?? "")
+        .update(String(requireClientCert))
+        .digest("hex")
+        .slice(0, 32),
     };
   }
 
@@ -190,11 +206,18 @@ export class TlsServers {
   }
 }
 
-/** Puts `admitted` before a server's own listeners, so that a surplus connection costs no parser and no handshake. Throws if it has none. */
+/**
+ * Puts `admitted` before a server's own listeners, so that a surplus connection costs no parser and no handshake.
+ * Throws if it has none.
+ */
 export function guard(server: Server, admitted: (socket: Socket) => boolean): void {
   const own = server.listeners("connection") as ((this: Server, socket: Socket) => void)[];
   // Added later, they would serve every connection that is refused here.
-  if (own.length === 0) throw new Error("this version of Node.js is not supported: its servers have no connection listener that limits could be put before");
+  if (own.length === 0)
+    throw new Error(
+      "this version of Node.js is not supported: its servers have no connection listener that " +
+        "limits could be put before",
+    );
   server.removeAllListeners("connection");
   server.on("connection", (socket: Socket) => {
     if (admitted(socket)) for (const listener of own) listener.call(server, socket);

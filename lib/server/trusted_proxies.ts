@@ -11,7 +11,12 @@ import { plainAddress } from "./receive.ts";
 /** `blocks`: addresses and CIDR ranges. Throws for others. */
 export function trustedProxies(blocks: readonly string[]): TrustedProxies {
   const { has } = cidrSet(blocks);
-  return { has, givenId, givenScheme, clientAddress: (headers, remoteAddress) => clientAddress(headers, remoteAddress, has) };
+  return {
+    has,
+    givenId,
+    givenScheme,
+    clientAddress: (headers, remoteAddress) => clientAddress(headers, remoteAddress, has),
+  };
 }
 
 /** The first X-Request-Id counts. */
@@ -26,8 +31,8 @@ function givenScheme(headers: HeaderList, own: "http" | "https"): "http" | "http
 }
 
 /**
- * Walks X-Forwarded-For from the right, over trusted proxies, to the first address that is not trusted. An entry that is no address ends the
- * walk: nothing to the left of it can be trusted.
+ * Walks X-Forwarded-For from the right, over trusted proxies, to the first address that is not trusted. An entry that
+ * is no address ends the walk: nothing to the left of it can be trusted.
  */
 function clientAddress(headers: HeaderList, remoteAddress: string, isTrusted: (address: string) => boolean): string {
   let client = remoteAddress;

@@ -1,8 +1,33 @@
 /**
- * Remembers the callers of one limiter: a table in cells of one size, which the garbage collector does not scan. Its writes are in such an
- * order that a thread can die between any two of them where threads share the memory, see `SharedCallers`.
+ * Remembers the callers of one limiter: a table in cells of one size, which the garbage collector does not scan. Its
+ * writes are in such an order that a thread can die between any two of them where threads share the memory, see
+ * `SharedCallers`.
  */
-import { BATCH, BEGIN, BUCKETS, CELL, CHAIN, END, FIRST, FREE, FREED, HASH, LAST, LIFE, MARKS, NAME, NEWER, NEXT, OLDER, OVERFLOW, RESERVED, SIZE, TAKEN, USED, WINDOWS } from "./cells.ts";
+import {
+  BATCH,
+  BEGIN,
+  BUCKETS,
+  CELL,
+  CHAIN,
+  END,
+  FIRST,
+  FREE,
+  FREED,
+  HASH,
+  LAST,
+  LIFE,
+  MARKS,
+  NAME,
+  NEWER,
+  NEXT,
+  OLDER,
+  OVERFLOW,
+  RESERVED,
+  SIZE,
+  TAKEN,
+  USED,
+  WINDOWS,
+} from "./cells.ts";
 import type { Window } from "./counters.ts";
 import { cellsOf, MARKS_OF_CELL, merged, type History, type Plan } from "./marks.ts";
 
@@ -43,7 +68,11 @@ export class Callers {
 
   /** Milliseconds until all windows of all callers are empty. */
   restMs(now: number): number {
-    return Math.max(...[this.words[OLDER]!, OVERFLOW].map((caller) => 1000 * this.words[caller + LIFE]! + this.numbers[caller / 2 + LAST]! - now));
+    return Math.max(
+      ...[this.words[OLDER]!, OVERFLOW].map(
+        (caller) => 1000 * this.words[caller + LIFE]! + this.numbers[caller / 2 + LAST]! - now,
+      ),
+    );
   }
 
   /** The caller of this turn, or the overflow. */
@@ -51,7 +80,8 @@ export class Callers {
     const { words } = this;
     const first = this.#hash[0]!;
     let caller = words[this.#bucket(first)]!;
-    while (caller !== 0 && (words[caller + HASH] !== first || words[caller + HASH + 1] !== this.#hash[1])) caller = words[caller + CHAIN]!;
+    while (caller !== 0 && (words[caller + HASH] !== first || words[caller + HASH + 1] !== this.#hash[1]))
+      caller = words[caller + CHAIN]!;
     return caller;
   }
 
@@ -79,12 +109,15 @@ export class Callers {
     this.link(caller, OVERFLOW);
   }
 
-  /** Forgets callers whose windows have run out: two, so that a decision, which adds at most one, always gains ground. */
+  /**
+   * Forgets callers whose windows have run out: two, so that a decision, which adds at most one, always gains ground.
+   */
   makeRoom(now: number, { life }: Plan): void {
     const { words, numbers } = this;
     for (let i = 0; i < 2; i++) {
       const oldest = words[NEWER]!;
-      if (oldest === OVERFLOW || now - numbers[oldest / 2 + LAST]! < 1000 * Math.max(life, words[oldest + LIFE]!)) return;
+      if (oldest === OVERFLOW || now - numbers[oldest / 2 + LAST]! < 1000 * Math.max(life, words[oldest + LIFE]!))
+        return;
       this.#remove(oldest);
     }
   }
@@ -133,7 +166,10 @@ export class Callers {
     return used;
   }
 
-  /** Counts admissions by the newest mark of a window, or by a new one where that counts a whole batch. Returns the number of the mark. */
+  /**
+   * Counts admissions by the newest mark of a window, or by a new one where that counts a whole batch. Returns the
+   * number of the mark.
+   */
   count(window: number, time: number, amount: number): number {
     const used = this.numbers[window / 2 + USED]!;
     const mark = Math.floor(used / this.numbers[window / 2 + BATCH]!);
@@ -150,8 +186,9 @@ export class Callers {
   }
 
   /**
-   * Gives a caller the windows of a plan, with all that callers have used of windows of their names. The newest admissions up to the new limit
-   * are kept. The time of an admission can only become later (that of the latest in its batch), so this admits nothing too early.
+   * Gives a caller the windows of a plan, with all that callers have used of windows of their names. The newest
+   * admissions up to the new limit are kept. The time of an admission can only become later (that of the latest in its
+   * batch), so this admits nothing too early.
    */
   convert(caller: number, plan: Plan, from: readonly number[] = [caller]): void {
     this.#replaceWindows(caller, this.#merged(plan, from));

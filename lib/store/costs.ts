@@ -1,6 +1,6 @@
 /**
- * Limiters for requests whose cost is known when their replies end: they admit while anything is left, and the cost is booked later. What a
- * limiter is overdrawn by is carried.
+ * Limiters for requests whose cost is known when their replies end: they admit while anything is left, and the cost is
+ * booked later. What a limiter is overdrawn by is carried.
  */
 import type { PeriodName } from "../base/calendar.ts";
 import type { Clock } from "../base/clock.ts";
@@ -41,7 +41,11 @@ export interface KeptOptions {
 }
 
 /** A limiter of sliding windows. */
-export function costedLimiter({ clock, local, shared, memory }: LimiterTools, key: string, options: LimiterOptions): CostedLimiter {
+export function costedLimiter(
+  { clock, local, shared, memory }: LimiterTools,
+  key: string,
+  options: LimiterOptions,
+): CostedLimiter {
   // Makes the table of the callers.
   local.limiter(key, options, memory);
   const limiter = new CostedMemoryLimiter(clock, local.all.get(key)!, options);
@@ -72,7 +76,10 @@ export class CostedMemoryLimiter extends MemoryLimiter implements LocalCosted {
     }
   }
 
-  /** The newest admissions up to the limit decide what is to come: the older ones are dropped, and an overdraft is carried all the same. */
+  /**
+   * The newest admissions up to the limit decide what is to come: the older ones are dropped, and an overdraft is
+   * carried all the same.
+   */
   protected override record(callers: Callers, caller: number, now: number, cost: number): void {
     const { windows, batches, life } = this.plan;
     callers.words[caller + LIFE] = life;
@@ -83,7 +90,7 @@ export class CostedMemoryLimiter extends MemoryLimiter implements LocalCosted {
       const { limit } = windows[w]!;
       const batch = batches[w]!;
       const used = () => callers.numbers[window / 2 + USED]!;
-      for (let left = Math.min(cost, limit); left > 0; ) {
+      for (let left = Math.min(cost, limit); left > 0;) {
         const part = Math.min(left, batch - (used() % batch));
         callers.count(window, now, part);
         left -= part;

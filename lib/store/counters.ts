@@ -14,7 +14,10 @@ export interface Window {
 
 export interface LimiterOptions {
   readonly windows: readonly Window[];
-  /** How many callers are remembered in memory; beyond that, some who have used little are forgotten, or new ones share one allowance. */
+  /**
+   * How many callers are remembered in memory; beyond that, some who have used little are forgotten, or new ones share
+   * one allowance.
+   */
   readonly maxCallers: number;
   /** How many callers there can be, where that is known: threads reserve memory for no more. Default: `maxCallers`. */
   readonly callers?: number | undefined;
@@ -38,8 +41,9 @@ export type Undecided = "allow" | "deny";
 
 export interface Limiter {
   /**
-   * Counts one request of `caller` if every window admits it; a refused request consumes nothing. A decision that is returned at once is
-   * valid until the limiter is next asked; one that was promised stays valid. The promise never rejects.
+   * Counts one request of `caller` if every window admits it; a refused request consumes nothing. A decision that is
+   * returned at once is valid until the limiter is next asked; one that was promised stays valid. The promise never
+   * rejects.
    */
   decide(caller: string): Decision | Promise<Decision | Undecided>;
 }
@@ -64,15 +68,16 @@ export interface SharedCosts {
 }
 
 /**
- * Gives the memory that all threads of the program share by a name: `known`, or what there is already, or new memory of so many bytes, all
- * zero; null: new memory, as the known one is too small. Throws in a worker for a name that the main thread has not asked for.
+ * Gives the memory that all threads of the program share by a name: `known`, or what there is already, or new memory of
+ * so many bytes, all zero; null: new memory, as the known one is too small. Throws in a worker for a name that the main
+ * thread has not asked for.
  */
 export type GiveMemory = (name: string, bytes: number, known: ArrayBufferLike | null | undefined) => ArrayBufferLike;
 
 export interface Counters {
   /**
-   * The limiter of one plugin instance. The same key after a reload gives a limiter that keeps the admissions counted so far, also when
-   * its windows have changed.
+   * The limiter of one plugin instance. The same key after a reload gives a limiter that keeps the admissions counted
+   * so far, also when its windows have changed.
    */
   limiter(key: string, options: LimiterOptions): Limiter;
 }

@@ -1,5 +1,6 @@
 /**
- * Counts what each of many keys holds at the same time, over all workers of a program. What a dead worker held is given back.
+ * Counts what each of many keys holds at the same time, over all workers of a program. What a dead worker held is given
+ * back.
  */
 import { NO_SLOT, REFUSED, SharedCounts } from "../base/shared_counts.ts";
 import type { Threads } from "../base/threads.ts";

@@ -1,9 +1,10 @@
 /**
  * The marks of a window, which stand for admissions, and how they change with the limit.
  *
- * A window of a caller has at most 64 marks. A mark counts `batch` admissions, where batch = ceil(limit / 64), and stores the time of
- * the latest one; only the newest mark may count fewer. A mark expires with its latest admission, so the limiter may refuse up to
- * batch - 1 < limit / 64 requests too many, and never admits one too many. For limits up to 64 the count is exact.
+ * A window of a caller has at most 64 marks. A mark counts `batch` admissions, where batch = ceil(limit / 64), and
+ * stores the time of the latest one; only the newest mark may count fewer. A mark expires with its latest admission, so
+ * the limiter may refuse up to batch - 1 < limit / 64 requests too many, and never admits one too many. For limits up
+ * to 64 the count is exact.
  */
 import { hash } from "node:crypto";
 import type { LimiterOptions, Window } from "./counters.ts";
@@ -32,14 +33,14 @@ export interface History {
 }
 
 /**
- * A history that has, at every moment from now on, at least as many admissions in the window as each of the given ones, up to the limit,
- * and as few more as marks can express: its k-th newest admission is the latest of all k-th newest.
+ * A history that has, at every moment from now on, at least as many admissions in the window as each of the given ones,
+ * up to the limit, and as few more as marks can express: its k-th newest admission is the latest of all k-th newest.
  */
 export function merged(limit: number, histories: readonly History[]): History {
   const batch = batchOf(limit);
   const used = Math.min(limit, Math.max(0, ...histories.map((history) => history.used)));
   const times: number[] = [];
-  for (let end = 0; end < used; ) {
+  for (let end = 0; end < used;) {
     end = Math.min(used, end + batch);
     times.push(Math.max(...histories.map((history) => timeOf(history, used - end))));
   }
@@ -53,7 +54,10 @@ function timeOf({ times, used, batch }: History, newer: number): number {
 
 /** The most cells that a caller may take. */
 export function cellsOf(windows: readonly Window[]): number {
-  return windows.reduce((sum, { limit }) => sum + 1 + Math.ceil((marksOf(limit) + MARKS_OF_CELL - 1) / MARKS_OF_CELL), 1);
+  return windows.reduce(
+    (sum, { limit }) => sum + 1 + Math.ceil((marksOf(limit) + MARKS_OF_CELL - 1) / MARKS_OF_CELL),
+    1,
+  );
 }
 
 export type Plan = ReturnType<typeof planOf>;

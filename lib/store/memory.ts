@@ -1,5 +1,6 @@
 /**
- * Counts requests in this program: sliding windows, exact up to 64 requests, in bounded memory. What its threads share is `shared_callers.ts`.
+ * Counts requests in this program: sliding windows, exact up to 64 requests, in bounded memory. What its threads share
+ * is `shared_callers.ts`.
  */
 import { hash, randomInt } from "node:crypto";
 import { LONGEST_TIMER_MS, type Clock, type Timer } from "../base/clock.ts";
@@ -11,10 +12,19 @@ import { planOf, type Plan } from "./marks.ts";
 export type MemoryCounters = ReturnType<typeof memoryCounters>;
 
 /** Makes the table of a limiter, or returns the known one. */
-export type TableOf = (known: CallerTable | undefined, key: string, options: LimiterOptions, memory: GiveMemory | undefined) => CallerTable;
+export type TableOf = (
+  known: CallerTable | undefined,
+  key: string,
+  options: LimiterOptions,
+  memory: GiveMemory | undefined,
+) => CallerTable;
 
 /** Without `tableOf` only this thread has the callers. */
-export function memoryCounters(clock: Clock, secret = randomSecret(), tableOf: TableOf = (known) => known ?? callerTable(secret)) {
+export function memoryCounters(
+  clock: Clock,
+  secret = randomSecret(),
+  tableOf: TableOf = (known) => known ?? callerTable(secret),
+) {
   const all = new Map<string, CallerTable>();
   let timer: Timer | null = null;
   return {
@@ -25,7 +35,10 @@ export function memoryCounters(clock: Clock, secret = randomSecret(), tableOf: T
       all.set(key, table);
       return new MemoryLimiter(clock, table, options);
     },
-    /** Forgets limiters that no configuration has once their windows have run out: now, and again whenever those of another one may have. */
+    /**
+     * Forgets limiters that no configuration has once their windows have run out: now, and again whenever those of
+     * another one may have.
+     */
     retire(keysInUse: ReadonlySet<string>): void {
       const now = clock.now();
       let next = Infinity;
@@ -36,12 +49,18 @@ export function memoryCounters(clock: Clock, secret = randomSecret(), tableOf: T
         else next = Math.min(next, rest);
       }
       timer?.cancel();
-      timer = next === Infinity ? null : clock.after(Math.min(Math.ceil(next), LONGEST_TIMER_MS), () => this.retire(keysInUse));
+      timer =
+        next === Infinity
+          ? null
+          : clock.after(Math.min(Math.ceil(next), LONGEST_TIMER_MS), () => this.retire(keysInUse));
     },
     close(): void {
       timer?.cancel();
     },
-    /** The callers of each limiter, by its key, and how many decisions were made for callers without a place of their own. */
+    /**
+     * The callers of each limiter, by its key, and how many decisions were made for callers without a place of their
+     * own.
+     */
     *tables() {
       const shared = (shards: readonly Callers[]) => shards.reduce((sum, { numbers }) => sum + numbers[SHARED]!, 0);
       for (const [key, { size, shards }] of all) yield [key, { callers: size, shared: shared(shards) }] as const;
@@ -49,7 +68,10 @@ export function memoryCounters(clock: Clock, secret = randomSecret(), tableOf: T
   };
 }
 
-/** How many callers a full limiter checks to forget one. If nine in ten could not be forgotten, it would still find one in most cases. */
+/**
+ * How many callers a full limiter checks to forget one. If nine in ten could not be forgotten, it would still find one
+ * in most cases.
+ */
 const CANDIDATES = 8;
 /** Share of a limit beyond which a caller is not forgotten. */
 const MAX_EVICTED = 0.5;
@@ -74,7 +96,8 @@ export class MemoryLimiter implements Limiter {
       // Read here: the marks of a window are in the order of their times.
       const now = this.clock.now();
       callers.makeRoom(now, this.plan);
-      // An unknown caller is judged by the overflow, and gets a place, or shares the overflow, only if that admits the request.
+      // An unknown caller is judged by the overflow, and gets a place, or shares the overflow, only if that admits the
+      // request.
       let caller = callers.find();
       this.look(callers, caller, now);
       if (this.decision.admitted) caller = this.admit(callers, caller, now, 1);
@@ -95,9 +118,10 @@ export class MemoryLimiter implements Limiter {
   }
 
   /**
-   * Samples a few callers and evicts the one that has used the smallest share of a limit, so that a flood of new callers does not lock
-   * others out. A caller that has used more than half of a limit is never evicted: new callers start with the usage of evicted ones, and
-   * must have at least half of each limit left. Returns false when no caller was evicted. `decision` is about the overflow, before and after.
+   * Samples a few callers and evicts the one that has used the smallest share of a limit, so that a flood of new
+   * callers does not lock others out. A caller that has used more than half of a limit is never evicted: new callers
+   * start with the usage of evicted ones, and must have at least half of each limit left. Returns false when no caller
+   * was evicted. `decision` is about the overflow, before and after.
    */
   protected evict(callers: Callers, now: number): boolean {
     // A caller who has used no more than the usage that new callers start with loses nothing: the search ends.
@@ -117,7 +141,10 @@ export class MemoryLimiter implements Limiter {
     return victim !== OVERFLOW;
   }
 
-  /** How much of a limit is used by the caller whom the decision is about, from 0 to 1; of the limit of which it is most. */
+  /**
+   * How much of a limit is used by the caller whom the decision is about, from 0 to 1; of the limit of which it is
+   * most.
+   */
   protected share(): number {
     const { remaining } = this.decision;
     let most = 0;
@@ -136,7 +163,13 @@ export class MemoryLimiter implements Limiter {
     for (; w < windows.length; w++) {
       const { limit, ms } = windows[w]!;
       let used = numbers[window / 2 + USED]!;
-      if (window === 0 || words[window + NAME] !== names[w] || numbers[window / 2 + BATCH] !== batches[w] || used > limit) break;
+      if (
+        window === 0 ||
+        words[window + NAME] !== names[w] ||
+        numbers[window / 2 + BATCH] !== batches[w] ||
+        used > limit
+      )
+        break;
       let oldest = numbers[words[window + FIRST]! / 2 + MARKS + words[window + BEGIN]!]!;
       if (used > 0 && now - oldest >= ms) {
         used = callers.expire(window, now, ms);
@@ -190,10 +223,19 @@ export function callerTable(secret: Secret): CallerTable {
     callers.enter(hashed);
     return callers;
   };
-  return { shards: [callers], enter, get size() { return callers.words[SIZE]! } };
+  return {
+    shards: [callers],
+    enter,
+    get size() {
+      return callers.words[SIZE]!;
+    },
+  };
 }
 
-/** Two numbers of 32 bits. A client that knew them could choose colliding names, to slow look-ups or to use up another caller's limit. */
+/**
+ * Two numbers of 32 bits. A client that knew them could choose colliding names, to slow look-ups or to use up another
+ * caller's limit.
+ */
 export type Secret = readonly [number, number];
 
 export function randomSecret(): Secret {
@@ -203,14 +245,18 @@ export function randomSecret(): Secret {
 /** Longer names go through SHA-256 first: a header of 16 kB would take too long here. */
 const LONGEST = 64;
 
-/** Writes the two halves of a name's hash. As UTF-16: in UTF-8 all lone surrogates, which may occur in a JWT's subject, would be equal. */
+/**
+ * Writes the two halves of a name's hash. As UTF-16: in UTF-8 all lone surrogates, which may occur in a JWT's subject,
+ * would be equal.
+ */
 export function hashName(name: string, secret: Secret, result: Int32Array): void {
   halfSipHash(name.length > LONGEST ? hash("sha256", Buffer.from(name, "utf16le"), "base64url") : name, secret, result);
 }
 
 /**
- * HalfSipHash-1-3 (https://github.com/veorq/SipHash) of a text in UTF-16, two code units a word. The first half is the hash of 32 bits that
- * Linux uses for its tables; the second one comes after three more rounds, as in the variant of 64 bits.
+ * HalfSipHash-1-3 (https://github.com/veorq/SipHash) of a text in UTF-16, two code units a word. The first half is the
+ * hash of 32 bits that Linux uses for its tables; the second one comes after three more rounds, as in the variant of 64
+ * bits.
  */
 function halfSipHash(text: string, [k0, k1]: Secret, result: Int32Array): void {
   let [v0, v1, v2, v3] = [k0, k1, 0x6c796765 ^ k0, 0x74656462 ^ k1];
@@ -218,7 +264,8 @@ function halfSipHash(text: string, [k0, k1]: Secret, result: Int32Array): void {
   for (let i = 0; i < last + 7; i++) {
     let word = 0;
     if (i < last) word = text.charCodeAt(2 * i) | (text.charCodeAt(2 * i + 1) << 16);
-    else if (i === last) word = (text.length & 1 ? text.charCodeAt(2 * i) : 0) | (text.length << 25); // with the length in bytes
+    else if (i === last)
+      word = (text.length & 1 ? text.charCodeAt(2 * i) : 0) | (text.length << 25); // with the length in bytes
     else if (i === last + 1) v2 ^= 0xff;
     else if (i === last + 4) {
       result[0] = v1 ^ v3;

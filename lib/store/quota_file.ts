@@ -1,6 +1,6 @@
 /**
- * Keeps the counts of quotas in a file, which is replaced at most half a second after a count has changed, and at the end. It has no names of
- * callers, but hashes of them, and the key of these hashes.
+ * Keeps the counts of quotas in a file, which is replaced at most half a second after a count has changed, and at the
+ * end. It has no names of callers, but hashes of them, and the key of these hashes.
  */
 import { createHash, hash, randomInt } from "node:crypto";
 import { PERIODS } from "../base/calendar.ts";
@@ -10,7 +10,19 @@ import type { Log } from "../base/log.ts";
 import { StateProblem, type StateFolder } from "../base/state_folder.ts";
 import { inSlices, paced } from "../base/time_slices.ts";
 import type { Callers } from "./callers.ts";
-import { BUCKETS, CELL, CHAIN, HASH, LAST, NAME as WINDOW_NAME, NEWER, OLDER, OVERFLOW, USED, WINDOWS } from "./cells.ts";
+import {
+  BUCKETS,
+  CELL,
+  CHAIN,
+  HASH,
+  LAST,
+  NAME as WINDOW_NAME,
+  NEWER,
+  OLDER,
+  OVERFLOW,
+  USED,
+  WINDOWS,
+} from "./cells.ts";
 import type { KeptOptions, KeptTables } from "./costs.ts";
 import type { CallerTable, Secret } from "./memory.ts";
 import type { SharedCallers } from "./shared_callers.ts";
@@ -21,7 +33,10 @@ const FORMAT = "edge-gateway quotas 1";
 const SAVE_MS = 500;
 /** How often a failure is logged while it lasts. */
 const QUIET_MS = 60_000;
-/** Of each caller: both halves of its hash, the number of its period, what it has used, and the time of its last request. */
+/**
+ * Of each caller: both halves of its hash, the number of its period, what it has used, and the time of its last
+ * request.
+ */
 const RECORD_BYTES = 32;
 /** Of one piece of the file. */
 const PIECE_BYTES = 2_048 * RECORD_BYTES;
@@ -31,7 +46,9 @@ const BUCKETS_OF_STEP = 256;
 type Per = KeptOptions["per"];
 
 /** What a window of a caller is named for each period. */
-const WINDOW_NAMES: ReadonlyMap<number, Per> = new Map(PERIODS.map((per) => [planOfQuota(tableOptions({ per, maxCallers: 1 })).names[0]!, per]));
+const WINDOW_NAMES: ReadonlyMap<number, Per> = new Map(
+  PERIODS.map((per) => [planOfQuota(tableOptions({ per, maxCallers: 1 })).names[0]!, per]),
+);
 
 interface Header {
   readonly format: string;
@@ -88,7 +105,9 @@ export class QuotaFile implements KeptTables {
   }
 
   async #save(): Promise<void> {
-    const changed = Array.from(this.#tables, ([key, table]) => [key, table.size, ...table.shards.map(newestOf)].join()).join();
+    const changed = Array.from(this.#tables, ([key, table]) =>
+      [key, table.size, ...table.shards.map(newestOf)].join(),
+    ).join();
     if (changed === this.#saved) return;
     try {
       await this.#folder.write(NAME, await inSlices(this.#content(), paced()));
@@ -100,7 +119,10 @@ export class QuotaFile implements KeptTables {
       const now = this.#clock.now();
       if (now < this.#quietUntil) return;
       this.#quietUntil = now + QUIET_MS;
-      this.#log.error("quotas cannot be written, and are counted in memory alone", { folder: this.#folder.path, error: messageOf(error) });
+      this.#log.error("quotas cannot be written, and are counted in memory alone", {
+        folder: this.#folder.path,
+        error: messageOf(error),
+      });
     }
   }
 
@@ -118,7 +140,9 @@ export class QuotaFile implements KeptTables {
       tables.push({ key, per, callers: records.length / RECORD_BYTES });
       for (let at = 0; at < records.length; at += PIECE_BYTES) pieces.push(records.subarray(at, at + PIECE_BYTES));
     }
-    pieces.unshift(Buffer.from(`${JSON.stringify({ format: FORMAT, secret: this.secret, tables } satisfies Header)}\n`));
+    pieces.unshift(
+      Buffer.from(`${JSON.stringify({ format: FORMAT, secret: this.secret, tables } satisfies Header)}\n`),
+    );
     const digest = createHash("sha256");
     for (const piece of pieces) {
       digest.update(piece);
@@ -136,7 +160,11 @@ export class QuotaFile implements KeptTables {
       hashed[0] = records.readInt32LE(at);
       hashed[1] = records.readInt32LE(at + 4);
       const isOverflow = hashed[0] === 0 && hashed[1] === 0;
-      const [period, used, last] = [records.readDoubleLE(at + 8), records.readDoubleLE(at + 16), records.readDoubleLE(at + 24) - ahead];
+      const [period, used, last] = [
+        records.readDoubleLE(at + 8),
+        records.readDoubleLE(at + 16),
+        records.readDoubleLE(at + 24) - ahead,
+      ];
       if (last + 1000 * LIFE_S[options.per] < this.#clock.now()) continue;
       // What new callers start with is that of all shards: their number may be another one now.
       for (const shard of isOverflow ? table.shards : [table.shards[hashed[1]! & (table.shards.length - 1)]!]) {
@@ -158,7 +186,10 @@ export class QuotaFile implements KeptTables {
   }
 
   #read(content: Buffer): Header {
-    const problem = (why: string) => new StateProblem(`${this.#folder.path}/${NAME} ${why}: put a copy in its place, or move it away, and all quotas begin anew`);
+    const problem = (why: string) =>
+      new StateProblem(
+        `${this.#folder.path}/${NAME} ${why}: put a copy in its place, or move it away, and all quotas begin anew`,
+      );
     const rest = content.subarray(65);
     if (content.toString("latin1", 0, 65) !== `${hash("sha256", rest)}\n`) throw problem("is damaged");
     const end = rest.indexOf("\n") + 1;
@@ -203,21 +234,25 @@ class Records {
 }
 
 /**
- * Records of all callers, by period, in steps between which others count. No caller is missed: it leaves its bucket only for a later one, when
- * buckets become more, and then has two records, or for the overflow, which is read last. Callers say themselves what they were counted in: a
- * reload with another period may have been refused, or they have sent nothing since.
+ * Records of all callers, by period, in steps between which others count. No caller is missed: it leaves its bucket
+ * only for a later one, when buckets become more, and then has two records, or for the overflow, which is read last.
+ * Callers say themselves what they were counted in: a reload with another period may have been refused, or they have
+ * sent nothing since.
  */
 function* recordsOf(table: CallerTable, ahead: number): Generator<void, ReadonlyMap<Per, Records>> {
   const records = new Map<Per, Records>();
   const add = (shard: Callers, caller: number) => {
     const window = shard.words[caller + WINDOWS]!;
-    const per = window === 0 || shard.numbers[window / 2 + USED]! <= 0 ? undefined : WINDOW_NAMES.get(shard.words[window + WINDOW_NAME]!);
+    const per =
+      window === 0 || shard.numbers[window / 2 + USED]! <= 0
+        ? undefined
+        : WINDOW_NAMES.get(shard.words[window + WINDOW_NAME]!);
     if (per === undefined) return;
     if (!records.has(per)) records.set(per, new Records());
     records.get(per)!.add(shard, caller, markOf(shard, window), ahead);
   };
   for (let i = 0; i < table.shards.length; i++) {
-    for (let [bucket, isOver] = [0, false]; !isOver; ) {
+    for (let [bucket, isOver] = [0, false]; !isOver;) {
       // Larger memory may have taken its place.
       const shard = table.shards[i]!;
       // A worker that has died in its turn is repaired soon.
@@ -237,9 +272,15 @@ function* recordsOf(table: CallerTable, ahead: number): Generator<void, Readonly
   return records;
 }
 
-/** Where records are, by the time of the last request: callers without one are forgotten in this order. The overflow, without a hash, is the last. */
+/**
+ * Where records are, by the time of the last request: callers without one are forgotten in this order. The overflow,
+ * without a hash, is the last.
+ */
 function inOrder(records: Buffer): Uint32Array {
-  const timeAt = (at: number) => (records.readInt32LE(at) === 0 && records.readInt32LE(at + 4) === 0 ? Infinity : records.readDoubleLE(at + 24));
+  const timeAt = (at: number) =>
+    records.readInt32LE(at) === 0 && records.readInt32LE(at + 4) === 0 ? Infinity : records.readDoubleLE(at + 24);
   const times = Float64Array.from({ length: records.length / RECORD_BYTES }, (_, i) => timeAt(i * RECORD_BYTES));
-  return Uint32Array.from(times.keys()).sort((a, b) => times[a]! - times[b]!).map((i) => i * RECORD_BYTES);
+  return Uint32Array.from(times.keys())
+    .sort((a, b) => times[a]! - times[b]!)
+    .map((i) => i * RECORD_BYTES);
 }

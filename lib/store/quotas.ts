@@ -1,6 +1,6 @@
 /**
- * Limiters for calendar periods: a caller has its limit anew at the start of each day, week or month. Its count is kept in the table of rate
- * limits, as one mark, whose time is the number of the period.
+ * Limiters for calendar periods: a caller has its limit anew at the start of each day, week or month. Its count is kept
+ * in the table of rate limits, as one mark, whose time is the number of the period.
  */
 import type { Clock } from "../base/clock.ts";
 import { calendar, type Period, type PeriodName } from "../base/calendar.ts";
@@ -32,7 +32,11 @@ export function tableOptions({ per, maxCallers, callers }: KeptOptions): Limiter
 }
 
 /** With another period than before, callers begin anew. */
-export function quotaLimiter({ clock, local, shared, memory, state }: LimiterTools, key: string, options: QuotaOptions): CostedLimiter {
+export function quotaLimiter(
+  { clock, local, shared, memory, state }: LimiterTools,
+  key: string,
+  options: QuotaOptions,
+): CostedLimiter {
   const periodAt = calendar(options.per, options.timeZone);
   const table = tableOptions(options);
   local.limiter(key, table, memory);
@@ -72,7 +76,11 @@ export class QuotaLimiter extends CostedMemoryLimiter {
     const { limit } = this.#options;
     const { number, end } = this.period;
     let window = callers.words[caller + WINDOWS]!;
-    if (window === 0 || callers.words[window + NAME] !== this.plan.names[0] || callers.numbers[window / 2 + BATCH] !== MOST) {
+    if (
+      window === 0 ||
+      callers.words[window + NAME] !== this.plan.names[0] ||
+      callers.numbers[window / 2 + BATCH] !== MOST
+    ) {
       callers.convert(caller, this.plan);
       window = callers.words[caller + WINDOWS]!;
     }
@@ -80,7 +88,8 @@ export class QuotaLimiter extends CostedMemoryLimiter {
     const mark = markOf(callers, window);
     let used = numbers[window / 2 + USED]!;
     const passed = number - numbers[mark]!;
-    // One period ahead is one that the clock has just gone back from: it goes on. A clock that was wrong by more costs nobody the next periods.
+    // One period ahead is one that the clock has just gone back from: it goes on. A clock that was wrong by more costs
+    // nobody the next periods.
     if (used > 0 && passed !== 0 && passed !== -1) {
       if (passed > 0) numbers[window / 2 + USED] = used = Math.max(0, used - passed * limit);
       numbers[mark] = number;
@@ -98,7 +107,11 @@ export class QuotaLimiter extends CostedMemoryLimiter {
     const window = callers.words[caller + WINDOWS]!;
     const used = callers.numbers[window / 2 + USED]!;
     const { number } = this.period;
-    callers.count(window, used === 0 ? number : Math.max(number, callers.numbers[markOf(callers, window)]!), Math.min(cost, MOST - 1 - used));
+    callers.count(
+      window,
+      used === 0 ? number : Math.max(number, callers.numbers[markOf(callers, window)]!),
+      Math.min(cost, MOST - 1 - used),
+    );
     this.decision.remaining[0] = Math.max(0, this.#options.limit - used - cost);
   }
 }

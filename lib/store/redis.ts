@@ -1,6 +1,6 @@
 /**
- * Keeps rate counters in Redis or Valkey, so that gateways share them: one script call for each decision, and counts in memory, or none,
- * while the server does not answer.
+ * Keeps rate counters in Redis or Valkey, so that gateways share them: one script call for each decision, and counts in
+ * memory, or none, while the server does not answer.
  */
 import { hash } from "node:crypto";
 import type { Socket } from "node:net";
@@ -13,7 +13,18 @@ import type { Log } from "../base/log.ts";
 import { SharedCount } from "../base/shared_counts.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
 import type { WriteBatch } from "../base/event_loop.ts";
-import type { CostedLimiter, Counters, Decision, GiveMemory, Limiter, LimiterOptions, LocalCosted, SharedCosts, Undecided, Window } from "./counters.ts";
+import type {
+  CostedLimiter,
+  Counters,
+  Decision,
+  GiveMemory,
+  Limiter,
+  LimiterOptions,
+  LocalCosted,
+  SharedCosts,
+  Undecided,
+  Window,
+} from "./counters.ts";
 import type { MemoryCounters } from "./memory.ts";
 import { RedisServers, type RedisServer } from "./redis_cluster.ts";
 import { RedisConnection, replyProblem, type Command, type Greeting } from "./redis_connection.ts";
@@ -68,7 +79,10 @@ export interface CountersReport {
 const UP = 1;
 const DOWN = 2;
 
-/** What all workers of a program know about the server together, so that a change is logged once, whichever of them finds it. */
+/**
+ * What all workers of a program know about the server together, so that a change is logged once, whichever of them
+ * finds it.
+ */
 export class SharedState {
   /** Workers for which the state is "down". */
   readonly #down: SharedCount;
@@ -79,7 +93,10 @@ export class SharedState {
     this.#logged = new Int32Array(threads.memory("logged state of counters", Int32Array.BYTES_PER_ELEMENT));
   }
 
-  /** The state of this worker has changed: `log` is called if that changes the state of all together, which is "down" if one is down. */
+  /**
+   * The state of this worker has changed: `log` is called if that changes the state of all together, which is "down" if
+   * one is down.
+   */
   changed(was: CountersReport["state"], state: "up" | "down", log: (state: "up" | "down") => void): void {
     if (state === "down") this.#down.take(0);
     else if (was === "down") this.#down.give();
@@ -150,7 +167,11 @@ export class RedisCounters implements Counters, SharedCosts {
   }
 
   limiter(key: string, options: LimiterOptions, memory?: GiveMemory): Limiter {
-    const calls = new ScriptCalls(scriptOf(this.tools.script ?? SCRIPT), argumentsOf(options.windows), options.windows.length);
+    const calls = new ScriptCalls(
+      scriptOf(this.tools.script ?? SCRIPT),
+      argumentsOf(options.windows),
+      options.windows.length,
+    );
     const local = this.tools.local.limiter(key, options, memory);
     return { decide: (caller) => this.#ask({ calls, tag: tagOf(key, caller), local, caller }) };
   }
@@ -162,7 +183,8 @@ export class RedisCounters implements Counters, SharedCosts {
     const looks = callsOf(0);
     return {
       decide: (caller) => this.#ask({ calls: looks, tag: tagOf(key, caller), local, caller }),
-      book: (caller, cost) => void this.#ask({ calls: callsOf(cost), tag: tagOf(key, caller), local: booking(local, cost), caller }),
+      book: (caller, cost) =>
+        void this.#ask({ calls: callsOf(cost), tag: tagOf(key, caller), local: booking(local, cost), caller }),
     };
   }
 
@@ -175,7 +197,8 @@ export class RedisCounters implements Counters, SharedCosts {
     };
     return {
       decide: (caller) => this.#ask({ calls: callsOf(isCosted ? "0" : "one"), tag: tagOf(key, caller), local, caller }),
-      book: (caller, cost) => void this.#ask({ calls: callsOf(String(cost)), tag: tagOf(key, caller), local: booking(local, cost), caller }),
+      book: (caller, cost) =>
+        void this.#ask({ calls: callsOf(String(cost)), tag: tagOf(key, caller), local: booking(local, cost), caller }),
     };
   }
 
@@ -218,7 +241,10 @@ export class RedisCounters implements Counters, SharedCosts {
     if (this.#asked.size === 0) this.#whenIdle();
   }
 
-  /** Decides by `on_error`, and counts that. A full queue is ours and no failure of the server: nobody may pass uncounted by filling it. */
+  /**
+   * Decides by `on_error`, and counts that. A full queue is ours and no failure of the server: nobody may pass
+   * uncounted by filling it.
+   */
   undecided(reason: Reason, { local, caller }: Question): Decision | Undecided {
     const { onError } = this.settings;
     const { errors } = this.tools;
@@ -230,7 +256,11 @@ export class RedisCounters implements Counters, SharedCosts {
   refused(server: string, reason: string): void {
     if (this.#isRefusalLogged) return;
     this.#isRefusalLogged = true;
-    this.tools.log.warn("the server of the rate counters refused a decision", { server, reason, on_error: this.settings.onError });
+    this.tools.log.warn("the server of the rate counters refused a decision", {
+      server,
+      reason,
+      on_error: this.settings.onError,
+    });
   }
 
   #look(): void {
@@ -247,14 +277,25 @@ export class RedisCounters implements Counters, SharedCosts {
   #logState(state: "up" | "down"): void {
     const { log } = this.tools;
     const { servers, onError } = this.report;
-    if (state === "up") return log.info("rate counters are shared", { servers: servers.map(({ address }) => address).join(",") });
+    if (state === "up")
+      return log.info("rate counters are shared", { servers: servers.map(({ address }) => address).join(",") });
     // In a Cluster that is not complete every server may answer.
-    const { address, reason } = servers.find((each) => each.state === "down") ?? { address: null, reason: "some hash slots have no server" };
-    log.warn("rate counters are not shared: their server cannot be used", { server: address, reason, on_error: onError });
+    const { address, reason } = servers.find((each) => each.state === "down") ?? {
+      address: null,
+      reason: "some hash slots have no server",
+    };
+    log.warn("rate counters are not shared: their server cannot be used", {
+      server: address,
+      reason,
+      on_error: onError,
+    });
   }
 }
 
-/** Names the caller of a limiter: 132 bits of a hash. Neither names nor addresses of callers are stored. 1: the format of the stored text. */
+/**
+ * Names the caller of a limiter: 132 bits of a hash. Neither names nor addresses of callers are stored. 1: the format
+ * of the stored text.
+ */
 function tagOf(key: string, caller: string): string {
   return hash("sha256", JSON.stringify([1, key, caller]), "base64url").slice(0, 22);
 }
@@ -307,7 +348,8 @@ class Asked implements Command, HasDeadline {
 
   send(connection: RedisConnection): void {
     this.#connection = connection;
-    if (!connection.send(this)) this.#fail(connection.state === "up" || connection.state === "connecting" ? "queue" : "connection");
+    if (!connection.send(this))
+      this.#fail(connection.state === "up" || connection.state === "connecting" ? "queue" : "connection");
   }
 
   answered(reply: RespValue, from: RedisConnection): void {
@@ -320,11 +362,13 @@ class Asked implements Command, HasDeadline {
       this.text = calls.whole(this.#key);
       return this.send(from);
     }
-    const next = isError && this.#redirections++ < MAX_REDIRECTIONS ? this.#counters.servers.redirected(reply, from) : null;
+    const next =
+      isError && this.#redirections++ < MAX_REDIRECTIONS ? this.#counters.servers.redirected(reply, from) : null;
     if (next !== null) return this.send(next);
     const problem = replyProblem("the script", reply);
     // All other errors are about the server, not about this key: LOADING, BUSY, OOM, READONLY, NOAUTH, …
-    if (!isError || /^(ERR|WRONGTYPE)$/.test(reply.code) || reply.isAboutSlot) this.#counters.refused(from.address, problem);
+    if (!isError || /^(ERR|WRONGTYPE)$/.test(reply.code) || reply.isAboutSlot)
+      this.#counters.refused(from.address, problem);
     else from.giveUp(problem);
     this.#fail("server");
   }
@@ -336,18 +380,24 @@ class Asked implements Command, HasDeadline {
   overdue(): void {
     this.#counters.deadlines.remove(this);
     // When this process was busy itself, the reply may be there: it is read before the next round of the event loop.
-    setImmediate(entry("a late reply of Redis", () => {
-      if (this.#isSettled) return;
-      this.#fail("timeout");
-      this.#connection?.giveUpAfter(SILENT_FOR * this.#counters.settings.timeoutMs);
-    }));
+    setImmediate(
+      entry("a late reply of Redis", () => {
+        if (this.#isSettled) return;
+        this.#fail("timeout");
+        this.#connection?.giveUpAfter(SILENT_FOR * this.#counters.settings.timeoutMs);
+      }),
+    );
   }
 
   #fail(reason: Reason): void {
     if (this.#isSettled) return;
     const answer = this.#counters.undecided(reason, this.#question);
     // The limiter in memory uses its decision again.
-    this.#settle(typeof answer === "string" ? answer : { ...answer, remaining: [...answer.remaining], resetMs: [...answer.resetMs] });
+    this.#settle(
+      typeof answer === "string"
+        ? answer
+        : { ...answer, remaining: [...answer.remaining], resetMs: [...answer.resetMs] },
+    );
   }
 
   #settle(decision: Decision | Undecided): void {

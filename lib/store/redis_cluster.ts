@@ -50,9 +50,18 @@ export class RedisServers {
 
   /** "up": every key has a server that answers. */
   get state(): "connecting" | "up" | "down" {
-    const needed = this.#slots.length === 0 ? [...this.#connections.values()] : [...new Set(this.#slots)].map((address) => this.#connections.get(address ?? ""));
-    if (needed.length > 0 && needed.every((each) => each?.state === "up") && (this.#slots.length > 0 || !this.#isCluster)) return "up";
-    if (this.#slots.length > 0) return needed.some((each) => each === undefined || each.state === "down") ? "down" : "connecting";
+    const needed =
+      this.#slots.length === 0
+        ? [...this.#connections.values()]
+        : [...new Set(this.#slots)].map((address) => this.#connections.get(address ?? ""));
+    if (
+      needed.length > 0 &&
+      needed.every((each) => each?.state === "up") &&
+      (this.#slots.length > 0 || !this.#isCluster)
+    )
+      return "up";
+    if (this.#slots.length > 0)
+      return needed.some((each) => each === undefined || each.state === "down") ? "down" : "connecting";
     return needed.every((each) => each?.state === "down") ? "down" : "connecting";
   }
 
@@ -69,7 +78,8 @@ export class RedisServers {
   }
 
   /**
-   * The server that a reply leads to: `MOVED 3999 10.0.0.8:6379` for good, `ASK` for this command alone, which then goes behind ASKING.
+   * The server that a reply leads to: `MOVED 3999 10.0.0.8:6379` for good, `ASK` for this command alone, which then
+   * goes behind ASKING.
    * Null: the reply is no such error.
    */
   redirected(reply: ErrorReply, from: RedisConnection): RedisConnection | null {
@@ -133,7 +143,8 @@ export class RedisServers {
       const table = reply === null ? null : readSlots(reply, asked);
       if (table !== null) this.#adopt(table);
       // A server without slots, as a new one is, has an empty table.
-      else if (reply !== null && !(Array.isArray(reply) && reply.length === 0)) asked.giveUp(replyProblem("CLUSTER SLOTS", reply));
+      else if (reply !== null && !(Array.isArray(reply) && reply.length === 0))
+        asked.giveUp(replyProblem("CLUSTER SLOTS", reply));
       if (this.state !== "up") this.#readSoon();
     };
     if (!asked.send({ text: command("CLUSTER", "SLOTS"), answered: read, failed: () => read(null) })) read(null);
@@ -167,7 +178,8 @@ function readSlots(reply: RespValue, from: RedisConnection): SlotTable | null {
   for (const range of reply as readonly RespValue[]) {
     if (!Array.isArray(range)) return null;
     const [first, last, primary] = range as readonly RespValue[];
-    if (typeof first !== "number" || typeof last !== "number" || first < 0 || last >= SLOTS || !Array.isArray(primary)) return null;
+    if (typeof first !== "number" || typeof last !== "number" || first < 0 || last >= SLOTS || !Array.isArray(primary))
+      return null;
     const [host, port] = primary as readonly RespValue[];
     const server = serverOf(`${typeof host === "string" ? host : ""}:${String(port)}`, from);
     if (server === null) return null;

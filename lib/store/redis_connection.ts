@@ -1,5 +1,6 @@
 /**
- * One connection to one Redis or Valkey server: sends commands, matches replies with them, and opens the connection again when it is lost.
+ * One connection to one Redis or Valkey server: sends commands, matches replies with them, and opens the connection
+ * again when it is lost.
  */
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../base/clock.ts";
@@ -16,7 +17,10 @@ export interface Command {
   failed(): void;
 }
 
-/** A command that prepares a new connection. Returns undefined if its reply is right, else why the server cannot be used. */
+/**
+ * A command that prepares a new connection. Returns undefined if its reply is right, else why the server cannot be
+ * used.
+ */
 export interface Greeting {
   readonly text: string;
   problem(reply: RespValue): string | undefined;
@@ -90,7 +94,9 @@ export class RedisConnection {
     if (this.#socket === null && this.#retry === null && this.#state !== "closed") this.#connect();
   }
 
-  /** Sends a command at the end of this round of the event loop. Returns false when it cannot: nothing is called then. */
+  /**
+   * Sends a command at the end of this round of the event loop. Returns false when it cannot: nothing is called then.
+   */
   send(command: Command): boolean {
     if (this.#state === "down" || this.#state === "closed" || this.#pending.length >= MAX_PENDING) return false;
     this.start();
@@ -100,7 +106,10 @@ export class RedisConnection {
     return true;
   }
 
-  /** A reply is overdue: one that is late is waited for, so that it costs nobody else a decision. A server that is silent for `ms` is given up. */
+  /**
+   * A reply is overdue: one that is late is waited for, so that it costs nobody else a decision. A server that is
+   * silent for `ms` is given up.
+   */
   giveUpAfter(ms: number): void {
     if (this.#pending.length === 0 || this.#state !== "up") return;
     const { clock } = this.#options;
@@ -110,7 +119,10 @@ export class RedisConnection {
     this.#limit = clock.after(left, () => this.giveUpAfter(ms));
   }
 
-  /** The server does not do its work: what it still owes fails, and it gets no commands until it answers on a new connection. */
+  /**
+   * The server does not do its work: what it still owes fails, and it gets no commands until it answers on a new
+   * connection.
+   */
   giveUp(reason: string): void {
     if (this.#state !== "closed") this.#lose("down", reason);
   }
@@ -135,7 +147,10 @@ export class RedisConnection {
     const { socket, ready } = opened;
     const parser = new ReplyParser();
     // A socket that was given up may still have bytes.
-    const own = <T>(run: (value: T) => void) => (value: T) => void (this.#socket === socket && run(value));
+    const own =
+      <T>(run: (value: T) => void) =>
+      (value: T) =>
+        void (this.#socket === socket && run(value));
     const take = own((reply: RespValue) => this.#take(reply));
     const lost = (reason: string) => this.#lose(this.#state === "up" ? "connecting" : "down", reason);
     this.#socket = socket;
@@ -143,7 +158,14 @@ export class RedisConnection {
     this.#expectAnswer(connectMs);
     // Firewalls drop silent connections. The clients of requests keep the process alive, not this connection.
     socket.setKeepAlive(true, KEEP_ALIVE_MS).unref();
-    socket.once(ready, () => socket.write(greetings.slice(0, -1).map(({ text }) => text).join("")));
+    socket.once(ready, () =>
+      socket.write(
+        greetings
+          .slice(0, -1)
+          .map(({ text }) => text)
+          .join(""),
+      ),
+    );
     const failed = own((error: unknown) => this.#lose("down", messageOf(error)));
     const read = own((chunk: Buffer) => {
       this.#heardAt = this.#options.clock.now();
@@ -154,8 +176,14 @@ export class RedisConnection {
       }
     });
     socket.on("data", read);
-    socket.on("error", own((error: Error) => lost(connectFailure(error))));
-    socket.once("close", own(() => lost("the server closed the connection")));
+    socket.on(
+      "error",
+      own((error: Error) => lost(connectFailure(error))),
+    );
+    socket.once(
+      "close",
+      own(() => lost("the server closed the connection")),
+    );
   }
 
   #take(reply: RespValue): void {
@@ -237,5 +265,8 @@ export class RedisConnection {
 export function replyProblem(asked: string, reply: RespValue): string {
   if (!(reply instanceof ErrorReply)) return `${asked} got an unknown reply`;
   const { code, message } = reply;
-  return `${asked}: ${asked === "AUTH" && !message.startsWith("ERR max number of clients") ? code : message.slice(0, 200)}`;
+  return (
+    `${asked}: ` +
+    `${asked === "AUTH" && !message.startsWith("ERR max number of clients") ? code : message.slice(0, 200)}`
+  );
 }

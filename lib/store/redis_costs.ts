@@ -4,8 +4,8 @@
 import { READ_WINDOWS } from "./redis_script.ts";
 
 /**
- * Books a cost, the last of ARGV, in all windows of one caller; with a cost of 0 it only looks, and writes nothing. What it books beyond a limit
- * takes the place of the oldest marks, as in `costs.ts`.
+ * Books a cost, the last of ARGV, in all windows of one caller; with a cost of 0 it only looks, and writes nothing.
+ * What it books beyond a limit takes the place of the oldest marks, as in `costs.ts`.
  */
 export const COST_SCRIPT = `${READ_WINDOWS}
 local cost = tonumber(ARGV[#ARGV])
@@ -24,14 +24,15 @@ for _, w in ipairs(windows) do
   reply[#reply + 1] = w.limit - w.used
   reply[#reply + 1] = w.reset
 end
-if cost > 0 or wentBack then redis.call('SET', KEYS[1], table.concat(parts), 'PX', string.format('%.0f', math.ceil(longest))) end
+if cost > 0 or wentBack then redis.call('SET', KEYS[1], table.concat(parts), 'PX', string.format('%.0f', \
+math.ceil(longest))) end
 return reply
 `;
 
 /**
- * Counts in a calendar period, as `quotas.ts` does. ARGV: the limit, the number of the period, the milliseconds until it ends, and what to
- * count, "one": a request, if anything is left. The key holds the number of the period and the count; it outlives the period by a day, since
- * clocks of gateways differ, and by a year while it is overdrawn.
+ * Counts in a calendar period, as `quotas.ts` does. ARGV: the limit, the number of the period, the milliseconds until
+ * it ends, and what to count, "one": a request, if anything is left. The key holds the number of the period and the
+ * count; it outlives the period by a day, since clocks of gateways differ, and by a year while it is overdrawn.
  */
 export const QUOTA_SCRIPT = `
 local limit, number, rest, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -6,13 +6,14 @@ import type { Decision, Window } from "./counters.ts";
 import { bulk, type RespValue } from "./resp.ts";
 
 /**
- * The beginning of a script about all windows of one caller, which counts exactly as `memory.ts` does: at most 64 marks a window, each of
- * which counts `batch` admissions and has the time of the latest one. KEYS[1] is the caller; ARGV has name, limit and milliseconds of each
- * window. The script returns whether the request is admitted, the microseconds until it would be, and for each window what remains and the microseconds
- * until it gives back a request.
+ * The beginning of a script about all windows of one caller, which counts exactly as `memory.ts` does: at most 64 marks
+ * a window, each of which counts `batch` admissions and has the time of the latest one. KEYS[1] is the caller; ARGV has
+ * name, limit and milliseconds of each window. The script returns whether the request is admitted, the microseconds
+ * until it would be, and for each window what remains and the microseconds until it gives back a request.
  *
- * The key holds one string: for each window its name, its batch, its admissions, and its marks in microseconds by the server's clock,
- * the oldest first. It expires with the longest window. A refused request writes nothing, except when the clock went back.
+ * The key holds one string: for each window its name, its batch, its admissions, and its marks in microseconds by the
+ * server's clock, the oldest first. It expires with the longest window. A refused request writes nothing, except when
+ * the clock went back.
  */
 export const READ_WINDOWS = `
 local function mark(marks, at) return (struct.unpack('>d', marks, at)) end
@@ -64,7 +65,8 @@ for i = 1, #ARGV - 2, 3 do
   end
   if used >= limit and reset > retry then retry = reset end
   longest = math.max(longest, span / 1000)
-  windows[#windows + 1] = { name = ARGV[i], limit = limit, span = span, batch = batch, used = used, marks = marks, reset = reset }
+  windows[#windows + 1] = { name = ARGV[i], limit = limit, span = span, batch = batch, used = used, marks = marks, \
+reset = reset }
 end
 -- Marks that were moved back are stored in any case: moved by each request, they would never leave the window.
 `;
@@ -131,7 +133,12 @@ export class ScriptCalls {
 
   /** Undefined when the reply is not one of the script. */
   decisionOf(reply: RespValue): Decision | undefined {
-    if (!Array.isArray(reply) || reply.length !== 2 + 2 * this.#windows || !reply.every((each) => typeof each === "number")) return undefined;
+    if (
+      !Array.isArray(reply) ||
+      reply.length !== 2 + 2 * this.#windows ||
+      !reply.every((each) => typeof each === "number")
+    )
+      return undefined;
     const [admitted, retry, ...windows] = reply as number[];
     return {
       admitted: admitted === 1,

@@ -1,5 +1,6 @@
 /**
- * Writes commands and parses replies of RESP2, the protocol of Redis and Valkey (https://redis.io/docs/latest/develop/reference/protocol-spec/).
+ * Writes commands and parses replies of RESP2, the protocol of Redis and Valkey
+ * (https://redis.io/docs/latest/develop/reference/protocol-spec/).
  */
 
 /** Text is read as Latin-1. Null: the key or the list does not exist. */
@@ -60,7 +61,9 @@ const NOTHING = Buffer.alloc(0);
 export class ReplyParser {
   #bytes: Buffer = NOTHING;
   #at = 0;
-  /** Lists that wait for items, the outermost first. An item is parsed once, in however many pieces its list arrives. */
+  /**
+   * Lists that wait for items, the outermost first. An item is parsed once, in however many pieces its list arrives.
+   */
   readonly #open: { readonly items: RespValue[]; left: number }[] = [];
   /** Bytes of the items that are parsed of an incomplete reply. */
   #parsed = 0;
@@ -81,7 +84,8 @@ export class ReplyParser {
       take(reply);
     }
     this.#bytes = this.#bytes.subarray(start);
-    if (this.#parsed + this.#bytes.length > MAX_BYTES) throw new ProtocolError(`a reply has more than ${MAX_BYTES} bytes`);
+    if (this.#parsed + this.#bytes.length > MAX_BYTES)
+      throw new ProtocolError(`a reply has more than ${MAX_BYTES} bytes`);
   }
 
   /** The next text, number or empty list, or the beginning of a list. */
@@ -105,7 +109,7 @@ export class ReplyParser {
 
   /** Adds an item to the list that waits for it. Returns the reply once it is complete. */
   #placed(item: RespValue): Read<RespValue> {
-    for (let value = item; ; ) {
+    for (let value = item; ;) {
       const list = this.#open.at(-1);
       if (list === undefined) return value;
       list.items.push(value);
@@ -120,7 +124,8 @@ export class ReplyParser {
     const end = this.#bytes.indexOf(CR, this.#at);
     if (end === -1 || end + 1 === this.#bytes.length) return INCOMPLETE;
     const line = this.#bytes.toString("latin1", this.#at + 1, end);
-    if (this.#bytes[end + 1] !== LF || line.includes("\n")) throw new ProtocolError("a line of a reply does not end with CR LF");
+    if (this.#bytes[end + 1] !== LF || line.includes("\n"))
+      throw new ProtocolError("a line of a reply does not end with CR LF");
     this.#at = end + 2;
     return line;
   }
@@ -128,7 +133,8 @@ export class ReplyParser {
   #text(length: number): Read<string> {
     const end = this.#at + length;
     if (this.#bytes.length < end + 2) return INCOMPLETE;
-    if (this.#bytes[end] !== CR || this.#bytes[end + 1] !== LF) throw new ProtocolError("a text of a reply does not end with CR LF");
+    if (this.#bytes[end] !== CR || this.#bytes[end + 1] !== LF)
+      throw new ProtocolError("a text of a reply does not end with CR LF");
     const text = this.#bytes.toString("latin1", this.#at, end);
     this.#at = end + 2;
     return text;

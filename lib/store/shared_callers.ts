@@ -1,12 +1,32 @@
 /**
- * Remembers the callers of one limiter in memory that threads share, in shards, so that threads seldom wait for each other. A thread can die
- * between any two of its writes; `repair` then makes a shard whole again.
+ * Remembers the callers of one limiter in memory that threads share, in shards, so that threads seldom wait for each
+ * other. A thread can die between any two of its writes; `repair` then makes a shard whole again.
  */
 import { acquire, isLockedBy, release, tryAcquire } from "../base/lock.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Threads } from "../base/threads.ts";
 import { bytesOfCaller, Callers } from "./callers.ts";
-import { BATCH, BEGIN, BUCKETS, CELL, CHAIN, END, FIRST, FREE, FREED, LAST, MARKS, NEWER, NEXT, OVERFLOW, RESERVED, SIZE, TAKEN, USED, WINDOWS } from "./cells.ts";
+import {
+  BATCH,
+  BEGIN,
+  BUCKETS,
+  CELL,
+  CHAIN,
+  END,
+  FIRST,
+  FREE,
+  FREED,
+  LAST,
+  MARKS,
+  NEWER,
+  NEXT,
+  OVERFLOW,
+  RESERVED,
+  SIZE,
+  TAKEN,
+  USED,
+  WINDOWS,
+} from "./cells.ts";
 import type { Window } from "./counters.ts";
 import { MARKS_OF_CELL, type Plan } from "./marks.ts";
 import { hashName, memoryCounters, randomSecret, type CallerTable, type Secret } from "./memory.ts";
@@ -16,7 +36,10 @@ const LOCK = 11;
 /** In the third cell: into how many tables the memory is divided, and the secret of their hashes. */
 const SHARDS = 21;
 const SECRET = 22;
-/** 1: larger memory has taken the place of this shard; the memory has a predecessor that it is still taking the place of (first shard). */
+/**
+ * 1: larger memory has taken the place of this shard; the memory has a predecessor that it is still taking the place of
+ * (first shard).
+ */
 const MOVED = 24;
 const FOLLOWS = 25;
 /** One decision may convert eleven callers, and rewrite the overflow. */
@@ -29,26 +52,43 @@ const SHARDS_OF_THREAD = 8;
 const FEWEST_CALLERS = 1_000;
 
 /** Counters in memory that all threads share: their limiters are given it. */
-export function workerCounters(clock: Clock, threads: Pick<Threads, "id" | "count"> & { readonly place?: number }, secret = randomSecret()) {
+export function workerCounters(
+  clock: Clock,
+  threads: Pick<Threads, "id" | "count"> & { readonly place?: number },
+  secret = randomSecret(),
+) {
   const isMain = (threads.place ?? -1) < 0;
   /** Where the memory is too small for these options, larger memory takes its place in `adopt`. */
-  const counters = memoryCounters(clock, secret, (table, key, { windows, maxCallers, callers = maxCallers }, memory) => {
-    const name = nameOf(key);
-    const known = table as SharedTable | undefined;
-    const shards = known?.shards.length ?? Math.min(2 ** Math.ceil(Math.log2(SHARDS_OF_THREAD * threads.count)), 2 ** Math.floor(Math.log2(Math.max(1, maxCallers / FEWEST_OF_SHARD))));
-    const bytes = shards * bytesOfCallers(Math.ceil(Math.max(Math.min(callers, maxCallers), FEWEST_CALLERS) / shards), windows);
-    const isTooSmall = known !== undefined && known.memory.byteLength < bytes;
-    const shared = memory!(name, bytes, isTooSmall ? null : known?.memory);
-    const tableIn = (buffer: ArrayBufferLike) => SharedTable.in(buffer, { secret, shards, owner: threads.id, isMain });
-    const words = new Int32Array(shared);
-    if (isMain) words[FOLLOWS] = isTooSmall || known?.isSettled === false ? 1 : 0;
-    // What was replaced before this has moved when the next memory is used: every worker moves all before it prepares another configuration.
-    const before = words[FOLLOWS] === 1 ? memory!(`${name}, before`, 0, isTooSmall ? known.memory : known?.former) : shared;
-    // Where another thread has forgotten the limiter and made it again, its memory is another one.
-    const now = known?.memory === before || known?.memory === shared ? known : tableIn(before);
-    now.prepared = now.memory === shared ? null : tableIn(shared);
-    return now;
-  });
+  const counters = memoryCounters(
+    clock,
+    secret,
+    (table, key, { windows, maxCallers, callers = maxCallers }, memory) => {
+      const name = nameOf(key);
+      const known = table as SharedTable | undefined;
+      const shards =
+        known?.shards.length ??
+        Math.min(
+          2 ** Math.ceil(Math.log2(SHARDS_OF_THREAD * threads.count)),
+          2 ** Math.floor(Math.log2(Math.max(1, maxCallers / FEWEST_OF_SHARD))),
+        );
+      const bytes =
+        shards * bytesOfCallers(Math.ceil(Math.max(Math.min(callers, maxCallers), FEWEST_CALLERS) / shards), windows);
+      const isTooSmall = known !== undefined && known.memory.byteLength < bytes;
+      const shared = memory!(name, bytes, isTooSmall ? null : known?.memory);
+      const tableIn = (buffer: ArrayBufferLike) =>
+        SharedTable.in(buffer, { secret, shards, owner: threads.id, isMain });
+      const words = new Int32Array(shared);
+      if (isMain) words[FOLLOWS] = isTooSmall || known?.isSettled === false ? 1 : 0;
+      // What was replaced before this has moved when the next memory is used: every worker moves all before it prepares
+      // another configuration.
+      const before =
+        words[FOLLOWS] === 1 ? memory!(`${name}, before`, 0, isTooSmall ? known.memory : known?.former) : shared;
+      // Where another thread has forgotten the limiter and made it again, its memory is another one.
+      const now = known?.memory === before || known?.memory === shared ? known : tableIn(before);
+      now.prepared = now.memory === shared ? null : tableIn(shared);
+      return now;
+    },
+  );
   const all = counters.all as ReadonlyMap<string, SharedTable>;
   return {
     ...counters,
@@ -97,16 +137,28 @@ export class SharedTable implements CallerTable {
   }
 
   /** The first thread that sees the memory, all zero, divides it. */
-  static in(memory: ArrayBufferLike, { secret, shards, owner, isMain }: { readonly secret: Secret; readonly shards: number; readonly owner: number; readonly isMain: boolean }): SharedTable {
+  static in(
+    memory: ArrayBufferLike,
+    {
+      secret,
+      shards,
+      owner,
+      isMain,
+    }: { readonly secret: Secret; readonly shards: number; readonly owner: number; readonly isMain: boolean },
+  ): SharedTable {
     const words = new Int32Array(memory);
     if (words[SHARDS] === 0) words.set([shards, ...secret], SHARDS);
     const length = words.length / words[SHARDS]!;
-    const list = Array.from({ length: words[SHARDS]! }, (_, i) => new SharedCallers(words.subarray(i * length, (i + 1) * length), owner));
+    const list = Array.from(
+      { length: words[SHARDS]! },
+      (_, i) => new SharedCallers(words.subarray(i * length, (i + 1) * length), owner),
+    );
     return new SharedTable(memory, [words[SECRET]!, words[SECRET + 1]!], list, isMain);
   }
 
   get shards(): readonly SharedCallers[] {
-    for (let i = 0; i < this.#successors.length; i++) if (this.#list[i]!.words[MOVED] === 1) this.#list[i] = this.#successors[i]!;
+    for (let i = 0; i < this.#successors.length; i++)
+      if (this.#list[i]!.words[MOVED] === 1) this.#list[i] = this.#successors[i]!;
     return this.#list;
   }
 
@@ -135,7 +187,10 @@ export class SharedTable implements CallerTable {
     return this.shards.every(({ words }) => words.buffer === this.memory);
   }
 
-  /** What the memory in force takes, or has taken, the place of, as long as a shard is in it; then the memory in force itself. */
+  /**
+   * What the memory in force takes, or has taken, the place of, as long as a shard is in it; then the memory in force
+   * itself.
+   */
   get former(): ArrayBufferLike {
     return (this.shards.find(({ words }) => words.buffer !== this.memory) ?? this.shards[0]!).words.buffer;
   }
@@ -185,7 +240,11 @@ export class SharedCallers extends Callers {
     super.makeRoom(now, plan);
     const { words } = this;
     // Only after a reload, where more callers, or callers with more marks, are allowed than before.
-    while (words.length - words[TAKEN]! + words[FREED]! < SPARE_CALLERS * CELL * plan.cells && words[NEWER] !== OVERFLOW) this.evict(words[NEWER]!, plan);
+    while (
+      words.length - words[TAKEN]! + words[FREED]! < SPARE_CALLERS * CELL * plan.cells &&
+      words[NEWER] !== OVERFLOW
+    )
+      this.evict(words[NEWER]!, plan);
   }
 
   /** A larger copy would admit too much, and its lock would stay taken for the other threads. */
@@ -193,7 +252,10 @@ export class SharedCallers extends Callers {
     throw new RangeError("the memory of the limiter is too small for its windows");
   }
 
-  /** Copies all to larger memory, which no thread enters before this shard says that it has moved. A thread may die meanwhile: another one copies again. */
+  /**
+   * Copies all to larger memory, which no thread enters before this shard says that it has moved. A thread may die
+   * meanwhile: another one copies again.
+   */
   moveTo({ words: larger }: SharedCallers): void {
     const { words } = this;
     acquire(words, LOCK, this.#owner);
@@ -214,7 +276,8 @@ export class SharedCallers extends Callers {
     // The dead thread may have been about to double the buckets.
     const end = Math.min(2 * CELL * words[BUCKETS]!, words[TAKEN]!);
     for (let bucket = 0; bucket < end; bucket += CELL) {
-      for (let caller = words[bucket]!; caller !== 0 && !found.has(caller); caller = words[caller + CHAIN]!) found.add(caller);
+      for (let caller = words[bucket]!; caller !== 0 && !found.has(caller); caller = words[caller + CHAIN]!)
+        found.add(caller);
       words[bucket] = 0;
     }
     const callers = [...found].sort((a, b) => numbers[a / 2 + LAST]! - numbers[b / 2 + LAST]!);
@@ -232,7 +295,10 @@ export class SharedCallers extends Callers {
     release(words, LOCK);
   }
 
-  /** Leaves no more cells than the admissions need, no more admissions than the cells have marks for, and no mark after the last admission. */
+  /**
+   * Leaves no more cells than the admissions need, no more admissions than the cells have marks for, and no mark after
+   * the last admission.
+   */
   #repairMarks(window: number, last: number, found: Set<number>): void {
     const { words, numbers } = this;
     const batch = numbers[window / 2 + BATCH]!;
@@ -247,7 +313,8 @@ export class SharedCallers extends Callers {
     words[cell + NEXT] = 0;
     words[window + END] = cell;
     // A mark that was never written has what its cell held before: a time far ahead would never expire.
-    for (let i = cell / 2 + MARKS; i < cell / 2 + MARKS + MARKS_OF_CELL; i++) if (!(numbers[i]! <= last)) numbers[i] = last;
+    for (let i = cell / 2 + MARKS; i < cell / 2 + MARKS + MARKS_OF_CELL; i++)
+      if (!(numbers[i]! <= last)) numbers[i] = last;
     if (needed > marks) numbers[window / 2 + USED] = (marks - words[window + BEGIN]!) * batch;
   }
 }

@@ -1,5 +1,6 @@
 /**
- * The addresses behind host names, looked up through the system and again as they age; all users of a name share one look-up.
+ * The addresses behind host names, looked up through the system and again as they age; all users of a name share one
+ * look-up.
  */
 import type { LookupAddress } from "node:dns";
 import net, { type LookupFunction } from "node:net";
@@ -43,8 +44,8 @@ export class Names {
   }
 
   /**
-   * Looks these hosts up from now on, new ones at once, and no others. Addresses among them are skipped. `ttlMs`: how old an answer may get, in
-   * milliseconds.
+   * Looks these hosts up from now on, new ones at once, and no others. Addresses among them are skipped. `ttlMs`: how
+   * old an answer may get, in milliseconds.
    */
   retain(hosts: Iterable<string>, ttlMs = this.ttlMs): void {
     const isChanged = ttlMs !== this.ttlMs;
@@ -69,7 +70,9 @@ export class Names {
     this.retain([]);
   }
 
-  /** A name is kept during its look-up: otherwise a new request for it would start a second look-up at the same time. */
+  /**
+   * A name is kept during its look-up: otherwise a new request for it would start a second look-up at the same time.
+   */
   forgetIfUnused(name: Name): void {
     if (name.isUnused && this.#names.get(name.host) === name) this.#names.delete(name.host);
   }
@@ -114,7 +117,10 @@ export class Name {
     return this.addresses.length > 0 ? Promise.resolve(this.addresses) : this.#look();
   }
 
-  /** Options of a connection that goes to the address `first`, and if that is unreachable to the others; without `first` it waits for a look-up. */
+  /**
+   * Options of a connection that goes to the address `first`, and if that is unreachable to the others; without `first`
+   * it waits for a look-up.
+   */
   connectOptions(first: Address | undefined): { readonly lookup: LookupFunction; readonly autoSelectFamily: true } {
     const lookup: LookupFunction = (_host, { all }, done) => {
       // A promise, even if the addresses are known: `net` expects the answer in a later turn.
@@ -185,7 +191,10 @@ export class Name {
     // Addresses that stay are the same objects: connections are kept under them.
     for (const known of this.addresses) if (unique.has(known.address)) unique.set(known.address, known);
     this.addresses = [...unique.values()];
-    this.#names.options.log.debug("the addresses of a name have changed", { host: this.host, addresses: [...unique.keys()].join(" ") });
+    this.#names.options.log.debug("the addresses of a name have changed", {
+      host: this.host,
+      addresses: [...unique.keys()].join(" "),
+    });
     for (const listener of [...this.#listeners]) listener();
   }
 

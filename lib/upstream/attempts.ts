@@ -50,8 +50,17 @@ export interface Tries extends AttemptsOptions {
   readonly failed: (exchange: Exchange, error: unknown, peer: Peer, endsAt: number) => Reply | Promise<Reply>;
 }
 
-/** One attempt; its result is reported to the upstream's health. Not async: that would cost two more promises per request. */
-export function tryPeer({ forwarding, meter, failed }: Tries, exchange: Exchange, peer: Peer, startedAt: number, endsAt: number): Promise<Reply> {
+/**
+ * One attempt; its result is reported to the upstream's health. Not async: that would cost two more promises per
+ * request.
+ */
+export function tryPeer(
+  { forwarding, meter, failed }: Tries,
+  exchange: Exchange,
+  peer: Peer,
+  startedAt: number,
+  endsAt: number,
+): Promise<Reply> {
   const { call } = exchange;
   const { notes } = call;
   const { clock } = forwarding;
@@ -87,13 +96,17 @@ export function tryPeer({ forwarding, meter, failed }: Tries, exchange: Exchange
   );
 }
 
-/** Timers may run two milliseconds early: a try that begins at `total_ms` would fail, and count against its upstream. */
+/**
+ * Timers may run two milliseconds early: a try that begins at `total_ms` would fail, and count against its upstream.
+ */
 export const LEAST_TRY_MS = 5;
 
 export const NO_PEERS: readonly Peer[] = [];
 
 export function noUpstream(exchange: Exchange): Reply {
-  return problem(exchange.call, "upstream_unavailable", { detail: "None of the servers behind this route can be used at the moment." });
+  return problem(exchange.call, "upstream_unavailable", {
+    detail: "None of the servers behind this route can be used at the moment.",
+  });
 }
 
 /** Returned, not thrown: the plugins around it would be blamed for it. */

@@ -1,5 +1,6 @@
 /**
- * Load-balancing strategies: each chooses among the upstreams that can be used. Here are those by turns and by load; hashing is a part.
+ * Load-balancing strategies: each chooses among the upstreams that can be used. Here are those by turns and by load;
+ * hashing is a part.
  */
 import type { Service, STRATEGIES } from "../config/model.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -12,7 +13,10 @@ export interface Candidate {
   readonly weightNow: number;
   /** Requests in progress and waiting. */
   readonly load: number;
-  /** The state of smooth rotation; kept across reloads, so that a new configuration does not start at the first upstream again. */
+  /**
+   * The state of smooth rotation; kept across reloads, so that a new configuration does not start at the first upstream
+   * again.
+   */
   turn: number;
 }
 
@@ -23,10 +27,16 @@ export interface Balancer {
 
 export type Strategy = (typeof STRATEGIES)[number];
 
-/** Each in turn, as often as its weight says, and spread out: with 5:1:1, a a b a c a a. With equal weights, in their configured order. */
+/**
+ * Each in turn, as often as its weight says, and spread out: with 5:1:1, a a b a c a a. With equal weights, in their
+ * configured order.
+ */
 const smoothRotation: Balancer = { pick: (candidates) => rotate(candidates, Infinity) };
 
-/** Smooth weighted round robin among the peers with at most this load for their weight: each gains its weight; the highest is chosen and loses the sum. */
+/**
+ * Smooth weighted round robin among the peers with at most this load for their weight: each gains its weight; the
+ * highest is chosen and loses the sum.
+ */
 export function rotate<Peer extends Candidate>(candidates: readonly Peer[], mostLoad: number): Peer | null {
   let foremost: Peer | null = null;
   let sum = 0;
@@ -51,7 +61,10 @@ const leastConnections: Balancer = {
   },
 };
 
-/** The less loaded of two upstreams drawn by weight: nearly as even as comparing all, and many gateways do not all choose the same one. */
+/**
+ * The less loaded of two upstreams drawn by weight: nearly as even as comparing all, and many gateways do not all
+ * choose the same one.
+ */
 function randomTwoChoices(random: () => number): Balancer {
   function draw<Peer extends Candidate>(candidates: readonly Peer[], except: Peer | null): Peer {
     let left = 0;
@@ -80,7 +93,11 @@ function randomTwoChoices(random: () => number): Balancer {
 export type Balancing = Pick<Service, "loadBalancingStrategy"> & Partial<Pick<Service, "hashOn" | "hashBalanceFactor">>;
 
 /** `hashing` is that of its part. `random` gives numbers from 0 to below 1. */
-export function balancerOf(balancing: Balancing, hashing: (hashOn: string, balanceFactor: number) => Balancer, random = Math.random): Balancer {
+export function balancerOf(
+  balancing: Balancing,
+  hashing: (hashOn: string, balanceFactor: number) => Balancer,
+  random = Math.random,
+): Balancer {
   const { loadBalancingStrategy, hashOn = "client_ip", hashBalanceFactor = 0 } = balancing;
   switch (loadBalancingStrategy) {
     case "round_robin":

@@ -1,5 +1,6 @@
 /**
- * The circuit breaker of one service: while too many requests fail, the next ones are refused at once, so that the upstreams can recover.
+ * The circuit breaker of one service: while too many requests fail, the next ones are refused at once, so that the
+ * upstreams can recover.
  *
  *   closed ──error_ratio of at least min_requests within window_ms──► open ──open_ms──► half-open
  *     ▲                                                                ▲                   │
@@ -47,8 +48,8 @@ export interface BreakerOptions {
 }
 
 /**
- * 32-bit words of the memory. The term is a number that goes up with each change of the state, and its last two bits are the state: requests
- * that were admitted in another term do not count.
+ * 32-bit words of the memory. The term is a number that goes up with each change of the state, and its last two bits
+ * are the state: requests that were admitted in another term do not count.
  */
 const TERM = 0;
 /** Probes of this term, without those whose end said nothing; and those that have passed. */
@@ -56,7 +57,10 @@ const ADMITTED = 1;
 const PASSED = 2;
 const WORDS_BYTES = 4 * Int32Array.BYTES_PER_ELEMENT;
 
-/** 64-bit cells behind the words: when it entered its state, in milliseconds since 1970 (0: never); when it was opened; when the latest probe was admitted. */
+/**
+ * 64-bit cells behind the words: when it entered its state, in milliseconds since 1970 (0: never); when it was opened;
+ * when the latest probe was admitted.
+ */
 const SINCE = 0;
 const OPENED_AT = 1;
 const PROBED_AT = 2;
@@ -74,8 +78,9 @@ const OF_STATE = 3;
 const MAX_TERM = 2 ** 30 - 1;
 
 /**
- * One breaker for all threads that share its memory. No lock: the term is exchanged, so that one thread alone makes each change, and one that
- * dies at any moment holds no other up. Of requests that two threads count at the same instant, one may be missed.
+ * One breaker for all threads that share its memory. No lock: the term is exchanged, so that one thread alone makes
+ * each change, and one that dies at any moment holds no other up. Of requests that two threads count at the same
+ * instant, one may be missed.
  */
 export class Breaker {
   readonly #clock: Clock;
@@ -87,7 +92,10 @@ export class Breaker {
   #requests: RollingCount;
   #failures: RollingCount;
 
-  constructor({ clock, log, service, memory = new ArrayBuffer(BREAKER_BYTES) }: BreakerOptions, settings: BreakerSettings) {
+  constructor(
+    { clock, log, service, memory = new ArrayBuffer(BREAKER_BYTES) }: BreakerOptions,
+    settings: BreakerSettings,
+  ) {
     this.#clock = clock;
     this.#log = log;
     this.#service = service;
@@ -183,7 +191,11 @@ export class Breaker {
     // By the one thread that opened it, long before the first probe.
     Atomics.store(this.#words, ADMITTED, 0);
     Atomics.store(this.#words, PASSED, 0);
-    this.#log.warn("circuit opened: requests are refused", { service: this.#service, reason, for_ms: this.#settings.openMs });
+    this.#log.warn("circuit opened: requests are refused", {
+      service: this.#service,
+      reason,
+      for_ms: this.#settings.openMs,
+    });
   }
 
   #close(term: number): void {
@@ -201,7 +213,8 @@ export class Breaker {
   }
 }
 
-const CIRCUIT_OPEN = "Too many requests to the service behind this route have failed. Try again after the time in Retry-After.";
+const CIRCUIT_OPEN =
+  "Too many requests to the service behind this route have failed. Try again after the time in Retry-After.";
 
 /** Asks `next` while the breaker admits requests. */
 export function guarded(next: Handler, breaker: Breaker): Handler {
@@ -222,10 +235,14 @@ export function guarded(next: Handler, breaker: Breaker): Handler {
   };
 }
 
-/** A request has failed if the upstream did not answer it, or with 5xx. Failures of the client or the gateway say nothing. */
+/**
+ * A request has failed if the upstream did not answer it, or with 5xx. Failures of the client or the gateway say
+ * nothing.
+ */
 function verdictOf({ call }: Exchange, { status }: Reply): Verdict {
   const { code, isExcused } = call.notes;
-  if (call.aborted || (code !== null && (isExcused || (ERRORS[code as ErrorCode]?.side ?? "upstream") !== "upstream"))) return "unknown";
+  if (call.aborted || (code !== null && (isExcused || (ERRORS[code as ErrorCode]?.side ?? "upstream") !== "upstream")))
+    return "unknown";
   // No upstream was asked: the breaker gets no result, and would only delay its return.
   if (code === "upstream_unavailable") return "unknown";
   return status >= 500 ? "failed" : "passed";

@@ -1,5 +1,6 @@
 /**
- * The choice among the upstreams of a service: of those that can be used, by its strategy; and of another one after a try that has sent nothing.
+ * The choice among the upstreams of a service: of those that can be used, by its strategy; and of another one after a
+ * try that has sent nothing.
  */
 import type { Clock } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
@@ -13,9 +14,15 @@ import { ALWAYS_USABLE, type Member, type Peer, type Picker, type UpstreamSet } 
 import { usableOf } from "./usable.ts";
 
 /**
- * Chooses by `balancer` among `peers`, upstreams of one snapshot. `changes`: see `HealthTools`. `choosable` says which of them can be used now.
+ * Chooses by `balancer` among `peers`, upstreams of one snapshot. `changes`: see `HealthTools`. `choosable` says which
+ * of them can be used now.
  */
-export function pickerAmong(changes: Int32Array, peers: readonly Peer[], balancer: Balancer, choosable = usableOf): Picker {
+export function pickerAmong(
+  changes: Int32Array,
+  peers: readonly Peer[],
+  balancer: Balancer,
+  choosable = usableOf,
+): Picker {
   let usable: readonly Peer[] = [];
   let version = -1;
   return {
@@ -41,10 +48,15 @@ export interface HealthTools {
 }
 
 /** Puts the settings of a configuration for the health of its upstreams into force, after `UpstreamSet.adopt`. */
-export function adoptHealth(upstreamSet: UpstreamSet, members: readonly Member[], { clock, log, changes, make }: HealthTools): void {
+export function adoptHealth(
+  upstreamSet: UpstreamSet,
+  members: readonly Member[],
+  { clock, log, changes, make }: HealthTools,
+): void {
   const changed = () => void Atomics.add(changes, 0, 1);
   const made = (upstream: string, memory: ArrayBufferLike | null) => {
-    const mayEject = () => upstreamSet.peers.some((peer) => peer.health !== health && peer.weight > 0 && peer.health.usable);
+    const mayEject = () =>
+      upstreamSet.peers.some((peer) => peer.health !== health && peer.weight > 0 && peer.health.usable);
     const health = make({ clock, log, service: upstreamSet.service, upstream, mayEject, changed }, memory);
     return health;
   };
@@ -56,13 +68,16 @@ export function adoptHealth(upstreamSet: UpstreamSet, members: readonly Member[]
   changed();
 }
 
-/** A try that sent nothing is followed at once by one at another upstream, each of them once; `tried` have been before. */
+/**
+ * A try that sent nothing is followed at once by one at another upstream, each of them once; `tried` have been before.
+ */
 export function elsewhere(options: AttemptsOptions, tried: readonly Peer[] = []): Tries["failed"] {
   const { picker, forwarding, meter, log } = options;
   return (exchange, error, peer, endsAt) => {
     const now = forwarding.clock.now();
     const isOver = exchange.call.aborted || now > endsAt - LEAST_TRY_MS;
-    const mayFollow = !isOver && error instanceof Fault && isUnopened(error) && (exchange.body === null || isUntouched(exchange.body));
+    const mayFollow =
+      !isOver && error instanceof Fault && isUnopened(error) && (exchange.body === null || isUntouched(exchange.body));
     const all = [...tried, peer];
     const next = mayFollow ? picker.pick(exchange, all) : null;
     if (next === null) return upstreamFaultReply(exchange, error, log);
@@ -71,7 +86,10 @@ export function elsewhere(options: AttemptsOptions, tried: readonly Peer[] = [])
   };
 }
 
-/** Nothing was sent because the connection was refused, timed out, could not be opened or had been closed. A lack of free ones is another thing. */
+/**
+ * Nothing was sent because the connection was refused, timed out, could not be opened or had been closed. A lack of
+ * free ones is another thing.
+ */
 function isUnopened(fault: Fault): boolean {
   return fault.code === "upstream_connect_failed" || fault instanceof Unsent;
 }

@@ -14,11 +14,14 @@ export interface ConnectTarget {
   readonly name?: Name;
 }
 
-/** `first`: see `Name.connectOptions`. `secure`: null for plain TCP. `readyEvent` names the event that the socket emits when it can be used. */
+/**
+ * `first`: see `Name.connectOptions`. `secure`: null for plain TCP. `readyEvent` names the event that the socket emits
+ * when it can be used.
+ */
 export function connect(to: ConnectTarget, secure: Secure | null, first: Address | undefined, more?: object): Socket {
   const socket = to.dial({ ...to.name?.connectOptions(first), ...more }, secure);
-  // Nagle's algorithm would hold back the last small segment of each message. A host's process lives as long as the client of a request, and not
-  // until an idle connection ends.
+  // Nagle's algorithm would hold back the last small segment of each message. A host's process lives as long as the
+  // client of a request, and not until an idle connection ends.
   return socket.setNoDelay(true).unref();
 }
 

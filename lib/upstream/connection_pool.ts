@@ -1,5 +1,6 @@
 /**
- * The common base of HTTP/1.1 and HTTP/2 connection pools of one upstream: leases, the queue for them, TLS and addresses.
+ * The common base of HTTP/1.1 and HTTP/2 connection pools of one upstream: leases, the queue for them, TLS and
+ * addresses.
  */
 import { DeadlineTimer, type Clock, type Timer } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
@@ -9,7 +10,10 @@ import type { Address } from "./addresses.ts";
 import { connect, type ConnectTarget } from "./connect.ts";
 import type { UpstreamTls } from "./tls.ts";
 
-/** All that a pool holds of a configuration, besides what can be set anew: `Runtime` makes another pool when one of them changes. */
+/**
+ * All that a pool holds of a configuration, besides what can be set anew: `Runtime` makes another pool when one of them
+ * changes.
+ */
 export interface ConnectionPoolOptions extends ConnectTarget {
   /** "h2": over TLS, negotiated by ALPN. "h2c": without TLS, by prior knowledge (RFC 9113 §3.3). */
   readonly protocol: "http" | "https" | "h2" | "h2c";
@@ -37,7 +41,10 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   waiting = 0;
   /** How many leases each client has, by `Call.holder`. */
   readonly held = new Map<string, number>();
-  /** The requests that wait, by client. Clients with less than their share take turns; the requests of one client are served in their order. */
+  /**
+   * The requests that wait, by client. Clients with less than their share take turns; the requests of one client are
+   * served in their order.
+   */
   readonly #waiters = new Map<string, Set<Waiter<Lease>>>();
   maxConnections: number;
   #clientShare = 1;
@@ -50,10 +57,16 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
     this.clock = clock;
     this.deadlines = new DeadlineTimer(clock);
     this.maxConnections = maxConnections;
-    this.connect = tls === undefined ? (address, more) => connect(options, null, address, more) : tls.connector(options, protocol === "h2" ? ["h2"] : undefined);
+    this.connect =
+      tls === undefined
+        ? (address, more) => connect(options, null, address, more)
+        : tls.connector(options, protocol === "h2" ? ["h2"] : undefined);
   }
 
-  /** Also with a reload. `clientShare`: of the places, what the requests of one client have at one time, at least one place; 1: all. */
+  /**
+   * Also with a reload. `clientShare`: of the places, what the requests of one client have at one time, at least one
+   * place; 1: all.
+   */
   limitTo(maxConnections: number, clientShare: number): void {
     this.maxConnections = maxConnections;
     this.#clientShare = clientShare;
@@ -68,10 +81,15 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   /** All connections, unused ones included. */
   abstract get open(): number;
 
-  /** A lease for `client` (see `Call.holder`), to be ended with `release`; null: `waitForLease` has to be called. Never `except`. */
+  /**
+   * A lease for `client` (see `Call.holder`), to be ended with `release`; null: `waitForLease` has to be called. Never
+   * `except`.
+   */
   tryLease(client: string, except: Lease | null = null): Lease | null {
     // Waiting requests have priority.
-    return (this.waiting > 0 && this.#nextClient() !== null) || this.#hasShare(client) ? null : this.#lease(client, except);
+    return (this.waiting > 0 && this.#nextClient() !== null) || this.#hasShare(client)
+      ? null
+      : this.#lease(client, except);
   }
 
   #lease(client: string, except: Lease | null): Lease | null {
@@ -107,14 +125,22 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
       const timer = this.clock.after(ms, () => {
         const { maxConnections, leased } = this;
         const own = this.#hasShare(client) ? `, ${this.held.get(client)} of this client, which are its share` : "";
-        refuse(new Fault("upstream_saturated", `no connection became free within ${ms} ms (max_connections ${maxConnections}, ${leased} requests in progress${own})`));
+        refuse(
+          new Fault(
+            "upstream_saturated",
+            `no connection became free within ${ms} ms (max_connections ${maxConnections}, ` +
+              `${leased} requests in progress${own})`,
+          ),
+        );
       });
       const waiter: Waiter<Lease> = { grant: resolve, refuse, timer };
       const own = this.#waiters.get(client);
       if (own === undefined) this.#waiters.set(client, new Set([waiter]));
       else own.add(waiter);
       this.waiting++;
-      call.onAbort(() => refuse(new Fault("upstream_saturated", "the client disconnected while waiting for a connection")));
+      call.onAbort(() =>
+        refuse(new Fault("upstream_saturated", "the client disconnected while waiting for a connection")),
+      );
     });
   }
 
@@ -128,7 +154,10 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
     return true;
   }
 
-  /** The client whose request is granted next; null: all that wait have their share. At most as many clients as places have theirs. */
+  /**
+   * The client whose request is granted next; null: all that wait have their share. At most as many clients as places
+   * have theirs.
+   */
   #nextClient(): string | null {
     for (const client of this.#waiters.keys()) if (!this.#hasShare(client)) return client;
     return null;
@@ -173,11 +202,15 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
     }
   }
 
-  /** Of the name; empty where there is none, or no answer yet. Followed from the first use on: some pools are never used. */
+  /**
+   * Of the name; empty where there is none, or no answer yet. Followed from the first use on: some pools are never
+   * used.
+   */
   protected get addresses(): readonly Address[] {
     const { name } = this.options;
     if (name === undefined) return NO_ADDRESSES;
-    if (this.#unfollow === null && this.state === "open") this.#unfollow = name.onChange(() => this.readdress(name.addresses));
+    if (this.#unfollow === null && this.state === "open")
+      this.#unfollow = name.onChange(() => this.readdress(name.addresses));
     return name.addresses;
   }
 }

@@ -9,10 +9,16 @@ export class Unsent extends Fault {}
 /** As `Unsent`: the upstream closed a kept connection, as it may at any time. That says nothing about its health. */
 export class Stale extends Unsent {}
 
-/** The upstream closed the connection during an upload, unread: clients choose what they send, and their uploads must not eject it. */
+/**
+ * The upstream closed the connection during an upload, unread: clients choose what they send, and their uploads must
+ * not eject it.
+ */
 export class UploadRefused extends Fault {}
 
-/** "connect": there was no connection, and nothing was sent. "reset": it broke before a response. "timeout": no response in time. */
+/**
+ * "connect": there was no connection, and nothing was sent. "reset": it broke before a response. "timeout": no response
+ * in time.
+ */
 export type TryFailure = "connect" | "reset" | "timeout";
 
 /** Null if another try would not help: faults of the client, and invalid responses. */
@@ -30,7 +36,10 @@ export function tryFailure(fault: Fault): TryFailure | null {
   }
 }
 
-/** Whether the upstream caused it, so that its health and the circuit breaker count it: neither the client nor a lack of connections did. */
+/**
+ * Whether the upstream caused it, so that its health and the circuit breaker count it: neither the client nor a lack of
+ * connections did.
+ */
 export function isUpstreams(fault: Fault): boolean {
   if (fault instanceof Stale || fault instanceof UploadRefused) return false;
   const failure = tryFailure(fault);
@@ -43,7 +52,8 @@ export function faultCode(error: NodeJS.ErrnoException, isConnecting: boolean): 
 }
 
 /**
- * In TLS 1.3 a server refuses a client certificate after the handshake; it has not read the request then. After any other TLS error
- * it may have. The name is ERR_SSL_SSLV3_ALERT_BAD_CERTIFICATE with OpenSSL 3.0, ERR_SSL_SSL/TLS_ALERT_BAD_CERTIFICATE later (Node 22).
+ * In TLS 1.3 a server refuses a client certificate after the handshake; it has not read the request then. After any
+ * other TLS error it may have. The name is ERR_SSL_SSLV3_ALERT_BAD_CERTIFICATE with OpenSSL 3.0,
+ * ERR_SSL_SSL/TLS_ALERT_BAD_CERTIFICATE later (Node 22).
  */
 const REFUSED_BY_TLS = /^ERR_SSL_[\w/]*ALERT_\w*(?:CERT|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE)/;

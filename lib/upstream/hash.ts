@@ -11,11 +11,12 @@ import { rotate, type Balancer, type Candidate } from "./balance.ts";
 export { fields } from "../config/hash_on.ts";
 
 /**
- * The same upstream for the same key: every upstream draws a number for it, and the best wins (weighted rendezvous hashing). Without one of
- * them its keys spread over the others, and no other key moves. Requests without a key go to each upstream in turn.
+ * The same upstream for the same key: every upstream draws a number for it, and the best wins (weighted rendezvous
+ * hashing). Without one of them its keys spread over the others, and no other key moves. Requests without a key go to
+ * each upstream in turn.
  *
- * With a balance factor above 0 an upstream that has its share of the load, times that factor, is passed over for the next best draw
- * (consistent hashing with bounded loads, Mirrokni, Thorup and Zadimoghaddam 2017).
+ * With a balance factor above 0 an upstream that has its share of the load, times that factor, is passed over for the
+ * next best draw (consistent hashing with bounded loads, Mirrokni, Thorup and Zadimoghaddam 2017).
  */
 export function hashing(hashOn: string, balanceFactor: number): Balancer {
   const keyOf = hashKey(hashOn);
@@ -59,14 +60,15 @@ function loadPerWeight(candidates: readonly Candidate[]): number {
 }
 
 /**
- * The part of a request that `hash_on` names, as an unsigned number of 32 bits with all of them mixed: equal for equal values, in every gateway.
+ * The part of a request that `hash_on` names, as an unsigned number of 32 bits with all of them mixed: equal for equal
+ * values, in every gateway.
  * Null: the request has no such value, or an empty one.
  */
 export type HashKey = (exchange: Exchange) => number | null;
 
 /**
- * `hashOn` is valid by the schema of `hash_on`. Of headers and cookies with several values the first counts; a path parameter counts as it
- * is forwarded, percent-encoded.
+ * `hashOn` is valid by the schema of `hash_on`. Of headers and cookies with several values the first counts; a path
+ * parameter counts as it is forwarded, percent-encoded.
  */
 export function hashKey(hashOn: string): HashKey {
   if (hashOn === "client_ip") return ({ clientAddress }) => addressHash(clientAddress);

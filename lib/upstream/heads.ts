@@ -1,6 +1,6 @@
 /**
- * The heads of messages as they are passed on: a request to the upstream, with X-Forwarded-*, Via, X-Request-Id and traceparent; and a
- * response and the trailers of either.
+ * The heads of messages as they are passed on: a request to the upstream, with X-Forwarded-*, Via, X-Request-Id and
+ * traceparent; and a response and the trailers of either.
  */
 import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
@@ -8,7 +8,16 @@ import { FIELD_LINE, FIELD_VALUE, FORWARDING, HOP_BY_HOP, TOKEN_CHARACTERS } fro
 import { BODILESS } from "../http/body.ts";
 import { CREDENTIAL_HEADERS } from "../http/redact.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { dashed, endToEnd, hasToken, headerValue, headerValues, withHeader, withoutHeader, withoutNamed } from "../http/headers.ts";
+import {
+  dashed,
+  endToEnd,
+  hasToken,
+  headerValue,
+  headerValues,
+  withHeader,
+  withoutHeader,
+  withoutNamed,
+} from "../http/headers.ts";
 import { MAX_CONNECTION_OPTIONS, NameMap, nameSet, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 
@@ -23,12 +32,18 @@ export interface UpstreamRequestHead {
   readonly headers: HeaderList;
   /** Bytes of the body, 0 without one; Infinity if it is chunked. */
   readonly length: number;
-  /** The expected Sec-WebSocket-Accept if the gateway chose the key; null if the client chose it and checks the answer. */
+  /**
+   * The expected Sec-WebSocket-Accept if the gateway chose the key; null if the client chose it and checks the answer.
+   */
   readonly accept: string | null;
 }
 
 /** Throws a `TypeError` if the body and the headers of the request do not fit. */
-export function requestHead(exchange: Exchange, upstream: { readonly authority: string }, options: HeadOptions): UpstreamRequestHead {
+export function requestHead(
+  exchange: Exchange,
+  upstream: { readonly authority: string },
+  options: HeadOptions,
+): UpstreamRequestHead {
   const { call, upgrade } = exchange;
   const { span } = call.notes;
   const length = exchange.body === null ? 0 : bodyLength(exchange);
@@ -38,7 +53,10 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
   let dropped = ALWAYS | TE | (length === Infinity ? 0 : TRAILER);
   if (needsKey) dropped |= KEY;
   if (span !== null) dropped |= TRACE;
-  const headers: string[] = ["Host", options.preserveHost && exchange.authority !== "" ? exchange.authority : upstream.authority];
+  const headers: string[] = [
+    "Host",
+    options.preserveHost && exchange.authority !== "" ? exchange.authority : upstream.authority,
+  ];
   let isStated = false;
   let takesTrailers = false;
   const received = withoutNamed(exchange.headers);
@@ -75,14 +93,16 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
 }
 
 /**
- * Every message to the upstream states its length, and a chunked body is chunked again (RFC 9112 §6). If a plugin left two lengths, or
- * the length of a body that it removed, the upstream would read the next request as the rest of this one.
+ * Every message to the upstream states its length, and a chunked body is chunked again (RFC 9112 §6). If a plugin left
+ * two lengths, or the length of a body that it removed, the upstream would read the next request as the rest of this
+ * one.
  */
 function bodyLength({ body, headers }: Exchange): number {
   if (!(body instanceof Readable)) throw new TypeError("the body of the request is no stream of node:stream");
   const lengths = headerValues(headers, "content-length");
   if (lengths.length === 0) return Infinity;
-  if (lengths.length > 1 || !/^\d{1,15}$/.test(lengths[0]!)) throw new TypeError("the Content-Length of the request is no plain number");
+  if (lengths.length > 1 || !/^\d{1,15}$/.test(lengths[0]!))
+    throw new TypeError("the Content-Length of the request is no plain number");
   return Number(lengths[0]);
 }
 
@@ -106,8 +126,8 @@ const KINDS = new NameMap<number>([
 ]);
 
 /**
- * States the origin of the request. If a trusted proxy has sent it, its own headers are continued: one more address in the chain, its
- * host, scheme and port, its prefix before ours. Any other client's forwarding headers are dropped.
+ * States the origin of the request. If a trusted proxy has sent it, its own headers are continued: one more address in
+ * the chain, its host, scheme and port, its prefix before ours. Any other client's forwarding headers are dropped.
  */
 function pushForwarded(headers: string[], exchange: Exchange): void {
   const { call } = exchange;
@@ -124,7 +144,14 @@ function pushForwarded(headers: string[], exchange: Exchange): void {
     for (const value of headerValues(exchange.headers, "forwarded")) headers.push("Forwarded", value);
     for (const value of headerValues(exchange.headers, "x-real-ip")) headers.push("X-Real-IP", value);
   }
-  headers.push("X-Forwarded-For", chain, "X-Forwarded-Proto", exchange.scheme, "X-Forwarded-Port", port ?? portOf(host, exchange.scheme));
+  headers.push(
+    "X-Forwarded-For",
+    chain,
+    "X-Forwarded-Proto",
+    exchange.scheme,
+    "X-Forwarded-Port",
+    port ?? portOf(host, exchange.scheme),
+  );
   if (host !== "") headers.push("X-Forwarded-Host", host);
   if (prefix !== "") headers.push("X-Forwarded-Prefix", prefix);
 }
@@ -148,13 +175,17 @@ function portOf(host: string, scheme: "http" | "https"): string {
   return scheme === "https" ? "443" : "80";
 }
 
-/** Returns Sec-WebSocket-Accept for a Sec-WebSocket-Key: `dGhlIHNhbXBsZSBub25jZQ==` gives `s3pPLMBiTxaQ9kYGzzhZRbK+xOo=` (RFC 6455 §4.2.2). */
+/**
+ * Returns Sec-WebSocket-Accept for a Sec-WebSocket-Key: `dGhlIHNhbXBsZSBub25jZQ==` gives `s3pPLMBiTxaQ9kYGzzhZRbK+xOo=`
+ * (RFC 6455 §4.2.2).
+ */
 export function websocketAccept(key: string): string {
   return createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest("base64");
 }
 
 /**
- * The head as the text of HTTP/1.1, one byte a character (Latin-1). Throws a `TypeError` for a header that could be read as more than one:
+ * The head as the text of HTTP/1.1, one byte a character (Latin-1). Throws a `TypeError` for a header that could be
+ * read as more than one:
  * names, values and paths may come from plugins.
  */
 export function headText(method: string, target: string, headers: HeaderList): string {
@@ -171,8 +202,10 @@ export function fieldLines(list: HeaderList): string {
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i]!;
     const value = list[i + 1]!;
-    // The check of the whole text, which costs less than a check of each line, would read them as other lines and names.
-    if (name.includes(":") || value.includes("\n")) throw new TypeError("a header has a colon in its name, or a line break in its value");
+    // The check of the whole text, which costs less than a check of each line, would read them as other lines and
+    // names.
+    if (name.includes(":") || value.includes("\n"))
+      throw new TypeError("a header has a colon in its name, or a line break in its value");
     text += `${name}: ${value}\r\n`;
   }
   if (!FIELDS.test(text)) throw new TypeError("a header cannot be written");
@@ -195,7 +228,13 @@ export interface ResponseHead {
 export const TOO_MANY_OPTIONS = `the upstream named more than ${MAX_CONNECTION_OPTIONS} options in Connection`;
 
 /** An HTTP/1.1 response as a Reply with this body, unread. */
-export function replyOf(method: string, response: ResponseHead, via: string, body: Readable | Buffer, trailers?: () => HeaderList): Reply {
+export function replyOf(
+  method: string,
+  response: ResponseHead,
+  via: string,
+  body: Readable | Buffer,
+  trailers?: () => HeaderList,
+): Reply {
   const status = response.statusCode!;
   const headers = receivedHeaders(response, via);
   const isEmpty = isBodiless(method, status) || headerValue(headers, "content-length") === "0";
@@ -204,7 +243,9 @@ export function replyOf(method: string, response: ResponseHead, via: string, bod
   // Node reads phrases more leniently than it writes them (RFC 9112 §4).
   const reason = FIELD_VALUE.test(response.statusMessage!) ? response.statusMessage! : "";
   const sent = isEmpty ? null : body;
-  return trailers === undefined ? { status, reason, headers, body: sent } : { status, reason, headers, body: sent, trailers };
+  return trailers === undefined
+    ? { status, reason, headers, body: sent }
+    : { status, reason, headers, body: sent, trailers };
 }
 
 /** A 205 has no body either (RFC 9110 §15.3.6): a client would wait for bytes that never come. */
@@ -217,7 +258,8 @@ export function receivedHeaders({ statusCode, httpVersion, rawHeaders }: Respons
   let headers = endToEnd(rawHeaders);
   const length = headerValue(headers, "content-length");
   // `010` is eight to a reader of octal numbers.
-  if (length !== undefined && LEADING_ZERO.test(length)) headers = [...withHeader(headers, "Content-Length", String(Number(length)))];
+  if (length !== undefined && LEADING_ZERO.test(length))
+    headers = [...withHeader(headers, "Content-Length", String(Number(length)))];
   headers.push("Via", `${httpVersion} ${viaName}`);
   return statusCode === 204 || statusCode === 205 ? withoutHeader(headers, "content-length") : headers;
 }
@@ -230,16 +272,17 @@ export function switchHeaders(protocol: string, headers: HeaderList): HeaderList
 }
 
 /**
- * Drops fields that trailers must not contain (RFC 9110 §6.5.1): framing, routing, authentication and content fields. A recipient that
- * merges trailers into the headers would otherwise let a client overwrite headers that were checked.
+ * Drops fields that trailers must not contain (RFC 9110 §6.5.1): framing, routing, authentication and content fields. A
+ * recipient that merges trailers into the headers would otherwise let a client overwrite headers that were checked.
  */
 export function trailerFields(list: HeaderList): HeaderList {
   return list.filter((_text, i) => !NOT_IN_TRAILERS.has(list[i & ~1]!) && !/^x-forwarded-/i.test(list[i & ~1]!));
 }
 
 /**
- * The trailers of a request for its upstream: without fields that its plugins set or remove as headers, whether they have done so this time or
- * not. For an upstream that merges the two, a client could otherwise replace what a plugin has checked.
+ * The trailers of a request for its upstream: without fields that its plugins set or remove as headers, whether they
+ * have done so this time or not. For an upstream that merges the two, a client could otherwise replace what a plugin
+ * has checked.
  */
 export function requestTrailers({ trailers, route: { ownHeaders } }: Exchange): HeaderList {
   const given = trailerFields(trailers());

@@ -1,5 +1,6 @@
 /**
- * The health of one upstream: the results of active checks, its responses to clients, and its share of requests after a return.
+ * The health of one upstream: the results of active checks, its responses to clients, and its share of requests after a
+ * return.
  *
  *   active    unknown ──checks pass──► healthy ◄──checks pass── unhealthy      unknown counts as usable
  *                └─────────checks fail───┴──────checks fail──────►┘
@@ -64,8 +65,13 @@ const NO_CHECKS: HealthSettings = {
 
 const UNKNOWN: HealthReport = { state: "unknown", since: null, reason: null, until: null };
 
-/** The health of an upstream as requests see it. `checked` counts an active check, where checks are counted in this thread. */
-export type UpstreamHealth = { [Name in keyof PublishedHealth]: PublishedHealth[Name] } & Partial<Pick<Health, "checked">>;
+/**
+ * The health of an upstream as requests see it. `checked` counts an active check, where checks are counted in this
+ * thread.
+ */
+export type UpstreamHealth = { [Name in keyof PublishedHealth]: PublishedHealth[Name] } & Partial<
+  Pick<Health, "checked">
+>;
 
 /** A 32-bit word, the state, and a 64-bit cell: when a slow start is over, on the monotonic clock; 0: there is none. */
 export const HEALTH_BYTES = 16;
@@ -76,7 +82,10 @@ const USABLE = 0;
 const EJECTED = 1;
 const UNHEALTHY = 2;
 
-/** What is decided in one thread, the main thread of workers, as all others see it: they read it in the memory that they share, and report failures. */
+/**
+ * What is decided in one thread, the main thread of workers, as all others see it: they read it in the memory that they
+ * share, and report failures.
+ */
 export class PublishedHealth {
   /** Statuses of responses that count as failures; null: `answered` need not be called. */
   failureStatuses: ReadonlySet<number> | null = null;
@@ -94,7 +103,10 @@ export class PublishedHealth {
     this.#reports = reports;
   }
 
-  /** Sets new settings after a reload: results of checks and ejections stay, unless the checks that caused them are off now. */
+  /**
+   * Sets new settings after a reload: results of checks and ejections stay, unless the checks that caused them are off
+   * now.
+   */
   configure(settings: HealthSettings): void {
     this.settings = settings;
     const { statuses } = settings.passive;
@@ -111,7 +123,10 @@ export class PublishedHealth {
     return this.#state === EJECTED;
   }
 
-  /** The share of its weight that counts, above 0 to 1: less than 1 during a slow start. Read by balancers for every request. */
+  /**
+   * The share of its weight that counts, above 0 to 1: less than 1 during a slow start. Read by balancers for every
+   * request.
+   */
   get share(): number {
     const until = this.cells[SLOW_UNTIL]!;
     const { slowStartMs } = this.settings.passive;
@@ -169,7 +184,8 @@ export class Health extends PublishedHealth {
 
   override configure(settings: HealthSettings): void {
     // A slow start ends as if it had begun under the new settings.
-    if (this.cells[SLOW_UNTIL] !== 0) this.cells[SLOW_UNTIL]! += settings.passive.slowStartMs - this.settings.passive.slowStartMs;
+    if (this.cells[SLOW_UNTIL] !== 0)
+      this.cells[SLOW_UNTIL]! += settings.passive.slowStartMs - this.settings.passive.slowStartMs;
     super.configure(settings);
     if (settings.active === null) {
       this.#active = UNKNOWN;
@@ -245,7 +261,14 @@ export class Health extends PublishedHealth {
     const report = { state: "ejected", since, reason, until: since + ms } as const;
     this.#ejection = { timer: clock.after(ms, () => this.#return()), report };
     this.#decide();
-    log.warn("upstream ejected: it fails requests", { service, upstream, reason, failures: maxFailures, within_ms: windowMs, for_ms: ms });
+    log.warn("upstream ejected: it fails requests", {
+      service,
+      upstream,
+      reason,
+      failures: maxFailures,
+      within_ms: windowMs,
+      for_ms: ms,
+    });
   }
 
   #return(): void {
@@ -270,7 +293,11 @@ export class Health extends PublishedHealth {
 
   #decide(): void {
     // The state last: a slow start has begun by then.
-    Atomics.store(this.words, STATE, this.#active.state === "unhealthy" ? UNHEALTHY : this.#ejection === null ? USABLE : EJECTED);
+    Atomics.store(
+      this.words,
+      STATE,
+      this.#active.state === "unhealthy" ? UNHEALTHY : this.#ejection === null ? USABLE : EJECTED,
+    );
     this.options.changed();
   }
 }

@@ -51,8 +51,8 @@ export interface HealthCheckOptions {
 }
 
 /**
- * Returns a function that stops the checks and aborts the current one; nothing is reported afterwards. Throws when the client certificate and its
- * key do not fit.
+ * Returns a function that stops the checks and aborts the current one; nothing is reported afterwards. Throws when the
+ * client certificate and its key do not fit.
  */
 export function startHealthCheck({ target, settings, clock, random, report }: HealthCheckOptions): () => void {
   const { intervalMs, timeoutMs } = settings;
@@ -88,7 +88,13 @@ export function startHealthCheck({ target, settings, clock, random, report }: He
     socket.once("connect", () => socket.unref());
     socket.once(readyEvent(socket), () => {
       if (isOver) return;
-      end = ask(socket, target, settings.path, (status) => finish(settings.expects(status) ? null : `status ${status}`), finish);
+      end = ask(
+        socket,
+        target,
+        settings.path,
+        (status) => finish(settings.expects(status) ? null : `status ${status}`),
+        finish,
+      );
     });
   };
 
@@ -104,7 +110,9 @@ export function startHealthCheck({ target, settings, clock, random, report }: He
 /** Opens the connection for one check, each time to the next address. */
 function opener(target: HealthCheckTarget): () => Socket {
   const { protocol, host, name } = target;
-  const secure: Secure | null = isSecure(protocol) ? { ...target.tls!.options(host), ALPNProtocols: [protocol === "h2" ? "h2" : "http/1.1"] } : null;
+  const secure: Secure | null = isSecure(protocol)
+    ? { ...target.tls!.options(host), ALPNProtocols: [protocol === "h2" ? "h2" : "http/1.1"] }
+    : null;
   let turn = 0;
   return () => {
     const addresses = name?.addresses ?? [];
@@ -113,7 +121,13 @@ function opener(target: HealthCheckTarget): () => Socket {
 }
 
 /** Sends the request on a connection that is ready; returns a function that cancels it. */
-type Ask = (socket: Socket, target: HealthCheckTarget, path: string, answered: (status: number) => void, fail: Fail) => () => void;
+type Ask = (
+  socket: Socket,
+  target: HealthCheckTarget,
+  path: string,
+  answered: (status: number) => void,
+  fail: Fail,
+) => () => void;
 type Fail = (failure: string) => void;
 
 const askHttp1: Ask = (socket, { authority }, path, answered, fail) => {
@@ -148,12 +162,19 @@ const askHttp2: Ask = (socket, { protocol, authority }, path, answered, fail) =>
     maxHeaderListPairs: MAX_HEADER_PAIRS,
     settings: { enablePush: false, maxHeaderListSize: MAX_RESPONSE_HEAD_BYTES },
   });
-  const failed = ({ code, message }: NodeJS.ErrnoException) => fail(code === "ERR_HTTP2_ERROR" ? invalid(message) : message);
+  const failed = ({ code, message }: NodeJS.ErrnoException) =>
+    fail(code === "ERR_HTTP2_ERROR" ? invalid(message) : message);
   session.unref();
   session.on("error", failed);
   session.once("close", () => fail(CLOSED));
   const scheme = protocol === "h2" ? "https" : "http";
-  const stream = session.request({ ":method": "GET", ":scheme": scheme, ":authority": authority, ":path": path, "user-agent": USER_AGENT });
+  const stream = session.request({
+    ":method": "GET",
+    ":scheme": scheme,
+    ":authority": authority,
+    ":path": path,
+    "user-agent": USER_AGENT,
+  });
   stream.on("headers", limitedInformation(fail));
   stream.once("response", ({ ":status": status }) => answered(status!));
   stream.on("error", failed);

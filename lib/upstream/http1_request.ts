@@ -1,5 +1,6 @@
 /**
- * Sends a request to an upstream over HTTP/1.1: the head as one string, the response read by our own parser or by Node's.
+ * Sends a request to an upstream over HTTP/1.1: the head as one string, the response read by our own parser or by
+ * Node's.
  */
 import { Readable } from "node:stream";
 import { entry, writeText } from "../base/event_loop.ts";
@@ -11,10 +12,26 @@ import { behind, LentBody, lentCopy } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import { ResponseBody, type Connection, type ConnectionUser, type Pool } from "./pool.ts";
 import { faultCode, Stale, UploadRefused } from "./faults.ts";
-import { fieldLines, headText, receivedHeaders, replyOf, requestHead, requestTrailers, switchHeaders, trailerFields } from "./heads.ts";
+import {
+  fieldLines,
+  headText,
+  receivedHeaders,
+  replyOf,
+  requestHead,
+  requestTrailers,
+  switchHeaders,
+  trailerFields,
+} from "./heads.ts";
 import type { ResponseHead, UpstreamRequestHead } from "./heads.ts";
 import type { ResponseSink } from "./response_parser.ts";
-import { clientDisconnected, connectTimeLeft, isIdempotent, isReplayable, isUntouched, UpstreamRequest } from "./upstream_request.ts";
+import {
+  clientDisconnected,
+  connectTimeLeft,
+  isIdempotent,
+  isReplayable,
+  isUntouched,
+  UpstreamRequest,
+} from "./upstream_request.ts";
 import type { Try } from "./upstream_request.ts";
 
 /** As `Peer.forward`. Not async: one more promise costs as much as a header. */
@@ -47,7 +64,10 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   #bytes: Buffer | null = null;
   /** Whether any byte has arrived on this connection for this request. */
   #hasReceived = false;
-  /** Whether the first bytes have been handed to the system: an error before, or meanwhile, means that it has taken none. */
+  /**
+   * Whether the first bytes have been handed to the system: an error before, or meanwhile, means that it has taken
+   * none.
+   */
   #isSent = false;
   #isWritten = false;
   /** Parts of the body that wait for the end of the round. */
@@ -55,7 +75,9 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   /** Nothing more can be written; an answer that arrived before is read first. */
   #writeError: NodeJS.ErrnoException | null = null;
   #response: ResponseHead | null = null;
-  /** The part of the response body that arrived before the reply was returned; a `LentBody` if a large body is complete. */
+  /**
+   * The part of the response body that arrived before the reply was returned; a `LentBody` if a large body is complete.
+   */
   #first: Buffer | LentBody | null = null;
   #body: ResponseBody | null = null;
   #trailers: readonly string[] = NO_TRAILERS;
@@ -97,7 +119,8 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   received(chunk: Buffer): void {
     // More than the response, which is complete: it would be the response to the next request.
     if (this.phase === "draining") return this.#leave("spent");
-    // As on an idle connection, these bytes answer no request: if they were accepted, the true response would go to the next request.
+    // As on an idle connection, these bytes answer no request: if they were accepted, the true response would go to the
+    // next request.
     if (!this.#isSent && this.#connection.isReused) return this.failed(ANSWERED_EARLY);
     this.#hasReceived = true;
     const invalid = this.#connection.parser.feed(chunk);
@@ -144,12 +167,13 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   }
 
   /**
-   * Whether to send again, once, on a new connection: the upstream closed an idle connection as it was used, before any byte of a response,
-   * and the request is replayable (RFC 9112 §9.3.1) or not a byte of it was sent.
+   * Whether to send again, once, on a new connection: the upstream closed an idle connection as it was used, before any
+   * byte of a response, and the request is replayable (RFC 9112 §9.3.1) or not a byte of it was sent.
    */
   #isStale({ code }: NodeJS.ErrnoException, isUnsent: boolean): boolean {
     const { exchange, isSecond } = this.attempt;
-    if (isSecond || this.#hasReceived || !this.#connection.isReused || (code !== "ECONNRESET" && code !== "EPIPE")) return false;
+    if (isSecond || this.#hasReceived || !this.#connection.isReused || (code !== "ECONNRESET" && code !== "EPIPE"))
+      return false;
     if (!isUnsent) return isReplayable(exchange);
     return !exchange.call.aborted && (exchange.body === null || this.#bytes !== null || isUntouched(exchange.body));
   }
@@ -179,7 +203,10 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     if (body !== null) this.#written();
   }
 
-  /** In one write: if the system took the head alone, and then nothing more, the request would count as unsent, and be repeated. */
+  /**
+   * In one write: if the system took the head alone, and then nothing more, the request would count as unsent, and be
+   * repeated.
+   */
   #sendWhole(parts: readonly (Buffer | string)[]): void {
     const { socket } = this.#connection;
     if (parts.length > 1) socket.cork();
@@ -197,8 +224,8 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   }
 
   /**
-   * Small parts of one round of the event loop leave as one: a client of HTTP/2 can send its body byte by byte, and each part costs memory, a
-   * write of its own, and a chunk's frame of six bytes.
+   * Small parts of one round of the event loop leave as one: a client of HTTP/2 can send its body byte by byte, and
+   * each part costs memory, a write of its own, and a chunk's frame of six bytes.
    */
   write(chunk: Buffer): boolean {
     if (this.#small === null) {
@@ -317,7 +344,8 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     else if (this.#isWritten) this.#leave("kept");
     else {
       this.drain();
-      // If the end of the body left the socket paused, bytes after it would be hidden from this request and go to the next one.
+      // If the end of the body left the socket paused, bytes after it would be hidden from this request and go to the
+      // next one.
       if (this.#connection.socket.isPaused()) this.#connection.socket.resume();
     }
     if (body !== null) body.complete();
@@ -361,15 +389,20 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     this.finish();
     if (connection === "spent") return this.close();
     // The upstream's system has all of it, and behind a response it is not sent again.
-    if (this.#bytes !== null && this.#connection.socket.writableLength === 0) (this.attempt.exchange.body as LentBody).giveBack();
+    if (this.#bytes !== null && this.#connection.socket.writableLength === 0)
+      (this.attempt.exchange.body as LentBody).giveBack();
     this.attempt.to.pool.giveBack(this.#connection);
     this.#release();
   }
 }
 
 /** The error that Node reports for a connection that ends where a response was due. */
-const CONNECTION_ENDED: NodeJS.ErrnoException = Object.assign(new Error("the connection ended"), { code: "ECONNRESET" });
-const ANSWERED_EARLY: NodeJS.ErrnoException = Object.assign(new Error("a response came before the request"), { code: "ECONNRESET" });
+const CONNECTION_ENDED: NodeJS.ErrnoException = Object.assign(new Error("the connection ended"), {
+  code: "ECONNRESET",
+});
+const ANSWERED_EARLY: NodeJS.ErrnoException = Object.assign(new Error("a response came before the request"), {
+  code: "ECONNRESET",
+});
 const NO_BYTES = Buffer.alloc(0);
 /** From this size on, a copy into separate memory costs more than a stream. */
 const LENT_BYTES = 16 * 1024;

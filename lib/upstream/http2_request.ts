@@ -11,7 +11,15 @@ import { h2Fields } from "../http/h2_fields.ts";
 import { hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { Unsent, UploadRefused } from "./faults.ts";
-import { isBodiless, receivedHeaders, requestHead, requestTrailers, switchHeaders, trailerFields, websocketAccept } from "./heads.ts";
+import {
+  isBodiless,
+  receivedHeaders,
+  requestHead,
+  requestTrailers,
+  switchHeaders,
+  trailerFields,
+  websocketAccept,
+} from "./heads.ts";
 import type { ResponseHead, UpstreamRequestHead } from "./heads.ts";
 import type { Session, Sessions } from "./sessions.ts";
 import { clientDisconnected, connectTimeLeft, isReplayable, UpstreamRequest } from "./upstream_request.ts";
@@ -27,9 +35,15 @@ export async function forwardHttp2(attempt: Try<Sessions>): Promise<Reply> {
   const { call } = exchange;
   // A plugin may have taken longer than the client waited.
   if (call.aborted) throw clientDisconnected();
-  if (exchange.upgrade !== null && exchange.httpVersion !== "2.0" && !isWebsocketKey(headerValues(exchange.headers, "sec-websocket-key"))) {
+  if (
+    exchange.upgrade !== null &&
+    exchange.httpVersion !== "2.0" &&
+    !isWebsocketKey(headerValues(exchange.headers, "sec-websocket-key"))
+  ) {
     // HTTP/2 has no such key: the gateway answers it, and the upstream cannot check it.
-    return problem(call, "bad_request", { detail: "A request for a WebSocket needs one Sec-WebSocket-Key of 16 bytes in base64." });
+    return problem(call, "bad_request", {
+      detail: "A request for a WebSocket needs one Sec-WebSocket-Key of 16 bytes in base64.",
+    });
   }
   const first = await lease(attempt, null);
   try {
@@ -45,16 +59,22 @@ export function isWebsocketKey(values: readonly string[]): boolean {
   return values.length === 1 && /^[A-Za-z0-9+/]{22}==$/.test(values[0]!);
 }
 
-/** The upstream has not processed the request, or an idle connection broke as it was used; and the request can be sent again. */
+/**
+ * The upstream has not processed the request, or an idle connection broke as it was used; and the request can be sent
+ * again.
+ */
 class Unserved extends Unsent {}
 
 /**
- * A lease on a session whose upstream has sent its SETTINGS: how many streams, and whether WebSockets. More streams would be refused, or
- * wait in Node behind the others although another connection has room.
+ * A lease on a session whose upstream has sent its SETTINGS: how many streams, and whether WebSockets. More streams
+ * would be refused, or wait in Node behind the others although another connection has room.
  */
 async function lease(attempt: Try<Sessions>, except: Session | null): Promise<Session> {
-  const { to: { pool }, exchange: { call } } = attempt;
-  for (let full = except; ; ) {
+  const {
+    to: { pool },
+    exchange: { call },
+  } = attempt;
+  for (let full = except; ;) {
     const free = pool.tryLease(call.holder, full) ?? pool.tryLease(call.holder);
     const session = free ?? (await pool.waitForLease(call, connectTimeLeft(attempt)));
     if (!session.isSettled) await settled(session, attempt);
@@ -92,19 +112,30 @@ function send(attempt: Try<Sessions>, session: Session): Promise<Reply> | Reply 
   if (exchange.upgrade !== null && !session.allowsWebSockets) {
     session.release(attempt.exchange.call.holder);
     const detail = "The service behind this route is reached over HTTP/2 and accepts no WebSockets there.";
-    return problem(call, "upstream_invalid", { detail, why: "the upstream's SETTINGS do not allow extended CONNECT (RFC 8441)" });
+    return problem(call, "upstream_invalid", {
+      detail,
+      why: "the upstream's SETTINGS do not allow extended CONNECT (RFC 8441)",
+    });
   }
   try {
     const head = requestHead(exchange, to, options);
     const fields = requestFields(exchange, to, head.headers);
     if (listBytes(fields) > MAX_HEAD_BYTES) {
       session.release(attempt.exchange.call.holder);
-      return problem(call, "headers_too_large", { detail: HEAD_TOO_LARGE, why: "nghttp2 sends no more than 64 KiB in one head" });
+      return problem(call, "headers_too_large", {
+        detail: HEAD_TOO_LARGE,
+        why: "nghttp2 sends no more than 64 KiB in one head",
+      });
     }
     // A body of stated length has trailers only if the client speaks HTTP/2 too; waiting for them costs a frame.
     const waitForTrailers = exchange.body !== null && (head.length === Infinity || exchange.httpVersion === "2.0");
-    const stream = open(session.http2!, fields, { endStream: exchange.body === null && exchange.upgrade === null, waitForTrailers });
-    return new Promise((resolve, reject) => new Http2Request(attempt, session, stream, resolve, reject).begin(head, waitForTrailers));
+    const stream = open(session.http2!, fields, {
+      endStream: exchange.body === null && exchange.upgrade === null,
+      waitForTrailers,
+    });
+    return new Promise((resolve, reject) =>
+      new Http2Request(attempt, session, stream, resolve, reject).begin(head, waitForTrailers),
+    );
   } catch (error) {
     session.release(attempt.exchange.call.holder);
     if (error instanceof Unserved) session.drain();
@@ -141,7 +172,9 @@ class Http2Request extends UpstreamRequest<Sessions> {
     this.listen();
     stream.on("timeout", () => this.silent());
     stream.once("finish", () => this.awaitResponse());
-    stream.on("headers", (_fields: object, _flags: number, raw: HeaderList) => this.inform(Number(raw[1]), raw.slice(2)));
+    stream.on("headers", (_fields: object, _flags: number, raw: HeaderList) =>
+      this.inform(Number(raw[1]), raw.slice(2)),
+    );
     stream.once("response", (_fields: object, flags: number, raw: HeaderList) => this.#answered(raw, flags));
     stream.once("trailers", (_fields: object, _flags: number, raw: HeaderList) => (this.#trailers = raw));
     stream.on("error", (error: NodeJS.ErrnoException) => {
@@ -201,7 +234,8 @@ class Http2Request extends UpstreamRequest<Sessions> {
     call.onEnd(() => this.#watchUnread());
     this.given = stream;
     const isEmpty = (flags & NGHTTP2_FLAG_END_STREAM) !== 0 || isBodiless(method, status);
-    // A body of no bytes is still a body if trailers may follow, as in gRPC errors. A stream without one is read: it would not end.
+    // A body of no bytes is still a body if trailers may follow, as in gRPC errors. A stream without one is read: it
+    // would not end.
     if (isEmpty) stream.resume();
     else keepOpenUntilRead(stream);
     this.resolve({ status, headers, body: isEmpty ? null : stream, trailers: () => trailerFields(this.#trailers) });
@@ -213,7 +247,11 @@ class Http2Request extends UpstreamRequest<Sessions> {
     this.finish();
     let headers = withoutHeader(received, "sec-websocket-accept");
     if (exchange.httpVersion !== "2.0") {
-      headers = [...headers, "Sec-WebSocket-Accept", websocketAccept(headerValue(exchange.headers, "sec-websocket-key")!)];
+      headers = [
+        ...headers,
+        "Sec-WebSocket-Accept",
+        websocketAccept(headerValue(exchange.headers, "sec-websocket-key")!),
+      ];
     }
     const tunnel = { socket: this.#stream, head: Buffer.alloc(0), idleMs: options.idleMs };
     this.resolve({ status: 101, headers: switchHeaders(protocol, headers), body: null, tunnel });
@@ -223,7 +261,10 @@ class Http2Request extends UpstreamRequest<Sessions> {
     return this.#stream.readableDidRead || this.#stream.readableFlowing !== null;
   }
 
-  /** The client has its reply, and this one may never be read: Node has stopped the stream's timeout, and it would never end. */
+  /**
+   * The client has its reply, and this one may never be read: Node has stopped the stream's timeout, and it would never
+   * end.
+   */
   #watchUnread(): void {
     const { exchange, options } = this.attempt;
     if (this.phase === "receiving" && !exchange.call.aborted && !this.#isRead) this.watch(options.idleMs);
@@ -253,7 +294,10 @@ class Http2Request extends UpstreamRequest<Sessions> {
     if (this.given === null) this.#stream.destroy();
   }
 
-  /** The lease ends with a reset, also one of a tunnel: after a violation of the protocol Node would never report the stream's end. */
+  /**
+   * The lease ends with a reset, also one of a tunnel: after a violation of the protocol Node would never report the
+   * stream's end.
+   */
   #endWithReset(): void {
     const stream = this.#stream;
     const { close } = stream;
@@ -293,7 +337,8 @@ class Http2Request extends UpstreamRequest<Sessions> {
       // The connection broke: as in HTTP/1.1, only if it had served before.
       const isStale = id !== 1 && this.#session.http2!.destroyed && isReplayable(exchange);
       // A body has been read: only the caller, which may have kept it, can send it again.
-      if (isUnprocessed || isStale) return new (exchange.body === null ? Unserved : Unsent)("upstream_reset", why, error ?? undefined);
+      if (isUnprocessed || isStale)
+        return new (exchange.body === null ? Unserved : Unsent)("upstream_reset", why, error ?? undefined);
     }
     // A session that was destroyed has its own fault.
     if (error instanceof Fault) return error;
@@ -305,8 +350,13 @@ class Http2Request extends UpstreamRequest<Sessions> {
   }
 }
 
-function open(session: ClientHttp2Session, fields: OutgoingHttpHeaders, options: http2.ClientSessionRequestOptions): ClientHttp2Stream {
-  // It may have ended since the lease. Newer Nodes report that later, by an error of the stream, when a part of the body may be lost.
+function open(
+  session: ClientHttp2Session,
+  fields: OutgoingHttpHeaders,
+  options: http2.ClientSessionRequestOptions,
+): ClientHttp2Stream {
+  // It may have ended since the lease. Newer Nodes report that later, by an error of the stream, when a part of the
+  // body may be lost.
   if (session.closed || session.destroyed) throw new Unserved("upstream_reset", "the connection has ended");
   return session.request(fields, options);
 }
@@ -336,7 +386,9 @@ const FIELD_BYTES = 12;
 const LIST_BYTES = 32;
 /** The largest head that nghttp2 sends, as it counts before packing; for a larger one Node destroys the connection. */
 const MAX_HEAD_BYTES = 64 * 1024 - LIST_BYTES;
-const HEAD_TOO_LARGE = "The service behind this route is reached over HTTP/2, where a request's header fields may have at most 64 KiB together.";
+const HEAD_TOO_LARGE =
+  "The service behind this route is reached over HTTP/2, " +
+  "where a request's header fields may have at most 64 KiB together.";
 
 function listBytes(fields: OutgoingHttpHeaders): number {
   let bytes = 0;

@@ -10,8 +10,8 @@ import { invalidity } from "./node_response.ts";
 import { keepAliveMs, MAX_RESPONSE_HEAD_BYTES, type ResponseSink } from "./response_parser.ts";
 
 /**
- * Used as `ResponseParser`. Node parses only responses to its own requests: for each response a request is made that is never sent,
- * over a stream that carries the bytes of the upstream.
+ * Used as `ResponseParser`. Node parses only responses to its own requests: for each response a request is made that is
+ * never sent, over a stream that carries the bytes of the upstream.
  */
 export class NodeResponseParser {
   keepsFor = Infinity;

@@ -23,9 +23,9 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
   #turn = 0;
 
   /**
-   * Returns a connection for one request that holds a lease: the most recently used one to the next address, or a new one. The caller
-   * returns it with `giveBack` or destroys it. An upgrade always gets a new connection, whose socket can be handed over. Throws Node's
-   * error when connecting cannot start.
+   * Returns a connection for one request that holds a lease: the most recently used one to the next address, or a new
+   * one. The caller returns it with `giveBack` or destroys it. An upgrade always gets a new connection, whose socket
+   * can be handed over. Throws Node's error when connecting cannot start.
    */
   connection(use: "exchange" | "upgrade" = "exchange"): Connection {
     const { addresses } = this;
@@ -152,7 +152,9 @@ export class Connection {
     this.setSilence(idleMs);
   }
 
-  /** Whether another request can be sent: an end or unasked bytes that have arrived are known here before their events. */
+  /**
+   * Whether another request can be sent: an end or unasked bytes that have arrived are known here before their events.
+   */
   get isUsable(): boolean {
     const { socket } = this;
     return socket.writable && !socket.destroyed && !this.isLeaving && !this.#writeFailed && socket.readableLength === 0;
@@ -162,14 +164,18 @@ export class Connection {
   readonly send = (): void => this.user?.send();
 
   read(chunk: Buffer): void {
-    // Bytes on an unused connection answer no request: a second response, or the response to a smuggled request. Left in the
-    // socket they would be the response to the next request.
+    // Bytes on an unused connection answer no request: a second response, or the response to a smuggled request. Left
+    // in the socket they would be the response to the next request.
     if (this.user === null) this.socket.destroy();
     else this.user.received(chunk);
   }
 
   /** The response to `method` comes next. `Parser`: see `ForwardOptions`. */
-  beginResponse(method: string, sink: ResponseSink, Parser: new () => ResponseParser | NodeResponseParser = ResponseParser): void {
+  beginResponse(
+    method: string,
+    sink: ResponseSink,
+    Parser: new () => ResponseParser | NodeResponseParser = ResponseParser,
+  ): void {
     if (!(this.parser instanceof Parser)) this.parser = new Parser();
     this.parser.begin(method, sink);
   }
@@ -198,8 +204,9 @@ export class Connection {
   }
 
   /**
-   * From now on an error of a write does not close the socket at once, as Node does, together with all that has arrived and is unread: an
-   * upstream that answers an upload early and closes would never be heard. Its end, or another error, comes when that is read.
+   * From now on an error of a write does not close the socket at once, as Node does, together with all that has arrived
+   * and is unread: an upstream that answers an upload early and closes would never be heard. Its end, or another error,
+   * comes when that is read.
    */
   guardWrites(): void {
     const { socket } = this;
@@ -263,7 +270,11 @@ export class ResponseBody extends GuardedReadable {
   }
 
   deliver(bytes: Buffer): void {
-    const isRead = this.readableFlowing === true && this.readableLength === 0 && this.readableDidRead && this.readableEncoding === null;
+    const isRead =
+      this.readableFlowing === true &&
+      this.readableLength === 0 &&
+      this.readableDidRead &&
+      this.readableEncoding === null;
     // As `push` has it for a reader that has read all before, without looking for more in a later tick.
     if (isRead && !this.destroyed) this.emit("data", bytes);
     else if (!this.push(bytes)) this.#connection.socket.pause();
@@ -287,5 +298,8 @@ export class ResponseBody extends GuardedReadable {
   }
 }
 
-/** What all plain connections read into. Twice Node's size: a response of 64 KiB and its head are one read, and then one write to the client. */
+/**
+ * What all plain connections read into. Twice Node's size: a response of 64 KiB and its head are one read, and then one
+ * write to the client.
+ */
 const READ_MEMORY = Buffer.allocUnsafeSlow(128 * 1024);

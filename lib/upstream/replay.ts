@@ -1,6 +1,6 @@
 /**
- * What retries use up: a request's body that can be sent more than once, whose bytes are kept, up to a limit, until no other try can follow;
- * and the budget of a service.
+ * What retries use up: a request's body that can be sent more than once, whose bytes are kept, up to a limit, until no
+ * other try can follow; and the budget of a service.
  */
 import type { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
@@ -124,7 +124,8 @@ export class Replay {
   /** Gives the reader the bytes that it has not got yet; false if it has enough for now. */
   #deliver(reader: Readable): boolean {
     let wantsMore = true;
-    while (wantsMore && reader === this.#reader && this.#next < this.#kept.length) wantsMore = reader.push(this.#kept[this.#next++]);
+    while (wantsMore && reader === this.#reader && this.#next < this.#kept.length)
+      wantsMore = reader.push(this.#kept[this.#next++]);
     if (!this.#isKeeping) {
       this.#kept = this.#kept.slice(this.#next);
       this.#next = 0;

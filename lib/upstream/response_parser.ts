@@ -13,17 +13,28 @@ export interface ResponseSink extends BodySink {
   informed(head: ResponseHead): void;
   /** A 101 that names a protocol; `behind` are the first bytes of that protocol. */
   switched(head: ResponseHead, behind: Buffer): void;
-  /** `whole` is the body where its length is known and all of it has arrived with the head: `body` is not called then. */
+  /**
+   * `whole` is the body where its length is known and all of it has arrived with the head: `body` is not called then.
+   */
   answered(head: ResponseHead, whole: Buffer | null): void;
-  /** The response is complete. "kept": the connection can have another one; "spent": it cannot, or surplus bytes have arrived. */
+  /**
+   * The response is complete. "kept": the connection can have another one; "spent": it cannot, or surplus bytes have
+   * arrived.
+   */
   ended(trailers: readonly string[], connection: "kept" | "spent"): void;
 }
 
-/** Node's default of 16 KiB, doubled: large cookies and policies are common in responses. Beyond it: 502 upstream_invalid. */
+/**
+ * Node's default of 16 KiB, doubled: large cookies and policies are common in responses. Beyond it: 502
+ * upstream_invalid.
+ */
 export const MAX_RESPONSE_HEAD_BYTES = 32 * 1024;
 
 export class ResponseParser {
-  /** How long an idle connection is kept, by the last response's `Keep-Alive: timeout=N`, in milliseconds; Infinity if it names none. */
+  /**
+   * How long an idle connection is kept, by the last response's `Keep-Alive: timeout=N`, in milliseconds; Infinity if
+   * it names none.
+   */
   keepsFor = Infinity;
   #state: "idle" | "head" | "body" = "idle";
   #sink: ResponseSink | null = null;
@@ -49,7 +60,10 @@ export class ResponseParser {
     this.#isHead = method === "HEAD";
   }
 
-  /** Parses the bytes that have arrived, and keeps none of them; returns an error, or null. Must not be called after an error. */
+  /**
+   * Parses the bytes that have arrived, and keeps none of them; returns an error, or null. Must not be called after an
+   * error.
+   */
   feed(chunk: Buffer): string | null {
     if (this.#rest !== null) {
       chunk = Buffer.concat([this.#rest, chunk]);
@@ -98,7 +112,8 @@ export class ResponseParser {
       end = text.indexOf("\r\n\r\n");
     }
     if (end < 0) {
-      if (chunk.length - at >= MAX_RESPONSE_HEAD_BYTES) return `the head of the response has more than ${MAX_RESPONSE_HEAD_BYTES} bytes`;
+      if (chunk.length - at >= MAX_RESPONSE_HEAD_BYTES)
+        return `the head of the response has more than ${MAX_RESPONSE_HEAD_BYTES} bytes`;
       const isBeginning = text.length >= START.length ? text.startsWith(START) : START.startsWith(text);
       if (!isBeginning || BARE_CR_OR_LF.test(text)) return "the upstream did not answer in HTTP/1.1";
       this.#keep(chunk, at);
@@ -114,7 +129,12 @@ export class ResponseParser {
     if (invalid !== null) return invalid;
     const status = (text.charCodeAt(9) - 48) * 100 + (text.charCodeAt(10) - 48) * 10 + text.charCodeAt(11) - 48;
     const statusMessage = firstEnd > 12 ? text.slice(13, firstEnd) : "";
-    const head: ResponseHead = { statusCode: status, statusMessage, httpVersion: isOld ? "1.0" : "1.1", rawHeaders: headers };
+    const head: ResponseHead = {
+      statusCode: status,
+      statusMessage,
+      httpVersion: isOld ? "1.0" : "1.1",
+      rawHeaders: headers,
+    };
     if (status >= 200) return this.#beginBody(head, chunk);
     return status === 101 ? this.#switch(head, chunk) : this.#inform(head);
   }
@@ -124,7 +144,7 @@ export class ResponseParser {
     this.#length = this.#coding = this.#connection = null;
     this.#keepAlive = Infinity;
     this.#upgrades = false;
-    for (let at = from, last = text.length - 2; at < last; ) {
+    for (let at = from, last = text.length - 2; at < last;) {
       const colon = text.indexOf(":", at);
       const end = text.indexOf("\r\n", colon);
       const name = text.slice(at, colon);
@@ -155,19 +175,23 @@ export class ResponseParser {
 
   #framingFault(isOld: boolean): string | null {
     const length = this.#length;
-    if (this.#connection !== null && connectionOptions(this.#connection) > MAX_CONNECTION_OPTIONS) return TOO_MANY_OPTIONS;
+    if (this.#connection !== null && connectionOptions(this.#connection) > MAX_CONNECTION_OPTIONS)
+      return TOO_MANY_OPTIONS;
     if (this.#coding !== null) {
       // The client would get the coded body without the name of its coding (RFC 9112 §6.1).
       if (this.#coding.toLowerCase() !== "chunked") return "the upstream used a transfer coding other than chunked";
       if (length !== null) return "the upstream sent both Content-Length and Transfer-Encoding";
       if (isOld) return "the upstream used a transfer coding with HTTP/1.0";
     }
-    return length === null || LENGTH.test(length) ? null : "the upstream's Content-Length is no plain number below 10^15";
+    return length === null || LENGTH.test(length)
+      ? null
+      : "the upstream's Content-Length is no plain number below 10^15";
   }
 
   #inform(head: ResponseHead): string | null {
     // The connection must end after it: no response can follow.
-    if (head.httpVersion === "1.0" || this.#hasOption("close")) return "the upstream sent an informational response and no other";
+    if (head.httpVersion === "1.0" || this.#hasOption("close"))
+      return "the upstream sent an informational response and no other";
     this.#sink!.informed(head);
     return null;
   }
@@ -187,7 +211,8 @@ export class ResponseParser {
     const isChunked = this.#coding !== null;
     this.keepsFor = this.#keepAlive;
     this.#isReusable = (head.httpVersion === "1.1" || this.#hasOption("keep-alive")) && !this.#hasOption("close");
-    // A 204 must not announce a body (RFC 9112 §6.1, §6.2). A body that arrives all the same would begin the next response.
+    // A 204 must not announce a body (RFC 9112 §6.1, §6.2). A body that arrives all the same would begin the next
+    // response.
     if (status === 204 && (isChunked || (length !== null && length > 0))) this.#isReusable = false;
     const isBare = this.#isHead || status === 204 || status === 304 || (!isChunked && length === 0);
     const from = this.#at;
@@ -223,15 +248,18 @@ const START = "HTTP/1.";
 const USUAL_HEAD_BYTES = 1024;
 
 /**
- * RFC 9112 §2.2, §4, §5 without their leniency: no bare CR or LF, no folding, no space before a colon, no control characters. A reason
- * phrase that cannot be passed on is left out by `replyOf`.
+ * RFC 9112 §2.2, §4, §5 without their leniency: no bare CR or LF, no folding, no space before a colon, no control
+ * characters. A reason phrase that cannot be passed on is left out by `replyOf`.
  */
 const HEAD = new RegExp(String.raw`^HTTP/1\.[01] [1-9]\d\d(?: [^\r\n]*)?\r\n(?:${FIELD_LINE})*\r\n$`);
 const BARE_CR_OR_LF = /(?:^|[^\r])\n|\r[^\n]/;
 /** So few digits that arithmetic stays exact. */
 const LENGTH = /^\d{1,15}$/;
 
-/** A second less than the upstream states: a request sent at the last moment would meet a connection that is being closed. */
+/**
+ * A second less than the upstream states: a request sent at the last moment would meet a connection that is being
+ * closed.
+ */
 export function keepAliveMs(value: string): number {
   const hint = KEEP_ALIVE_TIMEOUT.exec(value);
   return hint === null ? Infinity : Math.min(Math.max(0, Number(hint[1]) * 1000 - 1000), LONGEST_TIMER_MS);

@@ -7,7 +7,16 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValue } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { tryPeer, upstreamFaultReply, LEAST_TRY_MS, NO_PEERS, noUpstream, startTotal, type AttemptsOptions, type Tries } from "./attempts.ts";
+import {
+  tryPeer,
+  upstreamFaultReply,
+  LEAST_TRY_MS,
+  NO_PEERS,
+  noUpstream,
+  startTotal,
+  type AttemptsOptions,
+  type Tries,
+} from "./attempts.ts";
 import { tryFailure, Unsent, type TryFailure } from "./faults.ts";
 import { Replay, ReplayMemory, RetryBudget } from "./replay.ts";
 import type { Peer } from "./upstream_set.ts";
@@ -36,7 +45,11 @@ export interface Retries {
 }
 
 export function retryPolicy({ on, ...rest }: NonNullable<Service["retries"]>): RetryPolicy {
-  return { ...rest, on: new Set(on.filter((item) => typeof item === "string")), statuses: new Set(on.filter((item) => typeof item === "number")) };
+  return {
+    ...rest,
+    on: new Set(on.filter((item) => typeof item === "string")),
+    statuses: new Set(on.filter((item) => typeof item === "number")),
+  };
 }
 
 /** Each time another upstream, and never after a reply has been returned. */
@@ -60,7 +73,7 @@ export function repeatedly(options: AttemptsOptions, { policy, budget, memory }:
       return next !== null && budget.take(policy.budgetRatio) ? next : null;
     };
     try {
-      for (let peer = first; ; ) {
+      for (let peer = first; ;) {
         let next: Peer | null = null;
         try {
           const replayed = replay === null ? exchange : exchange.with({ body: replay.open() });
@@ -99,18 +112,23 @@ function discardReply({ headers, body }: Reply, exchange: Exchange): void {
   if (body === null || Buffer.isBuffer(body)) return;
   const length = headerValue(headers, "content-length");
   // With a request that may still be being sent, the connection is not free either.
-  if (exchange.body !== null || length === undefined || Number(length) > MAX_DISCARDED_BYTES) return void body.destroy();
+  if (exchange.body !== null || length === undefined || Number(length) > MAX_DISCARDED_BYTES)
+    return void body.destroy();
   body.on("error", ignore);
   body.resume();
 }
 
 /**
- * Whether the failure allows another try; the caller knows whether there is another upstream, and a body to send. If the upstream cannot
- * have seen any of the request, the method does not matter.
+ * Whether the failure allows another try; the caller knows whether there is another upstream, and a body to send. If
+ * the upstream cannot have seen any of the request, the method does not matter.
  */
 function retriesFault(policy: RetryPolicy, method: string, fault: Fault): boolean {
   const failure = tryFailure(fault);
-  return failure !== null && policy.on.has(failure) && (failure === "connect" || fault instanceof Unsent || isIdempotent(method));
+  return (
+    failure !== null &&
+    policy.on.has(failure) &&
+    (failure === "connect" || fault instanceof Unsent || isIdempotent(method))
+  );
 }
 
 function retriesStatus(policy: RetryPolicy, method: string, status: number): boolean {

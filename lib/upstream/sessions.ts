@@ -1,5 +1,6 @@
 /**
- * The HTTP/2 connections to one upstream: few connections for each of its addresses, with many streams each, within the limits of both sides.
+ * The HTTP/2 connections to one upstream: few connections for each of its addresses, with many streams each, within the
+ * limits of both sides.
  */
 import http2, { type ClientHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
@@ -22,7 +23,9 @@ export class Sessions extends ConnectionPool<Session> {
   readonly #sessions = new Set<Session>();
   /** Counts leases: whose turn it is among the addresses. */
   #turn = 0;
-  /** The stream limit of the upstream's latest connection: assumed for the next connection until its SETTINGS arrive. */
+  /**
+   * The stream limit of the upstream's latest connection: assumed for the next connection until its SETTINGS arrive.
+   */
   #usualStreams = STREAMS_BEFORE_SETTINGS;
 
   /** `forward`: `forwardHttp2`, which is loaded together with this class. */
@@ -65,7 +68,10 @@ export class Sessions extends ConnectionPool<Session> {
     this.grant();
   }
 
-  /** The first session with room at the address whose turn it is, else any with room: few sessions are kept busy, the others time out. */
+  /**
+   * The first session with room at the address whose turn it is, else any with room: few sessions are kept busy, the
+   * others time out.
+   */
   protected override take(except: Session | null): Session | null {
     if (this.state === "destroyed") return null;
     const { addresses } = this;
@@ -123,7 +129,10 @@ export class Session {
   /** Resolves when the upstream's SETTINGS have arrived; rejects with a `Fault` if the connection ends before. */
   readonly settled: Promise<void>;
   isSettled = false;
-  /** One request timed out waiting for the SETTINGS: new requests do not wait for them; requests that already wait continue to. */
+  /**
+   * One request timed out waiting for the SETTINGS: new requests do not wait for them; requests that already wait
+   * continue to.
+   */
   isOverdue = false;
   /** Whether the upstream accepts an extended CONNECT (RFC 8441 §3); known from its SETTINGS. */
   allowsWebSockets = false;
@@ -173,7 +182,10 @@ export class Session {
     return this.#streams < this.#mostStreams && this.acceptsStreams;
   }
 
-  /** More leases than the upstream allows streams: the excess moves to other connections. If it allows none, one lease stays and waits. */
+  /**
+   * More leases than the upstream allows streams: the excess moves to other connections. If it allows none, one lease
+   * stays and waits.
+   */
   get isOverfull(): boolean {
     return this.#streams > Math.max(1, this.#mostStreams);
   }
@@ -194,8 +206,8 @@ export class Session {
   }
 
   /**
-   * Whether it is silent under load: no byte has come for QUIET_MS although a request was sent. All clients may have given up long before
-   * `response_ms`. It is probed, and gets no new requests until it answers.
+   * Whether it is silent under load: no byte has come for QUIET_MS although a request was sent. All clients may have
+   * given up long before `response_ms`. It is probed, and gets no new requests until it answers.
    */
   get isQuiet(): boolean {
     const { bytesRead } = this.socket;
@@ -211,19 +223,22 @@ export class Session {
   }
 
   /**
-   * After a violation of the protocol nghttp2 sends a GOAWAY and neither reads nor writes any more, and Node up to 20 reports nothing: no
-   * stream ends, and requests would wait for ever. Called a turn after output: all that can be sent has been sent by then. It also holds
-   * requests back that are more than the upstream allows at this moment, as it may.
+   * After a violation of the protocol nghttp2 sends a GOAWAY and neither reads nor writes any more, and Node up to 20
+   * reports nothing: no stream ends, and requests would wait for ever. Called a turn after output: all that can be sent
+   * has been sent by then. It also holds requests back that are more than the upstream allows at this moment, as it
+   * may.
    */
   readonly checkOutput = entry("a check of a session", () => {
     const { http2, socket } = this;
     const mayHold = this.#streams > this.#mostStreams;
-    if (http2 !== null && !http2.destroyed && !mayHold && holdsOutputBack(http2, socket)) this.#giveUp(new Fault("upstream_reset", VIOLATION));
+    if (http2 !== null && !http2.destroyed && !mayHold && holdsOutputBack(http2, socket))
+      this.#giveUp(new Fault("upstream_reset", VIOLATION));
   });
 
   /**
-   * A request has timed out, or its client has left: the upstream may have vanished without a FIN or RST, and all streams with it. A PING
-   * without an answer ends them. If nothing has arrived since `bytesRead` had that value, no new request uses the connection meanwhile.
+   * A request has timed out, or its client has left: the upstream may have vanished without a FIN or RST, and all
+   * streams with it. A PING without an answer ends them. If nothing has arrived since `bytesRead` had that value, no
+   * new request uses the connection meanwhile.
    */
   probe(bytesRead: number): void {
     if (this.#probe !== null || this.http2 === null || this.http2.destroyed) return;
@@ -233,14 +248,20 @@ export class Session {
     this.#probe = this.#pool.clock.after(PROBE_MS, () => {
       // The answer may wait behind the bodies of other streams: any byte is a sign of life.
       if (socket.bytesRead !== now) this.#isAlive();
-      else this.#giveUp(new Fault("upstream_timeout", `the connection is dead: no answer to a PING within ${PROBE_MS} ms`));
+      else
+        this.#giveUp(
+          new Fault("upstream_timeout", `the connection is dead: no answer to a PING within ${PROBE_MS} ms`),
+        );
     });
     this.http2.ping((error) => {
       if (error === null) this.#isAlive();
     });
   }
 
-  /** As `probe`, at most once in QUIET_MS: clients must not choose how many PINGs an upstream gets, which may end the connection for them. */
+  /**
+   * As `probe`, at most once in QUIET_MS: clients must not choose how many PINGs an upstream gets, which may end the
+   * connection for them.
+   */
   clientLeft(): void {
     const now = this.#pool.clock.now();
     if (now < this.#probesFrom) return;
@@ -256,12 +277,15 @@ export class Session {
 
   closeIfUnused(): void {
     if (this.#streams > 0 || this.#state === "closed") return;
-    if (!this.isSettled) return this.destroy(new Fault("upstream_connect_failed", "the connection is not needed any more"));
+    if (!this.isSettled)
+      return this.destroy(new Fault("upstream_connect_failed", "the connection is not needed any more"));
     this.#state = "draining";
     const session = this.http2!;
     if (!session.closed && !session.destroyed) session.close();
     // If the upstream has vanished, the system would wait for the end for many minutes.
-    this.#probe ??= this.#pool.clock.after(PROBE_MS, () => this.#giveUp(new Fault("upstream_reset", "the connection did not close")));
+    this.#probe ??= this.#pool.clock.after(PROBE_MS, () =>
+      this.#giveUp(new Fault("upstream_reset", "the connection did not close")),
+    );
   }
 
   destroy(fault: Fault): void {
@@ -286,7 +310,11 @@ export class Session {
     const session = http2Over(socket, {
       maxSessionMemory: MAX_SESSION_MEGABYTES,
       maxHeaderListPairs: MAX_HEADER_PAIRS,
-      settings: { enablePush: false, initialWindowSize: STREAM_WINDOW_BYTES, maxHeaderListSize: MAX_RESPONSE_HEAD_BYTES },
+      settings: {
+        enablePush: false,
+        initialWindowSize: STREAM_WINDOW_BYTES,
+        maxHeaderListSize: MAX_RESPONSE_HEAD_BYTES,
+      },
     });
     this.http2 = session;
     session.on("error", ignore);
@@ -359,8 +387,9 @@ export class Session {
 }
 
 /**
- * Node destroys a session right after the event of a GOAWAY with an error. Its streams up to the last that the GOAWAY names may still be
- * answered (RFC 9113 §6.8), and nghttp2 continues them: the session is closed gracefully instead, as after a GOAWAY without an error.
+ * Node destroys a session right after the event of a GOAWAY with an error. Its streams up to the last that the GOAWAY
+ * names may still be answered (RFC 9113 §6.8), and nghttp2 continues them: the session is closed gracefully instead, as
+ * after a GOAWAY without an error.
  */
 function finishPendingStreams(session: ClientHttp2Session): void {
   const { destroy } = session;

@@ -3,8 +3,14 @@
  */
 import { entry } from "../base/event_loop.ts";
 
-/** In the main thread: failures that a worker reports. `find` returns undefined for an upstream that is no longer configured. */
-export function addFailures(failures: readonly UpstreamFailures[], find: (service: string, id: string) => { readonly health: { failed(reason: string): void } } | undefined): void {
+/**
+ * In the main thread: failures that a worker reports. `find` returns undefined for an upstream that is no longer
+ * configured.
+ */
+export function addFailures(
+  failures: readonly UpstreamFailures[],
+  find: (service: string, id: string) => { readonly health: { failed(reason: string): void } } | undefined,
+): void {
   for (const { service, upstream, count, reason } of failures) {
     const peer = find(service, upstream);
     for (let i = 0; i < count; i++) peer?.health.failed(reason);
@@ -20,7 +26,10 @@ export interface UpstreamFailures {
   readonly reason: string;
 }
 
-/** Collects the failures of one turn of the event loop: an upstream that is down may fail thousands of requests in a second. */
+/**
+ * Collects the failures of one turn of the event loop: an upstream that is down may fail thousands of requests in a
+ * second.
+ */
 export class FailureReports {
   /** Sends them to the main thread. */
   send: (failures: readonly UpstreamFailures[]) => void = () => {};

@@ -1,5 +1,6 @@
 /**
- * Divides the requests of a service among groups of its upstreams: by the hash of the caller, or by a draw for each request.
+ * Divides the requests of a service among groups of its upstreams: by the hash of the caller, or by a draw for each
+ * request.
  */
 import { mix, textHash } from "../base/mix.ts";
 import type { Service } from "../config/model.ts";
@@ -18,7 +19,10 @@ export interface Share {
   readonly percent: number;
   /** A caller is always on the same side: its key decides. Null, or a request without a key: each request is drawn. */
   readonly hash: HashKey | null;
-  /** Whether a request is among those that the share divides. Null: the share divides all requests that no share with a `match` takes. */
+  /**
+   * Whether a request is among those that the share divides. Null: the share divides all requests that no share with a
+   * `match` takes.
+   */
   readonly match: Holds | null;
 }
 
@@ -45,9 +49,18 @@ interface Group {
 }
 
 /** `hashKey`: that of `hash.ts`, which is loaded for services that hash. */
-export function splitPicker(split: NonNullable<Service["split"]>, options: Omit<SplitOptions, "shares">, hashKey: (hashOn: string) => HashKey): SplitPicker {
+export function splitPicker(
+  split: NonNullable<Service["split"]>,
+  options: Omit<SplitOptions, "shares">,
+  hashKey: (hashOn: string) => HashKey,
+): SplitPicker {
   const shares = split.map(({ group, percent, hashOn, match }) => {
-    return { group, percent, hash: hashOn === undefined ? null : hashKey(hashOn), match: match === undefined ? null : compileConditions(match) };
+    return {
+      group,
+      percent,
+      hash: hashOn === undefined ? null : hashKey(hashOn),
+      match: match === undefined ? null : compileConditions(match),
+    };
   });
   return new SplitPicker({ ...options, shares });
 }
@@ -79,7 +92,8 @@ export class SplitPicker implements Picker {
     this.#all = groupOf(members, usableOf);
     this.#rest = groupOf(restOf(members, shares));
     for (const { peer, group } of members) {
-      if (group !== undefined && !this.#groups.has(group)) this.#groups.set(group, groupOf(members.filter((each) => each.group === group)));
+      if (group !== undefined && !this.#groups.has(group))
+        this.#groups.set(group, groupOf(members.filter((each) => each.group === group)));
       this.#homes.set(peer, group === undefined ? this.#rest : this.#groups.get(group)!);
     }
   }
@@ -103,7 +117,8 @@ export class SplitPicker implements Picker {
     for (const division of this.#divisions) {
       if (!division.isFor(exchange)) continue;
       const parts = division.parts(exchange);
-      for (const { group, part } of parts) if (group !== null) found.push({ peers: this.#healthy(this.#groups.get(group)!), share: left * part });
+      for (const { group, part } of parts)
+        if (group !== null) found.push({ peers: this.#healthy(this.#groups.get(group)!), share: left * part });
       left *= parts.at(-1)!.part;
     }
     return [...found, { peers: this.#healthy(this.#rest), share: left }].filter(({ share }) => share > 0);
@@ -123,7 +138,10 @@ export class SplitPicker implements Picker {
   }
 }
 
-/** A hash that each name turns into another one. With one hash for all, a later share would only see callers outside its places: none of its own. */
+/**
+ * A hash that each name turns into another one. With one hash for all, a later share would only see callers outside its
+ * places: none of its own.
+ */
 function independentHash(hash: HashKey, name: string): HashKey {
   const salt = textHash(name);
   return (exchange) => {
@@ -132,7 +150,10 @@ function independentHash(hash: HashKey, name: string): HashKey {
   };
 }
 
-/** The upstreams without a group. If every one has a group: those in groups without a share, and if there are none either, all. */
+/**
+ * The upstreams without a group. If every one has a group: those in groups without a share, and if there are none
+ * either, all.
+ */
 function restOf(members: SplitOptions["members"], shares: readonly Share[]): SplitOptions["members"] {
   const ungrouped = members.filter(({ group }) => group === undefined);
   const others = members.filter(({ group }) => !shares.some((share) => share.group === group));
@@ -161,7 +182,9 @@ class Division {
 
   /** Whether it divides such a request. */
   isFor(exchange: Exchange | null): boolean {
-    return this.#match === null || (exchange !== null && this.#match(exchange.headers, exchange.query, exchange.scheme));
+    return (
+      this.#match === null || (exchange !== null && this.#match(exchange.headers, exchange.query, exchange.scheme))
+    );
   }
 
   /** The group of a request; null: the rest. `random` is the draw of a request without a key. */
@@ -172,7 +195,10 @@ class Division {
   /** How much of such requests each group gets, 0 to 1, and last the rest. */
   parts(exchange: Exchange | null): readonly { readonly group: string | null; readonly part: number }[] {
     const side = exchange === null ? null : this.#sideOf(exchange);
-    return this.#groups.map((group, i) => ({ group, part: side === null ? this.#sizes[i]! / WHOLE : side === i ? 1 : 0 }));
+    return this.#groups.map((group, i) => ({
+      group,
+      part: side === null ? this.#sizes[i]! / WHOLE : side === i ? 1 : 0,
+    }));
   }
 
   #sideOf(exchange: Exchange): number | null {
@@ -182,9 +208,10 @@ class Division {
 }
 
 /**
- * The share that a place belongs to, by its number. `place` is from 0 to below `WHOLE`; `sizes` are `WHOLE` together, the last is the rest.
- * The first share grows from the start, the second from the end, and further ones from the middle on, through the places that are free: of two
- * shares only the callers whose share has changed change sides.
+ * The share that a place belongs to, by its number. `place` is from 0 to below `WHOLE`; `sizes` are `WHOLE` together,
+ * the last is the rest.
+ * The first share grows from the start, the second from the end, and further ones from the middle on, through the
+ * places that are free: of two shares only the callers whose share has changed change sides.
  */
 export function sideAt(place: number, sizes: readonly number[]): number {
   const rest = sizes.length - 1;

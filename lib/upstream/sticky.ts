@@ -1,5 +1,6 @@
 /**
- * Sticky sessions: a signed cookie names the upstream that answered a client, and the client's next requests go there while it is healthy.
+ * Sticky sessions: a signed cookie names the upstream that answered a client, and the client's next requests go there
+ * while it is healthy.
  */
 import { createHmac, randomFillSync } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
@@ -64,25 +65,36 @@ export class Sticky {
     this.#attributes = `; Path=${cookiePath(service.basePath)}${age}; HttpOnly; SameSite=Lax`;
   }
 
-  /** Asks `next` for requests without a cookie that names a healthy upstream, and for retries. Such an upstream may have weight 0. */
+  /**
+   * Asks `next` for requests without a cookie that names a healthy upstream, and for retries. Such an upstream may have
+   * weight 0.
+   */
   picker(next: Picker): Picker {
     return {
       pick: (exchange, tried) => (tried.length === 0 ? this.session(exchange) : null) ?? next.pick(exchange, tried),
     };
   }
 
-  /** The upstream that the request's cookie names; null without a valid one, and if the upstream is not healthy, or ejected. */
+  /**
+   * The upstream that the request's cookie names; null without a valid one, and if the upstream is not healthy, or
+   * ejected.
+   */
   session(exchange: Exchange): Peer | null {
     const peer = this.#named(exchange);
     return peer !== null && peer.health.usable && peer.takenOut?.state !== "eject" ? peer : null;
   }
 
-  /** Adds the cookie to replies of an upstream that the client's cookie does not name. Replies of the gateway itself get none. */
+  /**
+   * Adds the cookie to replies of an upstream that the client's cookie does not name. Replies of the gateway itself get
+   * none.
+   */
   handler(next: Handler): Handler {
     return (exchange) => {
       const { code } = exchange.call.notes;
       const reply = next(exchange);
-      return reply instanceof Promise ? reply.then((later) => this.#withCookie(exchange, later, code)) : this.#withCookie(exchange, reply, code);
+      return reply instanceof Promise
+        ? reply.then((later) => this.#withCookie(exchange, later, code))
+        : this.#withCookie(exchange, reply, code);
     };
   }
 
@@ -92,7 +104,10 @@ export class Sticky {
     const number = this.#termMs === 0 ? 0 : this.#current() + TERMS + 1;
     const value = this.#term(number).names.get(upstream)!;
     const secure = exchange.scheme === "https" ? "; Secure" : "";
-    return { ...reply, headers: [...reply.headers, "Set-Cookie", `${this.#options.cookie}=${value}${this.#attributes}${secure}`] };
+    return {
+      ...reply,
+      headers: [...reply.headers, "Set-Cookie", `${this.#options.cookie}=${value}${this.#attributes}${secure}`],
+    };
   }
 
   /** The upstream of the first valid cookie; null without one. */
@@ -104,7 +119,8 @@ export class Sticky {
     if (this.#termMs === 0) return this.#term(0).peers.get(value) ?? null;
     const number = Number.parseInt(value, 36);
     const current = this.#current();
-    // No gateway writes later terms, unless its clock is ahead by a whole time to live: the number of tables stays bounded.
+    // No gateway writes later terms, unless its clock is ahead by a whole time to live: the number of tables stays
+    // bounded.
     return number > current && number <= current + 2 * TERMS ? (this.#term(number).peers.get(value) ?? null) : null;
   }
 
@@ -112,7 +128,9 @@ export class Sticky {
     return Math.floor(this.#options.clock.wall() / this.#termMs);
   }
 
-  /** Made when first asked for: signing takes longer than all else about a cookie, and so is not done for each request. */
+  /**
+   * Made when first asked for: signing takes longer than all else about a cookie, and so is not done for each request.
+   */
   #term(number: number): Term {
     const known = this.#terms.get(number);
     if (known !== undefined) return known;
@@ -127,10 +145,16 @@ export class Sticky {
 }
 
 function signature(key: string | Uint8Array, content: readonly (string | number)[]): string {
-  return createHmac("sha256", key).update(JSON.stringify(content)).digest().subarray(0, SIGNATURE_BYTES).toString("base64url");
+  return createHmac("sha256", key)
+    .update(JSON.stringify(content))
+    .digest()
+    .subarray(0, SIGNATURE_BYTES)
+    .toString("base64url");
 }
 
-/** The longest part of a base_path that is the same in every request: "/shop" of "/shop/{tenant}"; "/" if there is none. */
+/**
+ * The longest part of a base_path that is the same in every request: "/shop" of "/shop/{tenant}"; "/" if there is none.
+ */
 function cookiePath(basePath: string): string {
   return PLAIN_SEGMENTS.exec(basePath)![0] || "/";
 }

@@ -1,8 +1,9 @@
 /**
- * Upstreams that the administrator has taken out of traffic until the next reload. "drain": they get no requests but those of their sticky
- * sessions; "eject": none. Requests in flight end as they are.
+ * Upstreams that the administrator has taken out of traffic until the next reload. "drain": they get no requests but
+ * those of their sticky sessions; "eject": none. Requests in flight end as they are.
  *
- * Their weight is 0 meanwhile, with which no picker chooses an upstream: not at first, not for a retry, and not if no other is healthy.
+ * Their weight is 0 meanwhile, with which no picker chooses an upstream: not at first, not for a retry, and not if no
+ * other is healthy.
  */
 import type { HealthTools } from "./choice.ts";
 import type { Peer, UpstreamSet } from "./upstream_set.ts";
@@ -13,7 +14,9 @@ export interface UpstreamState {
   readonly state: "drain" | "eject" | "use";
 }
 
-/** "use" brings it back with its weight. `changes`: of `HealthTools`: each thread says that another choice is possible. */
+/**
+ * "use" brings it back with its weight. `changes`: of `HealthTools`: each thread says that another choice is possible.
+ */
 export function takeOut(peer: Peer, state: UpstreamState["state"], changes: HealthTools["changes"]): void {
   const weight = peer.takenOut?.weight ?? peer.weight;
   peer.takenOut = state === "use" ? null : { state, weight };
@@ -23,5 +26,7 @@ export function takeOut(peer: Peer, state: UpstreamState["state"], changes: Heal
 
 /** All that are taken out. */
 export function takenOut(upstreamSets: readonly UpstreamSet[]): readonly UpstreamState[] {
-  return upstreamSets.flatMap(({ service, peers }) => peers.flatMap(({ id, takenOut }) => (takenOut === null ? [] : [{ service, id, state: takenOut.state }])));
+  return upstreamSets.flatMap(({ service, peers }) =>
+    peers.flatMap(({ id, takenOut }) => (takenOut === null ? [] : [{ service, id, state: takenOut.state }])),
+  );
 }

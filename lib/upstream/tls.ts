@@ -55,7 +55,8 @@ export class UpstreamTls {
   /** Connects as `connect` does. `protocols`: for ALPN. Throws when certificate and key do not fit. */
   connector(to: ConnectTarget, protocols?: readonly string[]): (first: Address | undefined, more?: object) => Socket {
     const options = { ...this.options(to.host), ...(protocols === undefined ? {} : { ALPNProtocols: [...protocols] }) };
-    // The last TLS session of each address, to be resumed by the next connection. Without a name it is the connector's own.
+    // The last TLS session of each address, to be resumed by the next connection. Without a name it is the connector's
+    // own.
     const sessions = new WeakMap<object, Buffer>();
     return (first, more) => {
       const owner = first ?? sessions;

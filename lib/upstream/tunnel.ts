@@ -1,5 +1,6 @@
 /**
- * Joins two connections after a protocol switch: every byte passes both ways, with back-pressure, until either side ends.
+ * Joins two connections after a protocol switch: every byte passes both ways, with back-pressure, until either side
+ * ends.
  */
 import type { Duplex } from "node:stream";
 import { breakOff, pump } from "../http/body.ts";
@@ -8,10 +9,18 @@ import type { Notes } from "../http/exchange.ts";
 import type { Tunnel } from "../http/reply.ts";
 
 /**
- * Either side is a socket, or an HTTP/2 stream that is cancelled when it is destroyed (`cancelWhenDestroyed`). `clientHead` and `tunnel.head` are bytes that arrived behind the upgrade on either side.
- * `notes` counts the bytes. `delivery`: for the client, which may read as slowly as a reply; the upstream has `tunnel.idleMs`.
+ * Either side is a socket, or an HTTP/2 stream that is cancelled when it is destroyed (`cancelWhenDestroyed`).
+ * `clientHead` and `tunnel.head` are bytes that arrived behind the upgrade on either side.
+ * `notes` counts the bytes. `delivery`: for the client, which may read as slowly as a reply; the upstream has
+ * `tunnel.idleMs`.
  */
-export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel, notes: Pick<Notes, "received" | "sent">, delivery: DeliveryOptions): void {
+export function joinTunnel(
+  client: Duplex,
+  clientHead: Buffer,
+  tunnel: Tunnel,
+  notes: Pick<Notes, "received" | "sent">,
+  delivery: DeliveryOptions,
+): void {
   const { idleMs, socket: upstream } = tunnel;
   // Closed while a plugin handled the 101: its events are over, and the other side would wait for it.
   if (upstream.destroyed) return breakOff(client);
@@ -26,7 +35,12 @@ export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel, n
     client.destroy();
     upstream.destroy();
   };
-  const toUpstream = new PacedSink(upstream, { ...delivery, idleMs, leastBytesPerS: () => 0 }, () => notes.received!, tooSlow);
+  const toUpstream = new PacedSink(
+    upstream,
+    { ...delivery, idleMs, leastBytesPerS: () => 0 },
+    () => notes.received!,
+    tooSlow,
+  );
   const toClient = new PacedSink(client, delivery, () => notes.sent!, tooSlow);
   carry(client, upstream, toUpstream, (bytes) => (notes.received! += bytes));
   carry(upstream, client, toClient, (bytes) => (notes.sent! += bytes));
@@ -42,7 +56,8 @@ function carry(from: Duplex, to: Duplex, sink: PacedSink, passed: (bytes: number
     done: () => (wasReset(from) ? breakOff(to) : to.end()),
     broken: () => breakOff(to),
   });
-  // A closed side emits no "drain", so the other side would stay paused for ever. Data already queued for the other side is still sent.
+  // A closed side emits no "drain", so the other side would stay paused for ever. Data already queued for the other
+  // side is still sent.
   to.once("close", () => {
     sink.stop();
     if (wasReset(to)) breakOff(from);
@@ -51,12 +66,18 @@ function carry(from: Duplex, to: Duplex, sink: PacedSink, passed: (bytes: number
   });
 }
 
-/** An HTTP/2 stream ends its readable side in good order also when it is reset. Its code is 0 (NO_ERROR) or, until it is closed, undefined without a reset. */
+/**
+ * An HTTP/2 stream ends its readable side in good order also when it is reset. Its code is 0 (NO_ERROR) or, until it is
+ * closed, undefined without a reset.
+ */
 function wasReset({ rstCode = 0 }: Duplex & { readonly rstCode?: number }): boolean {
   return rstCode !== 0;
 }
 
-/** The tunnel is idle when both sides have timed out, or closed, no byte has moved since the first did, and nobody reads what is under way. */
+/**
+ * The tunnel is idle when both sides have timed out, or closed, no byte has moved since the first did, and nobody reads
+ * what is under way.
+ */
 function closeWhenIdle(client: Duplex, upstream: Duplex, idleMs: number, isBusy: () => boolean): void {
   const sides: (Duplex & { setTimeout?(ms: number): void })[] = [client, upstream];
   const movedAtTimeout = [-1, -1];
@@ -66,7 +87,8 @@ function closeWhenIdle(client: Duplex, upstream: Duplex, idleMs: number, isBusy:
     // Not as the argument of `setTimeout`, which would be called at the first timeout only.
     side.on("timeout", () => {
       movedAtTimeout[own] = moved;
-      if ((movedAtTimeout[1 - own] !== moved && !sides[1 - own]!.destroyed) || isBusy()) return side.setTimeout?.(idleMs);
+      if ((movedAtTimeout[1 - own] !== moved && !sides[1 - own]!.destroyed) || isBusy())
+        return side.setTimeout?.(idleMs);
       client.destroy();
       upstream.destroy();
     });

@@ -33,16 +33,30 @@ export interface UpstreamSetReport {
 }
 
 /** `destinations`: where the requests that are asked about go; default: those of any callers that fit no `match`. */
-export function upstreamSetReport({ service, breaker, peers }: UpstreamSet, split: SplitPicker | null = null, destinations?: readonly SplitDestination[]): UpstreamSetReport {
+export function upstreamSetReport(
+  { service, breaker, peers }: UpstreamSet,
+  split: SplitPicker | null = null,
+  destinations?: readonly SplitDestination[],
+): UpstreamSetReport {
   const usable = new Set(usableOf(peers));
   const isOpen = breaker?.report.state === "open";
-  const shares = sharesOf(isOpen ? [] : (destinations ?? split?.destinations(null) ?? [{ peers: [...usable], share: 1 }]));
+  const shares = sharesOf(
+    isOpen ? [] : (destinations ?? split?.destinations(null) ?? [{ peers: [...usable], share: 1 }]),
+  );
   const rest = split && new Set(split.rest);
   const upstreams = peers.map((peer): UpstreamReport => {
     const { id, host, port, takenOut, group, inFlight } = peer;
     const weight = takenOut?.weight ?? peer.weight;
     const { state, since, until, reason } = peer.health.report;
-    const now = { state: weight === 0 ? ("draining" as const) : state, usable: usable.has(peer), since, until, reason, inFlight, adminState: takenOut?.state ?? null };
+    const now = {
+      state: weight === 0 ? ("draining" as const) : state,
+      usable: usable.has(peer),
+      since,
+      until,
+      reason,
+      inFlight,
+      adminState: takenOut?.state ?? null,
+    };
     return { id, host, port, weight, group, ...now, share: shares.get(peer) ?? 0, rest: rest?.has(peer) ?? true };
   });
   return { name: service, circuitBreaker: breaker?.report ?? null, upstreams };
@@ -53,7 +67,8 @@ function sharesOf(destinations: readonly SplitDestination[]): ReadonlyMap<Peer, 
   for (const { peers, share } of destinations) {
     const sum = peers.reduce((all, { weightNow }) => all + weightNow, 0);
     // A sticky session may lead to weight 0.
-    for (const peer of peers) shares.set(peer, (shares.get(peer) ?? 0) + (sum === 0 ? share : (share * peer.weightNow) / sum));
+    for (const peer of peers)
+      shares.set(peer, (shares.get(peer) ?? 0) + (sum === 0 ? share : (share * peer.weightNow) / sum));
   }
   return shares;
 }

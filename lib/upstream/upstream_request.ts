@@ -1,5 +1,6 @@
 /**
- * One try of a request while it runs, over HTTP/1.1 or HTTP/2: its phases and their deadlines, the upload of its body, and its end.
+ * One try of a request while it runs, over HTTP/1.1 or HTTP/2: its phases and their deadlines, the upload of its body,
+ * and its end.
  */
 import type { Readable } from "node:stream";
 import type { Clock, DeadlineTimer, HasDeadline } from "../base/clock.ts";
@@ -32,7 +33,10 @@ export interface UpstreamDestination<Connections> {
   /** For the Host header: without the port if that is the scheme's default (RFC 9110 §4.2.1). */
   readonly authority: string;
   readonly pool: Connections;
-  /** Called when a response has broken off in the middle, and not because of the client; the try has been answered by then. */
+  /**
+   * Called when a response has broken off in the middle, and not because of the client; the try has been answered by
+   * then.
+   */
   broken(fault: Fault): void;
 }
 
@@ -44,7 +48,10 @@ export interface Try<Connections> {
   readonly tryEndsAt: number;
   /** When the whole exchange has to be over; monotonic, Infinity: no such deadline. */
   readonly endsAt: number;
-  /** Whether the request is sent again because an idle connection proved dead; and its body, if all of it is in memory and was not sent. */
+  /**
+   * Whether the request is sent again because an idle connection proved dead; and its body, if all of it is in memory
+   * and was not sent.
+   */
   readonly isSecond: boolean;
   readonly bytes: Buffer | null;
 }
@@ -55,9 +62,14 @@ type Phase = "connecting" | "sending" | "waiting" | "receiving" | "draining" | "
 /** Milliseconds that the rest of an upload may take after a complete response before its connection is closed. */
 const DRAIN_MS = 100;
 
-export abstract class UpstreamRequest<Connections extends { readonly deadlines: DeadlineTimer }> implements HasDeadline {
+export abstract class UpstreamRequest<
+  Connections extends { readonly deadlines: DeadlineTimer },
+> implements HasDeadline {
   place = -1;
-  /** Whether the client holds its body back until the upstream asks for it (`Expect: 100-continue`); the upstream's 100 does. */
+  /**
+   * Whether the client holds its body back until the upstream asks for it (`Expect: 100-continue`); the upstream's 100
+   * does.
+   */
   protected awaitsContinue = false;
   protected readonly attempt: Try<Connections>;
   protected readonly resolve: (reply: Reply | Promise<Reply>) => void;
@@ -69,7 +81,11 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
   #phaseEndsAt = Infinity;
   #stopUpload: (() => void) | null = null;
 
-  constructor(attempt: Try<Connections>, resolve: (reply: Reply | Promise<Reply>) => void, reject: (fault: Fault) => void) {
+  constructor(
+    attempt: Try<Connections>,
+    resolve: (reply: Reply | Promise<Reply>) => void,
+    reject: (fault: Fault) => void,
+  ) {
     this.attempt = attempt;
     this.resolve = resolve;
     this.#reject = reject;
@@ -81,7 +97,10 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
   /** Closes the connection or stream, on which nothing more is sent or read. */
   protected abstract close(fault: Fault | null): void;
 
-  /** The phase's time is over, and no error: an upload behind a complete response, or a reply that its reader has left unread. */
+  /**
+   * The phase's time is over, and no error: an upload behind a complete response, or a reply that its reader has left
+   * unread.
+   */
   protected abstract phaseOver(): void;
 
   get dueAt(): number {
@@ -99,24 +118,30 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
     else if (endsAt <= now) this.#deadlinePassed("the time for the whole exchange is over");
     else if (!this.#hasResponse && tryEndsAt <= now) this.#deadlinePassed("no response within the time of one try");
     else if (this.phase === "receiving") this.phaseOver();
-    else if (this.phase === "connecting") this.fail(new Unsent("upstream_timeout", `no connection within ${options.connectMs} ms`));
+    else if (this.phase === "connecting")
+      this.fail(new Unsent("upstream_timeout", `no connection within ${options.connectMs} ms`));
     else this.fail(new Fault("upstream_timeout", `no response within ${options.responseMs} ms`));
   }
 
   #deadlinePassed(why: string): void {
     if (this.phase === "connecting") return this.fail(new Unsent("upstream_timeout", why));
-    if (this.phase !== "sending" || this.awaitsContinue || !this.awaitsBody) return this.fail(new Fault("upstream_timeout", why));
+    if (this.phase !== "sending" || this.awaitsContinue || !this.awaitsBody)
+      return this.fail(new Fault("upstream_timeout", why));
     this.fail(new Fault("request_timeout", `${why}, and the client has not sent all of its body`));
   }
 
   /** Measures another `idleMs` of silence. */
   protected abstract listen(): void;
 
-  /** Not a byte has moved for `idleMs`: the upstream's fault unless the client has a part of either body to send or to read. */
+  /**
+   * Not a byte has moved for `idleMs`: the upstream's fault unless the client has a part of either body to send or to
+   * read.
+   */
   silent(): void {
     const { options, exchange } = this.attempt;
     if (this.phase === "over" || this.phase === "connecting" || this.phase === "waiting") return;
-    // The client was waited for meanwhile: what becomes of one that reads too little is decided where the reply is sent.
+    // The client was waited for meanwhile: what becomes of one that reads too little is decided where the reply is
+    // sent.
     if (this.#hasResponse && options.clock.now() - exchange.call.heldUpTill < options.idleMs) return this.listen();
     this.fail(new Fault(...this.#stall(options.idleMs)));
   }
@@ -220,5 +245,12 @@ export function isReplayable(exchange: Exchange): boolean {
 
 /** RFC 9110 §9.2.2. */
 export function isIdempotent(method: string): boolean {
-  return method === "GET" || method === "HEAD" || method === "OPTIONS" || method === "PUT" || method === "DELETE" || method === "TRACE";
+  return (
+    method === "GET" ||
+    method === "HEAD" ||
+    method === "OPTIONS" ||
+    method === "PUT" ||
+    method === "DELETE" ||
+    method === "TRACE"
+  );
 }

@@ -1,5 +1,6 @@
 /**
- * The upstreams of one service across reloads: which of them can be used, and the service's circuit breaker and retry budget.
+ * The upstreams of one service across reloads: which of them can be used, and the service's circuit breaker and retry
+ * budget.
  */
 import { ignore, type Fault } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -27,7 +28,10 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
   health: UpstreamHealth;
   /** As configured, or 0 while it is taken out; 0: no new requests. A reload may change it. */
   weight = 1;
-  /** What the administrator has said since the last reload, and the configured weight; null: nothing. See `taken_out.ts`. */
+  /**
+   * What the administrator has said since the last reload, and the configured weight; null: nothing. See
+   * `taken_out.ts`.
+   */
   takenOut: { readonly state: "drain" | "eject"; readonly weight: number } | null = null;
   /** As configured; null: none. A reload may change it. */
   group: string | null = null;
@@ -59,8 +63,9 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
   }
 
   /**
-   * Resolves with the final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational responses go to the
-   * client as they arrive. When the client disconnects, or `endsAt` (monotonic; Infinity: never) has come, the request is cancelled.
+   * Resolves with the final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational
+   * responses go to the client as they arrive. When the client disconnects, or `endsAt` (monotonic; Infinity: never)
+   * has come, the request is cancelled.
    */
   forward(exchange: Exchange, options: ForwardOptions, endsAt: number): Promise<Reply> {
     const tryEndsAt = options.tryMs === 0 ? Infinity : options.clock.now() + options.tryMs;
@@ -76,12 +81,29 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
 
 /** The health of an upstream without which its service has none: it is neither checked nor ejected. */
 export const ALWAYS_USABLE: UpstreamHealth = {
-  ...{ usable: true, ejected: false, share: 1, failureStatuses: null, configure: ignore, answered: ignore, failed: ignore, close: ignore },
+  ...{
+    usable: true,
+    ejected: false,
+    share: 1,
+    failureStatuses: null,
+    configure: ignore,
+    answered: ignore,
+    failed: ignore,
+    close: ignore,
+  },
   report: { state: "unknown", since: null, reason: null, until: null },
 };
 
 /** For the Host header: without the port if that is the scheme's default (RFC 9110 §4.2.1). */
-export function authorityOf({ host, port, protocol }: { readonly host: string; readonly port: number; readonly protocol: string }): string {
+export function authorityOf({
+  host,
+  port,
+  protocol,
+}: {
+  readonly host: string;
+  readonly port: number;
+  readonly protocol: string;
+}): string {
   const name = host.includes(":") ? `[${host}]` : host;
   return port === (protocol === "https" || protocol === "h2" ? 443 : 80) ? name : `${name}:${port}`;
 }
@@ -120,26 +142,32 @@ export class UpstreamSet {
   }
 
   /**
-   * The present peer with this id and these connections, or a new one, which counts from `adopt` on. New connections to the same place,
-   * because of a renewed certificate for instance, do not make an upstream healthy.
+   * The present peer with this id and these connections, or a new one, which counts from `adopt` on. New connections to
+   * the same place, because of a renewed certificate for instance, do not make an upstream healthy.
    */
   peer(id: string, pool: Connections): Peer {
     const { protocol, host, port } = pool.options;
     const before = this.peers.find((peer) => peer.id === id);
     if (before?.pool === pool) return before;
-    const isSame = before !== undefined && before.host === host && before.port === port && before.pool.options.protocol === protocol;
+    const isSame =
+      before !== undefined && before.host === host && before.port === port && before.pool.options.protocol === protocol;
     return new Peer(id, pool, isSame ? before.health : undefined);
   }
 
   /**
-   * Puts a configuration into force, but for the health of upstreams that have settings for it: `adoptHealth` does. `isSame`: only files have
-   * been read again, and what is taken out stays so.
+   * Puts a configuration into force, but for the health of upstreams that have settings for it: `adoptHealth` does.
+   * `isSame`: only files have been read again, and what is taken out stays so.
    */
-  adopt(members: readonly Member[], breaker: { readonly breaker: Breaker; readonly settings: BreakerSettings } | null, isSame = false): void {
+  adopt(
+    members: readonly Member[],
+    breaker: { readonly breaker: Breaker; readonly settings: BreakerSettings } | null,
+    isSame = false,
+  ): void {
     const before = this.peers;
     this.peers = members.map(({ peer }) => peer);
     for (const { health } of before) if (!this.peers.some((peer) => peer.health === health)) health.close();
-    // Turns accumulated under other weights would be used in a row: from 100:1 to 1:1, a hundred times the same upstream.
+    // Turns accumulated under other weights would be used in a row: from 100:1 to 1:1, a hundred times the same
+    // upstream.
     const isReweighted = members.some(({ peer, weight }) => peer.weight !== weight);
     for (const { peer, weight, group = null, health } of members) {
       if (isReweighted) peer.turn = 0;

@@ -1,6 +1,8 @@
 import { generateKeyPairSync, sign } from "node:crypto";
 
-/** A self-signed certificate for 127.0.0.1, made anew in each run: just enough DER for a TLS handshake (RFC 5280 §4.1). */
+/**
+ * A self-signed certificate for 127.0.0.1, made anew in each run: just enough DER for a TLS handshake (RFC 5280 §4.1).
+ */
 const { publicKey, privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
 
 const der = (tag: number, ...parts: Uint8Array[]): Buffer => {

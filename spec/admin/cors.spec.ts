@@ -36,7 +36,11 @@ describe("a page of an allowed origin", () => {
 
   it("a page of an allowed origin gets the methods and headers that it may use from the preflight", async () => {
     const { ask } = await startAdmin();
-    const headers = { origin: UI, "access-control-request-method": "DELETE", "access-control-request-headers": "content-type" };
+    const headers = {
+      origin: UI,
+      "access-control-request-method": "DELETE",
+      "access-control-request-headers": "content-type",
+    };
     const got = await ask("OPTIONS", "/logout", { headers });
     expect([got.status, got.text]).toEqual([204, ""]);
     expect(got.headers).toMatchObject({
@@ -53,14 +57,18 @@ describe("a page of an allowed origin", () => {
   it("an allowed origin is recognised however the origin was written in the settings", async () => {
     const { ask } = await startAdmin({ corsOrigins: [" HTTPS://UI.example/ ", UI] });
     for (const origin of ["https://ui.example", UI]) {
-      expect((await ask("GET", "/healthz", { headers: { origin } })).headers["access-control-allow-origin"]).toBe(origin);
+      expect((await ask("GET", "/healthz", { headers: { origin } })).headers["access-control-allow-origin"]).toBe(
+        origin,
+      );
     }
   });
 
   it("an allowed origin is never every page: * is not a wildcard", async () => {
     const { ask } = await startAdmin({ corsOrigins: ["*"] });
     expect(corsHeaders(await ask("GET", "/healthz", { headers: { origin: "http://evil.example" } }))).toEqual([]);
-    expect((await ask("POST", "/login", { headers: { origin: "http://evil.example", authorization: RIGHT } })).status).toBe(403);
+    expect(
+      (await ask("POST", "/login", { headers: { origin: "http://evil.example", authorization: RIGHT } })).status,
+    ).toBe(403);
   });
 });
 
@@ -75,16 +83,19 @@ describe.each(FOREIGN)("a page of a foreign origin (%s)", (origin) => {
     }
   });
 
-  it("a page of a foreign origin gets 403 for unsafe methods with any credentials, and nothing is changed", async () => {
-    const { ask, session } = await startAdmin();
-    const cookie = await session();
-    for (const asked of ["POST /login", "DELETE /logout", "PUT /gateway", "PATCH /nowhere"]) {
-      const [method, path] = asked.split(" ") as [string, string];
-      const got = await ask(method, path, { headers: { origin, authorization: RIGHT, cookie } });
-      expect([got.status, got.json.code, got.headers["set-cookie"]]).toEqual([403, "forbidden", undefined]);
-    }
-    expect((await ask("GET", "/gateway", { headers: { cookie, origin } })).status).toBe(200);
-  });
+  it(
+    "a page of a foreign origin gets 403 for unsafe methods with any " + "credentials, and nothing is changed",
+    async () => {
+      const { ask, session } = await startAdmin();
+      const cookie = await session();
+      for (const asked of ["POST /login", "DELETE /logout", "PUT /gateway", "PATCH /nowhere"]) {
+        const [method, path] = asked.split(" ") as [string, string];
+        const got = await ask(method, path, { headers: { origin, authorization: RIGHT, cookie } });
+        expect([got.status, got.json.code, got.headers["set-cookie"]]).toEqual([403, "forbidden", undefined]);
+      }
+      expect((await ask("GET", "/gateway", { headers: { cookie, origin } })).status).toBe(200);
+    },
+  );
 });
 
 describe("a page of the admin interface's own origin", () => {
@@ -97,7 +108,9 @@ describe("a page of the admin interface's own origin", () => {
       const got = await ask("POST", "/login", { headers: { origin, host, authorization: RIGHT } });
       expect([got.status, corsHeaders(got), got.headers.vary]).toEqual([200, [], "Origin"]);
     }
-    expect((await ask("POST", "/login", { headers: { origin: "http://x", host: "x:81", authorization: RIGHT } })).status).toBe(403);
+    expect(
+      (await ask("POST", "/login", { headers: { origin: "http://x", host: "x:81", authorization: RIGHT } })).status,
+    ).toBe(403);
   });
 });
 
@@ -111,18 +124,29 @@ describe("a client without an Origin", () => {
 });
 
 describe("a request without Origin that another site has caused", () => {
-  it.each(["cross-site", "same-site", "near-site"])("a request with Sec-Fetch-Site: %s and no Origin changes nothing: 403, also with a session", async (site) => {
-    let reloads = 0;
-    const { ask, session } = await startAdmin({ source: { ...source, reload: () => (reloads++, Promise.resolve(TAKEN)) } });
-    const cookie = await session();
-    const headers = { cookie, "sec-fetch-site": site };
-    expect((await ask("POST", "/gateway/reload", { headers })).status).toBe(403);
-    expect((await ask("DELETE", "/logout", { headers })).status).toBe(403);
-    expect((await ask("POST", "/login", { headers: { authorization: RIGHT, "sec-fetch-site": site } })).status).toBe(403);
-    expect([reloads, (await ask("GET", "/gateway", { headers: { cookie } })).status]).toEqual([0, 200]);
-    // What reads is kept from other sites by SameSite=Strict and CORS.
-    expect((await ask("GET", "/gateway", { headers })).status).toBe(200);
-    expect((await ask("POST", "/gateway/reload", { headers: { cookie, "sec-fetch-site": "same-origin" } })).status).toBe(200);
-    expect((await ask("POST", "/gateway/reload", { headers: { cookie, origin: UI, "sec-fetch-site": site } })).status).toBe(200);
-  });
+  it.each(["cross-site", "same-site", "near-site"])(
+    "a request with Sec-Fetch-Site: %s and no Origin changes nothing: 403, also with a session",
+    async (site) => {
+      let reloads = 0;
+      const { ask, session } = await startAdmin({
+        source: { ...source, reload: () => (reloads++, Promise.resolve(TAKEN)) },
+      });
+      const cookie = await session();
+      const headers = { cookie, "sec-fetch-site": site };
+      expect((await ask("POST", "/gateway/reload", { headers })).status).toBe(403);
+      expect((await ask("DELETE", "/logout", { headers })).status).toBe(403);
+      expect((await ask("POST", "/login", { headers: { authorization: RIGHT, "sec-fetch-site": site } })).status).toBe(
+        403,
+      );
+      expect([reloads, (await ask("GET", "/gateway", { headers: { cookie } })).status]).toEqual([0, 200]);
+      // What reads is kept from other sites by SameSite=Strict and CORS.
+      expect((await ask("GET", "/gateway", { headers })).status).toBe(200);
+      expect(
+        (await ask("POST", "/gateway/reload", { headers: { cookie, "sec-fetch-site": "same-origin" } })).status,
+      ).toBe(200);
+      expect(
+        (await ask("POST", "/gateway/reload", { headers: { cookie, origin: UI, "sec-fetch-site": site } })).status,
+      ).toBe(200);
+    },
+  );
 });

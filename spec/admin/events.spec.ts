@@ -10,7 +10,18 @@ import type { GatewayHealth, GatewayStatus } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
 import { eventually } from "../support/raw_client.ts";
 import { CERT, KEY } from "./certificate.ts";
-import { HEALTH, optionsFrom, source, startAdmin, STATS, STATUS, UI, type AdminChanges, type AdminSource, type Running } from "./harness.ts";
+import {
+  HEALTH,
+  optionsFrom,
+  source,
+  startAdmin,
+  STATS,
+  STATUS,
+  UI,
+  type AdminChanges,
+  type AdminSource,
+  type Running,
+} from "./harness.ts";
 
 interface Stream {
   readonly status: number;
@@ -27,18 +38,34 @@ interface Stream {
 const opened: IncomingMessage[] = [];
 afterEach(() => opened.splice(0).forEach((response) => response.destroy()));
 
-function stream({ port }: Running, cookie: string, options: { tls?: boolean; method?: string; headers?: Record<string, string>; paused?: boolean } = {}): Promise<Stream> {
+function stream(
+  { port }: Running,
+  cookie: string,
+  options: { tls?: boolean; method?: string; headers?: Record<string, string>; paused?: boolean } = {},
+): Promise<Stream> {
   return new Promise((resolve, reject) => {
     const { tls = false, method = "GET", headers = {}, paused = false } = options;
-    const where = { host: "127.0.0.1", port, path: "/gateway/events", method, headers: { cookie, ...headers }, agent: false, rejectUnauthorized: false } as const;
+    const where = {
+      host: "127.0.0.1",
+      port,
+      path: "/gateway/events",
+      method,
+      headers: { cookie, ...headers },
+      agent: false,
+      rejectUnauthorized: false,
+    } as const;
     const asking = (tls ? tlsRequest : request)(where, (response) => {
       let text = "";
       let ended: "no" | "whole" | "cut" = "no";
       opened.push(response);
       response.setEncoding("utf8");
       if (!paused) response.on("data", (part: string) => void (text += part));
-      response.on("error", () => {}).on("end", () => void (ended = "whole")).on("close", () => void (ended = ended === "no" ? "cut" : ended));
-      const events = () => [...text.matchAll(/^event: (.*)\ndata: (.*)\n\n/gm)].map(([, name, data]) => ({ name: name!, data: data! }));
+      response
+        .on("error", () => {})
+        .on("end", () => void (ended = "whole"))
+        .on("close", () => void (ended = ended === "no" ? "cut" : ended));
+      const events = () =>
+        [...text.matchAll(/^event: (.*)\ndata: (.*)\n\n/gm)].map(([, name, data]) => ({ name: name!, data: data! }));
       resolve({
         response,
         status: response.statusCode!,
@@ -81,31 +108,49 @@ async function listening(changes: AdminChanges = {}) {
 describe("GET /gateway/events", () => {
   it("starts with the status, the health, the statistics and the time to reconnect", async () => {
     const { first, ask, cookie } = await listening();
-    expect([first.status, first.headers["content-type"], first.headers["cache-control"]]).toEqual([200, "text/event-stream", "no-store"]);
+    expect([first.status, first.headers["content-type"], first.headers["cache-control"]]).toEqual([
+      200,
+      "text/event-stream",
+      "no-store",
+    ]);
     expect(first.text()).toMatch(/^retry: 2000\n\nevent: status\n/);
     expect(first.names()).toEqual(["status", "health", "stats"]);
-    for (const name of ["status", "health"]) expect(first.last(name)).toEqual((await ask("GET", `/gateway/${name}`, { headers: { cookie } })).json);
-    expect(first.last("stats")).toMatchObject({ at: "2026-01-01T00:00:07.000Z", window_s: 60, total: { requests_per_s: 0.3333, in_flight: 2 } });
+    for (const name of ["status", "health"])
+      expect(first.last(name)).toEqual((await ask("GET", `/gateway/${name}`, { headers: { cookie } })).json);
+    expect(first.last("stats")).toMatchObject({
+      at: "2026-01-01T00:00:07.000Z",
+      window_s: 60,
+      total: { requests_per_s: 0.3333, in_flight: 2 },
+    });
   });
 
-  it("sends the statistics each second, and status and health when more than uptime and requests in flight has changed", async () => {
-    const { first, clock, now } = await listening();
-    clock.advance(1_000);
-    await eventually(() => first.names().length === 4);
-    now.status = { ...STATUS, uptimeMs: 99_000, inFlight: 77 };
-    now.health = { services: HEALTH.services.map((service) => ({ ...service, upstreams: service.upstreams.map((upstream) => ({ ...upstream, inFlight: 9 })) })) };
-    clock.advance(1_000);
-    await eventually(() => first.names().length === 5);
-    expect(first.names().slice(3)).toEqual(["stats", "stats"]);
-    now.status = { ...now.status, digest: "ba9876543210" };
-    clock.advance(1_000);
-    await eventually(() => first.names().length === 7);
-    now.health = { services: [] };
-    clock.advance(2_000);
-    await eventually(() => first.names().length === 10);
-    expect(first.names().slice(5)).toEqual(["status", "stats", "health", "stats", "stats"]);
-    expect([first.last("status").digest, first.last("health")]).toEqual(["ba9876543210", { services: [] }]);
-  });
+  it(
+    "sends the statistics each second, and status and health when more than uptime and " +
+      "requests in flight has changed",
+    async () => {
+      const { first, clock, now } = await listening();
+      clock.advance(1_000);
+      await eventually(() => first.names().length === 4);
+      now.status = { ...STATUS, uptimeMs: 99_000, inFlight: 77 };
+      now.health = {
+        services: HEALTH.services.map((service) => ({
+          ...service,
+          upstreams: service.upstreams.map((upstream) => ({ ...upstream, inFlight: 9 })),
+        })),
+      };
+      clock.advance(1_000);
+      await eventually(() => first.names().length === 5);
+      expect(first.names().slice(3)).toEqual(["stats", "stats"]);
+      now.status = { ...now.status, digest: "ba9876543210" };
+      clock.advance(1_000);
+      await eventually(() => first.names().length === 7);
+      now.health = { services: [] };
+      clock.advance(2_000);
+      await eventually(() => first.names().length === 10);
+      expect(first.names().slice(5)).toEqual(["status", "stats", "health", "stats", "stats"]);
+      expect([first.last("status").digest, first.last("health")]).toEqual(["ba9876543210", { services: [] }]);
+    },
+  );
 
   it("computes each event once for all readers, and none without readers", async () => {
     const { running, cookie, first, clock, now } = await listening();
@@ -140,7 +185,11 @@ describe("GET /gateway/events", () => {
   it("the stream is readable by pages of the allowed origins with their cookie", async () => {
     const { running, cookie } = await listening();
     const own = await stream(running, cookie, { headers: { origin: UI } });
-    expect(own.headers).toMatchObject({ "access-control-allow-origin": UI, "access-control-allow-credentials": "true", vary: "Origin" });
+    expect(own.headers).toMatchObject({
+      "access-control-allow-origin": UI,
+      "access-control-allow-credentials": "true",
+      vary: "Origin",
+    });
     const foreign = await stream(running, cookie, { headers: { origin: "http://evil.example" } });
     expect(foreign.headers["access-control-allow-origin"]).toBeUndefined();
   });
@@ -160,8 +209,14 @@ describe("GET /gateway/events", () => {
   it("leaves places to the administrator: a viewer has 24 of 32", () => {
     const streams = new EventStreams({ ...optionsFrom(source), clock: manualClock(), log: silentLog });
     onTestFinished(() => streams.close());
-    const [viewer, admin] = [{ user: "eve", role: "viewer" }, { user: "anna", role: "admin" }] as const;
-    for (const [who, most, other] of [[viewer, 24, "open"], [admin, 8, "full"]] as const) {
+    const [viewer, admin] = [
+      { user: "eve", role: "viewer" },
+      { user: "anna", role: "admin" },
+    ] as const;
+    for (const [who, most, other] of [
+      [viewer, 24, "open"],
+      [admin, 8, "full"],
+    ] as const) {
       for (let i = 0; i < most; i++) {
         expect(streams.stateFor(who)).toBe("open");
         streams.open(() => true, "", who.user).resume();
@@ -229,26 +284,30 @@ describe("with workers, which are asked first", () => {
     await eventually(() => opened.ended() === "whole");
   });
 
-  it("asks once a second for all readers, also when the last one leaves and another comes while an answer is awaited", async () => {
-    const { source: told, answer, waits } = asking();
-    const clock = manualClock();
-    const streams = new EventStreams({ ...optionsFrom(told), clock, log: silentLog });
-    const first = streams.open(() => true, "", "anna");
-    clock.advance(1_000);
-    expect([waits(), clock.pending]).toEqual([1, 0]);
-    first.destroy();
-    await once(first, "close");
-    const second = streams.open(() => true, "", "anna").resume();
-    streams.open(() => true, "", "anna").resume();
-    await answer();
-    expect(clock.pending).toBe(1);
-    clock.advance(1_000);
-    await answer();
-    expect([waits(), clock.pending]).toEqual([0, 1]);
-    streams.close();
-    await once(second, "close");
-    expect(clock.pending).toBe(0);
-  });
+  it(
+    "asks once a second for all readers, also when the last one leaves and another comes " +
+      "while an answer is awaited",
+    async () => {
+      const { source: told, answer, waits } = asking();
+      const clock = manualClock();
+      const streams = new EventStreams({ ...optionsFrom(told), clock, log: silentLog });
+      const first = streams.open(() => true, "", "anna");
+      clock.advance(1_000);
+      expect([waits(), clock.pending]).toEqual([1, 0]);
+      first.destroy();
+      await once(first, "close");
+      const second = streams.open(() => true, "", "anna").resume();
+      streams.open(() => true, "", "anna").resume();
+      await answer();
+      expect(clock.pending).toBe(1);
+      clock.advance(1_000);
+      await answer();
+      expect([waits(), clock.pending]).toEqual([0, 1]);
+      streams.close();
+      await once(second, "close");
+      expect(clock.pending).toBe(0);
+    },
+  );
 
   it("sends nothing after the streams were closed while an answer was awaited", async () => {
     const { source: told, answer } = asking();
@@ -278,15 +337,18 @@ describe("the end of a stream", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("a stream ends when the gateway drains, after an event that says so, and no new stream can be opened", async () => {
-    const { ask, cookie, first, clock, now } = await listening();
-    now.status = { ...STATUS, state: "draining", ready: false };
-    clock.advance(1_000);
-    await eventually(() => first.ended() === "whole");
-    expect(first.last("status").state).toBe("draining");
-    const refused = await ask("GET", "/gateway/events", { headers: { cookie } });
-    expect([refused.status, refused.json.detail]).toEqual([503, "The gateway is being shut down."]);
-  });
+  it(
+    "a stream ends when the gateway drains, after an event that says so, " + "and no new stream can be opened",
+    async () => {
+      const { ask, cookie, first, clock, now } = await listening();
+      now.status = { ...STATUS, state: "draining", ready: false };
+      clock.advance(1_000);
+      await eventually(() => first.ended() === "whole");
+      expect(first.last("status").state).toBe("draining");
+      const refused = await ask("GET", "/gateway/events", { headers: { cookie } });
+      expect([refused.status, refused.json.detail]).toEqual([503, "The gateway is being shut down."]);
+    },
+  );
 
   it("a stream ends when the admin interface closes, after the last changes, without waiting for readers", async () => {
     const { running, admin, cookie, first, now } = await listening();
@@ -298,28 +360,38 @@ describe("the end of a stream", () => {
     expect(first.last("status").state).toBe("closed");
   });
 
-  it("a stream that is asked for as the first one is refused when the admin interface closes before what it needs is loaded", async () => {
-    let asked = false;
-    let load = () => {};
-    const loading = new Promise<void>((resolve) => (load = resolve));
-    const events = async () => {
-      asked = true;
-      await loading;
-      return OF_ADMIN.events();
-    };
-    const { admin, ask, session, inTime } = await startAdmin({ onRequest: { ...OF_ADMIN, events } });
-    const answer = ask("GET", "/gateway/events", { headers: { cookie: await session() } });
-    await eventually(() => asked);
-    const closed = admin.close();
-    load();
-    expect((await answer).status).toBe(503);
-    await inTime(closed);
-  });
+  it(
+    "a stream that is asked for as the first one is refused when the admin interface closes " +
+      "before what it needs is loaded",
+    async () => {
+      let asked = false;
+      let load = () => {};
+      const loading = new Promise<void>((resolve) => (load = resolve));
+      const events = async () => {
+        asked = true;
+        await loading;
+        return OF_ADMIN.events();
+      };
+      const { admin, ask, session, inTime } = await startAdmin({ onRequest: { ...OF_ADMIN, events } });
+      const answer = ask("GET", "/gateway/events", { headers: { cookie: await session() } });
+      await eventually(() => asked);
+      const closed = admin.close();
+      load();
+      expect((await answer).status).toBe(503);
+      await inTime(closed);
+    },
+  );
 
   it("a stream ends when reading the state fails: the log says why, and the interface keeps working", async () => {
     let log = "";
-    const { ask, cookie, first, clock, now } = await listening({ log: createLog({ write: (line) => void (log += line) }) });
-    Object.defineProperty(now, "health", { get: () => { throw new Error("inside story"); } });
+    const { ask, cookie, first, clock, now } = await listening({
+      log: createLog({ write: (line) => void (log += line) }),
+    });
+    Object.defineProperty(now, "health", {
+      get: () => {
+        throw new Error("inside story");
+      },
+    });
     clock.advance(1_000);
     await eventually(() => first.ended() === "whole");
     expect(log).toContain("inside story");
@@ -329,20 +401,31 @@ describe("the end of a stream", () => {
 
 describe("a reader that does not read", () => {
   /** A status of about 1 MB, so that few of them fill every buffer on the way. */
-  const large = (digest: string): GatewayStatus => ({ ...STATUS, digest, warnings: [{ code: "more", path: null, message: "x".repeat(1 << 20), example: null, remedy: "", service: null, route: null }] });
+  const large = (digest: string): GatewayStatus => ({
+    ...STATUS,
+    digest,
+    warnings: [
+      { code: "more", path: null, message: "x".repeat(1 << 20), example: null, remedy: "", service: null, route: null },
+    ],
+  });
 
   /** One who reads, and one who does not yet, of at most two. */
   async function slow() {
     const clock = manualClock();
     const { now, source: told } = changing();
     const events = new EventStreams({ ...optionsFrom(told), clock, log: silentLog, maxStreams: 2 });
-    const server = createServer((_, response) => events.open(() => true, "", "anna").pipe(response.writeHead(200))).listen(0, "127.0.0.1");
+    const server = createServer((_, response) =>
+      events.open(() => true, "", "anna").pipe(response.writeHead(200)),
+    ).listen(0, "127.0.0.1");
     await once(server, "listening");
     onTestFinished(() => void server.close().closeAllConnections());
     const read = () => {
       const socket = connect((server.address() as AddressInfo).port, "127.0.0.1");
       let text = "";
-      socket.on("error", () => {}).setEncoding("latin1").on("data", (part: string) => void (text += part));
+      socket
+        .on("error", () => {})
+        .setEncoding("latin1")
+        .on("data", (part: string) => void (text += part));
       socket.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
       return { socket, text: () => text };
     };
@@ -358,19 +441,23 @@ describe("a reader that does not read", () => {
     return { clock, events, blocked };
   }
 
-  it("a reader that does not read gets nothing more while its connection is full and the latest state when it reads on, and delays no other reader", async () => {
-    const { clock, blocked } = await slow();
-    blocked.socket.resume();
-    await eventually(() => {
-      clock.advance(1);
-      return blocked.text().includes('"round 1"');
-    });
-    await eventually(() => {
-      clock.advance(1_000);
-      return blocked.text().includes('"round 20"');
-    });
-    expect(blocked.text().match(/event: status\n/g)!.length).toBeLessThan(20);
-  });
+  it(
+    "a reader that does not read gets nothing more while its connection is full and the latest state when it " +
+      "reads on, and delays no other reader",
+    async () => {
+      const { clock, blocked } = await slow();
+      blocked.socket.resume();
+      await eventually(() => {
+        clock.advance(1);
+        return blocked.text().includes('"round 1"');
+      });
+      await eventually(() => {
+        clock.advance(1_000);
+        return blocked.text().includes('"round 20"');
+      });
+      expect(blocked.text().match(/event: status\n/g)!.length).toBeLessThan(20);
+    },
+  );
 
   it("a reader that does not read loses its connection after half a minute", async () => {
     const { clock, events } = await slow();

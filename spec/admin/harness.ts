@@ -10,7 +10,17 @@ import { silentLog } from "../../lib/base/log.ts";
 import type { Json } from "../../lib/config/json.ts";
 import { OF_ADMIN } from "../../lib/cli/admin_requests.ts";
 import type { DryRun } from "../../lib/proof/dry_run.ts";
-import type { Explanation, Figures, GatewayHealth, GatewayStats, GatewayStatus, LastReload, LastTests, Point, TryFigures } from "../../lib/index.ts";
+import type {
+  Explanation,
+  Figures,
+  GatewayHealth,
+  GatewayStats,
+  GatewayStatus,
+  LastReload,
+  LastTests,
+  Point,
+  TryFigures,
+} from "../../lib/index.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 import { part } from "../support/listener_parts.ts";
 import type { Pair } from "../../lib/server/certificates.ts";
@@ -97,7 +107,16 @@ export const STATUS: GatewayStatus = {
 
 const TRIES: TryFigures = { requestsPerS: 0, errorsPerS: 0, p50Ms: null, p95Ms: null, p99Ms: null, inFlight: 0 };
 const QUIET: Figures = { ...TRIES, limitedPerS: 0, statusesPerS: {} };
-const STEP: Point = { at: Date.UTC(2026, 0, 1), requests: 3, errors: 1, limited: 1, statuses: { "4xx": 1, "5xx": 1 }, p50Ms: 1.5, p95Ms: 2, p99Ms: 3 };
+const STEP: Point = {
+  at: Date.UTC(2026, 0, 1),
+  requests: 3,
+  errors: 1,
+  limited: 1,
+  statuses: { "4xx": 1, "5xx": 1 },
+  p50Ms: 1.5,
+  p95Ms: 2,
+  p99Ms: 3,
+};
 
 export const STATS: GatewayStats = {
   at: Date.UTC(2026, 0, 1, 0, 0, 7),
@@ -105,7 +124,15 @@ export const STATS: GatewayStats = {
   total: { ...QUIET, requestsPerS: 1 / 3, statusesPerS: { "4xx": 2 / 3, "401": 1 / 3 }, inFlight: 2 },
   unrouted: QUIET,
   codesPerS: { key_missing: 1 / 3 },
-  services: [{ name: "a", total: QUIET, groups: [{ group: null, ...TRIES }], routes: [{ name: "r", ...QUIET, p95Ms: 12 }], upstreams: [{ id: "u", ...TRIES, errorsPerS: 2 }] }],
+  services: [
+    {
+      name: "a",
+      total: QUIET,
+      groups: [{ group: null, ...TRIES }],
+      routes: [{ name: "r", ...QUIET, p95Ms: 12 }],
+      upstreams: [{ id: "u", ...TRIES, errorsPerS: 2 }],
+    },
+  ],
   point: { ...STEP, at: Date.UTC(2026, 0, 1, 0, 0, 5) },
   stepS: 5,
   history: [STEP],
@@ -124,13 +151,47 @@ export const EXPLANATION: Explanation = {
   params: {},
   forwarded: "/x",
   upstreamHeaders: null,
-  plugins: [{ level: "global", name: "key_auth", id: null, config: { key: "${env:KEY}" }, action: "answers", status: 401, code: "key_missing", location: null, asks: null, caller: null, groups: [], sets: [], removes: [], verdict: "answers 401 key_missing" }],
+  plugins: [
+    {
+      level: "global",
+      name: "key_auth",
+      id: null,
+      config: { key: "${env:KEY}" },
+      action: "answers",
+      status: 401,
+      code: "key_missing",
+      location: null,
+      asks: null,
+      caller: null,
+      groups: [],
+      sets: [],
+      removes: [],
+      verdict: "answers 401 key_missing",
+    },
+  ],
   open: false,
   answer: { level: "global", name: "key_auth", id: null, status: 401, code: "key_missing" },
   strategy: "round_robin",
   hashOn: null,
   sticky: null,
-  upstreams: [{ id: "u", host: "h", port: 1, weight: 1, group: null, state: "healthy", usable: true, since: Date.UTC(2026, 0, 1), until: null, reason: null, inFlight: 0, adminState: null, share: 1, rest: true }],
+  upstreams: [
+    {
+      id: "u",
+      host: "h",
+      port: 1,
+      weight: 1,
+      group: null,
+      state: "healthy",
+      usable: true,
+      since: Date.UTC(2026, 0, 1),
+      until: null,
+      reason: null,
+      inFlight: 0,
+      adminState: null,
+      share: 1,
+      rest: true,
+    },
+  ],
 };
 
 export const TAKEN: Extract<LastReload, { readonly outcome: "taken" }> = {
@@ -144,7 +205,13 @@ export const TAKEN: Extract<LastReload, { readonly outcome: "taken" }> = {
 export const TESTS: LastTests = {
   at: Date.UTC(2026, 0, 2),
   digest: "0123456789ab",
-  report: { passed: 1, failed: 0, tests: [{ name: "t", passed: true, expected: { status: 401 }, found: { status: 401 }, differences: [], differing: [] }] },
+  report: {
+    passed: 1,
+    failed: 0,
+    tests: [
+      { name: "t", passed: true, expected: { status: 401 }, found: { status: 401 }, differences: [], differing: [] },
+    ],
+  },
 };
 
 export const HEALTH: GatewayHealth = {
@@ -153,10 +220,46 @@ export const HEALTH: GatewayHealth = {
       name: "a",
       circuitBreaker: { state: "open", since: Date.UTC(2026, 0, 3) },
       upstreams: [
-        { id: "u", host: "h", port: 1, weight: 2, group: "canary", state: "ejected", usable: false, since: Date.UTC(2026, 0, 1), until: Date.UTC(2026, 0, 2), reason: "status 503", inFlight: 4, adminState: "drain", share: 0, rest: false },
+        {
+          id: "u",
+          host: "h",
+          port: 1,
+          weight: 2,
+          group: "canary",
+          state: "ejected",
+          usable: false,
+          since: Date.UTC(2026, 0, 1),
+          until: Date.UTC(2026, 0, 2),
+          reason: "status 503",
+          inFlight: 4,
+          adminState: "drain",
+          share: 0,
+          rest: false,
+        },
       ],
     },
-    { name: "b", circuitBreaker: null, upstreams: [{ id: "v", host: "h", port: 2, weight: 1, group: null, state: "unknown", usable: true, since: null, until: null, reason: null, inFlight: 0, adminState: null, share: 1, rest: true }] },
+    {
+      name: "b",
+      circuitBreaker: null,
+      upstreams: [
+        {
+          id: "v",
+          host: "h",
+          port: 2,
+          weight: 1,
+          group: null,
+          state: "unknown",
+          usable: true,
+          since: null,
+          until: null,
+          reason: null,
+          inFlight: 0,
+          adminState: null,
+          share: 1,
+          rest: true,
+        },
+      ],
+    },
   ],
 };
 
@@ -168,7 +271,16 @@ export const DRY_RUN: DryRun = {
   tests: { passed: 2, failed: 0, notRun: 1, failures: [] },
   untested: null,
   diff: {
-    guardsLost: [{ service: "s", route: "r", guards: ["jwt"], altered: [], before: { service: "s", route: "r" }, example: "GET http://any-host/" }],
+    guardsLost: [
+      {
+        service: "s",
+        route: "r",
+        guards: ["jwt"],
+        altered: [],
+        before: { service: "s", route: "r" },
+        example: "GET http://any-host/",
+      },
+    ],
     added: [],
     removed: [],
     changed: [],
@@ -178,7 +290,10 @@ export const DRY_RUN: DryRun = {
 };
 
 /** What an admin interface shows and asks, as functions that a spec can replace one by one. */
-export interface AdminSource extends Pick<ShownGateway, "explain" | "routePlugins" | "dryRun">, Pick<InterfaceOptions, "refresh" | "metrics" | "reload"> {
+export interface AdminSource
+  extends
+    Pick<ShownGateway, "explain" | "routePlugins" | "dryRun">,
+    Pick<InterfaceOptions, "refresh" | "metrics" | "reload"> {
   config(secrets: Secrets): object;
   ready(): boolean;
   status(): GatewayStatus;
@@ -226,13 +341,28 @@ export const source: AdminSource = {
   stats: () => STATS,
   tests: () => TESTS,
   explain: () => Promise.resolve(EXPLANATION),
-  routePlugins: (service, route) => Promise.resolve(service === "a" && route === "r" ? EXPLANATION.plugins.map(({ level, name, id, config }) => ({ level, name, id, config, requests: 7, answered: 2 })) : null),
+  routePlugins: (service, route) =>
+    Promise.resolve(
+      service === "a" && route === "r"
+        ? EXPLANATION.plugins.map(({ level, name, id, config }) => ({
+            level,
+            name,
+            id,
+            config,
+            requests: 7,
+            answered: 2,
+          }))
+        : null,
+    ),
   metrics: () => Promise.resolve(Readable.from(["# metrics\n"])),
   reload: () => Promise.resolve(TAKEN),
   dryRun: () => Promise.resolve(DRY_RUN),
 };
 
-export type AdminChanges = Partial<Omit<AdminOptions, "tls">> & { readonly tls?: Pair | null; readonly source?: AdminSource };
+export type AdminChanges = Partial<Omit<AdminOptions, "tls">> & {
+  readonly tls?: Pair | null;
+  readonly source?: AdminSource;
+};
 
 export function optionsWith({ tls = null, source: shown = source, ...changes }: AdminChanges = {}): AdminOptions {
   return {
@@ -252,7 +382,12 @@ export function optionsWith({ tls = null, source: shown = source, ...changes }: 
     clock: manualClock(),
     log: silentLog,
     version: "1.2.3",
-    paths: { serverCertPath: SETTINGS.ServerCertPath, serverKeyPath: SETTINGS.ServerKeyPath, caCertPath: null, configPath: SETTINGS.ConfigFilePath },
+    paths: {
+      serverCertPath: SETTINGS.ServerCertPath,
+      serverKeyPath: SETTINGS.ServerKeyPath,
+      caCertPath: null,
+      configPath: SETTINGS.ConfigFilePath,
+    },
     ...optionsFrom(shown),
     onRequest: OF_ADMIN,
     ...changes,
@@ -268,16 +403,32 @@ export async function startAdmin(changes: AdminChanges = {}): Promise<Running> {
   const { port } = await admin.listen({ host: "127.0.0.1", port: 0 });
   const ask: Running["ask"] = (method, path, { headers = {}, body, agent, from } = {}) =>
     new Promise((resolve, reject) => {
-      const settings = { host: "127.0.0.1", port, method, path, headers, agent: agent ?? false, rejectUnauthorized: false } as const;
-      const asking = (options.tls === null ? request : tlsRequest)({ ...settings, ...(from && { localAddress: from }) }, (response) => {
-        let text = "";
-        response.setEncoding("utf8");
-        response.on("data", (part: string) => (text += part));
-        response.on("error", reject);
-        response.on("end", () => {
-          resolve({ status: response.statusCode!, headers: response.headers, text, json: /json$/.test(response.headers["content-type"] ?? "") ? parsed(text) : null });
-        });
-      });
+      const settings = {
+        host: "127.0.0.1",
+        port,
+        method,
+        path,
+        headers,
+        agent: agent ?? false,
+        rejectUnauthorized: false,
+      } as const;
+      const asking = (options.tls === null ? request : tlsRequest)(
+        { ...settings, ...(from && { localAddress: from }) },
+        (response) => {
+          let text = "";
+          response.setEncoding("utf8");
+          response.on("data", (part: string) => (text += part));
+          response.on("error", reject);
+          response.on("end", () => {
+            resolve({
+              status: response.statusCode!,
+              headers: response.headers,
+              text,
+              json: /json$/.test(response.headers["content-type"] ?? "") ? parsed(text) : null,
+            });
+          });
+        },
+      );
       asking.on("error", reject);
       asking.end(body);
     });
@@ -328,9 +479,13 @@ export function cookieOf(got: Got): string {
   return got.headers["set-cookie"]![0]!.split(";")[0]!;
 }
 
-/** A Cookie header with a token rightly signed with the key that `secret` and the credentials give, whatever it says. */
+/**
+ * A Cookie header with a token rightly signed with the key that `secret` and the credentials give, whatever it says.
+ */
 export function forged(header: object, claims: object, secret = SECRET, hash = "sha256"): string {
-  const key = createHmac("sha256", secret).update(JSON.stringify([USER, PASSWORD])).digest();
+  const key = createHmac("sha256", secret)
+    .update(JSON.stringify([USER, PASSWORD]))
+    .digest();
   const text = [header, claims].map((part) => Buffer.from(JSON.stringify(part)).toString("base64url")).join(".");
   return `token=${text}.${createHmac(hash, key).update(text).digest("base64url")}`;
 }

@@ -8,7 +8,10 @@ import { digestOf, emptyFolder, withPort, writable, type Writable } from "./writ
 const text = (port: number, more?: object) => JSON.stringify(withPort(port, more));
 const entriesOf = async ({ asAdmin }: Writable) => (await asAdmin("GET", "/gateway/history")).json.entries as any[];
 const rollBack = (all: Writable, digest: unknown, headers = {}) =>
-  all.asAdmin("POST", "/gateway/rollback", { body: JSON.stringify({ digest }), headers: { "content-type": "application/json", ...headers } });
+  all.asAdmin("POST", "/gateway/rollback", {
+    body: JSON.stringify({ digest }),
+    headers: { "content-type": "application/json", ...headers },
+  });
 
 /** Waits for entries that are written after a reload. */
 async function until(all: Writable, count: number) {
@@ -20,31 +23,49 @@ async function until(all: Writable, count: number) {
 }
 
 describe("without ADMIN_WRITE", () => {
-  it.each([["GET", "/gateway/history"], ["POST", "/gateway/rollback"]])("%s %s is 404", async (method, path) => {
+  it.each([
+    ["GET", "/gateway/history"],
+    ["POST", "/gateway/rollback"],
+  ])("%s %s is 404", async (method, path) => {
     const { ask, session } = await startAdmin();
     expect((await ask(method, path, { headers: { cookie: await session() } })).status).toBe(404);
   });
 });
 
 describe("GET /gateway/history", () => {
-  it("begins with the configuration of the start, and has each that came into force, by whom and what changed", async () => {
-    const all = await writable(text(1));
-    expect(await until(all, 1)).toEqual([{ digest: digestOf(text(1)), at: expect.any(String), by: { cause: "start" }, changes: [], in_force: true, can_roll_back: true, reason: null }]);
-    await all.put(text(2));
-    await until(all, 2);
-    writeFileSync(all.file, text(3));
-    await all.gateway.reload(undefined, "file");
-    const entries = await until(all, 3);
-    expect(entries.map(({ digest, by, in_force }) => [digest, by, in_force])).toEqual([
-      [digestOf(text(3)), { cause: "file" }, true],
-      [digestOf(text(2)), { user: "ädmin", address: "127.0.0.1" }, false],
-      [digestOf(text(1)), { cause: "start" }, false],
-    ]);
-    expect(entries[1].changes).toEqual([{ kind: "upstream", name: expect.any(String), change: "altered", fields: ["port"] }]);
-    const shown = await all.asViewer("GET", `/gateway/history?digest=${digestOf(text(2))}`);
-    expect([shown.status, shown.text]).toEqual([200, text(2)]);
-    expect((await all.asAdmin("GET", "/gateway/history?digest=0123456789ab")).status).toBe(404);
-  });
+  it(
+    "begins with the configuration of the start, and has each that came into force, " + "by whom and what changed",
+    async () => {
+      const all = await writable(text(1));
+      expect(await until(all, 1)).toEqual([
+        {
+          digest: digestOf(text(1)),
+          at: expect.any(String),
+          by: { cause: "start" },
+          changes: [],
+          in_force: true,
+          can_roll_back: true,
+          reason: null,
+        },
+      ]);
+      await all.put(text(2));
+      await until(all, 2);
+      writeFileSync(all.file, text(3));
+      await all.gateway.reload(undefined, "file");
+      const entries = await until(all, 3);
+      expect(entries.map(({ digest, by, in_force }) => [digest, by, in_force])).toEqual([
+        [digestOf(text(3)), { cause: "file" }, true],
+        [digestOf(text(2)), { user: "ädmin", address: "127.0.0.1" }, false],
+        [digestOf(text(1)), { cause: "start" }, false],
+      ]);
+      expect(entries[1].changes).toEqual([
+        { kind: "upstream", name: expect.any(String), change: "altered", fields: ["port"] },
+      ]);
+      const shown = await all.asViewer("GET", `/gateway/history?digest=${digestOf(text(2))}`);
+      expect([shown.status, shown.text]).toEqual([200, text(2)]);
+      expect((await all.asAdmin("GET", "/gateway/history?digest=0123456789ab")).status).toBe(404);
+    },
+  );
 
   it("does not name the author of a text that was refused when somebody else writes it into the file", async () => {
     const environment: Record<string, string> = {};
@@ -65,31 +86,42 @@ describe("GET /gateway/history", () => {
     expect(statSync(folder).mode & 0o777).toBe(0o700);
     expect(readdirSync(folder).map((name) => statSync(join(folder, name)).mode & 0o777)).toEqual([0o600, 0o600]);
     const again = await writable("", { path: all.file });
-    expect((await until(again, 2)).map(({ digest, in_force }) => [digest, in_force])).toEqual([[digestOf(text(2)), true], [digestOf(text(1)), false]]);
+    expect((await until(again, 2)).map(({ digest, in_force }) => [digest, in_force])).toEqual([
+      [digestOf(text(2)), true],
+      [digestOf(text(1)), false],
+    ]);
   });
 
   it("has the last 20", async () => {
     const all = await writable(text(1));
     for (let port = 2; port <= 24; port++) expect((await all.put(text(port))).status).toBe(200);
     const digest = digestOf(text(24));
-    for (let entries = await entriesOf(all); entries[0].digest !== digest; entries = await entriesOf(all)) await new Promise((resolve) => setImmediate(resolve));
+    for (let entries = await entriesOf(all); entries[0].digest !== digest; entries = await entriesOf(all))
+      await new Promise((resolve) => setImmediate(resolve));
     expect(await entriesOf(all)).toHaveLength(20);
     expect(readdirSync(join(all.folder, ".gw.json.history"))).toHaveLength(20);
   });
 
-  it("never has a secret that is written in a configuration, and says why such an entry cannot be rolled back to", async () => {
-    const plugins = [{ name: "key_auth", config: { key: "hush-hush" } }];
-    const all = await writable(text(1, { plugins }));
-    const digest = digestOf(text(1, { plugins }));
-    expect(await until(all, 1)).toMatchObject([{ digest, can_roll_back: false, reason: expect.stringContaining("has one written in it") }]);
-    expect((await all.put(text(1))).status).toBe(200);
-    await until(all, 2);
-    const folder = join(all.folder, ".gw.json.history");
-    expect(readdirSync(folder).some((name) => readFileSync(join(folder, name), "utf8").includes("hush"))).toBe(false);
-    expect((await all.asAdmin("GET", `/gateway/history?digest=${digest}`)).text).toBe(text(1, { plugins }).replace("hush-hush", "********"));
-    const got = await rollBack(all, digest);
-    expect([got.status, got.json.code, all.content()]).toEqual([409, "conflict", text(1)]);
-  });
+  it(
+    "never has a secret that is written in a configuration, " + "and says why such an entry cannot be rolled back to",
+    async () => {
+      const plugins = [{ name: "key_auth", config: { key: "hush-hush" } }];
+      const all = await writable(text(1, { plugins }));
+      const digest = digestOf(text(1, { plugins }));
+      expect(await until(all, 1)).toMatchObject([
+        { digest, can_roll_back: false, reason: expect.stringContaining("has one written in it") },
+      ]);
+      expect((await all.put(text(1))).status).toBe(200);
+      await until(all, 2);
+      const folder = join(all.folder, ".gw.json.history");
+      expect(readdirSync(folder).some((name) => readFileSync(join(folder, name), "utf8").includes("hush"))).toBe(false);
+      expect((await all.asAdmin("GET", `/gateway/history?digest=${digest}`)).text).toBe(
+        text(1, { plugins }).replace("hush-hush", "********"),
+      );
+      const got = await rollBack(all, digest);
+      expect([got.status, got.json.code, all.content()]).toEqual([409, "conflict", text(1)]);
+    },
+  );
 
   it.each([
     ["a file that has to be signed", { keyFile: "/keys.pem" }, () => {}, /^The configuration has to be signed/],
@@ -100,7 +132,10 @@ describe("GET /gateway/history", () => {
     await until(all, 1);
     become(all);
     expect(await entriesOf(all)).toMatchObject([{ can_roll_back: false, reason: expect.stringMatching(reason) }]);
-    expect(await rollBack(all, digestOf(text(1)))).toMatchObject({ status: 409, json: { code: "conflict", detail: expect.stringMatching(reason) } });
+    expect(await rollBack(all, digestOf(text(1)))).toMatchObject({
+      status: 409,
+      json: { code: "conflict", detail: expect.stringMatching(reason) },
+    });
   });
 
   it("leaves what is no entry alone, with one line in the log, and shows the rest", async () => {
@@ -109,7 +144,10 @@ describe("GET /gateway/history", () => {
     const folder = join(all.folder, ".gw.json.history");
     writeFileSync(join(folder, "notes.txt"), "x");
     writeFileSync(join(folder, "000000000000001-0123456789ab"), "{ broken\n{}");
-    writeFileSync(join(folder, "000000000000002-0123456789ab"), '{"digest":"ffffffffffff","at":1,"by":{"cause":"x"},"changes":[],"masked":0}\n{}');
+    writeFileSync(
+      join(folder, "000000000000002-0123456789ab"),
+      '{"digest":"ffffffffffff","at":1,"by":{"cause":"x"},"changes":[],"masked":0}\n{}',
+    );
     mkdirSync(join(folder, "000000000000003-0123456789ab"));
     writeFileSync(join(folder, `${"a".repeat(24)}.new`), "of a process that was killed");
     const again = await writable("", { path: all.file });
@@ -127,7 +165,12 @@ describe("POST /gateway/rollback", () => {
     await until(all, 2);
     const got = await rollBack(all, digestOf(text(1)));
     expect([got.status, got.json.digest, all.content()]).toEqual([200, digestOf(text(1)), text(1)]);
-    expect(all.lines().filter(({ message }) => message === "admin change").map(({ action, before, after }) => [action, before, after])).toEqual([
+    expect(
+      all
+        .lines()
+        .filter(({ message }) => message === "admin change")
+        .map(({ action, before, after }) => [action, before, after]),
+    ).toEqual([
       ["source", digestOf(text(1)), digestOf(text(2))],
       ["rollback", digestOf(text(2)), digestOf(text(1))],
     ]);
@@ -141,7 +184,14 @@ describe("POST /gateway/rollback", () => {
     expect((await rollBack(all, "0123456789ab")).status).toBe(404);
     for (const digest of [null, 7, "x", "../../etc/passwd"]) expect((await rollBack(all, digest)).status).toBe(400);
     expect((await rollBack(all, digestOf(text(1)), { "if-match": '"0123456789ab"' })).status).toBe(412);
-    expect((await all.asViewer("POST", "/gateway/rollback", { body: "{}", headers: { "content-type": "application/json" } as never })).json.code).toBe("forbidden");
+    expect(
+      (
+        await all.asViewer("POST", "/gateway/rollback", {
+          body: "{}",
+          headers: { "content-type": "application/json" } as never,
+        })
+      ).json.code,
+    ).toBe("forbidden");
     const folder = join(all.folder, ".gw.json.history");
     const name = readdirSync(folder).find((each) => each.endsWith(digestOf(text(1))))!;
     writeFileSync(join(folder, name), readFileSync(join(folder, name), "utf8").replace('"port":1', '"port":9'));
@@ -156,14 +206,31 @@ describe("ADMIN_AUDIT_LOG", () => {
     const all = await writable(text(1), { auditLogPath: path });
     await all.put(text(2));
     await all.put(text(3));
-    const lines = () => readFileSync(path, "utf8").split("\n").slice(0, -1).map((line) => JSON.parse(line) as object);
+    const lines = () =>
+      readFileSync(path, "utf8")
+        .split("\n")
+        .slice(0, -1)
+        .map((line) => JSON.parse(line) as object);
     while (lines().length < 2) await new Promise((resolve) => setImmediate(resolve));
-    expect(lines()).toMatchObject([{ time: expect.any(String), message: "admin change", user: "ädmin", address: "127.0.0.1", action: "source", before: digestOf(text(1)), after: digestOf(text(2)) }, { after: digestOf(text(3)) }]);
+    expect(lines()).toMatchObject([
+      {
+        time: expect.any(String),
+        message: "admin change",
+        user: "ädmin",
+        address: "127.0.0.1",
+        action: "source",
+        before: digestOf(text(1)),
+        after: digestOf(text(2)),
+      },
+      { after: digestOf(text(3)) },
+    ]);
     expect(statSync(path).mode & 0o777).toBe(0o600);
   });
 
   it("refuses the start where it cannot be written", async () => {
-    await expect(writable(text(1), { auditLogPath: join(emptyFolder(), "no", "changes.log") })).rejects.toThrow(/^ADMIN_AUDIT_LOG: cannot write to \S+: there is no such folder$/);
+    await expect(writable(text(1), { auditLogPath: join(emptyFolder(), "no", "changes.log") })).rejects.toThrow(
+      /^ADMIN_AUDIT_LOG: cannot write to \S+: there is no such folder$/,
+    );
   });
 
   it("counts lines that are lost, and the next one says how many (/dev/full is of Linux)", async ({ skip }) => {

@@ -4,15 +4,26 @@ import { eachInSlices, largeAnswer } from "../../lib/admin/large_answers.ts";
 import { eventually } from "../support/raw_client.ts";
 import { turnsDuring } from "../support/turns.ts";
 
-const textOf = async (value: object, headers: string[] = []) => String((await largeAnswer({}, "q", headers, async () => value)).body);
+const textOf = async (value: object, headers: string[] = []) =>
+  String((await largeAnswer({}, "q", headers, async () => value)).body);
 
 describe("a large answer", () => {
   it("is the JSON of the value, whatever is long in it", async () => {
     const long = Array.from({ length: 100 }, (_, i) => ({ name: `"${i}"`, empty: {}, list: [] }));
-    const values = [{}, { a: [], b: {}, c: null, d: undefined, e: "ü" }, { long }, { a: { long, more: { long } } }, { list: [{ long }, 1, null, "x"] }, { deep: [[long], [[]]] }];
+    const values = [
+      {},
+      { a: [], b: {}, c: null, d: undefined, e: "ü" },
+      { long },
+      { a: { long, more: { long } } },
+      { list: [{ long }, 1, null, "x"] },
+      { deep: [[long], [[]]] },
+    ];
     for (const value of values) expect(await textOf(value)).toBe(`${JSON.stringify(value)}\n`);
     const { headers, body } = await largeAnswer({}, "q", ["Accept-Encoding", "gzip"], async () => ({ long }));
-    expect([headers.slice(0, 2), JSON.parse(String(gunzipSync(body as Buffer)))]).toEqual([["Content-Type", "application/json"], { long }]);
+    expect([headers.slice(0, 2), JSON.parse(String(gunzipSync(body as Buffer)))]).toEqual([
+      ["Content-Type", "application/json"],
+      { long },
+    ]);
   });
 
   it("lets the event loop run meanwhile", async () => {
@@ -22,7 +33,13 @@ describe("a large answer", () => {
       return { i };
     };
     const turns = await turnsDuring(async () => {
-      await largeAnswer({}, "q", [], async (slice) => ({ made: await eachInSlices(Array.from({ length: 320 }, (_, i) => i), slice, busy) }));
+      await largeAnswer({}, "q", [], async (slice) => ({
+        made: await eachInSlices(
+          Array.from({ length: 320 }, (_, i) => i),
+          slice,
+          busy,
+        ),
+      }));
     });
     expect(turns).toBeGreaterThanOrEqual(9);
   });
@@ -31,7 +48,8 @@ describe("a large answer", () => {
     const gateway = {};
     const open: (() => void)[] = [];
     let made = 0;
-    const ask = (question = "q") => largeAnswer(gateway, question, [], () => new Promise((resolve) => void open.push(() => resolve({ n: ++made }))));
+    const ask = (question = "q") =>
+      largeAnswer(gateway, question, [], () => new Promise((resolve) => void open.push(() => resolve({ n: ++made }))));
     const [first, second] = [ask(), ask()];
     expect(second).toBe(first);
     await new Promise(setImmediate);

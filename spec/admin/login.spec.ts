@@ -9,18 +9,32 @@ import { basic, PASSWORD, RIGHT, startAdmin, USER, WRONG } from "./harness.ts";
 const QUICK = "scrypt$1024$8$1$BwcHBwcHBwcHBwcHBwcHBw$Dj4MCJX6B5OKDIzJjNvQXdnTIySlUIIoys9kE_3K7cQ";
 
 describe("credentials of a GET", () => {
-  it.each(["/gateway/status", "/gateway/health", "/gateway/stats", "/gateway/tests", "/gateway/now", "/metrics"])("are accepted in place of a session: %s", async (path) => {
-    const { ask } = await startAdmin();
-    for (const method of ["GET", "HEAD"]) expect((await ask(method, path, { headers: { authorization: RIGHT } })).status).toBe(200);
-    const refused = await ask("GET", path, { headers: { authorization: WRONG } });
-    expect([refused.status, refused.json.code, refused.headers["set-cookie"]]).toEqual([401, "unauthenticated", undefined]);
-  });
+  it.each(["/gateway/status", "/gateway/health", "/gateway/stats", "/gateway/tests", "/gateway/now", "/metrics"])(
+    "are accepted in place of a session: %s",
+    async (path) => {
+      const { ask } = await startAdmin();
+      for (const method of ["GET", "HEAD"])
+        expect((await ask(method, path, { headers: { authorization: RIGHT } })).status).toBe(200);
+      const refused = await ask("GET", path, { headers: { authorization: WRONG } });
+      expect([refused.status, refused.json.code, refused.headers["set-cookie"]]).toEqual([
+        401,
+        "unauthenticated",
+        undefined,
+      ]);
+    },
+  );
 
-  it.each(["/gateway", "/gateway/config"])("do not stand for the cookie where secrets of the configuration are shown: %s", async (path) => {
-    const { ask } = await startAdmin();
-    const refused = await ask("GET", path, { headers: { authorization: RIGHT } });
-    expect([refused.status, refused.json.detail]).toEqual([401, "Log in with POST /login and send the cookie it sets."]);
-  });
+  it.each(["/gateway", "/gateway/config"])(
+    "do not stand for the cookie where secrets of the configuration are shown: %s",
+    async (path) => {
+      const { ask } = await startAdmin();
+      const refused = await ask("GET", path, { headers: { authorization: RIGHT } });
+      expect([refused.status, refused.json.detail]).toEqual([
+        401,
+        "Log in with POST /login and send the cookie it sets.",
+      ]);
+    },
+  );
 
   it("are throttled as those of a login, and never asked for in a way that opens a dialog of a browser", async () => {
     const { ask, login } = await startAdmin();
@@ -28,22 +42,36 @@ describe("credentials of a GET", () => {
     const refused = await get();
     expect(refused.headers["www-authenticate"]).not.toMatch(/basic/i);
     for (let i = 0; i < 4; i++) await get();
-    expect([(await ask("GET", "/gateway/status", { headers: { authorization: RIGHT } })).status, (await login()).status]).toEqual([429, 429]);
+    expect([
+      (await ask("GET", "/gateway/status", { headers: { authorization: RIGHT } })).status,
+      (await login()).status,
+    ]).toEqual([429, 429]);
   });
 
   it("are not accepted for what changes or tries something, and other schemes are no credentials", async () => {
     const { ask } = await startAdmin();
     const post = await ask("POST", "/gateway/reload", { headers: { authorization: RIGHT } });
     expect([post.status, post.json.detail]).toEqual([401, "Log in with POST /login and send the cookie it sets."]);
-    const bearer = await ask("GET", "/gateway/status", { headers: { authorization: RIGHT.replace("Basic", "Bearer") } });
+    const bearer = await ask("GET", "/gateway/status", {
+      headers: { authorization: RIGHT.replace("Basic", "Bearer") },
+    });
     expect([bearer.status, bearer.json.detail]).toEqual([401, "Log in with POST /login and send the cookie it sets."]);
   });
 
   it("are not accepted of pages of other origins, with which browsers send what they remember", async () => {
     const { ask } = await startAdmin({ corsOrigins: ["http://ui.example"] });
-    const from = async (headers: Record<string, string>) => (await ask("GET", "/gateway/status", { headers: { authorization: RIGHT, ...headers } })).status;
-    expect([await from({ "sec-fetch-site": "cross-site" }), await from({ origin: "http://evil.example" }), await from({ origin: "null" })]).toEqual([401, 401, 401]);
-    expect([await from({ "sec-fetch-site": "same-origin" }), await from({ "sec-fetch-site": "none" }), await from({ origin: "http://ui.example" })]).toEqual([200, 200, 200]);
+    const from = async (headers: Record<string, string>) =>
+      (await ask("GET", "/gateway/status", { headers: { authorization: RIGHT, ...headers } })).status;
+    expect([
+      await from({ "sec-fetch-site": "cross-site" }),
+      await from({ origin: "http://evil.example" }),
+      await from({ origin: "null" }),
+    ]).toEqual([401, 401, 401]);
+    expect([
+      await from({ "sec-fetch-site": "same-origin" }),
+      await from({ "sec-fetch-site": "none" }),
+      await from({ origin: "http://ui.example" }),
+    ]).toEqual([200, 200, 200]);
   });
 
   it("do not help a session that has ended, and need no live one", async () => {
@@ -70,7 +98,11 @@ describe("POST /login", () => {
   it("returns a token signed with HS256 whose claims are sub, iat, exp, jti, iss and aud", async () => {
     const { session } = await startAdmin({ sessionTtlS: 900 });
     const parts = async () =>
-      (await session()).replace("token=", "").split(".").slice(0, 2).map((part) => JSON.parse(Buffer.from(part, "base64url").toString()));
+      (await session())
+        .replace("token=", "")
+        .split(".")
+        .slice(0, 2)
+        .map((part) => JSON.parse(Buffer.from(part, "base64url").toString()));
     const [header, claims] = await parts();
     const iat = Date.UTC(2026, 0, 1) / 1000;
     const jti = expect.stringMatching(/^[\w-]{22}$/);
@@ -83,7 +115,9 @@ describe("POST /login", () => {
     const { ask, login } = await startAdmin();
     expect((await login(RIGHT.replace("Basic ", "bASIC  "))).status).toBe(200);
     expect((await login(RIGHT.replace(/=+$/, ""))).status).toBe(200);
-    expect((await ask("POST", "/login?next=/", { headers: { authorization: RIGHT }, body: '{"user":"x"}' })).status).toBe(200);
+    expect(
+      (await ask("POST", "/login?next=/", { headers: { authorization: RIGHT }, body: '{"user":"x"}' })).status,
+    ).toBe(200);
   });
 
   it("compares with a configured hash, and does not accept the hash itself as password", async () => {
@@ -145,21 +179,25 @@ describe("POST /login", () => {
 });
 
 describe("guessing", () => {
-  it("gets 429 with Retry-After after five failures, also for the right password, and twice as long after each further one", async () => {
-    const { login, clock } = await startAdmin();
-    for (let i = 0; i < 5; i++) expect((await login(WRONG)).status).toBe(401);
-    for (const seconds of [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]) {
-      const got = await login(RIGHT);
-      expect(got.status).toBe(429);
-      expect(got.headers["retry-after"]).toBe(String(seconds));
-      expect(got.json).toMatchObject({ status: 429, code: "rate_limited" });
-      expect(got.headers["set-cookie"]).toBeUndefined();
-      clock.advance(seconds * 1000 - 1);
-      expect((await login(RIGHT)).headers["retry-after"]).toBe("1");
-      clock.advance(1);
-      expect((await login(WRONG)).status).toBe(401);
-    }
-  });
+  it(
+    "gets 429 with Retry-After after five failures, also for the right password, " +
+      "and twice as long after each further one",
+    async () => {
+      const { login, clock } = await startAdmin();
+      for (let i = 0; i < 5; i++) expect((await login(WRONG)).status).toBe(401);
+      for (const seconds of [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]) {
+        const got = await login(RIGHT);
+        expect(got.status).toBe(429);
+        expect(got.headers["retry-after"]).toBe(String(seconds));
+        expect(got.json).toMatchObject({ status: 429, code: "rate_limited" });
+        expect(got.headers["set-cookie"]).toBeUndefined();
+        clock.advance(seconds * 1000 - 1);
+        expect((await login(RIGHT)).headers["retry-after"]).toBe("1");
+        clock.advance(1);
+        expect((await login(WRONG)).status).toBe(401);
+      }
+    },
+  );
 
   it("a guess is counted further when the right password comes from the same address in between", async () => {
     const { login, clock } = await startAdmin();
@@ -170,22 +208,27 @@ describe("guessing", () => {
     expect((await login()).headers["retry-after"]).toBe("2");
   });
 
-  it("gets 429 for all but 19 of 800 guesses in 50 minutes, although a scrape with the right password follows every four", async () => {
-    const { login, ask, clock } = await startAdmin({ password: QUICK });
-    const right = basic(USER, "quick");
-    let guesses = 0;
-    for (let i = 0; i < 200; i++) {
-      for (let j = 0; j < 4; j++) if ((await login(WRONG)).status === 401) guesses += 1;
-      await ask("GET", "/metrics", { headers: { authorization: right } });
-      clock.advance(15_000);
-    }
-    expect(guesses).toBeLessThanOrEqual(19); // 15, and one in 15 minutes
-  });
+  it(
+    "gets 429 for all but 19 of 800 guesses in 50 minutes, " +
+      "although a scrape with the right password follows every four",
+    async () => {
+      const { login, ask, clock } = await startAdmin({ password: QUICK });
+      const right = basic(USER, "quick");
+      let guesses = 0;
+      for (let i = 0; i < 200; i++) {
+        for (let j = 0; j < 4; j++) if ((await login(WRONG)).status === 401) guesses += 1;
+        await ask("GET", "/metrics", { headers: { authorization: right } });
+        clock.advance(15_000);
+      }
+      expect(guesses).toBeLessThanOrEqual(19); // 15, and one in 15 minutes
+    },
+  );
 
   it("a guess is not counted for requests without credentials", async () => {
     const { ask, login } = await startAdmin();
     for (const authorization of ["", "Bearer x", "Basic !!!!", "Basic YTpiZ==", "Basic eA==", "Basic /zr/"]) {
-      for (let i = 0; i < 5; i++) expect((await ask("POST", "/login", { headers: { authorization } })).status).toBe(401);
+      for (let i = 0; i < 5; i++)
+        expect((await ask("POST", "/login", { headers: { authorization } })).status).toBe(401);
     }
     expect((await login()).status).toBe(200);
   });
@@ -204,21 +247,31 @@ describe("guessing", () => {
     expect((await login(RIGHT, "127.0.0.2")).status).toBe(200);
   });
 
-  it("300 addresses get 50 guesses together, and one in the network of an earlier login is not locked out (127.x is ours on Linux only)", async ({ skip }) => {
-    if (process.platform !== "linux") skip();
-    const { login, clock } = await startAdmin({ password: QUICK });
-    const right = basic(USER, "quick");
-    // The second one is recognised without another hash.
-    for (const address of ["127.1.0.1", "127.4.0.1"]) expect((await login(right, address)).status).toBe(200);
-    let guesses = 0;
-    for (let i = 0; i < 300; i++) if ((await login(WRONG, `127.2.${i >> 4}.${(i % 16) + 1}`)).status === 401) guesses += 1;
-    expect(guesses).toBe(50);
-    const stranger = await login(right, "127.3.0.1");
-    expect([stranger.status, stranger.headers["retry-after"], stranger.json.detail]).toEqual([429, "30", "Too many failed logins from all addresses together. Networks from which somebody has logged in do not wait."]);
-    for (const address of ["127.1.0.1", "127.1.0.77", "127.4.0.77"]) expect((await login(right, address)).status).toBe(200);
-    clock.advance(30_000);
-    expect((await login(right, "127.3.0.1")).status).toBe(200);
-  });
+  it(
+    "300 addresses get 50 guesses together, and one in the network of an earlier login is not locked out " +
+      "(127.x is ours on Linux only)",
+    async ({ skip }) => {
+      if (process.platform !== "linux") skip();
+      const { login, clock } = await startAdmin({ password: QUICK });
+      const right = basic(USER, "quick");
+      // The second one is recognised without another hash.
+      for (const address of ["127.1.0.1", "127.4.0.1"]) expect((await login(right, address)).status).toBe(200);
+      let guesses = 0;
+      for (let i = 0; i < 300; i++)
+        if ((await login(WRONG, `127.2.${i >> 4}.${(i % 16) + 1}`)).status === 401) guesses += 1;
+      expect(guesses).toBe(50);
+      const stranger = await login(right, "127.3.0.1");
+      expect([stranger.status, stranger.headers["retry-after"], stranger.json.detail]).toEqual([
+        429,
+        "30",
+        "Too many failed logins from all addresses together. Networks from which somebody has logged in do not wait.",
+      ]);
+      for (const address of ["127.1.0.1", "127.1.0.77", "127.4.0.77"])
+        expect((await login(right, address)).status).toBe(200);
+      clock.advance(30_000);
+      expect((await login(right, "127.3.0.1")).status).toBe(200);
+    },
+  );
 
   it("counts an IPv6 /64 as one address, and IPv4 in IPv6 as IPv4", async () => {
     const login = new Login({ user: USER, password: PASSWORD, clock: manualClock() });
@@ -241,19 +294,23 @@ describe("guessing", () => {
     expect((await login.attempt(WRONG, "192.0.2.39")).kind).toBe("paused");
   });
 
-  it("gets 503 overloaded with Retry-After when it is refused, while /healthz answers (127.0.0.x is ours on Linux only)", async ({ skip }) => {
-    if (process.platform !== "linux") skip();
-    const { login, ask } = await startAdmin({ password: QUICK.replace("1024", "16384") });
-    const flood = Promise.all(Array.from({ length: 60 }, (_, i) => login(WRONG, `127.0.1.${i + 1}`)));
-    const first = await Promise.race([flood, ask("GET", "/healthz")]);
-    expect(first).toMatchObject({ status: 200 });
-    const got = await flood;
-    const away = got.filter(({ status }) => status === 503);
-    expect(away.length).toBeGreaterThan(0);
-    expect(away[0]!.json).toMatchObject({ code: "overloaded" });
-    expect(away[0]!.headers["retry-after"]).toBe("1");
-    expect(got.filter(({ status }) => status === 401).length).toBe(60 - away.length);
-  });
+  it(
+    "gets 503 overloaded with Retry-After when it is refused, " +
+      "while /healthz answers (127.0.0.x is ours on Linux only)",
+    async ({ skip }) => {
+      if (process.platform !== "linux") skip();
+      const { login, ask } = await startAdmin({ password: QUICK.replace("1024", "16384") });
+      const flood = Promise.all(Array.from({ length: 60 }, (_, i) => login(WRONG, `127.0.1.${i + 1}`)));
+      const first = await Promise.race([flood, ask("GET", "/healthz")]);
+      expect(first).toMatchObject({ status: 200 });
+      const got = await flood;
+      const away = got.filter(({ status }) => status === 503);
+      expect(away.length).toBeGreaterThan(0);
+      expect(away[0]!.json).toMatchObject({ code: "overloaded" });
+      expect(away[0]!.headers["retry-after"]).toBe("1");
+      expect(got.filter(({ status }) => status === 401).length).toBe(60 - away.length);
+    },
+  );
 });
 
 describe("many logins at once", () => {
@@ -268,6 +325,15 @@ describe("many logins at once", () => {
     const login = new Login({ user: "admin", password: await hashPassword("right"), clock: manualClock() });
     const authorization = `Basic ${Buffer.from("admin:wrong").toString("base64")}`;
     const outcomes = await Promise.all(Array.from({ length: 8 }, () => login.attempt(authorization, "192.0.2.1")));
-    expect(outcomes.map(({ kind }) => kind)).toEqual(["wrong", "wrong", "wrong", "wrong", "wrong", "paused", "paused", "paused"]);
+    expect(outcomes.map(({ kind }) => kind)).toEqual([
+      "wrong",
+      "wrong",
+      "wrong",
+      "wrong",
+      "wrong",
+      "paused",
+      "paused",
+      "paused",
+    ]);
   });
 });

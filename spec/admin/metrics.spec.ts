@@ -15,7 +15,11 @@ describe("GET /metrics", () => {
   it("answers requests with the token as cookie or bearer, or with the administrator's credentials", async () => {
     const { ask, session } = await startAdmin();
     const cookie = await session();
-    for (const headers of [{ cookie }, { authorization: cookie.replace("token=", "Bearer ") }, { authorization: RIGHT }] as Record<string, string>[]) {
+    for (const headers of [
+      { cookie },
+      { authorization: cookie.replace("token=", "Bearer ") },
+      { authorization: RIGHT },
+    ] as Record<string, string>[]) {
       const got = await ask("GET", "/metrics", { headers });
       expect([got.status, got.headers["content-type"], got.text]).toEqual([200, TEXT, "# metrics\n"]);
       expect(got.headers["set-cookie"]).toBeUndefined();
@@ -25,7 +29,8 @@ describe("GET /metrics", () => {
   it("refuses a bearer token that was revoked or has expired", async () => {
     const { ask, clock, session } = await startAdmin();
     const [gone, old] = [await session(), await session()];
-    const statusOf = async (cookie: string) => (await ask("GET", "/metrics", { headers: { authorization: cookie.replace("token=", "bearer ") } })).status;
+    const statusOf = async (cookie: string) =>
+      (await ask("GET", "/metrics", { headers: { authorization: cookie.replace("token=", "bearer ") } })).status;
     await ask("DELETE", "/logout", { headers: { cookie: gone } });
     expect([await statusOf(gone), await statusOf(old)]).toEqual([401, 200]);
     clock.advance(3_600_000);
@@ -41,7 +46,9 @@ describe("GET /metrics", () => {
     const { ask } = await startAdmin();
     const got = await ask("GET", "/metrics", { headers });
     expect([got.status, got.json.code]).toEqual([401, "unauthenticated"]);
-    expect(got.headers["www-authenticate"]).toBe('Basic realm="edge-gateway admin", charset="UTF-8", Bearer realm="edge-gateway admin"');
+    expect(got.headers["www-authenticate"]).toBe(
+      'Basic realm="edge-gateway admin", charset="UTF-8", Bearer realm="edge-gateway admin"',
+    );
   });
 
   it("accepts a bearer token on no other path", async () => {
@@ -54,34 +61,43 @@ describe("GET /metrics", () => {
   it("METRICS_TOKEN opens /metrics as a bearer token, and nothing else", async () => {
     const token = "a-token-of-the-scraper";
     const { ask } = await startAdmin({ metricsToken: token });
-    const statusOf = async (path: string, authorization: string) => (await ask(path === "/gateway/reload" ? "POST" : "GET", path, { headers: { authorization } })).status;
+    const statusOf = async (path: string, authorization: string) =>
+      (await ask(path === "/gateway/reload" ? "POST" : "GET", path, { headers: { authorization } })).status;
     expect(await statusOf("/metrics", `Bearer ${token}`)).toBe(200);
-    for (const path of ["/gateway", "/gateway/config", "/gateway/status", "/gateway/events", "/gateway/reload"]) expect([path, await statusOf(path, `Bearer ${token}`)]).toEqual([path, 401]);
+    for (const path of ["/gateway", "/gateway/config", "/gateway/status", "/gateway/events", "/gateway/reload"])
+      expect([path, await statusOf(path, `Bearer ${token}`)]).toEqual([path, 401]);
     expect((await ask("POST", "/login", { headers: { authorization: `Bearer ${token}` } })).status).toBe(401);
-    for (const wrong of [`Bearer ${token}x`, `Bearer ${token.slice(1)}`, `Basic ${token}`, token]) expect([wrong, await statusOf("/metrics", wrong)]).toEqual([wrong, 401]);
+    for (const wrong of [`Bearer ${token}x`, `Bearer ${token.slice(1)}`, `Basic ${token}`, token])
+      expect([wrong, await statusOf("/metrics", wrong)]).toEqual([wrong, 401]);
     expect(await statusOf("/metrics", RIGHT)).toBe(200);
   });
 
   it("without METRICS_TOKEN no bearer token but that of a session opens /metrics", async () => {
     const { ask } = await startAdmin();
-    for (const authorization of ["Bearer null", "Bearer undefined", "Bearer "]) expect((await ask("GET", "/metrics", { headers: { authorization } })).status).toBe(401);
+    for (const authorization of ["Bearer null", "Bearer undefined", "Bearer "])
+      expect((await ask("GET", "/metrics", { headers: { authorization } })).status).toBe(401);
   });
 
-  it("GET returns the text of Prometheus whatever Accept says, HEAD returns the headers alone, and other methods get 405", async () => {
-    const { ask } = await startAdmin();
-    const headers = { authorization: RIGHT, accept: "application/openmetrics-text;version=1.0.0" };
-    const [get, head] = [await ask("GET", "/metrics", { headers }), await ask("HEAD", "/metrics", { headers })];
-    expect([get.headers["content-type"], get.text, get.headers.vary]).toEqual([TEXT, "# metrics\n", "Origin"]);
-    expect([head.status, head.headers["content-type"], head.text]).toEqual([200, TEXT, ""]);
-    const post = await ask("POST", "/metrics", { headers });
-    expect([post.status, post.headers.allow]).toEqual([405, "GET, HEAD, OPTIONS"]);
-  });
+  it(
+    "GET returns the text of Prometheus whatever Accept says, HEAD returns the headers alone, " +
+      "and other methods get 405",
+    async () => {
+      const { ask } = await startAdmin();
+      const headers = { authorization: RIGHT, accept: "application/openmetrics-text;version=1.0.0" };
+      const [get, head] = [await ask("GET", "/metrics", { headers }), await ask("HEAD", "/metrics", { headers })];
+      expect([get.headers["content-type"], get.text, get.headers.vary]).toEqual([TEXT, "# metrics\n", "Origin"]);
+      expect([head.status, head.headers["content-type"], head.text]).toEqual([200, TEXT, ""]);
+      const post = await ask("POST", "/metrics", { headers });
+      expect([post.status, post.headers.allow]).toEqual([405, "GET, HEAD, OPTIONS"]);
+    },
+  );
 
   it("keeps the connection open for the next scrape", async () => {
     const { ask } = await startAdmin();
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     onTestFinished(() => agent.destroy());
-    for (let i = 0; i < 2; i++) expect((await ask("GET", "/metrics", { headers: { authorization: RIGHT }, agent })).text).toBe("# metrics\n");
+    for (let i = 0; i < 2; i++)
+      expect((await ask("GET", "/metrics", { headers: { authorization: RIGHT }, agent })).text).toBe("# metrics\n");
     expect(Object.values(agent.freeSockets)).toHaveLength(1);
   });
 
@@ -104,7 +120,10 @@ describe("GET /metrics", () => {
   async function unread(port: number): Promise<void> {
     const socket = net.connect(port, "127.0.0.1");
     onTestFinished(() => void socket.destroy());
-    await once(socket.on("error", () => {}), "connect");
+    await once(
+      socket.on("error", () => {}),
+      "connect",
+    );
     socket.pause().write(`GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${RIGHT}\r\n\r\n`);
   }
 
@@ -173,7 +192,11 @@ describe("credentials that were right", () => {
   it("correct credentials are not found by parallel guesses", async () => {
     const { login } = counting();
     await login.attempt(RIGHT, "192.0.2.1");
-    const kinds = await Promise.all([...Array.from({ length: 10 }, () => WRONG), RIGHT].map(async (given) => (await login.attempt(given, "192.0.2.9")).kind));
+    const kinds = await Promise.all(
+      [...Array.from({ length: 10 }, () => WRONG), RIGHT].map(
+        async (given) => (await login.attempt(given, "192.0.2.9")).kind,
+      ),
+    );
     expect(kinds.filter((kind) => kind === "wrong").length).toBe(5);
     expect(kinds.at(-1)).toBe("paused");
   });

@@ -13,18 +13,45 @@ async function asking(config: ConfigInput, made?: Gateway) {
   onTestFinished(async () => void (await gateway.close(0)));
   const { ask, session } = await startAdmin({ clock, gateway });
   const headers = { cookie: await session() };
-  const get = (url: string, more: Record<string, string> = {}) => gateway.inject({ url, headers: { Host: "shop.example", ...more } });
-  return { gateway, ask, get, read: async (path: string) => (await ask("GET", path, { headers })).json as Record<string, any> };
+  const get = (url: string, more: Record<string, string> = {}) =>
+    gateway.inject({ url, headers: { Host: "shop.example", ...more } });
+  return {
+    gateway,
+    ask,
+    get,
+    read: async (path: string) => (await ask("GET", path, { headers })).json as Record<string, any>,
+  };
 }
 
-const LAG = { mean: expect.any(Number) as number, p50: expect.any(Number) as number, p99: expect.any(Number) as number, max: expect.any(Number) as number };
+const LAG = {
+  mean: expect.any(Number) as number,
+  p50: expect.any(Number) as number,
+  p99: expect.any(Number) as number,
+  max: expect.any(Number) as number,
+};
 
 describe("GET /gateway/process", () => {
   it("has memory, connections and the delay of the event loop of the one thread, for a session alone", async () => {
     const { ask, read } = await asking(oneService(9));
     const { threads, ...whole } = await read("/gateway/process");
-    expect(whole).toEqual({ rss_bytes: expect.any(Number) as number, cpu_s: expect.any(Number) as number, open_files: expect.any(Number) as number, connections: 0, in_flight: 0 });
-    expect(threads).toEqual([{ worker: null, heap_bytes: expect.any(Number) as number, heap_used_bytes: expect.any(Number) as number, external_bytes: expect.any(Number) as number, lag_ms: LAG, connections: 0, in_flight: 0 }]);
+    expect(whole).toEqual({
+      rss_bytes: expect.any(Number) as number,
+      cpu_s: expect.any(Number) as number,
+      open_files: expect.any(Number) as number,
+      connections: 0,
+      in_flight: 0,
+    });
+    expect(threads).toEqual([
+      {
+        worker: null,
+        heap_bytes: expect.any(Number) as number,
+        heap_used_bytes: expect.any(Number) as number,
+        external_bytes: expect.any(Number) as number,
+        lag_ms: LAG,
+        connections: 0,
+        in_flight: 0,
+      },
+    ]);
     for (const path of ["/gateway/process", "/gateway/plugin-figures"]) {
       expect([(await ask("GET", path)).status, (await ask("POST", path)).status]).toEqual([401, 405]);
     }
@@ -32,7 +59,8 @@ describe("GET /gateway/process", () => {
 
   it("has those of each worker by its place, in the order of the places", async () => {
     const threads = threadsOf(2);
-    const gatewayAt = (place: number) => new Gateway({ config: oneService(9), clock: manualClock(), modules: withAllParts() }, threads(place));
+    const gatewayAt = (place: number) =>
+      new Gateway({ config: oneService(9), clock: manualClock(), modules: withAllParts() }, threads(place));
     const [main, first, worker] = [gatewayAt(-1), gatewayAt(0), gatewayAt(1)];
     for (const each of [first, worker]) onTestFinished(async () => void (await each.close(0)));
     const { reports, runtime } = Gateway.partsOf(worker);
@@ -41,21 +69,38 @@ describe("GET /gateway/process", () => {
     Gateway.partsOf(main).reports!.add(1, structuredClone(reports!.take("all")));
     const { read } = await asking(oneService(9), main);
     const found = await read("/gateway/process");
-    expect(found).toMatchObject({ connections: 1, in_flight: 2, threads: [{ worker: 1, connections: 1, in_flight: 2, lag_ms: LAG }] });
+    expect(found).toMatchObject({
+      connections: 1,
+      in_flight: 2,
+      threads: [{ worker: 1, connections: 1, in_flight: 2, lag_ms: LAG }],
+    });
     expect(found.threads).toHaveLength(1);
     Gateway.partsOf(main).reports!.add(0, structuredClone(Gateway.partsOf(first).reports!.take("all")));
-    expect((await read("/gateway/process")).threads).toMatchObject([{ worker: 0, connections: 0, in_flight: 0 }, { worker: 1, connections: 1, in_flight: 2 }]);
+    expect((await read("/gateway/process")).threads).toMatchObject([
+      { worker: 0, connections: 0, in_flight: 0 },
+      { worker: 1, connections: 1, in_flight: 2 },
+    ]);
   });
 });
 
 describe("GET /gateway/plugin-figures", () => {
   it("has what plugins, caches and circuit breakers have counted, by names", async () => {
-    const { port } = await backend((request, response) => void response.writeHead(request.url === "/bad" ? 500 : 200, { "Cache-Control": "max-age=60" }).end());
+    const { port } = await backend(
+      (request, response) =>
+        void response.writeHead(request.url === "/bad" ? 500 : 200, { "Cache-Control": "max-age=60" }).end(),
+    );
     const config = oneService(port, {
       circuit_breaker: { min_requests: 100 },
       routes: [
         { name: "open", path: "/open", plugins: [{ name: "response_cache", config: {} }] },
-        { name: "closed", path: "/closed", plugins: [{ name: "key_auth", id: "door", config: { key: "under-the-mat" } }, { name: "rate_limit", config: { limit_min: 10 } }] },
+        {
+          name: "closed",
+          path: "/closed",
+          plugins: [
+            { name: "key_auth", id: "door", config: { key: "under-the-mat" } },
+            { name: "rate_limit", config: { limit_min: 10 } },
+          ],
+        },
         { name: "bad", path: "/bad" },
       ],
     });
@@ -73,7 +118,19 @@ describe("GET /gateway/plugin-figures", () => {
       { service: "s", route: "open", cache: { miss: 1, hit: 1 }, refusals: {} },
       { service: "s", route: "closed", cache: {}, refusals: { key_missing: 1 } },
     ]);
-    expect(caches).toEqual([{ plugin: "response_cache", level: "route", service: "s", route: "open", id: "1", bytes: expect.any(Number) as number, max_bytes: 64 * 1024 * 1024, entries: 1, evictions: 0 }]);
+    expect(caches).toEqual([
+      {
+        plugin: "response_cache",
+        level: "route",
+        service: "s",
+        route: "open",
+        id: "1",
+        bytes: expect.any(Number) as number,
+        max_bytes: 64 * 1024 * 1024,
+        entries: 1,
+        evictions: 0,
+      },
+    ]);
     expect(circuits).toEqual([{ service: "s", state: "closed", requests: 3, failures: 1 }]);
     expect(JSON.stringify({ plugins, routes })).not.toContain("under-the-mat");
   });

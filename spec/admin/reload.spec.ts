@@ -24,14 +24,21 @@ describe("POST /gateway/reload", () => {
     const { asked, source } = reloading();
     const { ask, headers } = await loggedIn({ source });
     const got = await ask("POST", "/gateway/reload", { headers });
-    expect(got).toMatchObject({ status: 200, json: { digest: "0123456789ab", changed: true, changes: [{ change: "added", kind: "route" }] } });
+    expect(got).toMatchObject({
+      status: 200,
+      json: { digest: "0123456789ab", changed: true, changes: [{ change: "added", kind: "route" }] },
+    });
     expect(Object.keys(got.json)).toEqual(["digest", "changed", "changes"]);
     expect(asked.count).toBe(1);
   });
 
   it("returns that nothing changed", async () => {
     const { ask, headers } = await loggedIn(reloading({ ...TAKEN, outcome: "taken", changes: [] }));
-    expect((await ask("POST", "/gateway/reload", { headers })).json).toEqual({ digest: "0123456789ab", changed: false, changes: [] });
+    expect((await ask("POST", "/gateway/reload", { headers })).json).toEqual({
+      digest: "0123456789ab",
+      changed: false,
+      changes: [],
+    });
   });
 
   it("gives 422 with every issue and the digest in force for an invalid configuration", async () => {
@@ -43,7 +50,14 @@ describe("POST /gateway/reload", () => {
     const { ask, headers } = await loggedIn(reloading({ at, by, digest, outcome: "refused", file: "gw.json", issues }));
     const got = await ask("POST", "/gateway/reload", { headers });
     expect([got.status, got.headers["content-type"]]).toEqual([422, "application/problem+json"]);
-    expect(got.json).toMatchObject({ type: "about:blank", status: 422, code: "configuration_refused", digest, file: "gw.json", issues });
+    expect(got.json).toMatchObject({
+      type: "about:blank",
+      status: 422,
+      code: "configuration_refused",
+      digest,
+      file: "gw.json",
+      issues,
+    });
     expect(got.json.detail).toBe("Configuration 0123456789ab stays in force.");
   });
 
@@ -59,9 +73,14 @@ describe("POST /gateway/reload", () => {
     const { asked, source } = reloading();
     const { ask, headers } = await loggedIn({ source });
     for (const query of ["", "?dry_run=false"]) {
-      const got = await ask("POST", `/gateway/reload${query}`, { headers: { ...headers, "content-type": "application/json" }, body: '{"services":[]}' });
+      const got = await ask("POST", `/gateway/reload${query}`, {
+        headers: { ...headers, "content-type": "application/json" },
+        body: '{"services":[]}',
+      });
       expect([got.status, got.json.code]).toEqual([400, "request_invalid"]);
-      expect(got.json.detail).toBe("A reload reads the file of the gateway, and takes no body; dry_run=true tries one.");
+      expect(got.json.detail).toBe(
+        "A reload reads the file of the gateway, and takes no body; dry_run=true tries one.",
+      );
     }
     expect(asked.count).toBe(0);
   });
@@ -70,7 +89,9 @@ describe("POST /gateway/reload", () => {
     const { asked, source } = reloading();
     const { ask, headers } = await loggedIn({ source });
     expect((await ask("POST", "/gateway/reload")).status).toBe(401);
-    expect((await ask("POST", "/gateway/reload", { headers: { ...headers, origin: "https://evil.example" } })).status).toBe(403);
+    expect(
+      (await ask("POST", "/gateway/reload", { headers: { ...headers, origin: "https://evil.example" } })).status,
+    ).toBe(403);
     for (const method of ["GET", "PUT", "DELETE"]) {
       const got = await ask(method, "/gateway/reload", { headers });
       expect([got.status, got.headers.allow]).toEqual([405, "POST, OPTIONS"]);
@@ -115,7 +136,16 @@ describe("POST /gateway/reload?dry_run=true", () => {
       tests: { passed: 2, failed: 0, not_run: 1, failures: [] },
       untested: null,
       diff: {
-        guards_lost: [{ service: "s", route: "r", guards: ["jwt"], altered: [], before: { service: "s", route: "r" }, example: "GET http://any-host/" }],
+        guards_lost: [
+          {
+            service: "s",
+            route: "r",
+            guards: ["jwt"],
+            altered: [],
+            before: { service: "s", route: "r" },
+            example: "GET http://any-host/",
+          },
+        ],
         added: [],
         removed: [],
         changed: [],
@@ -123,27 +153,44 @@ describe("POST /gateway/reload?dry_run=true", () => {
       },
       requests: { checked: 7, other_route: 2, no_route: 1, undecided: 3, examples: [] },
     });
-    const refused = { ...DRY_RUN, outcome: "refused" as const, file: "gw.json", issues: [{ path: "", line: 1, column: 1, message: "wrong" }], tests: null, diff: null, requests: null };
+    const refused = {
+      ...DRY_RUN,
+      outcome: "refused" as const,
+      file: "gw.json",
+      issues: [{ path: "", line: 1, column: 1, message: "wrong" }],
+      tests: null,
+      diff: null,
+      requests: null,
+    };
     const other = await loggedIn({ source: { ...source, dryRun: () => Promise.resolve(refused) } });
     expect((await other.ask("POST", DRY, { headers: other.headers })).json).toEqual(refused);
   });
 
-  it.each(["dryrun=true", "dry_run", "dry_run=1", "dry_run=true&x=1", "x"])("refuses the query ?%s, which must not become a reload", async (query) => {
-    const { texts, asked, source } = trying();
-    const { ask, headers } = await loggedIn({ source });
-    const got = await ask("POST", `/gateway/reload?${query}`, { headers });
-    expect(got.json).toMatchObject({ code: "request_invalid", detail: "The only query parameter is dry_run=true or dry_run=false." });
-    expect([texts, asked.count]).toEqual([[], 0]);
-    expect((await ask("POST", "/gateway/reload?dry_run=false", { headers })).status).toBe(200);
-    expect([texts, asked.count]).toEqual([[], 1]);
-  });
+  it.each(["dryrun=true", "dry_run", "dry_run=1", "dry_run=true&x=1", "x"])(
+    "refuses the query ?%s, which must not become a reload",
+    async (query) => {
+      const { texts, asked, source } = trying();
+      const { ask, headers } = await loggedIn({ source });
+      const got = await ask("POST", `/gateway/reload?${query}`, { headers });
+      expect(got.json).toMatchObject({
+        code: "request_invalid",
+        detail: "The only query parameter is dry_run=true or dry_run=false.",
+      });
+      expect([texts, asked.count]).toEqual([[], 0]);
+      expect((await ask("POST", "/gateway/reload?dry_run=false", { headers })).status).toBe(200);
+      expect([texts, asked.count]).toEqual([[], 1]);
+    },
+  );
 
   it("refuses a text of another type, and one that is too large", async () => {
     const { texts, source } = trying();
     const { ask, headers } = await loggedIn({ source });
     const other = await ask("POST", DRY, { headers: { ...headers, "content-type": "text/plain" }, body: "{}" });
     expect([other.status, other.json.detail]).toEqual([400, "Send the configuration as application/json."]);
-    const large = await ask("POST", DRY, { headers: { ...headers, "content-type": "application/json" }, body: "x".repeat(16 * 1024 * 1024 + 1) });
+    const large = await ask("POST", DRY, {
+      headers: { ...headers, "content-type": "application/json" },
+      body: "x".repeat(16 * 1024 * 1024 + 1),
+    });
     expect([large.status, large.json.detail]).toEqual([413, "The body may have at most 16777216 bytes."]);
     expect(texts).toEqual([]);
   });
@@ -182,9 +229,21 @@ describe("GET /gateway/status", () => {
 
   it("returns the state of the counters that gateways share", async () => {
     const servers = [{ address: "10.0.0.7:6379", state: "down", reason: "no answer within 50 ms" }];
-    const counters = { store: "redis" as const, state: "down" as const, onError: "deny" as const, since: Date.UTC(2026, 0, 2), servers };
+    const counters = {
+      store: "redis" as const,
+      state: "down" as const,
+      onError: "deny" as const,
+      since: Date.UTC(2026, 0, 2),
+      servers,
+    };
     const { get } = await loggedIn({ source: { ...source, status: () => ({ ...STATUS, counters }) } });
-    expect((await get("/gateway/status")).json.counters).toEqual({ store: "redis", state: "down", on_error: "deny", since: "2026-01-02T00:00:00.000Z", servers });
+    expect((await get("/gateway/status")).json.counters).toEqual({
+      store: "redis",
+      state: "down",
+      on_error: "deny",
+      since: "2026-01-02T00:00:00.000Z",
+      servers,
+    });
   });
 
   it("returns plugins that have failed", async () => {
@@ -195,12 +254,24 @@ describe("GET /gateway/status", () => {
 
   it("returns the last reload, accepted or refused", async () => {
     const { at, by, digest } = TAKEN;
-    const refused: LastReload = { at, by, digest, outcome: "refused", file: "gw.json", issues: [{ path: "", line: 1, column: 1, message: "expected an object" }] };
+    const refused: LastReload = {
+      at,
+      by,
+      digest,
+      outcome: "refused",
+      file: "gw.json",
+      issues: [{ path: "", line: 1, column: 1, message: "expected an object" }],
+    };
     for (const lastReload of [TAKEN, refused]) {
       const { get } = await loggedIn({ source: { ...source, status: () => ({ ...STATUS, lastReload }) } });
-      expect((await get("/gateway/status")).json.last_reload).toEqual({ ...lastReload, at: "2026-01-02T00:00:00.000Z" });
+      expect((await get("/gateway/status")).json.last_reload).toEqual({
+        ...lastReload,
+        at: "2026-01-02T00:00:00.000Z",
+      });
     }
-    const { get } = await loggedIn({ source: { ...source, status: () => ({ ...STATUS, lastReload: refused, lastChange: TAKEN }) } });
+    const { get } = await loggedIn({
+      source: { ...source, status: () => ({ ...STATUS, lastReload: refused, lastChange: TAKEN }) },
+    });
     expect((await get("/gateway/status")).json.last_change).toEqual({ ...TAKEN, at: "2026-01-02T00:00:00.000Z" });
   });
 });
@@ -215,15 +286,44 @@ describe("GET /gateway/health", () => {
           circuit_breaker: { state: "open", since: "2026-01-03T00:00:00.000Z" },
           upstreams: [
             {
-              id: "u", host: "h", port: 1, weight: 2, group: "canary", state: "ejected", usable: false,
-              since: "2026-01-01T00:00:00.000Z", until: "2026-01-02T00:00:00.000Z", reason: "status 503", in_flight: 4, admin_state: "drain", share: 0, rest: false,
+              id: "u",
+              host: "h",
+              port: 1,
+              weight: 2,
+              group: "canary",
+              state: "ejected",
+              usable: false,
+              since: "2026-01-01T00:00:00.000Z",
+              until: "2026-01-02T00:00:00.000Z",
+              reason: "status 503",
+              in_flight: 4,
+              admin_state: "drain",
+              share: 0,
+              rest: false,
             },
           ],
         },
         {
           name: "b",
           circuit_breaker: null,
-          upstreams: [{ id: "v", host: "h", port: 2, weight: 1, group: null, state: "unknown", usable: true, since: null, until: null, reason: null, in_flight: 0, admin_state: null, share: 1, rest: true }],
+          upstreams: [
+            {
+              id: "v",
+              host: "h",
+              port: 2,
+              weight: 1,
+              group: null,
+              state: "unknown",
+              usable: true,
+              since: null,
+              until: null,
+              reason: null,
+              in_flight: 0,
+              admin_state: null,
+              share: 1,
+              rest: true,
+            },
+          ],
         },
       ],
     });

@@ -27,16 +27,23 @@ const end = (socket: Socket) => new Promise<void>((ended) => socket.once("close"
 const statuses = (raw: string) => [...raw.matchAll(/^HTTP\/1\.1 (\d+)/gm)].map(([, status]) => Number(status));
 
 describe("the endpoints of the admin interface", () => {
-  it.each(["/", "/gateway/", "/Gateway", "/gateway/config/x", "/login/", "//gateway", "/__proto__", "/toString", "/%67ateway"])(
-    "the endpoints of the admin interface give 404 route_not_found for %s with every method",
-    async (path) => {
-      const { ask } = await startAdmin();
-      for (const method of ["GET", "POST", "OPTIONS"]) {
-        const got = await ask(method, path);
-        expect([got.status, got.json.code]).toEqual([404, "route_not_found"]);
-      }
-    },
-  );
+  it.each([
+    "/",
+    "/gateway/",
+    "/Gateway",
+    "/gateway/config/x",
+    "/login/",
+    "//gateway",
+    "/__proto__",
+    "/toString",
+    "/%67ateway",
+  ])("the endpoints of the admin interface give 404 route_not_found for %s with every method", async (path) => {
+    const { ask } = await startAdmin();
+    for (const method of ["GET", "POST", "OPTIONS"]) {
+      const got = await ask(method, path);
+      expect([got.status, got.json.code]).toEqual([404, "route_not_found"]);
+    }
+  });
 
   it.each([
     ["GET", "/login", "POST, OPTIONS"],
@@ -49,32 +56,40 @@ describe("the endpoints of the admin interface", () => {
   ])("the endpoints of the admin interface give 405 with Allow for %s %s", async (method, path, allow) => {
     const { ask } = await startAdmin();
     const got = await ask(method, path);
-    expect([got.status, got.headers.allow, got.json?.code]).toEqual([405, allow, method === "HEAD" ? undefined : "method_not_allowed"]);
+    expect([got.status, got.headers.allow, got.json?.code]).toEqual([
+      405,
+      allow,
+      method === "HEAD" ? undefined : "method_not_allowed",
+    ]);
   });
 
-  it("the endpoints of the admin interface forbid storing and sniffing of every reply, and give each a request id of its own", async () => {
-    const { ask, login, session } = await startAdmin();
-    const cookie = await session();
-    const got = [
-      await login(),
-      await login("Basic !"),
-      await ask("DELETE", "/logout"),
-      await ask("GET", "/gateway"),
-      await ask("GET", "/gateway", { headers: { cookie } }),
-      await ask("GET", "/gateway/config", { headers: { cookie } }),
-      await ask("HEAD", "/healthz"),
-      await ask("GET", "/readyz"),
-      await ask("OPTIONS", "/login"),
-      await ask("GET", "/nowhere"),
-      await ask("POST", "/login", { headers: { origin: "http://evil.example" } }),
-      await ask("GET", "/healthz", { headers: { expect: "a miracle" } }),
-    ];
-    const common = { "cache-control": "no-store", "x-content-type-options": "nosniff", vary: "Origin" };
-    for (const { headers } of got) expect(headers).toMatchObject(common);
-    const ids = got.map(({ headers }) => headers["x-request-id"]);
-    for (const id of ids) expect(id).toMatch(/^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/);
-    expect(new Set(ids).size).toBe(got.length);
-  });
+  it(
+    "the endpoints of the admin interface forbid storing and sniffing of every reply, " +
+      "and give each a request id of its own",
+    async () => {
+      const { ask, login, session } = await startAdmin();
+      const cookie = await session();
+      const got = [
+        await login(),
+        await login("Basic !"),
+        await ask("DELETE", "/logout"),
+        await ask("GET", "/gateway"),
+        await ask("GET", "/gateway", { headers: { cookie } }),
+        await ask("GET", "/gateway/config", { headers: { cookie } }),
+        await ask("HEAD", "/healthz"),
+        await ask("GET", "/readyz"),
+        await ask("OPTIONS", "/login"),
+        await ask("GET", "/nowhere"),
+        await ask("POST", "/login", { headers: { origin: "http://evil.example" } }),
+        await ask("GET", "/healthz", { headers: { expect: "a miracle" } }),
+      ];
+      const common = { "cache-control": "no-store", "x-content-type-options": "nosniff", vary: "Origin" };
+      for (const { headers } of got) expect(headers).toMatchObject(common);
+      const ids = got.map(({ headers }) => headers["x-request-id"]);
+      for (const id of ids) expect(id).toMatch(/^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/);
+      expect(new Set(ids).size).toBe(got.length);
+    },
+  );
 
   it("the endpoints of the admin interface answer errors with problem documents", async () => {
     const { ask } = await startAdmin();
@@ -94,7 +109,10 @@ describe("the endpoints of the admin interface", () => {
     const { ask, session } = await startAdmin();
     const cookie = await session();
     for (const path of ["/gateway", "/gateway/config", "/healthz", "/readyz", "/nowhere"]) {
-      const [get, head] = [await ask("GET", path, { headers: { cookie } }), await ask("HEAD", path, { headers: { cookie } })];
+      const [get, head] = [
+        await ask("GET", path, { headers: { cookie } }),
+        await ask("HEAD", path, { headers: { cookie } }),
+      ];
       expect([head.status, head.text]).toEqual([get.status, ""]);
       for (const name of ["content-type", "content-length"]) expect(head.headers[name]).toBe(get.headers[name]);
     }
@@ -107,21 +125,31 @@ describe("the endpoints of the admin interface", () => {
     }
   });
 
-  it("the endpoints of the admin interface give 400 for a target that is no path, and for an HTTP/1.1 request without Host", async () => {
-    const { raw } = await startAdmin();
-    for (const head of ["OPTIONS * HTTP/1.1\r\nHost: localhost", "GET http:// HTTP/1.1\r\nHost: localhost", "GET /healthz HTTP/1.1"]) {
-      const received = await raw(`${head}\r\nConnection: close\r\n\r\n`);
-      expect(statuses(received)).toEqual([400]);
-      expect(received).toContain('"code":"bad_request"');
-    }
-    expect(statuses(await raw("GET /healthz HTTP/1.0\r\n\r\n"))).toEqual([200]);
-  });
+  it(
+    "the endpoints of the admin interface give 400 for a target that is no path, " +
+      "and for an HTTP/1.1 request without Host",
+    async () => {
+      const { raw } = await startAdmin();
+      for (const head of [
+        "OPTIONS * HTTP/1.1\r\nHost: localhost",
+        "GET http:// HTTP/1.1\r\nHost: localhost",
+        "GET /healthz HTTP/1.1",
+      ]) {
+        const received = await raw(`${head}\r\nConnection: close\r\n\r\n`);
+        expect(statuses(received)).toEqual([400]);
+        expect(received).toContain('"code":"bad_request"');
+      }
+      expect(statuses(await raw("GET /healthz HTTP/1.0\r\n\r\n"))).toEqual([200]);
+    },
+  );
 
   it("the endpoints of the admin interface give 417 for an unknown expectation, and honour 100-continue", async () => {
     const { ask } = await startAdmin();
     const got = await ask("GET", "/healthz", { headers: { expect: "a miracle" } });
     expect([got.status, got.json.code]).toEqual([417, "expectation_failed"]);
-    expect((await ask("POST", "/login", { headers: { expect: "100-continue", authorization: RIGHT }, body: "x" })).status).toBe(200);
+    expect(
+      (await ask("POST", "/login", { headers: { expect: "100-continue", authorization: RIGHT }, body: "x" })).status,
+    ).toBe(200);
   });
 });
 
@@ -168,35 +196,56 @@ describe("a request body", () => {
     expect(socket.bytesWritten).toBeLessThan(((MAX_DISCARD_MS + 2_000) * MAX_DISCARDED_PER_S) / 1_000);
   });
 
-  it("a request body ends the connection after the login's reply if it exceeds 64 KiB during the verification", async () => {
-    const { port, inTime } = await startAdmin({ password: await hashPassword(PASSWORD) });
-    const socket = await connected(port);
-    socket.write(`${post}Transfer-Encoding: chunked\r\n\r\n20000\r\n${"x".repeat(0x20000)}\r\n`);
-    const [reply] = (await once(socket, "data")) as [Buffer];
-    expect(statuses(reply.toString())).toEqual([200]);
-    await inTime(end(socket));
-  });
+  it(
+    "a request body ends the connection after the login's reply if it exceeds 64 " + "KiB during the verification",
+    async () => {
+      const { port, inTime } = await startAdmin({ password: await hashPassword(PASSWORD) });
+      const socket = await connected(port);
+      socket.write(`${post}Transfer-Encoding: chunked\r\n\r\n20000\r\n${"x".repeat(0x20000)}\r\n`);
+      const [reply] = (await once(socket, "data")) as [Buffer];
+      expect(statuses(reply.toString())).toEqual([200]);
+      await inTime(end(socket));
+    },
+  );
 });
 
 describe("bytes that are no request", () => {
   it.each([
     ["rubbish", "rubbish\r\n\r\n", 400, "bad_request"],
     ["a TLS handshake", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "bad_request"],
-    ["two lengths", "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400, "bad_request"],
-    ["length and chunks", "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "bad_request"],
+    [
+      "two lengths",
+      "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+      400,
+      "bad_request",
+    ],
+    [
+      "length and chunks",
+      "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+      400,
+      "bad_request",
+    ],
     ["a NUL in a header", "GET / HTTP/1.1\r\nHost: localhost\r\nCookie: token=\0\r\n\r\n", 400, "bad_request"],
-    ["an oversized cookie", `GET / HTTP/1.1\r\nHost: localhost\r\nCookie: token=${"x".repeat(20_000)}\r\n\r\n`, 431, "headers_too_large"],
+    [
+      "an oversized cookie",
+      `GET / HTTP/1.1\r\nHost: localhost\r\nCookie: token=${"x".repeat(20_000)}\r\n\r\n`,
+      431,
+      "headers_too_large",
+    ],
     ["an oversized target", `GET /${"x".repeat(20_000)} HTTP/1.1\r\nHost: localhost\r\n\r\n`, 414, "uri_too_long"],
-  ])("bytes that are no request get one problem document and the end of the connection: %s", async (_, text, status, code) => {
-    const { raw, ask } = await startAdmin();
-    const received = await raw(text);
-    expect(statuses(received)).toEqual([status]);
-    const [head, body] = received.split("\r\n\r\n") as [string, string];
-    expect(head).toMatch(/\r\nConnection: close$/);
-    expect(JSON.parse(body)).toMatchObject({ status, code, request_id: /X-Request-Id: (.*)\r/.exec(head)![1] });
-    expect(Number(/Content-Length: (\d+)/.exec(head)![1])).toBe(Buffer.byteLength(body));
-    expect((await ask("GET", "/healthz")).status).toBe(200);
-  });
+  ])(
+    "bytes that are no request get one problem document and the end of the connection: %s",
+    async (_, text, status, code) => {
+      const { raw, ask } = await startAdmin();
+      const received = await raw(text);
+      expect(statuses(received)).toEqual([status]);
+      const [head, body] = received.split("\r\n\r\n") as [string, string];
+      expect(head).toMatch(/\r\nConnection: close$/);
+      expect(JSON.parse(body)).toMatchObject({ status, code, request_id: /X-Request-Id: (.*)\r/.exec(head)![1] });
+      expect(Number(/Content-Length: (\d+)/.exec(head)![1])).toBe(Buffer.byteLength(body));
+      expect((await ask("GET", "/healthz")).status).toBe(200);
+    },
+  );
 
   it("invalid bytes are refused after the reply to the request before them", async () => {
     const { raw, ask } = await startAdmin({ password: await hashPassword(PASSWORD) });
@@ -210,7 +259,9 @@ describe("bytes that are no request", () => {
   it("bytes that are no request do not stop pipelined requests from being answered in order", async () => {
     const { raw } = await startAdmin({ password: await hashPassword(PASSWORD) });
     const login = `POST /login HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${RIGHT}\r\n\r\n`;
-    const others = "GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\nGET /gateway HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    const others =
+      "GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\nGET /gateway HTTP/1.1\r\nHost: " +
+      "localhost\r\nConnection: close\r\n\r\n";
     const received = await raw(login + others);
     expect(statuses(received)).toEqual([200, 404, 401]);
   });
@@ -232,7 +283,11 @@ describe("bytes that are no request", () => {
 describe("time limits", () => {
   it.each([
     ["a head", "GET /healthz HTTP/1.1\r\nHost:", [408]],
-    ["a body, though its request was answered", `POST /logout HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n1`, [405]],
+    [
+      "a body, though its request was answered",
+      `POST /logout HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n1`,
+      [405],
+    ],
   ])("time limits end the connection when %s does not arrive in time", async (_, text, expected) => {
     const { raw, inTime } = await startAdmin();
     expect(statuses(await inTime(raw(text)))).toEqual(expected);
@@ -268,23 +323,26 @@ describe("listen", () => {
 });
 
 describe("close", () => {
-  it("ends connections that are idle or never spoke at once, and those in the middle of a head after two seconds", async () => {
-    const { admin, port, ask, clock } = await startAdmin();
-    const agent = new Agent({ keepAlive: true });
-    await ask("GET", "/healthz", { agent });
-    const [silent, half] = [await connected(port), await connected(port)];
-    half.write("GET /healthz HTTP/1.1\r\nHo");
-    await ask("GET", "/healthz");
-    const ends = [end(silent), end(half)];
-    silent.resume();
-    half.resume();
-    const closed = [admin.close(), admin.close()];
-    await ends[0];
-    clock.advance(2_000);
-    await Promise.all([...closed, ...ends]);
-    await expect(ask("GET", "/healthz")).rejects.toMatchObject({ code: "ECONNREFUSED" });
-    agent.destroy();
-  });
+  it(
+    "ends connections that are idle or never spoke at once, " + "and those in the middle of a head after two seconds",
+    async () => {
+      const { admin, port, ask, clock } = await startAdmin();
+      const agent = new Agent({ keepAlive: true });
+      await ask("GET", "/healthz", { agent });
+      const [silent, half] = [await connected(port), await connected(port)];
+      half.write("GET /healthz HTTP/1.1\r\nHo");
+      await ask("GET", "/healthz");
+      const ends = [end(silent), end(half)];
+      silent.resume();
+      half.resume();
+      const closed = [admin.close(), admin.close()];
+      await ends[0];
+      clock.advance(2_000);
+      await Promise.all([...closed, ...ends]);
+      await expect(ask("GET", "/healthz")).rejects.toMatchObject({ code: "ECONNREFUSED" });
+      agent.destroy();
+    },
+  );
 
   it("waits for a pending reply, and ends its connection then", async () => {
     const { admin, port, ask } = await startAdmin({ password: await hashPassword(PASSWORD) });
@@ -312,7 +370,9 @@ describe("HTTPS", () => {
     for (const path of ["/healthz", "/gateway", "/gateway/events"]) {
       const fields = { ":method": "CONNECT", ":protocol": "websocket", ":path": path, cookie: await session() };
       const stream = client.request(fields, { endStream: false });
-      const [head] = (await once(stream.resume(), "response")) as [http2.IncomingHttpHeaders & http2.IncomingHttpStatusHeader];
+      const [head] = (await once(stream.resume(), "response")) as [
+        http2.IncomingHttpHeaders & http2.IncomingHttpStatusHeader,
+      ];
       expect(head[":status"], path).toBe(400);
       stream.close();
     }
@@ -327,7 +387,13 @@ describe("HTTPS", () => {
 
   it("refuses TLS 1.1, and survives bytes that are no TLS", async () => {
     const { ask, port, raw } = await startAdmin({ tls });
-    const old = tlsConnect({ port, host: "127.0.0.1", minVersion: "TLSv1", maxVersion: "TLSv1.1", ciphers: "ALL:@SECLEVEL=0" });
+    const old = tlsConnect({
+      port,
+      host: "127.0.0.1",
+      minVersion: "TLSv1",
+      maxVersion: "TLSv1.1",
+      ciphers: "ALL:@SECLEVEL=0",
+    });
     sockets.push(old);
     const [fault] = (await once(old, "error")) as [NodeJS.ErrnoException];
     expect(fault.code).toMatch(/PROTOCOL|ALERT/);

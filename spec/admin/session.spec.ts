@@ -50,7 +50,10 @@ describe("the token cookie", () => {
     ["of alg none", forged({ alg: "none", typ: "JWT" }, CLAIMS).replace(/[^.]+$/, "")],
     ["of alg none, rightly signed", forged({ alg: "none", typ: "JWT" }, CLAIMS)],
     ["of alg HS512", forged({ alg: "HS512", typ: "JWT" }, CLAIMS, SECRET, "sha512")],
-    ["changed behind its signature", forged(HEADER, CLAIMS).replace(MIDDLE, MIDDLE.exec(forged(HEADER, { ...CLAIMS, exp: NOW + 99 }))![0])],
+    [
+      "changed behind its signature",
+      forged(HEADER, CLAIMS).replace(MIDDLE, MIDDLE.exec(forged(HEADER, { ...CLAIMS, exp: NOW + 99 }))![0]),
+    ],
   ])("the token cookie leads to 401 without a Basic challenge when it is %s", async (_, cookie) => {
     const { ask } = await startAdmin();
     for (const path of PAGES) {
@@ -92,13 +95,22 @@ describe("the token cookie", () => {
   it.each([
     ["the password", { password: "another" }],
     ["the user", { user: "another" }],
-    ["the password's hash", { password: "scrypt$1024$8$1$BwcHBwcHBwcHBwcHBwcHBw$Dj4MCJX6B5OKDIzJjNvQXdnTIySlUIIoys9kE_3K7cQ" }],
-  ])("the token cookie is invalid once %s has changed, even if ADMIN_JWT_SECRET is the same", async (_what, changed) => {
-    const [before, after] = [await startAdmin(), await startAdmin(changed)];
-    const cookie = await before.session();
-    for (const path of PAGES) expect((await after.ask("GET", path, { headers: { cookie } })).status).toBe(401);
-    expect((await after.ask("GET", "/metrics", { headers: { authorization: `Bearer ${cookie.slice("token=".length)}` } })).status).toBe(401);
-  });
+    [
+      "the password's hash",
+      { password: "scrypt$1024$8$1$BwcHBwcHBwcHBwcHBwcHBw$Dj4MCJX6B5OKDIzJjNvQXdnTIySlUIIoys9kE_3K7cQ" },
+    ],
+  ])(
+    "the token cookie is invalid once %s has changed, even if ADMIN_JWT_SECRET is the same",
+    async (_what, changed) => {
+      const [before, after] = [await startAdmin(), await startAdmin(changed)];
+      const cookie = await before.session();
+      for (const path of PAGES) expect((await after.ask("GET", path, { headers: { cookie } })).status).toBe(401);
+      expect(
+        (await after.ask("GET", "/metrics", { headers: { authorization: `Bearer ${cookie.slice("token=".length)}` } }))
+          .status,
+      ).toBe(401);
+    },
+  );
 });
 
 describe("DELETE /logout", () => {
@@ -138,7 +150,10 @@ describe("DELETE /logout", () => {
 describe("revoked tokens", () => {
   const sessionsOf = (maxRevoked: number) => {
     const clock = manualClock();
-    const sessions = new Sessions({ user: USER, password: PASSWORD, cookie: "token", jwtSecret: SECRET, sessionTtlS: 60, clock }, maxRevoked);
+    const sessions = new Sessions(
+      { user: USER, password: PASSWORD, cookie: "token", jwtSecret: SECRET, sessionTtlS: 60, clock },
+      maxRevoked,
+    );
     const issue = () => ["Cookie", sessions.issue().cookie.split(";")[0]!];
     const isLive = (headers: readonly string[]) => sessions.hasCookie(headers);
     const revoke = (headers: readonly string[]) => sessions.revoke(headers);

@@ -22,7 +22,8 @@ function gatewayWith(clock = manualClock()) {
   const gateway = createGateway({ config: oneService(9), clock });
   onTestFinished(async () => void (await gateway.close(0)));
   const { accessLog } = Gateway.partsOf(gateway as Gateway);
-  const get = (url = "/a/x", agent = "spec") => gateway.inject({ url, headers: { Host: "shop.example", "User-Agent": agent } });
+  const get = (url = "/a/x", agent = "spec") =>
+    gateway.inject({ url, headers: { Host: "shop.example", "User-Agent": agent } });
   return { gateway, clock, accessLog, get };
 }
 
@@ -31,9 +32,22 @@ function read(body: Readable) {
   open.push(body);
   let text = "";
   let ended = false;
-  body.on("error", () => {}).on("close", () => (ended = true)).on("data", (part: Buffer | string) => void (text += part.toString()));
-  const batches = () => Array.from(text.matchAll(/^event: lines\ndata: (.*)\n\n/gm), ([, json]) => JSON.parse(json!) as { matched: number; lines: Record<string, unknown>[] });
-  return { text: () => text, isEnded: () => ended, batches, lines: () => batches().flatMap(({ lines }) => lines), matched: () => batches().reduce((sum, { matched }) => sum + matched, 0) };
+  body
+    .on("error", () => {})
+    .on("close", () => (ended = true))
+    .on("data", (part: Buffer | string) => void (text += part.toString()));
+  const batches = () =>
+    Array.from(
+      text.matchAll(/^event: lines\ndata: (.*)\n\n/gm),
+      ([, json]) => JSON.parse(json!) as { matched: number; lines: Record<string, unknown>[] },
+    );
+  return {
+    text: () => text,
+    isEnded: () => ended,
+    batches,
+    lines: () => batches().flatMap(({ lines }) => lines),
+    matched: () => batches().reduce((sum, { matched }) => sum + matched, 0),
+  };
 }
 
 async function running() {
@@ -41,7 +55,15 @@ async function running() {
   const admin = await startAdmin({ viewer: VIEWER, clock: all.clock, gateway: all.gateway as unknown as Shown });
   const [cookie, viewer] = [await admin.session(), cookieOf(await admin.login(AS_VIEWER))];
   const tail = (query = "", headers: Record<string, string> = { cookie }) =>
-    new Promise<IncomingMessage>((resolve, reject) => void request({ port: admin.port, host: "127.0.0.1", path: `/gateway/tail${query}`, headers, agent: false }, resolve).on("error", reject).end());
+    new Promise<IncomingMessage>(
+      (resolve, reject) =>
+        void request(
+          { port: admin.port, host: "127.0.0.1", path: `/gateway/tail${query}`, headers, agent: false },
+          resolve,
+        )
+          .on("error", reject)
+          .end(),
+    );
   return { ...all, ...admin, cookie, viewer, tail };
 }
 
@@ -54,8 +76,14 @@ describe("GET /gateway/tail", () => {
     for (const url of ["/a/a", "/a/b", "/nowhere/b"]) await get(url);
     clock.advance(500);
     await eventually(() => all.lines().length === 3 && some.lines().length === 1);
-    expect(all.lines().map(({ path, status }) => [path, status])).toEqual([["/a/a", 502], ["/a/b", 502], ["/nowhere/b", 404]]);
-    expect(some.lines()).toMatchObject([{ path: "/a/b", service: "s", route: "/{rest*}", code: "upstream_connect_failed" }]);
+    expect(all.lines().map(({ path, status }) => [path, status])).toEqual([
+      ["/a/a", 502],
+      ["/a/b", 502],
+      ["/nowhere/b", 404],
+    ]);
+    expect(some.lines()).toMatchObject([
+      { path: "/a/b", service: "s", route: "/{rest*}", code: "upstream_connect_failed" },
+    ]);
   });
 
   it.each([
@@ -67,7 +95,10 @@ describe("GET /gateway/tail", () => {
   ])("refuses the query %s", async (query, detail) => {
     expect(readTailFilter(`/gateway/tail${query}`)).toBe(detail);
     const { ask, cookie } = await running();
-    expect(await ask("GET", `/gateway/tail${query}`, { headers: { cookie } })).toMatchObject({ status: 400, json: { code: "request_invalid", detail } });
+    expect(await ask("GET", `/gateway/tail${query}`, { headers: { cookie } })).toMatchObject({
+      status: 400,
+      json: { code: "request_invalid", detail },
+    });
   });
 
   it("is for sessions and callers with credentials; a stream of a session ends with it", async () => {
@@ -79,25 +110,35 @@ describe("GET /gateway/tail", () => {
     expect(accessLog.isOn).toBe(false);
   });
 
-  it("serves 32 readers, 24 of one user at most, so that others have places: the next is refused until one has left", async () => {
-    const { tail, cookie, viewer } = await running();
-    const fill = async (headers: Record<string, string>, count: number) => {
-      const streams = await Promise.all(Array.from({ length: count }, () => tail("", headers)));
-      streams.forEach((each) => read(each));
-      const refused = await tail("", headers);
-      expect([streams.map(({ statusCode }) => statusCode), refused.statusCode, refused.headers["retry-after"]]).toEqual([Array.from({ length: count }, () => 200), 503, "5"]);
-      refused.resume();
-      return streams;
-    };
-    await fill({ cookie: viewer }, 24);
-    const [first] = await fill({ cookie }, 8);
-    first!.destroy();
-    await expect.poll(async () => {
-      const next = await tail();
-      open.push(next);
-      return next.statusCode;
-    }).toBe(200);
-  });
+  it(
+    "serves 32 readers, 24 of one user at most, so that others have places: " +
+      "the next is refused until one has left",
+    async () => {
+      const { tail, cookie, viewer } = await running();
+      const fill = async (headers: Record<string, string>, count: number) => {
+        const streams = await Promise.all(Array.from({ length: count }, () => tail("", headers)));
+        streams.forEach((each) => read(each));
+        const refused = await tail("", headers);
+        expect([
+          streams.map(({ statusCode }) => statusCode),
+          refused.statusCode,
+          refused.headers["retry-after"],
+        ]).toEqual([Array.from({ length: count }, () => 200), 503, "5"]);
+        refused.resume();
+        return streams;
+      };
+      await fill({ cookie: viewer }, 24);
+      const [first] = await fill({ cookie }, 8);
+      first!.destroy();
+      await expect
+        .poll(async () => {
+          const next = await tail();
+          open.push(next);
+          return next.statusCode;
+        })
+        .toBe(200);
+    },
+  );
 
   it("ends with the admin interface", async () => {
     const { admin, tail, inTime } = await running();
@@ -108,42 +149,67 @@ describe("GET /gateway/tail", () => {
 });
 
 describe("the streams of the tail", () => {
-  it("hold nothing for a reader that does not read, count what it misses, tell it when it reads on, and cut it off after half a minute", async () => {
-    const { gateway, clock, get } = gatewayWith();
-    const streams = new TailStreams({ clock, gateway });
-    const [quick, slow] = [streams.open(() => true, "/gateway/tail", "anna") as Readable, streams.open(() => true, "/gateway/tail", "anna") as Readable];
-    const [fast, late] = [read(quick), read(slow)];
-    slow.pause();
-    for (let i = 0; i < 20; i++) {
-      await get("/a/x", "x".repeat(256));
+  it(
+    "hold nothing for a reader that does not read, count what it misses, tell it when it reads on, " +
+      "and cut it off after half a minute",
+    async () => {
+      const { gateway, clock, get } = gatewayWith();
+      const streams = new TailStreams({ clock, gateway });
+      const [quick, slow] = [
+        streams.open(() => true, "/gateway/tail", "anna") as Readable,
+        streams.open(() => true, "/gateway/tail", "anna") as Readable,
+      ];
+      const [fast, late] = [read(quick), read(slow)];
+      slow.pause();
+      for (let i = 0; i < 20; i++) {
+        await get("/a/x", "x".repeat(256));
+        clock.advance(500);
+      }
+      await eventually(() => fast.lines().length === 20);
+      expect(slow.readableLength).toBeLessThan(100);
+      slow.resume();
+      await get();
       clock.advance(500);
-    }
-    await eventually(() => fast.lines().length === 20);
-    expect(slow.readableLength).toBeLessThan(100);
-    slow.resume();
-    await get();
-    clock.advance(500);
-    await eventually(() => late.batches().length === 1);
-    expect(late.batches()).toMatchObject([{ matched: 21, lines: [{ path: "/a/x" }] }]);
-    slow.pause();
-    clock.advance(500);
-    clock.advance(30_000);
-    await eventually(() => late.isEnded());
-    expect(fast.isEnded()).toBe(false);
-    streams.close();
-    await once(quick, "close");
-    expect(streams.stateFor({ user: "anna" })).toBe("ended");
-  });
+      await eventually(() => late.batches().length === 1);
+      expect(late.batches()).toMatchObject([{ matched: 21, lines: [{ path: "/a/x" }] }]);
+      slow.pause();
+      clock.advance(500);
+      clock.advance(30_000);
+      await eventually(() => late.isEnded());
+      expect(fast.isEnded()).toBe(false);
+      streams.close();
+      await once(quick, "close");
+      expect(streams.stateFor({ user: "anna" })).toBe("ended");
+    },
+  );
 
   it("stay bounded under a flood: 20,000 requests a second, of which a reader gets 50 lines", async () => {
     const { gateway, clock, accessLog } = gatewayWith();
     const streams = new TailStreams({ clock, gateway });
-    const [stalled, quick] = [streams.open(() => true, "/gateway/tail", "anna") as Readable, streams.open(() => true, "/gateway/tail?path=flood", "anna") as Readable];
+    const [stalled, quick] = [
+      streams.open(() => true, "/gateway/tail", "anna") as Readable,
+      streams.open(() => true, "/gateway/tail?path=flood", "anna") as Readable,
+    ];
     const stream = read(quick);
     open.push(stalled.pause());
-    const call = new Call({ id: "r1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
+    const call = new Call({
+      id: "r1",
+      remoteAddress: "192.0.2.1",
+      trustedRemote: false,
+      startedAt: 0,
+      inform: () => {},
+    });
     call.notes.status = 200;
-    const entry = { call, method: "GET", target: "/flood", httpVersion: "1.1", scheme: "http", authority: "x", clientAddress: "192.0.2.1", headers: [] } as const;
+    const entry = {
+      call,
+      method: "GET",
+      target: "/flood",
+      httpVersion: "1.1",
+      scheme: "http",
+      authority: "x",
+      clientAddress: "192.0.2.1",
+      headers: [],
+    } as const;
     for (let second = 0; second < 5; second++) {
       for (let half = 0; half < 2; half++) {
         for (let i = 0; i < 10_000; i++) accessLog.write(entry, clock.now());
@@ -169,7 +235,10 @@ describe("the streams of the tail", () => {
     const stream = read(body);
     const [readers, receive] = told[0]!;
     expect(readers).toEqual([{ id: 1, filter: { status: "404" }, most: 13 }]);
-    receive([{ id: 1, matched: 7, lines: ['{"path":"/a"}'] }, { id: 99, matched: 1, lines: ["{}"] }]);
+    receive([
+      { id: 1, matched: 7, lines: ['{"path":"/a"}'] },
+      { id: 99, matched: 1, lines: ["{}"] },
+    ]);
     receive([{ id: 1, matched: 2, lines: [] }]);
     await eventually(() => stream.matched() === 9);
     // The main thread answers no requests.

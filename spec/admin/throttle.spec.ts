@@ -84,23 +84,26 @@ describe("the throttle of logins", () => {
     expect(pausedFor(throttle, "victim")).toBe(128_000);
   });
 
-  it("the throttle of logins gives all addresses beyond its bound one common allowance, until others are forgotten", () => {
-    const clock = manualClock();
-    const throttle = throttleOf(clock, 100);
-    for (let i = 0; i < 100; i++) throttle.begin(`known ${i}`, HOME);
-    for (let i = 0; i < 6; i++) throttle.begin(`new ${i}`, HOME);
-    expect(pausedFor(throttle, "newest")).toBe(2000);
-    expect(pausedFor(throttle, "known 5")).toBe(0);
-    throttle.begin("newest", HOME)();
-    expect(pausedFor(throttle, "newest")).toBe(2000);
-    clock.advance(6 * HALF_HOUR);
-    expect(pausedFor(throttle, "newest")).toBe(0);
-    fail(throttle, "newest", 5);
-    expect(pausedFor(throttle, "newest")).toBe(1000);
-    expect(pausedFor(throttle, "other")).toBe(0);
-    for (let i = 0; i < 99; i++) throttle.begin(`known again ${i}`, HOME);
-    expect(pausedFor(throttle, "latest")).toBe(0);
-  });
+  it(
+    "the throttle of logins gives all addresses beyond its bound one common allowance, " + "until others are forgotten",
+    () => {
+      const clock = manualClock();
+      const throttle = throttleOf(clock, 100);
+      for (let i = 0; i < 100; i++) throttle.begin(`known ${i}`, HOME);
+      for (let i = 0; i < 6; i++) throttle.begin(`new ${i}`, HOME);
+      expect(pausedFor(throttle, "newest")).toBe(2000);
+      expect(pausedFor(throttle, "known 5")).toBe(0);
+      throttle.begin("newest", HOME)();
+      expect(pausedFor(throttle, "newest")).toBe(2000);
+      clock.advance(6 * HALF_HOUR);
+      expect(pausedFor(throttle, "newest")).toBe(0);
+      fail(throttle, "newest", 5);
+      expect(pausedFor(throttle, "newest")).toBe(1000);
+      expect(pausedFor(throttle, "other")).toBe(0);
+      for (let i = 0; i < 99; i++) throttle.begin(`known again ${i}`, HOME);
+      expect(pausedFor(throttle, "latest")).toBe(0);
+    },
+  );
 
   it("the throttle of logins forgets an address whose only attempt was right", () => {
     const throttle = throttleOf(manualClock(), 2);
@@ -111,51 +114,66 @@ describe("the throttle of logins", () => {
     expect(pausedFor(throttle, "b")).toBe(1000);
   });
 
-  it("the throttle of logins admits at most 15 wrong guesses and one every 15 minutes, with right ones in between (random guessers)", () => {
-    const { int, chance } = random(11);
-    for (let run = 0; run < 20; run++) {
-      const clock = manualClock();
-      const throttle = throttleOf(clock);
-      let admitted = 0;
-      for (let i = 0; i < 2000; i++) {
-        if (pausedFor(throttle, "a") === 0) {
-          const takeBack = throttle.begin("a", HOME);
-          if (chance(0.5)) takeBack();
-          else admitted += 1;
+  it(
+    "the throttle of logins admits at most 15 wrong guesses and one every 15 minutes, " +
+      "with right ones in between (random guessers)",
+    () => {
+      const { int, chance } = random(11);
+      for (let run = 0; run < 20; run++) {
+        const clock = manualClock();
+        const throttle = throttleOf(clock);
+        let admitted = 0;
+        for (let i = 0; i < 2000; i++) {
+          if (pausedFor(throttle, "a") === 0) {
+            const takeBack = throttle.begin("a", HOME);
+            if (chance(0.5)) takeBack();
+            else admitted += 1;
+          }
+          clock.advance(chance(0.05) ? int(0, 3_600_000) : int(0, 3000));
         }
-        clock.advance(chance(0.05) ? int(0, 3_600_000) : int(0, 3000));
+        expect(admitted).toBeLessThanOrEqual(15 + Math.ceil(clock.now() / 900_000));
       }
-      expect(admitted).toBeLessThanOrEqual(15 + Math.ceil(clock.now() / 900_000));
-    }
-  });
+    },
+  );
 
-  it("the throttle of logins lets all addresses of unknown networks fail 50 times together, and once every half minute from then on", () => {
-    const clock = manualClock();
-    const throttle = new Throttle(clock);
-    let guesses = 0;
-    const flood = (from: number, to: number) => {
-      for (let i = from; i < to; i++) {
-        if (throttle.pauseOf(`a${i}`, `n${i}`) !== null) continue;
-        throttle.begin(`a${i}`, `n${i}`);
-        guesses += 1;
+  it(
+    "the throttle of logins lets all addresses of unknown networks fail 50 times together, " +
+      "and once every half minute from then on",
+    () => {
+      const clock = manualClock();
+      const throttle = new Throttle(clock);
+      let guesses = 0;
+      const flood = (from: number, to: number) => {
+        for (let i = from; i < to; i++) {
+          if (throttle.pauseOf(`a${i}`, `n${i}`) !== null) continue;
+          throttle.begin(`a${i}`, `n${i}`);
+          guesses += 1;
+        }
+      };
+      flood(0, 4_000);
+      expect([guesses, throttle.pauseOf("new", "new")]).toEqual([50, { ms: 30_000, because: "all" }]);
+      for (let minute = 1; minute <= 60; minute++) {
+        clock.advance(60_000);
+        flood(minute * 10_000, minute * 10_000 + 4_000);
       }
-    };
-    flood(0, 4_000);
-    expect([guesses, throttle.pauseOf("new", "new")]).toEqual([50, { ms: 30_000, because: "all" }]);
-    for (let minute = 1; minute <= 60; minute++) {
-      clock.advance(60_000);
-      flood(minute * 10_000, minute * 10_000 + 4_000);
-    }
-    expect(guesses).toBeLessThanOrEqual(50 + 120);
-  });
+      expect(guesses).toBeLessThanOrEqual(50 + 120);
+    },
+  );
 
-  it("the throttle of logins never has a network wait for others from which somebody has logged in, and counts its failures by address", () => {
-    const throttle = throttleOf(manualClock());
-    for (let i = 0; i < 200; i++) throttle.begin(`a${i}`, `n${i}`);
-    expect([throttle.pauseOf("other", "elsewhere")?.because, throttle.pauseOf("new at home", HOME)]).toEqual(["all", null]);
-    fail(throttle, "a", 5);
-    expect(throttle.pauseOf("a", HOME)).toEqual({ ms: 1_000, because: "address" });
-  });
+  it(
+    "the throttle of logins never has a network wait for others from which somebody has logged in, " +
+      "and counts its failures by address",
+    () => {
+      const throttle = throttleOf(manualClock());
+      for (let i = 0; i < 200; i++) throttle.begin(`a${i}`, `n${i}`);
+      expect([throttle.pauseOf("other", "elsewhere")?.because, throttle.pauseOf("new at home", HOME)]).toEqual([
+        "all",
+        null,
+      ]);
+      fail(throttle, "a", 5);
+      expect(throttle.pauseOf("a", HOME)).toEqual({ ms: 1_000, because: "address" });
+    },
+  );
 
   it("the throttle of logins remembers the last thousand networks", () => {
     const throttle = throttleOf(manualClock());
@@ -163,6 +181,10 @@ describe("the throttle of logins", () => {
     throttle.begin("a", HOME)();
     throttle.begin("a", "n999")();
     for (let i = 0; i < 50; i++) throttle.begin("b", `unknown ${i}`);
-    expect([throttle.pauseOf("new", "n0")?.because, throttle.pauseOf("new", "n1"), throttle.pauseOf("new", HOME)]).toEqual(["all", null, null]);
+    expect([
+      throttle.pauseOf("new", "n0")?.because,
+      throttle.pauseOf("new", "n1"),
+      throttle.pauseOf("new", HOME),
+    ]).toEqual(["all", null, null]);
   });
 });

@@ -12,10 +12,22 @@ const stateful = (state: string) => ({ body: JSON.stringify({ state }), headers:
 describe("POST /gateway/upstreams/{service}/{id}", () => {
   it("without ADMIN_WRITE is 404, as is everything but one service and one upstream", async () => {
     const { ask, session } = await startAdmin();
-    const refused = await ask("POST", "/gateway/upstreams/s/u", { ...stateful("drain"), headers: { ...JSON_TYPE, cookie: await session() } });
+    const refused = await ask("POST", "/gateway/upstreams/s/u", {
+      ...stateful("drain"),
+      headers: { ...JSON_TYPE, cookie: await session() },
+    });
     expect([refused.status, refused.json.code]).toEqual([404, "route_not_found"]);
     const { asAdmin } = await writable();
-    for (const path of ["/gateway/upstreams", "/gateway/upstreams/s", "/gateway/upstreams/s/", "/gateway/upstreams/s/u/x", "/gateway/upstreams//u", "/gateway/upstreams/t/u", "/gateway/upstreams/s/v", "/gateway/upstreams/s/constructor"]) {
+    for (const path of [
+      "/gateway/upstreams",
+      "/gateway/upstreams/s",
+      "/gateway/upstreams/s/",
+      "/gateway/upstreams/s/u/x",
+      "/gateway/upstreams//u",
+      "/gateway/upstreams/t/u",
+      "/gateway/upstreams/s/v",
+      "/gateway/upstreams/s/constructor",
+    ]) {
       const { status, json } = await asAdmin("POST", path, stateful("drain"));
       expect([path, status, json.code]).toEqual([path, 404, "route_not_found"]);
     }
@@ -28,12 +40,22 @@ describe("POST /gateway/upstreams/{service}/{id}", () => {
       return json.services[0].upstreams as Record<string, unknown>[];
     };
     expect((await states()).map(({ admin_state }) => admin_state)).toEqual([null, null]);
-    for (const [state, shown, usable] of [["drain", "drain", false], ["eject", "eject", false], ["eject", "eject", false], ["use", null, true]] as const) {
+    for (const [state, shown, usable] of [
+      ["drain", "drain", false],
+      ["eject", "eject", false],
+      ["eject", "eject", false],
+      ["use", null, true],
+    ] as const) {
       const got = await asAdmin("POST", "/gateway/upstreams/s/v", stateful(state));
       expect([got.status, got.json]).toEqual([200, (await states())[1]]);
       expect(got.json).toMatchObject({ id: "v", weight: 3, state: "unknown", admin_state: shown, usable });
-      const warnings = (await asAdmin("GET", "/gateway/status")).json.warnings as { readonly code: string; readonly path: string }[];
-      expect(warnings.flatMap(({ code, path }) => (code === "upstream_taken_out" ? [path] : []))).toEqual(shown === null ? [] : ["services.s.upstreams.v"]);
+      const warnings = (await asAdmin("GET", "/gateway/status")).json.warnings as {
+        readonly code: string;
+        readonly path: string;
+      }[];
+      expect(warnings.flatMap(({ code, path }) => (code === "upstream_taken_out" ? [path] : []))).toEqual(
+        shown === null ? [] : ["services.s.upstreams.v"],
+      );
     }
     expect((await states())[0]).toMatchObject({ admin_state: null, usable: true });
   });
@@ -46,7 +68,11 @@ describe("POST /gateway/upstreams/{service}/{id}", () => {
       return during as Promise<void> | null;
     };
     const { asAdmin, gateway } = await writable(withPort(1), { refresh });
-    for (const [state, status, code] of [["drain", 409, "conflict"], ["eject", 409, "conflict"], ["use", 200, undefined]] as const) {
+    for (const [state, status, code] of [
+      ["drain", 409, "conflict"],
+      ["eject", 409, "conflict"],
+      ["use", 200, undefined],
+    ] as const) {
       meanwhile = () => gateway.reload();
       const got = await asAdmin("POST", "/gateway/upstreams/s/u", stateful(state));
       expect([got.status, got.json.code]).toEqual([status, code]);
@@ -58,7 +84,11 @@ describe("POST /gateway/upstreams/{service}/{id}", () => {
   it("takes names percent-encoded, and refuses what is no encoding", async () => {
     const odd = "a/b %?#ü";
     const { asAdmin } = await writable(withPort(1, { name: "shop ü", upstreams: [upstream("u"), upstream(odd)] }));
-    const got = await asAdmin("POST", `/gateway/upstreams/${encodeURIComponent("shop ü")}/${encodeURIComponent(odd)}?x=1`, stateful("drain"));
+    const got = await asAdmin(
+      "POST",
+      `/gateway/upstreams/${encodeURIComponent("shop ü")}/${encodeURIComponent(odd)}?x=1`,
+      stateful("drain"),
+    );
     expect([got.status, got.json.id, got.json.admin_state]).toEqual([200, odd, "drain"]);
     for (const path of ["/gateway/upstreams/%/u", "/gateway/upstreams/s/%ff"]) {
       const { status, json } = await asAdmin("POST", path, stateful("drain"));
@@ -68,14 +98,38 @@ describe("POST /gateway/upstreams/{service}/{id}", () => {
 
   it("refuses any other body, and says what is allowed", async () => {
     const { asAdmin } = await writable();
-    const bodies = ["", "null", "[]", '"drain"', "{}", '{"state":"Drain"}', '{"state":null}', '{"state":["use"]}', '{"state":"drain","for_s":5}', '{"state":"drain"', '{"__proto__":{"state":"drain"}}', '{"state":"drain\xff"}'];
+    const bodies = [
+      "",
+      "null",
+      "[]",
+      '"drain"',
+      "{}",
+      '{"state":"Drain"}',
+      '{"state":null}',
+      '{"state":["use"]}',
+      '{"state":"drain","for_s":5}',
+      '{"state":"drain"',
+      '{"__proto__":{"state":"drain"}}',
+      '{"state":"drain\xff"}',
+    ];
     for (const body of bodies) {
       const { status, json } = await asAdmin("POST", "/gateway/upstreams/s/u", { body, headers: JSON_TYPE });
-      expect([body, status, json.code, json.detail]).toEqual([body, 400, "request_invalid", 'Send {"state":"drain"}, {"state":"eject"} or {"state":"use"}, and nothing else.']);
+      expect([body, status, json.code, json.detail]).toEqual([
+        body,
+        400,
+        "request_invalid",
+        'Send {"state":"drain"}, {"state":"eject"} or {"state":"use"}, and nothing else.',
+      ]);
     }
-    const long = await asAdmin("POST", "/gateway/upstreams/s/u", { body: `{"state":"drain"${" ".repeat(1_024)}}`, headers: JSON_TYPE });
+    const long = await asAdmin("POST", "/gateway/upstreams/s/u", {
+      body: `{"state":"drain"${" ".repeat(1_024)}}`,
+      headers: JSON_TYPE,
+    });
     expect([long.status, long.json.detail]).toEqual([413, "The body may have at most 1024 bytes."]);
-    const typed = await asAdmin("POST", "/gateway/upstreams/s/u", { body: '{"state":"drain"}', headers: { "content-type": "text/plain" } });
+    const typed = await asAdmin("POST", "/gateway/upstreams/s/u", {
+      body: '{"state":"drain"}',
+      headers: { "content-type": "text/plain" },
+    });
     expect([typed.status, typed.json.code]).toEqual([400, "bad_request"]);
     expect((await asAdmin("GET", "/gateway/health")).json.services[0].upstreams[0].admin_state).toBe(null);
     const other = await asAdmin("GET", "/gateway/upstreams/s/u");
@@ -84,13 +138,28 @@ describe("POST /gateway/upstreams/{service}/{id}", () => {
 
   it("is for the session of an administrator: no viewer, no credentials, no page of another origin", async () => {
     const { ask, asAdmin, asViewer } = await writable();
-    const codeOf = async (asked: ReturnType<typeof asAdmin>) => asked.then(({ status, json }) => [status, json.code] as const);
-    const withHeaders = (headers: Record<string, string>) => ({ ...stateful("drain"), headers: { ...JSON_TYPE, ...headers } });
+    const codeOf = async (asked: ReturnType<typeof asAdmin>) =>
+      asked.then(({ status, json }) => [status, json.code] as const);
+    const withHeaders = (headers: Record<string, string>) => ({
+      ...stateful("drain"),
+      headers: { ...JSON_TYPE, ...headers },
+    });
     expect(await codeOf(asViewer("POST", "/gateway/upstreams/s/u", stateful("drain")))).toEqual([403, "forbidden"]);
     expect(await codeOf(ask("POST", "/gateway/upstreams/s/u", stateful("drain")))).toEqual([401, "unauthenticated"]);
-    for (const authorization of [RIGHT, AS_VIEWER]) expect(await codeOf(ask("POST", "/gateway/upstreams/s/u", withHeaders({ authorization })))).toEqual([401, "unauthenticated"]);
-    for (const headers of [{ origin: "http://evil.example" }, { origin: "null" }, { "sec-fetch-site": "cross-site" }, { "sec-fetch-site": "same-site" }]) {
-      expect(await codeOf(asAdmin("POST", "/gateway/upstreams/s/u", withHeaders(headers as Record<string, string>)))).toEqual([403, "forbidden"]);
+    for (const authorization of [RIGHT, AS_VIEWER])
+      expect(await codeOf(ask("POST", "/gateway/upstreams/s/u", withHeaders({ authorization })))).toEqual([
+        401,
+        "unauthenticated",
+      ]);
+    for (const headers of [
+      { origin: "http://evil.example" },
+      { origin: "null" },
+      { "sec-fetch-site": "cross-site" },
+      { "sec-fetch-site": "same-site" },
+    ]) {
+      expect(
+        await codeOf(asAdmin("POST", "/gateway/upstreams/s/u", withHeaders(headers as Record<string, string>))),
+      ).toEqual([403, "forbidden"]);
     }
     expect((await asViewer("GET", "/gateway/health")).json.services[0].upstreams[0].admin_state).toBe(null);
   });
@@ -101,9 +170,29 @@ describe("POST /gateway/upstreams/{service}/{id}", () => {
     for (const state of ["drain", "eject", "use"]) await asAdmin("POST", "/gateway/upstreams/s/u", stateful(state));
     await asAdmin("POST", "/gateway/upstreams/s/u", stateful("stop"));
     await expect.poll(() => readFileSync(auditLogPath, "utf8").split("\n").length).toBe(4);
-    const written = readFileSync(auditLogPath, "utf8").split("\n").slice(0, -1).map((line) => JSON.parse(line) as Record<string, unknown>);
-    const about = { message: "admin change", user: USER, address: "127.0.0.1", action: "upstream", service: "s", upstream: "u" };
-    expect(written).toMatchObject([["use", "drain"], ["drain", "eject"], ["eject", "use"]].map(([before, after]) => ({ ...about, before, after })));
-    expect(lines().filter(({ message }) => message === "admin change")).toMatchObject([{ after: "drain" }, { after: "eject" }, { after: "use" }]);
+    const written = readFileSync(auditLogPath, "utf8")
+      .split("\n")
+      .slice(0, -1)
+      .map((line) => JSON.parse(line) as Record<string, unknown>);
+    const about = {
+      message: "admin change",
+      user: USER,
+      address: "127.0.0.1",
+      action: "upstream",
+      service: "s",
+      upstream: "u",
+    };
+    expect(written).toMatchObject(
+      [
+        ["use", "drain"],
+        ["drain", "eject"],
+        ["eject", "use"],
+      ].map(([before, after]) => ({ ...about, before, after })),
+    );
+    expect(lines().filter(({ message }) => message === "admin change")).toMatchObject([
+      { after: "drain" },
+      { after: "eject" },
+      { after: "use" },
+    ]);
   });
 });

@@ -6,7 +6,11 @@ import { startAdmin } from "./harness.ts";
 import { digestOf, withPort, writable, type Writable } from "./writable.ts";
 
 const JSON_TYPE = { "content-type": "application/json" };
-const post = ({ asAdmin }: Pick<Writable, "asAdmin">, text: string | Buffer, headers: Record<string, string> = JSON_TYPE) => asAdmin("POST", "/gateway/validate", { body: text, headers });
+const post = (
+  { asAdmin }: Pick<Writable, "asAdmin">,
+  text: string | Buffer,
+  headers: Record<string, string> = JSON_TYPE,
+) => asAdmin("POST", "/gateway/validate", { body: text, headers });
 
 describe("POST /gateway/validate", () => {
   it("answers with the digest of the text and what a dry run finds, and changes nothing", async () => {
@@ -19,29 +23,60 @@ describe("POST /gateway/validate", () => {
     const line = text.split("\n").findIndex((each) => each.includes('"tests"')) + 2;
     expect(json.tests).toEqual({
       ...{ passed: 0, failed: 1, not_run: 0 },
-      failures: [{ name: "t", path: "tests[0]", line, column: 5, expected: { status: 404 }, found: { status: 200 }, differences: ["status: expected 404, found 200"], differing: ["status"] }],
+      failures: [
+        {
+          name: "t",
+          path: "tests[0]",
+          line,
+          column: 5,
+          expected: { status: 404 },
+          found: { status: 200 },
+          differences: ["status: expected 404, found 200"],
+          differing: ["status"],
+        },
+      ],
     });
-    expect(json.issues).toEqual([{ path: "tests[0]", line, column: 5, message: '"t" failed: status: expected 404, found 200' }]);
+    expect(json.issues).toEqual([
+      { path: "tests[0]", line, column: 5, message: '"t" failed: status: expected 404, found 200' },
+    ]);
     expect(json.diff.changed).toHaveLength(1);
     expect([running.content(), running.gateway.digest, running.gateway.status.lastReload]).toEqual([...before, null]);
   });
 
   it("has warnings with their places, of routes and plugins, too", async () => {
-    const text = JSON.stringify(withPort(1, { plugins: [{ name: "rate_limit", config: { limit_second: 5, limit_by: "header:X-Tenant" } }] }), null, 2);
+    const text = JSON.stringify(
+      withPort(1, { plugins: [{ name: "rate_limit", config: { limit_second: 5, limit_by: "header:X-Tenant" } }] }),
+      null,
+      2,
+    );
     const { status, json } = await post(await writable(), text);
     const line = text.split("\n").findIndex((each) => each.includes('"plugins"')) + 2;
-    expect([status, json.outcome, json.warnings]).toEqual([200, "accepted", [expect.objectContaining({ code: "limit_by_any_header", line, column: 9 })]]);
+    expect([status, json.outcome, json.warnings]).toEqual([
+      200,
+      "accepted",
+      [expect.objectContaining({ code: "limit_by_any_header", line, column: 9 })],
+    ]);
     expect(Object.keys(json.warnings[0])).not.toContain("at");
   });
 
   it("is 404 without ADMIN_WRITE, 403 for viewers, 401 without a session, and 405 for GET", async () => {
     const { ask, session } = await startAdmin();
-    expect((await ask("POST", "/gateway/validate", { headers: { ...JSON_TYPE, cookie: await session() }, body: "{}" })).status).toBe(404);
+    expect(
+      (await ask("POST", "/gateway/validate", { headers: { ...JSON_TYPE, cookie: await session() }, body: "{}" }))
+        .status,
+    ).toBe(404);
     const running = await writable();
     const refused = await running.asViewer("POST", "/gateway/validate", { headers: JSON_TYPE, body: "{}" });
     expect([refused.status, refused.json.code]).toEqual([403, "forbidden"]);
     expect((await running.ask("POST", "/gateway/validate", { headers: JSON_TYPE, body: "{}" })).status).toBe(401);
-    expect((await running.asAdmin("POST", "/gateway/validate", { headers: { ...JSON_TYPE, origin: "https://evil.example" }, body: "{}" })).status).toBe(403);
+    expect(
+      (
+        await running.asAdmin("POST", "/gateway/validate", {
+          headers: { ...JSON_TYPE, origin: "https://evil.example" },
+          body: "{}",
+        })
+      ).status,
+    ).toBe(403);
     expect((await running.asAdmin("GET", "/gateway/validate")).status).toBe(405);
   });
 
@@ -51,7 +86,11 @@ describe("POST /gateway/validate", () => {
     ["an unfinished text", '{\n "services": [', { path: "services[0]", line: 2, column: 15 }],
     ["bytes that are not UTF-8", Buffer.from([0x7b, 0x0a, 0xff, 0x7d]), { path: "", line: 2, column: 1 }],
     ["another document", "[]", { path: "", line: 1, column: 1 }],
-    ["brackets of 16 MiB", "[".repeat(16 * 1024 * 1024), { line: 1, column: 101, message: "nested deeper than 100 levels" }],
+    [
+      "brackets of 16 MiB",
+      "[".repeat(16 * 1024 * 1024),
+      { line: 1, column: 101, message: "nested deeper than 100 levels" },
+    ],
     ["objects of 16 MiB", '{"a":'.repeat(3_355_443), { line: 1, message: "nested deeper than 100 levels" }],
   ])("names the place of the error in %s", async (_what, text, issue) => {
     const { status, json } = await post(await writable(), text);
@@ -62,27 +101,44 @@ describe("POST /gateway/validate", () => {
   it("refuses another type, and more than 16 MiB", async () => {
     const running = await writable();
     for (const type of ["text/plain", "application/x-www-form-urlencoded", ""]) {
-      expect((await post(running, "{}", { "content-type": type })).json).toMatchObject({ status: 400, detail: "Send the configuration as application/json." });
+      expect((await post(running, "{}", { "content-type": type })).json).toMatchObject({
+        status: 400,
+        detail: "Send the configuration as application/json.",
+      });
     }
-    expect((await post(running, "x".repeat(16 * 1024 * 1024 + 1))).json).toMatchObject({ status: 413, code: "body_too_large" });
+    expect((await post(running, "x".repeat(16 * 1024 * 1024 + 1))).json).toMatchObject({
+      status: 413,
+      code: "body_too_large",
+    });
     const many = await post(running, `[${"[],".repeat(5_000_000)}[]]`);
-    expect([many.status, many.json.detail]).toEqual([413, "The text of a configuration may have at most 1500000 commas, and this one has 5000000."]);
+    expect([many.status, many.json.detail]).toEqual([
+      413,
+      "The text of a configuration may have at most 1500000 commas, and this one has 5000000.",
+    ]);
   });
 
-  it.each(["/gateway/validate", "/gateway/reload?dry_run=true"])("%s receives five texts at once, also slow ones, and refuses the next before it arrives, until one of them has gone", async (path) => {
-    const running = await writable();
-    const send = () => running.asAdmin("POST", path, { body: "{}", headers: JSON_TYPE });
-    const uploads = Array.from({ length: 5 }, () => running.sendSlowly("POST", path));
-    let got = await send();
-    while (got.status !== 503) got = await send();
-    expect([got.json.code, got.json.detail, got.headers["retry-after"]]).toEqual(["overloaded", "Too many configurations are being received, or waiting.", "5"]);
-    uploads[0]!.destroy();
-    while (got.status !== 200) got = await send();
-    expect(got.json.outcome).toBe("refused");
-    // Those that have no text of their own do not wait for uploads.
-    uploads.push(running.sendSlowly("POST", path));
-    expect((await running.asAdmin("POST", "/gateway/reload?dry_run=true")).status).toBe(200);
-  });
+  it.each(["/gateway/validate", "/gateway/reload?dry_run=true"])(
+    "%s receives five texts at once, also slow ones, and refuses the next before it arrives, " +
+      "until one of them has gone",
+    async (path) => {
+      const running = await writable();
+      const send = () => running.asAdmin("POST", path, { body: "{}", headers: JSON_TYPE });
+      const uploads = Array.from({ length: 5 }, () => running.sendSlowly("POST", path));
+      let got = await send();
+      while (got.status !== 503) got = await send();
+      expect([got.json.code, got.json.detail, got.headers["retry-after"]]).toEqual([
+        "overloaded",
+        "Too many configurations are being received, or waiting.",
+        "5",
+      ]);
+      uploads[0]!.destroy();
+      while (got.status !== 200) got = await send();
+      expect(got.json.outcome).toBe("refused");
+      // Those that have no text of their own do not wait for uploads.
+      uploads.push(running.sendSlowly("POST", path));
+      expect((await running.asAdmin("POST", "/gateway/reload?dry_run=true")).status).toBe(200);
+    },
+  );
 
   it("answers the same whether a variable is set, and whether a file is there, and tells neither", async () => {
     const running = await writable(undefined, { environment: { SET: "v4lue-of-it", NUMBER: "8080" } });
@@ -94,8 +150,20 @@ describe("POST /gateway/validate", () => {
     const places: readonly ((text: string) => object)[] = [
       (text) => plugin("key_auth", { key: text }),
       (text) => plugin("jwt", { alg: "HS256", secret: text, aud: "a" }),
-      (text) => ({ ...withPort(1), tests: [{ name: "guess", request: { url: "/s/x", headers: { X: text } }, expect: { upstream_headers: { X: "v4lue-of-it" } } }] }),
-      (text) => ({ ...plugin("request_headers", { set: { X: text } }), tests: [{ name: "guess", request: { url: "/s/x" }, expect: { upstream_headers: { X: { matches: "^v" } } } }] }),
+      (text) => ({
+        ...withPort(1),
+        tests: [
+          {
+            name: "guess",
+            request: { url: "/s/x", headers: { X: text } },
+            expect: { upstream_headers: { X: "v4lue-of-it" } },
+          },
+        ],
+      }),
+      (text) => ({
+        ...plugin("request_headers", { set: { X: text } }),
+        tests: [{ name: "guess", request: { url: "/s/x" }, expect: { upstream_headers: { X: { matches: "^v" } } } }],
+      }),
       (text) => plugin("redirect", { location: `/${text}`, status: Number.NaN }),
     ];
     for (const configOf of places) {

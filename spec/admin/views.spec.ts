@@ -13,11 +13,19 @@ describe("GET /gateway", () => {
 
   it("shows the present configuration, and nothing beside the three fields", async () => {
     let name = "one";
-    const config = () => ({ services: [], global: { name, plugins: [], limits: { max_connections: 9 } }, resolved: { KEY: "s3cret" } });
+    const config = () => ({
+      services: [],
+      global: { name, plugins: [], limits: { max_connections: 9 } },
+      resolved: { KEY: "s3cret" },
+    });
     const { ask, session } = await startAdmin({ source: { ...source, config } });
     const cookie = await session();
     const view = async () => (await ask("GET", "/gateway", { headers: { cookie } })).json;
-    expect(await view()).toEqual({ services: [], plugins: [], global: { name: "one", plugins: [], limits: { max_connections: 9 } } });
+    expect(await view()).toEqual({
+      services: [],
+      plugins: [],
+      global: { name: "one", plugins: [], limits: { max_connections: 9 } },
+    });
     name = "two";
     expect((await view()).global.name).toBe("two");
   });
@@ -28,7 +36,14 @@ describe("GET /gateway/config", () => {
     const { ask, session } = await startAdmin();
     const got = await ask("GET", "/gateway/config", { headers: { cookie: await session() } });
     expect(got.json).toEqual(SETTINGS);
-    expect(Object.keys(got.json)).toEqual(["ServerCertPath", "ServerKeyPath", "CACertPath", "AdminUser", "AdminPassword", "ConfigFilePath"]);
+    expect(Object.keys(got.json)).toEqual([
+      "ServerCertPath",
+      "ServerKeyPath",
+      "CACertPath",
+      "AdminUser",
+      "AdminPassword",
+      "ConfigFilePath",
+    ]);
   });
 
   it("masks AdminPassword when secrets are redacted", async () => {
@@ -53,7 +68,14 @@ describe("GET /gateway/status, /gateway/health, /gateway/stats and /metrics", ()
       order.push("reported");
     };
     const { status, health, stats, metrics } = source;
-    const told = { ...source, refresh, status: () => noting(status()), health: () => noting(health()), stats: () => noting(stats("all")), metrics: () => noting(metrics()) };
+    const told = {
+      ...source,
+      refresh,
+      status: () => noting(status()),
+      health: () => noting(health()),
+      stats: () => noting(stats("all")),
+      metrics: () => noting(metrics()),
+    };
     const { ask, session } = await startAdmin({ source: told });
     const got = await ask("GET", path, { headers: { cookie: await session() } });
     expect([got.status, order]).toEqual([200, [extent, "reported", "read"]]);
@@ -72,7 +94,10 @@ describe("GET /healthz", () => {
     const { ask, session } = await startAdmin();
     expect(await ask("GET", "/healthz")).toMatchObject({ status: 200, json: { status: "ok" } });
     expect((await ask("GET", "/healthz", { headers: { cookie: "token=x" } })).text).not.toContain("1.2.3");
-    expect((await ask("GET", "/healthz", { headers: { cookie: await session() } })).json).toEqual({ status: "ok", version: "1.2.3" });
+    expect((await ask("GET", "/healthz", { headers: { cookie: await session() } })).json).toEqual({
+      status: "ok",
+      version: "1.2.3",
+    });
   });
 
   it("gives 200 also while not ready", async () => {
@@ -103,7 +128,10 @@ describe("a source that fails", () => {
     const got = await ask("GET", "/gateway", { headers: { cookie } });
     expect([got.status, got.json.code]).toEqual([500, "internal"]);
     expect(got.text).not.toContain("inside");
-    expect(JSON.parse(text)).toMatchObject({ request_id: got.json.request_id, error: expect.stringContaining("inside story") });
+    expect(JSON.parse(text)).toMatchObject({
+      request_id: got.json.request_id,
+      error: expect.stringContaining("inside story"),
+    });
     expect((await ask("GET", "/gateway/config", { headers: { cookie } })).status).toBe(200);
   });
 });

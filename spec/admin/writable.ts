@@ -19,7 +19,17 @@ import { basic, cookieOf, startAdmin, type AdminChanges, type Asked, type Got } 
 export const VIEWER = { user: "eve", password: "only looks" };
 export const AS_VIEWER = basic(VIEWER.user, VIEWER.password);
 
-export const withPort = (port: number, more: object = {}) => ({ services: [{ name: "s", base_path: "/s", upstreams: [{ id: "u", host: "127.0.0.1", port }], routes: [{ name: "r", path: "/x" }], ...more }] });
+export const withPort = (port: number, more: object = {}) => ({
+  services: [
+    {
+      name: "s",
+      base_path: "/s",
+      upstreams: [{ id: "u", host: "127.0.0.1", port }],
+      routes: [{ name: "r", path: "/x" }],
+      ...more,
+    },
+  ],
+});
 export const digestOf = (text: string | Buffer) => createHash("sha256").update(text).digest("hex").slice(0, 12);
 
 export interface Writable {
@@ -52,7 +62,10 @@ interface Changes extends AdminChanges {
   readonly auditLogPath?: string | null;
 }
 
-export async function writable(config: object | string = withPort(1), { path, keyFile, environment = {}, auditLogPath = null, ...changes }: Changes = {}): Promise<Writable> {
+export async function writable(
+  config: object | string = withPort(1),
+  { path, keyFile, environment = {}, auditLogPath = null, ...changes }: Changes = {},
+): Promise<Writable> {
   const folder = emptyFolder();
   const file = path ?? join(folder, "gw.json");
   if (path === undefined) writeFileSync(file, typeof config === "string" ? config : JSON.stringify(config));
@@ -64,26 +77,66 @@ export async function writable(config: object | string = withPort(1), { path, ke
   const read = readSettings({ config: file }, {});
   if (!read.ok) throw new Error(read.issues.join());
   const settings = { ...read.settings, configKeyPath: keyFile ?? null };
-  const reload: NonNullable<AdminChanges["reload"]> = (replacement) => reloadFrom(gateway, "admin", settings, log, undefined, replacement);
-  const writing = new Writing({ gateway, settings, refresh: changes.refresh ?? (() => null), onRequest: OF_ADMIN, redactSecrets: changes.redactSecrets ?? false, auditLogPath, clock: systemClock, reload, log });
+  const reload: NonNullable<AdminChanges["reload"]> = (replacement) =>
+    reloadFrom(gateway, "admin", settings, log, undefined, replacement);
+  const writing = new Writing({
+    gateway,
+    settings,
+    refresh: changes.refresh ?? (() => null),
+    onRequest: OF_ADMIN,
+    redactSecrets: changes.redactSecrets ?? false,
+    auditLogPath,
+    clock: systemClock,
+    reload,
+    log,
+  });
   writing.followGateway();
-  const { ask, login, port } = await startAdmin({ viewer: VIEWER, write: true, writing: writing.at, gateway, reload, log, ...changes });
+  const { ask, login, port } = await startAdmin({
+    viewer: VIEWER,
+    write: true,
+    writing: writing.at,
+    gateway,
+    reload,
+    log,
+    ...changes,
+  });
   const [admin, viewer] = [cookieOf(await login()), cookieOf(await login(AS_VIEWER))];
-  const as = (cookie: string): Writable["ask"] => (method, path, asked = {}) => ask(method, path, { ...asked, headers: { cookie, ...asked.headers } });
+  const as =
+    (cookie: string): Writable["ask"] =>
+    (method, path, asked = {}) =>
+      ask(method, path, { ...asked, headers: { cookie, ...asked.headers } });
   const asAdmin = as(admin);
   return {
     ...{ folder, file, gateway, port, cookie: admin, ask, asAdmin, asViewer: as(viewer) },
     sendSlowly(method, path, headers = []) {
       const socket = connect(port, "127.0.0.1").on("error", () => {});
       onTestFinished(() => void socket.destroy());
-      const head = [`${method} ${path} HTTP/1.1`, "Host: localhost", `Cookie: ${admin}`, "Content-Type: application/json", `Content-Length: ${16 * 1024 * 1024}`, ...headers];
+      const head = [
+        `${method} ${path} HTTP/1.1`,
+        "Host: localhost",
+        `Cookie: ${admin}`,
+        "Content-Type: application/json",
+        `Content-Length: ${16 * 1024 * 1024}`,
+        ...headers,
+      ];
       socket.write(`${head.join("\r\n")}\r\n\r\n{`);
       return socket;
     },
-    lines: () => logged.split("\n").slice(0, -1).map((line) => JSON.parse(line) as Record<string, any>),
+    lines: () =>
+      logged
+        .split("\n")
+        .slice(0, -1)
+        .map((line) => JSON.parse(line) as Record<string, any>),
     content: () => readFileSync(file, "utf8"),
     put: (text, expected = digestOf(readFileSync(file)), headers = {}) =>
-      asAdmin("PUT", "/gateway/source", { body: text as string, headers: { "content-type": "application/json", ...(expected !== null && { "if-match": `"${expected}"` }), ...headers } }),
+      asAdmin("PUT", "/gateway/source", {
+        body: text as string,
+        headers: {
+          "content-type": "application/json",
+          ...(expected !== null && { "if-match": `"${expected}"` }),
+          ...headers,
+        },
+      }),
   };
 }
 

@@ -1,4 +1,7 @@
-/** What happens to the file while something goes wrong with PUT /gateway/source: it is the former one, and nothing lies beside it. */
+/**
+ * What happens to the file while something goes wrong with PUT /gateway/source: it is the former one, and nothing lies
+ * beside it.
+ */
 import { chmodSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -25,7 +28,11 @@ async function started() {
   return {
     ...all,
     unchanged() {
-      expect([all.content(), statSync(all.file).mode & 0o7777, all.gateway.digest]).toEqual([text(1), 0o640, digestOf(text(1))]);
+      expect([all.content(), statSync(all.file).mode & 0o7777, all.gateway.digest]).toEqual([
+        text(1),
+        0o640,
+        digestOf(text(1)),
+      ]);
       expect(besides(all)).toEqual(["gw.json"]);
       expect(all.lines().filter(({ message }) => message === "admin change")).toEqual([]);
       expect(all.gateway.status.lastReload).toBeNull();
@@ -38,13 +45,30 @@ const besides = ({ folder }: Writable) => readdirSync(folder).filter((name) => !
 
 /** Threads that do what `prepare` does when they are to compile a configuration. */
 function withThreads({ gateway }: Writable, prepare: () => Promise<void>): void {
-  const threads = { serving: 1, restarts: 0, alive: 1, prepare, commit: () => {}, abandon: () => {}, announceStop: () => {}, collect: () => Promise.resolve(), close: () => Promise.resolve("drained") };
+  const threads = {
+    serving: 1,
+    restarts: 0,
+    alive: 1,
+    prepare,
+    commit: () => {},
+    abandon: () => {},
+    announceStop: () => {},
+    collect: () => Promise.resolve(),
+    close: () => Promise.resolve("drained"),
+  };
   GatewayCore.partsOf(gateway).configuration.followers = threads as unknown as Followers;
 }
 
 /** A PUT whose body the gateway waits for: it has looked at the head. */
 async function uploading({ port, cookie, content }: Writable, body = text(2)) {
-  const head = ["PUT /gateway/source HTTP/1.1", `Host: 127.0.0.1:${port}`, `Cookie: ${cookie}`, "Content-Type: application/json", `If-Match: "${digestOf(content())}"`, `Content-Length: ${body.length}`];
+  const head = [
+    "PUT /gateway/source HTTP/1.1",
+    `Host: 127.0.0.1:${port}`,
+    `Cookie: ${cookie}`,
+    "Content-Type: application/json",
+    `If-Match: "${digestOf(content())}"`,
+    `Content-Length: ${body.length}`,
+  ];
   const talk = await connect(port);
   talk.send([...head, "Expect: 100-continue", "Connection: close", "", ""].join("\r\n"));
   await talk.until("100 Continue");
@@ -54,7 +78,8 @@ async function uploading({ port, cookie, content }: Writable, body = text(2)) {
 
 describe("a body of more than 16 MiB", () => {
   const head = ({ port, cookie }: Writable, framing: string) =>
-    `PUT /gateway/source HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nCookie: ${cookie}\r\nContent-Type: application/json\r\nIf-Match: "${digestOf(text(1))}"\r\nConnection: close\r\n${framing}\r\n\r\n`;
+    `PUT /gateway/source HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nCookie: ${cookie}\r\nContent-Type: ` +
+    `application/json\r\nIf-Match: "${digestOf(text(1))}"\r\nConnection: close\r\n${framing}\r\n\r\n`;
 
   it("is refused with 413 by its announced length, before it is sent", async () => {
     const all = await started();
@@ -115,7 +140,9 @@ describe("uploads that are slow, or end early", () => {
     const answers = others.map(({ finish }) => finish());
     const isBusy = (answer: string) => answer.includes("503 ") && /^retry-after: 1\r$/im.test(answer);
     let busy = 0;
-    await new Promise<void>((resolve) => answers.forEach((each) => void each.then((answer) => isBusy(answer) && ++busy === 6 && resolve())));
+    await new Promise<void>((resolve) =>
+      answers.forEach((each) => void each.then((answer) => isBusy(answer) && ++busy === 6 && resolve())),
+    );
     proceed();
     expect((await first).status).toBe(200);
     const heard = (await Promise.all(answers)).filter((each) => !isBusy(each));
@@ -135,14 +162,20 @@ describe("uploads that are slow, or end early", () => {
 
 describe("a configuration that the gateway cannot take after all", () => {
   it.each([
-    ["a thread refuses it", new ConfigError([{ at: ["services", 0, "name"], message: "is refused by a thread", position: null }], undefined), 422, "configuration_refused"],
+    [
+      "a thread refuses it",
+      new ConfigError([{ at: ["services", 0, "name"], message: "is refused by a thread", position: null }], undefined),
+      422,
+      "configuration_refused",
+    ],
     ["a thread fails", new Error("a fault of a thread"), 500, "internal"],
   ])("because %s leaves the file", async (_title, error, status, code) => {
     const all = await started();
     withThreads(all, () => Promise.reject(error));
     const got = await all.put(text(2));
     expect([got.status, got.json.code, got.text.includes("a fault of")]).toEqual([status, code, false]);
-    if (status === 422) expect(got.json.issues).toMatchObject([{ path: "services[0].name", message: "is refused by a thread" }]);
+    if (status === 422)
+      expect(got.json.issues).toMatchObject([{ path: "services[0].name", message: "is refused by a thread" }]);
     all.unchanged();
     withThreads(all, () => Promise.resolve());
     expect((await all.put(text(2))).status).toBe(200);
@@ -154,7 +187,15 @@ describe("a configuration that the gateway cannot take after all", () => {
     utimesSync(all.file, longAgo, longAgo);
     const global = { access_log: { file: join(all.folder, "missing", "access.log") } };
     const got = await all.put(JSON.stringify({ ...withPort(2), global }));
-    expect([got.status, got.json.issues]).toEqual([422, [expect.objectContaining({ path: "global.access_log.file", message: expect.stringContaining("cannot write to") as string })]]);
+    expect([got.status, got.json.issues]).toEqual([
+      422,
+      [
+        expect.objectContaining({
+          path: "global.access_log.file",
+          message: expect.stringContaining("cannot write to") as string,
+        }),
+      ],
+    ]);
     // The file was replaced, and replaced again.
     expect(statSync(all.file).mtime).not.toEqual(longAgo);
     all.unchanged();
@@ -174,7 +215,14 @@ it("an answer has its changes also where the next reload fails before it is writ
   const got = await all.put(text(2));
   expect(await next).toBeInstanceOf(ConfigError);
   expect(all.gateway.status.lastReload).toMatchObject({ outcome: "refused" });
-  expect([got.status, got.json]).toEqual([200, { digest: digestOf(text(2)), changed: true, changes: [expect.objectContaining({ kind: "upstream", change: "altered" })] }]);
+  expect([got.status, got.json]).toEqual([
+    200,
+    {
+      digest: digestOf(text(2)),
+      changed: true,
+      changes: [expect.objectContaining({ kind: "upstream", change: "altered" })],
+    },
+  ]);
 });
 
 it("a former text that cannot be put back either: the answer says both reasons", async () => {
@@ -182,9 +230,13 @@ it("a former text that cannot be put back either: the answer says both reasons",
   const { configuration } = GatewayCore.partsOf(all.gateway);
   const drop = configuration.drop.bind(configuration);
   configuration.drop = (prepared) => (drop(prepared), writeFileSync(all.file, text(7)));
-  const got = await all.put(JSON.stringify({ ...withPort(2), global: { access_log: { file: join(all.folder, "missing", "access.log") } } }));
+  const got = await all.put(
+    JSON.stringify({ ...withPort(2), global: { access_log: { file: join(all.folder, "missing", "access.log") } } }),
+  );
   expect([got.status, got.json.code]).toEqual([409, "conflict"]);
-  expect(got.json.detail).toMatch(/^The configuration cannot come into force: [^]*cannot write to [^]*\. The former text of the file could not be put back: .*gw\.json has been changed meanwhile: its digest is [0-9a-f]{12}\.$/);
+  expect(got.json.detail).toMatch(
+    /^The configuration cannot come into force: [^]*cannot write to [^]*\. The former text of the file could not be put back: .*gw\.json has been changed meanwhile: its digest is [0-9a-f]{12}\.$/,
+  );
   expect([all.content(), all.gateway.digest]).toEqual([text(7), digestOf(text(1))]);
 });
 
@@ -192,7 +244,11 @@ it("a change by hand that comes while the new text is being checked stays: 412 w
   const all = await started();
   withThreads(all, () => Promise.resolve(writeFileSync(all.file, text(7))));
   const got = await all.put(text(2));
-  expect([got.status, got.json.code, got.json.detail]).toEqual([412, "precondition_failed", expect.stringContaining(`its digest is ${digestOf(text(7))}`)]);
+  expect([got.status, got.json.code, got.json.detail]).toEqual([
+    412,
+    "precondition_failed",
+    expect.stringContaining(`its digest is ${digestOf(text(7))}`),
+  ]);
   expect([all.content(), all.gateway.digest, besides(all)]).toEqual([text(7), digestOf(text(1)), ["gw.json"]]);
 });
 
@@ -202,11 +258,25 @@ it("a gateway whose program gives the configuration has no file that could be ch
   const read = readSettings({}, {});
   if (!read.ok) throw new Error(read.issues.join());
   const reload = () => Promise.resolve(TAKEN);
-  const writing = new Writing({ gateway, settings: read.settings, refresh: () => null, onRequest: OF_ADMIN, redactSecrets: false, auditLogPath: null, clock: systemClock, reload, log: silentLog });
+  const writing = new Writing({
+    gateway,
+    settings: read.settings,
+    refresh: () => null,
+    onRequest: OF_ADMIN,
+    redactSecrets: false,
+    auditLogPath: null,
+    clock: systemClock,
+    reload,
+    log: silentLog,
+  });
   writing.followGateway();
   const { ask, session } = await startAdmin({ write: true, writing: writing.at, gateway, reload });
   const headers = { cookie: await session(), "content-type": "application/json", "if-match": '"0123456789ab"' };
-  for (const [method, path, body] of [["GET", "/gateway/source"], ["PUT", "/gateway/source", text(2)], ["POST", "/gateway/rollback", '{"digest":"0123456789ab"}']] as const) {
+  for (const [method, path, body] of [
+    ["GET", "/gateway/source"],
+    ["PUT", "/gateway/source", text(2)],
+    ["POST", "/gateway/rollback", '{"digest":"0123456789ab"}'],
+  ] as const) {
     const got = await ask(method, path, { headers, ...(body !== undefined && { body }) });
     expect([path, got.status, got.json.code]).toEqual([path, 409, "conflict"]);
   }

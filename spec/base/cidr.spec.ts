@@ -34,10 +34,37 @@ describe("addresses", () => {
   });
 
   it.each([
-    "", "1", "1.2.3", "1.2.3.4.5", "1.2.3.256", "01.2.3.4", "1.2.3.", ".1.2.3", "1..2.3", "1.2.3.4 ", "1.2.3.-4", "0x1.2.3.4",
-    "1234.1.1.1", ":", ":::", "1:", ":1", "1::2::3", "1:2:3:4:5:6:7", "1:2:3:4:5:6:7:8:9", "1:2:3:4:5:6:7:8::", "12345::",
-    "g::", "::1.2.3", "::1.2.3.4:5",
-    "1:2:3:4:5:6:7:1.2.3.4", "[::1]", "::1 ", "%eth0", ":%:", "::ffff:01.2.3.4",
+    "",
+    "1",
+    "1.2.3",
+    "1.2.3.4.5",
+    "1.2.3.256",
+    "01.2.3.4",
+    "1.2.3.",
+    ".1.2.3",
+    "1..2.3",
+    "1.2.3.4 ",
+    "1.2.3.-4",
+    "0x1.2.3.4",
+    "1234.1.1.1",
+    ":",
+    ":::",
+    "1:",
+    ":1",
+    "1::2::3",
+    "1:2:3:4:5:6:7",
+    "1:2:3:4:5:6:7:8:9",
+    "1:2:3:4:5:6:7:8::",
+    "12345::",
+    "g::",
+    "::1.2.3",
+    "::1.2.3.4:5",
+    "1:2:3:4:5:6:7:1.2.3.4",
+    "[::1]",
+    "::1 ",
+    "%eth0",
+    ":%:",
+    "::ffff:01.2.3.4",
   ])("%j is not an address", (text) => {
     expect(parseAddress(text)).toBe(null);
     expect(cidrSet(["0.0.0.0/0", "::/0"]).has(text)).toBe(false);
@@ -46,8 +73,14 @@ describe("addresses", () => {
 
 describe("blocks", () => {
   it.each([
-    ["10.0.0.0/33", "0–32"], ["10.0.0.0/", "0–32"], ["10.0.0.0/-1", "0–32"], ["10.0.0.0/8/8", "0–32"], ["10.0.0.0/08", "0–32"],
-    ["::/129", "0–128"], ["::/x", "0–128"], ["10.0.0/8", "this is no IP address"],
+    ["10.0.0.0/33", "0–32"],
+    ["10.0.0.0/", "0–32"],
+    ["10.0.0.0/-1", "0–32"],
+    ["10.0.0.0/8/8", "0–32"],
+    ["10.0.0.0/08", "0–32"],
+    ["::/129", "0–128"],
+    ["::/x", "0–128"],
+    ["10.0.0/8", "this is no IP address"],
     ["::ffff:0:0/90", "of an IPv4 address in IPv6 form is 96–128"],
   ])("refuses %s, with the reason", (text, why) => {
     expect(parseCidr(text)).toContain(why);
@@ -81,7 +114,8 @@ describe("blocks", () => {
     const from = random(7);
     // Few distinct bytes, so that blocks nest and addresses hit.
     const address4 = (r: Random) => [10, r.pick([0, 1]), r.pick([0, 128, 255]), r.int(0, 3)].join(".");
-    const address6 = (r: Random) => `2001:db8:${r.pick(["0", "8000", "ffff"])}:${r.int(0, 3)}:${r.int(0, 1)}::${r.int(0, 2)}`;
+    const address6 = (r: Random) =>
+      `2001:db8:${r.pick(["0", "8000", "ffff"])}:${r.int(0, 3)}:${r.int(0, 1)}::${r.int(0, 2)}`;
     for (let round = 0; round < 200; round++) {
       const reference = new BlockList();
       const blocks = from.list(0, 12, () => {
@@ -95,7 +129,9 @@ describe("blocks", () => {
       for (let i = 0; i < 40; i++) {
         const four = from.chance(0.5);
         const address = four ? address4(from) : address6(from);
-        expect(set.has(address), `${address} in ${blocks.join(" ")}`).toBe(reference.check(address, four ? "ipv4" : "ipv6"));
+        expect(set.has(address), `${address} in ${blocks.join(" ")}`).toBe(
+          reference.check(address, four ? "ipv4" : "ipv6"),
+        );
       }
     }
   });

@@ -160,30 +160,37 @@ describe("a watch", () => {
     expect(overdue).toEqual([]);
   });
 
-  it("a watch of 10,000 deadlines that pass one by one reads 100 of them a millisecond, and notices each at most 0.1 s late", () => {
-    const { clock, watch } = made();
-    let reads = 0;
-    let latest = 0;
-    for (let i = 1; i <= 10_000; i++) {
-      watch.add({
-        place: -1,
-        get dueAt() {
-          reads++;
-          return i;
-        },
-        overdue(now) {
-          latest = Math.max(latest, now - i);
-          watch.remove(this);
-        },
-      }, 0);
-    }
-    reads = 0;
-    clock.advance(10_200);
-    expect(clock.pending).toBe(0);
-    // Once more for each that is due.
-    expect(reads).toBeLessThan(100 * 10_200 + 10_000);
-    expect(latest).toBeLessThanOrEqual(101);
-  });
+  it(
+    "a watch of 10,000 deadlines that pass one by one reads 100 of them a millisecond, " +
+      "and notices each at most 0.1 s late",
+    () => {
+      const { clock, watch } = made();
+      let reads = 0;
+      let latest = 0;
+      for (let i = 1; i <= 10_000; i++) {
+        watch.add(
+          {
+            place: -1,
+            get dueAt() {
+              reads++;
+              return i;
+            },
+            overdue(now) {
+              latest = Math.max(latest, now - i);
+              watch.remove(this);
+            },
+          },
+          0,
+        );
+      }
+      reads = 0;
+      clock.advance(10_200);
+      expect(clock.pending).toBe(0);
+      // Once more for each that is due.
+      expect(reads).toBeLessThan(100 * 10_200 + 10_000);
+      expect(latest).toBeLessThanOrEqual(101);
+    },
+  );
 });
 
 describe("looks", () => {
@@ -198,13 +205,22 @@ describe("looks", () => {
     clock.advance(300);
     clock.advance(1_000);
     const from = clock.now() - 2_000;
-    expect(seen).toEqual([`a ${from + 1_000} 1000`, `b ${from + 1_000} 300`, `a ${from + 2_000} 1000`, `b ${from + 2_000} 1000`]);
+    expect(seen).toEqual([
+      `a ${from + 1_000} 1000`,
+      `b ${from + 1_000} 300`,
+      `a ${from + 2_000} 1000`,
+      `b ${from + 2_000} 1000`,
+    ]);
   });
 
   it("looks count a pause of the process as two seconds at most", () => {
     const clock = manualClock();
     const late: (() => void)[] = [];
-    const timer = new DeadlineTimer({ ...clock, now: clock.now, after: (_ms, run) => (late.push(run), { cancel() {}, restart() {} }) });
+    const timer = new DeadlineTimer({
+      ...clock,
+      now: clock.now,
+      after: (_ms, run) => (late.push(run), { cancel() {}, restart() {} }),
+    });
     const seen: number[] = [];
     timer.everySecond((_now, elapsedMs) => seen.push(elapsedMs));
     clock.advance(30_000);

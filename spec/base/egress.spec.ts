@@ -19,7 +19,8 @@ async function listening() {
   return { accepted, port: (server.address() as AddressInfo).port };
 }
 
-const REFUSED = (host: string, port: number, why: string) => `no connection is opened to ${host} port ${port} (${why}): neither the configuration nor a setting names this server`;
+const REFUSED = (host: string, port: number, why: string) =>
+  `no connection is opened to ${host} port ${port} (${why}): neither the configuration nor a setting names this server`;
 
 describe("Egress", () => {
   it("opens a connection to a destination that it is given", async () => {
@@ -54,11 +55,16 @@ describe("Egress", () => {
     const { port, accepted } = await listening();
     const egress = new Egress([{ host: "127.0.0.1", port, why: "jwks" }]);
     const agent = agentOf(egress, "jwks", "http:", {});
-    const ask = (options: http.RequestOptions) => once(requestBy(agent, options).end(), "response").then(([response]) => (response as http.IncomingMessage).statusCode);
+    const ask = (options: http.RequestOptions) =>
+      once(requestBy(agent, options).end(), "response").then(
+        ([response]) => (response as http.IncomingMessage).statusCode,
+      );
     expect(await ask({ host: "127.0.0.1", port })).toBe(204);
     await expect(ask({ host: "127.0.0.1", port: 1 })).rejects.toThrow(REFUSED("127.0.0.1", 1, "jwks"));
     const secure = agentOf(egress, "jwks", "https:", {});
-    await expect(once(requestBy(secure, { host: "localhost", port }).end(), "response")).rejects.toThrow(REFUSED("localhost", port, "jwks"));
+    await expect(once(requestBy(secure, { host: "localhost", port }).end(), "response")).rejects.toThrow(
+      REFUSED("localhost", port, "jwks"),
+    );
     expect(accepted.count).toBe(1);
   });
 

@@ -30,14 +30,19 @@ it("what a listener throws destroys the emitter, and the event counts as handled
 it("an error event without a listener destroys the emitter and is reported", () => {
   const faults = expectEntryFaults();
   const ended: string[] = [];
-  guarded(Object.assign(new EventEmitter(), { destroy: () => void ended.push("destroyed") })).emit("error", new Error("broken"));
+  guarded(Object.assign(new EventEmitter(), { destroy: () => void ended.push("destroyed") })).emit(
+    "error",
+    new Error("broken"),
+  );
   expect([ended, faults.map(({ error }) => error)]).toEqual([["destroyed"], [new Error("broken")]]);
 });
 
 it("what a listener of a server throws destroys the connection that the event is about", () => {
   expectEntryFaults();
   const ended: string[] = [];
-  guarded(new EventEmitter()).on("connection", lost).emit("connection", { destroy: () => void ended.push("connection") });
+  guarded(new EventEmitter())
+    .on("connection", lost)
+    .emit("connection", { destroy: () => void ended.push("connection") });
   expect(ended).toEqual(["connection"]);
 });
 
@@ -53,7 +58,15 @@ it("a deadline that fails leaves the others, and a write that fails the other wr
   const clock = manualClock();
   const timer = new DeadlineTimer(clock);
   const met: string[] = [];
-  const due = (name: string, dueAt: number, overdue: () => void): HasDeadline => ({ dueAt, place: -1, overdue() { met.push(name); timer.remove(this); overdue(); } });
+  const due = (name: string, dueAt: number, overdue: () => void): HasDeadline => ({
+    dueAt,
+    place: -1,
+    overdue() {
+      met.push(name);
+      timer.remove(this);
+      overdue();
+    },
+  });
   for (const each of [due("one", 10, lost), due("two", 10, () => {}), due("three", 20, () => {})]) timer.add(each, 0);
   clock.advance(10);
   clock.advance(10);

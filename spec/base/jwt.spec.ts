@@ -8,7 +8,8 @@ const NOW = Date.UTC(2026, 0, 1);
 const EXPECTED = { now: NOW, issuer: "us", audience: "them" };
 const CLAIMS = { sub: "ann", iss: "us", aud: "them", exp: NOW / 1000 + 60 };
 
-const encode = (value: unknown) => Buffer.from(typeof value === "string" ? value : JSON.stringify(value)).toString("base64url");
+const encode = (value: unknown) =>
+  Buffer.from(typeof value === "string" ? value : JSON.stringify(value)).toString("base64url");
 
 /** A token with a right signature, whatever stands in it. */
 function signed(header: unknown, claims: unknown, hash = "sha256"): string {
@@ -27,14 +28,23 @@ describe("a JWT", () => {
     expect(verifyJwt(signJwt(CLAIMS, SECRET), Buffer.from(SECRET), EXPECTED).ok).toBe(true);
   });
 
-  it("a JWT has the signature that RFC 7515 §A.1 shows; that example is only refused for its lack of an audience", () => {
-    const key = Buffer.from("AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow", "base64url");
-    const token =
-      "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9" +
-      ".eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ" +
-      ".dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
-    expect(verifyJwt(token, key, { now: 1_300_819_379_000, issuer: "joe", audience: "x" })).toEqual({ ok: false, reason: "audience" });
-  });
+  it(
+    "a JWT has the signature that RFC 7515 §A.1 shows; " + "that example is only refused for its lack of an audience",
+    () => {
+      const key = Buffer.from(
+        "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow",
+        "base64url",
+      );
+      const token =
+        "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9" +
+        ".eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ" +
+        ".dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+      expect(verifyJwt(token, key, { now: 1_300_819_379_000, issuer: "joe", audience: "x" })).toEqual({
+        ok: false,
+        reason: "audience",
+      });
+    },
+  );
 
   it("a JWT fails when signed with another secret", () => {
     expect(verifyJwt(signJwt(CLAIMS, SECRET + "x"), SECRET, EXPECTED)).toEqual({ ok: false, reason: "signature" });

@@ -12,36 +12,132 @@ function test(source: string, text: string): boolean | Promise<boolean> {
 
 describe("the matches of a linear pattern", () => {
   it.each([
-    "", "a", "^a$", "^$", "a|b", "^(a|bc)+$", "a*b", "a+?b", "^a{2,3}$", "^a{2}$", "^a{2,}$", "^a{0}$", "(?:ab)*c", "(?<name>ab)c", "[a-c]x", "[^a-c]", "[\\]a]", "\\d+", "\\w\\s\\S",
-    "\\bfoo\\b", "\\Boo", "^\\p{L}+$", "^\\P{L}+$", "\\u{1F600}", "^.$", "^..$", "\\x41", "\\u0042", "\\.", "\\/", "\\n", "^(a*)*$", "(a|aa)+$", "^(?:a?){5}a{5}$", "(|a)b", "a**".slice(0, 2), "[.]", "^[\\d-]+$", "\\cJ", "^[A-Z]{3}-\\d{1,4}$",
+    "",
+    "a",
+    "^a$",
+    "^$",
+    "a|b",
+    "^(a|bc)+$",
+    "a*b",
+    "a+?b",
+    "^a{2,3}$",
+    "^a{2}$",
+    "^a{2,}$",
+    "^a{0}$",
+    "(?:ab)*c",
+    "(?<name>ab)c",
+    "[a-c]x",
+    "[^a-c]",
+    "[\\]a]",
+    "\\d+",
+    "\\w\\s\\S",
+    "\\bfoo\\b",
+    "\\Boo",
+    "^\\p{L}+$",
+    "^\\P{L}+$",
+    "\\u{1F600}",
+    "^.$",
+    "^..$",
+    "\\x41",
+    "\\u0042",
+    "\\.",
+    "\\/",
+    "\\n",
+    "^(a*)*$",
+    "(a|aa)+$",
+    "^(?:a?){5}a{5}$",
+    "(|a)b",
+    "a**".slice(0, 2),
+    "[.]",
+    "^[\\d-]+$",
+    "\\cJ",
+    "^[A-Z]{3}-\\d{1,4}$",
   ])("the matches of a linear pattern agree with the matches of Node's engine: %j", (source) => {
-    const texts = ["", "a", "b", "aa", "aaa", "aaaa", "aaaaa", "ab", "aab", "abab", "ababc", "bc", "abc", "abcbc", "ax", "dx", "]", "1 x", "a b", "foo", "a foo b", "foobar", "é", "éa", "1é", "😀", "😀a", "A", "B", ".", "/", "\n", "a\n", "ABC-12", "ABC-12345", "1-2", "c"];
+    const texts = [
+      "",
+      "a",
+      "b",
+      "aa",
+      "aaa",
+      "aaaa",
+      "aaaaa",
+      "ab",
+      "aab",
+      "abab",
+      "ababc",
+      "bc",
+      "abc",
+      "abcbc",
+      "ax",
+      "dx",
+      "]",
+      "1 x",
+      "a b",
+      "foo",
+      "a foo b",
+      "foobar",
+      "é",
+      "éa",
+      "1é",
+      "😀",
+      "😀a",
+      "A",
+      "B",
+      ".",
+      "/",
+      "\n",
+      "a\n",
+      "ABC-12",
+      "ABC-12345",
+      "1-2",
+      "c",
+    ];
     for (const text of texts) expect([text, test(source, text)]).toEqual([text, new RegExp(source, "u").test(text)]);
   });
 
-  it("the matches of a linear pattern agree with the matches of Node's engine for random combinations of operators", () => {
-    const from = random(11);
-    const atom = (depth: number): string => {
-      const quantifier = from.pick(["", "", "", "*", "+", "?", "{2}", "{0,2}", "{1,}", "*?"]);
-      if (depth > 0 && from.pick([true, false])) return `(${from.list(1, 3, () => from.list(0, 3, () => atom(depth - 1)).join("")).join("|")})${quantifier}`;
-      const plain = from.pick(["a", "b", "[ab]", "[^a]", ".", "\\w", "^", "$", "\\b"]);
-      return plain.length > 1 && "[.".includes(plain[0]!) ? plain + quantifier : /^[ab]$/.test(plain) ? plain + quantifier : plain;
-    };
-    for (let i = 0; i < 1_500; i++) {
-      const source = from.list(1, 4, () => atom(2)).join("");
-      const text = from.list(0, 6, () => from.pick(["a", "b", "c", " ", "\n"])).join("");
-      expect([source, text, test(source, text)]).toEqual([source, text, new RegExp(source, "u").test(text)]);
-    }
-  });
+  it(
+    "the matches of a linear pattern agree with the matches of Node's engine for random " + "combinations of operators",
+    () => {
+      const from = random(11);
+      const atom = (depth: number): string => {
+        const quantifier = from.pick(["", "", "", "*", "+", "?", "{2}", "{0,2}", "{1,}", "*?"]);
+        if (depth > 0 && from.pick([true, false]))
+          return `(${from.list(1, 3, () => from.list(0, 3, () => atom(depth - 1)).join("")).join("|")})${quantifier}`;
+        const plain = from.pick(["a", "b", "[ab]", "[^a]", ".", "\\w", "^", "$", "\\b"]);
+        return plain.length > 1 && "[.".includes(plain[0]!)
+          ? plain + quantifier
+          : /^[ab]$/.test(plain)
+            ? plain + quantifier
+            : plain;
+      };
+      for (let i = 0; i < 1_500; i++) {
+        const source = from.list(1, 4, () => atom(2)).join("");
+        const text = from.list(0, 6, () => from.pick(["a", "b", "c", " ", "\n"])).join("");
+        expect([source, text, test(source, text)]).toEqual([source, text, new RegExp(source, "u").test(text)]);
+      }
+    },
+  );
 });
 
 describe("the time of a linear pattern", () => {
-  it.each(["^(a+)+$", "^(a|aa)+$", "(a*)*b", "^(a|a)*$", "(.*)*x", "a*a*a*a*a*b", "^(([a-z])+.)+[A-Z]([a-z])+$", "\\s+$"])("the time of a linear pattern grows in proportion to the text: %s", (source) => {
+  it.each([
+    "^(a+)+$",
+    "^(a|aa)+$",
+    "(a*)*b",
+    "^(a|a)*$",
+    "(.*)*x",
+    "a*a*a*a*a*b",
+    "^(([a-z])+.)+[A-Z]([a-z])+$",
+    "\\s+$",
+  ])("the time of a linear pattern grows in proportion to the text: %s", (source) => {
     const made = linearPattern(source);
     if (typeof made === "string") throw new Error(made);
     const steps = (length: number) => {
       let sum = 0;
-      made.test(`${(source.includes("s") ? " " : "a").repeat(length)}!`, { ...free, spend: (each) => void (sum += each) });
+      made.test(`${(source.includes("s") ? " " : "a").repeat(length)}!`, {
+        ...free,
+        spend: (each) => void (sum += each),
+      });
       return sum;
     };
     expect(steps(20_000) / steps(2_000)).toBeLessThan(11);
@@ -51,8 +147,15 @@ describe("the time of a linear pattern", () => {
     const made = linearPattern("^(ab)*$");
     if (typeof made === "string") throw new Error(made);
     const others: unknown[] = [];
-    const meter = { spend() {}, isDue: true, pause: async () => void others.push(made.test("abab", free), made.test("aba", free)) };
-    expect(await Promise.all([made.test("ab".repeat(50), meter), made.test(`${"ab".repeat(50)}a`, meter)])).toEqual([true, false]);
+    const meter = {
+      spend() {},
+      isDue: true,
+      pause: async () => void others.push(made.test("abab", free), made.test("aba", free)),
+    };
+    expect(await Promise.all([made.test("ab".repeat(50), meter), made.test(`${"ab".repeat(50)}a`, meter)])).toEqual([
+      true,
+      false,
+    ]);
     expect(others.length).toBeGreaterThan(300);
     expect(others.every((each, i) => each === (i % 2 === 0))).toBe(true);
   });
@@ -69,7 +172,11 @@ describe("the time of a linear pattern", () => {
     };
     expect(() => typeof made !== "string" && made.test("a".repeat(10_000), meter)).toThrow("enough");
     // Nothing is left of that text in the next.
-    expect(typeof made !== "string" && [made.test("aaa", free), made.test("aab", free), made.test("", free)]).toEqual([true, false, true]);
+    expect(typeof made !== "string" && [made.test("aaa", free), made.test("aab", free), made.test("", free)]).toEqual([
+      true,
+      false,
+      true,
+    ]);
   });
 });
 
@@ -106,13 +213,21 @@ describe("an example of a linear pattern", () => {
   });
 
   it("has only allowed characters", () => {
-    expect([".", "[日é]", "日", "日|b"].map((source) => examplePattern(source, charactersUpTo(0xff)))).toEqual(["a", "é", null, "b"]);
+    expect([".", "[日é]", "日", "日|b"].map((source) => examplePattern(source, charactersUpTo(0xff)))).toEqual([
+      "a",
+      "é",
+      null,
+      "b",
+    ]);
     expect(examplePattern("^.$", ";")).toBe(";");
   });
 
-  it.each(["a^b", "a\\bb", "[^\\s\\S]", "$a", "a\\b\\Bb", "^\\b$", "\\b\\w\\b\\w", "a(?:\\b|$)b", "(?=a)", "("])("is null if there is none: %s", (source) => {
-    expect(examplePattern(source)).toBe(null);
-  });
+  it.each(["a^b", "a\\bb", "[^\\s\\S]", "$a", "a\\b\\Bb", "^\\b$", "\\b\\w\\b\\w", "a(?:\\b|$)b", "(?=a)", "("])(
+    "is null if there is none: %s",
+    (source) => {
+      expect(examplePattern(source)).toBe(null);
+    },
+  );
 
   it("is found for random combinations of operators exactly where Node's engine finds a short text", () => {
     const from = random(12);

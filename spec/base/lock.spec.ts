@@ -5,7 +5,10 @@ import { acquire, isLockedBy, release, tryAcquire } from "../../lib/base/lock.ts
 
 const words = () => new Int32Array(new SharedArrayBuffer(16));
 
-/** A thread that acquires the lock at place 1 as thread 3, says so, adds 1 to the word at place 2, releases the lock, and so on. */
+/**
+ * A thread that acquires the lock at place 1 as thread 3, says so, adds 1 to the word at place 2, releases the lock,
+ * and so on.
+ */
 function thread(memory: Int32Array, times: number): Worker {
   const program = `
     const { workerData: { lock, memory, times } } = require("node:worker_threads");
@@ -19,7 +22,10 @@ function thread(memory: Int32Array, times: number): Worker {
       }
     });
   `;
-  return new Worker(program, { eval: true, workerData: { lock: new URL("../../dist/lib/base/lock.js", import.meta.url).href, memory, times } });
+  return new Worker(program, {
+    eval: true,
+    workerData: { lock: new URL("../../dist/lib/base/lock.js", import.meta.url).href, memory, times },
+  });
 }
 
 describe("a lock", () => {

@@ -3,7 +3,10 @@ import { createLog, jsonText, LOG_LEVELS, silentLog, type LogOptions } from "../
 
 function collect(options: LogOptions = {}) {
   const lines: string[] = [];
-  return { lines, log: createLog({ write: (line) => void lines.push(line), wall: () => Date.UTC(2026, 0, 1), ...options }) };
+  return {
+    lines,
+    log: createLog({ write: (line) => void lines.push(line), wall: () => Date.UTC(2026, 0, 1), ...options }),
+  };
 }
 
 describe("the log", () => {
@@ -20,7 +23,9 @@ describe("the log", () => {
   it("the log quotes text that is not a plain word, so that no field can forge a line or another field", () => {
     const { lines, log } = collect();
     log.warn("odd", { name: "a b=c", forged: "x\n2026 error", none: undefined, empty: "", list: [1] });
-    expect(lines).toEqual([`2026-01-01T00:00:00.000Z warn  odd name="a b=c" forged="x\\n2026 error" empty="" list=[1]\n`]);
+    expect(lines).toEqual([
+      `2026-01-01T00:00:00.000Z warn  odd name="a b=c" forged="x\\n2026 error" empty="" list=[1]\n`,
+    ]);
   });
 
   it("the log writes one JSON object a line in the format json", () => {
@@ -28,16 +33,26 @@ describe("the log", () => {
     log.warn("odd\nline", { name: "a b" });
     expect(lines).toHaveLength(1);
     expect(lines[0]).toMatch(/^[^\n]+\n$/);
-    expect(JSON.parse(lines[0]!)).toEqual({ time: "2026-01-01T00:00:00.000Z", level: "warn", message: "odd\nline", name: "a b" });
+    expect(JSON.parse(lines[0]!)).toEqual({
+      time: "2026-01-01T00:00:00.000Z",
+      level: "warn",
+      message: "odd\nline",
+      name: "a b",
+    });
   });
 
-  it.each(["text", "json"] as const)("the log has no control character in %s that a terminal would execute", (format) => {
-    const { lines, log } = collect({ format });
-    const reason = "\u001b[2J \u009b2J \u007f";
-    log.warn("refused", { reason });
-    expect(lines[0]).toMatch(/^[^\x00-\x1f\x7f-\x9f]+\n$/);
-    expect(JSON.parse(lines[0]!.slice(lines[0]!.indexOf(format === "json" ? "{" : '"')))).toEqual(format === "json" ? expect.objectContaining({ reason }) : reason);
-  });
+  it.each(["text", "json"] as const)(
+    "the log has no control character in %s that a terminal would execute",
+    (format) => {
+      const { lines, log } = collect({ format });
+      const reason = "\u001b[2J \u009b2J \u007f";
+      log.warn("refused", { reason });
+      expect(lines[0]).toMatch(/^[^\x00-\x1f\x7f-\x9f]+\n$/);
+      expect(JSON.parse(lines[0]!.slice(lines[0]!.indexOf(format === "json" ? "{" : '"')))).toEqual(
+        format === "json" ? expect.objectContaining({ reason }) : reason,
+      );
+    },
+  );
 
   it.each(LOG_LEVELS)("the log drops events below its level: %s", (level) => {
     const { lines, log } = collect({ level, format: "json" });
@@ -56,7 +71,9 @@ describe("the log", () => {
       log.debug("unsaid");
       log.info("said");
       silentLog.error("unsaid");
-      expect(write.mock.calls.map(([line]) => line)).toEqual([expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z info  said\n$/)]);
+      expect(write.mock.calls.map(([line]) => line)).toEqual([
+        expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z info  said\n$/),
+      ]);
     } finally {
       write.mockRestore();
     }

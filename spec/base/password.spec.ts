@@ -31,7 +31,8 @@ describe("a password", () => {
 
   it("a password matches stored plain text, complete and case-sensitive", async () => {
     expect(await verifyPassword("secret", "secret")).toBe(true);
-    for (const given of ["", "secre", "secrets", "SECRET", "secret\0"]) expect(await verifyPassword(given, "secret")).toBe(false);
+    for (const given of ["", "secre", "secrets", "SECRET", "secret\0"])
+      expect(await verifyPassword(given, "secret")).toBe(false);
   });
 
   it("a password matches in every Unicode composition", async () => {

@@ -20,7 +20,11 @@ describe("certificatesProblem", () => {
     ["nothing", "", /^is not a certificate in PEM form: it has no line/],
     ["a key", SERVER.key, /it has no line -----BEGIN CERTIFICATE-----$/],
     ["garbage", GARBAGE, /^is not a certificate in PEM form: /],
-    ["a chain that breaks", SERVER.cert + GARBAGE + CA.cert, /^is not a certificate in PEM form \(number 2 of 3 in it\): /],
+    [
+      "a chain that breaks",
+      SERVER.cert + GARBAGE + CA.cert,
+      /^is not a certificate in PEM form \(number 2 of 3 in it\): /,
+    ],
     ["half a certificate, still being written", SERVER.cert.slice(0, 300), /^is not a certificate in PEM form: /],
   ])("refuses %s", (_what, text, said) => expect(certificatesProblem(bytes(text))).toMatch(said));
 
@@ -51,26 +55,38 @@ describe("pairProblem", () => {
 describe("validityProblem", () => {
   it("distinguishes a certificate that is not valid yet from a valid and from an expired certificate", () => {
     const cert = bytes(EXPIRED.cert);
-    expect(validityProblem(cert, Date.UTC(2019, 11, 31))).toEqual({ problem: "is not valid yet", date: "Jan  1 00:00:00 2020 GMT" });
+    expect(validityProblem(cert, Date.UTC(2019, 11, 31))).toEqual({
+      problem: "is not valid yet",
+      date: "Jan  1 00:00:00 2020 GMT",
+    });
     expect(validityProblem(cert, Date.UTC(2020, 6, 1))).toBeUndefined();
-    expect(validityProblem(cert, Date.UTC(2021, 0, 2))).toEqual({ problem: "has expired", date: "Jan  1 00:00:00 2021 GMT" });
+    expect(validityProblem(cert, Date.UTC(2021, 0, 2))).toEqual({
+      problem: "has expired",
+      date: "Jan  1 00:00:00 2021 GMT",
+    });
   });
 });
 
 describe("factsOf", () => {
   it("returns the names, and the common name only if there are no names", () => {
-    expect(factsOf(bytes(SERVER.cert))).toMatchObject({ names: expect.arrayContaining(["localhost"]) as string[], commonName: null });
+    expect(factsOf(bytes(SERVER.cert))).toMatchObject({
+      names: expect.arrayContaining(["localhost"]) as string[],
+      commonName: null,
+    });
     expect(factsOf(bytes(COMMON_NAME_ONLY.cert))).toMatchObject({ names: [], commonName: "till.internal" });
   });
 });
 
 describe("a key with a passphrase", () => {
-  it.each(["pkcs8", "pkcs1"] as const)("a key with a passphrase causes a problem in the form %s, with the remedy", (type) => {
-    const { privateKey } = generateKeyPairSync("rsa", {
-      modulusLength: 1024,
-      publicKeyEncoding: { type: "spki", format: "pem" },
-      privateKeyEncoding: { type, format: "pem", cipher: "aes-128-cbc", passphrase: "hush" },
-    });
-    expect(keyProblem(Buffer.from(privateKey))).toMatch(/is encrypted.*without a passphrase/);
-  });
+  it.each(["pkcs8", "pkcs1"] as const)(
+    "a key with a passphrase causes a problem in the form %s, with the remedy",
+    (type) => {
+      const { privateKey } = generateKeyPairSync("rsa", {
+        modulusLength: 1024,
+        publicKeyEncoding: { type: "spki", format: "pem" },
+        privateKeyEncoding: { type, format: "pem", cipher: "aes-128-cbc", passphrase: "hush" },
+      });
+      expect(keyProblem(Buffer.from(privateKey))).toMatch(/is encrypted.*without a passphrase/);
+    },
+  );
 });

@@ -36,28 +36,36 @@ describe("a count over all workers", () => {
 });
 
 describe("two workers that compete for the last one", () => {
-  it.each(["a count", "a count by key"])("two workers that take %s above its limit at the same moment take it back, and one of them gets it", (which) => {
-    const threads = threadsOf(2);
-    const [one, two] = [0, 1].map((place) => ({ all: new SharedCount(threads(place), "c"), byKey: new SharedCounts(threads(place), "k") }));
-    const take = () => (which === "a count" ? one!.all.take(1) : one!.byKey.take(1, 1, 1) !== REFUSED);
-    const other = { all: two!.all.take(1), at: two!.byKey.take(1, 1, 1) };
-    expect(other).toEqual({ all: true, at: expect.any(Number) });
-    expect(take()).toBe(false);
-    const { sub } = Atomics;
-    const spy = vi.spyOn(Atomics, "sub").mockImplementation(((array: Int32Array, at: number, value: number) => {
-      // The first one has taken its own back, and the other one does so now.
-      spy.mockRestore();
-      const before = sub(array, at, value);
-      two!.all.give();
-      two!.byKey.give(other.at);
-      return before;
-    }) as typeof Atomics.sub);
-    onTestFinished(() => spy.mockRestore());
-    expect(take()).toBe(true);
-  });
+  it.each(["a count", "a count by key"])(
+    "two workers that take %s above its limit at the same moment take it back, and one of them gets it",
+    (which) => {
+      const threads = threadsOf(2);
+      const [one, two] = [0, 1].map((place) => ({
+        all: new SharedCount(threads(place), "c"),
+        byKey: new SharedCounts(threads(place), "k"),
+      }));
+      const take = () => (which === "a count" ? one!.all.take(1) : one!.byKey.take(1, 1, 1) !== REFUSED);
+      const other = { all: two!.all.take(1), at: two!.byKey.take(1, 1, 1) };
+      expect(other).toEqual({ all: true, at: expect.any(Number) });
+      expect(take()).toBe(false);
+      const { sub } = Atomics;
+      const spy = vi.spyOn(Atomics, "sub").mockImplementation(((array: Int32Array, at: number, value: number) => {
+        // The first one has taken its own back, and the other one does so now.
+        spy.mockRestore();
+        const before = sub(array, at, value);
+        two!.all.give();
+        two!.byKey.give(other.at);
+        return before;
+      }) as typeof Atomics.sub);
+      onTestFinished(() => spy.mockRestore());
+      expect(take()).toBe(true);
+    },
+  );
 });
 
-/** Takes and gives as fast as it can. Returns how often more than one was held at the same time, by a count of its own. */
+/**
+ * Takes and gives as fast as it can. Returns how often more than one was held at the same time, by a count of its own.
+ */
 function hammer({ module, threads, words }: Inside<Module>): number {
   const count = new module.SharedCount(threads, "c");
   let tooMany = 0;
@@ -94,11 +102,14 @@ describe("counts in real threads", () => {
     return { made, one: new SharedCount(main, "c"), many: new SharedCounts(main, "k") };
   };
 
-  it("never holds more than the limit in three threads that hammer one count, and holds nothing at the end", async () => {
-    const { made, one } = memories();
-    expect(await inThreads(THREADS, "base/shared_counts", made, hammer)).toEqual([0, 0, 0]);
-    expect(one.total).toBe(0);
-  });
+  it(
+    "never holds more than the limit in three threads that hammer one count, " + "and holds nothing at the end",
+    async () => {
+      const { made, one } = memories();
+      expect(await inThreads(THREADS, "base/shared_counts", made, hammer)).toEqual([0, 0, 0]);
+      expect(one.total).toBe(0);
+    },
+  );
 
   it("control: a count that is read before it is taken holds more than the limit in three threads", async () => {
     const { made } = memories();
@@ -123,21 +134,26 @@ describe("counts in real threads", () => {
 
   it("never holds more than the limit of a key in three threads that hammer twenty keys", async () => {
     const { made, many } = memories();
-    const tooMany = await inThreads(THREADS, "base/shared_counts", made, ({ module, threads, words }: Inside<Module>) => {
-      const counts = new module.SharedCounts(threads, "k");
-      let found = 0;
-      let seed = threads.id;
-      for (let i = 0; i < 200_000; i++) {
-        seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0;
-        const key = (seed >>> 16) % 20;
-        const at = counts.take(key, key, 1);
-        if (at === module.REFUSED) continue;
-        if (Atomics.add(words, key, 1) + 1 > 1) found++;
-        Atomics.sub(words, key, 1);
-        counts.give(at);
-      }
-      return found;
-    });
+    const tooMany = await inThreads(
+      THREADS,
+      "base/shared_counts",
+      made,
+      ({ module, threads, words }: Inside<Module>) => {
+        const counts = new module.SharedCounts(threads, "k");
+        let found = 0;
+        let seed = threads.id;
+        for (let i = 0; i < 200_000; i++) {
+          seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0;
+          const key = (seed >>> 16) % 20;
+          const at = counts.take(key, key, 1);
+          if (at === module.REFUSED) continue;
+          if (Atomics.add(words, key, 1) + 1 > 1) found++;
+          Atomics.sub(words, key, 1);
+          counts.give(at);
+        }
+        return found;
+      },
+    );
     expect(tooMany).toEqual([0, 0, 0]);
     expect(Array.from({ length: 20 }, (_, key) => many.total(key, key))).toEqual(new Array(20).fill(0));
   });

@@ -45,12 +45,17 @@ describe("a folder of state", () => {
     const script = `const { StateFolder } = await import(${JSON.stringify(module)});
       const folder = await StateFolder.open(${JSON.stringify(path)});
       await folder.write("counts", [Buffer.from("one")]);
-      console.log(await folder.write("counts", [Buffer.from("two"), Buffer.alloc(100_000)]).then(() => "written", ({ code }) => code));
+      console.log(await folder.write("counts", [Buffer.from("two"), Buffer.alloc(100_000)]).then(() => "written", ({ \
+code }) => code));
       await folder.close();`;
-    const limited = spawnSync("sh", ["-c", 'ulimit -f 64; exec "$0" --import tsx --input-type=module -e "$1"', process.execPath, script], {
-      encoding: "utf8",
-      env: { ...process.env, TSX_DISABLE_CACHE: "1" },
-    });
+    const limited = spawnSync(
+      "sh",
+      ["-c", 'ulimit -f 64; exec "$0" --import tsx --input-type=module -e "$1"', process.execPath, script],
+      {
+        encoding: "utf8",
+        env: { ...process.env, TSX_DISABLE_CACHE: "1" },
+      },
+    );
     expect([limited.stdout, limited.stderr]).toEqual(["EFBIG\n", ""]);
     expect(readFileSync(join(path, "counts"), "utf8")).toBe("one");
   });
@@ -58,7 +63,9 @@ describe("a folder of state", () => {
   it("is refused while another holder uses it, and free once that has closed it", async () => {
     const folder = await StateFolder.open(emptyFolder());
     await expect(StateFolder.open(folder.path)).rejects.toThrow(StateProblem);
-    await expect(StateFolder.open(folder.path)).rejects.toThrow(/another process uses .*: give each gateway a folder of its own/);
+    await expect(StateFolder.open(folder.path)).rejects.toThrow(
+      /another process uses .*: give each gateway a folder of its own/,
+    );
     expect(readdirSync(folder.path)).toHaveLength(1);
     await folder.close();
     await (await StateFolder.open(folder.path)).close();
@@ -90,14 +97,20 @@ describe("a folder of state", () => {
     await folder.close();
   });
 
-  it("is refused where every user may change its files, where it cannot be made, and where its path is too long for a socket", async () => {
-    const open = emptyFolder();
-    chmodSync(open, 0o777);
-    await expect(StateFolder.open(open)).rejects.toThrow(/every user of this machine may change the files in .*chmod o-w/);
-    const file = join(emptyFolder(), "file");
-    writeFileSync(file, "");
-    await expect(StateFolder.open(file)).rejects.toThrow(/cannot be made: EEXIST/);
-    await expect(StateFolder.open(join(emptyFolder(), "x".repeat(90)))).rejects.toThrow(/more than 80 bytes/);
-    expect(readFileSync(file)).toHaveLength(0);
-  });
+  it(
+    "is refused where every user may change its files, where it cannot be made, " +
+      "and where its path is too long for a socket",
+    async () => {
+      const open = emptyFolder();
+      chmodSync(open, 0o777);
+      await expect(StateFolder.open(open)).rejects.toThrow(
+        /every user of this machine may change the files in .*chmod o-w/,
+      );
+      const file = join(emptyFolder(), "file");
+      writeFileSync(file, "");
+      await expect(StateFolder.open(file)).rejects.toThrow(/cannot be made: EEXIST/);
+      await expect(StateFolder.open(join(emptyFolder(), "x".repeat(90)))).rejects.toThrow(/more than 80 bytes/);
+      expect(readFileSync(file)).toHaveLength(0);
+    },
+  );
 });

@@ -1,7 +1,17 @@
 import { describe, expect, it } from "vitest";
 import { suggest } from "../../lib/base/suggest.ts";
 
-const FIELDS = ["name", "base_path", "protocol", "upstreams", "routes", "plugins", "limit_second", "limit_min", "limit_hour"];
+const FIELDS = [
+  "name",
+  "base_path",
+  "protocol",
+  "upstreams",
+  "routes",
+  "plugins",
+  "limit_second",
+  "limit_min",
+  "limit_hour",
+];
 
 describe("suggest", () => {
   it.each([

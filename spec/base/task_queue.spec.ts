@@ -16,22 +16,26 @@ function deferred() {
 }
 
 describe("a task queue", () => {
-  it("a task queue runs at most the allowed number of tasks at once, the others in their order, even after a failed task", async () => {
-    const turns = createTaskQueue(2, 3);
-    const tasks = Array.from({ length: 5 }, task);
-    const ends = tasks.map(({ run }) => turns.take(run));
-    const started = () => tasks.map((each) => (each.started ? "x" : ".")).join("");
-    expect(started()).toBe("xx...");
-    tasks[1]!.resolve();
-    await ends[1];
-    expect(started()).toBe("xxx..");
-    tasks[0]!.reject(new Error("no"));
-    await expect(ends[0]).rejects.toThrow("no");
-    expect(started()).toBe("xxxx.");
-    for (const each of tasks.slice(2)) each.resolve();
-    await Promise.all(ends.slice(1));
-    expect(started()).toBe("xxxxx");
-  });
+  it(
+    "a task queue runs at most the allowed number of tasks at once, the others in their order, " +
+      "even after a failed task",
+    async () => {
+      const turns = createTaskQueue(2, 3);
+      const tasks = Array.from({ length: 5 }, task);
+      const ends = tasks.map(({ run }) => turns.take(run));
+      const started = () => tasks.map((each) => (each.started ? "x" : ".")).join("");
+      expect(started()).toBe("xx...");
+      tasks[1]!.resolve();
+      await ends[1];
+      expect(started()).toBe("xxx..");
+      tasks[0]!.reject(new Error("no"));
+      await expect(ends[0]).rejects.toThrow("no");
+      expect(started()).toBe("xxxx.");
+      for (const each of tasks.slice(2)) each.resolve();
+      await Promise.all(ends.slice(1));
+      expect(started()).toBe("xxxxx");
+    },
+  );
 
   it("a task queue has room until the limits of running and waiting tasks are reached", async () => {
     const turns = createTaskQueue(1, 1);

@@ -18,7 +18,10 @@ function versionBuiltInto(files: Record<string, string>): string {
   mkdirSync(join(root, "dist/lib/base"), { recursive: true });
   for (const [name, text] of Object.entries(files)) writeFileSync(join(root, name), text);
   cpSync(fileURLToPath(new URL("../../lib/base/version.ts", import.meta.url)), join(root, "dist/lib/base/version.ts"));
-  writeFileSync(join(root, "main.mts"), `import { version } from "./dist/lib/base/version.ts";\nprocess.stdout.write(version);\n`);
+  writeFileSync(
+    join(root, "main.mts"),
+    `import { version } from "./dist/lib/base/version.ts";\nprocess.stdout.write(version);\n`,
+  );
   return execFileSync(process.execPath, ["--import", tsx, join(root, "main.mts")], { encoding: "utf8" });
 }
 
@@ -34,6 +37,8 @@ describe("version", () => {
   });
 
   it("equals 0.0.0-unknown if there is no package.json of this package", () => {
-    expect(versionBuiltInto({ "package.json": `{ "name": "other", "version": "1.0.0", "type": "module" }` })).toBe("0.0.0-unknown");
+    expect(versionBuiltInto({ "package.json": `{ "name": "other", "version": "1.0.0", "type": "module" }` })).toBe(
+      "0.0.0-unknown",
+    );
   });
 });

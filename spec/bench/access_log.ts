@@ -1,6 +1,6 @@
 /**
- * Measures the cost of an access log line in both formats, with counting, batching and writing to a file. The target is three
- * microseconds.
+ * Measures the cost of an access log line in both formats, with counting, batching and writing to a file. The target is
+ * three microseconds.
  */
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -32,10 +32,16 @@ export async function accessLog(): Promise<boolean> {
       ["a line of JSON", spelt(entries, jsonLines())],
       ["a line of the combined format", spelt(entries, combinedLog.combinedLines())],
       ["JSON, counted, batched, written to a file", await written(entries, "json", join(folder, "json.log"))],
-      ["combined, counted, batched, written to a file", await written(entries, "combined", join(folder, "combined.log"))],
+      [
+        "combined, counted, batched, written to a file",
+        await written(entries, "combined", join(folder, "combined.log")),
+      ],
     ];
     const fine = figures.map(([, ns], i) => i === 0 || ns < MAX_NS);
-    printTable(["figure", "ns a line", ""], figures.map(([what, ns], i) => [what, Math.round(ns), i === 0 ? "" : fine[i] ? "ok" : "FAILED"]));
+    printTable(
+      ["figure", "ns a line", ""],
+      figures.map(([what, ns], i) => [what, Math.round(ns), i === 0 ? "" : fine[i] ? "ok" : "FAILED"]),
+    );
     return fine.every((each) => each);
   } finally {
     rmSync(folder, { recursive: true });
@@ -43,12 +49,16 @@ export async function accessLog(): Promise<boolean> {
 }
 
 /** The best of several rounds; the others were disturbed or warming up. */
-function spelt(entries: readonly RequestFacts[], line: (entry: RequestFacts, now: number, wall: number) => string): number {
+function spelt(
+  entries: readonly RequestFacts[],
+  line: (entry: RequestFacts, now: number, wall: number) => string,
+): number {
   let best = Infinity;
   let characters = 0;
   for (let round = 0; round < ROUNDS; round++) {
     const began = performance.now();
-    for (let i = 0; i < LINES; i++) characters += line(entries[i % entries.length]!, performance.now(), Date.now()).length;
+    for (let i = 0; i < LINES; i++)
+      characters += line(entries[i % entries.length]!, performance.now(), Date.now()).length;
     best = Math.min(best, (performance.now() - began) / LINES);
   }
   if (characters === 0) throw new Error("there were no lines");
@@ -57,7 +67,12 @@ function spelt(entries: readonly RequestFacts[], line: (entry: RequestFacts, now
 
 /** Processor time, background work included. */
 async function written(entries: readonly RequestFacts[], format: "json" | "combined", file: string): Promise<number> {
-  const log = new AccessLog({ sink: null, clock: systemClock, log: createLog(), part: (name) => ({ combinedLog, logFile, logFilter })[name] });
+  const log = new AccessLog({
+    sink: null,
+    clock: systemClock,
+    log: createLog(),
+    part: (name) => ({ combinedLog, logFile, logFilter })[name],
+  });
   log.start();
   log.adopt({ enabled: true, format, sample: 1, exclude: [], file });
   let best = Infinity;
@@ -85,7 +100,16 @@ function entry(i: number): RequestFacts {
     inform: () => {},
     tlsVersion: "TLSv1.3",
   });
-  const notes = { service: "orders", route: "GET /orders/{id}", status: 200, upstream: "10.0.1.9:8080", attempts: 1, upstreamMs: 3.21, received: 0, sent: 1234 };
+  const notes = {
+    service: "orders",
+    route: "GET /orders/{id}",
+    status: 200,
+    upstream: "10.0.1.9:8080",
+    attempts: 1,
+    upstreamMs: 3.21,
+    received: 0,
+    sent: 1234,
+  };
   Object.assign(call.notes, notes, { answeredAt: call.startedAt + 4.56, identity: "anna" });
   return {
     call,
@@ -96,13 +120,29 @@ function entry(i: number): RequestFacts {
     authority: "shop.example",
     clientAddress: `192.0.2.${i}`,
     headers: [
-      ...["Host", "shop.example", "User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0", "Accept", "*/*"],
-      ...["Accept-Encoding", "gzip, br", "traceparent", `00-0af7651916cd43dd8448eb211c8031${10 + i}-b7ad6b7169203331-01`],
+      ...[
+        "Host",
+        "shop.example",
+        "User-Agent",
+        "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0",
+        "Accept",
+        "*/*",
+      ],
+      ...[
+        "Accept-Encoding",
+        "gzip, br",
+        "traceparent",
+        `00-0af7651916cd43dd8448eb211c8031${10 + i}-b7ad6b7169203331-01`,
+      ],
     ],
   };
 }
 
-function stringified({ call, method, scheme, authority, target, httpVersion, clientAddress, headers }: RequestFacts, now: number, wall: number): string {
+function stringified(
+  { call, method, scheme, authority, target, httpVersion, clientAddress, headers }: RequestFacts,
+  now: number,
+  wall: number,
+): string {
   const { notes } = call;
   const fields = {
     time: new Date(wall).toISOString(),
@@ -113,8 +153,20 @@ function stringified({ call, method, scheme, authority, target, httpVersion, cli
     ...{ scheme, host: authority, tls: call.tlsVersion },
     path: target.split("?", 1)[0],
     protocol: `HTTP/${httpVersion}`,
-    ...{ status: notes.status, code: notes.code, bytes_received: notes.received, bytes_sent: notes.sent, service: notes.service, route: notes.route },
-    ...{ upstream: notes.upstream, attempts: notes.attempts, caller: notes.identity, duration_ms: Math.round((now - call.startedAt) * 100) / 100 },
+    ...{
+      status: notes.status,
+      code: notes.code,
+      bytes_received: notes.received,
+      bytes_sent: notes.sent,
+      service: notes.service,
+      route: notes.route,
+    },
+    ...{
+      upstream: notes.upstream,
+      attempts: notes.attempts,
+      caller: notes.identity,
+      duration_ms: Math.round((now - call.startedAt) * 100) / 100,
+    },
     ...{ upstream_ms: notes.upstreamMs, plugins_ms: 1.35, user_agent: headers[3] },
   };
   return `${JSON.stringify(fields)}\n`;

@@ -1,6 +1,6 @@
 /**
- * Measures what AUDIT_REFUSALS costs a refusal: processor time of the process, from the event to its line in the file, hashing and writing
- * included. The target is five microseconds.
+ * Measures what AUDIT_REFUSALS costs a refusal: processor time of the process, from the event to its line in the file,
+ * hashing and writing included. The target is five microseconds.
  */
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -35,12 +35,15 @@ export async function audit(): Promise<boolean> {
     await log.close();
     if (statSync(path).size < ROUNDS * REFUSALS * 200) throw new Error("lines are missing");
     const added = withLine! - without!;
-    printTable(["figure", "ns a refusal", ""], [
-      ["without AUDIT_REFUSALS", Math.round(without!), ""],
-      ["with AUDIT_REFUSALS", Math.round(withLine!), ""],
-      ["what it adds", Math.round(added), added < MAX_NS ? "ok" : "FAILED"],
-      ["ratio", Number((withLine! / without!).toFixed(2)), ""],
-    ]);
+    printTable(
+      ["figure", "ns a refusal", ""],
+      [
+        ["without AUDIT_REFUSALS", Math.round(without!), ""],
+        ["with AUDIT_REFUSALS", Math.round(withLine!), ""],
+        ["what it adds", Math.round(added), added < MAX_NS ? "ok" : "FAILED"],
+        ["ratio", Number((withLine! / without!).toFixed(2)), ""],
+      ],
+    );
     return added < MAX_NS;
   } finally {
     rmSync(folder, { recursive: true });
@@ -67,7 +70,13 @@ async function bestOf(handlers: readonly Handler[]): Promise<number[]> {
 }
 
 function exchangeOf(i: number): Exchange {
-  const call = new Call({ id: `56f8d222-8133-46d6-b2ee-11f6d81d${1000 + (i % 8000)}`, remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform() {} });
+  const call = new Call({
+    id: `56f8d222-8133-46d6-b2ee-11f6d81d${1000 + (i % 8000)}`,
+    remoteAddress: "192.0.2.1",
+    trustedRemote: false,
+    startedAt: 0,
+    inform() {},
+  });
   Object.assign(call.notes, { service: "orders", route: "GET /orders/{id}", status: 401, code: "key_missing" });
   return { call, clientAddress: `192.0.2.${i & 63}` } as Exchange;
 }

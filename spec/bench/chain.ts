@@ -25,7 +25,15 @@ import { ANYWHERE } from "../support/anywhere.ts";
 const CHAIN: readonly (readonly [name: string, config: object])[] = [
   ["cors", { allow_origins: ["https://shop.example.com", "https://*.example.org"], allow_credentials: true }],
   ["acl", { blacklist: ["198.51.100.0/24", "203.0.113.7", "2001:db8::/32"] }],
-  ["key_auth", { keys: [{ id: "web", key: "a-key-of-the-web" }, { id: "app", key: "a-key-of-the-app" }] }],
+  [
+    "key_auth",
+    {
+      keys: [
+        { id: "web", key: "a-key-of-the-web" },
+        { id: "app", key: "a-key-of-the-app" },
+      ],
+    },
+  ],
   ["request_headers", { set: { "X-Gateway": "edge" }, remove: ["X-Debug"] }],
   ["rate_limit", { limit_min: 1_000_000_000, limit_by: "credential" }],
 ];
@@ -34,18 +42,29 @@ const CHAIN: readonly (readonly [name: string, config: object])[] = [
 const MAX_NS = 3_000;
 const ROUNDS = 9;
 
-/** Takes the requests of a round, 100000 by default. Prints a table; true when the whole chain keeps within its bound. */
+/**
+ * Takes the requests of a round, 100000 by default. Prints a table; true when the whole chain keeps within its bound.
+ */
 export async function chain([given = "100000"]: readonly string[]): Promise<boolean> {
   const requests = Number(given);
   if (!(requests >= 1_000)) throw new RangeError("a round has a thousand requests at least");
-  const links = CHAIN.flatMap(([name, config]) => linkOf(builtinPlugins.find((kind) => kind.name === name), config) ?? []);
+  const links = CHAIN.flatMap(
+    ([name, config]) =>
+      linkOf(
+        builtinPlugins.find((kind) => kind.name === name),
+        config,
+      ) ?? [],
+  );
   const missing = CHAIN.map(([name]) => name).filter((name) => !links.some((link) => link.name === name));
   const rows: (readonly [string, readonly Link[]])[] = [
     ["none", []],
     ...links.map((link) => [link.name, [link]] as const),
     ["all", links],
   ];
-  const chained = (some: readonly Link[], innermost: Handler) => ({ handler: composeChain(some, innermost, systemClock, ignore), rounds: [] });
+  const chained = (some: readonly Link[], innermost: Handler) => ({
+    handler: composeChain(some, innermost, systemClock, ignore),
+    rounds: [],
+  });
   const measures: Measured[] = rows.map(([title, some]) => ({
     title,
     atOnce: chained(some, () => REPLY),
@@ -69,7 +88,11 @@ interface Measured {
   readonly promised: { readonly handler: Handler; readonly rounds: number[] };
 }
 
-const REPLY: Reply = { status: 200, headers: ["Content-Type", "text/plain", "Content-Length", "2"], body: Buffer.from("ok") };
+const REPLY: Reply = {
+  status: 200,
+  headers: ["Content-Type", "text/plain", "Content-Length", "2"],
+  body: Buffer.from("ok"),
+};
 
 function linkOf(kind: AnyPlugin | undefined, config: object): Link | undefined {
   if (kind === undefined) return undefined;
@@ -80,7 +103,30 @@ function linkOf(kind: AnyPlugin | undefined, config: object): Link | undefined {
   const scope = { level: "route", key: kind.name, path: kind.name, id: null, service: "s", route: "r" } as const;
   const local = memoryCounters(systemClock);
   const tools = { clock: systemClock, log: silentLog, counters: local, gatewayName: "edge-gateway", scope };
-  return { name: kind.name, scope, meter: { name: kind.name, requests: 0, answered: 0, ms: 0 }, middleware: kind.create(checked, { ...tools, part: (part) => ({ costs, groupLimits, shadow })[part], limiterBy: (make) => make({ clock: systemClock, local, shared: null, state: null, memory: undefined }, kind.name), keep: (_name, _settings, make) => make(), shared: () => null, common: (_name, make) => make(), count: (name) => new SharedCount(ALONE, name), counts: (name) => new HeldCounts(ALONE, name), verdicts: new SharedMemory(1024 * 1024), client: () => new HttpClient({ ...ANYWHERE, clock: systemClock }), verifiedClaims: null, callers: null, groupsOf, secretParameters: new Set(), verifyPassword, isTrial: false, tally: () => {} }) };
+  return {
+    name: kind.name,
+    scope,
+    meter: { name: kind.name, requests: 0, answered: 0, ms: 0 },
+    middleware: kind.create(checked, {
+      ...tools,
+      part: (part) => ({ costs, groupLimits, shadow })[part],
+      limiterBy: (make) => make({ clock: systemClock, local, shared: null, state: null, memory: undefined }, kind.name),
+      keep: (_name, _settings, make) => make(),
+      shared: () => null,
+      common: (_name, make) => make(),
+      count: (name) => new SharedCount(ALONE, name),
+      counts: (name) => new HeldCounts(ALONE, name),
+      verdicts: new SharedMemory(1024 * 1024),
+      client: () => new HttpClient({ ...ANYWHERE, clock: systemClock }),
+      verifiedClaims: null,
+      callers: null,
+      groupsOf,
+      secretParameters: new Set(),
+      verifyPassword,
+      isTrial: false,
+      tally: () => {},
+    }),
+  };
 }
 
 /** Each request gets its own Exchange, as in the gateway; every row includes that cost. */
@@ -96,7 +142,13 @@ async function nanoseconds(handler: Handler, requests: number): Promise<number> 
 
 function exchange(): Exchange {
   return new Exchange({
-    call: new Call({ id: "0b2ce3c5-5d45-4dff-9a19-598eadbdf4e0", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} }),
+    call: new Call({
+      id: "0b2ce3c5-5d45-4dff-9a19-598eadbdf4e0",
+      remoteAddress: "192.0.2.1",
+      trustedRemote: false,
+      startedAt: 0,
+      inform: () => {},
+    }),
     method: "GET",
     target: "/a/b",
     httpVersion: "1.1",
@@ -135,17 +187,31 @@ const HEADERS = Object.entries({
 }).flat();
 
 function told(measures: readonly Measured[], missing: readonly string[]): boolean {
-  const medians = measures.map(({ title, atOnce, promised }) => ({ title, atOnce: median(atOnce.rounds), promised: median(promised.rounds) }));
+  const medians = measures.map(({ title, atOnce, promised }) => ({
+    title,
+    atOnce: median(atOnce.rounds),
+    promised: median(promised.rounds),
+  }));
   const [none, all] = [medians[0]!, medians.at(-1)!];
-  const row = (cells: readonly string[]) => console.log(cells.map((cell, i) => (i === 0 ? cell.padEnd(18) : cell.padStart(16))).join(""));
+  const row = (cells: readonly string[]) =>
+    console.log(cells.map((cell, i) => (i === 0 ? cell.padEnd(18) : cell.padStart(16))).join(""));
   row(["ns per request", "upstream at once", "added", "by a promise", "added"]);
   for (const { title, atOnce, promised } of medians) {
-    row([title, atOnce.toFixed(0), (atOnce - none.atOnce).toFixed(0), promised.toFixed(0), (promised - none.promised).toFixed(0)]);
+    row([
+      title,
+      atOnce.toFixed(0),
+      (atOnce - none.atOnce).toFixed(0),
+      promised.toFixed(0),
+      (promised - none.promised).toFixed(0),
+    ]);
   }
   if (missing.length > 0) console.log(`not built in, and not measured: ${missing.join(", ")}`);
   const added = Math.max(all.atOnce - none.atOnce, all.promised - none.promised);
   const holds = added < MAX_NS;
-  console.log(`the chain adds ${added.toFixed(0)} ns to a request, ${holds ? "less" : "NOT less"} than ${MAX_NS}; medians of ${ROUNDS} rounds`);
+  console.log(
+    `the chain adds ${added.toFixed(0)} ns to a request, ${holds ? "less" : "NOT less"} than ${MAX_NS}; ` +
+      `medians of ${ROUNDS} rounds`,
+  );
   return holds && missing.length === 0;
 }
 

@@ -1,4 +1,6 @@
-/** Runs an upstream or the gateway's program in its own process for a benchmark, and answers questions about its costs. */
+/**
+ * Runs an upstream or the gateway's program in its own process for a benchmark, and answers questions about its costs.
+ */
 import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { main } from "../../lib/cli/main.ts";
@@ -43,7 +45,10 @@ function upstream(): void {
   });
   server.on("upgrade", (_request, socket) => {
     socket.on("error", () => {});
-    socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n");
+    socket.write(
+      "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: " +
+        "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
+    );
     socket.pipe(socket);
   });
   server.listen(0, "127.0.0.1", () => {

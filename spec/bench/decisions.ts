@@ -1,5 +1,6 @@
 /**
- * Measures what it costs to remember a request, besides an empty loop and the metrics of the same request: `npx tsx spec/bench/decisions.ts`.
+ * Measures what it costs to remember a request, besides an empty loop and the metrics of the same request: `npx tsx
+ * spec/bench/decisions.ts`.
  */
 import { systemClock } from "../../lib/base/clock.ts";
 import { Call } from "../../lib/http/exchange.ts";
@@ -17,10 +18,22 @@ const line = jsonLines();
 const inbounds = Array.from({ length: 64 }, (_, i) => inboundOf(i));
 
 function inboundOf(i: number) {
-  const call = new Call({ id: crypto.randomUUID(), remoteAddress: "203.0.113.9", trustedRemote: false, startedAt: 0, inform() {} });
+  const call = new Call({
+    id: crypto.randomUUID(),
+    remoteAddress: "203.0.113.9",
+    trustedRemote: false,
+    startedAt: 0,
+    inform() {},
+  });
   const isRefused = i % 8 === 0;
   const tried = isRefused ? null : { upstream: `127.0.0.1:${9001 + (i % 3)}`, status: 200, ms: 1.25, before: null };
-  const facts = { status: isRefused ? 403 : 200, code: isRefused ? "forbidden" : null, service: "shop", route: `items ${i % 20}`, digest: "0123456789ab" };
+  const facts = {
+    status: isRefused ? 403 : 200,
+    code: isRefused ? "forbidden" : null,
+    service: "shop",
+    route: `items ${i % 20}`,
+    digest: "0123456789ab",
+  };
   Object.assign(call.notes, facts, { tried, attempts: isRefused ? 0 : 1 });
   const rest = { httpVersion: "1.1", scheme: "http", headers: ["Host", "shop.example.com"] } as const;
   // As parsers make it: another string each time.
@@ -45,4 +58,7 @@ for (let round = 0; round < ROUNDS; round++) {
   }
 }
 for (const [name, ns] of Object.entries(best)) console.log(`${name.padEnd(10)} ${ns.toFixed(0).padStart(5)} ns`);
-console.log(`decision / line: ${((best.decision! - best.nothing!) / (best.line! - best.nothing!)).toFixed(2)}`, sink > 0 ? "" : "?");
+console.log(
+  `decision / line: ${((best.decision! - best.nothing!) / (best.line! - best.nothing!)).toFixed(2)}`,
+  sink > 0 ? "" : "?",
+);

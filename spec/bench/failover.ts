@@ -1,6 +1,6 @@
 /**
- * Stops one of three upstreams under a steady load of GETs, and measures the lost requests and the time until it gets none. With retries
- * none may be lost.
+ * Stops one of three upstreams under a steady load of GETs, and measures the lost requests and the time until it gets
+ * none. With retries none may be lost.
  */
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { openLoop, pause, percentiles, printTable, secondsOf, until } from "./load.ts";
@@ -22,25 +22,37 @@ const CASES: readonly Case[] = [
   { title: "hung, retries, per_try_ms 250", signal: "SIGSTOP", retries: { per_try_ms: 250 } },
 ];
 
-/** Takes the seconds of each case as its first word, 10 by default. Prints its figures; true when nothing was lost with retries. */
+/**
+ * Takes the seconds of each case as its first word, 10 by default. Prints its figures; true when nothing was lost with
+ * retries.
+ */
 export async function failover(words: readonly string[]): Promise<boolean> {
   const seconds = secondsOf(words, 10);
   const rows = [];
   let fine = true;
   for (const each of CASES) {
-    const { asked, failed, ejectedAfter, before, after } = await withProcesses(({ upstream, gateway }) => one(each, seconds, upstream, gateway));
+    const { asked, failed, ejectedAfter, before, after } = await withProcesses(({ upstream, gateway }) =>
+      one(each, seconds, upstream, gateway),
+    );
     if (Number.isNaN(ejectedAfter) || (each.retries !== undefined && failed.length > 0)) fine = false;
     const lost = failed.length === 0 ? "0" : `${failed.length} (${[...new Set(failed)].join(", ")})`;
     rows.push([each.title, asked, lost, Number.isNaN(ejectedAfter) ? "never" : `${ejectedAfter} ms`, before, after]);
   }
-  console.log(`one of three upstreams goes half-way through ${seconds} s of ${PER_SECOND} GET/s; max_failures is the default\n`);
+  console.log(
+    `one of three upstreams goes half-way through ${seconds} s of ${PER_SECOND} GET/s; max_failures is the default\n`,
+  );
   printTable(["case", "requests", "failed", "ejected after", "p50 / p99 ms before", "p50 / p99 ms after"], rows);
   return fine;
 }
 
 type Start = Parameters<Parameters<typeof withProcesses>[0]>[0];
 
-async function one({ signal, retries }: Case, seconds: number, upstream: Start["upstream"], gatewayOf: Start["gateway"]) {
+async function one(
+  { signal, retries }: Case,
+  seconds: number,
+  upstream: Start["upstream"],
+  gatewayOf: Start["gateway"],
+) {
   const upstreams = await Promise.all([upstream(), upstream(), upstream()]);
   const gateway = await gatewayOf({
     global: {},

@@ -26,10 +26,15 @@ export interface Verdict {
 /** As a Markdown table, with whether each is met. */
 export function verdictTable(verdicts: readonly Verdict[]): string {
   const told = (met: boolean | null) => (met === null ? "not measured" : met ? "met" : "**NOT met**");
-  return markdown(["figure", "is", "target", ""], verdicts.map(({ what, figure, target, met }) => [what, figure, target, told(met)]));
+  return markdown(
+    ["figure", "is", "target", ""],
+    verdicts.map(({ what, figure, target, met }) => [what, figure, target, told(met)]),
+  );
 }
 
 /** Rows as a Markdown table. */
 export function markdown(heads: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
-  return [heads, heads.map((_, i) => (i === 0 ? "---" : "---:")), ...rows].map((cells) => `| ${cells.join(" | ")} |`).join("\n");
+  return [heads, heads.map((_, i) => (i === 0 ? "---" : "---:")), ...rows]
+    .map((cells) => `| ${cells.join(" | ")} |`)
+    .join("\n");
 }

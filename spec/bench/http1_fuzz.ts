@@ -1,12 +1,16 @@
 /**
- * Reads random requests with our own HTTP/1 codec and with Node's; fails when ours accepts what Node's refuses, or reads it differently.
+ * Reads random requests with our own HTTP/1 codec and with Node's; fails when ours accepts what Node's refuses, or
+ * reads it differently.
  */
 import { fuzz } from "../support/http1_fuzz.ts";
 
 const CASES = 5_000_000;
 const BATCH = 100_000;
 
-export async function http1Fuzz([cases = String(CASES), seed = String(Math.floor(Math.random() * 2 ** 31))]: readonly string[]): Promise<boolean> {
+export async function http1Fuzz([
+  cases = String(CASES),
+  seed = String(Math.floor(Math.random() * 2 ** 31)),
+]: readonly string[]): Promise<boolean> {
   const count = Number(cases);
   if (!Number.isInteger(count) || count < 1 || !Number.isInteger(Number(seed))) {
     console.log("CASES is a number of at least 1, SEED a whole number");
@@ -26,6 +30,7 @@ export async function http1Fuzz([cases = String(CASES), seed = String(Math.floor
   const perSecond = Math.round((sum.cases / (performance.now() - begun)) * 1000);
   console.log(`${sum.cases} cases, ${perSecond} a second; ${sum.requests} requests accepted`);
   console.log(`read alike to the end: ${sum.same}; refused by both: ${sum.bothRefuse}; refused by ours alone:`);
-  for (const [why, times] of [...stricter].sort(([, a], [, b]) => b - a)) console.log(`${String(times).padStart(10)}  ${why}`);
+  for (const [why, times] of [...stricter].sort(([, a], [, b]) => b - a))
+    console.log(`${String(times).padStart(10)}  ${why}`);
   return true;
 }

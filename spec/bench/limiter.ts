@@ -49,8 +49,18 @@ export async function limiter([given = "5"]: readonly string[]): Promise<boolean
   const ns = medians((each) => each.ns);
   const bytes = medians((each) => each.bytes);
   console.log(`three windows (second, minute, hour); medians of ${rounds} processes; Node ${process.versions.node}\n`);
-  console.log(`${markdown(["a decision", "ns"], [...ns].map(([what, value]) => [what, value.toFixed(0)]))}\n`);
-  console.log(`${markdown([`a caller of ${CALLERS}`, "bytes"], [...bytes].map(([what, value]) => [what, value.toFixed(0)]))}\n`);
+  console.log(
+    `${markdown(
+      ["a decision", "ns"],
+      [...ns].map(([what, value]) => [what, value.toFixed(0)]),
+    )}\n`,
+  );
+  console.log(
+    `${markdown(
+      [`a caller of ${CALLERS}`, "bytes"],
+      [...bytes].map(([what, value]) => [what, value.toFixed(0)]),
+    )}\n`,
+  );
   const verdicts: Verdict[] = [
     ...[ONE, MANY, MANY + PACED].map((what) => atMost(`decision, ${what}`, ns.get(what)!, MAX_NS, "ns")),
     atMost(`caller, ${MIXED}`, bytes.get(MIXED)!, MAX_BYTES, "B"),
@@ -73,14 +83,20 @@ function inOwnProcess(): Promise<Figures> {
 }
 
 async function measure(): Promise<Figures> {
-  const { callerTable, memoryCounters, MemoryLimiter } = await builtModule<typeof import("../../lib/store/memory.ts")>("store/memory");
-  const { workerCounters } = await builtModule<typeof import("../../lib/store/shared_callers.ts")>("store/shared_callers");
+  const { callerTable, memoryCounters, MemoryLimiter } =
+    await builtModule<typeof import("../../lib/store/memory.ts")>("store/memory");
+  const { workerCounters } =
+    await builtModule<typeof import("../../lib/store/shared_callers.ts")>("store/shared_callers");
   const { TAKEN } = await builtModule<typeof import("../../lib/store/cells.ts")>("store/cells");
   const { systemClock } = await builtModule<typeof import("../../lib/base/clock.ts")>("base/clock");
   let time = 0;
   const hand: Clock = { ...systemClock, now: () => time };
   const paced: Clock = { ...systemClock, now: () => (systemClock.now() < 0 ? 0 : time) };
-  const clocks = new Map([[systemClock, ""], [paced, PACED], [hand, NO_CLOCK]]);
+  const clocks = new Map([
+    [systemClock, ""],
+    [paced, PACED],
+    [hand, NO_CLOCK],
+  ]);
   const shared = (_name: string, size: number) => new SharedArrayBuffer(size);
   /** Limits that no measured request reaches. */
   const high = windows(64, 1_000_000, 1_000_000_000);
@@ -97,7 +113,10 @@ async function measure(): Promise<Figures> {
   for (const { what, limits, caller } of cases) {
     for (const [clock, how] of [...clocks, [paced, SHARED] as const]) {
       const options = { windows: limits, maxCallers: 1_000_000 };
-      const limiter = how === SHARED ? workerCounters(clock, { id: 2, count: 2 }).limiter("k", options, shared) : memoryCounters(clock).limiter("k", options);
+      const limiter =
+        how === SHARED
+          ? workerCounters(clock, { id: 2, count: 2 }).limiter("k", options, shared)
+          : memoryCounters(clock).limiter("k", options);
       const slices: number[] = [];
       const names = new Array<string>(SLICE);
       for (let round = 0; round < WARM_UP + 5; round++) {
@@ -136,7 +155,8 @@ async function measure(): Promise<Figures> {
       [QUIET]: remembered((decide) => everyCaller(decide)),
       [MIXED]: remembered((decide) => {
         everyCaller(decide);
-        // By Zipf's law: the busiest caller sends twice as many requests as the second, three times as many as the third.
+        // By Zipf's law: the busiest caller sends twice as many requests as the second, three times as many as the
+        // third.
         for (let i = 0; i < 9 * CALLERS; i++) {
           time += 600_000 / (9 * CALLERS); // within ten minutes
           decide(Math.min(CALLERS - 1, Math.trunc(CALLERS ** dice.next()) - 1));

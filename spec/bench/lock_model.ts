@@ -1,6 +1,6 @@
 /**
- * Simulates the locks of a rate limiter under many processors: each works on a request for a while, then takes the lock of one shard. Like
- * the real lock it is not fair, and a processor that has waited too long sleeps until it is woken.
+ * Simulates the locks of a rate limiter under many processors: each works on a request for a while, then takes the lock
+ * of one shard. Like the real lock it is not fair, and a processor that has waited too long sleeps until it is woken.
  */
 import { random } from "../support/random.ts";
 
@@ -8,7 +8,10 @@ export interface LockModel {
   readonly processors: number;
   /** Locks; each request takes one of them, at random. One: all requests are of one caller. */
   readonly shards: number;
-  /** Processor time of a request without its decision, in microseconds. Single requests take between half and one and a half of it. */
+  /**
+   * Processor time of a request without its decision, in microseconds. Single requests take between half and one and a
+   * half of it.
+   */
   readonly workMicros: number;
   /** Time for which the lock is held if its memory was last written by the same processor, and by another one. */
   readonly holdMicros: number;
@@ -44,7 +47,13 @@ const FREE = -1;
 
 export function simulate(model: LockModel): LockFigures {
   const dice = random(7);
-  const shards = Array.from({ length: model.shards }, (): Shard => ({ owner: FREE, lastOwner: FREE, heldMicros: 0, spinning: [], sleeping: [] }));
+  const shards = Array.from({ length: model.shards }, (): Shard => ({
+    owner: FREE,
+    lastOwner: FREE,
+    heldMicros: 0,
+    spinning: [],
+    sleeping: [],
+  }));
   const work = () => model.workMicros * (0.5 + dice.next());
   /** The next event of each processor; Infinity: it waits for another one. */
   const due = Array.from({ length: model.processors }, work);
@@ -90,7 +99,8 @@ export function simulate(model: LockModel): LockFigures {
     const woken = shard.sleeping.shift();
     if (woken !== undefined) plan(woken, model.wakeMicros, attempt);
     // Any of those that spin may be the first to see it.
-    const spinner = shard.spinning.length === 0 ? undefined : shard.spinning.splice(dice.int(0, shard.spinning.length - 1), 1)[0]!;
+    const spinner =
+      shard.spinning.length === 0 ? undefined : shard.spinning.splice(dice.int(0, shard.spinning.length - 1), 1)[0]!;
     if (spinner !== undefined) own(spinner, shard);
     done++;
     plan(processor, work(), want);

@@ -17,14 +17,17 @@ describe("npm run bench", () => {
   it("lists the benchmarks when the name is missing or unknown", async () => {
     for (const { code, stderr } of await Promise.all([bench(), bench("nothing"), bench("toString")])) {
       expect(code).toBe(2);
-      for (const name of ["chain", "limiter", "peers", "profile", "router", "soak", "start"]) expect(stderr).toMatch(new RegExp(`^  ${name}`, "m"));
+      for (const name of ["chain", "limiter", "peers", "profile", "router", "soak", "start"])
+        expect(stderr).toMatch(new RegExp(`^  ${name}`, "m"));
     }
   });
 
   it("shows the arguments of peers and profile", async () => {
     const [peers, profile] = await Promise.all([bench("peers", "--help"), bench("profile", "--help")]);
     expect(peers).toMatchObject({ code: 0, stderr: "" });
-    expect(peers.stdout).toContain("small, guarded, large, post, pieces, routes, https, http2, connections, idle, paced");
+    expect(peers.stdout).toContain(
+      "small, guarded, large, post, pieces, routes, https, http2, connections, idle, paced",
+    );
     expect(profile).toMatchObject({ code: 0, stderr: "" });
     expect(profile.stdout).toContain("small, guarded, large, post, pieces, routes, https, http2, connections;");
   });
@@ -38,6 +41,8 @@ describe("npm run bench", () => {
       [["profile", "--top", "x"], "--top is a number from 1 to 1000"],
     ] as const;
     const answers = await Promise.all(cases.map(([words]) => bench(...words)));
-    expect(answers.map(({ code, stdout }) => [code, stdout.split("\n", 1)[0]])).toEqual(cases.map(([, fault]) => [1, fault]));
+    expect(answers.map(({ code, stdout }) => [code, stdout.split("\n", 1)[0]])).toEqual(
+      cases.map(([, fault]) => [1, fault]),
+    );
   });
 });

@@ -1,6 +1,6 @@
 /**
- * Runs one benchmark by name: `npm run bench -- soak 60`. Exit status 1 when a target is missed. Benchmarks take minutes and need a quiet
- * machine, so they belong neither to the tests nor to the package.
+ * Runs one benchmark by name: `npm run bench -- soak 60`. Exit status 1 when a target is missed. Benchmarks take
+ * minutes and need a quiet machine, so they belong neither to the tests nor to the package.
  */
 type Benchmark = (words: readonly string[]) => Promise<boolean>;
 
@@ -18,8 +18,14 @@ const BENCHMARKS: Readonly<Record<string, readonly [load: () => Promise<Benchmar
   metrics: [async () => (await import("./metrics.ts")).metrics, ""],
   overlaps: [async () => (await import("./overlaps.ts")).overlaps, ""],
   overload: [async () => (await import("./overload.ts")).overload, "[SECONDS]"],
-  peers: [async () => (await import("./peers.ts")).peers, "[SCENARIO,…] [--rounds N] [--seconds N] [--only NAME,…] [--help]"],
-  profile: [async () => (await import("./profile.ts")).profile, "[SCENARIO] [--seconds N] [--top N] [--of NAME] [--help]"],
+  peers: [
+    async () => (await import("./peers.ts")).peers,
+    "[SCENARIO,…] [--rounds N] [--seconds N] [--only NAME,…] [--help]",
+  ],
+  profile: [
+    async () => (await import("./profile.ts")).profile,
+    "[SCENARIO] [--seconds N] [--top N] [--of NAME] [--help]",
+  ],
   reload: [async () => (await import("./reload.ts")).reload, "[SECONDS]"],
   router: [async () => (await import("./router.ts")).router, "[ROUNDS]"],
   scale: [async () => (await import("./scale.ts")).scale, "[TURNS]"],

@@ -1,6 +1,7 @@
 /**
- * Measures the memory of the built gateway: at rest, of a connection that asks for nothing, of HTTP/2 sessions and streams, and under load
- * on the newer releases of Node beside this one, without and with the setting that docs/performance.md names for them.
+ * Measures the memory of the built gateway: at rest, of a connection that asks for nothing, of HTTP/2 sessions and
+ * streams, and under load on the newer releases of Node beside this one, without and with the setting that
+ * docs/performance.md names for them.
  */
 import { once } from "node:events";
 import { mkdtempSync } from "node:fs";
@@ -37,7 +38,10 @@ const SETTLE_MS = 1_500;
 const SAMPLE_MS = 100;
 /** The setting for newer releases; see docs/performance.md. */
 const SETTING = "--max-semi-space-size=4";
-/** Key and limit from 128 connections; 64 KiB; and 1000 connections. So long that every release collects its old objects once. */
+/**
+ * Key and limit from 128 connections; 64 KiB; and 1000 connections. So long that every release collects its old objects
+ * once.
+ */
 const LOADS: readonly (readonly [scenario: string, connections: number])[] = [
   ["guarded", 128],
   ["large", 64],
@@ -59,7 +63,8 @@ export async function memory(words: readonly string[]): Promise<boolean> {
   const verdicts: Verdict[] = [];
   if (parts.includes("rest")) verdicts.push(await withMachine(rest));
   if (parts.includes("connections")) verdicts.push(await withMachine(connections));
-  if (parts.includes("load")) for (const load of LOADS) verdicts.push(...(await withMachine((machine) => underLoad(machine, others, load))));
+  if (parts.includes("load"))
+    for (const load of LOADS) verdicts.push(...(await withMachine((machine) => underLoad(machine, others, load))));
   console.log(verdictTable(verdicts));
   return verdicts.every(({ met }) => met !== false);
 }
@@ -70,15 +75,29 @@ interface Gateway {
 }
 
 /** A gateway that has answered; `flags` are those of Node. */
-async function started(machine: Machine, scenario: Scenario, backendPort: number, node = process.execPath, flags: readonly string[] = []): Promise<Gateway> {
+async function started(
+  machine: Machine,
+  scenario: Scenario,
+  backendPort: number,
+  node = process.execPath,
+  flags: readonly string[] = [],
+): Promise<Gateway> {
   const ours = competitors().find(({ name }) => name === "ours")!;
   const port = await freePort();
-  const { words, environment } = ours.command(scenario, { folder: mkdtempSync(join(machine.folder, "gateway-")), port, backendPort });
-  const running = machine.start({ program: node, words: [...flags, ...words], ...(environment && { environment }) }, MEASURED);
+  const { words, environment } = ours.command(scenario, {
+    folder: mkdtempSync(join(machine.folder, "gateway-")),
+    port,
+    backendPort,
+  });
+  const running = machine.start(
+    { program: node, words: [...flags, ...words], ...(environment && { environment }) },
+    MEASURED,
+  );
   const deadline = performance.now() + READY_MS;
   for (let fault: string | null = ""; fault !== null; await pause(50)) {
     fault = await faultOf(ours, scenario, port).catch((error: Error) => error.message);
-    if (fault !== null && (running.over() || performance.now() > deadline)) throw new Error(`${fault}: ${running.errors()}`);
+    if (fault !== null && (running.over() || performance.now() > deadline))
+      throw new Error(`${fault}: ${running.errors()}`);
   }
   return { running, port };
 }
@@ -93,14 +112,20 @@ async function rest(machine: Machine): Promise<Verdict> {
     const running = machine.start({ program: process.execPath, words }, MEASURED);
     const deadline = performance.now() + READY_MS;
     while (!running.errors().includes(" started")) {
-      if (running.over() || performance.now() > deadline) throw new Error(`the gateway did not start: ${running.errors()}`);
+      if (running.over() || performance.now() > deadline)
+        throw new Error(`the gateway did not start: ${running.errors()}`);
       await pause(10);
     }
     figures.push(costsOf(running.pid).rssMib);
     await running.stop();
   }
   const mib = median(figures);
-  return { what: `RSS at rest, Node ${process.versions.node}, median of ${STARTS} starts`, figure: `${brief(mib)} MiB`, target: `≤ ${MAX_REST_MIB} MiB`, met: mib <= MAX_REST_MIB };
+  return {
+    what: `RSS at rest, Node ${process.versions.node}, median of ${STARTS} starts`,
+    figure: `${brief(mib)} MiB`,
+    target: `≤ ${MAX_REST_MIB} MiB`,
+    met: mib <= MAX_REST_MIB,
+  };
 }
 
 /** What one of many adds to the memory of a process in which a tenth of them have come and gone before. */
@@ -121,13 +146,35 @@ async function connections(machine: Machine): Promise<Verdict> {
     await gateway.running.stop();
     return each;
   };
-  const plain = await grown("HTTP/1.1 connection, idle", scenarioOf("small"), { kind: "http", count: CONNECTIONS, streams: 0 });
-  await grown("HTTP/1.1 connection over TLS, idle", scenarioOf("https"), { kind: "https", count: TLS_CONNECTIONS, streams: 0 });
+  const plain = await grown("HTTP/1.1 connection, idle", scenarioOf("small"), {
+    kind: "http",
+    count: CONNECTIONS,
+    streams: 0,
+  });
+  await grown("HTTP/1.1 connection over TLS, idle", scenarioOf("https"), {
+    kind: "https",
+    count: TLS_CONNECTIONS,
+    streams: 0,
+  });
   const session = await grown("HTTP/2 session, idle", scenarioOf("http2"), { kind: "h2", count: SESSIONS, streams: 0 });
-  const busy = await grown(`HTTP/2 session with ${STREAMS} streams`, scenarioOf("http2"), { kind: "h2", count: SESSIONS, streams: STREAMS });
-  rows.push(["HTTP/2 stream that waits for an upstream, the request to it included", String(SESSIONS * STREAMS), "", brief((busy - session) / STREAMS)]);
+  const busy = await grown(`HTTP/2 session with ${STREAMS} streams`, scenarioOf("http2"), {
+    kind: "h2",
+    count: SESSIONS,
+    streams: STREAMS,
+  });
+  rows.push([
+    "HTTP/2 stream that waits for an upstream, the request to it included",
+    String(SESSIONS * STREAMS),
+    "",
+    brief((busy - session) / STREAMS),
+  ]);
   console.log(`${markdown(["what is held", "how many", "RSS before, MiB", "KiB each"], rows)}\n`);
-  return { what: `an idle kept connection, of ${CONNECTIONS}`, figure: `${brief(plain)} KiB`, target: `≤ ${MAX_CONNECTION_KIB} KiB`, met: plain <= MAX_CONNECTION_KIB };
+  return {
+    what: `an idle kept connection, of ${CONNECTIONS}`,
+    figure: `${brief(plain)} KiB`,
+    target: `≤ ${MAX_CONNECTION_KIB} KiB`,
+    met: plain <= MAX_CONNECTION_KIB,
+  };
 }
 
 interface Holding {
@@ -139,7 +186,10 @@ interface Holding {
 
 /** Resolves when all are open, and have been answered once. */
 async function held(machine: Machine, { port }: Gateway, holding: Holding): Promise<Running> {
-  const holder = machine.start({ program: process.execPath, words: [HOLDER, JSON.stringify({ ...holding, port })] }, OTHERS);
+  const holder = machine.start(
+    { program: process.execPath, words: [HOLDER, JSON.stringify({ ...holding, port })] },
+    OTHERS,
+  );
   while (!holder.output().includes("\n")) {
     if (holder.over()) throw new Error(`the connections could not be opened: ${holder.errors()}`);
     await Promise.race([once(holder.child.stdout!, "data"), holder.ended]);
@@ -154,8 +204,15 @@ interface Candidate extends Gateway {
   readonly turns: { readonly rssMib: number; readonly cpuMicros: number }[];
 }
 
-/** This Node, and newer ones with and without the setting, in turns. Their most memory is compared: it falls only when old objects are collected. */
-async function underLoad(machine: Machine, others: readonly string[], [name, connections]: (typeof LOADS)[number]): Promise<Verdict[]> {
+/**
+ * This Node, and newer ones with and without the setting, in turns. Their most memory is compared: it falls only when
+ * old objects are collected.
+ */
+async function underLoad(
+  machine: Machine,
+  others: readonly string[],
+  [name, connections]: (typeof LOADS)[number],
+): Promise<Verdict[]> {
   const scenario = { ...scenarioOf(name), connections };
   const port = await freePort();
   machine.start(backend({ folder: mkdtempSync(join(machine.folder, "backend-")), port }), OTHERS);
@@ -163,7 +220,13 @@ async function underLoad(machine: Machine, others: readonly string[], [name, con
   const add = async (node: string, flags: readonly string[]) => {
     const gateway = await started(machine, scenario, port, node, flags);
     const version = run(node, ["--version"]).trim();
-    candidates.push({ ...gateway, node: version, setting: flags.join(" "), freshMib: costsOf(gateway.running.pid).rssMib, turns: [] });
+    candidates.push({
+      ...gateway,
+      node: version,
+      setting: flags.join(" "),
+      freshMib: costsOf(gateway.running.pid).rssMib,
+      turns: [],
+    });
   };
   await add(process.execPath, []);
   for (const node of [nodeOf(24), ...others]) {
@@ -177,7 +240,8 @@ async function underLoad(machine: Machine, others: readonly string[], [name, con
       const sampling = setInterval(() => (rssMib = Math.max(rssMib, costsOf(running.pid).rssMib)), SAMPLE_MS);
       const { requests, failures } = await fullLoad(machine, scenario, at, LOAD_S);
       clearInterval(sampling);
-      // wrk counts a request of more than two seconds as failed, of which there are some where 1000 connections share one processor.
+      // wrk counts a request of more than two seconds as failed, of which there are some where 1000 connections share
+      // one processor.
       if (failures > requests / 100) throw new Error(`${failures} requests failed`);
       // The first turn warms up.
       if (turn > 0) turns.push({ rssMib, cpuMicros: (costsOf(running.pid).cpuMicros - before) / requests });
@@ -191,13 +255,20 @@ async function underLoad(machine: Machine, others: readonly string[], [name, con
     return [`${each.node} ${each.setting}`.trim(), ...figures];
   });
   console.log(`${scenario.title}, ${connections} connections, ${LOAD_TURNS} turns of ${LOAD_S} s\n`);
-  console.log(`${markdown(["Node", "RSS fresh, MiB", "most under load, MiB", `× ${own.node}`, "CPU µs of a request"], rows)}\n`);
+  console.log(
+    `${markdown(["Node", "RSS fresh, MiB", "most under load, MiB", `× ${own.node}`, "CPU µs of a request"], rows)}\n`,
+  );
   return newer
     .filter(({ setting }) => setting !== "")
     .map((each) => {
       const times = most(each) / most(own);
       const what = `RSS under load, ${name}, ${each.node} with ${SETTING}, against ${own.node}`;
-      return { what, figure: `${brief(times)}× (${brief(most(each))} : ${brief(most(own))} MiB)`, target: `≤ ${MAX_OF_THIS_NODE}×`, met: times <= MAX_OF_THIS_NODE };
+      return {
+        what,
+        figure: `${brief(times)}× (${brief(most(each))} : ${brief(most(own))} MiB)`,
+        target: `≤ ${MAX_OF_THIS_NODE}×`,
+        met: times <= MAX_OF_THIS_NODE,
+      };
     });
 }
 

@@ -1,6 +1,6 @@
 /**
- * Opens connections to a gateway, sends one request on each, and holds them: idle, or, over HTTP/2, with streams that wait. The argument is
- * a JSON object, see `memory.ts`. Prints how many it holds, and ends with its standard input.
+ * Opens connections to a gateway, sends one request on each, and holds them: idle, or, over HTTP/2, with streams that
+ * wait. The argument is a JSON object, see `memory.ts`. Prints how many it holds, and ends with its standard input.
  */
 import http2 from "node:http2";
 import net from "node:net";
@@ -26,10 +26,14 @@ function overHttp2() {
   return new Promise((resolve, reject) => {
     const session = http2.connect(`https://127.0.0.1:${port}`, { rejectUnauthorized: false });
     session.once("error", reject);
-    session.request({ ":path": "/small" }).resume().once("end", () => {
-      for (let i = 0; i < streams; i++) session.request({ ":path": "/never" }).on("error", () => {});
-      resolve();
-    }).once("error", reject);
+    session
+      .request({ ":path": "/small" })
+      .resume()
+      .once("end", () => {
+        for (let i = 0; i < streams; i++) session.request({ ":path": "/never" }).on("error", () => {});
+        resolve();
+      })
+      .once("error", reject);
   });
 }
 

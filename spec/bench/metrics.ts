@@ -1,4 +1,7 @@
-/** Measures the cost of metrics: nanoseconds per request and per try, and the time to write the text of a large configuration. */
+/**
+ * Measures the cost of metrics: nanoseconds per request and per try, and the time to write the text of a large
+ * configuration.
+ */
 import type { Notes } from "../../lib/http/exchange.ts";
 import { createGateway } from "../../lib/index.ts";
 import { METHODS } from "../../lib/base/http_grammar.ts";
@@ -16,7 +19,9 @@ const MAX_NS = 500;
 
 export async function metrics(): Promise<boolean> {
   const { routes, meter, upstreams } = filled();
-  const notes = [200, 200, 200, 304, 404, 502].map((status) => ({ status, code: null, route: "r", attempts: 1 }) as Notes);
+  const notes = [200, 200, 200, 304, 404, 502].map(
+    (status) => ({ status, code: null, route: "r", attempts: 1 }) as Notes,
+  );
   const measure = (): { requestNs: number; grownBytes: number } => {
     const heap = process.memoryUsage().heapUsed;
     const begun = performance.now();
@@ -24,18 +29,31 @@ export async function metrics(): Promise<boolean> {
       routes[i % ROUTES]!.ended(METHODS[i % 3]!, notes[i % notes.length]!, i % 100);
       meter.tried(upstreams[i % upstreams.length]!, i % 100, 200);
     }
-    return { requestNs: ((performance.now() - begun) * 1e6) / ROUNDS, grownBytes: (process.memoryUsage().heapUsed - heap) / ROUNDS };
+    return {
+      requestNs: ((performance.now() - begun) * 1e6) / ROUNDS,
+      grownBytes: (process.memoryUsage().heapUsed - heap) / ROUNDS,
+    };
   };
   measure(); // warms up
   const { requestNs, grownBytes } = measure();
-  console.log(`a request with one try: ${requestNs.toFixed(0)} ns, ${Math.max(0, grownBytes).toFixed(2)} bytes allocated; at most ${MAX_NS} ns`);
+  console.log(
+    `a request with one try: ${requestNs.toFixed(0)} ns, ` +
+      `${Math.max(0, grownBytes).toFixed(2)} bytes allocated; at most ${MAX_NS} ns`,
+  );
 
-  const gateway = createGateway({ config: { services: [{ name: "s", base_path: "/", upstreams: [{ host: "127.0.0.1", port: 9 }], routes: many(MAX_ROUTES) }] } });
+  const gateway = createGateway({
+    config: {
+      services: [{ name: "s", base_path: "/", upstreams: [{ host: "127.0.0.1", port: 9 }], routes: many(MAX_ROUTES) }],
+    },
+  });
   for (let i = 0; i < MAX_ROUTES; i++) await gateway.inject({ url: `/r${i}` });
   gateway.metrics();
   const begun = performance.now();
   const text = gateway.metrics();
-  console.log(`the text of ${MAX_ROUTES} routes: ${(performance.now() - begun).toFixed(0)} ms at once, ${(text.length / 1024).toFixed(0)} KiB`);
+  console.log(
+    `the text of ${MAX_ROUTES} routes: ${(performance.now() - begun).toFixed(0)} ms at once, ` +
+      `${(text.length / 1024).toFixed(0)} KiB`,
+  );
   let turnMs = Infinity;
   // The best of some rounds: the others were disturbed or not compiled yet.
   for (let round = 0; round < 5; round++) {
@@ -44,7 +62,9 @@ export async function metrics(): Promise<boolean> {
     });
     turnMs = Math.min(turnMs, longest);
   }
-  console.log(`as a stream: the longest turn of the event loop took ${turnMs.toFixed(1)} ms; at most ${MAX_TURN_MS} ms`);
+  console.log(
+    `as a stream: the longest turn of the event loop took ${turnMs.toFixed(1)} ms; at most ${MAX_TURN_MS} ms`,
+  );
   await gateway.close(0);
   return requestNs <= MAX_NS && turnMs <= MAX_TURN_MS;
 }
@@ -74,7 +94,11 @@ function filled(): { routes: readonly RouteMeter[]; meter: ServiceMeter; upstrea
   const upstreams = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"];
   const all = new Metrics();
   const plan = all.plan();
-  const { routes, meter } = plan.service({ name: "s", upstreams: upstreams.map((id) => ({ id })), routes: many(ROUTES) });
+  const { routes, meter } = plan.service({
+    name: "s",
+    upstreams: upstreams.map((id) => ({ id })),
+    routes: many(ROUTES),
+  });
   plan.adopt();
   return { routes: [...routes.values()], meter, upstreams };
 }

@@ -1,6 +1,6 @@
 /**
- * Measures a gateway at max_requests_in_flight: a refusal must cost less than a millisecond, and refusals must not slow accepted requests
- * down.
+ * Measures a gateway at max_requests_in_flight: a refusal must cost less than a millisecond, and refusals must not slow
+ * accepted requests down.
  */
 import http from "node:http";
 import { openLoop, pause, percentile, percentiles, printTable, request, secondsOf, type Outcome } from "./load.ts";
@@ -57,8 +57,12 @@ export async function overload(words: readonly string[]): Promise<boolean> {
     releaseRest();
     release();
 
-    const wrong = [...quiet, ...busy, ...flood.outcomes].filter(({ said }) => said !== "200" && said !== "503").length + cost.wrong;
-    console.log(`max_requests_in_flight ${MOST}; the upstream takes 20 ms; ${SHED_PER_SECOND} more requests per second, ${refused} of ${flood.outcomes.length} of them refused\n`);
+    const wrong =
+      [...quiet, ...busy, ...flood.outcomes].filter(({ said }) => said !== "200" && said !== "503").length + cost.wrong;
+    console.log(
+      `max_requests_in_flight ${MOST}; the upstream takes 20 ms; ${SHED_PER_SECOND} more requests per second, ` +
+        `${refused} of ${flood.outcomes.length} of them refused\n`,
+    );
     printTable(
       ["figure", "value"],
       [
@@ -70,14 +74,22 @@ export async function overload(words: readonly string[]): Promise<boolean> {
     );
     const addedMost = percentile(busy, 0.99) - percentile(quiet, 0.99);
     const added = percentile(busy, 0.5) - percentile(quiet, 0.5);
-    return wrong === 0 && refused > 0 && cost.micros < MAX_SHED_MICROS && added < MAX_ADDED_P50_MS && addedMost < MAX_ADDED_P99_MS;
+    return (
+      wrong === 0 &&
+      refused > 0 &&
+      cost.micros < MAX_SHED_MICROS &&
+      added < MAX_ADDED_P50_MS &&
+      addedMost < MAX_ADDED_P99_MS
+    );
   });
 }
 
 /** Sends requests that stay unanswered until the returned function is called. */
 async function occupied(port: number, requests: number, origin: Child): Promise<() => void> {
   const before = (await origin.figures()).requests;
-  const asked = Array.from({ length: requests }, () => http.get({ host: "127.0.0.1", port, path: "/hang", agent: false }).on("error", () => {}));
+  const asked = Array.from({ length: requests }, () =>
+    http.get({ host: "127.0.0.1", port, path: "/hang", agent: false }).on("error", () => {}),
+  );
   for (let tries = 0; tries < 100 && (await origin.figures()).requests < before + requests; tries++) await pause(20);
   return () => asked.forEach((each) => each.destroy());
 }
@@ -104,7 +116,10 @@ function working(port: number): () => Promise<Outcome[]> {
 }
 
 /** The gateway is full: a few kept connections get only refusals. */
-async function costOfShedding(gateway: Child, seconds: number): Promise<{ micros: number; requests: number; wrong: number }> {
+async function costOfShedding(
+  gateway: Child,
+  seconds: number,
+): Promise<{ micros: number; requests: number; wrong: number }> {
   const before = await gateway.figures();
   let requests = 0;
   let wrong = 0;

@@ -1,6 +1,6 @@
 /**
- * Compares the built gateway with other proxies on one machine: requests a second, processor time, latency and memory. The proxy has one
- * processor to itself; load and backend have another.
+ * Compares the built gateway with other proxies on one machine: requests a second, processor time, latency and memory.
+ * The proxy has one processor to itself; load and backend have another.
  */
 import { mkdirSync, mkdtempSync } from "node:fs";
 import { join } from "node:path";
@@ -18,7 +18,8 @@ const USAGE = `usage: npm run bench -- peers [SCENARIO,…] [--rounds N] [--seco
   SCENARIO   ${SCENARIOS.map(({ name }) => name).join(", ")}; all by default
   --rounds   1–50 rounds of each scenario, in which every proxy has its turn; 5 by default
   --seconds  1–60 whole seconds of load in a turn; 1 by default
-  --only     the proxies that take part: ours, ours-log, ours-node24, ours-http1-node, ours-plain, nginx, nginx-default, haproxy, caddy, bare,
+  --only     the proxies that take part: ours, ours-log, ours-node24, ours-http1-node, ours-plain, nginx, \
+nginx-default, haproxy, caddy, bare,
              undici, http-proxy; and those that take no part otherwise: ours-node, fastify, fast-gateway
 It ends within ten minutes: what has not been measured by then is left out.`;
 
@@ -51,27 +52,46 @@ export async function peers(words: readonly string[]): Promise<boolean> {
   const missing = chosen.filter(({ version }) => version === null).map(({ name }) => name);
   const notes: string[] = [];
   if (missing.length > 0) notes.push(`not installed, and not measured: ${missing.join(", ")}`);
-  for (const tool of ["nginx", "wrk", "h2load"]) if (find(tool) === null) notes.push(`${tool} is not installed: ${INSTEAD[tool]!}`);
+  for (const tool of ["nginx", "wrk", "h2load"])
+    if (find(tool) === null) notes.push(`${tool} is not installed: ${INSTEAD[tool]!}`);
   const measured = await withMachine(async (machine) => {
-    if (machine.notPinned !== null) notes.push(`the proxies share their processor with load and backend: ${machine.notPinned}`);
+    if (machine.notPinned !== null)
+      notes.push(`the proxies share their processor with load and backend: ${machine.notPinned}`);
     const backendPort = await freePort();
     const folder = mkdtempSync(join(machine.folder, "backend-"));
     const origin = machine.start(backend({ folder, port: backendPort }), OTHERS);
     const piecesPort = await freePort();
     if (options.scenarios.some(({ pieces }) => pieces)) machine.start(piecesBackend(piecesPort), OTHERS);
     const results: Measured[] = [];
-    const parts = options.scenarios.map((scenario) => ({ scenario, part: chosen.filter((each) => joins(each, scenario)) }));
+    const parts = options.scenarios.map((scenario) => ({
+      scenario,
+      part: chosen.filter((each) => joins(each, scenario)),
+    }));
     for (const [i, { scenario, part }] of parts.entries()) {
       const left = parts.slice(i).map(({ scenario: { load }, part: { length } }) => length * WEIGHTS[load]);
-      // A share of the time that is left: where it does not last for all rounds, every scenario has fewer, and none has none.
+      // A share of the time that is left: where it does not last for all rounds, every scenario has fewer, and none has
+      // none.
       const share = ((end - performance.now()) * left[0]!) / left.reduce((sum, each) => sum + each, 0);
-      const task = { machine, scenario, part, backendPort: scenario.pieces ? piecesPort : backendPort, deadline: performance.now() + share, end, notes };
+      const task = {
+        machine,
+        scenario,
+        part,
+        backendPort: scenario.pieces ? piecesPort : backendPort,
+        deadline: performance.now() + share,
+        end,
+        notes,
+      };
       results.push(...(await measureAll({ ...task, ...options })));
       if (origin.over()) throw new Error(`the backend has ended: ${origin.errors()}`);
     }
     return results;
   }).finally(() => clearTimeout(limit));
-  const run: Run = { ...options, measured, notes, versions: Object.fromEntries(chosen.map(({ name, version }) => [name, version])) };
+  const run: Run = {
+    ...options,
+    measured,
+    notes,
+    versions: Object.fromEntries(chosen.map(({ name, version }) => [name, version])),
+  };
   const results = new URL("results/", import.meta.url);
   mkdirSync(results, { recursive: true });
   return report(run, results);
@@ -99,7 +119,12 @@ interface Options {
 
 /** The options; or what is wrong with them, or the usage if that was asked for. */
 function optionsOf(words: readonly string[]): Options | string {
-  const flags = { rounds: { type: "string" }, seconds: { type: "string" }, only: { type: "string" }, help: { type: "boolean" } } as const;
+  const flags = {
+    rounds: { type: "string" },
+    seconds: { type: "string" },
+    only: { type: "string" },
+    help: { type: "boolean" },
+  } as const;
   try {
     const { values, positionals } = parseArgs({ args: [...words], options: flags, allowPositionals: true });
     if (values.help === true) return USAGE;
@@ -108,8 +133,10 @@ function optionsOf(words: readonly string[]): Options | string {
     if (unknown !== undefined) throw new Error(`there is no scenario ${JSON.stringify(unknown)}`);
     const rounds = Number(values.rounds ?? 5);
     const seconds = Number(values.seconds ?? 1);
-    if (!(Number.isInteger(rounds) && rounds >= 1 && rounds <= 50)) throw new Error("--rounds is a number from 1 to 50");
-    if (!(Number.isInteger(seconds) && seconds >= 1 && seconds <= 60)) throw new Error("--seconds is a number from 1 to 60");
+    if (!(Number.isInteger(rounds) && rounds >= 1 && rounds <= 50))
+      throw new Error("--rounds is a number from 1 to 50");
+    if (!(Number.isInteger(seconds) && seconds >= 1 && seconds <= 60))
+      throw new Error("--seconds is a number from 1 to 60");
     const scenarios = names.length === 0 ? SCENARIOS : SCENARIOS.filter(({ name }) => names.includes(name));
     return { scenarios, rounds, seconds, only: values.only?.split(",") ?? null };
   } catch (error) {
@@ -164,7 +191,9 @@ async function measureAll(task: Task): Promise<Measured[]> {
     for (let round = 0; round < rounds; round++) {
       for (const contestant of up) {
         if (performance.now() > (round === 0 ? end : deadline)) {
-          notes.push(`time was over in round ${round + 1} of ${rounds} of ${scenario.name}, at ${contestant.competitor.name}`);
+          notes.push(
+            `time was over in round ${round + 1} of ${rounds} of ${scenario.name}, at ${contestant.competitor.name}`,
+          );
           return measuredOf(scenario, up);
         }
         await turn(task, contestant);
@@ -183,12 +212,15 @@ async function begin(task: Task, competitor: Competitor): Promise<Contestant | n
   const folder = mkdtempSync(join(machine.folder, `${competitor.name}-`));
   const running = machine.start(competitor.command(scenario, { folder, port, backendPort }), MEASURED);
   let fault: string | null = "it was not asked";
-  for (const until = performance.now() + READY_MS; performance.now() < until && fault !== null && !running.over(); ) {
+  for (const until = performance.now() + READY_MS; performance.now() < until && fault !== null && !running.over();) {
     fault = await faultOf(competitor, scenario, port).catch((error: Error) => error.message);
     if (fault !== null) await pause(50);
   }
   if (fault !== null) {
-    notes.push(`${scenario.name}: ${competitor.name} was left out: ${running.over() ? `it ended: ${running.errors().trim()}` : fault}`);
+    notes.push(
+      `${scenario.name}: ${competitor.name} was left out: ` +
+        `${running.over() ? `it ended: ${running.errors().trim()}` : fault}`,
+    );
     await running.stop();
     return null;
   }
@@ -196,10 +228,12 @@ async function begin(task: Task, competitor: Competitor): Promise<Contestant | n
   const contestant: Contestant = { competitor, running, port, freshRssMib, rate: 0, rounds: [] };
   if (scenario.load === "idle") return contestant;
   try {
-    // What is compiled while it runs is so after some thousand requests, which on a busy machine take longer than a second.
+    // What is compiled while it runs is so after some thousand requests, which on a busy machine take longer than a
+    // second.
     const few = { ...scenario, connections: Math.min(scenario.connections, 64) };
     const warmEnough = scenario.pieces ? WARM_REQUESTS / PIECES : WARM_REQUESTS;
-    for (let i = 0, asked = 0; i < MAX_WARM_UPS && asked < warmEnough; i++) asked += (await fullLoad(machine, few, port, WARM_UP_S)).requests;
+    for (let i = 0, asked = 0; i < MAX_WARM_UPS && asked < warmEnough; i++)
+      asked += (await fullLoad(machine, few, port, WARM_UP_S)).requests;
     if (scenario.load === "paced") contestant.rate = PACE * (await fullLoad(machine, few, port, WARM_UP_S)).rps;
     return contestant;
   } catch (error) {
@@ -209,8 +243,12 @@ async function begin(task: Task, competitor: Competitor): Promise<Contestant | n
   }
 }
 
-async function turn({ machine, scenario, seconds: asked, notes }: Task, { competitor, running, port, rate, rounds }: Contestant): Promise<void> {
-  // Opening a thousand connections is a good part of one second, and a paced stream costs few of the hundredths that are counted.
+async function turn(
+  { machine, scenario, seconds: asked, notes }: Task,
+  { competitor, running, port, rate, rounds }: Contestant,
+): Promise<void> {
+  // Opening a thousand connections is a good part of one second, and a paced stream costs few of the hundredths that
+  // are counted.
   const seconds = scenario.connections >= 1_000 || scenario.pieces ? Math.max(2, asked) : asked;
   try {
     if (scenario.load === "idle") {
@@ -224,16 +262,27 @@ async function turn({ machine, scenario, seconds: asked, notes }: Task, { compet
     const before = costsOf(running.pid);
     let rssMib = 0;
     const half = setTimeout(() => (rssMib = costsOf(running.pid).rssMib), seconds * 500);
-    const gauged = await (scenario.load === "paced" ? pacedLoad(machine, scenario, port, seconds, rate) : fullLoad(machine, scenario, port, seconds));
+    const gauged = await (scenario.load === "paced"
+      ? pacedLoad(machine, scenario, port, seconds, rate)
+      : fullLoad(machine, scenario, port, seconds));
     clearTimeout(half);
     const after = costsOf(running.pid);
-    if (gauged.failures > 0) notes.push(`${scenario.name}: a turn of ${competitor.name} does not count: ${gauged.failures} requests failed`);
-    else if (gauged.requests === 0) notes.push(`${scenario.name}: a turn of ${competitor.name} does not count: nothing was answered`);
+    if (gauged.failures > 0)
+      notes.push(`${scenario.name}: a turn of ${competitor.name} does not count: ${gauged.failures} requests failed`);
+    else if (gauged.requests === 0)
+      notes.push(`${scenario.name}: a turn of ${competitor.name} does not count: nothing was answered`);
     else if (running.over()) notes.push(`${scenario.name}: ${competitor.name} has ended: ${running.errors().trim()}`);
     else {
       const cpuMicros = (after.cpuMicros - before.cpuMicros) / gauged.requests;
       const { rps, p50, p99, timerP99 } = gauged;
-      rounds.push({ rps, cpuMicros, p50, p99, rssMib: Math.max(rssMib, after.rssMib), ...(timerP99 === undefined ? {} : { timerP99 }) });
+      rounds.push({
+        rps,
+        cpuMicros,
+        p50,
+        p99,
+        rssMib: Math.max(rssMib, after.rssMib),
+        ...(timerP99 === undefined ? {} : { timerP99 }),
+      });
     }
   } catch (error) {
     notes.push(`${scenario.name}: ${competitor.name}: ${(error as Error).message}`);
@@ -249,8 +298,22 @@ function measuredOf(scenario: Scenario, up: readonly Contestant[]): Measured[] {
         return values.length === 0 ? null : median(values);
       };
       const costs = { rps: of((each) => each.rps), cpuMicros: of((each) => each.cpuMicros) };
-      const latencies = { p50: of((each) => each.p50), p99: of((each) => each.p99), timerP99: of((each) => each.timerP99) };
+      const latencies = {
+        p50: of((each) => each.p50),
+        p99: of((each) => each.p99),
+        timerP99: of((each) => each.timerP99),
+      };
       const memory = { rssMib: of((each) => each.rssMib), freshRssMib };
-      return { scenario: scenario.name, name, kind, plain: scenario.guarded && !guards, rate, ...costs, ...latencies, ...memory, rounds };
+      return {
+        scenario: scenario.name,
+        name,
+        kind,
+        plain: scenario.guarded && !guards,
+        rate,
+        ...costs,
+        ...latencies,
+        ...memory,
+        rounds,
+      };
     });
 }

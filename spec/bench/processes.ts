@@ -80,7 +80,9 @@ async function start(words: readonly string[], ends: (() => Promise<void>)[]): P
         resolve(Number(new URL((line.http as string[])[0]!).port));
       }
     });
-    void closed.then(() => reject(new Error(`${words[0]} ended: ${lines.map(({ message }) => String(message)).join("; ")} ${rest}`)));
+    void closed.then(() =>
+      reject(new Error(`${words[0]} ended: ${lines.map(({ message }) => String(message)).join("; ")} ${rest}`)),
+    );
   });
   return {
     port,

@@ -1,5 +1,6 @@
 /**
- * Takes a CPU profile of the built gateway under load on its own processor, and prints the functions and files with the most self time.
+ * Takes a CPU profile of the built gateway under load on its own processor, and prints the functions and files with the
+ * most self time.
  * The profile is left in `results/` for the DevTools of Chromium.
  */
 import { mkdirSync, mkdtempSync, readFileSync } from "node:fs";
@@ -36,7 +37,10 @@ export async function profile(words: readonly string[]): Promise<boolean> {
   build();
   install();
   const competitor = competitors().find(({ name }) => name === of);
-  const inTheWay = competitor === undefined || !competitor.takesPart(scenario) ? `${of} has no part in ${scenario.name}` : missingFor(scenario);
+  const inTheWay =
+    competitor === undefined || !competitor.takesPart(scenario)
+      ? `${of} has no part in ${scenario.name}`
+      : missingFor(scenario);
   if (competitor === undefined || inTheWay !== null) {
     console.log(`nothing is profiled: ${inTheWay}`);
     return false;
@@ -47,10 +51,20 @@ export async function profile(words: readonly string[]): Promise<boolean> {
   return withMachine(async (machine) => {
     const [port, backendPort] = [await freePort(), await freePort()];
     const folders = ["backend-", "gateway-"].map((name) => mkdtempSync(join(machine.folder, name)));
-    machine.start(scenario.pieces ? piecesBackend(backendPort) : backend({ folder: folders[0]!, port: backendPort }), OTHERS);
-    const running = machine.start(preloaded(competitor.command(scenario, { folder: folders[1]!, port, backendPort })), MEASURED);
+    machine.start(
+      scenario.pieces ? piecesBackend(backendPort) : backend({ folder: folders[0]!, port: backendPort }),
+      OTHERS,
+    );
+    const running = machine.start(
+      preloaded(competitor.command(scenario, { folder: folders[1]!, port, backendPort })),
+      MEASURED,
+    );
     let fault: string | null = "it was not asked";
-    for (const end = performance.now() + WAIT_MS; fault !== null && performance.now() < end && !running.over(); await pause(50)) {
+    for (
+      const end = performance.now() + WAIT_MS;
+      fault !== null && performance.now() < end && !running.over();
+      await pause(50)
+    ) {
       fault = await faultOf(competitor, scenario, port).catch((error: Error) => error.message);
     }
     if (fault !== null) throw new Error(`the gateway is not ready: ${fault} ${running.errors()}`);
@@ -60,7 +74,10 @@ export async function profile(words: readonly string[]): Promise<boolean> {
     const { requests, rps, failures } = await fullLoad(machine, scenario, port, seconds);
     const cpuMicros = (costsOf(running.pid).cpuMicros - before) / requests;
     await said(running, `end ${file}`, "written");
-    console.log(`${scenario.title}: ${brief(rps)} requests a second, ${brief(cpuMicros)} µs of CPU each, the profiler's own included\n`);
+    console.log(
+      `${scenario.title}: ${brief(rps)} requests a second, ${brief(cpuMicros)} µs of CPU each, ` +
+        `the profiler's own included\n`,
+    );
     print(JSON.parse(readFileSync(file, "utf8")) as Profile, { cpuMicros, top: options.top });
     console.log(`\n${file}`);
     return failures === 0;
@@ -75,14 +92,21 @@ interface Options {
 }
 
 function optionsOf(words: readonly string[]): Options | string {
-  const flags = { seconds: { type: "string" }, top: { type: "string" }, of: { type: "string" }, help: { type: "boolean" } } as const;
+  const flags = {
+    seconds: { type: "string" },
+    top: { type: "string" },
+    of: { type: "string" },
+    help: { type: "boolean" },
+  } as const;
   try {
     const { values, positionals } = parseArgs({ args: [...words], options: flags, allowPositionals: true });
     if (values.help === true) return USAGE;
     const scenario = LOADS.find(({ name }) => name === (positionals[0] ?? "guarded"));
-    if (scenario === undefined || positionals.length > 1) throw new Error(`there is no scenario ${JSON.stringify(positionals.join(" "))} to profile`);
+    if (scenario === undefined || positionals.length > 1)
+      throw new Error(`there is no scenario ${JSON.stringify(positionals.join(" "))} to profile`);
     const [seconds, top] = [Number(values.seconds ?? 5), Number(values.top ?? 30)];
-    if (!(Number.isInteger(seconds) && seconds >= 1 && seconds <= 60)) throw new Error("--seconds is a number from 1 to 60");
+    if (!(Number.isInteger(seconds) && seconds >= 1 && seconds <= 60))
+      throw new Error("--seconds is a number from 1 to 60");
     if (!(Number.isInteger(top) && top >= 1 && top <= 1_000)) throw new Error("--top is a number from 1 to 1000");
     return { scenario, seconds, top, of: values.of ?? "ours" };
   } catch (error) {
@@ -133,7 +157,11 @@ function print(profile: Profile, { cpuMicros, top }: { cpuMicros: number; top: n
     const file = fileOf(callFrame.url);
     add(groups, groupOf(callFrame), micros);
     if (file !== "") add(files, file, micros);
-    add(functions, `${callFrame.functionName || "(anonymous)"} ${file === "" ? "" : `${file}:${callFrame.lineNumber + 1}`}`.trim(), micros);
+    add(
+      functions,
+      `${callFrame.functionName || "(anonymous)"} ${file === "" ? "" : `${file}:${callFrame.lineNumber + 1}`}`.trim(),
+      micros,
+    );
   });
   // Shares of the processor time: what a sample stands for includes time in which another process had the processor.
   const rows = (of: Map<string, number>, most: number) =>

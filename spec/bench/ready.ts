@@ -8,8 +8,8 @@ export const PROGRAM = fileURLToPath(new URL("../../dist/bin/edge-gateway.js", i
 const OWN = fileURLToPath(new URL(".", import.meta.url));
 
 /**
- * Builds `dist/`. What runs from the sources runs through a loader that wraps every function to keep its name: closures cost more
- * there than in what is delivered. Throws with what the compiler says.
+ * Builds `dist/`. What runs from the sources runs through a loader that wraps every function to keep its name: closures
+ * cost more there than in what is delivered. Throws with what the compiler says.
  */
 export function build(): void {
   run("npm", ["run", "--silent", "build"], ROOT);

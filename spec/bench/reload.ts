@@ -1,6 +1,6 @@
 /**
- * Replaces the configuration file five times a second under load: no request may be lost, no upstream connection reopened, no memory
- * leaked, no rate limit reset, no WebSocket closed.
+ * Replaces the configuration file five times a second under load: no request may be lost, no upstream connection
+ * reopened, no memory leaked, no rate limit reset, no WebSocket closed.
  */
 import net from "node:net";
 import type { ConfigInput } from "../../lib/config/model.ts";
@@ -45,13 +45,34 @@ export async function reload(words: readonly string[]): Promise<boolean> {
     const opened = after.origin.connections.total - before.origin.connections.total;
     const growth = after.gateway.heapBytes - before.gateway.heapBytes;
     // Under an uneven load a pool may still grow, though not with each reload.
-    const fine = [lost.length === 0, opened < reloads / 2, growth < MAX_GROWTH, limited === "429", alive, refused === 0, reloads >= edits / 2];
+    const fine = [
+      lost.length === 0,
+      opened < reloads / 2,
+      growth < MAX_GROWTH,
+      limited === "429",
+      alive,
+      refused === 0,
+      reloads >= edits / 2,
+    ];
     printTable(
       ["figure", "value", ""],
       [
-        ["requests lost", lost.length === 0 ? `0 of ${load.outcomes.length}` : `${lost.length} (${[...new Set(lost.map(({ said }) => said))].join(", ")})`],
-        ["connections to the upstream", `${before.origin.connections.open} open before, ${after.origin.connections.open} after, ${opened} opened meanwhile`],
-        ["heap of the gateway", `${(before.gateway.heapBytes / MB).toFixed(1)} MiB before, ${(after.gateway.heapBytes / MB).toFixed(1)} MiB after`],
+        [
+          "requests lost",
+          lost.length === 0
+            ? `0 of ${load.outcomes.length}`
+            : `${lost.length} (${[...new Set(lost.map(({ said }) => said))].join(", ")})`,
+        ],
+        [
+          "connections to the upstream",
+          `${before.origin.connections.open} open before, ${after.origin.connections.open} after, ` +
+            `${opened} opened meanwhile`,
+        ],
+        [
+          "heap of the gateway",
+          `${(before.gateway.heapBytes / MB).toFixed(1)} MiB before, ` +
+            `${(after.gateway.heapBytes / MB).toFixed(1)} MiB after`,
+        ],
         ["a used-up rate limit", `answers ${limited}`],
         ["a WebSocket from before", alive ? "echoes" : "is dead"],
         ["reloads refused", refused],
@@ -70,8 +91,20 @@ function configured(nth: number, port: number): ConfigInput {
   return {
     global: { name: `edit-${nth}` },
     services: [
-      { name: "s", base_path: "/", upstreams, retries: {}, routes: [{ path: "/{rest*}" }, { name: "n", path: `/nth-${nth}` }] },
-      { name: "limited", base_path: "/limited", upstreams, plugins: [limit], routes: [{ path: "/{rest*}" }, { path: "/", name: "root" }] },
+      {
+        name: "s",
+        base_path: "/",
+        upstreams,
+        retries: {},
+        routes: [{ path: "/{rest*}" }, { name: "n", path: `/nth-${nth}` }],
+      },
+      {
+        name: "limited",
+        base_path: "/limited",
+        upstreams,
+        plugins: [limit],
+        routes: [{ path: "/{rest*}" }, { path: "/", name: "root" }],
+      },
     ],
   };
 }
@@ -82,7 +115,8 @@ async function webSocket(port: number) {
   socket.setEncoding("latin1").on("data", (text: string) => (received += text));
   socket.on("error", () => {});
   socket.write(
-    "GET /socket HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+    "GET /socket HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: " +
+      "13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
   );
   if (!(await until(() => received.startsWith("HTTP/1.1 101 "), 5_000))) throw new Error(`no WebSocket: ${received}`);
   return {

@@ -1,6 +1,6 @@
 /**
- * Compares route lookups with other routers: time to compile, nanoseconds and bytes of a lookup, with ten, a thousand and ten thousand
- * routes; and whole requests of the gateway with as many.
+ * Compares route lookups with other routers: time to compile, nanoseconds and bytes of a lookup, with ten, a thousand
+ * and ten thousand routes; and whole requests of the gateway with as many.
  */
 import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
@@ -18,7 +18,10 @@ const OURS_READ = "edge-gateway, target read";
 const ROUTERS = [OURS, OURS_READ, "find-my-way", "rou3"];
 const COUNTS = [10, 1_000, 10_000];
 const MAX_NS = 1_000;
-/** Of whole requests. A lookup alone takes 1.6 to 1.8 times as long among many, for it waits for memory; that is less than a microsecond. */
+/**
+ * Of whole requests. A lookup alone takes 1.6 to 1.8 times as long among many, for it waits for memory; that is less
+ * than a microsecond.
+ */
 const MAX_GROWTH = 1.1;
 const MEASURE_MS = 300;
 
@@ -46,7 +49,12 @@ export async function router([given = "5"]: readonly string[]): Promise<boolean>
   const growth = requests.at(-1)! / requests[0]!;
   const verdicts = [
     ...SETS.flatMap((set) => judged(set, of)),
-    { what: `processor time of a whole request with ${COUNTS.at(-1)!} routes, against ${COUNTS[0]!}`, figure: `${brief(growth)}×`, target: `≤ ${MAX_GROWTH}×`, met: growth <= MAX_GROWTH },
+    {
+      what: `processor time of a whole request with ${COUNTS.at(-1)!} routes, against ${COUNTS[0]!}`,
+      figure: `${brief(growth)}×`,
+      target: `≤ ${MAX_GROWTH}×`,
+      met: growth <= MAX_GROWTH,
+    },
   ];
   console.log(verdictTable(verdicts));
   return verdicts.every(({ met }) => met);
@@ -80,13 +88,23 @@ function medians(rounds: readonly RouterFigures[]): RouterFigures {
 
 function print(of: FiguresOf, rounds: number): void {
   const others = ["find-my-way", "rou3"].map((name) => `${name} ${versionOf(name)}`).join(", ");
-  console.log(`medians of ${rounds} rounds, each router in a process of its own; Node ${process.versions.node}, ${others}\n`);
+  console.log(
+    `medians of ${rounds} rounds, each router in a process of its own; Node ${process.versions.node}, ${others}\n`,
+  );
   for (const set of SETS) {
     const heads = [`${set} routes`, "routes", "compile ms", "hit ns", "hit bytes", "miss ns", "miss bytes"];
     const rows = COUNTS.flatMap((count) =>
       ROUTERS.map((name) => {
         const { compileMs, hit, miss } = of(name, set, count);
-        return [name, count, brief(compileMs), hit.ns.toFixed(0), hit.bytes.toFixed(0), miss.ns.toFixed(0), miss.bytes.toFixed(0)];
+        return [
+          name,
+          count,
+          brief(compileMs),
+          hit.ns.toFixed(0),
+          hit.bytes.toFixed(0),
+          miss.ns.toFixed(0),
+          miss.bytes.toFixed(0),
+        ];
       }),
     );
     console.log(`${markdown(heads, rows)}\n`);
@@ -99,7 +117,17 @@ function judged(set: SetName, of: FiguresOf): Verdict[] {
   const ns = (value: number) => `${value.toFixed(0)} ns`;
   const both = `${ns(read.hit.ns)} : ${ns(other.hit.ns)}`;
   return [
-    { what: `${set}: a lookup among ${many} routes`, figure: ns(last.hit.ns), target: `≤ ${MAX_NS} ns`, met: last.hit.ns <= MAX_NS },
-    { what: `${set}: with the target read, against find-my-way`, figure: both, target: "ahead", met: read.hit.ns < other.hit.ns },
+    {
+      what: `${set}: a lookup among ${many} routes`,
+      figure: ns(last.hit.ns),
+      target: `≤ ${MAX_NS} ns`,
+      met: last.hit.ns <= MAX_NS,
+    },
+    {
+      what: `${set}: with the target read, against find-my-way`,
+      figure: both,
+      target: "ahead",
+      met: read.hit.ns < other.hit.ns,
+    },
   ];
 }

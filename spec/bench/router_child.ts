@@ -1,6 +1,6 @@
 /**
- * Measures one router with one set of routes in its own process, so that no other router influences the compiler, and prints the figures
- * as JSON.
+ * Measures one router with one set of routes in its own process, so that no other router influences the compiler, and
+ * prints the figures as JSON.
  */
 import { createRequire } from "node:module";
 import { builtModule } from "./ready.ts";
@@ -56,7 +56,10 @@ export const CANDIDATES: Readonly<Record<string, Candidate>> = {
   },
   "find-my-way": {
     async load() {
-      type Router = { on(method: string, path: string, handler: () => void): void; find(method: string, path: string): unknown };
+      type Router = {
+        on(method: string, path: string, handler: () => void): void;
+        find(method: string, path: string): unknown;
+      };
       const make = createRequire(import.meta.url)("find-my-way") as () => Router;
       return (routes) => {
         const router = make();
@@ -94,14 +97,25 @@ const BYTE_ROUNDS = 5;
 const LEAST_SLICES = (5 * BATCH) / SLICE;
 
 function entries(routes: readonly RouteOf[]) {
-  return routes.map((route) => ({ basePath: "/", hosts: [], path: route.path, methods: [route.method], encodedSlashes: false, pathParameters: false, target: route }));
+  return routes.map((route) => ({
+    basePath: "/",
+    hosts: [],
+    path: route.path,
+    methods: [route.method],
+    encodedSlashes: false,
+    pathParameters: false,
+    target: route,
+  }));
 }
 
 function colons(path: string): string {
   return path.replace(/\{(\w+)\}/g, ":$1");
 }
 
-/** In slices of a batch, for as long as asked: the median of the slices, which pauses do not move: of the collector, or on a busy machine. */
+/**
+ * In slices of a batch, for as long as asked: the median of the slices, which pauses do not move: of the collector, or
+ * on a busy machine.
+ */
 async function measure(name: string, set: SetName, count: number, ms: number): Promise<RouterFigures> {
   const { load, isHit } = CANDIDATES[name]!;
   const compile = await load();
@@ -110,9 +124,13 @@ async function measure(name: string, set: SetName, count: number, ms: number): P
   const find = compile(routes);
   const compileMs = performance.now() - began;
   const [hit, miss] = [hits(routes, BATCH), misses(routes, BATCH)];
-  for (const [asked, expected] of [[hit, true], [miss, false]] as const) {
+  for (const [asked, expected] of [
+    [hit, true],
+    [miss, false],
+  ] as const) {
     const wrong = asked.find(({ method, path }) => isHit(find(method, path)) !== expected);
-    if (wrong !== undefined) throw new Error(`${name} ${expected ? "finds no route for" : "finds a route for"} ${wrong.method} ${wrong.path}`);
+    if (wrong !== undefined)
+      throw new Error(`${name} ${expected ? "finds no route for" : "finds a route for"} ${wrong.method} ${wrong.path}`);
   }
   // Interleaved while warming up, because in a gateway the same code sees both.
   for (let i = 0; i < WARM_UP; i++) for (const asked of [hit, miss]) timed(find, fresh(asked));
@@ -129,7 +147,8 @@ function looked(find: Find, asked: readonly Asked[], ms: number): LookupFigures 
     bytes.push((process.memoryUsage().heapUsed - before) / batch.length);
   }
   const ns: number[] = [];
-  for (const until = performance.now() + ms; performance.now() < until || ns.length < LEAST_SLICES; ) ns.push(...timed(find, fresh(asked)));
+  for (const until = performance.now() + ms; performance.now() < until || ns.length < LEAST_SLICES;)
+    ns.push(...timed(find, fresh(asked)));
   return { ns: median(ns), bytes: Math.max(0, median(bytes)) };
 }
 

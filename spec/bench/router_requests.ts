@@ -1,4 +1,7 @@
-/** Measures what the size of the route table costs a whole request: gateways that differ in their number of routes, asked in turns. */
+/**
+ * Measures what the size of the route table costs a whole request: gateways that differ in their number of routes,
+ * asked in turns.
+ */
 import { mkdtempSync } from "node:fs";
 import { join } from "node:path";
 import { random } from "../support/random.ts";
@@ -22,11 +25,15 @@ export async function wholeRequests(counts: readonly number[]): Promise<readonly
     for (const count of counts) {
       const scenario = scenarioOf(count);
       const port = await freePort();
-      const running = machine.start(ours.command(scenario, { folder: mkdtempSync(join(machine.folder, "gateway-")), port, backendPort }), MEASURED);
+      const running = machine.start(
+        ours.command(scenario, { folder: mkdtempSync(join(machine.folder, "gateway-")), port, backendPort }),
+        MEASURED,
+      );
       const deadline = performance.now() + READY_MS;
       for (let fault: string | null = ""; fault !== null; await pause(50)) {
         fault = await faultOf(ours, scenario, port).catch((error: Error) => error.message);
-        if (fault !== null && (running.over() || performance.now() > deadline)) throw new Error(`${fault}: ${running.errors()}`);
+        if (fault !== null && (running.over() || performance.now() > deadline))
+          throw new Error(`${fault}: ${running.errors()}`);
       }
       gateways.push({ scenario, port, running, micros: [] as number[] });
     }
@@ -41,7 +48,12 @@ export async function wholeRequests(counts: readonly number[]): Promise<readonly
     }
     const figures = gateways.map(({ micros }) => median(micros));
     console.log(`whole requests: GET, 200 bytes, each of the routes at random; medians of ${TURNS} turns of 1 s\n`);
-    console.log(`${markdown(["routes", "CPU µs of a request", "of those with 10"], counts.map((count, i) => [count, brief(figures[i]), brief(figures[i]! / figures[0]!)]))}\n`);
+    console.log(
+      `${markdown(
+        ["routes", "CPU µs of a request", "of those with 10"],
+        counts.map((count, i) => [count, brief(figures[i]), brief(figures[i]! / figures[0]!)]),
+      )}\n`,
+    );
     return figures;
   });
 }
@@ -50,5 +62,10 @@ export async function wholeRequests(counts: readonly number[]): Promise<readonly
 function scenarioOf(routes: number): Scenario {
   const dice = random(9);
   const paths = Array.from({ length: routes }, (_none, i) => ({ path: `/r${i}/42`, at: dice.next() }));
-  return { ...SCENARIOS.find(({ name }) => name === "routes")!, name: `routes-${routes}`, routes, paths: paths.sort((a, b) => a.at - b.at).map(({ path }) => path) };
+  return {
+    ...SCENARIOS.find(({ name }) => name === "routes")!,
+    name: `routes-${routes}`,
+    routes,
+    paths: paths.sort((a, b) => a.at - b.at).map(({ path }) => path),
+  };
 }

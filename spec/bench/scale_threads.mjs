@@ -1,5 +1,6 @@
 /**
- * Measures the built gateway's shared memory, on the Node that runs this file: one thread, then two threads that do the same without pause.
+ * Measures the built gateway's shared memory, on the Node that runs this file: one thread, then two threads that do the
+ * same without pause.
  * Prints JSON: by case, nanoseconds of one operation alone, and of one operation of either while both run.
  */
 import { Worker, isMainThread, parentPort, workerData } from "node:worker_threads";
@@ -11,7 +12,9 @@ import { systemClock } from "../../dist/lib/base/clock.js";
 
 const MS = 1_000;
 const WARM_UP_MS = 500;
-/** Less than half a millisecond: most slices end before another process gets the processor. Figures are medians of them. */
+/**
+ * Less than half a millisecond: most slices end before another process gets the processor. Figures are medians of them.
+ */
 const SLICE = 200;
 const WINDOWS = [
   { name: "second", limit: 1_000_000, ms: 1_000 },
@@ -22,7 +25,10 @@ const CASES = ["limiter, one caller", "limiter, other callers", "circuit breaker
 function operation(what, threads) {
   if (what === "circuit breaker") {
     const settings = { errorRatio: 0.5, minRequests: 20, windowMs: 10_000, openMs: 10_000, probes: 1 };
-    const breaker = new Breaker({ clock: systemClock, log: silentLog, service: "s", memory: threads.memory("breaker", BREAKER_BYTES), threads }, settings);
+    const breaker = new Breaker(
+      { clock: systemClock, log: silentLog, service: "s", memory: threads.memory("breaker", BREAKER_BYTES), threads },
+      settings,
+    );
     return () => breaker.settle(breaker.admit(), "passed");
   }
   if (what === "requests in flight") {
@@ -36,7 +42,8 @@ function operation(what, threads) {
   const own = what === "limiter, one caller" ? "ip:" : `ip:${threads.place}.`;
   let next = 0;
   // A new string each time, as the plugin makes it.
-  return () => limiter.decide(own + (what === "limiter, one caller" ? "192.0.2.1" : String((next = (next + 7) & 8191))));
+  return () =>
+    limiter.decide(own + (what === "limiter, one caller" ? "192.0.2.1" : String((next = (next + 7) & 8191))));
 }
 
 function limiterOf(threads) {
@@ -49,7 +56,7 @@ function measured({ what, place, count, id, memory, words }) {
   const operate = operation(what, { id, place, count, memory: (name) => shared.get(name) });
   const run = (ms) => {
     const slices = [];
-    for (const end = performance.now() + ms; performance.now() < end; ) {
+    for (const end = performance.now() + ms; performance.now() < end;) {
       const from = process.hrtime.bigint();
       for (let i = 0; i < SLICE; i++) operate();
       slices.push(Number(process.hrtime.bigint() - from) / SLICE);
@@ -73,8 +80,16 @@ async function together(what, running) {
   };
   operation(what, main);
   const words = new Int32Array(new SharedArrayBuffer(4));
-  const threads = Array.from({ length: running }, (_, place) => new Worker(new URL(import.meta.url), { workerData: { what, running, place, count: 2, id: place + 2, memory, words } }));
-  return Promise.all(threads.map((thread) => new Promise((resolve, reject) => thread.once("message", resolve).once("error", reject))));
+  const threads = Array.from(
+    { length: running },
+    (_, place) =>
+      new Worker(new URL(import.meta.url), {
+        workerData: { what, running, place, count: 2, id: place + 2, memory, words },
+      }),
+  );
+  return Promise.all(
+    threads.map((thread) => new Promise((resolve, reject) => thread.once("message", resolve).once("error", reject))),
+  );
 }
 
 if (isMainThread) {

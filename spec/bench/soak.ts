@@ -1,6 +1,6 @@
 /**
- * Runs every kind of client at once, well and badly behaved, over HTTP/1.1, HTTP/2 and WebSocket, with a misbehaving upstream. No socket,
- * lease, timer or memory may be left behind.
+ * Runs every kind of client at once, well and badly behaved, over HTTP/1.1, HTTP/2 and WebSocket, with a misbehaving
+ * upstream. No socket, lease, timer or memory may be left behind.
  */
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -34,7 +34,12 @@ export async function soak([given = "60"]: readonly string[]): Promise<boolean> 
   }
 }
 
-async function soakAt(origin: Origin, seconds: number, collect: () => void, resources: readonly string[]): Promise<boolean> {
+async function soakAt(
+  origin: Origin,
+  seconds: number,
+  collect: () => void,
+  resources: readonly string[],
+): Promise<boolean> {
   const clock = countingClock();
   const config = (name: string) => configured(name, origin.port);
   const gateway = createGateway({ config: config("soak"), clock });
@@ -67,7 +72,12 @@ async function soakAt(origin: Origin, seconds: number, collect: () => void, reso
     ["wrong answers", String(tally.wrong.length), tally.wrong.length === 0],
     ["requests in flight", String(inFlight), inFlight === 0],
     ["leases free", `${leases} of ${POOL}`, leases === POOL],
-    ["timers pending", `${timers.length}, ${ofItsOwn} before any request${timers.length === ofItsOwn ? "" : ` (${timers.join(", ")} ms)`}`, timers.length === ofItsOwn],
+    [
+      "timers pending",
+      `${timers.length}, ${ofItsOwn} before any ` +
+        `request${timers.length === ofItsOwn ? "" : ` (${timers.join(", ")} ms)`}`,
+      timers.length === ofItsOwn,
+    ],
     ["heap after each round", heaps.map((each) => `${(each / MB).toFixed(1)} MiB`).join(", "), growth < MAX_GROWTH],
     ["drained or cut", outcome, outcome === "drained"],
     ["upstream sockets left", String(socketsLeft), socketsLeft === 0],
@@ -80,7 +90,11 @@ async function soakAt(origin: Origin, seconds: number, collect: () => void, reso
 function configured(name: string, port: number): ConfigInput {
   return {
     // All clients have one address.
-    global: { name, access_log: { enabled: false }, limits: { max_body_bytes: 64 * MB, min_body_bytes_per_s: 100, max_client_share: 1 } },
+    global: {
+      name,
+      access_log: { enabled: false },
+      limits: { max_body_bytes: 64 * MB, min_body_bytes_per_s: 100, max_client_share: 1 },
+    },
     services: [
       {
         name: "s",
@@ -153,7 +167,9 @@ async function heapAtRest(collect: () => void): Promise<number> {
 
 /** The number of requests that reach the upstream at one time: a leaked lease reduces it for good. */
 async function freeLeases(port: number): Promise<number> {
-  const answers = await Promise.all(Array.from({ length: POOL }, () => ask(port, { path: `/a/together/${POOL}` }).catch(() => null)));
+  const answers = await Promise.all(
+    Array.from({ length: POOL }, () => ask(port, { path: `/a/together/${POOL}` }).catch(() => null)),
+  );
   return answers.filter((answer) => answer?.status === 200).length;
 }
 

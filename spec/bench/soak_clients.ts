@@ -36,8 +36,14 @@ export const CLIENTS: readonly Client[] = [
   { what: "HTTP/1.1, garbage", run: garbage },
   { what: "upstream cuts a body", run: ({ plain }) => broken(plain, "/a/cut") },
   { what: "upstream resets", run: ({ plain }) => broken(plain, "/a/reset") },
-  ...times(2, { what: "HTTP/2, ten streams", run: ({ secure }, dice) => overHttp2(secure, (session) => tenStreams(session, dice)) }),
-  { what: "HTTP/2, streams taken back", run: ({ secure }, dice) => overHttp2(secure, (session) => takenBack(session, dice)) },
+  ...times(2, {
+    what: "HTTP/2, ten streams",
+    run: ({ secure }, dice) => overHttp2(secure, (session) => tenStreams(session, dice)),
+  }),
+  {
+    what: "HTTP/2, streams taken back",
+    run: ({ secure }, dice) => overHttp2(secure, (session) => takenBack(session, dice)),
+  },
   { what: "HTTP/2, gone as a whole", run: ({ secure }) => overHttp2(secure, goneAsAWhole) },
   ...times(2, { what: "WebSocket, echoed", run: ({ plain }, dice) => webSocket(plain, dice, "end") }),
   { what: "WebSocket, torn down", run: ({ plain }, dice) => webSocket(plain, dice, "destroy") },
@@ -55,9 +61,14 @@ async function small({ plain }: Ports): Promise<void> {
 async function pipelined({ plain }: Ports, dice: Random): Promise<void> {
   const n = dice.int(1, 20);
   const talk = await connect(plain);
-  talk.send("GET /a/small HTTP/1.1\r\nHost: h\r\n\r\n".repeat(n) + "GET /none HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+  talk.send(
+    "GET /a/small HTTP/1.1\r\nHost: h\r\n\r\n".repeat(n) + "GET /none HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+  );
   const received = await talk.closed();
-  expect(received.split("HTTP/1.1 200").length === n + 1 && received.includes("route_not_found"), `${n} pipelined: ${received.length} bytes`);
+  expect(
+    received.split("HTTP/1.1 200").length === n + 1 && received.includes("route_not_found"),
+    `${n} pipelined: ${received.length} bytes`,
+  );
 }
 
 async function echoed({ plain }: Ports, dice: Random): Promise<void> {
@@ -119,7 +130,14 @@ async function leavesEvents({ plain }: Ports, dice: Random): Promise<void> {
 
 async function garbage({ plain }: Ports, dice: Random): Promise<void> {
   const talk = await connect(plain);
-  talk.send(dice.pick(["\0\x01\x02\r\n\r\n", "GET /a/small HTTP/1.1\r\n\r\n", `GET /${"x".repeat(9000)} HTTP/1.1\r\nHost: h\r\n\r\n`, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]));
+  talk.send(
+    dice.pick([
+      "\0\x01\x02\r\n\r\n",
+      "GET /a/small HTTP/1.1\r\n\r\n",
+      `GET /${"x".repeat(9000)} HTTP/1.1\r\nHost: h\r\n\r\n`,
+      "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ]),
+  );
   expect(/^HTTP\/1\.1 4\d\d /.test(await talk.closed()), "garbage was not refused");
 }
 
@@ -130,7 +148,10 @@ async function broken(port: number, path: string): Promise<void> {
 
 /** Its own connection for each exchange or a few. */
 async function overHttp2(port: number, run: (session: ClientHttp2Session) => Promise<void>): Promise<void> {
-  const session = http2.connect(`https://localhost:${port}`, { ca: CA.cert, host: "127.0.0.1" } as http2.SecureClientSessionOptions);
+  const session = http2.connect(`https://localhost:${port}`, {
+    ca: CA.cert,
+    host: "127.0.0.1",
+  } as http2.SecureClientSessionOptions);
   session.on("error", ignore);
   const closed = new Promise((resolve) => session.once("close", resolve));
   try {
@@ -153,7 +174,10 @@ async function tenStreams(session: ClientHttp2Session, dice: Random): Promise<vo
     stream.end(body);
     await once(stream, "close");
     const got = Buffer.concat(chunks);
-    expect(got.equals(body), `echo of ${body.length} bytes: status ${status}, ${got.length} bytes, reset with ${stream.rstCode}`);
+    expect(
+      got.equals(body),
+      `echo of ${body.length} bytes: status ${status}, ${got.length} bytes, reset with ${stream.rstCode}`,
+    );
   };
   await Promise.all(Array.from({ length: 10 }, each));
 }
@@ -170,7 +194,8 @@ async function takenBack(session: ClientHttp2Session, dice: Random): Promise<voi
 }
 
 async function goneAsAWhole(session: ClientHttp2Session): Promise<void> {
-  for (const path of ["/a/slow", "/a/big/5000000", "/a/events"]) session.request({ ":path": path }).on("error", ignore).resume();
+  for (const path of ["/a/slow", "/a/big/5000000", "/a/events"])
+    session.request({ ":path": path }).on("error", ignore).resume();
   await pause(5);
   session.destroy();
 }

@@ -1,5 +1,6 @@
 /**
- * The upstream of the soak benchmark, both well and badly behaved, in its own process so that its faults are not counted as the gateway's.
+ * The upstream of the soak benchmark, both well and badly behaved, in its own process so that its faults are not
+ * counted as the gateway's.
  */
 import { fork } from "node:child_process";
 import http from "node:http";
@@ -51,7 +52,10 @@ const PROGRAM = fileURLToPath(import.meta.url);
 const WORD = "serve";
 const PIECE = Buffer.alloc(32 * 1024, "z");
 
-/** /small /echo /big/BYTES /slow /events /together/N, and for worse: /cut (mid-body), /reset (no answer at all). Upgrades echo. */
+/**
+ * /small /echo /big/BYTES /slow /events /together/N, and for worse: /cut (mid-body), /reset (no answer at all).
+ * Upgrades echo.
+ */
 async function serve(): Promise<void> {
   let open = 0;
   let told = true;

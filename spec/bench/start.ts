@@ -1,6 +1,6 @@
 /**
- * Measures the start of the built gateway: from exec to listening and to the first byte of a proxied response, with the quickstart
- * configuration and with a thousand routes, beside a Node process that does nothing.
+ * Measures the start of the built gateway: from exec to listening and to the first byte of a proxied response, with the
+ * quickstart configuration and with a thousand routes, beside a Node process that does nothing.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -39,7 +39,12 @@ export async function start([given = "10"]: readonly string[]): Promise<boolean>
   try {
     const { port } = upstream.address() as AddressInfo;
     const few = join(folder, "quickstart.json");
-    writeFileSync(few, JSON.stringify(pointedAt(port, JSON.parse(readFileSync(join(ROOT, "examples/quickstart.json"), "utf8")) as ConfigInput)));
+    writeFileSync(
+      few,
+      JSON.stringify(
+        pointedAt(port, JSON.parse(readFileSync(join(ROOT, "examples/quickstart.json"), "utf8")) as ConfigInput),
+      ),
+    );
     const many = join(folder, "many.json");
     writeFileSync(many, JSON.stringify(manyRoutes(port)));
     const measured = { nothing: [] as number[], few: [] as Begun[], many: [] as Begun[] };
@@ -52,14 +57,24 @@ export async function start([given = "10"]: readonly string[]): Promise<boolean>
     const proxied = (rounds: readonly Begun[]) => median(rounds.map((each) => each.proxiedMs));
     const cpu = (rounds: readonly Begun[]) => median(rounds.map((each) => each.cpuMs));
     const rss = (rounds: readonly Begun[]) => median(rounds.map((each) => each.rssMib));
-    const row = (what: string, rounds: readonly Begun[]) => [what, ...[listening, proxied, cpu, rss].map((of) => brief(of(rounds)))];
+    const row = (what: string, rounds: readonly Begun[]) => [
+      what,
+      ...[listening, proxied, cpu, rss].map((of) => brief(of(rounds))),
+    ];
     console.log(`milliseconds since exec, medians of ${starts}; Node ${process.versions.node}\n`);
     const bare = ["node -e 0, to its end", brief(median(measured.nothing)), "–", "–", "–"];
     const rows = [bare, row("quickstart", measured.few), row(`${ROUTES} routes`, measured.many)];
-    console.log(`${markdown(["start", "listening", "first proxied byte", "CPU until it listened", "RSS then, MiB"], rows)}\n`);
+    console.log(
+      `${markdown(["start", "listening", "first proxied byte", "CPU until it listened", "RSS then, MiB"], rows)}\n`,
+    );
     const [ms, mib] = [listening(measured.many), rss(measured.few)];
     const verdicts: Verdict[] = [
-      { what: `${ROUTES} routes, exec to listening`, figure: `${brief(ms)} ms`, target: `≤ ${MAX_MS} ms`, met: ms <= MAX_MS },
+      {
+        what: `${ROUTES} routes, exec to listening`,
+        figure: `${brief(ms)} ms`,
+        target: `≤ ${MAX_MS} ms`,
+        met: ms <= MAX_MS,
+      },
       { what: "quickstart, RSS", figure: `${brief(mib)} MiB`, target: `≤ ${MAX_RSS_MIB} MiB`, met: mib <= MAX_RSS_MIB },
     ];
     console.log(verdictTable(verdicts));
@@ -72,7 +87,10 @@ export async function start([given = "10"]: readonly string[]): Promise<boolean>
 }
 
 function pointedAt(port: number, config: ConfigInput): ConfigInput {
-  return { ...config, services: config.services.map((service) => ({ ...service, upstreams: [{ host: "127.0.0.1", port }] })) };
+  return {
+    ...config,
+    services: config.services.map((service) => ({ ...service, upstreams: [{ host: "127.0.0.1", port }] })),
+  };
 }
 
 /** Ten services of a hundred routes each, with the plugins that a gateway mostly has. */
@@ -83,7 +101,10 @@ function manyRoutes(port: number): ConfigInput {
       base_path: `/service${s}`,
       upstreams: [{ host: "127.0.0.1", port }],
       plugins: [{ name: "rate_limit", config: { limit_min: 1_000_000 } }],
-      routes: Array.from({ length: ROUTES / 10 }, (_none, r) => ({ path: `/r${s * (ROUTES / 10) + r}/{id}`, methods: ["GET", "POST"] })),
+      routes: Array.from({ length: ROUTES / 10 }, (_none, r) => ({
+        path: `/r${s * (ROUTES / 10) + r}/{id}`,
+        methods: ["GET", "POST"],
+      })),
     })),
   };
 }
@@ -97,7 +118,10 @@ async function nothing(): Promise<number> {
 async function begun(file: string, path: string): Promise<Begun> {
   const words = [PROGRAM, "--config", file, "--http-port", "0", "--listen-host", "127.0.0.1"];
   const began = performance.now();
-  const child = spawn(process.execPath, words, { env: { PATH: process.env.PATH }, stdio: ["ignore", "ignore", "pipe"] });
+  const child = spawn(process.execPath, words, {
+    env: { PATH: process.env.PATH },
+    stdio: ["ignore", "ignore", "pipe"],
+  });
   const kill = () => void child.kill("SIGKILL");
   process.once("exit", kill);
   const closed = once(child, "close");

@@ -1,6 +1,6 @@
 /**
- * Measures a run of the tests of a configuration: a thousand tests of ten thousand routes, whose plugins are of common kinds, and how long
- * it keeps the event loop from other work.
+ * Measures a run of the tests of a configuration: a thousand tests of ten thousand routes, whose plugins are of common
+ * kinds, and how long it keeps the event loop from other work.
  */
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { runTests } from "../../lib/proof/run_tests.ts";
@@ -21,7 +21,13 @@ export async function tests([given = "5"]: readonly string[]): Promise<boolean> 
   const rounds = Number(given);
   if (!(Number.isInteger(rounds) && rounds >= 1 && rounds <= 100)) throw new RangeError("there are 1 to 100 rounds");
   const loaded = loadConfig({ value: configuration() }, { kinds: builtinPlugins, environment: {}, checkRoutes });
-  if (!loaded.ok) throw new Error(loaded.issues.slice(0, 3).map(({ message }) => message).join("; "));
+  if (!loaded.ok)
+    throw new Error(
+      loaded.issues
+        .slice(0, 3)
+        .map(({ message }) => message)
+        .join("; "),
+    );
   const times: number[] = [];
   const blocked: number[] = [];
   for (let round = 0; round < rounds; round++) {
@@ -33,19 +39,31 @@ export async function tests([given = "5"]: readonly string[]): Promise<boolean> 
     delay.disable();
     blocked.push(delay.max / 1e6);
     const wrong = results.find(({ passed }) => !passed);
-    if (failed > 0) throw new Error(`${failed} tests failed, the first: ${wrong!.name}: ${wrong!.differences.join("; ")}`);
+    if (failed > 0)
+      throw new Error(`${failed} tests failed, the first: ${wrong!.name}: ${wrong!.differences.join("; ")}`);
   }
   const [ms, blockedMs] = [median(times), median(blocked)];
-  console.log(`${TESTS} tests in a configuration of ${SERVICES * ROUTES} routes, medians of ${rounds}; Node ${process.versions.node}\n`);
+  console.log(
+    `${TESTS} tests in a configuration of ${SERVICES * ROUTES} routes, medians of ${rounds}; ` +
+      `Node ${process.versions.node}\n`,
+  );
   const verdicts: Verdict[] = [
     { what: "all tests, ms", figure: brief(ms), target: `< ${MAX_MS}`, met: ms < MAX_MS },
-    { what: "event loop blocked at most, ms", figure: brief(blockedMs), target: `< ${MAX_BLOCKED_MS}`, met: blockedMs < MAX_BLOCKED_MS },
+    {
+      what: "event loop blocked at most, ms",
+      figure: brief(blockedMs),
+      target: `< ${MAX_BLOCKED_MS}`,
+      met: blockedMs < MAX_BLOCKED_MS,
+    },
   ];
   console.log(verdictTable(verdicts));
   return verdicts.every(({ met }) => met === true);
 }
 
-/** Each service has a guard and a limit, each route adds headers; a test sends two requests, every second test without the key. */
+/**
+ * Each service has a guard and a limit, each route adds headers; a test sends two requests, every second test without
+ * the key.
+ */
 function configuration(): ConfigInput {
   const plugins = (service: number) => [
     { name: "cors", config: { allow_origins: ["https://shop.example.com"] } },
@@ -69,8 +87,19 @@ function configuration(): ConfigInput {
       const isAllowed = i % 2 === 0;
       return {
         name: `test ${i}`,
-        request: { url: `/s${service}/r${route}/42?x=1`, times: 2, ...(isAllowed && { headers: { apiKey: `a-key-of-service-${service}` } }) },
-        expect: isAllowed ? { status: 200, route: `r${route}`, upstream_path: `/r${route}/42?x=1`, upstream_headers: { "X-Route": `r${route}` } } : { code: "key_missing" },
+        request: {
+          url: `/s${service}/r${route}/42?x=1`,
+          times: 2,
+          ...(isAllowed && { headers: { apiKey: `a-key-of-service-${service}` } }),
+        },
+        expect: isAllowed
+          ? {
+              status: 200,
+              route: `r${route}`,
+              upstream_path: `/r${route}/42?x=1`,
+              upstream_headers: { "X-Route": `r${route}` },
+            }
+          : { code: "key_missing" },
       };
     }),
   };

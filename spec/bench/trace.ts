@@ -1,6 +1,6 @@
 /**
- * Measures the processor time of traces for each request, through a whole gateway without sockets: off, on and not sampled, on and
- * sampled.
+ * Measures the processor time of traces for each request, through a whole gateway without sockets: off, on and not
+ * sampled, on and sampled.
  */
 import http from "node:http";
 import type { AddressInfo } from "node:net";
@@ -8,7 +8,10 @@ import { createGateway, definePlugin, schema, type Gateway, type TracingSettings
 import { printTable } from "./load.ts";
 
 const ROUNDS = 9;
-/** What a request may cost more, on a busy machine too, with a trace that is not recorded and with one that is (a request, a plugin), in nanoseconds. */
+/**
+ * What a request may cost more, on a busy machine too, with a trace that is not recorded and with one that is (a
+ * request, a plugin), in nanoseconds.
+ */
 const MAX_NS = { unsampled: 3_000, sampled: 50_000 };
 
 /** Answers in place of an upstream: what forwarding costs is no part of it. */
@@ -40,19 +43,35 @@ export async function trace([given = "20000"]: readonly string[]): Promise<boole
   const dropped = /edge_gateway_trace_spans_dropped_total (\d+)/.exec(rows[2]!.gateway.metrics())?.[1];
   for (const { gateway } of rows) await gateway.close(0);
   collector.close();
-  const [off, unsampled, sampled] = rows.map(({ rounds }) => [...rounds].sort((a, b) => a - b)[rounds.length >> 1]!) as [number, number, number];
+  const [off, unsampled, sampled] = rows.map(
+    ({ rounds }) => [...rounds].sort((a, b) => a - b)[rounds.length >> 1]!,
+  ) as [number, number, number];
   const added = { unsampled: unsampled - off, sampled: sampled - off };
   printTable(
     ["figure", "ns a request", "added"],
-    rows.map(({ title }, i) => [title, Math.round([off, unsampled, sampled][i]!), Math.round([0, added.unsampled, added.sampled][i]!)]),
+    rows.map(({ title }, i) => [
+      title,
+      Math.round([off, unsampled, sampled][i]!),
+      Math.round([0, added.unsampled, added.sampled][i]!),
+    ]),
   );
   console.log(`spans dropped: ${dropped}; medians of ${ROUNDS} rounds`);
   return added.unsampled < MAX_NS.unsampled && added.sampled < MAX_NS.sampled;
 }
 
 function gatewayWith(tracing?: TracingSettings): Gateway {
-  const service = { name: "s", base_path: "/", upstreams: [{ host: "127.0.0.1", port: 9 }], routes: [{ path: "/{rest*}" }], plugins: [{ name: "answers" }] };
-  return createGateway({ config: { services: [service] }, plugins: [answers], ...(tracing === undefined ? {} : { tracing }) });
+  const service = {
+    name: "s",
+    base_path: "/",
+    upstreams: [{ host: "127.0.0.1", port: 9 }],
+    routes: [{ path: "/{rest*}" }],
+    plugins: [{ name: "answers" }],
+  };
+  return createGateway({
+    config: { services: [service] },
+    plugins: [answers],
+    ...(tracing === undefined ? {} : { tracing }),
+  });
 }
 
 /** Processor time, with what goes on in the background. */
@@ -66,4 +85,11 @@ async function nanoseconds(gateway: Gateway, requests: number): Promise<number> 
   return ((user + system) * 1e3) / requests;
 }
 
-const HEADERS = ["Host", "shop.example", "User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Accept", "*/*"];
+const HEADERS = [
+  "Host",
+  "shop.example",
+  "User-Agent",
+  "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
+  "Accept",
+  "*/*",
+];

@@ -1,7 +1,18 @@
 /** `npm run build` in a small project of the same shape. */
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
@@ -16,9 +27,13 @@ const source = (text: string) => writeFileSync(at("bin/edge-gateway.ts"), text);
 const program = () => readFileSync(at(PROGRAM), "utf8").split("\n")[0];
 const build = () => spawnSync("npm", ["run", "--silent", "build"], { cwd: project, encoding: "utf8" });
 /** Without npm, so that it is a child of this process; with the compiler in a group of its own. */
-const start = () => spawn(process.execPath, ["--import", "tsx", "build/build.ts"], { cwd: project, stdio: "ignore", detached: true });
+const start = () =>
+  spawn(process.execPath, ["--import", "tsx", "build/build.ts"], { cwd: project, stdio: "ignore", detached: true });
 /** A file with another inode is another file. */
-const files = () => readdirSync(at("dist"), { recursive: true, encoding: "utf8" }).sort().map((path) => [path, statSync(at(join("dist", path))).ino]);
+const files = () =>
+  readdirSync(at("dist"), { recursive: true, encoding: "utf8" })
+    .sort()
+    .map((path) => [path, statSync(at(join("dist", path))).ino]);
 const leftOver = () => readdirSync(project).filter((name) => /^\.dist-\d/.test(name));
 
 beforeAll(() => {
@@ -30,19 +45,26 @@ beforeAll(() => {
   writeFileSync(at("lib/index.ts"), `export type { Kept } from "./kept.ts";\n`);
   writeFileSync(at("lib/kept.ts"), "/** A comment. */\nexport interface Kept { readonly field: string }\n");
   writeFileSync(at("lib/other.ts"), "/** A comment. */\nexport const other = 1;\n");
-  for (const name of ["index.html", "style.css", "pages.css", "icon.svg"]) writeFileSync(at(`lib/manager/assets/${name}`), name);
+  for (const name of ["index.html", "style.css", "pages.css", "icon.svg"])
+    writeFileSync(at(`lib/manager/assets/${name}`), name);
   writeFileSync(at("lib/manager/assets/main.ts"), `document.title = "x";\n`);
   expect(build()).toMatchObject({ status: 0, stdout: "", stderr: "" });
 }, 60_000);
 
 describe("npm run build", { timeout: 60_000 }, () => {
   it("makes the program, the declarations that the exports need and the pages, with the modes of the package", () => {
-    const paths = files().map(([path]) => String(path)).filter((path) => /\.\w+$/.test(path));
-    const pages = ["icon.svg", "index.html", "main.js", "pages.css", "style.css"].map((name) => `lib/manager/assets/${name}`);
+    const paths = files()
+      .map(([path]) => String(path))
+      .filter((path) => /\.\w+$/.test(path));
+    const pages = ["icon.svg", "index.html", "main.js", "pages.css", "style.css"].map(
+      (name) => `lib/manager/assets/${name}`,
+    );
     const modules = ["bin/edge-gateway", "lib/index", "lib/kept", "lib/other"].map((name) => `${name}.js`);
     expect(paths).toEqual([...modules, ...pages, "lib/index.d.ts", "lib/kept.d.ts"].sort());
     expect([PROGRAM, "dist/lib/index.js"].map((path) => statSync(at(path)).mode & 0o777)).toEqual([0o755, 0o644]);
-    expect(readFileSync(at("dist/lib/kept.d.ts"), "utf8")).toBe("/** A comment. */\nexport interface Kept {\n    readonly field: string;\n}\n");
+    expect(readFileSync(at("dist/lib/kept.d.ts"), "utf8")).toBe(
+      "/** A comment. */\nexport interface Kept {\n    readonly field: string;\n}\n",
+    );
     expect(readFileSync(at("dist/lib/other.js"), "utf8")).toBe("export const other = 1;\n");
   });
 
@@ -69,7 +91,11 @@ describe("npm run build", { timeout: 60_000 }, () => {
     source("const wrong: string = 1;\n");
     const { status, stdout, stderr } = build();
     source(text);
-    expect([status, stdout, stderr]).toEqual([1, expect.stringContaining("bin/edge-gateway.ts(1,7): error"), "build: the sources do not compile; dist is as it was\n"]);
+    expect([status, stdout, stderr]).toEqual([
+      1,
+      expect.stringContaining("bin/edge-gateway.ts(1,7): error"),
+      "build: the sources do not compile; dist is as it was\n",
+    ]);
     expect([files(), leftOver()]).toEqual([before, []]);
   });
 

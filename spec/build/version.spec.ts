@@ -8,13 +8,26 @@ import { blocksOf, document, root } from "../support/documents.ts";
 
 const project = mkdtempSync(join(tmpdir(), "edge-gateway-version-"));
 afterAll(() => rmSync(project, { recursive: true, force: true }));
-const who = { GIT_AUTHOR_NAME: "a", GIT_AUTHOR_EMAIL: "a@example.com", GIT_COMMITTER_NAME: "a", GIT_COMMITTER_EMAIL: "a@example.com" };
-const [release, make, next] = blocksOf(document("docs/releases.md"), "sh")[3]!.trim().split("\n") as [string, string, string];
+const who = {
+  GIT_AUTHOR_NAME: "a",
+  GIT_AUTHOR_EMAIL: "a@example.com",
+  GIT_COMMITTER_NAME: "a",
+  GIT_COMMITTER_EMAIL: "a@example.com",
+};
+const [release, make, next] = blocksOf(document("docs/releases.md"), "sh")[3]!.trim().split("\n") as [
+  string,
+  string,
+  string,
+];
 const read = (name: string) => readFileSync(join(project, name), "utf8");
 const today = () => new Date().toISOString().slice(0, 10);
 
 function sh(line: string) {
-  const { status, stdout, stderr } = spawnSync("sh", ["-c", line], { cwd: project, encoding: "utf8", env: { PATH: process.env.PATH, HOME: project, ...who } });
+  const { status, stdout, stderr } = spawnSync("sh", ["-c", line], {
+    cwd: project,
+    encoding: "utf8",
+    env: { PATH: process.env.PATH, HOME: project, ...who },
+  });
   return { status, stdout, stderr };
 }
 
@@ -28,12 +41,27 @@ const textsWith = (version: string): Readonly<Record<string, string>> => ({
 const texts = () => Object.fromEntries(Object.keys(textsWith("")).map((name) => [name, read(name)]));
 
 beforeAll(() => {
-  for (const name of ["build", "lib", "package.json"]) cpSync(join(root, name), join(project, name), { recursive: true });
-  writeFileSync(join(project, "package.json"), read("package.json").replace(/"version": "[^"]+"/, '"version": "0.3.0-dev"'));
-  writeFileSync(join(project, "package-lock.json"), JSON.stringify({ name: "edge-gateway", version: "0.3.0-dev", lockfileVersion: 3, packages: { "": { version: "0.3.0-dev" } } }));
+  for (const name of ["build", "lib", "package.json"])
+    cpSync(join(root, name), join(project, name), { recursive: true });
+  writeFileSync(
+    join(project, "package.json"),
+    read("package.json").replace(/"version": "[^"]+"/, '"version": "0.3.0-dev"'),
+  );
+  writeFileSync(
+    join(project, "package-lock.json"),
+    JSON.stringify({
+      name: "edge-gateway",
+      version: "0.3.0-dev",
+      lockfileVersion: 3,
+      packages: { "": { version: "0.3.0-dev" } },
+    }),
+  );
   for (const folder of ["docs", "examples"]) mkdirSync(join(project, folder));
   for (const [name, text] of Object.entries(textsWith("0.3.0-dev"))) writeFileSync(join(project, name), text);
-  writeFileSync(join(project, "CHANGELOG.md"), "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- x\n\n## [0.2.0] - 2026-11-22\n");
+  writeFileSync(
+    join(project, "CHANGELOG.md"),
+    "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- x\n\n## [0.2.0] - 2026-11-22\n",
+  );
   writeFileSync(join(project, ".gitignore"), "node_modules\n.npm\n");
   symlinkSync(join(root, "node_modules"), join(project, "node_modules"));
   expect(sh("git init --quiet && git add --all && git commit --quiet --message all")).toMatchObject({ status: 0 });
@@ -41,21 +69,37 @@ beforeAll(() => {
 
 describe("a version", { timeout: 60_000 }, () => {
   it("that ends in -dev is not released: npm run release says what to do", () => {
-    expect(sh(make)).toMatchObject({ status: 1, stderr: expect.stringContaining("release: 0.3.0-dev is a version between releases: run npm version 0.3.0 first\n") });
+    expect(sh(make)).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining(
+        "release: 0.3.0-dev is a version between releases: run npm version 0.3.0 first\n",
+      ),
+    });
   });
 
-  it("becomes a release in every document, example and in CHANGELOG.md by one line, which makes a commit and a tag", () => {
-    const before = today();
-    expect(sh(release)).toMatchObject({ status: 0 });
-    expect(texts()).toEqual(textsWith("0.3.0"));
-    const heading = /^## \[Unreleased\]\n\n## \[0\.3\.0\] - (\S+)\n\n### Added$/m.exec(read("CHANGELOG.md"))!;
-    expect([before, today()]).toContain(heading[1]);
-    expect(sh("git status --porcelain; git tag; git log -1 --format=%s").stdout).toBe("v0.3.0\nRelease 0.3.0\n");
-  });
+  it(
+    "becomes a release in every document, example and in CHANGELOG.md by one line, " + "which makes a commit and a tag",
+    () => {
+      const before = today();
+      expect(sh(release)).toMatchObject({ status: 0 });
+      expect(texts()).toEqual(textsWith("0.3.0"));
+      const heading = /^## \[Unreleased\]\n\n## \[0\.3\.0\] - (\S+)\n\n### Added$/m.exec(read("CHANGELOG.md"))!;
+      expect([before, today()]).toContain(heading[1]);
+      expect(sh("git status --porcelain; git tag; git log -1 --format=%s").stdout).toBe("v0.3.0\nRelease 0.3.0\n");
+    },
+  );
 
-  it("is no release without a comparison with the one before in CHANGELOG.md: npm run release says how to get it", () => {
-    expect(sh(make)).toMatchObject({ status: 1, stderr: expect.stringContaining("release: CHANGELOG.md does not say how 0.3.0 differs from the release before: run npm run compared before") });
-  });
+  it(
+    "is no release without a comparison with the one before in CHANGELOG.md: " + "npm run release says how to get it",
+    () => {
+      expect(sh(make)).toMatchObject({
+        status: 1,
+        stderr: expect.stringContaining(
+          "release: CHANGELOG.md does not say how 0.3.0 differs from the release before: run npm run compared before",
+        ),
+      });
+    },
+  );
 
   it("is begun in every document and example by another line, which makes a commit and no heading or tag", () => {
     const changelog = read("CHANGELOG.md");
@@ -67,8 +111,14 @@ describe("a version", { timeout: 60_000 }, () => {
 
   it("of a release does not name changes that came later: npm run release refuses them", () => {
     expect(sh("git reset --quiet --hard v0.3.0").status).toBe(0);
-    writeFileSync(join(project, "CHANGELOG.md"), read("CHANGELOG.md").replace("## [Unreleased]\n", "$&\n### Fixed\n\n- y\n"));
+    writeFileSync(
+      join(project, "CHANGELOG.md"),
+      read("CHANGELOG.md").replace("## [Unreleased]\n", "$&\n### Fixed\n\n- y\n"),
+    );
     expect(sh("git commit --quiet --all --message later").status).toBe(0);
-    expect(sh(make)).toMatchObject({ status: 1, stderr: expect.stringContaining("release: CHANGELOG.md has changes that 0.3.0 does not have: begin") });
+    expect(sh(make)).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining("release: CHANGELOG.md has changes that 0.3.0 does not have: begin"),
+    });
   });
 });

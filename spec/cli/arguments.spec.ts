@@ -14,11 +14,23 @@ const read = (...words: string[]) => readArguments(words, COMMANDS, OWN);
 describe("readArguments", () => {
   it("uses run without a command", () => {
     expect(read()).toEqual({ command: "run", isNamed: false, flags: {}, repeated: {}, operands: [] });
-    expect(read("--config", "gw.json")).toEqual({ command: "run", isNamed: false, flags: { config: "gw.json" }, repeated: {}, operands: [] });
+    expect(read("--config", "gw.json")).toEqual({
+      command: "run",
+      isNamed: false,
+      flags: { config: "gw.json" },
+      repeated: {},
+      operands: [],
+    });
   });
 
   it("accepts flags before and behind the command, as --name value and as --name=value", () => {
-    expect(read("--a", "1", "validate", "--b=2=3", "file")).toEqual({ command: "validate", isNamed: true, flags: { a: "1", b: "2=3" }, repeated: {}, operands: ["file"] });
+    expect(read("--a", "1", "validate", "--b=2=3", "file")).toEqual({
+      command: "validate",
+      isNamed: true,
+      flags: { a: "1", b: "2=3" },
+      repeated: {},
+      operands: ["file"],
+    });
   });
 
   it("reads a flag before another flag, or at the end, without a value", () => {
@@ -32,18 +44,33 @@ describe("readArguments", () => {
     [["run", "--manager", "yes"], "run", { manager: "yes" }, []],
     [["validate", "--manager", "run"], "validate", { manager: "run" }, []],
     [["--config", "run"], "run", { config: "run" }, []],
-  ] as const)("does not read a command as the value of a flag that is true or false: %j", (words, command, flags, operands) => {
-    expect(read(...words)).toMatchObject({ command, flags, operands });
-  });
+  ] as const)(
+    "does not read a command as the value of a flag that is true or false: %j",
+    (words, command, flags, operands) => {
+      expect(read(...words)).toMatchObject({ command, flags, operands });
+    },
+  );
 
   it("accepts an empty value", () => {
     expect(read("--a=").flags).toEqual({ a: "" });
   });
 
   it("reads --help, -h, --version and -v without values", () => {
-    expect(read("--help", "validate")).toEqual({ command: "validate", isNamed: true, flags: { help: true }, repeated: {}, operands: [] });
+    expect(read("--help", "validate")).toEqual({
+      command: "validate",
+      isNamed: true,
+      flags: { help: true },
+      repeated: {},
+      operands: [],
+    });
     expect(read("-h").flags).toEqual({ help: true });
-    expect(read("-v", "demo")).toEqual({ command: "demo", isNamed: true, flags: { version: true }, repeated: {}, operands: [] });
+    expect(read("-v", "demo")).toEqual({
+      command: "demo",
+      isNamed: true,
+      flags: { version: true },
+      repeated: {},
+      operands: [],
+    });
   });
 
   it("readArguments collects the values of a flag that may be repeated, in both spellings and in their order", () => {
@@ -52,7 +79,11 @@ describe("readArguments", () => {
   });
 
   it("readArguments reads a flag that takes no value without the word behind it", () => {
-    expect(read("--json", "validate", "file")).toMatchObject({ command: "validate", flags: { json: true }, operands: ["file"] });
+    expect(read("--json", "validate", "file")).toMatchObject({
+      command: "validate",
+      flags: { json: true },
+      operands: ["file"],
+    });
   });
 
   it.each([
@@ -95,8 +126,12 @@ describe("unknownFlags", () => {
   it("accepts the command's own flags, suggests them, and refuses those of other commands", () => {
     const { json } = OWN;
     expect(unknownFlags(read("validate", "--json"), { ...own, flags: { json } })).toEqual([]);
-    expect(unknownFlags(read("validate", "--jsn"), { ...own, flags: { json } })).toEqual(["--jsn is not a known flag; did you mean --json?"]);
-    expect(unknownFlags(read("validate", "-H", "A: 1"), { ...own, flags: { json } })).toEqual(["--header is not a known flag"]);
+    expect(unknownFlags(read("validate", "--jsn"), { ...own, flags: { json } })).toEqual([
+      "--jsn is not a known flag; did you mean --json?",
+    ]);
+    expect(unknownFlags(read("validate", "-H", "A: 1"), { ...own, flags: { json } })).toEqual([
+      "--header is not a known flag",
+    ]);
   });
 
   it.each<[string[], SettingsTable, string[]]>([
@@ -104,9 +139,24 @@ describe("unknownFlags", () => {
     [["--zzzzzz"], own.settings, ["--zzzzzz is not a known flag"]],
     [["--http-port", "1"], own.settings, ["--http-port is not a flag of this command: it is for starting a gateway"]],
     [["--http-prot", "1"], SETTINGS, ["--http-prot is not a known flag; did you mean --http-port?"]],
-    [["--admin-password", "x"], SETTINGS, ["--admin-password is not a flag, since other users could read it: set the variable ADMIN_PASSWORD"]],
-    [["--config", "x", "--admin-ulr", "x"], CLIENT_TABLE, ["--config is not a flag of this command: it is for starting a gateway", "--admin-ulr is not a known flag; did you mean --admin-url?"]],
-    [["--admin-password", "x"], CLIENT_TABLE, ["--admin-password is not a flag, since other users could read it: set the variable ADMIN_PASSWORD"]],
+    [
+      ["--admin-password", "x"],
+      SETTINGS,
+      ["--admin-password is not a flag, since other users could read it: set the variable ADMIN_PASSWORD"],
+    ],
+    [
+      ["--config", "x", "--admin-ulr", "x"],
+      CLIENT_TABLE,
+      [
+        "--config is not a flag of this command: it is for starting a gateway",
+        "--admin-ulr is not a known flag; did you mean --admin-url?",
+      ],
+    ],
+    [
+      ["--admin-password", "x"],
+      CLIENT_TABLE,
+      ["--admin-password is not a flag, since other users could read it: set the variable ADMIN_PASSWORD"],
+    ],
     [["--probe-prot", "1"], HEALTHCHECK_TABLE, ["--probe-prot is not a known flag; did you mean --probe-port?"]],
   ])("reports %j", (words, settings, issues) => {
     expect(unknownFlags(read(...words), { settings })).toEqual(issues);

@@ -9,8 +9,18 @@ import { emptyFolder, fileWith, program, PROGRAM, runningFile, runningProgram } 
 import { ask, eventually } from "../support/raw_client.ts";
 import { signed, signingKeys } from "../support/signing_keys.ts";
 
-const ADMIN = { ADMIN_USER: "anna", ADMIN_PASSWORD: "a-password", ADMIN_VIEWER_USER: "vera", ADMIN_VIEWER_PASSWORD: "v-password", ADMIN_WRITE: "true" };
-const linesOf = (path: string) => readFileSync(path, "utf8").split("\n").filter((line) => line !== "").map((line) => JSON.parse(line) as Record<string, unknown>);
+const ADMIN = {
+  ADMIN_USER: "anna",
+  ADMIN_PASSWORD: "a-password",
+  ADMIN_VIEWER_USER: "vera",
+  ADMIN_VIEWER_PASSWORD: "v-password",
+  ADMIN_WRITE: "true",
+};
+const linesOf = (path: string) =>
+  readFileSync(path, "utf8")
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
 const eventsOf = (path: string) => linesOf(path).map(({ event }) => event);
 const verified = (...words: string[]) => program(["verify-log", ...words]).ended;
 
@@ -19,7 +29,12 @@ async function loggedIn(port: number, name: string, password: string) {
   const { headers } = await ask(port, { method: "POST", path: "/login", headers: { authorization } });
   const cookie = headers["set-cookie"]?.[0]?.split(";")[0] ?? "";
   return (method: string, path: string, body?: string, more: Record<string, string> = {}) =>
-    ask(port, { method, path, headers: { cookie, ...(body !== undefined && { "content-type": "application/json" }), ...more }, ...(body !== undefined && { body }) });
+    ask(port, {
+      method,
+      path,
+      headers: { cookie, ...(body !== undefined && { "content-type": "application/json" }), ...more },
+      ...(body !== undefined && { body }),
+    });
 }
 
 /** A user for whom permissions count. */
@@ -29,7 +44,11 @@ const CAN_RUN = spawnSync(process.execPath, [PROGRAM, "--version"], USER).status
 describe("AUDIT_LOG", () => {
   it("has who did what and from where, and no secret; verify-log finds it whole", async () => {
     const path = join(emptyFolder(), "audit.log");
-    const running = await runningProgram(oneService(9, { plugins: [{ name: "key_auth", config: { key: "the-key" } }] }), [], { ...ADMIN, AUDIT_LOG: path, AUDIT_REFUSALS: "true" });
+    const running = await runningProgram(
+      oneService(9, { plugins: [{ name: "key_auth", config: { key: "the-key" } }] }),
+      [],
+      { ...ADMIN, AUDIT_LOG: path, AUDIT_REFUSALS: "true" },
+    );
     const port = Number(new URL(String(running.started.admin)).port);
     await ask(running.port, { path: "/a/x?apiKey=wrong-key" });
     await loggedIn(port, 'x\n{"seq" 1}' + "y".repeat(100), "no-password");
@@ -38,7 +57,9 @@ describe("AUDIT_LOG", () => {
     const before = readFileSync(running.file, "utf8");
     const text = before.replace("the-key", "another-key");
     expect((await admin("PUT", "/gateway/source", text, { "if-match": `"${digestOf(before)}"` })).status).toBe(200);
-    expect((await admin("PUT", "/gateway/source", '{"services":[{}]}', { "if-match": `"${digestOf(text)}"` })).status).toBe(422);
+    expect(
+      (await admin("PUT", "/gateway/source", '{"services":[{}]}', { "if-match": `"${digestOf(text)}"` })).status,
+    ).toBe(422);
     await admin("POST", "/gateway/reload");
     running.child.kill("SIGHUP");
     await running.says(/"by":"signal"/);
@@ -56,13 +77,21 @@ describe("AUDIT_LOG", () => {
       { event: "login", ...by },
       { event: "configuration_applied", ...by, ...digests },
       { event: "admin_change", ...by, action: "source", before: digests.before, after: digests.digest },
-      { event: "configuration_refused", ...by, in_force: digests.digest, issues: expect.arrayContaining([expect.stringContaining("required")]) as unknown },
+      {
+        event: "configuration_refused",
+        ...by,
+        in_force: digests.digest,
+        issues: expect.arrayContaining([expect.stringContaining("required")]) as unknown,
+      },
       { event: "configuration_applied", ...by, digest: digests.digest },
       { event: "configuration_applied", by: "signal", digest: digests.digest },
       { event: "stop", by: "signal" },
     ]);
     expect(readFileSync(path, "utf8")).not.toMatch(/the-key|another-key|wrong-key|password/);
-    expect(await verified(path)).toMatchObject({ code: 0, stdout: expect.stringContaining("first seq 1, last seq 12, ") as string });
+    expect(await verified(path)).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining("first seq 1, last seq 12, ") as string,
+    });
   });
 
   it("goes on after kill -9, and behind a torn line", async () => {
@@ -73,25 +102,43 @@ describe("AUDIT_LOG", () => {
     first.child.kill("SIGKILL");
     await first.ended;
     writeFileSync(path, '{"seq":3,"ti', { flag: "a" });
-    expect(await verified(path)).toMatchObject({ code: 1, stderr: expect.stringContaining("line 3 is torn") as string });
+    expect(await verified(path)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("line 3 is torn") as string,
+    });
     const second = await runningProgram(config, [], { AUDIT_LOG: path });
     second.child.kill("SIGTERM");
     await second.ended;
-    expect(await verified(path)).toMatchObject({ code: 0, stdout: expect.stringMatching(/last seq 5, .*\n6 lines in 1 file/) as string });
+    expect(await verified(path)).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/last seq 5, .*\n6 lines in 1 file/) as string,
+    });
   });
 
   it("has a start that is refused: a configuration with errors, and one that is not signed", async () => {
     const [wrong, unsigned] = [1, 2].map(() => join(emptyFolder(), "audit.log")) as [string, string];
     const [keys, other] = [signingKeys(), signingKeys()];
-    const start = (file: string, environment: Record<string, string>) => program(["--config", file, "--http-port", "0"], { environment }).ended;
+    const start = (file: string, environment: Record<string, string>) =>
+      program(["--config", file, "--http-port", "0"], { environment }).ended;
     expect(await start(fileWith({ services: [{}] }), { AUDIT_LOG: wrong })).toMatchObject({ code: 2 });
-    expect(await start(signed(fileWith(oneService(9)), other), { AUDIT_LOG: unsigned, CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") })).toMatchObject({ code: 2 });
-    expect([wrong, unsigned].map(eventsOf)).toEqual([["start", "configuration_refused", "stop"], ["start", "signature_refused", "stop"]]);
+    expect(
+      await start(signed(fileWith(oneService(9)), other), {
+        AUDIT_LOG: unsigned,
+        CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem"),
+      }),
+    ).toMatchObject({ code: 2 });
+    expect([wrong, unsigned].map(eventsOf)).toEqual([
+      ["start", "configuration_refused", "stop"],
+      ["start", "signature_refused", "stop"],
+    ]);
   });
 
   it("has a changed file whose signature is missing as signature_refused, by the file", async () => {
     const [path, keys] = [join(emptyFolder(), "audit.log"), signingKeys()];
-    const running = await runningFile(signed(fileWith(oneService(9)), keys), [], { AUDIT_LOG: path, CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") });
+    const running = await runningFile(signed(fileWith(oneService(9)), keys), [], {
+      AUDIT_LOG: path,
+      CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem"),
+    });
     writeFileSync(running.file, JSON.stringify(oneService(10)));
     await eventually(() => eventsOf(path).length === 3, "a line");
     expect(linesOf(path)[2]).toMatchObject({ event: "signature_refused", by: "file" });
@@ -100,46 +147,80 @@ describe("AUDIT_LOG", () => {
   it("with AUDIT_FAIL=closed a start without it is exit code 2; with open it starts", async () => {
     const folder = join(emptyFolder(), "audit.log");
     mkdirSync(folder);
-    const closed = await program(["--config", fileWith(oneService(9)), "--http-port", "0"], { environment: { AUDIT_LOG: folder, AUDIT_FAIL: "closed" } }).ended;
-    expect(closed).toMatchObject({ code: 2, stderr: expect.stringContaining(`AUDIT_LOG (--audit-log): cannot write to ${folder}: it is a folder`) as string });
+    const closed = await program(["--config", fileWith(oneService(9)), "--http-port", "0"], {
+      environment: { AUDIT_LOG: folder, AUDIT_FAIL: "closed" },
+    }).ended;
+    expect(closed).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining(`AUDIT_LOG (--audit-log): cannot write to ${folder}: it is a folder`) as string,
+    });
     const open = await runningProgram(oneService(9), [], { AUDIT_LOG: folder });
     expect(open.stderr()).toContain("the audit log cannot be written");
   });
 
-  it.skipIf(!CAN_RUN)("with closed does not start where its user may not write: a folder, or the file of another owner (skipped where user 65534 cannot read the program)", async () => {
-    const [folder, config] = [emptyFolder(), fileWith(oneService(9))];
-    const path = join(folder, "audit.log");
-    const start = () => spawnSync(process.execPath, [PROGRAM, "--config", config, "--http-port", "0"], { env: { AUDIT_LOG: path, AUDIT_FAIL: "closed" }, encoding: "utf8", ...USER });
-    chmodSync(join(config, ".."), 0o755);
-    chmodSync(folder, 0o555);
-    expect(start()).toMatchObject({ status: 2, stderr: expect.stringContaining(`cannot write to ${path}: permission denied`) as string });
-    chmodSync(folder, 0o755);
-    writeFileSync(path, "", { mode: process.getuid!() === 0 ? 0o600 : 0o400 });
-    expect(start()).toMatchObject({ status: 2, stderr: expect.stringContaining(`cannot write to ${path}: permission denied`) as string });
-    if (process.getuid!() !== 0) return;
-    chmodSync(path, 0o666);
-    expect(start()).toMatchObject({ status: 2, stderr: expect.stringContaining(`cannot write to ${path}: other users may open it: chmod 600`) as string });
-  });
+  it.skipIf(!CAN_RUN)(
+    "with closed does not start where its user may not write: a folder, " +
+      "or the file of another owner (skipped where user 65534 cannot read the program)",
+    async () => {
+      const [folder, config] = [emptyFolder(), fileWith(oneService(9))];
+      const path = join(folder, "audit.log");
+      const start = () =>
+        spawnSync(process.execPath, [PROGRAM, "--config", config, "--http-port", "0"], {
+          env: { AUDIT_LOG: path, AUDIT_FAIL: "closed" },
+          encoding: "utf8",
+          ...USER,
+        });
+      chmodSync(join(config, ".."), 0o755);
+      chmodSync(folder, 0o555);
+      expect(start()).toMatchObject({
+        status: 2,
+        stderr: expect.stringContaining(`cannot write to ${path}: permission denied`) as string,
+      });
+      chmodSync(folder, 0o755);
+      writeFileSync(path, "", { mode: process.getuid!() === 0 ? 0o600 : 0o400 });
+      expect(start()).toMatchObject({
+        status: 2,
+        stderr: expect.stringContaining(`cannot write to ${path}: permission denied`) as string,
+      });
+      if (process.getuid!() !== 0) return;
+      chmodSync(path, 0o666);
+      expect(start()).toMatchObject({
+        status: 2,
+        stderr: expect.stringContaining(`cannot write to ${path}: other users may open it: chmod 600`) as string,
+      });
+    },
+  );
 
-  it("a second process on one file is exit code 2 with closed; with open it writes once the first has ended, and counts what was lost: the chain is whole", async () => {
-    const path = join(emptyFolder(), "audit.log");
-    const config = oneService(9);
-    const first = await runningProgram(config, [], { AUDIT_LOG: path, AUDIT_FAIL: "closed" });
-    const closed = await program(["--config", fileWith(config), "--http-port", "0"], { environment: { AUDIT_LOG: path, AUDIT_FAIL: "closed" } }).ended;
-    expect(closed).toMatchObject({ code: 2, stderr: expect.stringContaining(`cannot write to ${path}: another process writes it: name a file for each`) as string });
-    const open = await runningProgram(config, [], { AUDIT_LOG: path });
-    await open.says(/"message":"the audit log cannot be written".*another process writes it/);
-    open.child.kill("SIGHUP");
-    await open.says(/"by":"signal"/);
-    expect(eventsOf(path)).toEqual(["start", "configuration_applied"]);
-    first.child.kill("SIGTERM");
-    await first.ended;
-    open.child.kill("SIGTERM");
-    await open.ended;
-    const [lines, lost] = [linesOf(path), linesOf(path).reduce((sum, line) => sum + Number(line.lost ?? 0), 0)];
-    expect([lines[2]!.event, lines.at(-1)!.event, lines.length + lost]).toEqual(["stop", "stop", 7]);
-    expect(await verified(path)).toMatchObject({ code: 0 });
-  });
+  it(
+    "a second process on one file is exit code 2 with closed; with open it writes once the first has ended, " +
+      "and counts what was lost: the chain is whole",
+    async () => {
+      const path = join(emptyFolder(), "audit.log");
+      const config = oneService(9);
+      const first = await runningProgram(config, [], { AUDIT_LOG: path, AUDIT_FAIL: "closed" });
+      const closed = await program(["--config", fileWith(config), "--http-port", "0"], {
+        environment: { AUDIT_LOG: path, AUDIT_FAIL: "closed" },
+      }).ended;
+      expect(closed).toMatchObject({
+        code: 2,
+        stderr: expect.stringContaining(
+          `cannot write to ${path}: another process writes it: name a file for each`,
+        ) as string,
+      });
+      const open = await runningProgram(config, [], { AUDIT_LOG: path });
+      await open.says(/"message":"the audit log cannot be written".*another process writes it/);
+      open.child.kill("SIGHUP");
+      await open.says(/"by":"signal"/);
+      expect(eventsOf(path)).toEqual(["start", "configuration_applied"]);
+      first.child.kill("SIGTERM");
+      await first.ended;
+      open.child.kill("SIGTERM");
+      await open.ended;
+      const [lines, lost] = [linesOf(path), linesOf(path).reduce((sum, line) => sum + Number(line.lost ?? 0), 0)];
+      expect([lines[2]!.event, lines.at(-1)!.event, lines.length + lost]).toEqual(["stop", "stop", 7]);
+      expect(await verified(path)).toMatchObject({ code: 0 });
+    },
+  );
 
   it.each<[Record<string, string>, string]>([
     [{ AUDIT_REFUSALS: "true" }, "AUDIT_REFUSALS needs AUDIT_LOG"],
@@ -147,27 +228,46 @@ describe("AUDIT_LOG", () => {
     [{ AUDIT_LOG: "a.log", AUDIT_FAIL: "shut" }, "AUDIT_FAIL"],
     [{ ...ADMIN, AUDIT_LOG: "a.log", ADMIN_AUDIT_LOG: "a.log" }, "AUDIT_LOG and ADMIN_AUDIT_LOG are one file"],
   ])("%j is exit code 2", async (environment, why) => {
-    expect(await program(["--config", fileWith(oneService(9))], { environment, cwd: emptyFolder() }).ended).toMatchObject({ code: 2, stderr: expect.stringContaining(why) as string });
+    expect(
+      await program(["--config", fileWith(oneService(9))], { environment, cwd: emptyFolder() }).ended,
+    ).toMatchObject({ code: 2, stderr: expect.stringContaining(why) as string });
   });
 
-  it("verify-log reads several files, the oldest first, and finds one that is missing or in another place", async () => {
-    const folder = emptyFolder();
-    const path = join(folder, "audit.log");
-    for (let i = 0; i < 2; i++) await program(["--config", fileWith({ services: [{}] }), "--http-port", "0"], { environment: { AUDIT_LOG: path } }).ended;
-    const lines = readFileSync(path, "utf8").split("\n");
-    const parts = [0, 2, 4].map((from, i) => {
-      const part = join(folder, `audit.log.${i}`);
-      writeFileSync(part, `${lines.slice(from, from + 2).join("\n")}\n`);
-      return part;
-    }) as [string, string, string];
-    const [a, b, c] = parts;
-    expect(await verified(a, b, c)).toMatchObject({ code: 0, stdout: expect.stringMatching(/first seq 1, last seq 6, .*\n6 lines in 3 files: whole\n$/) as string });
-    expect(await verified(a, c)).toMatchObject({ code: 1, stderr: expect.stringContaining("audit.log.2 line 1 has seq 5, and 3 must follow 2") as string });
-    expect(await verified(a, c, b)).toMatchObject({ code: 1 });
-  });
+  it(
+    "verify-log reads several files, the oldest first, " + "and finds one that is missing or in another place",
+    async () => {
+      const folder = emptyFolder();
+      const path = join(folder, "audit.log");
+      for (let i = 0; i < 2; i++)
+        await program(["--config", fileWith({ services: [{}] }), "--http-port", "0"], {
+          environment: { AUDIT_LOG: path },
+        }).ended;
+      const lines = readFileSync(path, "utf8").split("\n");
+      const parts = [0, 2, 4].map((from, i) => {
+        const part = join(folder, `audit.log.${i}`);
+        writeFileSync(part, `${lines.slice(from, from + 2).join("\n")}\n`);
+        return part;
+      }) as [string, string, string];
+      const [a, b, c] = parts;
+      expect(await verified(a, b, c)).toMatchObject({
+        code: 0,
+        stdout: expect.stringMatching(/first seq 1, last seq 6, .*\n6 lines in 3 files: whole\n$/) as string,
+      });
+      expect(await verified(a, c)).toMatchObject({
+        code: 1,
+        stderr: expect.stringContaining("audit.log.2 line 1 has seq 5, and 3 must follow 2") as string,
+      });
+      expect(await verified(a, c, b)).toMatchObject({ code: 1 });
+    },
+  );
 
   it("audit lists the file among those that are read and written", async () => {
-    const { stdout } = await program(["audit", "--json", "--config", fileWith(oneService(9))], { environment: { AUDIT_LOG: "/var/log/a.log" } }).ended;
-    expect(JSON.parse(stdout)).toMatchObject({ writes: expect.arrayContaining(["/var/log/a.log"]) as unknown, reads: expect.arrayContaining(["/var/log/a.log"]) as unknown });
+    const { stdout } = await program(["audit", "--json", "--config", fileWith(oneService(9))], {
+      environment: { AUDIT_LOG: "/var/log/a.log" },
+    }).ended;
+    expect(JSON.parse(stdout)).toMatchObject({
+      writes: expect.arrayContaining(["/var/log/a.log"]) as unknown,
+      reads: expect.arrayContaining(["/var/log/a.log"]) as unknown,
+    });
   });
 });

@@ -23,8 +23,12 @@ describe("edge-gateway validate", () => {
     const { code, stdout, stderr } = await run(file);
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr.split("\n")).toEqual([
-      expect.stringMatching(/gw\.json:1:\d+ +tests\[1\] +"is open" failed: status: expected 200, found 401; the error code is key_missing$/),
-      expect.stringMatching(/gw\.json:1:\d+ +tests\[2\] +"second" failed: status: expected 200, found 401; the error code is key_missing$/),
+      expect.stringMatching(
+        /gw\.json:1:\d+ +tests\[1\] +"is open" failed: status: expected 200, found 401; the error code is key_missing$/,
+      ),
+      expect.stringMatching(
+        /gw\.json:1:\d+ +tests\[2\] +"second" failed: status: expected 200, found 401; the error code is key_missing$/,
+      ),
       "The configuration has 2 errors; nothing was started.",
       "",
     ]);
@@ -44,17 +48,68 @@ describe("edge-gateway validate", () => {
     };
     const counts = { services: 1, routes: 2, upstreams: 1 };
     const digest: unknown = expect.stringMatching(/^[0-9a-f]{12}$/);
-    const result = (name: string, found: number, expected: number, differences: string[]) => ({ name, passed: differences.length === 0, expected: { status: expected }, found: { status: found }, differences, differing: differences.length === 0 ? [] : ["status"] });
+    const result = (name: string, found: number, expected: number, differences: string[]) => ({
+      name,
+      passed: differences.length === 0,
+      expected: { status: expected },
+      found: { status: found },
+      differences,
+      differing: differences.length === 0 ? [] : ["status"],
+    });
     const passed = result("needs a key", 401, 401, []);
     const failed = result("is open", 401, 200, ["status: expected 200, found 401", "the error code is key_missing"]);
-    expect(await json(withTests(PASSES))).toEqual({ code: 0, valid: true, digest, counts, tests: { passed: 1, failed: 0, tests: [passed] }, warnings: [], issues: [] });
-    expect(await json(withTests(FAILS), "--no-tests")).toEqual({ code: 0, valid: true, digest, counts, tests: null, warnings: [], issues: [] });
+    expect(await json(withTests(PASSES))).toEqual({
+      code: 0,
+      valid: true,
+      digest,
+      counts,
+      tests: { passed: 1, failed: 0, tests: [passed] },
+      warnings: [],
+      issues: [],
+    });
+    expect(await json(withTests(FAILS), "--no-tests")).toEqual({
+      code: 0,
+      valid: true,
+      digest,
+      counts,
+      tests: null,
+      warnings: [],
+      issues: [],
+    });
     const file = withTests(FAILS);
-    const issue = { file, line: 1, column: expect.any(Number) as unknown, path: "tests[0]", message: '"is open" failed: status: expected 200, found 401; the error code is key_missing' };
-    expect(await json(file)).toEqual({ code: 2, valid: false, digest, counts, tests: { passed: 0, failed: 1, tests: [failed] }, warnings: [], issues: [issue] });
+    const issue = {
+      file,
+      line: 1,
+      column: expect.any(Number) as unknown,
+      path: "tests[0]",
+      message: '"is open" failed: status: expected 200, found 401; the error code is key_missing',
+    };
+    expect(await json(file)).toEqual({
+      code: 2,
+      valid: false,
+      digest,
+      counts,
+      tests: { passed: 0, failed: 1, tests: [failed] },
+      warnings: [],
+      issues: [issue],
+    });
     const broken = fileWith('{\n"services": 1}');
-    const expected = { file: broken, line: 2, column: 13, path: "services", message: expect.stringMatching(/^expected an array/) as unknown };
-    expect(await json(broken)).toEqual({ code: 2, valid: false, digest: null, counts: null, tests: null, warnings: [], issues: [expected] });
+    const expected = {
+      file: broken,
+      line: 2,
+      column: 13,
+      path: "services",
+      message: expect.stringMatching(/^expected an array/) as unknown,
+    };
+    expect(await json(broken)).toEqual({
+      code: 2,
+      valid: false,
+      digest: null,
+      counts: null,
+      tests: null,
+      warnings: [],
+      issues: [expected],
+    });
   });
 
   describe("with warnings", () => {
@@ -76,7 +131,9 @@ describe("edge-gateway validate", () => {
       const { code, stdout, stderr } = await run(file);
       expect(code).toBe(0);
       expect(stderr.split("\n")).toEqual([...warning(file), ""]);
-      const line = text(bypassed).split("\n").findIndex((each) => each.includes('"path": "/items/{id}"'));
+      const line = text(bypassed)
+        .split("\n")
+        .findIndex((each) => each.includes('"path": "/items/{id}"'));
       expect(Number(/:(\d+):/.exec(stderr)![1])).toBe(line + 1);
       expect(stdout).toMatch(/ is valid \(1 service, 2 routes; 1 warning\)\n$/);
     });
@@ -85,19 +142,39 @@ describe("edge-gateway validate", () => {
       const file = fileWith(text(bypassed));
       const strict = await run(file, "--strict");
       expect([strict.code, strict.stdout]).toEqual([2, expect.stringContaining(" is valid (")]);
-      expect(strict.stderr.split("\n")).toEqual([...warning(file), "edge-gateway: --strict accepts no warning: correct it, or name it in global.accept_warnings", ""]);
+      expect(strict.stderr.split("\n")).toEqual([
+        ...warning(file),
+        "edge-gateway: --strict accepts no warning: correct it, or name it in global.accept_warnings",
+        "",
+      ]);
       const accepted = { ...bypassed, global: { accept_warnings: ["guard_bypassed:services.s.routes.items"] } };
       expect(await run(fileWith(accepted), "--strict")).toMatchObject({ code: 0, stderr: "" });
-      expect(await run(fileWith({ ...accepted, services: [] }), "--strict")).toMatchObject({ code: 2, stderr: expect.stringContaining("stale_acceptance  global.accept_warnings[0]") as string });
+      expect(await run(fileWith({ ...accepted, services: [] }), "--strict")).toMatchObject({
+        code: 2,
+        stderr: expect.stringContaining("stale_acceptance  global.accept_warnings[0]") as string,
+      });
       expect(await run(fileWith(guarded), "--strict")).toMatchObject({ code: 0, stderr: "" });
     });
 
     it("lists them in the JSON of --json; exit 2 with --strict", async () => {
       const { code, stdout, stderr } = await run(fileWith(text(bypassed)), "--json", "--strict");
       expect(code).toBe(2);
-      expect(stderr).toBe("edge-gateway: --strict accepts no warning: correct it, or name it in global.accept_warnings\n");
+      expect(stderr).toBe(
+        "edge-gateway: --strict accepts no warning: correct it, or name it in global.accept_warnings\n",
+      );
       const { valid, warnings } = JSON.parse(stdout) as { valid: boolean; warnings: object[] };
-      expect([valid, warnings]).toEqual([true, [{ code: "guard_bypassed", path: "services.s.routes.items", message: expect.any(String), example: expect.any(String), remedy: expect.any(String) }]]);
+      expect([valid, warnings]).toEqual([
+        true,
+        [
+          {
+            code: "guard_bypassed",
+            path: "services.s.routes.items",
+            message: expect.any(String),
+            example: expect.any(String),
+            remedy: expect.any(String),
+          },
+        ],
+      ]);
     });
 
     it("prints them also for a configuration whose test fails; exit 2", async () => {
@@ -118,15 +195,30 @@ describe("edge-gateway validate", () => {
 });
 
 describe("warningLines", () => {
-  const warning = { code: "guard_bypassed", path: "services.shop.routes.items", message: "It can be passed by.", example: "GET http://h/x", remedy: "Guard both." };
+  const warning = {
+    code: "guard_bypassed",
+    path: "services.shop.routes.items",
+    message: "It can be passed by.",
+    example: "GET http://h/x",
+    remedy: "Guard both.",
+  };
 
   it("has place, code, path and message on a line, then the example and the remedy", () => {
-    const lines = ["gw.json:12:5  guard_bypassed  services.shop.routes.items  It can be passed by.", "    example: GET http://h/x", "    remedy: Guard both."];
+    const lines = [
+      "gw.json:12:5  guard_bypassed  services.shop.routes.items  It can be passed by.",
+      "    example: GET http://h/x",
+      "    remedy: Guard both.",
+    ];
     expect(warningLines([{ ...warning, line: 12, column: 5 }], "gw.json")).toEqual(lines);
   });
 
   it("leaves out what is not known", () => {
-    expect(warningLines([{ ...warning, path: null, example: null, line: null, column: null }], "gw.json")).toEqual(["gw.json  guard_bypassed  It can be passed by.", "    remedy: Guard both."]);
-    expect(warningLines([{ ...warning, example: null }], null)[0]).toBe("guard_bypassed  services.shop.routes.items  It can be passed by.");
+    expect(warningLines([{ ...warning, path: null, example: null, line: null, column: null }], "gw.json")).toEqual([
+      "gw.json  guard_bypassed  It can be passed by.",
+      "    remedy: Guard both.",
+    ]);
+    expect(warningLines([{ ...warning, example: null }], null)[0]).toBe(
+      "guard_bypassed  services.shop.routes.items  It can be passed by.",
+    );
   });
 });

@@ -28,11 +28,15 @@ async function curl(line: string, jar: { cookie?: string }): Promise<Heard> {
     else if (word !== "-s" && word !== "-i") url = word;
   }
   const heard = await new Promise<Heard>((resolve, reject) => {
-    const asked = http.request(url.replace("//localhost:", "//127.0.0.1:"), { method, headers, agent: false }, (response) => {
-      let body = "";
-      response.setEncoding("utf8").on("data", (chunk: string) => (body += chunk));
-      response.on("end", () => resolve({ status: response.statusCode!, headers: response.headers, body }));
-    });
+    const asked = http.request(
+      url.replace("//localhost:", "//127.0.0.1:"),
+      { method, headers, agent: false },
+      (response) => {
+        let body = "";
+        response.setEncoding("utf8").on("data", (chunk: string) => (body += chunk));
+        response.on("end", () => resolve({ status: response.statusCode!, headers: response.headers, body }));
+      },
+    );
     asked.on("error", reject).end();
   });
   if (saves) jar.cookie = heard.headers["set-cookie"]![0]!.split(";")[0]!;
@@ -52,7 +56,10 @@ describe("edge-gateway demo", () => {
       const port = Number(/:(\d+)\/shop/.exec(lines[0]!)![1]);
       // A gateway that listens on all addresses accepts connections here, too.
       const socket = net.connect(port, "127.0.0.2");
-      const outcome = await once(socket, "connect").then(() => "connected", (error: NodeJS.ErrnoException) => error.code);
+      const outcome = await once(socket, "connect").then(
+        () => "connected",
+        (error: NodeJS.ErrnoException) => error.code,
+      );
       socket.destroy();
       return outcome;
     };
@@ -65,7 +72,18 @@ describe("edge-gateway demo", () => {
     const jar = {};
     const heard: Heard[] = [];
     for (const line of lines.filter((line) => line.startsWith("curl"))) heard.push(await curl(line, jar));
-    const [first, second, none, wrong, locked, byQuery, byHeader, health, login, config] = heard as [Heard, Heard, Heard, Heard, Heard, Heard, Heard, Heard, Heard, Heard];
+    const [first, second, none, wrong, locked, byQuery, byHeader, health, login, config] = heard as [
+      Heard,
+      Heard,
+      Heard,
+      Heard,
+      Heard,
+      Heard,
+      Heard,
+      Heard,
+      Heard,
+      Heard,
+    ];
     // Routing and round robin
     expect(JSON.parse(first.body)).toMatchObject({ upstream: "one", method: "GET", path: "/items/42" });
     expect(JSON.parse(second.body)).toMatchObject({ upstream: "two", method: "GET", path: "/items/43" });
@@ -75,7 +93,9 @@ describe("edge-gateway demo", () => {
     // Admin interface
     expect([health.status, login.status]).toEqual([200, 200]);
     expect(config.status).toBe(200);
-    expect((JSON.parse(config.body) as { services: { name: string }[] }).services.map(({ name }) => name)).toEqual(["shop"]);
+    expect((JSON.parse(config.body) as { services: { name: string }[] }).services.map(({ name }) => name)).toEqual([
+      "shop",
+    ]);
     expect(heard).toHaveLength(10);
     // rate_limit
     const loop = lines.find((line) => line.startsWith("for i in 1 2 3 4; do"))!;
@@ -86,27 +106,64 @@ describe("edge-gateway demo", () => {
 
   it("prints lines for HTTPS where there is no plain listener", async () => {
     const [cert, key] = [fileWith(SERVER.cert, "cert.pem"), fileWith(SERVER.key, "key.pem")];
-    const demo = program(["demo", "--http-port", "off", "--https-port", "0", "--admin-port", "0", "--manager", "false", "--server-cert-path", cert, "--server-key-path", key]);
-    expect(await demo.says("Ctrl-C ends the demo.\n", "stdout")).toMatch(/^curl -k -s https:\/\/localhost:\d+\/shop\/items\/42$/m);
+    const demo = program([
+      "demo",
+      "--http-port",
+      "off",
+      "--https-port",
+      "0",
+      "--admin-port",
+      "0",
+      "--manager",
+      "false",
+      "--server-cert-path",
+      cert,
+      "--server-key-path",
+      key,
+    ]);
+    expect(await demo.says("Ctrl-C ends the demo.\n", "stdout")).toMatch(
+      /^curl -k -s https:\/\/localhost:\d+\/shop\/items\/42$/m,
+    );
   });
 
-  it("prints one line for each request to its gateway, with the status and the upstream or the error code", async () => {
-    const { demo, lines } = await running();
-    for (const line of lines.filter((line) => /shop\/(items|nothing|orders)/.test(line) && !line.includes("?"))) await curl(line, {});
-    await demo.says(/GET \/shop\/items\/42 got 200 from upstream one\nGET \/shop\/items\/43 got 200 from upstream two\n/, "stdout");
-    await demo.says(/GET \/shop\/nothing got 404 route_not_found\nDELETE \/shop\/items\/42 got 405 method_not_allowed\n/, "stdout");
-    await demo.says(/GET \/shop\/orders got 401 key_missing\nGET \/shop\/orders got 200 from upstream one\n/, "stdout");
-  });
+  it(
+    "prints one line for each request to its gateway, " + "with the status and the upstream or the error code",
+    async () => {
+      const { demo, lines } = await running();
+      for (const line of lines.filter((line) => /shop\/(items|nothing|orders)/.test(line) && !line.includes("?")))
+        await curl(line, {});
+      await demo.says(
+        /GET \/shop\/items\/42 got 200 from upstream one\nGET \/shop\/items\/43 got 200 from upstream two\n/,
+        "stdout",
+      );
+      await demo.says(
+        /GET \/shop\/nothing got 404 route_not_found\nDELETE \/shop\/items\/42 got 405 method_not_allowed\n/,
+        "stdout",
+      );
+      await demo.says(
+        /GET \/shop\/orders got 401 key_missing\nGET \/shop\/orders got 200 from upstream one\n/,
+        "stdout",
+      );
+    },
+  );
 
   it("prints lines that can be pasted into a shell", async (context) => {
     const { lines } = await running();
     const shell = (line: string) =>
       new Promise<string>((resolve, reject) => {
-        execFile("sh", ["-c", line.replaceAll("/tmp/edge-gateway-demo.cookies", jar)], (error, stdout) => (error === null ? resolve(stdout) : reject(error)));
+        execFile("sh", ["-c", line.replaceAll("/tmp/edge-gateway-demo.cookies", jar)], (error, stdout) =>
+          error === null ? resolve(stdout) : reject(error),
+        );
       });
     const jar = `/tmp/edge-gateway-demo-${process.pid}.cookies`;
     // Without curl on the machine only the promise above can be kept.
-    if (await shell("command -v curl").then(() => false, () => true)) return context.skip("this machine has no curl");
+    if (
+      await shell("command -v curl").then(
+        () => false,
+        () => true,
+      )
+    )
+      return context.skip("this machine has no curl");
     onTestFinished(() => void execFile("rm", ["-f", jar]));
     const loop = lines.find((line) => line.startsWith("for "))!;
     expect((await shell(loop)).trim().split("\n")).toEqual(["200", "200", "200", "429"]);
@@ -121,8 +178,12 @@ describe("edge-gateway demo", () => {
   });
 
   it("refuses AUDIT_LOG, which it would not write", async () => {
-    const { code, stderr } = await program(["demo", "--http-port", "0"], { environment: { AUDIT_LOG: "audit.log" } }).ended;
-    expect([code, stderr]).toEqual([2, expect.stringContaining("the demo writes no audit log: leave AUDIT_LOG (--audit-log) out")]);
+    const { code, stderr } = await program(["demo", "--http-port", "0"], { environment: { AUDIT_LOG: "audit.log" } })
+      .ended;
+    expect([code, stderr]).toEqual([
+      2,
+      expect.stringContaining("the demo writes no audit log: leave AUDIT_LOG (--audit-log) out"),
+    ]);
   });
 
   it("ends with exit 0 on SIGINT, upstreams included", async () => {

@@ -8,7 +8,22 @@ import { pem } from "./pem.ts";
 
 /** Runs to its end: a start that fails. */
 const failed = (words: readonly string[], environment: Record<string, string> = {}, config: unknown = oneService(9)) =>
-  program(["--config", fileWith(config), "--listen-host", "127.0.0.1", "--http-port", "0", "--https-port", "0", "--admin-port", "0", ...words], { environment }).ended;
+  program(
+    [
+      "--config",
+      fileWith(config),
+      "--listen-host",
+      "127.0.0.1",
+      "--http-port",
+      "0",
+      "--https-port",
+      "0",
+      "--admin-port",
+      "0",
+      ...words,
+    ],
+    { environment },
+  ).ended;
 
 async function taken(): Promise<number> {
   const other = await socketOrigin((socket) => socket.destroy());
@@ -32,14 +47,34 @@ describe("a start that fails", () => {
   });
 
   it.each([
-    ["dials throw", 'dials: { why: "own", urls: () => { throw new TypeError("no URL"); } }, create: () => (next) => next', 'plugin own of service "s" cannot be created: urls of its "dials" has thrown: no URL'],
-    ["dials give a text", 'dials: { why: "own", urls: () => "http://store.example" }, create: () => (next) => next', 'plugin own of service "s" cannot be created: urls of its "dials" has to return a list of URLs, each with a host, and a port unless it is http, https, redis or rediss'],
-    ["create throws", 'create: () => { throw new TypeError("no store"); }', 'plugin own of service "s" cannot be created: no store'],
-  ])("a start that fails exits 2 if %s, with the place of the plugin and what is wrong", async (_what, members, message) => {
-    const file = fileWithKind(members);
-    expect(await program(["--config", file, "--http-port", "0"]).ended).toMatchObject({ code: 2, stdout: "", stderr: expect.stringMatching(/gw\.json:1:\d+  services\[0\]\.plugins\[0\]  /) });
-    expect((await program(["--config", file, "--http-port", "0"]).ended).stderr).toContain(message);
-  });
+    [
+      "dials throw",
+      'dials: { why: "own", urls: () => { throw new TypeError("no URL"); } }, create: () => (next) => next',
+      'plugin own of service "s" cannot be created: urls of its "dials" has thrown: no URL',
+    ],
+    [
+      "dials give a text",
+      'dials: { why: "own", urls: () => "http://store.example" }, create: () => (next) => next',
+      'plugin own of service "s" cannot be created: urls of its "dials" has to return a list of URLs, ' +
+        "each with a host, and a port unless it is http, https, redis or rediss",
+    ],
+    [
+      "create throws",
+      'create: () => { throw new TypeError("no store"); }',
+      'plugin own of service "s" cannot be created: no store',
+    ],
+  ])(
+    "a start that fails exits 2 if %s, with the place of the plugin and what is wrong",
+    async (_what, members, message) => {
+      const file = fileWithKind(members);
+      expect(await program(["--config", file, "--http-port", "0"]).ended).toMatchObject({
+        code: 2,
+        stdout: "",
+        stderr: expect.stringMatching(/gw\.json:1:\d+  services\[0\]\.plugins\[0\]  /),
+      });
+      expect((await program(["--config", file, "--http-port", "0"]).ended).stderr).toContain(message);
+    },
+  );
 
   it("a start that fails exits 1 if HTTP_PORT is in use, and names port and setting", async () => {
     const port = await taken();
@@ -47,14 +82,21 @@ describe("a start that fails", () => {
     const { code, stderr } = await program(["--config", fileWith(oneService(9))], { environment }).ended;
     expect(code).toBe(1);
     expect(stderr).toBe(
-      `edge-gateway: cannot listen on 127.0.0.1:${port}: the port is already in use; stop the program that listens there, or choose another port with HTTP_PORT (--http-port)\n`,
+      `edge-gateway: cannot listen on 127.0.0.1:${port}: the port is already in use; ` +
+        `stop the program that listens there, or choose another port with HTTP_PORT (--http-port)\n`,
     );
   });
 
   it("a start that fails exits 1 if ADMIN_PORT is in use, and closes the open HTTP listener", async () => {
     const [adminPort, httpPort] = [await taken(), await freePort()];
     const config = fileWith(oneService(9));
-    const environment = { HTTP_PORT: String(httpPort), ADMIN_PORT: String(adminPort), ADMIN_USER: "a", ADMIN_PASSWORD: "b", LISTEN_HOST: "127.0.0.1" };
+    const environment = {
+      HTTP_PORT: String(httpPort),
+      ADMIN_PORT: String(adminPort),
+      ADMIN_USER: "a",
+      ADMIN_PASSWORD: "b",
+      LISTEN_HOST: "127.0.0.1",
+    };
     const { code, stderr } = await program(["--config", config], { environment }).ended;
     expect(code).toBe(1);
     expect(stderr).toContain(`cannot listen on 127.0.0.1:${adminPort}`);
@@ -65,7 +107,13 @@ describe("a start that fails", () => {
   it("a start that fails exits 1 if HTTPS_PORT is in use, and names it", async () => {
     const port = await taken();
     const files = pem({ cert: SERVER.cert, key: SERVER.key });
-    const environment = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, HTTP_PORT: "0", HTTPS_PORT: String(port), LISTEN_HOST: "127.0.0.1" };
+    const environment = {
+      SERVER_CERT_PATH: files.cert!,
+      SERVER_KEY_PATH: files.key!,
+      HTTP_PORT: "0",
+      HTTPS_PORT: String(port),
+      LISTEN_HOST: "127.0.0.1",
+    };
     const { code, stderr } = await program(["--config", fileWith(oneService(9))], { environment }).ended;
     expect(code).toBe(1);
     expect(stderr).toContain(`127.0.0.1:${port}: the port is already in use`);
@@ -73,18 +121,45 @@ describe("a start that fails", () => {
   });
 
   it("a start that fails exits 1 if LISTEN_HOST is not an address of this machine, and names it", async () => {
-    const { code, stderr } = await program(["--config", fileWith(oneService(9)), "--http-port", "0", "--listen-host", "192.0.2.77"]).ended;
+    const { code, stderr } = await program([
+      "--config",
+      fileWith(oneService(9)),
+      "--http-port",
+      "0",
+      "--listen-host",
+      "192.0.2.77",
+    ]).ended;
     expect(code).toBe(1);
     expect(stderr).toContain("LISTEN_HOST (--listen-host)");
   });
 
   const garbage = "-----BEGIN CERTIFICATE-----\nbm9uZQ==\n-----END CERTIFICATE-----\n";
   const cases: [string, Record<string, string>, readonly string[]][] = [
-    ["a certificate that is garbage", { cert: garbage, key: SERVER.key }, ["cert.pem (SERVER_CERT_PATH) is not a certificate in PEM form"]],
-    ["a key that is garbage", { cert: SERVER.cert, key: "none" }, ["key.pem (SERVER_KEY_PATH) is not a private key in PEM form"]],
-    ["a key of another certificate", { cert: SERVER.cert, key: STRANGER.key }, ["key.pem (SERVER_KEY_PATH) does not belong to the certificate", "cert.pem (SERVER_CERT_PATH)"]],
-    ["a CA that is garbage", { cert: SERVER.cert, key: SERVER.key, ca: "none" }, ["ca.pem (CA_CERT_PATH) is not a certificate in PEM form"]],
-    ["a chain whose second certificate is garbage", { cert: SERVER.cert + garbage, key: SERVER.key }, ["cert.pem (SERVER_CERT_PATH) is not a certificate in PEM form (number 2 of 2 in it)"]],
+    [
+      "a certificate that is garbage",
+      { cert: garbage, key: SERVER.key },
+      ["cert.pem (SERVER_CERT_PATH) is not a certificate in PEM form"],
+    ],
+    [
+      "a key that is garbage",
+      { cert: SERVER.cert, key: "none" },
+      ["key.pem (SERVER_KEY_PATH) is not a private key in PEM form"],
+    ],
+    [
+      "a key of another certificate",
+      { cert: SERVER.cert, key: STRANGER.key },
+      ["key.pem (SERVER_KEY_PATH) does not belong to the certificate", "cert.pem (SERVER_CERT_PATH)"],
+    ],
+    [
+      "a CA that is garbage",
+      { cert: SERVER.cert, key: SERVER.key, ca: "none" },
+      ["ca.pem (CA_CERT_PATH) is not a certificate in PEM form"],
+    ],
+    [
+      "a chain whose second certificate is garbage",
+      { cert: SERVER.cert + garbage, key: SERVER.key },
+      ["cert.pem (SERVER_CERT_PATH) is not a certificate in PEM form (number 2 of 2 in it)"],
+    ],
   ];
   it.each(cases)("a start that fails exits 2 for %s, and names the file and the reason", async (_what, texts, told) => {
     const files = pem(texts);
@@ -97,11 +172,20 @@ describe("a start that fails", () => {
   });
 
   it.each([
-    ["is not there", "SERVER_CERT_PATH", "/nowhere/cert.pem", "cannot read the server certificate /nowhere/cert.pem (SERVER_CERT_PATH): no such file"],
+    [
+      "is not there",
+      "SERVER_CERT_PATH",
+      "/nowhere/cert.pem",
+      "cannot read the server certificate /nowhere/cert.pem (SERVER_CERT_PATH): no such file",
+    ],
     ["is a directory", "SERVER_KEY_PATH", "/tmp", "cannot read the server key /tmp (SERVER_KEY_PATH): it is a folder"],
   ])("a start that fails exits 2 if a file %s, and names the file", async (_what, setting, path, message) => {
     const files = pem({ cert: SERVER.cert, key: SERVER.key });
-    const { code, stderr } = await failed([], { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, [setting]: path });
+    const { code, stderr } = await failed([], {
+      SERVER_CERT_PATH: files.cert!,
+      SERVER_KEY_PATH: files.key!,
+      [setting]: path,
+    });
     expect([code, stderr]).toEqual([2, `edge-gateway: ${message}\n`]);
   });
 
@@ -111,9 +195,18 @@ describe("a start that fails", () => {
     expect(stderr).toContain("a scrypt hash has six fields");
   });
 
-  it("a start that fails reads its certificate before anything listens: a wrong certificate and a port in use exit 2", async () => {
-    const files = pem({ cert: garbage, key: SERVER.key });
-    const environment = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, HTTP_PORT: String(await taken()), LISTEN_HOST: "127.0.0.1" };
-    expect((await program(["--config", fileWith(oneService(9))], { environment }).ended).code).toBe(2);
-  });
+  it(
+    "a start that fails reads its certificate before anything listens: " +
+      "a wrong certificate and a port in use exit 2",
+    async () => {
+      const files = pem({ cert: garbage, key: SERVER.key });
+      const environment = {
+        SERVER_CERT_PATH: files.cert!,
+        SERVER_KEY_PATH: files.key!,
+        HTTP_PORT: String(await taken()),
+        LISTEN_HOST: "127.0.0.1",
+      };
+      expect((await program(["--config", fileWith(oneService(9))], { environment }).ended).code).toBe(2);
+    },
+  );
 });

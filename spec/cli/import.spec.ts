@@ -14,15 +14,31 @@ describe("edge-gateway import", () => {
     const { code, stdout, stderr } = await run("openapi", file, ...UPSTREAM);
     expect(code).toBe(0);
     expect(JSON.parse(stdout)).toMatchObject({ services: [{ name: "api", routes: [{ path: "/a/{id}" }] }] });
-    expect(stderr).toMatch(new RegExp(`^Not carried over as it was, in ${file}:\n {2}paths\\["/a/\\{x\\}\\{y\\}"\\]\\.get: the route is not carried over: .*\n$`));
+    expect(stderr).toMatch(
+      new RegExp(
+        `^Not carried over as it was, in ${file}:\n {2}paths\\["/a/\\{x\\}\\{y\\}"\\]\\.get: ` +
+          `the route is not carried over: .*\n$`,
+      ),
+    );
     const { code: valid } = await program(["validate", fileWith(stdout)]).ended;
     expect(valid).toBe(0);
   });
 
   it("prints no character that acts on a terminal", async () => {
-    const file = fileWith({ ...API, info: { title: "\u001b[31mred" }, paths: { "/a": { post: { requestBody: { content: { "application/json": { schema: { enum: ["\u009b31m\u007f"] } } } } } }, "/\u009b31m": { get: {} } } });
+    const file = fileWith({
+      ...API,
+      info: { title: "\u001b[31mred" },
+      paths: {
+        "/a": { post: { requestBody: { content: { "application/json": { schema: { enum: ["\u009b31m\u007f"] } } } } } },
+        "/\u009b31m": { get: {} },
+      },
+    });
     const { code, stdout, stderr } = await run("openapi", file, ...UPSTREAM);
-    expect([code, stdout.includes('"\\u009b31m\\u007f"'), /[^\P{Cc}\n]/u.test(stdout + stderr)]).toEqual([0, true, false]);
+    expect([code, stdout.includes('"\\u009b31m\\u007f"'), /[^\P{Cc}\n]/u.test(stdout + stderr)]).toEqual([
+      0,
+      true,
+      false,
+    ]);
   });
 
   it("writes no list when all of it is carried over", async () => {
@@ -36,18 +52,30 @@ describe("edge-gateway import", () => {
     expect(await run(...words)).toMatchObject({ code: 0, stdout: "" });
     expect(statSync(output).mode & 0o777).toBe(0o600);
     writeFileSync(output, "mine");
-    expect(await run(...words)).toMatchObject({ code: 2, stderr: `edge-gateway: ${output} is there already: --force replaces it\n` });
+    expect(await run(...words)).toMatchObject({
+      code: 2,
+      stderr: `edge-gateway: ${output} is there already: --force replaces it\n`,
+    });
     expect(readFileSync(output, "utf8")).toBe("mine");
     expect((await run(...words, "--force")).code).toBe(0);
     expect(JSON.parse(readFileSync(output, "utf8"))).toHaveProperty("services");
-    expect(await run("openapi", file, ...UPSTREAM, "--output", "/nowhere/gw.json")).toMatchObject({ code: 2, stderr: "edge-gateway: cannot write /nowhere/gw.json: no such file\n" });
+    expect(await run("openapi", file, ...UPSTREAM, "--output", "/nowhere/gw.json")).toMatchObject({
+      code: 2,
+      stderr: "edge-gateway: cannot write /nowhere/gw.json: no such file\n",
+    });
   });
 
   it("names three places of each kind, and all of them with --all", async () => {
-    const paths = Object.fromEntries(["a", "b", "c", "d", "e"].map((name) => [`/${name}`, { servers: [{ url: "/" }], get: {} }]));
+    const paths = Object.fromEntries(
+      ["a", "b", "c", "d", "e"].map((name) => [`/${name}`, { servers: [{ url: "/" }], get: {} }]),
+    );
     const file = fileWith({ ...API, paths });
-    expect((await run("openapi", file, ...UPSTREAM)).stderr).toContain('paths["/a"].servers, paths["/b"].servers, paths["/c"].servers and 2 more: only the servers');
-    expect((await run("openapi", file, ...UPSTREAM, "--all")).stderr).toContain('paths["/d"].servers, paths["/e"].servers: only the servers');
+    expect((await run("openapi", file, ...UPSTREAM)).stderr).toContain(
+      'paths["/a"].servers, paths["/b"].servers, paths["/c"].servers and 2 more: only the servers',
+    );
+    expect((await run("openapi", file, ...UPSTREAM, "--all")).stderr).toContain(
+      'paths["/d"].servers, paths["/e"].servers: only the servers',
+    );
   });
 
   it.each([
@@ -55,9 +83,21 @@ describe("edge-gateway import", () => {
     ["no file", ["kong"], "name what is imported, and its file"],
     ["an unknown source", ["express-gateway", "x"], "name what is imported, and its file"],
     ["no --upstream", ["openapi", "x.json"], "--upstream URL is required"],
-    ["an --upstream that is no URL", ["openapi", "x.json", "--upstream", "localhost:3000"], '--upstream: expected a URL such as "http://127.0.0.1:3000"'],
-    ["an --upstream with a password", ["openapi", "x.json", "--upstream", "http://u:p@h"], "--upstream: expected a URL without user, query and fragment"],
-    ["--upstream for another source", ["kong", "x.json", ...UPSTREAM], "--upstream is for openapi: a kong file names its servers itself"],
+    [
+      "an --upstream that is no URL",
+      ["openapi", "x.json", "--upstream", "localhost:3000"],
+      '--upstream: expected a URL such as "http://127.0.0.1:3000"',
+    ],
+    [
+      "an --upstream with a password",
+      ["openapi", "x.json", "--upstream", "http://u:p@h"],
+      "--upstream: expected a URL without user, query and fragment",
+    ],
+    [
+      "--upstream for another source",
+      ["kong", "x.json", ...UPSTREAM],
+      "--upstream is for openapi: a kong file names its servers itself",
+    ],
     ["--force without --output", ["kong", "x.json", "--force"], "--force is for --output FILE"],
     ["a flag of another command", ["kong", "x.json", "--config", "y"], "--config"],
     ["a file that is not there", ["kong", "/nowhere.json"], "cannot read /nowhere.json: no such file"],
@@ -70,18 +110,66 @@ describe("edge-gateway import", () => {
 
   it.each([
     ["YAML by its name", "kong", "kong.yml", "{a: 1}", "is YAML, or no JSON: convert it first, as with: npx js-yaml "],
-    ["YAML by its content", "openapi", "api.json", "# my API\nopenapi: 3.0.0\n", "is YAML, or no JSON: convert it first, as with: npx js-yaml "],
-    ["YAML of Kong", "kong", "kong.yaml", "_format_version: '3.0'", "or let decK write JSON: deck gateway dump --format json -o kong.json"],
-    ["JSON with a mistake", "kong", "kong.json", '{\n  "services": [1,]\n}', 'kong.json:2:17  services expected a value after ",", found "]": remove the trailing comma'],
+    [
+      "YAML by its content",
+      "openapi",
+      "api.json",
+      "# my API\nopenapi: 3.0.0\n",
+      "is YAML, or no JSON: convert it first, as with: npx js-yaml ",
+    ],
+    [
+      "YAML of Kong",
+      "kong",
+      "kong.yaml",
+      "_format_version: '3.0'",
+      "or let decK write JSON: deck gateway dump --format json -o kong.json",
+    ],
+    [
+      "JSON with a mistake",
+      "kong",
+      "kong.json",
+      '{\n  "services": [1,]\n}',
+      'kong.json:2:17  services expected a value after ",", found "]": remove the trailing comma',
+    ],
     ["an empty file", "kong", "kong.json", "", "found the end of the file"],
     ["a list", "kong", "kong.json", "[]", "expected an object"],
-    ["Swagger 2.0", "openapi", "api.json", '{"swagger":"2.0"}', "this is Swagger 2.0: convert it to OpenAPI 3 first, as with: npx swagger2openapi FILE.json -o openapi.json"],
-    ["an unknown version", "openapi", "api.json", '{"openapi":"4.0.0"}', 'OpenAPI "4.0.0" is not known here: 3.0, 3.1 and 3.2 are'],
-    ["no OpenAPI document", "openapi", "api.json", '{"a":1}', 'this is no OpenAPI document: it has no "openapi": "3.…"'],
+    [
+      "Swagger 2.0",
+      "openapi",
+      "api.json",
+      '{"swagger":"2.0"}',
+      "this is Swagger 2.0: convert it to OpenAPI 3 first, as with: npx swagger2openapi FILE.json -o openapi.json",
+    ],
+    [
+      "an unknown version",
+      "openapi",
+      "api.json",
+      '{"openapi":"4.0.0"}',
+      'OpenAPI "4.0.0" is not known here: 3.0, 3.1 and 3.2 are',
+    ],
+    [
+      "no OpenAPI document",
+      "openapi",
+      "api.json",
+      '{"a":1}',
+      'this is no OpenAPI document: it has no "openapi": "3.…"',
+    ],
     ["a file of Kong", "openapi", "a.json", '{"_format_version":"3.0"}', "is a file for: edge-gateway import kong"],
     ["an OpenAPI document", "kong", "a.json", '{"openapi":"3.0.0"}', "is a file for: edge-gateway import openapi"],
-    ["a configuration of this gateway", "kong", "a.json", '{"services":[{"base_path":"/"}]}', "is a configuration of this gateway already: edge-gateway validate"],
-    ["no routes at all", "kong", "a.json", '{"services":[{"name":"a"}]}', 'no route could be carried over\nservices[0]: the service is not carried over: it needs "url", or "host"'],
+    [
+      "a configuration of this gateway",
+      "kong",
+      "a.json",
+      '{"services":[{"base_path":"/"}]}',
+      "is a configuration of this gateway already: edge-gateway validate",
+    ],
+    [
+      "no routes at all",
+      "kong",
+      "a.json",
+      '{"services":[{"name":"a"}]}',
+      'no route could be carried over\nservices[0]: the service is not carried over: it needs "url", or "host"',
+    ],
   ])("refuses %s with exit 2, and says what to do", async (_what, source, name, text, message) => {
     const { code, stdout, stderr } = await run(source, fileWith(text, name), ...(source === "openapi" ? UPSTREAM : []));
     expect([code, stdout]).toEqual([2, ""]);
@@ -91,6 +179,9 @@ describe("edge-gateway import", () => {
   it("refuses a file that is too large before it reads it", async () => {
     const file = fileWith("{}");
     truncateSync(file, 200_000_000);
-    expect(await run("kong", file)).toMatchObject({ code: 2, stderr: `edge-gateway: ${file} has 200000000 bytes: at most 134217728 are read\n` });
+    expect(await run("kong", file)).toMatchObject({
+      code: 2,
+      stderr: `edge-gateway: ${file} has 200000000 bytes: at most 134217728 are read\n`,
+    });
   });
 });

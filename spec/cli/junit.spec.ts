@@ -5,7 +5,14 @@ import type { TestReport } from "../../lib/index.ts";
 const report = (...tests: [name: string, differences: string[]][]): TestReport => ({
   passed: tests.filter(([, differences]) => differences.length === 0).length,
   failed: tests.filter(([, differences]) => differences.length > 0).length,
-  tests: tests.map(([name, differences]) => ({ name, passed: differences.length === 0, expected: {}, found: {}, differences, differing: [] })),
+  tests: tests.map(([name, differences]) => ({
+    name,
+    passed: differences.length === 0,
+    expected: {},
+    found: {},
+    differences,
+    differing: [],
+  })),
 });
 
 /** The names and the failures in a document, as an XML parser reads them; throws for what is not well-formed. */
@@ -22,7 +29,8 @@ function read(xml: string): { names: string[]; messages: string[]; texts: string
       const [whole, closing, name = "", attributes = "", empty] = tag;
       if (closing === "/") expect(open.pop()).toBe(name);
       else if (empty === "") open.push(name);
-      const value = (attribute: string) => decoded(new RegExp(` ${attribute}="([^"]*)"`).exec(attributes)![1]!.replace(/[\t\n]/g, " "));
+      const value = (attribute: string) =>
+        decoded(new RegExp(` ${attribute}="([^"]*)"`).exec(attributes)![1]!.replace(/[\t\n]/g, " "));
       if (name === "testcase" && closing === "") found.names.push(value("name"));
       if (name === "failure" && closing === "") found.messages.push(value("message"));
       left = left.slice(whole.length);
@@ -40,12 +48,16 @@ function read(xml: string): { names: string[]; messages: string[]; texts: string
 function decoded(text: string): string {
   expect(text).toMatch(/^(?:[^&]|&(?:amp|lt|gt|quot|#\d+);)*$/);
   const names: Record<string, string> = { lt: "<", gt: ">", quot: '"', amp: "&" };
-  return text.replace(/&(?:#(\d+)|([a-z]+));/g, (_, code?: string, name?: string) => (code === undefined ? names[name!]! : String.fromCharCode(Number(code))));
+  return text.replace(/&(?:#(\d+)|([a-z]+));/g, (_, code?: string, name?: string) =>
+    code === undefined ? names[name!]! : String.fromCharCode(Number(code)),
+  );
 }
 
 describe("junitXml", () => {
   it("has one suite with a case for each test, and the counts", () => {
-    expect(junitXml(report(["a", []], ["b", ["status: expected 1, found 2", "code: expected 3, found 4"]]), "gw.json")).toBe(
+    expect(
+      junitXml(report(["a", []], ["b", ["status: expected 1, found 2", "code: expected 3, found 4"]]), "gw.json"),
+    ).toBe(
       [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<testsuites name="edge-gateway" tests="2" failures="1" errors="0">',
@@ -74,6 +86,10 @@ describe("junitXml", () => {
   it("replaces characters that no XML document can have", () => {
     const forbidden = "\u0000\u0001\u0008\u000b\u000c\u001b\u001f\ufffe\uffff\ud800x\udc00";
     const replaced = [...forbidden].map((character) => (character === "x" ? "x" : "\ufffd")).join("");
-    expect(read(junitXml(report([forbidden, [forbidden]]), "f"))).toEqual({ names: [replaced], messages: [replaced], texts: [replaced] });
+    expect(read(junitXml(report([forbidden, [forbidden]]), "f"))).toEqual({
+      names: [replaced],
+      messages: [replaced],
+      texts: [replaced],
+    });
   });
 });

@@ -1,4 +1,7 @@
-/** Which modules of the program a start loads, as Node's loader reports them: those that the configuration and the settings need, and no more. */
+/**
+ * Which modules of the program a start loads, as Node's loader reports them: those that the configuration and the
+ * settings need, and no more.
+ */
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { accepted } from "../../lib/cli/failure.ts";
@@ -10,10 +13,16 @@ import { recorder } from "../support/recorder.ts";
 import { signed, signingKeys } from "../support/signing_keys.ts";
 
 const ROOT = new URL("../../", import.meta.url);
-const quickstart = JSON.parse(readFileSync(new URL("examples/quickstart.json", ROOT), "utf8")) as { readonly services: readonly [Record<string, unknown>] };
+const quickstart = JSON.parse(readFileSync(new URL("examples/quickstart.json", ROOT), "utf8")) as {
+  readonly services: readonly [Record<string, unknown>];
+};
 
 /** The modules that are loaded when the program has started. */
-async function loadedBy(config: unknown, words: readonly string[] = [], environment: Record<string, string> = {}): Promise<string[]> {
+async function loadedBy(
+  config: unknown,
+  words: readonly string[] = [],
+  environment: Record<string, string> = {},
+): Promise<string[]> {
   const recording = recorder();
   await runningProgram(config, words, { ...recording.environment, ...environment });
   return recording.modules();
@@ -78,7 +87,8 @@ const PARTS = {
   recentRequests: /^lib\/(?:gateway\/recent_requests|observe\/decisions)$/,
   decisionsField: /^lib\/config\/decisions$/,
   operator: /^lib\/operator\//,
-  admin: /^lib\/(?:admin\/(?!writing$|source_file$|masked_text$|history$|change_log$)|cli\/(?:admin_interface|admin_requests|own_folder)$)/,
+  admin:
+    /^lib\/(?:admin\/(?!writing$|source_file$|masked_text$|history$|change_log$)|cli\/(?:admin_interface|admin_requests|own_folder)$)/,
   seal: /^lib\/(?:cli\/seal|base\/rights)$/,
   adminWrite: /^lib\/admin\/(?:writing|source_file|masked_text|history|change_log)$/,
   manager: /^lib\/(?:manager\/(?!proxy$|backend$)|cli\/(?:manager|management_ui)$)/,
@@ -86,46 +96,122 @@ const PARTS = {
   cluster: /^lib\/(?:cluster\/|cli\/workers$)/,
   settings: /^lib\/config\/(?:settings(?:_table|_errors)?|tracing)$/,
   commandLine: /^lib\/cli\/(?:command_line|commands|arguments)$/,
-  warnings: /^lib\/(?:proof\/(?:config_warnings|known_callers|plugin_warnings|route_warnings|written)|route\/(?:\w*overlaps|placed_routes|pattern_index|spellings|sample_requests))$/,
+  warnings:
+    /^lib\/(?:proof\/(?:config_warnings|known_callers|plugin_warnings|route_warnings|written)|route\/(?:\w*overlaps|placed_routes|pattern_index|spellings|sample_requests))$/,
   proof: /^lib\/proof\/(?!config_diff$|config_warnings$|known_callers$|plugin_warnings$|route_warnings$|written$)/,
   reloads: /^lib\/gateway\/reloads$/,
   changes: /^lib\/proof\/config_diff$/,
   jsonText: /^lib\/config\/json_text$/,
   places: /^lib\/config\/json_places$/,
   sockets: /^lib\/cli\/socket_activation$/,
-  commands: /^lib\/cli\/(?:demo|config_file|test|junit|explain|explain_id|diff|compare|compare\/\w+|reload|admin_client|schema|hash_password|help|terminal|warning_text)$/,
+  commands:
+    /^lib\/cli\/(?:demo|config_file|test|junit|explain|explain_id|diff|compare|compare\/\w+|reload|admin_client|schema|hash_password|help|terminal|warning_text)$/,
 } as const;
 
-const linesOf = (modules: readonly string[]) => modules.reduce((sum, path) => sum + readFileSync(new URL(`${path}.ts`, ROOT), "utf8").split("\n").length - 1, 0);
-const partsOf = (modules: readonly string[]) => Object.entries(PARTS).filter(([, part]) => modules.some((path) => part.test(path))).map(([name]) => name);
+const linesOf = (modules: readonly string[]) =>
+  modules.reduce((sum, path) => sum + readFileSync(new URL(`${path}.ts`, ROOT), "utf8").split("\n").length - 1, 0);
+const partsOf = (modules: readonly string[]) =>
+  Object.entries(PARTS)
+    .filter(([, part]) => modules.some((path) => part.test(path)))
+    .map(([name]) => name);
 
 describe("the program with examples/quickstart.json", () => {
-  it("loads at most 86 of its modules with 11,500 lines, and no part that the configuration does not name", async () => {
-    const modules = await loadedBy(quickstart);
-    expect(modules).toContain("lib/gateway/gateway");
-    expect(modules).toHaveLength(new Set(modules).size);
-    expect(partsOf(modules)).toEqual([]);
-    expect(modules.length).toBeLessThanOrEqual(86);
-    expect(linesOf(modules)).toBeLessThanOrEqual(11_500);
-  });
+  it(
+    "loads at most 86 of its modules with 11,500 lines, " + "and no part that the configuration does not name",
+    async () => {
+      const modules = await loadedBy(quickstart);
+      expect(modules).toContain("lib/gateway/gateway");
+      expect(modules).toHaveLength(new Set(modules).size);
+      expect(partsOf(modules)).toEqual([]);
+      expect(modules.length).toBeLessThanOrEqual(86);
+      expect(linesOf(modules)).toBeLessThanOrEqual(11_500);
+    },
+  );
 });
 
-const KEY_AND_LIMIT = [{ name: "key_auth", config: { key: "k" } }, { name: "rate_limit", config: { limit_min: 1 } }];
+const KEY_AND_LIMIT = [
+  { name: "key_auth", config: { key: "k" } },
+  { name: "rate_limit", config: { limit_min: 1 } },
+];
 const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "a long password" };
 
 describe("the program loads what is named, and only that,", () => {
   it.each<readonly [string, object, readonly string[], Record<string, string>, readonly (keyof typeof PARTS)[]]>([
-    ["with a plugin", withService({ plugins: [{ name: "jwt", config: { alg: "HS256", secret: "a secret of more than thirty-two bytes" } }] }), [], {}, ["kinds", "plugins", "tls", "client", "shared", "warnings"]],
-    ["with a limit", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }), [], {}, ["kinds", "plugins", "counters"]],
-    ["with a limit of costs", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1, cost: { response_header: "X-Cost" } } }] }), [], {}, ["kinds", "plugins", "counters", "costs"]],
-    ["with a limit in shadow mode", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1, mode: "shadow" } }] }), [], {}, ["kinds", "plugins", "counters", "shadow"]],
-    ["with a quota", withService({ plugins: [{ name: "quota", config: { limit: 1, per: "day" } }] }), [], {}, ["kinds", "plugins", "counters", "quotas", "reporting", "warnings"]],
-    ["with a folder of state", quickstart, [], { STATE_DIR: "folder" }, ["counters", "state", "heldFolder", "quotas", "settings"]],
+    [
+      "with a plugin",
+      withService({
+        plugins: [{ name: "jwt", config: { alg: "HS256", secret: "a secret of more than thirty-two bytes" } }],
+      }),
+      [],
+      {},
+      ["kinds", "plugins", "tls", "client", "shared", "warnings"],
+    ],
+    [
+      "with a limit",
+      withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }),
+      [],
+      {},
+      ["kinds", "plugins", "counters"],
+    ],
+    [
+      "with a limit of costs",
+      withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1, cost: { response_header: "X-Cost" } } }] }),
+      [],
+      {},
+      ["kinds", "plugins", "counters", "costs"],
+    ],
+    [
+      "with a limit in shadow mode",
+      withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1, mode: "shadow" } }] }),
+      [],
+      {},
+      ["kinds", "plugins", "counters", "shadow"],
+    ],
+    [
+      "with a quota",
+      withService({ plugins: [{ name: "quota", config: { limit: 1, per: "day" } }] }),
+      [],
+      {},
+      ["kinds", "plugins", "counters", "quotas", "reporting", "warnings"],
+    ],
+    [
+      "with a folder of state",
+      quickstart,
+      [],
+      { STATE_DIR: "folder" },
+      ["counters", "state", "heldFolder", "quotas", "settings"],
+    ],
     ["with an audit log", quickstart, [], { AUDIT_LOG: "file" }, ["heldFolder", "auditLog", "logFile", "settings"]],
-    ["with limits of groups", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1, limits_by_group: { gold: { limit_min: 2 } } } }] }), [], {}, ["kinds", "plugins", "counters", "groupLimits", "warnings"]],
-    ["with a limit of requests in progress", withService({ plugins: [{ name: "concurrency", config: { max_in_flight: 1 } }] }), [], {}, ["kinds", "plugins", "counters", "heldCounts", "shared", "warnings"]],
-    ["with a guard of a route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }, { path: "/" }] }), [], {}, ["kinds", "plugins", "warnings"]],
-    ["with a guard of the only route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }] }), [], {}, ["kinds", "plugins"]],
+    [
+      "with limits of groups",
+      withService({
+        plugins: [{ name: "rate_limit", config: { limit_min: 1, limits_by_group: { gold: { limit_min: 2 } } } }],
+      }),
+      [],
+      {},
+      ["kinds", "plugins", "counters", "groupLimits", "warnings"],
+    ],
+    [
+      "with a limit of requests in progress",
+      withService({ plugins: [{ name: "concurrency", config: { max_in_flight: 1 } }] }),
+      [],
+      {},
+      ["kinds", "plugins", "counters", "heldCounts", "shared", "warnings"],
+    ],
+    [
+      "with a guard of a route",
+      withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }, { path: "/" }] }),
+      [],
+      {},
+      ["kinds", "plugins", "warnings"],
+    ],
+    [
+      "with a guard of the only route",
+      withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }] }),
+      [],
+      {},
+      ["kinds", "plugins"],
+    ],
     ["with tests", { ...quickstart, tests: [] }, [], {}, ["tests", "jsonText"]],
     ["with a serial", { ...quickstart, serial: 1 }, [], {}, ["validity"]],
     ["with callers", { ...quickstart, callers: [] }, [], {}, ["callers", "warnings", "jsonText"]],
@@ -133,81 +219,228 @@ describe("the program loads what is named, and only that,", () => {
     ["with a hash", withService({ load_balancing_strategy: "ip_hash" }), [], {}, ["hashOn", "hash", "choice"]],
     ["with a circuit breaker", withService({ circuit_breaker: {} }), [], {}, ["breaker"]],
     ["with health checks", withService({ health: { enabled: true } }), [], {}, ["health", "choice", "healthChecks"]],
-    ["with two upstreams", withService({ upstreams: [1, 2].map((port) => ({ host: "127.0.0.1", port })) }), [], {}, ["health", "choice"]],
+    [
+      "with two upstreams",
+      withService({ upstreams: [1, 2].map((port) => ({ host: "127.0.0.1", port })) }),
+      [],
+      {},
+      ["health", "choice"],
+    ],
     ["with the name of an upstream", withService({ upstreams: [{ host: "localhost", port: 1 }] }), [], {}, ["names"]],
     ["with an upstream behind TLS", withService({ protocol: "https" }), [], {}, ["upstreamTls"]],
-    ["with a split", withService({ upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }], split: [{ group: "canary", percent: 5 }] }), [], {}, ["hashOn", "choice", "conditions", "split"]],
-    ["with conditions of a route", withService({ routes: [{ path: "/a", match: { query: { a: true } } }] }), [], {}, ["conditions", "warnings"]],
+    [
+      "with a split",
+      withService({
+        upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }],
+        split: [{ group: "canary", percent: 5 }],
+      }),
+      [],
+      {},
+      ["hashOn", "choice", "conditions", "split"],
+    ],
+    [
+      "with conditions of a route",
+      withService({ routes: [{ path: "/a", match: { query: { a: true } } }] }),
+      [],
+      {},
+      ["conditions", "warnings"],
+    ],
     ["with another path at the upstream", withService({ upstream_path: "/api" }), [], {}, ["upstreamPath"]],
     ["with retries", withService({ retries: {} }), [], {}, ["retries"]],
     ["with Node's parser of responses", withService({ upstream_client: "node" }), [], {}, ["nodeParser"]],
     ["with sticky sessions", withService({ sticky: {} }), [], {}, ["sticky"]],
-    ["with trusted proxies", { ...quickstart, global: { trusted_proxies: ["10.0.0.0/8"] } }, [], {}, ["trustedProxies"]],
+    [
+      "with trusted proxies",
+      { ...quickstart, global: { trusted_proxies: ["10.0.0.0/8"] } },
+      [],
+      {},
+      ["trustedProxies"],
+    ],
     ["with HTTP/2 for clients", { ...quickstart, global: { h2c: true } }, [], {}, ["http2Server"]],
     ["with Node's server for clients", { ...quickstart, global: { http1: "node" } }, [], {}, ["nodeHttp1"]],
-    ["with HTTPS", quickstart, [], { HTTPS_PORT: "0", SERVER_CERT_PATH: SERVER.cert, SERVER_KEY_PATH: SERVER.key }, ["http2Server", "tlsServer", "settings"]],
-    ["with two services", { services: ["a", "b"].map((name) => ({ ...quickstart.services[0], name, base_path: `/${name}` })) }, [], {}, ["warnings"]],
-    ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["upstreamTls", "tls", "counters", "redis", "shared", "warnings"]],
+    [
+      "with HTTPS",
+      quickstart,
+      [],
+      { HTTPS_PORT: "0", SERVER_CERT_PATH: SERVER.cert, SERVER_KEY_PATH: SERVER.key },
+      ["http2Server", "tlsServer", "settings"],
+    ],
+    [
+      "with two services",
+      { services: ["a", "b"].map((name) => ({ ...quickstart.services[0], name, base_path: `/${name}` })) },
+      [],
+      {},
+      ["warnings"],
+    ],
+    [
+      "with shared counters",
+      { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } },
+      [],
+      {},
+      ["upstreamTls", "tls", "counters", "redis", "shared", "warnings"],
+    ],
     ["with a flag that is true or false", quickstart, ["--no-tests"], {}, ["settings", "commandLine"]],
     ["with sockets that are not for this process", quickstart, [], { LISTEN_FDS: "1" }, ["sockets"]],
-    ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing", "settings"]],
+    [
+      "with traces",
+      quickstart,
+      [],
+      { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" },
+      ["client", "tracing", "settings"],
+    ],
     ["with a number of decisions", { ...quickstart, global: { decisions: 5 } }, [], {}, ["decisionsField"]],
-    ["with the combined log", { ...quickstart, global: { access_log: { format: "combined" } } }, [], {}, ["combinedLog"]],
-    ["with a file of the access log", { ...quickstart, global: { access_log: { file: "/dev/null" } } }, [], {}, ["logFile"]],
-    ["with paths that are not logged", { ...quickstart, global: { access_log: { exclude: ["/healthz"] } } }, [], {}, ["logFilter"]],
+    [
+      "with the combined log",
+      { ...quickstart, global: { access_log: { format: "combined" } } },
+      [],
+      {},
+      ["combinedLog"],
+    ],
+    [
+      "with a file of the access log",
+      { ...quickstart, global: { access_log: { file: "/dev/null" } } },
+      [],
+      {},
+      ["logFile"],
+    ],
+    [
+      "with paths that are not logged",
+      { ...quickstart, global: { access_log: { exclude: ["/healthz"] } } },
+      [],
+      {},
+      ["logFilter"],
+    ],
     ["with Server-Timing", { ...quickstart, global: { server_timing: true } }, [], {}, ["serverTiming"]],
     ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "metrics", "operator", "admin", "settings"]],
-    ["with the admin interface", quickstart, [], ADMIN, ["reporting", "metrics", "recentRequests", "operator", "admin", "settings"]],
-    ["with an admin interface that writes", quickstart, [], { ...ADMIN, ADMIN_WRITE: "true" }, ["conditions", "reporting", "metrics", "logFile", "recentRequests", "operator", "admin", "adminWrite", "settings", "places"]],
-    ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "metrics", "recentRequests", "operator", "admin", "manager", "settings", "commandLine"]],
-    ["with the management UI of another gateway", quickstart, ["--manager"], { MANAGER_BACKEND_API_URL: "http://127.0.0.1:1" }, ["operator", "manager", "managerProxy", "settings", "commandLine"]],
+    [
+      "with the admin interface",
+      quickstart,
+      [],
+      ADMIN,
+      ["reporting", "metrics", "recentRequests", "operator", "admin", "settings"],
+    ],
+    [
+      "with an admin interface that writes",
+      quickstart,
+      [],
+      { ...ADMIN, ADMIN_WRITE: "true" },
+      [
+        "conditions",
+        "reporting",
+        "metrics",
+        "logFile",
+        "recentRequests",
+        "operator",
+        "admin",
+        "adminWrite",
+        "settings",
+        "places",
+      ],
+    ],
+    [
+      "with the management UI",
+      quickstart,
+      ["--manager"],
+      ADMIN,
+      ["reporting", "metrics", "recentRequests", "operator", "admin", "manager", "settings", "commandLine"],
+    ],
+    [
+      "with the management UI of another gateway",
+      quickstart,
+      ["--manager"],
+      { MANAGER_BACKEND_API_URL: "http://127.0.0.1:1" },
+      ["operator", "manager", "managerProxy", "settings", "commandLine"],
+    ],
   ])("%s", async (_title, config, words, environment, parts) => {
-    const files = Object.entries(environment).map(([name, text]) => [name, text === "folder" ? emptyFolder() : text === "file" ? fileWith("", "audit.log") : text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
+    const files = Object.entries(environment).map(([name, text]) => [
+      name,
+      text === "folder"
+        ? emptyFolder()
+        : text === "file"
+          ? fileWith("", "audit.log")
+          : text.startsWith("-----")
+            ? fileWith(text, "file.pem")
+            : text,
+    ]);
     expect(partsOf(await loadedBy(config, words, Object.fromEntries(files)))).toEqual(parts);
   });
 
   it.each<readonly [string, object, Record<string, string>, number]>([
-    ["with a key and a limit of a route: 12,500 lines", withService({ routes: [{ path: "/a", plugins: KEY_AND_LIMIT }] }), {}, 12_500],
-    ["with those of a service: no more than with those of a route", withService({ plugins: KEY_AND_LIMIT }), {}, 12_500],
+    [
+      "with a key and a limit of a route: 12,500 lines",
+      withService({ routes: [{ path: "/a", plugins: KEY_AND_LIMIT }] }),
+      {},
+      12_500,
+    ],
+    [
+      "with those of a service: no more than with those of a route",
+      withService({ plugins: KEY_AND_LIMIT }),
+      {},
+      12_500,
+    ],
   ])("%s at most", async (_title, config, environment, most) => {
     expect(linesOf(await loadedBy(config, [], environment))).toBeLessThanOrEqual(most);
   });
 
   it.each([
     ["with the admin interface: 3,000 lines", ADMIN, 3_000],
-    ["with HTTPS and HTTP/2: 2,100 lines", { HTTPS_PORT: "0", SERVER_CERT_PATH: SERVER.cert, SERVER_KEY_PATH: SERVER.key }, 2_100],
+    [
+      "with HTTPS and HTTP/2: 2,100 lines",
+      { HTTPS_PORT: "0", SERVER_CERT_PATH: SERVER.cert, SERVER_KEY_PATH: SERVER.key },
+      2_100,
+    ],
   ])("%s more than the quickstart at most", async (_title, environment, most) => {
-    const files = Object.entries(environment).map(([name, text]) => [name, text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
-    expect(linesOf(await loadedBy(quickstart, [], Object.fromEntries(files))) - linesOf(await loadedBy(quickstart))).toBeLessThanOrEqual(most);
+    const files = Object.entries(environment).map(([name, text]) => [
+      name,
+      text.startsWith("-----") ? fileWith(text, "file.pem") : text,
+    ]);
+    expect(
+      linesOf(await loadedBy(quickstart, [], Object.fromEntries(files))) - linesOf(await loadedBy(quickstart)),
+    ).toBeLessThanOrEqual(most);
   });
 
   it("with a plugin: the file of its kind, and of none of the other kinds", async () => {
-    const modules = await loadedBy(withService({ plugins: [{ name: "request_size_limit", config: { max_payload_size: 1 } }] }));
+    const modules = await loadedBy(
+      withService({ plugins: [{ name: "request_size_limit", config: { max_payload_size: 1 } }] }),
+    );
     expect(modules.filter((path) => PARTS.kinds.test(path))).toEqual(["lib/plugins/request_size_limit"]);
   });
 
   it("with references: what resolves them", async () => {
     const isReader = (path: string) => /^lib\/config\/(?:references|masked|placeholders)$/.test(path);
     expect((await loadedBy(quickstart)).filter(isReader)).toEqual([]);
-    expect((await loadedBy(withService({ upstreams: [{ host: "127.0.0.${env:LAST}", port: 9 }] }), [], { LAST: "1" })).filter(isReader)).toEqual(["lib/config/references"]);
+    expect(
+      (
+        await loadedBy(withService({ upstreams: [{ host: "127.0.0.${env:LAST}", port: 9 }] }), [], { LAST: "1" })
+      ).filter(isReader),
+    ).toEqual(["lib/config/references"]);
   });
 
   it("with a signed configuration", async () => {
     const [recording, keys] = [recorder(), signingKeys()];
-    await runningFile(signed(fileWith(quickstart), keys), [], { ...recording.environment, CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") });
+    await runningFile(signed(fileWith(quickstart), keys), [], {
+      ...recording.environment,
+      CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem"),
+    });
     expect(partsOf(recording.modules())).toEqual(["signatures", "validity"]);
   });
 
   it("with SEAL, which this Node refuses", async () => {
     const { environment, modules } = recorder();
-    expect(await program(["--config", fileWith(quickstart)], { environment: { ...environment, SEAL: "true", HTTP_PORT: "0", LISTEN_HOST: "127.0.0.1" } }).ended).toMatchObject({ code: 2 });
+    expect(
+      await program(["--config", fileWith(quickstart)], {
+        environment: { ...environment, SEAL: "true", HTTP_PORT: "0", LISTEN_HOST: "127.0.0.1" },
+      }).ended,
+    ).toMatchObject({ code: 2 });
     // What names the files of certificates belongs to their server.
     expect(partsOf(modules())).toEqual(["tlsServer", "seal", "settings"]);
   });
 
   it("for a command that starts nothing", async () => {
     const { environment, modules } = recorder();
-    expect(await program(["hash-password"], { environment, input: "a long password\n" }).ended).toMatchObject({ code: 0 });
+    expect(await program(["hash-password"], { environment, input: "a long password\n" }).ended).toMatchObject({
+      code: 0,
+    });
     expect(modules()).toContain("lib/cli/hash_password");
     expect(modules().filter((path) => /^lib\/(?:server|upstream|observe)\/|^lib\/cli\/run$/.test(path))).toEqual([]);
     expect(partsOf(modules())).toEqual(["settings", "commandLine", "commands"]);
@@ -221,12 +454,16 @@ describe("the settings", () => {
       return partsNamedBy(accepted(read)).filter((name) => name === "metrics" || name === "workerReports");
     };
     expect([1, 2].map((workers) => counting(workers, {}))).toEqual([[], []]);
-    expect([1, 2].map((workers) => counting(workers, { PROBE_PORT: "0" }))).toEqual([["metrics"], ["metrics", "workerReports"]]);
+    expect([1, 2].map((workers) => counting(workers, { PROBE_PORT: "0" }))).toEqual([
+      ["metrics"],
+      ["metrics", "workerReports"],
+    ]);
     expect([1, 2].map((workers) => counting(workers, ADMIN))).toEqual([["metrics"], ["metrics", "workerReports"]]);
   });
 
   it("name the audit log, in all threads, with AUDIT_LOG alone", () => {
-    const auditing = (environment: Record<string, string>) => partsNamedBy(accepted(readSettings({}, { WORKERS: "2", ...ADMIN, ...environment }))).includes("gatewayAudit");
+    const auditing = (environment: Record<string, string>) =>
+      partsNamedBy(accepted(readSettings({}, { WORKERS: "2", ...ADMIN, ...environment }))).includes("gatewayAudit");
     expect([auditing({}), auditing({ AUDIT_LOG: "a.log" })]).toEqual([false, true]);
   });
 });
@@ -236,7 +473,12 @@ describe("a reload", () => {
     const { environment, modules } = recorder();
     const running = await runningProgram(quickstart, [], environment);
     expect(partsOf(modules())).toEqual([]);
-    writeFileSync(running.file, JSON.stringify(withService({ protocol: "h2c", plugins: [{ name: "request_size_limit", config: { max_payload_size: 1 } }] })));
+    writeFileSync(
+      running.file,
+      JSON.stringify(
+        withService({ protocol: "h2c", plugins: [{ name: "request_size_limit", config: { max_payload_size: 1 } }] }),
+      ),
+    );
     running.child.kill("SIGHUP");
     await running.says(/"message":"configuration reloaded"/);
     expect(partsOf(modules())).toEqual(["kinds", "plugins", "http2", "reloads", "changes", "jsonText"]);

@@ -62,13 +62,31 @@ describe("the command line", () => {
 
   it.each([
     [["help", "bogus"], 'edge-gateway: "bogus" is neither a command nor a code (--help lists the commands)\n'],
-    [["help", "run", "demo"], 'edge-gateway: too many arguments for "help": edge-gateway help --help shows its usage\n'],
+    [
+      ["help", "run", "demo"],
+      'edge-gateway: too many arguments for "help": edge-gateway help --help shows its usage\n',
+    ],
     [["--confg", "x"], "edge-gateway: --confg is not a known flag; did you mean --config?\n"],
     [["--bogus"], "edge-gateway: --bogus is not a known flag\n"],
     [["--constructor"], "edge-gateway: --constructor is not a known flag\n"],
-    ...["audit --jsn --json", "audit --permision --permission", "audit --systmd --systemd", "audit --network-polcy --network-policy", "audit --http-prt --http-port"].map(mistyped),
-    ...["healthcheck --liv --live", "healthcheck --prob-port --probe-port", "reload --dry-rn --dry-run", "reload --admin-ur --admin-url"].map(mistyped),
-    [["--admin-password", "x"], "edge-gateway: --admin-password is not a flag, since other users could read it: set the variable ADMIN_PASSWORD\n"],
+    ...[
+      "audit --jsn --json",
+      "audit --permision --permission",
+      "audit --systmd --systemd",
+      "audit --network-polcy --network-policy",
+      "audit --http-prt --http-port",
+    ].map(mistyped),
+    ...[
+      "healthcheck --liv --live",
+      "healthcheck --prob-port --probe-port",
+      "reload --dry-rn --dry-run",
+      "reload --admin-ur --admin-url",
+    ].map(mistyped),
+    [
+      ["--admin-password", "x"],
+      "edge-gateway: --admin-password is not a flag, since other users could read it: " +
+        "set the variable ADMIN_PASSWORD\n",
+    ],
     [["vlidate"], 'edge-gateway: "vlidate" is not a command; did you mean "validate"? (--help lists them)\n'],
     [["run", "gw.json"], 'edge-gateway: too many arguments for "run": name the configuration with --config FILE\n'],
     [["--config"], "edge-gateway: --config needs a value: the path of a file\n"],
@@ -92,7 +110,8 @@ describe("the command line", () => {
   it("the command line does not repeat a private key given in place of its file's name", async () => {
     const pem = "-----BEGIN PRIVATE KEY-----\nhunter2\n";
     const { code, stderr } = await program([], { environment: { SERVER_CERT_PATH: pem, SERVER_KEY_PATH: pem } }).ended;
-    const line = (name: string) => `edge-gateway: ${name}: expected the path of a file, found "(the content of a file)"\n`;
+    const line = (name: string) =>
+      `edge-gateway: ${name}: expected the path of a file, found "(the content of a file)"\n`;
     expect([code, stderr]).toEqual([2, line("SERVER_CERT_PATH") + line("SERVER_KEY_PATH")]);
   });
 
@@ -143,45 +162,68 @@ describe("validate", () => {
     expect(lines[2]).toContain('expected an integer 1–65535, found "80a"');
   });
 
-  it("starts nothing and writes nothing: no file of the access log, no connection for probes, keys, logs or names", async () => {
-    let connections = 0;
-    const server = await socketOrigin((socket) => {
-      connections++;
-      socket.destroy();
-    });
-    onTestFinished(() => server.close());
-    const url = `http://127.0.0.1:${server.port}`;
-    const plugins = [
-      { name: "jwt", config: { jwks_uri: `${url}/jwks`, algs: ["RS256"], iss: "i", aud: "s" } },
-      { name: "forward_auth", config: { url: `${url}/check` } },
-      { name: "introspection", config: { url: `${url}/introspect`, client_id: "a", client_secret: "s", scopes: ["read"] } },
-      { name: "http_log", config: { http_endpoint: `${url}/log` } },
-    ];
-    const config = oneService(server.port, { plugins, health: { enabled: true, interval_ms: 1000 } }, { access_log: { file: "logs/access.log" } });
-    const file = fileWith(config);
-    const logs = join(dirname(file), "logs");
-    mkdirSync(logs);
-    expect(await program(["validate", file]).ended).toMatchObject({ code: 0, stderr: "" });
-    expect([readdirSync(logs), connections]).toEqual([[], 0]);
-  });
-
-  it.each([["none/access.log", "there is no such folder"], [".", "it is a folder"], ["gw.json/access.log", "there is no such folder"]])(
-    "refuses %j as the file of the access log, as run would; exit 2",
-    async (accessLog, why) => {
-      const file = fileWith(oneService(9, {}, { access_log: { file: accessLog } }));
-      const { code, stderr } = await program(["validate", file]).ended;
-      expect([code, stderr]).toEqual([2, expect.stringMatching(new RegExp(`global\\.access_log\\.file +cannot write to .*: ${why}\n`))]);
+  it(
+    "starts nothing and writes nothing: no file of the access log, " + "no connection for probes, keys, logs or names",
+    async () => {
+      let connections = 0;
+      const server = await socketOrigin((socket) => {
+        connections++;
+        socket.destroy();
+      });
+      onTestFinished(() => server.close());
+      const url = `http://127.0.0.1:${server.port}`;
+      const plugins = [
+        { name: "jwt", config: { jwks_uri: `${url}/jwks`, algs: ["RS256"], iss: "i", aud: "s" } },
+        { name: "forward_auth", config: { url: `${url}/check` } },
+        {
+          name: "introspection",
+          config: { url: `${url}/introspect`, client_id: "a", client_secret: "s", scopes: ["read"] },
+        },
+        { name: "http_log", config: { http_endpoint: `${url}/log` } },
+      ];
+      const config = oneService(
+        server.port,
+        { plugins, health: { enabled: true, interval_ms: 1000 } },
+        { access_log: { file: "logs/access.log" } },
+      );
+      const file = fileWith(config);
+      const logs = join(dirname(file), "logs");
+      mkdirSync(logs);
+      expect(await program(["validate", file]).ended).toMatchObject({ code: 0, stderr: "" });
+      expect([readdirSync(logs), connections]).toEqual([[], 0]);
     },
   );
 
-  it.each(["::ffff:10.0.0.0/90", "::ffff:0:0/95"])("refuses the range %j at its path, for proxies and in acl; exit 2", async (range) => {
-    const acl = { name: "acl", config: { whitelist: [range] } };
-    const { code, stderr } = await program(["validate", fileWith(oneService(9, { plugins: [acl] }, { trusted_proxies: [range] }))]).ended;
-    expect(code).toBe(2);
-    for (const place of ["global.trusted_proxies[0]", "services[0].plugins[0].config.whitelist[0]"]) expect(stderr).toContain(place);
-    expect(stderr).toContain("the prefix length of an IPv4 address in IPv6 form is 96–128; for all of IPv4 write 0.0.0.0/0");
-    expect(stderr).not.toContain(" at ");
+  it.each([
+    ["none/access.log", "there is no such folder"],
+    [".", "it is a folder"],
+    ["gw.json/access.log", "there is no such folder"],
+  ])("refuses %j as the file of the access log, as run would; exit 2", async (accessLog, why) => {
+    const file = fileWith(oneService(9, {}, { access_log: { file: accessLog } }));
+    const { code, stderr } = await program(["validate", file]).ended;
+    expect([code, stderr]).toEqual([
+      2,
+      expect.stringMatching(new RegExp(`global\\.access_log\\.file +cannot write to .*: ${why}\n`)),
+    ]);
   });
+
+  it.each(["::ffff:10.0.0.0/90", "::ffff:0:0/95"])(
+    "refuses the range %j at its path, for proxies and in acl; exit 2",
+    async (range) => {
+      const acl = { name: "acl", config: { whitelist: [range] } };
+      const { code, stderr } = await program([
+        "validate",
+        fileWith(oneService(9, { plugins: [acl] }, { trusted_proxies: [range] })),
+      ]).ended;
+      expect(code).toBe(2);
+      for (const place of ["global.trusted_proxies[0]", "services[0].plugins[0].config.whitelist[0]"])
+        expect(stderr).toContain(place);
+      expect(stderr).toContain(
+        "the prefix length of an IPv4 address in IPv6 form is 96–128; for all of IPv4 write 0.0.0.0/0",
+      );
+      expect(stderr).not.toContain(" at ");
+    },
+  );
 
   it("names a missing file; exit 2", async () => {
     const file = `${emptyFolder()}/gw.json`;
@@ -191,14 +233,16 @@ describe("validate", () => {
     expect(stderr).toContain("--config PATH or CONFIG_FILE_PATH");
   });
 
-  it.each([[["validate", "a", "b"]], [["validate", "--config"]], [["validate", "a", "--config", "b"]], [["validate", "--confg", "b"]]])(
-    "%j exits 2",
-    async (words) => {
-      const { code, stderr } = await program(words).ended;
-      expect(code).toBe(2);
-      expect(stderr).toMatch(/^edge-gateway: /);
-    },
-  );
+  it.each([
+    [["validate", "a", "b"]],
+    [["validate", "--config"]],
+    [["validate", "a", "--config", "b"]],
+    [["validate", "--confg", "b"]],
+  ])("%j exits 2", async (words) => {
+    const { code, stderr } = await program(words).ended;
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^edge-gateway: /);
+  });
 });
 
 describe("hash-password", () => {
@@ -218,7 +262,9 @@ describe("hash-password", () => {
   /** As typed at a terminal; gives all that appears on it. */
   async function typed(...lines: readonly string[]): Promise<{ code: number | null; screen: string }> {
     const words = [process.execPath, "--import", LOADER, BIN, "hash-password"];
-    const child = spawn("script", ["-qec", words.map((word) => `'${word}'`).join(" "), "/dev/null"], { stdio: ["pipe", "pipe", "ignore"] });
+    const child = spawn("script", ["-qec", words.map((word) => `'${word}'`).join(" "), "/dev/null"], {
+      stdio: ["pipe", "pipe", "ignore"],
+    });
     onTestFinished(() => void child.kill("SIGKILL"));
     const left = [...lines];
     let screen = "";
@@ -229,13 +275,21 @@ describe("hash-password", () => {
     return { code: await new Promise((resolve) => child.once("close", resolve)), screen };
   }
 
-  it("asks twice at a terminal, echoes neither, and exits 2 when they differ (script as Linux has it)", async ({ skip }) => {
+  it("asks twice at a terminal, echoes neither, and exits 2 when they differ (script as Linux has it)", async ({
+    skip,
+  }) => {
     if (process.platform !== "linux" || spawnSync("script", ["--version"]).status !== 0) skip();
     const same = await typed("pass wörd", "pass wörd");
-    expect([same.code, same.screen]).toEqual([0, expect.stringMatching(/^Password: \r\nOnce more: \r\nscrypt\$[^\r]+\r\n$/)]);
+    expect([same.code, same.screen]).toEqual([
+      0,
+      expect.stringMatching(/^Password: \r\nOnce more: \r\nscrypt\$[^\r]+\r\n$/),
+    ]);
     expect(await verifyPassword("pass wörd", /scrypt\S+/.exec(same.screen)![0])).toBe(true);
     const other = await typed("one", "two");
-    expect([other.code, other.screen]).toEqual([2, "Password: \r\nOnce more: \r\nedge-gateway: the two passwords are not the same\r\n"]);
+    expect([other.code, other.screen]).toEqual([
+      2,
+      "Password: \r\nOnce more: \r\nedge-gateway: the two passwords are not the same\r\n",
+    ]);
     const empty = await typed("", "");
     expect([empty.code, empty.screen]).toEqual([2, expect.stringContaining("the password is empty")]);
   });
@@ -243,7 +297,9 @@ describe("hash-password", () => {
   it("refuses a password on the command line without repeating it; exit 2", async () => {
     const { code, stdout, stderr } = await program(["hash-password", "hunter2"]).ended;
     expect([code, stdout]).toEqual([2, ""]);
-    expect(stderr).toMatch(/^edge-gateway: too many arguments for "hash-password": write the password to standard input, /);
+    expect(stderr).toMatch(
+      /^edge-gateway: too many arguments for "hash-password": write the password to standard input, /,
+    );
   });
 
   it.each(["", "\n"])("exits 2 for the input %j", async (input) => {
@@ -261,7 +317,10 @@ describe("schema", () => {
     expect(Object.keys(schema.properties).sort()).toEqual(expect.arrayContaining(["global", "services"]));
     const { Service, Route, Upstream, Plugin } = schema.$defs;
     expect(Service.required.slice().sort()).toEqual(["base_path", "name", "routes", "upstreams"]);
-    expect(Service.properties.load_balancing_strategy).toMatchObject({ enum: ["round_robin", "weighted", "least_connections", "random_two_choices", "ip_hash", "hash"], default: "round_robin" });
+    expect(Service.properties.load_balancing_strategy).toMatchObject({
+      enum: ["round_robin", "weighted", "least_connections", "random_two_choices", "ip_hash", "hash"],
+      default: "round_robin",
+    });
     expect(Service.properties.upstreams).toMatchObject({ type: "array", minItems: 1 });
     expect(Upstream.properties.port.anyOf ?? [Upstream.properties.port]).toEqual(
       expect.arrayContaining([expect.objectContaining({ type: "integer", minimum: 1, maximum: 65535 })]),
@@ -270,7 +329,9 @@ describe("schema", () => {
     expect(Plugin.required).toEqual(["name"]);
     const kinds = Plugin.allOf.map((rule: any) => rule.if.properties.name.const);
     expect(kinds).toEqual(builtinPlugins.map(({ name }) => name));
-    expect(Object.keys(Plugin.allOf[1].then.properties.config.properties)).toEqual(expect.arrayContaining(["limit_second", "limit_min", "limit_hour"]));
+    expect(Object.keys(Plugin.allOf[1].then.properties.config.properties)).toEqual(
+      expect.arrayContaining(["limit_second", "limit_min", "limit_hour"]),
+    );
   });
 
   it("prints a schema whose references can all be resolved", async () => {

@@ -1,5 +1,14 @@
 import { createHash } from "node:crypto";
-import { chmodSync, lstatSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { emptyFolder, program } from "../support/process.ts";
@@ -21,8 +30,11 @@ const pin = (...words: string[]) => program(["pin", ...words]).ended;
 const fileOf = (config: string) => join(dirname(config), "m.mjs");
 
 describe("edge-gateway pin", () => {
-  it("writes the digests of the modules into the configuration and leaves everything else as it is, without running a module", async () => {
-    const written = (first: string, second: string, third: string) => `\uFEFF{
+  it(
+    "writes the digests of the modules into the configuration and leaves everything else as it is, " +
+      "without running a module",
+    async () => {
+      const written = (first: string, second: string, third: string) => `\uFEFF{
   "services" : [ ],   "global": {"name": "\\u00e9😀", "plugin_modules": [
     { "path": "m.mjs", "sha256": ${first} }, {"path": "./m.mjs"${second}},
     {
@@ -30,24 +42,38 @@ describe("edge-gateway pin", () => {
     }
   ] }
 }`;
-    const config = folder(written(`"${OTHER}"`, "", ""));
-    const { code, stdout, stderr } = await program(["pin", config], { environment: { PIN_MODULE: "m.mjs" } }).ended;
-    expect([code, stderr]).toEqual([0, ""]);
-    expect(readFileSync(config, "utf8")).toBe(written(`"${RIGHT}"`, `, "sha256": "${RIGHT}"`, `,\n\t"sha256": "${RIGHT}"`));
-    const place = (i: number) => `global.plugin_modules[${i}].sha256 of ${fileOf(config)}: ${RIGHT}`;
-    expect(stdout).toBe(`${place(0)}, was ${OTHER}\n${place(1)}, was missing\n${place(2)}, was missing\n${config} is written: it trusts these modules now\n`);
-    expect(readdirSync(dirname(config)).sort()).toEqual(["gw.json", "m.mjs"]);
-  });
+      const config = folder(written(`"${OTHER}"`, "", ""));
+      const { code, stdout, stderr } = await program(["pin", config], { environment: { PIN_MODULE: "m.mjs" } }).ended;
+      expect([code, stderr]).toEqual([0, ""]);
+      expect(readFileSync(config, "utf8")).toBe(
+        written(`"${RIGHT}"`, `, "sha256": "${RIGHT}"`, `,\n\t"sha256": "${RIGHT}"`),
+      );
+      const place = (i: number) => `global.plugin_modules[${i}].sha256 of ${fileOf(config)}: ${RIGHT}`;
+      expect(stdout).toBe(
+        `${place(0)}, was ${OTHER}\n${place(1)}, was missing\n${place(2)}, was missing\n${config} is written: ` +
+          `it trusts these modules now\n`,
+      );
+      expect(readdirSync(dirname(config)).sort()).toEqual(["gw.json", "m.mjs"]);
+    },
+  );
 
   it("makes a configuration valid whose module has changed, and does nothing when called again", async () => {
-    const text = (sha256: string) => JSON.stringify({ global: { plugin_modules: [{ sha256, path: "p.mjs" }] }, services: [] });
+    const text = (sha256: string) =>
+      JSON.stringify({ global: { plugin_modules: [{ sha256, path: "p.mjs" }] }, services: [] });
     const config = folder(text(OTHER));
-    writeFileSync(join(dirname(config), "p.mjs"), "export default ({ definePlugin, schema }) => definePlugin({ name: \"own\", schema: schema.object({}), create: () => (next) => next });");
+    writeFileSync(
+      join(dirname(config), "p.mjs"),
+      'export default ({ definePlugin, schema }) => definePlugin({ name: "own", schema: schema.object({}), ' +
+        "create: () => (next) => next });",
+    );
     expect((await program(["validate", config]).ended).code).toBe(2);
     expect((await pin("--config", config)).code).toBe(0);
     expect((await program(["validate", config]).ended).code).toBe(0);
     const { mtimeMs } = statSync(config);
-    expect(await pin(config)).toMatchObject({ code: 0, stdout: expect.stringMatching(/, as before\n\S+gw\.json has these digests already\n$/) });
+    expect(await pin(config)).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/, as before\n\S+gw\.json has these digests already\n$/),
+    });
     expect(statSync(config).mtimeMs).toBe(mtimeMs);
   });
 
@@ -62,21 +88,42 @@ describe("edge-gateway pin", () => {
     symlinkSync("../m.mjs", join(dirname(link), "m.mjs"));
     symlinkSync("../gw.json.sig", `${link}.sig`);
     const { code, stdout } = await pin(link);
-    expect([code, stdout.split("\n").at(-2)]).toEqual([0, `${link} is written: it trusts these modules now; sign it again, ${link}.sig is of the text before`]);
+    expect([code, stdout.split("\n").at(-2)]).toEqual([
+      0,
+      `${link} is written: it trusts these modules now; sign it again, ${link}.sig is of the text before`,
+    ]);
     expect(lstatSync(link).isSymbolicLink()).toBe(true);
     expect(statSync(config).mode & 0o777).toBe(0o640);
-    expect(readFileSync(config, "utf8")).toBe(`{"global":{"plugin_modules":[{"path":"m.mjs", "sha256": "${RIGHT}"}]},"services":[]}`);
+    expect(readFileSync(config, "utf8")).toBe(
+      `{"global":{"plugin_modules":[{"path":"m.mjs", "sha256": "${RIGHT}"}]},"services":[]}`,
+    );
   });
 
   const modules = (entry: string) => `{"global": {"plugin_modules": [{"path": "m.mjs"}, ${entry}]}, "services": []}`;
   it.each([
-    ["a module that is missing", modules('{"path": "gone.mjs"}'), /gw\.json:1:60 +global\.plugin_modules\[1\]\.path +cannot read \S+gone\.mjs: no such file/],
+    [
+      "a module that is missing",
+      modules('{"path": "gone.mjs"}'),
+      /gw\.json:1:60 +global\.plugin_modules\[1\]\.path +cannot read \S+gone\.mjs: no such file/,
+    ],
     ["a module without a path", modules("{}"), /gw\.json:1:51 +global\.plugin_modules\[1\]\.path +is required/],
-    ["a module that is no object", modules('"m.mjs"'), /gw\.json:1:51 +global\.plugin_modules\[1\] +expected an object with path and sha256/],
-    ["a digest that is no text", modules('{"path": "m.mjs", "sha256": 5}'), /gw\.json:1:79 +global\.plugin_modules\[1\]\.sha256 +expected a string/],
+    [
+      "a module that is no object",
+      modules('"m.mjs"'),
+      /gw\.json:1:51 +global\.plugin_modules\[1\] +expected an object with path and sha256/,
+    ],
+    [
+      "a digest that is no text",
+      modules('{"path": "m.mjs", "sha256": 5}'),
+      /gw\.json:1:79 +global\.plugin_modules\[1\]\.sha256 +expected a string/,
+    ],
     ["a text that is no JSON", "{", /gw\.json:1:2/],
     ["a key that occurs twice", modules('{"path": "m.mjs", "path": "m.mjs"}'), /duplicate key/],
-    ["a configuration without modules", '{"services": []}', /^edge-gateway: \S+gw\.json names no plugin modules \(global\.plugin_modules\): there is nothing to pin\n$/],
+    [
+      "a configuration without modules",
+      '{"services": []}',
+      /^edge-gateway: \S+gw\.json names no plugin modules \(global\.plugin_modules\): there is nothing to pin\n$/,
+    ],
   ])("exits 2 for %s, names the place, and writes nothing", async (_what, text, message) => {
     const config = folder(text);
     const { code, stdout, stderr } = await pin(config);
@@ -87,10 +134,18 @@ describe("edge-gateway pin", () => {
   });
 
   it.each([
-    ["with a module in place of the configuration", (config: string) => [fileOf(config)], /^edge-gateway: \S+m\.mjs is a module: name the configuration that names it, edge-gateway pin gw\.json\n$/],
+    [
+      "with a module in place of the configuration",
+      (config: string) => [fileOf(config)],
+      /^edge-gateway: \S+m\.mjs is a module: name the configuration that names it, edge-gateway pin gw\.json\n$/,
+    ],
     ["with a file that is missing", () => ["/nowhere/gw.json"], /cannot read \/nowhere\/gw\.json|no such file/],
     ["with two files", () => ["a", "b"], /^edge-gateway: too many arguments for "pin"/],
-    ["with a flag of another command", (config: string) => [config, "--strict"], /^edge-gateway: --strict is not a known flag/],
+    [
+      "with a flag of another command",
+      (config: string) => [config, "--strict"],
+      /^edge-gateway: --strict is not a known flag/,
+    ],
   ])("exits 2 %s, and says so", async (_what, words, message) => {
     const { code, stdout, stderr } = await pin(...words(folder("{}")));
     expect([code, stdout]).toEqual([2, ""]);

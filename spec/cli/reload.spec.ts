@@ -21,23 +21,41 @@ async function gateway(environment: Record<string, string> = {}, config = oneSer
   return { ...running, url, reload };
 }
 
-/** Whether the watcher or the command was first: what the file says is in force, and who took it does not matter here. */
-const REFUSED = /^\S+gw\.json:1:1 +services +is required .*\nThe configuration was refused; [0-9a-f]{12} stays in force\.\n$/;
+/**
+ * Whether the watcher or the command was first: what the file says is in force, and who took it does not matter here.
+ */
+const REFUSED =
+  /^\S+gw\.json:1:1 +services +is required .*\nThe configuration was refused; [0-9a-f]{12} stays in force\.\n$/;
 
 describe("edge-gateway reload", () => {
   it("prints changes and exits 0, prints that nothing changed and exits 0, prints errors and exits 2", async () => {
     // What is referred to is not watched, so nothing is taken before the command asks for it.
     const name = fileWith("localhost", "name.txt");
-    const running = await runningProgram(oneService(9, { upstreams: [{ host: `\${file:${name}}`, port: 9 }] }), [], CREDENTIALS);
-    const reload = () => program(["reload"], { environment: { ...CREDENTIALS, ADMIN_URL: String(running.started.admin) } }).ended;
+    const running = await runningProgram(
+      oneService(9, { upstreams: [{ host: `\${file:${name}}`, port: 9 }] }),
+      [],
+      CREDENTIALS,
+    );
+    const reload = () =>
+      program(["reload"], { environment: { ...CREDENTIALS, ADMIN_URL: String(running.started.admin) } }).ended;
     const inForce = `configuration ${String(running.started.digest)} is in force\n`;
-    expect(await reload()).toMatchObject({ code: 0, stdout: `the text has not changed; its secrets were resolved again\n${inForce}`, stderr: "" });
+    expect(await reload()).toMatchObject({
+      code: 0,
+      stdout: `the text has not changed; its secrets were resolved again\n${inForce}`,
+      stderr: "",
+    });
     const lines = logLines(running.stderr()).map(({ message }) => message);
-    expect(lines.slice(1)).toEqual(["admin logged in", "reload requested by an administrator", "configuration read again: its text is the same, its secrets were resolved again"]);
+    expect(lines.slice(1)).toEqual([
+      "admin logged in",
+      "reload requested by an administrator",
+      "configuration read again: its text is the same, its secrets were resolved again",
+    ]);
     writeFileSync(name, "");
     const { code, stdout, stderr } = await reload();
     expect([code, stdout]).toEqual([2, ""]);
-    expect(stderr).toMatch(/^\S+gw\.json:1:\d+ +services\[0\]\.upstreams\[0\]\.host .*\nThe configuration was refused; [0-9a-f]{12} stays in force\.\n$/);
+    expect(stderr).toMatch(
+      /^\S+gw\.json:1:\d+ +services\[0\]\.upstreams\[0\]\.host .*\nThe configuration was refused; [0-9a-f]{12} stays in force\.\n$/,
+    );
   });
 
   it("names each part that was added, removed or altered", async () => {
@@ -48,7 +66,12 @@ describe("edge-gateway reload", () => {
     ];
     const { url, asked } = await fake({ "/gateway/reload": [200, { digest: "0123456789ab", changed: true, changes }] });
     const { code, stdout } = await program(["reload", "--admin-url", url], { environment: CREDENTIALS }).ended;
-    const lines = ['added    service "s" / route "x"', "removed  global / plugin key_auth", 'altered  service "?[31m"', "configuration 0123456789ab is in force"];
+    const lines = [
+      'added    service "s" / route "x"',
+      "removed  global / plugin key_auth",
+      'altered  service "?[31m"',
+      "configuration 0123456789ab is in force",
+    ];
     expect([code, stdout]).toEqual([0, `${lines.join("\n")}\n`]);
     expect(asked).toEqual(["POST /login", "POST /gateway/reload", "DELETE /logout"]);
   });
@@ -59,8 +82,12 @@ describe("edge-gateway reload", () => {
     const running = await gateway({}, config(10));
     writeFileSync(running.file, JSON.stringify({ ...config(20), global: { limits: { max_headers: 50 } } }));
     await running.says("configuration reloaded");
-    expect(logLines(running.stderr()).at(-1)).toMatchObject({ changes: ["altered  global (limits.max_headers)", 'altered  service "s" (split)'] });
-    expect((await running.reload()).stdout).toMatch(/\naltered  global \(limits\.max_headers\)\naltered  service "s" \(split\)\n/);
+    expect(logLines(running.stderr()).at(-1)).toMatchObject({
+      changes: ["altered  global (limits.max_headers)", 'altered  service "s" (split)'],
+    });
+    expect((await running.reload()).stdout).toMatch(
+      /\naltered  global \(limits\.max_headers\)\naltered  service "s" \(split\)\n/,
+    );
   });
 
   it("prints the last change and its time when the changed file has been reloaded already", async () => {
@@ -69,12 +96,18 @@ describe("edge-gateway reload", () => {
     await running.says("configuration reloaded");
     const { code, stdout } = await running.reload();
     expect(code).toBe(0);
-    expect(stdout).toMatch(/^the text has not changed.*\nthe last change was at \d{4}-\S+Z \(file\):\nadded +service "t"\n(.*\n)+removed +service "s"\n(.*\n)+configuration [0-9a-f]{12} is in force\n$/);
+    expect(stdout).toMatch(
+      /^the text has not changed.*\nthe last change was at \d{4}-\S+Z \(file\):\nadded +service "t"\n(.*\n)+removed +service "s"\n(.*\n)+configuration [0-9a-f]{12} is in force\n$/,
+    );
   });
 
   it("verifies the certificate over HTTPS, by Node's list or by --ca", async () => {
     const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert, broken: "garbage" });
-    const { url, reload } = await gateway({ SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, ADMIN_TLS: "true" });
+    const { url, reload } = await gateway({
+      SERVER_CERT_PATH: files.cert!,
+      SERVER_KEY_PATH: files.key!,
+      ADMIN_TLS: "true",
+    });
     const named = url.replace("127.0.0.1", "localhost");
     const good = await reload(["--admin-url", named, "--ca", files.ca!]);
     expect(good).toMatchObject({ code: 0, stderr: "" });
@@ -97,7 +130,11 @@ describe("edge-gateway reload", () => {
 
   it.each([
     [["reload"], {}, "ADMIN_USER is not set"],
-    [["reload", "gw.json"], CREDENTIALS, "the gateway reloads the file that it was started with; another FILE is for --dry-run"],
+    [
+      ["reload", "gw.json"],
+      CREDENTIALS,
+      "the gateway reloads the file that it was started with; another FILE is for --dry-run",
+    ],
     [["reload", "--insecure"], CREDENTIALS, "--insecure is not a known flag"],
     [["reload"], { ADMIN_USER: "a", ADMIN_PASSWORD: "scrypt$x" }, "is a hash"],
     [["reload", "--ca", "/nowhere.pem"], CREDENTIALS, "no such file"],
@@ -121,20 +158,30 @@ describe("edge-gateway reload", () => {
 
 describe("edge-gateway reload --dry-run", () => {
   const KEY = { name: "key_auth", config: { key: "k" } };
-  const [items, rest] = [{ name: "items", path: "/items", plugins: [KEY] }, { name: "rest", path: "/{rest*}" }];
+  const [items, rest] = [
+    { name: "items", path: "/items", plugins: [KEY] },
+    { name: "rest", path: "/{rest*}" },
+  ];
   const current = oneService(9, { routes: [items, rest] });
 
   /** A gateway with the configuration `current` that has had two requests. */
   async function asked() {
     const running = await runningProgram(current, [], CREDENTIALS);
-    for (const path of ["/a/items", "/a/x?token=secret"]) await fetch(`http://127.0.0.1:${running.port}${path}`).then((response) => response.arrayBuffer());
-    const dryRun = (...words: string[]) => program(["reload", "--dry-run", ...words], { environment: { ...CREDENTIALS, ADMIN_URL: String(running.started.admin) } }).ended;
+    for (const path of ["/a/items", "/a/x?token=secret"])
+      await fetch(`http://127.0.0.1:${running.port}${path}`).then((response) => response.arrayBuffer());
+    const dryRun = (...words: string[]) =>
+      program(["reload", "--dry-run", ...words], {
+        environment: { ...CREDENTIALS, ADMIN_URL: String(running.started.admin) },
+      }).ended;
     return { ...running, dryRun };
   }
 
   it("prints what FILE would change and what recent requests would meet, exits 0, and changes nothing", async () => {
     const { dryRun, stderr, port, started } = await asked();
-    const file = fileWith({ ...oneService(9, { routes: [{ name: "items", path: "/items" }] }), tests: [{ name: "t", request: { url: "/a/items" }, expect: { status: 200 } }] });
+    const file = fileWith({
+      ...oneService(9, { routes: [{ name: "items", path: "/items" }] }),
+      tests: [{ name: "t", request: { url: "/a/items" }, expect: { status: 200 } }],
+    });
     const { code, stdout, stderr: errors } = await dryRun(file);
     expect([code, errors]).toEqual([0, ""]);
     expect(stdout.split("\n")).toEqual([
@@ -150,9 +197,13 @@ describe("edge-gateway reload --dry-run", () => {
       "",
     ]);
     expect((await fetch(`http://127.0.0.1:${port}/a/items`)).status).toBe(401);
-    const status = await asAdmin({ url: String(started.admin), user: "anna", password: "secret", ca: null }, (ask) => ask("GET", "/gateway/status"));
+    const status = await asAdmin({ url: String(started.admin), user: "anna", password: "secret", ca: null }, (ask) =>
+      ask("GET", "/gateway/status"),
+    );
     expect(status.json).toMatchObject({ digest: started.digest, last_reload: null });
-    expect(logLines(stderr()).map(({ message }) => message)).toContain("dry run of a reload requested by an administrator");
+    expect(logLines(stderr()).map(({ message }) => message)).toContain(
+      "dry run of a reload requested by an administrator",
+    );
     expect(stderr()).not.toContain("configuration reloaded");
   });
 
@@ -160,7 +211,10 @@ describe("edge-gateway reload --dry-run", () => {
     const { dryRun } = await asked();
     const matched = { name: "v2", path: "/items", match: { headers: { "X-Version": "2" } } };
     const { stdout } = await dryRun(fileWith(oneService(9, { routes: [items, rest, matched] })));
-    expect(stdout).toContain("of the last 2 requests none would get another route; of 1 the route depends on headers, query or cookies, which are not kept\n");
+    expect(stdout).toContain(
+      "of the last 2 requests none would get another route; of 1 the route depends on headers, " +
+        "query or cookies, which are not kept\n",
+    );
   });
 
   it("prints the errors of FILE with their places, and exits 1", async () => {
@@ -168,7 +222,11 @@ describe("edge-gateway reload --dry-run", () => {
     const file = fileWith('{\n"services": 1}');
     const { code, stdout, stderr } = await dryRun(file);
     expect([code, stdout]).toEqual([1, ""]);
-    expect(stderr.split("\n")).toEqual([expect.stringMatching(/gw\.json:2:13 +services +expected an array/), `${file} would be refused; nothing has been changed`, ""]);
+    expect(stderr.split("\n")).toEqual([
+      expect.stringMatching(/gw\.json:2:13 +services +expected an array/),
+      `${file} would be refused; nothing has been changed`,
+      "",
+    ]);
     expect(stderr.startsWith(`${file}:2:13`)).toBe(true);
   });
 
@@ -176,10 +234,19 @@ describe("edge-gateway reload --dry-run", () => {
     // Files that references name are not watched, so nothing is reloaded before the command asks.
     const key = fileWith("k1", "key.txt");
     const test = { name: "needs k1", request: { url: "/a/x", headers: { apiKey: "k1" } }, expect: { status: 200 } };
-    const config = { ...oneService(9, { plugins: [{ name: "key_auth", config: { key: `\${file:${key}}` } }] }), tests: [test] };
+    const config = {
+      ...oneService(9, { plugins: [{ name: "key_auth", config: { key: `\${file:${key}}` } }] }),
+      tests: [test],
+    };
     const running = await runningProgram(config, [], CREDENTIALS);
-    const dryRun = () => program(["reload", "--dry-run"], { environment: { ...CREDENTIALS, ADMIN_URL: String(running.started.admin) } }).ended;
-    const lines = ["of the last 0 requests none would get another route", "the gateway's configuration file would be accepted (1 of 1 test passed); nothing has been changed", ""];
+    const dryRun = () =>
+      program(["reload", "--dry-run"], { environment: { ...CREDENTIALS, ADMIN_URL: String(running.started.admin) } })
+        .ended;
+    const lines = [
+      "of the last 0 requests none would get another route",
+      "the gateway's configuration file would be accepted (1 of 1 test passed); nothing has been changed",
+      "",
+    ];
     expect(await dryRun()).toMatchObject({ code: 0, stdout: lines.join("\n"), stderr: "" });
     writeFileSync(key, "k2");
     const { code, stdout, stderr } = await dryRun();
@@ -190,26 +257,48 @@ describe("edge-gateway reload --dry-run", () => {
 
   it("says that tests were not run, and why", async () => {
     const { dryRun } = await asked();
-    const file = fileWith({ ...oneService(9, { plugins: [{ name: "key_auth", config: { key: "${env:PATH}" } }] }), tests: [{ name: "t", request: { url: "/a/x" }, expect: { status: 200 } }] });
+    const file = fileWith({
+      ...oneService(9, { plugins: [{ name: "key_auth", config: { key: "${env:PATH}" } }] }),
+      tests: [{ name: "t", request: { url: "/a/x" }, expect: { status: 200 } }],
+    });
     const { code, stdout } = await dryRun(file);
     expect(code).toBe(0);
     expect(stdout).toContain("Tests whose result could tell the value of a reference were not run: ");
-    expect(stdout).toContain(`${file} would be accepted if all tests pass (0 of 1 test passed, 1 not run); nothing has been changed\n`);
+    expect(stdout).toContain(
+      `${file} would be accepted if all tests pass (0 of 1 test passed, 1 not run); nothing has been changed\n`,
+    );
   });
 
   it("--dry-run exits 1 when FILE is too large for a gateway, without asking one", async () => {
-    const words = ["reload", "--dry-run", fileWith(" ".repeat(16 * 1024 * 1024 + 1)), "--admin-url", `http://127.0.0.1:${await closedPort()}`];
+    const words = [
+      "reload",
+      "--dry-run",
+      fileWith(" ".repeat(16 * 1024 * 1024 + 1)),
+      "--admin-url",
+      `http://127.0.0.1:${await closedPort()}`,
+    ];
     const { code, stdout, stderr } = await program(words, { environment: CREDENTIALS }).ended;
     expect([code, stdout]).toEqual([1, ""]);
     expect(stderr).toMatch(/ has more than 16777216 bytes: no gateway accepts it\n$/);
   });
 
   it("exits 1 for a gateway that does not know dry runs, and one without an admin interface", async () => {
-    const { url } = await fake({ "/gateway/reload?dry_run=true": [200, { digest: "0123456789ab", changed: false, changes: [] }] });
-    const { code, stderr } = await program(["reload", "--dry-run", "--admin-url", url], { environment: CREDENTIALS }).ended;
-    expect([code, stderr]).toEqual([1, expect.stringMatching(/it is not the admin interface of a gateway that knows this command\n$/)]);
-    const nobody = await program(["reload", "--dry-run", "--admin-url", `http://127.0.0.1:${await closedPort()}`], { environment: CREDENTIALS }).ended;
-    expect([nobody.code, nobody.stderr]).toEqual([1, expect.stringContaining("is the gateway running, with ADMIN_USER and a password set")]);
+    const { url } = await fake({
+      "/gateway/reload?dry_run=true": [200, { digest: "0123456789ab", changed: false, changes: [] }],
+    });
+    const { code, stderr } = await program(["reload", "--dry-run", "--admin-url", url], { environment: CREDENTIALS })
+      .ended;
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringMatching(/it is not the admin interface of a gateway that knows this command\n$/),
+    ]);
+    const nobody = await program(["reload", "--dry-run", "--admin-url", `http://127.0.0.1:${await closedPort()}`], {
+      environment: CREDENTIALS,
+    }).ended;
+    expect([nobody.code, nobody.stderr]).toEqual([
+      1,
+      expect.stringContaining("is the gateway running, with ADMIN_USER and a password set"),
+    ]);
   });
 
   it.each([
@@ -218,7 +307,8 @@ describe("edge-gateway reload --dry-run", () => {
     [["--dry-run=yes"], "--dry-run is given twice"],
     [["--strict"], "--strict is not a known flag"],
   ])("--dry-run %j exits 2", async (words, message) => {
-    const { code, stdout, stderr } = await program(["reload", "--dry-run", ...words], { environment: CREDENTIALS }).ended;
+    const { code, stdout, stderr } = await program(["reload", "--dry-run", ...words], { environment: CREDENTIALS })
+      .ended;
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toContain(message);
   });
@@ -259,15 +349,30 @@ describe("asAdmin", () => {
   const ask = (url: string, more: Partial<AdminTarget> = {}) =>
     asAdmin({ url, user: "u", password: "p", ca: null, ...more }, (asking) => asking("POST", "/gateway/reload"));
   const failure = (url: string, more?: Partial<AdminTarget>) =>
-    ask(url, more).then(() => "nothing", (error: { message: string; exitCode?: number }) => `${error.exitCode} ${error.message}`);
+    ask(url, more).then(
+      () => "nothing",
+      (error: { message: string; exitCode?: number }) => `${error.exitCode} ${error.message}`,
+    );
 
   it.each<[string, Answers, string | RegExp]>([
     ["is no gateway", { "/login": [404, {}] }, /^1 \S+ answered POST \/login with 404: it is not the admin interface/],
     ["gives no session", { "/login": [200, {}] }, /^1 \S+ answered POST \/login with 200: it is not/],
-    ["throttles", { "/login": [429, {}, { "Retry-After": "7" }] }, /^1 \S+ has seen too many failed logins from here; try again in 7 s$/],
+    [
+      "throttles",
+      { "/login": [429, {}, { "Retry-After": "7" }] },
+      /^1 \S+ has seen too many failed logins from here; try again in 7 s$/,
+    ],
     ["is busy", { "/login": [503, {}] }, /^1 \S+ is too busy$/],
-    ["does not accept the host name of the request", { "/login": [421, {}] }, /does not accept this host name: add it to ADMIN_HOSTS/],
-    ["redirects", { "/login": [302, {}, { Location: "https://elsewhere/" }] }, /redirects to "https:\/\/elsewhere\/", which is not followed/],
+    [
+      "does not accept the host name of the request",
+      { "/login": [421, {}] },
+      /does not accept this host name: add it to ADMIN_HOSTS/,
+    ],
+    [
+      "redirects",
+      { "/login": [302, {}, { Location: "https://elsewhere/" }] },
+      /redirects to "https:\/\/elsewhere\/", which is not followed/,
+    ],
   ])("reports a server that %s, and sends it no more requests", async (_what, answers, message) => {
     const { url, asked } = await fake(answers);
     expect(await failure(url)).toMatch(message);
@@ -275,19 +380,27 @@ describe("asAdmin", () => {
   });
 
   it.each([
-    ["that does not know it, as several behind one address", 401, /does not know the session that it has just started; if several gateways answer there, name one/],
+    [
+      "that does not know it, as several behind one address",
+      401,
+      /does not know the session that it has just started; if several gateways answer there, name one/,
+    ],
     ["that fails", 500, /failed at POST \/gateway\/reload: see the log of the gateway$/],
   ])("reports a gateway %s after the login", async (_what, status, message) => {
-    const { url } = await fake({ "/gateway/reload": [status, { code: status === 500 ? "internal" : "unauthenticated" }] });
+    const { url } = await fake({
+      "/gateway/reload": [status, { code: status === 500 ? "internal" : "unauthenticated" }],
+    });
     const { code, stderr } = await program(["reload", "--admin-url", url], { environment: CREDENTIALS }).ended;
     expect([code, stderr.trim()]).toEqual([1, expect.stringMatching(message)]);
   });
 
   it("gives up on an endless answer", async () => {
-    const port = await listening(http.createServer((_request, response) => {
-      const more = () => void (response.destroyed || response.write("x".repeat(60_000), () => setImmediate(more)));
-      more();
-    }));
+    const port = await listening(
+      http.createServer((_request, response) => {
+        const more = () => void (response.destroyed || response.write("x".repeat(60_000), () => setImmediate(more)));
+        more();
+      }),
+    );
     expect(await failure(`http://127.0.0.1:${port}`, { maxBytes: 200_000 })).toMatch(/has more than 200000 bytes$/);
   });
 
@@ -300,9 +413,22 @@ describe("asAdmin", () => {
   });
 
   it.each([
-    ["hangs up", (socket: net.Socket) => void socket.once("data", () => socket.destroy()), /closed without an answer; with ADMIN_TLS=true the gateway speaks HTTPS$/],
-    ["breaks off", (socket: net.Socket) => void socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")), /^1 cannot ask/],
-    ["speaks another protocol", (socket: net.Socket) => void socket.once("data", () => socket.end("220 smtp ready\r\n")), /does not speak HTTP/],
+    [
+      "hangs up",
+      (socket: net.Socket) => void socket.once("data", () => socket.destroy()),
+      /closed without an answer; with ADMIN_TLS=true the gateway speaks HTTPS$/,
+    ],
+    [
+      "breaks off",
+      (socket: net.Socket) =>
+        void socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")),
+      /^1 cannot ask/,
+    ],
+    [
+      "speaks another protocol",
+      (socket: net.Socket) => void socket.once("data", () => socket.end("220 smtp ready\r\n")),
+      /does not speak HTTP/,
+    ],
   ])("reports a server that %s", async (_what, talk, message) => {
     expect(await failure(`http://127.0.0.1:${await listening(net.createServer(talk))}`)).toMatch(message);
   });
@@ -310,8 +436,12 @@ describe("asAdmin", () => {
   it("reports plain HTTP used for HTTPS and the reverse, and a certificate for another name", async () => {
     const { url } = await fake({});
     expect(await failure(url.replace("http:", "https:"))).toMatch(/does not speak TLS$/);
-    const secure = await listening(tls.createServer({ cert: SERVER.cert, key: SERVER.key }).on("tlsClientError", () => {}));
-    expect(await failure(`http://127.0.0.1:${secure}`)).toMatch(/^1 cannot ask .* with ADMIN_TLS=true the gateway speaks HTTPS$/);
+    const secure = await listening(
+      tls.createServer({ cert: SERVER.cert, key: SERVER.key }).on("tlsClientError", () => {}),
+    );
+    expect(await failure(`http://127.0.0.1:${secure}`)).toMatch(
+      /^1 cannot ask .* with ADMIN_TLS=true the gateway speaks HTTPS$/,
+    );
     const wanted = { ca: Buffer.from(CA.cert) };
     expect(await failure(`https://127.0.0.2:${secure}`, wanted)).toMatch(/^1 cannot ask/);
   });
@@ -324,7 +454,9 @@ describe("asAdmin", () => {
 
   it("ends its session when the request fails, too", async () => {
     const { url, asked } = await fake({});
-    await expect(asAdmin({ url, user: "u", password: "p", ca: null }, () => Promise.reject(new Error("mine")))).rejects.toThrow("mine");
+    await expect(
+      asAdmin({ url, user: "u", password: "p", ca: null }, () => Promise.reject(new Error("mine"))),
+    ).rejects.toThrow("mine");
     expect(asked).toEqual(["POST /login", "DELETE /logout"]);
   });
 });

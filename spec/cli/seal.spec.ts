@@ -1,4 +1,7 @@
-/** SEAL: which rights of Node's permission model a gateway gives up, and which start is refused. With a stand-in for the model, which not every Node has. */
+/**
+ * SEAL: which rights of Node's permission model a gateway gives up, and which start is refused. With a stand-in for the
+ * model, which not every Node has.
+ */
 import { describe, expect, it } from "vitest";
 import { missingPermission } from "../../lib/base/errors.ts";
 import { giveUp, giveUpInAll, rightsOfThreads, type Permission } from "../../lib/base/rights.ts";
@@ -12,16 +15,32 @@ const NEEDS: Needs = {
   write: ["/var/log/gw.log", "/var/state/*"],
   threads: false,
 };
-const EXACT = ["--permission", "--allow-fs-read=/app/lib/", "--allow-fs-read=/etc/gw/gw.json", "--allow-fs-read=/var/log/gw.log", "--allow-fs-write=/var/log/gw.log"];
+const EXACT = [
+  "--permission",
+  "--allow-fs-read=/app/lib/",
+  "--allow-fs-read=/etc/gw/gw.json",
+  "--allow-fs-read=/var/log/gw.log",
+  "--allow-fs-write=/var/log/gw.log",
+];
 
-/** The model with these scopes, and paths as "scope path". As Node does, it gives up only what it has by the same name. */
+/**
+ * The model with these scopes, and paths as "scope path". As Node does, it gives up only what it has by the same name.
+ */
 function model(...granted: string[]): Permission {
   const rights = new Set(granted);
   const name = (scope: string, path?: string) => (path === undefined ? scope : `${scope} ${path}`);
-  return { has: (scope, path) => rights.has(name(scope, path)), drop: (scope, path) => void rights.delete(name(scope, path)) };
+  return {
+    has: (scope, path) => rights.has(name(scope, path)),
+    drop: (scope, path) => void rights.delete(name(scope, path)),
+  };
 }
 
-const node = (execArgv: readonly string[], options = "", permission: Permission | undefined = model()) => ({ version: "v24.21.0", execArgv, env: { NODE_OPTIONS: options }, permission: permission! });
+const node = (execArgv: readonly string[], options = "", permission: Permission | undefined = model()) => ({
+  version: "v24.21.0",
+  execArgv,
+  env: { NODE_OPTIONS: options },
+  permission: permission!,
+});
 
 function refused(act: () => unknown): string {
   try {
@@ -42,7 +61,10 @@ describe("what is given up", () => {
 
   it("is each right that no gateway needs", () => {
     const all = ["child", "addon", "wasi", "inspector", "ffi"];
-    expect(superfluous(NEEDS, node(EXACT, "", model(...all, "net"))).map(({ scope }) => scope)).toEqual([...all, "worker"]);
+    expect(superfluous(NEEDS, node(EXACT, "", model(...all, "net"))).map(({ scope }) => scope)).toEqual([
+      ...all,
+      "worker",
+    ]);
   });
 
   it.each([
@@ -56,22 +78,39 @@ describe("what is given up", () => {
     ["a path that leads elsewhere", "--allow-fs-read=/app/lib/../../etc/passwd", "/app/lib/../../etc/passwd"],
   ])("is %s, by the text of its flag", (_what, flag, path) => {
     expect(superfluous({ ...NEEDS, threads: true }, node([...EXACT, flag]))).toEqual([{ scope: "fs.read", path }]);
-    expect(superfluous({ ...NEEDS, threads: true }, node(EXACT, ` ${flag} --no-warnings`))).toEqual([{ scope: "fs.read", path }]);
+    expect(superfluous({ ...NEEDS, threads: true }, node(EXACT, ` ${flag} --no-warnings`))).toEqual([
+      { scope: "fs.read", path },
+    ]);
   });
 
   it("is a file that only reads need where it may be written", () => {
-    expect(superfluous({ ...NEEDS, threads: true }, node([...EXACT, "--allow-fs-write", "/etc/gw/gw.json"]))).toEqual([{ scope: "fs.write", path: "/etc/gw/gw.json" }]);
+    expect(superfluous({ ...NEEDS, threads: true }, node([...EXACT, "--allow-fs-write", "/etc/gw/gw.json"]))).toEqual([
+      { scope: "fs.write", path: "/etc/gw/gw.json" },
+    ]);
   });
 
-  it.each(["/app/lib", "/app/lib/*", "/app/lib/cli/run.js", "/var/state/", "/var/state/*", "/var/state/quotas", "/etc/gw/.gw.json.*", "/etc/../etc/gw/gw.json"])("is not %s, which is needed", (path) => {
+  it.each([
+    "/app/lib",
+    "/app/lib/*",
+    "/app/lib/cli/run.js",
+    "/var/state/",
+    "/var/state/*",
+    "/var/state/quotas",
+    "/etc/gw/.gw.json.*",
+    "/etc/../etc/gw/gw.json",
+  ])("is not %s, which is needed", (path) => {
     expect(superfluous({ ...NEEDS, threads: true }, node([`--allow-fs-read=${path}`]))).toEqual([]);
   });
 });
 
 describe("a start is refused", () => {
   it("without the model, and with a Node that gives up nothing", () => {
-    expect(refused(() => superfluous(NEEDS, { ...node([]), permission: undefined! }))).toMatch(/^SEAL \(--seal\) needs Node's permission model: start node with --permission .*edge-gateway audit --permission/);
-    expect(refused(() => superfluous(NEEDS, { ...node([], "", { has: () => false }), version: "v22.1.0" }))).toBe("SEAL (--seal) needs a Node that can give up rights, 24.21 or newer, and this is Node 22.1.0");
+    expect(refused(() => superfluous(NEEDS, { ...node([]), permission: undefined! }))).toMatch(
+      /^SEAL \(--seal\) needs Node's permission model: start node with --permission .*edge-gateway audit --permission/,
+    );
+    expect(refused(() => superfluous(NEEDS, { ...node([], "", { has: () => false }), version: "v22.1.0" }))).toBe(
+      "SEAL (--seal) needs a Node that can give up rights, 24.21 or newer, and this is Node 22.1.0",
+    );
   });
 
   it.each([
@@ -83,17 +122,24 @@ describe("a start is refused", () => {
     ["*", NEEDS.read.join(" --allow-fs-read=")],
   ])("for %s, wider than what is needed of it, with the flags to write instead", (path, instead) => {
     expect(refused(() => superfluous(NEEDS, node([...EXACT, `--allow-fs-read=${path}`])))).toBe(
-      `SEAL (--seal) cannot give up a part of --allow-fs-read=${path}: write --allow-fs-read=${instead} in its place (edge-gateway audit --permission prints all flags)`,
+      `SEAL (--seal) cannot give up a part of --allow-fs-read=${path}: ` +
+        `write --allow-fs-read=${instead} in its place (edge-gateway audit --permission prints all flags)`,
     );
   });
 
   it("where all files may be written, and none needs to be", () => {
-    expect(refused(() => superfluous({ ...NEEDS, write: [] }, node(["--allow-fs-write=*"])))).toContain("--allow-fs-write=*: leave it out");
-    expect(refused(() => superfluous(NEEDS, node(EXACT, "", model("fs.write"))))).toContain("--allow-fs-write=*: write --allow-fs-write=/var/log/gw.log");
+    expect(refused(() => superfluous({ ...NEEDS, write: [] }, node(["--allow-fs-write=*"])))).toContain(
+      "--allow-fs-write=*: leave it out",
+    );
+    expect(refused(() => superfluous(NEEDS, node(EXACT, "", model("fs.write"))))).toContain(
+      "--allow-fs-write=*: write --allow-fs-write=/var/log/gw.log",
+    );
   });
 
   it("for a right that threads would have again", () => {
-    expect(refused(() => superfluous({ ...NEEDS, threads: true }, node(EXACT, "", model("child"))))).toContain("start node without --allow-child-process");
+    expect(refused(() => superfluous({ ...NEEDS, threads: true }, node(EXACT, "", model("child"))))).toContain(
+      "start node without --allow-child-process",
+    );
   });
 
   it.each([
@@ -108,8 +154,13 @@ describe("a start is refused", () => {
   });
 
   it("by the program, with exit code 2, before it listens", async () => {
-    const { code, stderr } = await program(["--config", fileWith({ services: [] }), "--seal"], { environment: { LISTEN_HOST: "127.0.0.1" } }).ended;
-    expect([code, stderr]).toEqual([2, expect.stringContaining("SEAL (--seal) needs a Node that can give up rights, 24.21 or newer")]);
+    const { code, stderr } = await program(["--config", fileWith({ services: [] }), "--seal"], {
+      environment: { LISTEN_HOST: "127.0.0.1" },
+    }).ended;
+    expect([code, stderr]).toEqual([
+      2,
+      expect.stringContaining("SEAL (--seal) needs a Node that can give up rights, 24.21 or newer"),
+    ]);
   });
 });
 
@@ -124,11 +175,15 @@ describe("giving up", () => {
 
   it("is named where the model forbids something from then on", () => {
     const denied = { code: "ERR_ACCESS_DENIED", permission: "FileSystemRead", resource: "/a" };
-    const flag = "Node's permission model forbids it: start node with --allow-fs-read=/a, or with all flags that edge-gateway audit --permission prints";
+    const flag =
+      "Node's permission model forbids it: start node with --allow-fs-read=/a, " +
+      "or with all flags that edge-gateway audit --permission prints";
     missingPermission.since = "";
     expect(missingPermission(denied)).toBe(flag);
     giveUp([{ scope: "child" }], model("child"));
-    expect(missingPermission(denied)).toBe(`${flag}; SEAL has given up what the configuration of the start did not need: restart with the new one`);
+    expect(missingPermission(denied)).toBe(
+      `${flag}; SEAL has given up what the configuration of the start did not need: restart with the new one`,
+    );
     expect(missingPermission({ code: "EACCES" })).toBeUndefined();
   });
 
@@ -139,7 +194,12 @@ describe("giving up", () => {
 });
 
 describe("needs", () => {
-  const naming = { accessLog: { enabled: true, file: "/var/log/gw.log" }, testFiles: [], callerFiles: ["/etc/gw/callers.json"], named: ["/etc/gw/peek.mjs"] };
+  const naming = {
+    accessLog: { enabled: true, file: "/var/log/gw.log" },
+    testFiles: [],
+    callerFiles: ["/etc/gw/callers.json"],
+    named: ["/etc/gw/peek.mjs"],
+  };
   const needs = (environment: Record<string, string>) =>
     needsOf(accepted(readSettings({}, { CONFIG_FILE_PATH: "/etc/gw/gw.json", ...environment })), naming);
   const ADMIN = { ADMIN_USER: "a", ADMIN_PASSWORD: "a-long-password-of-the-admin" };
@@ -147,14 +207,34 @@ describe("needs", () => {
   it.each([
     ["nothing else", {}, [], ["/var/log/gw.log"], false],
     ["a key", { CONFIG_PUBLIC_KEY: "/k.pub" }, ["/k.pub", "/etc/gw/gw.json.sig"], ["/var/log/gw.log"], false],
-    ["certificates", { SERVER_CERT_PATH: "/s.crt", SERVER_KEY_PATH: "/s.key" }, ["/s.crt", "/s.key"], ["/var/log/gw.log"], false],
+    [
+      "certificates",
+      { SERVER_CERT_PATH: "/s.crt", SERVER_KEY_PATH: "/s.key" },
+      ["/s.crt", "/s.key"],
+      ["/var/log/gw.log"],
+      false,
+    ],
     ["state", { STATE_DIR: "/var/state" }, ["/var/state/*"], ["/var/log/gw.log", "/var/state/*"], false],
     ["workers", { WORKERS: "2" }, [], ["/var/log/gw.log"], true],
     ["an admin interface", ADMIN, ["/proc/self/fd/"], ["/var/log/gw.log"], true],
-    ["changes by the administrator", { ...ADMIN, ADMIN_WRITE: "true", ADMIN_AUDIT_LOG: "/var/log/changes" }, ["/var/log/changes"], ["/var/log/gw.log", "/etc/gw/gw.json", "/etc/gw/.gw.json.*", "/var/log/changes"], true],
+    [
+      "changes by the administrator",
+      { ...ADMIN, ADMIN_WRITE: "true", ADMIN_AUDIT_LOG: "/var/log/changes" },
+      ["/var/log/changes"],
+      ["/var/log/gw.log", "/etc/gw/gw.json", "/etc/gw/.gw.json.*", "/var/log/changes"],
+      true,
+    ],
   ])("with %s", (_what, environment, reads, writes, threads) => {
     const { read, write, threads: has } = needs(environment);
-    expect(read).toEqual(expect.arrayContaining(["/etc/gw/gw.json", "/etc/gw/callers.json", "/etc/gw/peek.mjs", "/var/log/gw.log", ...reads]));
+    expect(read).toEqual(
+      expect.arrayContaining([
+        "/etc/gw/gw.json",
+        "/etc/gw/callers.json",
+        "/etc/gw/peek.mjs",
+        "/var/log/gw.log",
+        ...reads,
+      ]),
+    );
     expect(read.filter((path) => path.startsWith("/etc/host") || path === "*")).toEqual([]);
     expect([write, has]).toEqual([writes, threads]);
   });

@@ -18,13 +18,34 @@ describe("sockets that a service manager passes", () => {
   it.each<[Record<string, string>, object]>([
     [{}, { http: [], https: [] }],
     [{ LISTEN_FDS: "" }, { http: [], https: [] }],
-    [{ ...MINE, LISTEN_FDS: "1" }, { http: [3], https: [] }],
-    [{ ...MINE, LISTEN_FDS: "2" }, { http: [3], https: [4] }],
-    [{ ...MINE, LISTEN_FDS: "1", LISTEN_FDNAMES: "edge-gateway.socket" }, { http: [3], https: [] }],
-    [{ ...MINE, LISTEN_FDS: "2", LISTEN_FDNAMES: "a.socket:b.socket" }, { http: [3], https: [4] }],
-    [{ ...MINE, LISTEN_FDS: "2", LISTEN_FDNAMES: "https:http" }, { http: [4], https: [3] }],
-    [{ ...MINE, LISTEN_FDS: "4", LISTEN_FDNAMES: "http:https:http:https" }, { http: [3, 5], https: [4, 6] }],
-    [{ ...MINE, LISTEN_FDS: "1", LISTEN_FDNAMES: "https" }, { http: [], https: [3] }],
+    [
+      { ...MINE, LISTEN_FDS: "1" },
+      { http: [3], https: [] },
+    ],
+    [
+      { ...MINE, LISTEN_FDS: "2" },
+      { http: [3], https: [4] },
+    ],
+    [
+      { ...MINE, LISTEN_FDS: "1", LISTEN_FDNAMES: "edge-gateway.socket" },
+      { http: [3], https: [] },
+    ],
+    [
+      { ...MINE, LISTEN_FDS: "2", LISTEN_FDNAMES: "a.socket:b.socket" },
+      { http: [3], https: [4] },
+    ],
+    [
+      { ...MINE, LISTEN_FDS: "2", LISTEN_FDNAMES: "https:http" },
+      { http: [4], https: [3] },
+    ],
+    [
+      { ...MINE, LISTEN_FDS: "4", LISTEN_FDNAMES: "http:https:http:https" },
+      { http: [3, 5], https: [4, 6] },
+    ],
+    [
+      { ...MINE, LISTEN_FDS: "1", LISTEN_FDNAMES: "https" },
+      { http: [], https: [3] },
+    ],
   ])("%j gives %j", (environment, sockets) => {
     expect(passedSockets(environment, 42, WITH_TLS, silentLog)).toEqual(sockets);
   });
@@ -34,26 +55,44 @@ describe("sockets that a service manager passes", () => {
     [{ LISTEN_FDS: "0" }, 'LISTEN_FDS: expected the number of sockets, found "0"'],
     [{ LISTEN_FDS: "-1" }, 'LISTEN_FDS: expected the number of sockets, found "-1"'],
     [{ LISTEN_FDS: "2", LISTEN_FDNAMES: "http" }, "LISTEN_FDNAMES has 1 names for 2 sockets (LISTEN_FDS)"],
-    [{ LISTEN_FDS: "2", LISTEN_FDNAMES: "http:admin" }, 'LISTEN_FDNAMES: expected http or https for every socket, found "admin"; name them with'],
-    [{ LISTEN_FDS: "3" }, "3 sockets are passed (LISTEN_FDS) whose names do not say what each is for; name them with FileDescriptorName=http"],
+    [
+      { LISTEN_FDS: "2", LISTEN_FDNAMES: "http:admin" },
+      'LISTEN_FDNAMES: expected http or https for every socket, found "admin"; name them with',
+    ],
+    [
+      { LISTEN_FDS: "3" },
+      "3 sockets are passed (LISTEN_FDS) whose names do not say what each is for; " +
+        "name them with FileDescriptorName=http",
+    ],
   ])("%j is refused", (environment, message) => {
-    expect(() => passedSockets({ ...MINE, ...environment }, 42, WITH_TLS, silentLog)).toThrow(expect.objectContaining({ exitCode: 2, message: expect.stringContaining(message) as string }));
+    expect(() => passedSockets({ ...MINE, ...environment }, 42, WITH_TLS, silentLog)).toThrow(
+      expect.objectContaining({ exitCode: 2, message: expect.stringContaining(message) as string }),
+    );
   });
 
   it("a socket for HTTPS is refused without a server certificate", () => {
     const environment = { ...MINE, LISTEN_FDS: "2" };
-    expect(() => passedSockets(environment, 42, { ...WITH_TLS, serverCertPath: null }, silentLog)).toThrow("it needs SERVER_CERT_PATH and SERVER_KEY_PATH");
+    expect(() => passedSockets(environment, 42, { ...WITH_TLS, serverCertPath: null }, silentLog)).toThrow(
+      "it needs SERVER_CERT_PATH and SERVER_KEY_PATH",
+    );
   });
 
   it("a socket for HTTP is refused where HTTP_PORT is off; one for HTTPS is not", () => {
     const settings = { ...WITH_TLS, httpPort: null };
-    expect(() => passedSockets({ ...MINE, LISTEN_FDS: "1" }, 42, settings, silentLog)).toThrow("a socket for HTTP is passed (LISTEN_FDS), and HTTP_PORT is off: leave one of them out");
-    expect(passedSockets({ ...MINE, LISTEN_FDS: "1", LISTEN_FDNAMES: "https" }, 42, settings, silentLog)).toEqual({ http: [], https: [3] });
+    expect(() => passedSockets({ ...MINE, LISTEN_FDS: "1" }, 42, settings, silentLog)).toThrow(
+      "a socket for HTTP is passed (LISTEN_FDS), and HTTP_PORT is off: leave one of them out",
+    );
+    expect(passedSockets({ ...MINE, LISTEN_FDS: "1", LISTEN_FDNAMES: "https" }, 42, settings, silentLog)).toEqual({
+      http: [],
+      https: [3],
+    });
   });
 
   it("with several workers passed sockets are refused, and the message says what to do", () => {
     const settings = { ...WITH_TLS, workers: 4 as never };
-    expect(() => passedSockets({ ...MINE, LISTEN_FDS: "1" }, 42, settings, silentLog)).toThrow("set WORKERS to 1, or start without the socket unit");
+    expect(() => passedSockets({ ...MINE, LISTEN_FDS: "1" }, 42, settings, silentLog)).toThrow(
+      "set WORKERS to 1, or start without the socket unit",
+    );
     expect(passedSockets({}, 42, settings, silentLog)).toEqual({ http: [], https: [] });
   });
 
@@ -61,7 +100,9 @@ describe("sockets that a service manager passes", () => {
     let logged = "";
     const log = createLog({ write: (line) => void (logged += line) });
     expect(passedSockets({ LISTEN_FDS: "1", LISTEN_PID: owner }, 42, WITH_TLS, log)).toEqual({ http: [], https: [] });
-    expect(logged).toMatch(/ warn +LISTEN_FDS is ignored: it is for (process 43|no process \(LISTEN_PID is not set\)), this one is 42; start edge-gateway itself, or with exec/);
+    expect(logged).toMatch(
+      / warn +LISTEN_FDS is ignored: it is for (process 43|no process \(LISTEN_PID is not set\)), this one is 42; start edge-gateway itself, or with exec/,
+    );
   });
 });
 
@@ -73,7 +114,9 @@ interface Held {
 
 function held(host = "127.0.0.1"): Held {
   // The handle of a server before it listens; `net` makes it for node:cluster.
-  const { _createServerHandle: bind } = net as unknown as { _createServerHandle(host: string, port: number, family: 4): BoundHandle };
+  const { _createServerHandle: bind } = net as unknown as {
+    _createServerHandle(host: string, port: number, family: 4): BoundHandle;
+  };
   const handle = bind(host, 0, 4);
   onTestFinished(() => handle.close());
   const name = { port: 0 };
@@ -88,8 +131,24 @@ interface BoundHandle {
 }
 
 /** Starts the program with these file descriptors as 3, 4, …, as systemd does. */
-function activated(config: unknown, fds: readonly number[], environment: Record<string, string> = {}, words: readonly string[] = []) {
-  const command = [PROGRAM, "--config", fileWith(config), "--http-port", "0", "--https-port", "0", "--listen-host", "127.0.0.1", ...words];
+function activated(
+  config: unknown,
+  fds: readonly number[],
+  environment: Record<string, string> = {},
+  words: readonly string[] = [],
+) {
+  const command = [
+    PROGRAM,
+    "--config",
+    fileWith(config),
+    "--http-port",
+    "0",
+    "--https-port",
+    "0",
+    "--listen-host",
+    "127.0.0.1",
+    ...words,
+  ];
   const child = spawn("sh", ["-c", 'LISTEN_PID=$$ exec "$@"', "sh", process.execPath, ...command], {
     env: { PATH: process.env.PATH, LISTEN_FDS: String(fds.length), ...environment },
     stdio: ["ignore", "ignore", "pipe", ...fds],
@@ -123,26 +182,39 @@ describe("a gateway with passed sockets", () => {
     await activated(oneService(origin.port), [secure.fd, plain.fd], environment).started();
     expect((await ask(plain.port, { path: "/a/x" })).status).toBe(200);
     const status = await new Promise((resolve, reject) => {
-      const options = { host: "127.0.0.1", port: secure.port, servername: "localhost", ca: CA.cert, path: "/a/x", agent: false };
-      request(options, (response) => resolve(response.resume().statusCode)).on("error", reject).end();
+      const options = {
+        host: "127.0.0.1",
+        port: secure.port,
+        servername: "localhost",
+        ca: CA.cert,
+        path: "/a/x",
+        agent: false,
+      };
+      request(options, (response) => resolve(response.resume().statusCode))
+        .on("error", reject)
+        .end();
     });
     expect(status).toBe(200);
   });
 
-  it("a restart loses no connection: one made while no process runs is answered by the next process, and none is refused", async () => {
-    const origin = await backend();
-    const socket = held();
-    const first = activated(oneService(origin.port), [socket.fd]);
-    await first.started();
-    first.child.kill("SIGTERM");
-    expect(await first.ended).toBe(0);
-    const client = await connect(socket.port);
-    client.send("GET /a/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-    const second = activated(oneService(origin.port), [socket.fd]);
-    expect(await client.closed()).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
-    second.child.kill("SIGTERM");
-    expect(await second.ended).toBe(0);
-  });
+  it(
+    "a restart loses no connection: one made while no process runs is answered by the next " +
+      "process, and none is refused",
+    async () => {
+      const origin = await backend();
+      const socket = held();
+      const first = activated(oneService(origin.port), [socket.fd]);
+      await first.started();
+      first.child.kill("SIGTERM");
+      expect(await first.ended).toBe(0);
+      const client = await connect(socket.port);
+      client.send("GET /a/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+      const second = activated(oneService(origin.port), [socket.fd]);
+      expect(await client.closed()).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+      second.child.kill("SIGTERM");
+      expect(await second.ended).toBe(0);
+    },
+  );
 
   it("a file descriptor that is no TCP socket ends the start with 2, and names it", async () => {
     const file = fileWith("{}");
@@ -160,7 +232,9 @@ describe("a gateway with passed sockets", () => {
     const { fd } = (server as unknown as { _handle: { fd: number } })._handle;
     const { ended, said } = activated(oneService(9), [fd]);
     expect(await ended).toBe(2);
-    expect(said()).toContain("file descriptor 3, passed by LISTEN_FDS, is no TCP socket to listen on: it is not a TCP socket");
+    expect(said()).toContain(
+      "file descriptor 3, passed by LISTEN_FDS, is no TCP socket to listen on: it is not a TCP socket",
+    );
   });
 
   it("fewer sockets than LISTEN_FDS says end the start with 2", async () => {

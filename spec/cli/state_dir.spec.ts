@@ -9,10 +9,15 @@ import { signed, signingKeys } from "../support/signing_keys.ts";
 
 async function quotaOf(limit: number, config: object = {}) {
   const origin = await backend();
-  return oneService(origin.port, { plugins: [{ name: "quota", config: { limit, per: "month", limit_by: "all", ...config } }] });
+  return oneService(origin.port, {
+    plugins: [{ name: "quota", config: { limit, per: "month", limit_by: "all", ...config } }],
+  });
 }
 
-const statuses = async (port: number, times: number) => (await Promise.all(Array.from({ length: times }, () => ask(port, { path: "/a/x" })))).map(({ status }) => status).sort();
+const statuses = async (port: number, times: number) =>
+  (await Promise.all(Array.from({ length: times }, () => ask(port, { path: "/a/x" }))))
+    .map(({ status }) => status)
+    .sort();
 
 /** What the only caller in the file has used. */
 function written(folder: string): number {
@@ -39,9 +44,13 @@ describe("STATE_DIR", () => {
   });
 
   it("a second signal books what is in flight before it ends the program", async () => {
-    const origin = await backend((_request, response) => void response.writeHead(200, { "Content-Type": "application/json" }).write("{"));
+    const origin = await backend(
+      (_request, response) => void response.writeHead(200, { "Content-Type": "application/json" }).write("{"),
+    );
     const cost = { response_json: "usage", default: 7 };
-    const config = oneService(origin.port, { plugins: [{ name: "quota", config: { limit: 10, per: "month", limit_by: "all", cost } }] });
+    const config = oneService(origin.port, {
+      plugins: [{ name: "quota", config: { limit: 10, per: "month", limit_by: "all", cost } }],
+    });
     const folder = emptyFolder();
     const { port, child, says, ended } = await runningProgram(config, [], { STATE_DIR: folder });
     const answer = expect(ask(port, { path: "/a/x" })).rejects.toThrow();
@@ -57,36 +66,60 @@ describe("STATE_DIR", () => {
     expect(written(folder)).toBe(7);
   });
 
-  it("a second process with the same folder is refused with exit code 2, and the first one is not disturbed", async () => {
-    const [config, folder] = [await quotaOf(10), emptyFolder()];
-    const first = await runningProgram(config, [], { STATE_DIR: folder });
-    const second = await program(["--config", fileWith(config), "--http-port", "0"], { environment: { STATE_DIR: folder } }).ended;
-    expect(second.code).toBe(2);
-    expect(second.stderr).toMatch(/STATE_DIR \(--state-dir\): another process uses .*: give each gateway a folder of its own, or let them count together with global\.counters/);
-    expect(await statuses(first.port, 1)).toEqual([200]);
-    await eventually(() => written(folder) === 1);
-  });
+  it(
+    "a second process with the same folder is refused with exit code 2, " + "and the first one is not disturbed",
+    async () => {
+      const [config, folder] = [await quotaOf(10), emptyFolder()];
+      const first = await runningProgram(config, [], { STATE_DIR: folder });
+      const second = await program(["--config", fileWith(config), "--http-port", "0"], {
+        environment: { STATE_DIR: folder },
+      }).ended;
+      expect(second.code).toBe(2);
+      expect(second.stderr).toMatch(
+        /STATE_DIR \(--state-dir\): another process uses .*: give each gateway a folder of its own, or let them count together with global\.counters/,
+      );
+      expect(await statuses(first.port, 1)).toEqual([200]);
+      await eventually(() => written(folder) === 1);
+    },
+  );
 
   it("a damaged file and a folder that cannot be made are refused with exit code 2 and what to do", async () => {
     const [config, folder] = [await quotaOf(10), emptyFolder()];
     writeFileSync(join(folder, "quotas"), "x");
-    const start = (STATE_DIR: string) => program(["--config", fileWith(config), "--http-port", "0"], { environment: { STATE_DIR } }).ended;
-    expect(await start(folder)).toMatchObject({ code: 2, stderr: expect.stringMatching(/STATE_DIR .*quotas is damaged: put a copy in its place, or move it away/) as string });
-    expect(await start("/dev/null/state")).toMatchObject({ code: 2, stderr: expect.stringMatching(/STATE_DIR .*cannot be made/) as string });
+    const start = (STATE_DIR: string) =>
+      program(["--config", fileWith(config), "--http-port", "0"], { environment: { STATE_DIR } }).ended;
+    expect(await start(folder)).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(
+        /STATE_DIR .*quotas is damaged: put a copy in its place, or move it away/,
+      ) as string,
+    });
+    expect(await start("/dev/null/state")).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/STATE_DIR .*cannot be made/) as string,
+    });
     expect(readFileSync(join(folder, "quotas"), "utf8")).toBe("x");
   });
 
-  it("a folder that cannot be written while the gateway runs is logged and counted, and quotas hold all the same", async () => {
-    const [config, folder] = [await quotaOf(2), emptyFolder()];
-    mkdirSync(join(folder, "quotas.new"));
-    const { port, started, stderr } = await runningProgram(config, [], { STATE_DIR: folder, PROBE_PORT: "0" });
-    expect(await statuses(port, 3)).toEqual([200, 200, 429]);
-    await eventually(() => logLines(stderr()).some(({ level, message }) => level === "error" && message === "quotas cannot be written, and are counted in memory alone"));
-    const metrics = async () => (await fetch(`${String(started.probes)}/metrics`)).text();
-    expect(await metrics()).toMatch(/^edge_gateway_state_errors_total [1-9]/m);
-    rmdirSync(join(folder, "quotas.new"));
-    await eventually(() => written(folder) === 2);
-  });
+  it(
+    "a folder that cannot be written while the gateway runs is logged and counted, " + "and quotas hold all the same",
+    async () => {
+      const [config, folder] = [await quotaOf(2), emptyFolder()];
+      mkdirSync(join(folder, "quotas.new"));
+      const { port, started, stderr } = await runningProgram(config, [], { STATE_DIR: folder, PROBE_PORT: "0" });
+      expect(await statuses(port, 3)).toEqual([200, 200, 429]);
+      await eventually(() =>
+        logLines(stderr()).some(
+          ({ level, message }) =>
+            level === "error" && message === "quotas cannot be written, and are counted in memory alone",
+        ),
+      );
+      const metrics = async () => (await fetch(`${String(started.probes)}/metrics`)).text();
+      expect(await metrics()).toMatch(/^edge_gateway_state_errors_total [1-9]/m);
+      rmdirSync(join(folder, "quotas.new"));
+      await eventually(() => written(folder) === 2);
+    },
+  );
 
   it("without it, and without global.counters, there is a warning", async () => {
     const config = await quotaOf(10);
@@ -101,20 +134,33 @@ describe("STATE_DIR", () => {
 describe("the serial of signed configurations in STATE_DIR", () => {
   const keys = signingKeys();
   const withSerial = async (serial: number) => signed(fileWith({ ...(await quotaOf(10)), serial }), keys);
-  const environmentOf = (folder: string) => ({ STATE_DIR: folder, CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") });
-  const kept = (folder: string) => (existsSync(join(folder, "configurations")) ? (JSON.parse(readFileSync(join(folder, "configurations"), "utf8")) as { serial: number }).serial : null);
+  const environmentOf = (folder: string) => ({
+    STATE_DIR: folder,
+    CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem"),
+  });
+  const kept = (folder: string) =>
+    existsSync(join(folder, "configurations"))
+      ? (JSON.parse(readFileSync(join(folder, "configurations"), "utf8")) as { serial: number }).serial
+      : null;
 
   it("an older file is refused after a restart, and by validate while the gateway runs", async () => {
     const [folder, older, newer] = [emptyFolder(), await withSerial(6), await withSerial(7)];
     const environment = environmentOf(folder);
     const first = await runningFile(newer, [], environment);
     await eventually(() => kept(folder) === 7);
-    const validate = (file: string, flags: string[] = []) => program(["validate", file, ...flags], { environment }).ended;
-    expect(await validate(older)).toMatchObject({ code: 2, stderr: expect.stringMatching(/:1:\d+ +serial +6 is older than 7, which has been in force/) as string });
+    const validate = (file: string, flags: string[] = []) =>
+      program(["validate", file, ...flags], { environment }).ended;
+    expect(await validate(older)).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/:1:\d+ +serial +6 is older than 7, which has been in force/) as string,
+    });
     expect(await validate(newer)).toMatchObject({ code: 0 });
     first.child.kill("SIGKILL");
     await first.ended;
-    expect(await program(["--config", older, "--http-port", "0"], { environment }).ended).toMatchObject({ code: 2, stderr: expect.stringContaining("6 is older than 7") as string });
+    expect(await program(["--config", older, "--http-port", "0"], { environment }).ended).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("6 is older than 7") as string,
+    });
     expect(kept(folder)).toBe(7);
   });
 
@@ -122,7 +168,12 @@ describe("the serial of signed configurations in STATE_DIR", () => {
     const [folder, file] = [emptyFolder(), await withSerial(6)];
     writeFileSync(join(folder, "configurations"), '{"serial":"7"}');
     const environment = environmentOf(folder);
-    const damaged = { code: 2, stderr: expect.stringMatching(/STATE_DIR .*configurations is damaged: put a copy in its place, or move it away/) as string };
+    const damaged = {
+      code: 2,
+      stderr: expect.stringMatching(
+        /STATE_DIR .*configurations is damaged: put a copy in its place, or move it away/,
+      ) as string,
+    };
     expect(await program(["--config", file, "--http-port", "0"], { environment }).ended).toMatchObject(damaged);
     expect(await program(["validate", file], { environment }).ended).toMatchObject(damaged);
   });
@@ -131,7 +182,9 @@ describe("the serial of signed configurations in STATE_DIR", () => {
     const [folder, origin] = [emptyFolder(), await backend()];
     const tests = [{ name: "t", request: { url: "/a/x" }, expect: { status: 418 } }];
     const file = signed(fileWith({ ...oneService(origin.port), serial: 9, tests }), keys);
-    expect(await program(["--config", file, "--http-port", "0"], { environment: environmentOf(folder) }).ended).toMatchObject({ code: 2 });
+    expect(
+      await program(["--config", file, "--http-port", "0"], { environment: environmentOf(folder) }).ended,
+    ).toMatchObject({ code: 2 });
     expect(kept(folder)).toBeNull();
   });
 });

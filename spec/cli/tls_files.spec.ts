@@ -36,37 +36,51 @@ const TAKEN = "server certificate, key and CA reloaded";
 const REFUSED = "new certificate files refused, the old files stay in use";
 const NAMED_TAKEN = "files that the configuration names reloaded";
 const NAMED_REFUSED = "new files that the configuration names refused, the old files stay in use";
-const said = (running: RunningProgram, message: string) => logLines(running.stderr()).filter((line) => line.message === message);
+const said = (running: RunningProgram, message: string) =>
+  logLines(running.stderr()).filter((line) => line.message === message);
 
 async function serving(extra: Record<string, string> = {}) {
   const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert });
-  const running = await runningProgram(oneService(9), [], { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, ...extra });
+  const running = await runningProgram(oneService(9), [], {
+    SERVER_CERT_PATH: files.cert!,
+    SERVER_KEY_PATH: files.key!,
+    ...extra,
+  });
   return { running, files, port: httpsPort(running) };
 }
 
 describe("the settings' certificate files, once they change", () => {
-  it("the files are reloaded when both fit together: half a change is logged and refused, and connections stay open", async () => {
-    const { running, files, port } = await serving();
-    const client = tls.connect({ host: "127.0.0.1", port, rejectUnauthorized: false });
-    onTestFinished(() => void client.destroy());
-    let closed = false;
-    client.on("close", () => (closed = true)).on("error", () => {});
-    await new Promise((resolve) => client.once("secureConnect", resolve));
-    save(files.cert!, RENEWED.cert);
-    await running.says(REFUSED);
-    expect(said(running, REFUSED)[0]).toMatchObject({ level: "error", reason: expect.stringMatching(/does not belong to the certificate/) as string });
-    expect(await shown(port)).toBe(serial(SERVER));
-    save(files.key!, RENEWED.key);
-    await running.says(TAKEN);
-    expect(await shown(port)).toBe(serial(RENEWED));
-    expect(closed).toBe(false);
-  });
+  it(
+    "the files are reloaded when both fit together: half a change is logged and refused, " +
+      "and connections stay open",
+    async () => {
+      const { running, files, port } = await serving();
+      const client = tls.connect({ host: "127.0.0.1", port, rejectUnauthorized: false });
+      onTestFinished(() => void client.destroy());
+      let closed = false;
+      client.on("close", () => (closed = true)).on("error", () => {});
+      await new Promise((resolve) => client.once("secureConnect", resolve));
+      save(files.cert!, RENEWED.cert);
+      await running.says(REFUSED);
+      expect(said(running, REFUSED)[0]).toMatchObject({
+        level: "error",
+        reason: expect.stringMatching(/does not belong to the certificate/) as string,
+      });
+      expect(await shown(port)).toBe(serial(SERVER));
+      save(files.key!, RENEWED.key);
+      await running.says(TAKEN);
+      expect(await shown(port)).toBe(serial(RENEWED));
+      expect(closed).toBe(false);
+    },
+  );
 
   it("the files are refused when they are garbage, and reloaded when they are valid again", async () => {
     const { running, files, port } = await serving();
     writeFileSync(files.cert!, "garbage");
     await running.says(REFUSED);
-    expect(said(running, REFUSED)[0]!.reason).toMatch(/cert\.pem \(SERVER_CERT_PATH\) is not a certificate in PEM form/);
+    expect(said(running, REFUSED)[0]!.reason).toMatch(
+      /cert\.pem \(SERVER_CERT_PATH\) is not a certificate in PEM form/,
+    );
     expect(await shown(port)).toBe(serial(SERVER));
     writeFileSync(files.cert!, SERVER.cert + CA.cert);
     await running.says(TAKEN);
@@ -75,14 +89,20 @@ describe("the settings' certificate files, once they change", () => {
 
   it("the files are followed through links that are swapped, as Kubernetes does", async () => {
     const folder = emptyFolder();
-    for (const [name, { cert, key }] of [["one", SERVER], ["two", RENEWED]] as const) {
+    for (const [name, { cert, key }] of [
+      ["one", SERVER],
+      ["two", RENEWED],
+    ] as const) {
       mkdirSync(join(folder, name));
       writeFileSync(join(folder, name, "tls.crt"), cert);
       writeFileSync(join(folder, name, "tls.key"), key);
     }
     symlinkSync("one", join(folder, "..data"));
     for (const file of ["tls.crt", "tls.key"]) symlinkSync(join("..data", file), join(folder, file));
-    const { running, port } = await serving({ SERVER_CERT_PATH: join(folder, "tls.crt"), SERVER_KEY_PATH: join(folder, "tls.key") });
+    const { running, port } = await serving({
+      SERVER_CERT_PATH: join(folder, "tls.crt"),
+      SERVER_KEY_PATH: join(folder, "tls.key"),
+    });
     symlinkSync("two", join(folder, "..next"));
     renameSync(join(folder, "..next"), join(folder, "..data"));
     await running.says(TAKEN);
@@ -93,14 +113,22 @@ describe("the settings' certificate files, once they change", () => {
   it("changed certificate files of the settings apply another CA to new connections", async () => {
     const origin = await backend();
     const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert });
-    const environment = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, CA_CERT_PATH: files.ca!, CLIENT_AUTH: "require" };
+    const environment = {
+      SERVER_CERT_PATH: files.cert!,
+      SERVER_KEY_PATH: files.key!,
+      CA_CERT_PATH: files.ca!,
+      CLIENT_AUTH: "require",
+    };
     const running = await runningProgram(oneService(origin.port), [], environment);
     const get = (identity: object) =>
       new Promise<number>((resolve, reject) => {
-        const asked = request({ host: "127.0.0.1", port: httpsPort(running), path: "/a/x", ca: CA.cert, agent: false, ...identity }, (response) => {
-          response.resume();
-          resolve(response.statusCode!);
-        });
+        const asked = request(
+          { host: "127.0.0.1", port: httpsPort(running), path: "/a/x", ca: CA.cert, agent: false, ...identity },
+          (response) => {
+            response.resume();
+            resolve(response.statusCode!);
+          },
+        );
         asked.on("error", reject).end();
       });
     expect(await get(CLIENT)).toBe(200);
@@ -127,7 +155,11 @@ describe("the configuration's certificate files, once they change", () => {
   async function withShop() {
     const named = pem({ shop_cert: SHOP.cert, shop_key: SHOP.key });
     const files = pem({ cert: SERVER.cert, key: SERVER.key });
-    const config = oneService(9, {}, { certificates: [{ hosts: ["shop.example.com"], cert: named.shop_cert!, key: named.shop_key! }] });
+    const config = oneService(
+      9,
+      {},
+      { certificates: [{ hosts: ["shop.example.com"], cert: named.shop_cert!, key: named.shop_key! }] },
+    );
     const running = await runningProgram(config, [], { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key! });
     return { running, named, config, port: httpsPort(running) };
   }
@@ -154,17 +186,20 @@ describe("the configuration's certificate files, once they change", () => {
     expect(await shown(port, "shop.example.com")).toBe(serial(WILDCARD));
   });
 
-  it("changed certificate files of the configuration make a configuration valid that was refused because of them", async () => {
-    const { running, named, config, port } = await withShop();
-    save(named.shop_cert!, WILDCARD.cert);
-    await running.says(NAMED_REFUSED);
-    save(running.file, JSON.stringify({ ...config, services: [] }));
-    await running.says("reload refused");
-    save(named.shop_key!, WILDCARD.key);
-    await running.says("configuration reloaded");
-    expect(said(running, "configuration reloaded")[0]).toMatchObject({ services: 0 });
-    expect(await shown(port, "shop.example.com")).toBe(serial(WILDCARD));
-  });
+  it(
+    "changed certificate files of the configuration make a configuration valid that " + "was refused because of them",
+    async () => {
+      const { running, named, config, port } = await withShop();
+      save(named.shop_cert!, WILDCARD.cert);
+      await running.says(NAMED_REFUSED);
+      save(running.file, JSON.stringify({ ...config, services: [] }));
+      await running.says("reload refused");
+      save(named.shop_key!, WILDCARD.key);
+      await running.says("configuration reloaded");
+      expect(said(running, "configuration reloaded")[0]).toMatchObject({ services: 0 });
+      expect(await shown(port, "shop.example.com")).toBe(serial(WILDCARD));
+    },
+  );
 
   /** A certificate of the configuration, and a key_auth whose key stands in a file. */
   async function withSecret() {
@@ -172,9 +207,17 @@ describe("the configuration's certificate files, once they change", () => {
     const named = pem({ shop_cert: SHOP.cert, shop_key: SHOP.key, secret: "first-key" });
     const files = pem({ cert: SERVER.cert, key: SERVER.key });
     const plugins = [{ name: "key_auth", config: { key: `\${file:${named.secret!}}` } }];
-    const config = oneService(origin.port, { plugins }, { certificates: [{ hosts: ["shop.example.com"], cert: named.shop_cert!, key: named.shop_key! }] });
+    const config = oneService(
+      origin.port,
+      { plugins },
+      { certificates: [{ hosts: ["shop.example.com"], cert: named.shop_cert!, key: named.shop_key! }] },
+    );
     const admin = { ADMIN_USER: "anna", ADMIN_PASSWORD: "secret" };
-    const running = await runningProgram(config, [], { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, ...admin });
+    const running = await runningProgram(config, [], {
+      SERVER_CERT_PATH: files.cert!,
+      SERVER_KEY_PATH: files.key!,
+      ...admin,
+    });
     const status = async (key: string) => (await ask(running.port, { path: `/a/x?apiKey=${key}` })).status;
     const renew = async () => {
       save(named.shop_key!, WILDCARD.key);
@@ -190,19 +233,25 @@ describe("the configuration's certificate files, once they change", () => {
     await renew();
     expect(await shown(port, "shop.example.com")).toBe(serial(WILDCARD));
     expect(await status("first-key")).toBe(200);
-    expect(said(running, NAMED_REFUSED).filter(({ reason }) => !String(reason).includes("does not belong"))).toEqual([]);
+    expect(said(running, NAMED_REFUSED).filter(({ reason }) => !String(reason).includes("does not belong"))).toEqual(
+      [],
+    );
   });
 
-  it("changed certificate files of the configuration do not apply a rotated secret: that needs a reload, which is reported", async () => {
-    const { running, named, status, renew, port } = await withSecret();
-    save(named.secret!, "second-key");
-    await renew();
-    expect(await shown(port, "shop.example.com")).toBe(serial(WILDCARD));
-    expect([await status("first-key"), await status("second-key")]).toEqual([200, 401]);
-    running.child.kill("SIGHUP");
-    await running.says("its secrets were resolved again");
-    expect([await status("first-key"), await status("second-key")]).toEqual([401, 200]);
-  });
+  it(
+    "changed certificate files of the configuration do not apply a rotated secret: " +
+      "that needs a reload, which is reported",
+    async () => {
+      const { running, named, status, renew, port } = await withSecret();
+      save(named.secret!, "second-key");
+      await renew();
+      expect(await shown(port, "shop.example.com")).toBe(serial(WILDCARD));
+      expect([await status("first-key"), await status("second-key")]).toEqual([200, 401]);
+      running.child.kill("SIGHUP");
+      await running.says("its secrets were resolved again");
+      expect([await status("first-key"), await status("second-key")]).toEqual([401, 200]);
+    },
+  );
 
   it("the files are watched when a reload names other files", async () => {
     const { running, config, port } = await withShop();
@@ -221,7 +270,9 @@ describe("the configuration's certificate files, once they change", () => {
 describe("a jwks_file, once it changes", () => {
   const key = (kid: string) => {
     const { publicKey, privateKey } = generateKeyPairSync("ed25519");
-    const text = [{ alg: "EdDSA", kid }, { exp: 4e9 }].map((part) => Buffer.from(JSON.stringify(part)).toString("base64url")).join(".");
+    const text = [{ alg: "EdDSA", kid }, { exp: 4e9 }]
+      .map((part) => Buffer.from(JSON.stringify(part)).toString("base64url"))
+      .join(".");
     const authorization = `Bearer ${text}.${sign(null, Buffer.from(text), privateKey).toString("base64url")}`;
     return { set: JSON.stringify({ keys: [{ ...publicKey.export({ format: "jwk" }), kid }] }), authorization };
   };
@@ -231,25 +282,32 @@ describe("a jwks_file, once it changes", () => {
     const plugin = { name: "jwt", config: { alg: "EdDSA", jwks_file: path } };
     const running = await runningProgram(oneService(origin.port, { plugins: [plugin] }));
     const port = portOf((running.started.http as string[])[0]);
-    const status = async ({ authorization }: { authorization: string }) => (await ask(port, { path: "/a/x", headers: { authorization } })).status;
+    const status = async ({ authorization }: { authorization: string }) =>
+      (await ask(port, { path: "/a/x", headers: { authorization } })).status;
     return { running, status };
   }
 
-  it("a jwks_file is reloaded after a rename-save: tokens of the new key pass, tokens of a removed key do not", async () => {
-    const [old, renewed] = [key("1"), key("2")];
-    const path = join(emptyFolder(), "keys.json");
-    writeFileSync(path, old.set);
-    const { running, status } = await guarded(path);
-    expect([await status(old), await status(renewed)]).toEqual([200, 401]);
-    save(path, renewed.set);
-    await running.says(NAMED_TAKEN);
-    expect([await status(old), await status(renewed)]).toEqual([401, 200]);
-  });
+  it(
+    "a jwks_file is reloaded after a rename-save: tokens of the new key pass, " + "tokens of a removed key do not",
+    async () => {
+      const [old, renewed] = [key("1"), key("2")];
+      const path = join(emptyFolder(), "keys.json");
+      writeFileSync(path, old.set);
+      const { running, status } = await guarded(path);
+      expect([await status(old), await status(renewed)]).toEqual([200, 401]);
+      save(path, renewed.set);
+      await running.says(NAMED_TAKEN);
+      expect([await status(old), await status(renewed)]).toEqual([401, 200]);
+    },
+  );
 
   it("a jwks_file is followed through links that are swapped, as Kubernetes does", async () => {
     const [old, renewed] = [key("1"), key("2")];
     const folder = emptyFolder();
-    for (const [name, { set }] of [["one", old], ["two", renewed]] as const) {
+    for (const [name, { set }] of [
+      ["one", old],
+      ["two", renewed],
+    ] as const) {
       mkdirSync(join(folder, name));
       writeFileSync(join(folder, name, "keys.json"), set);
     }
@@ -270,7 +328,9 @@ describe("a jwks_file, once it changes", () => {
     const { running, status } = await guarded(path);
     save(path, '{"keys":[]}');
     await running.says(NAMED_REFUSED);
-    expect(said(running, NAMED_REFUSED)[0]!.reason).toMatch(/jwks_file .*keys\.json contains no key that can verify EdDSA/);
+    expect(said(running, NAMED_REFUSED)[0]!.reason).toMatch(
+      /jwks_file .*keys\.json contains no key that can verify EdDSA/,
+    );
     expect(await status(old)).toBe(200);
     save(path, renewed.set);
     await running.says(NAMED_TAKEN);

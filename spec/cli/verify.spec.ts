@@ -13,32 +13,50 @@ const keys = signingKeys();
 const stranger = signingKeys();
 const sha256 = (content: string) => createHash("sha256").update(content).digest("hex");
 const FILES = { "edge.tgz": "the tarball", "edge.json": "{}" };
-const SUMS = Object.entries(FILES).map(([name, content]) => `${sha256(content)}  ${name}\n`).join("");
+const SUMS = Object.entries(FILES)
+  .map(([name, content]) => `${sha256(content)}  ${name}\n`)
+  .join("");
 
 /** A signed release; `sums` replaces its list of checksums before it is signed. */
 function release(sums = SUMS): string {
   const folder = emptyFolder();
-  for (const [name, content] of Object.entries({ ...FILES, SHA256SUMS: sums })) writeFileSync(join(folder, name), content);
-  writeFileSync(join(folder, "SHA256SUMS.sig"), (signatureOf(Buffer.from(sums), Buffer.from(keys.privateKey)) as { readonly signature: string }).signature);
+  for (const [name, content] of Object.entries({ ...FILES, SHA256SUMS: sums }))
+    writeFileSync(join(folder, name), content);
+  writeFileSync(
+    join(folder, "SHA256SUMS.sig"),
+    (signatureOf(Buffer.from(sums), Buffer.from(keys.privateKey)) as { readonly signature: string }).signature,
+  );
   return folder;
 }
 
-const verify = (folder: string, publicKey = keys.publicKey): Promise<Ended> => program(["verify", folder, "--key", fileWith(publicKey, "public.pem")]).ended;
+const verify = (folder: string, publicKey = keys.publicKey): Promise<Ended> =>
+  program(["verify", folder, "--key", fileWith(publicKey, "public.pem")]).ended;
 
 /** The messages with the folder left out. */
 async function refused(folder: string, publicKey?: string): Promise<readonly string[]> {
   const { code, stdout, stderr } = await verify(folder, publicKey);
   expect([code, stdout]).toEqual([1, ""]);
-  return stderr.trimEnd().split("\n").map((line) => line.replace("edge-gateway: ", "").replaceAll(`${folder}/`, ""));
+  return stderr
+    .trimEnd()
+    .split("\n")
+    .map((line) => line.replace("edge-gateway: ", "").replaceAll(`${folder}/`, ""));
 }
 
 describe("edge-gateway verify", () => {
-  it("lists the files of a release that is whole and signed, and the SHA-256 of the key, as openssl and sha256sum would show it", async () => {
-    const { code, stdout, stderr } = await verify(release(), stranger.publicKey + keys.publicKey);
-    const fingerprint = createHash("sha256").update(Buffer.from(keys.publicKey.replace(/-----.*-----/g, ""), "base64")).digest("hex");
-    expect([code, stderr]).toEqual([0, ""]);
-    expect(stdout).toBe(`edge.tgz: OK\nedge.json: OK\n2 files as signed with the key whose SHA-256 is ${fingerprint}\n`);
-  });
+  it(
+    "lists the files of a release that is whole and signed, and the SHA-256 of the key, " +
+      "as openssl and sha256sum would show it",
+    async () => {
+      const { code, stdout, stderr } = await verify(release(), stranger.publicKey + keys.publicKey);
+      const fingerprint = createHash("sha256")
+        .update(Buffer.from(keys.publicKey.replace(/-----.*-----/g, ""), "base64"))
+        .digest("hex");
+      expect([code, stderr]).toEqual([0, ""]);
+      expect(stdout).toBe(
+        `edge.tgz: OK\nedge.json: OK\n2 files as signed with the key whose SHA-256 is ${fingerprint}\n`,
+      );
+    },
+  );
 
   it("accepts the mark of sha256sum --binary, and a last line without a line break", async () => {
     expect((await verify(release(SUMS.replace("  ", " *").trimEnd()))).code).toBe(0);
@@ -47,7 +65,9 @@ describe("edge-gateway verify", () => {
   it("refuses a file with one byte changed, and names it", async () => {
     const folder = release();
     writeFileSync(join(folder, "edge.tgz"), "the tarbalL");
-    expect(await refused(folder)).toEqual(["edge.tgz has another SHA-256 than in SHA256SUMS: it has changed since it was released"]);
+    expect(await refused(folder)).toEqual([
+      "edge.tgz has another SHA-256 than in SHA256SUMS: it has changed since it was released",
+    ]);
   });
 
   it("reports every file that is wrong at once: changed, missing, a link, a folder, a pipe, not listed", async () => {
@@ -86,11 +106,15 @@ describe("edge-gateway verify", () => {
     const folder = release();
     writeFileSync(join(folder, "edge.tgz"), "another");
     writeFileSync(join(folder, "SHA256SUMS"), SUMS.replace(sha256(FILES["edge.tgz"]), sha256("another")));
-    expect(await refused(folder)).toEqual([expect.stringMatching(/^SHA256SUMS is not signed by the public key: it was changed after signing/)]);
+    expect(await refused(folder)).toEqual([
+      expect.stringMatching(/^SHA256SUMS is not signed by the public key: it was changed after signing/),
+    ]);
   });
 
   it("refuses a release that another key has signed", async () => {
-    expect(await refused(release(), stranger.publicKey)).toEqual([expect.stringMatching(/^SHA256SUMS is not signed by the public key: .*another key signed it/)]);
+    expect(await refused(release(), stranger.publicKey)).toEqual([
+      expect.stringMatching(/^SHA256SUMS is not signed by the public key: .*another key signed it/),
+    ]);
   });
 
   it.each([
@@ -135,18 +159,27 @@ describe("edge-gateway verify", () => {
     ["a name that sha256sum has escaped", `\\${sum}  a\\nb`, format],
     ["a backslash", `${sum}  a\\b`, elsewhere],
     ["a file twice", `${sha256("other")}  edge.tgz`, "edge.tgz is listed twice"],
-    ["a line that ends as on Windows", `${sum}  other\r`, "the line ends as on Windows (CR LF); sha256sum ends it with LF"],
+    [
+      "a line that ends as on Windows",
+      `${sum}  other\r`,
+      "the line ends as on Windows (CR LF); sha256sum ends it with LF",
+    ],
     ["an empty line", "", format],
     ["a digest that is too short", `${sum.slice(1)}  other`, format],
     ["one space", `${sum} other`, format],
     ["no name", `${sum}  `, format],
     ["the form of BSD", `SHA256 (other) = ${sum}`, format],
   ])("refuses a list of checksums with %s, with the line", (_what, line, message) => {
-    expect(() => readSums(Buffer.from(`${SUMS}${line}\n`), "SHA256SUMS")).toThrow(new Failure(`SHA256SUMS:3: ${message}`, 1));
+    expect(() => readSums(Buffer.from(`${SUMS}${line}\n`), "SHA256SUMS")).toThrow(
+      new Failure(`SHA256SUMS:3: ${message}`, 1),
+    );
   });
 
   it("reports every wrong line of a signed list of checksums, and reads no file of it", async () => {
-    expect(await refused(release(`${sum}  ../x\n\n`))).toEqual([`SHA256SUMS:1: ${elsewhere}`, `SHA256SUMS:2: ${format}`]);
+    expect(await refused(release(`${sum}  ../x\n\n`))).toEqual([
+      `SHA256SUMS:1: ${elsewhere}`,
+      `SHA256SUMS:2: ${format}`,
+    ]);
     expect(await refused(release(""))).toEqual([`SHA256SUMS:1: ${format}`]);
   });
 
@@ -159,19 +192,47 @@ describe("edge-gateway verify", () => {
     truncateSync(join(folder, "large"), bytes);
     const report = encodeURIComponent('process.once("exit", () => console.error(process.resourceUsage().maxRSS))');
     const words = ["verify", folder, "--key", fileWith(keys.publicKey, "public.pem")];
-    const { code, stderr } = await program(words, { environment: { NODE_OPTIONS: `--import=data:text/javascript,${report}` } }).ended;
+    const { code, stderr } = await program(words, {
+      environment: { NODE_OPTIONS: `--import=data:text/javascript,${report}` },
+    }).ended;
     expect(code).toBe(0);
     expect(Number(stderr)).toBeGreaterThan(0);
     expect(Number(stderr)).toBeLessThan(250 * 1024); // KiB
   });
 
   it.each([
-    ["without a folder", ["verify"], "verify needs a folder and a public key: edge-gateway verify DIR --key public.pem"],
-    ["without a key", ["verify", "/tmp"], "verify needs a folder and a public key: edge-gateway verify DIR --key public.pem"],
-    ["for a key that is missing", ["verify", "/tmp", "--key", "/nowhere/public.pem"], "cannot read the public key /nowhere/public.pem (--key): no such file"],
-    ["for a folder that is missing", ["verify", "/nowhere", "--key", "/dev/null"], "cannot read the folder /nowhere (DIR): no such file"],
-    ["for a file in place of the folder", ["verify", "/dev/null", "--key", "/dev/null"], "/dev/null (DIR) is a file, and verify checks the folder of a release: for a signed configuration use edge-gateway validate FILE --config-key public.pem"],
-    ["for a configuration without a key", ["verify", "examples/quickstart.json"], "examples/quickstart.json (DIR) is a file, and verify checks the folder of a release: for a signed configuration use edge-gateway validate FILE --config-key public.pem"],
+    [
+      "without a folder",
+      ["verify"],
+      "verify needs a folder and a public key: edge-gateway verify DIR --key public.pem",
+    ],
+    [
+      "without a key",
+      ["verify", "/tmp"],
+      "verify needs a folder and a public key: edge-gateway verify DIR --key public.pem",
+    ],
+    [
+      "for a key that is missing",
+      ["verify", "/tmp", "--key", "/nowhere/public.pem"],
+      "cannot read the public key /nowhere/public.pem (--key): no such file",
+    ],
+    [
+      "for a folder that is missing",
+      ["verify", "/nowhere", "--key", "/dev/null"],
+      "cannot read the folder /nowhere (DIR): no such file",
+    ],
+    [
+      "for a file in place of the folder",
+      ["verify", "/dev/null", "--key", "/dev/null"],
+      "/dev/null (DIR) is a file, and verify checks the folder of a release: " +
+        "for a signed configuration use edge-gateway validate FILE --config-key public.pem",
+    ],
+    [
+      "for a configuration without a key",
+      ["verify", "examples/quickstart.json"],
+      "examples/quickstart.json (DIR) is a file, and verify checks the folder of a release: " +
+        "for a signed configuration use edge-gateway validate FILE --config-key public.pem",
+    ],
   ])("exits 2 %s, and says so", async (_what, words, message) => {
     expect(await program(words).ended).toMatchObject({ code: 2, stdout: "", stderr: `edge-gateway: ${message}\n` });
   });

@@ -28,21 +28,35 @@ const to = (port: number, options: Partial<ClientRequestOptions> = {}): ClientRe
 
 /** How a request failed. */
 async function failure(asked: Promise<unknown>): Promise<string> {
-  const error = await asked.then(() => null, (reason: unknown) => reason);
+  const error = await asked.then(
+    () => null,
+    (reason: unknown) => reason,
+  );
   return error instanceof ClientFailure ? error.kind : String(error);
 }
 
 describe("a request", () => {
   it("a request has its method, target, headers and body, and resolves with the whole answer", async () => {
-    const origin = await backend((_request, response) => void response.writeHead(201, ["X-A", "1", "X-A", "2"]).end("made"));
-    const answer = await client().ask(to(origin.port, { method: "POST", headers: ["X-B", "caf\xe9"], body: Buffer.from("body") }));
+    const origin = await backend(
+      (_request, response) => void response.writeHead(201, ["X-A", "1", "X-A", "2"]).end("made"),
+    );
+    const answer = await client().ask(
+      to(origin.port, { method: "POST", headers: ["X-B", "caf\xe9"], body: Buffer.from("body") }),
+    );
     expect(answer.status).toBe(201);
     expect(answer.headers.slice(0, 4)).toEqual(["X-A", "1", "X-A", "2"]);
     expect(answer.body.toString()).toBe("made");
     const [seen] = origin.seen;
     expect(seen).toMatchObject({ method: "POST", url: "/path?q=1" });
     expect(seen!.body.toString()).toBe("body");
-    expect(seen!.headers.slice(0, 6)).toEqual(["Host", `127.0.0.1:${origin.port}`, "X-B", "caf\xe9", "Content-Length", "4"]);
+    expect(seen!.headers.slice(0, 6)).toEqual([
+      "Host",
+      `127.0.0.1:${origin.port}`,
+      "X-B",
+      "caf\xe9",
+      "Content-Length",
+      "4",
+    ]);
   });
 
   it("a request has its target as it is, where one is given", async () => {
@@ -52,13 +66,22 @@ describe("a request", () => {
     expect(origin.seen[0]!.url).toBe(target);
   });
 
-  it("a request whose answer is discarded resolves with its head, once all of it has arrived within the limit", async () => {
-    const origin = await backend((_request, response) => void response.writeHead(201, { "X-A": "1" }).end("x".repeat(1024)));
-    const asking = client();
-    for (let i = 0; i < 2; i++) expect(await asking.ask(to(origin.port, { discards: true }))).toMatchObject({ status: 201, body: Buffer.alloc(0) });
-    expect(origin.connections.total).toBe(1);
-    expect(await failure(asking.ask(to(origin.port, { discards: true, maxBytes: 1023 })))).toBe("too_large");
-  });
+  it(
+    "a request whose answer is discarded resolves with its head, " + "once all of it has arrived within the limit",
+    async () => {
+      const origin = await backend(
+        (_request, response) => void response.writeHead(201, { "X-A": "1" }).end("x".repeat(1024)),
+      );
+      const asking = client();
+      for (let i = 0; i < 2; i++)
+        expect(await asking.ask(to(origin.port, { discards: true }))).toMatchObject({
+          status: 201,
+          body: Buffer.alloc(0),
+        });
+      expect(origin.connections.total).toBe(1);
+      expect(await failure(asking.ask(to(origin.port, { discards: true, maxBytes: 1023 })))).toBe("too_large");
+    },
+  );
 
   it("a request resolves with redirects and errors without following them", async () => {
     const origin = await backend((_request, response) => void response.writeHead(302, { Location: "/other" }).end());
@@ -70,28 +93,39 @@ describe("a request", () => {
     const origin = await backend();
     const asking = client();
     for (let i = 0; i < 3; i++) await asking.ask(to(origin.port));
-    for (let i = 0; i < 3; i++) await asking.ask(to(origin.port, { method: "POST", body: Buffer.alloc(8 * 1024 * 1024) }));
+    for (let i = 0; i < 3; i++)
+      await asking.ask(to(origin.port, { method: "POST", body: Buffer.alloc(8 * 1024 * 1024) }));
     expect(origin.connections.total).toBe(1);
     origin.server.closeIdleConnections();
     expect((await asking.ask(to(origin.port))).status).toBe(200);
     expect(origin.connections.total).toBe(2);
   });
 
-  it("a request runs once more on a new connection when the kept connection breaks, if the method is GET or HEAD or it is repeatable", async () => {
-    let served = 0;
-    const origin = await byteBackend((socket) => {
-      let nth = 0;
-      socket.on("data", () => (nth++ === 0 ? (served++, socket.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) : socket.destroy()));
-    });
-    const asking = client();
-    await asking.ask(to(origin.port));
-    expect((await asking.ask(to(origin.port))).status).toBe(200);
-    expect(served).toBe(2);
-    expect(await failure(asking.ask(to(origin.port, { method: "POST", body: Buffer.from("x") })))).toBe("unreachable");
-    await asking.ask(to(origin.port));
-    expect((await asking.ask(to(origin.port, { method: "POST", body: Buffer.from("x"), isRepeatable: true }))).status).toBe(200);
-    expect(await failure(asking.ask(to(origin.port, { isRepeatable: false })))).toBe("unreachable");
-  });
+  it(
+    "a request runs once more on a new connection when the kept connection breaks, " +
+      "if the method is GET or HEAD or it is repeatable",
+    async () => {
+      let served = 0;
+      const origin = await byteBackend((socket) => {
+        let nth = 0;
+        socket.on("data", () =>
+          nth++ === 0 ? (served++, socket.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) : socket.destroy(),
+        );
+      });
+      const asking = client();
+      await asking.ask(to(origin.port));
+      expect((await asking.ask(to(origin.port))).status).toBe(200);
+      expect(served).toBe(2);
+      expect(await failure(asking.ask(to(origin.port, { method: "POST", body: Buffer.from("x") })))).toBe(
+        "unreachable",
+      );
+      await asking.ask(to(origin.port));
+      expect(
+        (await asking.ask(to(origin.port, { method: "POST", body: Buffer.from("x"), isRepeatable: true }))).status,
+      ).toBe(200);
+      expect(await failure(asking.ask(to(origin.port, { isRepeatable: false })))).toBe("unreachable");
+    },
+  );
 
   it("a request does not reuse a connection whose request was answered before it was read", async () => {
     const origin = await byteBackend((socket) => {
@@ -125,17 +159,24 @@ describe("a request", () => {
     ["127.0.0.1", ""],
   ])("a request verifies the HTTPS server as %s when given that name", async (servername, asked) => {
     const names: string[] = [];
-    const url = await secureServer({ SNICallback: (name: string, done: (error: Error | null) => void) => (names.push(name), done(null)) });
+    const url = await secureServer({
+      SNICallback: (name: string, done: (error: Error | null) => void) => (names.push(name), done(null)),
+    });
     const ca = Buffer.from(CA.cert);
     expect((await client({ tls: { ca, servername } }).ask(to(0, { url }))).status).toBe(200);
     expect(names).toEqual(asked === "" ? [] : [asked]);
-    expect(await failure(client({ tls: { ca, servername: "other.example.com" } }).ask(to(0, { url })))).toBe("unreachable");
+    expect(await failure(client({ tls: { ca, servername: "other.example.com" } }).ask(to(0, { url })))).toBe(
+      "unreachable",
+    );
     expect(await failure(client({ tls: { ca, servername: "127.0.0.2" } }).ask(to(0, { url })))).toBe("unreachable");
   });
 });
 
 async function secureServer(options: https.ServerOptions = {}): Promise<URL> {
-  const server = https.createServer({ cert: SERVER.cert, key: SERVER.key, ...options }, (_request, response) => void response.end("secure"));
+  const server = https.createServer(
+    { cert: SERVER.cert, key: SERVER.key, ...options },
+    (_request, response) => void response.end("secure"),
+  );
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   onTestFinished(() => void server.close());
@@ -175,18 +216,21 @@ describe("a request that fails", () => {
     expect((await client().ask(to(origin.port, { maxBytes: 1025 }))).body).toHaveLength(1025);
   });
 
-  it("a request that fails rejects when its signal aborts, before or while it is sent, and closes its connection", async () => {
-    const begun = gate();
-    const origin = await rawBackend(() => begun.open());
-    const controller = new AbortController();
-    const asked = client().ask(to(origin.port, { signal: controller.signal }));
-    await begun.opened;
-    controller.abort();
-    expect(await failure(asked)).toBe("cancelled");
-    expect(await failure(client().ask(to(origin.port, { signal: controller.signal })))).toBe("cancelled");
-    await eventually(() => origin.connections.open === 0, "the connections to the upstream closing");
-    expect(origin.connections.total).toBe(1);
-  });
+  it(
+    "a request that fails rejects when its signal aborts, before or while it is sent, " + "and closes its connection",
+    async () => {
+      const begun = gate();
+      const origin = await rawBackend(() => begun.open());
+      const controller = new AbortController();
+      const asked = client().ask(to(origin.port, { signal: controller.signal }));
+      await begun.opened;
+      controller.abort();
+      expect(await failure(asked)).toBe("cancelled");
+      expect(await failure(client().ask(to(origin.port, { signal: controller.signal })))).toBe("cancelled");
+      await eventually(() => origin.connections.open === 0, "the connections to the upstream closing");
+      expect(origin.connections.total).toBe(1);
+    },
+  );
 
   it.each<[string, string, string]>([
     ["breaks off", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", "unreachable"],
@@ -204,44 +248,61 @@ describe("a request that fails", () => {
     expect(await failure(client().ask(to(origin.port, { headers: ["X-A", "a\r\nb"] })))).toBe("unsendable");
   });
 
-  it("a request that fails while or after it waits for a connection of the client is not the server's failure", async () => {
-    const clock = manualClock();
-    const answers: ServerResponse[] = [];
-    const origin = await rawBackend((_request, response) => void answers.push(response));
-    const asking = client({ clock, maxConnections: 1 });
-    const all = Array.from({ length: 3 }, () => asking.ask(to(origin.port, { timeoutMs: 1_000 })).then(() => null, (reason: ClientFailure) => reason));
-    await eventually(() => answers.length === 1, "the first request");
-    clock.advance(900);
-    answers[0]!.end();
-    expect(await all[0]).toBeNull();
-    await eventually(() => answers.length === 2, "the second request, which has waited");
-    clock.advance(100);
-    const [, second, third] = await Promise.all(all);
-    expect([second, third].map((each) => [each!.kind, each!.isOfServer])).toEqual([["saturated", false], ["saturated", false]]);
-  });
+  it(
+    "a request that fails while or after it waits for a connection of the client is " + "not the server's failure",
+    async () => {
+      const clock = manualClock();
+      const answers: ServerResponse[] = [];
+      const origin = await rawBackend((_request, response) => void answers.push(response));
+      const asking = client({ clock, maxConnections: 1 });
+      const all = Array.from({ length: 3 }, () =>
+        asking.ask(to(origin.port, { timeoutMs: 1_000 })).then(
+          () => null,
+          (reason: ClientFailure) => reason,
+        ),
+      );
+      await eventually(() => answers.length === 1, "the first request");
+      clock.advance(900);
+      answers[0]!.end();
+      expect(await all[0]).toBeNull();
+      await eventually(() => answers.length === 2, "the second request, which has waited");
+      clock.advance(100);
+      const [, second, third] = await Promise.all(all);
+      expect([second, third].map((each) => [each!.kind, each!.isOfServer])).toEqual([
+        ["saturated", false],
+        ["saturated", false],
+      ]);
+    },
+  );
 
-  it("a request that fails because this machine has no file descriptor or port left is not the server's failure", async () => {
-    for (const code of ["EMFILE", "EADDRNOTAVAIL"]) {
-      // Node gives it to the same callback as a destination that is not permitted.
-      const check = () => {
-        throw Object.assign(new Error(code), { code });
+  it(
+    "a request that fails because this machine has no file descriptor or port left is " + "not the server's failure",
+    async () => {
+      for (const code of ["EMFILE", "EADDRNOTAVAIL"]) {
+        // Node gives it to the same callback as a destination that is not permitted.
+        const check = () => {
+          throw Object.assign(new Error(code), { code });
+        };
+        const egress = Object.assign(Object.create(ANYWHERE.egress) as typeof ANYWHERE.egress, { check });
+        expect(await failure(client({ egress }).ask(to(1)))).toBe("saturated");
+      }
+    },
+  );
+
+  it(
+    "a request that fails by its time does not fail if its answer has arrived " + "while the process was busy",
+    async () => {
+      const clock = manualClock();
+      const late = () => {
+        setTimeout(() => clock.advance(1_000), 1);
+        // The timer is due before the next round of reads.
+        for (const until = performance.now() + 5; performance.now() < until;);
       };
-      const egress = Object.assign(Object.create(ANYWHERE.egress) as typeof ANYWHERE.egress, { check });
-      expect(await failure(client({ egress }).ask(to(1)))).toBe("saturated");
-    }
-  });
-
-  it("a request that fails by its time does not fail if its answer has arrived while the process was busy", async () => {
-    const clock = manualClock();
-    const late = () => {
-      setTimeout(() => clock.advance(1_000), 1);
-      // The timer is due before the next round of reads.
-      for (const until = performance.now() + 5; performance.now() < until; );
-    };
-    const origin = await rawBackend((_request, response) => void response.end("late, but there", late));
-    const asked = client({ clock }).ask(to(origin.port, { timeoutMs: 1_000 }));
-    expect((await asked).status).toBe(200);
-  });
+      const origin = await rawBackend((_request, response) => void response.end("late, but there", late));
+      const asked = client({ clock }).ask(to(origin.port, { timeoutMs: 1_000 }));
+      expect((await asked).status).toBe(200);
+    },
+  );
 });
 
 describe("a closed client", () => {

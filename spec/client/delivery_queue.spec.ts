@@ -87,7 +87,10 @@ describe("a delivery queue", () => {
     ["lose newest", { maxCharacters: 2 }, ["first", "1", "2"]],
   ] as const)("a delivery queue drops texts when there is no room: %s, by %j", async (whenFull, room, sent) => {
     const held = gate<() => void>();
-    const server = await backend((_request, response, body) => void (body.toString() === "first" ? held.open(() => void response.end()) : response.end()));
+    const server = await backend(
+      (_request, response, body) =>
+        void (body.toString() === "first" ? held.open(() => void response.end()) : response.end()),
+    );
     const { add, made, told } = outbox(server.port, { whenFull, ...room });
     add("first");
     const answer = await held.opened;
@@ -103,7 +106,11 @@ describe("a delivery queue", () => {
 
   it("a delivery queue drops the oldest of a million texts at little cost", async () => {
     const server = await backend(() => {});
-    const { add, made } = outbox(server.port, { maxTexts: 1_000_000, batchSize: 1_000_000, maxCharacters: 100_000_000 });
+    const { add, made } = outbox(server.port, {
+      maxTexts: 1_000_000,
+      batchSize: 1_000_000,
+      maxCharacters: 100_000_000,
+    });
     // The first million is on its way for ever.
     for (let i = 0; i < 2_000_000; i++) add("a");
     expect([made.isFull, made.lost]).toEqual([true, 0]);
@@ -127,19 +134,22 @@ describe("a delivery queue", () => {
     await eventually(() => made.sent === 1, "the first batch being sent");
   });
 
-  it("a delivery queue retries the same bytes after randomised pauses, then drops them and sends the next batch", async () => {
-    const server = await answering(503, 503, 503);
-    const { add, clock, timers, told, made } = outbox(server.port, { random: () => 0.25 });
-    add("a", "b");
-    await eventually(() => timers.at(-1) === 750, "a timer of 750 ms");
-    clock.advance(750);
-    await eventually(() => timers.at(-1) === 1_500, "a timer of 1.5 seconds");
-    clock.advance(1_500);
-    await eventually(() => made.sent === 1, "the first batch being sent");
-    expect(batches(server)).toEqual(["a", "a", "a", "b"]);
-    expect(told).toEqual([[1, "the server answered with status 503"]]);
-    expect(timers).toEqual([TIMEOUT_MS, 750, TIMEOUT_MS, 1_500, TIMEOUT_MS, TIMEOUT_MS]);
-  });
+  it(
+    "a delivery queue retries the same bytes after randomised pauses, " + "then drops them and sends the next batch",
+    async () => {
+      const server = await answering(503, 503, 503);
+      const { add, clock, timers, told, made } = outbox(server.port, { random: () => 0.25 });
+      add("a", "b");
+      await eventually(() => timers.at(-1) === 750, "a timer of 750 ms");
+      clock.advance(750);
+      await eventually(() => timers.at(-1) === 1_500, "a timer of 1.5 seconds");
+      clock.advance(1_500);
+      await eventually(() => made.sent === 1, "the first batch being sent");
+      expect(batches(server)).toEqual(["a", "a", "a", "b"]);
+      expect(told).toEqual([[1, "the server answered with status 503"]]);
+      expect(timers).toEqual([TIMEOUT_MS, 750, TIMEOUT_MS, 1_500, TIMEOUT_MS, TIMEOUT_MS]);
+    },
+  );
 
   it.each([
     ["7", 7_000],
@@ -159,7 +169,9 @@ describe("a delivery queue", () => {
     ["-1", 1_000],
   ])("a delivery queue obeys Retry-After, within bounds: %s", async (value, ms) => {
     let tries = 0;
-    const server = await backend((_request, response) => void response.writeHead(tries++ === 0 ? 503 : 200, { "Retry-After": value }).end());
+    const server = await backend(
+      (_request, response) => void response.writeHead(tries++ === 0 ? 503 : 200, { "Retry-After": value }).end(),
+    );
     const { add, clock, timers, made } = outbox(server.port);
     add("a");
     await eventually(() => timers.length === 2, "two timers");
@@ -171,9 +183,14 @@ describe("a delivery queue", () => {
   it.each<[string, (response: ServerResponse) => void]>([
     ["is too large", (response) => void response.end("x".repeat(64 * 1024 + 1))],
     ["breaks off", (response) => void response.write("x", () => response.destroy())],
-    ["is no valid one", (response) => void response.socket!.end("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno\r\n")],
+    [
+      "is no valid one",
+      (response) => void response.socket!.end("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno\r\n"),
+    ],
   ])("counts a batch as delivered after a 2xx whose body %s", async (_what, answer) => {
-    const server = await backend((_request, response, body) => (body.toString() === "a" ? answer(response) : void response.end()));
+    const server = await backend((_request, response, body) =>
+      body.toString() === "a" ? answer(response) : void response.end(),
+    );
     const { add, made } = outbox(server.port);
     add("a", "b");
     await eventually(() => made.sent === 2, "two batches being sent");
@@ -232,15 +249,18 @@ describe("a delivery queue", () => {
 });
 
 describe("the close of a delivery queue", () => {
-  it("the close of a delivery queue sends the waiting texts over the open connection, and keeps no connection", async () => {
-    const server = await backend();
-    const { add, made } = outbox(server.port, { batchSize: 2 });
-    add("a", "b", "c", "d", "e");
-    await made.close();
-    expect(batches(server)).toEqual(["a,b", "c,d", "e"]);
-    expect([made.sent, server.connections.total]).toEqual([5, 1]);
-    await eventually(() => server.connections.open === 0, "the connections to the server closing");
-  });
+  it(
+    "the close of a delivery queue sends the waiting texts over the open " + "connection, and keeps no connection",
+    async () => {
+      const server = await backend();
+      const { add, made } = outbox(server.port, { batchSize: 2 });
+      add("a", "b", "c", "d", "e");
+      await made.close();
+      expect(batches(server)).toEqual(["a,b", "c,d", "e"]);
+      expect([made.sent, server.connections.total]).toEqual([5, 1]);
+      await eventually(() => server.connections.open === 0, "the connections to the server closing");
+    },
+  );
 
   it("the close of a delivery queue ends the current pause, and shortens later pauses", async () => {
     const server = await answering(503, 503);
@@ -282,14 +302,18 @@ describe("the close of a delivery queue", () => {
     expect([box.lost, made]).toEqual([1_000, [1]]);
   });
 
-  it("the close of a delivery queue drops a batch that cannot be encoded, reports why, and sends the next batch", async () => {
-    const server = await backend();
-    const encode = (texts: readonly string[]) => (texts[0] === "bad" ? Promise.reject(new Error("no memory")) : Promise.resolve(Buffer.from(texts[0]!)));
-    const { add, told, made } = outbox(server.port, { encode });
-    add("bad", "good");
-    await eventually(() => made.sent === 1, "the first batch being sent");
-    expect([batches(server), told, made.lost]).toEqual([["good"], [[1, "no memory"]], 1]);
-  });
+  it(
+    "the close of a delivery queue drops a batch that cannot be encoded, reports why, " + "and sends the next batch",
+    async () => {
+      const server = await backend();
+      const encode = (texts: readonly string[]) =>
+        texts[0] === "bad" ? Promise.reject(new Error("no memory")) : Promise.resolve(Buffer.from(texts[0]!));
+      const { add, told, made } = outbox(server.port, { encode });
+      add("bad", "good");
+      await eventually(() => made.sent === 1, "the first batch being sent");
+      expect([batches(server), told, made.lost]).toEqual([["good"], [[1, "no memory"]], 1]);
+    },
+  );
 
   it("the close of a delivery queue ends a pause when its time is over, and reports the last failure", async () => {
     const server = await answering(503);
@@ -345,7 +369,10 @@ describe("the close of a delivery queue", () => {
     expect(told.map(([lost]) => lost)).toEqual([1, 1]);
     for (let lost = 3; lost < 6; lost++) {
       add("late");
-      await eventually(() => made.lost === lost && server.connections.open === 0, "the lost texts, and the connection closing");
+      await eventually(
+        () => made.lost === lost && server.connections.open === 0,
+        "the lost texts, and the connection closing",
+      );
     }
     expect(told).toHaveLength(2);
     clock.advance(5_000);

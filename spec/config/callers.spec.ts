@@ -1,4 +1,6 @@
-/** The callers of a configuration, of the field `callers` and of files: ids, groups and keys, and every error in them. */
+/**
+ * The callers of a configuration, of the field `callers` and of files: ids, groups and keys, and every error in them.
+ */
 import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { CallerReader } from "../../lib/config/callers.ts";
@@ -20,7 +22,10 @@ function load(config: object, files: Files = {}, more: Partial<CheckedOptions> =
     if (content === undefined) throw Object.assign(new Error(path), { code: "ENOENT" });
     return typeof content === "string" || Buffer.isBuffer(content) ? content : JSON.stringify(content);
   };
-  return loadConfig({ text: JSON.stringify({ services: [], ...config }), file: "/etc/gw/gw.json" }, { kinds: builtinPlugins, environment: { ADA_KEY: "from the environment" }, readFile, ...more });
+  return loadConfig(
+    { text: JSON.stringify({ services: [], ...config }), file: "/etc/gw/gw.json" },
+    { kinds: builtinPlugins, environment: { ADA_KEY: "from the environment" }, readFile, ...more },
+  );
 }
 
 function callersOf(...args: Parameters<typeof load>): CallerRegistry {
@@ -32,15 +37,37 @@ function callersOf(...args: Parameters<typeof load>): CallerRegistry {
 /** Rows of place, path and message. */
 function issuesOf(...args: Parameters<typeof load>): string[] {
   const result = load(...args);
-  return result.ok ? [] : formatIssues(result.issues, "gw.json").split("\n").map((row) => row.replace(/ {2,}/g, "  ").replace(/^gw\.json:1:\d+ {2}/, ""));
+  return result.ok
+    ? []
+    : formatIssues(result.issues, "gw.json")
+        .split("\n")
+        .map((row) => row.replace(/ {2,}/g, "  ").replace(/^gw\.json:1:\d+ {2}/, ""));
 }
 
 describe("callers", () => {
   it("are found by their keys and by their ids, in the configuration and in all files", () => {
-    const files = { "/etc/gw/a.json": [{ id: "bob", groups: ["gold", "beta"], keys: [{ key_sha256: sha256("bob's").toString("hex").toUpperCase() }] }], "/srv/b.json": [{ id: "eve", keys: [{ key: "eve's" }], enabled: false }] };
-    const callers = callersOf({ callers: [{ id: "ada", keys: [{ key: "one" }, { key: "two" }] }], caller_files: ["a.json", "/srv/b.json"] }, files);
-    expect(["one", "two", "bob's", "eve's", "none"].map((key) => callers.withKey(sha256(key)))).toEqual(["ada", "ada", "bob", undefined, undefined]);
-    expect([callers.withId("bob")?.groups, callers.withId("eve")?.enabled, callers.withId("nobody")]).toEqual([["gold", "beta"], false, undefined]);
+    const files = {
+      "/etc/gw/a.json": [
+        { id: "bob", groups: ["gold", "beta"], keys: [{ key_sha256: sha256("bob's").toString("hex").toUpperCase() }] },
+      ],
+      "/srv/b.json": [{ id: "eve", keys: [{ key: "eve's" }], enabled: false }],
+    };
+    const callers = callersOf(
+      { callers: [{ id: "ada", keys: [{ key: "one" }, { key: "two" }] }], caller_files: ["a.json", "/srv/b.json"] },
+      files,
+    );
+    expect(["one", "two", "bob's", "eve's", "none"].map((key) => callers.withKey(sha256(key)))).toEqual([
+      "ada",
+      "ada",
+      "bob",
+      undefined,
+      undefined,
+    ]);
+    expect([callers.withId("bob")?.groups, callers.withId("eve")?.enabled, callers.withId("nobody")]).toEqual([
+      ["gold", "beta"],
+      false,
+      undefined,
+    ]);
   });
 
   it("are found among thousands whose hashes begin alike or not", () => {
@@ -54,45 +81,143 @@ describe("callers", () => {
     const callers = callersOf({ callers: [{ id: "ada", groups: ["gold", "beta"] }, { id: "bob" }] });
     expect(callers.groupsOf("ada", [])).toEqual(["gold", "beta"]);
     expect(callers.groupsOf("ada", ["beta", "staff"])).toEqual(["beta", "staff", "gold"]);
-    expect([callers.groupsOf("bob", ["x"]), callers.groupsOf("nobody", ["x"]), callers.groupsOf(null, [])]).toEqual([["x"], ["x"], []]);
+    expect([callers.groupsOf("bob", ["x"]), callers.groupsOf("nobody", ["x"]), callers.groupsOf(null, [])]).toEqual([
+      ["x"],
+      ["x"],
+      [],
+    ]);
     expect(callers.groupsOf("__proto__", [])).toEqual([]);
   });
 
   it("have keys that are references, in the configuration and in files", () => {
-    const files = { "/etc/gw/a.json": [{ id: "bob", keys: [{ key: "${file:bob.key}" }] }], "/etc/gw/bob.key": "from a file\n" };
-    const callers = callersOf({ callers: [{ id: "ada", keys: [{ key: "${env:ADA_KEY}" }] }], caller_files: ["a.json"] }, files);
-    expect([callers.withKey(sha256("from the environment")), callers.withKey(sha256("from a file"))]).toEqual(["ada", "bob"]);
+    const files = {
+      "/etc/gw/a.json": [{ id: "bob", keys: [{ key: "${file:bob.key}" }] }],
+      "/etc/gw/bob.key": "from a file\n",
+    };
+    const callers = callersOf(
+      { callers: [{ id: "ada", keys: [{ key: "${env:ADA_KEY}" }] }], caller_files: ["a.json"] },
+      files,
+    );
+    expect([callers.withKey(sha256("from the environment")), callers.withKey(sha256("from a file"))]).toEqual([
+      "ada",
+      "bob",
+    ]);
   });
 
   it("are shown with their keys masked, and files by their names only", () => {
-    const result = load({ callers: [{ id: "ada", keys: [{ key: "hush-ada" }, { key_sha256: "ab".repeat(32) }, { key: "${env:ADA_KEY}" }] }], caller_files: ["a.json"] }, { "/etc/gw/a.json": [{ id: "bob", keys: [{ key: "hush-bob" }] }] });
+    const result = load(
+      {
+        callers: [
+          { id: "ada", keys: [{ key: "hush-ada" }, { key_sha256: "ab".repeat(32) }, { key: "${env:ADA_KEY}" }] },
+        ],
+        caller_files: ["a.json"],
+      },
+      { "/etc/gw/a.json": [{ id: "bob", keys: [{ key: "hush-bob" }] }] },
+    );
     if (!result.ok) throw new Error(formatIssues(result.issues));
-    expect(maskedConfig(result)).toMatchObject({ callers: [{ id: "ada", groups: [], enabled: true, keys: [{ key: "********" }, { key_sha256: "********" }, { key: "${env:ADA_KEY}" }] }], caller_files: ["a.json"] });
+    expect(maskedConfig(result)).toMatchObject({
+      callers: [
+        {
+          id: "ada",
+          groups: [],
+          enabled: true,
+          keys: [{ key: "********" }, { key_sha256: "********" }, { key: "${env:ADA_KEY}" }],
+        },
+      ],
+      caller_files: ["a.json"],
+    });
     expect(JSON.stringify(result.shown)).not.toContain("hush-bob");
   });
 
   it.each<readonly [string, object, string]>([
-    ["no id", { groups: [] }, "callers[0].id  is required (Who it is: the identity in rate limits and logs, and the subject, user or sub by which other plugins know it.)"],
-    ["an empty id", { id: "" }, 'callers[0].id  expected an id of 1–200 characters without control characters, found ""'],
-    ["an id with a line break", { id: "a\nb" }, 'callers[0].id  expected an id of 1–200 characters without control characters, found "a\\nb"'],
-    ["an id that is too long", { id: "a".repeat(201) }, `callers[0].id  expected an id of 1–200 characters without control characters, found "${"a".repeat(57)}…"`],
-    ["a reference as the id", { id: "${env:ADA_KEY}" }, "callers[0].id  ${env:ADA_KEY} is not replaced here: write the text itself (references are for secrets and addresses, not for names, ids, paths, hosts, methods and conditions)"],
-    ["a number as the id", { id: 7 }, "callers[0].id  expected an id of 1–200 characters without control characters, found 7"],
+    [
+      "no id",
+      { groups: [] },
+      "callers[0].id  is required (Who it is: the identity in rate limits and logs, and the subject, " +
+        "user or sub by which other plugins know it.)",
+    ],
+    [
+      "an empty id",
+      { id: "" },
+      'callers[0].id  expected an id of 1–200 characters without control characters, found ""',
+    ],
+    [
+      "an id with a line break",
+      { id: "a\nb" },
+      'callers[0].id  expected an id of 1–200 characters without control characters, found "a\\nb"',
+    ],
+    [
+      "an id that is too long",
+      { id: "a".repeat(201) },
+      `callers[0].id  expected an id of 1–200 characters without control characters, found "${"a".repeat(57)}…"`,
+    ],
+    [
+      "a reference as the id",
+      { id: "${env:ADA_KEY}" },
+      "callers[0].id  ${env:ADA_KEY} is not replaced here: " +
+        ("write the text itself (references are for secrets and addresses, not for names, ids, paths, " +
+          "hosts, methods and conditions)"),
+    ],
+    [
+      "a number as the id",
+      { id: 7 },
+      "callers[0].id  expected an id of 1–200 characters without control characters, found 7",
+    ],
     ["a text as groups", { id: "a", groups: "gold" }, 'callers[0].groups  expected an array, found "gold"'],
-    ["a group with a control character", { id: "a", groups: ["a\rb"] }, 'callers[0].groups[0]  expected a group of 1–200 characters without control characters, found "a\\rb"'],
+    [
+      "a group with a control character",
+      { id: "a", groups: ["a\rb"] },
+      'callers[0].groups[0]  expected a group of 1–200 characters without control characters, found "a\\rb"',
+    ],
     ["a group twice", { id: "a", groups: ["b", "c", "b"] }, "callers[0].groups[2]  is there twice"],
-    ["too many groups", { id: "a", groups: Array.from({ length: 101 }, String) }, "callers[0].groups  expected at most 100 items, found 101"],
-    ["too many keys", { id: "a", keys: Array.from({ length: 101 }, (_, i) => ({ key: `k${i}` })) }, "callers[0].keys  expected at most 100 items, found 101"],
+    [
+      "too many groups",
+      { id: "a", groups: Array.from({ length: 101 }, String) },
+      "callers[0].groups  expected at most 100 items, found 101",
+    ],
+    [
+      "too many keys",
+      { id: "a", keys: Array.from({ length: 101 }, (_, i) => ({ key: `k${i}` })) },
+      "callers[0].keys  expected at most 100 items, found 101",
+    ],
     ["a key that is a text", { id: "a", keys: ["hush"] }, "callers[0].keys[0]  expected an object, found a string"],
     ["neither key nor hash", { id: "a", keys: [{}] }, 'callers[0].keys[0]  needs either "key" or "key_sha256"'],
-    ["both key and hash", { id: "a", keys: [{ key: "hush", key_sha256: "ab".repeat(32) }] }, 'callers[0].keys[0]  needs either "key" or "key_sha256"'],
-    ["an empty key", { id: "a", keys: [{ key: "" }] }, "callers[0].keys[0].key  expected a string of 1–4096 characters, found a string"],
-    ["a key that is too long", { id: "a", keys: [{ key: "x".repeat(4097) }] }, "callers[0].keys[0].key  expected a string of 1–4096 characters, found a string"],
-    ["a hash that is none", { id: "a", keys: [{ key_sha256: "hush" }] }, "callers[0].keys[0].key_sha256  expected 64 hex digits, found a string"],
-    ["the hash of the empty key", { id: "a", keys: [{ key_sha256: sha256("").toString("hex").toUpperCase() }] }, "callers[0].keys[0].key_sha256  is the hash of the empty key"],
-    ["a variable that is not set", { id: "a", keys: [{ key: "${env:NONE}" }] }, "callers[0].keys[0].key  ${env:NONE} cannot be resolved: the environment variable NONE is not set"],
+    [
+      "both key and hash",
+      { id: "a", keys: [{ key: "hush", key_sha256: "ab".repeat(32) }] },
+      'callers[0].keys[0]  needs either "key" or "key_sha256"',
+    ],
+    [
+      "an empty key",
+      { id: "a", keys: [{ key: "" }] },
+      "callers[0].keys[0].key  expected a string of 1–4096 characters, found a string",
+    ],
+    [
+      "a key that is too long",
+      { id: "a", keys: [{ key: "x".repeat(4097) }] },
+      "callers[0].keys[0].key  expected a string of 1–4096 characters, found a string",
+    ],
+    [
+      "a hash that is none",
+      { id: "a", keys: [{ key_sha256: "hush" }] },
+      "callers[0].keys[0].key_sha256  expected 64 hex digits, found a string",
+    ],
+    [
+      "the hash of the empty key",
+      { id: "a", keys: [{ key_sha256: sha256("").toString("hex").toUpperCase() }] },
+      "callers[0].keys[0].key_sha256  is the hash of the empty key",
+    ],
+    [
+      "a variable that is not set",
+      { id: "a", keys: [{ key: "${env:NONE}" }] },
+      "callers[0].keys[0].key  ${env:NONE} cannot be resolved: the environment variable NONE is not set",
+    ],
     ["a text as enabled", { id: "a", enabled: "no" }, 'callers[0].enabled  expected true or false, found "no"'],
-    ["a field that is misspelt", { id: "a", group: ["b"] }, 'callers[0].group  is not a known field; did you mean "groups"?'],
+    [
+      "a field that is misspelt",
+      { id: "a", group: ["b"] },
+      'callers[0].group  is not a known field; did you mean "groups"?',
+    ],
   ])("are refused with %s", (_title, caller, issue) => {
     expect(issuesOf({ callers: [caller] })).toEqual([issue]);
   });
@@ -108,37 +233,65 @@ describe("callers", () => {
 
   it("are refused in a file that is not UTF-8: ids that differ would be the same", () => {
     const content = Buffer.from('[{ "id": "Ren\xe9" },\n{ "id": "Ren\xe8" }]', "latin1");
-    expect(issuesOf({ caller_files: ["a.json"] }, { "/etc/gw/a.json": content })).toEqual(["/etc/gw/a.json:1:14  expected UTF-8, found bytes that are not UTF-8: save the file as UTF-8"]);
+    expect(issuesOf({ caller_files: ["a.json"] }, { "/etc/gw/a.json": content })).toEqual([
+      "/etc/gw/a.json:1:14  expected UTF-8, found bytes that are not UTF-8: save the file as UTF-8",
+    ]);
   });
 
-  it("have the right line and column in a file of any length, also behind characters that UTF-16 writes in two halves", () => {
-    const many = Array.from({ length: 2000 }, (_, i) => `{"id":"😀 ${i}","groups":["a,b","]}\\"[{"]}`);
-    const lines = `[${many.join(",\n")},\n{"id":"last","enabled":1},{"id":"😀 7"}]`;
-    const line = `[${many.join(",")},{"id":"last","enabled":1},{"id":"😀 7"}]`;
-    const column = [...line.slice(0, line.indexOf("1},"))].length;
-    expect(issuesOf({ caller_files: ["a.json"] }, { "/etc/gw/a.json": lines })).toEqual([
-      "/etc/gw/a.json:2001:24  [2000].enabled  expected true or false, found 1",
-      '/etc/gw/a.json:2001:33  [2001].id  "😀 7" is already used by [7]',
-    ]);
-    expect(issuesOf({ caller_files: ["a.json"] }, { "/etc/gw/a.json": line })[0]).toMatch(`/etc/gw/a.json:1:${column + 1} `);
-  });
+  it(
+    "have the right line and column in a file of any length, " +
+      "also behind characters that UTF-16 writes in two halves",
+    () => {
+      const many = Array.from({ length: 2000 }, (_, i) => `{"id":"😀 ${i}","groups":["a,b","]}\\"[{"]}`);
+      const lines = `[${many.join(",\n")},\n{"id":"last","enabled":1},{"id":"😀 7"}]`;
+      const line = `[${many.join(",")},{"id":"last","enabled":1},{"id":"😀 7"}]`;
+      const column = [...line.slice(0, line.indexOf("1},"))].length;
+      expect(issuesOf({ caller_files: ["a.json"] }, { "/etc/gw/a.json": lines })).toEqual([
+        "/etc/gw/a.json:2001:24  [2000].enabled  expected true or false, found 1",
+        '/etc/gw/a.json:2001:33  [2001].id  "😀 7" is already used by [7]',
+      ]);
+      expect(issuesOf({ caller_files: ["a.json"] }, { "/etc/gw/a.json": line })[0]).toMatch(
+        `/etc/gw/a.json:1:${column + 1} `,
+      );
+    },
+  );
 
   it("are refused where two share an id or a key, with both places", () => {
     const files = {
-      "/etc/gw/a.json": [{ id: "ann", keys: [{ key: "hush-a" }, { key: "hush-b" }] }, { id: "bob", keys: [{ key_sha256: sha256("hush-b").toString("hex") }] }],
+      "/etc/gw/a.json": [
+        { id: "ann", keys: [{ key: "hush-a" }, { key: "hush-b" }] },
+        { id: "bob", keys: [{ key_sha256: sha256("hush-b").toString("hex") }] },
+      ],
       "/etc/gw/b.json": [{ id: "ann" }, { id: "joe", keys: [{ key: "hush-joe" }] }],
       "/etc/gw/c.json": [{ id: "ann", keys: [{ key: "hush-a" }, { key: "hush-b" }] }],
     };
-    expect(issuesOf({ callers: [{ id: "ada", keys: [{ key: "hush" }, { key: "hush" }] }, { id: "ada" }, { id: "eve", keys: [{ key: "hush" }] }] })).toEqual([
+    expect(
+      issuesOf({
+        callers: [
+          { id: "ada", keys: [{ key: "hush" }, { key: "hush" }] },
+          { id: "ada" },
+          { id: "eve", keys: [{ key: "hush" }] },
+        ],
+      }),
+    ).toEqual([
       "callers[0].keys[1]  is the same key as callers[0].keys[0]",
       'callers[1].id  "ada" is already used by callers[0]',
       "callers[2].keys[0]  is the same key as callers[0].keys[0]",
     ]);
-    expect(issuesOf({ caller_files: ["a.json"] }, files)).toEqual([expect.stringMatching(/^\/etc\/gw\/a\.json:1:\d+ {2}\[1\]\.keys\[0\] {2}is the same key as \[0\]\.keys\[1\]$/)]);
-    expect(issuesOf({ caller_files: ["b.json", "c.json"], callers: [{ id: "joe" }, { id: "lea", keys: [{ key: "hush-joe" }] }] }, files)).toEqual([
+    expect(issuesOf({ caller_files: ["a.json"] }, files)).toEqual([
+      expect.stringMatching(/^\/etc\/gw\/a\.json:1:\d+ {2}\[1\]\.keys\[0\] {2}is the same key as \[0\]\.keys\[1\]$/),
+    ]);
+    expect(
+      issuesOf(
+        { caller_files: ["b.json", "c.json"], callers: [{ id: "joe" }, { id: "lea", keys: [{ key: "hush-joe" }] }] },
+        files,
+      ),
+    ).toEqual([
       expect.stringMatching(/^\/etc\/gw\/b\.json:1:\d+ {2}\[1\]\.id {2}"joe" is already used by callers\[0\]$/),
       "/etc/gw/b.json  [1].keys[0]  is the same key as callers[1].keys[0]",
-      expect.stringMatching(/^\/etc\/gw\/c\.json:1:\d+ {2}\[0\]\.id {2}"ann" is already used by \[0\] of \/etc\/gw\/b\.json$/),
+      expect.stringMatching(
+        /^\/etc\/gw\/c\.json:1:\d+ {2}\[0\]\.id {2}"ann" is already used by \[0\] of \/etc\/gw\/b\.json$/,
+      ),
     ]);
   });
 
@@ -150,31 +303,56 @@ describe("callers", () => {
     ["has a comma too many", '[{"id": "a"},]', "/etc/gw/a.json:1:13  expected a value after"],
     ["is empty", "", "/etc/gw/a.json:1:1  expected a value"],
     ["is an object", { id: "a" }, "/etc/gw/a.json:1:1  expected an array, found an object"],
-    ["has a key twice", '[{"id": "a", "id": "b"}]', '/etc/gw/a.json:1:14  [0].id  duplicate key: the first "id" is at 1:3'],
-    ["is not UTF-8", Buffer.from([0x5b, 0xff, 0x5d]), "/etc/gw/a.json:1:2  expected UTF-8, found bytes that are not UTF-8"],
+    [
+      "has a key twice",
+      '[{"id": "a", "id": "b"}]',
+      '/etc/gw/a.json:1:14  [0].id  duplicate key: the first "id" is at 1:3',
+    ],
+    [
+      "is not UTF-8",
+      Buffer.from([0x5b, 0xff, 0x5d]),
+      "/etc/gw/a.json:1:2  expected UTF-8, found bytes that are not UTF-8",
+    ],
   ])("are refused where the file %s, with line and column", (_title, content, issue) => {
     const issues = issuesOf({ caller_files: ["a.json"] }, { "/etc/gw/a.json": content });
     expect(issues).toEqual([expect.stringContaining(issue)]);
   });
 
   it("are refused where a file is missing, is named twice or needs a signature", () => {
-    expect(issuesOf({ caller_files: ["none.json"] })).toEqual(["caller_files[0]  cannot read /etc/gw/none.json: no such file"]);
-    expect(issuesOf({ caller_files: ["a.json", "/etc/gw/a.json"] }, { "/etc/gw/a.json": [] })).toEqual(["caller_files[1]  is the same file as caller_files[0]"]);
+    expect(issuesOf({ caller_files: ["none.json"] })).toEqual([
+      "caller_files[0]  cannot read /etc/gw/none.json: no such file",
+    ]);
+    expect(issuesOf({ caller_files: ["a.json", "/etc/gw/a.json"] }, { "/etc/gw/a.json": [] })).toEqual([
+      "caller_files[1]  is the same file as caller_files[0]",
+    ]);
     const checkSignature = (path: string) => ({ problem: `${path} is not signed` });
-    expect(issuesOf({ caller_files: ["a.json"] }, { "/etc/gw/a.json": [] }, { checkSignature })).toEqual(["caller_files[0]  /etc/gw/a.json is not signed"]);
-    expect(issuesOf({ caller_files: Array.from({ length: 17 }, (_, i) => `${i}.json`) }).at(0)).toBe("caller_files  expected at most 16 items, found 17");
+    expect(issuesOf({ caller_files: ["a.json"] }, { "/etc/gw/a.json": [] }, { checkSignature })).toEqual([
+      "caller_files[0]  /etc/gw/a.json is not signed",
+    ]);
+    expect(issuesOf({ caller_files: Array.from({ length: 17 }, (_, i) => `${i}.json`) }).at(0)).toBe(
+      "caller_files  expected at most 16 items, found 17",
+    );
   });
 
   it("tell at most a hundred errors of a file", () => {
-    expect(issuesOf({ caller_files: ["a.json"] }, { "/etc/gw/a.json": Array.from({ length: 5000 }, () => ({})) })).toHaveLength(100);
+    expect(
+      issuesOf({ caller_files: ["a.json"] }, { "/etc/gw/a.json": Array.from({ length: 5000 }, () => ({})) }),
+    ).toHaveLength(100);
   });
 
   it("are needed where key_auth takes their keys", () => {
     const plugins = [{ name: "key_auth", config: { callers: true } }];
-    expect(issuesOf({ global: { plugins } })).toEqual(['global.plugins[0].config.callers  there are no callers: the configuration needs "callers" or "caller_files" beside "services"']);
+    expect(issuesOf({ global: { plugins } })).toEqual([
+      "global.plugins[0].config.callers  there are no callers: " +
+        'the configuration needs "callers" or "caller_files" beside "services"',
+    ]);
     expect(issuesOf({ global: { plugins }, callers: [] })).toEqual([]);
-    expect(issuesOf({ global: { plugins: [{ name: "key_auth", config: { callers: true, key: "k" } }] }, callers: [] })).toEqual(['global.plugins[0].config  has "callers" and keys of its own']);
-    expect(issuesOf({ global: { plugins: [{ name: "key_auth", config: { callers: false } }] } })).toEqual(['global.plugins[0].config  needs "key" or "keys", or "callers": true']);
+    expect(
+      issuesOf({ global: { plugins: [{ name: "key_auth", config: { callers: true, key: "k" } }] }, callers: [] }),
+    ).toEqual(['global.plugins[0].config  has "callers" and keys of its own']);
+    expect(issuesOf({ global: { plugins: [{ name: "key_auth", config: { callers: false } }] } })).toEqual([
+      'global.plugins[0].config  needs "key" or "keys", or "callers": true',
+    ]);
   });
 });
 
@@ -210,6 +388,8 @@ describe("the reader of callers", () => {
     expect(read(reader, many)).toBe(list);
     expect(list.callers).toHaveLength(5000);
     // A file that cannot be read is left to the reading itself.
-    await reader.readAhead(source, () => { throw new Error("gone"); });
+    await reader.readAhead(source, () => {
+      throw new Error("gone");
+    });
   });
 });

@@ -20,9 +20,12 @@ describe("a text in which secrets are concealed", () => {
     ["abc", "${env:SHORT}"],
     ["", ""],
     ["nothing here", "nothing here"],
-  ])("shows the reference in place of each whole value, in any case, longest first, also as written in JSON: %j", (text, shown) => {
-    expect(conceal(text)).toBe(shown);
-  });
+  ])(
+    "shows the reference in place of each whole value, in any case, longest first, also as written in JSON: %j",
+    (text, shown) => {
+      expect(conceal(text)).toBe(shown);
+    },
+  );
 
   it("shows the beginning of a value, so that nobody can guess a value piece by piece", () => {
     expect(conceal("the-toke")).toBe("the-toke");

@@ -37,7 +37,8 @@ function failure(text: string | Buffer): string {
 describe("parseJson", () => {
   it("reads what JSON.stringify writes, and reads it as JSON.parse does", () => {
     const chance = random(7);
-    const text = () => String.fromCodePoint(...chance.list(0, 6, () => chance.pick([9, 10, 34, 47, 92, 65, 0xe9, 0x2028, 0x1f600, 0])));
+    const text = () =>
+      String.fromCodePoint(...chance.list(0, 6, () => chance.pick([9, 10, 34, 47, 92, 65, 0xe9, 0x2028, 0x1f600, 0])));
     const value = (depth: number): unknown => {
       const kind = chance.int(0, depth > 4 ? 4 : 6);
       if (kind === 0) return null;
@@ -108,17 +109,23 @@ describe("parseJson", () => {
     expect(plain(node!)).toEqual({ a: 1, b: { c: 1 } });
   });
 
-  it("reports every string and key with half a surrogate pair at its position, and continues; whole pairs are characters", () => {
-    const { node, issues } = parseJson('{"a": "x\\ud800y", "pair": "\\ud83d\\ude00",\n "\\udc00": ["\\ude00\\ud83d"]}');
-    const message = expect.stringMatching(/^contains half a surrogate pair: write the character itself/);
-    expect(issues).toEqual([
-      { at: ["a"], message, position: { line: 1, column: 7 } },
-      { at: [], message, position: { line: 2, column: 2 } },
-      { at: ["\udc00", 0], message, position: { line: 2, column: 13 } },
-    ]);
-    expect(plain(node!)).toMatchObject({ pair: "\u{1f600}" });
-    expect(parseJson('["\ud800"]').issues).toHaveLength(1);
-  });
+  it(
+    "reports every string and key with half a surrogate pair at its position, and continues; " +
+      "whole pairs are characters",
+    () => {
+      const { node, issues } = parseJson(
+        '{"a": "x\\ud800y", "pair": "\\ud83d\\ude00",\n "\\udc00": ["\\ude00\\ud83d"]}',
+      );
+      const message = expect.stringMatching(/^contains half a surrogate pair: write the character itself/);
+      expect(issues).toEqual([
+        { at: ["a"], message, position: { line: 1, column: 7 } },
+        { at: [], message, position: { line: 2, column: 2 } },
+        { at: ["\udc00", 0], message, position: { line: 2, column: 13 } },
+      ]);
+      expect(plain(node!)).toMatchObject({ pair: "\u{1f600}" });
+      expect(parseJson('["\ud800"]').issues).toHaveLength(1);
+    },
+  );
 
   it("does not accept JavaScript strings and keys with half a surrogate pair", () => {
     expect(nodeFrom("a\ud800")).toEqual({ kind: "other", text: "a string with half a surrogate pair", position: null });
@@ -138,7 +145,7 @@ describe("parseJson", () => {
   });
 
   it.each([
-    ["", '1:1 expected a value, found the end of the file'],
+    ["", "1:1 expected a value, found the end of the file"],
     ['{"a": 1,}', '1:8 expected a key after ",", found "}": remove the trailing comma'],
     ["[1, 2,\n]", '1:6 expected a value after ",", found "]": remove the trailing comma'],
     ["[1,,2]", '1:4 expected a value, found ","'],
@@ -146,13 +153,21 @@ describe("parseJson", () => {
     ["{ /* x */ }", '1:3 expected a key in double quotes, found "/": JSON has no comments'],
     ['{"a": 1 # x\n}', '1:9 expected "," or "}", found "#": JSON has no comments'],
     ["{'a': 1}", `1:2 expected a key in double quotes, found "'": JSON has only straight double quotes (")`],
-    ['{"a": \'b\'}', `1:7 expected a value, found "'": JSON has only straight double quotes (")`],
+    ["{\"a\": 'b'}", `1:7 expected a value, found "'": JSON has only straight double quotes (")`],
     ["{“a”: 1}", '1:2 expected a key in double quotes, found "“": JSON has only straight double quotes (")'],
     ["{port: 1}", '1:2 expected a key in double quotes, found port: write "port"'],
     ['{"a": 1\n "b": 2}', '2:2 expected "," or "}", found a string: a comma is missing before it'],
     ["[1 2]", '1:4 expected "," or "]", found a number: a comma is missing before it'],
-    ['{"a": NaN}', "1:7 expected a value, found a word: write strings in double quotes; the only words in JSON are true, false and null"],
-    ['{"a": http}', "1:7 expected a value, found a word: write strings in double quotes; the only words in JSON are true, false and null"],
+    [
+      '{"a": NaN}',
+      "1:7 expected a value, found a word: write strings in double quotes; " +
+        "the only words in JSON are true, false and null",
+    ],
+    [
+      '{"a": http}',
+      "1:7 expected a value, found a word: write strings in double quotes; " +
+        "the only words in JSON are true, false and null",
+    ],
     ['{"a" 1}', '1:6 expected ":" after the key "a", found a number'],
     ['{"a": [1}', '1:9 expected "," or "]", found "}": the "[" at 1:7 is not closed'],
     ['{"a": 1', '1:8 expected "," or "}", found the end of the file: the "{" at 1:1 is not closed'],
@@ -165,8 +180,14 @@ describe("parseJson", () => {
     ['["a\nb"]', "1:2 expected the closing quote of this string, found the end of the line"],
     ['["ab', "1:2 expected the closing quote of this string, found the end of the file"],
     ['["a\tb"]', "1:4 expected printable characters, found U+0009: write \\u0009 inside a string"],
-    ['["a\\x"]', '1:4 expected one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX (four hexadecimal digits), found another escape'],
-    ['["\\u12g4"]', '1:3 expected one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX (four hexadecimal digits), found another escape'],
+    [
+      '["a\\x"]',
+      '1:4 expected one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX (four hexadecimal digits), found another escape',
+    ],
+    [
+      '["\\u12g4"]',
+      '1:3 expected one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX (four hexadecimal digits), found another escape',
+    ],
     ["[\u00a01]", "1:2 expected a value, found U+00A0"],
   ])("explains %j", (text, message) => {
     expect(failure(text)).toBe(message);
@@ -178,9 +199,17 @@ describe("parseJson", () => {
 });
 
 describe("readValidJson", () => {
-  it.each(['{"a": 1, "a": 2}', '[{"b": {"c": 1, "\\u0063": 2}}]', '{"a": "\\ud800"}', '{"\\ud800": 1}', "1e400", "[".repeat(101) + "]".repeat(101), "", '{"a": ":", "b": "x\\": 1"} x'])(
-    "leaves %s to parseJson, which finds an error or a number that is none for JavaScript",
-    (text) => expect(readValidJson(text)).toBeNull(),
+  it.each([
+    '{"a": 1, "a": 2}',
+    '[{"b": {"c": 1, "\\u0063": 2}}]',
+    '{"a": "\\ud800"}',
+    '{"\\ud800": 1}',
+    "1e400",
+    "[".repeat(101) + "]".repeat(101),
+    "",
+    '{"a": ":", "b": "x\\": 1"} x',
+  ])("leaves %s to parseJson, which finds an error or a number that is none for JavaScript", (text) =>
+    expect(readValidJson(text)).toBeNull(),
   );
 
   it("takes colons and quotes in strings for what they are", () => {

@@ -24,7 +24,8 @@ let folder: string;
 beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), "load-"))));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-const load = (text: string | Buffer, more: Partial<CheckedOptions> = {}) => loadConfig({ text, file: join(folder, "gw.json") }, { ...options, ...more });
+const load = (text: string | Buffer, more: Partial<CheckedOptions> = {}) =>
+  loadConfig({ text, file: join(folder, "gw.json") }, { ...options, ...more });
 
 function said(text: string, more: Partial<CheckedOptions> = {}): string[] {
   const result = load(text, more);
@@ -32,16 +33,26 @@ function said(text: string, more: Partial<CheckedOptions> = {}): string[] {
 }
 
 describe("loadConfig", () => {
-  it("refuses names with half a surrogate pair, which logs and metrics could not tell apart, with line and column", () => {
-    const text = GOOD.replace('"name": "a"', '"name": "shop\\ud800"').replace('"path": "/b/{id}"', '"name": "r\\udfff", "path": "/b/{id}"');
-    expect(said(text).map((line) => line.split(/ {2,}/))).toEqual([
-      ["gw.json:4:15", "services[0].name", expect.stringMatching(/^contains half a surrogate pair/)],
-      ["gw.json:5:28", "services[0].routes[0].name", expect.stringMatching(/^contains half a surrogate pair/)],
-    ]);
-    const value = { services: [{ name: "a\ud800", base_path: "/a", upstreams: [{ host: "h", port: 1 }], routes: [] }] };
-    const result = loadConfig({ value }, options);
-    expect(result.ok ? [] : result.issues.map(({ message }) => message)).toEqual(["expected a name of 1–200 characters without control characters, found a string with half a surrogate pair"]);
-  });
+  it(
+    "refuses names with half a surrogate pair, which logs and metrics could not tell " + "apart, with line and column",
+    () => {
+      const text = GOOD.replace('"name": "a"', '"name": "shop\\ud800"').replace(
+        '"path": "/b/{id}"',
+        '"name": "r\\udfff", "path": "/b/{id}"',
+      );
+      expect(said(text).map((line) => line.split(/ {2,}/))).toEqual([
+        ["gw.json:4:15", "services[0].name", expect.stringMatching(/^contains half a surrogate pair/)],
+        ["gw.json:5:28", "services[0].routes[0].name", expect.stringMatching(/^contains half a surrogate pair/)],
+      ]);
+      const value = {
+        services: [{ name: "a\ud800", base_path: "/a", upstreams: [{ host: "h", port: 1 }], routes: [] }],
+      };
+      const result = loadConfig({ value }, options);
+      expect(result.ok ? [] : result.issues.map(({ message }) => message)).toEqual([
+        "expected a name of 1–200 characters without control characters, found a string with half a surrogate pair",
+      ]);
+    },
+  );
 
   it("resolves secrets in the configuration, and not in the displayed one", () => {
     const result = load(GOOD);
@@ -59,7 +70,9 @@ describe("loadConfig", () => {
       const result = loadConfig({ value: JSON.parse(text) as unknown }, options);
       return result.ok ? result.digest : "";
     };
-    const reordered = `{"services": ${JSON.stringify(JSON.parse(GOOD).services)}, "global": ${JSON.stringify(JSON.parse(GOOD).global)}}`;
+    const reordered =
+      `{"services": ${JSON.stringify(JSON.parse(GOOD).services)}, "global": ` +
+      `${JSON.stringify(JSON.parse(GOOD).global)}}`;
     expect(digest(GOOD)).toMatch(/^[0-9a-f]{12}$/);
     expect(digest(reordered)).toBe(digest(GOOD));
     expect(digest(GOOD.replace('"port": 9000', '"port": 9000, "id": "localhost:9000"'))).toBe(digest(GOOD));
@@ -110,24 +123,51 @@ describe("loadConfig", () => {
     expect(read).toEqual(["/k"]);
   });
 
-  it("reports errors of conditions and conflicting conditions with their places, and none about a route whose conditions cannot be read", () => {
-    const issuesOf = (routes: string, global = "{}") => {
-      const text = `{ "global": ${global}, "services": [{ "name": "a", "base_path": "/a", "upstreams": [{ "host": "h", "port": 80 }], "routes": [\n${routes}\n] }] }`;
-      const result = load(text, { checkRoutes });
-      return result.ok ? [] : formatIssues(result.issues, "gw.json").split("\n").map((line) => line.replace(/ {2,}/g, "  "));
-    };
-    expect(issuesOf('{ "path": "/x" },\n{ "path": "/x", "name": "y", "match": {} },\n{ "path": "/x", "name": "z", "match": { "headers": { "a_b": "1" } } }')).toEqual([
-      'gw.json:3:39  services[0].routes[1].match  needs at least one condition, such as "headers": { "X-Version": "2" }',
-      'gw.json:4:54  services[0].routes[2].match.headers.a_b  cannot be a condition: headers with "_" in their names are dropped, unless "underscore_headers" of "global" is "allow"',
-    ]);
-    expect(issuesOf('{ "path": "/x", "match": { "headers": { "a_b": "1" } } }', '{ "underscore_headers": "allow" }')).toEqual([]);
-    expect(issuesOf('{ "name": "p", "path": "/x", "match": { "query": { "a": "k" } } },\n{ "name": "q", "path": "/x", "match": { "cookies": { "a": "1" } } }')).toEqual([
-      'gw.json:3:39  services[0].routes[1].match  route "q" of service "a" and route "p" of service "a" both match all methods of "/x" below "/a", with the same number of conditions, and one request can fulfil all of them: add a condition to the route that is to come first, or give the two different values of one name',
-    ]);
-    expect(issuesOf('{ "path": "/x" },\n{ "path": "/x", "match": { "cookies": { "a": "1" } } }')).toEqual([
-      'gw.json:3:1  services[0].routes[1].name  "/x" is already used by services[0].routes[0]: write its own "name"',
-    ]);
-  });
+  it(
+    "reports errors of conditions and conflicting conditions with their places, " +
+      "and none about a route whose conditions cannot be read",
+    () => {
+      const issuesOf = (routes: string, global = "{}") => {
+        const text =
+          `{ "global": ${global}, "services": [{ "name": "a", "base_path": "/a", "upstreams": [{ "host": "h", ` +
+          `"port": 80 }], "routes": [\n${routes}\n] }] }`;
+        const result = load(text, { checkRoutes });
+        return result.ok
+          ? []
+          : formatIssues(result.issues, "gw.json")
+              .split("\n")
+              .map((line) => line.replace(/ {2,}/g, "  "));
+      };
+      expect(
+        issuesOf(
+          '{ "path": "/x" },\n{ "path": "/x", "name": "y", "match": {} },\n{ "path": "/x", "name": "z", "match": ' +
+            '{ "headers": { "a_b": "1" } } }',
+        ),
+      ).toEqual([
+        "gw.json:3:39  services[0].routes[1].match  needs at least one condition, " +
+          'such as "headers": { "X-Version": "2" }',
+        "gw.json:4:54  services[0].routes[2].match.headers.a_b  cannot be a condition: " +
+          'headers with "_" in their names are dropped, unless "underscore_headers" of "global" is "allow"',
+      ]);
+      expect(
+        issuesOf('{ "path": "/x", "match": { "headers": { "a_b": "1" } } }', '{ "underscore_headers": "allow" }'),
+      ).toEqual([]);
+      expect(
+        issuesOf(
+          '{ "name": "p", "path": "/x", "match": { "query": { "a": "k" } } },\n{ "name": "q", "path": "/x", ' +
+            '"match": { "cookies": { "a": "1" } } }',
+        ),
+      ).toEqual([
+        'gw.json:3:39  services[0].routes[1].match  route "q" of service "a" and route "p" of service "a" both ' +
+          ('match all methods of "/x" below "/a", with the same number of conditions, ' +
+            ("and one request can fulfil all of them: add a condition to the route that is to come first, " +
+              "or give the two different values of one name")),
+      ]);
+      expect(issuesOf('{ "path": "/x" },\n{ "path": "/x", "match": { "cookies": { "a": "1" } } }')).toEqual([
+        'gw.json:3:1  services[0].routes[1].name  "/x" is already used by services[0].routes[0]: write its own "name"',
+      ]);
+    },
+  );
 
   it("reports everything at once, in the order of the text", () => {
     const text = `{
@@ -139,24 +179,31 @@ describe("loadConfig", () => {
   "global": { "plugins": [{ "name": "key_auth", "config": { "key": "\${env:NOPE}" } }] }
 }`;
     const checkRoutes = (list: readonly RouteDeclaration[]) =>
-      list.filter(({ route }) => route.path === "/v{x}").map(({ route }) => ({ at: [...route.at, "path"], message: "mixed segment" }));
+      list
+        .filter(({ route }) => route.path === "/v{x}")
+        .map(({ route }) => ({ at: [...route.at, "path"], message: "mixed segment" }));
     expect(said(text, { checkRoutes })).toEqual([
-      'gw.json:3:63  services[0].upstreams[0].host  expected a host name or an IP address, found "h:80": write no port here',
+      "gw.json:3:63  services[0].upstreams[0].host  expected a host name or an IP address, " +
+        'found "h:80": write no port here',
       'gw.json:3:71  services[0].upstreams[0].prot  is not a known field; did you mean "port"?',
       'gw.json:3:90  services[0].upstreams[0].port  expected an integer 1–65535, found "80a"',
       "gw.json:4:28  services[0].routes[0].path     mixed segment",
       'gw.json:5:7   services[0].name               duplicate key: the first "name" is at 3:7',
-      "gw.json:7:68  global.plugins[0].config.key   ${env:NOPE} cannot be resolved: the environment variable NOPE is not set",
+      "gw.json:7:68  global.plugins[0].config.key   ${env:NOPE} cannot be resolved: " +
+        "the environment variable NOPE is not set",
     ]);
   });
 
   it("gives one issue for broken syntax", () => {
-    expect(said('{"services": [],}')).toEqual(['gw.json:1:16  expected a key after ",", found "}": remove the trailing comma']);
+    expect(said('{"services": [],}')).toEqual([
+      'gw.json:1:16  expected a key after ",", found "}": remove the trailing comma',
+    ]);
   });
 
   it("does not look up a reference in a path, and passes no such route to checkRoutes", () => {
     let seen: readonly RouteDeclaration[] = [];
-    const lines = (name: string) => said(GOOD.replace("/b/{id}", `/p\${env:${name}}`), { checkRoutes: (list) => ((seen = list), []) });
+    const lines = (name: string) =>
+      said(GOOD.replace("/b/{id}", `/p\${env:${name}}`), { checkRoutes: (list) => ((seen = list), []) });
     expect(lines("PART").join().replace("PART", "NOPE")).toBe(lines("NOPE").join());
     expect(lines("PART")).toEqual([expect.stringContaining("${env:PART} is not replaced here: write the text itself")]);
     expect(seen).toEqual([]);
@@ -173,7 +220,11 @@ describe("loadConfig", () => {
     let seen: readonly RouteDeclaration[] = [];
     const value = {
       services: [
-        { base_path: "/a", hosts: ["A.example"], routes: [{ path: "/hush", methods: ["GET"] }, { path: 5 }, { path: "/m", methods: [1] }] },
+        {
+          base_path: "/a",
+          hosts: ["A.example"],
+          routes: [{ path: "/hush", methods: ["GET"] }, { path: 5 }, { path: "/m", methods: [1] }],
+        },
         { name: "b", routes: [{ path: "/unknown-base" }] },
         7,
       ],
@@ -209,7 +260,8 @@ describe("readConfigFile", () => {
   it("says which file is missing and how to name another", () => {
     const read = readConfigFile(join(folder, "none.json"));
     expect(!read.ok && formatIssues(read.issues)).toBe(
-      `cannot read ${join(folder, "none.json")}: no such file; name another file with --config PATH or CONFIG_FILE_PATH`,
+      `cannot read ${join(folder, "none.json")}: no such file; ` +
+        `name another file with --config PATH or CONFIG_FILE_PATH`,
     );
   });
 

@@ -7,12 +7,19 @@ import { configJsonSchema } from "../../lib/cli/schema.ts";
 import { loadConfig } from "../support/schema.ts";
 
 const kinds = [
-  { name: "key_auth", schema: s.object({ key: s.string({ min: 1 }), hide_credentials: s.withDefault(s.boolean(), false) }) },
+  {
+    name: "key_auth",
+    schema: s.object({ key: s.string({ min: 1 }), hide_credentials: s.withDefault(s.boolean(), false) }),
+  },
   { name: "rate_limit", schema: s.object({ limit_min: s.optional(s.integer({ min: 1 })) }) },
 ];
 
 const service = (more: object = {}) => ({
-  name: "a", base_path: "/a", upstreams: [{ host: "a.internal", port: 80 }], routes: [{ path: "/b" }], ...more,
+  name: "a",
+  base_path: "/a",
+  upstreams: [{ host: "a.internal", port: 80 }],
+  routes: [{ path: "/b" }],
+  ...more,
 });
 
 function load(value: unknown) {
@@ -57,7 +64,9 @@ describe("configSchema", () => {
         accessLog: { enabled: true, format: "json", sample: 1, exclude: [] },
         serverTiming: false,
         certificates: [],
-        http1: "wire", http2: true, h2c: false,
+        http1: "wire",
+        http2: true,
+        h2c: false,
         dnsTtlMs: 30_000,
         limits: {
           headersTimeoutMs: 60_000,
@@ -107,7 +116,9 @@ describe("configSchema", () => {
 
   it("accepts wire and node as upstream_client", () => {
     expect(ofService({ upstream_client: "node" })).toEqual([]);
-    expect(ofService({ upstream_client: "nod" })).toEqual([expect.stringMatching(/^services\[0\]\.upstream_client: .*"wire".*"node"/)]);
+    expect(ofService({ upstream_client: "nod" })).toEqual([
+      expect.stringMatching(/^services\[0\]\.upstream_client: .*"wire".*"node"/),
+    ]);
   });
 
   it("accepts an empty list of services, and ignores $schema only at the root", () => {
@@ -118,14 +129,19 @@ describe("configSchema", () => {
   it("names the required fields that are missing", () => {
     expect(issues({})).toEqual(["services: is required (The configured services.)"]);
     expect(issues({ services: [{}] }).map((issue) => issue.split(" is required")[0])).toEqual([
-      "services[0].name:", "services[0].base_path:", "services[0].upstreams:", "services[0].routes:",
+      "services[0].name:",
+      "services[0].base_path:",
+      "services[0].upstreams:",
+      "services[0].routes:",
     ]);
     expect(ofService({ upstreams: [] })).toEqual(["services[0].upstreams: expected at least 1 item, found none"]);
   });
 
   it("suggests the field that was meant", () => {
     expect(issues({ service: [], services: [] })).toEqual(['service: is not a known field; did you mean "services"?']);
-    expect(ofService({ basePath: "/" })).toEqual(['services[0].basePath: is not a known field; did you mean "base_path"?']);
+    expect(ofService({ basePath: "/" })).toEqual([
+      'services[0].basePath: is not a known field; did you mean "base_path"?',
+    ]);
   });
 
   it("the schema has a type for the written configuration and one for the configuration that code reads", () => {
@@ -138,7 +154,11 @@ describe("configSchema", () => {
 });
 
 describe("references", () => {
-  const service = (more: object, route: object = {}) => ({ services: [{ name: "s", base_path: "/a", upstreams: [{ host: "h", port: 1 }], routes: [{ path: "/x", ...route }], ...more }] });
+  const service = (more: object, route: object = {}) => ({
+    services: [
+      { name: "s", base_path: "/a", upstreams: [{ host: "h", port: 1 }], routes: [{ path: "/x", ...route }], ...more },
+    ],
+  });
   const REF = "${env:TOKEN}";
 
   it.each<[string, object]>([
@@ -156,22 +176,41 @@ describe("references", () => {
     ["services[0].routes[0].match.headers.X", service({}, { match: { headers: { X: REF } } })],
     ["services[0].routes[0].match.query.x.matches", service({}, { match: { query: { x: { matches: REF } } } })],
     ["services[0].routes[0].match.cookies.x", service({}, { match: { cookies: { x: REF } } })],
-    ["services[0].routes[0].plugins[0].id", service({}, { plugins: [{ id: REF, name: "key_auth", config: { key: "k" } }] })],
+    [
+      "services[0].routes[0].plugins[0].id",
+      service({}, { plugins: [{ id: REF, name: "key_auth", config: { key: "k" } }] }),
+    ],
     ["global.name", { global: { name: REF }, services: [] }],
     ["global.access_log.exclude[0]", { global: { access_log: { exclude: [`/${REF}`] } }, services: [] }],
-    ["global.counters.prefix", { global: { counters: { store: "redis", url: "redis://h", prefix: REF } }, services: [] }],
+    [
+      "global.counters.prefix",
+      { global: { counters: { store: "redis", url: "redis://h", prefix: REF } }, services: [] },
+    ],
   ])("are errors in %s, which names something, whatever they stand for", (path, value) => {
     const found = issues(value);
-    expect(found).toEqual([`${path}: \${env:TOKEN} is not replaced here: write the text itself (references are for secrets and addresses, not for names, ids, paths, hosts, methods and conditions)`]);
-    expect(issues(JSON.parse(JSON.stringify(value).replaceAll("TOKEN", "NOPE"))).join()).toBe(found.join().replaceAll("TOKEN", "NOPE"));
+    expect(found).toEqual([
+      `${path}: \${env:TOKEN} is not replaced here: write the text itself (references are for secrets and ` +
+        `addresses, not for names, ids, paths, hosts, methods and conditions)`,
+    ]);
+    expect(issues(JSON.parse(JSON.stringify(value).replaceAll("TOKEN", "NOPE"))).join()).toBe(
+      found.join().replaceAll("TOKEN", "NOPE"),
+    );
   });
 });
 
 describe("routes", () => {
   it("routes are named after their methods and path", () => {
-    const routes = [{ path: "/b/{id}", methods: ["GET"] }, { path: "/b" }, { path: "/c", methods: ["GET", "PUT"] }, { path: "/d", name: "mine" }];
+    const routes = [
+      { path: "/b/{id}", methods: ["GET"] },
+      { path: "/b" },
+      { path: "/c", methods: ["GET", "PUT"] },
+      { path: "/d", name: "mine" },
+    ];
     expect(valid({ services: [service({ routes })] }).services[0]!.routes.map((route) => route.name)).toEqual([
-      "GET /b/{id}", "/b", "GET,PUT /c", "mine",
+      "GET /b/{id}",
+      "/b",
+      "GET,PUT /c",
+      "mine",
     ]);
   });
 
@@ -187,7 +226,10 @@ describe("routes", () => {
     ["get", 'methods are case-sensitive, write "GET"'],
     ["CONNECT", "CONNECT is not forwarded"],
     ["G T", 'expected an HTTP method in upper case, found "G T"'],
-    ["PURG", 'expected an HTTP method in upper case, found "PURG": the servers refuse this method: did you mean "PURGE"?'],
+    [
+      "PURG",
+      'expected an HTTP method in upper case, found "PURG": the servers refuse this method: did you mean "PURGE"?',
+    ],
     ["", 'found ""'],
   ])("routes refuse the method %j with a remedy", (method, message) => {
     expect(ofService({ routes: [{ path: "/b", methods: [method] }] })[0]).toContain(message);
@@ -202,9 +244,12 @@ describe("routes", () => {
 });
 
 describe("upstreams", () => {
-  it.each(["localhost", "a-b.internal", "my_service", "10.0.0.1", "::1", "2001:db8::1", "example.com."])("upstreams accept the host %s", (host) => {
-    expect(ofService({ upstreams: [{ host, port: 1 }] })).toEqual([]);
-  });
+  it.each(["localhost", "a-b.internal", "my_service", "10.0.0.1", "::1", "2001:db8::1", "example.com."])(
+    "upstreams accept the host %s",
+    (host) => {
+      expect(ofService({ upstreams: [{ host, port: 1 }] })).toEqual([]);
+    },
+  );
 
   it.each([
     ["http://a", "write no scheme here"],
@@ -230,19 +275,27 @@ describe("upstreams", () => {
   });
 
   it("upstreams have ids unique within their service, IPv6 hosts in brackets by default", () => {
-    const upstreams = [{ host: "::1", port: 1 }, { host: "b", port: 1, id: "[::1]:1" }];
-    expect(ofService({ upstreams })).toEqual(['services[0].upstreams[1].id: "[::1]:1" is already used by services[0].upstreams[0]']);
+    const upstreams = [
+      { host: "::1", port: 1 },
+      { host: "b", port: 1, id: "[::1]:1" },
+    ];
+    expect(ofService({ upstreams })).toEqual([
+      'services[0].upstreams[1].id: "[::1]:1" is already used by services[0].upstreams[0]',
+    ]);
   });
 });
 
 describe("services", () => {
   it("services have unique names", () => {
-    expect(issues({ services: [service(), service({ base_path: "/x" })] })).toEqual(['services[1].name: "a" is already used by services[0]']);
+    expect(issues({ services: [service(), service({ base_path: "/x" })] })).toEqual([
+      'services[1].name: "a" is already used by services[0]',
+    ]);
   });
 
   it("services have hosts in lower case and refuse texts that are not host names", () => {
     expect(valid({ services: [service({ hosts: ["API.example.com", "*.Example.com"] })] }).services[0]!.hosts).toEqual([
-      "api.example.com", "*.example.com",
+      "api.example.com",
+      "*.example.com",
     ]);
     for (const host of ["api.example.com:80", "https://a", "*", "a.*.b", "::1", "*."]) {
       expect(ofService({ hosts: [host] }), host).toHaveLength(1);
@@ -263,7 +316,9 @@ describe("global", () => {
 
   const broken = ["10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/", "10.0.0.0/08", "proxy", "fe80::1%eth0", ""];
   it.each(broken)("refuses the range %j", (range) => {
-    expect(issues({ global: { trusted_proxies: [range] }, services: [] })[0]).toContain("expected an IP address or a range such as 10.0.0.0/8");
+    expect(issues({ global: { trusted_proxies: [range] }, services: [] })[0]).toContain(
+      "expected an IP address or a range such as 10.0.0.0/8",
+    );
   });
 
   it.each(['a"b', "a\\b", "a\nb", "naïve"])("refuses the name %j, which would break a header", (name) => {
@@ -287,7 +342,8 @@ describe("certificates", () => {
     return files[path];
   };
   const entry = (hosts: readonly string[], cert = "/tls/shop.crt", key = "/tls/shop.key") => ({ hosts, cert, key });
-  const loaded = (...certificates: object[]) => loadConfig({ value: { global: { certificates }, services: [] } }, { kinds, environment: {}, readFile });
+  const loaded = (...certificates: object[]) =>
+    loadConfig({ value: { global: { certificates }, services: [] } }, { kinds, environment: {}, readFile });
   const wrong = (...certificates: object[]) => {
     const result = loaded(...certificates);
     return result.ok ? [] : result.issues.map(({ at, message }) => `${s.formatPath(at)}: ${message}`);
@@ -303,28 +359,61 @@ describe("certificates", () => {
         key: { path: "/tls/shop.key", content: Buffer.from(SHOP.key) },
       },
     ]);
-    expect(result.shown).toMatchObject({ global: { certificates: [entry(["Shop.example.com", "*.example.com"], "/tls/both.crt")] } });
+    expect(result.shown).toMatchObject({
+      global: { certificates: [entry(["Shop.example.com", "*.example.com"], "/tls/both.crt")] },
+    });
   });
 
   it("may have expired", () => expect(wrong(entry(["a.example"], "/tls/old.crt", "/tls/old.key"))).toEqual([]));
 
   it.each<[what: string, certificate: object, issue: RegExp]>([
     ["without hosts", entry([]), /^global\.certificates\[0\]\.hosts: expected at least 1 item/],
-    ["for a host longer than any", entry([`*.${"a.".repeat(125)}aa`]), /^global\.certificates\[0\]\.hosts\[0\]: .*no host name is that long$/],
+    [
+      "for a host longer than any",
+      entry([`*.${"a.".repeat(125)}aa`]),
+      /^global\.certificates\[0\]\.hosts\[0\]: .*no host name is that long$/,
+    ],
     ["for an address", entry(["::1"]), /^global\.certificates\[0\]\.hosts\[0\]: .*an IPv6 address cannot be matched$/],
-    ["for a wildcard in the middle", entry(["a.*.example"]), /^global\.certificates\[0\]\.hosts\[0\]: expected a host name/],
+    [
+      "for a wildcard in the middle",
+      entry(["a.*.example"]),
+      /^global\.certificates\[0\]\.hosts\[0\]: expected a host name/,
+    ],
     ["without a key", { hosts: ["a.example"], cert: "/tls/shop.crt" }, /^global\.certificates\[0\]\.key: is required/],
-    ["with a file that is not there", entry(["a.example"], "/tls/away.crt"), /\.cert: cannot read \/tls\/away\.crt: no such file$/],
-    ["with a certificate that is none", entry(["a.example"], "/tls/none"), /\.cert: \/tls\/none: is not a certificate in PEM form/],
-    ["with a chain that is broken further down", entry(["a.example"], "/tls/broken.crt"), /\.cert: \/tls\/broken\.crt: .*\(number 2 of 2 in it\)/],
-    ["with a key that is none", entry(["a.example"], "/tls/shop.crt", "/tls/none"), /\.key: \/tls\/none: is not a private key in PEM form/],
-    ["with another's key", entry(["a.example"], "/tls/shop.crt", "/tls/other.key"), /\.key: \/tls\/other\.key: the key does not belong to the certificate \/tls\/shop\.crt$/],
-  ])("certificates %s are refused, and the message repeats nothing that a file contains", (_what, certificate, issue) => {
-    const [first, ...others] = wrong(certificate);
-    expect(first).toMatch(issue);
-    expect(first).not.toContain("hush");
-    expect(others).toEqual([]);
-  });
+    [
+      "with a file that is not there",
+      entry(["a.example"], "/tls/away.crt"),
+      /\.cert: cannot read \/tls\/away\.crt: no such file$/,
+    ],
+    [
+      "with a certificate that is none",
+      entry(["a.example"], "/tls/none"),
+      /\.cert: \/tls\/none: is not a certificate in PEM form/,
+    ],
+    [
+      "with a chain that is broken further down",
+      entry(["a.example"], "/tls/broken.crt"),
+      /\.cert: \/tls\/broken\.crt: .*\(number 2 of 2 in it\)/,
+    ],
+    [
+      "with a key that is none",
+      entry(["a.example"], "/tls/shop.crt", "/tls/none"),
+      /\.key: \/tls\/none: is not a private key in PEM form/,
+    ],
+    [
+      "with another's key",
+      entry(["a.example"], "/tls/shop.crt", "/tls/other.key"),
+      /\.key: \/tls\/other\.key: the key does not belong to the certificate \/tls\/shop\.crt$/,
+    ],
+  ])(
+    "certificates %s are refused, and the message repeats nothing that a file contains",
+    (_what, certificate, issue) => {
+      const [first, ...others] = wrong(certificate);
+      expect(first).toMatch(issue);
+      expect(first).not.toContain("hush");
+      expect(others).toEqual([]);
+    },
+  );
 
   it("certificates have each host once, whatever its case", () => {
     expect(wrong(entry(["a.example", "b.example"]), entry(["c.example", "B.example"]))).toEqual([
@@ -352,17 +441,24 @@ describe("decisions", () => {
     [true, "found true"],
     [[], "found an array"],
   ])("decisions refuse %j", (decisions, found) => {
-    expect(issues({ global: { decisions }, services: [] })).toEqual([`global.decisions: expected an integer 0–1000000, ${found}`]);
+    expect(issues({ global: { decisions }, services: [] })).toEqual([
+      `global.decisions: expected an integer 0–1000000, ${found}`,
+    ]);
   });
 
-  it.each([0, 1, 1_000_000])("decisions may be %d", (decisions) => expect(issues({ global: { decisions }, services: [] })).toEqual([]));
+  it.each([0, 1, 1_000_000])("decisions may be %d", (decisions) =>
+    expect(issues({ global: { decisions }, services: [] })).toEqual([]),
+  );
 });
 
 describe("limits", () => {
   const limits = (given: object) => issues({ global: { limits: given }, services: [] });
 
   it("limits keep their defaults when other limits are set", () => {
-    expect(valid({ global: { limits: { max_headers: 50 } }, services: [] }).global.limits).toMatchObject({ maxHeaders: 50, maxUriBytes: 8192 });
+    expect(valid({ global: { limits: { max_headers: 50 } }, services: [] }).global.limits).toMatchObject({
+      maxHeaders: 50,
+      maxUriBytes: 8192,
+    });
   });
 
   it.each<[string, unknown, string]>([
@@ -390,10 +486,15 @@ describe("limits", () => {
     expect(others).toEqual([]);
   });
 
-  it.each(["request_timeout_ms", "min_body_bytes_per_s", "min_reply_bytes_per_s", "max_body_bytes", "max_connections", "max_connections_per_ip", "max_requests_in_flight"])(
-    "the limit %s is off with 0",
-    (field) => expect(limits({ [field]: 0 })).toEqual([]),
-  );
+  it.each([
+    "request_timeout_ms",
+    "min_body_bytes_per_s",
+    "min_reply_bytes_per_s",
+    "max_body_bytes",
+    "max_connections",
+    "max_connections_per_ip",
+    "max_requests_in_flight",
+  ])("the limit %s is off with 0", (field) => expect(limits({ [field]: 0 })).toEqual([]));
 
   it("limits suggest the field that was meant", () => {
     expect(limits({ max_body_size: 1 })[0]).toContain('is not a known field; did you mean "max_body_bytes"?');
@@ -406,16 +507,25 @@ describe("plugins", () => {
   it("plugins get their config from their kind's schema, at all three levels", () => {
     const config = valid({
       global: { plugins: [keyAuth] },
-      services: [service({ plugins: [{ ...keyAuth, id: "p", enabled: false }], routes: [{ path: "/b", plugins: [{ name: "rate_limit" }] }] })],
+      services: [
+        service({
+          plugins: [{ ...keyAuth, id: "p", enabled: false }],
+          routes: [{ path: "/b", plugins: [{ name: "rate_limit" }] }],
+        }),
+      ],
     });
-    expect(config.global.plugins).toEqual([{ name: "key_auth", enabled: true, config: { key: "x", hideCredentials: false } }]);
+    expect(config.global.plugins).toEqual([
+      { name: "key_auth", enabled: true, config: { key: "x", hideCredentials: false } },
+    ]);
     expect(config.services[0]!.plugins[0]).toMatchObject({ id: "p", enabled: false });
     expect(config.services[0]!.routes[0]!.plugins[0]).toEqual({ name: "rate_limit", enabled: true, config: {} });
   });
 
   it("plugins resolve references in their config", () => {
     const plugin = { name: "key_auth", config: { key: "${env:TOKEN}" } };
-    expect(valid({ global: { plugins: [plugin] }, services: [] }).global.plugins[0]!.config).toMatchObject({ key: "hush" });
+    expect(valid({ global: { plugins: [plugin] }, services: [] }).global.plugins[0]!.config).toMatchObject({
+      key: "hush",
+    });
   });
 
   it("plugins are checked also when they are not enabled", () => {
@@ -430,14 +540,19 @@ describe("plugins", () => {
     expect(result).toEqual({
       ok: false,
       issues: [
-        { at: ["global", "plugins", 0, "config", "key"], message: "is required (a non-empty string)", position: { line: 3, column: 3 } },
+        {
+          at: ["global", "plugins", 0, "config", "key"],
+          message: "is required (a non-empty string)",
+          position: { line: 3, column: 3 },
+        },
       ],
     });
   });
 
   it("plugins cause an error that suggests a known kind if their kind is unknown", () => {
     expect(ofService({ plugins: [{ name: "key-auth", config: { anything: 1 } }] })).toEqual([
-      'services[0].plugins[0].name: expected a plugin kind (key_auth, rate_limit), found "key-auth": did you mean "key_auth"?',
+      'services[0].plugins[0].name: expected a plugin kind (key_auth, rate_limit), found "key-auth": ' +
+        'did you mean "key_auth"?',
     ]);
   });
 

@@ -41,9 +41,21 @@ describe("resolveReferences", () => {
     ["${env:}", "${env:} names no environment variable"],
     ["${file:}", "${file:} names no file"],
     ["${env:KEY", "${env:… lacks its closing brace"],
-    ["${KEY}", "has ${KEY}, which is no reference: write ${env:KEY} for an environment variable, ${file:/path} for the content of a file, or $${KEY} for the text itself"],
-    ["${ENV:KEY} s3cret", "has ${…}, which is no reference: write ${env:NAME} for an environment variable, ${file:/path} for the content of a file, or $${…} for the text itself"],
-    ["a${s3cret-", "has ${…}, which is no reference: write ${env:NAME} for an environment variable, ${file:/path} for the content of a file, or $${…} for the text itself"],
+    [
+      "${KEY}",
+      "has ${KEY}, which is no reference: write ${env:KEY} for an environment variable, " +
+        "${file:/path} for the content of a file, or $${KEY} for the text itself",
+    ],
+    [
+      "${ENV:KEY} s3cret",
+      "has ${…}, which is no reference: write ${env:NAME} for an environment variable, " +
+        "${file:/path} for the content of a file, or $${…} for the text itself",
+    ],
+    [
+      "a${s3cret-",
+      "has ${…}, which is no reference: write ${env:NAME} for an environment variable, " +
+        "${file:/path} for the content of a file, or $${…} for the text itself",
+    ],
     ["${file:gone}", "${file:gone} cannot be resolved: cannot read /etc/gw/gone: no such file"],
     ["${file:binary}", "${file:binary} cannot be resolved: cannot read /etc/gw/binary: it is not UTF-8 text"],
   ])("refuses %j with the reason", (text, problem) => {
@@ -52,7 +64,14 @@ describe("resolveReferences", () => {
 });
 
 describe("hasReference", () => {
-  it.each([["${env:A}", true], ["x${file:a", true], ["$${env:A}", false], ["$$${env:A}", false], ["${ENV:A}", false], ["$$${{env:A}", false]])("%j: %s", (text, expected) => {
+  it.each([
+    ["${env:A}", true],
+    ["x${file:a", true],
+    ["$${env:A}", false],
+    ["$$${env:A}", false],
+    ["${ENV:A}", false],
+    ["$$${{env:A}", false],
+  ])("%j: %s", (text, expected) => {
     expect(hasReference(text)).toBe(expected);
   });
 });

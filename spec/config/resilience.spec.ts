@@ -16,16 +16,26 @@ describe("expect_status", () => {
   it.each([
     ["200-399", [{ from: 200, to: 399 }]],
     ["204", [{ from: 204, to: 204 }]],
-    [[200, "300-399"], [{ from: 200, to: 200 }, { from: 300, to: 399 }]],
+    [
+      [200, "300-399"],
+      [
+        { from: 200, to: 200 },
+        { from: 300, to: 399 },
+      ],
+    ],
   ])("expect_status %j is read as %j", (expect_status, ranges) => {
     const { value, issues } = checked(HEALTH, { expect_status });
     expect(issues).toEqual([]);
     const { expects } = checkSettings(value! as Parameters<typeof checkSettings>[0]);
-    for (const { from, to } of ranges) expect([from - 1, from, to, to + 1].map((status) => expects(status))).toEqual([false, true, true, false]);
+    for (const { from, to } of ranges)
+      expect([from - 1, from, to, to + 1].map((status) => expects(status))).toEqual([false, true, true, false]);
   });
 
   it.each([
-    ["399-200", 'expect_status: expected statuses such as "200-399" or "204", found "399-200": write the lower status first'],
+    [
+      "399-200",
+      'expect_status: expected statuses such as "200-399" or "204", found "399-200": write the lower status first',
+    ],
     ["2xx", 'expect_status: expected statuses such as "200-399" or "204", found "2xx"'],
     ["200-", 'expect_status: expected statuses such as "200-399" or "204", found "200-"'],
     [[], "expect_status: expected at least 1 item, found none"],
@@ -52,11 +62,19 @@ it("health is the same with its part, and without it where a service says nothin
   const health = fieldsOf<PartSchemas>([])("health", NO_HEALTH);
   expect(checked(health, {})).toEqual(checked(HEALTH, {}));
   expect(health.show(nodeFrom({}))).toEqual(HEALTH.show(nodeFrom({})));
-  expect(issues(health, { enabled: true })).toEqual([expect.stringContaining('the field "health" has not been loaded')]);
+  expect(issues(health, { enabled: true })).toEqual([
+    expect.stringContaining('the field "health" has not been loaded'),
+  ]);
 });
 
 it("a circuit breaker has defaults for every field, and reports wrong values", () => {
-  expect(checked(CIRCUIT_BREAKER, {}).value).toEqual({ errorRatio: 0.5, minRequests: 20, windowMs: 10_000, openMs: 10_000, probes: 1 });
+  expect(checked(CIRCUIT_BREAKER, {}).value).toEqual({
+    errorRatio: 0.5,
+    minRequests: 20,
+    windowMs: 10_000,
+    openMs: 10_000,
+    probes: 1,
+  });
   expect(issues(CIRCUIT_BREAKER, { error_ratio: 0, probes: 0 })).toEqual([
     "error_ratio: expected a number 0.01–1, found 0",
     "probes: expected an integer 1–1000, found 0",
@@ -64,7 +82,13 @@ it("a circuit breaker has defaults for every field, and reports wrong values", (
 });
 
 it("retries have defaults for every field, and report wrong values", () => {
-  expect(checked(RETRIES, {}).value).toEqual({ attempts: 2, on: ["connect", "reset", "timeout"], perTryMs: 0, budgetRatio: 0.2, maxReplayBytes: 65_536 });
+  expect(checked(RETRIES, {}).value).toEqual({
+    attempts: 2,
+    on: ["connect", "reset", "timeout"],
+    perTryMs: 0,
+    budgetRatio: 0.2,
+    maxReplayBytes: 65_536,
+  });
   expect(checked(RETRIES, { on: [503, "connect"] }).value).toMatchObject({ on: [503, "connect"] });
   expect(issues(RETRIES, { on: ["conect", 200], budget_ratio: 2 })).toEqual([
     'on[0]: expected "connect", "reset" or "timeout", found "conect": did you mean "connect"?',

@@ -5,7 +5,13 @@ import { nodeFrom } from "../../lib/config/json.ts";
 import { parseJson } from "../../lib/config/json_text.ts";
 import * as s from "../../lib/config/whole_schema.ts";
 
-const sources = { references, suggest, environment: { SECRET: "hush", UPPER: "ABC", NONE: "" }, readFile: () => "", folder: "/" };
+const sources = {
+  references,
+  suggest,
+  environment: { SECRET: "hush", UPPER: "ABC", NONE: "" },
+  readFile: () => "",
+  folder: "/",
+};
 
 /** The value, or the issues as "path: message". */
 function check(schema: s.AnySchema, value: unknown): unknown {
@@ -67,11 +73,16 @@ describe("references", () => {
   });
 
   it("never show a value that does not fit, not even in the remedy", () => {
-    const schema = s.string({ hint: "lower case", check: (text) => (text === text.toLowerCase() ? undefined : `write ${text.toLowerCase()}`) });
+    const schema = s.string({
+      hint: "lower case",
+      check: (text) => (text === text.toLowerCase() ? undefined : `write ${text.toLowerCase()}`),
+    });
     const said = String(check(schema, "${env:UPPER}"));
     expect(said).toBe(': expected lower case, found "${env:UPPER}": the value of the reference does not fit');
     expect(String(check(schema, "ABC"))).toContain("write abc");
-    expect(String(check(s.string({ min: 1 }), "${env:NONE}"))).toBe(': expected a non-empty string, found "${env:NONE}": the value of the reference is empty');
+    expect(String(check(s.string({ min: 1 }), "${env:NONE}"))).toBe(
+      ': expected a non-empty string, found "${env:NONE}": the value of the reference is empty',
+    );
   });
 
   it("references are one issue each when the variable is not set", () => {
@@ -101,7 +112,11 @@ describe("object", () => {
 
   it("converts snake_case to camelCase and fills in defaults", () => {
     expect(check(schema, { limit_min: 3, key_sha256: "x" })).toEqual({
-      limitMin: 3, hideCredentials: false, keySha256: "x", slug: "at-3", nested: { idleMs: 5 },
+      limitMin: 3,
+      hideCredentials: false,
+      keySha256: "x",
+      slug: "at-3",
+      nested: { idleMs: 5 },
     });
   });
 
@@ -159,16 +174,24 @@ describe("object", () => {
     ]);
   });
 
-  it("takes a field that is undefined in JavaScript as absent: optional, by its default, or missing where it is required", () => {
-    expect(check(schema, { limit_min: 3, label: undefined, hide_credentials: undefined })).toEqual(check(schema, { limit_min: 3 }));
-    expect(check(schema, { limit_min: undefined })).toEqual(["limit_min: is required (Requests per minute.)"]);
-    expect(check(s.object({}), { colour: undefined })).toEqual({});
-    expect(check(s.record(s.string()), { a: undefined, b: "c" })).toEqual({ b: "c" });
-    expect(check(s.array(s.string()), [undefined])).toEqual(["[0]: expected a string, found undefined"]);
-  });
+  it(
+    "takes a field that is undefined in JavaScript as absent: optional, by its default, " +
+      "or missing where it is required",
+    () => {
+      expect(check(schema, { limit_min: 3, label: undefined, hide_credentials: undefined })).toEqual(
+        check(schema, { limit_min: 3 }),
+      );
+      expect(check(schema, { limit_min: undefined })).toEqual(["limit_min: is required (Requests per minute.)"]);
+      expect(check(s.object({}), { colour: undefined })).toEqual({});
+      expect(check(s.record(s.string()), { a: undefined, b: "c" })).toEqual({ b: "c" });
+      expect(check(s.array(s.string()), [undefined])).toEqual(["[0]: expected a string, found undefined"]);
+    },
+  );
 
   it("does not accept inherited names as fields", () => {
-    expect(check(s.object({ a: s.optional(s.string()) }), JSON.parse('{"toString": 1, "__proto__": 2}'))).toHaveLength(2);
+    expect(check(s.object({ a: s.optional(s.string()) }), JSON.parse('{"toString": 1, "__proto__": 2}'))).toHaveLength(
+      2,
+    );
   });
 
   it("calls refine when all fields are valid, and reports at the path of the field", () => {
@@ -184,7 +207,10 @@ describe("object", () => {
   it("gives line and column of the unknown key, and of the object that lacks a key", () => {
     const issues: s.Issue[] = [];
     schema.check(parseJson('{\n  "x1": 1 }').node!, [], { issues, sources });
-    expect(issues.map((issue) => issue.position)).toEqual([{ line: 2, column: 3 }, { line: 1, column: 1 }]);
+    expect(issues.map((issue) => issue.position)).toEqual([
+      { line: 2, column: 3 },
+      { line: 1, column: 1 },
+    ]);
   });
 });
 
@@ -204,16 +230,22 @@ describe("collections", () => {
   });
 
   it("finds names used twice, also on items that are wrong elsewhere", () => {
-    expect(check(names, [{ name: "a", port: 1 }, { name: "b", port: 1 }, { name: "a", port: "x" }])).toEqual([
-      '[2].port: expected an integer, found "x"',
-      '[2].name: "a" is already used by [0]',
-    ]);
+    expect(
+      check(names, [
+        { name: "a", port: 1 },
+        { name: "b", port: 1 },
+        { name: "a", port: "x" },
+      ]),
+    ).toEqual(['[2].port: expected an integer, found "x"', '[2].name: "a" is already used by [0]']);
   });
 
   it("compares the values of references without showing them", () => {
-    expect(check(names, [{ name: "hush", port: 1 }, { name: "${env:SECRET}", port: 1 }])).toEqual([
-      '[1].name: "${env:SECRET}" is already used by [0]',
-    ]);
+    expect(
+      check(names, [
+        { name: "hush", port: 1 },
+        { name: "${env:SECRET}", port: 1 },
+      ]),
+    ).toEqual(['[1].name: "${env:SECRET}" is already used by [0]']);
   });
 
   it("keeps the keys of a record as they are", () => {
@@ -224,7 +256,10 @@ describe("collections", () => {
   });
 
   it("accepts any of several schemas, and reports the errors of the only one for this kind", () => {
-    const either = s.anyOf([s.array(s.integer()), s.string({ pattern: /^\d+-\d+$/, hint: 'a range such as "200-399"' })]);
+    const either = s.anyOf([
+      s.array(s.integer()),
+      s.string({ pattern: /^\d+-\d+$/, hint: 'a range such as "200-399"' }),
+    ]);
     expect(check(either, [200])).toEqual([200]);
     expect(check(either, "200-399")).toBe("200-399");
     expect(check(either, ["x"])).toEqual(['[0]: expected an integer, found "x"']);
@@ -232,7 +267,10 @@ describe("collections", () => {
   });
 
   it("shows the shape that fits when several are objects", () => {
-    const either = s.anyOf([s.object({ a: s.string(), n: s.withDefault(s.integer(), 1) }), s.object({ b: s.string(), m: s.withDefault(s.integer(), 2) })]);
+    const either = s.anyOf([
+      s.object({ a: s.string(), n: s.withDefault(s.integer(), 1) }),
+      s.object({ b: s.string(), m: s.withDefault(s.integer(), 2) }),
+    ]);
     expect(show(either, { b: "x" })).toEqual({ b: "x", m: 2 });
     expect(check(either, { c: 1 })).toEqual([": expected an object or an object, found an object"]);
   });

@@ -3,7 +3,13 @@ import { unknownFlags } from "../../lib/cli/arguments.ts";
 import { readClientSettings, readHealthcheckSettings, readManagerSettings } from "../../lib/config/command_settings.ts";
 import { readSettings, type Settings } from "../../lib/config/settings.ts";
 import { MANAGER_TABLE, SETTINGS } from "../../lib/config/settings_table.ts";
-import { areOfStart, readStartSettings, START_SETTINGS, type Flags, type Host } from "../../lib/config/start_settings.ts";
+import {
+  areOfStart,
+  readStartSettings,
+  START_SETTINGS,
+  type Flags,
+  type Host,
+} from "../../lib/config/start_settings.ts";
 import { readTracing } from "../../lib/config/tracing.ts";
 
 function settings(flags: Flags = {}, environment: Record<string, string> = {}, host: Host = {}): Settings {
@@ -24,11 +30,19 @@ const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "pw" };
 describe("readStartSettings", () => {
   it.each<[Flags, Record<string, string>]>([
     [{}, {}],
-    [{ config: "a.json", "http-port": "0" }, { LOG_FORMAT: "json", ADMIN_USER: "" }],
-    [{ "listen-host": "::1,h", "pre-stop-delay-s": "2" }, { NO_TESTS: "true", HTTPS_PORT: "8008", LOG_LEVEL: "warn", SHUTDOWN_GRACE_S: "0" }],
+    [
+      { config: "a.json", "http-port": "0" },
+      { LOG_FORMAT: "json", ADMIN_USER: "" },
+    ],
+    [
+      { "listen-host": "::1,h", "pre-stop-delay-s": "2" },
+      { NO_TESTS: "true", HTTPS_PORT: "8008", LOG_LEVEL: "warn", SHUTDOWN_GRACE_S: "0" },
+    ],
   ])("reads %j with %j as readSettings does", (flags, environment) => {
     expect(readStartSettings(flags, environment)).toEqual(settings(flags, environment));
-    expect(readStartSettings(flags, environment, { terminal: true })).toEqual(settings(flags, environment, { terminal: true }));
+    expect(readStartSettings(flags, environment, { terminal: true })).toEqual(
+      settings(flags, environment, { terminal: true }),
+    );
   });
 
   it.each<[Flags, Record<string, string>]>([
@@ -48,7 +62,11 @@ describe("readStartSettings", () => {
     [{ "admin-user": "a" }, {}, false],
     [{ confg: "gw.json" }, {}, false],
     [{ "no-tests": "true" }, {}, false],
-    ...Object.values(SETTINGS).map(({ variable }): [Flags, Record<string, string>, boolean] => [{}, { [variable]: "x" }, Object.values(START_SETTINGS).some((row) => row.variable === variable)]),
+    ...Object.values(SETTINGS).map(({ variable }): [Flags, Record<string, string>, boolean] => [
+      {},
+      { [variable]: "x" },
+      Object.values(START_SETTINGS).some((row) => row.variable === variable),
+    ]),
     [{}, { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, false],
   ])("areOfStart says of %j with %j: %j", (flags, environment, is) => {
     expect(areOfStart(flags, environment)).toBe(is);
@@ -86,18 +104,30 @@ describe("readSettings", () => {
   });
 
   it("reads OpenTelemetry's variables, and reports their errors together with all others", () => {
-    expect(settings({}, { OTEL_EXPORTER_OTLP_ENDPOINT: "http://c:4318" }).tracing).toMatchObject({ url: "http://c:4318/v1/traces" });
+    expect(settings({}, { OTEL_EXPORTER_OTLP_ENDPOINT: "http://c:4318" }).tracing).toMatchObject({
+      url: "http://c:4318/v1/traces",
+    });
     const wrong = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://c:4318", OTEL_EXPORTER_OTLP_PROTOCOL: "grpc", HTTP_PORT: "x" };
-    expect(issues({}, wrong)).toEqual([expect.stringContaining("HTTP_PORT"), expect.stringContaining("OTEL_EXPORTER_OTLP_PROTOCOL")]);
+    expect(issues({}, wrong)).toEqual([
+      expect.stringContaining("HTTP_PORT"),
+      expect.stringContaining("OTEL_EXPORTER_OTLP_PROTOCOL"),
+    ]);
   });
 
   it("prefers flags to the environment, and the environment to defaults", () => {
     const environment = { HTTP_PORT: "1", HTTPS_PORT: "2", CONFIG_FILE_PATH: "env.json" };
-    expect(settings({ "http-port": "3", config: "flag.json" }, environment)).toMatchObject({ httpPort: 3, httpsPort: 2, configPath: "flag.json" });
+    expect(settings({ "http-port": "3", config: "flag.json" }, environment)).toMatchObject({
+      httpPort: 3,
+      httpsPort: 2,
+      configPath: "flag.json",
+    });
   });
 
   it("treats empty variables as unset", () => {
-    expect(settings({}, { HTTP_PORT: "", ADMIN_USER: "", ADMIN_PASSWORD: "", SERVER_CERT_PATH: "" })).toMatchObject({ httpPort: 8008, admin: null });
+    expect(settings({}, { HTTP_PORT: "", ADMIN_USER: "", ADMIN_PASSWORD: "", SERVER_CERT_PATH: "" })).toMatchObject({
+      httpPort: 8008,
+      admin: null,
+    });
   });
 
   it("turns the admin interface on with user and password", () => {
@@ -122,29 +152,58 @@ describe("readSettings", () => {
   it("reads the viewer, with the password or its file, and the settings for changes", () => {
     const readFile = (path: string) => Buffer.from(`from ${path}\n`);
     const viewer = { ...ADMIN, ADMIN_VIEWER_USER: "eve" };
-    expect(settings({}, { ...viewer, ADMIN_VIEWER_PASSWORD: "v" }).admin!.viewer).toEqual({ user: "eve", password: "v" });
-    expect(settings({}, { ...viewer, ADMIN_VIEWER_PASSWORD_FILE: "/run/v" }, { readFile }).admin!.viewer).toEqual({ user: "eve", password: "from /run/v" });
-    expect(settings({ "admin-write": true, "admin-audit-log": "/a" }, ADMIN).admin).toMatchObject({ write: true, auditLogPath: "/a" });
+    expect(settings({}, { ...viewer, ADMIN_VIEWER_PASSWORD: "v" }).admin!.viewer).toEqual({
+      user: "eve",
+      password: "v",
+    });
+    expect(settings({}, { ...viewer, ADMIN_VIEWER_PASSWORD_FILE: "/run/v" }, { readFile }).admin!.viewer).toEqual({
+      user: "eve",
+      password: "from /run/v",
+    });
+    expect(settings({ "admin-write": true, "admin-audit-log": "/a" }, ADMIN).admin).toMatchObject({
+      write: true,
+      auditLogPath: "/a",
+    });
   });
 
   it.each<[Record<string, string>, string]>([
     [{ ADMIN_VIEWER_USER: "eve" }, "ADMIN_VIEWER_USER needs ADMIN_VIEWER_PASSWORD or ADMIN_VIEWER_PASSWORD_FILE"],
     [{ ADMIN_VIEWER_PASSWORD: "v" }, "a password of a viewer is set without ADMIN_VIEWER_USER"],
-    [{ ADMIN_VIEWER_USER: "e:e", ADMIN_VIEWER_PASSWORD: "v" }, "ADMIN_VIEWER_USER: expected a name without a colon, which ends the name in Basic credentials (RFC 7617 §2)"],
-    [{ ADMIN_VIEWER_USER: "admin", ADMIN_VIEWER_PASSWORD: "v" }, "ADMIN_VIEWER_USER is the name of the administrator: give the viewer another one"],
-    [{ ADMIN_USER: "\u00e4", ADMIN_VIEWER_USER: "a\u0308", ADMIN_VIEWER_PASSWORD: "v" }, "ADMIN_VIEWER_USER is the name of the administrator: give the viewer another one"],
-    [{ ADMIN_USER: "", ADMIN_PASSWORD: "", ADMIN_VIEWER_USER: "eve", ADMIN_VIEWER_PASSWORD: "v" }, "ADMIN_VIEWER_USER needs an admin interface: set ADMIN_USER and ADMIN_PASSWORD"],
-    [{ ADMIN_USER: "", ADMIN_PASSWORD: "", ADMIN_WRITE: "true" }, "ADMIN_WRITE needs an admin interface: set ADMIN_USER and ADMIN_PASSWORD"],
+    [
+      { ADMIN_VIEWER_USER: "e:e", ADMIN_VIEWER_PASSWORD: "v" },
+      "ADMIN_VIEWER_USER: expected a name without a colon, which ends the name in Basic credentials (RFC 7617 §2)",
+    ],
+    [
+      { ADMIN_VIEWER_USER: "admin", ADMIN_VIEWER_PASSWORD: "v" },
+      "ADMIN_VIEWER_USER is the name of the administrator: give the viewer another one",
+    ],
+    [
+      { ADMIN_USER: "\u00e4", ADMIN_VIEWER_USER: "a\u0308", ADMIN_VIEWER_PASSWORD: "v" },
+      "ADMIN_VIEWER_USER is the name of the administrator: give the viewer another one",
+    ],
+    [
+      { ADMIN_USER: "", ADMIN_PASSWORD: "", ADMIN_VIEWER_USER: "eve", ADMIN_VIEWER_PASSWORD: "v" },
+      "ADMIN_VIEWER_USER needs an admin interface: set ADMIN_USER and ADMIN_PASSWORD",
+    ],
+    [
+      { ADMIN_USER: "", ADMIN_PASSWORD: "", ADMIN_WRITE: "true" },
+      "ADMIN_WRITE needs an admin interface: set ADMIN_USER and ADMIN_PASSWORD",
+    ],
     [{ ADMIN_AUDIT_LOG: "/a" }, "ADMIN_AUDIT_LOG needs ADMIN_WRITE=true: without it nothing can be changed"],
     [{ ADMIN_WRITE: "yes" }, 'ADMIN_WRITE: expected true or false, found "yes"'],
-    [{ ADMIN_VIEWER_USER: "eve", ADMIN_VIEWER_PASSWORD: "v", ADMIN_VIEWER_PASSWORD_FILE: "/f" }, "ADMIN_VIEWER_PASSWORD and ADMIN_VIEWER_PASSWORD_FILE are both set: set one of them"],
+    [
+      { ADMIN_VIEWER_USER: "eve", ADMIN_VIEWER_PASSWORD: "v", ADMIN_VIEWER_PASSWORD_FILE: "/f" },
+      "ADMIN_VIEWER_PASSWORD and ADMIN_VIEWER_PASSWORD_FILE are both set: set one of them",
+    ],
   ])("refuses %j of a viewer or of changes: %s", (environment, message) => {
     expect(issues({}, { ...ADMIN, ...environment }, { readFile: () => "x" })).toEqual([message]);
   });
 
   it("reads the admin password from a file, without its final newline", () => {
     const readFile = (path: string) => Buffer.from(`from ${path}\n`);
-    expect(settings({}, { ADMIN_USER: "a", ADMIN_PASSWORD_FILE: "/run/pw" }, { readFile }).admin!.password).toBe("from /run/pw");
+    expect(settings({}, { ADMIN_USER: "a", ADMIN_PASSWORD_FILE: "/run/pw" }, { readFile }).admin!.password).toBe(
+      "from /run/pw",
+    );
   });
 
   it.each<[Record<string, string>, string]>([
@@ -158,8 +217,15 @@ describe("readSettings", () => {
     [{ SERVER_KEY_PATH: "c" }, "SERVER_KEY_PATH needs SERVER_CERT_PATH"],
     [{ CA_CERT_PATH: "c" }, "CA_CERT_PATH needs SERVER_CERT_PATH"],
     [{ ...TLS, CLIENT_AUTH: "require" }, "CLIENT_AUTH needs CA_CERT_PATH"],
-    [{ ...TLS, CA_CERT_PATH: "c", CLIENT_AUTH: "maybe" }, 'CLIENT_AUTH: expected one of request, require, found "maybe"'],
-    [{ ...ADMIN, ADMIN_COOKIE_NAME: "a b" }, "ADMIN_COOKIE_NAME: expected the name of a cookie: at most 64 letters, digits or ! # $ % & ' * + - . ^ _ ` | ~, found \"a b\""],
+    [
+      { ...TLS, CA_CERT_PATH: "c", CLIENT_AUTH: "maybe" },
+      'CLIENT_AUTH: expected one of request, require, found "maybe"',
+    ],
+    [
+      { ...ADMIN, ADMIN_COOKIE_NAME: "a b" },
+      "ADMIN_COOKIE_NAME: expected the name of a cookie: at most 64 letters, " +
+        'digits or ! # $ % & \' * + - . ^ _ ` | ~, found "a b"',
+    ],
     [{ ...ADMIN, ADMIN_COOKIE_NAME: "a=b" }, "ADMIN_COOKIE_NAME: expected the name of a cookie"],
     [{ ...ADMIN, ADMIN_COOKIE_NAME: "a".repeat(65) }, "ADMIN_COOKIE_NAME: expected the name of a cookie"],
     [{ ...ADMIN, ADMIN_TLS: "true" }, "ADMIN_TLS needs SERVER_CERT_PATH"],
@@ -177,10 +243,16 @@ describe("readSettings", () => {
     [{ PROBE_PORT: "-1" }, 'PROBE_PORT: expected an integer 0–65535, found "-1"'],
     [{ PROBE_PORT: "9", PROBE_HOST: "h:9" }, 'PROBE_HOST: expected a host name or IP address, found "h:9"'],
     [{ PROBE_PORT: "9", METRICS_TOKEN: "fifteen-bytes-x" }, "METRICS_TOKEN: expected at least 16 letters, digits or"],
-    [{ PROBE_PORT: "9", METRICS_TOKEN: "sixteen bytes, ok?" }, "METRICS_TOKEN: expected at least 16 letters, digits or"],
+    [
+      { PROBE_PORT: "9", METRICS_TOKEN: "sixteen bytes, ok?" },
+      "METRICS_TOKEN: expected at least 16 letters, digits or",
+    ],
     [{ METRICS_TOKEN: TOKEN }, "METRICS_TOKEN opens nothing: set PROBE_PORT, or ADMIN_USER and ADMIN_PASSWORD"],
     [{ METRICS_TOKEN_FILE: "/token" }, "METRICS_TOKEN opens nothing"],
-    [{ ...ADMIN, METRICS_TOKEN: TOKEN, METRICS_TOKEN_FILE: "/token" }, "METRICS_TOKEN and METRICS_TOKEN_FILE are both set: set one of them"],
+    [
+      { ...ADMIN, METRICS_TOKEN: TOKEN, METRICS_TOKEN_FILE: "/token" },
+      "METRICS_TOKEN and METRICS_TOKEN_FILE are both set: set one of them",
+    ],
     [{ ...ADMIN, METRICS_TOKEN_FILE: "/gone" }, "METRICS_TOKEN_FILE: cannot read /gone: no such file"],
     [{ ...ADMIN, METRICS_TOKEN_FILE: "/empty" }, "METRICS_TOKEN_FILE: /empty is empty"],
     [{ ...ADMIN, METRICS_TOKEN_FILE: "/short" }, "METRICS_TOKEN_FILE: /short does not contain at least 16 letters"],
@@ -204,16 +276,26 @@ describe("readSettings", () => {
     expect(found[0]).not.toMatch(/fifteen|sixteen|secret-short/); // secrets are never repeated
   });
 
-  it("opens a listener for probes with PROBE_PORT, on loopback by default, whose /metrics is known by PROBE_HOST and ADMIN_HOSTS", () => {
-    expect(settings({}, { PROBE_PORT: "9090" })).toMatchObject({ probe: { host: "127.0.0.1", port: 9090, hosts: ["127.0.0.1"] }, metricsToken: null, admin: null });
-    const named = { PROBE_PORT: "9090", PROBE_HOST: "gw.internal", ADMIN_HOSTS: "gw.lan" };
-    expect(settings({}, named).probe).toEqual({ host: "gw.internal", port: 9090, hosts: ["gw.lan", "gw.internal"] });
-    expect(settings({ "probe-port": "0", "probe-host": "::" }).probe).toMatchObject({ host: "::", port: 0 });
-  });
+  it(
+    "opens a listener for probes with PROBE_PORT, on loopback by default, " +
+      "whose /metrics is known by PROBE_HOST and ADMIN_HOSTS",
+    () => {
+      expect(settings({}, { PROBE_PORT: "9090" })).toMatchObject({
+        probe: { host: "127.0.0.1", port: 9090, hosts: ["127.0.0.1"] },
+        metricsToken: null,
+        admin: null,
+      });
+      const named = { PROBE_PORT: "9090", PROBE_HOST: "gw.internal", ADMIN_HOSTS: "gw.lan" };
+      expect(settings({}, named).probe).toEqual({ host: "gw.internal", port: 9090, hosts: ["gw.lan", "gw.internal"] });
+      expect(settings({ "probe-port": "0", "probe-host": "::" }).probe).toMatchObject({ host: "::", port: 0 });
+    },
+  );
 
   it("reads METRICS_TOKEN, or METRICS_TOKEN_FILE without its final newline", () => {
     expect(settings({}, { ...ADMIN, METRICS_TOKEN: TOKEN }).metricsToken).toBe(TOKEN);
-    expect(settings({ "metrics-token-file": "/t" }, { PROBE_PORT: "9" }, { readFile: () => `${TOKEN}\n` }).metricsToken).toBe(TOKEN);
+    expect(
+      settings({ "metrics-token-file": "/t" }, { PROBE_PORT: "9" }, { readFile: () => `${TOKEN}\n` }).metricsToken,
+    ).toBe(TOKEN);
   });
 
   it("reports everything at once, under the name of the flag or variable that was set", () => {
@@ -249,7 +331,12 @@ describe("readSettings", () => {
   });
 
   it("reads lists and tolerates space around their commas", () => {
-    const environment = { LISTEN_HOST: "127.0.0.1, ::1", ...ADMIN, ADMIN_CORS_ORIGIN: "https://a.example, http://b:81/", ADMIN_HOSTS: "gw.lan, gw" };
+    const environment = {
+      LISTEN_HOST: "127.0.0.1, ::1",
+      ...ADMIN,
+      ADMIN_CORS_ORIGIN: "https://a.example, http://b:81/",
+      ADMIN_HOSTS: "gw.lan, gw",
+    };
     const read = settings({}, environment);
     expect(read.listenHosts).toEqual(["127.0.0.1", "::1"]);
     expect(read.admin!.corsOrigins).toEqual(["https://a.example", "http://b:81"]);
@@ -284,29 +371,50 @@ describe("readClientSettings", () => {
 
   it.each<[string, Flags, Record<string, string>, string]>([
     ["the defaults of the settings", {}, {}, "http://127.0.0.1:8081"],
-    ["port and scheme of the settings", {}, { ADMIN_PORT: "9000", ADMIN_TLS: "true", ADMIN_HOST: "10.0.0.1" }, "https://10.0.0.1:9000"],
+    [
+      "port and scheme of the settings",
+      {},
+      { ADMIN_PORT: "9000", ADMIN_TLS: "true", ADMIN_HOST: "10.0.0.1" },
+      "https://10.0.0.1:9000",
+    ],
     ["this machine where it listens on all addresses", {}, { ADMIN_HOST: "0.0.0.0" }, "http://127.0.0.1:8081"],
     ["this machine by IPv6", {}, { ADMIN_HOST: "::" }, "http://[::1]:8081"],
     ["ADMIN_URL before those", {}, { ADMIN_URL: "https://gw.example/", ADMIN_PORT: "0" }, "https://gw.example"],
-    ["the flag before ADMIN_URL", { "admin-url": "http://localhost:1" }, { ADMIN_URL: "https://gw.example" }, "http://localhost:1"],
+    [
+      "the flag before ADMIN_URL",
+      { "admin-url": "http://localhost:1" },
+      { ADMIN_URL: "https://gw.example" },
+      "http://localhost:1",
+    ],
   ])("finds the admin interface by %s", (_what, flags, environment, url) => {
     expect(read(flags, { ...ADMIN, ...environment })).toEqual({ url, user: "admin", password: "pw", caPath: null });
   });
 
   it("accepts --ca and a password file, and ignores settings of the gateway, wrong ones too", () => {
     const environment = { ADMIN_USER: "admin", HTTP_PORT: "x", SERVER_CERT_PATH: "c.pem" };
-    expect(read({ ca: "ca.pem", "admin-password-file": "f" }, environment, { readFile: () => "secret\n" })).toMatchObject({ password: "secret", caPath: "ca.pem" });
+    expect(
+      read({ ca: "ca.pem", "admin-password-file": "f" }, environment, { readFile: () => "secret\n" }),
+    ).toMatchObject({ password: "secret", caPath: "ca.pem" });
   });
 
   it("prefers the file named by the flag to the gateway's own ADMIN_PASSWORD, which may be a hash", () => {
     const environment = { ...ADMIN, ADMIN_PASSWORD: "scrypt$1$2$3$4$5" };
-    expect(read({ "admin-password-file": "f" }, environment, { readFile: () => "secret" })).toMatchObject({ password: "secret" });
+    expect(read({ "admin-password-file": "f" }, environment, { readFile: () => "secret" })).toMatchObject({
+      password: "secret",
+    });
     expect(read({}, environment)).toEqual([expect.stringContaining("is a hash, which cannot log in")]);
-    expect(read({}, { ADMIN_USER: "a", ADMIN_PASSWORD_FILE: "f" }, { readFile: () => environment.ADMIN_PASSWORD })).toHaveLength(1);
+    expect(
+      read({}, { ADMIN_USER: "a", ADMIN_PASSWORD_FILE: "f" }, { readFile: () => environment.ADMIN_PASSWORD }),
+    ).toHaveLength(1);
   });
 
   it.each<[string, Flags, Record<string, string>, string[]]>([
-    ["no user and no password", {}, {}, ["ADMIN_USER is not set", "neither ADMIN_PASSWORD nor ADMIN_PASSWORD_FILE is set"]],
+    [
+      "no user and no password",
+      {},
+      {},
+      ["ADMIN_USER is not set", "neither ADMIN_PASSWORD nor ADMIN_PASSWORD_FILE is set"],
+    ],
     ["a URL with a path", { "admin-url": "http://h/x" }, ADMIN, ["--admin-url: expected a URL"]],
     ["a URL with a password in it", { "admin-url": "http://a:b@h" }, ADMIN, ["--admin-url: expected a URL"]],
     ["any free port", {}, { ...ADMIN, ADMIN_PORT: "0" }, ["ADMIN_PORT is 0"]],
@@ -319,24 +427,68 @@ describe("readClientSettings", () => {
 
 describe("the management UI", () => {
   const MANAGER = { MANAGER: "true" };
-  const OFF = { port: 5173, host: "127.0.0.1", tls: false, backendUrl: null, backendCaPath: null, traceUrl: null, hosts: ["127.0.0.1"] };
+  const OFF = {
+    port: 5173,
+    host: "127.0.0.1",
+    tls: false,
+    backendUrl: null,
+    backendCaPath: null,
+    traceUrl: null,
+    hosts: ["127.0.0.1"],
+  };
 
   it("the management UI stays off by default, and uses the admin interface of the same process", () => {
     expect(settings({}, ADMIN).manager).toBeNull();
     expect(settings({ manager: true }, ADMIN).manager).toEqual(OFF);
-    expect(settings({}, { ...ADMIN, ...MANAGER, MANAGER_PORT: "0", MANAGER_HOST: "::" }).manager).toEqual({ ...OFF, port: 0, host: "::", hosts: ["::"] });
+    expect(settings({}, { ...ADMIN, ...MANAGER, MANAGER_PORT: "0", MANAGER_HOST: "::" }).manager).toEqual({
+      ...OFF,
+      port: 0,
+      host: "::",
+      hosts: ["::"],
+    });
   });
 
   it("the management UI can use the admin interface of another gateway, and then needs no other", () => {
-    const environment = { ...MANAGER, ...TLS, MANAGER_TLS: "1", MANAGER_BACKEND_API_URL: "https://gw.example/admin/", MANAGER_BACKEND_CA_PATH: "ca.pem" };
-    expect(settings({}, environment).manager).toEqual({ ...OFF, tls: true, backendUrl: "https://gw.example/admin", backendCaPath: "ca.pem" });
+    const environment = {
+      ...MANAGER,
+      ...TLS,
+      MANAGER_TLS: "1",
+      MANAGER_BACKEND_API_URL: "https://gw.example/admin/",
+      MANAGER_BACKEND_CA_PATH: "ca.pem",
+    };
+    expect(settings({}, environment).manager).toEqual({
+      ...OFF,
+      tls: true,
+      backendUrl: "https://gw.example/admin",
+      backendCaPath: "ca.pem",
+    });
   });
 
   it.each<[string, Flags, Record<string, string>, string]>([
-    ["no admin interface", { manager: true }, {}, "MANAGER needs an admin interface to talk to: set ADMIN_USER and ADMIN_PASSWORD, or name"],
-    ["the port of another listener", {}, { ...ADMIN, ...MANAGER, MANAGER_PORT: "8081" }, "MANAGER_PORT: port 8081 is already used by ADMIN_PORT"],
-    ["TLS without a certificate", {}, { ...ADMIN, ...MANAGER, MANAGER_TLS: "true" }, "MANAGER_TLS needs SERVER_CERT_PATH and SERVER_KEY_PATH"],
-    ["a CA for what has no certificate", {}, { ...ADMIN, ...MANAGER, MANAGER_BACKEND_CA_PATH: "c" }, "MANAGER_BACKEND_CA_PATH needs a MANAGER_BACKEND_API_URL that starts with https://"],
+    [
+      "no admin interface",
+      { manager: true },
+      {},
+      "MANAGER needs an admin interface to talk to: set ADMIN_USER and ADMIN_PASSWORD, or name",
+    ],
+    [
+      "the port of another listener",
+      {},
+      { ...ADMIN, ...MANAGER, MANAGER_PORT: "8081" },
+      "MANAGER_PORT: port 8081 is already used by ADMIN_PORT",
+    ],
+    [
+      "TLS without a certificate",
+      {},
+      { ...ADMIN, ...MANAGER, MANAGER_TLS: "true" },
+      "MANAGER_TLS needs SERVER_CERT_PATH and SERVER_KEY_PATH",
+    ],
+    [
+      "a CA for what has no certificate",
+      {},
+      { ...ADMIN, ...MANAGER, MANAGER_BACKEND_CA_PATH: "c" },
+      "MANAGER_BACKEND_CA_PATH needs a MANAGER_BACKEND_API_URL that starts with https://",
+    ],
     ["a value that is none", { manager: "yes" }, ADMIN, '--manager: expected true or false, found "yes"'],
   ])("%s is an error", (_what, flags, environment, message) => {
     const found = issues(flags, environment);
@@ -344,38 +496,86 @@ describe("the management UI", () => {
     expect(found[0]).toContain(message);
   });
 
-  it.each(["gw.example", "ftp://h", "http:h", "http://", "http://a:b@h", "http://u@h", "http://h/?x", "http://h/#x", "http://h/a b", "https://h:70000", "javascript:x"])(
-    "MANAGER_BACKEND_API_URL cannot be %s",
-    (url) => {
-      expect(issues({ "manager-backend-api-url": url }, { ...ADMIN, ...MANAGER })).toEqual([expect.stringContaining("--manager-backend-api-url: expected an http or https URL")]);
-    },
-  );
-
-  it.each(["https://tempo.example/trace/{trace_id}", "HTTP://[::1]:16686/trace/{trace_id}?{trace_id}#{trace_id}", 'https://g/explore?left={"q":"{trace_id}"}&a=<b>'])(
-    "MANAGER_TRACE_URL can be %s, also for the UI by itself",
-    (traceUrl) => {
-      expect(settings({ "manager-trace-url": traceUrl }, { ...ADMIN, ...MANAGER }).manager).toEqual({ ...OFF, traceUrl });
-      expect(readManagerSettings({}, { MANAGER_TRACE_URL: traceUrl })).toMatchObject({ ok: true, settings: { manager: { traceUrl } } });
-    },
-  );
+  it.each([
+    "gw.example",
+    "ftp://h",
+    "http:h",
+    "http://",
+    "http://a:b@h",
+    "http://u@h",
+    "http://h/?x",
+    "http://h/#x",
+    "http://h/a b",
+    "https://h:70000",
+    "javascript:x",
+  ])("MANAGER_BACKEND_API_URL cannot be %s", (url) => {
+    expect(issues({ "manager-backend-api-url": url }, { ...ADMIN, ...MANAGER })).toEqual([
+      expect.stringContaining("--manager-backend-api-url: expected an http or https URL"),
+    ]);
+  });
 
   it.each([
-    ...["https://tempo.example/trace/", "https://tempo.example/{trace_ID}", "{trace_id}", "tempo.example/{trace_id}", "//tempo.example/{trace_id}", "javascript:alert('{trace_id}')"],
-    ...["javascript://x/%0aalert(1)//{trace_id}", "data:text/html,{trace_id}", "ftp://h/{trace_id}", "https://{trace_id}", "https://{trace_id}.example/", "https:///{trace_id}"],
-    ...["https://h:70000/{trace_id}", "https://user:pass@h/{trace_id}", "https://h\\@evil/{trace_id}", " https://h/{trace_id}", "https://h/ {trace_id}"],
-    ...["https://h/{trace_id}\n", "https://h/\t{trace_id}", "https://h/\u0000{trace_id}", "https://h/\u202e{trace_id}", "https://h/ä{trace_id}"],
+    "https://tempo.example/trace/{trace_id}",
+    "HTTP://[::1]:16686/trace/{trace_id}?{trace_id}#{trace_id}",
+    'https://g/explore?left={"q":"{trace_id}"}&a=<b>',
+  ])("MANAGER_TRACE_URL can be %s, also for the UI by itself", (traceUrl) => {
+    expect(settings({ "manager-trace-url": traceUrl }, { ...ADMIN, ...MANAGER }).manager).toEqual({ ...OFF, traceUrl });
+    expect(readManagerSettings({}, { MANAGER_TRACE_URL: traceUrl })).toMatchObject({
+      ok: true,
+      settings: { manager: { traceUrl } },
+    });
+  });
+
+  it.each([
+    ...[
+      "https://tempo.example/trace/",
+      "https://tempo.example/{trace_ID}",
+      "{trace_id}",
+      "tempo.example/{trace_id}",
+      "//tempo.example/{trace_id}",
+      "javascript:alert('{trace_id}')",
+    ],
+    ...[
+      "javascript://x/%0aalert(1)//{trace_id}",
+      "data:text/html,{trace_id}",
+      "ftp://h/{trace_id}",
+      "https://{trace_id}",
+      "https://{trace_id}.example/",
+      "https:///{trace_id}",
+    ],
+    ...[
+      "https://h:70000/{trace_id}",
+      "https://user:pass@h/{trace_id}",
+      "https://h\\@evil/{trace_id}",
+      " https://h/{trace_id}",
+      "https://h/ {trace_id}",
+    ],
+    ...[
+      "https://h/{trace_id}\n",
+      "https://h/\t{trace_id}",
+      "https://h/\u0000{trace_id}",
+      "https://h/\u202e{trace_id}",
+      "https://h/ä{trace_id}",
+    ],
   ])("MANAGER_TRACE_URL cannot be %j", (url) => {
-    const expected = "--manager-trace-url: expected an http or https URL with {trace_id} in its path, query or fragment, such as https://traces.example.com/trace/{trace_id},";
+    const expected =
+      "--manager-trace-url: expected an http or https URL with {trace_id} in its path, query or fragment, " +
+      "such as https://traces.example.com/trace/{trace_id},";
     expect(issues({ "manager-trace-url": url }, { ...ADMIN, ...MANAGER })).toEqual([expect.stringContaining(expected)]);
   });
 
   it("the management UI does not repeat credentials in an address", () => {
-    const [message] = issues({}, { ...ADMIN, ...MANAGER, MANAGER_BACKEND_API_URL: "https://anna:p/w@rd@gw.example:8081" });
+    const [message] = issues(
+      {},
+      { ...ADMIN, ...MANAGER, MANAGER_BACKEND_API_URL: "https://anna:p/w@rd@gw.example:8081" },
+    );
     expect(message).toMatch(/found "https:\/\/…@gw\.example:8081"$/);
   });
 
   it("the management UI ignores its settings while it is off", () => {
-    expect(settings({}, { MANAGER_PORT: "8008", MANAGER_TLS: "true", MANAGER_BACKEND_CA_PATH: "x" }).manager).toBeNull();
+    expect(
+      settings({}, { MANAGER_PORT: "8008", MANAGER_TLS: "true", MANAGER_BACKEND_CA_PATH: "x" }).manager,
+    ).toBeNull();
   });
 
   const alone = (flags: Flags = {}, environment: Record<string, string> = {}, host: Host = {}) => {
@@ -383,18 +583,34 @@ describe("the management UI", () => {
     return result.ok ? result.settings : result.issues;
   };
 
-  it("the management UI needs no settings as its own process, and ignores a gateway's settings in the environment, wrong ones too", () => {
-    const manager = { ...OFF, backendUrl: "http://127.0.0.1:8081" };
-    const rest = { serverCertPath: null, serverKeyPath: null, logLevel: "info", logFormat: "json" };
-    expect(alone({}, { HTTP_PORT: "x", ADMIN_USER: "a", CA_CERT_PATH: "c" })).toEqual({ manager, ...rest });
-    expect(alone({ "manager-port": "1", "log-level": "warn" }, TLS, { terminal: true })).toEqual({
-      manager: { ...manager, port: 1 }, serverCertPath: "c.pem", serverKeyPath: "k.pem", logLevel: "warn", logFormat: "text",
-    });
-  });
+  it(
+    "the management UI needs no settings as its own process, " +
+      "and ignores a gateway's settings in the environment, wrong ones too",
+    () => {
+      const manager = { ...OFF, backendUrl: "http://127.0.0.1:8081" };
+      const rest = { serverCertPath: null, serverKeyPath: null, logLevel: "info", logFormat: "json" };
+      expect(alone({}, { HTTP_PORT: "x", ADMIN_USER: "a", CA_CERT_PATH: "c" })).toEqual({ manager, ...rest });
+      expect(alone({ "manager-port": "1", "log-level": "warn" }, TLS, { terminal: true })).toEqual({
+        manager: { ...manager, port: 1 },
+        serverCertPath: "c.pem",
+        serverKeyPath: "k.pem",
+        logLevel: "warn",
+        logFormat: "text",
+      });
+    },
+  );
 
   it("the management UI reports every error and unknown flag at once as its own process", () => {
-    const flags = { "manager-tls": true, "http-port": "1", "manager-prot": "1", "manager-backend-ca-path": "x", "manager-host": "a b" } as const;
-    expect(alone(flags, { SERVER_KEY_PATH: "k.pem" }, { issues: unknownFlags({ flags }, { settings: MANAGER_TABLE }) })).toEqual([
+    const flags = {
+      "manager-tls": true,
+      "http-port": "1",
+      "manager-prot": "1",
+      "manager-backend-ca-path": "x",
+      "manager-host": "a b",
+    } as const;
+    expect(
+      alone(flags, { SERVER_KEY_PATH: "k.pem" }, { issues: unknownFlags({ flags }, { settings: MANAGER_TABLE }) }),
+    ).toEqual([
       "--http-port is not a flag of this command: it is for starting a gateway",
       "--manager-prot is not a known flag; did you mean --manager-port?",
       '--manager-host: expected a host name or IP address, found "a b"',
@@ -421,7 +637,10 @@ describe("readHealthcheckSettings", () => {
     [{ PROBE_PORT: "0" }, "PROBE_PORT is 0, any free port: set it to the port in use"],
     [{ ADMIN_USER: "a", ADMIN_PORT: "0" }, "ADMIN_PORT is 0, any free port: set it to the port in use"],
     [{ PROBE_PORT: "x" }, 'PROBE_PORT: expected an integer 0–65535, found "x"'],
-    [{ ADMIN_USER: "a", ADMIN_TLS: "true" }, "the admin interface uses HTTPS, and its certificate need not name this machine: set PROBE_PORT"],
+    [
+      { ADMIN_USER: "a", ADMIN_TLS: "true" },
+      "the admin interface uses HTTPS, and its certificate need not name this machine: set PROBE_PORT",
+    ],
   ])("%j is refused with one issue", (environment, issue) => {
     expect(readHealthcheckSettings({}, environment)).toEqual({ ok: false, issues: [issue] });
   });

@@ -22,8 +22,14 @@ describe("readTracing", () => {
   it.each<[string, Record<string, string>]>([
     ["nothing is set", {}],
     ["the endpoint is empty", { OTEL_EXPORTER_OTLP_ENDPOINT: " ", OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "" }],
-    ["all but an endpoint is set, rightly or not", { OTEL_TRACES_SAMPLER: "what", OTEL_EXPORTER_OTLP_PROTOCOL: "grpc", OTEL_SERVICE_NAME: "x" }],
-    ["the SDK is disabled, whatever else is wrong", { ...ENDPOINT, OTEL_SDK_DISABLED: "TRUE", OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" }],
+    [
+      "all but an endpoint is set, rightly or not",
+      { OTEL_TRACES_SAMPLER: "what", OTEL_EXPORTER_OTLP_PROTOCOL: "grpc", OTEL_SERVICE_NAME: "x" },
+    ],
+    [
+      "the SDK is disabled, whatever else is wrong",
+      { ...ENDPOINT, OTEL_SDK_DISABLED: "TRUE", OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" },
+    ],
     ["traces are exported nowhere", { ...ENDPOINT, OTEL_TRACES_EXPORTER: "none" }],
   ])("switches nothing on where %s", (_title, environment) => {
     expect(read(environment)).toEqual({ settings: null, issues: [] });
@@ -31,7 +37,14 @@ describe("readTracing", () => {
 
   it("needs only an endpoint", () => {
     expect(read(ENDPOINT)).toEqual({ settings: DEFAULTS, issues: [] });
-    expect(read({ ...ENDPOINT, OTEL_SDK_DISABLED: "1", OTEL_TRACES_EXPORTER: "otlp", OTEL_EXPORTER_OTLP_PROTOCOL: "http/json" }).settings).toEqual(DEFAULTS);
+    expect(
+      read({
+        ...ENDPOINT,
+        OTEL_SDK_DISABLED: "1",
+        OTEL_TRACES_EXPORTER: "otlp",
+        OTEL_EXPORTER_OTLP_PROTOCOL: "http/json",
+      }).settings,
+    ).toEqual(DEFAULTS);
   });
 
   it.each([
@@ -59,7 +72,10 @@ describe("readTracing", () => {
     };
     const { settings, issues } = read(environment);
     expect(issues).toEqual([]);
-    expect(settings).toMatchObject({ headers: { "x-own": "a,b=", Authorization: "Basic c2VjcmV0==" }, timeoutMs: 2500 });
+    expect(settings).toMatchObject({
+      headers: { "x-own": "a,b=", Authorization: "Basic c2VjcmV0==" },
+      timeoutMs: 2500,
+    });
   });
 
   it.each<[Record<string, string>, string, Record<string, string>]>([
@@ -72,7 +88,11 @@ describe("readTracing", () => {
   it.each([
     [{ OTEL_TRACES_SAMPLER: "traceidratio" }, "traceidratio", 1],
     [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "0.25" }, "traceidratio", 0.25],
-    [{ OTEL_TRACES_SAMPLER: "parentbased_traceidratio", OTEL_TRACES_SAMPLER_ARG: "1e-3" }, "parentbased_traceidratio", 0.001],
+    [
+      { OTEL_TRACES_SAMPLER: "parentbased_traceidratio", OTEL_TRACES_SAMPLER_ARG: "1e-3" },
+      "parentbased_traceidratio",
+      0.001,
+    ],
     [{ OTEL_TRACES_SAMPLER: "always_off", OTEL_TRACES_SAMPLER_ARG: "what" }, "always_off", 1],
   ])("reads the sampler from %j", (environment, sampler, ratio) => {
     expect(read({ ...ENDPOINT, ...environment })).toMatchObject({ settings: { sampler, ratio }, issues: [] });
@@ -80,35 +100,78 @@ describe("readTracing", () => {
 
   it("reads the CA file and the compression, and prefers the variables for traces", () => {
     const files: Record<string, string> = { "/all.pem": CA.cert, "/traces.pem": OTHER_CA.cert };
-    const settings = (environment: Record<string, string>) => readTracing({ ...ENDPOINT, ...environment }, [], (path) => files[path]!);
+    const settings = (environment: Record<string, string>) =>
+      readTracing({ ...ENDPOINT, ...environment }, [], (path) => files[path]!);
     const all = { OTEL_EXPORTER_OTLP_CERTIFICATE: "/all.pem", OTEL_EXPORTER_OTLP_COMPRESSION: "gzip" };
     expect(settings(all)).toEqual({ ...DEFAULTS, ca: Buffer.from(CA.cert), compression: "gzip" });
-    const traces = { OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: "/traces.pem", OTEL_EXPORTER_OTLP_TRACES_COMPRESSION: "none" };
+    const traces = {
+      OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: "/traces.pem",
+      OTEL_EXPORTER_OTLP_TRACES_COMPRESSION: "none",
+    };
     expect(settings({ ...all, ...traces })).toEqual({ ...DEFAULTS, ca: Buffer.from(OTHER_CA.cert) });
   });
 
   it.each<[Record<string, string>, string]>([
     [{ OTEL_EXPORTER_OTLP_COMPRESSION: "zstd" }, 'OTEL_EXPORTER_OTLP_COMPRESSION: expected gzip or none, found "zstd"'],
     [{ OTEL_EXPORTER_OTLP_TRACES_COMPRESSION: "GZIP" }, "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION: expected gzip or none"],
-    [{ OTEL_EXPORTER_OTLP_CERTIFICATE: "/nowhere/ca.pem" }, "OTEL_EXPORTER_OTLP_CERTIFICATE: cannot read /nowhere/ca.pem: no such file"],
-    [{ OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: import.meta.filename }, `OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: ${import.meta.filename} is not a certificate in PEM form`],
-    [{ OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" }, 'OTEL_EXPORTER_OTLP_PROTOCOL: expected http/json, the only supported protocol, found "grpc"'],
+    [
+      { OTEL_EXPORTER_OTLP_CERTIFICATE: "/nowhere/ca.pem" },
+      "OTEL_EXPORTER_OTLP_CERTIFICATE: cannot read /nowhere/ca.pem: no such file",
+    ],
+    [
+      { OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: import.meta.filename },
+      `OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: ${import.meta.filename} is not a certificate in PEM form`,
+    ],
+    [
+      { OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" },
+      'OTEL_EXPORTER_OTLP_PROTOCOL: expected http/json, the only supported protocol, found "grpc"',
+    ],
     [{ OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: "http/protobuf" }, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: expected http/json"],
-    [{ OTEL_EXPORTER_OTLP_ENDPOINT: "collector:4318" }, "OTEL_EXPORTER_OTLP_ENDPOINT: expected an http:// or https:// URL"],
-    [{ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "http://u:hush@h/" }, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: expected an http:// or https:// URL without user name"],
+    [
+      { OTEL_EXPORTER_OTLP_ENDPOINT: "collector:4318" },
+      "OTEL_EXPORTER_OTLP_ENDPOINT: expected an http:// or https:// URL",
+    ],
+    [
+      { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "http://u:hush@h/" },
+      "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: expected an http:// or https:// URL without user name",
+    ],
     [{ OTEL_EXPORTER_OTLP_HEADERS: "hush" }, "OTEL_EXPORTER_OTLP_HEADERS: expected name=value pairs"],
     [{ OTEL_EXPORTER_OTLP_HEADERS: "a=%hush" }, "OTEL_EXPORTER_OTLP_HEADERS: expected name=value pairs"],
-    [{ OTEL_EXPORTER_OTLP_HEADERS: "Authorization: Basic hush=" }, "OTEL_EXPORTER_OTLP_HEADERS: one of the names before a = is not the name of a header"],
-    [{ OTEL_EXPORTER_OTLP_HEADERS: "key=hush%0A" }, "OTEL_EXPORTER_OTLP_HEADERS: the value of key is not text that a header can carry"],
-    [{ OTEL_EXPORTER_OTLP_HEADERS: "Content-Length=1" }, "OTEL_EXPORTER_OTLP_HEADERS: Content-Length cannot be set here"],
-    [{ OTEL_EXPORTER_OTLP_TIMEOUT: "10s" }, 'OTEL_EXPORTER_OTLP_TIMEOUT: expected milliseconds, an integer 1–600000, found "10s"'],
+    [
+      { OTEL_EXPORTER_OTLP_HEADERS: "Authorization: Basic hush=" },
+      "OTEL_EXPORTER_OTLP_HEADERS: one of the names before a = is not the name of a header",
+    ],
+    [
+      { OTEL_EXPORTER_OTLP_HEADERS: "key=hush%0A" },
+      "OTEL_EXPORTER_OTLP_HEADERS: the value of key is not text that a header can carry",
+    ],
+    [
+      { OTEL_EXPORTER_OTLP_HEADERS: "Content-Length=1" },
+      "OTEL_EXPORTER_OTLP_HEADERS: Content-Length cannot be set here",
+    ],
+    [
+      { OTEL_EXPORTER_OTLP_TIMEOUT: "10s" },
+      'OTEL_EXPORTER_OTLP_TIMEOUT: expected milliseconds, an integer 1–600000, found "10s"',
+    ],
     [{ OTEL_EXPORTER_OTLP_TIMEOUT: "0" }, "OTEL_EXPORTER_OTLP_TIMEOUT: expected milliseconds"],
     [{ OTEL_RESOURCE_ATTRIBUTES: "=x" }, "OTEL_RESOURCE_ATTRIBUTES: expected name=value pairs"],
     [{ OTEL_TRACES_EXPORTER: "zipkin" }, 'OTEL_TRACES_EXPORTER: expected otlp or none, found "zipkin"'],
-    [{ OTEL_TRACES_SAMPLER: "jaeger_remote" }, "OTEL_TRACES_SAMPLER: expected one of always_on, always_off, traceidratio"],
-    [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "1.1" }, 'OTEL_TRACES_SAMPLER_ARG: expected a number 0–1, found "1.1"'],
-    [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "-0.1" }, "OTEL_TRACES_SAMPLER_ARG: expected a number 0–1"],
-    [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "half" }, "OTEL_TRACES_SAMPLER_ARG: expected a number 0–1"],
+    [
+      { OTEL_TRACES_SAMPLER: "jaeger_remote" },
+      "OTEL_TRACES_SAMPLER: expected one of always_on, always_off, traceidratio",
+    ],
+    [
+      { OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "1.1" },
+      'OTEL_TRACES_SAMPLER_ARG: expected a number 0–1, found "1.1"',
+    ],
+    [
+      { OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "-0.1" },
+      "OTEL_TRACES_SAMPLER_ARG: expected a number 0–1",
+    ],
+    [
+      { OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "half" },
+      "OTEL_TRACES_SAMPLER_ARG: expected a number 0–1",
+    ],
   ])("refuses %j without repeating secrets", (environment, message) => {
     const { settings, issues } = read({ ...ENDPOINT, ...environment });
     expect(settings).toBeNull();
@@ -117,7 +180,14 @@ describe("readTracing", () => {
   });
 
   it("reports everything at once", () => {
-    expect(read({ ...ENDPOINT, OTEL_EXPORTER_OTLP_PROTOCOL: "grpc", OTEL_TRACES_SAMPLER: "x", OTEL_EXPORTER_OTLP_TIMEOUT: "x" }).issues).toHaveLength(3);
+    expect(
+      read({
+        ...ENDPOINT,
+        OTEL_EXPORTER_OTLP_PROTOCOL: "grpc",
+        OTEL_TRACES_SAMPLER: "x",
+        OTEL_EXPORTER_OTLP_TIMEOUT: "x",
+      }).issues,
+    ).toHaveLength(3);
   });
 });
 

@@ -1,4 +1,13 @@
-import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, unlinkSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  unlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -27,7 +36,10 @@ afterEach(() => {
 
 const start = () => void (watching = watchFile(path, { clock, onChange: () => changes++ }));
 
-/** Long enough for a poll to notice and for the change to settle. The event loop does not turn, so no file event comes in. */
+/**
+ * Long enough for a poll to notice and for the change to settle. The event loop does not turn, so no file event comes
+ * in.
+ */
 const look = () => {
   clock.advance(1500);
   clock.advance(100);
@@ -114,7 +126,10 @@ describe("watchFile, polling", () => {
 
 describe("watchFile, by file events", () => {
   /** Polls once an hour. */
-  const eventClock: Clock = { ...systemClock, after: (ms, run) => systemClock.after(ms === 1500 ? 3_600_000 : ms, run) };
+  const eventClock: Clock = {
+    ...systemClock,
+    after: (ms, run) => systemClock.after(ms === 1500 ? 3_600_000 : ms, run),
+  };
   const changed = (change: () => void) =>
     new Promise<void>((resolve) => {
       watching = watchFile(path, { clock: eventClock, onChange: resolve });

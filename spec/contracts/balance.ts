@@ -19,7 +19,8 @@ export function candidates(text: string): MadeUpCandidate[] {
 }
 
 /** A different client address for each number. */
-export const caller = (i: number) => madeUpExchange({ clientAddress: `10.${(i >> 16) & 255}.${(i >> 8) & 255}.${i & 255}` });
+export const caller = (i: number) =>
+  madeUpExchange({ clientAddress: `10.${(i >> 16) & 255}.${(i >> 8) & 255}.${i & 255}` });
 
 export function balancing(strategy: Strategy): void {
   const strategyOf = () => balancerOf({ loadBalancingStrategy: strategy }, random(7).next);

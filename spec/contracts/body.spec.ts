@@ -11,7 +11,10 @@ const move: Move = (source, sink, end) => pump(source, sink, end);
 /** Resolves with how the transfer ended. */
 function moved(move: Move, source: Readable, sink: Writable): Promise<string> {
   return new Promise((resolve) => {
-    move(source, sink, { done: () => resolve("done"), broken: (cause) => resolve(`broken: ${cause?.message ?? "closed"}`) });
+    move(source, sink, {
+      done: () => resolve("done"),
+      broken: (cause) => resolve(`broken: ${cause?.message ?? "closed"}`),
+    });
   });
 }
 
@@ -120,23 +123,27 @@ describe("a body transfer that is stopped", () => {
     broken: () => expect.unreachable("broken"),
   };
 
-  it("a body transfer that is stopped writes nothing more, reports nothing, and leaves the rest of the body to others", async () => {
-    const source = new Readable({ read() {} });
-    const sink = new PassThrough();
-    const stop = pump(source, sink, never);
-    source.push("one");
-    await turn();
-    stop();
-    source.push("two");
-    const rest: string[] = [];
-    source.on("data", (chunk: Buffer) => rest.push(chunk.toString()));
-    source.resume();
-    source.push(null);
-    await turn();
-    expect(sink.read().toString()).toBe("one");
-    expect(rest).toEqual(["two"]);
-    expect(sink.listenerCount("drain")).toBe(0);
-  });
+  it(
+    "a body transfer that is stopped writes nothing more, reports nothing, " +
+      "and leaves the rest of the body to others",
+    async () => {
+      const source = new Readable({ read() {} });
+      const sink = new PassThrough();
+      const stop = pump(source, sink, never);
+      source.push("one");
+      await turn();
+      stop();
+      source.push("two");
+      const rest: string[] = [];
+      source.on("data", (chunk: Buffer) => rest.push(chunk.toString()));
+      source.resume();
+      source.push(null);
+      await turn();
+      expect(sink.read().toString()).toBe("one");
+      expect(rest).toEqual(["two"]);
+      expect(sink.listenerCount("drain")).toBe(0);
+    },
+  );
 
   it("a body transfer that is stopped ends nothing when the body fails later", async () => {
     const source = new Readable({ read() {} });
@@ -146,16 +153,20 @@ describe("a body transfer that is stopped", () => {
     await turn();
   });
 
-  it("passes on a body without bytes that has ended before it is read, as one of HTTP/2 does while a connection is made", async () => {
-    const source = new Readable({ read() {} });
-    source.push(Buffer.alloc(0));
-    source.push(null);
-    // As Node's own look-ahead after a push.
-    source.read(0);
-    await turn();
-    expect([source.readableEnded, source.readableDidRead]).toEqual([true, false]);
-    expect(await moved(move, source, new PassThrough())).toBe("done");
-  });
+  it(
+    "passes on a body without bytes that has ended before it is read, " +
+      "as one of HTTP/2 does while a connection is made",
+    async () => {
+      const source = new Readable({ read() {} });
+      source.push(Buffer.alloc(0));
+      source.push(null);
+      // As Node's own look-ahead after a push.
+      source.read(0);
+      await turn();
+      expect([source.readableEnded, source.readableDidRead]).toEqual([true, false]);
+      expect(await moved(move, source, new PassThrough())).toBe("done");
+    },
+  );
 
   it("reports a body that was read or destroyed before as broken, because its end would never come", async () => {
     const read = Readable.from([Buffer.from("a")]);
@@ -178,19 +189,36 @@ describe("a body with a Content-Length", () => {
     sink.on("data", (chunk: Buffer) => chunks.push(chunk));
     const outcome = await new Promise<string>((resolve) => {
       const broken = (cause: Error | null) => resolve(`${(cause as Fault).code}: ${cause?.message}`);
-      pump(Readable.from(parts.map((part) => Buffer.from(part))), sink, { done: () => resolve("done"), broken }, length);
+      pump(
+        Readable.from(parts.map((part) => Buffer.from(part))),
+        sink,
+        { done: () => resolve("done"), broken },
+        length,
+      );
     });
     await turn();
     return [outcome, Buffer.concat(chunks).toString()];
   };
 
-  it("a body with a Content-Length breaks off when it is longer, and no byte beyond its length is written", async () => {
-    expect(await all(["four", "more"], 4)).toEqual(["internal: the body is longer than its Content-Length of 4 bytes", "four"]);
-    expect(await all(["fourmore"], 4)).toEqual(["internal: the body is longer than its Content-Length of 4 bytes", ""]);
-  });
+  it(
+    "a body with a Content-Length breaks off when it is longer, " + "and no byte beyond its length is written",
+    async () => {
+      expect(await all(["four", "more"], 4)).toEqual([
+        "internal: the body is longer than its Content-Length of 4 bytes",
+        "four",
+      ]);
+      expect(await all(["fourmore"], 4)).toEqual([
+        "internal: the body is longer than its Content-Length of 4 bytes",
+        "",
+      ]);
+    },
+  );
 
   it("a body with a Content-Length breaks off at its end when it is shorter", async () => {
-    expect(await all(["four", "more"], 10)).toEqual(["internal: the body is 2 bytes shorter than its Content-Length of 10", "fourmore"]);
+    expect(await all(["four", "more"], 10)).toEqual([
+      "internal: the body is 2 bytes shorter than its Content-Length of 10",
+      "fourmore",
+    ]);
   });
 
   it("a body with a Content-Length is done when it is as long as stated", async () => {
@@ -204,19 +232,25 @@ describe("a plugin's own stream as a body", () => {
     const sink = new PassThrough();
     sink.on("data", (chunk: Buffer) => chunks.push(chunk));
     const source = Readable.from(["é", new Uint8Array([0x62]), Buffer.from("c")]);
-    expect(await new Promise((resolve) => pump(source, sink, { done: () => resolve("done"), broken: resolve }, 4))).toBe("done");
+    expect(
+      await new Promise((resolve) => pump(source, sink, { done: () => resolve("done"), broken: resolve }, 4)),
+    ).toBe("done");
     await turn();
     expect(Buffer.concat(chunks).toString()).toBe("ébc");
   });
 
   it.each([[{}], [5], [true], [[1]], [Symbol("x")]])("breaks off with internal when it yields %o", async (chunk) => {
-    expect(await moved(move, Readable.from([chunk]), new PassThrough())).toMatch(/^broken: the body's stream yields \w+ values/);
+    expect(await moved(move, Readable.from([chunk]), new PassThrough())).toMatch(
+      /^broken: the body's stream yields \w+ values/,
+    );
   });
 
   it("becomes a stream of bytes for every reader, and breaks off where it yields none", async () => {
     const plain = new PassThrough();
     expect(byteStream(plain)).toBe(plain);
-    expect((await byteStream(Readable.from(["é", Buffer.from("b")])).toArray()).every((chunk) => Buffer.isBuffer(chunk))).toBe(true);
+    expect(
+      (await byteStream(Readable.from(["é", Buffer.from("b")])).toArray()).every((chunk) => Buffer.isBuffer(chunk)),
+    ).toBe(true);
     await expect(byteStream(Readable.from([{}])).toArray()).rejects.toThrow("the body's stream yields object values");
     const source = new Readable({ objectMode: true, read() {} });
     const bytes = byteStream(source);

@@ -6,5 +6,7 @@ const upstreams: readonly Upstream[] = ["http", "https", "h2c", "h2"];
 
 describe.each(downstreams)("an exchange from %s", (downstream) => {
   describe.each(upstreams)("to %s:", (upstream) => exchanges(downstream, upstream));
-  describe.each(["http", "https"] as const)("to %s, by Node's client:", (upstream) => exchanges(downstream, upstream, "node"));
+  describe.each(["http", "https"] as const)("to %s, by Node's client:", (upstream) =>
+    exchanges(downstream, upstream, "node"),
+  );
 });

@@ -1,6 +1,6 @@
 /**
- * The promises of an exchange with any protocol on either side of the gateway: one suite, run for each pair of protocols from
- * `exchange.spec.ts`. Clients and origins are node's own.
+ * The promises of an exchange with any protocol on either side of the gateway: one suite, run for each pair of
+ * protocols from `exchange.spec.ts`. Clients and origins are node's own.
  */
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import http2, { type Http2ServerRequest, type Http2ServerResponse } from "node:http2";
@@ -69,15 +69,39 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
     writeFileSync(caFile, CA.cert);
     await origin.start();
     const dead = await closedPort();
-    const common = { protocol: upstream, upstream_client: client, ...(upstream === "https" || upstream === "h2" ? { tls: { ca: caFile } } : {}) };
+    const common = {
+      protocol: upstream,
+      upstream_client: client,
+      ...(upstream === "https" || upstream === "h2" ? { tls: { ca: caFile } } : {}),
+    };
     const services: ConfigInput["services"] = [
-      { name: "s", base_path: "/a", upstreams: [{ host: "127.0.0.1", port: origin.port() }], routes: [{ path: "/{rest*}" }], ...common },
-      { name: "dead", base_path: "/dead", upstreams: [{ host: "127.0.0.1", port: dead }], routes: [{ path: "/{rest*}" }], ...common },
+      {
+        name: "s",
+        base_path: "/a",
+        upstreams: [{ host: "127.0.0.1", port: origin.port() }],
+        routes: [{ path: "/{rest*}" }],
+        ...common,
+      },
+      {
+        name: "dead",
+        base_path: "/dead",
+        upstreams: [{ host: "127.0.0.1", port: dead }],
+        routes: [{ path: "/{rest*}" }],
+        ...common,
+      },
     ];
     gateway = createGateway({ config: { services } });
     ports = { plain: (await gateway.listen({ port: 0 })).port, secure: 0 };
-    ports.secure = (await gateway.listen({ port: 0, tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false } })).port;
-    send = downstream === "h2" ? await h2Client(ports.secure) : h1Client(downstream === "h1" ? ports.plain : ports.secure, downstream === "h1+tls");
+    ports.secure = (
+      await gateway.listen({
+        port: 0,
+        tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false },
+      })
+    ).port;
+    send =
+      downstream === "h2"
+        ? await h2Client(ports.secure)
+        : h1Client(downstream === "h1" ? ports.plain : ports.secure, downstream === "h1+tls");
   });
 
   afterAll(async () => {
@@ -104,23 +128,37 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
     });
   }
 
-  const named = (answer: Answer, name: string) => answer.headers.filter(([each]) => each === name).map(([, value]) => value);
-  const seen = (answer: Answer) => JSON.parse(answer.body.toString()) as { method: string; url: string; headers: string[]; bytes: number; trailers: string[] };
+  const named = (answer: Answer, name: string) =>
+    answer.headers.filter(([each]) => each === name).map(([, value]) => value);
+  const seen = (answer: Answer) =>
+    JSON.parse(answer.body.toString()) as {
+      method: string;
+      url: string;
+      headers: string[];
+      bytes: number;
+      trailers: string[];
+    };
   const seenHeader = (answer: Answer, name: string) => {
     const { headers } = seen(answer);
     return headers.filter((_value, i) => i % 2 === 1 && headers[i - 1]!.toLowerCase() === name);
   };
 
   describe("a forwarded request", () => {
-    it.each(["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"])("a forwarded request keeps the method %s", async (method) => {
-      const answer = await send({ method, path: "/a/x" }).answer;
-      expect(answer.status).toBe(200);
-      expect(seen(answer)).toMatchObject({ method, url: "/x", bytes: 0 });
-    });
+    it.each(["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"])(
+      "a forwarded request keeps the method %s",
+      async (method) => {
+        const answer = await send({ method, path: "/a/x" }).answer;
+        expect(answer.status).toBe(200);
+        expect(seen(answer)).toMatchObject({ method, url: "/x", bytes: 0 });
+      },
+    );
 
-    it.each(["/x", "/x/", "/%C3%A4/b;c=d", "/x?", "/x?a=1&a=2", "/x?q=%20+%2F&p[]=/", "/x?a=b?c"])("a forwarded request keeps the target %s byte for byte", async (path) => {
-      expect(seen(await send({ path: `/a${path}` }).answer).url).toBe(path);
-    });
+    it.each(["/x", "/x/", "/%C3%A4/b;c=d", "/x?", "/x?a=1&a=2", "/x?q=%20+%2F&p[]=/", "/x?a=b?c"])(
+      "a forwarded request keeps the target %s byte for byte",
+      async (path) => {
+        expect(seen(await send({ path: `/a${path}` }).answer).url).toBe(path);
+      },
+    );
 
     it.each(SIZES)("a forwarded request delivers a body of %d bytes with a Content-Length whole", async (size) => {
       const answer = await send({ method: "POST", body: Buffer.alloc(size, 7) }).answer;
@@ -135,7 +173,10 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
     });
 
     it("a forwarded request keeps the body of a GET", async () => {
-      expect(seen(await send({ method: "GET", body: Buffer.from("odd") }).answer)).toMatchObject({ method: "GET", bytes: 3 });
+      expect(seen(await send({ method: "GET", body: Buffer.from("odd") }).answer)).toMatchObject({
+        method: "GET",
+        bytes: 3,
+      });
     });
 
     it("a forwarded request keeps the order, duplicates and Latin-1 bytes of headers", async () => {
@@ -196,19 +237,22 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(answer.body.equals(Buffer.alloc(size, 9))).toBe(true);
     });
 
-    it("a forwarded response keeps the status, duplicates and several Set-Cookie, and adds the gateway's Via", async () => {
-      upstreamSays((_request, response) => {
-        response.setHeader("set-cookie", ["a=1; Path=/", "b=2, 3"]);
-        response.setHeader("x-latin", "caf\u00e9");
-        response.writeHead(418);
-        response.end("short and stout");
-      });
-      const answer = await send().answer;
-      expect(answer.status).toBe(418);
-      expect(named(answer, "set-cookie")).toEqual(["a=1; Path=/", "b=2, 3"]);
-      expect(named(answer, "x-latin")).toEqual(["caf\u00e9"]);
-      expect(named(answer, "via")).toEqual([`${isH2(upstream) ? "2.0" : "1.1"} edge-gateway`]);
-    });
+    it(
+      "a forwarded response keeps the status, duplicates and several Set-Cookie, " + "and adds the gateway's Via",
+      async () => {
+        upstreamSays((_request, response) => {
+          response.setHeader("set-cookie", ["a=1; Path=/", "b=2, 3"]);
+          response.setHeader("x-latin", "caf\u00e9");
+          response.writeHead(418);
+          response.end("short and stout");
+        });
+        const answer = await send().answer;
+        expect(answer.status).toBe(418);
+        expect(named(answer, "set-cookie")).toEqual(["a=1; Path=/", "b=2, 3"]);
+        expect(named(answer, "x-latin")).toEqual(["caf\u00e9"]);
+        expect(named(answer, "via")).toEqual([`${isH2(upstream) ? "2.0" : "1.1"} edge-gateway`]);
+      },
+    );
 
     it("a forwarded response loses headers of the upstream's connection", async () => {
       upstreamSays((_request, response) => {
@@ -301,56 +345,68 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
   });
 
   describe("an exchange that ends early", () => {
-    it("cancels the upstream request when the client disconnects before the response or in the middle of it", async () => {
-      for (const begins of [false, true]) {
-        let closed = false;
-        let arrived = false;
-        upstreamSays((_request, response) => {
-          arrived = true;
-          response.on("close", () => (closed = true));
-          if (begins) {
-            response.writeHead(200);
-            write(response, Buffer.from("begun"));
-          }
+    it(
+      "cancels the upstream request when the client disconnects before the " + "response or in the middle of it",
+      async () => {
+        for (const begins of [false, true]) {
+          let closed = false;
+          let arrived = false;
+          upstreamSays((_request, response) => {
+            arrived = true;
+            response.on("close", () => (closed = true));
+            if (begins) {
+              response.writeHead(200);
+              write(response, Buffer.from("begun"));
+            }
+          });
+          const sending = send();
+          await eventually(() => arrived, "the request");
+          if (begins) await sending.begun;
+          sending.cancel();
+          await eventually(() => closed, "the upstream's hearing of it");
+          await sending.answer.catch(() => {});
+        }
+      },
+    );
+
+    it(
+      "aborts the upstream request, without a clean end, " + "when the client disconnects in the middle of its body",
+      async () => {
+        let outcome = "";
+        upstreamSays((request) => {
+          request.on("data", () => {});
+          request.on(
+            "end",
+            () => (outcome ||= (request as IncomingMessage & { aborted: boolean }).aborted ? "broken" : "whole"),
+          );
+          request.on("error", () => (outcome ||= "broken"));
+          request.on("aborted", () => (outcome ||= "broken"));
         });
-        const sending = send();
-        await eventually(() => arrived, "the request");
-        if (begins) await sending.begun;
+        const body = new PassThrough();
+        const sending = send({ method: "POST", body });
+        body.write("part");
+        await eventually(() => gateway.inFlight > 0, "a request in flight");
+        await new Promise((resolve) => setImmediate(resolve));
         sending.cancel();
-        await eventually(() => closed, "the upstream's hearing of it");
         await sending.answer.catch(() => {});
-      }
-    });
+        await eventually(() => outcome !== "" || gateway.inFlight === 0, "the end of the request");
+        expect(outcome).not.toBe("whole");
+      },
+    );
 
-    it("aborts the upstream request, without a clean end, when the client disconnects in the middle of its body", async () => {
-      let outcome = "";
-      upstreamSays((request) => {
-        request.on("data", () => {});
-        request.on("end", () => (outcome ||= (request as IncomingMessage & { aborted: boolean }).aborted ? "broken" : "whole"));
-        request.on("error", () => (outcome ||= "broken"));
-        request.on("aborted", () => (outcome ||= "broken"));
-      });
-      const body = new PassThrough();
-      const sending = send({ method: "POST", body });
-      body.write("part");
-      await eventually(() => gateway.inFlight > 0, "a request in flight");
-      await new Promise((resolve) => setImmediate(resolve));
-      sending.cancel();
-      await sending.answer.catch(() => {});
-      await eventually(() => outcome !== "" || gateway.inFlight === 0, "the end of the request");
-      expect(outcome).not.toBe("whole");
-    });
-
-    it.each(["known", "unknown"])("breaks off the client's response, without a clean end, when the upstream breaks off a body of %s length", async (length) => {
-      upstreamSays((_request, response) => {
-        response.writeHead(200, length === "stated" ? { "content-length": 100 } : {});
-        write(response, Buffer.from("part"));
-        response.on("error", () => {});
-        setImmediate(() => origin.cut(response));
-      });
-      const answer = await send().answer.catch(() => null);
-      expect(answer?.whole ?? false).toBe(false);
-    });
+    it.each(["known", "unknown"])(
+      "breaks off the client's response, without a clean end, when the upstream breaks off a body of %s length",
+      async (length) => {
+        upstreamSays((_request, response) => {
+          response.writeHead(200, length === "stated" ? { "content-length": 100 } : {});
+          write(response, Buffer.from("part"));
+          response.on("error", () => {});
+          setImmediate(() => origin.cut(response));
+        });
+        const answer = await send().answer.catch(() => null);
+        expect(answer?.whole ?? false).toBe(false);
+      },
+    );
 
     it("answers 502 upstream_reset when the upstream disconnects before a response", async () => {
       upstreamSays((_request, response) => origin.cut(response));
@@ -373,7 +429,11 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
     const answer = await send({ path }).answer;
     expect(answer.status).toBe(status);
     expect(named(answer, "content-type")).toEqual(["application/problem+json"]);
-    expect(JSON.parse(answer.body.toString())).toMatchObject({ status, code, request_id: named(answer, "x-request-id")[0] });
+    expect(JSON.parse(answer.body.toString())).toMatchObject({
+      status,
+      code,
+      request_id: named(answer, "x-request-id")[0],
+    });
   });
 }
 
@@ -391,7 +451,13 @@ function echo(request: Request, response: Response): void {
   request.on("data", (chunk: Buffer) => (bytes += chunk.length));
   request.on("error", () => {});
   request.on("end", () => {
-    const seen = { method: request.method, url: request.url, headers: request.rawHeaders, bytes, trailers: request.rawTrailers };
+    const seen = {
+      method: request.method,
+      url: request.url,
+      headers: request.rawHeaders,
+      bytes,
+      trailers: request.rawTrailers,
+    };
     response.end(JSON.stringify(seen));
   });
 }
@@ -434,7 +500,8 @@ function startedOrigin(protocol: Upstream) {
 
 function pairs(list: readonly string[]): [string, string][] {
   const result: [string, string][] = [];
-  for (let i = 0; i < list.length; i += 2) if (!list[i]!.startsWith(":")) result.push([list[i]!.toLowerCase(), list[i + 1]!]);
+  for (let i = 0; i < list.length; i += 2)
+    if (!list[i]!.startsWith(":")) result.push([list[i]!.toLowerCase(), list[i + 1]!]);
   return result;
 }
 
@@ -446,7 +513,9 @@ function h1Client(port: number, secure: boolean): Client {
     if (Buffer.isBuffer(body)) flat.push("Content-Length", String(body.length));
     else if (body !== undefined) flat.push("Transfer-Encoding", "chunked");
     const options = { host: "127.0.0.1", port, method, path, headers: flat, setHost: false, agent: false as const };
-    const request = secure ? https.request({ ...options, ca: CA.cert, servername: "localhost" }) : http.request(options);
+    const request = secure
+      ? https.request({ ...options, ca: CA.cert, servername: "localhost" })
+      : http.request(options);
     const informed: number[] = [];
     const answer = new Promise<Answer>((resolve, reject) => {
       request.on("information", ({ statusCode }) => informed.push(statusCode));
@@ -460,7 +529,14 @@ function h1Client(port: number, secure: boolean): Client {
         response.on("error", () => {});
         response.on("close", () => {
           const { statusCode: status = 0, rawHeaders, rawTrailers, complete } = response;
-          resolve({ status, headers: pairs(rawHeaders), body: Buffer.concat(chunks), trailers: pairs(rawTrailers), informed, whole: complete });
+          resolve({
+            status,
+            headers: pairs(rawHeaders),
+            body: Buffer.concat(chunks),
+            trailers: pairs(rawTrailers),
+            informed,
+            whole: complete,
+          });
         });
       });
     });
@@ -480,7 +556,10 @@ function h1Client(port: number, secure: boolean): Client {
   };
 }
 
-function sendH2(session: http2.ClientHttp2Session, { method = "GET", path = "/a/x", headers = [], body, trailers }: Sent): Sending {
+function sendH2(
+  session: http2.ClientHttp2Session,
+  { method = "GET", path = "/a/x", headers = [], body, trailers }: Sent,
+): Sending {
   let begin = () => {};
   const begun = new Promise<void>((resolve) => (begin = resolve));
   const fields: http2.OutgoingHttpHeaders = { ":method": method, ":path": path };
@@ -511,7 +590,14 @@ function sendH2(session: http2.ClientHttp2Session, { method = "GET", path = "/a/
       if (raw.length === 0) return reject(new Error(`the stream was reset with code ${stream.rstCode}`));
       const status = Number(raw[1]);
       const clean = whole && stream.rstCode === 0;
-      resolve({ status, headers: pairs(raw), body: Buffer.concat(chunks), trailers: pairs(rawTrailers), informed, whole: clean });
+      resolve({
+        status,
+        headers: pairs(raw),
+        body: Buffer.concat(chunks),
+        trailers: pairs(rawTrailers),
+        informed,
+        whole: clean,
+      });
     });
   });
   answer.catch(() => {});

@@ -1,6 +1,7 @@
 /**
- * Uploads over TLS and HTTP/2, in pieces of any size, whole, broken off, reset or held back, to upstreams that answer early, late, twice, in
- * part or not at all: no byte of one reaches another, half an upload is never taken for a whole one, and nothing is left of them. Seeded:
+ * Uploads over TLS and HTTP/2, in pieces of any size, whole, broken off, reset or held back, to upstreams that answer
+ * early, late, twice, in part or not at all: no byte of one reaches another, half an upload is never taken for a whole
+ * one, and nothing is left of them. Seeded:
  * `FUZZ_SEED`, `FUZZ_ROUNDS` for more than the few of each run, `FUZZ_CLIENTS=http1,h2c,h2` and
  * `FUZZ_UPSTREAMS=http,https,h2,h2c`.
  */
@@ -14,18 +15,38 @@ import type { ConfigInput } from "../../lib/config/model.ts";
 import { breakOff } from "../../lib/http/body.ts";
 import { SERVER } from "../support/certs.ts";
 import { running } from "../support/gateway.ts";
-import { ACK, block, DATA, END_HEADERS, END_STREAM, frame, frameReader, GOAWAY, HEADERS, number32, PING, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE } from "../support/h2_raw.ts";
+import {
+  ACK,
+  block,
+  DATA,
+  END_HEADERS,
+  END_STREAM,
+  frame,
+  frameReader,
+  GOAWAY,
+  HEADERS,
+  number32,
+  PING,
+  PREFACE,
+  RST_STREAM,
+  SETTINGS,
+  WINDOW_UPDATE,
+} from "../support/h2_raw.ts";
 import { random, type Random } from "../support/random.ts";
 import { eventually } from "../support/raw_client.ts";
 import { speaking, type Protocol } from "../journeys/harness.ts";
 
 const ROUNDS = Number(process.env.FUZZ_ROUNDS ?? 2);
 const SEED = Number(process.env.FUZZ_SEED ?? 11);
-/** Node's own server of HTTP/2, which stands in for such upstreams, does not outlast all that they do here: those are asked for by hand. */
+/**
+ * Node's own server of HTTP/2, which stands in for such upstreams, does not outlast all that they do here: those are
+ * asked for by hand.
+ */
 const UPSTREAMS = (process.env.FUZZ_UPSTREAMS ?? "http,https").split(",") as Protocol[];
 const CLIENTS = (process.env.FUZZ_CLIENTS ?? "http1,h2c,h2").split(",").map((name) => {
   if (name === "http1") return (dice: Random, ledger: Ledger, { secured }: Ports) => overHttp1(dice, ledger, secured);
-  return (dice: Random, ledger: Ledger, { plain, secured }: Ports) => overHttp2(dice, ledger, name === "h2c" ? plain : secured, name !== "h2c");
+  return (dice: Random, ledger: Ledger, { plain, secured }: Ports) =>
+    overHttp2(dice, ledger, name === "h2c" ? plain : secured, name !== "h2c");
 });
 interface Ports {
   readonly plain: number;
@@ -38,7 +59,20 @@ const PADDED = 8;
 const MAX_FRAME_BYTES = 16_384;
 /** One of them can be sent again. */
 const METHODS = ["POST", "PUT"];
-const BEHAVIOURS = ["whole", "whole", "whole", "early", "early and close", "late", "half", "refuse", "reset", "echo", "pause", "never"] as const;
+const BEHAVIOURS = [
+  "whole",
+  "whole",
+  "whole",
+  "early",
+  "early and close",
+  "late",
+  "half",
+  "refuse",
+  "reset",
+  "echo",
+  "pause",
+  "never",
+] as const;
 
 /** What has been sent of the uploads of one run, and what was wrong with it. */
 class Ledger {
@@ -58,14 +92,19 @@ class Ledger {
   /** `bytes` of the body with this id, from `at`: every eight of them say whose they are. */
   piece(id: number, at: number, bytes: number): Buffer {
     const unit = `<${id}>`;
-    return Buffer.from(unit.repeat(Math.ceil(bytes / unit.length) + 1).slice(at % unit.length, (at % unit.length) + bytes));
+    return Buffer.from(
+      unit.repeat(Math.ceil(bytes / unit.length) + 1).slice(at % unit.length, (at % unit.length) + bytes),
+    );
   }
 
   check(where: string, id: number, at: number, bytes: Buffer): void {
     const expected = this.piece(id, at, bytes.length);
     if (expected.equals(bytes)) return;
     const first = bytes.findIndex((byte, i) => byte !== expected[i]);
-    this.wrong.push(`${where} ${id} (${this.of.get(id)}) at ${at} + ${first} of ${bytes.length}: ${bytes.toString("latin1", Math.max(0, first - 20), first + 60)}`);
+    this.wrong.push(
+      `${where} ${id} (${this.of.get(id)}) at ${at} + ${first} of ${bytes.length}: ` +
+        `${bytes.toString("latin1", Math.max(0, first - 20), first + 60)}`,
+    );
   }
 
   /** The body of an answer to the upload with this id. */
@@ -87,7 +126,12 @@ interface Upload {
 function upload(dice: Random, ledger: Ledger, to: Protocol, mostBytes: number): Upload {
   const id = ledger.id();
   const bytes = dice.chance(0.5) ? dice.int(0, 3000) : dice.int(0, mostBytes);
-  return { id, bytes, path: `/${to}/${id}/${dice.int(0, BEHAVIOURS.length - 1)}/${dice.pick([0, 10, 5000, 100_000])}`, end: dice.pick(["whole", "whole", "whole", "trailers", "broken", "held"]) };
+  return {
+    id,
+    bytes,
+    path: `/${to}/${id}/${dice.int(0, BEHAVIOURS.length - 1)}/${dice.pick([0, 10, 5000, 100_000])}`,
+    end: dice.pick(["whole", "whole", "whole", "trailers", "broken", "held"]),
+  };
 }
 
 // The upstreams.
@@ -118,15 +162,20 @@ function serve(dice: Random, ledger: Ledger) {
       ledger.arrived += chunk.length;
       if (does === "echo" && !response.destroyed) response.write(chunk);
       if (does === "reset" && received >= after) cut();
-      if (does === "refuse" && received >= after && !response.headersSent) response.writeHead(413, { "content-length": "0" }).end();
+      if (does === "refuse" && received >= after && !response.headersSent)
+        response.writeHead(413, { "content-length": "0" }).end();
       if (does === "pause") {
         request.pause();
         setTimeout(() => request.resume(), dice.int(0, 3));
       }
     });
     request.on("end", () => {
-      const isCut = stream === undefined ? !request.complete : stream.destroyed || stream.closed || stream.rstCode !== 0;
-      if (!isCut && ledger.whole.get(id) !== received) ledger.wrong.push(`upstream ${id}: ${received} bytes as a whole, sent were ${ledger.whole.get(id)}: ${ledger.of.get(id)}`);
+      const isCut =
+        stream === undefined ? !request.complete : stream.destroyed || stream.closed || stream.rstCode !== 0;
+      if (!isCut && ledger.whole.get(id) !== received)
+        ledger.wrong.push(
+          `upstream ${id}: ${received} bytes as a whole, sent were ${ledger.whole.get(id)}: ${ledger.of.get(id)}`,
+        );
       const sum = request.trailers["x-sum"];
       if (sum !== undefined && sum !== String(id)) ledger.wrong.push(`upstream ${id}: the trailer of ${sum}`);
       if (does === "reset") cut();
@@ -150,9 +199,18 @@ function serve(dice: Random, ledger: Ledger) {
 async function upstreamOf(protocol: Protocol, dice: Random, ledger: Ledger, sockets: Set<Socket>): Promise<number> {
   const files = { cert: SERVER.cert, key: SERVER.key };
   const listener = serve(dice, ledger);
-  const listener2 = listener as unknown as (request: http2.Http2ServerRequest, response: http2.Http2ServerResponse) => void;
+  const listener2 = listener as unknown as (
+    request: http2.Http2ServerRequest,
+    response: http2.Http2ServerResponse,
+  ) => void;
   const server =
-    protocol === "http" ? http.createServer(listener) : protocol === "https" ? https.createServer(files, listener) : protocol === "h2c" ? http2.createServer(listener2) : http2.createSecureServer(files, listener2);
+    protocol === "http"
+      ? http.createServer(listener)
+      : protocol === "https"
+        ? https.createServer(files, listener)
+        : protocol === "h2c"
+          ? http2.createServer(listener2)
+          : http2.createSecureServer(files, listener2);
   server.on("connection", (socket: Socket) => {
     sockets.add(socket);
     socket.on("error", () => {}).on("close", () => sockets.delete(socket));
@@ -185,7 +243,7 @@ class Pieces {
 
   async #write(bytes: Buffer): Promise<void> {
     const most = Math.max(this.#most, Math.ceil(bytes.length / 40));
-    for (let at = 0; at < bytes.length && !this.#socket.destroyed; ) {
+    for (let at = 0; at < bytes.length && !this.#socket.destroyed;) {
       const end = Math.min(bytes.length, at + this.#dice.int(1, most));
       const hasRoom = this.#socket.write(bytes.subarray(at, end));
       at = end;
@@ -195,14 +253,18 @@ class Pieces {
 }
 
 async function connected(port: number, alpn: string | null): Promise<Socket> {
-  const socket = alpn === null ? net.connect(port, "127.0.0.1") : tls.connect({ port, host: "127.0.0.1", rejectUnauthorized: false, ALPNProtocols: [alpn] });
+  const socket =
+    alpn === null
+      ? net.connect(port, "127.0.0.1")
+      : tls.connect({ port, host: "127.0.0.1", rejectUnauthorized: false, ALPNProtocols: [alpn] });
   socket.on("error", () => {});
   socket.setNoDelay();
   await new Promise<void>((resolve) => socket.once(alpn === null ? "connect" : "secureConnect", resolve));
   return socket;
 }
 
-const closing = (socket: Socket) => new Promise<void>((resolve) => (socket.destroyed ? resolve() : void socket.once("close", () => resolve())));
+const closing = (socket: Socket) =>
+  new Promise<void>((resolve) => (socket.destroyed ? resolve() : void socket.once("close", () => resolve())));
 
 /** One to three uploads on one connection of HTTP/1.1, the next ones perhaps before the answer to the first. */
 async function overHttp1(dice: Random, ledger: Ledger, port: number): Promise<void> {
@@ -219,11 +281,15 @@ async function overHttp1(dice: Random, ledger: Ledger, port: number): Promise<vo
   for (const [nth, { id, path, bytes, end }] of uploads.entries()) {
     const isChunked = end === "trailers" || dice.chance(0.4);
     const isBroken = end === "broken" || end === "held";
-    const lines = [`${dice.pick(METHODS)} ${path} HTTP/1.1`, "Host: h", isChunked ? "Transfer-Encoding: chunked" : `Content-Length: ${bytes}`];
+    const lines = [
+      `${dice.pick(METHODS)} ${path} HTTP/1.1`,
+      "Host: h",
+      isChunked ? "Transfer-Encoding: chunked" : `Content-Length: ${bytes}`,
+    ];
     if (nth === uploads.length - 1) lines.push("Connection: close");
     if (dice.chance(0.1)) lines.push("Expect: 100-continue");
     const sent: Buffer[] = [Buffer.from([...lines, "", ""].join("\r\n"))];
-    for (let at = 0; at < bytes; ) {
+    for (let at = 0; at < bytes;) {
       const size = Math.min(bytes - at, dice.int(1, dice.pick([10, 1000, 100_000])) + Math.ceil(bytes / 50));
       const data = ledger.piece(id, at, size);
       sent.push(...(isChunked ? [Buffer.from(`${size.toString(16)}\r\n`), data, Buffer.from("\r\n")] : [data]));
@@ -240,16 +306,18 @@ async function overHttp1(dice: Random, ledger: Ledger, port: number): Promise<vo
     }
     ledger.whole.set(id, bytes);
     await pieces.write(all);
-    if (dice.chance(0.5)) await eventually(() => socket.destroyed || answersIn(received).length > nth, `the answer to ${path}`);
+    if (dice.chance(0.5))
+      await eventually(() => socket.destroyed || answersIn(received).length > nth, `the answer to ${path}`);
   }
   await closed;
-  for (const [nth, body] of answersIn(received, true).entries()) ledger.answered(uploads[nth]!.id, Buffer.from(body, "latin1"));
+  for (const [nth, body] of answersIn(received, true).entries())
+    ledger.answered(uploads[nth]!.id, Buffer.from(body, "latin1"));
 }
 
 /** The bodies of the answers in what was received; without `cut` of those alone that are whole. */
 function answersIn(text: string, cut = false): string[] {
   const bodies: string[] = [];
-  for (let at = 0; at < text.length; ) {
+  for (let at = 0; at < text.length;) {
     const end = text.indexOf("\r\n\r\n", at);
     if (end < 0) break;
     const head = text.slice(at, end).toLowerCase();
@@ -263,7 +331,7 @@ function answersIn(text: string, cut = false): string[] {
       continue;
     }
     let body = "";
-    for (let size = Infinity; size > 0; ) {
+    for (let size = Infinity; size > 0;) {
       const line = text.indexOf("\r\n", at);
       size = line < 0 ? NaN : parseInt(text.slice(at, line), 16);
       if (Number.isNaN(size) || (!cut && text.length < line + size + 4)) return cut ? [...bodies, body] : bodies;
@@ -289,8 +357,20 @@ interface Stream extends Upload {
 async function overHttp2(dice: Random, ledger: Ledger, port: number, isSecure: boolean): Promise<void> {
   const socket = await connected(port, isSecure ? "h2" : null);
   const gives = dice.pick(["at once", "at once", "late", "never"]);
-  const streams: Stream[] = dice.list(1, 10, () => upload(dice, ledger, dice.pick(UPSTREAMS), 100_000)).map((each, i) => ({ ...each, nth: 2 * i + 1, at: 0, window: 65_535, isSent: false, isOver: false, isAsked: false, body: [] }));
-  for (const { id, path, bytes, end } of streams) ledger.of.set(id, `HTTP/2 ${isSecure} ${path} ${bytes} bytes ${end} gives ${gives}`);
+  const streams: Stream[] = dice
+    .list(1, 10, () => upload(dice, ledger, dice.pick(UPSTREAMS), 100_000))
+    .map((each, i) => ({
+      ...each,
+      nth: 2 * i + 1,
+      at: 0,
+      window: 65_535,
+      isSent: false,
+      isOver: false,
+      isAsked: false,
+      body: [],
+    }));
+  for (const { id, path, bytes, end } of streams)
+    ledger.of.set(id, `HTTP/2 ${isSecure} ${path} ${bytes} bytes ${end} gives ${gives}`);
   let window = 65_535;
   let wake = () => {};
   let initial = 65_535;
@@ -313,7 +393,11 @@ async function overHttp2(dice: Random, ledger: Ledger, port: number, isSecure: b
     else if (type === GOAWAY) isLeaving = true;
     else if (type === DATA && stream !== undefined) {
       stream.body.push(payload);
-      const give = () => void send(frame(WINDOW_UPDATE, 0, 0, number32(payload.length)), frame(WINDOW_UPDATE, 0, nth, number32(payload.length)));
+      const give = () =>
+        void send(
+          frame(WINDOW_UPDATE, 0, 0, number32(payload.length)),
+          frame(WINDOW_UPDATE, 0, nth, number32(payload.length)),
+        );
       if (payload.length > 0 && gives === "at once") give();
       if (payload.length > 0 && gives === "late") setTimeout(give, dice.int(0, 10));
     }
@@ -327,21 +411,42 @@ async function overHttp2(dice: Random, ledger: Ledger, port: number, isSecure: b
   for (;;) {
     // Streams begin in the order of their numbers (RFC 9113 §5.1.1).
     const first = streams.find((each) => !each.isAsked);
-    const open = streams.filter((each) => !each.isSent && !each.isOver && (each.isAsked || each === first) && (!each.isAsked || each.at === each.bytes || Math.min(window, each.window) > 0));
+    const open = streams.filter(
+      (each) =>
+        !each.isSent &&
+        !each.isOver &&
+        (each.isAsked || each === first) &&
+        (!each.isAsked || each.at === each.bytes || Math.min(window, each.window) > 0),
+    );
     if (socket.destroyed || isLeaving) break;
     if (open.length === 0) {
       if (streams.every((each) => each.isSent || each.isOver)) break;
-      await Promise.race([closed, new Promise<void>((resolve) => (wake = resolve)), new Promise((resolve) => setTimeout(resolve, 100))]);
+      await Promise.race([
+        closed,
+        new Promise<void>((resolve) => (wake = resolve)),
+        new Promise((resolve) => setTimeout(resolve, 100)),
+      ]);
       // What is held back is given up, so that a client which reads nothing does not wait for itself.
       if (gives === "never" && dice.chance(0.3)) break;
       continue;
     }
-    const frames = dice.list(1, 4, () => dice.pick(open)).map((each) => next(dice, ledger, each, window, (bytes) => (window -= bytes)));
+    const frames = dice
+      .list(1, 4, () => dice.pick(open))
+      .map((each) => next(dice, ledger, each, window, (bytes) => (window -= bytes)));
     await send(...frames);
   }
-  const isDone = () => socket.destroyed || streams.every((each) => each.isOver || (each.isSent && each.end === "broken"));
-  if (gives === "never" || streams.some(({ end }) => end === "held") || isLeaving) await new Promise((resolve) => setTimeout(resolve, dice.int(0, 150)));
-  else await eventually(isDone, `the end of ${streams.filter((each) => !each.isOver).map(({ id }) => ledger.of.get(id)).join(", ")}`);
+  const isDone = () =>
+    socket.destroyed || streams.every((each) => each.isOver || (each.isSent && each.end === "broken"));
+  if (gives === "never" || streams.some(({ end }) => end === "held") || isLeaving)
+    await new Promise((resolve) => setTimeout(resolve, dice.int(0, 150)));
+  else
+    await eventually(
+      isDone,
+      `the end of ${streams
+        .filter((each) => !each.isOver)
+        .map(({ id }) => ledger.of.get(id))
+        .join(", ")}`,
+    );
   if (dice.chance(0.5)) void send(frame(GOAWAY, 0, 0, Buffer.alloc(8)));
   if (dice.chance(0.5)) socket.end();
   else socket.destroy();
@@ -357,7 +462,12 @@ function next(dice: Random, ledger: Ledger, stream: Stream, window: number, take
     stream.isAsked = true;
     if (bytes === 0) ledger.whole.set(id, 0);
     const length: [string, string][] = dice.chance(0.5) ? [["content-length", String(bytes)]] : [];
-    return frame(HEADERS, END_HEADERS, nth, block([[":method", dice.pick(METHODS)], [":scheme", "http"], [":authority", "h"], [":path", path], ...length]));
+    return frame(
+      HEADERS,
+      END_HEADERS,
+      nth,
+      block([[":method", dice.pick(METHODS)], [":scheme", "http"], [":authority", "h"], [":path", path], ...length]),
+    );
   }
   if (stream.at === bytes || (end === "broken" && dice.chance(0.1)) || (end === "held" && dice.chance(0.1))) {
     stream.isSent = true;
@@ -371,7 +481,13 @@ function next(dice: Random, ledger: Ledger, stream: Stream, window: number, take
     return frame(DATA, END_STREAM, nth);
   }
   const padding = dice.chance(0.3) ? dice.int(0, 255) : -1;
-  const size = Math.min(MAX_FRAME_BYTES - padding - 1, bytes - stream.at, window - padding - 1, stream.window - padding - 1, dice.int(1, dice.pick([10, 1000, 16_000])) + Math.ceil(bytes / 60));
+  const size = Math.min(
+    MAX_FRAME_BYTES - padding - 1,
+    bytes - stream.at,
+    window - padding - 1,
+    stream.window - padding - 1,
+    dice.int(1, dice.pick([10, 1000, 16_000])) + Math.ceil(bytes / 60),
+  );
   if (size < 0 || (size === 0 && padding < 0)) return Buffer.alloc(0);
   const data = ledger.piece(id, stream.at, size);
   stream.at += size;
@@ -383,41 +499,67 @@ function next(dice: Random, ledger: Ledger, stream: Stream, window: number, take
   return frame(DATA, PADDED, nth, Buffer.concat([Buffer.from([padding]), data, Buffer.alloc(padding)]));
 }
 
-it(`uploads over TLS and HTTP/2 stay their clients' own, and leave nothing behind, from seed ${SEED}`, { timeout: 60_000 + ROUNDS * 5000 }, async () => {
-  const thrown: unknown[] = [];
-  const record = (error: unknown) => thrown.push(error);
-  process.on("uncaughtExceptionMonitor", record);
-  onTestFinished(() => void process.off("uncaughtExceptionMonitor", record));
-  const dice = random(SEED);
-  const ledger = new Ledger();
-  const sockets = new Set<Socket>();
-  const services = [];
-  for (const protocol of UPSTREAMS) {
-    services.push({
-      name: protocol,
-      base_path: `/${protocol}`,
-      ...speaking(protocol),
-      upstreams: await Promise.all([1, 2].map(async () => ({ host: "127.0.0.1", port: await upstreamOf(protocol, dice, ledger, sockets) }))),
-      pool: { max_connections: 8 },
-      timeouts: { connect_ms: 2000, response_ms: 200, idle_ms: 200 },
-      health: { passive: { max_failures: 0 } },
-      retries: { attempts: 1, budget_ratio: 1, max_replay_bytes: 20_000 },
-      routes: [{ path: "/{rest*}" }],
-    });
-  }
-  const { gateway, port } = await running({ global: { h2c: true, limits: { max_client_share: 1 }, access_log: { enabled: false } }, services } as ConfigInput);
-  const secured = (await gateway.listen({ port: 0, tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false } })).port;
-  for (let round = 0; round < ROUNDS; round++) {
-    await Promise.all(Array.from({ length: AT_ONCE }, (_, i) => CLIENTS[i % CLIENTS.length]!(dice, ledger, { plain: port, secured })));
+it(
+  `uploads over TLS and HTTP/2 stay their clients' own, and leave nothing behind, from seed ${SEED}`,
+  { timeout: 60_000 + ROUNDS * 5000 },
+  async () => {
+    const thrown: unknown[] = [];
+    const record = (error: unknown) => thrown.push(error);
+    process.on("uncaughtExceptionMonitor", record);
+    onTestFinished(() => void process.off("uncaughtExceptionMonitor", record));
+    const dice = random(SEED);
+    const ledger = new Ledger();
+    const sockets = new Set<Socket>();
+    const services = [];
+    for (const protocol of UPSTREAMS) {
+      services.push({
+        name: protocol,
+        base_path: `/${protocol}`,
+        ...speaking(protocol),
+        upstreams: await Promise.all(
+          [1, 2].map(async () => ({ host: "127.0.0.1", port: await upstreamOf(protocol, dice, ledger, sockets) })),
+        ),
+        pool: { max_connections: 8 },
+        timeouts: { connect_ms: 2000, response_ms: 200, idle_ms: 200 },
+        health: { passive: { max_failures: 0 } },
+        retries: { attempts: 1, budget_ratio: 1, max_replay_bytes: 20_000 },
+        routes: [{ path: "/{rest*}" }],
+      });
+    }
+    const { gateway, port } = await running({
+      global: { h2c: true, limits: { max_client_share: 1 }, access_log: { enabled: false } },
+      services,
+    } as ConfigInput);
+    const secured = (
+      await gateway.listen({
+        port: 0,
+        tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false },
+      })
+    ).port;
+    for (let round = 0; round < ROUNDS; round++) {
+      await Promise.all(
+        Array.from({ length: AT_ONCE }, (_, i) => CLIENTS[i % CLIENTS.length]!(dice, ledger, { plain: port, secured })),
+      );
+      expect(thrown).toEqual([]);
+      expect(ledger.wrong).toEqual([]);
+      const inFlight = () =>
+        gateway.health.services.flatMap((each) => each.upstreams.map((upstream) => upstream.inFlight));
+      await eventually(() => inFlight().every((count) => count === 0), "every lease being given back");
+    }
+    if (process.env.FUZZ_ROUNDS !== undefined)
+      console.log({
+        answers: ledger.answers,
+        whole: ledger.whole.size,
+        arrived: ledger.arrived,
+        memory: process.memoryUsage(),
+      });
+    expect(ledger.answers).toBeGreaterThan(ROUNDS * AT_ONCE);
+    await gateway.close(0);
+    // Node does not say of each socket of HTTP/2 that it has closed.
+    await eventually(
+      () => [...sockets].every(({ remotePort }) => remotePort === undefined),
+      "every connection to an upstream being closed",
+    );
     expect(thrown).toEqual([]);
-    expect(ledger.wrong).toEqual([]);
-    const inFlight = () => gateway.health.services.flatMap((each) => each.upstreams.map((upstream) => upstream.inFlight));
-    await eventually(() => inFlight().every((count) => count === 0), "every lease being given back");
-  }
-  if (process.env.FUZZ_ROUNDS !== undefined) console.log({ answers: ledger.answers, whole: ledger.whole.size, arrived: ledger.arrived, memory: process.memoryUsage() });
-  expect(ledger.answers).toBeGreaterThan(ROUNDS * AT_ONCE);
-  await gateway.close(0);
-  // Node does not say of each socket of HTTP/2 that it has closed.
-  await eventually(() => [...sockets].every(({ remotePort }) => remotePort === undefined), "every connection to an upstream being closed");
-  expect(thrown).toEqual([]);
-});
+  },
+);

@@ -1,11 +1,28 @@
 /**
- * Upstreams that answer with anything (broken, surplus and half messages of HTTP/1.1 and frames of HTTP/2, in any segments) affect only
- * their own requests: nothing is thrown out of an event, every request is answered or cut, and every lease is given back. Seeded.
+ * Upstreams that answer with anything (broken, surplus and half messages of HTTP/1.1 and frames of HTTP/2, in any
+ * segments) affect only their own requests: nothing is thrown out of an event, every request is answered or cut, and
+ * every lease is given back. Seeded.
  */
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { Socket } from "node:net";
 import { oneService, running } from "../support/gateway.ts";
-import { block, frame, number32, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, frameReader, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE } from "../support/h2_raw.ts";
+import {
+  block,
+  frame,
+  number32,
+  ACK,
+  CONTINUATION,
+  DATA,
+  END_HEADERS,
+  END_STREAM,
+  frameReader,
+  GOAWAY,
+  HEADERS,
+  PING,
+  RST_STREAM,
+  SETTINGS,
+  WINDOW_UPDATE,
+} from "../support/h2_raw.ts";
 import { random, type Random } from "../support/random.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
 import { byteBackend } from "../journeys/harness.ts";
@@ -29,7 +46,8 @@ const PARTS = [
   "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
   "HTTP/1.1 103 Early Hints\r\nContent-Length: 4\r\nTrailer: x\r\n\r\n",
   "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
-  "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
+  "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: " +
+    "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
   "HTTP/1.1 101 Switching Protocols\r\n\r\n",
   "HTTP/1.1 099 Low\r\n\r\n",
   "HTTP/1.1 999 High\r\nContent-Length: 0\r\n\r\n",
@@ -51,7 +69,10 @@ function http1Reply(dice: Random): Buffer {
   if (dice.chance(0.2)) text = text.slice(0, dice.int(0, text.length));
   if (dice.chance(0.2)) {
     const at = dice.int(0, text.length);
-    text = text.slice(0, at) + dice.pick(["\0", "\r", "\n", " ", "\t", ":", "\xff", "x".repeat(50_000), "X-A: b\r\n", "Connection: close\r\n"]) + text.slice(at);
+    text =
+      text.slice(0, at) +
+      dice.pick(["\0", "\r", "\n", " ", "\t", ":", "\xff", "x".repeat(50_000), "X-A: b\r\n", "Connection: close\r\n"]) +
+      text.slice(at);
   }
   return Buffer.from(text, "latin1");
 }
@@ -77,25 +98,56 @@ function play(dice: Random, socket: Socket, bytes: Buffer): void {
 }
 
 const PUSH_PROMISE = 5;
-/** Frames of a wrong size abort the process of a Node whose nghttp2 is older (CVE-2026-27135), at which the start logs a warning. */
+/**
+ * Frames of a wrong size abort the process of a Node whose nghttp2 is older (CVE-2026-27135), at which the start logs a
+ * warning.
+ */
 const MAY_MISSIZE = process.versions.nghttp2!.localeCompare("1.68.1", "en", { numeric: true }) >= 0;
 
 function frames(dice: Random, stream: number): Buffer {
   const id = () => dice.pick([stream, stream, stream, stream, 0, 1, 2, stream + 2, stream + 100]);
   // With PADDED (8) or PRIORITY (32) the payload is too short.
-  const flags = () => dice.pick([0, END_STREAM, END_HEADERS, END_STREAM | END_HEADERS, ...(MAY_MISSIZE ? [0xff, 8] : [])]);
-  const status = () => dice.pick(["200", "204", "304", "100", "103", "101", "099", "000", "999", "1000", "-1", "", "abc"]);
+  const flags = () =>
+    dice.pick([0, END_STREAM, END_HEADERS, END_STREAM | END_HEADERS, ...(MAY_MISSIZE ? [0xff, 8] : [])]);
+  const status = () =>
+    dice.pick(["200", "204", "304", "100", "103", "101", "099", "000", "999", "1000", "-1", "", "abc"]);
   const fields = (): (readonly [string, string])[] => {
     const list: (readonly [string, string])[] = [[":status", status()]];
-    if (dice.chance(0.4)) list.push(dice.pick<readonly [string, string]>([["content-length", "4"], ["content-length", "x"], ["X-Upper", "a"], ["connection", "close"], ["te", "gzip"], ["a b", "c"], ["x", "a\r\nb: c"], ["", ""], [":path", "/"], [":status", "200"], ["x-long", "x".repeat(20_000)], ["x-longer", "x".repeat(70_000)]]));
+    if (dice.chance(0.4))
+      list.push(
+        dice.pick<readonly [string, string]>([
+          ["content-length", "4"],
+          ["content-length", "x"],
+          ["X-Upper", "a"],
+          ["connection", "close"],
+          ["te", "gzip"],
+          ["a b", "c"],
+          ["x", "a\r\nb: c"],
+          ["", ""],
+          [":path", "/"],
+          [":status", "200"],
+          ["x-long", "x".repeat(20_000)],
+          ["x-longer", "x".repeat(70_000)],
+        ]),
+      );
     return dice.chance(0.1) ? list.reverse() : dice.chance(0.1) ? [] : list;
   };
   const headers = (): Buffer => {
     const whole = block(fields());
     if (whole.length > 16_000) {
-      return Buffer.concat([frame(HEADERS, dice.pick([0, 1]), stream, whole.subarray(0, 16_000)), ...[1, 2, 3, 4, 5].map((nth) => frame(CONTINUATION, nth === 5 ? END_HEADERS : 0, stream, whole.subarray(nth * 16_000, (nth + 1) * 16_000)))]);
+      return Buffer.concat([
+        frame(HEADERS, dice.pick([0, 1]), stream, whole.subarray(0, 16_000)),
+        ...[1, 2, 3, 4, 5].map((nth) =>
+          frame(CONTINUATION, nth === 5 ? END_HEADERS : 0, stream, whole.subarray(nth * 16_000, (nth + 1) * 16_000)),
+        ),
+      ]);
     }
-    return frame(HEADERS, dice.chance(0.8) ? END_HEADERS | dice.pick([0, 1]) : flags(), dice.chance(0.8) ? stream : id(), whole);
+    return frame(
+      HEADERS,
+      dice.chance(0.8) ? END_HEADERS | dice.pick([0, 1]) : flags(),
+      dice.chance(0.8) ? stream : id(),
+      whole,
+    );
   };
   const missized: (() => Buffer)[] = [
     () => frame(HEADERS, 5, stream, Buffer.alloc(20_000)),
@@ -112,14 +164,34 @@ function frames(dice: Random, stream: number): Buffer {
       headers,
       headers,
       () => frame(HEADERS, END_HEADERS, stream, block([[":status", "200"]])),
-      () => frame(HEADERS, END_HEADERS | END_STREAM, stream, block([["x-trailer", "a"], ["content-length", "5"]])),
+      () =>
+        frame(
+          HEADERS,
+          END_HEADERS | END_STREAM,
+          stream,
+          block([
+            ["x-trailer", "a"],
+            ["content-length", "5"],
+          ]),
+        ),
       () => frame(DATA, dice.pick([0, END_STREAM]), stream, Buffer.from("good")),
       () => frame(DATA, flags(), id(), Buffer.alloc(dice.pick([0, 1, 4, 16_384]))),
       () => frame(RST_STREAM, 0, id(), number32(dice.int(0, 14))),
-      () => frame(GOAWAY, 0, 0, Buffer.concat([number32(dice.pick([0, stream, 0x7fffffff])), number32(dice.int(0, 14))])),
+      () =>
+        frame(GOAWAY, 0, 0, Buffer.concat([number32(dice.pick([0, stream, 0x7fffffff])), number32(dice.int(0, 14))])),
       () => frame(WINDOW_UPDATE, 0, id(), number32(dice.pick([0, 1, 0x7fffffff]))),
       () => frame(PING, dice.pick([0, ACK]), 0, Buffer.alloc(8)),
-      () => frame(SETTINGS, 0, 0, dice.pick([Buffer.alloc(0), Buffer.from([0, 3, 0, 0, 0, dice.int(0, 2)]), Buffer.from([0, 4, 0xff, 0xff, 0xff, 0xff])])),
+      () =>
+        frame(
+          SETTINGS,
+          0,
+          0,
+          dice.pick([
+            Buffer.alloc(0),
+            Buffer.from([0, 3, 0, 0, 0, dice.int(0, 2)]),
+            Buffer.from([0, 4, 0xff, 0xff, 0xff, 0xff]),
+          ]),
+        ),
       () => frame(SETTINGS, ACK, 0),
       () => frame(PUSH_PROMISE, END_HEADERS, stream, Buffer.concat([number32(2), block([[":path", "/"]])])),
       () => frame(CONTINUATION, flags(), id(), Buffer.alloc(3)),
@@ -148,7 +220,13 @@ async function hostile(protocol: "http" | "h2c", dice: Random, isHostile: () => 
       if (type === SETTINGS && (flags & ACK) === 0) socket.write(frame(SETTINGS, ACK, 0));
       if (type !== HEADERS) return;
       if (isHostile()) play(dice, socket, frames(dice, stream));
-      else socket.write(Buffer.concat([frame(HEADERS, END_HEADERS, stream, block([[":status", "200"]])), frame(DATA, END_STREAM, stream, Buffer.from("good"))]));
+      else
+        socket.write(
+          Buffer.concat([
+            frame(HEADERS, END_HEADERS, stream, block([[":status", "200"]])),
+            frame(DATA, END_STREAM, stream, Buffer.from("good")),
+          ]),
+        );
     }, PREFACE_BYTES);
     socket.on("data", read);
   });
@@ -159,7 +237,8 @@ async function request(dice: Random, port: number): Promise<string> {
   const connection = await connect(port);
   connection.socket.on("error", () => {});
   const kind = dice.pick(["get", "get", "head", "post", "upload", "socket", "leave"] as const);
-  const head = (method: string, ...lines: string[]) => connection.send([`${method} /a/x HTTP/1.1`, "Host: h", ...lines, "", ""].join("\r\n"));
+  const head = (method: string, ...lines: string[]) =>
+    connection.send([`${method} /a/x HTTP/1.1`, "Host: h", ...lines, "", ""].join("\r\n"));
   if (kind === "get") head("GET", "Connection: close");
   else if (kind === "head") head("HEAD", "Connection: close");
   else if (kind === "post") head("POST", "Connection: close", "Content-Length: 4", "", "body");
@@ -168,8 +247,17 @@ async function request(dice: Random, port: number): Promise<string> {
     connection.send("4\r\nbody\r\n");
     setImmediate(() => connection.send("0\r\n\r\n"));
   } else if (kind === "socket") {
-    head("GET", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==");
-    void connection.until("\r\n\r\n").then(() => setImmediate(() => connection.socket.destroy()), () => {});
+    head(
+      "GET",
+      "Connection: Upgrade",
+      "Upgrade: websocket",
+      "Sec-WebSocket-Version: 13",
+      "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    );
+    void connection.until("\r\n\r\n").then(
+      () => setImmediate(() => connection.socket.destroy()),
+      () => {},
+    );
   } else {
     head("GET");
     setImmediate(() => connection.socket.destroy());
@@ -182,37 +270,54 @@ describe.each([
   { title: "http, upstream_client node", protocol: "http", parts: { upstream_client: "node" } },
   { title: "h2c", protocol: "h2c", parts: {} },
 ] as const)("upstreams that answer with anything over $title", ({ title, protocol, parts }) => {
-  it("upstreams that answer with anything end no process, hold no connection, and never make a reply of status 500", { timeout: 60_000 }, async () => {
-    const thrown: unknown[] = [];
-    const record = (error: unknown) => thrown.push(error);
-    process.on("uncaughtExceptionMonitor", record);
-    onTestFinished(() => void process.off("uncaughtExceptionMonitor", record));
-    const dice = random(title.length * 7919);
-    let isHostile = true;
-    const upstream = await hostile(protocol, dice, () => isHostile);
-    const { gateway, port } = await running(
-      oneService(upstream.port, {
-        protocol,
-        ...parts,
-        pool: { max_connections: 4 },
-        timeouts: { connect_ms: 1000, response_ms: 100, idle_ms: 100 },
-        health: { enabled: true, interval_ms: 100, timeout_ms: 100, unhealthy_threshold: 1000, passive: { max_failures: 0 } },
-        // All requests come from one address: they may have every place.
-      }, { limits: { max_client_share: 1 } }),
-    );
-    for (let round = 0; round < ROUNDS; round++) {
-      const replies = await Promise.all(Array.from({ length: AT_ONCE }, () => request(dice, port)));
-      for (const reply of replies) expect(reply).not.toContain('"code":"internal"');
+  it(
+    "upstreams that answer with anything end no process, hold no connection, and never make a reply of status 500",
+    { timeout: 60_000 },
+    async () => {
+      const thrown: unknown[] = [];
+      const record = (error: unknown) => thrown.push(error);
+      process.on("uncaughtExceptionMonitor", record);
+      onTestFinished(() => void process.off("uncaughtExceptionMonitor", record));
+      const dice = random(title.length * 7919);
+      let isHostile = true;
+      const upstream = await hostile(protocol, dice, () => isHostile);
+      const { gateway, port } = await running(
+        oneService(
+          upstream.port,
+          {
+            protocol,
+            ...parts,
+            pool: { max_connections: 4 },
+            timeouts: { connect_ms: 1000, response_ms: 100, idle_ms: 100 },
+            health: {
+              enabled: true,
+              interval_ms: 100,
+              timeout_ms: 100,
+              unhealthy_threshold: 1000,
+              passive: { max_failures: 0 },
+            },
+            // All requests come from one address: they may have every place.
+          },
+          { limits: { max_client_share: 1 } },
+        ),
+      );
+      for (let round = 0; round < ROUNDS; round++) {
+        const replies = await Promise.all(Array.from({ length: AT_ONCE }, () => request(dice, port)));
+        for (const reply of replies) expect(reply).not.toContain('"code":"internal"');
+        expect(thrown).toEqual([]);
+      }
+      isHostile = false;
+      await eventually(
+        () => gateway.health.services.every((service) => service.upstreams.every(({ inFlight }) => inFlight === 0)),
+        "every lease being given back",
+      );
+      let answer = await ask(port, { path: "/a/x" });
+      // A connection from before may still be bad.
+      for (let i = 0; i < 20 && answer.status !== 200; i++) answer = await ask(port, { path: "/a/x" });
+      expect(`${answer.status} ${answer.body}`).toBe("200 good");
+      await gateway.close(0);
+      await eventually(() => upstream.sockets.size === 0, "every connection being closed");
       expect(thrown).toEqual([]);
-    }
-    isHostile = false;
-    await eventually(() => gateway.health.services.every((service) => service.upstreams.every(({ inFlight }) => inFlight === 0)), "every lease being given back");
-    let answer = await ask(port, { path: "/a/x" });
-    // A connection from before may still be bad.
-    for (let i = 0; i < 20 && answer.status !== 200; i++) answer = await ask(port, { path: "/a/x" });
-    expect(`${answer.status} ${answer.body}`).toBe("200 good");
-    await gateway.close(0);
-    await eventually(() => upstream.sockets.size === 0, "every connection being closed");
-    expect(thrown).toEqual([]);
-  });
+    },
+  );
 });

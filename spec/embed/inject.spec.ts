@@ -1,6 +1,13 @@
 import { Readable } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { createGateway, headerValue, headerValues, type ConfigInput, type Gateway, type GatewayOptions } from "../../lib/index.ts";
+import {
+  createGateway,
+  headerValue,
+  headerValues,
+  type ConfigInput,
+  type Gateway,
+  type GatewayOptions,
+} from "../../lib/index.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { behaving } from "../gateway/plugins.ts";
 
@@ -15,45 +22,91 @@ describe("inject", () => {
     ["nothing", undefined, /^inject takes an object with options$/],
     ["no URL", {}, /^inject: url must be a string$/],
     ["an unknown name", { url: "/a/x", header: {} }, /^inject has no option "header": did you mean "headers"\?$/],
-    ["a name that is far from all", { url: "/a/x", timeout: 1 }, /^inject has no option "timeout": it has method, url, headers, body, clientIp, certificate$/],
+    [
+      "a name that is far from all",
+      { url: "/a/x", timeout: 1 },
+      /^inject has no option "timeout": it has method, url, headers, body, clientIp, certificate$/,
+    ],
     ["a path", { path: "/a/x" }, /^inject has no option "path": write "url"$/],
-    ["a remoteAddress", { url: "/a/x", remoteAddress: "192.0.2.1" }, /^inject has no option "remoteAddress": write "clientIp"$/],
-    ["the name of a configuration's test", { url: "/a/x", client_ip: "192.0.2.1" }, /^inject has no option "client_ip": did you mean "clientIp"\?$/],
-    ["a scheme", { url: "/a/x", scheme: "https" }, /^inject has no option "scheme": the url says it, such as "https:\/\/localhost\/"$/],
+    [
+      "a remoteAddress",
+      { url: "/a/x", remoteAddress: "192.0.2.1" },
+      /^inject has no option "remoteAddress": write "clientIp"$/,
+    ],
+    [
+      "the name of a configuration's test",
+      { url: "/a/x", client_ip: "192.0.2.1" },
+      /^inject has no option "client_ip": did you mean "clientIp"\?$/,
+    ],
+    [
+      "a scheme",
+      { url: "/a/x", scheme: "https" },
+      /^inject has no option "scheme": the url says it, such as "https:\/\/localhost\/"$/,
+    ],
     ["encrypted", { url: "/a/x", encrypted: true }, /^inject has no option "encrypted": the url says it, /],
     ["a body that is an object", { url: "/a/x", body: {} }, /^inject: body must be a string or a Buffer$/],
-    ["headers that are a string", { url: "/a/x", headers: "A: b" }, /^inject: headers must be an object or a flat list$/],
+    [
+      "headers that are a string",
+      { url: "/a/x", headers: "A: b" },
+      /^inject: headers must be an object or a flat list$/,
+    ],
     ["a method that is a number", { url: "/a/x", method: 1 }, /^inject: method must be a string$/],
-    ["a client that is no address", { url: "/a/x", clientIp: "gateway.example" }, /^inject: clientIp must be an IP address$/],
-    ["a certificate with the names of another interface", { url: "/a/x", certificate: { subject: "CN=a", names: [] } }, /^certificate of inject has no option "names": write "san"$/],
-    ["a certificate without a subject", { url: "/a/x", certificate: {} }, /^inject: certificate.subject must be a string$/],
-  ])("inject rejects with a TypeError that says what is wrong for %s, and sends nothing", async (_what, request, message) => {
-    const { port, seen } = await backend();
-    const error: unknown = await mounted(oneService(port)).inject(request as never).catch((caught: unknown) => caught);
-    expect(error).toBeInstanceOf(TypeError);
-    expect((error as Error).message).toMatch(message);
-    expect(seen).toHaveLength(0);
-  });
+    [
+      "a client that is no address",
+      { url: "/a/x", clientIp: "gateway.example" },
+      /^inject: clientIp must be an IP address$/,
+    ],
+    [
+      "a certificate with the names of another interface",
+      { url: "/a/x", certificate: { subject: "CN=a", names: [] } },
+      /^certificate of inject has no option "names": write "san"$/,
+    ],
+    [
+      "a certificate without a subject",
+      { url: "/a/x", certificate: {} },
+      /^inject: certificate.subject must be a string$/,
+    ],
+  ])(
+    "inject rejects with a TypeError that says what is wrong for %s, and sends nothing",
+    async (_what, request, message) => {
+      const { port, seen } = await backend();
+      const error: unknown = await mounted(oneService(port))
+        .inject(request as never)
+        .catch((caught: unknown) => caught);
+      expect(error).toBeInstanceOf(TypeError);
+      expect((error as Error).message).toMatch(message);
+      expect(seen).toHaveLength(0);
+    },
+  );
 
   it("inject sends a request to the upstream and returns its reply without a listener", async () => {
     const { port, seen } = await backend((request, response, body) => {
       response.writeHead(201, { "Content-Type": "text/plain", "X-Own": "yes" });
       response.end(`${request.method} ${body.toString()}`);
     });
-    const answer = await mounted(oneService(port)).inject({ method: "POST", url: "/a/x?q=1", headers: { "X-Mine": "1" }, body: "hello" });
+    const answer = await mounted(oneService(port)).inject({
+      method: "POST",
+      url: "/a/x?q=1",
+      headers: { "X-Mine": "1" },
+      body: "hello",
+    });
     expect(answer.status).toBe(201);
     expect(answer.text()).toBe("POST hello");
     expect(answer.header("x-own")).toBe("yes");
     expect(answer.header("X-OWN")).toBe("yes");
     expect(answer.header("absent")).toBeUndefined();
     expect(seen[0]).toMatchObject({ method: "POST", url: "/x?q=1" });
-    expect(seen[0]!.headers).toEqual(expect.arrayContaining(["X-Mine", "1", "X-Forwarded-Host", "localhost", "X-Forwarded-For", "127.0.0.1"]));
+    expect(seen[0]!.headers).toEqual(
+      expect.arrayContaining(["X-Mine", "1", "X-Forwarded-Host", "localhost", "X-Forwarded-For", "127.0.0.1"]),
+    );
   });
 
   it("inject keeps order and duplicates of a flat header list", async () => {
     const { port, seen } = await backend();
     await mounted(oneService(port)).inject({ url: "/a/x", headers: ["X-A", "1", "X-B", "2", "X-A", "3"] });
-    const sent = seen[0]!.headers.flatMap((name, i) => (i % 2 === 0 && /^X-[AB]$/.test(name) ? [`${name}: ${seen[0]!.headers[i + 1]}`] : []));
+    const sent = seen[0]!.headers.flatMap((name, i) =>
+      i % 2 === 0 && /^X-[AB]$/.test(name) ? [`${name}: ${seen[0]!.headers[i + 1]}`] : [],
+    );
     expect(sent).toEqual(["X-A: 1", "X-B: 2", "X-A: 3"]);
   });
 
@@ -67,8 +120,18 @@ describe("inject", () => {
     ["a path", { url: "/a/x?q" }, "http", "localhost"],
     ["a path, with a certificate", { url: "/a/x?q", certificate: { subject: "CN=a" } }, "https", "localhost"],
     ["a URL", { url: "https://shop.example/a/x?q" }, "https", "shop.example"],
-    ["a URL beside another Host", { url: "HTTP://shop.example:80/a/x?q", headers: { Host: "other.example" } }, "http", "shop.example:80"],
-    ["a URL, with a certificate", { url: "http://shop.example/a/x?q", certificate: { subject: "CN=a" } }, "https", "shop.example"],
+    [
+      "a URL beside another Host",
+      { url: "HTTP://shop.example:80/a/x?q", headers: { Host: "other.example" } },
+      "http",
+      "shop.example:80",
+    ],
+    [
+      "a URL, with a certificate",
+      { url: "http://shop.example/a/x?q", certificate: { subject: "CN=a" } },
+      "https",
+      "shop.example",
+    ],
   ])("inject takes scheme and host from %s", async (_what, request, scheme, host) => {
     const { port, seen } = await backend();
     expect((await mounted(oneService(port)).inject(request)).status).toBe(200);

@@ -40,9 +40,21 @@ describe("createGateway", () => {
 
   it.each<[what: string, options: unknown, message: RegExp]>([
     ["nothing", undefined, /^createGateway takes an object with options$/],
-    ["both config and configFile", { config: { services: [] }, configFile: "gw.json" }, /^createGateway has both config and configFile: leave one out$/],
-    ["an unknown option", { config: { services: [] }, configfile: "gw.json" }, /^createGateway has no option "configfile": did you mean "configFile"\?$/],
-    ["an option like no other", { config: { services: [] }, zebra: 1 }, /^createGateway has no option "zebra": it has config, configFile, /],
+    [
+      "both config and configFile",
+      { config: { services: [] }, configFile: "gw.json" },
+      /^createGateway has both config and configFile: leave one out$/,
+    ],
+    [
+      "an unknown option",
+      { config: { services: [] }, configfile: "gw.json" },
+      /^createGateway has no option "configfile": did you mean "configFile"\?$/,
+    ],
+    [
+      "an option like no other",
+      { config: { services: [] }, zebra: 1 },
+      /^createGateway has no option "zebra": it has config, configFile, /,
+    ],
   ])("createGateway throws a TypeError that says what is wrong for %s", (_what, options, message) => {
     const error = thrown(() => createGateway(options as never));
     expect(error).toBeInstanceOf(TypeError);
@@ -76,24 +88,31 @@ describe("createGateway", () => {
 });
 
 describe("custom plugins", () => {
-  it("a custom plugin gets its config with defaults filled in and keys in camelCase, and TypeScript infers its type", async () => {
-    const given: unknown[] = [];
-    const greet = definePlugin({
-      name: "greet",
-      schema: schema.object({ greeting_text: schema.string(), how_often: schema.withDefault(schema.integer({ min: 1 }), 2) }),
-      create(config) {
-        expectTypeOf(config.greetingText).toEqualTypeOf<string>();
-        expectTypeOf(config.howOften).toEqualTypeOf<number>();
-        given.push(config);
-        const body = Buffer.from(config.greetingText.repeat(config.howOften));
-        return () => () => ({ status: 200, headers: ["Content-Length", String(body.length)], body });
-      },
-    });
-    const config = oneService(9, { plugins: [{ name: "greet", config: { greeting_text: "hi " } }] });
-    const { port } = await running(config, { plugins: [greet] });
-    expect((await ask(port, { path: "/a/x" })).body.toString()).toBe("hi hi ");
-    expect(given).toEqual([{ greetingText: "hi ", howOften: 2 }]);
-  });
+  it(
+    "a custom plugin gets its config with defaults filled in and keys in camelCase, " +
+      "and TypeScript infers its type",
+    async () => {
+      const given: unknown[] = [];
+      const greet = definePlugin({
+        name: "greet",
+        schema: schema.object({
+          greeting_text: schema.string(),
+          how_often: schema.withDefault(schema.integer({ min: 1 }), 2),
+        }),
+        create(config) {
+          expectTypeOf(config.greetingText).toEqualTypeOf<string>();
+          expectTypeOf(config.howOften).toEqualTypeOf<number>();
+          given.push(config);
+          const body = Buffer.from(config.greetingText.repeat(config.howOften));
+          return () => () => ({ status: 200, headers: ["Content-Length", String(body.length)], body });
+        },
+      });
+      const config = oneService(9, { plugins: [{ name: "greet", config: { greeting_text: "hi " } }] });
+      const { port } = await running(config, { plugins: [greet] });
+      expect((await ask(port, { path: "/a/x" })).body.toString()).toBe("hi hi ");
+      expect(given).toEqual([{ greetingText: "hi ", howOften: 2 }]);
+    },
+  );
 
   it("a custom plugin's config is checked by its own schema, and issues name their path", () => {
     const config = oneService(9, { plugins: [{ name: "mark", config: { label: 5, labl: "x" } }] });
@@ -107,36 +126,58 @@ describe("custom plugins", () => {
     expect(error.message).toContain("key_auth, rate_limit");
   });
 
-  it.each(["key_auth", "rate_limit"])("createGateway throws a TypeError for a custom plugin named like the built-in %s", (name) => {
-    const plugin = { ...behaving((next) => next), name };
-    expect(thrown(() => createGateway({ config: oneService(9), plugins: [plugin] }))).toEqual(new TypeError(`there is already a plugin named "${name}"`));
-  });
+  it.each(["key_auth", "rate_limit"])(
+    "createGateway throws a TypeError for a custom plugin named like the built-in %s",
+    (name) => {
+      const plugin = { ...behaving((next) => next), name };
+      expect(thrown(() => createGateway({ config: oneService(9), plugins: [plugin] }))).toEqual(
+        new TypeError(`there is already a plugin named "${name}"`),
+      );
+    },
+  );
 
   it("createGateway throws a TypeError for two custom plugins of one name", () => {
     const plugin = behaving((next) => next);
     expect(thrown(() => createGateway({ config: oneService(9), plugins: [plugin, plugin] }))).toBeInstanceOf(TypeError);
   });
 
-  it.each(["", "Upper", "with-dash", "1st"])("createGateway throws a TypeError for a custom plugin with the name %j", (name) => {
-    const plugin = { ...behaving((next) => next), name };
-    expect(thrown(() => createGateway({ config: oneService(9), plugins: [plugin] }))).toBeInstanceOf(TypeError);
-  });
+  it.each(["", "Upper", "with-dash", "1st"])(
+    "createGateway throws a TypeError for a custom plugin with the name %j",
+    (name) => {
+      const plugin = { ...behaving((next) => next), name };
+      expect(thrown(() => createGateway({ config: oneService(9), plugins: [plugin] }))).toBeInstanceOf(TypeError);
+    },
+  );
 
   it("createGateway throws when a plugin cannot be created, and names its place in the configuration", () => {
-    const config = oneService(9, { routes: [{ name: "r", path: "/", plugins: [{ name: "fragile", config: { broken: true } }] }] });
+    const config = oneService(9, {
+      routes: [{ name: "r", path: "/", plugins: [{ name: "fragile", config: { broken: true } }] }],
+    });
     const message = 'plugin fragile of route "r" of service "s" cannot be created: the fragile thing broke';
     const issue = { at: ["services", 0, "routes", 0, "plugins", 0], message, position: null };
     const error = thrown(() => createGateway({ config, plugins: [fragile] }));
     expect(error).toBeInstanceOf(ConfigError);
-    expect(error).toMatchObject({ issues: [issue], message: `services[0].routes[0].plugins[0]  ${message}`, cause: { message: "the fragile thing broke" } });
+    expect(error).toMatchObject({
+      issues: [issue],
+      message: `services[0].routes[0].plugins[0]  ${message}`,
+      cause: { message: "the fragile thing broke" },
+    });
     const file = fileWith({ global: { plugins: [{ name: "fragile", config: { broken: true } }] }, services: [] });
-    expect(thrown(() => createGateway({ configFile: file, plugins: [fragile] }))).toMatchObject({ file, message: expect.stringMatching(/gw\.json:1:\d+  global\.plugins\[0\]  plugin fragile of the global level cannot be created: the fragile thing broke$/) });
+    expect(thrown(() => createGateway({ configFile: file, plugins: [fragile] }))).toMatchObject({
+      file,
+      message: expect.stringMatching(
+        /gw\.json:1:\d+  global\.plugins\[0\]  plugin fragile of the global level cannot be created: the fragile thing broke$/,
+      ),
+    });
   });
 });
 
 describe("reload", () => {
   it("reload puts the given configuration into force", async () => {
-    const [one, two] = [await backend((_q, response) => response.end("one")), await backend((_q, response) => response.end("two"))];
+    const [one, two] = [
+      await backend((_q, response) => response.end("one")),
+      await backend((_q, response) => response.end("two")),
+    ];
     const { gateway, port } = await running(oneService(one.port));
     const { digest } = gateway;
     const reloaded = await gateway.reload(oneService(two.port));
@@ -172,31 +213,59 @@ describe("reload", () => {
     expect(origin.connections.total).toBe(1);
   });
 
-  it("the message of a plugin that cannot be created, and its cause, show no secret that the configuration has or refers to", async () => {
-    const config = schema.object({ token: schema.string(), own: schema.string({ secret: true }) });
-    const telling = definePlugin({ name: "telling", schema: config, create: ({ token, own }) => { throw new Error(`cannot log in with ${token} and ${own}`); } });
-    const plugins = [{ name: "telling", config: { token: "${env:TOKEN}", own: "hunter2-hunter2" } }] as never;
-    const error = thrown(() => createGateway({ config: oneService(9, { plugins }), plugins: [telling], environment: { TOKEN: "s3cret-s3cret" } })) as Error;
-    expect(error.message).toContain('plugin telling of service "s" cannot be created: cannot log in with ${env:TOKEN} and ********');
-    expect(inspect(error)).not.toMatch(/s3cret|hunter2/);
-    const gateway = createGateway({ config: oneService(9), plugins: [telling], environment: { TOKEN: "s3cret-s3cret" } });
-    await expect(gateway.reload(oneService(9, { plugins }))).rejects.toThrow("cannot log in with ${env:TOKEN}");
-    expect(JSON.stringify(gateway.status.lastReload)).not.toMatch(/s3cret|hunter2/);
-  });
+  it(
+    "the message of a plugin that cannot be created, and its cause, " +
+      "show no secret that the configuration has or refers to",
+    async () => {
+      const config = schema.object({ token: schema.string(), own: schema.string({ secret: true }) });
+      const telling = definePlugin({
+        name: "telling",
+        schema: config,
+        create: ({ token, own }) => {
+          throw new Error(`cannot log in with ${token} and ${own}`);
+        },
+      });
+      const plugins = [{ name: "telling", config: { token: "${env:TOKEN}", own: "hunter2-hunter2" } }] as never;
+      const error = thrown(() =>
+        createGateway({
+          config: oneService(9, { plugins }),
+          plugins: [telling],
+          environment: { TOKEN: "s3cret-s3cret" },
+        }),
+      ) as Error;
+      expect(error.message).toContain(
+        'plugin telling of service "s" cannot be created: cannot log in with ${env:TOKEN} and ********',
+      );
+      expect(inspect(error)).not.toMatch(/s3cret|hunter2/);
+      const gateway = createGateway({
+        config: oneService(9),
+        plugins: [telling],
+        environment: { TOKEN: "s3cret-s3cret" },
+      });
+      await expect(gateway.reload(oneService(9, { plugins }))).rejects.toThrow("cannot log in with ${env:TOKEN}");
+      expect(JSON.stringify(gateway.status.lastReload)).not.toMatch(/s3cret|hunter2/);
+    },
+  );
 
   it("a reload whose plugin cannot be created changes nothing: pools, limits and rotation stay", async () => {
     const names: string[] = [];
-    const origins = await Promise.all(["one", "two"].map((name) => backend((_request, response) => (names.push(name), response.end()))));
+    const origins = await Promise.all(
+      ["one", "two"].map((name) => backend((_request, response) => (names.push(name), response.end()))),
+    );
     const ports = origins.map(({ port }) => port);
     const limit = (limit_hour: number) => ({ name: "rate_limit", config: { limit_hour } });
-    const { gateway, port } = await running(oneService(ports, { plugins: [limit(3)], pool: { max_connections: 5 } }), { plugins: [fragile] });
+    const { gateway, port } = await running(oneService(ports, { plugins: [limit(3)], pool: { max_connections: 5 } }), {
+      plugins: [fragile],
+    });
     const first = await ask(port, { path: "/a/x" });
     expect(first.headers.ratelimit).toContain("r=2");
     const broken = oneService(ports[0]!, {
       plugins: [limit(100), { name: "fragile", config: { broken: true } }],
       pool: { max_connections: 1, keepalive_idle_ms: 5 },
     });
-    await expect(gateway.reload(broken)).rejects.toMatchObject({ message: expect.stringContaining("the fragile thing broke") as string });
+    await expect(gateway.reload(broken)).rejects.toMatchObject({
+      message: expect.stringContaining("the fragile thing broke") as string,
+    });
     const second = await ask(port, { path: "/a/x" });
     expect(second.headers.ratelimit).toContain("r=1");
     expect(second.headers["ratelimit-policy"]).toContain("q=3");
@@ -245,39 +314,52 @@ describe("the access log over a reload", () => {
   it.each([
     [true, false, 1],
     [false, true, 0],
-  ])("a request that arrived with the access log at %s keeps that setting, even if it is %s when the request ends", async (before, after, lines) => {
-    const written: string[] = [];
-    const answers: (() => void)[] = [];
-    const { port: upstream } = await backend((_request, response) => void answers.push(() => response.end("ok")));
-    const config = (enabled: boolean) => oneService(upstream, {}, { access_log: { enabled } });
-    const { gateway, port } = await running(config(before), { accessLog: (text) => void written.push(text) });
-    const answer = ask(port, { path: "/a/x" });
-    await eventually(() => answers.length === 1, "one request to answer");
-    await gateway.reload(config(after));
-    answers[0]!();
-    expect((await answer).status).toBe(200);
-    await gateway.close(2_000);
-    expect(written.join("").split("\n").filter((line) => line !== "")).toHaveLength(lines);
-  });
+  ])(
+    "a request that arrived with the access log at %s keeps that setting, even if it is %s when the request ends",
+    async (before, after, lines) => {
+      const written: string[] = [];
+      const answers: (() => void)[] = [];
+      const { port: upstream } = await backend((_request, response) => void answers.push(() => response.end("ok")));
+      const config = (enabled: boolean) => oneService(upstream, {}, { access_log: { enabled } });
+      const { gateway, port } = await running(config(before), { accessLog: (text) => void written.push(text) });
+      const answer = ask(port, { path: "/a/x" });
+      await eventually(() => answers.length === 1, "one request to answer");
+      await gateway.reload(config(after));
+      answers[0]!();
+      expect((await answer).status).toBe(200);
+      await gateway.close(2_000);
+      expect(
+        written
+          .join("")
+          .split("\n")
+          .filter((line) => line !== ""),
+      ).toHaveLength(lines);
+    },
+  );
 });
 
 describe("a configuration with many errors", () => {
-  it("all errors of a configuration are reported at once: fields, patterns below a broken base_path, conflicts, references", () => {
-    const file = fileWith(`{
+  it(
+    "all errors of a configuration are reported at once: fields, " +
+      "patterns below a broken base_path, conflicts, references",
+    () => {
+      const file = fileWith(`{
   "services": [
     { "name": "a", "base_path": "a", "upstreams": [{ "host": "h", "port": "80a" }], "routes": [{ "path": "/x/v{y}" }] },
-    { "name": "b", "base_path": "/b", "upstreams": [{ "host": "\${env:NOPE}", "port": 1 }], "routes": [{ "path": "/x" }, { "path": "/x", "name": "y" }] }
+    { "name": "b", "base_path": "/b", "upstreams": [{ "host": "\${env:NOPE}", "port": 1 }], "routes": [{ "path": "/x" \
+}, { "path": "/x", "name": "y" }] }
   ],
   "glob": {}
 }`);
-    const { issues } = thrown(() => createGateway({ configFile: file, environment: {} })) as ConfigError;
-    expect(issues.map(({ at, position }) => `${position!.line} ${at.join(".")}`)).toEqual([
-      "3 services.0.base_path",
-      "3 services.0.upstreams.0.port",
-      "3 services.0.routes.0.path",
-      "4 services.1.upstreams.0.host",
-      "4 services.1.routes.1.path",
-      "6 glob",
-    ]);
-  });
+      const { issues } = thrown(() => createGateway({ configFile: file, environment: {} })) as ConfigError;
+      expect(issues.map(({ at, position }) => `${position!.line} ${at.join(".")}`)).toEqual([
+        "3 services.0.base_path",
+        "3 services.0.upstreams.0.port",
+        "3 services.0.routes.0.path",
+        "4 services.1.upstreams.0.host",
+        "4 services.1.routes.1.path",
+        "6 glob",
+      ]);
+    },
+  );
 });

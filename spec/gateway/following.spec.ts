@@ -23,12 +23,17 @@ function telling(events: string[] = [], refuses: string | null = null) {
         events.push(`open ${text}`);
         return { close: () => void events.push(`close ${text}`) };
       });
-      return () => () => ({ status: 200, headers: ["Content-Length", String(Buffer.byteLength(text))], body: Buffer.from(text) });
+      return () => () => ({
+        status: 200,
+        headers: ["Content-Length", String(Buffer.byteLength(text))],
+        body: Buffer.from(text),
+      });
     },
   });
 }
 
-const config = (text: string, global: object = {}) => oneService(9, { plugins: [{ name: "telling", config: { text } }] }, global);
+const config = (text: string, global: object = {}) =>
+  oneService(9, { plugins: [{ name: "telling", config: { text } }] }, global);
 const said = async (port: number) => {
   const client = await keptClient(port);
   const { body } = await client.ask("/a/x");
@@ -72,51 +77,77 @@ describe("workers", () => {
     expect(await Promise.all(ports.map(said))).toEqual(["two", "two"]);
   });
 
-  it("refuse together: where one cannot create a plugin, none takes the configuration, what was created for it is closed, and lastReload has the reason", async () => {
-    const [first, second, third] = [[], [], []] as [string[], string[], string[]];
-    const { main, ports, workers, events } = await together({
-      ...{ config: config("one"), plugins: [telling(first)] },
-      ofWorkers: [{ plugins: [telling(second)] }, { plugins: [telling(third, "two")] }],
-    });
-    const before = main.digest;
-    await expect(main.reload(config("two"))).rejects.toThrow("cannot say two");
-    expect(events).toEqual(["prepare", "abandon"]);
-    expect(main.status.lastReload).toMatchObject({ outcome: "refused", digest: before, issues: [{ message: expect.stringContaining("cannot say two") as string }] });
-    expect(await Promise.all(ports.map(said))).toEqual(["one", "one"]);
-    expect([main, ...workers].map(({ digest }) => digest)).toEqual([before, before, before]);
-    expect([first, second, third]).toEqual([["open one", "open two", "close two"], ["open one", "open two", "close two"], ["open one"]]);
-    await main.reload(config("three"));
-    expect(await Promise.all(ports.map(said))).toEqual(["three", "three"]);
-  });
+  it(
+    "refuse together: where one cannot create a plugin, none takes the configuration, " +
+      "what was created for it is closed, and lastReload has the reason",
+    async () => {
+      const [first, second, third] = [[], [], []] as [string[], string[], string[]];
+      const { main, ports, workers, events } = await together({
+        ...{ config: config("one"), plugins: [telling(first)] },
+        ofWorkers: [{ plugins: [telling(second)] }, { plugins: [telling(third, "two")] }],
+      });
+      const before = main.digest;
+      await expect(main.reload(config("two"))).rejects.toThrow("cannot say two");
+      expect(events).toEqual(["prepare", "abandon"]);
+      expect(main.status.lastReload).toMatchObject({
+        outcome: "refused",
+        digest: before,
+        issues: [{ message: expect.stringContaining("cannot say two") as string }],
+      });
+      expect(await Promise.all(ports.map(said))).toEqual(["one", "one"]);
+      expect([main, ...workers].map(({ digest }) => digest)).toEqual([before, before, before]);
+      expect([first, second, third]).toEqual([
+        ["open one", "open two", "close two"],
+        ["open one", "open two", "close two"],
+        ["open one"],
+      ]);
+      await main.reload(config("three"));
+      expect(await Promise.all(ports.map(said))).toEqual(["three", "three"]);
+    },
+  );
 
   it("are not asked for a configuration that has an error or a failing test", async () => {
     const { main, events } = await together({ config: config("one"), plugins: [telling()] });
     await expect(main.reload({ services: [{ name: "s" }] } as never)).rejects.toThrow(ConfigError);
-    await expect(main.reload({ ...config("two"), tests: [{ name: "t", request: { url: "/a/x" }, expect: { status: 201 } }] })).rejects.toThrow(ConfigError);
+    await expect(
+      main.reload({ ...config("two"), tests: [{ name: "t", request: { url: "/a/x" }, expect: { status: 201 } }] }),
+    ).rejects.toThrow(ConfigError);
     expect(events).toEqual([]);
   });
 
-  it("drop a configuration whose access log the main thread cannot open, or that was prepared while the gateway closed", async () => {
-    const { main, ports, events, hold } = await together({ config: config("one"), plugins: [telling()] });
-    await main.listen({ port: 0 });
-    const file = join(emptyFolder(), "none", "access.log");
-    await expect(main.reload(config("two", { access_log: { enabled: true, file } }))).rejects.toThrow(`cannot write to ${file}`);
-    expect(events).toEqual(["prepare", "abandon"]);
-    const go = hold();
-    const reloading = expect(main.reload(config("three"))).rejects.toThrow("the gateway has been closed");
-    await eventually(() => events.length === 3, "the second preparation");
-    await main.close(0);
-    go();
-    await reloading;
-    expect(events).toEqual(["prepare", "abandon", "prepare", "close", "abandon"]);
-    expect(await Promise.all(ports.map(said))).toEqual(["one", "one"]);
-  });
+  it(
+    "drop a configuration whose access log the main thread cannot open, " +
+      "or that was prepared while the gateway closed",
+    async () => {
+      const { main, ports, events, hold } = await together({ config: config("one"), plugins: [telling()] });
+      await main.listen({ port: 0 });
+      const file = join(emptyFolder(), "none", "access.log");
+      await expect(main.reload(config("two", { access_log: { enabled: true, file } }))).rejects.toThrow(
+        `cannot write to ${file}`,
+      );
+      expect(events).toEqual(["prepare", "abandon"]);
+      const go = hold();
+      const reloading = expect(main.reload(config("three"))).rejects.toThrow("the gateway has been closed");
+      await eventually(() => events.length === 3, "the second preparation");
+      await main.close(0);
+      go();
+      await reloading;
+      expect(events).toEqual(["prepare", "abandon", "prepare", "close", "abandon"]);
+      expect(await Promise.all(ports.map(said))).toEqual(["one", "one"]);
+    },
+  );
 
   it("load plugin modules from the bytes that the main thread has read", async () => {
     const { createHash } = await import("node:crypto");
-    const code = 'export default (kit) => kit.definePlugin({ name: "own", schema: kit.schema.object({}), create: () => () => () => ({ status: 200, headers: ["Content-Length", "3"], body: Buffer.from("own") }) });';
+    const code =
+      'export default (kit) => kit.definePlugin({ name: "own", schema: kit.schema.object({}), create: () => () ' +
+      '=> () => ({ status: 200, headers: ["Content-Length", "3"], body: Buffer.from("own") }) });';
     const module = fileWith(code, "own.mjs");
-    const next = oneService(9, { plugins: [{ name: "own" }] }, { plugin_modules: [{ path: module, sha256: createHash("sha256").update(code).digest("hex") }] });
+    const next = oneService(
+      9,
+      { plugins: [{ name: "own" }] },
+      { plugin_modules: [{ path: module, sha256: createHash("sha256").update(code).digest("hex") }] },
+    );
     const { main, ports, hold } = await together({ config: config("one"), plugins: [telling()] });
     await main.loadModules(next);
     const go = hold();
@@ -139,7 +170,11 @@ describe("workers", () => {
           const text = file.content.toString();
           if (text === refused) throw new Error(`cannot use ${text}`);
           seen.push(text);
-          return () => () => ({ status: 200, headers: ["Content-Length", String(text.length)], body: Buffer.from(text) });
+          return () => () => ({
+            status: 200,
+            headers: ["Content-Length", String(text.length)],
+            body: Buffer.from(text),
+          });
         },
       });
     const own = (name: string) => oneService(9, { plugins: [{ name: "reading", config: { file: keys } }] }, { name });
@@ -166,20 +201,24 @@ describe("workers", () => {
     expect(events.slice(4)).toEqual(["prepare", "abandon"]);
   });
 
-  it("share memory by name with the main thread, the same before and after a reload, also those that start later", async () => {
-    const { main, workers } = await together({ config: config("one"), plugins: [telling()] });
-    const memoryOf = (gateway: Gateway) => Gateway.partsOf(gateway).configuration.bundle.memory;
-    const lasting = Gateway.partsOf(main).runtime.lasting.memory("lasting", 8);
-    expect(lasting).toBeInstanceOf(SharedArrayBuffer);
-    const before = memoryOf(main);
-    expect(before.size).toBeGreaterThan(1);
-    expect(before.get("lasting")).toBe(lasting);
-    await main.reload(config("two"));
-    for (const [name, memory] of before) expect(memoryOf(main).get(name)).toBe(memory);
-    for (const worker of workers) {
-      for (const [name, memory] of memoryOf(worker)) expect([name, memory === before.get(name)]).toEqual([name, true]);
-    }
-  });
+  it(
+    "share memory by name with the main thread, the same before and after a reload, " + "also those that start later",
+    async () => {
+      const { main, workers } = await together({ config: config("one"), plugins: [telling()] });
+      const memoryOf = (gateway: Gateway) => Gateway.partsOf(gateway).configuration.bundle.memory;
+      const lasting = Gateway.partsOf(main).runtime.lasting.memory("lasting", 8);
+      expect(lasting).toBeInstanceOf(SharedArrayBuffer);
+      const before = memoryOf(main);
+      expect(before.size).toBeGreaterThan(1);
+      expect(before.get("lasting")).toBe(lasting);
+      await main.reload(config("two"));
+      for (const [name, memory] of before) expect(memoryOf(main).get(name)).toBe(memory);
+      for (const worker of workers) {
+        for (const [name, memory] of memoryOf(worker))
+          expect([name, memory === before.get(name)]).toEqual([name, true]);
+      }
+    },
+  );
 
   it("are told of an announced stop, of new certificates and of the end", async () => {
     const { main, events } = await together({ config: config("one"), plugins: [telling()] });

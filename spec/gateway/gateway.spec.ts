@@ -62,18 +62,22 @@ describe("listen", () => {
 });
 
 describe("announceStop", () => {
-  it("announceStop turns ready to false while requests and connections are still accepted, and asks HTTP/1 clients to reconnect", async () => {
-    const origin = await backend();
-    const { gateway, port } = await running(oneService(origin.port));
-    gateway.announceStop();
-    expect([gateway.ready, gateway.status.state]).toEqual([false, "stopping"]);
-    const answer = await ask(port, { path: "/a/x", headers: { Connection: "keep-alive" } });
-    expect([answer.status, answer.headers.connection]).toEqual([200, "close"]);
-    expect((await gateway.listen({ port: 0 })).port).toBeGreaterThan(0);
-    expect(await gateway.close()).toBe("drained");
-    gateway.announceStop();
-    expect(gateway.status.state).toBe("closed");
-  });
+  it(
+    "announceStop turns ready to false while requests and connections are still accepted, " +
+      "and asks HTTP/1 clients to reconnect",
+    async () => {
+      const origin = await backend();
+      const { gateway, port } = await running(oneService(origin.port));
+      gateway.announceStop();
+      expect([gateway.ready, gateway.status.state]).toEqual([false, "stopping"]);
+      const answer = await ask(port, { path: "/a/x", headers: { Connection: "keep-alive" } });
+      expect([answer.status, answer.headers.connection]).toEqual([200, "close"]);
+      expect((await gateway.listen({ port: 0 })).port).toBeGreaterThan(0);
+      expect(await gateway.close()).toBe("drained");
+      gateway.announceStop();
+      expect(gateway.status.state).toBe("closed");
+    },
+  );
 });
 
 describe("close", () => {
@@ -102,27 +106,36 @@ describe("close", () => {
     const { gateway } = await running(oneService(9), { clock });
     await gateway.close();
     const pending = clock.pending;
-    await expect(gateway.reload(oneService(9, { health: { enabled: true } }))).rejects.toThrow("the gateway has been closed");
-    expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", file: null, issues: [{ path: "", line: null, column: null, message: "the gateway has been closed" }] });
+    await expect(gateway.reload(oneService(9, { health: { enabled: true } }))).rejects.toThrow(
+      "the gateway has been closed",
+    );
+    expect(gateway.status.lastReload).toMatchObject({
+      outcome: "refused",
+      file: null,
+      issues: [{ path: "", line: null, column: null, message: "the gateway has been closed" }],
+    });
     expect(gateway.rereadFiles()).toBe(false);
     expect(clock.pending).toBe(pending);
   });
 
-  it("close ends idle keep-alive connections to clients and upstreams without waiting for the grace period", async () => {
-    const origin = await backend();
-    const clock = manualClock();
-    const { gateway, port } = await running(oneService(origin.port), { clock });
-    const client = await connect(port);
-    client.send("GET /a/x HTTP/1.1\r\nHost: h\r\n\r\n");
-    await client.until(/\r\n\r\n(.|\r|\n)*ok/);
-    const closing = gateway.close();
-    await refused(port);
-    expect(client.socket.readyState).toBe("open");
-    clock.advance(1_000);
-    expect(await closing).toBe("drained");
-    await client.closed();
-    await eventually(() => origin.connections.open === 0, "no open connection at the upstream");
-  });
+  it(
+    "close ends idle keep-alive connections to clients and upstreams without " + "waiting for the grace period",
+    async () => {
+      const origin = await backend();
+      const clock = manualClock();
+      const { gateway, port } = await running(oneService(origin.port), { clock });
+      const client = await connect(port);
+      client.send("GET /a/x HTTP/1.1\r\nHost: h\r\n\r\n");
+      await client.until(/\r\n\r\n(.|\r|\n)*ok/);
+      const closing = gateway.close();
+      await refused(port);
+      expect(client.socket.readyState).toBe("open");
+      clock.advance(1_000);
+      expect(await closing).toBe("drained");
+      await client.closed();
+      await eventually(() => origin.connections.open === 0, "no open connection at the upstream");
+    },
+  );
 
   it("close ends connections that never sent a request after half of a short grace", async () => {
     const clock = manualClock();
@@ -155,17 +168,21 @@ describe("close", () => {
     expect(await closing).toBe("drained");
   });
 
-  it("close resets the remaining connections when the grace period is over, so that a client does not mistake a truncated reply for a complete one", async () => {
-    const origin = await backend((_request, response) => void response.write("part"));
-    const { gateway, port } = await running(oneService(origin.port));
-    const client = await connect(port);
-    client.send("GET /a/x HTTP/1.1\r\nHost: h\r\n\r\n");
-    await client.until("part");
-    expect(await gateway.close(5)).toBe("cut");
-    expect(await client.closed()).not.toContain("\r\n0\r\n");
-    await eventually(() => origin.connections.open === 0, "no open connection at the upstream");
-    expect(gateway.inFlight).toBe(0);
-  });
+  it(
+    "close resets the remaining connections when the grace period is over, " +
+      "so that a client does not mistake a truncated reply for a complete one",
+    async () => {
+      const origin = await backend((_request, response) => void response.write("part"));
+      const { gateway, port } = await running(oneService(origin.port));
+      const client = await connect(port);
+      client.send("GET /a/x HTTP/1.1\r\nHost: h\r\n\r\n");
+      await client.until("part");
+      expect(await gateway.close(5)).toBe("cut");
+      expect(await client.closed()).not.toContain("\r\n0\r\n");
+      await eventually(() => origin.connections.open === 0, "no open connection at the upstream");
+      expect(gateway.inFlight).toBe(0);
+    },
+  );
 
   it("close cuts open WebSockets on both sides", async () => {
     const { port, server, connections } = await backend();
@@ -194,16 +211,20 @@ describe("close", () => {
     expect(await gateway.close()).toBe("cut");
   });
 
-  it("close writes the last lines of the access log before it resolves, including the lines of requests that were cut off", async () => {
-    const origin = await backend(() => {});
-    let log = "";
-    const { gateway, port } = await running(oneService(origin.port), { accessLog: (lines) => void (log += lines) });
-    const answer = expect(ask(port, { path: "/a/x" })).rejects.toThrow();
-    await eventually(() => origin.seen.length === 1, "one request at the upstream");
-    await gateway.close(0);
-    expect(JSON.parse(log)).toMatchObject({ path: "/a/x", status: null, code: "client_closed" });
-    await answer;
-  });
+  it(
+    "close writes the last lines of the access log before it resolves, " +
+      "including the lines of requests that were cut off",
+    async () => {
+      const origin = await backend(() => {});
+      let log = "";
+      const { gateway, port } = await running(oneService(origin.port), { accessLog: (lines) => void (log += lines) });
+      const answer = expect(ask(port, { path: "/a/x" })).rejects.toThrow();
+      await eventually(() => origin.seen.length === 1, "one request at the upstream");
+      await gateway.close(0);
+      expect(JSON.parse(log)).toMatchObject({ path: "/a/x", status: null, code: "client_closed" });
+      await answer;
+    },
+  );
 });
 
 describe("handler and upgrade in a host's own server", () => {

@@ -14,16 +14,26 @@ import { ask } from "../support/raw_client.ts";
 import { signed, signingKeys } from "../support/signing_keys.ts";
 
 type Seen = readonly [event: string, fields: Readonly<Record<string, unknown>>];
-type Options = { readonly fail?: "open" | "closed"; readonly refusals?: boolean; readonly written?: AuditSink["written"] };
+type Options = {
+  readonly fail?: "open" | "closed";
+  readonly refusals?: boolean;
+  readonly written?: AuditSink["written"];
+};
 
 const KEY = { plugins: [{ name: "key_auth", config: { key: "k" } }] } as Partial<ConfigInput["services"][number]>;
 const RIGHT = { apiKey: "k" };
 
-async function audited(service: Partial<ConfigInput["services"][number]>, { fail = "open", refusals = true, written = async () => true }: Options = {}) {
+async function audited(
+  service: Partial<ConfigInput["services"][number]>,
+  { fail = "open", refusals = true, written = async () => true }: Options = {},
+) {
   const upstream = await backend((_request, response) => void response.writeHead(403).end("no"));
   const failing = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
   const seen: Seen[] = [];
-  const audit = new GatewayAudit({ fail, refusals, failing }, { add: (event, fields) => void seen.push([event, fields as Seen[1]]), written });
+  const audit = new GatewayAudit(
+    { fail, refusals, failing },
+    { add: (event, fields) => void seen.push([event, fields as Seen[1]]), written },
+  );
   const gateway = new GatewayCore({ config: oneService(upstream.port, service), modules: withAllParts(), audit });
   onTestFinished(async () => void (await gateway.close(0)));
   const { port } = await gateway.listen({ port: 0 });
@@ -38,18 +48,36 @@ describe("AUDIT_REFUSALS", () => {
   it("has id, address, route, plugin, status and code of a refused request, and nothing else of it", async () => {
     const { seen, get } = await audited(KEY);
     expect(await get()).toEqual([401, "key_missing"]);
-    expect(seen).toEqual([["request_refused", { id: expect.any(String) as string, address: "127.0.0.1", service: "s", route: "/{rest*}", plugin: "key_auth", status: 401, code: "key_missing" }]]);
+    expect(seen).toEqual([
+      [
+        "request_refused",
+        {
+          id: expect.any(String) as string,
+          address: "127.0.0.1",
+          service: "s",
+          route: "/{rest*}",
+          plugin: "key_auth",
+          status: 401,
+          code: "key_missing",
+        },
+      ],
+    ]);
   });
 
   it("names the plugin that refused, behind others that let the request pass", async () => {
-    const { seen, get } = await audited({ plugins: [...KEY.plugins!, { name: "request_termination", config: { status: 403 } }] });
+    const { seen, get } = await audited({
+      plugins: [...KEY.plugins!, { name: "request_termination", config: { status: 403 } }],
+    });
     expect(await get(RIGHT)).toEqual([403, undefined]);
     expect(seen).toMatchObject([["request_refused", { plugin: "request_termination", status: 403 }]]);
   });
 
   it("has no line of what the upstream itself answers, and none without the setting", async () => {
     const [on, off] = [await audited(KEY), await audited(KEY, { refusals: false })];
-    expect([await on.get(RIGHT), await off.get()]).toEqual([[403, undefined], [401, "key_missing"]]);
+    expect([await on.get(RIGHT), await off.get()]).toEqual([
+      [403, undefined],
+      [401, "key_missing"],
+    ]);
     expect([on.seen, off.seen]).toEqual([[], []]);
   });
 });
@@ -62,11 +90,27 @@ describe("a refused configuration", () => {
   it.each<readonly [string, () => string, string]>([
     ["that is not signed", () => fileWith(oneService(9)), "signature_refused"],
     ["that another key has signed", () => signed(fileWith(oneService(9)), signingKeys()), "signature_refused"],
-    ["whose tests are not signed", () => signed(fileWith({ ...oneService(9), test_files: [tests()] }), keys), "signature_refused"],
-    ["whose callers are not signed", () => signed(fileWith({ ...oneService(9), caller_files: [callers()] }), keys), "signature_refused"],
-    ["that names callers twice", () => signed(fileWith({ ...oneService(9), caller_files: Array<string>(2).fill(signed(callers(), keys)) }), keys), "configuration_refused"],
+    [
+      "whose tests are not signed",
+      () => signed(fileWith({ ...oneService(9), test_files: [tests()] }), keys),
+      "signature_refused",
+    ],
+    [
+      "whose callers are not signed",
+      () => signed(fileWith({ ...oneService(9), caller_files: [callers()] }), keys),
+      "signature_refused",
+    ],
+    [
+      "that names callers twice",
+      () => signed(fileWith({ ...oneService(9), caller_files: Array<string>(2).fill(signed(callers(), keys)) }), keys),
+      "configuration_refused",
+    ],
     ["that is not there", () => `${fileWith("")}.none`, "configuration_refused"],
-    ["with an error that reads like one of its signature", () => signed(fileWith({ ...oneService(9), "sign it: edge-gateway sign x --key private.pem": 1 }), keys), "configuration_refused"],
+    [
+      "with an error that reads like one of its signature",
+      () => signed(fileWith({ ...oneService(9), "sign it: edge-gateway sign x --key private.pem": 1 }), keys),
+      "configuration_refused",
+    ],
   ])("%s", async (_title, make, event) => {
     const { seen, audit } = await audited({});
     try {
@@ -79,13 +123,17 @@ describe("a refused configuration", () => {
 });
 
 describe("AUDIT_FAIL=closed", () => {
-  it("answers requests with 503 audit_unavailable while the log cannot be written, and is not ready; both end with that", async () => {
-    const { gateway, failing, upstream, get } = await audited(KEY, { fail: "closed", refusals: false });
-    Atomics.store(failing, 0, 1);
-    expect([await get(RIGHT), gateway.ready, upstream.seen.length]).toEqual([[503, "audit_unavailable"], false, 0]);
-    Atomics.store(failing, 0, 0);
-    expect([await get(RIGHT), gateway.ready]).toEqual([[403, undefined], true]);
-  });
+  it(
+    "answers requests with 503 audit_unavailable while the log cannot be written, " +
+      "and is not ready; both end with that",
+    async () => {
+      const { gateway, failing, upstream, get } = await audited(KEY, { fail: "closed", refusals: false });
+      Atomics.store(failing, 0, 1);
+      expect([await get(RIGHT), gateway.ready, upstream.seen.length]).toEqual([[503, "audit_unavailable"], false, 0]);
+      Atomics.store(failing, 0, 0);
+      expect([await get(RIGHT), gateway.ready]).toEqual([[403, undefined], true]);
+    },
+  );
 
   it("with open serves on, and stays ready", async () => {
     const { gateway, failing, get } = await audited(KEY);
@@ -95,7 +143,10 @@ describe("AUDIT_FAIL=closed", () => {
 
   it("answers a refusal when its line is written, and 503 if it is not", async () => {
     let write = (_isWritten: boolean) => {};
-    const { seen, get } = await audited(KEY, { fail: "closed", written: () => new Promise((resolve) => (write = resolve)) });
+    const { seen, get } = await audited(KEY, {
+      fail: "closed",
+      written: () => new Promise((resolve) => (write = resolve)),
+    });
     for (const isWritten of [true, false]) {
       const answer = get();
       const before = seen.length;
@@ -130,7 +181,10 @@ describe("the events of a worker", () => {
     events.answered(true);
     events.add("request_refused", {});
     events.flush();
-    expect(sent.map((each) => [each.events.length, each.lost])).toEqual([[10_000, 3], [1, 0]]);
+    expect(sent.map((each) => [each.events.length, each.lost])).toEqual([
+      [10_000, 3],
+      [1, 0],
+    ]);
   });
 
   it("are answered in their order, although a loss is known at once and the disk takes its time", async () => {

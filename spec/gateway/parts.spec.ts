@@ -1,4 +1,7 @@
-/** Which parts of the program a configuration has loaded; which modules a start loads is in `spec/cli/loaded_modules.spec.ts`. */
+/**
+ * Which parts of the program a configuration has loaded; which modules a start loads is in
+ * `spec/cli/loaded_modules.spec.ts`.
+ */
 import { generateKeyPairSync } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
@@ -15,10 +18,13 @@ import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import { blocksOf, document } from "../support/documents.ts";
 import { fileWith } from "../support/process.ts";
 
-const NOT_LOADED = "has not been loaded: await loadPluginModules(…) before createGateway, and gateway.loadModules() before reload";
+const NOT_LOADED =
+  "has not been loaded: await loadPluginModules(…) before createGateway, and gateway.loadModules() before reload";
 
 const service = { name: "s", base_path: "/", upstreams: [{ host: "127.0.0.1", port: 1 }], routes: [{ path: "/" }] };
-const withPlugins = (...plugins: ConfigInput["services"][number]["plugins"] & object): ConfigInput => ({ services: [{ ...service, plugins }] });
+const withPlugins = (...plugins: ConfigInput["services"][number]["plugins"] & object): ConfigInput => ({
+  services: [{ ...service, plugins }],
+});
 const terminating = withPlugins({ name: "request_termination", config: { status: 418 } });
 
 /** A file with the key of `identity_token`. */
@@ -39,7 +45,9 @@ const text = (json: string): ConfigSource => ({ text: json, file: "gw.json" });
 function watched(node: JsonNode, looks: { count: number }): JsonNode {
   if (node.kind === "array") return { ...node, items: node.items.map((item) => watched(item, looks)) };
   if (node.kind !== "object") return node;
-  const members = new Map<string, Member>(Array.from(node.members, ([name, member]) => [name, { ...member, value: watched(member.value, looks) }]));
+  const members = new Map<string, Member>(
+    Array.from(node.members, ([name, member]) => [name, { ...member, value: watched(member.value, looks) }]),
+  );
   const get = members.get.bind(members);
   members.get = (name) => (looks.count++, get(name));
   return { ...node, members };
@@ -49,7 +57,11 @@ describe("the table of plugin kinds", () => {
   it("is looked for in a configuration without walking through all of its routes for each part", async () => {
     const routes = 1_000;
     const looks = { count: 0 };
-    const source = { value: { services: [{ ...service, routes: Array.from({ length: routes }, (_, i) => ({ path: `/${i}`, plugins: [] })) }] } };
+    const source = {
+      value: {
+        services: [{ ...service, routes: Array.from({ length: routes }, (_, i) => ({ path: `/${i}`, plugins: [] })) }],
+      },
+    };
     parsed.set(source, { node: watched(nodeFrom(source.value), looks), issues: [] });
     await new Parts(TABLE).loadParts(source);
     expect(looks.count).toBeGreaterThan(routes);
@@ -66,7 +78,11 @@ describe("what a configuration has loaded", () => {
   it("are the kinds that it names at any level, in a value and in a text, and no other", async () => {
     const global = { plugins: [{ name: "cors", config: { allow_origins: ["*"] } }] };
     const config = { global, services: [{ ...service, routes: [{ path: "/", plugins: [{ name: "acl" }] }] }] };
-    for (const source of [{ value: config }, text(JSON.stringify(config)), { text: Buffer.from(JSON.stringify(config, null, 2)), file: "gw.json" }]) {
+    for (const source of [
+      { value: config },
+      text(JSON.stringify(config)),
+      { text: Buffer.from(JSON.stringify(config, null, 2)), file: "gw.json" },
+    ]) {
       expect(await kindsLoadedFor(source)).toEqual(["acl", "cors"]);
     }
   });
@@ -75,13 +91,21 @@ describe("what a configuration has loaded", () => {
     expect(await kindsLoadedFor(text('{ "services": [{ "plugins": [{ "name": "\\u006awt" }] }] }'))).toEqual(["jwt"]);
   });
 
-  it("is nothing for a file that is no JSON, or that breaks off: nothing but the error of its text is reported", async () => {
-    expect(await kindsLoadedFor(text("\\u0000 nothing"))).toEqual([]);
-    expect(await kindsLoadedFor(text('{ "services": [{ "plugins": [{ "name": "jwt", '))).toEqual([]);
-  });
+  it(
+    "is nothing for a file that is no JSON, or that breaks off: " + "nothing but the error of its text is reported",
+    async () => {
+      expect(await kindsLoadedFor(text("\\u0000 nothing"))).toEqual([]);
+      expect(await kindsLoadedFor(text('{ "services": [{ "plugins": [{ "name": "jwt", '))).toEqual([]);
+    },
+  );
 
   it("is nothing for a text that only equals the name of a kind or of a field", async () => {
-    const named = { ...service, name: "jwt", hosts: ["split"], routes: [{ path: "/", name: "acl", plugins: [{ name: "request_headers", config: { set: { name: "cors" } } }] }] };
+    const named = {
+      ...service,
+      name: "jwt",
+      hosts: ["split"],
+      routes: [{ path: "/", name: "acl", plugins: [{ name: "request_headers", config: { set: { name: "cors" } } }] }],
+    };
     expect(await kindsLoadedFor({ value: { services: [named] } })).toEqual(["request_headers"]);
   });
 
@@ -92,7 +116,18 @@ describe("what a configuration has loaded", () => {
   it.each([
     ["http2", { services: [{ ...service, protocol: "h2c" }] }],
     ["http2", { services: [{ ...service, protocol: "h2" }] }],
-    ["split", { services: [{ ...service, upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }], split: [{ group: "canary", percent: 5 }] }] }],
+    [
+      "split",
+      {
+        services: [
+          {
+            ...service,
+            upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }],
+            split: [{ group: "canary", percent: 5 }],
+          },
+        ],
+      },
+    ],
     ["sticky", { services: [{ ...service, sticky: {} }] }],
     ["redis", { global: { counters: { store: "redis", url: "redis://127.0.0.1" } }, services: [] }],
   ] as const)("is the part %s, which is not there before", async (name, value) => {
@@ -131,19 +166,26 @@ describe("a gateway whose parts are loaded on demand", () => {
     await gateway.close(0);
   });
 
-  it("refuses a kind that was not loaded, at the place of its configuration, and reports other names as always", async () => {
-    const issuesOf = async (config: ConfigInput) => {
-      const modules = freshModules();
-      try {
-        await modules.withPositions(() => new Gateway({ config, modules }));
-      } catch (error) {
-        return (error as ConfigError).issues.map(({ at, message }) => `${at.join(".")}: ${message}`);
-      }
-      return [];
-    };
-    expect(await issuesOf(terminating)).toEqual([`services.0.plugins.0.config: the plugin kind "request_termination" ${NOT_LOADED}`]);
-    expect(await issuesOf(withPlugins({ name: "request_terminatio" }))).toEqual([expect.stringContaining('did you mean "request_termination"?')]);
-  });
+  it(
+    "refuses a kind that was not loaded, at the place of its configuration, " + "and reports other names as always",
+    async () => {
+      const issuesOf = async (config: ConfigInput) => {
+        const modules = freshModules();
+        try {
+          await modules.withPositions(() => new Gateway({ config, modules }));
+        } catch (error) {
+          return (error as ConfigError).issues.map(({ at, message }) => `${at.join(".")}: ${message}`);
+        }
+        return [];
+      };
+      expect(await issuesOf(terminating)).toEqual([
+        `services.0.plugins.0.config: the plugin kind "request_termination" ${NOT_LOADED}`,
+      ]);
+      expect(await issuesOf(withPlugins({ name: "request_terminatio" }))).toEqual([
+        expect.stringContaining('did you mean "request_termination"?'),
+      ]);
+    },
+  );
 
   it("loads what a reload needs, a value or a file, without a further call", async () => {
     const gateway = new Gateway({ config: { services: [service] }, modules: await partsOf() });
@@ -156,14 +198,25 @@ describe("a gateway whose parts are loaded on demand", () => {
 
   it("loads what the text of a dry run needs", async () => {
     const gateway = new Gateway({ config: { services: [service] }, modules: freshModules() });
-    expect(await gateway.dryRun(Buffer.from(JSON.stringify(terminating)))).toMatchObject({ outcome: "accepted", issues: [] });
+    expect(await gateway.dryRun(Buffer.from(JSON.stringify(terminating)))).toMatchObject({
+      outcome: "accepted",
+      issues: [],
+    });
     const basic = { name: "basic_auth", config: { username: "ada", password: "x" } };
-    for (const more of [{ protocol: "h2c" }, { plugins: [basic] }]) expect(await gateway.dryRun(Buffer.from(JSON.stringify({ services: [{ ...service, ...more }] })))).toMatchObject({ outcome: "accepted", issues: [] });
+    for (const more of [{ protocol: "h2c" }, { plugins: [basic] }])
+      expect(await gateway.dryRun(Buffer.from(JSON.stringify({ services: [{ ...service, ...more }] })))).toMatchObject({
+        outcome: "accepted",
+        issues: [],
+      });
     await gateway.close(0);
   });
 
   it("explains a request and runs tests with the parts that these need", async () => {
-    const test = { name: "it is a teapot", request: { method: "GET", url: "http://localhost/" }, expect: { status: 418 } };
+    const test = {
+      name: "it is a teapot",
+      request: { method: "GET", url: "http://localhost/" },
+      expect: { status: 418 },
+    };
     const config = { ...terminating, tests: [test] };
     const gateway = new Gateway({ config, modules: await loadPluginModules(config) });
     expect(await gateway.explain({ method: "GET", url: "http://localhost/" })).toMatchObject({ outcome: "matched" });
@@ -174,8 +227,12 @@ describe("a gateway whose parts are loaded on demand", () => {
 
 describe("a plugin kind alone", () => {
   it.each(Object.keys(KINDS))("%s has the parts that it needs: the example of its page can be used", async (kind) => {
-    const text = blocksOf(document(`docs/plugins/${kind}.md`), "json")[0]!.replace(/\$\{file:[^}]*\}/g, "${env:FILE}").replace('"ed25519.pem"', () => JSON.stringify(signingKey()));
-    const environment = Object.fromEntries(Array.from(text.matchAll(/\$\{env:(\w+)\}/g), ([, name]) => [name!, `the-secret-${name}-of-thirty-two-bytes`]));
+    const text = blocksOf(document(`docs/plugins/${kind}.md`), "json")[0]!
+      .replace(/\$\{file:[^}]*\}/g, "${env:FILE}")
+      .replace('"ed25519.pem"', () => JSON.stringify(signingKey()));
+    const environment = Object.fromEntries(
+      Array.from(text.matchAll(/\$\{env:(\w+)\}/g), ([, name]) => [name!, `the-secret-${name}-of-thirty-two-bytes`]),
+    );
     const configFile = fileWith(text);
     const gateway = new Gateway({ configFile, modules: await loadPluginModules(configFile, environment), environment });
     expect(gateway.counts.routes).toBeGreaterThan(0);
@@ -228,12 +285,16 @@ describe("createGateway, for embedding", () => {
     const kinds = ["request_termination"];
     const gateway = createGateway({ config: terminating, kinds });
     await expect(gateway.reload(withPlugins({ name: "acl" }))).rejects.toThrow("a plugin kind (request_termination)");
-    expect(await gateway.dryRun(Buffer.from(JSON.stringify(withPlugins({ name: "acl" }))))).toMatchObject({ outcome: "refused" });
+    expect(await gateway.dryRun(Buffer.from(JSON.stringify(withPlugins({ name: "acl" }))))).toMatchObject({
+      outcome: "refused",
+    });
     await gateway.close(0);
     expect(() => createGateway({ config: withPlugins({ name: "acl" }), kinds: [] })).toThrow(ConfigError);
   });
 
   it("refuses a list with a kind that is not built in", () => {
-    expect(() => createGateway({ config: terminating, kinds: ["key-auth"] })).toThrow(/^kinds: there is no built-in plugin kind "key-auth"; there are key_auth, rate_limit, /);
+    expect(() => createGateway({ config: terminating, kinds: ["key-auth"] })).toThrow(
+      /^kinds: there is no built-in plugin kind "key-auth"; there are key_auth, rate_limit, /,
+    );
   });
 });

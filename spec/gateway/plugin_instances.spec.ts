@@ -24,7 +24,12 @@ function holding(close: () => void | Promise<void> = () => {}) {
     },
   });
   const config = (...settings: string[]) =>
-    oneService(9, { plugins: settings.map((each) => ({ name: "holder", config: { settings: each.replace("!", ""), broken: each.endsWith("!") } })) });
+    oneService(9, {
+      plugins: settings.map((each) => ({
+        name: "holder",
+        config: { settings: each.replace("!", ""), broken: each.endsWith("!") },
+      })),
+    });
   const gateway = createGateway({ config: config("a"), plugins: [plugin] });
   return { events, gateway, config };
 }

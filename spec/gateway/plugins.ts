@@ -6,12 +6,15 @@ export function marking(trail: string[]): AnyPlugin {
   return definePlugin({
     name: "mark",
     schema: schema.object({ label: schema.string({ min: 1 }) }),
-    create: ({ label }) => (next) => async (exchange) => {
-      trail.push(`>${label}`);
-      const reply = await next(exchange);
-      trail.push(`<${label}`);
-      return { ...reply, headers: [...reply.headers, "X-Trail", label] };
-    },
+    create:
+      ({ label }) =>
+      (next) =>
+      async (exchange) => {
+        trail.push(`>${label}`);
+        const reply = await next(exchange);
+        trail.push(`<${label}`);
+        return { ...reply, headers: [...reply.headers, "X-Trail", label] };
+      },
   });
 }
 

@@ -1,19 +1,33 @@
 import { writeFileSync } from "node:fs";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { ConfigError, createGateway, definePlugin, schema, type GatewayOptions, type Reloaded } from "../../lib/index.ts";
+import {
+  ConfigError,
+  createGateway,
+  definePlugin,
+  schema,
+  type GatewayOptions,
+  type Reloaded,
+} from "../../lib/index.ts";
 import { SERVER } from "../support/certs.ts";
 import { oneService } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";
 
 /** A configuration named so, with a test that expects this status of GET /a/x. */
 function named(name: string, status = 200, parts: Parameters<typeof oneService>[1] = {}): ConfigInput {
-  return { ...oneService(9, parts, { name }), tests: [{ name: `of ${name}`, request: { url: "/a/x" }, expect: { status } }] };
+  return {
+    ...oneService(9, parts, { name }),
+    tests: [{ name: `of ${name}`, request: { url: "/a/x" }, expect: { status } }],
+  };
 }
 
-const nameOf = ({ shownConfig }: { readonly shownConfig: unknown }) => (shownConfig as { global: { name: string } }).global.name;
+const nameOf = ({ shownConfig }: { readonly shownConfig: unknown }) =>
+  (shownConfig as { global: { name: string } }).global.name;
 
-/** A gateway that ends with the test; its plugin kind "gate" holds requests of the gateway of that name until it is opened. */
+/**
+ * A gateway that ends with the test; its plugin kind "gate" holds requests of the gateway of that name until it is
+ * opened.
+ */
 function gated(options: GatewayOptions) {
   const events: string[] = [];
   const gates = new Map<string, () => void>();
@@ -49,31 +63,58 @@ describe("a reload of a configuration with tests", () => {
     expect([gateway.lastTests, gateway.status.tests]).toEqual([null, null]);
     const { digest } = await gateway.reload(named("one"));
     expect(nameOf(gateway)).toBe("one");
-    expect(gateway.lastTests).toMatchObject({ digest, report: { passed: 1, failed: 0, tests: [{ name: "of one", passed: true, expected: { status: 200 }, found: { status: 200 } }] } });
+    expect(gateway.lastTests).toMatchObject({
+      digest,
+      report: {
+        passed: 1,
+        failed: 0,
+        tests: [{ name: "of one", passed: true, expected: { status: 200 }, found: { status: 200 } }],
+      },
+    });
     expect(gateway.status.tests).toEqual({ passed: 1, failed: 0 });
     await gateway.reload(oneService(9));
     expect([gateway.lastTests!.report, gateway.status.tests]).toEqual([{ passed: 0, failed: 0, tests: [] }, null]);
   });
 
-  it("refuses the configuration when a test fails, keeps the old one, and says so in the error, lastReload, lastTests, status and metrics", async () => {
-    const { gateway } = gated({ config: named("one") });
-    const { digest } = gateway;
-    const refused = await gateway.reload(named("two", 401), "signal").catch((error: unknown) => error as ConfigError);
-    expect(refused).toBeInstanceOf(ConfigError);
-    const message = '"of two" failed: status: expected 401, found 200';
-    expect(refused).toMatchObject({ issues: [{ at: ["tests", 0], message }] });
-    expect([nameOf(gateway), gateway.digest]).toEqual(["one", digest]);
-    expect(gateway.status).toMatchObject({ tests: { passed: 0, failed: 1 }, lastReload: { by: "signal", outcome: "refused", digest, file: null, issues: [{ path: "tests[0]", line: null, column: null, message }] } });
-    expect(gateway.status.warnings.map(({ code }) => code)).toContain("reload_refused");
-    expect(gateway.lastTests!.digest).not.toBe(digest);
-    expect(gateway.metrics()).toContain("edge_gateway_config_last_reload_successful 0");
-    await gateway.reload(named("three"));
-    expect(gateway.metrics()).toContain("edge_gateway_config_last_reload_successful 1");
-  });
+  it(
+    "refuses the configuration when a test fails, keeps the old one, and says so in the error, lastReload, " +
+      "lastTests, status and metrics",
+    async () => {
+      const { gateway } = gated({ config: named("one") });
+      const { digest } = gateway;
+      const refused = await gateway.reload(named("two", 401), "signal").catch((error: unknown) => error as ConfigError);
+      expect(refused).toBeInstanceOf(ConfigError);
+      const message = '"of two" failed: status: expected 401, found 200';
+      expect(refused).toMatchObject({ issues: [{ at: ["tests", 0], message }] });
+      expect([nameOf(gateway), gateway.digest]).toEqual(["one", digest]);
+      expect(gateway.status).toMatchObject({
+        tests: { passed: 0, failed: 1 },
+        lastReload: {
+          by: "signal",
+          outcome: "refused",
+          digest,
+          file: null,
+          issues: [{ path: "tests[0]", line: null, column: null, message }],
+        },
+      });
+      expect(gateway.status.warnings.map(({ code }) => code)).toContain("reload_refused");
+      expect(gateway.lastTests!.digest).not.toBe(digest);
+      expect(gateway.metrics()).toContain("edge_gateway_config_last_reload_successful 0");
+      await gateway.reload(named("three"));
+      expect(gateway.metrics()).toContain("edge_gateway_config_last_reload_successful 1");
+    },
+  );
 
   it("names file, line and column of a test that fails, in the configuration and in a file of test_files", async () => {
-    const tests = fileWith('[\n  { "name": "in a file", "request": { "url": "/a/x" }, "expect": { "status": 404 } }\n]', "tests.json");
-    const config = { ...oneService(9), tests: [{ name: "in the text", request: { url: "/a/x" }, expect: { code: "key_missing" } }], test_files: [tests] };
+    const tests = fileWith(
+      '[\n  { "name": "in a file", "request": { "url": "/a/x" }, "expect": { "status": 404 } }\n]',
+      "tests.json",
+    );
+    const config = {
+      ...oneService(9),
+      tests: [{ name: "in the text", request: { url: "/a/x" }, expect: { code: "key_missing" } }],
+      test_files: [tests],
+    };
     const configFile = fileWith(JSON.stringify(oneService(9)));
     const { gateway } = gated({ configFile });
     writeFileSync(configFile, JSON.stringify(config, null, 1));
@@ -82,8 +123,19 @@ describe("a reload of a configuration with tests", () => {
     expect(lastReload).toMatchObject({
       file: configFile,
       issues: [
-        { path: "tests[0]", line: expect.any(Number) as number, column: 3, message: '"in the text" failed: code: expected "key_missing", found null' },
-        { path: "[0]", line: 2, column: 3, message: '"in a file" failed: status: expected 404, found 200', file: tests },
+        {
+          path: "tests[0]",
+          line: expect.any(Number) as number,
+          column: 3,
+          message: '"in the text" failed: code: expected "key_missing", found null',
+        },
+        {
+          path: "[0]",
+          line: 2,
+          column: 3,
+          message: '"in a file" failed: status: expected 404, found 200',
+          file: tests,
+        },
       ],
     });
     expect(lastReload).not.toHaveProperty("issues.0.file");
@@ -108,30 +160,38 @@ describe("a reload of a configuration with tests", () => {
 
   it("goes on with the next reload after one that is refused", async () => {
     const { gateway } = gated({ config: oneService(9) });
-    const outcomes = await Promise.allSettled([gateway.reload(named("wrong", 500)), gateway.reload(named("right")), gateway.reload({} as never)]);
+    const outcomes = await Promise.allSettled([
+      gateway.reload(named("wrong", 500)),
+      gateway.reload(named("right")),
+      gateway.reload({} as never),
+    ]);
     expect(outcomes.map(({ status }) => status)).toEqual(["rejected", "fulfilled", "rejected"]);
     expect(nameOf(gateway)).toBe("right");
   });
 
-  it("reads the file once for all reloads of it that wait, with its newest content, and never before a reload that came earlier", async () => {
-    const configFile = fileWith(JSON.stringify(oneService(9)));
-    const { gateway, waiting, open } = gated({ configFile });
-    const held = expect(gateway.reload(named("held", 200, GATE))).resolves.toMatchObject({ changed: true });
-    await waiting("held");
-    const ofFile: Promise<Reloaded>[] = [gateway.reload(), gateway.reload(undefined, "signal")];
-    expect(ofFile[1]).toBe(ofFile[0]);
-    const given = gateway.reload(named("given"));
-    const last = gateway.reload();
-    expect(last).not.toBe(ofFile[0]);
-    writeFileSync(configFile, JSON.stringify(named("newest")));
-    open("held");
-    await held;
-    expect(await ofFile[0]).toMatchObject({ changed: true });
-    expect(await given).toMatchObject({ changed: true });
-    expect(await last).toMatchObject({ changed: true });
-    expect(nameOf(gateway)).toBe("newest");
-    expect(await gateway.reload()).toMatchObject({ changed: false });
-  });
+  it(
+    "reads the file once for all reloads of it that wait, with its newest content, " +
+      "and never before a reload that came earlier",
+    async () => {
+      const configFile = fileWith(JSON.stringify(oneService(9)));
+      const { gateway, waiting, open } = gated({ configFile });
+      const held = expect(gateway.reload(named("held", 200, GATE))).resolves.toMatchObject({ changed: true });
+      await waiting("held");
+      const ofFile: Promise<Reloaded>[] = [gateway.reload(), gateway.reload(undefined, "signal")];
+      expect(ofFile[1]).toBe(ofFile[0]);
+      const given = gateway.reload(named("given"));
+      const last = gateway.reload();
+      expect(last).not.toBe(ofFile[0]);
+      writeFileSync(configFile, JSON.stringify(named("newest")));
+      open("held");
+      await held;
+      expect(await ofFile[0]).toMatchObject({ changed: true });
+      expect(await given).toMatchObject({ changed: true });
+      expect(await last).toMatchObject({ changed: true });
+      expect(nameOf(gateway)).toBe("newest");
+      expect(await gateway.reload()).toMatchObject({ changed: false });
+    },
+  );
 
   it("is refused when the gateway closes meanwhile, and changes nothing", async () => {
     const { gateway, waiting } = gated({ config: named("one") });
@@ -145,7 +205,9 @@ describe("a reload of a configuration with tests", () => {
   });
 
   it("serves requests under the old configuration while tests of the new one run", async () => {
-    const { gateway, waiting, open } = gated({ config: oneService(9, { plugins: [{ name: "request_termination", config: { status: 204 } }] }) });
+    const { gateway, waiting, open } = gated({
+      config: oneService(9, { plugins: [{ name: "request_termination", config: { status: 204 } }] }),
+    });
     const reload = gateway.reload(named("two", 200, GATE));
     await waiting("two");
     expect((await gateway.inject({ url: "/a/x" })).status).toBe(204);
@@ -156,7 +218,10 @@ describe("a reload of a configuration with tests", () => {
   it("takes what files hold that were reread while its tests ran", async () => {
     const [cert, key] = [fileWith(String(SERVER.cert), "cert.pem"), fileWith(String(SERVER.key), "key.pem")];
     const certificates = [{ hosts: ["localhost"], cert, key }];
-    const config = (name: string, parts = {}): ConfigInput => ({ ...named(name, 200, parts), global: { name, certificates } });
+    const config = (name: string, parts = {}): ConfigInput => ({
+      ...named(name, 200, parts),
+      global: { name, certificates },
+    });
     const { gateway, waiting, open } = gated({ config: config("one") });
     const reload = gateway.reload(config("two", GATE));
     await waiting("two");
@@ -170,19 +235,25 @@ describe("a reload of a configuration with tests", () => {
 });
 
 describe("rereadFiles", () => {
-  it("leaves files with tests as they were loaded: a broken one does not keep a certificate from being renewed", async () => {
-    const [cert, key] = [fileWith(String(SERVER.cert), "cert.pem"), fileWith(String(SERVER.key), "key.pem")];
-    const tests = fileWith("[]", "tests.json");
-    const config = { ...oneService(9, {}, { certificates: [{ hosts: ["localhost"], cert, key }] }), test_files: [tests] };
-    const { gateway } = gated({ config });
-    expect(gateway.testFiles).toEqual([tests]);
-    expect(gateway.files).toEqual(expect.arrayContaining([cert, key, tests]));
-    writeFileSync(tests, "broken");
-    expect(gateway.rereadFiles()).toBe(false);
-    writeFileSync(cert, `${String(SERVER.cert)}\n`);
-    expect(gateway.rereadFiles()).toBe(true);
-    await expect(gateway.reload()).rejects.toThrow(ConfigError);
-  });
+  it(
+    "leaves files with tests as they were loaded: a broken one does not keep a " + "certificate from being renewed",
+    async () => {
+      const [cert, key] = [fileWith(String(SERVER.cert), "cert.pem"), fileWith(String(SERVER.key), "key.pem")];
+      const tests = fileWith("[]", "tests.json");
+      const config = {
+        ...oneService(9, {}, { certificates: [{ hosts: ["localhost"], cert, key }] }),
+        test_files: [tests],
+      };
+      const { gateway } = gated({ config });
+      expect(gateway.testFiles).toEqual([tests]);
+      expect(gateway.files).toEqual(expect.arrayContaining([cert, key, tests]));
+      writeFileSync(tests, "broken");
+      expect(gateway.rereadFiles()).toBe(false);
+      writeFileSync(cert, `${String(SERVER.cert)}\n`);
+      expect(gateway.rereadFiles()).toBe(true);
+      await expect(gateway.reload()).rejects.toThrow(ConfigError);
+    },
+  );
 });
 
 describe("the first listen", () => {
@@ -200,13 +271,17 @@ describe("the first listen", () => {
     expect(gateway.lastTests).toMatchObject({ digest: gateway.digest, report: { passed: 1 } });
   });
 
-  it("rejects with a ConfigError when a test fails, again and again, until a reload brings a configuration whose tests pass", async () => {
-    const { gateway } = gated({ config: named("one", 404) });
-    for (let i = 0; i < 2; i++) await expect(gateway.listen({ port: 0 })).rejects.toThrow(ConfigError);
-    expect(gateway.status).toMatchObject({ lastReload: null, tests: { passed: 0, failed: 1 } });
-    await gateway.reload(named("two"));
-    expect((await gateway.listen({ port: 0 })).port).toBeGreaterThan(0);
-  });
+  it(
+    "rejects with a ConfigError when a test fails, again and again, " +
+      "until a reload brings a configuration whose tests pass",
+    async () => {
+      const { gateway } = gated({ config: named("one", 404) });
+      for (let i = 0; i < 2; i++) await expect(gateway.listen({ port: 0 })).rejects.toThrow(ConfigError);
+      expect(gateway.status).toMatchObject({ lastReload: null, tests: { passed: 0, failed: 1 } });
+      await gateway.reload(named("two"));
+      expect((await gateway.listen({ port: 0 })).port).toBeGreaterThan(0);
+    },
+  );
 
   it("rejects when the gateway is closed while its tests run", async () => {
     const { gateway, waiting } = gated({ config: named("one", 200, GATE) });
@@ -219,10 +294,23 @@ describe("the first listen", () => {
 
 describe("gateway.test", () => {
   it("runs the tests of the configuration in force, all or those whose names contain a text", async () => {
-    const { gateway } = gated({ config: { ...oneService(9), tests: ["one", "two"].map((name) => ({ name, request: { url: "/a/x" }, expect: { status: name === "one" ? 200 : 404 } })) } });
+    const { gateway } = gated({
+      config: {
+        ...oneService(9),
+        tests: ["one", "two"].map((name) => ({
+          name,
+          request: { url: "/a/x" },
+          expect: { status: name === "one" ? 200 : 404 },
+        })),
+      },
+    });
     expect(await gateway.test({ only: "one" })).toMatchObject({ passed: 1, failed: 0, tests: [{ name: "one" }] });
     expect(gateway.lastTests).toBeNull();
-    expect(await gateway.test()).toMatchObject({ passed: 1, failed: 1, tests: [{ name: "one" }, { name: "two", passed: false }] });
+    expect(await gateway.test()).toMatchObject({
+      passed: 1,
+      failed: 1,
+      tests: [{ name: "one" }, { name: "two", passed: false }],
+    });
     expect(gateway.lastTests).toMatchObject({ digest: gateway.digest, report: { failed: 1 } });
     expect(await gateway.test({ only: "three" })).toEqual({ passed: 0, failed: 0, tests: [] });
   });

@@ -38,10 +38,24 @@ async function answering(server: https.Server | http2.Http2Server): Promise<numb
   return (server.address() as AddressInfo).port;
 }
 
-const GROUPED = [{ id: "old", group: "old" }, { id: "new", group: "new", weight: 3 }] as const;
+const GROUPED = [
+  { id: "old", group: "old" },
+  { id: "new", group: "new", weight: 3 },
+] as const;
 const PASSIVE = { max_failures: 3, window_ms: 2000, eject_ms: 2000, statuses: [503], slow_start_ms: 100 };
-const HEALTH = { enabled: true, path: "/up", interval_ms: 100, timeout_ms: 60_000, healthy_threshold: 1, unhealthy_threshold: 2, expect_status: [200], passive: PASSIVE };
-const MODULE = 'export default (kit) => kit.definePlugin({ name: "foreign", schema: kit.schema.object({}), create: () => (next) => (exchange) => next(exchange) });';
+const HEALTH = {
+  enabled: true,
+  path: "/up",
+  interval_ms: 100,
+  timeout_ms: 60_000,
+  healthy_threshold: 1,
+  unhealthy_threshold: 2,
+  expect_status: [200],
+  passive: PASSIVE,
+};
+const MODULE =
+  'export default (kit) => kit.definePlugin({ name: "foreign", schema: kit.schema.object({}), create: () ' +
+  "=> (next) => (exchange) => next(exchange) });";
 
 /** Each serves GET /a/x with the header apiKey: k. Together they have every field of the configuration. */
 async function configurations(): Promise<readonly ConfigInput[]> {
@@ -58,61 +72,171 @@ async function configurations(): Promise<readonly ConfigInput[]> {
     return { global, services: [{ name: "s", base_path: "/a", upstreams, routes, ...parts }], ...more };
   };
   const limits = {
-    ...{ headers_timeout_ms: 50_000, request_timeout_ms: 50_000, min_body_bytes_per_s: 10, max_header_bytes: 20_000, max_headers: 150, max_uri_bytes: 9000 },
-    ...{ max_body_bytes: 1_000_000, max_connections: 500, max_connections_per_ip: 400, max_requests_in_flight: 300, max_client_share: 0.4 },
+    ...{
+      headers_timeout_ms: 50_000,
+      request_timeout_ms: 50_000,
+      min_body_bytes_per_s: 10,
+      max_header_bytes: 20_000,
+      max_headers: 150,
+      max_uri_bytes: 9000,
+    },
+    ...{
+      max_body_bytes: 1_000_000,
+      max_connections: 500,
+      max_connections_per_ip: 400,
+      max_requests_in_flight: 300,
+      max_client_share: 0.4,
+    },
     min_reply_bytes_per_s: 10,
   };
   const access_log = { enabled: true, format: "combined", sample: 0.5, exclude: ["/b/*"], file: log } as const;
   const tests = [{ name: "t", request: { url: "/a/x" }, expect: { status: 200 } }];
-  const counters = { store: "redis", url: `rediss://127.0.0.1:${await closedPort()}`, tls: { ca, cert: clientCert, key: clientKey, servername: "localhost" }, timeout_ms: 50, on_error: "local", prefix: "p" } as const;
-  const callers = [{ id: "ada", groups: ["gold"], keys: [{ key: "k2" }, { key_sha256: createHash("sha256").update("k3").digest("hex") }], enabled: true }];
+  const counters = {
+    store: "redis",
+    url: `rediss://127.0.0.1:${await closedPort()}`,
+    tls: { ca, cert: clientCert, key: clientKey, servername: "localhost" },
+    timeout_ms: 50,
+    on_error: "local",
+    prefix: "p",
+  } as const;
+  const callers = [
+    {
+      id: "ada",
+      groups: ["gold"],
+      keys: [{ key: "k2" }, { key_sha256: createHash("sha256").update("k3").digest("hex") }],
+      enabled: true,
+    },
+  ];
   // For the upstreams of others below, with other values.
-  const others = { enabled: true, interval_ms: 150, timeout_ms: 50_000, healthy_threshold: 2, expect_status: ["200-299"], passive: { ...PASSIVE, max_failures: 4, statuses: [] } };
+  const others = {
+    enabled: true,
+    interval_ms: 150,
+    timeout_ms: 50_000,
+    healthy_threshold: 2,
+    expect_status: ["200-299"],
+    passive: { ...PASSIVE, max_failures: 4, statuses: [] },
+  };
   return [
+    of(
+      {
+        ...{
+          upstreams: [{ ...upstreams[0], weight: 5, group: "one" }],
+          split: [{ group: "one", percent: 100 }],
+          pool: { max_connections: 7 },
+        },
+        ...{
+          health: { ...HEALTH, ...others },
+          circuit_breaker: { error_ratio: 0.8, min_requests: 6, window_ms: 2000, open_ms: 20, probes: 3 },
+        },
+        plugins: [{ name: "rate_limit", config: { limit_hour: 1_000_000 } }],
+      },
+      { limits: { max_client_share: 0.3 }, dns_ttl_ms: 300, counters: { ...counters, timeout_ms: 60 } },
+    ),
     of({
-      ...{ upstreams: [{ ...upstreams[0], weight: 5, group: "one" }], split: [{ group: "one", percent: 100 }], pool: { max_connections: 7 } },
-      ...{ health: { ...HEALTH, ...others }, circuit_breaker: { error_ratio: 0.8, min_requests: 6, window_ms: 2000, open_ms: 20, probes: 3 } },
-      plugins: [{ name: "rate_limit", config: { limit_hour: 1_000_000 } }],
-    }, { limits: { max_client_share: 0.3 }, dns_ttl_ms: 300, counters: { ...counters, timeout_ms: 60 } }),
-    of({ protocol: "https", upstreams: [{ host: "127.0.0.1", port: secure }], tls: { verify: false }, health: { ...HEALTH, ...others, path: "/" } }),
+      protocol: "https",
+      upstreams: [{ host: "127.0.0.1", port: secure }],
+      tls: { verify: false },
+      health: { ...HEALTH, ...others, path: "/" },
+    }),
     of({}),
-    of({ health: { ...HEALTH, enabled: true }, circuit_breaker: { error_ratio: 0.9, min_requests: 5, window_ms: 1000, open_ms: 10, probes: 2 } }),
+    of({
+      health: { ...HEALTH, enabled: true },
+      circuit_breaker: { error_ratio: 0.9, min_requests: 5, window_ms: 1000, open_ms: 10, probes: 2 },
+    }),
     of({
       upstreams: GROUPED.map((each) => ({ ...each, host: "localhost", port })),
-      split: [{ group: "new", percent: 100, match: { headers: { "X-Beta": "1" } } }, { group: "old", percent: 40, hash_on: "client_ip" }, { group: "new", percent: 60, hash_on: "client_ip" }],
+      split: [
+        { group: "new", percent: 100, match: { headers: { "X-Beta": "1" } } },
+        { group: "old", percent: 40, hash_on: "client_ip" },
+        { group: "new", percent: 60, hash_on: "client_ip" },
+      ],
       retries: { attempts: 1, on: ["connect", 503], per_try_ms: 50_000, budget_ratio: 0.5, max_replay_bytes: 100 },
       health: { ...HEALTH, interval_ms: 200 },
     }),
     of({
       ...{ load_balancing_strategy: "hash", hash_on: "header:apiKey", hash_balance_factor: 150 },
-      ...{ pool: { max_connections: 9, keepalive_idle_ms: 1500 }, timeouts: { connect_ms: 50_000, response_ms: 50_000, idle_ms: 50_000, total_ms: 55_000 } },
+      ...{
+        pool: { max_connections: 9, keepalive_idle_ms: 1500 },
+        timeouts: { connect_ms: 50_000, response_ms: 50_000, idle_ms: 50_000, total_ms: 55_000 },
+      },
       ...{ upstream_path: "/api", routes: [{ path: "/{rest*}", upstream_path: "/v2/{rest}" }] },
       sticky: { cookie: "c", ttl_s: 60, secret: "0123456789abcdef0123456789abcdef" },
     }),
-    of({
-      ...{ protocol: "https", upstreams: [{ host: "127.0.0.1", port: secure }] },
-      tls: { ca, cert: clientCert, key: clientKey, servername: "localhost", verify: true },
-      health: { ...HEALTH, path: "/" },
-    }, { certificates: [{ hosts: ["localhost"], cert, key }] }),
-    of({ protocol: "h2c", upstreams: [{ host: "127.0.0.1", port: http2Port }], health: HEALTH }, { h2c: true, http2: false }),
     of(
-      { upstreams: [{ host: "localhost", port }], hosts: ["127.0.0.1"], encoded_slashes: "allow", path_parameters: "allow", preserve_host: true, upstream_client: "node" },
-      { name: "seven", http1: "node", limits, access_log, server_timing: true, decisions: 5, trusted_proxies: ["127.0.0.0/8"], https_redirect: { status: 307, port: 8443 }, underscore_headers: "allow", dns_ttl_ms: 200 },
+      {
+        ...{ protocol: "https", upstreams: [{ host: "127.0.0.1", port: secure }] },
+        tls: { ca, cert: clientCert, key: clientKey, servername: "localhost", verify: true },
+        health: { ...HEALTH, path: "/" },
+      },
+      { certificates: [{ hosts: ["localhost"], cert, key }] },
+    ),
+    of(
+      { protocol: "h2c", upstreams: [{ host: "127.0.0.1", port: http2Port }], health: HEALTH },
+      { h2c: true, http2: false },
     ),
     of(
       {
-        plugins: [{ name: "key_auth", config: { key: "k" } }, { name: "bot_protection", enabled: false }],
-        routes: [{ name: "r", path: "/{rest*}", methods: ["GET"], match: { headers: { apiKey: "k" }, scheme: "http" }, plugins: [{ id: "one", name: "rate_limit", config: { limit_hour: 1_000_000 } }, { name: "foreign" }] }],
+        upstreams: [{ host: "localhost", port }],
+        hosts: ["127.0.0.1"],
+        encoded_slashes: "allow",
+        path_parameters: "allow",
+        preserve_host: true,
+        upstream_client: "node",
       },
-      { counters, plugins: [{ name: "cors", config: { allow_origins: ["https://example.com"] } }], plugin_modules: [module], accept_warnings: ["plain_http_secret:services.s.routes.r"] },
-      { $schema: "x", serial: 7, expires_at: "2027-01-31T12:00:00Z", tests: tests.map((each) => ({ ...each, request: { ...each.request, headers: { apiKey: "k" } } })), test_files: [fileWith("[]")], callers, caller_files: [fileWith("[]")] },
+      {
+        name: "seven",
+        http1: "node",
+        limits,
+        access_log,
+        server_timing: true,
+        decisions: 5,
+        trusted_proxies: ["127.0.0.0/8"],
+        https_redirect: { status: 307, port: 8443 },
+        underscore_headers: "allow",
+        dns_ttl_ms: 200,
+      },
+    ),
+    of(
+      {
+        plugins: [
+          { name: "key_auth", config: { key: "k" } },
+          { name: "bot_protection", enabled: false },
+        ],
+        routes: [
+          {
+            name: "r",
+            path: "/{rest*}",
+            methods: ["GET"],
+            match: { headers: { apiKey: "k" }, scheme: "http" },
+            plugins: [{ id: "one", name: "rate_limit", config: { limit_hour: 1_000_000 } }, { name: "foreign" }],
+          },
+        ],
+      },
+      {
+        counters,
+        plugins: [{ name: "cors", config: { allow_origins: ["https://example.com"] } }],
+        plugin_modules: [module],
+        accept_warnings: ["plain_http_secret:services.s.routes.r"],
+      },
+      {
+        $schema: "x",
+        serial: 7,
+        expires_at: "2027-01-31T12:00:00Z",
+        tests: tests.map((each) => ({ ...each, request: { ...each.request, headers: { apiKey: "k" } } })),
+        test_files: [fileWith("[]")],
+        callers,
+        caller_files: [fileWith("[]")],
+      },
     ),
   ] as readonly ConfigInput[];
 }
 
 /** Every ordered pair of 0 … n-1 stands in it side by side. */
 function walk(n: number): readonly number[] {
-  return Array.from({ length: n }, (_, i) => [i, ...Array.from({ length: n - i - 1 }, (_, j) => [i + 1 + j, i]).flat()]).flat();
+  return Array.from({ length: n }, (_, i) => [
+    i,
+    ...Array.from({ length: n - i - 1 }, (_, j) => [i + 1 + j, i]).flat(),
+  ]).flat();
 }
 
 /** Sends requests without a pause, on new connections and on a kept one; `served` waits for one more answer. */
@@ -120,9 +244,18 @@ function load(ports: readonly number[]) {
   const agent = new http.Agent({ keepAlive: true });
   const statuses: (number | string)[] = [];
   let isOver = false;
-  const clients = ports.flatMap((port) => [undefined, agent].map(async (kept) => {
-    while (!isOver) statuses.push(await ask(port, { path: "/a/x", headers: { apiKey: "k", "X-Forwarded-Proto": "https" }, ...(kept && { agent: kept }) }).then(({ status }) => status, String));
-  }));
+  const clients = ports.flatMap((port) =>
+    [undefined, agent].map(async (kept) => {
+      while (!isOver)
+        statuses.push(
+          await ask(port, {
+            path: "/a/x",
+            headers: { apiKey: "k", "X-Forwarded-Proto": "https" },
+            ...(kept && { agent: kept }),
+          }).then(({ status }) => status, String),
+        );
+    }),
+  );
   const served = async () => {
     const { length } = statuses;
     while (statuses.length === length) await new Promise(setImmediate);
@@ -145,20 +278,29 @@ const session = new Session();
 function fieldOf<T>(object: object, name: `#${string}`): T {
   const held = globalThis as { inspected?: unknown };
   let value: unknown;
-  const post = (method: string, params: object) => session.post(method, params, (error: Error | null, result: unknown) => {
-    if (error !== null) throw error;
-    value = result;
-  });
+  const post = (method: string, params: object) =>
+    session.post(method, params, (error: Error | null, result: unknown) => {
+      if (error !== null) throw error;
+      value = result;
+    });
   session.connect();
   try {
     held.inspected = object;
     post("Runtime.evaluate", { expression: "inspected" });
-    post("Runtime.getProperties", { objectId: (value as { result: { objectId: string } }).result.objectId, ownProperties: true });
-    const { privateProperties = [] } = value as { privateProperties?: { name: string; value: { value?: unknown; objectId?: string } }[] };
+    post("Runtime.getProperties", {
+      objectId: (value as { result: { objectId: string } }).result.objectId,
+      ownProperties: true,
+    });
+    const { privateProperties = [] } = value as {
+      privateProperties?: { name: string; value: { value?: unknown; objectId?: string } }[];
+    };
     const found = privateProperties.find((each) => each.name === name)?.value;
     if (found === undefined) throw new Error(`there is no field ${name}`);
     if (found.objectId === undefined) return found.value as T;
-    post("Runtime.callFunctionOn", { objectId: found.objectId, functionDeclaration: "function () { globalThis.inspected = this; }" });
+    post("Runtime.callFunctionOn", {
+      objectId: found.objectId,
+      functionDeclaration: "function () { globalThis.inspected = this; }",
+    });
     return held.inspected as T;
   } finally {
     session.disconnect();
@@ -173,9 +315,20 @@ function rulesOf(gateway: Gateway): unknown {
     const { breaker } = upstreamSet;
     const peers = upstreamSet.peers.map(({ id, weight, group, authority, health, pool }) => {
       const { protocol, host, port, keepaliveIdleMs, tls } = pool.options;
-      const options = { protocol, host, port, keepaliveIdleMs, tls: tls?.identity, maxConnections: pool.maxConnections, clientShare: fieldOf(pool, "#clientShare") };
+      const options = {
+        protocol,
+        host,
+        port,
+        keepaliveIdleMs,
+        tls: tls?.identity,
+        maxConnections: pool.maxConnections,
+        clientShare: fieldOf(pool, "#clientShare"),
+      };
       // Not so: the only upstream of a service, without checks, is always usable.
-      const settings = health instanceof PublishedHealth ? (health as unknown as { readonly settings: HealthSettings }).settings : null;
+      const settings =
+        health instanceof PublishedHealth
+          ? (health as unknown as { readonly settings: HealthSettings }).settings
+          : null;
       return { id, weight, group, authority, options, statuses: [...(health.failureStatuses ?? [])], health: settings };
     });
     return { service: upstreamSet.service, breaker: breaker === null ? null : fieldOf(breaker, "#settings"), peers };
@@ -191,7 +344,13 @@ function rulesOf(gateway: Gateway): unknown {
 }
 
 /** Reloads between all pairs, and past the first probes of each configuration. */
-async function reloadAll(configs: readonly ConfigInput[], gateway: Gateway, advance: (ms: number) => void, served: () => Promise<void>, reloaded: (i: number) => Promise<void>): Promise<void> {
+async function reloadAll(
+  configs: readonly ConfigInput[],
+  gateway: Gateway,
+  advance: (ms: number) => void,
+  served: () => Promise<void>,
+  reloaded: (i: number) => Promise<void>,
+): Promise<void> {
   for (const i of walk(configs.length).slice(1)) {
     await gateway.loadModules(configs[i]!);
     await gateway.reload(configs[i]!);
@@ -204,61 +363,105 @@ async function reloadAll(configs: readonly ConfigInput[], gateway: Gateway, adva
 }
 
 describe("reloads between every two of a set of configurations that have every field", () => {
-  it("serves all requests; what survives a reload holds the rules of the configuration in force, and its timers may act under them", async () => {
-    const configs = await configurations();
-    const clock = manualClock();
-    const modules = withAllParts();
-    const { gateway, port } = await running(configs[0]!, { clock, modules });
-    const { served, end } = load([port]);
-    const rules: unknown[] = [];
-    for (const config of configs) {
-      await gateway.loadModules(config);
-      rules.push(rulesOf((await running(config, { clock: manualClock(), modules })).gateway));
-    }
-    expect(new Set(rules.map((each) => JSON.stringify(each))).size).toBe(configs.length);
-    await reloadAll(configs, gateway, (ms) => clock.advance(ms), served, async (i) => expect(rulesOf(gateway), `configuration ${i}`).toEqual(rules[i]));
-    expect(await end()).toEqual(new Set([200]));
-    await gateway.reload(configs[1]!);
-    await eventually(() => {
-      clock.advance(100);
-      return gateway.health.services[0]!.upstreams[0]!.state === "healthy";
-    }, "a probe has passed");
-  }, 60_000);
+  it(
+    "serves all requests; what survives a reload holds the rules of the configuration in force, " +
+      "and its timers may act under them",
+    async () => {
+      const configs = await configurations();
+      const clock = manualClock();
+      const modules = withAllParts();
+      const { gateway, port } = await running(configs[0]!, { clock, modules });
+      const { served, end } = load([port]);
+      const rules: unknown[] = [];
+      for (const config of configs) {
+        await gateway.loadModules(config);
+        rules.push(rulesOf((await running(config, { clock: manualClock(), modules })).gateway));
+      }
+      expect(new Set(rules.map((each) => JSON.stringify(each))).size).toBe(configs.length);
+      await reloadAll(
+        configs,
+        gateway,
+        (ms) => clock.advance(ms),
+        served,
+        async (i) => expect(rulesOf(gateway), `configuration ${i}`).toEqual(rules[i]),
+      );
+      expect(await end()).toEqual(new Set([200]));
+      await gateway.reload(configs[1]!);
+      await eventually(() => {
+        clock.advance(100);
+        return gateway.health.services[0]!.upstreams[0]!.state === "healthy";
+      }, "a probe has passed");
+    },
+    60_000,
+  );
 
-  it("serves all requests also with workers, whose survivors hold the rules of the configuration in force", async () => {
-    const configs = await configurations();
-    const clock = manualClock();
-    const modules = freshModules();
-    const { main, workers, ports } = await together({ config: configs[0]!, clock, modules });
-    const { served, end } = load(ports);
-    const rules: unknown[] = [];
-    for (const config of configs) {
-      await main.loadModules(config);
-      const fresh = await together({ config, modules, clock: manualClock(), ofWorkers: [{ modules }, { modules }] });
-      rules.push([fresh.main, ...fresh.workers].map(rulesOf));
-    }
-    await reloadAll(configs, main, (ms) => clock.advance(ms), served, async (i) => {
-      // A worker follows at its next request.
-      for (const port of ports) await ask(port, { path: "/a/x" });
-      expect([main, ...workers].map(rulesOf), `configuration ${i}`).toEqual(rules[i]);
-    });
-    expect(await end()).toEqual(new Set([200]));
-  }, 60_000);
+  it(
+    "serves all requests also with workers, whose survivors hold the rules of " + "the configuration in force",
+    async () => {
+      const configs = await configurations();
+      const clock = manualClock();
+      const modules = freshModules();
+      const { main, workers, ports } = await together({ config: configs[0]!, clock, modules });
+      const { served, end } = load(ports);
+      const rules: unknown[] = [];
+      for (const config of configs) {
+        await main.loadModules(config);
+        const fresh = await together({ config, modules, clock: manualClock(), ofWorkers: [{ modules }, { modules }] });
+        rules.push([fresh.main, ...fresh.workers].map(rulesOf));
+      }
+      await reloadAll(
+        configs,
+        main,
+        (ms) => clock.advance(ms),
+        served,
+        async (i) => {
+          // A worker follows at its next request.
+          for (const port of ports) await ask(port, { path: "/a/x" });
+          expect([main, ...workers].map(rulesOf), `configuration ${i}`).toEqual(rules[i]);
+        },
+      );
+      expect(await end()).toEqual(new Set([200]));
+    },
+    60_000,
+  );
 });
 
-/** The fields of a JSON Schema, as "services[].health.enabled"; without the settings of plugins and what is in a test, which is none of the gateway's. */
+/**
+ * The fields of a JSON Schema, as "services[].health.enabled"; without the settings of plugins and what is in a test,
+ * which is none of the gateway's.
+ */
 function fieldsOf(schema: JsonSchema, definitions: Readonly<Record<string, JsonSchema>>, at = ""): readonly string[] {
-  const { $ref, properties = {}, items, anyOf = [] } = schema as { $ref?: string; properties?: Record<string, JsonSchema>; items?: JsonSchema; anyOf?: readonly JsonSchema[] };
+  const {
+    $ref,
+    properties = {},
+    items,
+    anyOf = [],
+  } = schema as {
+    $ref?: string;
+    properties?: Record<string, JsonSchema>;
+    items?: JsonSchema;
+    anyOf?: readonly JsonSchema[];
+  };
   if (/\.plugins\[\]\.config$|^tests$|\.match$|\.hash_on$/.test(at)) return [];
   if ($ref !== undefined) return fieldsOf(definitions[$ref.replace("#/$defs/", "")]!, definitions, at);
-  const own = Object.entries(properties).flatMap(([name, field]) => [`${at}${at === "" ? "" : "."}${name}`, ...fieldsOf(field, definitions, `${at}${at === "" ? "" : "."}${name}`)]);
-  return [...own, ...(items === undefined ? [] : fieldsOf(items, definitions, `${at}[]`)), ...anyOf.flatMap((each) => fieldsOf(each, definitions, at))];
+  const own = Object.entries(properties).flatMap(([name, field]) => [
+    `${at}${at === "" ? "" : "."}${name}`,
+    ...fieldsOf(field, definitions, `${at}${at === "" ? "" : "."}${name}`),
+  ]);
+  return [
+    ...own,
+    ...(items === undefined ? [] : fieldsOf(items, definitions, `${at}[]`)),
+    ...anyOf.flatMap((each) => fieldsOf(each, definitions, at)),
+  ];
 }
 
 function writtenIn(value: unknown, at = ""): readonly string[] {
   if (Array.isArray(value)) return value.flatMap((each) => writtenIn(each, `${at}[]`));
   if (typeof value !== "object" || value === null) return [];
-  return Object.entries(value).flatMap(([name, field]) => [`${at}${at === "" ? "" : "."}${name}`, ...writtenIn(field, `${at}${at === "" ? "" : "."}${name}`)]);
+  return Object.entries(value).flatMap(([name, field]) => [
+    `${at}${at === "" ? "" : "."}${name}`,
+    ...writtenIn(field, `${at}${at === "" ? "" : "."}${name}`),
+  ]);
 }
 
 it("the set of configurations between which this file reloads has every field of the configuration", async () => {

@@ -64,7 +64,13 @@ describe("Runtime", () => {
     const runtime = made();
     const adopt = (...services: string[]) => {
       const inUse = runtime.inUse(1000);
-      for (const service of services) inUse.upstreamSets.set(service, { upstreamSet: runtime.upstreamSet(service), members: [], breaker: null, checks: null });
+      for (const service of services)
+        inUse.upstreamSets.set(service, {
+          upstreamSet: runtime.upstreamSet(service),
+          members: [],
+          breaker: null,
+          checks: null,
+        });
       runtime.adopt(inUse);
       return inUse.upstreamSets;
     };
@@ -115,7 +121,10 @@ describe("a reload", () => {
   it("a reload does not refill a rate limit, whatever else changes", async () => {
     const origin = await backend();
     const limited = (name: string) =>
-      oneService(origin.port, { plugins: [{ name: "rate_limit", id: "r", config: { limit_hour: 2 } }], routes: [{ name, path: `/{${name}*}` }] });
+      oneService(origin.port, {
+        plugins: [{ name: "rate_limit", id: "r", config: { limit_hour: 2 } }],
+        routes: [{ name, path: `/{${name}*}` }],
+      });
     const { gateway, port } = await running(limited("one"));
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
     await gateway.reload(limited("two"));
@@ -126,7 +135,8 @@ describe("a reload", () => {
 
   it("requests from before a reload count against a smaller limit", async () => {
     const origin = await backend();
-    const limited = (limit: number) => oneService(origin.port, { plugins: [{ name: "rate_limit", config: { limit_hour: limit } }] });
+    const limited = (limit: number) =>
+      oneService(origin.port, { plugins: [{ name: "rate_limit", config: { limit_hour: limit } }] });
     const { gateway, port } = await running(limited(5));
     for (let i = 0; i < 3; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(200);
     await gateway.reload(limited(3));
@@ -135,8 +145,14 @@ describe("a reload", () => {
 
   it("a reload does not restart the rotation over upstreams", async () => {
     const names: string[] = [];
-    const origins = await Promise.all(["one", "two", "three"].map((name) => backend((_request, response) => (names.push(name), response.end()))));
-    const config = (path: string) => oneService(origins.map(({ port }) => port), { routes: [{ path }] });
+    const origins = await Promise.all(
+      ["one", "two", "three"].map((name) => backend((_request, response) => (names.push(name), response.end()))),
+    );
+    const config = (path: string) =>
+      oneService(
+        origins.map(({ port }) => port),
+        { routes: [{ path }] },
+      );
     const { gateway, port } = await running(config("/{a*}"));
     await ask(port, { path: "/a/x" });
     await gateway.reload(config("/{b*}"));
@@ -150,14 +166,16 @@ describe("a reload", () => {
     const answers: http.ServerResponse[] = [];
     const origin = await backend((_request, response) => void answers.push(response));
     const clock = manualClock();
-    const config = (most: number) => oneService(origin.port, { pool: { max_connections: most }, timeouts: { connect_ms: 500 } });
+    const config = (most: number) =>
+      oneService(origin.port, { pool: { max_connections: most }, timeouts: { connect_ms: 500 } });
     const { gateway, port } = await running(config(2), { clock });
     await gateway.reload(config(1));
     const first = ask(port, { path: "/a/1" });
     await eventually(() => answers.length === 1, "one request to answer");
     const pending = clock.pending;
     const second = ask(port, { path: "/a/2" });
-    await eventually(() => clock.pending === pending + 1, "a request that waits for a connection"); // it waits for a connection
+    // it waits for a connection
+    await eventually(() => clock.pending === pending + 1, "a request that waits for a connection");
     clock.advance(500);
     expect(JSON.parse((await second).body.toString())).toMatchObject({ status: 503, code: "upstream_saturated" });
     answers[0]!.end("ok");
@@ -167,7 +185,8 @@ describe("a reload", () => {
   it("a larger max_connections applies to the next requests", async () => {
     const answers: http.ServerResponse[] = [];
     const origin = await backend((_request, response) => void answers.push(response));
-    const config = (most: number) => oneService(origin.port, { pool: { max_connections: most } }, { limits: { max_client_share: 1 } });
+    const config = (most: number) =>
+      oneService(origin.port, { pool: { max_connections: most } }, { limits: { max_client_share: 1 } });
     const { gateway, port } = await running(config(1));
     await gateway.reload(config(2));
     const both = [ask(port, { path: "/a/1" }), ask(port, { path: "/a/2" })];
@@ -225,64 +244,116 @@ describe("the runtime of a program with workers", () => {
       inFlight!.take(0);
       connections!.take("192.0.2.1", 0, 0);
     }
-    expect([main.inFlight!.total, main.connections!.open, two.connections!.take("192.0.2.1", 0, 3)]).toEqual([3, 3, "max_connections_per_ip"]);
+    expect([main.inFlight!.total, main.connections!.open, two.connections!.take("192.0.2.1", 0, 3)]).toEqual([
+      3,
+      3,
+      "max_connections_per_ip",
+    ]);
     main.forget(2, 0);
-    expect([main.inFlight!.total, main.connections!.open, two.connections!.take("192.0.2.1", 0, 2)]).toEqual([1, 1, expect.any(Function)]);
+    expect([main.inFlight!.total, main.connections!.open, two.connections!.take("192.0.2.1", 0, 2)]).toEqual([
+      1,
+      1,
+      expect.any(Function),
+    ]);
   });
 
-  it("a runtime of the main thread looks up only the upstreams that it checks, and a worker looks up all and checks none", async () => {
-    const checked: string[] = [];
-    const { port } = await backend((request, response) => {
-      checked.push(request.url!);
-      response.end();
-    });
-    const { start, lookups, clock } = shared();
-    const activate = (runtime: Runtime) => {
-      const inUse = runtime.inUse(1000);
-      const settings = { path: "/healthz", intervalMs: 1000, timeoutMs: 1000, expects: () => true, expectStatus: "200" };
-      for (const [service, host] of [["checked", "checked.example"], ["other", "other.example"]] as const) {
-        const upstreamSet = runtime.upstreamSet(service);
-        const options = { ...OPTIONS, host, port };
-        const peer = upstreamSet.peer("u", runtime.pool(service, options, 4, inUse));
-        const health = { active: { healthyThreshold: 1, unhealthyThreshold: 1 }, passive: { maxFailures: 2, windowMs: 1000, ejectMs: 1000, statuses: [], slowStartMs: 0 } };
-        inUse.upstreamSets.set(service, { upstreamSet, members: [{ peer, weight: 1, health, memory: runtime.memory(`health ${service}`, HEALTH_BYTES, inUse) }], breaker: null, checks: service === "checked" ? { settings, dials: new Map([[peer, ANYWHERE.egress.dialer({ host, port, why: "health" })]]) } : null });
-      }
-      runtime.adopt(inUse);
-      runtime.activate();
-      onTestFinished(() => runtime.destroy());
-      return runtime;
-    };
-    activate(start(0));
-    expect(lookups.splice(0)).toEqual(["checked.example", "other.example"]);
-    const main = activate(start(-1));
-    expect(lookups).toEqual(["checked.example"]);
-    clock.advance(1000);
-    await eventually(() => upstreamSetReport(main.upstreamSets[0]!).upstreams[0]!.state === "healthy", "a check has passed");
-    expect(checked).toEqual(["/healthz"]);
-  });
+  it(
+    "a runtime of the main thread looks up only the upstreams that it checks, " +
+      "and a worker looks up all and checks none",
+    async () => {
+      const checked: string[] = [];
+      const { port } = await backend((request, response) => {
+        checked.push(request.url!);
+        response.end();
+      });
+      const { start, lookups, clock } = shared();
+      const activate = (runtime: Runtime) => {
+        const inUse = runtime.inUse(1000);
+        const settings = {
+          path: "/healthz",
+          intervalMs: 1000,
+          timeoutMs: 1000,
+          expects: () => true,
+          expectStatus: "200",
+        };
+        for (const [service, host] of [
+          ["checked", "checked.example"],
+          ["other", "other.example"],
+        ] as const) {
+          const upstreamSet = runtime.upstreamSet(service);
+          const options = { ...OPTIONS, host, port };
+          const peer = upstreamSet.peer("u", runtime.pool(service, options, 4, inUse));
+          const health = {
+            active: { healthyThreshold: 1, unhealthyThreshold: 1 },
+            passive: { maxFailures: 2, windowMs: 1000, ejectMs: 1000, statuses: [], slowStartMs: 0 },
+          };
+          inUse.upstreamSets.set(service, {
+            upstreamSet,
+            members: [{ peer, weight: 1, health, memory: runtime.memory(`health ${service}`, HEALTH_BYTES, inUse) }],
+            breaker: null,
+            checks:
+              service === "checked"
+                ? { settings, dials: new Map([[peer, ANYWHERE.egress.dialer({ host, port, why: "health" })]]) }
+                : null,
+          });
+        }
+        runtime.adopt(inUse);
+        runtime.activate();
+        onTestFinished(() => runtime.destroy());
+        return runtime;
+      };
+      activate(start(0));
+      expect(lookups.splice(0)).toEqual(["checked.example", "other.example"]);
+      const main = activate(start(-1));
+      expect(lookups).toEqual(["checked.example"]);
+      clock.advance(1000);
+      await eventually(
+        () => upstreamSetReport(main.upstreamSets[0]!).upstreams[0]!.state === "healthy",
+        "a check has passed",
+      );
+      expect(checked).toEqual(["/healthz"]);
+    },
+  );
 
-  it("failures that a worker reports count as those of the main thread, and those of unknown upstreams are ignored", () => {
-    const { start } = shared();
-    const main = start(-1);
-    const inUse = main.inUse(1000);
-    const upstreamSet = main.upstreamSet("s");
-    const members = [9, 10].map((port) => {
-      const options = { ...OPTIONS, port };
-      const peer = upstreamSet.peer(String(port), main.pool("s", options, 4, inUse));
-      const memory = main.memory(`health ${port}`, HEALTH_BYTES, inUse);
-      return { peer, weight: 1, memory, health: { active: null, passive: { maxFailures: 3, windowMs: 1000, ejectMs: 1000, statuses: [], slowStartMs: 0 } } };
-    });
-    inUse.upstreamSets.set("s", { upstreamSet, members, breaker: null, checks: null });
-    main.adopt(inUse);
-    onTestFinished(() => main.destroy());
-    const find = (service: string, id: string) => main.peer(service, id);
-    addFailures([
-      { service: "s", upstream: "9", count: 2, reason: "broken" },
-      { service: "s", upstream: "gone", count: 3, reason: "broken" },
-      { service: "gone", upstream: "9", count: 3, reason: "broken" },
-    ], find);
-    expect(upstreamSetReport(upstreamSet).upstreams.map(({ state }) => state)).toEqual(["unknown", "unknown"]);
-    addFailures([{ service: "s", upstream: "9", count: 1, reason: "the last" }], find);
-    expect(upstreamSetReport(upstreamSet).upstreams.map(({ state, reason }) => [state, reason])).toEqual([["ejected", "the last"], ["unknown", null]]);
-  });
+  it(
+    "failures that a worker reports count as those of the main thread, " + "and those of unknown upstreams are ignored",
+    () => {
+      const { start } = shared();
+      const main = start(-1);
+      const inUse = main.inUse(1000);
+      const upstreamSet = main.upstreamSet("s");
+      const members = [9, 10].map((port) => {
+        const options = { ...OPTIONS, port };
+        const peer = upstreamSet.peer(String(port), main.pool("s", options, 4, inUse));
+        const memory = main.memory(`health ${port}`, HEALTH_BYTES, inUse);
+        return {
+          peer,
+          weight: 1,
+          memory,
+          health: {
+            active: null,
+            passive: { maxFailures: 3, windowMs: 1000, ejectMs: 1000, statuses: [], slowStartMs: 0 },
+          },
+        };
+      });
+      inUse.upstreamSets.set("s", { upstreamSet, members, breaker: null, checks: null });
+      main.adopt(inUse);
+      onTestFinished(() => main.destroy());
+      const find = (service: string, id: string) => main.peer(service, id);
+      addFailures(
+        [
+          { service: "s", upstream: "9", count: 2, reason: "broken" },
+          { service: "s", upstream: "gone", count: 3, reason: "broken" },
+          { service: "gone", upstream: "9", count: 3, reason: "broken" },
+        ],
+        find,
+      );
+      expect(upstreamSetReport(upstreamSet).upstreams.map(({ state }) => state)).toEqual(["unknown", "unknown"]);
+      addFailures([{ service: "s", upstream: "9", count: 1, reason: "the last" }], find);
+      expect(upstreamSetReport(upstreamSet).upstreams.map(({ state, reason }) => [state, reason])).toEqual([
+        ["ejected", "the last"],
+        ["unknown", null],
+      ]);
+    },
+  );
 });

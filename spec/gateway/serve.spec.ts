@@ -22,7 +22,12 @@ describe("serve", () => {
     const gateway = createGateway({ config: oneService(9) });
     const answer = await gateway.inject({ url: "/b/c" });
     expect(answer.status).toBe(404);
-    expect(answer.json()).toMatchObject({ type: "about:blank", status: 404, code: "route_not_found", title: "No route matches the request" });
+    expect(answer.json()).toMatchObject({
+      type: "about:blank",
+      status: 404,
+      code: "route_not_found",
+      title: "No route matches the request",
+    });
   });
 
   it("answers 405 method_not_allowed with Allow if the path has routes for other methods", async () => {
@@ -33,51 +38,86 @@ describe("serve", () => {
     expect(answer.json()).toMatchObject({ code: "method_not_allowed" });
   });
 
-  it("answers 404 route_not_found, which says why, if no route of the path fits headers, query and cookies, and 405 if none accepts the method", async () => {
-    const routes = [{ path: "/x", methods: ["GET"], match: { headers: { "X-Version": "2" } } }, { path: "/{rest*}" }];
-    const gateway = createGateway({ config: oneService(9, { routes }) });
-    const answer = await gateway.inject({ url: "/a/x", headers: { "X-Version": "3" } });
-    expect([answer.status, answer.json()]).toEqual([404, expect.objectContaining({ code: "route_not_found", detail: "No route of this path fits the headers, the query, the cookies and the scheme of the request." })]);
-    expect((await gateway.inject({ url: "/a/x", method: "PUT" })).header("Allow")).toBe("GET, HEAD");
-  });
+  it(
+    "answers 404 route_not_found, which says why, if no route of the path fits headers, query and cookies, " +
+      "and 405 if none accepts the method",
+    async () => {
+      const routes = [{ path: "/x", methods: ["GET"], match: { headers: { "X-Version": "2" } } }, { path: "/{rest*}" }];
+      const gateway = createGateway({ config: oneService(9, { routes }) });
+      const answer = await gateway.inject({ url: "/a/x", headers: { "X-Version": "3" } });
+      expect([answer.status, answer.json()]).toEqual([
+        404,
+        expect.objectContaining({
+          code: "route_not_found",
+          detail: "No route of this path fits the headers, the query, the cookies and the scheme of the request.",
+        }),
+      ]);
+      expect((await gateway.inject({ url: "/a/x", method: "PUT" })).header("Allow")).toBe("GET, HEAD");
+    },
+  );
 
-  it.each(["1.1", "2"])("gives requests over HTTP/%s to the route whose conditions on headers, query and cookies hold", async (version) => {
-    const [one, two] = [await backend(), await backend()];
-    const match = { headers: { "X-Version": "2" }, query: { "a b": "ü" }, cookies: { beta: { matches: "^[0-9]$" } } };
-    const [first] = oneService(one.port).services;
-    const gateway = await running({ global: { h2c: true }, services: [first!, { ...oneService(two.port).services[0]!, name: "two", routes: [{ path: "/{rest*}", match }] }] });
-    const path = "/a/x?a%20b=%C3%BC";
-    const sent = async (target: string, headers: Record<string, string | string[]>): Promise<number | undefined> => {
-      if (version === "1.1") return (await ask(gateway.port, { path: target, headers: { ...headers, cookie: [headers["cookie"]].flat().join("; ") } })).status;
-      const session = connectH2(`http://127.0.0.1:${gateway.port}`);
-      try {
-        const stream = session.request({ ":path": target, ...headers });
-        const [answer] = (await once(stream, "response")) as [{ readonly ":status": number }];
-        return answer[":status"];
-      } finally {
-        session.destroy();
-      }
-    };
-    expect(await sent(path, { "x-version": "2", cookie: ["a=1", "beta=7"] })).toBe(200);
-    expect([one.seen.length, two.seen.length]).toEqual([0, 1]);
-    expect(await sent("/a/x?ab=%C3%BC", { "x-version": "2", cookie: ["a=1", "beta=7"] })).toBe(200);
-    expect(await sent(path, { "x-version": "3", cookie: ["a=1", "beta=7"] })).toBe(200);
-    expect(await sent(path, { "x-version": "2", cookie: ["a=1", "beta=77"] })).toBe(200);
-    expect([one.seen.length, two.seen.length]).toEqual([3, 1]);
-  });
+  it.each(["1.1", "2"])(
+    "gives requests over HTTP/%s to the route whose conditions on headers, query and cookies hold",
+    async (version) => {
+      const [one, two] = [await backend(), await backend()];
+      const match = { headers: { "X-Version": "2" }, query: { "a b": "ü" }, cookies: { beta: { matches: "^[0-9]$" } } };
+      const [first] = oneService(one.port).services;
+      const gateway = await running({
+        global: { h2c: true },
+        services: [
+          first!,
+          { ...oneService(two.port).services[0]!, name: "two", routes: [{ path: "/{rest*}", match }] },
+        ],
+      });
+      const path = "/a/x?a%20b=%C3%BC";
+      const sent = async (target: string, headers: Record<string, string | string[]>): Promise<number | undefined> => {
+        if (version === "1.1")
+          return (
+            await ask(gateway.port, {
+              path: target,
+              headers: { ...headers, cookie: [headers["cookie"]].flat().join("; ") },
+            })
+          ).status;
+        const session = connectH2(`http://127.0.0.1:${gateway.port}`);
+        try {
+          const stream = session.request({ ":path": target, ...headers });
+          const [answer] = (await once(stream, "response")) as [{ readonly ":status": number }];
+          return answer[":status"];
+        } finally {
+          session.destroy();
+        }
+      };
+      expect(await sent(path, { "x-version": "2", cookie: ["a=1", "beta=7"] })).toBe(200);
+      expect([one.seen.length, two.seen.length]).toEqual([0, 1]);
+      expect(await sent("/a/x?ab=%C3%BC", { "x-version": "2", cookie: ["a=1", "beta=7"] })).toBe(200);
+      expect(await sent(path, { "x-version": "3", cookie: ["a=1", "beta=7"] })).toBe(200);
+      expect(await sent(path, { "x-version": "2", cookie: ["a=1", "beta=77"] })).toBe(200);
+      expect([one.seen.length, two.seen.length]).toEqual([3, 1]);
+    },
+  );
 
-  it.each(["/a/../b", "/a/%2e%2e/b", "/a/x%2fy", "/a/%zz", "/a/x\\y", "/a/%00"])("answers 400 path_ambiguous for %s", async (path) => {
-    const gateway = createGateway({ config: oneService(9) });
-    const answer = await gateway.inject({ url: path });
-    expect(answer.status).toBe(400);
-    expect(answer.json()).toMatchObject({ code: "path_ambiguous", detail: expect.stringMatching(/^[A-Z].*\.$/) as string });
-  });
+  it.each(["/a/../b", "/a/%2e%2e/b", "/a/x%2fy", "/a/%zz", "/a/x\\y", "/a/%00"])(
+    "answers 400 path_ambiguous for %s",
+    async (path) => {
+      const gateway = createGateway({ config: oneService(9) });
+      const answer = await gateway.inject({ url: path });
+      expect(answer.status).toBe(400);
+      expect(answer.json()).toMatchObject({
+        code: "path_ambiguous",
+        detail: expect.stringMatching(/^[A-Z].*\.$/) as string,
+      });
+    },
+  );
 
   it("matches the host of an absolute target, not the Host header", async () => {
     const { port, seen } = await backend();
     const gateway = createGateway({ config: oneService(port, { hosts: ["api.example.com"] }) });
-    expect((await gateway.inject({ url: "http://api.example.com/a/x", headers: { Host: "other.example" } })).status).toBe(200);
-    expect((await gateway.inject({ url: "http://other.example/a/x", headers: { Host: "api.example.com" } })).status).toBe(404);
+    expect(
+      (await gateway.inject({ url: "http://api.example.com/a/x", headers: { Host: "other.example" } })).status,
+    ).toBe(200);
+    expect(
+      (await gateway.inject({ url: "http://other.example/a/x", headers: { Host: "api.example.com" } })).status,
+    ).toBe(404);
     expect(seen).toHaveLength(1);
     await gateway.close(0);
   });
@@ -107,31 +147,54 @@ const WRONG: readonly [string, unknown][] = [
 
 describe("faulty plugins", () => {
   const faults: readonly [string, Handler][] = [
-    ["throws", () => { throw new Error("secret inside"); }],
+    [
+      "throws",
+      () => {
+        throw new Error("secret inside");
+      },
+    ],
     ["rejects", () => Promise.reject(new Error("secret inside"))],
-    ["throws what is no Error", () => { throw "secret inside"; }], // eslint-disable-line
+    [
+      "throws what is no Error",
+      () => {
+        throw "secret inside";
+      },
+    ], // eslint-disable-line
     ...WRONG.map(([what, reply]): [string, Handler] => [`returns ${what}`, () => reply as Reply]),
-    ...WRONG.map(([what, reply]): [string, Handler] => [`resolves with ${what}`, () => Promise.resolve(reply as Reply)]),
+    ...WRONG.map(([what, reply]): [string, Handler] => [
+      `resolves with ${what}`,
+      () => Promise.resolve(reply as Reply),
+    ]),
   ];
 
-  it.each(faults)("a plugin that %s gets its request a 500 without details and a line in the log, and the next request is served", async (_what, handler) => {
-    const { port } = await backend();
-    const lines: Line[] = [];
-    let faulty = true;
-    const gateway = await running(oneService(port, { plugins: [{ name: "behave" }] }), {
-      plugins: [behaving((next) => (exchange) => (faulty ? handler(exchange) : next(exchange)))],
-      log: keeping(lines),
-    });
-    const answer = await ask(gateway.port, { path: "/a/x" });
-    expect(answer.status).toBe(500);
-    expect(answer.body.toString()).not.toContain("inside");
-    expect(JSON.parse(answer.body.toString())).toMatchObject({ code: "internal", title: "The gateway failed to handle the request" });
-    expect(lines).toHaveLength(1);
-    expect(lines[0]!.message).toBe("a plugin or the gateway failed");
-    expect(lines[0]!.fields).toMatchObject({ request_id: answer.headers["x-request-id"], service: "s", route: "/{rest*}" });
-    faulty = false;
-    expect((await ask(gateway.port, { path: "/a/x" })).status).toBe(200);
-  });
+  it.each(faults)(
+    "a plugin that %s gets its request a 500 without details and a line in the log, and the next request is served",
+    async (_what, handler) => {
+      const { port } = await backend();
+      const lines: Line[] = [];
+      let faulty = true;
+      const gateway = await running(oneService(port, { plugins: [{ name: "behave" }] }), {
+        plugins: [behaving((next) => (exchange) => (faulty ? handler(exchange) : next(exchange)))],
+        log: keeping(lines),
+      });
+      const answer = await ask(gateway.port, { path: "/a/x" });
+      expect(answer.status).toBe(500);
+      expect(answer.body.toString()).not.toContain("inside");
+      expect(JSON.parse(answer.body.toString())).toMatchObject({
+        code: "internal",
+        title: "The gateway failed to handle the request",
+      });
+      expect(lines).toHaveLength(1);
+      expect(lines[0]!.message).toBe("a plugin or the gateway failed");
+      expect(lines[0]!.fields).toMatchObject({
+        request_id: answer.headers["x-request-id"],
+        service: "s",
+        route: "/{rest*}",
+      });
+      faulty = false;
+      expect((await ask(gateway.port, { path: "/a/x" })).status).toBe(200);
+    },
+  );
 
   it("the stream in an invalid reply is destroyed", async () => {
     const body = Readable.from(["x"]);
@@ -159,7 +222,13 @@ describe("faulty plugins", () => {
 
   it("a stream as the body of a plugin's own reply reaches the client whole", async () => {
     const gateway = await running(oneService(9, { plugins: [{ name: "behave" }] }), {
-      plugins: [behaving(() => () => ({ status: 200, headers: [], body: Readable.from([Buffer.from("one "), Buffer.from("two")]) }))],
+      plugins: [
+        behaving(() => () => ({
+          status: 200,
+          headers: [],
+          body: Readable.from([Buffer.from("one "), Buffer.from("two")]),
+        })),
+      ],
     });
     expect((await ask(gateway.port, { path: "/a/x" })).body.toString()).toBe("one two");
   });
@@ -182,7 +251,11 @@ describe("CORS preflights", () => {
       ...(takes === undefined ? {} : { takes }),
       create: () => () => (exchange) => ({ status: 204, headers: ["X-Asked", exchange.method], body: null }),
     });
-  const preflighted = async (plugin: ReturnType<typeof own>, headers: Record<string, string>, others: { path: string; methods: string[] }[] = []) => {
+  const preflighted = async (
+    plugin: ReturnType<typeof own>,
+    headers: Record<string, string>,
+    others: { path: string; methods: string[] }[] = [],
+  ) => {
     const routes = [{ path: "/x", methods: ["GET"], plugins: [{ name: "own" }] }, ...others];
     const gateway = createGateway({ config: oneService(9, { routes }), plugins: [plugin] });
     const { status, header } = await gateway.inject({ url: "/a/x", method: "OPTIONS", headers });
@@ -196,12 +269,17 @@ describe("CORS preflights", () => {
   });
 
   it("a preflight reaches the route of the requested method although another route accepts OPTIONS", async () => {
-    expect(await preflighted(own("preflights"), preflight, [{ path: "/{rest*}", methods: ["OPTIONS"] }])).toEqual([204, "OPTIONS"]);
+    expect(await preflighted(own("preflights"), preflight, [{ path: "/{rest*}", methods: ["OPTIONS"] }])).toEqual([
+      204,
+      "OPTIONS",
+    ]);
   });
 
   it("a preflight gets 405 if no plugin handles preflights, or if it requests another method", async () => {
     expect((await preflighted(own(), preflight))[0]).toBe(405);
-    expect((await preflighted(own("preflights"), { ...preflight, "Access-Control-Request-Method": "PUT" }))[0]).toBe(405);
+    expect((await preflighted(own("preflights"), { ...preflight, "Access-Control-Request-Method": "PUT" }))[0]).toBe(
+      405,
+    );
   });
 
   it("a preflight reaches the route whose conditions the request that it asks about may fulfil", async () => {
@@ -209,9 +287,17 @@ describe("CORS preflights", () => {
       name: "marked",
       schema: schema.object({ name: schema.string() }),
       takes: "preflights",
-      create: ({ name }) => () => () => ({ status: 204, headers: ["X-Route", name], body: null }),
+      create:
+        ({ name }) =>
+        () =>
+        () => ({ status: 204, headers: ["X-Route", name], body: null }),
     });
-    const route = (name: string, match?: object) => ({ name, path: "/x", plugins: [{ name: "marked", config: { name } }], ...(match && { match }) });
+    const route = (name: string, match?: object) => ({
+      name,
+      path: "/x",
+      plugins: [{ name: "marked", config: { name } }],
+      ...(match && { match }),
+    });
     const routes = [
       route("version", { headers: { "X-Version": "2" }, query: { v: "2" } }),
       route("pattern", { headers: { "X-Pattern": { matches: "^a" } } }),
@@ -222,7 +308,9 @@ describe("CORS preflights", () => {
     ];
     const gateway = createGateway({ config: oneService(9, { routes }), plugins: [marked] });
     const asked = async (query: string, headers: Record<string, string> = {}) =>
-      (await gateway.inject({ url: `/a/x${query}`, method: "OPTIONS", headers: { ...preflight, ...headers } })).header("x-route");
+      (await gateway.inject({ url: `/a/x${query}`, method: "OPTIONS", headers: { ...preflight, ...headers } })).header(
+        "x-route",
+      );
     const names = (value: string) => ({ "Access-Control-Request-Headers": value });
     expect(await asked("?v=2", names("content-type, x-version"))).toBe("version");
     expect(await asked("?v=3", names("x-version"))).toBe("rest");

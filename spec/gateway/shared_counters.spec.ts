@@ -14,7 +14,11 @@ async function started(counters: Partial<CountersInput> = {}, limit: Record<stri
   onTestFinished(() => upstream.close());
   const closed = await closedPort();
   const log: string[] = [];
-  const config = oneService(upstream.port, { plugins: [{ name: "rate_limit", config: { limit_min: 2, ...limit } }] }, { counters: { store: "redis", url: `redis://gateway:hunter2@127.0.0.1:${closed}`, ...counters } });
+  const config = oneService(
+    upstream.port,
+    { plugins: [{ name: "rate_limit", config: { limit_min: 2, ...limit } }] },
+    { counters: { store: "redis", url: `redis://gateway:hunter2@127.0.0.1:${closed}`, ...counters } },
+  );
   const made = await running(config, { log: createLog({ format: "json", write: (line) => log.push(line) }) });
   await eventually(() => made.gateway.status.counters?.state === "down");
   const statuses = async (count: number) => {
@@ -46,7 +50,13 @@ describe("a gateway whose shared counters cannot be reached", () => {
     const { gateway, config } = await started({ on_error: "deny" });
     const { plugins } = await gateway.explain({ method: "GET", url: "/a/x" });
     expect(plugins.map(({ verdict }) => verdict)).toEqual(["passes the request on"]);
-    const tests = [{ name: "the limit admits a request", request: { url: "/a/x" }, expect: { status: 200, headers: { RateLimit: '"minute";r=1;t=60' } } }];
+    const tests = [
+      {
+        name: "the limit admits a request",
+        request: { url: "/a/x" },
+        expect: { status: 200, headers: { RateLimit: '"minute";r=1;t=60' } },
+      },
+    ];
     await gateway.reload({ ...config, tests } as ConfigInput);
     expect(gateway.status.tests).toEqual({ passed: 1, failed: 0 });
     expect(gateway.metrics()).toContain('\nedge_gateway_counters_errors_total{reason="connection"} 0\n');
@@ -68,7 +78,9 @@ describe("a gateway whose shared counters cannot be reached", () => {
       expect.objectContaining({
         code: "counters_down",
         path: "global.counters",
-        message: `Rate limits are not shared with other gateways: ${address} cannot be used (connect ECONNREFUSED ${address}); on_error "deny" decides meanwhile.`,
+        message:
+          `Rate limits are not shared with other gateways: ` +
+          `${address} cannot be used (connect ECONNREFUSED ${address}); on_error "deny" decides meanwhile.`,
       }),
     ]);
     expect(log.filter((line) => line.includes("rate counters"))).toHaveLength(1);

@@ -28,60 +28,88 @@ function signedGateway(config: unknown = oneService(9)) {
 
 const test = (status: number) => [{ name: "t", request: { url: "/a/x" }, expect: { status } }];
 const write = (file: string, value: unknown) => writeFileSync(file, JSON.stringify(value));
-const metric = (gateway: Gateway) => Number(/^edge_gateway_config_expiry_timestamp_seconds (.*)$/m.exec(gateway.metrics())?.[1]);
-const issuesOf = ({ status }: Gateway) => (status.lastReload?.outcome === "refused" ? issueLines(status.lastReload) : null);
+const metric = (gateway: Gateway) =>
+  Number(/^edge_gateway_config_expiry_timestamp_seconds (.*)$/m.exec(gateway.metrics())?.[1]);
+const issuesOf = ({ status }: Gateway) =>
+  status.lastReload?.outcome === "refused" ? issueLines(status.lastReload) : null;
 
 describe("a gateway with configKeyFile", () => {
   it("is made from a signed file, and refused without the signature", () => {
     const { configFile, configKeyFile, gateway } = signedGateway();
     expect(Gateway.partsOf(gateway).configuration.signer).toBe(fingerprintOf(keys));
     write(configFile, oneService(10));
-    expect(() => gatewayOf({ configFile, configKeyFile })).toThrow(/gw\.json is not signed by the public key: it was changed after signing/);
+    expect(() => gatewayOf({ configFile, configKeyFile })).toThrow(
+      /gw\.json is not signed by the public key: it was changed after signing/,
+    );
     expect(Gateway.partsOf(gatewayOf({ configFile })).configuration.signer).toBeUndefined();
   });
 
-  it("keeps the configuration at a reload without a valid signature, reports it as the last reload, and takes it once it is signed", async () => {
-    const { configFile, gateway } = signedGateway();
-    const { digest } = gateway;
-    write(configFile, oneService(10));
-    await expect(gateway.reload()).rejects.toThrow(/is not signed by the public key/);
-    expect([gateway.digest, issuesOf(gateway)]).toEqual([digest, [expect.stringMatching(/^\S*gw\.json +\S*gw\.json is not signed by .* sign it: edge-gateway sign \S*gw\.json --key private\.pem$/)]]);
-    signed(configFile, keys);
-    expect(await gateway.reload()).toMatchObject({ changed: true });
-  });
+  it(
+    "keeps the configuration at a reload without a valid signature, reports it as the last reload, " +
+      "and takes it once it is signed",
+    async () => {
+      const { configFile, gateway } = signedGateway();
+      const { digest } = gateway;
+      write(configFile, oneService(10));
+      await expect(gateway.reload()).rejects.toThrow(/is not signed by the public key/);
+      expect([gateway.digest, issuesOf(gateway)]).toEqual([
+        digest,
+        [
+          expect.stringMatching(
+            /^\S*gw\.json +\S*gw\.json is not signed by .* sign it: edge-gateway sign \S*gw\.json --key private\.pem$/,
+          ),
+        ],
+      ]);
+      signed(configFile, keys);
+      expect(await gateway.reload()).toMatchObject({ changed: true });
+    },
+  );
 
-  it("reads the keys at each reload: with both during a rotation, and then refuses what the old key has signed", async () => {
-    const { configFile, configKeyFile, gateway } = signedGateway();
-    writeFileSync(configKeyFile, keys.publicKey + next.publicKey);
-    await gateway.reload();
-    signed(configFile, next);
-    await gateway.reload();
-    expect(Gateway.partsOf(gateway).configuration.signer).toBe(fingerprintOf(next));
-    writeFileSync(configKeyFile, next.publicKey);
-    await gateway.reload();
-    signed(configFile, keys);
-    await expect(gateway.reload()).rejects.toThrow(/is not signed by the public key: .* another key signed it/);
-  });
+  it(
+    "reads the keys at each reload: with both during a rotation, " + "and then refuses what the old key has signed",
+    async () => {
+      const { configFile, configKeyFile, gateway } = signedGateway();
+      writeFileSync(configKeyFile, keys.publicKey + next.publicKey);
+      await gateway.reload();
+      signed(configFile, next);
+      await gateway.reload();
+      expect(Gateway.partsOf(gateway).configuration.signer).toBe(fingerprintOf(next));
+      writeFileSync(configKeyFile, next.publicKey);
+      await gateway.reload();
+      signed(configFile, keys);
+      await expect(gateway.reload()).rejects.toThrow(/is not signed by the public key: .* another key signed it/);
+    },
+  );
 
   it("takes each of test_files only with its own signature, and names the place that lists it", async () => {
     const tests = fileWith(test(200), "tests.json");
     const config = { ...oneService(9), test_files: [tests] };
-    expect(() => signedGateway(config)).toThrow(/gw\.json:1:\d+ +test_files\[0\] +\S*tests\.json is not signed: cannot read \S*tests\.json\.sig: no such file; sign it: edge-gateway sign \S*tests\.json/);
+    expect(() => signedGateway(config)).toThrow(
+      /gw\.json:1:\d+ +test_files\[0\] +\S*tests\.json is not signed: cannot read \S*tests\.json\.sig: no such file; sign it: edge-gateway sign \S*tests\.json/,
+    );
     signed(tests, next);
     expect(() => signedGateway(config)).toThrow(/test_files\[0\] +\S*tests\.json is not signed by the public key/);
     signed(tests, keys);
     const { gateway } = signedGateway(config);
     expect(await gateway.reload()).toMatchObject({ changed: false });
     write(tests, test(201));
-    await expect(gateway.reload()).rejects.toThrow(/tests\.json is not signed by the public key: it was changed after signing/);
+    await expect(gateway.reload()).rejects.toThrow(
+      /tests\.json is not signed by the public key: it was changed after signing/,
+    );
   });
 
   it("does not run a plugin module that a file without a valid signature names", async () => {
     const { configFile, configKeyFile, gateway } = signedGateway();
     const [module, trace] = [join(dirname(configFile), "plugin.mjs"), join(dirname(configFile), "it-ran")];
-    const code = `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(trace)}, ""); export default () => [];`;
+    const code =
+      `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(trace)}, ""); ` +
+      `export default () => [];`;
     writeFileSync(module, code);
-    const config = oneService(9, {}, { plugin_modules: [{ path: module, sha256: createHash("sha256").update(code).digest("hex") }] });
+    const config = oneService(
+      9,
+      {},
+      { plugin_modules: [{ path: module, sha256: createHash("sha256").update(code).digest("hex") }] },
+    );
     write(configFile, config);
     await gateway.loadModules();
     await gateway.loadModules(config);
@@ -93,14 +121,20 @@ describe("a gateway with configKeyFile", () => {
     expect(existsSync(trace)).toBe(true);
   });
 
-  it("takes new certificates under the configuration in force, whatever has become of signature, tests and keys", () => {
-    const tests = signed(fileWith(test(200), "tests.json"), keys);
-    const [cert, key] = [fileWith(SERVER.cert, "cert.pem"), fileWith(SERVER.key, "key.pem")];
-    const { configFile, configKeyFile, gateway } = signedGateway({ ...oneService(9, {}, { certificates: [{ hosts: ["localhost"], cert, key }] }), test_files: [tests] });
-    for (const file of [`${configFile}.sig`, `${tests}.sig`, configKeyFile]) writeFileSync(file, "");
-    writeFileSync(cert, EXPIRED.cert);
-    expect(gateway.rereadFiles()).toBe(true);
-  });
+  it(
+    "takes new certificates under the configuration in force, " + "whatever has become of signature, tests and keys",
+    () => {
+      const tests = signed(fileWith(test(200), "tests.json"), keys);
+      const [cert, key] = [fileWith(SERVER.cert, "cert.pem"), fileWith(SERVER.key, "key.pem")];
+      const { configFile, configKeyFile, gateway } = signedGateway({
+        ...oneService(9, {}, { certificates: [{ hosts: ["localhost"], cert, key }] }),
+        test_files: [tests],
+      });
+      for (const file of [`${configFile}.sig`, `${tests}.sig`, configKeyFile]) writeFileSync(file, "");
+      writeFileSync(cert, EXPIRED.cert);
+      expect(gateway.rereadFiles()).toBe(true);
+    },
+  );
 
   it("refuses a configuration that is given as a value", async () => {
     const { configKeyFile, gateway } = signedGateway();
@@ -115,28 +149,44 @@ describe("a dry run of a gateway with configKeyFile", () => {
     const { configFile, gateway } = signedGateway();
     expect(await gateway.dryRun()).toMatchObject({ outcome: "accepted", issues: [] });
     write(configFile, oneService(10));
-    expect(await gateway.dryRun()).toMatchObject({ outcome: "refused", diff: null, issues: [{ path: "", line: null, message: expect.stringMatching(/is not signed by the public key/) as string }] });
+    expect(await gateway.dryRun()).toMatchObject({
+      outcome: "refused",
+      diff: null,
+      issues: [{ path: "", line: null, message: expect.stringMatching(/is not signed by the public key/) as string }],
+    });
     signed(configFile, keys);
     expect(await gateway.dryRun()).toMatchObject({ outcome: "accepted", diff: expect.anything() as unknown });
   });
 
-  it("says of a posted text that it is unsigned and would be refused, beside what would change and its other errors", async () => {
-    const { gateway } = signedGateway();
-    const unsigned = expect.stringMatching(/^\(posted\) +came without a signature, and this gateway accepts signed configurations only \(CONFIG_PUBLIC_KEY\)/) as unknown;
-    const text = (value: unknown) => Buffer.from(JSON.stringify(value));
-    const tried = await gateway.dryRun(text({ ...oneService(9, { base_path: "/b" }), tests: test(201) }));
-    expect(tried).toMatchObject({ outcome: "refused", diff: { added: [], changed: [expect.anything(), expect.anything()] } });
-    expect(issueLines(tried)).toEqual([unsigned, expect.stringContaining('"t" failed')]);
-    expect(tried.issues.map(({ code }) => code)).toEqual(["unsigned", undefined]);
-    const wrong = await gateway.dryRun(text({}));
-    expect(wrong).toMatchObject({ outcome: "refused", diff: null });
-    expect(issueLines(wrong)).toEqual([unsigned, expect.stringContaining("services")]);
-  });
+  it(
+    "says of a posted text that it is unsigned and would be refused, " +
+      "beside what would change and its other errors",
+    async () => {
+      const { gateway } = signedGateway();
+      const unsigned = expect.stringMatching(
+        /^\(posted\) +came without a signature, and this gateway accepts signed configurations only \(CONFIG_PUBLIC_KEY\)/,
+      ) as unknown;
+      const text = (value: unknown) => Buffer.from(JSON.stringify(value));
+      const tried = await gateway.dryRun(text({ ...oneService(9, { base_path: "/b" }), tests: test(201) }));
+      expect(tried).toMatchObject({
+        outcome: "refused",
+        diff: { added: [], changed: [expect.anything(), expect.anything()] },
+      });
+      expect(issueLines(tried)).toEqual([unsigned, expect.stringContaining('"t" failed')]);
+      expect(tried.issues.map(({ code }) => code)).toEqual(["unsigned", undefined]);
+      const wrong = await gateway.dryRun(text({}));
+      expect(wrong).toMatchObject({ outcome: "refused", diff: null });
+      expect(issueLines(wrong)).toEqual([unsigned, expect.stringContaining("services")]);
+    },
+  );
 });
 
 describe("the order and the end of signed configurations", () => {
   const inForce = (more: object, options: Partial<GatewayOptions> = {}) => {
-    const [configFile, configKeyFile] = [signed(fileWith({ ...oneService(9), ...more }), keys), fileWith(keys.publicKey, "public.pem")];
+    const [configFile, configKeyFile] = [
+      signed(fileWith({ ...oneService(9), ...more }), keys),
+      fileWith(keys.publicKey, "public.pem"),
+    ];
     const gateway = gatewayOf({ configFile, configKeyFile, ...options });
     const next = (others: object) => {
       write(configFile, { ...oneService(9, { base_path: "/b" }), ...others });
@@ -146,16 +196,21 @@ describe("the order and the end of signed configurations", () => {
     return { gateway, next, configFile, configKeyFile };
   };
 
-  it("a reload with a lower serial, or with none, is refused with its place, and the same or a higher one is taken", async () => {
-    const { gateway, next } = inForce({ serial: 7 });
-    await gateway.listen({ port: 0 });
-    await expect(next({ serial: 6 })).rejects.toThrow(/gw\.json:1:\d+ +serial +6 is older than 7, which has been in force/);
-    expect(JSON.stringify(await gateway.dryRun(null))).toContain("6 is older than 7");
-    await expect(next({})).rejects.toThrow(/serial +is missing, and serial 7 has been in force/);
-    expect(await next({ serial: 7 })).toMatchObject({ changed: true });
-    expect(await next({ serial: 8, tests: [] })).toMatchObject({ digest: gateway.digest });
-    await expect(next({ serial: 7 })).rejects.toThrow(/7 is older than 8/);
-  });
+  it(
+    "a reload with a lower serial, or with none, is refused with its place, " + "and the same or a higher one is taken",
+    async () => {
+      const { gateway, next } = inForce({ serial: 7 });
+      await gateway.listen({ port: 0 });
+      await expect(next({ serial: 6 })).rejects.toThrow(
+        /gw\.json:1:\d+ +serial +6 is older than 7, which has been in force/,
+      );
+      expect(JSON.stringify(await gateway.dryRun(null))).toContain("6 is older than 7");
+      await expect(next({})).rejects.toThrow(/serial +is missing, and serial 7 has been in force/);
+      expect(await next({ serial: 7 })).toMatchObject({ changed: true });
+      expect(await next({ serial: 8, tests: [] })).toMatchObject({ digest: gateway.digest });
+      await expect(next({ serial: 7 })).rejects.toThrow(/7 is older than 8/);
+    },
+  );
 
   it("a configuration whose tests fail raises nothing", async () => {
     const { gateway, next } = inForce({ serial: 1 });
@@ -164,25 +219,42 @@ describe("the order and the end of signed configurations", () => {
     expect(await next({ serial: 2 })).toMatchObject({ changed: true });
   });
 
-  it("after its end no start and no reload takes it, while files of the one in force are still read again; a warning says so from 14 days before", async () => {
-    const clock = manualClock();
-    const end = new Date(clock.wall() + 15 * 86_400_000).toISOString();
-    const [cert, key] = [fileWith(SERVER.cert, "cert.pem"), fileWith(SERVER.key, "key.pem")];
-    const { gateway, next, configFile, configKeyFile } = inForce({ global: { certificates: [{ hosts: ["a.example"], cert, key }] }, expires_at: end }, { clock });
-    const codes = () => gateway.status.warnings.map(({ code }) => code).filter((code) => code.startsWith("configuration_"));
-    expect(codes()).toEqual([]);
-    clock.advance(2 * 86_400_000);
-    expect(codes()).toEqual(["configuration_expires"]);
-    expect(metric(gateway)).toBe(Date.parse(end) / 1000);
-    clock.advance(13 * 86_400_000);
-    expect(codes()).toEqual(["configuration_expired"]);
-    expect(gateway.status.warnings.find(({ code }) => code === "configuration_expired")).toMatchObject({ path: "expires_at", message: `The signed configuration has ended at ${end}: a restart would refuse it.` });
-    for (const [path, other] of [[cert, EXPIRED.cert], [key, EXPIRED.key]] as const) writeFileSync(path, other);
-    expect(gateway.rereadFiles()).toBe(true);
-    await expect(gateway.reload()).rejects.toThrow(/expires_at +the configuration has ended at/);
-    expect(() => gatewayOf({ configFile, configKeyFile, clock })).toThrow(/the configuration has ended at/);
-    expect(await next({ expires_at: new Date(clock.wall() + 60_000).toISOString() })).toMatchObject({ changed: true });
-  });
+  it(
+    "after its end no start and no reload takes it, while files of the one in force are still read again; " +
+      "a warning says so from 14 days before",
+    async () => {
+      const clock = manualClock();
+      const end = new Date(clock.wall() + 15 * 86_400_000).toISOString();
+      const [cert, key] = [fileWith(SERVER.cert, "cert.pem"), fileWith(SERVER.key, "key.pem")];
+      const { gateway, next, configFile, configKeyFile } = inForce(
+        { global: { certificates: [{ hosts: ["a.example"], cert, key }] }, expires_at: end },
+        { clock },
+      );
+      const codes = () =>
+        gateway.status.warnings.map(({ code }) => code).filter((code) => code.startsWith("configuration_"));
+      expect(codes()).toEqual([]);
+      clock.advance(2 * 86_400_000);
+      expect(codes()).toEqual(["configuration_expires"]);
+      expect(metric(gateway)).toBe(Date.parse(end) / 1000);
+      clock.advance(13 * 86_400_000);
+      expect(codes()).toEqual(["configuration_expired"]);
+      expect(gateway.status.warnings.find(({ code }) => code === "configuration_expired")).toMatchObject({
+        path: "expires_at",
+        message: `The signed configuration has ended at ${end}: a restart would refuse it.`,
+      });
+      for (const [path, other] of [
+        [cert, EXPIRED.cert],
+        [key, EXPIRED.key],
+      ] as const)
+        writeFileSync(path, other);
+      expect(gateway.rereadFiles()).toBe(true);
+      await expect(gateway.reload()).rejects.toThrow(/expires_at +the configuration has ended at/);
+      expect(() => gatewayOf({ configFile, configKeyFile, clock })).toThrow(/the configuration has ended at/);
+      expect(await next({ expires_at: new Date(clock.wall() + 60_000).toISOString() })).toMatchObject({
+        changed: true,
+      });
+    },
+  );
 
   it("without configKeyFile both are checked for their form only", async () => {
     const configFile = fileWith({ ...oneService(9), serial: 7, expires_at: "2001-01-01T00:00:00Z" });
@@ -196,7 +268,10 @@ describe("the order and the end of signed configurations", () => {
     [{ serial: -1 }, "serial  expected an integer ≥ 0, found -1"],
     [{ serial: "7" }, "serial  expected an integer"],
     [{ serial: 1.5 }, "serial  expected an integer"],
-    [{ expires_at: "tomorrow" }, 'expires_at  expected a time such as "2027-01-31T12:00:00Z" (RFC 3339), found "tomorrow"'],
+    [
+      { expires_at: "tomorrow" },
+      'expires_at  expected a time such as "2027-01-31T12:00:00Z" (RFC 3339), found "tomorrow"',
+    ],
     [{ expires_at: 1801396800 }, "expires_at  expected"],
     [{ expires_at: "${env:END}" }, "expires_at"],
     [{ expire_at: "2027-01-31T12:00:00Z" }, '"expires_at"'],

@@ -8,25 +8,32 @@ import { behaving, HANDSHAKE, mark, marking } from "./plugins.ts";
 const allLevels = (port: number): ConfigInput =>
   oneService(
     port,
-    { plugins: [mark("service 1"), mark("service 2")], routes: [{ path: "/{rest*}", plugins: [mark("route 1"), mark("route 2")] }] },
+    {
+      plugins: [mark("service 1"), mark("service 2")],
+      routes: [{ path: "/{rest*}", plugins: [mark("route 1"), mark("route 2")] }],
+    },
     { plugins: [mark("global 1"), mark("global 2")] },
   );
 const INWARD = [">global 1", ">global 2", ">service 1", ">service 2", ">route 1", ">route 2"];
 const OUTWARD = ["<route 2", "<route 1", "<service 2", "<service 1", "<global 2", "<global 1"];
 
 describe("the plugin chain of a route", () => {
-  it("plugins run in the order global, service, route, each level in the order of the file, and see the reply in reverse order", async () => {
-    const trail: string[] = [];
-    const { port } = await backend((_request, response) => {
-      trail.push("upstream");
-      response.end("ok");
-    });
-    const gateway = await running(allLevels(port), { plugins: [marking(trail)] });
-    const answer = await ask(gateway.port, { path: "/a/x" });
-    expect(answer.status).toBe(200);
-    expect(trail).toEqual([...INWARD, "upstream", ...OUTWARD]);
-    expect(answer.headers["x-trail"]).toBe("route 2, route 1, service 2, service 1, global 2, global 1");
-  });
+  it(
+    "plugins run in the order global, service, route, each level in the order of the file, " +
+      "and see the reply in reverse order",
+    async () => {
+      const trail: string[] = [];
+      const { port } = await backend((_request, response) => {
+        trail.push("upstream");
+        response.end("ok");
+      });
+      const gateway = await running(allLevels(port), { plugins: [marking(trail)] });
+      const answer = await ask(gateway.port, { path: "/a/x" });
+      expect(answer.status).toBe(200);
+      expect(trail).toEqual([...INWARD, "upstream", ...OUTWARD]);
+      expect(answer.headers["x-trail"]).toBe("route 2, route 1, service 2, service 1, global 2, global 1");
+    },
+  );
 
   it("plugins run for WebSocket upgrades and see the 101", async () => {
     const trail: string[] = [];
@@ -72,7 +79,12 @@ describe("the plugin chain of a route", () => {
   it("an instance with enabled false is not created and does not run", async () => {
     const trail: string[] = [];
     const { port } = await backend();
-    const config = oneService(port, { plugins: [{ ...mark("off"), enabled: false }, { ...mark("on"), enabled: true }] });
+    const config = oneService(port, {
+      plugins: [
+        { ...mark("off"), enabled: false },
+        { ...mark("on"), enabled: true },
+      ],
+    });
     const gateway = await running(config, { plugins: [marking(trail)] });
     await ask(gateway.port, { path: "/a/x" });
     expect(trail).toEqual([">on", "<on"]);
@@ -115,25 +127,63 @@ describe("the plugin chain of a route", () => {
 });
 
 describe("the scope of a plugin instance", () => {
-  it("a plugin instance gets its level, service, route, id, the path that warnings name it by, and a separate key", async () => {
-    const scopes: unknown[] = [];
-    const spy = behavingWithScope(scopes);
-    createGateway({
-      config: oneService(
-        9,
-        { plugins: [{ name: "spy", id: "s1" }], routes: [{ name: "r", path: "/r", plugins: [{ name: "spy" }, { name: "spy" }] }] },
-        { name: "edge", plugins: [{ name: "spy" }] },
-      ),
-      plugins: [spy],
-    });
-    expect(scopes).toEqual([
-      { level: "global", service: null, route: null, id: null, path: "global.plugins.spy", key: expect.any(String) as string, gatewayName: "edge" },
-      { level: "service", service: "s", route: null, id: "s1", path: "services.s.plugins.s1", key: expect.any(String) as string, gatewayName: "edge" },
-      { level: "route", service: "s", route: "r", id: null, path: "services.s.routes.r.plugins.spy", key: expect.any(String) as string, gatewayName: "edge" },
-      { level: "route", service: "s", route: "r", id: null, path: "services.s.routes.r.plugins.spy", key: expect.any(String) as string, gatewayName: "edge" },
-    ]);
-    expect(new Set(scopes.map((scope) => (scope as { key: string }).key)).size).toBe(4);
-  });
+  it(
+    "a plugin instance gets its level, service, route, id, " + "the path that warnings name it by, and a separate key",
+    async () => {
+      const scopes: unknown[] = [];
+      const spy = behavingWithScope(scopes);
+      createGateway({
+        config: oneService(
+          9,
+          {
+            plugins: [{ name: "spy", id: "s1" }],
+            routes: [{ name: "r", path: "/r", plugins: [{ name: "spy" }, { name: "spy" }] }],
+          },
+          { name: "edge", plugins: [{ name: "spy" }] },
+        ),
+        plugins: [spy],
+      });
+      expect(scopes).toEqual([
+        {
+          level: "global",
+          service: null,
+          route: null,
+          id: null,
+          path: "global.plugins.spy",
+          key: expect.any(String) as string,
+          gatewayName: "edge",
+        },
+        {
+          level: "service",
+          service: "s",
+          route: null,
+          id: "s1",
+          path: "services.s.plugins.s1",
+          key: expect.any(String) as string,
+          gatewayName: "edge",
+        },
+        {
+          level: "route",
+          service: "s",
+          route: "r",
+          id: null,
+          path: "services.s.routes.r.plugins.spy",
+          key: expect.any(String) as string,
+          gatewayName: "edge",
+        },
+        {
+          level: "route",
+          service: "s",
+          route: "r",
+          id: null,
+          path: "services.s.routes.r.plugins.spy",
+          key: expect.any(String) as string,
+          gatewayName: "edge",
+        },
+      ]);
+      expect(new Set(scopes.map((scope) => (scope as { key: string }).key)).size).toBe(4);
+    },
+  );
 
   it("disabling an instance does not change the keys of other instances of its kind", () => {
     const keys = (enabled: boolean) => {

@@ -7,12 +7,16 @@ import type { ConfigError } from "../../lib/gateway/config_error.ts";
 import { Validity, type Seen } from "../../lib/gateway/validity.ts";
 
 const root = parseJson("{}").node!;
-const [EARLY, END, LATE] = ["2027-01-31T11:59:59Z", "2027-01-31T12:00:00Z", "2027-01-31T12:00:01Z"].map((text) => Date.parse(text)) as [number, number, number];
+const [EARLY, END, LATE] = ["2027-01-31T11:59:59Z", "2027-01-31T12:00:00Z", "2027-01-31T12:00:01Z"].map((text) =>
+  Date.parse(text),
+) as [number, number, number];
 
 function validityFrom(seen: Seen = { serial: null, time: 0 }) {
   const written: Seen[] = [];
   let wall = EARLY;
-  const validity = new Validity({ read: () => seen, write: (each) => void written.push(each) }, { wall: () => wall } as Clock);
+  const validity = new Validity({ read: () => seen, write: (each) => void written.push(each) }, {
+    wall: () => wall,
+  } as Clock);
   const why = (config: { serial?: number; expiresAt?: string }, at = EARLY): string[] => {
     wall = at;
     try {
@@ -38,10 +42,20 @@ describe("a time of RFC 3339", () => {
     ["2028-02-29T00:00:00Z", Date.UTC(2028, 1, 29)],
   ])("%s is read", (text, at) => expect(timeOf(text)).toBe(at));
 
-  it.each(["", "2027-01-31", "2027-01-31T12:00:00", "2027-01-31 12:00:00Z", "2027-02-29T00:00:00Z", "2027-02-30T00:00:00Z", "2027-13-01T00:00:00Z", "2027-01-31T25:00:00Z", "2027-01-31T12:00:60Z", "2027-01-31T12:00:00+25:00", "31 Jan 2027", "1801396800"])(
-    "%j is none",
-    (text) => expect(timeOf(text)).toBeNull(),
-  );
+  it.each([
+    "",
+    "2027-01-31",
+    "2027-01-31T12:00:00",
+    "2027-01-31 12:00:00Z",
+    "2027-02-29T00:00:00Z",
+    "2027-02-30T00:00:00Z",
+    "2027-13-01T00:00:00Z",
+    "2027-01-31T25:00:00Z",
+    "2027-01-31T12:00:60Z",
+    "2027-01-31T12:00:00+25:00",
+    "31 Jan 2027",
+    "1801396800",
+  ])("%j is none", (text) => expect(timeOf(text)).toBeNull());
 });
 
 describe("the order of signed configurations", () => {
@@ -49,8 +63,12 @@ describe("the order of signed configurations", () => {
     const { take, why } = validityFrom();
     expect([why({}), why({ serial: 0 }), why({ serial: 7 })]).toEqual([[], [], []]);
     take({ serial: 7 }, EARLY);
-    expect(why({ serial: 6 })).toEqual(["serial: 6 is older than 7, which has been in force: sign it again with a higher one"]);
-    expect(why({})).toEqual(["serial: is missing, and serial 7 has been in force: give this configuration a higher one"]);
+    expect(why({ serial: 6 })).toEqual([
+      "serial: 6 is older than 7, which has been in force: sign it again with a higher one",
+    ]);
+    expect(why({})).toEqual([
+      "serial: is missing, and serial 7 has been in force: give this configuration a higher one",
+    ]);
     expect([why({ serial: 7 }), why({ serial: 8 })]).toEqual([[], []]);
   });
 
@@ -65,17 +83,26 @@ describe("the order of signed configurations", () => {
     const until = { expiresAt: "2027-01-31T12:00:00Z" };
     expect([why(until, EARLY), why(until, END), why(until, LATE)]).toEqual([[], [ended], [ended]]);
     take({ serial: 1, expiresAt: "2027-12-31T00:00:00Z" }, LATE);
-    expect(why({ serial: 1, ...until }, EARLY)).toEqual([`${ended}; the clock has been set back from 2027-01-31T12:00:01.000Z`]);
+    expect(why({ serial: 1, ...until }, EARLY)).toEqual([
+      `${ended}; the clock has been set back from 2027-01-31T12:00:01.000Z`,
+    ]);
     take({ serial: 2 }, EARLY);
-    expect(written).toEqual([{ serial: 1, time: LATE }, { serial: 2, time: LATE }]);
+    expect(written).toEqual([
+      { serial: 1, time: LATE },
+      { serial: 2, time: LATE },
+    ]);
   });
 
-  it("what an earlier program has written counts, and nothing is written for a configuration that has neither field", () => {
-    const { take, why, written } = validityFrom({ serial: 3, time: LATE });
-    expect(why({ serial: 2 })).toEqual([expect.stringMatching(/^serial: 2 is older than 3/)]);
-    const fresh = validityFrom();
-    fresh.take({}, EARLY);
-    take({ serial: 3 }, EARLY);
-    expect([fresh.written, written]).toEqual([[], [{ serial: 3, time: LATE }]]);
-  });
+  it(
+    "what an earlier program has written counts, and nothing is written for a " +
+      "configuration that has neither field",
+    () => {
+      const { take, why, written } = validityFrom({ serial: 3, time: LATE });
+      expect(why({ serial: 2 })).toEqual([expect.stringMatching(/^serial: 2 is older than 3/)]);
+      const fresh = validityFrom();
+      fresh.take({}, EARLY);
+      take({ serial: 3 }, EARLY);
+      expect([fresh.written, written]).toEqual([[], [{ serial: 3, time: LATE }]]);
+    },
+  );
 });

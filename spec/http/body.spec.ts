@@ -91,11 +91,19 @@ describe("limitedBody", () => {
 
 describe("tapBody", () => {
   const readers: Record<string, (body: Readable) => Promise<unknown>> = {
-    "a listener": (body) => once(body.on("data", () => {}), "end"),
+    "a listener": (body) =>
+      once(
+        body.on("data", () => {}),
+        "end",
+      ),
     "a pipe": (body) => once(body.pipe(new PassThrough()).resume(), "end"),
     "an iterator": (body) => read(body),
-    "toArray": (body) => body.toArray(),
-    "one who asks for text": (body) => once(body.setEncoding("base64").on("data", () => {}), "end"),
+    toArray: (body) => body.toArray(),
+    "one who asks for text": (body) =>
+      once(
+        body.setEncoding("base64").on("data", () => {}),
+        "end",
+      ),
   };
 
   it.each(Object.entries(readers))("passes each chunk that %s reads", async (_name, reader) => {
@@ -130,7 +138,11 @@ describe("tapBody", () => {
   it("reports what a reader puts back, and reads nothing while nobody else does", async () => {
     const source = new PassThrough();
     const seen: (string | number)[] = [];
-    tapBody(source, (chunk) => void seen.push(chunk.toString()), (bytes) => void seen.push(bytes));
+    tapBody(
+      source,
+      (chunk) => void seen.push(chunk.toString()),
+      (bytes) => void seen.push(bytes),
+    );
     source.write("hello");
     await once(source, "readable");
     source.unshift((source.read() as Buffer).subarray(1));

@@ -8,11 +8,20 @@ describe.each(BODY_CASES)("$title", ({ framing, bytes, read, fault }) => {
 
   it("reads a body alike in one piece, byte by byte, and split in two at any place", () => {
     expect(readBody(framing, [all])).toEqual(expected);
-    expect(readBody(framing, Array.from(all, (byte) => Buffer.of(byte))), "byte by byte").toEqual(expected);
+    expect(
+      readBody(
+        framing,
+        Array.from(all, (byte) => Buffer.of(byte)),
+      ),
+      "byte by byte",
+    ).toEqual(expected);
     expect(readBody(framing, [all], Buffer.from("before")), "behind other bytes").toEqual(expected);
     const step = Math.max(1, Math.floor(all.length / 500));
-    for (let at = 0; at <= all.length; at += step) expect(readBody(framing, [all.subarray(0, at), all.subarray(at)]), `split before byte ${at}`).toEqual(expected);
-    for (const at of [all.length - 1, all.length - 2, all.length - 3]) if (at > 0) expect(readBody(framing, [all.subarray(0, at), all.subarray(at)]), `split before byte ${at}`).toEqual(expected);
+    for (let at = 0; at <= all.length; at += step)
+      expect(readBody(framing, [all.subarray(0, at), all.subarray(at)]), `split before byte ${at}`).toEqual(expected);
+    for (const at of [all.length - 1, all.length - 2, all.length - 3])
+      if (at > 0)
+        expect(readBody(framing, [all.subarray(0, at), all.subarray(at)]), `split before byte ${at}`).toEqual(expected);
   });
 });
 
@@ -23,7 +32,11 @@ it("gives one piece for each read, in however many chunks the body comes", () =>
   const sizes = [1, 1, 30, 2, 500, 1, 16, 15, 17];
   const data = sizes.map((size, i) => String(i).repeat(size));
   const all = Buffer.from(data.map((each) => `${each.length.toString(16)};a=b\r\n${each}\r\n`).join(""));
-  for (const [from, to] of [[0, 3], [3, 300], [300, all.length]] as const) {
+  for (const [from, to] of [
+    [0, 3],
+    [3, 300],
+    [300, all.length],
+  ] as const) {
     // What one read leaves is passed again with the next one.
     let at = from;
     const before = pieces.length;

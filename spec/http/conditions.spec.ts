@@ -12,7 +12,11 @@ function compile(conditions: Partial<Conditions>) {
 describe("the scheme", () => {
   it("is compared, besides all else", () => {
     const https = compile({ scheme: "https", headers: { "X-Version": "2" } });
-    expect([https(["X-Version", "2"], "", "https"), https(["X-Version", "2"], ""), https([], "", "https")]).toEqual([true, false, false]);
+    expect([https(["X-Version", "2"], "", "https"), https(["X-Version", "2"], ""), https([], "", "https")]).toEqual([
+      true,
+      false,
+      false,
+    ]);
     expect(compile({ scheme: "http" })([], "")).toBe(true);
   });
 });
@@ -112,10 +116,15 @@ describe("the query", () => {
 });
 
 describe("cookies", () => {
-  const holds = (wanted: Conditions["cookies"], ...lines: string[]) => compile({ cookies: wanted })(lines.flatMap((line) => ["Cookie", line]), "");
+  const holds = (wanted: Conditions["cookies"], ...lines: string[]) =>
+    compile({ cookies: wanted })(
+      lines.flatMap((line) => ["Cookie", line]),
+      "",
+    );
 
   it("are read as all else in the gateway reads them: with spaces and tabs around names and values left aside", () => {
-    for (const line of ["c=1", "d;\tc=1", "d=2; c = 1 ;e", "c=\t1"]) expect([holds({ c: "1" }, line), findCookie(["cookie", line], "c", (value) => value)], line).toEqual([true, "1"]);
+    for (const line of ["c=1", "d;\tc=1", "d=2; c = 1 ;e", "c=\t1"])
+      expect([holds({ c: "1" }, line), findCookie(["cookie", line], "c", (value) => value)], line).toEqual([true, "1"]);
   });
 
   it.each([
@@ -162,7 +171,13 @@ describe("several conditions", () => {
       cookies: { cookie: true },
     });
     expect(tests.map(({ place, name }) => `${place}.${name}`)).toEqual([
-      "headers.exact", "headers.present", "headers.absent", "query.parameter", "cookies.cookie", "headers.pattern", "query.pattern",
+      "headers.exact",
+      "headers.present",
+      "headers.absent",
+      "query.parameter",
+      "cookies.cookie",
+      "headers.pattern",
+      "query.pattern",
     ]);
   });
 

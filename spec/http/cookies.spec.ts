@@ -26,7 +26,11 @@ describe("findCookie", () => {
 
   it("goes on to the next cookie of that name until one is accepted", () => {
     const seen: string[] = [];
-    const found = findCookie(["Cookie", "a=1; a=2", "Cookie", "a=3; a=4"], "a", (value) => (seen.push(value), value === "3" ? 33 : null));
+    const found = findCookie(
+      ["Cookie", "a=1; a=2", "Cookie", "a=3; a=4"],
+      "a",
+      (value) => (seen.push(value), value === "3" ? 33 : null),
+    );
     expect(found).toBe(33);
     expect(seen).toEqual(["1", "2", "3"]);
   });

@@ -20,9 +20,18 @@ function reader({ held = HELD, step = STEP, least = 100, idleMs = 60_000 } = {})
   let go: (() => void) | null = null;
   const outlet = new Writable() as Writable & { writableLength: number };
   Object.defineProperty(outlet, "writableLength", { get: () => written - taken });
-  const to = { write: (chunk: Buffer) => ((written += chunk.length), take(), taken === written), once: (_event: "drain", run: () => void) => void (go = run) };
+  const to = {
+    write: (chunk: Buffer) => ((written += chunk.length), take(), taken === written),
+    once: (_event: "drain", run: () => void) => void (go = run),
+  };
   const options = { clock, watch: new DeadlineTimer(clock), idleMs, leastBytesPerS: () => least };
-  const sink = new PacedSink(outlet as never, options, () => written, (reason) => (why = reason), to);
+  const sink = new PacedSink(
+    outlet as never,
+    options,
+    () => written,
+    (reason) => (why = reason),
+    to,
+  );
   function take(): void {
     if (held - (taken - read) >= step || taken === 0 || taken - read === 0) taken = Math.min(written, read + held);
   }
@@ -103,12 +112,15 @@ describe("a reader that reads nothing", () => {
     ["all that Linux holds", HELD, 100, 1109],
     ["all that Linux holds, without a least rate", HELD, 0, 1109],
     ["all that Linux holds, where 20 KB/s are wanted", HELD, 20_000, 165],
-  ])("is ended when one that reads 2 KB/s, or as much as is wanted, would have read %s", (_what, held, least, seconds) => {
-    const none = reader({ held, least });
-    none.write(12 * MB);
-    expect(none.readsFor(3000, 0)).toBe(seconds);
-    expect(none.why).toBe(`its system took nothing for ${seconds} s`);
-  });
+  ])(
+    "is ended when one that reads 2 KB/s, or as much as is wanted, would have read %s",
+    (_what, held, least, seconds) => {
+      const none = reader({ held, least });
+      none.write(12 * MB);
+      expect(none.readsFor(3000, 0)).toBe(seconds);
+      expect(none.why).toBe(`its system took nothing for ${seconds} s`);
+    },
+  );
 
   it("is told what it left lying, not a rate that it had, when its system took a little more late", () => {
     const late = reader({ held: HELD, step: 1 });
@@ -175,7 +187,12 @@ it("counts what others write to its outlet from the moment at which it is seen",
   let written = 0;
   const outlet = Object.defineProperty(new Writable(), "writableLength", { get: () => 0 });
   const options = { clock, watch: new DeadlineTimer(clock), idleMs: 60_000, leastBytesPerS: () => 0 };
-  const sink = new PacedSink(outlet as never, options, () => written, () => {});
+  const sink = new PacedSink(
+    outlet as never,
+    options,
+    () => written,
+    () => {},
+  );
   for (let hours = 0; hours < 3; hours++) {
     clock.advance(3_600_000);
     expect(sink.isBusy()).toBe(false);

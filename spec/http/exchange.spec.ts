@@ -3,7 +3,8 @@ import { describe, expect, it } from "vitest";
 import { Call, Exchange } from "../../lib/http/exchange.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 
-const call = () => new Call({ id: "id-1", remoteAddress: "192.0.2.1", trustedRemote: true, startedAt: 5, inform: () => {} });
+const call = () =>
+  new Call({ id: "id-1", remoteAddress: "192.0.2.1", trustedRemote: true, startedAt: 5, inform: () => {} });
 
 describe("an exchange", () => {
   it("an exchange keeps its own parts when with() copies it, and the copy shares all other parts", () => {
@@ -66,17 +67,20 @@ describe("a call", () => {
     expect([told, one.aborted]).toEqual([false, false]);
   });
 
-  it.each(["close", "abort"] as const)("a call runs onEnd callbacks once after %s, and later callbacks at once", (end) => {
-    const told: string[] = [];
-    const one = call();
-    one.onAbort(() => told.push("aborted"));
-    one.onEnd(() => told.push("over"));
-    one[end]();
-    one.abort();
-    one.close();
-    one.onEnd(() => told.push("late"));
-    expect(told).toEqual(end === "close" ? ["over", "late"] : ["aborted", "over", "late"]);
-  });
+  it.each(["close", "abort"] as const)(
+    "a call runs onEnd callbacks once after %s, and later callbacks at once",
+    (end) => {
+      const told: string[] = [];
+      const one = call();
+      one.onAbort(() => told.push("aborted"));
+      one.onEnd(() => told.push("over"));
+      one[end]();
+      one.abort();
+      one.close();
+      one.onEnd(() => told.push("late"));
+      expect(told).toEqual(end === "close" ? ["over", "late"] : ["aborted", "over", "late"]);
+    },
+  );
 
   it("a call runs the other callbacks although one throws, and notes the error for the log", () => {
     const told: string[] = [];

@@ -28,14 +28,17 @@ it.each<[ErrorCode, number]>([
   expect(reply.headers.slice(0, 4)).toEqual(["content-type", "application/grpc", "grpc-status", String(status)]);
 });
 
-it("sends title and detail percent-encoded as grpc-message, and keeps headers that do not describe the document", () => {
-  const own = call();
-  const made = problem(own, "rate_limited", { detail: "100 % für heute\n", headers: ["Retry-After", "3"] });
-  const { headers } = grpcReply(own, ["Content-Type", "application/grpc+proto"], made);
-  expect(headerValue(headers, "grpc-message")).toBe("Too many requests: 100 %25 f%C3%BCr heute%0A");
-  expect(headerValue(headers, "retry-after")).toBe("3");
-  expect(headerValue(headers, "content-length")).toBeUndefined();
-});
+it(
+  "sends title and detail percent-encoded as grpc-message, " + "and keeps headers that do not describe the document",
+  () => {
+    const own = call();
+    const made = problem(own, "rate_limited", { detail: "100 % für heute\n", headers: ["Retry-After", "3"] });
+    const { headers } = grpcReply(own, ["Content-Type", "application/grpc+proto"], made);
+    expect(headerValue(headers, "grpc-message")).toBe("Too many requests: 100 %25 f%C3%BCr heute%0A");
+    expect(headerValue(headers, "retry-after")).toBe("3");
+    expect(headerValue(headers, "content-length")).toBeUndefined();
+  },
+);
 
 it("turns a plugin's own error into a gRPC error", () => {
   const own = call();
@@ -43,16 +46,22 @@ it("turns a plugin's own error into a gRPC error", () => {
   expect(reply.headers).toEqual(["content-type", "application/grpc", "grpc-status", "7", "grpc-message", "No coffee"]);
 });
 
-it.each(["application/grpc", "application/grpc+proto", "APPLICATION/GRPC+json", "application/grpc; charset=x"])("treats %s as gRPC", (type) => {
-  const own = call();
-  expect(grpcReply(own, ["content-type", type], problem(own, "internal")).status).toBe(200);
-});
+it.each(["application/grpc", "application/grpc+proto", "APPLICATION/GRPC+json", "application/grpc; charset=x"])(
+  "treats %s as gRPC",
+  (type) => {
+    const own = call();
+    expect(grpcReply(own, ["content-type", type], problem(own, "internal")).status).toBe(200);
+  },
+);
 
-it.each(["application/grpc-web", "application/grpc-web+proto", "application/json", "text/application/grpc"])("does not treat %s as gRPC", (type) => {
-  const own = call();
-  const made = problem(own, "internal");
-  expect(grpcReply(own, ["content-type", type], made)).toBe(made);
-});
+it.each(["application/grpc-web", "application/grpc-web+proto", "application/json", "text/application/grpc"])(
+  "does not treat %s as gRPC",
+  (type) => {
+    const own = call();
+    const made = problem(own, "internal");
+    expect(grpcReply(own, ["content-type", type], made)).toBe(made);
+  },
+);
 
 it("leaves an upstream's reply unchanged, even a problem document", () => {
   const reply: Reply = { status: 503, headers: ["content-type", "application/problem+json"], body: Buffer.from("{}") };

@@ -1,20 +1,67 @@
 import { describe, expect, it } from "vitest";
 import {
-  endToEnd, hasHeader, hasToken, headerValue, headerValues, isHopByHop, NameMap, nameSet, tokens, trimmed, withHeader, withoutHeader, type HeaderList, withoutNamed,
+  endToEnd,
+  hasHeader,
+  hasToken,
+  headerValue,
+  headerValues,
+  isHopByHop,
+  NameMap,
+  nameSet,
+  tokens,
+  trimmed,
+  withHeader,
+  withoutHeader,
+  type HeaderList,
+  withoutNamed,
 } from "../../lib/http/headers.ts";
 import { withAddedHeader } from "../../lib/plugins/kit.ts";
 import { random, type Random } from "../support/random.ts";
 
 type Pair = readonly [name: string, value: string];
 
-const pairsOf = (list: HeaderList): Pair[] => Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i]!, list[2 * i + 1]!]);
+const pairsOf = (list: HeaderList): Pair[] =>
+  Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i]!, list[2 * i + 1]!]);
 const listOf = (pairs: readonly Pair[]): string[] => pairs.flat();
-const named = (name: string) => ([other]: Pair) => other.toLowerCase() === name.toLowerCase();
+const named =
+  (name: string) =>
+  ([other]: Pair) =>
+    other.toLowerCase() === name.toLowerCase();
 
-const NAMES = ["Host", "host", "Set-Cookie", "set-cookie", "SET-COOKIE", "X-A", "x-a", "X-AB", "Content-Length", "Accept", "TE", "Te",
-  "Connection", "connection", "Keep-Alive", "Transfer-Encoding", "Upgrade", "Proxy-Connection", "HTTP2-Settings"];
-const VALUES = ["", "1", "a, b", "keep-alive", "close", "Close", "x-a", " X-A , accept", "upgrade, x-ab", "host, content-length",
-  "close,set-cookie"];
+const NAMES = [
+  "Host",
+  "host",
+  "Set-Cookie",
+  "set-cookie",
+  "SET-COOKIE",
+  "X-A",
+  "x-a",
+  "X-AB",
+  "Content-Length",
+  "Accept",
+  "TE",
+  "Te",
+  "Connection",
+  "connection",
+  "Keep-Alive",
+  "Transfer-Encoding",
+  "Upgrade",
+  "Proxy-Connection",
+  "HTTP2-Settings",
+];
+const VALUES = [
+  "",
+  "1",
+  "a, b",
+  "keep-alive",
+  "close",
+  "Close",
+  "x-a",
+  " X-A , accept",
+  "upgrade, x-ab",
+  "host, content-length",
+  "close,set-cookie",
+];
 
 const anyList = (from: Random): string[] => listOf(from.list(0, 10, (): Pair => [from.pick(NAMES), from.pick(VALUES)]));
 
@@ -29,7 +76,9 @@ function always(promise: (list: readonly string[], name: string, from: Random) =
 describe("header look-up", () => {
   it("finds the first value, and all values in order, whatever the case of the name", () => {
     always((list, name) => {
-      const expected = pairsOf(list).filter(named(name)).map(([, value]) => value);
+      const expected = pairsOf(list)
+        .filter(named(name))
+        .map(([, value]) => value);
       expect(headerValues(list, name.toLowerCase())).toEqual(expected);
       expect(headerValue(list, name.toLowerCase())).toBe(expected[0]);
       expect(hasHeader(list, name.toLowerCase())).toBe(expected.length > 0);
@@ -37,7 +86,8 @@ describe("header look-up", () => {
   });
 
   it("finds names that begin with each character that a name may have", () => {
-    for (const first of "!#$%&'*+-.^_`|~09azAZ") expect(headerValue([`${first}a`, "1"], `${first.toLowerCase()}a`), first).toBe("1");
+    for (const first of "!#$%&'*+-.^_`|~09azAZ")
+      expect(headerValue([`${first}a`, "1"], `${first.toLowerCase()}a`), first).toBe("1");
   });
 
   it("never reads a value as a name", () => {
@@ -49,7 +99,9 @@ describe("header look-up", () => {
 describe("header changes", () => {
   it("withoutHeader drops that name only; case, order and duplicates of the others survive", () => {
     always((list, name) => {
-      expect(withoutHeader(list, name.toLowerCase())).toEqual(listOf(pairsOf(list).filter((pair) => !named(name)(pair))));
+      expect(withoutHeader(list, name.toLowerCase())).toEqual(
+        listOf(pairsOf(list).filter((pair) => !named(name)(pair))),
+      );
     });
   });
 
@@ -62,7 +114,9 @@ describe("header changes", () => {
     always((list, name) => {
       const pairs = pairsOf(list);
       const first = pairs.findIndex(named(name));
-      const expected = pairs.flatMap((pair, i): Pair[] => (i === first ? [[name, "new"]] : named(name)(pair) ? [] : [pair]));
+      const expected = pairs.flatMap((pair, i): Pair[] =>
+        i === first ? [[name, "new"]] : named(name)(pair) ? [] : [pair],
+      );
       if (first < 0) expected.push([name, "new"]);
       expect(withHeader(list, name, "new")).toEqual(listOf(expected));
     });
@@ -84,18 +138,51 @@ describe("withoutNamed (RFC 9110 §7.6.1)", () => {
     ["x-other", []],
     [",, x-user ,", []],
   ])("removes the headers that Connection: %s names, and leaves %j", (value, left) => {
-    const fields = ["X-User", "u", "x-user", "v", "X-B", "b", "TE", "trailers", "Upgrade", "websocket", "Host", "h", "Content-Length", "0", "A", "1"];
-    const dropped = new Set(value.toLowerCase().split(",").map((option) => option.trim()).filter((option) => option.startsWith("x-")));
-    const stay = fields.flatMap((name, i) => (i % 2 === 0 && !dropped.has(name.toLowerCase()) ? [name, fields[i + 1]!] : []));
+    const fields = [
+      "X-User",
+      "u",
+      "x-user",
+      "v",
+      "X-B",
+      "b",
+      "TE",
+      "trailers",
+      "Upgrade",
+      "websocket",
+      "Host",
+      "h",
+      "Content-Length",
+      "0",
+      "A",
+      "1",
+    ];
+    const dropped = new Set(
+      value
+        .toLowerCase()
+        .split(",")
+        .map((option) => option.trim())
+        .filter((option) => option.startsWith("x-")),
+    );
+    const stay = fields.flatMap((name, i) =>
+      i % 2 === 0 && !dropped.has(name.toLowerCase()) ? [name, fields[i + 1]!] : [],
+    );
     expect(withoutNamed(["Connection", value, ...fields])).toEqual([...left, ...stay]);
   });
 
   it("reads every line of Connection, wherever it stands", () => {
-    expect(withoutNamed(["X-A", "1", "connection", "x-b", "X-B", "2", "CONNECTION", "x-a, close"])).toEqual(["CONNECTION", "close"]);
+    expect(withoutNamed(["X-A", "1", "connection", "x-b", "X-B", "2", "CONNECTION", "x-a, close"])).toEqual([
+      "CONNECTION",
+      "close",
+    ]);
   });
 
   it("returns the same list if no header is named", () => {
-    for (const list of [["A", "1"], ["Connection", "keep-alive", "A", "1"], ["Connection", "Upgrade", "Upgrade", "websocket"]]) expect(withoutNamed(list)).toBe(list);
+    for (const list of [
+      ["A", "1"],
+      ["Connection", "keep-alive", "A", "1"],
+      ["Connection", "Upgrade", "Upgrade", "websocket"],
+    ])
+      expect(withoutNamed(list)).toBe(list);
   });
 
   it("leaves nothing that endToEnd would drop because Connection names it", () => {
@@ -105,7 +192,15 @@ describe("withoutNamed (RFC 9110 §7.6.1)", () => {
 
 describe("endToEnd (RFC 9110 §7.6.1)", () => {
   it("drops the headers of one connection, and all headers that Connection names, but neither framing nor Host", () => {
-    const hop = ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade", "http2-settings"];
+    const hop = [
+      "connection",
+      "keep-alive",
+      "proxy-connection",
+      "te",
+      "transfer-encoding",
+      "upgrade",
+      "http2-settings",
+    ];
     always((list) => {
       const pairs = pairsOf(list);
       const listed = pairs.filter(named("connection")).flatMap(([, value]) => value.split(","));
@@ -126,10 +221,15 @@ describe("endToEnd (RFC 9110 §7.6.1)", () => {
     expect(endToEnd(["Trailer", "x"])).toEqual(["Trailer", "x"]);
   });
 
-  it.each([["Connection", true], ["te", true], ["Upgrade", true], ["HTTP2-Settings", true], ["Via", false], ["Host", false], ["", false]])(
-    "isHopByHop(%j) is %s",
-    (name, expected) => expect(isHopByHop(name)).toBe(expected),
-  );
+  it.each([
+    ["Connection", true],
+    ["te", true],
+    ["Upgrade", true],
+    ["HTTP2-Settings", true],
+    ["Via", false],
+    ["Host", false],
+    ["", false],
+  ])("isHopByHop(%j) is %s", (name, expected) => expect(isHopByHop(name)).toBe(expected));
 });
 
 describe("tokens", () => {
@@ -156,13 +256,22 @@ describe("tokens", () => {
 
 describe("a map by header name", () => {
   it("finds names in any case, and no other name of the same length or of one that is 32 longer", () => {
-    const map = new NameMap([["Host", 0], ["te", null]]);
+    const map = new NameMap([
+      ["Host", 0],
+      ["te", null],
+    ]);
     expect(["host", "HOST", "Te"].map((name) => map.get(name))).toEqual([0, 0, null]);
-    for (const other of ["", "hosts", "hose", "t", `host${"x".repeat(32)}`]) expect([map.get(other), map.has(other)]).toEqual([undefined, false]);
+    for (const other of ["", "hosts", "hose", "t", `host${"x".repeat(32)}`])
+      expect([map.get(other), map.has(other)]).toEqual([undefined, false]);
   });
 
   it("keeps the last value of a name that is given twice, in any case", () => {
-    expect(new NameMap([["A", 1], ["a", 2]]).get("A")).toBe(2);
+    expect(
+      new NameMap([
+        ["A", 1],
+        ["a", 2],
+      ]).get("A"),
+    ).toBe(2);
   });
 
   it("a set of names gives each name as it was written, and an empty set gives none", () => {
@@ -170,6 +279,11 @@ describe("a map by header name", () => {
   });
 });
 
-it.each([["  a b\t ", "a b"], ["", ""], [" \t", ""], ["a", "a"]])("trims %j to %j", (text, bare) => {
+it.each([
+  ["  a b\t ", "a b"],
+  ["", ""],
+  [" \t", ""],
+  ["a", "a"],
+])("trims %j to %j", (text, bare) => {
   expect(trimmed(text, 0, text.length)).toBe(bare);
 });

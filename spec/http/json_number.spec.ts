@@ -17,9 +17,15 @@ const MB = 1024 * 1024;
 describe("a number in JSON that passes by", () => {
   it.each([
     ['{"usage":{"total_tokens":17}}', "17"],
-    ['{"id":"x","choices":[{"message":{"content":"{\\"usage\\":{\\"total_tokens\\":0}}"}}],"usage":{"prompt_tokens":1,"total_tokens":9,"x":{"total_tokens":3}}}', "9"],
+    [
+      '{"id":"x","choices":[{"message":{"content":"{\\"usage\\":{\\"total_tokens\\":0}}"}}],"usage":{"prompt_tokens":1,"total_tokens":9,"x":{"total_tokens":3}}}',
+      "9",
+    ],
     [' \r\n{ "usage" : { "total_tokens" : 1.5e3 } } \n', "1.5e3"],
-    ['{"total_tokens":1,"other":{"usage":{"total_tokens":2}},"usage":{"a":[{"total_tokens":3}],"total_tokens":4}}', "4"],
+    [
+      '{"total_tokens":1,"other":{"usage":{"total_tokens":2}},"usage":{"a":[{"total_tokens":3}],"total_tokens":4}}',
+      "4",
+    ],
     ['{"usage":{"total_tokens":1,"total_tokens":2}}', "2"],
     ['{"usage":null}', null],
     ['{"usage":{"total_tokens":null}}', null],
@@ -36,7 +42,13 @@ describe("a number in JSON that passes by", () => {
   ])("of %s it finds %j", (text, expected) => {
     expect(find(text)).toBe(expected);
     for (let cut = 1; cut < text.length; cut++) expect(find(text, PATH, [cut])).toBe(expected);
-    expect(find(text, PATH, Array.from({ length: text.length }, (_, i) => i))).toBe(expected);
+    expect(
+      find(
+        text,
+        PATH,
+        Array.from({ length: text.length }, (_, i) => i),
+      ),
+    ).toBe(expected);
   });
 
   it.each([
@@ -65,7 +77,13 @@ describe("a number in JSON that passes by", () => {
 
   it("after `reset` another value begins: the last complete one that has the number counts", () => {
     const number = new JsonNumber(PATH);
-    for (const text of ['{"usage":{"total_tokens":1}}', '{"usage":null}', '{"usage":{"total_tokens":2}}', "[DONE]", '{"usage":{"total_tokens":3']) {
+    for (const text of [
+      '{"usage":{"total_tokens":1}}',
+      '{"usage":null}',
+      '{"usage":{"total_tokens":2}}',
+      "[DONE]",
+      '{"usage":{"total_tokens":3',
+    ]) {
       number.write(Buffer.from(text));
       number.reset();
     }
@@ -85,8 +103,12 @@ describe("a number in JSON that passes by", () => {
 
   /** A value of JSON that may have the member, at the right place and at wrong ones. */
   function value(from: Random, depth: number): unknown {
-    const object = () => Object.fromEntries(from.list(0, 4, () => [from.pick(["usage", "total_tokens", "a", 'q"\\', "ü", ""]), value(from, depth - 1)]));
-    if (depth === 0 || from.chance(0.3)) return from.pick([0, 12, 3.5, 1e21, "x", '"', "\\", '{"usage":{"total_tokens":7}}', true, false, null]);
+    const object = () =>
+      Object.fromEntries(
+        from.list(0, 4, () => [from.pick(["usage", "total_tokens", "a", 'q"\\', "ü", ""]), value(from, depth - 1)]),
+      );
+    if (depth === 0 || from.chance(0.3))
+      return from.pick([0, 12, 3.5, 1e21, "x", '"', "\\", '{"usage":{"total_tokens":7}}', true, false, null]);
     return from.chance(0.7) ? object() : from.list(0, 3, () => value(from, depth - 1));
   }
 

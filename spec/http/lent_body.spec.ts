@@ -130,14 +130,20 @@ it("what was lent is written behind its head from the same memory, whose next bo
   expect(parts.map(String)).toEqual([`a head that is the longer one;${String(long("first"))}`]);
   expect([parts[0]!.buffer, bytes]).toEqual([bytes.buffer, long("first")]);
   // Sent again over another connection, perhaps with another head.
-  expect(behind("caf\xe9;", bytes).map((part) => (part as Buffer).toString("latin1"))).toEqual([`caf\xe9;${String(long("first"))}`]);
+  expect(behind("caf\xe9;", bytes).map((part) => (part as Buffer).toString("latin1"))).toEqual([
+    `caf\xe9;${String(long("first"))}`,
+  ]);
   body.giveBack();
   const next = lentCopy(long("other")).lend()!;
   expect(next.buffer).toBe(bytes.buffer);
   expect(behind("head;", next).map(String)).toEqual([`head;${String(long("other"))}`]);
 });
 
-it.each([[HEAD_ROOM, 1], [HEAD_ROOM + 1, 2], [16_384, 2]])("a head of %i bytes and a body that was lent are %i parts", (length, parts) => {
+it.each([
+  [HEAD_ROOM, 1],
+  [HEAD_ROOM + 1, 2],
+  [16_384, 2],
+])("a head of %i bytes and a body that was lent are %i parts", (length, parts) => {
   const bytes = lentCopy(long("bytes")).lend()!;
   const all = behind("h".repeat(length), bytes);
   expect([all.length, all.map(String).join("")]).toEqual([parts, "h".repeat(length) + String(long("bytes"))]);
@@ -146,7 +152,9 @@ it.each([[HEAD_ROOM, 1], [HEAD_ROOM + 1, 2], [16_384, 2]])("a head of %i bytes a
 it("a small body and its head are one text", () => {
   const body = Buffer.from(Array.from({ length: 256 }, (_none, i) => i));
   const parts = behind("caf\xe9;", lentCopy(body).lend()!) as string[];
-  expect(parts.map((part) => Buffer.from(part, "latin1"))).toEqual([Buffer.concat([Buffer.from("caf\xe9;", "latin1"), body])]);
+  expect(parts.map((part) => Buffer.from(part, "latin1"))).toEqual([
+    Buffer.concat([Buffer.from("caf\xe9;", "latin1"), body]),
+  ]);
 });
 
 it("nothing is written into memory in front of bytes that is not theirs", () => {
@@ -156,14 +164,21 @@ it("nothing is written into memory in front of bytes that is not theirs", () => 
   expect(others).toEqual(Buffer.alloc(8192, "o"));
 });
 
-it.each([4097, 8192, 8193, 65_536, 65_537])("a copy of %i bytes takes less than twice as much, and room for a head", (bytes) => {
-  const content = Buffer.alloc(bytes, "a");
-  const lent = lentCopy(content).lend()!;
-  expect(lent.equals(content)).toBe(true);
-  expect(lent.buffer.byteLength).toBeLessThan(2 * bytes + HEAD_ROOM);
-});
+it.each([4097, 8192, 8193, 65_536, 65_537])(
+  "a copy of %i bytes takes less than twice as much, and room for a head",
+  (bytes) => {
+    const content = Buffer.alloc(bytes, "a");
+    const lent = lentCopy(content).lend()!;
+    expect(lent.equals(content)).toBe(true);
+    expect(lent.buffer.byteLength).toBeLessThan(2 * bytes + HEAD_ROOM);
+  },
+);
 
-it.each([[65_536, 8], [65_000, 8], [16_384, 32]])("of the memory of copies of %i bytes, that of %i is kept", (bytes, most) => {
+it.each([
+  [65_536, 8],
+  [65_000, 8],
+  [16_384, 32],
+])("of the memory of copies of %i bytes, that of %i is kept", (bytes, most) => {
   const copies = () => Array.from({ length: 40 }, () => lentCopy(Buffer.alloc(bytes)));
   const bodies = copies();
   const blocks = new Set(bodies.map((body) => body.lend()!.buffer));

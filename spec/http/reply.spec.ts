@@ -8,13 +8,23 @@ import { madeUpExchange, problemOf } from "../support/exercise.ts";
 const call = () => madeUpExchange().call;
 
 describe("a problem (RFC 9457)", () => {
-  it.each(Object.entries(ERRORS))("a problem with code %s has its status, title and code from the table", (code, kind) => {
-    const one = call();
-    const reply = problem(one, code as ErrorCode);
-    expect(reply.status).toBe(kind.status);
-    expect(problemOf(reply)).toEqual({ type: "about:blank", title: kind.title, status: kind.status, detail: `${kind.title}.`, code, request_id: "request-1" });
-    expect(one.notes.code).toBe(code);
-  });
+  it.each(Object.entries(ERRORS))(
+    "a problem with code %s has its status, title and code from the table",
+    (code, kind) => {
+      const one = call();
+      const reply = problem(one, code as ErrorCode);
+      expect(reply.status).toBe(kind.status);
+      expect(problemOf(reply)).toEqual({
+        type: "about:blank",
+        title: kind.title,
+        status: kind.status,
+        detail: `${kind.title}.`,
+        code,
+        request_id: "request-1",
+      });
+      expect(one.notes.code).toBe(code);
+    },
+  );
 
   it("a problem has the type application/problem+json and its length in bytes", () => {
     const reply = problem(call(), "forbidden", { detail: "нет" });
@@ -24,7 +34,10 @@ describe("a problem (RFC 9457)", () => {
   });
 
   it("a problem has the given headers after its framing headers", () => {
-    expect(problem(call(), "rate_limited", { headers: ["Retry-After", "3"] }).headers.slice(-2)).toEqual(["Retry-After", "3"]);
+    expect(problem(call(), "rate_limited", { headers: ["Retry-After", "3"] }).headers.slice(-2)).toEqual([
+      "Retry-After",
+      "3",
+    ]);
   });
 
   it("a problem keeps the reason for the log", () => {
@@ -36,14 +49,29 @@ describe("a problem (RFC 9457)", () => {
 
   it("a problem may have a plugin's own code, status and title", () => {
     const one = call();
-    const reply = problemReply(one, { code: "teapot", status: 418, title: "I am a teapot" }, { detail: "short and stout" });
-    expect(problemOf(reply)).toMatchObject({ status: 418, code: "teapot", title: "I am a teapot", detail: "short and stout" });
+    const reply = problemReply(
+      one,
+      { code: "teapot", status: 418, title: "I am a teapot" },
+      { detail: "short and stout" },
+    );
+    expect(problemOf(reply)).toMatchObject({
+      status: 418,
+      code: "teapot",
+      title: "I am a teapot",
+      detail: "short and stout",
+    });
     expect(one.notes.code).toBe("teapot");
   });
 
-  it.each(["Not today", "Not today.", "Not today!"])("a problem without a detail of its own has its title as a sentence: %s", (title) => {
-    expect(JSON.parse(String(problemDocument({ code: "x", status: 400, title }, "r")))).toHaveProperty("detail", title === "Not today" ? "Not today." : title);
-  });
+  it.each(["Not today", "Not today.", "Not today!"])(
+    "a problem without a detail of its own has its title as a sentence: %s",
+    (title) => {
+      expect(JSON.parse(String(problemDocument({ code: "x", status: 400, title }, "r")))).toHaveProperty(
+        "detail",
+        title === "Not today" ? "Not today." : title,
+      );
+    },
+  );
 });
 
 describe("discard", () => {

@@ -7,14 +7,19 @@ import { ask, eventually } from "../support/raw_client.ts";
 describe("edge-gateway run with an admin interface", () => {
   it("streams requests to a page as they happen, explains one, and ends the stream and itself on SIGTERM", async () => {
     const origin = await backend();
-    const running = await runningProgram(oneService(origin.port), [], { ADMIN_USER: "admin", ADMIN_PASSWORD: "the password" });
+    const running = await runningProgram(oneService(origin.port), [], {
+      ADMIN_USER: "admin",
+      ADMIN_PASSWORD: "the password",
+    });
     const admin = Number(new URL(running.started.admin as string).port);
     const authorization = `Basic ${Buffer.from("admin:the password").toString("base64")}`;
     const call = (method: string, path: string, headers: Record<string, string>, body = "") =>
       new Promise<{ status: number; headers: Record<string, unknown>; text: string }>((resolve, reject) => {
         const asked = request({ host: "127.0.0.1", port: admin, method, path, headers, agent: false }, (response) => {
           let text = "";
-          response.on("data", (part) => void (text += String(part))).on("end", () => resolve({ status: response.statusCode!, headers: response.headers, text }));
+          response
+            .on("data", (part) => void (text += String(part)))
+            .on("end", () => resolve({ status: response.statusCode!, headers: response.headers, text }));
         });
         asked.on("error", reject).end(body);
       });
@@ -23,20 +28,37 @@ describe("edge-gateway run with an admin interface", () => {
 
     let events = "";
     let isOver = false;
-    request({ host: "127.0.0.1", port: admin, path: "/gateway/events", headers: { cookie }, agent: false }, (response) => {
-      response.on("data", (part) => void (events += String(part))).on("end", () => void (isOver = true));
-    }).end();
-    const last = (name: string) => JSON.parse([...events.matchAll(new RegExp(`event: ${name}\\ndata: (.*)\\n\\n`, "g"))].at(-1)?.[1] ?? "null");
+    request(
+      { host: "127.0.0.1", port: admin, path: "/gateway/events", headers: { cookie }, agent: false },
+      (response) => {
+        response.on("data", (part) => void (events += String(part))).on("end", () => void (isOver = true));
+      },
+    ).end();
+    const last = (name: string) =>
+      JSON.parse([...events.matchAll(new RegExp(`event: ${name}\\ndata: (.*)\\n\\n`, "g"))].at(-1)?.[1] ?? "null");
     await eventually(() => last("stats") !== null, "the first statistics event");
     expect(last("stats").services).toEqual([]);
 
     await ask(running.port, { path: "/a/x" });
-    await eventually(() => last("stats").point.requests === 1 || last("stats").total.requests_per_s > 0, "a request in the statistics");
+    await eventually(
+      () => last("stats").point.requests === 1 || last("stats").total.requests_per_s > 0,
+      "a request in the statistics",
+    );
     expect(last("stats").services[0].upstreams[0]).toMatchObject({ id: `127.0.0.1:${origin.port}`, errors_per_s: 0 });
     expect(JSON.parse((await call("GET", "/gateway/stats", { cookie })).text).services[0].routes.length).toBe(2);
 
-    const explained = await call("POST", "/gateway/explain", { cookie, "content-type": "application/json" }, '{"method":"GET","url":"/a/x","headers":{}}');
-    expect(JSON.parse(explained.text)).toMatchObject({ outcome: "matched", service: "s", forwarded: "/x", upstreams: [{ share: 1 }] });
+    const explained = await call(
+      "POST",
+      "/gateway/explain",
+      { cookie, "content-type": "application/json" },
+      '{"method":"GET","url":"/a/x","headers":{}}',
+    );
+    expect(JSON.parse(explained.text)).toMatchObject({
+      outcome: "matched",
+      service: "s",
+      forwarded: "/x",
+      upstreams: [{ share: 1 }],
+    });
 
     running.child.kill("SIGTERM");
     await eventually(() => isOver, "the end of the stream");

@@ -1,4 +1,7 @@
-/** Callers of a running program: their file is watched and may need a signature, and the admin interface tells who was there. */
+/**
+ * Callers of a running program: their file is watched and may need a signature, and the admin interface tells who was
+ * there.
+ */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
@@ -7,8 +10,10 @@ import { ask } from "../support/raw_client.ts";
 import { signed, signingKeys } from "../support/signing_keys.ts";
 
 const KEYS = { plugins: [{ name: "key_auth", config: { callers: true } }] };
-const callersOf = (...names: string[]) => JSON.stringify(names.map((id) => ({ id, groups: ["gold"], keys: [{ key: `${id}-key-hush` }] })));
-const status = async (port: number, id: string) => (await ask(port, { path: "/x", headers: { apiKey: `${id}-key-hush` } })).status;
+const callersOf = (...names: string[]) =>
+  JSON.stringify(names.map((id) => ({ id, groups: ["gold"], keys: [{ key: `${id}-key-hush` }] })));
+const status = async (port: number, id: string) =>
+  (await ask(port, { path: "/x", headers: { apiKey: `${id}-key-hush` } })).status;
 
 async function configured(more: object = {}) {
   const origin = await backend();
@@ -20,25 +25,33 @@ async function configured(more: object = {}) {
 /** Requests of a logged-in administrator to a running program. */
 async function admin({ started }: RunningProgram) {
   const port = Number(new URL(String(started.admin)).port);
-  const login = await ask(port, { method: "POST", path: "/login", headers: { Authorization: `Basic ${Buffer.from("a:b").toString("base64")}` } });
+  const login = await ask(port, {
+    method: "POST",
+    path: "/login",
+    headers: { Authorization: `Basic ${Buffer.from("a:b").toString("base64")}` },
+  });
   const Cookie = login.headers["set-cookie"]![0]!.split(";")[0]!;
   return async (path: string) => (await ask(port, { path, headers: { Cookie } })).body.toString();
 }
 
 describe("the callers of a running program", () => {
-  it("change with their file, and stay as they were while it has an error, which is logged with its place and without its keys", async () => {
-    const { file, config } = await configured();
-    const running = await runningProgram(config);
-    expect(await status(running.port, "ada")).toBe(200);
-    writeFileSync(file, callersOf("bob"));
-    await running.says(/"message":"configuration read again/);
-    expect([await status(running.port, "ada"), await status(running.port, "bob")]).toEqual([401, 200]);
-    writeFileSync(file, '[{"id":"eve","keys":[{"key":"hush-eve"},{"key":"hush-eve"}]}]');
-    await running.says(/"message":"reload refused/);
-    expect(logLines(running.stderr()).at(-1)).toMatchObject({ issues: [expect.stringContaining(`${file}:1:`)] });
-    expect(await status(running.port, "bob")).toBe(200);
-    expect(running.stderr() + running.stdout()).not.toContain("hush");
-  });
+  it(
+    "change with their file, and stay as they were while it has an error, " +
+      "which is logged with its place and without its keys",
+    async () => {
+      const { file, config } = await configured();
+      const running = await runningProgram(config);
+      expect(await status(running.port, "ada")).toBe(200);
+      writeFileSync(file, callersOf("bob"));
+      await running.says(/"message":"configuration read again/);
+      expect([await status(running.port, "ada"), await status(running.port, "bob")]).toEqual([401, 200]);
+      writeFileSync(file, '[{"id":"eve","keys":[{"key":"hush-eve"},{"key":"hush-eve"}]}]');
+      await running.says(/"message":"reload refused/);
+      expect(logLines(running.stderr()).at(-1)).toMatchObject({ issues: [expect.stringContaining(`${file}:1:`)] });
+      expect(await status(running.port, "bob")).toBe(200);
+      expect(running.stderr() + running.stdout()).not.toContain("hush");
+    },
+  );
 
   it("need a signature of their file where the configuration needs one", async () => {
     const { file, config } = await configured();
@@ -46,7 +59,10 @@ describe("the callers of a running program", () => {
     const gateway = signed(fileWith(config), keys);
     const environment = { CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") };
     const refused = await program(["validate", gateway], { environment }).ended;
-    expect([refused.code, refused.stderr]).toEqual([2, expect.stringMatching(/caller_files\[0\] +\S*callers\.json is not signed/)]);
+    expect([refused.code, refused.stderr]).toEqual([
+      2,
+      expect.stringMatching(/caller_files\[0\] +\S*callers\.json is not signed/),
+    ]);
     signed(file, keys);
     const running = await runningFile(gateway, [], environment);
     expect(await status(running.port, "ada")).toBe(200);
@@ -63,19 +79,30 @@ describe("the callers of a running program", () => {
     writeFileSync(file, callersOf("ada", "bob"));
     const running = await runningProgram(config, [], { ADMIN_USER: "a", ADMIN_PASSWORD: "b" });
     const get = await admin(running);
-    const view = async (query = "") => JSON.parse(await get(`/gateway/callers${query}`)) as { callers: { id: string; used: boolean }[] };
-    const known = { groups: ["gold"], enabled: true, file, plugins: [{ kind: "key_auth", service: expect.any(String) as string, route: null, level: "service" }] };
+    const view = async (query = "") =>
+      JSON.parse(await get(`/gateway/callers${query}`)) as { callers: { id: string; used: boolean }[] };
+    const known = {
+      groups: ["gold"],
+      enabled: true,
+      file,
+      plugins: [{ kind: "key_auth", service: expect.any(String) as string, route: null, level: "service" }],
+    };
     expect(await view()).toEqual({
       total: 3,
       matching: 3,
-      callers: [{ id: "joe", groups: [], enabled: false, file: null, plugins: [], used: false }, { id: "ada", ...known, used: false }, { id: "bob", ...known, used: false }],
+      callers: [
+        { id: "joe", groups: [], enabled: false, file: null, plugins: [], used: false },
+        { id: "ada", ...known, used: false },
+        { id: "bob", ...known, used: false },
+      ],
     });
     expect(await status(running.port, "ada")).toBe(200);
     expect((await view()).callers.filter(({ used }) => used).map(({ id }) => id)).toEqual(["ada"]);
     expect(await view("?search=BO")).toMatchObject({ total: 3, matching: 1, callers: [{ id: "bob" }] });
     expect(await view("?search=gold")).toMatchObject({ matching: 2 });
     expect(await get("/gateway/callers")).not.toContain("hush");
-    for (const path of ["/gateway", "/gateway/config", "/gateway/status"]) expect(await get(path)).not.toContain("hush");
+    for (const path of ["/gateway", "/gateway/config", "/gateway/status"])
+      expect(await get(path)).not.toContain("hush");
   });
 });
 
@@ -83,7 +110,9 @@ describe("commands", () => {
   it("audit lists the file of callers and what it refers to, and no key", async () => {
     const { file, config } = await configured();
     writeFileSync(file, JSON.stringify([{ id: "ada", keys: [{ key: "${env:ADA_KEY}" }, { key: "hush" }] }]));
-    const { code, stdout } = await program(["audit", fileWith(config), "--json"], { environment: { ADA_KEY: "hush-ada" } }).ended;
+    const { code, stdout } = await program(["audit", fileWith(config), "--json"], {
+      environment: { ADA_KEY: "hush-ada" },
+    }).ended;
     expect(code).toBe(0);
     expect(stdout).toContain(file);
     expect(stdout).toContain("env:ADA_KEY");

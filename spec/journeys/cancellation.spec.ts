@@ -42,25 +42,29 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  it("cancels the upstream request when the client disconnects during its upload: the upstream never sees a complete request", async () => {
-    let whole = false;
-    let received = 0;
-    const upstream = await rawBackend((request, response) => {
-      request.on("data", (chunk: Buffer) => (received += chunk.length));
-      request.on("error", () => {});
-      request.on("end", () => (whole = true));
-      if (request.method === "GET") response.end("ok");
-    });
-    const { port, gateway } = await running(oneService(upstream.port, one));
-    const connection = await client(port);
-    connection.send(upload + "half of it");
-    await eventually(() => received === 10, "ten bytes at the upstream");
-    leave(connection);
-    await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
-    expect(whole).toBe(false);
-    expect((await ask(port, { path: "/a/next" })).status).toBe(200);
-    expect(await gateway.close(5_000)).toBe("drained");
-  });
+  it(
+    "cancels the upstream request when the client disconnects during its upload: " +
+      "the upstream never sees a complete request",
+    async () => {
+      let whole = false;
+      let received = 0;
+      const upstream = await rawBackend((request, response) => {
+        request.on("data", (chunk: Buffer) => (received += chunk.length));
+        request.on("error", () => {});
+        request.on("end", () => (whole = true));
+        if (request.method === "GET") response.end("ok");
+      });
+      const { port, gateway } = await running(oneService(upstream.port, one));
+      const connection = await client(port);
+      connection.send(upload + "half of it");
+      await eventually(() => received === 10, "ten bytes at the upstream");
+      leave(connection);
+      await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+      expect(whole).toBe(false);
+      expect((await ask(port, { path: "/a/next" })).status).toBe(200);
+      expect(await gateway.close(5_000)).toBe("drained");
+    },
+  );
 
   it("cancels the upstream request when the client disconnects while the upstream holds its upload back", async () => {
     const upstream = await byteBackend((socket) => void socket.pause());
@@ -103,19 +107,23 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     expect(urls).toEqual(["/first", "/third"]);
   });
 
-  it("returns the pooled connection when the client disconnects after an early response, with its upload unfinished", async () => {
-    const upstream = await headBackend(({ socket, text }) => {
-      socket.write(`HTTP/1.1 ${text.startsWith("POST") ? "413 Too Large" : "200 OK"}\r\nContent-Length: 2\r\n\r\nok`);
-    });
-    const { port, gateway } = await running(oneService(upstream.port, one));
-    const connection = await client(port);
-    connection.send(upload);
-    await connection.until("\r\nok");
-    leave(connection);
-    await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
-    expect((await ask(port, { path: "/a/next" })).status).toBe(200);
-    expect(await gateway.close(5_000)).toBe("drained");
-  });
+  it(
+    "returns the pooled connection when the client disconnects after an early response, " +
+      "with its upload unfinished",
+    async () => {
+      const upstream = await headBackend(({ socket, text }) => {
+        socket.write(`HTTP/1.1 ${text.startsWith("POST") ? "413 Too Large" : "200 OK"}\r\nContent-Length: 2\r\n\r\nok`);
+      });
+      const { port, gateway } = await running(oneService(upstream.port, one));
+      const connection = await client(port);
+      connection.send(upload);
+      await connection.until("\r\nok");
+      leave(connection);
+      await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
+      expect((await ask(port, { path: "/a/next" })).status).toBe(200);
+      expect(await gateway.close(5_000)).toBe("drained");
+    },
+  );
 });
 
 it("sends the upstream no request when the client disconnects while a plugin is still deciding", async () => {
@@ -134,7 +142,9 @@ it("sends the upstream no request when the client disconnects while a plugin is 
     },
   });
   const upstream = await backend();
-  const { port, gateway } = await running(oneService(upstream.port, { ...one, plugins: [{ name: "slow" }] }), { plugins: [slow] });
+  const { port, gateway } = await running(oneService(upstream.port, { ...one, plugins: [{ name: "slow" }] }), {
+    plugins: [slow],
+  });
   const connection = await client(port);
   connection.send(get());
   await thinking.opened;

@@ -1,7 +1,7 @@
 /**
- * What one client can hold of a gateway (the table "What one client can hold" of docs/limits.md): each test tries to exceed a bound over
- * HTTP/1.1, TLS, HTTP/2 and WebSocket while another client is served. The program runs as a process of its own, which reports its memory
- * and processor time.
+ * What one client can hold of a gateway (the table "What one client can hold" of docs/limits.md): each test tries to
+ * exceed a bound over HTTP/1.1, TLS, HTTP/2 and WebSocket while another client is served. The program runs as a process
+ * of its own, which reports its memory and processor time.
  */
 import { once } from "node:events";
 import { existsSync } from "node:fs";
@@ -21,8 +21,15 @@ import { byteBackend, codeIn, statusesIn } from "./harness.ts";
 
 const MIB = 2 ** 20;
 const ATTACKER = "127.0.0.2";
-const UPGRADE = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
-const SWITCHED = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+const UPGRADE = [
+  "Connection: Upgrade",
+  "Upgrade: websocket",
+  "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+  "Sec-WebSocket-Version: 13",
+];
+const SWITCHED =
+  "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: " +
+  "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 
 /** An open request (or a WebSocket) of the attacker: what is written is its body, what is read is its reply. */
 interface Open {
@@ -34,14 +41,23 @@ interface Open {
 
 type Transport = (gateway: Gateway, method: "GET" | "POST", path: string) => Promise<Open>;
 
-const chunk = (bytes: Buffer) => Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from("\r\n")]);
+const chunk = (bytes: Buffer) =>
+  Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from("\r\n")]);
 const asItIs = (bytes: Buffer) => bytes;
 
 const http1 =
   (secure: boolean): Transport =>
   async (gateway, method, path) => {
     const wire = await connected(secure ? gateway.httpsPort : gateway.port, secure, "http/1.1");
-    wire.write([`${method} ${path} HTTP/1.1`, "Host: gw.example", ...(method === "POST" ? ["Transfer-Encoding: chunked"] : []), "", ""].join("\r\n"));
+    wire.write(
+      [
+        `${method} ${path} HTTP/1.1`,
+        "Host: gw.example",
+        ...(method === "POST" ? ["Transfer-Encoding: chunked"] : []),
+        "",
+        "",
+      ].join("\r\n"),
+    );
     return { wire, stream: wire, part: chunk };
   };
 
@@ -52,7 +68,10 @@ const TRANSPORTS: Readonly<Record<string, Transport>> = {
     const wire = await connected(gateway.httpsPort, true, "h2");
     const session = http2.connect("https://localhost", { createConnection: () => wire });
     session.on("error", () => {});
-    const stream = session.request({ ":method": method, ":path": path, ":authority": "gw.example" }, { endStream: method === "GET" });
+    const stream = session.request(
+      { ":method": method, ":path": path, ":authority": "gw.example" },
+      { endStream: method === "GET" },
+    );
     stream.on("error", () => {});
     return { wire, stream, part: asItIs };
   },
@@ -75,7 +94,9 @@ async function connected(port: number, secure: boolean, protocol: string): Promi
   const options = { port, host: "127.0.0.1", localAddress: ATTACKER };
   const plain = net.connect(options);
   await once(plain, "connect");
-  const socket = secure ? tls.connect({ socket: plain, servername: "localhost", rejectUnauthorized: false, ALPNProtocols: [protocol] }) : plain;
+  const socket = secure
+    ? tls.connect({ socket: plain, servername: "localhost", rejectUnauthorized: false, ALPNProtocols: [protocol] })
+    : plain;
   socket.on("error", () => {});
   onTestFinished(() => void plain.destroy());
   if (secure) await once(socket, "secureConnect");
@@ -91,7 +112,11 @@ interface Gateway extends RunningProgram {
 }
 
 /** An upstream that answers `/ok`, and passes every other connection to `behave` with the head of its request. */
-async function gateway(behave: (socket: Socket, head: string) => void, pool: object = {}, limits: object = {}): Promise<Gateway> {
+async function gateway(
+  behave: (socket: Socket, head: string) => void,
+  pool: object = {},
+  limits: object = {},
+): Promise<Gateway> {
   const upstream = await byteBackend((socket) => {
     socket.on("error", () => {});
     const read = (bytes: Buffer) => {
@@ -105,9 +130,21 @@ async function gateway(behave: (socket: Socket, head: string) => void, pool: obj
   });
   const config = {
     global: { limits, h2c: true },
-    services: [{ name: "s", base_path: "/a", upstreams: [{ host: "127.0.0.1", port: upstream.port }], pool, routes: [{ path: "/{rest*}" }] }],
+    services: [
+      {
+        name: "s",
+        base_path: "/a",
+        upstreams: [{ host: "127.0.0.1", port: upstream.port }],
+        pool,
+        routes: [{ path: "/{rest*}" }],
+      },
+    ],
   };
-  const environment = { SERVER_CERT_PATH: fileWith(SERVER.cert, "cert.pem"), SERVER_KEY_PATH: fileWith(SERVER.key, "key.pem"), PROBE_PORT: "0" };
+  const environment = {
+    SERVER_CERT_PATH: fileWith(SERVER.cert, "cert.pem"),
+    SERVER_KEY_PATH: fileWith(SERVER.key, "key.pem"),
+    PROBE_PORT: "0",
+  };
   const program = await runningProgram(config, [], environment);
   const { https, probes } = program.started as { readonly https: readonly string[]; readonly probes: string };
   return {
@@ -125,7 +162,10 @@ async function gateway(behave: (socket: Socket, head: string) => void, pool: obj
 
 /** More than the system's buffers of all sockets on the way hold. */
 const FLOOD = 128 * MIB;
-/** How much more the same bytes on the wire may cost in tiny pieces. Node's own parser calls for each chunk (`http1: "node"`). */
+/**
+ * How much more the same bytes on the wire may cost in tiny pieces. Node's own parser calls for each chunk (`http1:
+ * "node"`).
+ */
 const MAX_TIMES = codec === "wire" ? 12 : 60;
 /** What a gateway may keep of it, the garbage of the requests of others included. */
 const KEPT = 48 * MIB;
@@ -165,7 +205,8 @@ describe.each(Object.entries(TRANSPORTS))("one client over %s", (name, open) => 
       socket.on("data", (bytes: Buffer) => (received += bytes.length));
     });
     // Node's client joins writes to one DATA frame. All of these frames fit into the window that a stream begins with.
-    const [overhead, wire, openHere] = name === "HTTP/2" ? ([9, 60_000, ofFrames] as const) : ([isTunnel ? 0 : 5, 300_000, open] as const);
+    const [overhead, wire, openHere] =
+      name === "HTTP/2" ? ([9, 60_000, ofFrames] as const) : ([isTunnel ? 0 : 5, 300_000, open] as const);
     /** Processor time for as many bytes on the wire, in pieces of this size: the shortest of five. */
     const costOf = async (bytes: number) => {
       let least = Infinity;
@@ -191,7 +232,8 @@ describe.each(Object.entries(TRANSPORTS))("one client over %s", (name, open) => 
     const opened = await Promise.all(Array.from({ length: 4 }, () => open(running, "POST", "/a/x")));
     // A surplus connection is reset, for TLS within its handshake.
     const surplus = await open(running, "POST", "/a/x").catch(() => null);
-    if (surplus !== null && !surplus.wire.destroyed) await new Promise((resolve) => surplus.wire.once("close", resolve));
+    if (surplus !== null && !surplus.wire.destroyed)
+      await new Promise((resolve) => surplus.wire.once("close", resolve));
     await running.serveOthers(1);
     expect(opened.filter(({ wire }) => wire.destroyed)).toEqual([]);
   });
@@ -223,16 +265,24 @@ async function written(stream: Duplex, part: Buffer, count: number): Promise<voi
 }
 
 async function refusal(stream: Duplex): Promise<number> {
-  if (!(stream instanceof net.Socket)) return Number(((await once(stream, "response")) as [Record<string, number>])[0][":status"]);
+  if (!(stream instanceof net.Socket))
+    return Number(((await once(stream, "response")) as [Record<string, number>])[0][":status"]);
   return statusesIn(String((await once(stream, "data"))[0]))[0]!;
 }
 
-it("every row of the table of what one client can hold names files that bound it and specs that try to exceed it", () => {
-  const rows = tableUnder("What one client can hold", document("docs/limits.md"));
-  expect(rows.length).toBeGreaterThan(8);
-  for (const [resource, , owner = "", specs = ""] of rows) {
-    const paths = [...`${owner} ${specs}`.matchAll(/(?:lib|spec)\/[\w/.]+/g)].map(([path]) => path);
-    expect([resource, paths.filter((path) => !existsSync(`${root}/${path}`))]).toEqual([resource, []]);
-    expect([resource, paths.some((path) => path.startsWith("lib/")), paths.some((path) => path.startsWith("spec/"))]).toEqual([resource, true, true]);
-  }
-});
+it(
+  "every row of the table of what one client can hold names files that bound it and " + "specs that try to exceed it",
+  () => {
+    const rows = tableUnder("What one client can hold", document("docs/limits.md"));
+    expect(rows.length).toBeGreaterThan(8);
+    for (const [resource, , owner = "", specs = ""] of rows) {
+      const paths = [...`${owner} ${specs}`.matchAll(/(?:lib|spec)\/[\w/.]+/g)].map(([path]) => path);
+      expect([resource, paths.filter((path) => !existsSync(`${root}/${path}`))]).toEqual([resource, []]);
+      expect([
+        resource,
+        paths.some((path) => path.startsWith("lib/")),
+        paths.some((path) => path.startsWith("spec/")),
+      ]).toEqual([resource, true, true]);
+    }
+  },
+);

@@ -24,24 +24,73 @@ const id = (response: { readonly headers: Headers }) => response.headers.get("x-
 
 describe("what became of a request", () => {
   it("is known for every kind of answer, by the id in its reply", async () => {
-    const origin = await backend((request, response) => void response.writeHead(request.url === "/teapot" ? 418 : 200).end("ok"));
+    const origin = await backend(
+      (request, response) => void response.writeHead(request.url === "/teapot" ? 418 : 200).end("ok"),
+    );
     const plugins = [{ name: "key_auth" as const, config: { key: "k" } }];
     const services = [
-      ...oneService(origin.port, { routes: [{ path: "/{rest*}" }, { name: "keyed", path: "/keyed", plugins }, { name: "put", path: "/put", methods: ["PUT"] }] }).services,
+      ...oneService(origin.port, {
+        routes: [
+          { path: "/{rest*}" },
+          { name: "keyed", path: "/keyed", plugins },
+          { name: "put", path: "/put", methods: ["PUT"] },
+        ],
+      }).services,
       { ...oneService(await closedPort()).services[0]!, name: "down", base_path: "/down" },
-      { ...oneService([await closedPort(), origin.port]).services[0]!, name: "half", base_path: "/half", retries: { attempts: 1 } },
+      {
+        ...oneService([await closedPort(), origin.port]).services[0]!,
+        name: "half",
+        base_path: "/half",
+        retries: { attempts: 1 },
+      },
     ];
     const { gateway, url } = await running({ services });
     const of = async (path: string, init: RequestInit = {}) => decided(gateway, id(await fetch(url + path, init)));
     const { digest } = gateway;
     const [upstream] = [`127.0.0.1:${origin.port}`];
-    expect(await of("/a/x?key=hush")).toMatchObject({ method: "GET", host: url.slice(7), path: "/a/x", client: "127.0.0.1", service: "s", route: "/{rest*}", status: 200, code: null, by: "upstream", tries: [{ upstream, status: 200 }], digest });
-    expect(await of("/a/teapot", { method: "POST", body: "b" })).toMatchObject({ method: "POST", status: 418, by: "upstream", tries: [{ status: 418 }] });
-    expect(await of("/a/keyed")).toMatchObject({ route: "keyed", status: 401, code: "key_missing", by: "key_auth", tries: [] });
+    expect(await of("/a/x?key=hush")).toMatchObject({
+      method: "GET",
+      host: url.slice(7),
+      path: "/a/x",
+      client: "127.0.0.1",
+      service: "s",
+      route: "/{rest*}",
+      status: 200,
+      code: null,
+      by: "upstream",
+      tries: [{ upstream, status: 200 }],
+      digest,
+    });
+    expect(await of("/a/teapot", { method: "POST", body: "b" })).toMatchObject({
+      method: "POST",
+      status: 418,
+      by: "upstream",
+      tries: [{ status: 418 }],
+    });
+    expect(await of("/a/keyed")).toMatchObject({
+      route: "keyed",
+      status: 401,
+      code: "key_missing",
+      by: "key_auth",
+      tries: [],
+    });
     expect(await of("/a/keyed", { headers: { apiKey: "x" } })).toMatchObject({ status: 401, by: "key_auth" });
     expect(await of("/a/keyed", { headers: { apiKey: "k" } })).toMatchObject({ status: 200, by: "upstream" });
-    expect(await of("/nowhere")).toMatchObject({ service: null, route: null, status: 404, code: "route_not_found", by: "gateway", tries: [] });
-    expect(await of("/down/x")).toMatchObject({ service: "down", status: 502, code: "upstream_connect_failed", by: "gateway", tries: [{ status: null }] });
+    expect(await of("/nowhere")).toMatchObject({
+      service: null,
+      route: null,
+      status: 404,
+      code: "route_not_found",
+      by: "gateway",
+      tries: [],
+    });
+    expect(await of("/down/x")).toMatchObject({
+      service: "down",
+      status: 502,
+      code: "upstream_connect_failed",
+      by: "gateway",
+      tries: [{ status: null }],
+    });
     for (let i = 0; i < 2; i++) expect(await of("/half/x")).toMatchObject({ status: 200, by: "upstream" });
     const retried = await Promise.all([1, 2].map(() => of("/half/x")));
     expect(retried.flatMap(({ tries }) => tries.map(({ status }) => status))).toContain(null);
@@ -58,14 +107,42 @@ describe("what became of a request", () => {
       await once(socket, "close");
       return decided(gateway, /x-request-id: (\S+)/i.exec(answer)![1]!);
     };
-    const unread = { client: "127.0.0.1", method: null, host: null, path: null, service: null, route: null, by: "gateway", tries: [], digest: gateway.digest };
+    const unread = {
+      client: "127.0.0.1",
+      method: null,
+      host: null,
+      path: null,
+      service: null,
+      route: null,
+      by: "gateway",
+      tries: [],
+      digest: gateway.digest,
+    };
     expect(await refused("GE(T / HTTP/1.1\r\n\r\n")).toMatchObject({ ...unread, status: 400, code: "bad_request" });
-    expect(await refused(`GET / HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(40_000)}\r\n\r\n`)).toMatchObject({ ...unread, status: 431, code: "headers_too_large" });
-    expect(await refused("GET /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n")).toMatchObject({ ...(codec === "wire" ? { method: "GET", path: "/a" } : unread), status: 400, by: "gateway" });
-    for (const text of ["CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\nx"]) {
-      expect(await refused(text)).toMatchObject({ client: "127.0.0.1", status: 400, code: "bad_request", by: "gateway" });
+    expect(await refused(`GET / HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(40_000)}\r\n\r\n`)).toMatchObject({
+      ...unread,
+      status: 431,
+      code: "headers_too_large",
+    });
+    expect(await refused("GET /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n")).toMatchObject(
+      { ...(codec === "wire" ? { method: "GET", path: "/a" } : unread), status: 400, by: "gateway" },
+    );
+    for (const text of [
+      "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n",
+      "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\nx",
+    ]) {
+      expect(await refused(text)).toMatchObject({
+        client: "127.0.0.1",
+        status: 400,
+        code: "bad_request",
+        by: "gateway",
+      });
     }
-    expect(await refused("GET /a/../../x?hush HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")).toMatchObject({ status: 400, path: "/a/../../x", by: "gateway" });
+    expect(await refused("GET /a/../../x?hush HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")).toMatchObject({
+      status: 400,
+      path: "/a/../../x",
+      by: "gateway",
+    });
   });
 
   it("is known for a client that has gone", async () => {
@@ -76,7 +153,12 @@ describe("what became of a request", () => {
     socket.write("GET /a/x HTTP/1.1\r\nHost: a\r\nX-Request-Id: gone-1\r\n\r\n");
     await eventually(() => gateway.inFlight === 1 && asked === 1);
     socket.destroy();
-    expect(await decided(gateway, "gone-1")).toMatchObject({ status: null, code: "client_closed", by: null, tries: [{ upstream: `127.0.0.1:${origin.port}`, status: null }] });
+    expect(await decided(gateway, "gone-1")).toMatchObject({
+      status: null,
+      code: "client_closed",
+      by: null,
+      tries: [{ upstream: `127.0.0.1:${origin.port}`, status: null }],
+    });
   });
 
   it("is found by the id that a trusted proxy gives, and not by one that others invent", async () => {
@@ -104,30 +186,70 @@ describe("what became of a request", () => {
     expect(await gateway.decision(second.id)).toBeNull();
   });
 
-  it("is known for a WebSocket once it has ended, and for an upgrade that a plugin or the upstream refuses", async () => {
-    const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
-    const no = "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n";
-    const origin = await byteBackend((socket) => socket.once("data", (head: Buffer) => socket.write(head.includes("/no ") ? no : yes)));
-    const plugins = [{ name: "key_auth" as const, config: { key: "k" } }];
-    const { gateway, port } = await running(oneService(origin.port, { routes: [{ path: "/{rest*}" }, { name: "keyed", path: "/keyed", plugins }] }));
-    const upgraded = async (path: string) => {
-      const connection = await client(port);
-      connection.send(get(path, "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"));
-      return { connection, id: /x-request-id: (\S+)/i.exec(await connection.until("\r\n\r\n"))![1]! };
-    };
-    const upstream = `127.0.0.1:${origin.port}`;
-    const { connection, id: open } = await upgraded("/a/chat?token=hush");
-    expect(await gateway.decision(open)).toBeNull();
-    connection.socket.destroy();
-    expect(await decided(gateway, open)).toMatchObject({ method: "GET", path: "/a/chat", status: 101, by: "upstream", tries: [{ upstream, status: 101 }] });
-    expect(await decided(gateway, (await upgraded("/a/no")).id)).toMatchObject({ path: "/a/no", status: 403, code: null, by: "upstream", tries: [{ upstream, status: 403 }] });
-    expect(await decided(gateway, (await upgraded("/a/keyed")).id)).toMatchObject({ route: "keyed", status: 401, code: "key_missing", by: "key_auth", tries: [] });
-  });
+  it(
+    "is known for a WebSocket once it has ended, and for an upgrade that a " + "plugin or the upstream refuses",
+    async () => {
+      const yes =
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: " +
+        "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+      const no = "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n";
+      const origin = await byteBackend((socket) =>
+        socket.once("data", (head: Buffer) => socket.write(head.includes("/no ") ? no : yes)),
+      );
+      const plugins = [{ name: "key_auth" as const, config: { key: "k" } }];
+      const { gateway, port } = await running(
+        oneService(origin.port, { routes: [{ path: "/{rest*}" }, { name: "keyed", path: "/keyed", plugins }] }),
+      );
+      const upgraded = async (path: string) => {
+        const connection = await client(port);
+        connection.send(
+          get(
+            path,
+            "Connection: Upgrade",
+            "Upgrade: websocket",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+            "Sec-WebSocket-Version: 13",
+          ),
+        );
+        return { connection, id: /x-request-id: (\S+)/i.exec(await connection.until("\r\n\r\n"))![1]! };
+      };
+      const upstream = `127.0.0.1:${origin.port}`;
+      const { connection, id: open } = await upgraded("/a/chat?token=hush");
+      expect(await gateway.decision(open)).toBeNull();
+      connection.socket.destroy();
+      expect(await decided(gateway, open)).toMatchObject({
+        method: "GET",
+        path: "/a/chat",
+        status: 101,
+        by: "upstream",
+        tries: [{ upstream, status: 101 }],
+      });
+      expect(await decided(gateway, (await upgraded("/a/no")).id)).toMatchObject({
+        path: "/a/no",
+        status: 403,
+        code: null,
+        by: "upstream",
+        tries: [{ upstream, status: 403 }],
+      });
+      expect(await decided(gateway, (await upgraded("/a/keyed")).id)).toMatchObject({
+        route: "keyed",
+        status: 401,
+        code: "key_missing",
+        by: "key_auth",
+        tries: [],
+      });
+    },
+  );
 
   it("is known for HTTP/2", async () => {
     const origin = await backend();
     const { gateway, port } = await running(oneService(origin.port, {}, { h2c: true }));
     const { headers } = await h2Ask(h2Session(port));
-    expect(await decided(gateway, String(headers["x-request-id"]))).toMatchObject({ method: "GET", path: "/a/x", status: 200, by: "upstream" });
+    expect(await decided(gateway, String(headers["x-request-id"]))).toMatchObject({
+      method: "GET",
+      path: "/a/x",
+      status: 200,
+      by: "upstream",
+    });
   });
 });

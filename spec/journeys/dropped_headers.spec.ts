@@ -21,8 +21,16 @@ const POSING: Fields = [
   ["Proxy", "http://evil.example"],
   ["pROXY", "http://evil.example"],
 ];
-const PLAIN: Fields = [["X_Tenant", "acme"], ["_", "1"], ["user_id", "7"]];
-const KEPT: Fields = [["X-Tenant", "acme"], ["Prox", "1"], ["Proxy-Hint", "2"]];
+const PLAIN: Fields = [
+  ["X_Tenant", "acme"],
+  ["_", "1"],
+  ["user_id", "7"],
+];
+const KEPT: Fields = [
+  ["X-Tenant", "acme"],
+  ["Prox", "1"],
+  ["Proxy-Hint", "2"],
+];
 
 /** The fields of these names that reach the upstream, in the head and in the trailers. */
 type Send = (port: number, fields: Fields) => Promise<void>;
@@ -30,7 +38,10 @@ type Send = (port: number, fields: Fields) => Promise<void>;
 const overHttp1: Send = async (port, fields) => {
   const lines = fields.map(([name, value]) => `${name}: ${value}\r\n`).join("");
   const connection = await client(port);
-  connection.send(`POST /a/x HTTP/1.1\r\nHost: gw.example\r\nTransfer-Encoding: chunked\r\n${lines}\r\n2\r\nhi\r\n0\r\n${lines.replace(/^Transfer-Encoding.*\r\n/gim, "")}\r\n`);
+  connection.send(
+    `POST /a/x HTTP/1.1\r\nHost: gw.example\r\nTransfer-Encoding: ` +
+      `chunked\r\n${lines}\r\n2\r\nhi\r\n0\r\n${lines.replace(/^Transfer-Encoding.*\r\n/gim, "")}\r\n`,
+  );
   await connection.until("\r\nok");
 };
 
@@ -45,13 +56,17 @@ async function passed(send: Send, fields: Fields, global: Global = {}) {
   const { port } = await running(oneService(upstream.port, {}, { h2c: true, ...global }));
   await send(port, fields);
   const [seen] = upstream.seen;
-  const pick = (list: readonly string[]) => list.flatMap((name, i) => (i % 2 === 0 ? [`${name.toLowerCase()}: ${list[i + 1]}`] : []));
+  const pick = (list: readonly string[]) =>
+    list.flatMap((name, i) => (i % 2 === 0 ? [`${name.toLowerCase()}: ${list[i + 1]}`] : []));
   return { head: pick(seen!.headers), trailers: pick(seen!.trailers), body: seen!.body.toString() };
 }
 
 const lower = (fields: Fields) => fields.map(([name, value]) => `${name.toLowerCase()}: ${value}`);
 
-describe.each([["HTTP/1.1", overHttp1], ["HTTP/2", overHttp2]] as const)("request headers and trailers over %s", (_protocol, send) => {
+describe.each([
+  ["HTTP/1.1", overHttp1],
+  ["HTTP/2", overHttp2],
+] as const)("request headers and trailers over %s", (_protocol, send) => {
   it("request headers and trailers are removed when their names have an underscore, and so is Proxy", async () => {
     const { head, trailers, body } = await passed(send, [...POSING, ...PLAIN, ...KEPT]);
     for (const line of lower([...POSING, ...PLAIN])) expect([...head, ...trailers]).not.toContain(line);
@@ -60,13 +75,19 @@ describe.each([["HTTP/1.1", overHttp1], ["HTTP/2", overHttp2]] as const)("reques
     expect(body).toBe("hi");
   });
 
-  it('request headers and trailers pass with "underscore_headers": "allow", except names that read like a gateway or framing header', async () => {
-    const { head, trailers, body } = await passed(send, [...POSING, ...PLAIN, ...KEPT], { underscore_headers: "allow" });
-    for (const line of lower(POSING)) expect([...head, ...trailers]).not.toContain(line);
-    expect(head).toEqual(expect.arrayContaining(lower([...PLAIN, ...KEPT])));
-    expect(trailers).toEqual(expect.arrayContaining(lower([...PLAIN, ...KEPT])));
-    expect(body).toBe("hi");
-  });
+  it(
+    'request headers and trailers pass with "underscore_headers": "allow", ' +
+      "except names that read like a gateway or framing header",
+    async () => {
+      const { head, trailers, body } = await passed(send, [...POSING, ...PLAIN, ...KEPT], {
+        underscore_headers: "allow",
+      });
+      for (const line of lower(POSING)) expect([...head, ...trailers]).not.toContain(line);
+      expect(head).toEqual(expect.arrayContaining(lower([...PLAIN, ...KEPT])));
+      expect(trailers).toEqual(expect.arrayContaining(lower([...PLAIN, ...KEPT])));
+      expect(body).toBe("hi");
+    },
+  );
 
   it("request headers and trailers reach the upstream as X-Real-IP only from a trusted proxy", async () => {
     const fields: Fields = [["X-Real-IP", "1.2.3.4"]];
@@ -77,7 +98,16 @@ describe.each([["HTTP/1.1", overHttp1], ["HTTP/2", overHttp2]] as const)("reques
 
 it("removes headers with an underscore from a WebSocket request too", async () => {
   const upgrades: string[] = [];
-  const upstream = await byteBackend((socket) => void socket.once("data", (chunk) => (upgrades.push(String(chunk)), socket.end("HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"))));
+  const upstream = await byteBackend(
+    (socket) =>
+      void socket.once(
+        "data",
+        (chunk) => (
+          upgrades.push(String(chunk)),
+          socket.end("HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+        ),
+      ),
+  );
   const { port } = await running(oneService(upstream.port));
   const connection = await client(port);
   connection.send(HANDSHAKE.replace("\r\n\r\n", "\r\nX_Forwarded_For: 1.2.3.4\r\nProxy: evil\r\nX-Kept: 1\r\n\r\n"));
@@ -89,7 +119,10 @@ it("removes headers with an underscore from a WebSocket request too", async () =
 it("hides headers with an underscore from plugins, so a rate limit by header cannot be evaded with one", async () => {
   const upstream = await backend();
   const plugins = [{ name: "rate_limit", config: { limit_hour: 1, limit_by: "header:X_User" } }];
-  for (const [underscore_headers, second] of [["drop", 429], ["allow", 200]] as const) {
+  for (const [underscore_headers, second] of [
+    ["drop", 429],
+    ["allow", 200],
+  ] as const) {
     const { port } = await running(oneService(upstream.port, { plugins }, { underscore_headers }));
     const statuses: number[] = [];
     for (const user of ["a", "b"]) statuses.push((await ask(port, { path: "/a/x", headers: { X_User: user } })).status);
@@ -104,7 +137,11 @@ describe("the limit of 100 Connection options", () => {
     ["answers 400 to 101 options", `Connection: ${options(101)}`, 400],
     ["answers 400 to 101 options in two lines", `Connection: ${options(51)}\r\nConnection: ${options(50)}`, 400],
     ["answers 400 to 30 KB of commas", `Connection: ${",".repeat(30_000)}`, 400],
-    ["answers 400 to a WebSocket request with 30 KB of options", `Upgrade: websocket\r\nConnection: upgrade,${"a,".repeat(15_000)}`, 400],
+    [
+      "answers 400 to a WebSocket request with 30 KB of options",
+      `Upgrade: websocket\r\nConnection: upgrade,${"a,".repeat(15_000)}`,
+      400,
+    ],
   ])("%s, and forwards no refused request", async (_title, lines, status) => {
     const upstream = await backend();
     const { port, gateway } = await running(oneService(upstream.port));
@@ -116,16 +153,28 @@ describe("the limit of 100 Connection options", () => {
     if (status === 400) expect(codeIn(text)).toBe("bad_request");
     else expect(upstream.seen[0]!.headers).not.toContain("h99");
     const headers = Object.fromEntries(lines.split("\r\n").map((line) => line.split(": ", 2)));
-    if (lines.split("Connection").length === 2) expect((await gateway.explain({ method: "GET", url: "/a/x", headers })).outcome).toBe(status === 200 ? "matched" : "refused");
+    if (lines.split("Connection").length === 2)
+      expect((await gateway.explain({ method: "GET", url: "/a/x", headers })).outcome).toBe(
+        status === 200 ? "matched" : "refused",
+      );
   });
 
-  it.each(["wire", "node"] as const)("answers 502 when an upstream response has more than 100 Connection options (%s)", async (upstream_client) => {
-    for (const [count, status] of [[100, 200], [101, 502]] as const) {
-      const upstream = await headBackend(({ socket }) => void socket.write(`HTTP/1.1 200 OK\r\nConnection: ${options(count)}\r\nContent-Length: 2\r\n\r\nok`));
-      const { port } = await running(oneService(upstream.port, { upstream_client }));
-      const answer = await ask(port, { path: "/a/x" });
-      expect(answer.status).toBe(status);
-      if (status === 502) expect(JSON.parse(answer.body.toString())).toMatchObject({ code: "upstream_invalid" });
-    }
-  });
+  it.each(["wire", "node"] as const)(
+    "answers 502 when an upstream response has more than 100 Connection options (%s)",
+    async (upstream_client) => {
+      for (const [count, status] of [
+        [100, 200],
+        [101, 502],
+      ] as const) {
+        const upstream = await headBackend(
+          ({ socket }) =>
+            void socket.write(`HTTP/1.1 200 OK\r\nConnection: ${options(count)}\r\nContent-Length: 2\r\n\r\nok`),
+        );
+        const { port } = await running(oneService(upstream.port, { upstream_client }));
+        const answer = await ask(port, { path: "/a/x" });
+        expect(answer.status).toBe(status);
+        if (status === 502) expect(JSON.parse(answer.body.toString())).toMatchObject({ code: "upstream_invalid" });
+      }
+    },
+  );
 });

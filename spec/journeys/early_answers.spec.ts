@@ -1,4 +1,7 @@
-/** Upstreams that answer an upload before they have read it, and close: the client gets that answer, and the upstream stays healthy. */
+/**
+ * Upstreams that answer an upload before they have read it, and close: the client gets that answer, and the upstream
+ * stays healthy.
+ */
 import type { AddressInfo, Socket } from "node:net";
 import tls from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -37,34 +40,52 @@ async function upload(port: number): Promise<string> {
 }
 
 describe("an upstream that answers an upload early and closes", () => {
-  it.each(["http", "https"] as const)("an upstream over %s that answers an upload early and closes has its answer reach every client, and is never ejected for it", async (protocol) => {
-    const ports: number[] = [];
-    for (let i = 0; i < 2; i++) {
-      if (protocol === "http") ports.push((await byteBackend(refuse)).port);
-      else {
-        const server = tls.createServer({ cert: SERVER.cert, key: SERVER.key }, refuse);
-        server.on("tlsClientError", () => {});
-        await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-        onTestFinished(() => void server.close());
-        ports.push((server.address() as AddressInfo).port);
+  it.each(["http", "https"] as const)(
+    "an upstream over %s that answers an upload early and closes has its answer reach every client, " +
+      "and is never ejected for it",
+    async (protocol) => {
+      const ports: number[] = [];
+      for (let i = 0; i < 2; i++) {
+        if (protocol === "http") ports.push((await byteBackend(refuse)).port);
+        else {
+          const server = tls.createServer({ cert: SERVER.cert, key: SERVER.key }, refuse);
+          server.on("tlsClientError", () => {});
+          await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+          onTestFinished(() => void server.close());
+          ports.push((server.address() as AddressInfo).port);
+        }
       }
-    }
-    const tlsPart = protocol === "https" ? { tls: { ca: fileWith(CA.cert, "ca.pem") } } : {};
-    const { gateway, port } = await running(oneService(ports, { protocol, ...tlsPart, health: { passive: { max_failures: 1 } } }));
-    const received = await Promise.all(Array.from({ length: CLIENTS }, () => upload(port)));
-    expect(received.map((text) => statusesIn(text).join())).toEqual(Array.from({ length: CLIENTS }, () => "401"));
-    expect(gateway.health.services[0]!.upstreams.map(({ usable }) => usable)).toEqual([true, true]);
-  });
+      const tlsPart = protocol === "https" ? { tls: { ca: fileWith(CA.cert, "ca.pem") } } : {};
+      const { gateway, port } = await running(
+        oneService(ports, { protocol, ...tlsPart, health: { passive: { max_failures: 1 } } }),
+      );
+      const received = await Promise.all(Array.from({ length: CLIENTS }, () => upload(port)));
+      expect(received.map((text) => statusesIn(text).join())).toEqual(Array.from({ length: CLIENTS }, () => "401"));
+      expect(gateway.health.services[0]!.upstreams.map(({ usable }) => usable)).toEqual([true, true]);
+    },
+  );
 
-  it("an upstream that resets uploads without an answer gives the clients a 502, and is neither ejected for it nor does it open the circuit breaker", async () => {
-    const reset = async () => (await byteBackend((socket) => void socket.once("data", () => socket.pause() && setImmediate(() => socket.resetAndDestroy())))).port;
-    const parts = { health: { passive: { max_failures: 1 } }, circuit_breaker: { min_requests: 1, error_ratio: 0.1 } };
-    const { gateway, port } = await running(oneService([await reset(), await reset()], parts));
-    for (let i = 0; i < 4; i++) expect(statusesIn(await upload(port))).toEqual([502]);
-    const { upstreams, circuitBreaker } = gateway.health.services[0]!;
-    expect([...upstreams.map(({ usable }) => usable), circuitBreaker!.state]).toEqual([true, true, "closed"]);
-    // A request without a body that meets the same counts.
-    await ask(port, { path: "/a/x" });
-    expect(gateway.health.services[0]!.circuitBreaker!.state).toBe("open");
-  });
+  it(
+    "an upstream that resets uploads without an answer gives the clients a 502, " +
+      "and is neither ejected for it nor does it open the circuit breaker",
+    async () => {
+      const reset = async () =>
+        (
+          await byteBackend(
+            (socket) => void socket.once("data", () => socket.pause() && setImmediate(() => socket.resetAndDestroy())),
+          )
+        ).port;
+      const parts = {
+        health: { passive: { max_failures: 1 } },
+        circuit_breaker: { min_requests: 1, error_ratio: 0.1 },
+      };
+      const { gateway, port } = await running(oneService([await reset(), await reset()], parts));
+      for (let i = 0; i < 4; i++) expect(statusesIn(await upload(port))).toEqual([502]);
+      const { upstreams, circuitBreaker } = gateway.health.services[0]!;
+      expect([...upstreams.map(({ usable }) => usable), circuitBreaker!.state]).toEqual([true, true, "closed"]);
+      // A request without a body that meets the same counts.
+      await ask(port, { path: "/a/x" });
+      expect(gateway.health.services[0]!.circuitBreaker!.state).toBe("open");
+    },
+  );
 });

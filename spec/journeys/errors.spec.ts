@@ -13,8 +13,17 @@ function expectProblem(answer: Answer, code: ErrorCode): void {
   expect(answer.status).toBe(status);
   expect(answer.headers["content-type"]).toBe("application/problem+json");
   const document = JSON.parse(answer.body.toString()) as Record<string, unknown>;
-  expect(document).toMatchObject({ type: "about:blank", title, status, detail: expect.stringMatching(/^[A-Z].*\.$/), code, request_id: answer.headers["x-request-id"] });
-  expect(Object.keys(document).filter((key) => !["type", "title", "status", "detail", "code", "request_id"].includes(key))).toEqual([]);
+  expect(document).toMatchObject({
+    type: "about:blank",
+    title,
+    status,
+    detail: expect.stringMatching(/^[A-Z].*\.$/),
+    code,
+    request_id: answer.headers["x-request-id"],
+  });
+  expect(
+    Object.keys(document).filter((key) => !["type", "title", "status", "detail", "code", "request_id"].includes(key)),
+  ).toEqual([]);
   const all = answer.rawHeaders.join("\n") + answer.body.toString();
   expect(all).not.toMatch(/127\.0\.0\.1|ECONN|HPE_|ERR_|at .*\.ts|node|stack|edge-gateway\/\d/);
 }
@@ -27,7 +36,10 @@ describe("problem documents", () => {
       else if (text.includes("/invalid")) socket.write("nonsense\r\n\r\n");
     });
     const timeouts = { response_ms: 50, connect_ms: 20 };
-    const { port } = await running(oneService(upstream.port, { timeouts, routes: [{ path: "/{x}", methods: ["GET"] }] }), { clock });
+    const { port } = await running(
+      oneService(upstream.port, { timeouts, routes: [{ path: "/{x}", methods: ["GET"] }] }),
+      { clock },
+    );
     const hung = () => upstream.heads.filter((text) => text.includes("/hang")).length;
     expectProblem(await ask(port, { path: "/none" }), "route_not_found");
     expectProblem(await ask(port, { method: "DELETE", path: "/a/x" }), "method_not_allowed");
@@ -44,7 +56,10 @@ describe("problem documents", () => {
     expectProblem(await late, "upstream_timeout");
     const { port: dead } = await running(oneService(await closedPort()));
     expectProblem(await ask(dead, { path: "/a/x" }), "upstream_connect_failed");
-    const { port: narrow } = await running(oneService(upstream.port, { timeouts: { connect_ms: 20 }, pool: { max_connections: 1 } }), { clock });
+    const { port: narrow } = await running(
+      oneService(upstream.port, { timeouts: { connect_ms: 20 }, pool: { max_connections: 1 } }),
+      { clock },
+    );
     const connection = await client(narrow);
     connection.send(get("/a/hang"));
     await eventually(() => hung() === 2, "a request at the upstream");
@@ -57,7 +72,11 @@ describe("problem documents", () => {
 
   it("problem documents are left out of responses to HEAD, which keep their Content-Length", async () => {
     const { port } = await running(oneService(await closedPort()));
-    for (const [path, status] of [["/none", 404], ["/a/%zz", 400], ["/a/x", 502]] as const) {
+    for (const [path, status] of [
+      ["/none", 404],
+      ["/a/%zz", 400],
+      ["/a/x", 502],
+    ] as const) {
       const connection = await client(port);
       connection.send(`HEAD ${path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`);
       const received = await connection.closed();
@@ -88,8 +107,18 @@ async function withPlugin(act: () => unknown) {
 describe("a plugin that fails", () => {
   const reply = (parts: object) => () => ({ status: 200, headers: [], body: Buffer.from("body"), ...parts });
   it.each<[string, () => unknown]>([
-    ["throws", () => { throw new Error("secret reason at 10.0.0.1"); }],
-    ["throws a value that is no Error", () => { throw "secret reason"; }],
+    [
+      "throws",
+      () => {
+        throw new Error("secret reason at 10.0.0.1");
+      },
+    ],
+    [
+      "throws a value that is no Error",
+      () => {
+        throw "secret reason";
+      },
+    ],
     ["rejects", () => Promise.reject(new Error("secret reason"))],
     ["rejects later", () => new Promise((_, reject) => setImmediate(reject, new Error("secret reason")))],
     ["puts a line break into a header", reply({ headers: ["X-A", "b\r\nSet-Cookie: secret=1"] })],
@@ -106,38 +135,53 @@ describe("a plugin that fails", () => {
     expect((await ask(port, { path: "/a/good" })).status).toBe(200);
   });
 
-  it.each([undefined, null, 42, "text", {}])("answers 500 or closes the connection when a plugin returns %j, and keeps the process running", async (value) => {
-    const { port } = await withPlugin(() => value);
-    await ask(port, { path: "/a/bad" }).then(
-      (answer) => expect(answer.status).toBe(500),
-      (error: NodeJS.ErrnoException) => expect(error.code).toBe("ECONNRESET"),
-    );
-    expect((await ask(port, { path: "/a/good" })).status).toBe(200);
-  });
+  it.each([undefined, null, 42, "text", {}])(
+    "answers 500 or closes the connection when a plugin returns %j, and keeps the process running",
+    async (value) => {
+      const { port } = await withPlugin(() => value);
+      await ask(port, { path: "/a/bad" }).then(
+        (answer) => expect(answer.status).toBe(500),
+        (error: NodeJS.ErrnoException) => expect(error.code).toBe("ECONNRESET"),
+      );
+      expect((await ask(port, { path: "/a/good" })).status).toBe(200);
+    },
+  );
 
-  it("answers 500 to an upgrade when a plugin's header contains a line break, and sends nothing of that header", async () => {
-    const { port } = await withPlugin(reply({ headers: ["X-A", "b\r\nSet-Cookie: secret=1"] }));
-    const connection = await client(port);
-    connection.send(get("/a/bad", "Connection: Upgrade", "Upgrade: websocket"));
-    const received = await connection.closed();
-    expect(statusesIn(received)).toEqual([500]);
-    expect(received).not.toContain("secret");
-  });
+  it(
+    "answers 500 to an upgrade when a plugin's header contains a line break, " + "and sends nothing of that header",
+    async () => {
+      const { port } = await withPlugin(reply({ headers: ["X-A", "b\r\nSet-Cookie: secret=1"] }));
+      const connection = await client(port);
+      connection.send(get("/a/bad", "Connection: Upgrade", "Upgrade: websocket"));
+      const received = await connection.closed();
+      expect(statusesIn(received)).toEqual([500]);
+      expect(received).not.toContain("secret");
+    },
+  );
 
-  it("answers 500 when a plugin adds a line break to a header for the upstream, and sends the upstream nothing", async () => {
-    const upstream = await backend();
-    const kind = definePlugin({
-      name: "splitting",
-      schema: schema.object({}),
-      create: () => (next) => (exchange) => next(exchange.with({ headers: [...exchange.headers, "X-A", "b\r\nX-Evil: 1"] })),
-    });
-    const { port } = await running(oneService(upstream.port, { plugins: [{ name: "splitting" }], pool: { max_connections: 1 } }), { plugins: [kind] });
-    for (let i = 0; i < 2; i++) expectProblem(await ask(port, { path: "/a/x" }), "internal");
-    expect(upstream.connections.total).toBe(0);
-  });
+  it(
+    "answers 500 when a plugin adds a line break to a header for the upstream, " + "and sends the upstream nothing",
+    async () => {
+      const upstream = await backend();
+      const kind = definePlugin({
+        name: "splitting",
+        schema: schema.object({}),
+        create: () => (next) => (exchange) =>
+          next(exchange.with({ headers: [...exchange.headers, "X-A", "b\r\nX-Evil: 1"] })),
+      });
+      const { port } = await running(
+        oneService(upstream.port, { plugins: [{ name: "splitting" }], pool: { max_connections: 1 } }),
+        { plugins: [kind] },
+      );
+      for (let i = 0; i < 2; i++) expectProblem(await ask(port, { path: "/a/x" }), "internal");
+      expect(upstream.connections.total).toBe(0);
+    },
+  );
 
   it("leaves out a trailer that HTTP cannot carry", async () => {
-    const { port } = await withPlugin(reply({ body: Readable.from([Buffer.from("body")]), trailers: () => ["X-A", "b\r\nX-Evil: 1"] }));
+    const { port } = await withPlugin(
+      reply({ body: Readable.from([Buffer.from("body")]), trailers: () => ["X-A", "b\r\nX-Evil: 1"] }),
+    );
     const answer = await ask(port, { path: "/a/bad" });
     expect(answer.body.toString()).toBe("body");
     expect(answer.trailers).toEqual([]);
@@ -150,7 +194,10 @@ describe("a plugin that fails", () => {
     const broken = new Readable({ read() {} });
     broken.on("error", () => {});
     broken.destroy(new Error("gone"));
-    for (const [body, status] of [[read, 500], [broken, 502]] as const) {
+    for (const [body, status] of [
+      [read, 500],
+      [broken, 502],
+    ] as const) {
       const { port } = await withPlugin(reply({ body }));
       expect((await ask(port, { path: "/a/bad" })).status).toBe(status);
     }

@@ -9,7 +9,10 @@ describe("replies over HTTP/2", () => {
   it("replies over HTTP/2 send trailers after an empty body, even with Content-Length: 0", async () => {
     const server = http2.createServer();
     server.on("stream", (stream: ServerHttp2Stream) => {
-      stream.respond({ ":status": 200, "content-type": "application/grpc", "content-length": "0" }, { waitForTrailers: true });
+      stream.respond(
+        { ":status": 200, "content-type": "application/grpc", "content-length": "0" },
+        { waitForTrailers: true },
+      );
       stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "5" }));
       stream.end();
     });
@@ -20,14 +23,29 @@ describe("replies over HTTP/2", () => {
     expect((await h2Ask(h2Session(port))).trailers).toMatchObject({ "grpc-status": "5" });
   });
 
-  it("replies over HTTP/2 join several Content-Encoding and Content-Language lines into one list, and lose none", async () => {
-    const { port: upstream } = await backend((_request, response) => {
-      response.writeHead(200, ["Content-Encoding", "deflate", "Content-Encoding", "gzip", "Content-Language", "de", "Content-Language", "en"]);
-      response.end("ok");
-    });
-    const { port } = await running(oneService(upstream, {}, { h2c: true }));
-    expect((await h2Ask(h2Session(port))).headers).toMatchObject({ "content-encoding": "deflate, gzip", "content-language": "de, en" });
-  });
+  it(
+    "replies over HTTP/2 join several Content-Encoding and Content-Language lines " + "into one list, and lose none",
+    async () => {
+      const { port: upstream } = await backend((_request, response) => {
+        response.writeHead(200, [
+          "Content-Encoding",
+          "deflate",
+          "Content-Encoding",
+          "gzip",
+          "Content-Language",
+          "de",
+          "Content-Language",
+          "en",
+        ]);
+        response.end("ok");
+      });
+      const { port } = await running(oneService(upstream, {}, { h2c: true }));
+      expect((await h2Ask(h2Session(port))).headers).toMatchObject({
+        "content-encoding": "deflate, gzip",
+        "content-language": "de, en",
+      });
+    },
+  );
 
   it("replies over HTTP/2 are a 502 when the upstream's status cannot be sent over HTTP/2", async () => {
     const { port: upstream } = await backend((_request, response) => {

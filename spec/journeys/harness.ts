@@ -12,7 +12,9 @@ import { ask, connect, type Ask, type RawConnection } from "../support/raw_clien
 export { backend } from "../support/gateway.ts";
 
 /** An HTTP server whose requests are not read unless `answer` does. */
-export async function rawBackend(answer: (request: IncomingMessage, response: ServerResponse) => void): Promise<Origin> {
+export async function rawBackend(
+  answer: (request: IncomingMessage, response: ServerResponse) => void,
+): Promise<Origin> {
   const made = await rawOrigin(answer);
   onTestFinished(() => made.close());
   return made;
@@ -97,7 +99,10 @@ export interface RestartableBackend {
   requests: number;
   /** Answers a request. Default: 200 with the backend's id. */
   answer: (request: IncomingMessage, response: ServerResponse) => void;
-  /** Answers no further request, finishes the responses that have begun, then closes its port and destroys its connections. */
+  /**
+   * Answers no further request, finishes the responses that have begun, then closes its port and destroys its
+   * connections.
+   */
   kill(): Promise<void>;
   /** Listens again on the same port. */
   start(): Promise<void>;
@@ -137,7 +142,8 @@ export async function restartableBackend(protocol: Protocol = "http"): Promise<R
   const kill = async () => {
     dying = true;
     // No proxy can save a response that breaks off in the middle, so those are finished first.
-    while ([...unfinished].some(({ headersSent }) => headersSent)) await new Promise((resolve) => setImmediate(resolve));
+    while ([...unfinished].some(({ headersSent }) => headersSent))
+      await new Promise((resolve) => setImmediate(resolve));
     const closed = new Promise<void>((resolve) => server.close(() => resolve()));
     for (const socket of sockets) socket.destroy();
     await closed;
@@ -169,7 +175,10 @@ export async function restartableBackend(protocol: Protocol = "http"): Promise<R
 function serverOf(protocol: Protocol, listener: (request: IncomingMessage, response: ServerResponse) => void): Server {
   const files = { cert: SERVER.cert, key: SERVER.key };
   // Node's HTTP/2 compatibility API passes objects that look like HTTP/1 messages.
-  const listener2 = listener as unknown as (request: http2.Http2ServerRequest, response: http2.Http2ServerResponse) => void;
+  const listener2 = listener as unknown as (
+    request: http2.Http2ServerRequest,
+    response: http2.Http2ServerResponse,
+  ) => void;
   switch (protocol) {
     case "http":
       return http.createServer({ keepAliveTimeout: 60_000 }, listener);
@@ -251,7 +260,8 @@ export function recordedLog(): RecordedLog {
   return {
     log: createLog({ format: "json", write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>) }),
     lines,
-    upstreams: (message) => lines.filter((line) => String(line.message).startsWith(message)).map(({ upstream }) => upstream),
+    upstreams: (message) =>
+      lines.filter((line) => String(line.message).startsWith(message)).map(({ upstream }) => upstream),
   };
 }
 

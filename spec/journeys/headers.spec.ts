@@ -64,11 +64,16 @@ describe("hop-by-hop headers", () => {
     const [seen] = upstream.seen;
     expect(seen!.body.toString()).toBe("hi");
     expect(values(seen!.headers, "content-length")).toEqual(["2"]);
-    for (const name of ["host", "x-forwarded-for", "x-request-id", "via"]) expect(values(seen!.headers, name)).toHaveLength(1);
+    for (const name of ["host", "x-forwarded-for", "x-request-id", "via"])
+      expect(values(seen!.headers, name)).toHaveLength(1);
   });
 
   it("sends TE: trailers of its own, whatever else TE lists", async () => {
-    for (const lines of [["TE: trailers", "Connection: TE"], ["TE: deflate;q=0.5, Trailers"], ["TE: gzip", "TE: trailers"]]) {
+    for (const lines of [
+      ["TE: trailers", "Connection: TE"],
+      ["TE: deflate;q=0.5, Trailers"],
+      ["TE: gzip", "TE: trailers"],
+    ]) {
       const { headers } = await seenWith(lines);
       expect(values(headers, "te")).toEqual(["trailers"]);
       expect(values(headers, "connection")).toEqual(["TE"]);
@@ -78,27 +83,61 @@ describe("hop-by-hop headers", () => {
 
 describe("end-to-end headers", () => {
   it("end-to-end headers reach the upstream with case, order and duplicates", async () => {
-    const { headers } = await seenWith(["x-LOWER: 1", "X-Dup: a", "Cookie: a=1", "X-dup: b", "x-Empty:", "X-Dup: a", "Cookie: b=2"]);
+    const { headers } = await seenWith([
+      "x-LOWER: 1",
+      "X-Dup: a",
+      "Cookie: a=1",
+      "X-dup: b",
+      "x-Empty:",
+      "X-Dup: a",
+      "Cookie: b=2",
+    ]);
     const own = headers.slice(2, headers.indexOf("X-Forwarded-For"));
-    expect(own).toEqual(["x-LOWER", "1", "X-Dup", "a", "Cookie", "a=1", "X-dup", "b", "x-Empty", "", "X-Dup", "a", "Cookie", "b=2"]);
+    expect(own).toEqual([
+      "x-LOWER",
+      "1",
+      "X-Dup",
+      "a",
+      "Cookie",
+      "a=1",
+      "X-dup",
+      "b",
+      "x-Empty",
+      "",
+      "X-Dup",
+      "a",
+      "Cookie",
+      "b=2",
+    ]);
   });
 
   it("end-to-end headers reach the client with case, order and duplicates, several Set-Cookie among them", async () => {
-    const lines = ["x-LOWER: 1", "Set-Cookie: a=1; Path=/", "X-Dup: a", "set-cookie: b=2", "X-dup: b", "Set-Cookie: a=1; Path=/"];
+    const lines = [
+      "x-LOWER: 1",
+      "Set-Cookie: a=1; Path=/",
+      "X-Dup: a",
+      "set-cookie: b=2",
+      "X-dup: b",
+      "Set-Cookie: a=1; Path=/",
+    ];
     const upstream = await headBackend(({ socket }) => {
       socket.write(["HTTP/1.1 200 Very Fine", ...lines, "Content-Length: 0", "", ""].join("\r\n"));
     });
     const { port } = await running(oneService(upstream.port));
     const answer = await ask(port, { path: "/a/x" });
     expect(answer.reason).toBe("Very Fine");
-    const pairs = answer.rawHeaders.map((name, i) => (i % 2 === 0 ? `${name}: ${answer.rawHeaders[i + 1]}` : "")).filter(Boolean);
+    const pairs = answer.rawHeaders
+      .map((name, i) => (i % 2 === 0 ? `${name}: ${answer.rawHeaders[i + 1]}` : ""))
+      .filter(Boolean);
     expect(pairs.slice(0, lines.length)).toEqual(lines);
   });
 
   it("end-to-end headers keep their Latin-1 bytes both ways, in values and in the reason phrase", async () => {
     const bytes = "caf\xe9 \xff\x80";
     const upstream = await headBackend(({ socket }) => {
-      socket.write(Buffer.from(`HTTP/1.1 200 Tr\xe8s bien\r\nX-Latin: ${bytes}\r\nContent-Length: 0\r\n\r\n`, "latin1"));
+      socket.write(
+        Buffer.from(`HTTP/1.1 200 Tr\xe8s bien\r\nX-Latin: ${bytes}\r\nContent-Length: 0\r\n\r\n`, "latin1"),
+      );
     });
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
@@ -110,7 +149,9 @@ describe("end-to-end headers", () => {
   });
 
   it("leaves out a reason phrase that cannot be forwarded", async () => {
-    const upstream = await headBackend(({ socket }) => void socket.write("HTTP/1.1 200 a\x01b\r\nContent-Length: 0\r\n\r\n"));
+    const upstream = await headBackend(
+      ({ socket }) => void socket.write("HTTP/1.1 200 a\x01b\r\nContent-Length: 0\r\n\r\n"),
+    );
     const { port } = await running(oneService(upstream.port));
     const answer = await ask(port, { path: "/a/x" });
     expect(answer).toMatchObject({ status: 200, reason: "" });
@@ -166,7 +207,8 @@ describe("forwarded headers", () => {
     expect(values(headers, "X-Forwarded-For")).toEqual(["127.0.0.1"]);
     expect(values(headers, "X-Forwarded-Proto")).toEqual(["http"]);
     expect(values(headers, "Forwarded")).toEqual([]);
-    for (const name of ["x-forwarded-scheme", "x-forwarded-ssl", "x-forwarded-server"]) expect(values(headers, name)).toEqual([]);
+    for (const name of ["x-forwarded-scheme", "x-forwarded-ssl", "x-forwarded-server"])
+      expect(values(headers, name)).toEqual([]);
   });
 
   it("forwarded headers are continued when they come from a trusted proxy", async () => {
@@ -180,10 +222,13 @@ describe("forwarded headers", () => {
     expect(values(headers, "X-Request-Id")).toEqual(["forged"]);
   });
 
-  it.each(["a b", "x".repeat(129), "<script>", "caf\xe9", '"', ""])("replaces a request id that is not fit for logs (%j), even from a trusted proxy", async (id) => {
-    const { headers } = await seenWith([`X-Request-Id: ${id}`], {}, trusting);
-    expect(values(headers, "X-Request-Id")[0]).toMatch(/^[0-9a-f-]{36}$/);
-  });
+  it.each(["a b", "x".repeat(129), "<script>", "caf\xe9", '"', ""])(
+    "replaces a request id that is not fit for logs (%j), even from a trusted proxy",
+    async (id) => {
+      const { headers } = await seenWith([`X-Request-Id: ${id}`], {}, trusting);
+      expect(values(headers, "X-Request-Id")[0]).toMatch(/^[0-9a-f-]{36}$/);
+    },
+  );
 
   it("forwarded headers state the port that the client named", async () => {
     const upstream = await backend();
@@ -217,7 +262,9 @@ describe("the headers Via and X-Request-Id", () => {
   });
 
   it("gives client, upstream and problem document the same request id, and drops the upstream's own", async () => {
-    const upstream = await backend((_request, response) => void response.setHeader("X-Request-Id", "upstreams-own").end("ok"));
+    const upstream = await backend(
+      (_request, response) => void response.setHeader("X-Request-Id", "upstreams-own").end("ok"),
+    );
     const { port } = await running(oneService(upstream.port));
     const answer = await ask(port, { path: "/a/x" });
     expect(values(answer.rawHeaders, "X-Request-Id")).toEqual(values(upstream.seen[0]!.headers, "X-Request-Id"));
@@ -233,12 +280,17 @@ describe("the client address", () => {
     const plugins = [{ name: "rate_limit", config: { limit_hour: 1 } }];
     const { port } = await running(oneService(upstream.port, { plugins }, global));
     const refused: boolean[] = [];
-    for (const chain of chains) refused.push((await ask(port, { path: "/a/x", headers: { "X-Forwarded-For": chain } })).status === 429);
+    for (const chain of chains)
+      refused.push((await ask(port, { path: "/a/x", headers: { "X-Forwarded-For": chain } })).status === 429);
     return refused;
   }
 
   it("the client address is the right-most untrusted hop, whatever is forged to the left of it", async () => {
-    expect(await refusals(["203.0.113.1", "198.51.100.9, 203.0.113.1", "203.0.113.2"], trusting)).toEqual([false, true, false]);
+    expect(await refusals(["203.0.113.1", "198.51.100.9, 203.0.113.1", "203.0.113.2"], trusting)).toEqual([
+      false,
+      true,
+      false,
+    ]);
   });
 
   it("skips trusted hops", async () => {
@@ -251,12 +303,22 @@ describe("the client address", () => {
   });
 
   it("accepts IPv6 hops, in brackets and with a port, and counts a /64 as one client", async () => {
-    const chains = ["2001:db8:2::1", "[2001:db8:2::2]", "[2001:db8:2::3]:4711", "2001:db8:3::1", "2001:db8:3::1, 2001:db8:1::7"];
+    const chains = [
+      "2001:db8:2::1",
+      "[2001:db8:2::2]",
+      "[2001:db8:2::3]:4711",
+      "2001:db8:3::1",
+      "2001:db8:3::1, 2001:db8:1::7",
+    ];
     expect(await refusals(chains, trusting)).toEqual([false, true, true, false, true]);
   });
 
   it("treats an IPv4 address with a port, or in IPv6 form, as the same address", async () => {
-    expect(await refusals(["203.0.113.1", "203.0.113.1:4711", "::ffff:203.0.113.1"], trusting)).toEqual([false, true, true]);
+    expect(await refusals(["203.0.113.1", "203.0.113.1:4711", "::ffff:203.0.113.1"], trusting)).toEqual([
+      false,
+      true,
+      true,
+    ]);
   });
 
   it.each(["unknown", "_hidden", "", "999.1.1.1", "[", "[]", "[::1", "a, ,b", "203.0.113.1 extra", "%00"])(

@@ -28,23 +28,43 @@ interface Case {
   readonly code?: string;
 }
 
-/** Each is answered with its code (default bad_request) and a closed connection, and nothing is sent to the upstream. */
+/**
+ * Each is answered with its code (default bad_request) and a closed connection, and nothing is sent to the upstream.
+ */
 const refused: Case[] = [
   { title: "CL.TE", bytes: post("Content-Length: 6", "Transfer-Encoding: chunked") + "0\r\n\r\nG" },
-  { title: "TE.CL", bytes: post("Transfer-Encoding: chunked", "Content-Length: 4") + "5c\r\nGPOST / HTTP/1.1\r\n0\r\n\r\n" },
-  { title: "TE.TE with an unknown coding last", bytes: post("Transfer-Encoding: chunked", "Transfer-Encoding: x") + "0\r\n\r\n" },
-  { title: "TE.TE with an unknown coding first", bytes: post("Transfer-Encoding: x", "Transfer-Encoding: chunked") + "0\r\n\r\n" },
-  { title: "Transfer-Encoding given twice", bytes: post("Transfer-Encoding: chunked", "Transfer-Encoding: chunked") + "0\r\n\r\n" },
+  {
+    title: "TE.CL",
+    bytes: post("Transfer-Encoding: chunked", "Content-Length: 4") + "5c\r\nGPOST / HTTP/1.1\r\n0\r\n\r\n",
+  },
+  {
+    title: "TE.TE with an unknown coding last",
+    bytes: post("Transfer-Encoding: chunked", "Transfer-Encoding: x") + "0\r\n\r\n",
+  },
+  {
+    title: "TE.TE with an unknown coding first",
+    bytes: post("Transfer-Encoding: x", "Transfer-Encoding: chunked") + "0\r\n\r\n",
+  },
+  {
+    title: "Transfer-Encoding given twice",
+    bytes: post("Transfer-Encoding: chunked", "Transfer-Encoding: chunked") + "0\r\n\r\n",
+  },
   { title: "Transfer-Encoding: chunked, chunked", bytes: post("Transfer-Encoding: chunked, chunked") + "0\r\n\r\n" },
   { title: "Transfer-Encoding: gzip, chunked", bytes: post("Transfer-Encoding: gzip, chunked") + "0\r\n\r\n" },
   { title: "Transfer-Encoding: chunked, identity", bytes: post("Transfer-Encoding: chunked, identity") + "0\r\n\r\n" },
   { title: "Transfer-Encoding: identity", bytes: post("Transfer-Encoding: identity") },
   { title: "Transfer-Encoding: xchunked", bytes: post("Transfer-Encoding: xchunked") + "0\r\n\r\n" },
-  { title: "Transfer-Encoding with a vertical tab before its value", bytes: post("Transfer-Encoding: \x0bchunked") + "0\r\n\r\n" },
+  {
+    title: "Transfer-Encoding with a vertical tab before its value",
+    bytes: post("Transfer-Encoding: \x0bchunked") + "0\r\n\r\n",
+  },
   { title: "Transfer-Encoding in an obs-fold", bytes: post("Transfer-Encoding:\r\n chunked") + "0\r\n\r\n" },
   { title: "Transfer-Encoding before a colon with a space", bytes: post("Transfer-Encoding : chunked") + "0\r\n\r\n" },
   { title: "an empty Transfer-Encoding", bytes: post("Transfer-Encoding:") },
-  { title: "Transfer-Encoding with HTTP/1.0", bytes: lines("POST /a/x HTTP/1.0", "Host: h", "Transfer-Encoding: chunked") + "0\r\n\r\n" },
+  {
+    title: "Transfer-Encoding with HTTP/1.0",
+    bytes: lines("POST /a/x HTTP/1.0", "Host: h", "Transfer-Encoding: chunked") + "0\r\n\r\n",
+  },
   { title: "Content-Length twice, different", bytes: post("Content-Length: 1", "Content-Length: 2") + "aa" },
   { title: "Content-Length twice, the same", bytes: post("Content-Length: 1", "Content-Length: 1") + "a" },
   { title: "Content-Length as a list", bytes: post("Content-Length: 1, 1") + "a" },
@@ -61,9 +81,18 @@ const refused: Case[] = [
   { title: "Content-Length with a fraction", bytes: post("Content-Length: 1.0") + "a" },
   { title: "Content-Length with an exponent", bytes: post("Content-Length: 1e1") + "aaaaaaaaaa" },
   { title: "Content-Length in digits that are not ASCII", bytes: post("Content-Length: \xb2") + "aa" },
-  { title: "Content-Length behind a bare LF", bytes: post("X-A: b\nContent-Length: 1", "Transfer-Encoding: chunked") + "0\r\n\r\n" },
-  { title: "Transfer-Encoding behind a bare LF", bytes: post("X-A: b\nTransfer-Encoding: chunked", "Content-Length: 1") + "0\r\n\r\n" },
-  { title: "Transfer-Encoding behind a bare CR", bytes: post("X-A: b\rTransfer-Encoding: chunked", "Content-Length: 1") + "0\r\n\r\n" },
+  {
+    title: "Content-Length behind a bare LF",
+    bytes: post("X-A: b\nContent-Length: 1", "Transfer-Encoding: chunked") + "0\r\n\r\n",
+  },
+  {
+    title: "Transfer-Encoding behind a bare LF",
+    bytes: post("X-A: b\nTransfer-Encoding: chunked", "Content-Length: 1") + "0\r\n\r\n",
+  },
+  {
+    title: "Transfer-Encoding behind a bare CR",
+    bytes: post("X-A: b\rTransfer-Encoding: chunked", "Content-Length: 1") + "0\r\n\r\n",
+  },
   { title: "Transfer-Encoding in quotes", bytes: post('Transfer-Encoding: "chunked"') + "0\r\n\r\n" },
   { title: "Transfer-Encoding with a parameter", bytes: post("Transfer-Encoding: chunked;a=b") + "0\r\n\r\n" },
   { title: "Transfer-Encoding with NUL behind it", bytes: post("Transfer-Encoding: chunked\0") + "0\r\n\r\n" },
@@ -108,33 +137,70 @@ const refused: Case[] = [
   { title: "CONNECT", bytes: lines("CONNECT backend.example:80 HTTP/1.1", "Host: backend.example:80") },
   { title: "CONNECT with bytes behind it", bytes: lines("CONNECT h:80 HTTP/1.1", "Host: h:80") + get() },
   { title: "garbage", bytes: "\x00\x01\x02\x03 lorem ipsum\r\n\r\n" },
-  { title: "a TLS ClientHello on the plain port", bytes: "\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03" + "\x55".repeat(160) },
-  { title: "a WebSocket request with a body", bytes: get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Content-Length: 4") + "GET " },
-  { title: "a WebSocket request with a chunked body", bytes: get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Transfer-Encoding: chunked") },
-  { title: "another expectation before 100-continue", bytes: post("Expect: x 100-continue", "Content-Length: 1"), status: 417, code: "expectation_failed" },
-  { title: "an unknown expectation", bytes: post("Expect: 200-ok", "Content-Length: 1"), status: 417, code: "expectation_failed" },
+  {
+    title: "a TLS ClientHello on the plain port",
+    bytes: "\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03" + "\x55".repeat(160),
+  },
+  {
+    title: "a WebSocket request with a body",
+    bytes: get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Content-Length: 4") + "GET ",
+  },
+  {
+    title: "a WebSocket request with a chunked body",
+    bytes: get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Transfer-Encoding: chunked"),
+  },
+  {
+    title: "another expectation before 100-continue",
+    bytes: post("Expect: x 100-continue", "Content-Length: 1"),
+    status: 417,
+    code: "expectation_failed",
+  },
+  {
+    title: "an unknown expectation",
+    bytes: post("Expect: 200-ok", "Content-Length: 1"),
+    status: 417,
+    code: "expectation_failed",
+  },
   { title: "a target of more than 8 KiB", bytes: get("/a/" + "x".repeat(8192)), status: 414, code: "uri_too_long" },
   { title: "a target of more than 32 KiB", bytes: get("/a/" + "x".repeat(40_000)), status: 414, code: "uri_too_long" },
-  { title: "a head of more than 32 KiB", bytes: get("/a/x", "X-A: " + "x".repeat(40_000)), status: 431, code: "headers_too_large" },
-  { title: "more than 200 header lines", bytes: get("/a/x", ...Array.from({ length: 200 }, (_, i) => `X-${i}: b`)), status: 431, code: "headers_too_large" },
-  { title: "a head of many small lines", bytes: get("/a/x", ...Array.from({ length: 8000 }, () => "A: b")), status: 431, code: "headers_too_large" },
+  {
+    title: "a head of more than 32 KiB",
+    bytes: get("/a/x", "X-A: " + "x".repeat(40_000)),
+    status: 431,
+    code: "headers_too_large",
+  },
+  {
+    title: "more than 200 header lines",
+    bytes: get("/a/x", ...Array.from({ length: 200 }, (_, i) => `X-${i}: b`)),
+    status: 431,
+    code: "headers_too_large",
+  },
+  {
+    title: "a head of many small lines",
+    bytes: get("/a/x", ...Array.from({ length: 8000 }, () => "A: b")),
+    status: 431,
+    code: "headers_too_large",
+  },
 ];
 
 describe("a request that could be read in two ways", () => {
-  it.each(refused)("a request that could be read in two ways is refused, reaches no upstream and closes its connection: $title", async ({ bytes, status = 400, code = "bad_request" }) => {
-    const upstream = await backend();
-    const { port } = await running(oneService(upstream.port));
-    const connection = await client(port);
-    connection.send(bytes);
-    const received = await connection.closed();
-    expect(statusesIn(received)).toEqual([status]);
-    expect(codeIn(received)).toBe(code);
-    expect(received).toContain("Content-Type: application/problem+json");
-    expect(received).toMatch(/\r\nConnection: close\r\n/i);
-    expect(upstream.seen).toEqual([]);
-    expect(upstream.connections.total).toBe(0);
-    expect((await ask(port, { path: "/a/still" })).status).toBe(200);
-  });
+  it.each(refused)(
+    "a request that could be read in two ways is refused, reaches no upstream and closes its connection: $title",
+    async ({ bytes, status = 400, code = "bad_request" }) => {
+      const upstream = await backend();
+      const { port } = await running(oneService(upstream.port));
+      const connection = await client(port);
+      connection.send(bytes);
+      const received = await connection.closed();
+      expect(statusesIn(received)).toEqual([status]);
+      expect(codeIn(received)).toBe(code);
+      expect(received).toContain("Content-Type: application/problem+json");
+      expect(received).toMatch(/\r\nConnection: close\r\n/i);
+      expect(upstream.seen).toEqual([]);
+      expect(upstream.connections.total).toBe(0);
+      expect((await ask(port, { path: "/a/still" })).status).toBe(200);
+    },
+  );
 
   it("serves a request of 200 header lines", async () => {
     const upstream = await backend();
@@ -142,7 +208,9 @@ describe("a request that could be read in two ways", () => {
     const connection = await client(port);
     connection.send(get("/a/x", ...Array.from({ length: 199 }, (_, i) => `X-${i}: b`)));
     expect(statusesIn(await connection.until("ok"))).toEqual([200]);
-    expect(upstream.seen[0]!.headers.filter((_, i) => i % 2 === 0 && /^X-\d+$/.test(upstream.seen[0]!.headers[i]!))).toHaveLength(199);
+    expect(
+      upstream.seen[0]!.headers.filter((_, i) => i % 2 === 0 && /^X-\d+$/.test(upstream.seen[0]!.headers[i]!)),
+    ).toHaveLength(199);
   });
 
   it.runIf(codec === "node")("reads several spaces in the request line as one, and forwards one", async () => {
@@ -190,23 +258,34 @@ describe("a body with broken framing", () => {
     { title: "a last chunk ended by bare LF", bytes: chunked("0\r\n\n") },
     { title: "a trailer ended by bare LF", bytes: chunked("0\r\nX: y\n\r\n") },
     { title: "a folded trailer", bytes: chunked("0\r\nX: y\r\n z\r\n\r\n") },
-    { title: "a Transfer-Encoding among the trailers", bytes: chunked("1\r\na\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n") },
+    {
+      title: "a Transfer-Encoding among the trailers",
+      bytes: chunked("1\r\na\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    },
     { title: "a Content-Length among the trailers", bytes: chunked("1\r\na\r\n0\r\nContent-Length: 5\r\n\r\n") },
-    { title: "trailers without end", bytes: chunked(`0\r\n${"X-A: b\r\n".repeat(10_000)}`), status: 431, code: "headers_too_large" },
+    {
+      title: "trailers without end",
+      bytes: chunked(`0\r\n${"X-A: b\r\n".repeat(10_000)}`),
+      status: 431,
+      code: "headers_too_large",
+    },
     { title: "a NUL in a chunk extension", bytes: chunked("1;a\0\r\na\r\n0\r\n\r\n") },
     { title: "a trailer with a space before its colon", bytes: chunked("0\r\nX : y\r\n\r\n") },
   ];
-  it.each(broken)("a body with broken framing is refused and never reaches the upstream as a whole request: $title", async ({ bytes, status = 400, code = "bad_request" }) => {
-    const upstream = await backend();
-    const { port } = await running(oneService(upstream.port));
-    const connection = await client(port);
-    connection.send(bytes);
-    const received = await connection.closed();
-    expect(statusesIn(received)).toEqual([status]);
-    expect(codeIn(received)).toBe(code);
-    expect(upstream.seen).toEqual([]);
-    await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
-  });
+  it.each(broken)(
+    "a body with broken framing is refused and never reaches the upstream as a whole request: $title",
+    async ({ bytes, status = 400, code = "bad_request" }) => {
+      const upstream = await backend();
+      const { port } = await running(oneService(upstream.port));
+      const connection = await client(port);
+      connection.send(bytes);
+      const received = await connection.closed();
+      expect(statusesIn(received)).toEqual([status]);
+      expect(codeIn(received)).toBe(code);
+      expect(upstream.seen).toEqual([]);
+      await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+    },
+  );
 
   it.each<[title: string, body: string, got: string]>([
     ["a last chunk of several zeros", "1\r\na\r\n000\r\n\r\n", "a"],
@@ -255,17 +334,21 @@ describe("a body with broken framing", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
-  it("sends no complete reply to a client that disconnects during its body, and no complete request to the upstream", async () => {
-    const upstream = await backend();
-    const { port } = await running(oneService(upstream.port));
-    const connection = await client(port);
-    connection.send(post("Content-Length: 10") + "half");
-    await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
-    connection.socket.end();
-    expect(statusesIn(await connection.closed())).not.toContain(200);
-    expect(upstream.seen).toEqual([]);
-    await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
-  });
+  it(
+    "sends no complete reply to a client that disconnects during its body, " +
+      "and no complete request to the upstream",
+    async () => {
+      const upstream = await backend();
+      const { port } = await running(oneService(upstream.port));
+      const connection = await client(port);
+      connection.send(post("Content-Length: 10") + "half");
+      await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
+      connection.socket.end();
+      expect(statusesIn(await connection.closed())).not.toContain(200);
+      expect(upstream.seen).toEqual([]);
+      await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+    },
+  );
 
   it("refuses a request that ends in the middle of its head", async () => {
     const { port } = await running(oneService((await backend()).port));
@@ -321,7 +404,11 @@ describe("request targets", () => {
 
 describe("a path that a guarded route could be taken for", () => {
   const guarded = {
-    routes: [{ path: "/admin", plugins: [{ name: "key_auth", config: { key: "hush" } }] }, { path: "/{rest*}" }, { path: "/", name: "root" }],
+    routes: [
+      { path: "/admin", plugins: [{ name: "key_auth", config: { key: "hush" } }] },
+      { path: "/{rest*}" },
+      { path: "/", name: "root" },
+    ],
   };
 
   it.each<[target: string, code: string]>([
@@ -394,14 +481,18 @@ describe("pipelined requests", () => {
     expect(most).toBe(1);
   });
 
-  it("pipelined requests end the connection after the reply to a refused one, and the requests after it are not served", async () => {
-    const upstream = await backend();
-    const { port } = await running(oneService(upstream.port));
-    const connection = await client(port);
-    connection.send(get("/a/1") + get("/a/2", "Host: two.example") + get("/a/3"));
-    expect(statusesIn(await connection.closed())).toEqual([200, 400]);
-    expect(upstream.seen.map(({ url }) => url)).toEqual(["/1"]);
-  });
+  it(
+    "pipelined requests end the connection after the reply to a refused one, " +
+      "and the requests after it are not served",
+    async () => {
+      const upstream = await backend();
+      const { port } = await running(oneService(upstream.port));
+      const connection = await client(port);
+      connection.send(get("/a/1") + get("/a/2", "Host: two.example") + get("/a/3"));
+      expect(statusesIn(await connection.closed())).toEqual([200, 400]);
+      expect(upstream.seen.map(({ url }) => url)).toEqual(["/1"]);
+    },
+  );
 
   it("pipelined requests are answered before a later one that cannot be parsed is refused", async () => {
     const upstream = await rawBackend((_request, response) => void setTimeout(() => response.end("ok"), 30));
@@ -424,7 +515,10 @@ describe("pipelined requests", () => {
   });
 
   it("pipelined requests are answered before a later CONNECT or upgrade", async () => {
-    for (const last of ["CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n", get("/none", "Connection: Upgrade", "Upgrade: websocket")]) {
+    for (const last of [
+      "CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n",
+      get("/none", "Connection: Upgrade", "Upgrade: websocket"),
+    ]) {
       const upstream = await rawBackend((_request, response) => void setTimeout(() => response.end("ok"), 30));
       const { port } = await running(oneService(upstream.port));
       const connection = await client(port);
@@ -434,10 +528,16 @@ describe("pipelined requests", () => {
   });
 
   it("pipelined requests are served in order when one of them has Upgrade: h2c", async () => {
-    const upstream = await rawBackend((request, response) => void setTimeout(() => response.end(`<${request.url}>`), 10));
+    const upstream = await rawBackend(
+      (request, response) => void setTimeout(() => response.end(`<${request.url}>`), 10),
+    );
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
-    connection.send(get("/a/1") + get("/a/2", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk") + get("/a/3"));
+    connection.send(
+      get("/a/1") +
+        get("/a/2", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk") +
+        get("/a/3"),
+    );
     const received = await connection.until("</3>");
     expect([...received.matchAll(/<\/\d>/g)].join("")).toBe("</1></2></3>");
   });
@@ -467,17 +567,24 @@ describe("pipelined requests", () => {
 describe("an Upgrade that the gateway does not support", () => {
   const h2c = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"];
 
-  it("an Upgrade that the gateway does not support is ignored: the request is served as an ordinary one, many times on one connection", async () => {
-    const upstream = await backend();
-    const { port } = await running(oneService(upstream.port));
-    const connection = await client(port);
-    for (let i = 1; i <= 30; i++) {
-      connection.send(get(`/a/${i}`, ...h2c));
-      await eventually(() => statusesIn(connection.text()).length === i && connection.text().endsWith("\r\nok"), `answer ${i}`);
-    }
-    expect(upstream.seen).toHaveLength(30);
-    expect(upstream.seen[0]!.headers.join("\n")).not.toMatch(/upgrade|http2-settings/i);
-  });
+  it(
+    "an Upgrade that the gateway does not support is ignored: the request is served as an ordinary one, " +
+      "many times on one connection",
+    async () => {
+      const upstream = await backend();
+      const { port } = await running(oneService(upstream.port));
+      const connection = await client(port);
+      for (let i = 1; i <= 30; i++) {
+        connection.send(get(`/a/${i}`, ...h2c));
+        await eventually(
+          () => statusesIn(connection.text()).length === i && connection.text().endsWith("\r\nok"),
+          `answer ${i}`,
+        );
+      }
+      expect(upstream.seen).toHaveLength(30);
+      expect(upstream.seen[0]!.headers.join("\n")).not.toMatch(/upgrade|http2-settings/i);
+    },
+  );
 
   it("an Upgrade that the gateway does not support leaves the body with its request", async () => {
     const upstream = await backend();
@@ -493,7 +600,8 @@ describe("an Upgrade that the gateway does not support", () => {
     if (!/\r\nConnection: close\r\n/i.test(connection.text())) {
       await eventually(() => upstream.seen.length === 3 && statusesIn(connection.text()).length === 3, "three answers");
     } else {
-      // Where Node loses the bytes behind such a body, the response closes the connection, so the client sends the next request again.
+      // Where Node loses the bytes behind such a body, the response closes the connection, so the client sends the next
+      // request again.
       expect(statusesIn(await connection.closed())).toEqual([200]);
       for (const request of rest) {
         const again = await client(port);
@@ -522,17 +630,23 @@ describe("an Upgrade that the gateway does not support", () => {
     expect(upstream.seen[0]!.url).toBe("/x?q=$'$&$`$$");
   });
 
-  it("an Upgrade that the gateway does not support is ignored for websocket with POST or HTTP/1.0: the request is served as an ordinary one", async () => {
-    const upstream = await backend();
-    const { port } = await running(oneService(upstream.port));
-    for (const line of ["POST /a/x HTTP/1.1", "GET /a/x HTTP/1.0"]) {
-      const connection = await client(port);
-      connection.send(lines(line, "Host: h", "Connection: Upgrade", "Upgrade: websocket", "Content-Length: 2") + "hi");
-      await connection.until("ok");
-    }
-    expect(upstream.seen.map(({ method, body }) => `${method} ${body}`)).toEqual(["POST hi", "GET hi"]);
-    expect(upstream.seen.flatMap(({ headers }) => headers).join("\n")).not.toMatch(/upgrade/i);
-  });
+  it(
+    "an Upgrade that the gateway does not support is ignored for websocket with POST or HTTP/1.0: " +
+      "the request is served as an ordinary one",
+    async () => {
+      const upstream = await backend();
+      const { port } = await running(oneService(upstream.port));
+      for (const line of ["POST /a/x HTTP/1.1", "GET /a/x HTTP/1.0"]) {
+        const connection = await client(port);
+        connection.send(
+          lines(line, "Host: h", "Connection: Upgrade", "Upgrade: websocket", "Content-Length: 2") + "hi",
+        );
+        await connection.until("ok");
+      }
+      expect(upstream.seen.map(({ method, body }) => `${method} ${body}`)).toEqual(["POST hi", "GET hi"]);
+      expect(upstream.seen.flatMap(({ headers }) => headers).join("\n")).not.toMatch(/upgrade/i);
+    },
+  );
 });
 
 describe("an unwanted request body", () => {
@@ -546,35 +660,40 @@ describe("an unwanted request body", () => {
     expect(statusesIn(await connection.until("ok"))).toEqual([404, 200]);
   });
 
-  it("an unwanted request body is read slowly and cut off after 30 s, after the client has received its reply", async () => {
-    const clock = manualClock();
-    const { port } = await running(oneService((await backend()).port), { clock });
-    const connection = await client(port);
-    connection.send(lines("POST /none HTTP/1.1", "Host: h", "Content-Length: 1000000000"));
-    await connection.until("route_not_found");
-    let sent = 0;
-    const piece = Buffer.alloc(64 * 1024);
-    const push = () => {
-      while (!connection.socket.destroyed && sent < 500_000_000) {
-        sent += piece.length;
-        if (!connection.socket.write(piece)) return;
+  it(
+    "an unwanted request body is read slowly and cut off after 30 s, " + "after the client has received its reply",
+    async () => {
+      const clock = manualClock();
+      const { port } = await running(oneService((await backend()).port), { clock });
+      const connection = await client(port);
+      connection.send(lines("POST /none HTTP/1.1", "Host: h", "Content-Length: 1000000000"));
+      await connection.until("route_not_found");
+      let sent = 0;
+      const piece = Buffer.alloc(64 * 1024);
+      const push = () => {
+        while (!connection.socket.destroyed && sent < 500_000_000) {
+          sent += piece.length;
+          if (!connection.socket.write(piece)) return;
+        }
+      };
+      connection.socket.on("drain", push);
+      push();
+      for (let seconds = 0; seconds < 31; seconds++) {
+        clock.advance(1_000);
+        await new Promise((resolve) => setImmediate(resolve));
       }
-    };
-    connection.socket.on("drain", push);
-    push();
-    for (let seconds = 0; seconds < 31; seconds++) {
-      clock.advance(1_000);
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    expect(statusesIn(await connection.closed())).toEqual([404]);
-    expect(connection.socket.bytesWritten).toBeLessThan(300_000_000);
-  });
+      expect(statusesIn(await connection.closed())).toEqual([404]);
+      expect(connection.socket.bytesWritten).toBeLessThan(300_000_000);
+    },
+  );
 
   it("an unwanted request body does not keep a refused client from reading its reply", async () => {
     const { port } = await running(oneService((await backend()).port));
     for (let i = 0; i < 20; i++) {
       const connection = await client(port);
-      connection.send(lines("POST /a/x HTTP/1.1", "Host: h", "Host: h", "Content-Length: 500000") + "x".repeat(500_000));
+      connection.send(
+        lines("POST /a/x HTTP/1.1", "Host: h", "Host: h", "Content-Length: 500000") + "x".repeat(500_000),
+      );
       expect(codeIn(await connection.closed())).toBe("bad_request");
     }
   });
@@ -622,34 +741,45 @@ describe("an HTTP/2 client", () => {
       if (request.url === "/begun") response.write("begun");
     });
     const { gateway, over } = await session(upstream.port);
-    for (const path of ["/a/begun", "/a/waiting"]) over.request({ ":path": path }).on("error", () => {}).resume();
+    for (const path of ["/a/begun", "/a/waiting"])
+      over
+        .request({ ":path": path })
+        .on("error", () => {})
+        .resume();
     await eventually(() => upstream.connections.open === 2, "two connections to the upstream");
     over.destroy();
     await eventually(() => gateway.inFlight === 0, "the streams ending");
     await eventually(() => upstream.connections.open === 0, "the upstream's connections closing");
   });
 
-  it.each([10, 16_000, 60_000, 100_000])("leaves no stream behind when its body of %d bytes is unwanted", async (size) => {
-    const { gateway, over } = await session(await closedPort());
-    for (let i = 0; i < 5; i++) {
-      const stream = over.request({ ":method": "POST", ":path": "/a/x" });
-      stream.on("error", () => {}).resume();
-      const answered = once(stream, "response");
-      stream.end(Buffer.alloc(size));
-      expect((await answered)[0][":status"]).toBe(502);
-    }
-    await eventually(() => gateway.inFlight === 0, "the streams ending");
-    expect(over.destroyed).toBe(false);
-  });
+  it.each([10, 16_000, 60_000, 100_000])(
+    "leaves no stream behind when its body of %d bytes is unwanted",
+    async (size) => {
+      const { gateway, over } = await session(await closedPort());
+      for (let i = 0; i < 5; i++) {
+        const stream = over.request({ ":method": "POST", ":path": "/a/x" });
+        stream.on("error", () => {}).resume();
+        const answered = once(stream, "response");
+        stream.end(Buffer.alloc(size));
+        expect((await answered)[0][":status"]).toBe(502);
+      }
+      await eventually(() => gateway.inFlight === 0, "the streams ending");
+      expect(over.destroyed).toBe(false);
+    },
+  );
 });
 
 it("serves others beside two hundred connections that send nothing", async () => {
   const { port } = await running(oneService((await backend()).port));
   const idle = await Promise.all(
-    Array.from({ length: 200 }, () => new Promise<net.Socket>((resolve) => {
-      const socket = net.connect({ port, host: "127.0.0.1" }, () => resolve(socket));
-      socket.on("error", () => {});
-    })),
+    Array.from(
+      { length: 200 },
+      () =>
+        new Promise<net.Socket>((resolve) => {
+          const socket = net.connect({ port, host: "127.0.0.1" }, () => resolve(socket));
+          socket.on("error", () => {});
+        }),
+    ),
   );
   expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   for (const socket of idle) socket.destroy();

@@ -1,8 +1,25 @@
-/** HTTP/2 upstreams that break the protocol, or fall silent, cost their own requests only: the pool gets every lease and every connection back. */
+/**
+ * HTTP/2 upstreams that break the protocol, or fall silent, cost their own requests only: the pool gets every lease and
+ * every connection back.
+ */
 import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
 import { oneService, running } from "../support/gateway.ts";
-import { block, frame, frameReader, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, SETTINGS, WINDOW_UPDATE } from "../support/h2_raw.ts";
+import {
+  block,
+  frame,
+  frameReader,
+  ACK,
+  CONTINUATION,
+  DATA,
+  END_HEADERS,
+  END_STREAM,
+  GOAWAY,
+  HEADERS,
+  PING,
+  SETTINGS,
+  WINDOW_UPDATE,
+} from "../support/h2_raw.ts";
 import { runningProgram } from "../support/process.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
 import { byteBackend, codeIn } from "./harness.ts";
@@ -31,29 +48,50 @@ async function h2cUpstream(answer: (stream: number, socket: Socket, nth: number)
   });
 }
 
-const WEBSOCKET = ["GET /a/ws HTTP/1.1", "Host: h", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "", ""].join("\r\n");
+const WEBSOCKET = [
+  "GET /a/ws HTTP/1.1",
+  "Host: h",
+  "Connection: Upgrade",
+  "Upgrade: websocket",
+  "Sec-WebSocket-Version: 13",
+  "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+  "",
+  "",
+].join("\r\n");
 
 describe("an HTTP/2 upstream that breaks the protocol", () => {
   it.each([
-    { title: "behind the end of a WebSocket", before: (stream: number) => Buffer.concat([OK(stream), frame(DATA, 0, stream, Buffer.from("hello")), frame(DATA, END_STREAM, stream)]) },
-    { title: "in the middle of a WebSocket", before: (stream: number) => Buffer.concat([OK(stream), frame(DATA, 0, stream, Buffer.from("hello"))]) },
-  ])("loses its connection when the client leaves, and the next request gets another one: $title", async ({ before }) => {
-    const upstream = await h2cUpstream((stream, socket, nth) => {
-      if (nth > 0) socket.write(GOOD(stream));
-      else socket.write(Buffer.concat([before(stream), TOO_LONG(stream)]));
-      return nth > 0 ? "alive" : "silent";
-    });
-    const { gateway, port } = await running(oneService(upstream.port, { protocol: "h2c", pool: { max_connections: 1 }, timeouts: { connect_ms: 4000 } }));
-    const client = await connect(port);
-    client.socket.on("error", () => {});
-    client.send(WEBSOCKET);
-    await client.until("hello");
-    client.socket.destroy();
-    const answer = await ask(port, { path: "/a/x" });
-    expect(`${answer.status} ${answer.body}`).toBe("200 good");
-    await eventually(() => gateway.health.services[0]!.upstreams[0]!.inFlight === 0, "every lease being given back");
-    await eventually(() => upstream.sockets.size === 1, "the connection being closed");
-  });
+    {
+      title: "behind the end of a WebSocket",
+      before: (stream: number) =>
+        Buffer.concat([OK(stream), frame(DATA, 0, stream, Buffer.from("hello")), frame(DATA, END_STREAM, stream)]),
+    },
+    {
+      title: "in the middle of a WebSocket",
+      before: (stream: number) => Buffer.concat([OK(stream), frame(DATA, 0, stream, Buffer.from("hello"))]),
+    },
+  ])(
+    "loses its connection when the client leaves, and the next request gets another one: $title",
+    async ({ before }) => {
+      const upstream = await h2cUpstream((stream, socket, nth) => {
+        if (nth > 0) socket.write(GOOD(stream));
+        else socket.write(Buffer.concat([before(stream), TOO_LONG(stream)]));
+        return nth > 0 ? "alive" : "silent";
+      });
+      const { gateway, port } = await running(
+        oneService(upstream.port, { protocol: "h2c", pool: { max_connections: 1 }, timeouts: { connect_ms: 4000 } }),
+      );
+      const client = await connect(port);
+      client.socket.on("error", () => {});
+      client.send(WEBSOCKET);
+      await client.until("hello");
+      client.socket.destroy();
+      const answer = await ask(port, { path: "/a/x" });
+      expect(`${answer.status} ${answer.body}`).toBe("200 good");
+      await eventually(() => gateway.health.services[0]!.upstreams[0]!.inFlight === 0, "every lease being given back");
+      await eventually(() => upstream.sockets.size === 1, "the connection being closed");
+    },
+  );
 
   it.each(["099", "000"])("gives the client a 502 upstream_invalid for status %s", async (status) => {
     const upstream = await h2cUpstream((stream, socket) => {
@@ -66,12 +104,15 @@ describe("an HTTP/2 upstream that breaks the protocol", () => {
   });
 
   it("does not keep the program from ending, when clients have left in the middle of it", async () => {
-    const hello = (stream: number, flags: number) => Buffer.concat([OK(stream), frame(DATA, flags, stream, Buffer.from("hello"))]);
+    const hello = (stream: number, flags: number) =>
+      Buffer.concat([OK(stream), frame(DATA, flags, stream, Buffer.from("hello"))]);
     const ways = [
-      (stream: number) => Buffer.concat([hello(stream, END_STREAM), frame(HEADERS, END_HEADERS, stream, Buffer.alloc(16_383, 0x37))]),
+      (stream: number) =>
+        Buffer.concat([hello(stream, END_STREAM), frame(HEADERS, END_HEADERS, stream, Buffer.alloc(16_383, 0x37))]),
       (stream: number) => Buffer.concat([hello(stream, END_STREAM), TOO_LONG(stream)]),
       (stream: number) => Buffer.concat([hello(stream, 0), Buffer.alloc(500, 0x9b)]),
-      (stream: number) => Buffer.concat([hello(stream, 0), frame(CONTINUATION, END_HEADERS, stream, Buffer.alloc(10, 0x82))]),
+      (stream: number) =>
+        Buffer.concat([hello(stream, 0), frame(CONTINUATION, END_HEADERS, stream, Buffer.alloc(10, 0x82))]),
       (stream: number) => Buffer.concat([OK(stream), frame(GOAWAY, 0, 0, Buffer.from([0, 0, 0, 0, 0, 0, 0, 11]))]),
       (stream: number) => Buffer.concat([OK(stream), frame(WINDOW_UPDATE, 0, 0, Buffer.alloc(4))]),
     ];
@@ -86,7 +127,10 @@ describe("an HTTP/2 upstream that breaks the protocol", () => {
       }, PREFACE_BYTES);
       socket.on("data", read);
     });
-    const { child, port, ended, says } = await runningProgram(oneService(upstream.port, { protocol: "h2c" }), ["--shutdown-grace-s", "1"]);
+    const { child, port, ended, says } = await runningProgram(oneService(upstream.port, { protocol: "h2c" }), [
+      "--shutdown-grace-s",
+      "1",
+    ]);
     const leave = async (i: number) => {
       const { socket, send } = await connect(port);
       socket.on("error", () => {});

@@ -1,4 +1,7 @@
-/** What a gateway keeps open does not keep its host's process alive. No test waits for a time: a process that stays would stay for an hour. */
+/**
+ * What a gateway keeps open does not keep its host's process alive. No test waits for a time: a process that stays
+ * would stay for an hour.
+ */
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
@@ -12,10 +15,16 @@ import { backend, gate, restartableBackend } from "./harness.ts";
 const LIBRARY = pathToFileURL("lib/index.ts").href;
 const HOUR_MS = 3_600_000;
 
-/** Runs lines of a host's program that has the library as `edge` and the configuration as `config`; resolves with what it sent, and its exit code. */
+/**
+ * Runs lines of a host's program that has the library as `edge` and the configuration as `config`; resolves with what
+ * it sent, and its exit code.
+ */
 async function host(config: unknown, lines: string): Promise<{ readonly sent: unknown[]; readonly code: number }> {
   const file = join(emptyFolder(), "host.mjs");
-  writeFileSync(file, `import * as edge from ${JSON.stringify(LIBRARY)};\nconst config = ${JSON.stringify(config)};\n${lines}\n`);
+  writeFileSync(
+    file,
+    `import * as edge from ${JSON.stringify(LIBRARY)};\nconst config = ${JSON.stringify(config)};\n${lines}\n`,
+  );
   const child = fork(file, { execArgv: ["--import", "tsx"] });
   onTestFinished(() => void child.kill("SIGKILL"));
   const sent: unknown[] = [];
@@ -24,18 +33,25 @@ async function host(config: unknown, lines: string): Promise<{ readonly sent: un
   return { sent, code };
 }
 
-const INJECT = 'const { status } = await edge.createGateway({ config }).inject({ url: "/a/x" });\nprocess.send(status);';
+const INJECT =
+  'const { status } = await edge.createGateway({ config }).inject({ url: "/a/x" });\nprocess.send(status);';
 
 describe("a host's process with a gateway that it does not close", () => {
   it("ends after an injected request, although the connection to the upstream is kept", async () => {
     const upstream = await backend();
-    const config = oneService(upstream.port, { pool: { keepalive_idle_ms: HOUR_MS }, health: { enabled: true, path: "/up", interval_ms: 60_000 } });
+    const config = oneService(upstream.port, {
+      pool: { keepalive_idle_ms: HOUR_MS },
+      health: { enabled: true, path: "/up", interval_ms: 60_000 },
+    });
     expect(await host(config, INJECT)).toEqual({ sent: [200], code: 0 });
   });
 
   it("ends after an injected request over HTTP/2", async () => {
     const { port } = await restartableBackend("h2c");
-    expect(await host(oneService(port, { protocol: "h2c", pool: { keepalive_idle_ms: HOUR_MS } }), INJECT)).toEqual({ sent: [200], code: 0 });
+    expect(await host(oneService(port, { protocol: "h2c", pool: { keepalive_idle_ms: HOUR_MS } }), INJECT)).toEqual({
+      sent: [200],
+      code: 0,
+    });
   });
 
   it("does not end while an injected request waits for its reply", async () => {
@@ -48,7 +64,8 @@ describe("a host's process with a gateway that it does not close", () => {
     });
     const ended = host(oneService(upstream.port), INJECT);
     await asked.opened;
-    // The child has nothing but the request: it has had many turns to end by itself when the origin has answered this one.
+    // The child has nothing but the request: it has had many turns to end by itself when the origin has answered this
+    // one.
     for (let i = 0; i < 50; i++) await new Promise(setImmediate);
     go.open();
     expect(await ended).toEqual({ sent: [200], code: 0 });

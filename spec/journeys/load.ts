@@ -39,9 +39,13 @@ export function load({ ports, clients, pauseMs = () => 0 }: LoadOptions): Load {
       const target = `/${sent++}`;
       raw.discard();
       raw.send(`GET /a${target} HTTP/1.1\r\nHost: load\r\n\r\n`);
-      const fault = await raw.until(endOf(target)).then(() => null, (error: Error) => error.message);
+      const fault = await raw.until(endOf(target)).then(
+        () => null,
+        (error: Error) => error.message,
+      );
       const answer = raw.text();
-      if (fault !== null || !answer.startsWith("HTTP/1.1 200 ")) failures.push(`${target} on ${port}: ${fault ?? answer}`);
+      if (fault !== null || !answer.startsWith("HTTP/1.1 200 "))
+        failures.push(`${target} on ${port}: ${fault ?? answer}`);
       else {
         answered++;
         by.set(port, (by.get(port) ?? 0) + 1);
@@ -65,7 +69,9 @@ export function load({ ports, clients, pauseMs = () => 0 }: LoadOptions): Load {
     throw new Error("no gateway accepts connections");
   }
 
-  const running = Promise.all(Array.from({ length: clients }, (_, i) => client(pauseMs(i)))).catch((error: Error) => void failures.push(error.message));
+  const running = Promise.all(Array.from({ length: clients }, (_, i) => client(pauseMs(i)))).catch(
+    (error: Error) => void failures.push(error.message),
+  );
   const stop = async () => {
     stopped = true;
     await running;

@@ -13,18 +13,38 @@ import { logLines } from "../support/process.ts";
 import { overSocket } from "../support/raw_client.ts";
 
 /** For localhost and 127.0.0.1. */
-const FILES: TlsFiles = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
+const FILES: TlsFiles = {
+  cert: Buffer.from(SERVER.cert),
+  key: Buffer.from(SERVER.key),
+  ca: null,
+  requireClientCert: false,
+};
 
-const paths = () => pem({ shop_cert: SHOP.cert, shop_key: SHOP.key, wild_cert: WILDCARD.cert, wild_key: WILDCARD.key, other_cert: RENEWED.cert, other_key: RENEWED.key });
+const paths = () =>
+  pem({
+    shop_cert: SHOP.cert,
+    shop_key: SHOP.key,
+    wild_cert: WILDCARD.cert,
+    wild_key: WILDCARD.key,
+    other_cert: RENEWED.cert,
+    other_key: RENEWED.key,
+  });
 type Entry = readonly [which: "shop" | "wild" | "other", ...hosts: string[]];
 
 function configured(port: number, entries: readonly Entry[], global: ConfigInput["global"] = {}): ConfigInput {
   const files = paths();
-  const certificates = entries.map(([which, ...hosts]) => ({ hosts, cert: files[`${which}_cert`]!, key: files[`${which}_key`]! }));
+  const certificates = entries.map(([which, ...hosts]) => ({
+    hosts,
+    cert: files[`${which}_cert`]!,
+    key: files[`${which}_key`]!,
+  }));
   return oneService(port, {}, { ...global, certificates });
 }
 
-async function secure(entries: readonly Entry[], { global = {}, files = FILES }: { readonly global?: ConfigInput["global"]; readonly files?: TlsFiles } = {}) {
+async function secure(
+  entries: readonly Entry[],
+  { global = {}, files = FILES }: { readonly global?: ConfigInput["global"]; readonly files?: TlsFiles } = {},
+) {
   const origin = await backend();
   const config = (now: readonly Entry[]) => configured(origin.port, now, global);
   const { gateway } = await running(config(entries));
@@ -33,22 +53,40 @@ async function secure(entries: readonly Entry[], { global = {}, files = FILES }:
 }
 
 /** SNI `servername` ("": none), and the requests of one connection for these hosts in turn. */
-type Client = (port: number, servername: string, hosts: readonly string[], options?: ConnectionOptions) => Promise<number[]>;
+type Client = (
+  port: number,
+  servername: string,
+  hosts: readonly string[],
+  options?: ConnectionOptions,
+) => Promise<number[]>;
 
 const http1: Client = async (port, servername, hosts, options = {}) => {
-  const socket = tls.connect({ host: "127.0.0.1", port, servername, rejectUnauthorized: false, ALPNProtocols: ["http/1.1"], ...options });
+  const socket = tls.connect({
+    host: "127.0.0.1",
+    port,
+    servername,
+    rejectUnauthorized: false,
+    ALPNProtocols: ["http/1.1"],
+    ...options,
+  });
   onTestFinished(() => void socket.destroy());
   const connection = overSocket(socket);
   await once(socket, "secureConnect");
-  for (const host of hosts) connection.send(`GET /a/x HTTP/1.1\r\nHost: ${host}\r\n${host === hosts.at(-1) ? "Connection: close\r\n" : ""}\r\n`);
+  for (const host of hosts)
+    connection.send(
+      `GET /a/x HTTP/1.1\r\nHost: ${host}\r\n${host === hosts.at(-1) ? "Connection: close\r\n" : ""}\r\n`,
+    );
   return [...(await connection.closed()).matchAll(/HTTP\/1\.1 (\d{3})/g)].map((match) => Number(match[1]));
 };
 
 const http2: Client = async (port, servername, hosts, options = {}) => {
   // By itself the session would name the host of its URL where `servername` is "".
-  const socket = () => tls.connect({ host: "127.0.0.1", port, servername, rejectUnauthorized: false, ALPNProtocols: ["h2"], ...options });
+  const socket = () =>
+    tls.connect({ host: "127.0.0.1", port, servername, rejectUnauthorized: false, ALPNProtocols: ["h2"], ...options });
   const session = await h2TlsSession(port, { createConnection: socket } as ConnectionOptions);
-  const replies = await Promise.all(hosts.map((host) => h2Ask(session, { path: "/a/x", headers: { ":authority": host } as OutgoingHttpHeaders })));
+  const replies = await Promise.all(
+    hosts.map((host) => h2Ask(session, { path: "/a/x", headers: { ":authority": host } as OutgoingHttpHeaders })),
+  );
   return replies.map(({ status }) => status);
 };
 
@@ -64,28 +102,54 @@ async function sessionOf(port: number, options: ConnectionOptions): Promise<Buff
   return session;
 }
 
-const TWO: readonly Entry[] = [["shop", "shop.example.com"], ["other", "pay.example.net"]];
+const TWO: readonly Entry[] = [
+  ["shop", "shop.example.com"],
+  ["other", "pay.example.net"],
+];
 
-describe.each([["HTTP/1.1", http1], ["HTTP/2", http2]] as const)("a host over the TLS connection of another host, %s", (_protocol, ask) => {
-  it("gets 421 where another certificate is configured for it, and the next request of the connection is served", async () => {
-    const { port, origin } = await secure(TWO);
-    expect(await ask(port, "shop.example.com", ["pay.example.net", "shop.example.com", "PAY.example.net.:8443", "shop.example.com:8443"])).toEqual([421, 200, 421, 200]);
-    expect(await ask(port, "pay.example.net", ["shop.example.com", "pay.example.net"])).toEqual([421, 200]);
-    expect(origin.seen).toHaveLength(3);
-  });
+describe.each([
+  ["HTTP/1.1", http1],
+  ["HTTP/2", http2],
+] as const)("a host over the TLS connection of another host, %s", (_protocol, ask) => {
+  it(
+    "gets 421 where another certificate is configured for it, " + "and the next request of the connection is served",
+    async () => {
+      const { port, origin } = await secure(TWO);
+      expect(
+        await ask(port, "shop.example.com", [
+          "pay.example.net",
+          "shop.example.com",
+          "PAY.example.net.:8443",
+          "shop.example.com:8443",
+        ]),
+      ).toEqual([421, 200, 421, 200]);
+      expect(await ask(port, "pay.example.net", ["shop.example.com", "pay.example.net"])).toEqual([421, 200]);
+      expect(origin.seen).toHaveLength(3);
+    },
+  );
 
   it("gets 421 where the certificate of all other names covers it and that of the connection does not", async () => {
     const { port } = await secure(TWO);
-    expect(await ask(port, "shop.example.com", ["localhost", "127.0.0.1", "shop.example.com"])).toEqual([421, 421, 200]);
+    expect(await ask(port, "shop.example.com", ["localhost", "127.0.0.1", "shop.example.com"])).toEqual([
+      421, 421, 200,
+    ]);
     expect(await ask(port, "localhost", ["shop.example.com", "localhost"])).toEqual([421, 200]);
   });
 
-  it("is served where the certificate of the connection covers it, although another one is configured for it", async () => {
-    const { port } = await secure([["wild", "*.example.com"], ["shop", "shop.example.com"]]);
-    expect(await ask(port, "a.example.com", ["shop.example.com", "b.example.com", "a.example.com"])).toEqual([200, 200, 200]);
-    // shop.example.com alone.
-    expect(await ask(port, "shop.example.com", ["a.example.com"])).toEqual([421]);
-  });
+  it(
+    "is served where the certificate of the connection covers it, " + "although another one is configured for it",
+    async () => {
+      const { port } = await secure([
+        ["wild", "*.example.com"],
+        ["shop", "shop.example.com"],
+      ]);
+      expect(await ask(port, "a.example.com", ["shop.example.com", "b.example.com", "a.example.com"])).toEqual([
+        200, 200, 200,
+      ]);
+      // shop.example.com alone.
+      expect(await ask(port, "shop.example.com", ["a.example.com"])).toEqual([421]);
+    },
+  );
 
   it("is served where one entry names both, whatever its certificate says", async () => {
     const { port } = await secure([["shop", "a.example.org", "b.example.org"]]);
@@ -94,7 +158,9 @@ describe.each([["HTTP/1.1", http1], ["HTTP/2", http2]] as const)("a host over th
 
   it("is served where no certificate is for it: addresses, names inside a network", async () => {
     const { port } = await secure(TWO);
-    expect(await ask(port, "shop.example.com", ["10.0.0.5", "[::1]:8443", "internal", "h."])).toEqual([200, 200, 200, 200]);
+    expect(await ask(port, "shop.example.com", ["10.0.0.5", "[::1]:8443", "internal", "h."])).toEqual([
+      200, 200, 200, 200,
+    ]);
     expect(await ask(port, "unknown.example", ["10.0.0.5", "internal", "localhost"])).toEqual([200, 200, 200]);
   });
 
@@ -115,23 +181,48 @@ describe.each([["HTTP/1.1", http1], ["HTTP/2", http2]] as const)("a host over th
     expect(await ask(port, "shop.example.com", ["pay.example.net", "shop.example.com"], CLIENT)).toEqual([421, 200]);
   });
 
-  it("is judged in a resumed TLS 1.3 session as in a new one, and served in one of TLS 1.2, whose host Node does not report", async () => {
-    const { port } = await secure([["wild", "*.example.com"], ["shop", "shop.example.com"], ["other", "pay.example.net"]]);
-    for (const [maxVersion, statuses] of [["TLSv1.2", [200, 200, 200]], ["TLSv1.3", [421, 200, 200]]] as const) {
-      const session = await sessionOf(port, { servername: "a.example.com", maxVersion });
-      expect([maxVersion, await ask(port, "a.example.com", ["pay.example.net", "a.example.com", "shop.example.com"], { session, maxVersion })]).toEqual([maxVersion, statuses]);
-    }
-  });
+  it(
+    "is judged in a resumed TLS 1.3 session as in a new one, and served in one of TLS 1.2, " +
+      "whose host Node does not report",
+    async () => {
+      const { port } = await secure([
+        ["wild", "*.example.com"],
+        ["shop", "shop.example.com"],
+        ["other", "pay.example.net"],
+      ]);
+      for (const [maxVersion, statuses] of [
+        ["TLSv1.2", [200, 200, 200]],
+        ["TLSv1.3", [421, 200, 200]],
+      ] as const) {
+        const session = await sessionOf(port, { servername: "a.example.com", maxVersion });
+        expect([
+          maxVersion,
+          await ask(port, "a.example.com", ["pay.example.net", "a.example.com", "shop.example.com"], {
+            session,
+            maxVersion,
+          }),
+        ]).toEqual([maxVersion, statuses]);
+      }
+    },
+  );
 });
 
 describe("a host over the TLS connection of another host", () => {
   it("is judged by the certificates in force", async () => {
     const { gateway, port, config } = await secure([["wild", "*.example.com"]]);
     const session = await h2TlsSession(port, { servername: "a.example.com", rejectUnauthorized: false });
-    const statuses = async (...hosts: string[]) => (await Promise.all(hosts.map((host) => h2Ask(session, { headers: { ":authority": host } })))).map(({ status }) => status);
+    const statuses = async (...hosts: string[]) =>
+      (await Promise.all(hosts.map((host) => h2Ask(session, { headers: { ":authority": host } })))).map(
+        ({ status }) => status,
+      );
     expect(await statuses("a.example.com", "shop.example.com", "pay.example.net")).toEqual([200, 200, 200]);
     // One certificate is for both, and pay.example.net has one of its own.
-    await gateway.reload(config([["shop", "shop.example.com", "a.example.com"], ["other", "pay.example.net"]]));
+    await gateway.reload(
+      config([
+        ["shop", "shop.example.com", "a.example.com"],
+        ["other", "pay.example.net"],
+      ]),
+    );
     expect(await statuses("a.example.com", "shop.example.com", "pay.example.net")).toEqual([200, 200, 421]);
     await gateway.reload(config([]));
     expect(await statuses("a.example.com", "pay.example.net", "localhost")).toEqual([200, 200, 200]);
@@ -146,7 +237,13 @@ describe("a host over the TLS connection of another host", () => {
 
   it("counts as the host that an absolute target names", async () => {
     const { port } = await secure(TWO);
-    const socket = tls.connect({ host: "127.0.0.1", port, servername: "shop.example.com", rejectUnauthorized: false, ALPNProtocols: ["http/1.1"] });
+    const socket = tls.connect({
+      host: "127.0.0.1",
+      port,
+      servername: "shop.example.com",
+      rejectUnauthorized: false,
+      ALPNProtocols: ["http/1.1"],
+    });
     onTestFinished(() => void socket.destroy());
     const connection = overSocket(socket);
     await once(socket, "secureConnect");
@@ -164,11 +261,18 @@ describe("a host over the TLS connection of another host", () => {
     expect([status, headers["content-type"], JSON.parse(body)]).toEqual([
       421,
       "application/problem+json",
-      expect.objectContaining({ code: "misdirected", detail: "The certificate of this connection is not for this host. Send the request on another connection." }),
+      expect.objectContaining({
+        code: "misdirected",
+        detail: "The certificate of this connection is not for this host. Send the request on another connection.",
+      }),
     ]);
     await gateway.close(0);
     expect(logLines(lines.join(""))).toContainEqual(
-      expect.objectContaining({ status: 421, code: "misdirected", fault: "the connection was opened for shop.example.com, the request is for pay.example.net" }),
+      expect.objectContaining({
+        status: 421,
+        code: "misdirected",
+        fault: "the connection was opened for shop.example.com, the request is for pay.example.net",
+      }),
     );
   });
 

@@ -10,58 +10,92 @@ import { client, get, statusesIn } from "./harness.ts";
 async function answering(reply: () => Partial<Reply>) {
   const lines: string[] = [];
   const fine: Reply = { status: 200, headers: [], body: Buffer.from("fine") };
-  const plugin = behaving(() => (exchange) => (exchange.path === "/a/fine" ? fine : { status: 200, headers: [], body: null, ...reply() }));
+  const plugin = behaving(
+    () => (exchange) => (exchange.path === "/a/fine" ? fine : { status: 200, headers: [], body: null, ...reply() }),
+  );
   return { lines, ...(await running(oneService(9, { plugins: [{ name: "behave" }] }), { plugins: [plugin] })) };
 }
 
-const parts = (...texts: string[]) => Readable.from(texts.map((text) => Buffer.from(text)), { objectMode: false });
+const parts = (...texts: string[]) =>
+  Readable.from(
+    texts.map((text) => Buffer.from(text)),
+    { objectMode: false },
+  );
 const FINE = get("/a/fine");
 
 describe("a reply stream of a plugin", () => {
   it.each<[string, string, string]>([
     ["longer", "4", "four"],
     ["shorter", "12", "fourmore"],
-  ])("a reply stream of a plugin closes the connection when it is %s than its Content-Length, and sends no byte beyond that length", async (_how, length, body) => {
-    const { port, gateway } = await answering(() => ({ headers: ["Content-Length", length], body: parts("four", "more") }));
-    const connection = await client(port);
-    connection.send(get() + FINE);
-    const text = await connection.closed();
-    expect(statusesIn(text).length).toBeLessThan(2);
-    expect(body.startsWith(text.split("\r\n\r\n")[1] ?? "")).toBe(true);
-    expect(gateway.inFlight).toBe(0);
-  });
+  ])(
+    "a reply stream of a plugin closes the connection when it is %s than its Content-Length, " +
+      "and sends no byte beyond that length",
+    async (_how, length, body) => {
+      const { port, gateway } = await answering(() => ({
+        headers: ["Content-Length", length],
+        body: parts("four", "more"),
+      }));
+      const connection = await client(port);
+      connection.send(get() + FINE);
+      const text = await connection.closed();
+      expect(statusesIn(text).length).toBeLessThan(2);
+      expect(body.startsWith(text.split("\r\n\r\n")[1] ?? "")).toBe(true);
+      expect(gateway.inFlight).toBe(0);
+    },
+  );
 
   it.each<[string, string]>([
     ["longer", "4"],
     ["shorter", "12"],
-  ])("a reply stream of a plugin closes the connection when it answers an upgrade and is %s than its Content-Length, and sends no byte beyond that length", async (_how, length) => {
-    const { port } = await answering(() => ({ headers: ["Content-Length", length], body: parts("four", "more") }));
-    const connection = await client(port);
-    connection.send(HANDSHAKE);
-    expect("fourmore".slice(0, Number(length)).startsWith((await connection.closed()).split("\r\n\r\n")[1] ?? "")).toBe(true);
-  });
+  ])(
+    "a reply stream of a plugin closes the connection when it answers an upgrade and is %s than its " +
+      "Content-Length, and sends no byte beyond that length",
+    async (_how, length) => {
+      const { port } = await answering(() => ({ headers: ["Content-Length", length], body: parts("four", "more") }));
+      const connection = await client(port);
+      connection.send(HANDSHAKE);
+      expect(
+        "fourmore".slice(0, Number(length)).startsWith((await connection.closed()).split("\r\n\r\n")[1] ?? ""),
+      ).toBe(true);
+    },
+  );
 
-  it.each(["HEAD", "GET"])("a reply stream of a plugin affects only its own request when it yields no bytes: %s", async (method) => {
-    const { port } = await answering(() => ({ body: Readable.from([{}]) }));
-    const connection = await client(port);
-    connection.send(get().replace("GET", method));
-    connection.send(FINE);
-    if (method === "HEAD") expect(statusesIn(await connection.until("fine"))).toEqual([200, 200]);
-    else expect(statusesIn(await connection.closed()).length).toBeLessThan(2);
-    const next = await client(port);
-    next.send(FINE);
-    await next.until("fine");
-  });
+  it.each(["HEAD", "GET"])(
+    "a reply stream of a plugin affects only its own request when it yields no bytes: %s",
+    async (method) => {
+      const { port } = await answering(() => ({ body: Readable.from([{}]) }));
+      const connection = await client(port);
+      connection.send(get().replace("GET", method));
+      connection.send(FINE);
+      if (method === "HEAD") expect(statusesIn(await connection.until("fine"))).toEqual([200, 200]);
+      else expect(statusesIn(await connection.closed()).length).toBeLessThan(2);
+      const next = await client(port);
+      next.send(FINE);
+      await next.until("fine");
+    },
+  );
 });
 
 describe("a connection after an unusual reply of a plugin", () => {
   it.each<[string, Partial<Reply>, string]>([
     ["a reply to HEAD that says a length", { headers: ["Content-Length", "12"], body: null }, "HEAD"],
-    ["a reply to HEAD that has a body all the same", { headers: ["Content-Length", "4"], body: parts("four", "more") }, "HEAD"],
-    ["a 204 with a length and a body", { status: 204, headers: ["Content-Length", "8"], body: parts("four", "more") }, "GET"],
+    [
+      "a reply to HEAD that has a body all the same",
+      { headers: ["Content-Length", "4"], body: parts("four", "more") },
+      "HEAD",
+    ],
+    [
+      "a 204 with a length and a body",
+      { status: 204, headers: ["Content-Length", "8"], body: parts("four", "more") },
+      "GET",
+    ],
     ["a 204 with bytes", { status: 204, body: Buffer.from("four") }, "GET"],
     ["a 205 with a body", { status: 205, body: parts("four") }, "GET"],
-    ["a 304 with a length and a body", { status: 304, headers: ["Content-Length", "8"], body: parts("four", "more") }, "GET"],
+    [
+      "a 304 with a length and a body",
+      { status: 304, headers: ["Content-Length", "8"], body: parts("four", "more") },
+      "GET",
+    ],
     ["a reply without a body that says a length", { headers: ["Content-Length", "12"], body: null }, "GET"],
     ["bytes of another length", { headers: ["Content-Length", "12"], body: Buffer.from("four") }, "GET"],
     ["a framing of the plugin's own", { headers: ["Transfer-Encoding", "gzip, chunked"], body: parts("four") }, "GET"],

@@ -24,7 +24,8 @@ async function started(more: object = {}) {
     write: (basePath: string) => writeFileSync(file, textOf(config(basePath))),
     reload: (...words: string[]) => program(["reload", ...words], { environment }).ended,
     status: async (path: string) => (await ask(running.port, { path })).status,
-    metrics: async () => (await fetch(`${environment.ADMIN_URL}/metrics`, { headers: { Authorization: `Bearer ${TOKEN}` } })).text(),
+    metrics: async () =>
+      (await fetch(`${environment.ADMIN_URL}/metrics`, { headers: { Authorization: `Bearer ${TOKEN}` } })).text(),
     last: () => logLines(running.stderr()).at(-1)!,
   };
 }
@@ -43,20 +44,36 @@ describe("a running gateway whose configuration must be signed", () => {
     expect(line.signed_by).toBe(fingerprintOf(keys));
   });
 
-  it("refuses a changed file, reports that in log, metric and edge-gateway reload, and takes it when its signature is there", async () => {
-    const { file, write, says, last, status, metrics, reload } = await started();
-    expect(await metrics()).toContain("\nedge_gateway_config_last_reload_successful 1\n");
-    write("/b");
-    await says(REFUSED);
-    expect(await metrics()).toContain("\nedge_gateway_config_last_reload_successful 0\n");
-    expect(last()).toMatchObject({ by: "file", issues: [expect.stringMatching(/gw\.json is not signed by the public key: it was changed after signing, .*; sign it: edge-gateway sign \S+gw\.json --key private\.pem$/)] });
-    expect(await reload()).toMatchObject({ code: 2, stderr: expect.stringMatching(/is not signed by the public key[^]*The configuration was refused; [0-9a-f]{12} stays in force\.\n$/) as unknown });
-    expect([await status("/a/x"), await status("/b/x")]).toEqual([200, 404]);
-    signed(file, keys);
-    await says(RELOADED);
-    expect(last()).toMatchObject({ by: "file", signed_by: fingerprintOf(keys) });
-    expect(await status("/b/x")).toBe(200);
-  });
+  it(
+    "refuses a changed file, reports that in log, metric and edge-gateway reload, " +
+      "and takes it when its signature is there",
+    async () => {
+      const { file, write, says, last, status, metrics, reload } = await started();
+      expect(await metrics()).toContain("\nedge_gateway_config_last_reload_successful 1\n");
+      write("/b");
+      await says(REFUSED);
+      expect(await metrics()).toContain("\nedge_gateway_config_last_reload_successful 0\n");
+      expect(last()).toMatchObject({
+        by: "file",
+        issues: [
+          expect.stringMatching(
+            /gw\.json is not signed by the public key: it was changed after signing, .*; sign it: edge-gateway sign \S+gw\.json --key private\.pem$/,
+          ),
+        ],
+      });
+      expect(await reload()).toMatchObject({
+        code: 2,
+        stderr: expect.stringMatching(
+          /is not signed by the public key[^]*The configuration was refused; [0-9a-f]{12} stays in force\.\n$/,
+        ) as unknown,
+      });
+      expect([await status("/a/x"), await status("/b/x")]).toEqual([200, 404]);
+      signed(file, keys);
+      await says(RELOADED);
+      expect(last()).toMatchObject({ by: "file", signed_by: fingerprintOf(keys) });
+      expect(await status("/b/x")).toBe(200);
+    },
+  );
 
   it("a signature that was removed is missed at the next reload, and its return is noticed", async () => {
     const { file, write, says, status } = await started();
@@ -72,20 +89,23 @@ describe("a running gateway whose configuration must be signed", () => {
     expect(await status("/b/x")).toBe(200);
   });
 
-  it("changes keys without a restart: new keys are read when their file changes, and the old key counts no longer", async () => {
-    const { file, keyFile, write, says, last, status, reload } = await started();
-    write("/b");
-    signed(file, next);
-    await says(/another key signed it/);
-    writeFileSync(keyFile, keys.publicKey + next.publicKey);
-    await says(RELOADED);
-    expect(last()).toMatchObject({ by: "file", signed_by: fingerprintOf(next) });
-    writeFileSync(keyFile, next.publicKey);
-    await says(/configuration read again/);
-    signed(file, keys);
-    expect((await reload()).stderr).toMatch(/is not signed by the public key: .* another key signed it/);
-    expect(await status("/b/x")).toBe(200);
-  });
+  it(
+    "changes keys without a restart: new keys are read when their file changes, " + "and the old key counts no longer",
+    async () => {
+      const { file, keyFile, write, says, last, status, reload } = await started();
+      write("/b");
+      signed(file, next);
+      await says(/another key signed it/);
+      writeFileSync(keyFile, keys.publicKey + next.publicKey);
+      await says(RELOADED);
+      expect(last()).toMatchObject({ by: "file", signed_by: fingerprintOf(next) });
+      writeFileSync(keyFile, next.publicKey);
+      await says(/configuration read again/);
+      signed(file, keys);
+      expect((await reload()).stderr).toMatch(/is not signed by the public key: .* another key signed it/);
+      expect(await status("/b/x")).toBe(200);
+    },
+  );
 
   it("a changed signature of a file with tests is a reload", async () => {
     const tests = signed(fileWith("[]", "tests.json"), keys);
@@ -111,12 +131,27 @@ describe("a running gateway whose configuration must be signed", () => {
     expect(await status("/b/x")).toBe(200);
   });
 
-  it("a dry run refuses the own file without a signature, and says of a file that it was sent without one", async () => {
-    const { file, write, reload } = await started({ tests: [{ name: "t", request: { url: "/a/x" }, expect: { status: 200 } }] });
-    expect(await reload("--dry-run")).toMatchObject({ code: 0 });
-    write("/b");
-    expect(await reload("--dry-run")).toMatchObject({ code: 1, stderr: expect.stringMatching(/is not signed by the public key[^]*the gateway's configuration file would be refused; nothing has been changed\n$/) as unknown });
-    const { code, stderr } = await reload("--dry-run", file);
-    expect([code, stderr]).toEqual([1, expect.stringMatching(/^\S+gw\.json {2}came without a signature, and this gateway accepts signed configurations only \(CONFIG_PUBLIC_KEY\): .*\n[^]*gw\.json would be refused \(0 of 1 test passed\); nothing has been changed\n$/)]);
-  });
+  it(
+    "a dry run refuses the own file without a signature, " + "and says of a file that it was sent without one",
+    async () => {
+      const { file, write, reload } = await started({
+        tests: [{ name: "t", request: { url: "/a/x" }, expect: { status: 200 } }],
+      });
+      expect(await reload("--dry-run")).toMatchObject({ code: 0 });
+      write("/b");
+      expect(await reload("--dry-run")).toMatchObject({
+        code: 1,
+        stderr: expect.stringMatching(
+          /is not signed by the public key[^]*the gateway's configuration file would be refused; nothing has been changed\n$/,
+        ) as unknown,
+      });
+      const { code, stderr } = await reload("--dry-run", file);
+      expect([code, stderr]).toEqual([
+        1,
+        expect.stringMatching(
+          /^\S+gw\.json {2}came without a signature, and this gateway accepts signed configurations only \(CONFIG_PUBLIC_KEY\): .*\n[^]*gw\.json would be refused \(0 of 1 test passed\); nothing has been changed\n$/,
+        ),
+      ]);
+    },
+  );
 });

@@ -1,4 +1,7 @@
-/** A client that reads slowly but steadily gets all of its reply; one that reads too little is ended, and its upstream is not to blame. */
+/**
+ * A client that reads slowly but steadily gets all of its reply; one that reads too little is ended, and its upstream
+ * is not to blame.
+ */
 import { once } from "node:events";
 import type { Duplex } from "node:stream";
 import tls from "node:tls";
@@ -9,14 +12,27 @@ import { SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { h2Session } from "../support/h2_client.ts";
-import { ACK, DATA, END_STREAM, frame, GET, number32, rawSession, RST_STREAM, SETTINGS, WINDOW_UPDATE } from "../support/h2_raw.ts";
+import {
+  ACK,
+  DATA,
+  END_STREAM,
+  frame,
+  GET,
+  number32,
+  rawSession,
+  RST_STREAM,
+  SETTINGS,
+  WINDOW_UPDATE,
+} from "../support/h2_raw.ts";
 import { eventually } from "../support/raw_client.ts";
 import { byteBackend, get, rawBackend } from "./harness.ts";
 
 /** More than the buffers of the system hold. */
 const LONG = 9_000_000;
 const FILES = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
-const SWITCHED = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+const SWITCHED =
+  "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: " +
+  "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 
 type Made = Awaited<ReturnType<typeof serving>>;
 
@@ -26,12 +42,20 @@ async function serving(bytes: number, { timeouts = {}, limits = {} }: { timeouts
   const lines: string[] = [];
   const upstream = await byteBackend((socket) => {
     socket.on("data", (head: Buffer) => {
-      socket.write(/\r\nupgrade: /i.test(head.toString("latin1")) ? SWITCHED : `HTTP/1.1 200 OK\r\nContent-Length: ${bytes}\r\n\r\n`);
+      socket.write(
+        /\r\nupgrade: /i.test(head.toString("latin1"))
+          ? SWITCHED
+          : `HTTP/1.1 200 OK\r\nContent-Length: ${bytes}\r\n\r\n`,
+      );
       for (let at = 0; at < bytes; at += 1_000_000) socket.write(Buffer.alloc(Math.min(1_000_000, bytes - at)));
     });
   });
-  const config = (given: object) => oneService(upstream.port, { timeouts }, { access_log: { enabled: true }, h2c: true, limits: given });
-  const made = await running(config(limits), { clock, accessLog: (text) => void lines.push(...text.trimEnd().split("\n")) });
+  const config = (given: object) =>
+    oneService(upstream.port, { timeouts }, { access_log: { enabled: true }, h2c: true, limits: given });
+  const made = await running(config(limits), {
+    clock,
+    accessLog: (text) => void lines.push(...text.trimEnd().split("\n")),
+  });
   const logged = async () => {
     clock.advance(1_000);
     await eventually(() => lines.length > 0, "the access log");
@@ -54,7 +78,10 @@ const TRANSPORTS: Readonly<Record<string, (made: Made) => Promise<Duplex>>> = {
     const { port } = await gateway.listen({ port: 0, tls: FILES });
     return connected(tls.connect({ port, host: "127.0.0.1", rejectUnauthorized: false }), "secureConnect", get());
   },
-  "HTTP/2": async ({ port }) => h2Session(port).request({ ":path": "/a/x", ":authority": "gw.example" }).on("error", () => {}),
+  "HTTP/2": async ({ port }) =>
+    h2Session(port)
+      .request({ ":path": "/a/x", ":authority": "gw.example" })
+      .on("error", () => {}),
   WebSocket: ({ port }) => connected(net.connect(port, "127.0.0.1"), "connect", HANDSHAKE),
 };
 
@@ -74,7 +101,9 @@ function reading(stream: Duplex) {
 
 async function somethingOn(stream: Duplex): Promise<void> {
   const over = new AbortController();
-  await Promise.race(["readable", "end", "close"].map((event) => once(stream, event, { signal: over.signal }).catch(() => {})));
+  await Promise.race(
+    ["readable", "end", "close"].map((event) => once(stream, event, { signal: over.signal }).catch(() => {})),
+  );
   over.abort();
 }
 
@@ -114,7 +143,9 @@ describe.each(Object.keys(TRANSPORTS))("a client over %s", (transport) => {
 
 it("a client that reads 15 KB/s of forty replies on one HTTP/2 connection gets all of them", async () => {
   const made = await serving(200_000);
-  const connection = await rawSession(made.port, { settings: Buffer.concat([Buffer.from([0, 4]), number32(1_000_000)]) });
+  const connection = await rawSession(made.port, {
+    settings: Buffer.concat([Buffer.from([0, 4]), number32(1_000_000)]),
+  });
   const { socket, frames } = connection;
   onTestFinished(() => void socket.destroy());
   await connection.until(({ type, flags }) => type === SETTINGS && (flags & ACK) !== 0);
@@ -127,7 +158,8 @@ it("a client that reads 15 KB/s of forty replies on one HTTP/2 connection gets a
     if (got >= allowed) socket.pause();
   });
   for (const stream of streams) connection.headers(stream, GET);
-  const isWhole = (id: number) => frames.some(({ type, stream, flags }) => type === DATA && stream === id && (flags & END_STREAM) !== 0);
+  const isWhole = (id: number) =>
+    frames.some(({ type, stream, flags }) => type === DATA && stream === id && (flags & END_STREAM) !== 0);
   const ended = () => streams.filter(isWhole).length;
   for (let seconds = 0; seconds < 800 && ended() < streams.length; seconds += 10) {
     allowed += 150_000;
@@ -149,7 +181,9 @@ it("says in the log what became of a client that reads nothing", async () => {
     made.clock.advance(60_000);
   }
   // The system decides when it takes a last little: on a machine under load in any of these minutes.
-  const fault = expect.stringMatching(/^the client reads the reply too slowly: its system took (nothing for \d+ s|\d+ bytes in \d+ s, and nearly nothing at the end)$/) as string;
+  const fault = expect.stringMatching(
+    /^the client reads the reply too slowly: its system took (nothing for \d+ s|\d+ bytes in \d+ s, and nearly nothing at the end)$/,
+  ) as string;
   expect(await made.logged()).toMatchObject({ status: 200, code: "request_timeout", fault });
 });
 
@@ -162,8 +196,10 @@ describe("min_reply_bytes_per_s", () => {
     onTestFinished(() => void connection.socket.destroy());
     await connection.until(({ type, flags }) => type === SETTINGS && (flags & ACK) !== 0);
     connection.headers(1, GET);
-    const received = () => connection.frames.filter(({ type }) => type === DATA).reduce((sum, { payload }) => sum + payload.length, 0);
-    const isOver = () => connection.frames.some(({ type, flags }) => type === RST_STREAM || (type === DATA && (flags & END_STREAM) !== 0));
+    const received = () =>
+      connection.frames.filter(({ type }) => type === DATA).reduce((sum, { payload }) => sum + payload.length, 0);
+    const isOver = () =>
+      connection.frames.some(({ type, flags }) => type === RST_STREAM || (type === DATA && (flags & END_STREAM) !== 0));
     await eventually(() => made.gateway.inFlight === 1, "the request");
     for (let seconds = 0; seconds < (BODY / bytesPerS) * 1.1 && !isOver(); seconds += 10) {
       const opened = Math.min(BODY, received() + bytesPerS * 10);
@@ -179,7 +215,9 @@ describe("min_reply_bytes_per_s", () => {
   it("ends a client that reads less on average, and a reload changes it for later requests", async () => {
     const made = await serving(BODY, { limits: { min_reply_bytes_per_s: 5000 } });
     expect(await trickling(made, 3000)).toMatchObject({ isReset: true });
-    const fault = expect.stringMatching(/^the client reads the reply too slowly: its system took \d+ bytes in \d+ s, less than 5000 a second$/) as string;
+    const fault = expect.stringMatching(
+      /^the client reads the reply too slowly: its system took \d+ bytes in \d+ s, less than 5000 a second$/,
+    ) as string;
     expect(await made.logged()).toMatchObject({ status: 200, code: "request_timeout", fault });
     expect(await trickling(made, 6000)).toEqual({ received: BODY, isReset: false });
     await made.limit({ min_reply_bytes_per_s: 0 });
@@ -220,12 +258,18 @@ describe("timeouts.idle_ms", () => {
 
   it("ends a reply whose upstream is silent when its client has read all of it", async () => {
     const lines: string[] = [];
-    const upstream = await rawBackend((_request, response) => void response.writeHead(200, { "content-length": LONG }).write(Buffer.alloc(LONG - 1)));
+    const upstream = await rawBackend(
+      (_request, response) => void response.writeHead(200, { "content-length": LONG }).write(Buffer.alloc(LONG - 1)),
+    );
     const config = oneService(upstream.port, { timeouts: { idle_ms: 300 } }, { access_log: { enabled: true } });
     const { port } = await running(config, { accessLog: (text) => void lines.push(...text.trimEnd().split("\n")) });
     const socket = await connected(net.connect(port, "127.0.0.1"), "connect", get());
     await reading(socket)(LONG - 1);
     await eventually(() => lines.length > 0, "the access log");
-    expect(JSON.parse(lines[0]!)).toMatchObject({ status: 200, code: "upstream_timeout", fault: "no byte either way for 300 ms" });
+    expect(JSON.parse(lines[0]!)).toMatchObject({
+      status: 200,
+      code: "upstream_timeout",
+      fault: "no byte either way for 300 ms",
+    });
   });
 });

@@ -37,24 +37,29 @@ async function upstreams() {
 
 const chunksIn = (text: string) => text.split("\r\n").filter((line) => /^[0-9a-f]+$/.test(line)).length;
 
-it.runIf(codec === "wire")("forwards an upload in chunks of one byte as few large chunks, for at most three times the processor time", async () => {
-  const { port, uploads } = await upstreams();
-  const made = await running(oneService(port));
-  const time = async (size: number) => {
-    const talk = await client(made.port);
-    const bytes = Buffer.from(`POST /a/${size} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n${inChunks(size)}`);
-    return processorTimeOf(async () => {
-      talk.discard();
-      talk.send(bytes);
-      await talk.until("done");
-    });
-  };
-  const large = await time(1000);
-  expect(await time(1)).toBeLessThan(3 * large);
-  const sent = uploads.at(-1)!;
-  expect(chunksIn(sent)).toBeLessThan(200);
-  expect(sent.length).toBeLessThan(WIRE / 5);
-});
+it.runIf(codec === "wire")(
+  "forwards an upload in chunks of one byte as few large chunks, for at most three times the processor time",
+  async () => {
+    const { port, uploads } = await upstreams();
+    const made = await running(oneService(port));
+    const time = async (size: number) => {
+      const talk = await client(made.port);
+      const bytes = Buffer.from(
+        `POST /a/${size} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n${inChunks(size)}`,
+      );
+      return processorTimeOf(async () => {
+        talk.discard();
+        talk.send(bytes);
+        await talk.until("done");
+      });
+    };
+    const large = await time(1000);
+    expect(await time(1)).toBeLessThan(3 * large);
+    const sent = uploads.at(-1)!;
+    expect(chunksIn(sent)).toBeLessThan(200);
+    expect(sent.length).toBeLessThan(WIRE / 5);
+  },
+);
 
 it("forwards an upload over HTTP/2 in frames of one byte as few large chunks", async () => {
   const { port, uploads } = await upstreams();
@@ -63,26 +68,37 @@ it("forwards an upload over HTTP/2 in frames of one byte as few large chunks", a
   const socket = net.connect(made.port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
   const frames = Buffer.concat(Array<Buffer>(20_000).fill(frame(DATA, 0, 1, Buffer.from("x"))));
-  socket.write(Buffer.concat([PREFACE, frame(SETTINGS, 0, 0), frame(HEADERS, END_HEADERS, 1, block(upload)), frames, frame(DATA, END_STREAM, 1)]));
+  socket.write(
+    Buffer.concat([
+      PREFACE,
+      frame(SETTINGS, 0, 0),
+      frame(HEADERS, END_HEADERS, 1, block(upload)),
+      frames,
+      frame(DATA, END_STREAM, 1),
+    ]),
+  );
   await eventually(() => uploads.length === 1);
   expect(chunksIn(uploads[0]!)).toBeLessThan(400);
   expect(uploads[0]!.length).toBeLessThan(25_000);
 });
 
-it("forwards a response in chunks of one byte as few large chunks, for at most three times the processor time", async () => {
-  const { port } = await upstreams();
-  const made = await running(oneService(port));
-  let received = "";
-  const time = async (size: number) => {
-    const talk = await client(made.port);
-    return processorTimeOf(async () => {
-      talk.discard();
-      talk.send(`GET /a/${size} HTTP/1.1\r\nHost: h\r\n\r\n`);
-      received = await talk.until(END);
-    });
-  };
-  const large = await time(1000);
-  expect(await time(1)).toBeLessThan(3 * large);
-  expect(chunksIn(received)).toBeLessThan(200);
-  expect(received.length).toBeLessThan(WIRE / 5);
-});
+it(
+  "forwards a response in chunks of one byte as few large chunks, " + "for at most three times the processor time",
+  async () => {
+    const { port } = await upstreams();
+    const made = await running(oneService(port));
+    let received = "";
+    const time = async (size: number) => {
+      const talk = await client(made.port);
+      return processorTimeOf(async () => {
+        talk.discard();
+        talk.send(`GET /a/${size} HTTP/1.1\r\nHost: h\r\n\r\n`);
+        received = await talk.until(END);
+      });
+    };
+    const large = await time(1000);
+    expect(await time(1)).toBeLessThan(3 * large);
+    expect(chunksIn(received)).toBeLessThan(200);
+    expect(received.length).toBeLessThan(WIRE / 5);
+  },
+);

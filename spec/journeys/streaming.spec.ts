@@ -56,7 +56,9 @@ describe("streaming of bodies", () => {
   });
 
   it("sends the head of a response before its body arrives", async () => {
-    const upstream = await rawBackend((_request, response) => void response.writeHead(200, { "X-Early": "1" }).flushHeaders());
+    const upstream = await rawBackend(
+      (_request, response) => void response.writeHead(200, { "X-Early": "1" }).flushHeaders(),
+    );
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
     connection.send(get());
@@ -257,22 +259,53 @@ describe("back-pressure", () => {
 describe("framing of requests", () => {
   const cases: [title: string, sent: string, framed: RegExp, not: RegExp][] = [
     ["GET without a body", get(), /^GET \/x HTTP\/1\.1\r\n/, /content-length|transfer-encoding/i],
-    ["GET with a body", "GET /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi", /\r\nContent-Length: 2\r\n[^]*\r\n\r\nhi$/, /transfer/i],
+    [
+      "GET with a body",
+      "GET /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi",
+      /\r\nContent-Length: 2\r\n[^]*\r\n\r\nhi$/,
+      /transfer/i,
+    ],
     ["POST with Content-Length: 0", post("Content-Length: 0"), /\r\nContent-Length: 0\r\n/, /transfer-encoding/i],
     ["POST with neither", post(), /\r\nContent-Length: 0\r\n/, /transfer-encoding/i],
-    ["PROPFIND with neither", "PROPFIND /a/x HTTP/1.1\r\nHost: h\r\n\r\n", /\r\nContent-Length: 0\r\n/, /transfer-encoding/i],
+    [
+      "PROPFIND with neither",
+      "PROPFIND /a/x HTTP/1.1\r\nHost: h\r\n\r\n",
+      /\r\nContent-Length: 0\r\n/,
+      /transfer-encoding/i,
+    ],
     ["DELETE with neither", "DELETE /a/x HTTP/1.1\r\nHost: h\r\n\r\n", /^DELETE/, /content-length|transfer-encoding/i],
-    ["a chunked body", post("Transfer-Encoding: chunked") + "1\r\na\r\n1\r\nb\r\n0\r\n\r\n", /\r\nTransfer-Encoding: chunked\r\n[^]*0\r\n\r\n$/, /content-length/i],
-    ["an empty chunked body", post("Transfer-Encoding: Chunked") + "0\r\n\r\n", /\r\nTransfer-Encoding: chunked\r\n[^]*\r\n0\r\n\r\n$/, /content-length/i],
-    ["GET with a chunked body", "GET /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", /\r\nTransfer-Encoding: chunked\r\n/, /content-length/i],
-    ["POST from HTTP/1.0", "POST /a/x HTTP/1.0\r\nContent-Length: 2\r\n\r\nhi", /HTTP\/1\.1\r\n[^]*\r\nContent-Length: 2\r\n[^]*hi$/, /transfer-encoding/i],
+    [
+      "a chunked body",
+      post("Transfer-Encoding: chunked") + "1\r\na\r\n1\r\nb\r\n0\r\n\r\n",
+      /\r\nTransfer-Encoding: chunked\r\n[^]*0\r\n\r\n$/,
+      /content-length/i,
+    ],
+    [
+      "an empty chunked body",
+      post("Transfer-Encoding: Chunked") + "0\r\n\r\n",
+      /\r\nTransfer-Encoding: chunked\r\n[^]*\r\n0\r\n\r\n$/,
+      /content-length/i,
+    ],
+    [
+      "GET with a chunked body",
+      "GET /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+      /\r\nTransfer-Encoding: chunked\r\n/,
+      /content-length/i,
+    ],
+    [
+      "POST from HTTP/1.0",
+      "POST /a/x HTTP/1.0\r\nContent-Length: 2\r\n\r\nhi",
+      /HTTP\/1\.1\r\n[^]*\r\nContent-Length: 2\r\n[^]*hi$/,
+      /transfer-encoding/i,
+    ],
   ];
   it.each(cases)("forwards %s with the right framing", async (_title, sent, framed, not) => {
     let received = "";
     const upstream = await byteBackend((socket) =>
       socket.on("data", (chunk: Buffer) => {
         received += chunk.toString("latin1");
-        if (framed.test(received) && received.includes("\r\n\r\n")) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        if (framed.test(received) && received.includes("\r\n\r\n"))
+          socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
       }),
     );
     const { port } = await running(oneService(upstream.port));
@@ -303,14 +336,19 @@ describe("framing of responses", () => {
   });
 
   it("chunks a chunked response again", async () => {
-    const all = await received("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;ext=1\r\no\r\n" + `30000\r\n${"k".repeat(0x30000)}\r\n0\r\n\r\n`);
+    const all = await received(
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;ext=1\r\no\r\n" +
+        `30000\r\n${"k".repeat(0x30000)}\r\n0\r\n\r\n`,
+    );
     expect(all).toMatch(/\r\nTransfer-Encoding: chunked\r\n/i);
     expect(all).not.toContain("ext=1");
     expect(all).toMatch(/0\r\n\r\nHTTP\/1\.1 404/);
   });
 
   it("states the length of a chunked response that arrives whole", async () => {
-    const all = await received("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;ext=1\r\no\r\n1\r\nk\r\n0\r\n\r\n");
+    const all = await received(
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;ext=1\r\no\r\n1\r\nk\r\n0\r\n\r\n",
+    );
     expect(all).toMatch(/\r\nContent-Length: 2\r\n[^]*\r\n\r\nokHTTP\/1\.1 404/);
     expect(all).not.toMatch(/transfer-encoding/i);
   });
@@ -321,7 +359,10 @@ describe("framing of responses", () => {
   });
 
   it("sends an HTTP/1.0 client no chunks: the body ends with the connection", async () => {
-    const all = await received("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "GET /a/x HTTP/1.0\r\n\r\n");
+    const all = await received(
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+      "GET /a/x HTTP/1.0\r\n\r\n",
+    );
     expect(all).toMatch(/\r\nConnection: close\r\n/i);
     expect(all).toMatch(/\r\n\r\nok$/);
     expect(all).not.toMatch(/transfer-encoding/i);
@@ -338,7 +379,13 @@ describe("framing of responses", () => {
     ["HEAD with nothing", "HEAD", "200 OK", "X-A: b", /X-A: b/],
     ["304 with Content-Length", "GET", "304 Not Modified", "Content-Length: 9000", /Content-Length: 9000\r\n/],
     ["304 with Trailer", "GET", "304 Not Modified", "Trailer: X-Sum", /304/],
-    ["204 with Content-Length, which is removed,", "GET", "204 No Content", "Content-Length: 5", /204 No Content\r\n(?!Content-Length)/],
+    [
+      "204 with Content-Length, which is removed,",
+      "GET",
+      "204 No Content",
+      "Content-Length: 5",
+      /204 No Content\r\n(?!Content-Length)/,
+    ],
     ["204 with Trailer", "GET", "204 No Content", "Trailer: X-Sum", /204/],
     ["an empty 200 with Trailer", "GET", "200 OK", "Content-Length: 0\r\nTrailer: X-Sum", /Content-Length: 0/],
     ["an empty 200", "GET", "200 OK", "Content-Length: 0", /Content-Length: 0/],
@@ -368,7 +415,9 @@ describe("trailers", () => {
     });
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
-    connection.send(post("Transfer-Encoding: chunked", "Trailer: X-Check") + "2\r\nhi\r\n0\r\nX-Check: 42\r\nX-Check: 43\r\n\r\n");
+    connection.send(
+      post("Transfer-Encoding: chunked", "Trailer: X-Check") + "2\r\nhi\r\n0\r\nX-Check: 42\r\nX-Check: 43\r\n\r\n",
+    );
     const received = await connection.until("caf\xe9\r\n\r\n");
     expect(received).toMatch(/\r\nTrailer: X-Sum, X-Two\r\n/);
     expect(received).toMatch(/0\r\nX-Sum: abc\r\nX-Two: caf\xe9\r\n\r\n$/);
@@ -378,7 +427,10 @@ describe("trailers", () => {
 
   it("trailers are dropped both ways when they would change a header that was already checked", async () => {
     const upstream = await headBackend(({ socket }) => {
-      socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nVia: x\r\nSet-Cookie: a=b\r\nX-Sum: 1\r\n\r\n");
+      socket.write(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nVia: " +
+          "x\r\nSet-Cookie: a=b\r\nX-Sum: 1\r\n\r\n",
+      );
     });
     const { port } = await running(oneService(upstream.port));
     const answer = await ask(port, { path: "/a/x" });
@@ -395,7 +447,9 @@ describe("trailers", () => {
 
   it("trailers are dropped for an HTTP/1.0 client", async () => {
     const upstream = await headBackend(({ socket }) => {
-      socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n");
+      socket.write(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n",
+      );
     });
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
@@ -431,19 +485,26 @@ describe("Expect: 100-continue", () => {
   it.each([
     ["by the gateway", "/none", 404],
     ["by a plugin", "/a/x", 401],
-  ])("refuses a request %s without a 100 and closes the connection, so a body sent anyway is not read as a request", async (_by, path, status) => {
-    const upstream = await backend();
-    const { port } = await running(oneService(upstream.port, { plugins: [{ name: "key_auth", config: { key: "k" } }] }));
-    const connection = await client(port);
-    connection.send(`POST ${path} HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 50\r\n\r\n`);
-    await connection.until("problem+json");
-    connection.send(get("/a/smuggled?apiKey=k"));
-    expect(statusesIn(await connection.closed())).toEqual([status]);
-    expect(upstream.seen).toEqual([]);
-  });
+  ])(
+    "refuses a request %s without a 100 and closes the connection, so a body sent anyway is not read as a request",
+    async (_by, path, status) => {
+      const upstream = await backend();
+      const { port } = await running(
+        oneService(upstream.port, { plugins: [{ name: "key_auth", config: { key: "k" } }] }),
+      );
+      const connection = await client(port);
+      connection.send(`POST ${path} HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 50\r\n\r\n`);
+      await connection.until("problem+json");
+      connection.send(get("/a/smuggled?apiKey=k"));
+      expect(statusesIn(await connection.closed())).toEqual([status]);
+      expect(upstream.seen).toEqual([]);
+    },
+  );
 
   it("forwards the refusal of an upstream without a 100, and closes the connection", async () => {
-    const upstream = await headBackend(({ socket }) => void socket.write("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"));
+    const upstream = await headBackend(
+      ({ socket }) => void socket.write("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"),
+    );
     const { port } = await running(oneService(upstream.port, one));
     for (let i = 0; i < 2; i++) {
       const connection = await client(port);
@@ -479,7 +540,9 @@ describe("Expect: 100-continue", () => {
   });
 
   it("drops a 100 that the client did not ask for", async () => {
-    const upstream = await headBackend(({ socket }) => void socket.write("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
+    const upstream = await headBackend(
+      ({ socket }) => void socket.write("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
+    );
     const { port } = await running(oneService(upstream.port));
     const answer = await ask(port, { path: "/a/x" });
     expect(answer.status).toBe(200);
@@ -490,7 +553,9 @@ describe("Expect: 100-continue", () => {
 describe("informational responses", () => {
   const hinting = () =>
     headBackend(({ socket }) => {
-      socket.write("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nLink: </b.css>\r\nConnection: x-hop\r\nX-Hop: secret\r\n\r\n");
+      socket.write(
+        "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nLink: </b.css>\r\nConnection: x-hop\r\nX-Hop: secret\r\n\r\n",
+      );
       socket.write("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
 
@@ -500,7 +565,9 @@ describe("informational responses", () => {
     const connection = await client(port);
     connection.send(get());
     const received = await connection.until("\r\nok");
-    expect(received).toMatch(/^HTTP\/1\.1 103 Early Hints\r\nLink: <\/a\.css>\r\nLink: <\/b\.css>\r\n\r\nHTTP\/1\.1 102 Processing\r\n\r\nHTTP\/1\.1 200/);
+    expect(received).toMatch(
+      /^HTTP\/1\.1 103 Early Hints\r\nLink: <\/a\.css>\r\nLink: <\/b\.css>\r\n\r\nHTTP\/1\.1 102 Processing\r\n\r\nHTTP\/1\.1 200/,
+    );
     expect(received).not.toContain("secret");
   });
 
@@ -512,26 +579,29 @@ describe("informational responses", () => {
     expect(statusesIn(await connection.closed())).toEqual([200]);
   });
 
-  it("informational responses end in 504 when they never stop, and do not pile up for a client that does not read", async () => {
-    const upstream = await byteBackend((socket) => {
-      const hint = `HTTP/1.1 103 Early Hints\r\nLink: ${"x".repeat(8000)}\r\n\r\n`.repeat(8);
-      const push = () => {
-        while (!socket.destroyed && socket.write(hint));
-      };
-      socket.on("drain", push);
-      socket.once("data", push);
-    });
-    const { port } = await running(oneService(upstream.port, { ...one, timeouts: { response_ms: 300 } }));
-    const connection = await client(port);
-    connection.socket.pause();
-    const before = process.memoryUsage().arrayBuffers + process.memoryUsage().heapUsed;
-    connection.send(get());
-    await eventually(() => upstream.connections === 1, "a connection to the upstream");
-    await eventually(() => upstream.sockets.size === 0, "the response timeout");
-    expect(process.memoryUsage().arrayBuffers + process.memoryUsage().heapUsed - before).toBeLessThan(100 * MB);
-    connection.socket.resume();
-    expect(await connection.until("upstream_timeout")).toContain("HTTP/1.1 504");
-  });
+  it(
+    "informational responses end in 504 when they never stop, " + "and do not pile up for a client that does not read",
+    async () => {
+      const upstream = await byteBackend((socket) => {
+        const hint = `HTTP/1.1 103 Early Hints\r\nLink: ${"x".repeat(8000)}\r\n\r\n`.repeat(8);
+        const push = () => {
+          while (!socket.destroyed && socket.write(hint));
+        };
+        socket.on("drain", push);
+        socket.once("data", push);
+      });
+      const { port } = await running(oneService(upstream.port, { ...one, timeouts: { response_ms: 300 } }));
+      const connection = await client(port);
+      connection.socket.pause();
+      const before = process.memoryUsage().arrayBuffers + process.memoryUsage().heapUsed;
+      connection.send(get());
+      await eventually(() => upstream.connections === 1, "a connection to the upstream");
+      await eventually(() => upstream.sockets.size === 0, "the response timeout");
+      expect(process.memoryUsage().arrayBuffers + process.memoryUsage().heapUsed - before).toBeLessThan(100 * MB);
+      connection.socket.resume();
+      expect(await connection.until("upstream_timeout")).toContain("HTTP/1.1 504");
+    },
+  );
 });
 
 describe("a response that arrives before the request is complete", () => {
@@ -556,59 +626,81 @@ describe("a response that arrives before the request is complete", () => {
     await connection.until("late");
   });
 
-  it("a response that arrives before the request is complete reaches the client whole when the upstream refuses and closes, and the rest of the upload is read and dropped", async () => {
-    const upstream = await byteBackend((socket) => {
-      socket.once("data", () => {
-        socket.write("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 8\r\n\r\ntoo much");
-        void seen.opened.then(() => socket.destroy());
+  it(
+    "a response that arrives before the request is complete reaches the client whole when the upstream refuses " +
+      "and closes, and the rest of the upload is read and dropped",
+    async () => {
+      const upstream = await byteBackend((socket) => {
+        socket.once("data", () => {
+          socket.write("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 8\r\n\r\ntoo much");
+          void seen.opened.then(() => socket.destroy());
+        });
       });
-    });
-    const seen = gate();
-    const { port } = await running(oneService(upstream.port, one));
-    const connection = await client(port);
-    connection.send(post("Content-Length: 400000") + "x".repeat(1000));
-    await connection.until("too much");
-    seen.open();
-    await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
-    connection.send("x".repeat(399_000) + get("/none"));
-    expect(statusesIn(await connection.until("route_not_found"))).toEqual([413, 404]);
-    expect((await ask(port, { path: "/none" })).status).toBe(404);
-  });
+      const seen = gate();
+      const { port } = await running(oneService(upstream.port, one));
+      const connection = await client(port);
+      connection.send(post("Content-Length: 400000") + "x".repeat(1000));
+      await connection.until("too much");
+      seen.open();
+      await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
+      connection.send("x".repeat(399_000) + get("/none"));
+      expect(statusesIn(await connection.until("route_not_found"))).toEqual([413, 404]);
+      expect((await ask(port, { path: "/none" })).status).toBe(404);
+    },
+  );
 
-  it("a response that arrives before the request is complete leaves the connection pool usable when it is complete before the upload", async () => {
-    const upstream = await headBackend(({ socket, text }) => {
-      if (/(POST|GET) /.test(text)) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
-    });
-    const { port } = await running(oneService(upstream.port, one));
-    const connection = await client(port);
-    connection.send(post("Content-Length: 10"));
-    await connection.until("\r\nok");
-    connection.send("0123456789");
-    expect((await ask(port, { path: "/a/next" })).status).toBe(200);
-  });
+  it(
+    "a response that arrives before the request is complete leaves the connection pool usable when it is " +
+      "complete before the upload",
+    async () => {
+      const upstream = await headBackend(({ socket, text }) => {
+        if (/(POST|GET) /.test(text)) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+      });
+      const { port } = await running(oneService(upstream.port, one));
+      const connection = await client(port);
+      connection.send(post("Content-Length: 10"));
+      await connection.until("\r\nok");
+      connection.send("0123456789");
+      expect((await ask(port, { path: "/a/next" })).status).toBe(200);
+    },
+  );
 });
 
 describe("bodies that plugins replace or ignore", () => {
   const replying = (make: () => object) =>
     definePlugin({ name: "replying", schema: schema.object({}), create: () => () => () => make() as never });
 
-  it("bodies that plugins replace or ignore are sent with their real length when it differs from the Content-Length", async () => {
-    for (const stated of ["1", "100"]) {
-      const plugin = replying(() => ({ status: 200, headers: ["Content-Length", stated], body: Buffer.from("four") }));
-      const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
-      const connection = await client(port);
-      connection.send(get() + get("/none"));
-      const received = await connection.until("route_not_found");
-      expect(received).toMatch(/\r\nContent-Length: 4\r\n[^]*\r\n\r\nfourHTTP\/1\.1 404/);
-    }
-  });
+  it(
+    "bodies that plugins replace or ignore are sent with their real length when it " +
+      "differs from the Content-Length",
+    async () => {
+      for (const stated of ["1", "100"]) {
+        const plugin = replying(() => ({
+          status: 200,
+          headers: ["Content-Length", stated],
+          body: Buffer.from("four"),
+        }));
+        const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
+        const connection = await client(port);
+        connection.send(get() + get("/none"));
+        const received = await connection.until("route_not_found");
+        expect(received).toMatch(/\r\nContent-Length: 4\r\n[^]*\r\n\r\nfourHTTP\/1\.1 404/);
+      }
+    },
+  );
 
   it("bodies that plugins replace or ignore do not end at an empty chunk in the middle", async () => {
-    const plugin = replying(() => ({ status: 200, headers: [], body: Readable.from([Buffer.from("be"), Buffer.alloc(0), Buffer.from("gun")]) }));
+    const plugin = replying(() => ({
+      status: 200,
+      headers: [],
+      body: Readable.from([Buffer.from("be"), Buffer.alloc(0), Buffer.from("gun")]),
+    }));
     const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
     const connection = await client(port);
     connection.send(get() + get("/none"));
-    expect(await connection.until("route_not_found")).toMatch(/\r\n\r\n(2\r\nbe\r\n3\r\ngun|5\r\nbegun)\r\n0\r\n\r\nHTTP\/1\.1 404/);
+    expect(await connection.until("route_not_found")).toMatch(
+      /\r\n\r\n(2\r\nbe\r\n3\r\ngun|5\r\nbegun)\r\n0\r\n\r\nHTTP\/1\.1 404/,
+    );
   });
 
   it("bodies that plugins replace or ignore discard an unread upload when a plugin answers by itself", async () => {
@@ -632,7 +724,12 @@ it("leaves no listeners behind after many requests on one connection, on either 
   const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
   for (let i = 0; i < 60; i++) {
     const method = ["GET", "POST", "HEAD", "DELETE"][i % 4]!;
-    const answer = await ask(port, { method, path: i % 5 === 0 ? "/none" : "/a/x", agent, ...(method === "POST" ? { body: "hello" } : {}) });
+    const answer = await ask(port, {
+      method,
+      path: i % 5 === 0 ? "/none" : "/a/x",
+      agent,
+      ...(method === "POST" ? { body: "hello" } : {}),
+    });
     expect(answer.status).toBe(i % 5 === 0 ? 404 : 200);
   }
   expect(upstream.connections.total).toBe(1);

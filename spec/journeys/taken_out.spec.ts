@@ -25,7 +25,12 @@ async function several(n: number, parts: Parts = {}, protocol: "http" | "https" 
   const backends = await Promise.all(Array.from({ length: n }, () => restartableBackend(protocol)));
   const ids = ["a", "b", "c"].slice(0, n);
   backends.forEach((each, i) => (each.answer = (_request, response) => void response.end(ids[i])));
-  const config = (more: Parts = {}) => oneService([], { upstreams: backends.map(({ port }, i) => ({ id: ids[i]!, host: "127.0.0.1", port })), ...parts, ...more });
+  const config = (more: Parts = {}) =>
+    oneService([], {
+      upstreams: backends.map(({ port }, i) => ({ id: ids[i]!, host: "127.0.0.1", port })),
+      ...parts,
+      ...more,
+    });
   const started = await running(config());
   /** Who answers so many requests; a status other than 200 instead. */
   const answers = async (times: number, more: Ask = {}) => {
@@ -36,7 +41,13 @@ async function several(n: number, parts: Parts = {}, protocol: "http" | "https" 
     }
     return found.join(" ");
   };
-  return { backends, config, answers, set: (id: string, state: State) => set(started.gateway as Gateway, id, state), ...started };
+  return {
+    backends,
+    config,
+    answers,
+    set: (id: string, state: State) => set(started.gateway as Gateway, id, state),
+    ...started,
+  };
 }
 
 describe("an upstream that an administrator has taken out", () => {
@@ -49,21 +60,36 @@ describe("an upstream that an administrator has taken out", () => {
     expect((await answers(6)).split(" ").sort().join("")).toBe("aabbcc");
   });
 
-  it.each(["drain", "eject"] as const)("as the only one of its service (%s) leaves its requests with 503", async (state) => {
-    for (const parts of [{}, { health: { enabled: true } }, { retries: { attempts: 1 } }, { circuit_breaker: {} }] satisfies Parts[]) {
-      const { answers, set, port } = await several(1, parts);
-      expect(await answers(1)).toBe("a");
-      set("a", state);
-      expect(await answers(30)).toBe(Array.from({ length: 30 }, () => "503").join(" "));
-      expect(JSON.parse(String((await ask(port, { path: "/a/x" })).body))).toMatchObject({ code: "upstream_unavailable" });
-      set("a", "use");
-      expect(await answers(2)).toBe("a a");
-    }
-  });
+  it.each(["drain", "eject"] as const)(
+    "as the only one of its service (%s) leaves its requests with 503",
+    async (state) => {
+      for (const parts of [
+        {},
+        { health: { enabled: true } },
+        { retries: { attempts: 1 } },
+        { circuit_breaker: {} },
+      ] satisfies Parts[]) {
+        const { answers, set, port } = await several(1, parts);
+        expect(await answers(1)).toBe("a");
+        set("a", state);
+        expect(await answers(30)).toBe(Array.from({ length: 30 }, () => "503").join(" "));
+        expect(JSON.parse(String((await ask(port, { path: "/a/x" })).body))).toMatchObject({
+          code: "upstream_unavailable",
+        });
+        set("a", "use");
+        expect(await answers(2)).toBe("a a");
+      }
+    },
+  );
 
   it("as the last of several leaves them with 503, whatever the others' reason", async () => {
     const { answers, set } = await several(3);
-    for (const [id, state] of [["a", "drain"], ["b", "eject"], ["c", "eject"]] as const) set(id, state);
+    for (const [id, state] of [
+      ["a", "drain"],
+      ["b", "eject"],
+      ["c", "eject"],
+    ] as const)
+      set(id, state);
     expect(await answers(2)).toBe("503 503");
     set("c", "drain");
     expect(await answers(1)).toBe("503");
@@ -100,29 +126,43 @@ describe("an upstream that an administrator has taken out", () => {
     set("a", "use");
     expect(await answers(2, { headers })).toBe("a a");
     const only = await several(1, { sticky: {} });
-    const own = { headers: { Cookie: (await ask(only.port, { path: "/a/x" })).headers["set-cookie"]![0]!.split(";")[0]! } };
+    const own = {
+      headers: { Cookie: (await ask(only.port, { path: "/a/x" })).headers["set-cookie"]![0]!.split(";")[0]! },
+    };
     only.set("a", "drain");
     expect([await only.answers(1, own), await only.answers(1)]).toEqual(["a", "503"]);
     only.set("a", "eject");
     expect(await only.answers(1, own)).toBe("503");
   });
 
-  it.each(["drain", "eject"] as const)("is not used (%s) if none is healthy, where one ejected by its failures is", async (state) => {
-    const { answers, set, backends } = await several(3, { health: { enabled: false, passive: { max_failures: 1, statuses: [500] } } });
-    backends[0]!.answer = backends[1]!.answer = (_request, response) => void response.writeHead(500).end();
-    set("c", state);
-    expect(await answers(4)).toBe("500 500 500 500");
-    set("a", state);
-    set("b", state);
-    expect(await answers(1)).toBe("503");
-  });
+  it.each(["drain", "eject"] as const)(
+    "is not used (%s) if none is healthy, where one ejected by its failures is",
+    async (state) => {
+      const { answers, set, backends } = await several(3, {
+        health: { enabled: false, passive: { max_failures: 1, statuses: [500] } },
+      });
+      backends[0]!.answer = backends[1]!.answer = (_request, response) => void response.writeHead(500).end();
+      set("c", state);
+      expect(await answers(4)).toBe("500 500 500 500");
+      set("a", state);
+      set("b", state);
+      expect(await answers(1)).toBe("503");
+    },
+  );
 
   it("does not count as another one that is left: the only one that serves is not ejected for failures", async () => {
-    const { answers, set, backends, gateway } = await several(2, { health: { enabled: false, passive: { max_failures: 1, statuses: [500] } } });
+    const { answers, set, backends, gateway } = await several(2, {
+      health: { enabled: false, passive: { max_failures: 1, statuses: [500] } },
+    });
     set("b", "eject");
     backends[0]!.answer = (_request, response) => void response.writeHead(500).end();
     expect(await answers(3)).toBe("500 500 500");
-    expect(gateway.health.services[0]!.upstreams.map(({ state, usable, adminState }) => [state, usable, adminState])).toEqual([["unknown", true, null], ["unknown", false, "eject"]]);
+    expect(
+      gateway.health.services[0]!.upstreams.map(({ state, usable, adminState }) => [state, usable, adminState]),
+    ).toEqual([
+      ["unknown", true, null],
+      ["unknown", false, "eject"],
+    ]);
   });
 
   it("gets no retry, and none of a request that could not be sent elsewhere", async () => {
@@ -156,7 +196,12 @@ describe("an upstream that an administrator has taken out", () => {
   it("leaves the share of its group to the rest", async () => {
     const { set, answers, config, gateway } = await several(2);
     const { upstreams } = config().services[0]!;
-    await gateway.reload(config({ upstreams: [upstreams[0]!, { ...upstreams[1]!, group: "canary" }], split: [{ group: "canary", percent: 100 }] }));
+    await gateway.reload(
+      config({
+        upstreams: [upstreams[0]!, { ...upstreams[1]!, group: "canary" }],
+        split: [{ group: "canary", percent: 100 }],
+      }),
+    );
     expect(await answers(2)).toBe("b b");
     set("b", "drain");
     expect(await answers(2)).toBe("a a");
@@ -169,12 +214,21 @@ describe("an upstream that an administrator has taken out", () => {
   it("gets no WebSocket, and keeps those that are open", async () => {
     const echo = await byteBackend((socket) => {
       socket.once("data", () => {
-        socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n");
+        socket.write(
+          "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " +
+            "websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
+        );
         socket.on("data", (bytes: Buffer) => void socket.write(`echo ${String(bytes)}`));
       });
     });
     const { port, gateway } = await running(oneService(echo.port));
-    const upgrade = get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13");
+    const upgrade = get(
+      "/a/x",
+      "Connection: Upgrade",
+      "Upgrade: websocket",
+      "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+      "Sec-WebSocket-Version: 13",
+    );
     const opened = await client(port);
     opened.send(upgrade);
     await opened.until("HTTP/1.1 101 ");
@@ -196,7 +250,10 @@ describe("an upstream that an administrator has taken out", () => {
     const { upstreams } = config().services[0]!;
     await gateway.reload(config({ upstreams: [{ ...upstreams[0]!, weight: 3 }, upstreams[1]!] }));
     expect((await answers(8)).split(" ").sort().join("")).toBe("aaaaaabb");
-    expect(gateway.health.services[0]!.upstreams.map(({ weight, adminState }) => [weight, adminState])).toEqual([[3, null], [1, null]]);
+    expect(gateway.health.services[0]!.upstreams.map(({ weight, adminState }) => [weight, adminState])).toEqual([
+      [3, null],
+      [1, null],
+    ]);
   });
 
   it("stays out after a reload that is refused", async () => {
@@ -208,7 +265,11 @@ describe("an upstream that an administrator has taken out", () => {
 
   it("stays out when files are read again, also with new connections because of a new certificate", async () => {
     const ca = fileWith(String(CA.cert), "ca.pem");
-    const { set, answers, gateway } = await several(2, { protocol: "https", tls: { ca, servername: "localhost" } }, "https");
+    const { set, answers, gateway } = await several(
+      2,
+      { protocol: "https", tls: { ca, servername: "localhost" } },
+      "https",
+    );
     expect(await answers(2)).toBe("a b");
     set("a", "eject");
     writeFileSync(ca, `${String(CA.cert)}${String(OTHER_CA.cert)}`);
@@ -226,15 +287,24 @@ describe("an upstream that an administrator has taken out", () => {
     for (const state of ["eject", "drain", "use"] as const) {
       set("a", state);
       expect(await answers(2)).toBe("b b");
-      expect(gateway.health.services[0]!.upstreams[0]).toMatchObject({ weight: 0, state: "draining", adminState: state === "use" ? null : state });
+      expect(gateway.health.services[0]!.upstreams[0]).toMatchObject({
+        weight: 0,
+        state: "draining",
+        adminState: state === "use" ? null : state,
+      });
     }
   });
 });
 
 describe("with workers", () => {
   it("an upstream that is taken out stays out of each of them until it is used again, or a reload", async () => {
-    const [a, b] = [await backend((_request, response) => void response.end("a")), await backend((_request, response) => void response.end("b"))];
-    const config = oneService([], { upstreams: [a, b].map(({ port }, i) => ({ id: "ab"[i]!, host: "127.0.0.1", port })) });
+    const [a, b] = [
+      await backend((_request, response) => void response.end("a")),
+      await backend((_request, response) => void response.end("b")),
+    ];
+    const config = oneService([], {
+      upstreams: [a, b].map(({ port }, i) => ({ id: "ab"[i]!, host: "127.0.0.1", port })),
+    });
     const { main, ports } = await together({ config, log: recordedLog().log });
     const { followers } = Gateway.partsOf(main).configuration;
     const answers = async () => {

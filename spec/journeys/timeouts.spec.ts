@@ -7,24 +7,30 @@ import { backend, byteBackend, client, codeIn, gate, get, headBackend, rawBacken
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 describe("response_ms", () => {
-  it("answers 504 without a response in time, closes the upstream's connection and frees its place in the pool", async () => {
-    const clock = manualClock();
-    const upstream = await headBackend(({ socket, text }) => {
-      if (text.includes("/next")) socket.write(ok);
-    });
-    const { port } = await running(oneService(upstream.port, { pool: { max_connections: 1 }, timeouts: { response_ms: 500 } }), { clock });
-    const answer = ask(port, { path: "/a/x" });
-    await eventually(() => upstream.heads.length === 1, "a request at the upstream");
-    clock.advance(499);
-    await ask(port, { path: "/none" });
-    expect(upstream.sockets.size).toBe(1);
-    clock.advance(1);
-    const { status, body } = await answer;
-    expect(`${status} ${codeIn(body.toString())}`).toBe("504 upstream_timeout");
-    expect(body.toString()).not.toContain("500 ms");
-    await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
-    expect((await ask(port, { path: "/a/next" })).status).toBe(200);
-  });
+  it(
+    "answers 504 without a response in time, closes the upstream's connection and " + "frees its place in the pool",
+    async () => {
+      const clock = manualClock();
+      const upstream = await headBackend(({ socket, text }) => {
+        if (text.includes("/next")) socket.write(ok);
+      });
+      const { port } = await running(
+        oneService(upstream.port, { pool: { max_connections: 1 }, timeouts: { response_ms: 500 } }),
+        { clock },
+      );
+      const answer = ask(port, { path: "/a/x" });
+      await eventually(() => upstream.heads.length === 1, "a request at the upstream");
+      clock.advance(499);
+      await ask(port, { path: "/none" });
+      expect(upstream.sockets.size).toBe(1);
+      clock.advance(1);
+      const { status, body } = await answer;
+      expect(`${status} ${codeIn(body.toString())}`).toBe("504 upstream_timeout");
+      expect(body.toString()).not.toContain("500 ms");
+      await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
+      expect((await ask(port, { path: "/a/next" })).status).toBe(200);
+    },
+  );
 
   it("counts from the end of the request", async () => {
     const clock = manualClock();
@@ -85,7 +91,9 @@ describe("connect_ms", () => {
   });
 
   it("answers 502 when the upstream answers a TLS handshake with something else", async () => {
-    const upstream = await byteBackend((socket) => void socket.once("data", () => socket.write("HTTP/1.1 400 Bad Request\r\n\r\n")));
+    const upstream = await byteBackend(
+      (socket) => void socket.once("data", () => socket.write("HTTP/1.1 400 Bad Request\r\n\r\n")),
+    );
     const { port } = await running(oneService(upstream.port, { protocol: "https", pool: { max_connections: 1 } }));
     for (let i = 0; i < 2; i++) {
       const { status, body } = await ask(port, { path: "/a/x" });
@@ -166,51 +174,58 @@ describe("idle_ms", () => {
 });
 
 describe("the pool of upstream connections", () => {
-  it("the pool of upstream connections queues a request beyond max_connections, and answers 503 upstream_saturated after connect_ms", async () => {
-    const clock = manualClock();
-    const hold = gate();
-    const upstream = await rawBackend(async (request, response) => {
-      if (request.url === "/slow") await hold.opened;
-      response.end("ok");
-    });
-    const parts = { pool: { max_connections: 1 }, timeouts: { connect_ms: 700 } };
-    const { port } = await running(oneService(upstream.port, parts), { clock });
-    const slow = ask(port, { path: "/a/slow" });
-    await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
-    const before = clock.pending;
-    const waiting = ask(port, { path: "/a/x" });
-    await eventually(() => clock.pending > before, "the second waiting");
-    clock.advance(700);
-    const { status, body } = await waiting;
-    expect(`${status} ${codeIn(body.toString())}`).toBe("503 upstream_saturated");
-    hold.open();
-    expect((await slow).status).toBe(200);
-    expect((await ask(port, { path: "/a/x" })).status).toBe(200);
-    expect(upstream.connections.total).toBe(1);
-  });
-
-  it("the pool of upstream connections gives waiting requests the freed connection at once, in order of arrival", async () => {
-    const order: string[] = [];
-    const hold = gate();
-    const upstream = await rawBackend(async (request, response) => {
-      order.push(request.url!);
-      if (request.url === "/0") await hold.opened;
-      response.end("ok");
-    });
-    const clock = manualClock();
-    const { port } = await running(oneService(upstream.port, { pool: { max_connections: 1 } }), { clock });
-    const answers = [ask(port, { path: "/a/0" })];
-    await eventually(() => order.length === 1, "a request at the upstream");
-    for (let i = 1; i <= 5; i++) {
+  it(
+    "the pool of upstream connections queues a request beyond max_connections, " +
+      "and answers 503 upstream_saturated after connect_ms",
+    async () => {
+      const clock = manualClock();
+      const hold = gate();
+      const upstream = await rawBackend(async (request, response) => {
+        if (request.url === "/slow") await hold.opened;
+        response.end("ok");
+      });
+      const parts = { pool: { max_connections: 1 }, timeouts: { connect_ms: 700 } };
+      const { port } = await running(oneService(upstream.port, parts), { clock });
+      const slow = ask(port, { path: "/a/slow" });
+      await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
       const before = clock.pending;
-      answers.push(ask(port, { path: `/a/${i}` }));
-      await eventually(() => clock.pending > before, `request ${i} waiting`);
-    }
-    hold.open();
-    for (const answer of await Promise.all(answers)) expect(answer.status).toBe(200);
-    expect(order).toEqual(["/0", "/1", "/2", "/3", "/4", "/5"]);
-    expect(upstream.connections.total).toBe(1);
-  });
+      const waiting = ask(port, { path: "/a/x" });
+      await eventually(() => clock.pending > before, "the second waiting");
+      clock.advance(700);
+      const { status, body } = await waiting;
+      expect(`${status} ${codeIn(body.toString())}`).toBe("503 upstream_saturated");
+      hold.open();
+      expect((await slow).status).toBe(200);
+      expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+      expect(upstream.connections.total).toBe(1);
+    },
+  );
+
+  it(
+    "the pool of upstream connections gives waiting requests the freed connection at " + "once, in order of arrival",
+    async () => {
+      const order: string[] = [];
+      const hold = gate();
+      const upstream = await rawBackend(async (request, response) => {
+        order.push(request.url!);
+        if (request.url === "/0") await hold.opened;
+        response.end("ok");
+      });
+      const clock = manualClock();
+      const { port } = await running(oneService(upstream.port, { pool: { max_connections: 1 } }), { clock });
+      const answers = [ask(port, { path: "/a/0" })];
+      await eventually(() => order.length === 1, "a request at the upstream");
+      for (let i = 1; i <= 5; i++) {
+        const before = clock.pending;
+        answers.push(ask(port, { path: `/a/${i}` }));
+        await eventually(() => clock.pending > before, `request ${i} waiting`);
+      }
+      hold.open();
+      for (const answer of await Promise.all(answers)) expect(answer.status).toBe(200);
+      expect(order).toEqual(["/0", "/1", "/2", "/3", "/4", "/5"]);
+      expect(upstream.connections.total).toBe(1);
+    },
+  );
 
   it("the pool of upstream connections reuses an idle connection within keepalive_idle_ms", async () => {
     const upstream = await headBackend(({ socket }) => void socket.write(ok));
@@ -220,14 +235,18 @@ describe("the pool of upstream connections", () => {
     expect(upstream.connections).toBe(1);
   });
 
-  it("the pool of upstream connections closes an idle connection after keepalive_idle_ms, and opens a new one for the next request", async () => {
-    const upstream = await headBackend(({ socket }) => void socket.write(ok));
-    const { port } = await running(oneService(upstream.port, { pool: { keepalive_idle_ms: 1 } }));
-    await ask(port, { path: "/a/x" });
-    await eventually(() => upstream.sockets.size === 0, "the idle connection closing");
-    expect((await ask(port, { path: "/a/x" })).status).toBe(200);
-    expect(upstream.connections).toBe(2);
-  });
+  it(
+    "the pool of upstream connections closes an idle connection after keepalive_idle_ms, " +
+      "and opens a new one for the next request",
+    async () => {
+      const upstream = await headBackend(({ socket }) => void socket.write(ok));
+      const { port } = await running(oneService(upstream.port, { pool: { keepalive_idle_ms: 1 } }));
+      await ask(port, { path: "/a/x" });
+      await eventually(() => upstream.sockets.size === 0, "the idle connection closing");
+      expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+      expect(upstream.connections).toBe(2);
+    },
+  );
 
   it("the pool of upstream connections never opens more than max_connections, whatever clients do", async () => {
     let most = 0;
@@ -238,7 +257,9 @@ describe("the pool of upstream connections", () => {
         else response.end("ok");
       }, 1);
     });
-    const { port } = await running(oneService(upstream.port, { pool: { max_connections: 3 } }, { limits: { max_client_share: 1 } }));
+    const { port } = await running(
+      oneService(upstream.port, { pool: { max_connections: 3 } }, { limits: { max_client_share: 1 } }),
+    );
     const all = Array.from({ length: 60 }, (_, i) => ask(port, { path: i % 4 === 0 ? "/a/cut" : "/a/x" }));
     const statuses = (await Promise.all(all)).map(({ status }) => status);
     expect(statuses.filter((status) => status === 200)).toHaveLength(45);

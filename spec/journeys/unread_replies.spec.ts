@@ -15,7 +15,11 @@ import { backend, client, get, rawBackend } from "./harness.ts";
 /** More than the socket buffers of the system hold. */
 const CHUNK = Buffer.alloc(64 * 1024);
 const CHUNKS = 400;
-const endless = () => Readable.from(Array.from({ length: CHUNKS }, () => CHUNK), { objectMode: false });
+const endless = () =>
+  Readable.from(
+    Array.from({ length: CHUNKS }, () => CHUNK),
+    { objectMode: false },
+  );
 
 /** A gateway whose plugin gives long replies that are already complete. */
 async function long(body: () => Reply["body"], timeouts: object = {}) {
@@ -29,7 +33,11 @@ async function long(body: () => Reply["body"], timeouts: object = {}) {
   });
   const global = { access_log: { enabled: true }, limits: { max_requests_in_flight: 1 } };
   const config = oneService(upstream.port, { plugins: [{ name: "behave" }], timeouts }, global);
-  const made = await running(config, { clock, plugins: [plugin], accessLog: (text) => void lines.push(...text.trimEnd().split("\n")) });
+  const made = await running(config, {
+    clock,
+    plugins: [plugin],
+    accessLog: (text) => void lines.push(...text.trimEnd().split("\n")),
+  });
   /** A client that sends a request and reads nothing; resolves when the gateway waits for it. */
   const stalled = async (request = get()) => {
     const connection = await client(made.port);
@@ -63,25 +71,30 @@ const BODIES: readonly [string, () => Reply["body"]][] = [
 ];
 
 describe.each(BODIES)("an HTTP/1.1 client that reads nothing of %s", (_what, body) => {
-  it("an HTTP/1.1 client that reads nothing is disconnected, whatever it sends meanwhile, and the log shows why", async () => {
-    const { gateway, clock, stalled, lines } = await long(body);
-    const connection = await stalled();
-    for (let at = 0; at < 50_000; at += 10_000) {
-      connection.send("GET /a/later HTTP/1.1\r\n");
-      clock.advance(10_000);
-    }
-    expect(gateway.inFlight).toBe(1);
-    for (let minutes = 0; minutes < 30 && gateway.inFlight > 0; minutes++) {
-      clock.advance(60_000);
-      for (let turns = 0; turns < 5; turns++) await new Promise((resolve) => setImmediate(resolve));
-    }
-    expect(gateway.inFlight).toBe(0);
-    clock.advance(1_000);
-    await eventually(() => lines.length > 0, "the access log");
-    // The system decides when it takes a last little: on a machine under load in any of these minutes.
-    const fault = expect.stringMatching(/^the client reads the reply too slowly: its system took (nothing for \d+ s|\d+ bytes in \d+ s, and nearly nothing at the end)$/) as string;
-    expect(JSON.parse(lines[0]!)).toMatchObject({ status: 200, code: "request_timeout", fault });
-  });
+  it(
+    "an HTTP/1.1 client that reads nothing is disconnected, " + "whatever it sends meanwhile, and the log shows why",
+    async () => {
+      const { gateway, clock, stalled, lines } = await long(body);
+      const connection = await stalled();
+      for (let at = 0; at < 50_000; at += 10_000) {
+        connection.send("GET /a/later HTTP/1.1\r\n");
+        clock.advance(10_000);
+      }
+      expect(gateway.inFlight).toBe(1);
+      for (let minutes = 0; minutes < 30 && gateway.inFlight > 0; minutes++) {
+        clock.advance(60_000);
+        for (let turns = 0; turns < 5; turns++) await new Promise((resolve) => setImmediate(resolve));
+      }
+      expect(gateway.inFlight).toBe(0);
+      clock.advance(1_000);
+      await eventually(() => lines.length > 0, "the access log");
+      // The system decides when it takes a last little: on a machine under load in any of these minutes.
+      const fault = expect.stringMatching(
+        /^the client reads the reply too slowly: its system took (nothing for \d+ s|\d+ bytes in \d+ s, and nearly nothing at the end)$/,
+      ) as string;
+      expect(JSON.parse(lines[0]!)).toMatchObject({ status: 200, code: "request_timeout", fault });
+    },
+  );
 
   it("an HTTP/1.1 client that reads nothing is disconnected at total_ms", async () => {
     const { gateway, clock, stalled } = await long(body, { total_ms: 5_000 });
@@ -116,7 +129,8 @@ it("resets an HTTP/2 stream whose client keeps its window at 0 for a minute, wha
   connection.headers(1, GET);
   await eventually(() => gateway.stats.total.requestsPerS > 0 || upstream.connections.open === 1, "the upstream");
   await eventually(
-    () => gateway.stats.services[0]!.upstreams[0]!.inFlight === 0 && connection.frames.some(({ stream }) => stream === 1),
+    () =>
+      gateway.stats.services[0]!.upstreams[0]!.inFlight === 0 && connection.frames.some(({ stream }) => stream === 1),
     "the whole response",
   );
   for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve));
@@ -137,22 +151,30 @@ it.each([
   ["http", "wire"],
   ["http", "node"],
   ["h2c", "wire"],
-] as const)("does not blame the upstream for a client that reads nothing of a reply for idle_ms (%s, %s)", async (protocol, upstream_client) => {
-  const whole = Buffer.alloc(CHUNK.length * CHUNKS);
-  const port = protocol === "http" ? (await rawBackend((_request, response) => void response.end(whole))).port : await h2Backend((stream) => void stream.end(whole));
-  const { port: own, gateway } = await running(oneService(port, { protocol, upstream_client, timeouts: { idle_ms: 300 } }));
-  const connection = await client(own);
-  connection.socket.pause();
-  connection.send(get("/a/x", "Connection: close"));
-  await eventually(() => gateway.inFlight === 1, "the request");
-  // Longer only lets more silences pass.
-  await new Promise((resolve) => setTimeout(resolve, 1_000));
-  let received = 0;
-  connection.socket.on("data", (bytes: Buffer) => (received += bytes.length));
-  connection.socket.resume();
-  await once(connection.socket, "end");
-  expect(received).toBeGreaterThan(whole.length);
-});
+] as const)(
+  "does not blame the upstream for a client that reads nothing of a reply for idle_ms (%s, %s)",
+  async (protocol, upstream_client) => {
+    const whole = Buffer.alloc(CHUNK.length * CHUNKS);
+    const port =
+      protocol === "http"
+        ? (await rawBackend((_request, response) => void response.end(whole))).port
+        : await h2Backend((stream) => void stream.end(whole));
+    const { port: own, gateway } = await running(
+      oneService(port, { protocol, upstream_client, timeouts: { idle_ms: 300 } }),
+    );
+    const connection = await client(own);
+    connection.socket.pause();
+    connection.send(get("/a/x", "Connection: close"));
+    await eventually(() => gateway.inFlight === 1, "the request");
+    // Longer only lets more silences pass.
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    let received = 0;
+    connection.socket.on("data", (bytes: Buffer) => (received += bytes.length));
+    connection.socket.resume();
+    await once(connection.socket, "end");
+    expect(received).toBeGreaterThan(whole.length);
+  },
+);
 
 it.each([
   ["http", "wire"],
@@ -160,7 +182,10 @@ it.each([
   ["h2c", "wire"],
 ] as const)("ends a response that a plugin leaves unread for idle_ms (%s, %s)", async (protocol, upstream_client) => {
   const whole = Buffer.alloc(CHUNK.length * CHUNKS);
-  const port = protocol === "http" ? (await rawBackend((_request, response) => void response.end(whole))).port : await h2Backend((stream) => void stream.end(whole));
+  const port =
+    protocol === "http"
+      ? (await rawBackend((_request, response) => void response.end(whole))).port
+      : await h2Backend((stream) => void stream.end(whole));
   const errors: unknown[] = [];
   const plugin = behaving((next) => async (exchange) => {
     const reply = await next(exchange);
@@ -196,15 +221,18 @@ describe("an upload that continues after its complete reply", () => {
     ["http", "wire"],
     ["http", "node"],
     ["h2c", "wire"],
-  ] as const)("an upload that continues after its complete reply releases its connection to the upstream (%s, %s)", async (protocol, upstream_client) => {
-    const { port, gateway } = await running(oneService(await early(protocol), { protocol, upstream_client }));
-    const connection = await client(port);
-    connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
-    await connection.until("early");
-    // The gateway waits five seconds for the rest of the upload, longer than this test does.
-    await eventually(() => gateway.stats.services[0]!.upstreams[0]!.inFlight === 0, "the lease coming back");
-    expect(connection.socket.destroyed).toBe(false);
-    connection.send("0\r\n\r\n" + get("/none"));
-    await connection.until("route_not_found");
-  });
+  ] as const)(
+    "an upload that continues after its complete reply releases its connection to the upstream (%s, %s)",
+    async (protocol, upstream_client) => {
+      const { port, gateway } = await running(oneService(await early(protocol), { protocol, upstream_client }));
+      const connection = await client(port);
+      connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+      await connection.until("early");
+      // The gateway waits five seconds for the rest of the upload, longer than this test does.
+      await eventually(() => gateway.stats.services[0]!.upstreams[0]!.inFlight === 0, "the lease coming back");
+      expect(connection.socket.destroyed).toBe(false);
+      connection.send("0\r\n\r\n" + get("/none"));
+      await connection.until("route_not_found");
+    },
+  );
 });

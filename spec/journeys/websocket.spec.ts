@@ -6,8 +6,15 @@ import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { backend, byteBackend, client, codeIn, gate, get, headBackend, statusesIn } from "./harness.ts";
 
-const upgradeHeaders = ["Connection: keep-alive, Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
-const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+const upgradeHeaders = [
+  "Connection: keep-alive, Upgrade",
+  "Upgrade: websocket",
+  "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+  "Sec-WebSocket-Version: 13",
+];
+const yes =
+  "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: " +
+  "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 const one = { pool: { max_connections: 1 } };
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -60,29 +67,33 @@ describe("a WebSocket upgrade", () => {
     expect(await connection.until("EARLY")).toMatch(/\r\n\r\n<first>EARLY$/);
   });
 
-  it("a WebSocket upgrade keeps bytes that the client sends before the upstream answers, and forwards them in order", async () => {
-    const answer = gate();
-    let received = "";
-    const upstream = await byteBackend((socket) => {
-      socket.once("data", async (head: Buffer) => {
-        received = head.toString().split("\r\n\r\n")[1]!;
-        socket.on("data", (chunk: Buffer) => (received += chunk.toString()));
-        await answer.opened;
-        socket.write(yes);
+  it(
+    "a WebSocket upgrade keeps bytes that the client sends before the upstream answers, " +
+      "and forwards them in order",
+    async () => {
+      const answer = gate();
+      let received = "";
+      const upstream = await byteBackend((socket) => {
+        socket.once("data", async (head: Buffer) => {
+          received = head.toString().split("\r\n\r\n")[1]!;
+          socket.on("data", (chunk: Buffer) => (received += chunk.toString()));
+          await answer.opened;
+          socket.write(yes);
+        });
       });
-    });
-    const { port } = await running(oneService(upstream.port));
-    const connection = await client(port);
-    connection.send(get("/a/x", ...upgradeHeaders) + "one,");
-    await eventually(() => upstream.connections === 1, "a connection to the upstream");
-    const piece = "x".repeat(100_000);
-    connection.send(`two,${piece},end`);
-    await ask(port, { path: "/none" });
-    answer.open();
-    await connection.until("101");
-    await eventually(() => received.endsWith("end"), "the end of the bytes");
-    expect(received).toBe(`one,two,${piece},end`);
-  });
+      const { port } = await running(oneService(upstream.port));
+      const connection = await client(port);
+      connection.send(get("/a/x", ...upgradeHeaders) + "one,");
+      await eventually(() => upstream.connections === 1, "a connection to the upstream");
+      const piece = "x".repeat(100_000);
+      connection.send(`two,${piece},end`);
+      await ask(port, { path: "/none" });
+      answer.open();
+      await connection.until("101");
+      await eventually(() => received.endsWith("end"), "the end of the bytes");
+      expect(received).toBe(`one,two,${piece},end`);
+    },
+  );
 
   it("a WebSocket upgrade passes megabytes unchanged, both ways", async () => {
     const echo = await byteBackend((socket) => {
@@ -188,25 +199,28 @@ describe("a WebSocket upgrade", () => {
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  it("a WebSocket upgrade closes a tunnel after idle_ms without a byte either way, and keeps one that has traffic", async () => {
-    const echo = await upperCase();
-    // Many times the pause between two beats: a busy machine makes each longer.
-    const { port } = await running(oneService(echo.port, { ...one, timeouts: { idle_ms: 700 } }));
-    const connection = await client(port);
-    connection.send(get("/a/x", ...upgradeHeaders));
-    await connection.until("\r\n\r\n");
-    let beats = 0;
-    const beat = setInterval(() => {
-      connection.send("beat");
-      if (++beats === 20) clearInterval(beat);
-    }, 40);
-    // The test's own time limit bounds the wait.
-    await connection.closed();
-    clearInterval(beat);
-    expect(beats).toBe(20);
-    await eventually(() => echo.upstream.sockets.size === 0, "the connections to the upstream closing");
-    expect((await ask(port, { path: "/a/next" })).status).toBe(200);
-  });
+  it(
+    "a WebSocket upgrade closes a tunnel after idle_ms without a byte either way, " + "and keeps one that has traffic",
+    async () => {
+      const echo = await upperCase();
+      // Many times the pause between two beats: a busy machine makes each longer.
+      const { port } = await running(oneService(echo.port, { ...one, timeouts: { idle_ms: 700 } }));
+      const connection = await client(port);
+      connection.send(get("/a/x", ...upgradeHeaders));
+      await connection.until("\r\n\r\n");
+      let beats = 0;
+      const beat = setInterval(() => {
+        connection.send("beat");
+        if (++beats === 20) clearInterval(beat);
+      }, 40);
+      // The test's own time limit bounds the wait.
+      await connection.closed();
+      clearInterval(beat);
+      expect(beats).toBe(20);
+      await eventually(() => echo.upstream.sockets.size === 0, "the connections to the upstream closing");
+      expect((await ask(port, { path: "/a/next" })).status).toBe(200);
+    },
+  );
 
   it("a WebSocket upgrade counts a tunnel as idle when one side does not read", async () => {
     const upstream = await byteBackend((socket) => {
@@ -233,22 +247,29 @@ describe("a WebSocket upgrade", () => {
 describe("plugins of a WebSocket upgrade", () => {
   const guarded = { ...one, plugins: [{ name: "key_auth", config: { key: "secret" } }] };
 
-  it("plugins of a WebSocket upgrade refuse it without a key: 401 with a readable body, and nothing is sent to the upstream", async () => {
-    const echo = await upperCase();
-    const { port } = await running(oneService(echo.port, guarded));
-    const connection = await client(port);
-    connection.send(get("/a/x", ...upgradeHeaders) + "frames that came too early");
-    const received = await connection.closed();
-    expect(statusesIn(received)).toEqual([401]);
-    const [, body] = received.split("\r\n\r\n");
-    expect(JSON.parse(body!)).toMatchObject({ code: "key_missing", status: 401 });
-    expect(received).toMatch(/\r\nWWW-Authenticate: Key /);
-    expect(received).toMatch(/\r\nConnection: close\r\n/);
-    expect(echo.heads).toEqual([]);
-  });
+  it(
+    "plugins of a WebSocket upgrade refuse it without a key: 401 with a readable body, " +
+      "and nothing is sent to the upstream",
+    async () => {
+      const echo = await upperCase();
+      const { port } = await running(oneService(echo.port, guarded));
+      const connection = await client(port);
+      connection.send(get("/a/x", ...upgradeHeaders) + "frames that came too early");
+      const received = await connection.closed();
+      expect(statusesIn(received)).toEqual([401]);
+      const [, body] = received.split("\r\n\r\n");
+      expect(JSON.parse(body!)).toMatchObject({ code: "key_missing", status: 401 });
+      expect(received).toMatch(/\r\nWWW-Authenticate: Key /);
+      expect(received).toMatch(/\r\nConnection: close\r\n/);
+      expect(echo.heads).toEqual([]);
+    },
+  );
 
   it("plugins of a WebSocket upgrade let it pass with a key in the query or a header", async () => {
-    for (const [path, lines] of [["/a/x?apiKey=secret", []], ["/a/x", ["apiKey: secret"]]] as const) {
+    for (const [path, lines] of [
+      ["/a/x?apiKey=secret", []],
+      ["/a/x", ["apiKey: secret"]],
+    ] as const) {
       const echo = await upperCase();
       const { port } = await running(oneService(echo.port, guarded));
       const connection = await client(port);
@@ -282,7 +303,10 @@ describe("an upstream that does not switch protocols", () => {
       response.end("upgrade");
     });
     upstream.server.on("upgrade", (_request, socket: Socket) => {
-      socket.end("HTTP/1.1 426 Upgrade Required\r\nX-Why: old\r\nTrailer: X\r\nTransfer-Encoding: chunked\r\n\r\n7\r\nplease \r\n7\r\nupgrade\r\n0\r\n\r\n");
+      socket.end(
+        "HTTP/1.1 426 Upgrade Required\r\nX-Why: old\r\nTrailer: X\r\nTransfer-Encoding: " +
+          "chunked\r\n\r\n7\r\nplease \r\n7\r\nupgrade\r\n0\r\n\r\n",
+      );
     });
     const { port } = await running(oneService(upstream.port, one));
     const connection = await client(port);
@@ -294,22 +318,26 @@ describe("an upstream that does not switch protocols", () => {
     expect(upstream.seen).toEqual([]);
   });
 
-  it("an upstream that does not switch protocols makes the gateway reset the client's connection when it breaks off a body without a length", async () => {
-    const begun = gate();
-    const upstream = await headBackend(({ socket }) => {
-      socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegun\r\n");
-      void begun.opened.then(() => socket.destroy());
-    });
-    const { port } = await running(oneService(upstream.port, one));
-    const connection = await client(port);
-    let end = "clean";
-    connection.socket.on("error", (error: NodeJS.ErrnoException) => (end = error.code!));
-    connection.send(get("/a/x", ...upgradeHeaders));
-    await connection.until("begun");
-    begun.open();
-    await connection.closed();
-    expect(end).toBe("ECONNRESET");
-  });
+  it(
+    "an upstream that does not switch protocols makes the gateway reset the client's connection when it breaks " +
+      "off a body without a length",
+    async () => {
+      const begun = gate();
+      const upstream = await headBackend(({ socket }) => {
+        socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegun\r\n");
+        void begun.opened.then(() => socket.destroy());
+      });
+      const { port } = await running(oneService(upstream.port, one));
+      const connection = await client(port);
+      let end = "clean";
+      connection.socket.on("error", (error: NodeJS.ErrnoException) => (end = error.code!));
+      connection.send(get("/a/x", ...upgradeHeaders));
+      await connection.until("begun");
+      begun.open();
+      await connection.closed();
+      expect(end).toBe("ECONNRESET");
+    },
+  );
 
   it.each([
     ["is down", null, 502, "upstream_connect_failed"],
@@ -321,53 +349,70 @@ describe("an upstream that does not switch protocols", () => {
       502,
       "upstream_invalid",
     ],
-    ["does not name the protocol", (socket: Socket) => void socket.write("HTTP/1.1 101 OK\r\n\r\n"), 502, "upstream_invalid"],
-  ])("an upstream that does not switch protocols makes the gateway answer 502 when it %s", async (_what, talks, status, code) => {
-    const upstream = talks === null ? null : await byteBackend((socket) => void socket.once("data", () => talks(socket)));
-    const { port } = await running(oneService(upstream?.port ?? (await closedPort()), one));
-    for (let i = 0; i < 2; i++) {
-      const connection = await client(port);
-      connection.send(get("/a/x", ...upgradeHeaders));
-      const received = await connection.closed();
-      expect(statusesIn(received)).toEqual([status]);
-      expect(codeIn(received)).toBe(code);
-    }
-    if (upstream !== null) await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
-  });
+    [
+      "does not name the protocol",
+      (socket: Socket) => void socket.write("HTTP/1.1 101 OK\r\n\r\n"),
+      502,
+      "upstream_invalid",
+    ],
+  ])(
+    "an upstream that does not switch protocols makes the gateway answer 502 when it %s",
+    async (_what, talks, status, code) => {
+      const upstream =
+        talks === null ? null : await byteBackend((socket) => void socket.once("data", () => talks(socket)));
+      const { port } = await running(oneService(upstream?.port ?? (await closedPort()), one));
+      for (let i = 0; i < 2; i++) {
+        const connection = await client(port);
+        connection.send(get("/a/x", ...upgradeHeaders));
+        const received = await connection.closed();
+        expect(statusesIn(received)).toEqual([status]);
+        expect(codeIn(received)).toBe(code);
+      }
+      if (upstream !== null)
+        await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
+    },
+  );
 
   it.each([
     ["closes", (socket: Socket) => socket.destroy()],
     ["resets", (socket: Socket) => socket.resetAndDestroy()],
     ["half-closes", (socket: Socket) => void socket.end()],
-  ])("an upstream that does not switch protocols loses the request when its client %s before the answer", async (_how, leave) => {
-    const upstream = await headBackend(({ socket, text }) => {
-      if (text.includes("/next")) socket.write(ok);
-    });
-    const { port, gateway } = await running(oneService(upstream.port, one));
-    const connection = await client(port);
-    connection.send(get("/a/x", ...upgradeHeaders));
-    await eventually(() => upstream.heads.length === 1, "a request at the upstream");
-    leave(connection.socket);
-    await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
-    expect((await ask(port, { path: "/a/next" })).status).toBe(200);
-    expect(await gateway.close(5_000)).toBe("drained");
-  });
+  ])(
+    "an upstream that does not switch protocols loses the request when its client %s before the answer",
+    async (_how, leave) => {
+      const upstream = await headBackend(({ socket, text }) => {
+        if (text.includes("/next")) socket.write(ok);
+      });
+      const { port, gateway } = await running(oneService(upstream.port, one));
+      const connection = await client(port);
+      connection.send(get("/a/x", ...upgradeHeaders));
+      await eventually(() => upstream.heads.length === 1, "a request at the upstream");
+      leave(connection.socket);
+      await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
+      expect((await ask(port, { path: "/a/next" })).status).toBe(200);
+      expect(await gateway.close(5_000)).toBe("drained");
+    },
+  );
 });
 
 describe("a large reply pipelined before a WebSocket upgrade", () => {
-  it("a large reply pipelined before a WebSocket upgrade arrives whole at a slow reader, and so does the response to the upgrade", async () => {
-    const bytes = 8 * 1024 * 1024;
-    const upstream = await byteBackend((socket) => {
-      socket.on("data", (chunk: Buffer) => {
-        if (/\r\nupgrade: websocket\r\n/i.test(chunk.toString("latin1"))) return void socket.write(yes);
-        socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${bytes}\r\n\r\n`);
-        socket.write(Buffer.alloc(bytes, "x"));
+  it(
+    "a large reply pipelined before a WebSocket upgrade arrives whole at a slow reader, " +
+      "and so does the response to the upgrade",
+    async () => {
+      const bytes = 8 * 1024 * 1024;
+      const upstream = await byteBackend((socket) => {
+        socket.on("data", (chunk: Buffer) => {
+          if (/\r\nupgrade: websocket\r\n/i.test(chunk.toString("latin1"))) return void socket.write(yes);
+          socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${bytes}\r\n\r\n`);
+          socket.write(Buffer.alloc(bytes, "x"));
+        });
       });
-    });
-    const { port } = await running(oneService(upstream.port));
-    const connection = await client(port);
-    connection.send(get("/a/large") + get("/a/chat", ...upgradeHeaders));
-    const text = await connection.until("HTTP/1.1 101 Switching Protocols");
-    expect(text.indexOf("HTTP/1.1 101")).toBe(text.indexOf("\r\n\r\n") + 4 + bytes);
-  });
+      const { port } = await running(oneService(upstream.port));
+      const connection = await client(port);
+      connection.send(get("/a/large") + get("/a/chat", ...upgradeHeaders));
+      const text = await connection.until("HTTP/1.1 101 Switching Protocols");
+      expect(text.indexOf("HTTP/1.1 101")).toBe(text.indexOf("\r\n\r\n") + 4 + bytes);
+    },
+  );
 });

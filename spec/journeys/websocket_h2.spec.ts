@@ -6,12 +6,27 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { SERVER } from "../support/certs.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { h2TlsSession, h2WebSocketSession } from "../support/h2_client.ts";
-import { CODES, DATA, END_STREAM, frame, HEADERS, number32, rawSession, RST_STREAM, SETTINGS } from "../support/h2_raw.ts";
+import {
+  CODES,
+  DATA,
+  END_STREAM,
+  frame,
+  HEADERS,
+  number32,
+  rawSession,
+  RST_STREAM,
+  SETTINGS,
+} from "../support/h2_raw.ts";
 import { eventually } from "../support/raw_client.ts";
 import { byteBackend, gate, get, client } from "./harness.ts";
 
 const on = { h2c: true };
-const upgradeHeaders = { ":method": "CONNECT", ":protocol": "websocket", ":scheme": "http", "sec-websocket-version": "13" };
+const upgradeHeaders = {
+  ":method": "CONNECT",
+  ":protocol": "websocket",
+  ":scheme": "http",
+  "sec-websocket-version": "13",
+};
 
 const acceptOf = (head: string): string => {
   const key = /\r\nSec-WebSocket-Key: (\S+)\r\n/i.exec(head)?.[1] ?? "";
@@ -19,7 +34,15 @@ const acceptOf = (head: string): string => {
 };
 
 const yes = (head: string, ...lines: string[]): string =>
-  ["HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", "Upgrade: websocket", `Sec-WebSocket-Accept: ${acceptOf(head)}`, ...lines, "", ""].join("\r\n");
+  [
+    "HTTP/1.1 101 Switching Protocols",
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+    `Sec-WebSocket-Accept: ${acceptOf(head)}`,
+    ...lines,
+    "",
+    "",
+  ].join("\r\n");
 
 /** Calls `talk` with each connection and the head of its first request. */
 async function upstream(connection: (socket: Socket, head: string) => void) {
@@ -46,7 +69,10 @@ interface Opened {
 }
 
 async function open(port: number, more: OutgoingHttpHeaders = {}, session?: ClientHttp2Session): Promise<Opened> {
-  const stream = (session ?? (await h2WebSocketSession(port))).request({ ...upgradeHeaders, ":path": "/a/chat?room=1", ":authority": "gw.example", ...more }, { endStream: false });
+  const stream = (session ?? (await h2WebSocketSession(port))).request(
+    { ...upgradeHeaders, ":path": "/a/chat?room=1", ":authority": "gw.example", ...more },
+    { endStream: false },
+  );
   stream.on("error", () => {});
   let text = "";
   stream.on("data", (chunk: Buffer) => (text += chunk.toString("latin1")));
@@ -55,28 +81,43 @@ async function open(port: number, more: OutgoingHttpHeaders = {}, session?: Clie
 }
 
 describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
-  it("a WebSocket over HTTP/2 is an ordinary upgrade to the upstream with the gateway's own key, and a 200 to the client", async () => {
-    const origin = await echo("Sec-WebSocket-Protocol: chat", "Sec-WebSocket-Extensions: permessage-deflate");
-    const { port } = await running(oneService(origin.port, {}, on));
-    const wishes = { "sec-websocket-protocol": "chat, old", "sec-websocket-extensions": "permessage-deflate", "sec-websocket-key": "of the client" };
-    const { stream, headers, text } = await open(port, wishes);
-    const [head] = origin.heads;
-    expect(head).toMatch(/^GET \/chat\?room=1 HTTP\/1\.1\r\n/);
-    expect(head).toMatch(/\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n/);
-    expect(head).toMatch(/\r\nSec-WebSocket-Key: [A-Za-z0-9+/]{22}==\r\n/);
-    expect(head).not.toMatch(/of the client|:protocol/);
-    expect(head).toMatch(/\r\nsec-websocket-version: 13\r\n/i);
-    expect(head).toMatch(/\r\nsec-websocket-protocol: chat, old\r\n/i);
-    expect(headers).toMatchObject({ ":status": 200, "sec-websocket-protocol": "chat", "sec-websocket-extensions": "permessage-deflate" });
-    for (const name of ["sec-websocket-accept", "connection", "upgrade"]) expect(headers).not.toHaveProperty(name);
-    stream.write("hello");
-    await eventually(() => text() === "hello", "the bytes 'hello'");
-  });
+  it(
+    "a WebSocket over HTTP/2 is an ordinary upgrade to the upstream with the gateway's own " +
+      "key, and a 200 to the client",
+    async () => {
+      const origin = await echo("Sec-WebSocket-Protocol: chat", "Sec-WebSocket-Extensions: permessage-deflate");
+      const { port } = await running(oneService(origin.port, {}, on));
+      const wishes = {
+        "sec-websocket-protocol": "chat, old",
+        "sec-websocket-extensions": "permessage-deflate",
+        "sec-websocket-key": "of the client",
+      };
+      const { stream, headers, text } = await open(port, wishes);
+      const [head] = origin.heads;
+      expect(head).toMatch(/^GET \/chat\?room=1 HTTP\/1\.1\r\n/);
+      expect(head).toMatch(/\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n/);
+      expect(head).toMatch(/\r\nSec-WebSocket-Key: [A-Za-z0-9+/]{22}==\r\n/);
+      expect(head).not.toMatch(/of the client|:protocol/);
+      expect(head).toMatch(/\r\nsec-websocket-version: 13\r\n/i);
+      expect(head).toMatch(/\r\nsec-websocket-protocol: chat, old\r\n/i);
+      expect(headers).toMatchObject({
+        ":status": 200,
+        "sec-websocket-protocol": "chat",
+        "sec-websocket-extensions": "permessage-deflate",
+      });
+      for (const name of ["sec-websocket-accept", "connection", "upgrade"]) expect(headers).not.toHaveProperty(name);
+      stream.write("hello");
+      await eventually(() => text() === "hello", "the bytes 'hello'");
+    },
+  );
 
   it("a WebSocket over HTTP/2 works over TLS, beside other streams of its connection", async () => {
     const origin = await echo();
     const { gateway } = await running(oneService(origin.port));
-    const { port } = await gateway.listen({ port: 0, tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false } });
+    const { port } = await gateway.listen({
+      port: 0,
+      tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false },
+    });
     const session = await h2TlsSession(port);
     await once(session, "remoteSettings");
     const both = [await open(port, { ":scheme": "https" }, session), await open(port, { ":scheme": "https" }, session)];
@@ -84,36 +125,47 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     await eventually(() => both.every(({ text }, i) => text() === `to ${i}`), "the bytes of both WebSockets");
   });
 
-  it("a WebSocket over HTTP/2 passes what the client sends before the answer, and what follows the upstream's head", async () => {
-    const answer = gate();
-    const origin = await upstream((socket, head) => {
-      void answer.opened.then(() => {
-        socket.write(yes(head) + "<first>");
-        socket.pipe(socket);
+  it(
+    "a WebSocket over HTTP/2 passes what the client sends before the answer, " + "and what follows the upstream's head",
+    async () => {
+      const answer = gate();
+      const origin = await upstream((socket, head) => {
+        void answer.opened.then(() => {
+          socket.write(yes(head) + "<first>");
+          socket.pipe(socket);
+        });
       });
-    });
-    const { port } = await running(oneService(origin.port, {}, on));
-    const stream = (await h2WebSocketSession(port)).request({ ...upgradeHeaders, ":path": "/a/x" }, { endStream: false });
-    let text = "";
-    stream.on("error", () => {}).on("data", (chunk: Buffer) => (text += chunk.toString()));
-    stream.write("early");
-    await eventually(() => origin.heads.length === 1, "a request at the upstream");
-    answer.open();
-    await eventually(() => text === "<first>early", "the bytes '<first>early'");
-  });
+      const { port } = await running(oneService(origin.port, {}, on));
+      const stream = (await h2WebSocketSession(port)).request(
+        { ...upgradeHeaders, ":path": "/a/x" },
+        { endStream: false },
+      );
+      let text = "";
+      stream.on("error", () => {}).on("data", (chunk: Buffer) => (text += chunk.toString()));
+      stream.write("early");
+      await eventually(() => origin.heads.length === 1, "a request at the upstream");
+      answer.open();
+      await eventually(() => text === "<first>early", "the bytes '<first>early'");
+    },
+  );
 
-  it("a WebSocket over HTTP/2 answers 502 to a wrong Sec-WebSocket-Accept, and closes the upstream's connection", async () => {
-    const origin = await upstream((socket) => void socket.write(yes("")));
-    const { port } = await running(oneService(origin.port, {}, on));
-    const { headers, text, stream } = await open(port);
-    await eventually(() => stream.closed, "the stream closing");
-    expect(headers[":status"]).toBe(502);
-    expect(JSON.parse(text())).toMatchObject({ code: "upstream_invalid" });
-    await eventually(() => origin.sockets.size === 0, "the connections to the upstream closing");
-  });
+  it(
+    "a WebSocket over HTTP/2 answers 502 to a wrong Sec-WebSocket-Accept, " + "and closes the upstream's connection",
+    async () => {
+      const origin = await upstream((socket) => void socket.write(yes("")));
+      const { port } = await running(oneService(origin.port, {}, on));
+      const { headers, text, stream } = await open(port);
+      await eventually(() => stream.closed, "the stream closing");
+      expect(headers[":status"]).toBe(502);
+      expect(JSON.parse(text())).toMatchObject({ code: "upstream_invalid" });
+      await eventually(() => origin.sockets.size === 0, "the connections to the upstream closing");
+    },
+  );
 
   it("a WebSocket over HTTP/2 passes a refused upgrade on as an ordinary response", async () => {
-    const origin = await upstream((socket) => void socket.write("HTTP/1.1 426 Upgrade Required\r\nX-Why: old\r\nContent-Length: 4\r\n\r\nno\r\n"));
+    const origin = await upstream(
+      (socket) => void socket.write("HTTP/1.1 426 Upgrade Required\r\nX-Why: old\r\nContent-Length: 4\r\n\r\nno\r\n"),
+    );
     const { port, gateway } = await running(oneService(origin.port, {}, on));
     const { headers, text, stream } = await open(port);
     await eventually(() => stream.closed, "the stream closing");
@@ -124,7 +176,10 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
 
   it("a WebSocket over HTTP/2 runs the plugins, as a GET", async () => {
     const origin = await echo();
-    const guarded = { routes: [{ path: "/{rest*}", methods: ["GET"] }], plugins: [{ name: "key_auth", config: { key: "secret" } }] };
+    const guarded = {
+      routes: [{ path: "/{rest*}", methods: ["GET"] }],
+      plugins: [{ name: "key_auth", config: { key: "secret" } }],
+    };
     const { port } = await running(oneService(origin.port, guarded, on));
     expect((await open(port)).headers[":status"]).toBe(401);
     expect(origin.heads).toEqual([]);
@@ -140,7 +195,10 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     const { port } = await running(oneService(origin.port, {}, on));
     const connection = await rawSession(port);
     onTestFinished(() => void connection.socket.destroy());
-    const fields = Object.entries({ ...upgradeHeaders, ":path": "/a/x", ":authority": "gw.example", ...more }) as [string, string][];
+    const fields = Object.entries({ ...upgradeHeaders, ":path": "/a/x", ":authority": "gw.example", ...more }) as [
+      string,
+      string,
+    ][];
     fields.sort(([a], [b]) => Number(b.startsWith(":")) - Number(a.startsWith(":")));
     connection.headers(1, fields, endStream ? END_STREAM : 0);
     if (more["content-length"] !== undefined) connection.send(frame(DATA, 0, 1, Buffer.from("12345")));
@@ -203,7 +261,11 @@ describe("the end of a WebSocket over HTTP/2", () => {
     const { port, gateway } = await running(oneService(origin.port, {}, on));
     const connection = await rawSession(port);
     onTestFinished(() => void connection.socket.destroy());
-    connection.headers(1, [...Object.entries(upgradeHeaders).slice(0, 3), [":path", "/a/x"], [":authority", "gw.example"]], 0);
+    connection.headers(
+      1,
+      [...Object.entries(upgradeHeaders).slice(0, 3), [":path", "/a/x"], [":authority", "gw.example"]],
+      0,
+    );
     await connection.until(({ type, stream }) => type === HEADERS && stream === 1);
     connection.send(frame(RST_STREAM, 0, 1, number32(CODES.CANCEL)));
     await eventually(
@@ -218,7 +280,11 @@ describe("the end of a WebSocket over HTTP/2", () => {
     const { port } = await running(oneService(origin.port, {}, on));
     const connection = await rawSession(port);
     onTestFinished(() => void connection.socket.destroy());
-    connection.headers(1, [...Object.entries(upgradeHeaders).slice(0, 3), [":path", "/a/x"], [":authority", "gw.example"]], 0);
+    connection.headers(
+      1,
+      [...Object.entries(upgradeHeaders).slice(0, 3), [":path", "/a/x"], [":authority", "gw.example"]],
+      0,
+    );
     await connection.until(({ type, stream }) => type === HEADERS && stream === 1);
     for (const socket of origin.sockets) socket.resetAndDestroy();
     expect(await connection.reset(1)).toBe(CODES.CANCEL);
@@ -271,16 +337,28 @@ describe("the end of a WebSocket over HTTP/2", () => {
     expect(gateway.inFlight).toBe(0);
   });
 
-  it("the end of a WebSocket over HTTP/2 comes with the grace period over HTTP/1.1 too, and one that closes by itself before is not cut off", async () => {
-    const origin = await echo();
-    const { port, gateway } = await running(oneService(origin.port, {}, on));
-    const connection = await client(port);
-    connection.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"));
-    await connection.until("101 Switching");
-    const closing = gateway.close(5_000);
-    connection.send("meanwhile");
-    await connection.until("meanwhile");
-    connection.socket.end();
-    expect(await closing).toBe("drained");
-  });
+  it(
+    "the end of a WebSocket over HTTP/2 comes with the grace period over HTTP/1.1 too, " +
+      "and one that closes by itself before is not cut off",
+    async () => {
+      const origin = await echo();
+      const { port, gateway } = await running(oneService(origin.port, {}, on));
+      const connection = await client(port);
+      connection.send(
+        get(
+          "/a/x",
+          "Connection: Upgrade",
+          "Upgrade: websocket",
+          "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+          "Sec-WebSocket-Version: 13",
+        ),
+      );
+      await connection.until("101 Switching");
+      const closing = gateway.close(5_000);
+      connection.send("meanwhile");
+      await connection.until("meanwhile");
+      connection.socket.end();
+      expect(await closing).toBe("drained");
+    },
+  );
 });

@@ -38,7 +38,13 @@ async function upstream(
   create: (settings: Settings) => Http2Server = (given) => http2.createServer({ settings: given }),
 ): Promise<Upstream> {
   const server = create(settings);
-  const made = { port: 0, sessions: new Set<ServerHttp2Session>(), sockets: [] as Socket[], heads: [] as IncomingHttpHeaders[], streams: [] as ServerHttp2Stream[] };
+  const made = {
+    port: 0,
+    sessions: new Set<ServerHttp2Session>(),
+    sockets: [] as Socket[],
+    heads: [] as IncomingHttpHeaders[],
+    streams: [] as ServerHttp2Stream[],
+  };
   server.on("connection", (socket: Socket) => made.sockets.push(socket));
   server.on("session", (session) => {
     made.sessions.add(session.on("error", () => {}));
@@ -90,7 +96,14 @@ type Open = (port: number, headers?: Record<string, string>) => Promise<Opened>;
 const WISHES = { "sec-websocket-version": "13", "sec-websocket-protocol": "chat, old" };
 
 const overHttp1: Open = async (port, headers = {}) => {
-  const asks = { Host: "gw.example", Connection: "Upgrade", Upgrade: "websocket", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", ...WISHES, ...headers };
+  const asks = {
+    Host: "gw.example",
+    Connection: "Upgrade",
+    Upgrade: "websocket",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    ...WISHES,
+    ...headers,
+  };
   const request = http.request({ host: "127.0.0.1", port, path: "/a/chat?room=1", headers: asks, agent: false });
   request.on("error", () => {});
   request.end();
@@ -117,7 +130,15 @@ const overHttp2: Open = async (port, headers = {}) => {
   const session = h2Session(port);
   // A client may send an extended CONNECT only after the server's SETTINGS (RFC 8441 §3).
   await once(session, "remoteSettings");
-  const asks = { ":method": "CONNECT", ":protocol": "websocket", ":scheme": "http", ":path": "/a/chat?room=1", ":authority": "gw.example", ...WISHES, ...headers };
+  const asks = {
+    ":method": "CONNECT",
+    ":protocol": "websocket",
+    ":scheme": "http",
+    ":path": "/a/chat?room=1",
+    ":authority": "gw.example",
+    ...WISHES,
+    ...headers,
+  };
   const stream: ClientHttp2Stream = session.request(asks, { endStream: false });
   stream.on("error", () => {});
   const [fields] = (await once(stream, "response")) as [IncomingHttpHeaders];
@@ -138,7 +159,10 @@ const overHttp2: Open = async (port, headers = {}) => {
 /** Whether the side is closed; a half-open socket has at least received the other side's FIN. */
 const isGone = (side: Duplex) => side.closed || side.readableEnded;
 
-function collect(source: { on(event: "data", run: (chunk: Buffer) => void): unknown }, head: Buffer = Buffer.alloc(0)): () => Buffer {
+function collect(
+  source: { on(event: "data", run: (chunk: Buffer) => void): unknown },
+  head: Buffer = Buffer.alloc(0),
+): () => Buffer {
   const chunks = [head];
   source.on("data", (chunk: Buffer) => void chunks.push(chunk));
   return () => Buffer.concat(chunks);
@@ -151,7 +175,9 @@ const KINDS: [string, Open][] = [
 
 describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)", (kind, open) => {
   it("a WebSocket to an upstream over HTTP/2 is an extended CONNECT to the upstream, without a key", async () => {
-    const to = await upstream((stream) => stream.respond({ ":status": 200, "sec-websocket-protocol": "chat", "sec-websocket-accept": "of the upstream" }));
+    const to = await upstream((stream) =>
+      stream.respond({ ":status": 200, "sec-websocket-protocol": "chat", "sec-websocket-accept": "of the upstream" }),
+    );
     const { port } = await before(to);
     const { status, headers } = await open(port);
     expect(to.heads[0]).toMatchObject({
@@ -164,11 +190,16 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
       "sec-websocket-protocol": "chat, old",
       "x-forwarded-for": "127.0.0.1",
     });
-    for (const name of ["connection", "upgrade", "host", "sec-websocket-key", "content-length"]) expect(to.heads[0]).not.toHaveProperty(name);
+    for (const name of ["connection", "upgrade", "host", "sec-websocket-key", "content-length"])
+      expect(to.heads[0]).not.toHaveProperty(name);
     expect(headers["sec-websocket-protocol"]).toBe("chat");
     if (kind === "HTTP/1.1") {
       expect(status).toBe(101);
-      expect(headers).toMatchObject({ connection: "Upgrade", upgrade: "websocket", "sec-websocket-accept": "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" });
+      expect(headers).toMatchObject({
+        connection: "Upgrade",
+        upgrade: "websocket",
+        "sec-websocket-accept": "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=",
+      });
     } else {
       expect(status).toBe(200);
       for (const name of ["connection", "upgrade", "sec-websocket-accept"]) expect(headers).not.toHaveProperty(name);
@@ -184,19 +215,23 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect(received().equals(sent)).toBe(true);
   });
 
-  it("a WebSocket to an upstream over HTTP/2 shares its upstream connection with other requests, and releases its stream once when it ends", async () => {
-    const to = await upstream(echo, { enableConnectProtocol: true, maxConcurrentStreams: 1 });
-    const { port, gateway } = await before(to, { timeouts: { connect_ms: 300 } });
-    const { side, received } = await open(port);
-    side.write("hello");
-    await eventually(() => received().toString() === "hello", "the bytes 'hello'");
-    expect((await ask(port, { path: "/a/x" })).status).toBe(503);
-    side.end();
-    await eventually(() => gateway.inFlight === 0, "no request being in flight");
-    const answers = [await ask(port, { path: "/a/x" }), await ask(port, { path: "/a/x" })];
-    expect(answers.map(({ status }) => status)).toEqual([200, 200]);
-    expect(to.sessions.size).toBe(1);
-  });
+  it(
+    "a WebSocket to an upstream over HTTP/2 shares its upstream connection with other requests, " +
+      "and releases its stream once when it ends",
+    async () => {
+      const to = await upstream(echo, { enableConnectProtocol: true, maxConcurrentStreams: 1 });
+      const { port, gateway } = await before(to, { timeouts: { connect_ms: 300 } });
+      const { side, received } = await open(port);
+      side.write("hello");
+      await eventually(() => received().toString() === "hello", "the bytes 'hello'");
+      expect((await ask(port, { path: "/a/x" })).status).toBe(503);
+      side.end();
+      await eventually(() => gateway.inFlight === 0, "no request being in flight");
+      const answers = [await ask(port, { path: "/a/x" }), await ask(port, { path: "/a/x" })];
+      expect(answers.map(({ status }) => status)).toEqual([200, 200]);
+      expect(to.sessions.size).toBe(1);
+    },
+  );
 
   it("a WebSocket to an upstream over HTTP/2 lets either side end alone: END_STREAM stands for FIN", async () => {
     let far = "";
@@ -227,22 +262,33 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
       () => gateway.inFlight === 0 && to.streams.every(({ closed }) => closed),
       "no request being in flight and the stream closing",
     );
-    expect([...to.streams.map(({ rstCode }) => rstCode), first.broken(), second.broken()]).toEqual([NGHTTP2_NO_ERROR, NGHTTP2_NO_ERROR, false, false]);
+    expect([...to.streams.map(({ rstCode }) => rstCode), first.broken(), second.broken()]).toEqual([
+      NGHTTP2_NO_ERROR,
+      NGHTTP2_NO_ERROR,
+      false,
+      false,
+    ]);
   });
 
-  it("a WebSocket to an upstream over HTTP/2 resets the upstream's stream with CANCEL when the client disconnects", async () => {
-    const to = await upstream(echo);
-    const { port, gateway } = await before(to);
-    const { abort, side, received } = await open(port);
-    side.write("x");
-    await eventually(() => received().length === 1, "a byte");
-    abort();
-    await eventually(() => to.streams[0]!.closed && gateway.inFlight === 0, "the stream closing and no request being in flight");
-    expect(to.streams[0]!.rstCode).toBe(NGHTTP2_CANCEL);
-    expect(to.streams[0]!.aborted).toBe(true);
-    expect((await ask(port, { path: "/a/x" })).status).toBe(200);
-    expect(to.sessions.size).toBe(1);
-  });
+  it(
+    "a WebSocket to an upstream over HTTP/2 resets the upstream's stream with CANCEL " + "when the client disconnects",
+    async () => {
+      const to = await upstream(echo);
+      const { port, gateway } = await before(to);
+      const { abort, side, received } = await open(port);
+      side.write("x");
+      await eventually(() => received().length === 1, "a byte");
+      abort();
+      await eventually(
+        () => to.streams[0]!.closed && gateway.inFlight === 0,
+        "the stream closing and no request being in flight",
+      );
+      expect(to.streams[0]!.rstCode).toBe(NGHTTP2_CANCEL);
+      expect(to.streams[0]!.aborted).toBe(true);
+      expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+      expect(to.sessions.size).toBe(1);
+    },
+  );
 
   it.each<[string, (to: Upstream) => void]>([
     [
@@ -264,22 +310,26 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   });
 
-  it("a WebSocket to an upstream over HTTP/2 stays open while bytes pass, and ends on both sides after idle_ms of silence", async () => {
-    const to = await upstream(echo);
-    // Many times the pause between two bytes: a busy machine makes each longer.
-    const { port, gateway } = await before(to, { timeouts: { idle_ms: 700 } });
-    const { side, received } = await open(port);
-    for (let beats = 1; beats <= 10; beats++) {
-      await new Promise((resolve) => setTimeout(resolve, 80));
-      side.write("x");
-    }
-    await eventually(() => received().length === 10, "ten bytes");
-    await eventually(
-      () => isGone(side) && to.streams[0]!.closed && gateway.inFlight === 0,
-      "the connection closing and the stream closing and no request being in flight",
-    );
-    expect(to.streams[0]!.rstCode).toBe(NGHTTP2_CANCEL);
-  });
+  it(
+    "a WebSocket to an upstream over HTTP/2 stays open while bytes pass, " +
+      "and ends on both sides after idle_ms of silence",
+    async () => {
+      const to = await upstream(echo);
+      // Many times the pause between two bytes: a busy machine makes each longer.
+      const { port, gateway } = await before(to, { timeouts: { idle_ms: 700 } });
+      const { side, received } = await open(port);
+      for (let beats = 1; beats <= 10; beats++) {
+        await new Promise((resolve) => setTimeout(resolve, 80));
+        side.write("x");
+      }
+      await eventually(() => received().length === 10, "ten bytes");
+      await eventually(
+        () => isGone(side) && to.streams[0]!.closed && gateway.inFlight === 0,
+        "the connection closing and the stream closing and no request being in flight",
+      );
+      expect(to.streams[0]!.rstCode).toBe(NGHTTP2_CANCEL);
+    },
+  );
 
   it("a WebSocket to an upstream over HTTP/2 applies back-pressure both ways when a side does not read", async () => {
     const to = await upstream(accept);
@@ -309,46 +359,66 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     for (const { bytes } of written) expect(bytes).toBeLessThan(60_000_000);
   });
 
-  it("a WebSocket to an upstream over HTTP/2 passes a refusal on as an ordinary response, and releases its stream", async () => {
-    const to = await upstream((stream) => {
-      stream.respond({ ":status": 403, "x-why": "members only", "content-length": 3 });
-      stream.end("no\n");
-    }, { enableConnectProtocol: true, maxConcurrentStreams: 1 });
-    const { port, gateway } = await before(to);
-    const { status, headers, received } = await open(port);
-    expect([status, headers["x-why"]]).toEqual([403, "members only"]);
-    await eventually(() => received().toString() === "no\n" && gateway.inFlight === 0, "the bytes 'no\n' and no request being in flight");
-    expect((await ask(port, { path: "/a/x" })).status).toBe(200);
-  });
+  it(
+    "a WebSocket to an upstream over HTTP/2 passes a refusal on as an ordinary " + "response, and releases its stream",
+    async () => {
+      const to = await upstream(
+        (stream) => {
+          stream.respond({ ":status": 403, "x-why": "members only", "content-length": 3 });
+          stream.end("no\n");
+        },
+        { enableConnectProtocol: true, maxConcurrentStreams: 1 },
+      );
+      const { port, gateway } = await before(to);
+      const { status, headers, received } = await open(port);
+      expect([status, headers["x-why"]]).toEqual([403, "members only"]);
+      await eventually(
+        () => received().toString() === "no\n" && gateway.inFlight === 0,
+        "the bytes 'no\n' and no request being in flight",
+      );
+      expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+    },
+  );
 
-  it("a WebSocket to an upstream over HTTP/2 answers 502 when the upstream's settings do not allow it, and sends the upstream no request", async () => {
-    const to = await upstream(echo, {});
-    const { port } = await before(to);
-    const { status, received } = await open(port);
-    expect(status).toBe(502);
-    await eventually(() => received().includes("\n"), "the upstream's refusal");
-    expect(JSON.parse(received().toString())).toMatchObject({ code: "upstream_invalid", detail: expect.stringMatching(/accepts no WebSockets/) as string });
-    expect(to.heads).toEqual([]);
-  });
+  it(
+    "a WebSocket to an upstream over HTTP/2 answers 502 when the upstream's settings do not allow it, " +
+      "and sends the upstream no request",
+    async () => {
+      const to = await upstream(echo, {});
+      const { port } = await before(to);
+      const { status, received } = await open(port);
+      expect(status).toBe(502);
+      await eventually(() => received().includes("\n"), "the upstream's refusal");
+      expect(JSON.parse(received().toString())).toMatchObject({
+        code: "upstream_invalid",
+        detail: expect.stringMatching(/accepts no WebSockets/) as string,
+      });
+      expect(to.heads).toEqual([]);
+    },
+  );
 
-  it("a WebSocket to an upstream over HTTP/2 is waited for by a drain, and cut off when the grace period has passed", async () => {
-    const to = await upstream(echo);
-    const first = await before(to);
-    const ended = await open(first.port);
-    const closing = first.gateway.close(10_000);
-    ended.side.write("meanwhile");
-    await eventually(() => ended.received().toString() === "meanwhile", "the bytes 'meanwhile'");
-    ended.side.end();
-    expect(await closing).toBe("drained");
+  it(
+    "a WebSocket to an upstream over HTTP/2 is waited for by a drain, " +
+      "and cut off when the grace period has passed",
+    async () => {
+      const to = await upstream(echo);
+      const first = await before(to);
+      const ended = await open(first.port);
+      const closing = first.gateway.close(10_000);
+      ended.side.write("meanwhile");
+      await eventually(() => ended.received().toString() === "meanwhile", "the bytes 'meanwhile'");
+      ended.side.end();
+      expect(await closing).toBe("drained");
 
-    const second = await before(to);
-    const cut = await open(second.port);
-    expect(await second.gateway.close(50)).toBe("cut");
-    await eventually(
-      () => isGone(cut.side) && to.streams[1]!.closed && to.sessions.size === 0,
-      "the connection closing and the stream closing and the connections to the upstream closing",
-    );
-  });
+      const second = await before(to);
+      const cut = await open(second.port);
+      expect(await second.gateway.close(50)).toBe("cut");
+      await eventually(
+        () => isGone(cut.side) && to.streams[1]!.closed && to.sessions.size === 0,
+        "the connection closing and the stream closing and the connections to the upstream closing",
+      );
+    },
+  );
 
   it("a WebSocket to an upstream over HTTP/2 stays open over a reload that removes its service", async () => {
     const to = await upstream(echo);
@@ -363,7 +433,9 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
 });
 
 it("tunnels a WebSocket over TLS on both sides", async () => {
-  const to = await upstream(echo, { enableConnectProtocol: true }, (settings) => http2.createSecureServer({ cert: SERVER.cert, key: SERVER.key, settings }));
+  const to = await upstream(echo, { enableConnectProtocol: true }, (settings) =>
+    http2.createSecureServer({ cert: SERVER.cert, key: SERVER.key, settings }),
+  );
   const { port } = await before(to, { protocol: "h2", tls: { ca: fileWith(CA.cert, "ca.pem") } });
   const { side, received } = await overHttp1(port);
   side.write("hello");
@@ -371,23 +443,34 @@ it("tunnels a WebSocket over TLS on both sides", async () => {
   expect(to.heads[0]).toMatchObject({ ":scheme": "https", ":protocol": "websocket" });
 });
 
-it("answers 400 to an HTTP/1.1 client without a Sec-WebSocket-Key, which an HTTP/2 upstream would not check", async () => {
-  const to = await upstream(echo);
-  const { port } = await before(to);
-  const { status } = await overHttp1(port, { "Sec-WebSocket-Key": "short" });
-  expect(status).toBe(400);
-  expect(to.heads).toEqual([]);
-});
+it(
+  "answers 400 to an HTTP/1.1 client without a Sec-WebSocket-Key, " + "which an HTTP/2 upstream would not check",
+  async () => {
+    const to = await upstream(echo);
+    const { port } = await before(to);
+    const { status } = await overHttp1(port, { "Sec-WebSocket-Key": "short" });
+    expect(status).toBe(400);
+    expect(to.heads).toEqual([]);
+  },
+);
 
 it("keeps what clients send before the upstream has answered, and forwards it", async () => {
   const to = await upstream(() => {});
   const { port } = await before(to);
   const first = await client(port);
-  const lines = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
+  const lines = [
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    "Sec-WebSocket-Version: 13",
+  ];
   first.send(`${get("/a/x", ...lines)}early`);
   const session = h2Session(port);
   await once(session, "remoteSettings");
-  const second = session.request({ ":method": "CONNECT", ":protocol": "websocket", ":path": "/a/x" }, { endStream: false });
+  const second = session.request(
+    { ":method": "CONNECT", ":protocol": "websocket", ":path": "/a/x" },
+    { endStream: false },
+  );
   const received = collect(second.on("error", () => {}));
   second.write("early");
   await eventually(() => to.streams.length === 2, "two streams");
@@ -397,23 +480,33 @@ it("keeps what clients send before the upstream has answered, and forwards it", 
   await eventually(() => received().toString() === "early", "the bytes 'early'");
 });
 
-it.each(KINDS)("cancels the upstream request when a client over %s disconnects before the answer", async (_kind, open) => {
-  const to = await upstream(() => {});
-  const { port, gateway } = await before(to);
-  if (open === overHttp1) {
-    const connection = await client(port);
-    connection.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="));
-    await eventually(() => to.streams.length === 1, "a stream");
-    connection.socket.destroy();
-  } else {
-    const session = h2Session(port);
-    await once(session, "remoteSettings");
-    session.request({ ":method": "CONNECT", ":protocol": "websocket", ":path": "/a/x" }, { endStream: false }).on("error", () => {});
-    await eventually(() => to.streams.length === 1, "a stream");
-    session.destroy();
-  }
-  await eventually(() => to.streams[0]!.closed && gateway.inFlight === 0, "the stream closing and no request being in flight");
-  expect(to.streams[0]!.rstCode).toBe(NGHTTP2_CANCEL);
-  expect((await ask(port, { path: "/a/x" })).status).toBe(200);
-  expect(to.sessions.size).toBe(1);
-});
+it.each(KINDS)(
+  "cancels the upstream request when a client over %s disconnects before the answer",
+  async (_kind, open) => {
+    const to = await upstream(() => {});
+    const { port, gateway } = await before(to);
+    if (open === overHttp1) {
+      const connection = await client(port);
+      connection.send(
+        get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="),
+      );
+      await eventually(() => to.streams.length === 1, "a stream");
+      connection.socket.destroy();
+    } else {
+      const session = h2Session(port);
+      await once(session, "remoteSettings");
+      session
+        .request({ ":method": "CONNECT", ":protocol": "websocket", ":path": "/a/x" }, { endStream: false })
+        .on("error", () => {});
+      await eventually(() => to.streams.length === 1, "a stream");
+      session.destroy();
+    }
+    await eventually(
+      () => to.streams[0]!.closed && gateway.inFlight === 0,
+      "the stream closing and no request being in flight",
+    );
+    expect(to.streams[0]!.rstCode).toBe(NGHTTP2_CANCEL);
+    expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+    expect(to.sessions.size).toBe(1);
+  },
+);

@@ -20,7 +20,10 @@ function violations(schema: unknown, value: unknown, most = 50): string[] {
 }
 
 /** The same, with a pause wherever there can be one. */
-async function violationsInSlices(schema: unknown, value: unknown): Promise<{ readonly found: string[]; readonly pauses: number }> {
+async function violationsInSlices(
+  schema: unknown,
+  value: unknown,
+): Promise<{ readonly found: string[]; readonly pauses: number }> {
   let pauses = 0;
   const run = new Run(50, new Work(1_000_000, async () => void pauses++, 0));
   await compiled(schema).check(value, run);
@@ -29,7 +32,16 @@ async function violationsInSlices(schema: unknown, value: unknown): Promise<{ re
 
 const workFor = (steps: number) => new Work(steps, () => Promise.resolve());
 
-const tree = { $ref: "#/$defs/node", $defs: { node: { type: "object", properties: { value: { type: "integer" }, children: { type: "array", items: { $ref: "#/$defs/node" } } }, required: ["value"] } } };
+const tree = {
+  $ref: "#/$defs/node",
+  $defs: {
+    node: {
+      type: "object",
+      properties: { value: { type: "integer" }, children: { type: "array", items: { $ref: "#/$defs/node" } } },
+      required: ["value"],
+    },
+  },
+};
 
 /** Schema, values that fit, values that do not. */
 const CASES: readonly [schema: unknown, fits: readonly unknown[], not: readonly unknown[]][] = [
@@ -43,7 +55,11 @@ const CASES: readonly [schema: unknown, fits: readonly unknown[], not: readonly 
   [{ type: "object" }, [{}], [[], null]],
   [{ type: "array" }, [[]], [{}, "[]"]],
   [{ type: ["string", "null"] }, ["", null], [1]],
-  [{ enum: [1, "a", null, { a: 1, b: [2] }] }, [1, "a", null, { b: [2], a: 1 }], ["1", 2, {}, { a: 1, b: [3] }, [1], false]],
+  [
+    { enum: [1, "a", null, { a: 1, b: [2] }] },
+    [1, "a", null, { b: [2], a: 1 }],
+    ["1", 2, {}, { a: 1, b: [3] }, [1], false],
+  ],
   [{ const: 0 }, [0, -0], [false, "0", null, []]],
   [{ const: null }, [null], [Infinity, -Infinity]],
   [{ const: [1, { a: null }] }, [[1, { a: null }]], [[1], [1, {}], "1"]],
@@ -59,27 +75,72 @@ const CASES: readonly [schema: unknown, fits: readonly unknown[], not: readonly 
   [{ pattern: "^[a-z]+$" }, ["abc", 1], ["", "aB", "a\n"]],
   [{ pattern: "b" }, ["abc"], ["ac"]],
   [{ items: { type: "integer" } }, [[], [1, 2], "x"], [[1, "2"]]],
-  [{ prefixItems: [{ type: "integer" }, { type: "string" }], items: false }, [[], [1], [1, "a"]], [["a"], [1, 2], [1, "a", 1]]],
+  [
+    { prefixItems: [{ type: "integer" }, { type: "string" }], items: false },
+    [[], [1], [1, "a"]],
+    [["a"], [1, 2], [1, "a", 1]],
+  ],
   [{ prefixItems: [{ type: "integer" }] }, [[1, "x", null]], [["x"]]],
   [{ minItems: 1, maxItems: 2 }, [[1], [1, 2], {}], [[], [1, 2, 3]]],
-  [{ uniqueItems: true }, [[], [1, "1", true, null, [1], { a: 1 }], "aa"], [[1, 1], [{ a: 1, b: 2 }, { b: 2, a: 1 }], [[1], [1]]]],
-  [{ uniqueItems: true }, [[null, Infinity, -Infinity, "Infinity"]], [[0, -0], [1, 1.0]]],
+  [
+    { uniqueItems: true },
+    [[], [1, "1", true, null, [1], { a: 1 }], "aa"],
+    [
+      [1, 1],
+      [
+        { a: 1, b: 2 },
+        { b: 2, a: 1 },
+      ],
+      [[1], [1]],
+    ],
+  ],
+  [
+    { uniqueItems: true },
+    [[null, Infinity, -Infinity, "Infinity"]],
+    [
+      [0, -0],
+      [1, 1.0],
+    ],
+  ],
   [{ const: JSON.parse('{"__proto__":1}') }, [JSON.parse('{"__proto__":1}')], [{}]],
   [{ $ref: "#/$defs/a", maximum: 3, $defs: { a: { type: "integer" } } }, [3], [4, 2.5]],
-  [{ properties: { a: { type: "integer" } }, patternProperties: { "^a": { minimum: 3 } }, additionalProperties: false }, [{ a: 3 }, { ab: "x" }], [{ a: 2 }, { a: "x" }, { ab: 2 }, { b: 1 }]],
+  [
+    {
+      properties: { a: { type: "integer" } },
+      patternProperties: { "^a": { minimum: 3 } },
+      additionalProperties: false,
+    },
+    [{ a: 3 }, { ab: "x" }],
+    [{ a: 2 }, { a: "x" }, { ab: 2 }, { b: 1 }],
+  ],
   [{ properties: JSON.parse('{"__proto__":{"type":"integer"}}') }, [{}, { a: 1 }], [JSON.parse('{"__proto__":"x"}')]],
   [{ minLength: 2 }, ["\ud83d\ud83d"], ["\ud83d\ude00", "\ud800"]],
   [{ const: "é" }, ["\u00e9"], ["e\u0301"]],
   [{ uniqueItems: false }, [[1, 1]], []],
   [{ contains: { type: "string" } }, [[1, "a"], {}], [[], [1]]],
-  [{ contains: { type: "string" }, minContains: 2, maxContains: 3 }, [["a", "b"], ["a", "b", "c", 1]], [["a"], ["a", "b", "c", "d"]]],
+  [
+    { contains: { type: "string" }, minContains: 2, maxContains: 3 },
+    [
+      ["a", "b"],
+      ["a", "b", "c", 1],
+    ],
+    [["a"], ["a", "b", "c", "d"]],
+  ],
   [{ contains: { type: "string" }, minContains: 0 }, [[], [1]], []],
   [{ properties: { a: { type: "integer" } } }, [{}, { a: 1 }, { b: "x" }, []], [{ a: "1" }]],
   [{ properties: { a: true }, required: ["a", "b"] }, [{ a: 1, b: undefined }], [{}, { a: 1 }, { b: 1 }]],
   [{ required: ["constructor", "__proto__"] }, [JSON.parse('{"constructor":1,"__proto__":2}')], [{}]],
-  [{ properties: { a: true }, additionalProperties: false }, [{}, { a: 1 }], [{ b: 1 }, { toString: 1 }, JSON.parse('{"__proto__":1}')]],
+  [
+    { properties: { a: true }, additionalProperties: false },
+    [{}, { a: 1 }],
+    [{ b: 1 }, { toString: 1 }, JSON.parse('{"__proto__":1}')],
+  ],
   [{ additionalProperties: { type: "integer" } }, [{ a: 1 }], [{ a: "1" }]],
-  [{ patternProperties: { "^x-": { type: "string" } }, additionalProperties: false }, [{ "x-a": "1" }], [{ "x-a": 1 }, { y: "1" }]],
+  [
+    { patternProperties: { "^x-": { type: "string" } }, additionalProperties: false },
+    [{ "x-a": "1" }],
+    [{ "x-a": 1 }, { y: "1" }],
+  ],
   [{ propertyNames: { maxLength: 2 } }, [{ ab: 1 }], [{ abc: 1 }]],
   [{ minProperties: 1, maxProperties: 2 }, [{ a: 1 }], [{}, { a: 1, b: 2, c: 3 }]],
   [{ dependentRequired: { a: ["b"] } }, [{}, { b: 1 }, { a: 1, b: 2 }], [{ a: 1 }]],
@@ -91,43 +152,89 @@ const CASES: readonly [schema: unknown, fits: readonly unknown[], not: readonly 
   [{ if: { type: "string" }, then: { minLength: 1 } }, [1, "a"], [""]],
   [{ $ref: "#/$defs/a~1b%20c", $defs: { "a/b c": { type: "string" } } }, ["a"], [1]],
   [{ type: "object", additionalProperties: { $ref: "#" } }, [{ a: { b: {} } }], [{ a: { b: 1 } }]],
-  [tree, [{ value: 1, children: [{ value: 2 }] }], [{ value: 1, children: [{ value: 2, children: [{ value: "3" }] }] }]],
-  [{ format: "date-time" }, ["2026-02-28T23:59:60Z", "2024-02-29t00:00:00.123+01:00", 1], ["2026-02-29T00:00:00Z", "2026-01-01 00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T24:00:00Z", ""]],
+  [
+    tree,
+    [{ value: 1, children: [{ value: 2 }] }],
+    [{ value: 1, children: [{ value: 2, children: [{ value: "3" }] }] }],
+  ],
+  [
+    { format: "date-time" },
+    ["2026-02-28T23:59:60Z", "2024-02-29t00:00:00.123+01:00", 1],
+    ["2026-02-29T00:00:00Z", "2026-01-01 00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T24:00:00Z", ""],
+  ],
   [{ format: "date" }, ["2000-02-29"], ["1900-02-29", "2026-13-01", "2026-00-01", "2026-1-1", "2026-04-31"]],
   [{ format: "time" }, ["12:00:00Z", "12:00:00.5-08:00"], ["12:00Z", "25:00:00Z", "12:00:00"]],
-  [{ format: "email" }, ["a@example.com", "a.b+c@x.org"], ["a", "@x.org", "a@", "a..b@x.org", ".a@x.org", "a@-x.org", "a b@x.org", `${"a".repeat(65)}@x.org`]],
-  [{ format: "hostname" }, ["a", "a.example.com", "xn--e1afmkfd.xn--p1ai"], ["", "-a", "a-", "a..b", "a_b", "a".repeat(64), "a."]],
+  [
+    { format: "email" },
+    ["a@example.com", "a.b+c@x.org"],
+    ["a", "@x.org", "a@", "a..b@x.org", ".a@x.org", "a@-x.org", "a b@x.org", `${"a".repeat(65)}@x.org`],
+  ],
+  [
+    { format: "hostname" },
+    ["a", "a.example.com", "xn--e1afmkfd.xn--p1ai"],
+    ["", "-a", "a-", "a..b", "a_b", "a".repeat(64), "a."],
+  ],
   [{ format: "ipv4" }, ["192.0.2.1"], ["256.0.0.1", "1.2.3", "::1", "01.2.3.4"]],
   [{ format: "ipv6" }, ["::1", "2001:db8::1"], ["1.2.3.4", ":::", "fe80::1%eth0"]],
-  [{ format: "uuid" }, ["2EB8AA08-aa98-11ea-b4aa-73b441d16380"], ["2eb8aa08aa9811eab4aa73b441d16380", "2eb8aa08-aa98-11ea-b4aa-73b441d1638", "x"]],
-  [{ format: "uri" }, ["https://example.com/a?b#c", "urn:isbn:1", "mailto:a@b.c"], ["/a", "//a/b", "https://a b", "http://[", "a", "https://x/%zz"]],
+  [
+    { format: "uuid" },
+    ["2EB8AA08-aa98-11ea-b4aa-73b441d16380"],
+    ["2eb8aa08aa9811eab4aa73b441d16380", "2eb8aa08-aa98-11ea-b4aa-73b441d1638", "x"],
+  ],
+  [
+    { format: "uri" },
+    ["https://example.com/a?b#c", "urn:isbn:1", "mailto:a@b.c"],
+    ["/a", "//a/b", "https://a b", "http://[", "a", "https://x/%zz"],
+  ],
 ];
 
 describe("the verdict of a schema", () => {
-  it.each(CASES.map(([schema, fits, not]) => [JSON.stringify(schema), schema, fits, not] as const))("the verdict of a schema accepts and refuses values: %s", (_text, schema, fits, not) => {
-    for (const value of fits) expect([value, violations(schema, value)]).toEqual([value, []]);
-    for (const value of not) expect([value, violations(schema, value).length > 0]).toEqual([value, true]);
-  });
+  it.each(CASES.map(([schema, fits, not]) => [JSON.stringify(schema), schema, fits, not] as const))(
+    "the verdict of a schema accepts and refuses values: %s",
+    (_text, schema, fits, not) => {
+      for (const value of fits) expect([value, violations(schema, value)]).toEqual([value, []]);
+      for (const value of not) expect([value, violations(schema, value).length > 0]).toEqual([value, true]);
+    },
+  );
 
-  it.each(CASES.map(([schema, fits, not]) => [JSON.stringify(schema), schema, fits, not] as const))("the verdict of a schema gives the same violations when the check pauses: %s", async (_text, schema, fits, not) => {
-    for (const value of [...fits, ...not]) {
-      const { found, pauses } = await violationsInSlices(schema, value);
-      expect([value, found]).toEqual([value, violations(schema, value)]);
-      expect(pauses > 0).toBe(typeof schema === "object");
-    }
-  });
+  it.each(CASES.map(([schema, fits, not]) => [JSON.stringify(schema), schema, fits, not] as const))(
+    "the verdict of a schema gives the same violations when the check pauses: %s",
+    async (_text, schema, fits, not) => {
+      for (const value of [...fits, ...not]) {
+        const { found, pauses } = await violationsInSlices(schema, value);
+        expect([value, found]).toEqual([value, violations(schema, value)]);
+        expect(pauses > 0).toBe(typeof schema === "object");
+      }
+    },
+  );
 });
 
 describe("a long check", () => {
   it.each<[string, unknown, unknown]>([
     ["items", { items: { type: "integer" } }, Array(100_000).fill(1)],
-    ["items among forms", { items: { anyOf: [...Array<object>(12).fill({ type: "object" }), { type: "integer" }] } }, Array(10_000).fill(1)],
-    ["members", { additionalProperties: { type: "integer" } }, Object.fromEntries(Array.from({ length: 50_000 }, (_, i) => [`k${i}`, i]))],
-    ["names", { propertyNames: { maxLength: 9 } }, Object.fromEntries(Array.from({ length: 50_000 }, (_, i) => [`k${i}`, i]))],
+    [
+      "items among forms",
+      { items: { anyOf: [...Array<object>(12).fill({ type: "object" }), { type: "integer" }] } },
+      Array(10_000).fill(1),
+    ],
+    [
+      "members",
+      { additionalProperties: { type: "integer" } },
+      Object.fromEntries(Array.from({ length: 50_000 }, (_, i) => [`k${i}`, i])),
+    ],
+    [
+      "names",
+      { propertyNames: { maxLength: 9 } },
+      Object.fromEntries(Array.from({ length: 50_000 }, (_, i) => [`k${i}`, i])),
+    ],
     ["unique items", { uniqueItems: true }, Array.from({ length: 100_000 }, (_, i) => i)],
     ["items that it has to contain", { contains: { const: 1 }, minContains: 100_000 }, Array(100_000).fill(1)],
     ["a text under a pattern", { pattern: "^[a-z]*$" }, "a".repeat(50_000)],
-    ["a text under a pattern of a name", { patternProperties: { "^[a-z]*$": true }, additionalProperties: false }, { ["a".repeat(50_000)]: 1 }],
+    [
+      "a text under a pattern of a name",
+      { patternProperties: { "^[a-z]*$": true }, additionalProperties: false },
+      { ["a".repeat(50_000)]: 1 },
+    ],
   ])("a long check pauses at least every 50,000 steps: %s", async (what, schema, value) => {
     let last = 0;
     let longest = 0;
@@ -158,13 +265,27 @@ describe("violations", () => {
     const schema = {
       type: "object",
       properties: {
-        items: { type: "array", items: { type: "object", properties: { id: { type: "integer", minimum: 1 }, "a/b~c": { const: 1 } }, required: ["id"], additionalProperties: false } },
+        items: {
+          type: "array",
+          items: {
+            type: "object",
+            properties: { id: { type: "integer", minimum: 1 }, "a/b~c": { const: 1 } },
+            required: ["id"],
+            additionalProperties: false,
+          },
+        },
         state: { enum: ["new", "old"] },
         name: { type: ["string", "null"], minLength: 2, pattern: "^[A-Z]" },
       },
       required: ["items", "secret"],
     };
-    expect(violations(schema, { items: [{ id: "hidden" }, {}, { id: 0, "a/b~c": 2, more: 1 }, 5], state: "hidden", name: "x" })).toEqual([
+    expect(
+      violations(schema, {
+        items: [{ id: "hidden" }, {}, { id: 0, "a/b~c": 2, more: 1 }, 5],
+        state: "hidden",
+        name: "x",
+      }),
+    ).toEqual([
       "/secret: is required",
       "/items/0/id: expected an integer, found a string",
       "/items/1/id: is required",
@@ -179,8 +300,12 @@ describe("violations", () => {
   });
 
   it("violations state how many choices fit", () => {
-    expect(violations({ anyOf: [{ type: "string" }, { type: "null" }] }, 1)).toEqual([": fits none of the 2 forms that are allowed"]);
-    expect(violations({ oneOf: [true, true, false] }, 1)).toEqual([": fits 2 of the 3 forms of which it has to fit one"]);
+    expect(violations({ anyOf: [{ type: "string" }, { type: "null" }] }, 1)).toEqual([
+      ": fits none of the 2 forms that are allowed",
+    ]);
+    expect(violations({ oneOf: [true, true, false] }, 1)).toEqual([
+      ": fits 2 of the 3 forms of which it has to fit one",
+    ]);
     expect(violations({ not: {} }, 1)).toEqual([": has a form that is not allowed"]);
   });
 
@@ -193,34 +318,74 @@ describe("violations", () => {
 });
 
 describe("the limit of the work for a value", () => {
-  const work = (schema: unknown, value: unknown, left: number) => new Promise((resolve) => resolve(compiled(schema).check(value, new Run(50, workFor(left)))));
+  const work = (schema: unknown, value: unknown, left: number) =>
+    new Promise((resolve) => resolve(compiled(schema).check(value, new Run(50, workFor(left)))));
 
   it("the limit of the work for a value stops the check of nested choices that multiply at each level", async () => {
-    const doubling = { $ref: "#/$defs/a", $defs: { a: { anyOf: [{ items: { $ref: "#/$defs/a" }, maxItems: 0 }, { items: { $ref: "#/$defs/a" }, minItems: 5 }, { type: "string" }] } } };
-    const both = { $ref: "#/$defs/a", $defs: { a: { oneOf: [{ items: { $ref: "#/$defs/a" } }, { items: { $ref: "#/$defs/a" } }] } } };
+    const doubling = {
+      $ref: "#/$defs/a",
+      $defs: {
+        a: {
+          anyOf: [
+            { items: { $ref: "#/$defs/a" }, maxItems: 0 },
+            { items: { $ref: "#/$defs/a" }, minItems: 5 },
+            { type: "string" },
+          ],
+        },
+      },
+    };
+    const both = {
+      $ref: "#/$defs/a",
+      $defs: { a: { oneOf: [{ items: { $ref: "#/$defs/a" } }, { items: { $ref: "#/$defs/a" } }] } },
+    };
     let nested: unknown = [];
     for (let i = 0; i < 40; i++) nested = [nested];
     await expect(work(both, nested, 100_000)).rejects.toBeInstanceOf(TooMuchWork);
     await work(doubling, nested, 100_000).catch((error: unknown) => expect(error).toBeInstanceOf(TooMuchWork));
   });
 
-  it("the limit of the work for a value stops work that cannot pause, such as comparing one huge value, sooner", async () => {
-    await expect(work({ uniqueItems: true }, [Array(600_000).fill(1), 2], 10_000_000)).rejects.toBeInstanceOf(TooMuchWork);
-    await work({ uniqueItems: true }, [Array(100_000).fill(1), 2], 10_000_000);
-    await work({ enum: [[1, [2]]] }, Array(600_000).fill(1), 100_000);
-  });
+  it(
+    "the limit of the work for a value stops work that cannot pause, " + "such as comparing one huge value, sooner",
+    async () => {
+      await expect(work({ uniqueItems: true }, [Array(600_000).fill(1), 2], 10_000_000)).rejects.toBeInstanceOf(
+        TooMuchWork,
+      );
+      await work({ uniqueItems: true }, [Array(100_000).fill(1), 2], 10_000_000);
+      await work({ enum: [[1, [2]]] }, Array(600_000).fill(1), 100_000);
+    },
+  );
 
-  it("the limit of the work for a value stops the check of long texts under a complex pattern, and of large values that are compared", async () => {
-    await expect(work({ pattern: "(a|b|c|[a-z]|\\w){50}!" }, "a".repeat(10_000), 100_000)).rejects.toBeInstanceOf(TooMuchWork);
-    await expect(work({ uniqueItems: true }, Array.from({ length: 1_000 }, (_, i) => [i]), 100)).rejects.toBeInstanceOf(TooMuchWork);
-  });
+  it(
+    "the limit of the work for a value stops the check of long texts under a complex pattern, " +
+      "and of large values that are compared",
+    async () => {
+      await expect(work({ pattern: "(a|b|c|[a-z]|\\w){50}!" }, "a".repeat(10_000), 100_000)).rejects.toBeInstanceOf(
+        TooMuchWork,
+      );
+      await expect(
+        work(
+          { uniqueItems: true },
+          Array.from({ length: 1_000 }, (_, i) => [i]),
+          100,
+        ),
+      ).rejects.toBeInstanceOf(TooMuchWork);
+    },
+  );
 
   it.each<[string, object, unknown]>([
     ["texts that are compared", { enum: ["x"] }, "a".repeat(100_000)],
     ["texts that are compared within others", { uniqueItems: true }, [["a".repeat(100_000)], 1]],
     ["names that are compared", { enum: [{ a: 1 }] }, { ["a".repeat(100_000)]: 1 }],
-    ["names that are gone through", { properties: { a: true } }, Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`k${i}`, i]))],
-    ["names that are counted", { minProperties: 1 }, Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`k${i}`, i]))],
+    [
+      "names that are gone through",
+      { properties: { a: true } },
+      Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`k${i}`, i])),
+    ],
+    [
+      "names that are counted",
+      { minProperties: 1 },
+      Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`k${i}`, i])),
+    ],
     ["numbers whose digits are divided", { items: { multipleOf: 0.5 } }, Array(300).fill(1e308)],
     ["items that are gone through", { items: true }, Array(100_000).fill(0)],
   ])("the limit of the work for a value counts more steps for long values: %s", async (_what, schema, value) => {
@@ -229,43 +394,68 @@ describe("the limit of the work for a value", () => {
   });
 
   it("the limit of the work for a value counts a few steps for each of a thousand objects", async () => {
-    await work({ items: { type: "object", properties: { id: { type: "integer" } } } }, Array.from({ length: 1_000 }, (_, id) => ({ id })), 3_100);
+    await work(
+      { items: { type: "object", properties: { id: { type: "integer" } } } },
+      Array.from({ length: 1_000 }, (_, id) => ({ id })),
+      3_100,
+    );
   });
 });
 
 describe("the types that a schema states for a property", () => {
   it("the types that a schema states for a property include types from properties, through references", () => {
-    const { typesOf } = compiled({ $ref: "#/$defs/q", $defs: { q: { properties: { n: { $ref: "#/$defs/n" }, l: { type: "array", items: { $ref: "#/$defs/n" } } }, additionalProperties: { type: "boolean" } }, n: { type: ["integer", "null"] } } });
+    const { typesOf } = compiled({
+      $ref: "#/$defs/q",
+      $defs: {
+        q: {
+          properties: { n: { $ref: "#/$defs/n" }, l: { type: "array", items: { $ref: "#/$defs/n" } } },
+          additionalProperties: { type: "boolean" },
+        },
+        n: { type: ["integer", "null"] },
+      },
+    });
     expect(typesOf("n")).toEqual({ types: ["integer", "null"], itemTypes: null });
     expect(typesOf("l")).toEqual({ types: ["array"], itemTypes: ["integer", "null"] });
     expect(typesOf("x")).toEqual({ types: ["boolean"], itemTypes: null });
     expect(compiled(true).typesOf("x")).toEqual({ types: null, itemTypes: null });
   });
 
-  it("the types that a schema states for a property include types from beside a reference, from patterns and from each of allOf, also in a circle", () => {
-    const { typesOf } = compiled({
-      $ref: "#/$defs/common",
-      properties: { page: { $ref: "#/$defs/least", type: "integer" } },
-      allOf: [{ properties: { size: { allOf: [{ type: "number" }] } } }, { patternProperties: { "^is_": { type: "boolean" } } }],
-      additionalProperties: { type: "array", items: { allOf: [{ type: "integer" }] } },
-      $defs: { common: { properties: { all: { type: "boolean" }, self: { $ref: "#" } } }, least: { minimum: 1 } },
-    });
-    expect(["page", "all", "size", "is_new", "self", "x"].map(typesOf).map(({ types, itemTypes }) => [types, itemTypes])).toEqual([
-      [["integer"], null],
-      [["boolean"], null],
-      [["number"], null],
-      [["boolean"], null],
-      [null, null],
-      [["array"], ["integer"]],
-    ]);
-  });
+  it(
+    "the types that a schema states for a property include types from beside a reference, " +
+      "from patterns and from each of allOf, also in a circle",
+    () => {
+      const { typesOf } = compiled({
+        $ref: "#/$defs/common",
+        properties: { page: { $ref: "#/$defs/least", type: "integer" } },
+        allOf: [
+          { properties: { size: { allOf: [{ type: "number" }] } } },
+          { patternProperties: { "^is_": { type: "boolean" } } },
+        ],
+        additionalProperties: { type: "array", items: { allOf: [{ type: "integer" }] } },
+        $defs: { common: { properties: { all: { type: "boolean" }, self: { $ref: "#" } } }, least: { minimum: 1 } },
+      });
+      expect(
+        ["page", "all", "size", "is_new", "self", "x"].map(typesOf).map(({ types, itemTypes }) => [types, itemTypes]),
+      ).toEqual([
+        [["integer"], null],
+        [["boolean"], null],
+        [["number"], null],
+        [["boolean"], null],
+        [null, null],
+        [["array"], ["integer"]],
+      ]);
+    },
+  );
 });
 
 describe("the configuration of a schema", () => {
   it.each<[unknown, RegExp]>([
     [1, /expected a schema: an object, true or false, found 1/],
     [{ tpye: "string" }, /^tpye: is not a known keyword; did you mean "type"\?/],
-    [{ properties: { a: { unevaluatedProperties: false } } }, /^properties\.a\.unevaluatedProperties: is not a known keyword/],
+    [
+      { properties: { a: { unevaluatedProperties: false } } },
+      /^properties\.a\.unevaluatedProperties: is not a known keyword/,
+    ],
     [{ type: "int" }, /^type: expected one of null, boolean, integer, number, string, array, object, found "int"/],
     [{ type: ["string", 1] }, /^type\[1\]: expected one of/],
     [{ type: [] }, /^type: expected at least one type/],
@@ -294,7 +484,10 @@ describe("the configuration of a schema", () => {
     [{ $ref: "https://example.com/schema" }, /leads nowhere/],
     [{ $ref: "#/properties/a", properties: { a: {} } }, /leads nowhere/],
     [{ $ref: "#" }, /"\$ref" leads in a circle: # refers to itself/],
-    [{ $defs: { a: { anyOf: [{ $ref: "#/$defs/b" }] }, b: { not: { $ref: "#/$defs/a" } } } }, /leads in a circle: #\/\$defs\/a/],
+    [
+      { $defs: { a: { anyOf: [{ $ref: "#/$defs/b" }] }, b: { not: { $ref: "#/$defs/a" } } } },
+      /leads in a circle: #\/\$defs\/a/,
+    ],
     [{ $defs: { a: { type: "x" } } }, /^\$defs\.a\.type: expected one of/],
     [{ $defs: [] }, /^\$defs: expected an object of schemas/],
     [{ properties: { a: { $defs: {} } } }, /^properties\.a\.\$defs: is allowed only at the top of a schema/],
@@ -305,10 +498,25 @@ describe("the configuration of a schema", () => {
   });
 
   it("the configuration of a schema accepts annotations, and reports all errors at once", () => {
-    expect(problems({ $schema: "https://json-schema.org/draft/2020-12/schema", $comment: "c", title: "t", description: "d", default: 1, examples: [1], deprecated: true, readOnly: true, writeOnly: false })).toEqual([]);
+    expect(
+      problems({
+        $schema: "https://json-schema.org/draft/2020-12/schema",
+        $comment: "c",
+        title: "t",
+        description: "d",
+        default: 1,
+        examples: [1],
+        deprecated: true,
+        readOnly: true,
+        writeOnly: false,
+      }),
+    ).toEqual([]);
     expect(problems({ type: "x", properties: { a: { minimum: "1" } }, foo: 1 }).length).toBe(3);
     expect(problems({ type: ["foo", "bar"], dependentRequired: { a: 1, b: 2 } }).length).toBe(4);
-    expect(problems({ patternProperties: { "(?=a)": true, "\\1": true, "b(": true }, additionalProperties: { bogus: 1 } }).length).toBe(4);
+    expect(
+      problems({ patternProperties: { "(?=a)": true, "\\1": true, "b(": true }, additionalProperties: { bogus: 1 } })
+        .length,
+    ).toBe(4);
     expect(problems({ then: { bogus: 1, typ: "x" }, prefixItems: [], items: { bogus: 1 } }).length).toBe(5);
   });
 });

@@ -16,9 +16,12 @@ describe("readJson", () => {
   it("reads every value as JSON.parse does", () => {
     const from = random(5);
     const value = (depth: number): unknown => {
-      if (depth === 0 || from.pick([true, false])) return from.pick([null, true, 0, -1.5e3, "", 'a"\\/{}[],:é😀\u0000', "\\\\"]);
+      if (depth === 0 || from.pick([true, false]))
+        return from.pick([null, true, 0, -1.5e3, "", 'a"\\/{}[],:é😀\u0000', "\\\\"]);
       if (from.pick([true, false])) return from.list(0, 4, () => value(depth - 1));
-      return Object.fromEntries(from.list(0, 4, () => [from.pick(["a", "b", '"', "\\", "{", "__proto__", "é", ""]), value(depth - 1)]));
+      return Object.fromEntries(
+        from.list(0, 4, () => [from.pick(["a", "b", '"', "\\", "{", "__proto__", "é", ""]), value(depth - 1)]),
+      );
     };
     for (let i = 0; i < 500; i++) {
       const made = value(5);
@@ -26,7 +29,22 @@ describe("readJson", () => {
     }
   });
 
-  it.each(["", " ", "{", "{a:1}", "{'a':1}", "[1,]", "01", "NaN", "1 2", "\ufeff{}", "// x\n1", '"\n"', '"\\ud800', "nul"])("refuses %j, which is not JSON", (text) => {
+  it.each([
+    "",
+    " ",
+    "{",
+    "{a:1}",
+    "{'a':1}",
+    "[1,]",
+    "01",
+    "NaN",
+    "1 2",
+    "\ufeff{}",
+    "// x\n1",
+    '"\n"',
+    '"\\ud800',
+    "nul",
+  ])("refuses %j, which is not JSON", (text) => {
     expect(read(text)).toEqual({ at: "", problem: "is not JSON" });
   });
 
@@ -46,7 +64,13 @@ describe("readJson", () => {
     expect(read(text)).toEqual({ at, problem: "is a duplicate key" });
   });
 
-  it.each(['{"a":"a","b":"a"}', '[{"a":1},{"a":1}]', '{"a":{"a":{"a":1}}}', '{"a":["a","a"],"A":"a"}', '{"x":"\\\\","y":"x"}'])("accepts the same text in other places: %s", (text) => {
+  it.each([
+    '{"a":"a","b":"a"}',
+    '[{"a":1},{"a":1}]',
+    '{"a":{"a":{"a":1}}}',
+    '{"a":["a","a"],"A":"a"}',
+    '{"x":"\\\\","y":"x"}',
+  ])("accepts the same text in other places: %s", (text) => {
     expect(read(text)).toEqual({ value: JSON.parse(text) });
   });
 

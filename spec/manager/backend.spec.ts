@@ -32,19 +32,27 @@ describe("an admin interface over HTTPS", () => {
   });
 
   it.each([
-    ["no known authority has signed it", SERVER, signedBy(null), /signed by a trusted authority.*MANAGER_BACKEND_CA_PATH/],
+    [
+      "no known authority has signed it",
+      SERVER,
+      signedBy(null),
+      /signed by a trusted authority.*MANAGER_BACKEND_CA_PATH/,
+    ],
     ["another authority has signed it", SERVER, signedBy(OTHER_CA.cert), /signed by a trusted authority/],
     ["it is a client's", STRANGER, signedBy(CA.cert), /not a server certificate/],
     ["it is for another name", SHOP, signedBy(OTHER_CA.cert), /not valid for the host name/],
     ["it has expired", EXPIRED, signedBy(CA.cert), /expired/],
-  ] as [string, Pem, { ca?: Buffer }, RegExp][])("an admin interface over HTTPS gets no byte, and the client 502, when %s", async (_what, pair, trusted, detail) => {
-    const admin = await secureAdmin(pair);
-    const { ask } = await startManager(admin.url, trusted);
-    const got = problemOf(await ask("POST", "/api/login", { headers: { Authorization: "Basic eDp5" } }));
-    expect(got.slice(0, 2)).toEqual([502, "upstream_connect_failed"]);
-    expect(got[2]).toMatch(detail);
-    expect(admin.requests()).toBe(0);
-  });
+  ] as [string, Pem, { ca?: Buffer }, RegExp][])(
+    "an admin interface over HTTPS gets no byte, and the client 502, when %s",
+    async (_what, pair, trusted, detail) => {
+      const admin = await secureAdmin(pair);
+      const { ask } = await startManager(admin.url, trusted);
+      const got = problemOf(await ask("POST", "/api/login", { headers: { Authorization: "Basic eDp5" } }));
+      expect(got.slice(0, 2)).toEqual([502, "upstream_connect_failed"]);
+      expect(got[2]).toMatch(detail);
+      expect(admin.requests()).toBe(0);
+    },
+  );
 
   it("an admin interface over HTTPS needs a valid certificate even if NODE_TLS_REJECT_UNAUTHORIZED is 0", async () => {
     const before = process.env.NODE_TLS_REJECT_UNAUTHORIZED;
@@ -64,7 +72,9 @@ describe("an admin interface over HTTPS", () => {
     expect(problemOf(await ask("GET", "/api/healthz"))[2]).toMatch(/does not speak TLS/);
     const secure = await secureAdmin(SERVER);
     const other = await startManager(secure.url.replace("https:", "http:").replace("localhost", "127.0.0.1"));
-    expect(problemOf(await other.ask("GET", "/api/healthz"))[2]).toMatch(/with ADMIN_TLS=true it speaks HTTPS|does not speak HTTP/);
+    expect(problemOf(await other.ask("GET", "/api/healthz"))[2]).toMatch(
+      /with ADMIN_TLS=true it speaks HTTPS|does not speak HTTP/,
+    );
   });
 });
 
@@ -76,6 +86,8 @@ describe("the detail of a failure", () => {
     ["http://secret", "the connection failed."],
     ["", "the connection failed."],
   ])("the detail of a failure describes the code %j as %j", (code, end) => {
-    expect(failureOf(Object.assign(new Error("10.0.0.1 secret"), { code })).detail).toBe(`The admin interface does not answer: ${end}`);
+    expect(failureOf(Object.assign(new Error("10.0.0.1 secret"), { code })).detail).toBe(
+      `The admin interface does not answer: ${end}`,
+    );
   });
 });

@@ -19,14 +19,30 @@ export interface RunningManager {
 }
 
 /** `backend` is a port of 127.0.0.1, an address, or the admin interface of the same process. */
-export async function startManager(backend: number | string | Admin, options: { tls?: Pair; ca?: Buffer; assets?: string; hosts?: readonly string[]; traceUrl?: string } = {}): Promise<RunningManager> {
+export async function startManager(
+  backend: number | string | Admin,
+  options: { tls?: Pair; ca?: Buffer; assets?: string; hosts?: readonly string[]; traceUrl?: string } = {},
+): Promise<RunningManager> {
   const { tls = null, hosts = [], ca = null, traceUrl = null, ...more } = options;
   const clock = manualClock();
   const logged: [string, string, LogFields?][] = [];
-  const note = (severity: string) => (message: string, fields?: LogFields) => void logged.push(fields === undefined ? [severity, message] : [severity, message, fields]);
+  const note = (severity: string) => (message: string, fields?: LogFields) =>
+    void logged.push(fields === undefined ? [severity, message] : [severity, message, fields]);
   const log = { debug: note("debug"), info: note("info"), warn: note("warn"), error: note("error") };
-  const urlOf = (address: number | string) => new URL(typeof address === "number" ? `http://127.0.0.1:${address}` : address);
-  const manager = createManager({ backend: typeof backend === "object" ? ofThisProcess(backend.answer) : new AdminProxy({ url: urlOf(backend), ca }, clock, log), tls: tls && { ...tls, part }, hosts, traceUrl, clock, log, ...more });
+  const urlOf = (address: number | string) =>
+    new URL(typeof address === "number" ? `http://127.0.0.1:${address}` : address);
+  const manager = createManager({
+    backend:
+      typeof backend === "object"
+        ? ofThisProcess(backend.answer)
+        : new AdminProxy({ url: urlOf(backend), ca }, clock, log),
+    tls: tls && { ...tls, part },
+    hosts,
+    traceUrl,
+    clock,
+    log,
+    ...more,
+  });
   onTestFinished(async () => {
     const closed = manager.close();
     clock.advance(10_000); // whatever a failed spec left open is cut
@@ -41,6 +57,7 @@ export const json = (answer: Answer): any => JSON.parse(answer.body.toString());
 /** Status, code and detail of a problem document. */
 export function problemOf(answer: Answer): readonly [number, string, string] {
   const { status, code, detail } = json(answer) as { status: number; code: string; detail: string };
-  if (status !== answer.status || answer.headers["content-type"] !== "application/problem+json") throw new Error("this is no problem document");
+  if (status !== answer.status || answer.headers["content-type"] !== "application/problem+json")
+    throw new Error("this is no problem document");
   return [status, code, detail];
 }

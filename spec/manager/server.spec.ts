@@ -16,7 +16,8 @@ const MIB16 = 16 * 1024 * 1024;
 
 const FIRM = {
   "content-security-policy":
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+    "font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
   "x-content-type-options": "nosniff",
   "referrer-policy": "no-referrer",
   "cross-origin-opener-policy": "same-origin",
@@ -29,7 +30,8 @@ describe("the pages", () => {
     const { ask } = await startManager(9);
     const page = await ask("GET", "/");
     expect([page.status, page.headers["content-type"]]).toEqual([200, "text/html; charset=utf-8"]);
-    for (const [, name] of page.body.toString().matchAll(/(?:src|href)="([^"]+)"/g)) expect((await ask("GET", `/${name}`)).status).toBe(200);
+    for (const [, name] of page.body.toString().matchAll(/(?:src|href)="([^"]+)"/g))
+      expect((await ask("GET", `/${name}`)).status).toBe(200);
   });
 
   it("the pages give HEAD the headers of GET and no body, and 304 neither body nor length", async () => {
@@ -41,20 +43,49 @@ describe("the pages", () => {
     expect([known.status, known.body.length, known.headers["content-length"]]).toEqual([304, 0, undefined]);
   });
 
-  it.each(["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])("the pages give 405 with Allow for %s", async (method) => {
-    const { ask } = await startManager(9);
-    const got = await ask(method, "/");
-    expect([...problemOf(got).slice(0, 2), got.headers.allow]).toEqual([405, "method_not_allowed", "GET, HEAD"]);
-  });
+  it.each(["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])(
+    "the pages give 405 with Allow for %s",
+    async (method) => {
+      const { ask } = await startManager(9);
+      const got = await ask(method, "/");
+      expect([...problemOf(got).slice(0, 2), got.headers.allow]).toEqual([405, "method_not_allowed", "GET, HEAD"]);
+    },
+  );
 
-  it.each(["/server.ts", "/endpoints.js", "/package.json", "/apis", "/API/healthz", "/favicon.ico", "/main.js/", "/%252e%252e/x"])("the pages give 404 for %s", async (path) => {
+  it.each([
+    "/server.ts",
+    "/endpoints.js",
+    "/package.json",
+    "/apis",
+    "/API/healthz",
+    "/favicon.ico",
+    "/main.js/",
+    "/%252e%252e/x",
+  ])("the pages give 404 for %s", async (path) => {
     const { ask } = await startManager(9);
     expect(problemOf(await ask("GET", path)).slice(0, 2)).toEqual([404, "route_not_found"]);
   });
 
   it.each([
-    "/../server.js", "/..%2fserver.js", "/%2e%2e/server.js", "/./main.js", "/..", "/main.js%00", "/main.js%2f..", "/..;/server.js", "/..\\server.js",
-    "/%5c..%5cserver.js", "/main.js#x", "/%zz", "*", "main.js", "/api/../main.js", "/api/..%2f..%2fx", "/api%2fhealthz", "/api/gateway%2fconfig", "//%2e%2e//etc/passwd",
+    "/../server.js",
+    "/..%2fserver.js",
+    "/%2e%2e/server.js",
+    "/./main.js",
+    "/..",
+    "/main.js%00",
+    "/main.js%2f..",
+    "/..;/server.js",
+    "/..\\server.js",
+    "/%5c..%5cserver.js",
+    "/main.js#x",
+    "/%zz",
+    "*",
+    "main.js",
+    "/api/../main.js",
+    "/api/..%2f..%2fx",
+    "/api%2fhealthz",
+    "/api/gateway%2fconfig",
+    "//%2e%2e//etc/passwd",
   ])("the pages give 400 for %s without asking the admin interface", async (path) => {
     const backend = await rawOrigin((_request, response) => void response.end());
     onTestFinished(() => backend.close());
@@ -79,7 +110,12 @@ describe("the pages", () => {
 describe("every reply", () => {
   it("every reply has the security headers: pages, 304, errors, and replies of the admin interface", async () => {
     const backend = await rawOrigin((_request, response) => {
-      response.writeHead(200, { "Content-Security-Policy": "default-src *", "Referrer-Policy": "unsafe-url", "Access-Control-Allow-Origin": "*", "X-Own": "1" });
+      response.writeHead(200, {
+        "Content-Security-Policy": "default-src *",
+        "Referrer-Policy": "unsafe-url",
+        "Access-Control-Allow-Origin": "*",
+        "X-Own": "1",
+      });
       response.end("{}");
     });
     onTestFinished(() => backend.close());
@@ -101,45 +137,59 @@ describe("every reply", () => {
       expect(headers).not.toHaveProperty("server");
       expect(headers).not.toHaveProperty("x-powered-by");
       expect(headers).not.toHaveProperty("access-control-allow-origin");
-      expect(rawHeaders.filter((text) => /^(content-security-policy|referrer-policy|date)$/i.test(text))).toHaveLength(3);
+      expect(rawHeaders.filter((text) => /^(content-security-policy|referrer-policy|date)$/i.test(text))).toHaveLength(
+        3,
+      );
     }
     expect(answers[4]!.headers["x-own"]).toBe("1");
-    for (const refusal of [answers[2]!, answers[3]!, answers[6]!]) expect(refusal.headers["cache-control"]).toBe("no-store");
+    for (const refusal of [answers[2]!, answers[3]!, answers[6]!])
+      expect(refusal.headers["cache-control"]).toBe("no-store");
   });
 });
 
 describe("/api", () => {
-  it.each(["another", "the same"])("logs in, reads, reloads and logs out through the real admin interface in %s process, without an Origin", async (which) => {
-    const admin = await startAdmin({ corsOrigins: [] });
-    const { ask, port } = await startManager(which === "another" ? admin.port : admin.admin);
-    const own = { Origin: `http://127.0.0.1:${port}` };
-    expect((await ask("GET", "/api/gateway")).status).toBe(401);
-    const wrong = await ask("POST", "/api/login", { headers: { ...own, Authorization: WRONG } });
-    expect(wrong.status).toBe(401);
-    // "Basic" would make browsers ask for a password in a window of their own.
-    expect(wrong.headers["www-authenticate"]).toMatch(/^Cookie realm=/);
-    const login = await ask("POST", "/api/login", { headers: { ...own, Authorization: RIGHT } });
-    expect([login.status, json(login).user]).toEqual([200, USER]);
-    const [cookie] = login.headers["set-cookie"]!;
-    expect(cookie).toMatch(/^token=[\w.-]+; HttpOnly; Secure; SameSite=Strict; Path=\/; Max-Age=3600$/);
-    const Cookie = cookie!.split(";")[0]!;
-    const config = await ask("GET", "/api/gateway/config", { headers: { Cookie } });
-    expect(json(config).AdminPassword).toBe(PASSWORD);
-    expect(config.headers["cache-control"]).toBe("no-store");
-    expect((await ask("POST", "/api/gateway/reload", { headers: { ...own, Cookie } })).status).toBe(200);
-    // Like the gateway's, the version is for who has signed in.
-    const versions = await Promise.all([{ Cookie }, {}].map((headers) => ask("GET", "/api/gateway/now?figures=total", { headers })));
-    expect(versions.map(({ status, headers }) => [status, headers["management-ui-version"]])).toEqual([[200, version], [401, undefined]]);
-    const out = await ask("DELETE", "/api/logout", { headers: { ...own, Cookie } });
-    expect([out.status, out.body.length]).toEqual([204, 0]);
-    expect(out.headers["set-cookie"]![0]).toMatch(/^token=; .*Max-Age=0$/);
-    expect((await ask("GET", "/api/gateway", { headers: { Cookie } })).status).toBe(401);
-  });
+  it.each(["another", "the same"])(
+    "logs in, reads, reloads and logs out through the real admin interface in %s process, without an Origin",
+    async (which) => {
+      const admin = await startAdmin({ corsOrigins: [] });
+      const { ask, port } = await startManager(which === "another" ? admin.port : admin.admin);
+      const own = { Origin: `http://127.0.0.1:${port}` };
+      expect((await ask("GET", "/api/gateway")).status).toBe(401);
+      const wrong = await ask("POST", "/api/login", { headers: { ...own, Authorization: WRONG } });
+      expect(wrong.status).toBe(401);
+      // "Basic" would make browsers ask for a password in a window of their own.
+      expect(wrong.headers["www-authenticate"]).toMatch(/^Cookie realm=/);
+      const login = await ask("POST", "/api/login", { headers: { ...own, Authorization: RIGHT } });
+      expect([login.status, json(login).user]).toEqual([200, USER]);
+      const [cookie] = login.headers["set-cookie"]!;
+      expect(cookie).toMatch(/^token=[\w.-]+; HttpOnly; Secure; SameSite=Strict; Path=\/; Max-Age=3600$/);
+      const Cookie = cookie!.split(";")[0]!;
+      const config = await ask("GET", "/api/gateway/config", { headers: { Cookie } });
+      expect(json(config).AdminPassword).toBe(PASSWORD);
+      expect(config.headers["cache-control"]).toBe("no-store");
+      expect((await ask("POST", "/api/gateway/reload", { headers: { ...own, Cookie } })).status).toBe(200);
+      // Like the gateway's, the version is for who has signed in.
+      const versions = await Promise.all(
+        [{ Cookie }, {}].map((headers) => ask("GET", "/api/gateway/now?figures=total", { headers })),
+      );
+      expect(versions.map(({ status, headers }) => [status, headers["management-ui-version"]])).toEqual([
+        [200, version],
+        [401, undefined],
+      ]);
+      const out = await ask("DELETE", "/api/logout", { headers: { ...own, Cookie } });
+      expect([out.status, out.body.length]).toEqual([204, 0]);
+      expect(out.headers["set-cookie"]![0]).toMatch(/^token=; .*Max-Age=0$/);
+      expect((await ask("GET", "/api/gateway", { headers: { Cookie } })).status).toBe(401);
+    },
+  );
 
   it("keeps the request id of the admin interface, and gives replies of its own another", async () => {
     const admin = await startAdmin();
     const { ask } = await startManager(admin.port);
-    for (const [path, status] of [["/api/gateway", 401], ["/none", 404]] as const) {
+    for (const [path, status] of [
+      ["/api/gateway", 401],
+      ["/none", 404],
+    ] as const) {
       const { headers, ...answer } = await ask("GET", path);
       expect(answer.status).toBe(status);
       expect(headers["x-request-id"]).toBe(json({ headers, ...answer }).request_id);
@@ -150,49 +200,69 @@ describe("/api", () => {
   it.each(["PATCH", "OPTIONS", "TRACE", "LOGIN"])("gives 405 for %s", async (method) => {
     const { port } = await startManager(9);
     const talk = await connect(port);
-    talk.send(`${method === "LOGIN" ? "PROPFIND" : method} /api/gateway HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
+    talk.send(
+      `${method === "LOGIN" ? "PROPFIND" : method} /api/gateway HTTP/1.1\r\nHost: ` +
+        `localhost\r\nConnection: close\r\n\r\n`,
+    );
     expect(await talk.closed()).toMatch(/^HTTP\/1\.1 405 [\s\S]*\r\nAllow: GET, HEAD, POST, PUT, DELETE\r\n/);
   });
 
-  it("gives 403 for unsafe methods from pages of other origins before asking the admin interface; SameSite protects reading", async () => {
-    const backend = await rawOrigin((_request, response) => void response.end("{}"));
-    onTestFinished(() => backend.close());
-    const { ask, port } = await startManager(backend.port);
-    const foreign: Record<string, string>[] = [{ Origin: "http://localhost:5173" }, { Origin: "null" }, { "Sec-Fetch-Site": "cross-site" }];
-    for (const headers of foreign) {
-      for (const method of ["POST", "DELETE"]) expect(problemOf(await ask(method, "/api/login", { headers })).slice(0, 2)).toEqual([403, "forbidden"]);
-    }
-    expect(backend.connections.total).toBe(0);
-    for (const headers of foreign) expect((await ask("GET", "/api/gateway", { headers })).status).toBe(200);
-    expect((await ask("POST", "/api/login", { headers: { Origin: `http://127.0.0.1:${port}` } })).status).toBe(200);
-    expect((await ask("POST", "/api/login", { headers: { Host: "127.0.0.1", Origin: "https://127.0.0.1" } })).status).toBe(200);
-    expect((await ask("POST", "/api/login")).status).toBe(200);
-  });
+  it(
+    "gives 403 for unsafe methods from pages of other origins before asking the admin interface; " +
+      "SameSite protects reading",
+    async () => {
+      const backend = await rawOrigin((_request, response) => void response.end("{}"));
+      onTestFinished(() => backend.close());
+      const { ask, port } = await startManager(backend.port);
+      const foreign: Record<string, string>[] = [
+        { Origin: "http://localhost:5173" },
+        { Origin: "null" },
+        { "Sec-Fetch-Site": "cross-site" },
+      ];
+      for (const headers of foreign) {
+        for (const method of ["POST", "DELETE"])
+          expect(problemOf(await ask(method, "/api/login", { headers })).slice(0, 2)).toEqual([403, "forbidden"]);
+      }
+      expect(backend.connections.total).toBe(0);
+      for (const headers of foreign) expect((await ask("GET", "/api/gateway", { headers })).status).toBe(200);
+      expect((await ask("POST", "/api/login", { headers: { Origin: `http://127.0.0.1:${port}` } })).status).toBe(200);
+      expect(
+        (await ask("POST", "/api/login", { headers: { Host: "127.0.0.1", Origin: "https://127.0.0.1" } })).status,
+      ).toBe(200);
+      expect((await ask("POST", "/api/login")).status).toBe(200);
+    },
+  );
 
-  it.each(["GET", "HEAD", "POST", "DELETE", "PUT", "OPTIONS"])("gives 421 for a %s over plain HTTP under a name that is not in ADMIN_HOSTS, before asking the admin interface", async (method) => {
-    const backend = await rawOrigin((_request, response) => void response.end("{}"));
-    onTestFinished(() => backend.close());
-    const { ask, port } = await startManager(backend.port, { hosts: ["ui.lan"] });
-    const rebound = { Host: `evil.example:${port}`, Origin: `http://evil.example:${port}`, Authorization: RIGHT };
-    for (const path of ["/", "/main.js", "/api/login", "/api/gateway", "/none"]) {
-      const got = await ask(method, path, { headers: rebound });
-      expect(got.status).toBe(421);
-      if (method === "HEAD") continue;
-      const [, code, detail] = problemOf(got);
-      expect(code).toBe("misdirected");
-      expect(detail).toMatch(/ADMIN_HOSTS.*only over HTTPS and on http:\/\/localhost/);
-    }
-    expect(backend.connections.total).toBe(0);
-    expect((await ask("GET", "/", { headers: { Host: `UI.lan.:${port}` } })).status).toBe(200);
-  });
+  it.each(["GET", "HEAD", "POST", "DELETE", "PUT", "OPTIONS"])(
+    "gives 421 for a %s over plain HTTP under a name that is not in ADMIN_HOSTS, before asking the admin interface",
+    async (method) => {
+      const backend = await rawOrigin((_request, response) => void response.end("{}"));
+      onTestFinished(() => backend.close());
+      const { ask, port } = await startManager(backend.port, { hosts: ["ui.lan"] });
+      const rebound = { Host: `evil.example:${port}`, Origin: `http://evil.example:${port}`, Authorization: RIGHT };
+      for (const path of ["/", "/main.js", "/api/login", "/api/gateway", "/none"]) {
+        const got = await ask(method, path, { headers: rebound });
+        expect(got.status).toBe(421);
+        if (method === "HEAD") continue;
+        const [, code, detail] = problemOf(got);
+        expect(code).toBe("misdirected");
+        expect(detail).toMatch(/ADMIN_HOSTS.*only over HTTPS and on http:\/\/localhost/);
+      }
+      expect(backend.connections.total).toBe(0);
+      expect((await ask("GET", "/", { headers: { Host: `UI.lan.:${port}` } })).status).toBe(200);
+    },
+  );
 
   it("answers under any name over HTTPS, where the certificate proves the name", async () => {
     const { port } = await startManager(9, { tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key) } });
     const status = await new Promise((resolve, reject) => {
-      const asking = tlsRequest({ host: "127.0.0.1", port, headers: { Host: "ui.example" }, agent: false, rejectUnauthorized: false }, (response) => {
-        response.resume();
-        resolve(response.statusCode);
-      });
+      const asking = tlsRequest(
+        { host: "127.0.0.1", port, headers: { Host: "ui.example" }, agent: false, rejectUnauthorized: false },
+        (response) => {
+          response.resume();
+          resolve(response.statusCode);
+        },
+      );
       asking.on("error", reject).end();
     });
     expect(status).toBe(200);
@@ -201,7 +271,10 @@ describe("/api", () => {
   it("gives 413 beyond 16 MiB, whether the length is stated or not, and forwards smaller bodies whole", async () => {
     const backend = await rawOrigin((request, response) => {
       const hash = createHash("sha256");
-      request.on("data", (chunk: Buffer) => hash.update(chunk)).on("end", () => response.end(hash.digest("hex"))).on("error", () => {});
+      request
+        .on("data", (chunk: Buffer) => hash.update(chunk))
+        .on("end", () => response.end(hash.digest("hex")))
+        .on("error", () => {});
     });
     onTestFinished(() => backend.close());
     const { ask } = await startManager(backend.port);
@@ -211,59 +284,78 @@ describe("/api", () => {
         const body = Buffer.alloc(size, "0123456789");
         expect((await ask("POST", "/api/gateway/validate", { body, headers })).body.toString()).toBe(digestOf(body));
       }
-      expect(problemOf(await ask("POST", "/api/gateway/validate", { body: Buffer.alloc(MIB16 + 1), headers })).slice(0, 2)).toEqual([413, "body_too_large"]);
+      expect(
+        problemOf(await ask("POST", "/api/gateway/validate", { body: Buffer.alloc(MIB16 + 1), headers })).slice(0, 2),
+      ).toEqual([413, "body_too_large"]);
     }
   });
 
-  it("passes on the answer to a large body that comes before its end, and an admin interface that closes the connection meanwhile is a 502", async () => {
-    const backend = await rawOrigin((request, response) => {
-      if (request.url === "/close") return void request.socket.destroy();
-      request.resume();
-      response.writeHead(401, { "Content-Type": "application/problem+json" }).end('{"code":"unauthenticated"}');
-    });
-    onTestFinished(() => backend.close());
-    const { ask } = await startManager(backend.port);
-    const body = Buffer.alloc(MIB16);
-    expect(await ask("POST", "/api/early", { body })).toMatchObject({ status: 401, body: Buffer.from('{"code":"unauthenticated"}') });
-    expect((await ask("POST", "/api/close", { body })).status).toBe(502);
-  });
+  it(
+    "passes on the answer to a large body that comes before its end, " +
+      "and an admin interface that closes the connection meanwhile is a 502",
+    async () => {
+      const backend = await rawOrigin((request, response) => {
+        if (request.url === "/close") return void request.socket.destroy();
+        request.resume();
+        response.writeHead(401, { "Content-Type": "application/problem+json" }).end('{"code":"unauthenticated"}');
+      });
+      onTestFinished(() => backend.close());
+      const { ask } = await startManager(backend.port);
+      const body = Buffer.alloc(MIB16);
+      expect(await ask("POST", "/api/early", { body })).toMatchObject({
+        status: 401,
+        body: Buffer.from('{"code":"unauthenticated"}'),
+      });
+      expect((await ask("POST", "/api/close", { body })).status).toBe(502);
+    },
+  );
 
   it("sends 100 (Continue) when the client waits for it", async () => {
     const backend = await rawOrigin((request, response) => void request.pipe(response));
     onTestFinished(() => backend.close());
     const { port } = await startManager(backend.port);
     const talk = await connect(port);
-    talk.send("POST /api/x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\nConnection: close\r\n\r\n");
+    talk.send(
+      "POST /api/x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: " +
+        "2\r\nConnection: close\r\n\r\n",
+    );
     await talk.until("HTTP/1.1 100 Continue\r\n\r\n");
     talk.send("ok");
     expect(await talk.closed()).toMatch(/ 200 OK[\s\S]*ok/);
   });
 
-  it.each(["another", "the same"])("asks for the body of a question and streams events of an admin interface in %s process", async (which) => {
-    const admin = await startAdmin();
-    const { port } = await startManager(which === "another" ? admin.port : admin.admin);
-    const cookie = await admin.session();
-    const question = '{"method":"GET","url":"/"}';
-    const asking = await connect(port);
-    asking.send(
-      `POST /api/gateway/explain HTTP/1.1\r\nHost: localhost\r\nCookie: ${cookie}\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: ${question.length}\r\n\r\n`,
-    );
-    await asking.until("HTTP/1.1 100 Continue\r\n\r\n");
-    asking.send(question);
-    await asking.until('"outcome":"matched"');
-    const events = await connect(port);
-    events.send(`GET /api/gateway/events HTTP/1.1\r\nHost: localhost\r\nCookie: ${cookie}\r\n\r\n`);
-    await events.until("event: stats");
-    const closed = admin.admin.close();
-    await events.until("\r\n0\r\n\r\n");
-    await closed;
-  });
+  it.each(["another", "the same"])(
+    "asks for the body of a question and streams events of an admin interface in %s process",
+    async (which) => {
+      const admin = await startAdmin();
+      const { port } = await startManager(which === "another" ? admin.port : admin.admin);
+      const cookie = await admin.session();
+      const question = '{"method":"GET","url":"/"}';
+      const asking = await connect(port);
+      asking.send(
+        `POST /api/gateway/explain HTTP/1.1\r\nHost: localhost\r\nCookie: ${cookie}\r\nContent-Type: ` +
+          `application/json\r\nExpect: 100-continue\r\nContent-Length: ${question.length}\r\n\r\n`,
+      );
+      await asking.until("HTTP/1.1 100 Continue\r\n\r\n");
+      asking.send(question);
+      await asking.until('"outcome":"matched"');
+      const events = await connect(port);
+      events.send(`GET /api/gateway/events HTTP/1.1\r\nHost: localhost\r\nCookie: ${cookie}\r\n\r\n`);
+      await events.until("event: stats");
+      const closed = admin.admin.close();
+      await events.until("\r\n0\r\n\r\n");
+      await closed;
+    },
+  );
 
   it("refuses WebSockets", async () => {
     const { port } = await startManager(9);
     for (const path of ["/", "/api/gateway"]) {
       const talk = await connect(port);
-      talk.send(`GET ${path} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`);
+      talk.send(
+        `GET ${path} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: ` +
+          `websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`,
+      );
       expect(await talk.closed()).toMatch(/^HTTP\/1\.1 400 /);
     }
   });
@@ -326,12 +418,29 @@ describe("connections", () => {
 describe("the management UI over TLS", () => {
   const pair = (of: { cert: string; key: string }) => ({ cert: Buffer.from(of.cert), key: Buffer.from(of.key) });
 
-  function get(port: number, path: string, headers: Record<string, string> = {}, method = "GET"): Promise<{ status: number; serial: string }> {
+  function get(
+    port: number,
+    path: string,
+    headers: Record<string, string> = {},
+    method = "GET",
+  ): Promise<{ status: number; serial: string }> {
     return new Promise((resolve, reject) => {
-      const asking = tlsRequest({ host: "127.0.0.1", port, path, method, headers, agent: false, ca: [CA.cert, OTHER_CA.cert], checkServerIdentity: () => undefined }, (response) => {
-        const serial = (response.socket as tls.TLSSocket).getPeerX509Certificate()!.serialNumber;
-        response.resume().on("end", () => resolve({ status: response.statusCode!, serial }));
-      });
+      const asking = tlsRequest(
+        {
+          host: "127.0.0.1",
+          port,
+          path,
+          method,
+          headers,
+          agent: false,
+          ca: [CA.cert, OTHER_CA.cert],
+          checkServerIdentity: () => undefined,
+        },
+        (response) => {
+          const serial = (response.socket as tls.TLSSocket).getPeerX509Certificate()!.serialNumber;
+          response.resume().on("end", () => resolve({ status: response.statusCode!, serial }));
+        },
+      );
       asking.on("error", reject).end();
     });
   }

@@ -9,7 +9,15 @@ async function started() {
   const all = await writable(text(1));
   const { ask, port } = await startManager(all.port);
   const put = (body: string, headers: Record<string, string> = {}) =>
-    ask("PUT", "/api/gateway/source", { body, headers: { Cookie: all.cookie, "Content-Type": "application/json", "If-Match": `"${digestOf(text(1))}"`, ...headers } });
+    ask("PUT", "/api/gateway/source", {
+      body,
+      headers: {
+        Cookie: all.cookie,
+        "Content-Type": "application/json",
+        "If-Match": `"${digestOf(text(1))}"`,
+        ...headers,
+      },
+    });
   return { ...all, ask, own: `http://127.0.0.1:${port}`, putThrough: put };
 }
 
@@ -17,7 +25,12 @@ describe("PUT /api/gateway/source", () => {
   it("of a page of the management UI replaces the file, and its answer has the new ETag", async () => {
     const { putThrough, own, ask, cookie, content } = await started();
     const got = await putThrough(text(2), { Origin: own, "Sec-Fetch-Site": "same-origin" });
-    expect([got.status, got.headers.etag, json(got).digest, content()]).toEqual([200, `"${digestOf(text(2))}"`, digestOf(text(2)), text(2)]);
+    expect([got.status, got.headers.etag, json(got).digest, content()]).toEqual([
+      200,
+      `"${digestOf(text(2))}"`,
+      digestOf(text(2)),
+      text(2),
+    ]);
     const read = await ask("GET", "/api/gateway/source", { headers: { Cookie: cookie } });
     expect([read.status, read.headers.etag, read.body.toString()]).toEqual([200, `"${digestOf(text(2))}"`, text(2)]);
     expect((await putThrough(text(3), { Origin: own })).status).toBe(412);
@@ -32,12 +45,22 @@ describe("PUT /api/gateway/source", () => {
   ])("%s is refused with 403, and the file stays", async (_title, headers) => {
     const { putThrough, content, gateway } = await started();
     const got = await putThrough(text(2), headers);
-    expect([got.status, json(got).code, content(), gateway.digest]).toEqual([403, "forbidden", text(1), digestOf(text(1))]);
+    expect([got.status, json(got).code, content(), gateway.digest]).toEqual([
+      403,
+      "forbidden",
+      text(1),
+      digestOf(text(1)),
+    ]);
   });
 
   it("of more than 16 MiB is refused with 413 by its length, and the file stays", async () => {
     const { ask, cookie, content } = await started();
-    const headers = { Cookie: cookie, "Content-Type": "application/json", "If-Match": `"${digestOf(text(1))}"`, "Content-Length": String(17 * 1024 * 1024) };
+    const headers = {
+      Cookie: cookie,
+      "Content-Type": "application/json",
+      "If-Match": `"${digestOf(text(1))}"`,
+      "Content-Length": String(17 * 1024 * 1024),
+    };
     const got = await ask("PUT", "/api/gateway/source", { headers });
     expect([got.status, json(got).code, content()]).toEqual([413, "body_too_large", text(1)]);
   });

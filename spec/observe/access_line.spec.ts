@@ -8,14 +8,31 @@ import { combinedLines } from "../../lib/observe/combined_line.ts";
 const WALL = Date.UTC(2026, 0, 1) + 12;
 
 function entry(changes: Partial<RequestFacts> = {}, notes: Partial<Call["notes"]> = {}): RequestFacts {
-  const call = new Call({ id: "r1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 100, inform: () => {} });
+  const call = new Call({
+    id: "r1",
+    remoteAddress: "192.0.2.1",
+    trustedRemote: false,
+    startedAt: 100,
+    inform: () => {},
+  });
   Object.assign(call.notes, notes);
-  return { call, method: "GET", target: "/a/b", httpVersion: "1.1", scheme: "http", authority: "a.example:8080", clientAddress: "192.0.2.1", headers: [], ...changes };
+  return {
+    call,
+    method: "GET",
+    target: "/a/b",
+    httpVersion: "1.1",
+    scheme: "http",
+    authority: "a.example:8080",
+    clientAddress: "192.0.2.1",
+    headers: [],
+    ...changes,
+  };
 }
 
 const json = (changes?: Partial<RequestFacts>, notes?: Partial<Call["notes"]>) =>
   JSON.parse(jsonLines()(entry(changes, notes), 112.345, WALL)) as Record<string, unknown>;
-const combined = (changes?: Partial<RequestFacts>, notes?: Partial<Call["notes"]>) => combinedLines()(entry(changes, notes), 112.345, WALL);
+const combined = (changes?: Partial<RequestFacts>, notes?: Partial<Call["notes"]>) =>
+  combinedLines()(entry(changes, notes), 112.345, WALL);
 
 const TARGETS = [
   ["/a?apiKey=secret", "/a"],
@@ -39,7 +56,18 @@ const TARGETS = [
 describe("a line of JSON", () => {
   it("a line of JSON has these fields in this order", () => {
     const headers = ["User-Agent", "curl/8", "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"];
-    const notes = { service: "s", route: "r", status: 200, upstream: "u", attempts: 1, upstreamMs: 10, answeredAt: 111.5, received: 3, sent: 4, identity: "anna" };
+    const notes = {
+      service: "s",
+      route: "r",
+      status: 200,
+      upstream: "u",
+      attempts: 1,
+      upstreamMs: 10,
+      answeredAt: 111.5,
+      received: 3,
+      sent: 4,
+      identity: "anna",
+    };
     expect(jsonLines()(entry({ headers }, notes), 112.345, WALL)).toBe(
       '{"time":"2026-01-01T00:00:00.012Z","request_id":"r1","trace_id":"0af7651916cd43dd8448eb211c80319c","client_ip":"192.0.2.1","method":"GET",' +
         '"scheme":"http","host":"a.example:8080","path":"/a/b","protocol":"HTTP/1.1","tls":null,"status":200,"code":null,"bytes_received":3,"bytes_sent":4,"service":"s","route":"r","upstream":"u",' +
@@ -64,8 +92,23 @@ describe("a line of JSON", () => {
   });
 
   it("a line of JSON has null for every unknown value", () => {
-    expect(json()).toMatchObject({ trace_id: null, status: null, code: null, bytes_received: null, bytes_sent: null, service: null, route: null });
-    expect(json()).toMatchObject({ upstream: null, attempts: 0, caller: null, upstream_ms: null, plugins_ms: null, user_agent: null });
+    expect(json()).toMatchObject({
+      trace_id: null,
+      status: null,
+      code: null,
+      bytes_received: null,
+      bytes_sent: null,
+      service: null,
+      route: null,
+    });
+    expect(json()).toMatchObject({
+      upstream: null,
+      attempts: 0,
+      caller: null,
+      upstream_ms: null,
+      plugins_ms: null,
+      user_agent: null,
+    });
   });
 
   it("a line of JSON has the fault of an error, and no fault when a client disconnected", () => {
@@ -73,7 +116,9 @@ describe("a line of JSON", () => {
     failed.call.fail("upstream_reset", "socket hang up");
     left.call.abort();
     left.call.fail("upstream_reset", "the client went away");
-    const [first, second] = [failed, left].map((each) => JSON.parse(jsonLines()(each, 0, WALL)) as Record<string, unknown>);
+    const [first, second] = [failed, left].map(
+      (each) => JSON.parse(jsonLines()(each, 0, WALL)) as Record<string, unknown>,
+    );
     expect(first).toMatchObject({ code: "upstream_reset", fault: "socket hang up" });
     expect(second).toMatchObject({ code: "client_closed" });
     expect(second).not.toHaveProperty("fault");
@@ -85,7 +130,29 @@ describe("a line of JSON", () => {
   });
 
   it("a line of JSON writes the path of every target without the secrets in it, in any combination", () => {
-    const pieces = ["/", "a", "?", "#", "=", ";token=", "&sig=", "%3F", "e", "y", "J", "eyJ", "-", "<", ">", "@", '"', "\\", "\u007f", "\u00e9", "http://u:p@h"];
+    const pieces = [
+      "/",
+      "a",
+      "?",
+      "#",
+      "=",
+      ";token=",
+      "&sig=",
+      "%3F",
+      "e",
+      "y",
+      "J",
+      "eyJ",
+      "-",
+      "<",
+      ">",
+      "@",
+      '"',
+      "\\",
+      "\u007f",
+      "\u00e9",
+      "http://u:p@h",
+    ];
     const line = jsonLines();
     for (const first of pieces) {
       for (const second of pieces) {
@@ -116,16 +183,33 @@ describe("a line of JSON", () => {
     }
   });
 
-  it("a line of JSON parses as one line to the original values, whatever they contain, without control characters for terminals", () => {
-    const odd = '/"\\\u0001\n\u007f\u009b\u00e9';
-    const notes = { service: odd, route: odd, upstream: odd, identity: odd, code: odd, fault: odd };
-    const line = jsonLines()(entry({ target: odd, method: odd, clientAddress: odd, headers: ["User-Agent", odd] }, notes), 0, WALL);
-    expect(line).toMatch(/^[^\x00-\x1f\x7f-\x9f]+\n$/);
-    const { fault, ...more } = JSON.parse(line) as Record<string, unknown>;
-    expect([more.path, more.method, more.client_ip, more.user_agent, more.service, more.route, more.upstream, more.caller, more.code, fault]).toEqual(
-      Array(10).fill(odd),
-    );
-  });
+  it(
+    "a line of JSON parses as one line to the original values, whatever they contain, " +
+      "without control characters for terminals",
+    () => {
+      const odd = '/"\\\u0001\n\u007f\u009b\u00e9';
+      const notes = { service: odd, route: odd, upstream: odd, identity: odd, code: odd, fault: odd };
+      const line = jsonLines()(
+        entry({ target: odd, method: odd, clientAddress: odd, headers: ["User-Agent", odd] }, notes),
+        0,
+        WALL,
+      );
+      expect(line).toMatch(/^[^\x00-\x1f\x7f-\x9f]+\n$/);
+      const { fault, ...more } = JSON.parse(line) as Record<string, unknown>;
+      expect([
+        more.path,
+        more.method,
+        more.client_ip,
+        more.user_agent,
+        more.service,
+        more.route,
+        more.upstream,
+        more.caller,
+        more.code,
+        fault,
+      ]).toEqual(Array(10).fill(odd));
+    },
+  );
 
   it("a line of JSON has the first 256 characters of a user agent", () => {
     expect(json({ headers: ["user-agent", "x".repeat(300)] }).user_agent).toBe("x".repeat(256));
@@ -145,8 +229,18 @@ describe("a line of JSON", () => {
 
   it("a line of JSON has the right time within a second and across seconds", () => {
     const line = jsonLines();
-    const times = [0, 7, 40, 999, 1000, 61_000, 500].map((ms) => (JSON.parse(line(entry(), 0, Date.UTC(2026, 0, 1) + ms)) as { time: string }).time.slice(14));
-    expect(times).toEqual(["00:00.000Z", "00:00.007Z", "00:00.040Z", "00:00.999Z", "00:01.000Z", "01:01.000Z", "00:00.500Z"]);
+    const times = [0, 7, 40, 999, 1000, 61_000, 500].map((ms) =>
+      (JSON.parse(line(entry(), 0, Date.UTC(2026, 0, 1) + ms)) as { time: string }).time.slice(14),
+    );
+    expect(times).toEqual([
+      "00:00.000Z",
+      "00:00.007Z",
+      "00:00.040Z",
+      "00:00.999Z",
+      "00:01.000Z",
+      "01:01.000Z",
+      "00:00.500Z",
+    ]);
   });
 });
 
@@ -154,16 +248,22 @@ describe("a line of the combined format", () => {
   it("a line of the combined format has Apache's combined format", () => {
     const headers = ["User-Agent", 'a "b" \\c', "Referer", "https://shop.example/cart"];
     expect(combined({ headers }, { status: 200, sent: 2326, identity: "anna b" })).toBe(
-      '192.0.2.1 - anna\\x20b [01/Jan/2026:00:00:00 +0000] "GET /a/b HTTP/1.1" 200 2326 "https://shop.example/cart" "a \\"b\\" \\\\c"\n',
+      '192.0.2.1 - anna\\x20b [01/Jan/2026:00:00:00 +0000] "GET /a/b HTTP/1.1" 200 2326 ' +
+        '"https://shop.example/cart" "a \\"b\\" \\\\c"\n',
     );
   });
 
-  it("a line of the combined format has - for absent values, and 499 when the client disconnected before an answer", () => {
-    expect(combined({}, { status: 304, sent: 0 })).toMatch(/^192\.0\.2\.1 - - \[[^\]]+\] "GET \/a\/b HTTP\/1\.1" 304 - "-" "-"\n$/);
-    const left = entry();
-    left.call.abort();
-    expect(combinedLines()(left, 0, WALL)).toContain('" 499 - "');
-  });
+  it(
+    "a line of the combined format has - for absent values, " + "and 499 when the client disconnected before an answer",
+    () => {
+      expect(combined({}, { status: 304, sent: 0 })).toMatch(
+        /^192\.0\.2\.1 - - \[[^\]]+\] "GET \/a\/b HTTP\/1\.1" 304 - "-" "-"\n$/,
+      );
+      const left = entry();
+      left.call.abort();
+      expect(combinedLines()(left, 0, WALL)).toContain('" 499 - "');
+    },
+  );
 
   it.each(TARGETS)("a line of the combined format writes the target %j as %j, without secrets", (target, path) => {
     expect(combined({ target })).toContain(`"GET ${path} HTTP/1.1"`);
@@ -174,12 +274,17 @@ describe("a line of the combined format", () => {
     const line = combined({ headers: ["Referer", "https://user:secret@h.example/a?token=secret#secret"] });
     expect(line).toContain('"https://h.example/a"');
     expect(line).not.toContain("secret");
-    expect(combined({ headers: ["Referer", "https://h.example/eyJhbGciOiJub25lIn0.secret./a"] })).toContain('"https://h.example/[redacted]/a"');
+    expect(combined({ headers: ["Referer", "https://h.example/eyJhbGciOiJub25lIn0.secret./a"] })).toContain(
+      '"https://h.example/[redacted]/a"',
+    );
   });
 
   it("a line of the combined format contains one line of printable ASCII, whatever the values contain", () => {
     const odd = '/"\\\u0001\n\u00e9';
-    const line = combined({ target: odd, headers: ["User-Agent", odd, "Referer", odd] }, { identity: "\u2028\u{1f600}" });
+    const line = combined(
+      { target: odd, headers: ["User-Agent", odd, "Referer", odd] },
+      { identity: "\u2028\u{1f600}" },
+    );
     expect(line).toMatch(/^[\x20-\x7e]+\n$/);
     expect(line).toContain('"GET /\\"\\\\\\x01\\x0a\\xe9 HTTP/1.1"');
     expect(line).toContain(" - \\xe2\\x80\\xa8\\xf0\\x9f\\x98\\x80 [");

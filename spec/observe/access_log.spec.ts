@@ -15,7 +15,8 @@ import { backend, oneService, running } from "../support/gateway.ts";
 import { emptyFolder } from "../support/process.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
 
-const call = () => new Call({ id: "r1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
+const call = () =>
+  new Call({ id: "r1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
 const entry = (changes: Partial<RequestFacts> = {}): RequestFacts => ({
   call: call(),
   method: "GET",
@@ -27,7 +28,11 @@ const entry = (changes: Partial<RequestFacts> = {}): RequestFacts => ({
   headers: [],
   ...changes,
 });
-const lines = (text: string) => text.split("\n").slice(0, -1).map((line) => JSON.parse(line) as Record<string, unknown>);
+const lines = (text: string) =>
+  text
+    .split("\n")
+    .slice(0, -1)
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
 
 const PARTS: AccessLogParts = { combinedLog, logFile, logFilter };
 const part = <Name extends keyof AccessLogParts>(name: Name) => PARTS[name];
@@ -37,7 +42,8 @@ function accessLog(settings: Partial<AccessLogSettings> = {}, random: () => numb
   const clock = manualClock();
   const batches: string[] = [];
   const log = new AccessLog({ sink: (text) => void batches.push(text), clock, log: silentLog, part, random });
-  const adopt = (changes: Partial<AccessLogSettings>) => log.adopt({ enabled: true, format: "json", sample: 1, exclude: [], ...changes });
+  const adopt = (changes: Partial<AccessLogSettings>) =>
+    log.adopt({ enabled: true, format: "json", sample: 1, exclude: [], ...changes });
   adopt(settings);
   log.start();
   const write = (noted: RequestFacts) => {
@@ -139,101 +145,156 @@ describe("an AccessLog", () => {
 });
 
 describe("the access log of a gateway", () => {
-  it("the access log of a gateway gets its lines when listening succeeds after its file could not be opened", async () => {
-    const file = join(emptyFolder(), "access.log");
-    const gateway = createGateway({ config: oneService(9, {}, { access_log: { enabled: true, file } }) });
-    mkdirSync(file);
-    await expect(gateway.listen({ port: 0 })).rejects.toThrow("access_log");
-    rmdirSync(file);
-    const { port } = await gateway.listen({ port: 0 });
-    await ask(port, { path: "/none" });
-    await gateway.close();
-    expect(lines(readFileSync(file, "utf8"))).toHaveLength(1);
-  });
+  it(
+    "the access log of a gateway gets its lines when listening succeeds after its " + "file could not be opened",
+    async () => {
+      const file = join(emptyFolder(), "access.log");
+      const gateway = createGateway({ config: oneService(9, {}, { access_log: { enabled: true, file } }) });
+      mkdirSync(file);
+      await expect(gateway.listen({ port: 0 })).rejects.toThrow("access_log");
+      rmdirSync(file);
+      const { port } = await gateway.listen({ port: 0 });
+      await ask(port, { path: "/none" });
+      await gateway.close();
+      expect(lines(readFileSync(file, "utf8"))).toHaveLength(1);
+    },
+  );
 
-  it("the access log of a gateway has a line for every request, answered by an upstream or by the gateway itself", async () => {
-    const origin = await backend();
-    const { port, until } = await logged(oneService(origin.port, { routes: [{ name: "r", path: "/x", methods: ["GET"] }] }));
-    const ids: unknown[] = [];
-    for (const [method, path] of [["GET", "/a/x"], ["GET", "/none"], ["POST", "/a/x"], ["GET", "/a/%zz"]] as const) {
-      ids.push((await ask(port, { method, path })).headers["x-request-id"]);
-    }
-    const found = await until(4);
-    expect(found.map((line) => line.request_id)).toEqual(ids);
-    expect(found.map(({ status, code }) => [status, code])).toEqual([[200, null], [404, "route_not_found"], [405, "method_not_allowed"], [400, "path_ambiguous"]]);
-    expect(found[0]).toMatchObject({ service: "s", route: "r", upstream: `127.0.0.1:${origin.port}`, attempts: 1, client_ip: "127.0.0.1" });
-    expect(found[1]).toMatchObject({ service: null, route: null, upstream: null, attempts: 0 });
-  });
+  it(
+    "the access log of a gateway has a line for every request, " + "answered by an upstream or by the gateway itself",
+    async () => {
+      const origin = await backend();
+      const { port, until } = await logged(
+        oneService(origin.port, { routes: [{ name: "r", path: "/x", methods: ["GET"] }] }),
+      );
+      const ids: unknown[] = [];
+      for (const [method, path] of [
+        ["GET", "/a/x"],
+        ["GET", "/none"],
+        ["POST", "/a/x"],
+        ["GET", "/a/%zz"],
+      ] as const) {
+        ids.push((await ask(port, { method, path })).headers["x-request-id"]);
+      }
+      const found = await until(4);
+      expect(found.map((line) => line.request_id)).toEqual(ids);
+      expect(found.map(({ status, code }) => [status, code])).toEqual([
+        [200, null],
+        [404, "route_not_found"],
+        [405, "method_not_allowed"],
+        [400, "path_ambiguous"],
+      ]);
+      expect(found[0]).toMatchObject({
+        service: "s",
+        route: "r",
+        upstream: `127.0.0.1:${origin.port}`,
+        attempts: 1,
+        client_ip: "127.0.0.1",
+      });
+      expect(found[1]).toMatchObject({ service: null, route: null, upstream: null, attempts: 0 });
+    },
+  );
 
   it("the access log of a gateway contains no query, key or credentials, wherever the client put them", async () => {
     const origin = await backend();
-    const config = oneService(origin.port, { plugins: [{ name: "key_auth", config: { keys: [{ id: "anna", key: "hush-hush" }] } }] });
+    const config = oneService(origin.port, {
+      plugins: [{ name: "key_auth", config: { keys: [{ id: "anna", key: "hush-hush" }] } }],
+    });
     const { port, until, text } = await logged(config);
     await ask(port, { path: "/a/x?apiKey=hush-hush&page=2" });
     await ask(port, { path: "/a/x", headers: { apiKey: "hush-hush" } });
-    await ask(port, { path: "/a/x?apiKey=hush-but-wrong", headers: { Authorization: "Basic aHVzaA==", Cookie: "token=hush" } });
+    await ask(port, {
+      path: "/a/x?apiKey=hush-but-wrong",
+      headers: { Authorization: "Basic aHVzaA==", Cookie: "token=hush" },
+    });
     const found = await until(3);
-    expect(found.map(({ caller, status }) => [caller, status])).toEqual([["anna", 200], ["anna", 200], [null, 401]]);
+    expect(found.map(({ caller, status }) => [caller, status])).toEqual([
+      ["anna", 200],
+      ["anna", 200],
+      [null, 401],
+    ]);
     expect(text()).not.toMatch(/hush|aHVza|page=2|apiKey/i);
   });
 
-  it("the access log of a gateway counts the bytes of request and response bodies over HTTP/1.1, with and without a length, and the bytes of its own replies", async () => {
-    const origin = await backend((_request, response) => {
-      response.write("x".repeat(70_000));
-      response.end("yz");
-    });
-    const { port, until } = await logged(oneService(origin.port));
-    await ask(port, { method: "POST", path: "/a/length", body: "four" });
-    await new Promise<void>((resolve, reject) => {
-      const chunked = request({ port, host: "127.0.0.1", method: "POST", path: "/a/chunked" }, (response) => response.resume().on("end", resolve));
-      chunked.on("error", reject);
-      chunked.write("one");
-      chunked.end("three");
-    });
-    const own = await ask(port, { path: "/none" });
-    await ask(port, { method: "HEAD", path: "/a/head" });
-    const found = await until(4);
-    expect(found.map((line) => [line.bytes_received, line.bytes_sent])).toEqual([[4, 70_002], [8, 70_002], [0, own.body.length], [0, 0]]);
-  });
+  it(
+    "the access log of a gateway counts the bytes of request and response bodies over HTTP/1.1, " +
+      "with and without a length, and the bytes of its own replies",
+    async () => {
+      const origin = await backend((_request, response) => {
+        response.write("x".repeat(70_000));
+        response.end("yz");
+      });
+      const { port, until } = await logged(oneService(origin.port));
+      await ask(port, { method: "POST", path: "/a/length", body: "four" });
+      await new Promise<void>((resolve, reject) => {
+        const chunked = request({ port, host: "127.0.0.1", method: "POST", path: "/a/chunked" }, (response) =>
+          response.resume().on("end", resolve),
+        );
+        chunked.on("error", reject);
+        chunked.write("one");
+        chunked.end("three");
+      });
+      const own = await ask(port, { path: "/none" });
+      await ask(port, { method: "HEAD", path: "/a/head" });
+      const found = await until(4);
+      expect(found.map((line) => [line.bytes_received, line.bytes_sent])).toEqual([
+        [4, 70_002],
+        [8, 70_002],
+        [0, own.body.length],
+        [0, 0],
+      ]);
+    },
+  );
 
-  it("the access log of a gateway counts a body that request_size_limit measures, and a body that is not read", async () => {
-    const origin = await backend();
-    const { port, until } = await logged(oneService(origin.port, {}, { limits: { max_body_bytes: 1_000 } }));
-    await new Promise<void>((resolve, reject) => {
-      const chunked = request({ port, host: "127.0.0.1", method: "POST", path: "/a/chunked" }, (response) => response.resume().on("end", resolve));
-      chunked.on("error", reject);
-      chunked.write("one");
-      chunked.end("three");
-    });
-    await ask(port, { method: "POST", path: "/none", body: "unread" });
-    expect((await until(2)).map((line) => line.bytes_received)).toEqual([8, 6]);
-  });
+  it(
+    "the access log of a gateway counts a body that request_size_limit measures, " + "and a body that is not read",
+    async () => {
+      const origin = await backend();
+      const { port, until } = await logged(oneService(origin.port, {}, { limits: { max_body_bytes: 1_000 } }));
+      await new Promise<void>((resolve, reject) => {
+        const chunked = request({ port, host: "127.0.0.1", method: "POST", path: "/a/chunked" }, (response) =>
+          response.resume().on("end", resolve),
+        );
+        chunked.on("error", reject);
+        chunked.write("one");
+        chunked.end("three");
+      });
+      await ask(port, { method: "POST", path: "/none", body: "unread" });
+      expect((await until(2)).map((line) => line.bytes_received)).toEqual([8, 6]);
+    },
+  );
 
-  it("the access log of a gateway has the time of upstreams and the time of plugins, and neither without a route", async () => {
-    const clock = manualClock();
-    const origin = await backend((_request, response) => {
-      clock.advance(30);
-      response.end("ok");
-    });
-    const slow = definePlugin({
-      name: "slow",
-      schema: schema.object({}),
-      create: () => (next) => (exchange) => {
-        clock.advance(5);
-        const reply = next(exchange);
-        return Promise.resolve(reply).then((later) => {
-          clock.advance(2);
-          return later;
-        });
-      },
-    });
-    const { port, until } = await logged(oneService(origin.port, { plugins: [{ name: "slow" }] }), { clock, plugins: [slow] });
-    await ask(port, { path: "/a/x" });
-    await ask(port, { path: "/none" });
-    const found = await until(2);
-    expect(found[0]).toMatchObject({ duration_ms: 37, upstream_ms: 30, plugins_ms: 7 });
-    expect(found[1]).toMatchObject({ upstream_ms: null, plugins_ms: null });
-  });
+  it(
+    "the access log of a gateway has the time of upstreams and the time of plugins, " + "and neither without a route",
+    async () => {
+      const clock = manualClock();
+      const origin = await backend((_request, response) => {
+        clock.advance(30);
+        response.end("ok");
+      });
+      const slow = definePlugin({
+        name: "slow",
+        schema: schema.object({}),
+        create: () => (next) => (exchange) => {
+          clock.advance(5);
+          const reply = next(exchange);
+          return Promise.resolve(reply).then((later) => {
+            clock.advance(2);
+            return later;
+          });
+        },
+      });
+      const { port, until } = await logged(oneService(origin.port, { plugins: [{ name: "slow" }] }), {
+        clock,
+        plugins: [slow],
+      });
+      await ask(port, { path: "/a/x" });
+      await ask(port, { path: "/none" });
+      const found = await until(2);
+      expect(found[0]).toMatchObject({ duration_ms: 37, upstream_ms: 30, plugins_ms: 7 });
+      expect(found[1]).toMatchObject({ upstream_ms: null, plugins_ms: null });
+    },
+  );
 
   it("the access log of a gateway counts the time of a try whose client disconnected", async () => {
     const clock = manualClock();
@@ -244,14 +305,23 @@ describe("the access log of a gateway", () => {
     await eventually(() => origin.seen.length === 1, "a request at the upstream");
     clock.advance(40);
     client.socket.destroy();
-    expect((await until(1))[0]).toMatchObject({ code: "client_closed", upstream_ms: 40, plugins_ms: 0, bytes_received: 0, bytes_sent: null });
+    expect((await until(1))[0]).toMatchObject({
+      code: "client_closed",
+      upstream_ms: 40,
+      plugins_ms: 0,
+      bytes_received: 0,
+      bytes_sent: null,
+    });
   });
 
   it("the access log of a gateway has the trace id and the user agent of a request, and no other header", async () => {
     const origin = await backend();
     const { port, until, text } = await logged(oneService(origin.port));
     const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    await ask(port, { path: "/a/x", headers: { traceparent, "User-Agent": "curl/8", Referer: "http://h/hush", "X-Token": "hush" } });
+    await ask(port, {
+      path: "/a/x",
+      headers: { traceparent, "User-Agent": "curl/8", Referer: "http://h/hush", "X-Token": "hush" },
+    });
     expect((await until(1))[0]).toMatchObject({ trace_id: "0af7651916cd43dd8448eb211c80319c", user_agent: "curl/8" });
     expect(text()).not.toContain("hush");
   });
@@ -263,7 +333,12 @@ describe("the access log of a gateway", () => {
     client.send("GET /a/x HTTP/1.1\r\nHost: h\r\n\r\n");
     await eventually(() => origin.seen.length === 1, "a request at the upstream");
     client.socket.destroy();
-    expect((await until(1))[0]).toMatchObject({ path: "/a/x", status: null, code: "client_closed", upstream: `127.0.0.1:${origin.port}` });
+    expect((await until(1))[0]).toMatchObject({
+      path: "/a/x",
+      status: null,
+      code: "client_closed",
+      upstream: `127.0.0.1:${origin.port}`,
+    });
   });
 
   it("the access log of a gateway has the fault of an upstream, which is not sent to the client", async () => {
@@ -275,45 +350,61 @@ describe("the access log of a gateway", () => {
     expect(answer.body.toString()).not.toContain(line!.fault as string);
   });
 
-  it("the access log of a gateway writes nothing with global.access_log.enabled false, and writes again after a reload that enables it", async () => {
-    const origin = await backend();
-    const config = (enabled: boolean) => oneService(origin.port, {}, { access_log: { enabled } });
-    const { gateway, port, until } = await logged(config(false));
-    await ask(port, { path: "/a/silent" });
-    await eventually(() => gateway.inFlight === 0, "no request being in flight");
-    await gateway.reload(config(true));
-    await ask(port, { path: "/a/spoken" });
-    expect((await until(1)).map(({ path }) => path)).toEqual(["/a/spoken"]);
-  });
+  it(
+    "the access log of a gateway writes nothing with global.access_log.enabled false, " +
+      "and writes again after a reload that enables it",
+    async () => {
+      const origin = await backend();
+      const config = (enabled: boolean) => oneService(origin.port, {}, { access_log: { enabled } });
+      const { gateway, port, until } = await logged(config(false));
+      await ask(port, { path: "/a/silent" });
+      await eventually(() => gateway.inFlight === 0, "no request being in flight");
+      await gateway.reload(config(true));
+      await ask(port, { path: "/a/spoken" });
+      expect((await until(1)).map(({ path }) => path)).toEqual(["/a/spoken"]);
+    },
+  );
 });
 
 describe("an upstream that fails in the middle of a body", () => {
-  it("an upstream that fails in the middle of a body appears in the log as the cause, and the client whose response broke off does not", async () => {
-    const origin = await backend((_request, response) => {
-      response.writeHead(200, { "Content-Length": "10" });
-      response.write("abc", () => response.destroy());
-    });
-    const { port, until } = await logged(oneService(origin.port));
-    await expect(ask(port, { path: "/a/x" })).rejects.toThrow();
-    expect((await until(1))[0]).toMatchObject({ status: 200, code: "upstream_reset", fault: expect.any(String) as string });
-  });
+  it(
+    "an upstream that fails in the middle of a body appears in the log as the cause, " +
+      "and the client whose response broke off does not",
+    async () => {
+      const origin = await backend((_request, response) => {
+        response.writeHead(200, { "Content-Length": "10" });
+        response.write("abc", () => response.destroy());
+      });
+      const { port, until } = await logged(oneService(origin.port));
+      await expect(ask(port, { path: "/a/x" })).rejects.toThrow();
+      expect((await until(1))[0]).toMatchObject({
+        status: 200,
+        code: "upstream_reset",
+        fault: expect.any(String) as string,
+      });
+    },
+  );
 });
 
-it("an access log that was switched off, or whose file is closed, writes no line of a request that ends then, neither to the file nor elsewhere", async () => {
-  const [file, batches] = [join(emptyFolder(), "access.log"), [] as string[]];
-  const clock = manualClock();
-  const log = new AccessLog({ sink: (text) => void batches.push(text), clock, log: silentLog, part });
-  const on = { enabled: true, format: "json", sample: 1, exclude: [], file } as const;
-  log.adopt(on);
-  log.start();
-  log.write(entry(), clock.now());
-  log.adopt({ ...on, enabled: false });
-  log.write(entry(), clock.now());
-  log.adopt(on);
-  await log.close();
-  log.write(entry(), clock.now());
-  log.flush();
-  expect(batches).toEqual([]);
-  await eventually(() => lines(readFileSync(file, "utf8")).length > 0, "the line of the first request");
-  expect(lines(readFileSync(file, "utf8"))).toHaveLength(1);
-});
+it(
+  "an access log that was switched off, or whose file is closed, writes no line of a request that ends then, " +
+    "neither to the file nor elsewhere",
+  async () => {
+    const [file, batches] = [join(emptyFolder(), "access.log"), [] as string[]];
+    const clock = manualClock();
+    const log = new AccessLog({ sink: (text) => void batches.push(text), clock, log: silentLog, part });
+    const on = { enabled: true, format: "json", sample: 1, exclude: [], file } as const;
+    log.adopt(on);
+    log.start();
+    log.write(entry(), clock.now());
+    log.adopt({ ...on, enabled: false });
+    log.write(entry(), clock.now());
+    log.adopt(on);
+    await log.close();
+    log.write(entry(), clock.now());
+    log.flush();
+    expect(batches).toEqual([]);
+    await eventually(() => lines(readFileSync(file, "utf8")).length > 0, "the line of the first request");
+    expect(lines(readFileSync(file, "utf8"))).toHaveLength(1);
+  },
+);

@@ -1,7 +1,24 @@
-/** The audit log: its file, its chain over failures and restarts, and what the next line says of events that were lost. */
+/**
+ * The audit log: its file, its chain over failures and restarts, and what the next line says of events that were lost.
+ */
 import { execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { chmodSync, copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, truncateSync, writeFileSync, writeSync } from "node:fs";
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
@@ -43,7 +60,11 @@ describe("the audit log", () => {
     const path = pathIn();
     await written(path, ["start", "login", "stop"]);
     const lines = linesOf(path);
-    expect(lines.map(({ seq, event }) => [seq, event])).toEqual([[1, "start"], [2, "login"], [3, "stop"]]);
+    expect(lines.map(({ seq, event }) => [seq, event])).toEqual([
+      [1, "start"],
+      [2, "login"],
+      [3, "stop"],
+    ]);
     expect(lines.map(({ prev }) => prev)).toEqual(["0".repeat(64), ...textsOf(path).slice(0, 2).map(sha256)]);
     expect(Object.keys(lines[0]!)).toEqual(["seq", "time", "event", "prev"]);
   });
@@ -63,16 +84,23 @@ describe("the audit log", () => {
     expect(linesOf(path)[2]).toMatchObject({ seq: 3, prev: sha256(textsOf(path)[1]!) });
   });
 
-  it.each(["{", '{"seq":3,"time":"2026', "\u0000\u0000", "x".repeat(500)])("keeps a torn last line %j, ends it, and goes on behind it", async (torn) => {
-    const path = pathIn();
-    await written(path, ["start", "stop"]);
-    writeFileSync(path, torn, { flag: "a" });
-    const before = readFileSync(path, "latin1");
-    await written(path, ["start"]);
-    const texts = textsOf(path);
-    expect(readFileSync(path, "latin1").startsWith(`${before}\n`)).toBe(true);
-    expect(JSON.parse(texts[3]!)).toMatchObject({ seq: 3, prev: sha256(torn), torn: sha256(`${texts[1]!}\n${torn}`) });
-  });
+  it.each(["{", '{"seq":3,"time":"2026', "\u0000\u0000", "x".repeat(500)])(
+    "keeps a torn last line %j, ends it, and goes on behind it",
+    async (torn) => {
+      const path = pathIn();
+      await written(path, ["start", "stop"]);
+      writeFileSync(path, torn, { flag: "a" });
+      const before = readFileSync(path, "latin1");
+      await written(path, ["start"]);
+      const texts = textsOf(path);
+      expect(readFileSync(path, "latin1").startsWith(`${before}\n`)).toBe(true);
+      expect(JSON.parse(texts[3]!)).toMatchObject({
+        seq: 3,
+        prev: sha256(torn),
+        torn: sha256(`${texts[1]!}\n${torn}`),
+      });
+    },
+  );
 
   it("begins with seq 1 behind a first line that is torn", async () => {
     const path = pathIn();
@@ -99,42 +127,63 @@ describe("the audit log", () => {
     ["a link to a device", (path) => symlinkSync("/dev/full", path), /it is a symbolic link/],
     ["a device", () => {}, /it is a device, not a file/],
     ["a FIFO", (path) => execFileSync("mkfifo", [path]), /it is a FIFO, not a file/],
-    ["a file of one line without its newline", (path) => writeFileSync(path, "a token"), /something else than an audit log/],
+    [
+      "a file of one line without its newline",
+      (path) => writeFileSync(path, "a token"),
+      /something else than an audit log/,
+    ],
   ])("with closed does not open %s", async (what, make, why) => {
-    const path = what === "a file in no folder" ? join(pathIn(), "below") : what === "a device" ? "/dev/full" : pathIn();
+    const path =
+      what === "a file in no folder" ? join(pathIn(), "below") : what === "a device" ? "/dev/full" : pathIn();
     make(path);
     await expect(opened(path, { fail: "closed" })).rejects.toThrow(why);
   });
 
-  it.each(["a\nb\n", "a token"])("leaves a file with something else as it is, when it starts and when it is reopened: %j", async (text) => {
-    const foreign = pathIn();
-    writeFileSync(foreign, text, { mode: 0o644 });
-    await expect(opened(foreign, { fail: "closed" })).rejects.toThrow();
-    const path = pathIn();
-    const log = await opened(path);
-    log.add("start", {});
-    renameSync(foreign, path);
-    log.reopen();
-    await log.close();
-    expect([readFileSync(path, "utf8"), statSync(path).mode & 0o777]).toEqual([text, 0o644]);
-  });
+  it.each(["a\nb\n", "a token"])(
+    "leaves a file with something else as it is, when it starts and when it is reopened: %j",
+    async (text) => {
+      const foreign = pathIn();
+      writeFileSync(foreign, text, { mode: 0o644 });
+      await expect(opened(foreign, { fail: "closed" })).rejects.toThrow();
+      const path = pathIn();
+      const log = await opened(path);
+      log.add("start", {});
+      renameSync(foreign, path);
+      log.reopen();
+      await log.close();
+      expect([readFileSync(path, "utf8"), statSync(path).mode & 0o777]).toEqual([text, 0o644]);
+    },
+  );
 
-  it("is held by one at a time: with closed a second one is refused, and the next one goes on with the chain", async () => {
-    const path = pathIn();
-    const first = await opened(path);
-    first.add("start", {});
-    await expect(opened(path, { fail: "closed" })).rejects.toThrow("another process writes it: name a file for each");
-    await first.close();
-    await written(path, ["start"], { fail: "closed" });
-    expect(linesOf(path).map(({ seq }) => seq)).toEqual([1, 2]);
-  });
+  it(
+    "is held by one at a time: with closed a second one is refused, " + "and the next one goes on with the chain",
+    async () => {
+      const path = pathIn();
+      const first = await opened(path);
+      first.add("start", {});
+      await expect(opened(path, { fail: "closed" })).rejects.toThrow("another process writes it: name a file for each");
+      await first.close();
+      await written(path, ["start"], { fail: "closed" });
+      expect(linesOf(path).map(({ seq }) => seq)).toEqual([1, 2]);
+    },
+  );
 
   it("is written, with a warning, where a socket cannot be made that shows others that it is held", async () => {
     const path = join(emptyFolder(), "x".repeat(100));
     const said: string[] = [];
-    await written(path, ["start"], { log: createLog({ level: "info", format: "json", write: (line) => void said.push(line) }), fail: "closed" });
+    await written(path, ["start"], {
+      log: createLog({ level: "info", format: "json", write: (line) => void said.push(line) }),
+      fail: "closed",
+    });
     expect(linesOf(path)).toHaveLength(1);
-    expect(said.map((line) => JSON.parse(line) as unknown)).toMatchObject([{ level: "warn", message: "it cannot be seen whether another process writes the audit log", file: path, error: expect.stringContaining("more than 80 bytes") as string }]);
+    expect(said.map((line) => JSON.parse(line) as unknown)).toMatchObject([
+      {
+        level: "warn",
+        message: "it cannot be seen whether another process writes the audit log",
+        file: path,
+        error: expect.stringContaining("more than 80 bytes") as string,
+      },
+    ]);
   });
 
   it("leaves nothing beside a file that it does not write", async () => {
@@ -223,73 +272,111 @@ afterAll(() => {
 });
 
 describe("the audit log on a full disk", () => {
-  it.skipIf(TINY_DISK === null).each(["open", "closed"] as const)("of the system goes on once there is room, with %s (skipped without the right to mount)", async (fail) => {
-    const [path, filler] = [join(TINY_DISK!, `${fail}.log`), join(TINY_DISK!, "filler")];
-    const log = await opened(path, { fail, clock: PATIENT });
-    log.add("start", {});
-    await until(() => existsSync(path) && readFileSync(path).length > 0);
-    expect(() => writeFileSync(filler, Buffer.alloc(100_000))).toThrow(/ENOSPC/);
-    for (let i = 0; i < 100; i++) log.add("login", { user: "x".repeat(200), i });
-    await until(() => log.isFailing);
-    rmSync(filler);
-    log.add("stop", {});
-    await log.close();
-    const lines = textsOf(path).filter((text) => chainedLine(Buffer.from(text)) !== null).map((text) => JSON.parse(text) as Line);
-    const lost = lines.reduce((sum, line) => sum + Number(line.lost ?? 0), 0);
-    expect([isWhole(path), lines.at(-1)!.event, lines.length + lost]).toEqual([true, "stop", 102]);
-    if (fail === "closed") expect(lost).toBe(0);
-    else expect(lost).toBeGreaterThan(0);
-  });
+  it.skipIf(TINY_DISK === null).each(["open", "closed"] as const)(
+    "of the system goes on once there is room, with %s (skipped without the right to mount)",
+    async (fail) => {
+      const [path, filler] = [join(TINY_DISK!, `${fail}.log`), join(TINY_DISK!, "filler")];
+      const log = await opened(path, { fail, clock: PATIENT });
+      log.add("start", {});
+      await until(() => existsSync(path) && readFileSync(path).length > 0);
+      expect(() => writeFileSync(filler, Buffer.alloc(100_000))).toThrow(/ENOSPC/);
+      for (let i = 0; i < 100; i++) log.add("login", { user: "x".repeat(200), i });
+      await until(() => log.isFailing);
+      rmSync(filler);
+      log.add("stop", {});
+      await log.close();
+      const lines = textsOf(path)
+        .filter((text) => chainedLine(Buffer.from(text)) !== null)
+        .map((text) => JSON.parse(text) as Line);
+      const lost = lines.reduce((sum, line) => sum + Number(line.lost ?? 0), 0);
+      expect([isWhole(path), lines.at(-1)!.event, lines.length + lost]).toEqual([true, "stop", 102]);
+      if (fail === "closed") expect(lost).toBe(0);
+      else expect(lost).toBeGreaterThan(0);
+    },
+  );
 
-  it.each([0, 1, 50, 150, 179, 180, 181, 400])("with open counts the events that could not be written in the next line; %i bytes fit", async (room) => {
-    const [path, disk] = [pathIn(), smallDisk(room)];
-    const log = await opened(path, { disk });
-    for (let i = 0; i < 5; i++) log.add("login", { i });
-    await until(() => log.isFailing);
-    disk.room = Infinity;
-    log.add("login", { i: 5 });
-    await log.close();
-    const lines = textsOf(path).flatMap((text) => (chainedLine(Buffer.from(text)) === null ? [] : [JSON.parse(text) as Line & { i: number; lost?: number }]));
-    expect(isWhole(path)).toBe(true);
-    expect(lines.at(-1)).toMatchObject({ i: 5, lost: 6 - lines.length });
-  });
+  it.each([0, 1, 50, 150, 179, 180, 181, 400])(
+    "with open counts the events that could not be written in the next line; %i bytes fit",
+    async (room) => {
+      const [path, disk] = [pathIn(), smallDisk(room)];
+      const log = await opened(path, { disk });
+      for (let i = 0; i < 5; i++) log.add("login", { i });
+      await until(() => log.isFailing);
+      disk.room = Infinity;
+      log.add("login", { i: 5 });
+      await log.close();
+      const lines = textsOf(path).flatMap((text) =>
+        chainedLine(Buffer.from(text)) === null ? [] : [JSON.parse(text) as Line & { i: number; lost?: number }],
+      );
+      expect(isWhole(path)).toBe(true);
+      expect(lines.at(-1)).toMatchObject({ i: 5, lost: 6 - lines.length });
+    },
+  );
 
-  it.each([0, 1, 150, 400])("with closed keeps them, and says that it fails until they are written; %i bytes fit", async (room) => {
-    const [path, disk] = [pathIn(), smallDisk(room)];
-    const log = await opened(path, { disk, fail: "closed", clock: { ...HASTY, after: (ms, run) => systemClock.after(ms === 1_000 ? 5 : 0, run) } });
-    for (let i = 0; i < 5; i++) log.add("login", { i });
-    expect(await log.written()).toBe(false);
-    expect([log.isFailing, await log.written()]).toEqual([true, false]);
-    disk.room = Infinity;
-    await until(() => !log.isFailing);
-    expect(await log.written()).toBe(true);
-    await log.close();
-    expect(isWhole(path)).toBe(true);
-    expect(textsOf(path).flatMap((text) => (chainedLine(Buffer.from(text)) === null ? [] : [(JSON.parse(text) as { i: number }).i]))).toEqual([0, 1, 2, 3, 4]);
-  });
+  it.each([0, 1, 150, 400])(
+    "with closed keeps them, and says that it fails until they are written; %i bytes fit",
+    async (room) => {
+      const [path, disk] = [pathIn(), smallDisk(room)];
+      const log = await opened(path, {
+        disk,
+        fail: "closed",
+        clock: { ...HASTY, after: (ms, run) => systemClock.after(ms === 1_000 ? 5 : 0, run) },
+      });
+      for (let i = 0; i < 5; i++) log.add("login", { i });
+      expect(await log.written()).toBe(false);
+      expect([log.isFailing, await log.written()]).toEqual([true, false]);
+      disk.room = Infinity;
+      await until(() => !log.isFailing);
+      expect(await log.written()).toBe(true);
+      await log.close();
+      expect(isWhole(path)).toBe(true);
+      expect(
+        textsOf(path).flatMap((text) =>
+          chainedLine(Buffer.from(text)) === null ? [] : [(JSON.parse(text) as { i: number }).i],
+        ),
+      ).toEqual([0, 1, 2, 3, 4]);
+    },
+  );
 
-  it.each([["open", Infinity], ["closed", Infinity], ["open", 400], ["closed", 400], ["open", 1], ["closed", 1]] as const)("with %s gives no number and no event twice where %d bytes are in the file although their write has failed, as with O_DSYNC", async (fail, most) => {
-    const path = pathIn();
-    let isBroken = false;
-    const disk: Disk = async (fd, bytes, from) => {
-      if (!isBroken) return SYSTEM(fd, bytes, from);
-      await SYSTEM(fd, bytes.subarray(0, from + most), from);
-      throw new Error("EIO: i/o error, write");
-    };
-    const log = await opened(path, { disk, fail, clock: PATIENT });
-    log.add("start", {});
-    await until(() => existsSync(path) && readFileSync(path).length > 0);
-    isBroken = true;
-    for (let i = 0; i < 5; i++) log.add("login", { user: '{"seq":', i });
-    await until(() => log.isFailing);
-    isBroken = false;
-    log.add("stop", {});
-    await log.close();
-    const lines = textsOf(path).flatMap((text) => (chainedLine(Buffer.from(text)) === null ? [] : [JSON.parse(text) as Line & { i?: number; lost?: number }]));
-    const lost = lines.reduce((sum, line) => sum + (line.lost ?? 0), 0);
-    expect([isWhole(path), new Set(lines.map(({ i, event }) => i ?? event)).size, lines.length + lost]).toEqual([true, lines.length, 7]);
-    if (fail === "closed" || most === Infinity) expect(lost).toBe(0);
-  });
+  it.each([
+    ["open", Infinity],
+    ["closed", Infinity],
+    ["open", 400],
+    ["closed", 400],
+    ["open", 1],
+    ["closed", 1],
+  ] as const)(
+    "with %s gives no number and no event twice where %d bytes are in the file although their write " +
+      "has failed, as with O_DSYNC",
+    async (fail, most) => {
+      const path = pathIn();
+      let isBroken = false;
+      const disk: Disk = async (fd, bytes, from) => {
+        if (!isBroken) return SYSTEM(fd, bytes, from);
+        await SYSTEM(fd, bytes.subarray(0, from + most), from);
+        throw new Error("EIO: i/o error, write");
+      };
+      const log = await opened(path, { disk, fail, clock: PATIENT });
+      log.add("start", {});
+      await until(() => existsSync(path) && readFileSync(path).length > 0);
+      isBroken = true;
+      for (let i = 0; i < 5; i++) log.add("login", { user: '{"seq":', i });
+      await until(() => log.isFailing);
+      isBroken = false;
+      log.add("stop", {});
+      await log.close();
+      const lines = textsOf(path).flatMap((text) =>
+        chainedLine(Buffer.from(text)) === null ? [] : [JSON.parse(text) as Line & { i?: number; lost?: number }],
+      );
+      const lost = lines.reduce((sum, line) => sum + (line.lost ?? 0), 0);
+      expect([isWhole(path), new Set(lines.map(({ i, event }) => i ?? event)).size, lines.length + lost]).toEqual([
+        true,
+        lines.length,
+        7,
+      ]);
+      if (fail === "closed" || most === Infinity) expect(lost).toBe(0);
+    },
+  );
 
   it("is whole over the copy and the file that was truncated to make room, behind a torn line", async () => {
     const [path, disk] = [pathIn(), smallDisk(250)];
@@ -309,7 +396,11 @@ describe("the audit log on a full disk", () => {
   it("with closed fails while a write takes longer than a second, and no longer once it is over", async () => {
     let go = () => {};
     const slow = new Promise<void>((resolve) => (go = resolve));
-    const log = await opened(pathIn(), { fail: "closed", clock: HASTY, disk: async (...of) => (await slow, SYSTEM(...of)) });
+    const log = await opened(pathIn(), {
+      fail: "closed",
+      clock: HASTY,
+      disk: async (...of) => (await slow, SYSTEM(...of)),
+    });
     log.add("login", {});
     expect(await log.written()).toBe(false);
     go();
@@ -324,7 +415,10 @@ describe("the audit log on a full disk", () => {
     const path = pathIn();
     const log = await opened(path, { disk: async (...of) => (await slow, SYSTEM(...of)) });
     const event = { time: "", event: "login", fields: `"text":"${"x".repeat(10_000)}"` };
-    log.addEvents(Array.from({ length: 1_000 }, () => event), 7);
+    log.addEvents(
+      Array.from({ length: 1_000 }, () => event),
+      7,
+    );
     go();
     await log.close();
     log.add("login", {});
@@ -336,7 +430,8 @@ describe("the audit log on a full disk", () => {
   it("has room for other events while refusals fill theirs", async () => {
     const path = pathIn();
     const log = await opened(path, { clock: HASTY });
-    const events = (count: number, event: string) => Array.from({ length: count }, () => ({ time: "", event, fields: `"text":"${"x".repeat(10_000)}"` }));
+    const events = (count: number, event: string) =>
+      Array.from({ length: count }, () => ({ time: "", event, fields: `"text":"${"x".repeat(10_000)}"` }));
     log.addEvents(events(1_000, "request_refused"), 0);
     log.addEvents(events(50, "login"), 0);
     await log.close();

@@ -31,10 +31,29 @@ function kept(count: number | undefined = 100, memory = new Map<string, SharedAr
   };
   adopt(count);
   const end = (id: string, facts: Partial<RequestFacts> = {}, notes: Partial<Notes> = {}, isAborted = false) => {
-    const call = new Call({ id, remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: clock.now() - 5, inform: () => {} });
+    const call = new Call({
+      id,
+      remoteAddress: "192.0.2.1",
+      trustedRemote: false,
+      startedAt: clock.now() - 5,
+      inform: () => {},
+    });
     Object.assign(call.notes, { status: 200, digest: DIGEST, ...notes });
     if (isAborted) call.abort();
-    metrics.decisions!.add({ call, method: "GET", target: "/a/b", httpVersion: "1.1", scheme: "http", authority: "shop.example", clientAddress: "192.0.2.1", headers: [], ...facts }, clock.now());
+    metrics.decisions!.add(
+      {
+        call,
+        method: "GET",
+        target: "/a/b",
+        httpVersion: "1.1",
+        scheme: "http",
+        authority: "shop.example",
+        clientAddress: "192.0.2.1",
+        headers: [],
+        ...facts,
+      },
+      clock.now(),
+    );
   };
   const find = (id: string) => findDecision(metrics, id);
   return { metrics, clock, memory, reload, end, find };
@@ -49,29 +68,91 @@ function slow() {
   onTestFinished(() => spy.mockRestore());
 }
 
-const tried = (upstream: string, status: number | null, ms: number, before: Notes["tried"] = null) => ({ upstream, status, ms, before });
+const tried = (upstream: string, status: number | null, ms: number, before: Notes["tried"] = null) => ({
+  upstream,
+  status,
+  ms,
+  before,
+});
 
 describe("a decision", () => {
   it("has the facts of the access log, and who has answered", async () => {
     const { end, find, clock } = kept();
     end("r-1", {}, { service: "shop", route: "items", attempts: 2, tried: tried("b", 200, 3.25, tried("a", null, 1)) });
     const time = new Date(clock.wall()).toISOString();
-    const tries = [{ upstream: "a", status: null, ms: 1 }, { upstream: "b", status: 200, ms: 3.25 }];
-    const of = { time, client: "192.0.2.1", method: "GET", host: "shop.example", path: "/a/b", service: "shop", route: "items" };
-    expect(await find("r-1")).toEqual({ id: "r-1", ...of, status: 200, code: null, by: "upstream", tries, ms: 5, digest: DIGEST });
+    const tries = [
+      { upstream: "a", status: null, ms: 1 },
+      { upstream: "b", status: 200, ms: 3.25 },
+    ];
+    const of = {
+      time,
+      client: "192.0.2.1",
+      method: "GET",
+      host: "shop.example",
+      path: "/a/b",
+      service: "shop",
+      route: "items",
+    };
+    expect(await find("r-1")).toEqual({
+      id: "r-1",
+      ...of,
+      status: 200,
+      code: null,
+      by: "upstream",
+      tries,
+      ms: 5,
+      digest: DIGEST,
+    });
     expect(await find("r-2")).toBeNull();
-    expect(Object.keys((await find("r-1"))!)).toEqual(["id", "time", "client", "method", "host", "path", "service", "route", "status", "code", "by", "tries", "ms", "digest"]);
+    expect(Object.keys((await find("r-1"))!)).toEqual([
+      "id",
+      "time",
+      "client",
+      "method",
+      "host",
+      "path",
+      "service",
+      "route",
+      "status",
+      "code",
+      "by",
+      "tries",
+      "ms",
+      "digest",
+    ]);
   });
 
   it.each<readonly [string, Partial<Notes>, string | null]>([
     ["an upstream", { tried: tried("a", 503, 1), status: 503 }, "upstream"],
-    ["an upstream whose reply breaks off", { tried: tried("a", 200, 1), status: 200, code: "upstream_reset" }, "upstream"],
+    [
+      "an upstream whose reply breaks off",
+      { tried: tried("a", 200, 1), status: 200, code: "upstream_reset" },
+      "upstream",
+    ],
     ["the gateway, after a try", { tried: tried("a", null, 1), status: 502, code: "upstream_reset" }, "gateway"],
-    ["the gateway, where a plugin throws behind an upstream's 500", { tried: tried("a", 500, 1), status: 500, code: "internal" }, "gateway"],
+    [
+      "the gateway, where a plugin throws behind an upstream's 500",
+      { tried: tried("a", 500, 1), status: 500, code: "internal" },
+      "gateway",
+    ],
     ["the gateway, without a try", { status: 404, code: "route_not_found" }, "gateway"],
     ["the gateway, by a redirect", { status: 308 }, "gateway"],
-    ["a plugin", { status: 401, code: "key_missing", plugin: Object.assign(new Metrics().plan().plugin({ name: "key_auth", level: "route", service: "s", route: "r", id: "1" })) }, "key_auth"],
-    ["a cache that has asked in vain", { status: 200, cache: "stale_if_error", tried: tried("a", 503, 1) }, "response_cache"],
+    [
+      "a plugin",
+      {
+        status: 401,
+        code: "key_missing",
+        plugin: Object.assign(
+          new Metrics().plan().plugin({ name: "key_auth", level: "route", service: "s", route: "r", id: "1" }),
+        ),
+      },
+      "key_auth",
+    ],
+    [
+      "a cache that has asked in vain",
+      { status: 200, cache: "stale_if_error", tried: tried("a", 503, 1) },
+      "response_cache",
+    ],
     ["nobody", { status: null }, null],
   ])("of %s", async (_title, notes, by) => {
     const { end, find } = kept();
@@ -82,14 +163,42 @@ describe("a decision", () => {
   it("of a client that has gone has the try that was under way", async () => {
     const { end, find, clock } = kept();
     clock.advance(1_000);
-    end("r", {}, { status: null, attempts: 2, upstream: "b", askedAt: clock.now() - 4, tried: tried("a", 503, 1) }, true);
-    expect(await find("r")).toMatchObject({ status: null, code: "client_closed", by: null, tries: [{ upstream: "a", status: 503, ms: 1 }, { upstream: "b", status: null, ms: 4 }] });
+    end(
+      "r",
+      {},
+      { status: null, attempts: 2, upstream: "b", askedAt: clock.now() - 4, tried: tried("a", 503, 1) },
+      true,
+    );
+    expect(await find("r")).toMatchObject({
+      status: null,
+      code: "client_closed",
+      by: null,
+      tries: [
+        { upstream: "a", status: 503, ms: 1 },
+        { upstream: "b", status: null, ms: 4 },
+      ],
+    });
   });
 
   it("has neither query nor secrets", async () => {
     const { end, find, memory } = kept();
-    const targets = ["/a?key=hush", "http://user:hush@shop.example/a?hush", "/a;token=hush/b", "/a/eyJhushhush", "/a%3Ftoken=hush", "/a#hush", "*?hush", "/a%3Bpassword=hush"];
-    targets.forEach((target, i) => end(`r${i}`, { target, headers: ["Authorization", "hush", "Cookie", "hush"], authority: "user:hush@shop.example" }));
+    const targets = [
+      "/a?key=hush",
+      "http://user:hush@shop.example/a?hush",
+      "/a;token=hush/b",
+      "/a/eyJhushhush",
+      "/a%3Ftoken=hush",
+      "/a#hush",
+      "*?hush",
+      "/a%3Bpassword=hush",
+    ];
+    targets.forEach((target, i) =>
+      end(`r${i}`, {
+        target,
+        headers: ["Authorization", "hush", "Cookie", "hush"],
+        authority: "user:hush@shop.example",
+      }),
+    );
     for (const [i] of targets.entries()) expect(JSON.stringify(await find(`r${i}`))).not.toContain("hush");
     for (const bytes of memory.values()) expect(Buffer.from(bytes).includes("hush")).toBe(false);
     expect(await find("r0")).toMatchObject({ path: "/a", host: null });
@@ -109,13 +218,30 @@ describe("a decision", () => {
   it("of the longest facts keeps id, client, code and the last try, and cuts host and path", async () => {
     const { end, find } = kept();
     const client = "2001:db8:1111:2222:3333:4444:5555:6666";
-    const many = Array.from({ length: 11 }, (_, i) => i).reduce<Notes["tried"]>((before, i) => tried(i % 2 === 0 ? "a" : "b", 503, i, before), null);
+    const many = Array.from({ length: 11 }, (_, i) => i).reduce<Notes["tried"]>(
+      (before, i) => tried(i % 2 === 0 ? "a" : "b", 503, i, before),
+      null,
+    );
     const id = "i".repeat(39);
-    end(id, { clientAddress: client, method: "M".repeat(100), authority: `${"h".repeat(250)}.example`, target: `/${"p".repeat(8_000)}` }, { status: 503, code: "c".repeat(200), service: "shop", route: "items", tried: many });
+    end(
+      id,
+      {
+        clientAddress: client,
+        method: "M".repeat(100),
+        authority: `${"h".repeat(250)}.example`,
+        target: `/${"p".repeat(8_000)}`,
+      },
+      { status: 503, code: "c".repeat(200), service: "shop", route: "items", tried: many },
+    );
     const found = (await find(id))!;
     expect(found).toMatchObject({ client, status: 503, service: "shop", route: "items", digest: DIGEST });
     expect(found.tries.at(-1)).toEqual({ upstream: "a", status: 503, ms: 10 });
-    expect([found.host!.endsWith("…"), found.path!.endsWith("…"), found.code, found.method]).toEqual([true, true, `${"c".repeat(27)}…`, "MMMMMMMMM…"]);
+    expect([found.host!.endsWith("…"), found.path!.endsWith("…"), found.code, found.method]).toEqual([
+      true,
+      true,
+      `${"c".repeat(27)}…`,
+      "MMMMMMMMM…",
+    ]);
     end("mapped", { clientAddress: "0000:0000:0000:0000:0000:fffe:192.168.100.228" });
     expect((await find("mapped"))!.client).toBe("0000:0000:0000:0000:0000:fffe:192.168.1…");
     end("short", { target: `/${"p".repeat(300)}` }, { tried: many });
@@ -123,7 +249,16 @@ describe("a decision", () => {
     expect((await find("short"))!.path).toMatch(/^\/p{8,}…$/);
   });
 
-  it.each(["x", "a".repeat(39), "a".repeat(40), "b".repeat(128), "Root=1-67891233-abcdef012345678912345678", "..", "a:b/c+d=e@f-._", "__proto__"])("is found by the id %s", async (id) => {
+  it.each([
+    "x",
+    "a".repeat(39),
+    "a".repeat(40),
+    "b".repeat(128),
+    "Root=1-67891233-abcdef012345678912345678",
+    "..",
+    "a:b/c+d=e@f-._",
+    "__proto__",
+  ])("is found by the id %s", async (id) => {
     const { end, find } = kept();
     end(id, {}, { status: 403 });
     end(`${id}x`.slice(-128), {}, { status: 404 });
@@ -132,41 +267,59 @@ describe("a decision", () => {
     else expect(await find(id)).toMatchObject({ id });
   });
 
-  it.each(["", " ", "a\n192.0.2.1", "#".padEnd(40, "a"), "ä", "\0", "a".repeat(129), "../x y", "%"])("is not found by %j, which is no id", async (id) => {
-    const { end, find, metrics } = kept();
-    end("a");
-    end("b".repeat(128));
-    expect(await find(id)).toBeNull();
-    expect(metrics.decisions!.ring!.count).toBe(100);
-  });
+  it.each(["", " ", "a\n192.0.2.1", "#".padEnd(40, "a"), "ä", "\0", "a".repeat(129), "../x y", "%"])(
+    "is not found by %j, which is no id",
+    async (id) => {
+      const { end, find, metrics } = kept();
+      end("a");
+      end("b".repeat(128));
+      expect(await find(id)).toBeNull();
+      expect(metrics.decisions!.ring!.count).toBe(100);
+    },
+  );
 
-  it("has no secret of a long path, wherever that is cut, and no more of it is looked at than a slot has room for", async () => {
-    const { end, find, memory } = kept(1_000);
-    const secrets = [";token=hush", "%3Btoken=hush%26hush", "/eyJhushhush.hush", "%3FapiKey=hush", ";%74oken=hush"];
-    for (const [i, secret] of secrets.entries()) {
-      for (let length = 220; length <= 256; length++) end(`r${i}-${length}`, { target: `/;x=1${"a".repeat(length - 5)}${secret}${"b".repeat(9)}/end` });
-    }
-    for (const bytes of memory.values()) expect(Buffer.from(bytes).includes("hush")).toBe(false);
-    end("long", { target: `/a;token=${"x".repeat(300)}/end` });
-    expect((await find("long"))!.path).toBe("/a;token=[redacted]…");
-    end("many", { target: `/a${";token=hush".repeat(700)}/end` });
-    expect((await find("many"))!.path).toMatch(/^\/a(;token=\[redacted\])+;?.*…$/);
-  });
+  it(
+    "has no secret of a long path, wherever that is cut, " + "and no more of it is looked at than a slot has room for",
+    async () => {
+      const { end, find, memory } = kept(1_000);
+      const secrets = [";token=hush", "%3Btoken=hush%26hush", "/eyJhushhush.hush", "%3FapiKey=hush", ";%74oken=hush"];
+      for (const [i, secret] of secrets.entries()) {
+        for (let length = 220; length <= 256; length++)
+          end(`r${i}-${length}`, { target: `/;x=1${"a".repeat(length - 5)}${secret}${"b".repeat(9)}/end` });
+      }
+      for (const bytes of memory.values()) expect(Buffer.from(bytes).includes("hush")).toBe(false);
+      end("long", { target: `/a;token=${"x".repeat(300)}/end` });
+      expect((await find("long"))!.path).toBe("/a;token=[redacted]…");
+      end("many", { target: `/a${";token=hush".repeat(700)}/end` });
+      expect((await find("many"))!.path).toMatch(/^\/a(;token=\[redacted\])+;?.*…$/);
+    },
+  );
 
   it("has a path and a host as the access log has them, whatever characters they have", async () => {
     const { end, find } = kept(1_000);
-    const marks = Array.from({ length: 0x100 }, (_, code) => String.fromCharCode(code)).filter((mark) => mark !== "\n" && mark !== "\x85");
-    const texts = [...marks, "J", "eyJ", "eyJhbGciOi", "x?y", "x#y?z", "%3Btoken=hush", "J?eyJ"].map((mark) => `a${mark}b`);
+    const marks = Array.from({ length: 0x100 }, (_, code) => String.fromCharCode(code)).filter(
+      (mark) => mark !== "\n" && mark !== "\x85",
+    );
+    const texts = [...marks, "J", "eyJ", "eyJhbGciOi", "x?y", "x#y?z", "%3Btoken=hush", "J?eyJ"].map(
+      (mark) => `a${mark}b`,
+    );
     for (const [i, text] of texts.entries()) {
       end(`r${i}`, { target: `/${text}`, authority: text });
       const path = plainPath(`/${text}`) ?? redactedPath(pathOf(`/${text}`));
-      expect(await find(`r${i}`), JSON.stringify(text)).toMatchObject({ path, host: hostOf({ authority: text, target: "/" }) });
+      expect(await find(`r${i}`), JSON.stringify(text)).toMatchObject({
+        path,
+        host: hostOf({ authority: text, target: "/" }),
+      });
     }
     for (let length = 30; length < 110; length++) {
       const host = "h".repeat(length);
       end(host.slice(0, 30), { authority: host, target: `/${"p".repeat(110 - length)}?${"q".repeat(length)}` });
       const found = (await find(host.slice(0, 30)))!;
-      expect([found.host!.replace(/…$/, ""), found.path!.replace(/…$/, "")].every((text, i) => [host, `/${"p".repeat(110 - length)}`][i]!.startsWith(text))).toBe(true);
+      expect(
+        [found.host!.replace(/…$/, ""), found.path!.replace(/…$/, "")].every((text, i) =>
+          [host, `/${"p".repeat(110 - length)}`][i]!.startsWith(text),
+        ),
+      ).toBe(true);
     }
   });
 
@@ -182,7 +335,12 @@ describe("a decision", () => {
     plan.service({ ...SERVICE, routes: Array.from({ length: 70_000 }, (_, i) => ({ name: `route ${i}` })) });
     plan.adopt();
     end("r", {}, { service: "shop", route: "route 0", tried: tried("a", 200, 1) });
-    expect(await find("r")).toMatchObject({ service: "shop", route: "route 0", by: "upstream", tries: [{ upstream: "a" }] });
+    expect(await find("r")).toMatchObject({
+      service: "shop",
+      route: "route 0",
+      by: "upstream",
+      tries: [{ upstream: "a" }],
+    });
   });
 
   it("has its names, which are looked up once for a configuration, and again where they were forgotten", async () => {
@@ -193,7 +351,8 @@ describe("a decision", () => {
     expect(await found()).toEqual(["shop", "items"]);
     lookUp.mockClear();
     expect([await found(), lookUp.mock.calls.length]).toEqual([["shop", "items"], 0]);
-    for (let i = metrics.decisions!.names.size; i <= metrics.decisions!.maxNames; i++) metrics.decisions!.numberOf(`name ${i}`);
+    for (let i = metrics.decisions!.names.size; i <= metrics.decisions!.maxNames; i++)
+      metrics.decisions!.numberOf(`name ${i}`);
     expect(await found()).toEqual(["shop", "items"]);
     await reload(100);
     lookUp.mockClear();
@@ -225,7 +384,9 @@ describe("the ring of decisions", () => {
 
   it("has 200 bytes for each of 10,000 by default, and nothing without any", async () => {
     const { memory } = kept(undefined);
-    expect([...memory].map(([name, { byteLength }]) => [name, Math.floor(byteLength / 10_000)])).toEqual([["decisions 100", 2]]);
+    expect([...memory].map(([name, { byteLength }]) => [name, Math.floor(byteLength / 10_000)])).toEqual([
+      ["decisions 100", 2],
+    ]);
     const all = kept(10_000);
     expect(all.memory.get("decisions 10000")!.byteLength).toBe(10_000 * SLOT_BYTES + 8);
     const none = kept(0);
@@ -233,7 +394,13 @@ describe("the ring of decisions", () => {
     expect([await none.find("r"), none.memory.size]).toEqual([null, 0]);
   });
 
-  it.each([[100, 10], [10, 100], [100, 99], [64, 63], [1, 1_000]])("keeps the newest where a reload changes %d to %d", async (before, after) => {
+  it.each([
+    [100, 10],
+    [10, 100],
+    [100, 99],
+    [64, 63],
+    [1, 1_000],
+  ])("keeps the newest where a reload changes %d to %d", async (before, after) => {
     const { end, find, reload } = kept(before);
     for (let i = 0; i < 250; i++) end(`r${i}`);
     await reload(after);
@@ -264,10 +431,12 @@ describe("the ring of decisions", () => {
     const { end, find } = kept(100);
     end("r1");
     let found = 0;
-    const all = Promise.all(Array.from({ length: 10 }, async (_, i) => {
-      await find(i % 2 === 0 ? "r1" : "none");
-      found++;
-    }));
+    const all = Promise.all(
+      Array.from({ length: 10 }, async (_, i) => {
+        await find(i % 2 === 0 ? "r1" : "none");
+        found++;
+      }),
+    );
     const inTurns: number[] = [];
     for (let before = 0; found < 10; before = found) {
       await turn();
@@ -341,13 +510,40 @@ describe("threads", () => {
       decisions.ring = decisions.ringFor(1_000, threads.memory);
       meet();
       for (let i = 0; i < 40; i++) {
-        const notes = { status: 200, code: null, digest: "0123456789ab", service: "shop", route: "items", plugin: null, cache: null, askedAt: null, upstream: "a", tried: { upstream: "a", status: 200, ms: 1, before: null } };
-        decisions.add({ call: { id: `t${threads.place}-${i}`, startedAt: 0, notes, aborted: false }, method: "GET", target: "/a", authority: "a.test", clientAddress: "192.0.2.1" } as never, 5);
+        const notes = {
+          status: 200,
+          code: null,
+          digest: "0123456789ab",
+          service: "shop",
+          route: "items",
+          plugin: null,
+          cache: null,
+          askedAt: null,
+          upstream: "a",
+          tried: { upstream: "a", status: 200, ms: 1, before: null },
+        };
+        decisions.add(
+          {
+            call: { id: `t${threads.place}-${i}`, startedAt: 0, notes, aborted: false },
+            method: "GET",
+            target: "/a",
+            authority: "a.test",
+            clientAddress: "192.0.2.1",
+          } as never,
+          5,
+        );
       }
       return 0;
     });
     for (let place = 0; place < count; place++) {
-      for (let i = 0; i < 40; i++) expect(await find(`t${place}-${i}`), `t${place}-${i}`).toMatchObject({ service: "shop", route: "items", by: "upstream", tries: [{ upstream: "a" }], path: "/a" });
+      for (let i = 0; i < 40; i++)
+        expect(await find(`t${place}-${i}`), `t${place}-${i}`).toMatchObject({
+          service: "shop",
+          route: "items",
+          by: "upstream",
+          tries: [{ upstream: "a" }],
+          path: "/a",
+        });
     }
   });
 });

@@ -7,9 +7,19 @@ const timed = new Recent();
 for (const ms of [0.5, 1, 3, 70_000]) timed.count(false, false, ms);
 
 const FAMILIES: readonly Family[] = [
-  { name: "a_total", type: "counter", help: 'With "quotes", a \\ and a\nbreak.', samples: [[["x", 'a"b\\c\nd', "y", ""], 3]] },
+  {
+    name: "a_total",
+    type: "counter",
+    help: 'With "quotes", a \\ and a\nbreak.',
+    samples: [[["x", 'a"b\\c\nd', "y", ""], 3]],
+  },
   { name: "b", type: "gauge", help: "None.", samples: [] },
-  { name: "c_seconds", type: "histogram", help: "Times.", samples: [[["r", "1"], { counts: timed.counts!, sumMs: timed.sumMs }]] },
+  {
+    name: "c_seconds",
+    type: "histogram",
+    help: "Times.",
+    samples: [[["r", "1"], { counts: timed.counts!, sumMs: timed.sumMs }]],
+  },
   { name: "d_info", type: "gauge", help: "What.", samples: [[["v", "1"], 1]] },
 ];
 
@@ -36,9 +46,19 @@ describe("exposition", () => {
 
   it("counts a time that equals a bound in its bucket, and sums up the buckets", () => {
     const read = readMetrics(exposition(FAMILIES));
-    const counts = read.all("c_seconds_bucket").map(({ labels, value }) => [Number(labels.le!.replace("Inf", "Infinity")), value]);
-    expect(counts.slice(0, 4)).toEqual([[0.001, 2], [0.0025, 2], [0.005, 3], [0.01, 3]]);
-    expect(counts.slice(-2)).toEqual([[60, 3], [Infinity, 4]]);
+    const counts = read
+      .all("c_seconds_bucket")
+      .map(({ labels, value }) => [Number(labels.le!.replace("Inf", "Infinity")), value]);
+    expect(counts.slice(0, 4)).toEqual([
+      [0.001, 2],
+      [0.0025, 2],
+      [0.005, 3],
+      [0.01, 3],
+    ]);
+    expect(counts.slice(-2)).toEqual([
+      [60, 3],
+      [Infinity, 4],
+    ]);
   });
 });
 
@@ -55,7 +75,10 @@ describe("the reader that specs use", () => {
     [`${HEAD}a_total{x="\\q"} 1\n`, /no label/],
     [`${HEAD}a_total one\n`, /from 0 on|no number/],
     [`${HEAD}${HEAD}`, /second time/],
-    [`# HELP h H.\n# TYPE h histogram\nh_bucket{le="1"} 2\nh_bucket{le="+Inf"} 1\nh_sum 1\nh_count 1\n`, /do not go up/],
+    [
+      `# HELP h H.\n# TYPE h histogram\nh_bucket{le="1"} 2\nh_bucket{le="+Inf"} 1\nh_sum 1\nh_count 1\n`,
+      /do not go up/,
+    ],
     [`# HELP h H.\n# TYPE h histogram\nh_bucket{le="+Inf"} 1\nh_sum 1\nh_count 2\n`, /not that of/],
   ])("the reader that specs use refuses %j", (text, why) => {
     expect(() => readMetrics(text)).toThrow(why);

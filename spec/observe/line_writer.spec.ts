@@ -1,5 +1,17 @@
 import { execFileSync } from "node:child_process";
-import { appendFileSync, closeSync, constants, existsSync, fstatSync, openSync, readFileSync, readSync, renameSync, stat, statSync } from "node:fs";
+import {
+  appendFileSync,
+  closeSync,
+  constants,
+  existsSync,
+  fstatSync,
+  openSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  stat,
+  statSync,
+} from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createLog } from "../../lib/base/log.ts";
@@ -64,20 +76,23 @@ describe("a LineWriter", () => {
     await eventually(() => text(path).endsWith(long), "the long line in the file");
   });
 
-  it("a LineWriter closes its file descriptor only once, since its number may belong to another file later", async () => {
-    const path = inFolder();
-    const { lines, said } = fileWriter(path);
-    await lines.close();
-    lines.write("late\n");
-    expect(said()).toEqual([["error", "lines of the access log are lost", undefined]]);
-    // One of these gets the number that has become free.
-    const others = Array.from({ length: 8 }, (_none, i) => openSync(`${path}.${i}`, "w"));
-    onTestFinished(() => others.forEach((other) => closeSync(other)));
-    await lines.close();
-    // A close in the background would be over before this reading of it.
-    await new Promise((resolve) => stat(path, resolve));
-    for (const other of others) expect(fstatSync(other).isFile()).toBe(true);
-  });
+  it(
+    "a LineWriter closes its file descriptor only once, " + "since its number may belong to another file later",
+    async () => {
+      const path = inFolder();
+      const { lines, said } = fileWriter(path);
+      await lines.close();
+      lines.write("late\n");
+      expect(said()).toEqual([["error", "lines of the access log are lost", undefined]]);
+      // One of these gets the number that has become free.
+      const others = Array.from({ length: 8 }, (_none, i) => openSync(`${path}.${i}`, "w"));
+      onTestFinished(() => others.forEach((other) => closeSync(other)));
+      await lines.close();
+      // A close in the background would be over before this reading of it.
+      await new Promise((resolve) => stat(path, resolve));
+      for (const other of others) expect(fstatSync(other).isFile()).toBe(true);
+    },
+  );
 
   it("a LineWriter keeps the order of lines that come while it writes", async () => {
     const path = inFolder();
@@ -91,19 +106,23 @@ describe("a LineWriter", () => {
     expect(text(path)).toBe(all.join(""));
   });
 
-  it("a LineWriter reopens its path: the renamed file keeps its lines, the new file gets the rest, and no line is lost", async () => {
-    const path = inFolder();
-    const { lines, clock, said } = fileWriter(path);
-    lines.write("old\n");
-    clock.advance(50);
-    await eventually(() => text(path) === "old\n", "the old line in the file");
-    renameSync(path, `${path}.1`);
-    lines.reopen();
-    lines.write("new\n");
-    await lines.close();
-    expect([text(`${path}.1`), text(path)]).toEqual(["old\n", "new\n"]);
-    expect(said()).toEqual([["info", "the access log has been reopened", undefined]]);
-  });
+  it(
+    "a LineWriter reopens its path: the renamed file keeps its lines, " +
+      "the new file gets the rest, and no line is lost",
+    async () => {
+      const path = inFolder();
+      const { lines, clock, said } = fileWriter(path);
+      lines.write("old\n");
+      clock.advance(50);
+      await eventually(() => text(path) === "old\n", "the old line in the file");
+      renameSync(path, `${path}.1`);
+      lines.reopen();
+      lines.write("new\n");
+      await lines.close();
+      expect([text(`${path}.1`), text(path)]).toEqual(["old\n", "new\n"]);
+      expect(said()).toEqual([["info", "the access log has been reopened", undefined]]);
+    },
+  );
 
   it("a LineWriter finishes the current write in the old file when its path is reopened, however often", async () => {
     const path = inFolder();
@@ -135,39 +154,46 @@ describe("a LineWriter", () => {
     expect(() => fileWriter(path)).toThrow();
   });
 
-  it.skipIf(!existsSync("/dev/full"))("a LineWriter logs once that lines are lost on a full disk, and does not throw", async () => {
-    const fd = openSync("/dev/full", "w");
-    onTestFinished(() => closeSync(fd));
-    const { lines, clock, said } = writer((tools) => new LineWriter(fd, tools));
-    for (let i = 0; i < 3; i++) {
+  it.skipIf(!existsSync("/dev/full"))(
+    "a LineWriter logs once that lines are lost on a full disk, and does not throw",
+    async () => {
+      const fd = openSync("/dev/full", "w");
+      onTestFinished(() => closeSync(fd));
+      const { lines, clock, said } = writer((tools) => new LineWriter(fd, tools));
+      for (let i = 0; i < 3; i++) {
+        lines.write("a\nb\n");
+        clock.advance(50);
+        await new Promise((resolve) => setTimeout(resolve, 1));
+      }
+      await lines.close();
+      expect(said()).toEqual([["error", "lines of the access log are lost", undefined]]);
+    },
+  );
+
+  it(
+    "a LineWriter logs once that lines are lost when the reader of a pipe disconnects, " +
+      "and their number when a reader returns",
+    async () => {
+      const { path, reading } = pipe();
+      expect(() => fileWriter(path)).toThrow("it is a pipe without a reader");
+      let reader = reading();
+      const { lines, clock, said } = fileWriter(path);
+      closeSync(reader);
       lines.write("a\nb\n");
       clock.advance(50);
-      await new Promise((resolve) => setTimeout(resolve, 1));
-    }
-    await lines.close();
-    expect(said()).toEqual([["error", "lines of the access log are lost", undefined]]);
-  });
-
-  it("a LineWriter logs once that lines are lost when the reader of a pipe disconnects, and their number when a reader returns", async () => {
-    const { path, reading } = pipe();
-    expect(() => fileWriter(path)).toThrow("it is a pipe without a reader");
-    let reader = reading();
-    const { lines, clock, said } = fileWriter(path);
-    closeSync(reader);
-    lines.write("a\nb\n");
-    clock.advance(50);
-    await eventually(() => said().length === 1, "a log line");
-    reader = reading();
-    onTestFinished(() => closeSync(reader));
-    lines.write("c\n");
-    await lines.close();
-    const bytes = Buffer.alloc(10);
-    expect(bytes.toString("latin1", 0, readSync(reader, bytes))).toBe("c\n");
-    expect(said()).toEqual([
-      ["error", "lines of the access log are lost", undefined],
-      ["info", "the access log is written again", 2],
-    ]);
-  });
+      await eventually(() => said().length === 1, "a log line");
+      reader = reading();
+      onTestFinished(() => closeSync(reader));
+      lines.write("c\n");
+      await lines.close();
+      const bytes = Buffer.alloc(10);
+      expect(bytes.toString("latin1", 0, readSync(reader, bytes))).toBe("c\n");
+      expect(said()).toEqual([
+        ["error", "lines of the access log are lost", undefined],
+        ["info", "the access log is written again", 2],
+      ]);
+    },
+  );
 
   it("a LineWriter waits for the reader of a full pipe, and then writes the rest", async () => {
     const { path, reading } = pipe();

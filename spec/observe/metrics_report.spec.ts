@@ -15,7 +15,12 @@ const PLUGIN = { name: "key_auth", level: "global", service: null, route: null, 
 function made(routes = ROUTES) {
   const metrics = new Metrics();
   const plan = metrics.plan();
-  for (const name of SERVICES) plan.service({ name, upstreams: UPSTREAMS.map((id) => ({ id })), routes: routes.map((route) => ({ name: route })) });
+  for (const name of SERVICES)
+    plan.service({
+      name,
+      upstreams: UPSTREAMS.map((id) => ({ id })),
+      routes: routes.map((route) => ({ name: route })),
+    });
   const plugin = plan.plugin(PLUGIN);
   plan.adopt();
   return { metrics, plugin };
@@ -30,7 +35,12 @@ function report(worker: Made, whole: Made, hold: (meter: RouteMeter, inFlight: n
 
 /** Something that is counted, for any of several copies of the same meters. */
 function event({ pick, chance, int, next }: Random): (to: Made) => void {
-  const [service, route, upstream, ms] = [pick(SERVICES), chance(0.1) ? null : pick(ROUTES), pick(UPSTREAMS), Math.exp(next() * 12 - 3)];
+  const [service, route, upstream, ms] = [
+    pick(SERVICES),
+    chance(0.1) ? null : pick(ROUTES),
+    pick(UPSTREAMS),
+    Math.exp(next() * 12 - 3),
+  ];
   const method = pick(["GET", "POST", "BREW"]);
   const notes = Object.assign(new Notes(), {
     route,
@@ -53,7 +63,10 @@ function event({ pick, chance, int, next }: Random): (to: Made) => void {
   };
 }
 
-/** Everything that metrics and statistics are made of. Sums of times are rounded: their order decides about the last digits. */
+/**
+ * Everything that metrics and statistics are made of. Sums of times are rounded: their order decides about the last
+ * digits.
+ */
 function all({ metrics, plugin }: Made, stats: Stats) {
   const rounded = (ms: number) => Number(ms.toPrecision(9));
   const byCode = (refused: readonly (readonly [string, number])[]) => ({
@@ -66,7 +79,16 @@ function all({ metrics, plugin }: Made, stats: Stats) {
     const { recent, rateLimited, receivedBytes, sentBytes, cached, refusals } = meter;
     const requests = [...meter.requests()].map(([method, code, count]) => `${method} ${code} ${count}`).sort();
     const named = (counts: ReadonlyMap<string, number> | null) => [...(counts ?? [])].sort();
-    return { counts: recent.counts, sumMs: rounded(recent.sumMs), rateLimited, receivedBytes, sentBytes, requests, cached: named(cached), refused: byCode(named(refusals)) };
+    return {
+      counts: recent.counts,
+      sumMs: rounded(recent.sumMs),
+      rateLimited,
+      receivedBytes,
+      sentBytes,
+      requests,
+      cached: named(cached),
+      refused: byCode(named(refusals)),
+    };
   };
   return {
     unrouted: ofRoute(metrics.unrouted),
@@ -82,28 +104,32 @@ function all({ metrics, plugin }: Made, stats: Stats) {
 }
 
 describe("the reports of workers", () => {
-  it("add up to what one thread would have counted, for any requests, any worker of each, and any moments of the reports", () => {
-    for (let seed = 1; seed <= 40; seed++) {
-      const random = seeded(seed);
-      const clock = manualClock();
-      const [one, whole] = [made(), made()];
-      const [ofOne, ofWhole] = [new Stats(clock, one.metrics), new Stats(clock, whole.metrics)];
-      const workers = random.list(1, 4, () => made());
-      for (let i = 0; i < 300; i++) {
-        const count = event(random);
-        count(one);
-        count(random.pick(workers));
-        if (random.chance(0.1)) report(random.pick(workers), whole);
-        if (random.chance(0.05)) {
-          for (const worker of workers) report(worker, whole);
-          expect(all(whole, ofWhole), `seed ${seed}`).toEqual(all(one, ofOne));
-          clock.advance(random.int(1, 20_000));
+  it(
+    "add up to what one thread would have counted, for any requests, any worker of each, " +
+      "and any moments of the reports",
+    () => {
+      for (let seed = 1; seed <= 40; seed++) {
+        const random = seeded(seed);
+        const clock = manualClock();
+        const [one, whole] = [made(), made()];
+        const [ofOne, ofWhole] = [new Stats(clock, one.metrics), new Stats(clock, whole.metrics)];
+        const workers = random.list(1, 4, () => made());
+        for (let i = 0; i < 300; i++) {
+          const count = event(random);
+          count(one);
+          count(random.pick(workers));
+          if (random.chance(0.1)) report(random.pick(workers), whole);
+          if (random.chance(0.05)) {
+            for (const worker of workers) report(worker, whole);
+            expect(all(whole, ofWhole), `seed ${seed}`).toEqual(all(one, ofOne));
+            clock.advance(random.int(1, 20_000));
+          }
         }
+        for (const worker of workers) report(worker, whole);
+        expect(all(whole, ofWhole), `seed ${seed}`).toEqual(all(one, ofOne));
       }
-      for (const worker of workers) report(worker, whole);
-      expect(all(whole, ofWhole), `seed ${seed}`).toEqual(all(one, ofOne));
-    }
-  });
+    },
+  );
 
   it("have each count once: a second report without requests between has none", () => {
     const random = seeded(3);
@@ -125,24 +151,40 @@ describe("the reports of workers", () => {
     const held = new Map<RouteMeter, number>();
     report(worker, whole, (meter, inFlight) => held.set(meter, inFlight));
     const { routes } = whole.metrics.services.get("users")!;
-    expect([...held]).toEqual([[routes.get("one"), 3], [routes.get("all"), 0]]);
+    expect([...held]).toEqual([
+      [routes.get("one"), 3],
+      [routes.get("all"), 0],
+    ]);
     expect(busy!.inFlight).toBe(3);
   });
 
-  it("count requests in all only where the main thread has another configuration, and leave the rest of the report readable", () => {
-    const random = seeded(5);
-    const [worker, whole, one] = [made(), made(["one"]), made()];
-    for (let i = 0; i < 100; i++) {
-      const count = event(random);
-      count(worker);
-      count(one);
-    }
-    report(worker, whole);
-    const stats = (of: Made) => all(of, new Stats(manualClock(), of.metrics));
-    const [told, expected] = [stats(whole), stats(one)];
-    expect([told.unrouted, told.plugin, told.stats.total]).toEqual([expected.unrouted, expected.plugin, expected.stats.total]);
-    for (const [i, { routes, retries, upstreams }] of expected.services.entries()) {
-      expect(told.services[i]).toEqual({ name: SERVICES[i], retries, upstreams, routes: routes.filter(([name]) => name === "one") });
-    }
-  });
+  it(
+    "count requests in all only where the main thread has another configuration, " +
+      "and leave the rest of the report readable",
+    () => {
+      const random = seeded(5);
+      const [worker, whole, one] = [made(), made(["one"]), made()];
+      for (let i = 0; i < 100; i++) {
+        const count = event(random);
+        count(worker);
+        count(one);
+      }
+      report(worker, whole);
+      const stats = (of: Made) => all(of, new Stats(manualClock(), of.metrics));
+      const [told, expected] = [stats(whole), stats(one)];
+      expect([told.unrouted, told.plugin, told.stats.total]).toEqual([
+        expected.unrouted,
+        expected.plugin,
+        expected.stats.total,
+      ]);
+      for (const [i, { routes, retries, upstreams }] of expected.services.entries()) {
+        expect(told.services[i]).toEqual({
+          name: SERVICES[i],
+          retries,
+          upstreams,
+          routes: routes.filter(([name]) => name === "one"),
+        });
+      }
+    },
+  );
 });

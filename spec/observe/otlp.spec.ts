@@ -25,7 +25,11 @@ const span = (n: number, name = "GET") =>
   });
 
 /** An exporter to a collector, and a clock by hand. */
-async function exporter(options: Partial<OtlpOptions> = {}, settings: Partial<OtlpOptions["settings"]> = {}, identity?: Parameters<typeof collector>[0]) {
+async function exporter(
+  options: Partial<OtlpOptions> = {},
+  settings: Partial<OtlpOptions["settings"]> = {},
+  identity?: Parameters<typeof collector>[0],
+) {
   const clock = manualClock();
   /** How long it has waited, or meant to, for whatever it was, in milliseconds. */
   const waits: number[] = [];
@@ -35,8 +39,17 @@ async function exporter(options: Partial<OtlpOptions> = {}, settings: Partial<Ot
   };
   const to = await collector(identity);
   const lines: Record<string, unknown>[] = [];
-  const log = createLog({ format: "json", write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>) });
-  const made = new OtlpExporter({ settings: { url: to.url, ...settings }, clock: { ...clock, after }, log, random: () => 0.5, ...options });
+  const log = createLog({
+    format: "json",
+    write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>),
+  });
+  const made = new OtlpExporter({
+    settings: { url: to.url, ...settings },
+    clock: { ...clock, after },
+    log,
+    random: () => 0.5,
+    ...options,
+  });
   onTestFinished(() => {
     const closed = made.close();
     clock.advance(900);
@@ -55,14 +68,17 @@ async function exporter(options: Partial<OtlpOptions> = {}, settings: Partial<Ot
 }
 
 describe("an OtlpExporter", () => {
-  it("an OtlpExporter compresses its batches if configured: fewer bytes, the same spans, and Content-Encoding", async () => {
-    const { clock, to, add } = await exporter({}, { compression: "gzip" });
-    add(100);
-    clock.advance(1_000);
-    expect(await to.until(100)).toHaveLength(100);
-    expect(to.exports[0]!.headers["content-encoding"]).toBe("gzip");
-    expect(Number(to.exports[0]!.headers["content-length"])).toBeLessThan(to.exports[0]!.text.length / 5);
-  });
+  it(
+    "an OtlpExporter compresses its batches if configured: fewer bytes, " + "the same spans, and Content-Encoding",
+    async () => {
+      const { clock, to, add } = await exporter({}, { compression: "gzip" });
+      add(100);
+      clock.advance(1_000);
+      expect(await to.until(100)).toHaveLength(100);
+      expect(to.exports[0]!.headers["content-encoding"]).toBe("gzip");
+      expect(Number(to.exports[0]!.headers["content-length"])).toBeLessThan(to.exports[0]!.text.length / 5);
+    },
+  );
 
   it("an OtlpExporter trusts a collector by the configured CA, and refuses it without that CA", async () => {
     const { clock, to, add } = await exporter({}, { ca: Buffer.from(CA.cert) }, SERVER);
@@ -72,7 +88,10 @@ describe("an OtlpExporter", () => {
     const other = await exporter({}, { ca: Buffer.from(OTHER_CA.cert) }, SERVER);
     other.add(1);
     await other.advanceUntil(() => other.lines.length > 0, 1_000, "a loss");
-    expect(other.lines[0]).toMatchObject({ message: "spans of traces were lost", error: expect.stringMatching(/certificate/) as string });
+    expect(other.lines[0]).toMatchObject({
+      message: "spans of traces were lost",
+      error: expect.stringMatching(/certificate/) as string,
+    });
     expect(other.to.exports).toEqual([]);
   });
 
@@ -85,7 +104,10 @@ describe("an OtlpExporter", () => {
     clock.advance(1);
     expect((await to.until(4)).map(({ spanId }) => Number(spanId.slice(-1)))).toEqual([0, 1, 2, 3]);
     expect(to.exports).toHaveLength(1);
-    expect(to.exports[0]!.headers).toMatchObject({ "content-type": "application/json", "content-length": String(Buffer.byteLength(to.exports[0]!.text)) });
+    expect(to.exports[0]!.headers).toMatchObject({
+      "content-type": "application/json",
+      "content-length": String(Buffer.byteLength(to.exports[0]!.text)),
+    });
   });
 
   it("an OtlpExporter sends 512 spans at once, and the rest a second later", async () => {
@@ -93,7 +115,10 @@ describe("an OtlpExporter", () => {
     add(513);
     await to.until(512);
     expect(to.exports).toHaveLength(1);
-    await eventually(() => spans.exported === 512 && waits.at(-1) === 1_000, "512 exported spans and a timer of a second");
+    await eventually(
+      () => spans.exported === 512 && waits.at(-1) === 1_000,
+      "512 exported spans and a timer of a second",
+    );
     clock.advance(1_000);
     await to.until(513);
     await eventually(() => spans.exported === 513, "513 exported spans");
@@ -131,7 +156,14 @@ describe("an OtlpExporter", () => {
     add(2);
     await advanceUntil(() => spans.dropped === 2, 1_000, "the loss");
     expect(to.exports).toHaveLength(5);
-    expect(lines).toMatchObject([{ level: "warn", message: "spans of traces were lost", spans: 2, error: "the collector answered with status 503" }]);
+    expect(lines).toMatchObject([
+      {
+        level: "warn",
+        message: "spans of traces were lost",
+        spans: 2,
+        error: "the collector answered with status 503",
+      },
+    ]);
   });
 
   it.each([400, 401, 404, 413, 500, 302])("an OtlpExporter does not retry after %d", async (status) => {
@@ -153,15 +185,18 @@ describe("an OtlpExporter", () => {
     ['"rejectedSpans', 3, 0, null],
     ['{"partialSuccess":null,"rejectedSpans":1}', 3, 0, null],
     ["", 3, 0, null],
-  ])("an OtlpExporter counts the spans that a collector reports as rejected: %s", async (body, exported, dropped, why) => {
-    const { clock, to, add, spans, lines } = await exporter();
-    to.answer = (response) => void response.end(body);
-    add(3);
-    clock.advance(1_000);
-    await eventually(() => spans.exported + spans.dropped === 3, "three exported or dropped spans");
-    expect([spans.exported, spans.dropped]).toEqual([exported, dropped]);
-    expect(lines.map(({ error }) => error)).toEqual(why === null ? [] : [why]);
-  });
+  ])(
+    "an OtlpExporter counts the spans that a collector reports as rejected: %s",
+    async (body, exported, dropped, why) => {
+      const { clock, to, add, spans, lines } = await exporter();
+      to.answer = (response) => void response.end(body);
+      add(3);
+      clock.advance(1_000);
+      await eventually(() => spans.exported + spans.dropped === 3, "three exported or dropped spans");
+      expect([spans.exported, spans.dropped]).toEqual([exported, dropped]);
+      expect(lines.map(({ error }) => error)).toEqual(why === null ? [] : [why]);
+    },
+  );
 
   it("an OtlpExporter holds at most 8192 spans, drops further spans, and logs the loss once a minute", async () => {
     const { clock, to, add, spans, lines } = await exporter();

@@ -6,7 +6,8 @@ function figures() {
   const clock = manualClock();
   const made = createProcessFigures(clock);
   onTestFinished(() => made.close());
-  const value = (name: string) => [...made.families([]).find((family) => family.name === name)!.samples][0]![1] as number;
+  const value = (name: string) =>
+    [...made.families([]).find((family) => family.name === name)!.samples][0]![1] as number;
   return { clock, made, value };
 }
 
@@ -49,11 +50,14 @@ it("sums the heaps of all workers and of the main thread, and takes the lag of t
     { heapBytes: 5e12, heapUsedBytes: 3e12, externalBytes: 1e12, lag: [0.1, 0.02, 0.3, 0.4] },
     { heapBytes: 7e12, heapUsedBytes: 2e12, externalBytes: 2e12, lag: [0.05, 0.03, 0.2, 0.5] },
   ] as const;
-  const value = (name: string) => [...made.families(workers).find((family) => family.name === name)!.samples][0]![1] as number;
+  const value = (name: string) =>
+    [...made.families(workers).find((family) => family.name === name)!.samples][0]![1] as number;
   const inUnits = ["heap", "heap_used", "external_memory"].map((name) => value(`process_${name}_bytes`) / 1e12);
   expect(inUnits.map(Math.floor)).toEqual([12, 5, 3]);
   for (const sum of inUnits) expect(sum).toBeGreaterThan(Math.floor(sum));
-  expect(["mean", "p50", "p99", "max"].map((name) => value(`edge_gateway_event_loop_lag_${name}_seconds`))).toEqual([0.1, 0.03, 0.3, 0.5]);
+  expect(["mean", "p50", "p99", "max"].map((name) => value(`edge_gateway_event_loop_lag_${name}_seconds`))).toEqual([
+    0.1, 0.03, 0.3, 0.5,
+  ]);
 });
 
 it("measures one thread: its heap, and the lag of its event loop", async () => {

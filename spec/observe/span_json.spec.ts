@@ -15,7 +15,8 @@ const SPAN: FinishedSpan = {
   attributes: "",
   status: "unset",
 };
-const read = (changes: Partial<FinishedSpan>) => readExport(batchWriter({ "service.name": "s" })([spanText({ ...SPAN, ...changes })]).toString()).spans[0]!;
+const read = (changes: Partial<FinishedSpan>) =>
+  readExport(batchWriter({ "service.name": "s" })([spanText({ ...SPAN, ...changes })]).toString()).spans[0]!;
 
 describe("spanText", () => {
   it("spanText has ids in hexadecimal, times as strings of nanoseconds, enums as numbers", () => {
@@ -35,11 +36,25 @@ describe("spanText", () => {
   });
 
   it("leaves out absent values", () => {
-    const { parentSpanId, traceState, flags, attributes } = read({ parentId: null, parent: "local", tracestate: null, attributes: attributesText(["a", null]) });
-    expect({ parentSpanId, traceState, flags, attributes }).toEqual({ parentSpanId: null, traceState: null, flags: 0x101, attributes: {} });
+    const { parentSpanId, traceState, flags, attributes } = read({
+      parentId: null,
+      parent: "local",
+      tracestate: null,
+      attributes: attributesText(["a", null]),
+    });
+    expect({ parentSpanId, traceState, flags, attributes }).toEqual({
+      parentSpanId: null,
+      traceState: null,
+      flags: 0x101,
+      attributes: {},
+    });
   });
 
-  it.each([["internal", 1], ["server", 2], ["client", 3]] as const)("writes kind %s as %d", (kind, number) => {
+  it.each([
+    ["internal", 1],
+    ["server", 2],
+    ["client", 3],
+  ] as const)("writes kind %s as %d", (kind, number) => {
     expect(read({ kind }).kind).toBe(number);
   });
 
@@ -58,6 +73,9 @@ describe("spanText", () => {
 
   it("preserves any text", () => {
     const hostile = '"\\\n\u0000\u001b\u009b\ud800é\u2028</script>';
-    expect(read({ attributes: attributesText(["text", hostile, "number", -7]) }).attributes).toEqual({ text: JSON.parse(JSON.stringify(hostile)) as string, number: -7n });
+    expect(read({ attributes: attributesText(["text", hostile, "number", -7]) }).attributes).toEqual({
+      text: JSON.parse(JSON.stringify(hostile)) as string,
+      number: -7n,
+    });
   });
 });

@@ -15,21 +15,56 @@ function tailed(...filters: readonly TailFilter[]) {
   const clock = manualClock();
   let settings = OFF;
   let written = "";
-  const log = new AccessLog({ sink: (lines) => void (written += lines), clock, log: silentLog, part: (name) => ({ combinedLog, logFile, logFilter })[name] });
+  const log = new AccessLog({
+    sink: (lines) => void (written += lines),
+    clock,
+    log: silentLog,
+    part: (name) => ({ combinedLog, logFile, logFilter })[name],
+  });
   const adopt = (changes: Partial<AccessLogSettings>) => log.adopt((settings = { ...OFF, ...changes }));
   adopt({});
   log.start();
   const batches: TailBatch[] = [];
-  const tail = new Tail(clock, log, () => settings, (sent) => void batches.push(...structuredClone(sent)));
+  const tail = new Tail(
+    clock,
+    log,
+    () => settings,
+    (sent) => void batches.push(...structuredClone(sent)),
+  );
   tail.readers = filters.map((filter, i) => ({ id: i + 1, filter, most: 3 }));
   const end = (facts: Partial<RequestFacts> = {}, notes: Partial<Notes> = {}) => {
-    const call = new Call({ id: "r1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
+    const call = new Call({
+      id: "r1",
+      remoteAddress: "192.0.2.1",
+      trustedRemote: false,
+      startedAt: 0,
+      inform: () => {},
+    });
     Object.assign(call.notes, { status: 200, ...notes });
-    if (log.isOn) log.write({ call, method: "GET", target: "/a/b", httpVersion: "1.1", scheme: "http", authority: "shop.example", clientAddress: "192.0.2.1", headers: [], ...facts }, clock.now());
+    if (log.isOn)
+      log.write(
+        {
+          call,
+          method: "GET",
+          target: "/a/b",
+          httpVersion: "1.1",
+          scheme: "http",
+          authority: "shop.example",
+          clientAddress: "192.0.2.1",
+          headers: [],
+          ...facts,
+        },
+        clock.now(),
+      );
   };
   const seen = () => {
     clock.advance(500);
-    return batches.splice(0).map(({ id, matched, lines }) => [id, matched, lines.map((line) => JSON.parse(line) as Record<string, unknown>)] as const);
+    return batches
+      .splice(0)
+      .map(
+        ({ id, matched, lines }) =>
+          [id, matched, lines.map((line) => JSON.parse(line) as Record<string, unknown>)] as const,
+      );
   };
   const text = () => {
     log.flush();
@@ -55,7 +90,10 @@ describe("the tail of a thread", () => {
     const { end, seen } = tailed({ ...filter });
     const requests: readonly (readonly [Partial<RequestFacts>, Partial<Notes>])[] = [
       [{}, { service: "shop", route: "home" }],
-      [{ method: "POST", target: "/shop/items?token=hush" }, { service: "shop", route: "items" }],
+      [
+        { method: "POST", target: "/shop/items?token=hush" },
+        { service: "shop", route: "items" },
+      ],
       [{ target: "http://user:hush@x/items/9" }, { status: 403 }],
       [{ clientAddress: "10.1.2.3" }, { status: 404 }],
       [{}, { status: null }],
@@ -70,7 +108,10 @@ describe("the tail of a thread", () => {
   it("gives each reader so many lines of each turn, and the number of all", () => {
     const { end, seen } = tailed({}, { status: "500" }, { status: "404" });
     for (let i = 0; i < 50; i++) end({}, { status: i < 10 ? 500 : 200 });
-    expect(seen().map(([id, matched, lines]) => [id, matched, lines.length])).toEqual([[1, 50, 3], [2, 10, 3]]);
+    expect(seen().map(([id, matched, lines]) => [id, matched, lines.length])).toEqual([
+      [1, 50, 3],
+      [2, 10, 3],
+    ]);
     end();
     expect(seen().map(([id, matched, lines]) => [id, matched, lines.length])).toEqual([[1, 1, 1]]);
     expect(seen()).toEqual([]);
@@ -79,7 +120,12 @@ describe("the tail of a thread", () => {
   it("holds little of lines that are very long: at most 64 KB for a reader, and none of more than 8 KB", () => {
     const { clock, log, tail, end } = tailed();
     const batches: TailBatch[] = [];
-    const wide = new Tail(clock, log, () => OFF, (sent) => void batches.push(...sent));
+    const wide = new Tail(
+      clock,
+      log,
+      () => OFF,
+      (sent) => void batches.push(...sent),
+    );
     tail.readers = [];
     wide.readers = [{ id: 1, filter: {}, most: 1_000 }];
     for (let i = 0; i < 100; i++) end({ target: `/${"a".repeat(7_000)}` });
@@ -92,7 +138,10 @@ describe("the tail of a thread", () => {
   it("escapes and redacts as the access log does: control characters, markup, tokens, credentials", () => {
     const { end, seen } = tailed({});
     const jwt = `eyJ${"a".repeat(20)}.eyJ${"b".repeat(20)}.${"c".repeat(20)}`;
-    end({ target: `/x\u0007\u2028<img onerror=alert(1)>/${jwt};jsessionid=hush?key=hush`, headers: ["User-Agent", "<script>\r\ndata: x\u001b[31m", "Authorization", "hush"] });
+    end({
+      target: `/x\u0007\u2028<img onerror=alert(1)>/${jwt};jsessionid=hush?key=hush`,
+      headers: ["User-Agent", "<script>\r\ndata: x\u001b[31m", "Authorization", "hush"],
+    });
     const [[, , [line]]] = seen() as [[number, number, [Record<string, string>]]];
     expect(line.user_agent).toBe("<script>\r\ndata: x\u001b[31m");
     expect(line.path).toBe("/x\u0007\u2028<img onerror=alert(1)>/[redacted]");
@@ -119,27 +168,37 @@ describe("the tail of a thread", () => {
     expect(seen()).toHaveLength(1);
   });
 
-  it("turns on while the log is off, which then writes nothing, and is off again once nobody reads; a log that is on goes on", () => {
-    const { clock, adopt, log, tail, end, seen, text } = tailed({});
-    expect(log.isOn).toBe(true);
-    end();
-    expect([seen().length, text()]).toEqual([1, ""]);
-    tail.readers = [];
-    expect([log.isOn, clock.pending]).toEqual([false, 0]);
-    adopt({ enabled: true });
-    tail.readers = [{ id: 9, filter: {}, most: 1 }];
-    end();
-    expect([seen().length, text().split("\n").length]).toEqual([1, 2]);
-    tail.readers = [];
-    end();
-    expect([log.isOn, seen().length, text().split("\n").length, clock.pending]).toEqual([true, 0, 3, 0]);
-  });
+  it(
+    "turns on while the log is off, which then writes nothing, and is off again once nobody reads; " +
+      "a log that is on goes on",
+    () => {
+      const { clock, adopt, log, tail, end, seen, text } = tailed({});
+      expect(log.isOn).toBe(true);
+      end();
+      expect([seen().length, text()]).toEqual([1, ""]);
+      tail.readers = [];
+      expect([log.isOn, clock.pending]).toEqual([false, 0]);
+      adopt({ enabled: true });
+      tail.readers = [{ id: 9, filter: {}, most: 1 }];
+      end();
+      expect([seen().length, text().split("\n").length]).toEqual([1, 2]);
+      tail.readers = [];
+      end();
+      expect([log.isOn, seen().length, text().split("\n").length, clock.pending]).toEqual([true, 0, 3, 0]);
+    },
+  );
 
   it("keeps what it has for one reader when another one comes or goes", () => {
     const { tail, end, seen } = tailed({});
     end();
-    tail.readers = [{ id: 1, filter: {}, most: 3 }, { id: 2, filter: {}, most: 3 }];
+    tail.readers = [
+      { id: 1, filter: {}, most: 3 },
+      { id: 2, filter: {}, most: 3 },
+    ];
     end();
-    expect(seen().map(([id, matched]) => [id, matched])).toEqual([[1, 2], [2, 1]]);
+    expect(seen().map(([id, matched]) => [id, matched])).toEqual([
+      [1, 2],
+      [2, 1],
+    ]);
   });
 });

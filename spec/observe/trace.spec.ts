@@ -20,8 +20,22 @@ function tracer(sampler: Parameters<typeof createSampler>[0] = "always_on") {
   const sink = { isFull: false, add: (text: string) => void texts.push(text) };
   const made = new Tracer({ clock, sampler: createSampler(sampler, 1), sink });
   const begin = (changes: Partial<RequestFacts> = {}): Call => {
-    const call = new Call({ id: "r", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: clock.now(), inform: () => {} });
-    const parts = { method: "GET", target: "/x", httpVersion: "1.1", scheme: "http", authority: "h", clientAddress: "192.0.2.9", headers: [] } as const;
+    const call = new Call({
+      id: "r",
+      remoteAddress: "192.0.2.1",
+      trustedRemote: false,
+      startedAt: clock.now(),
+      inform: () => {},
+    });
+    const parts = {
+      method: "GET",
+      target: "/x",
+      httpVersion: "1.1",
+      scheme: "http",
+      authority: "h",
+      clientAddress: "192.0.2.9",
+      headers: [],
+    } as const;
     made.begin({ call, ...parts, ...changes });
     return call;
   };
@@ -37,7 +51,10 @@ describe("the span of a request", () => {
     own.end(call.notes);
     own.end(call.notes);
     expect(texts).toHaveLength(1);
-    expect([spans()[0]!.start, spans()[0]!.end - spans()[0]!.start]).toEqual([BigInt(Date.UTC(2026, 0, 1)) * 1_000_000n, 12_500_000n]);
+    expect([spans()[0]!.start, spans()[0]!.end - spans()[0]!.start]).toEqual([
+      BigInt(Date.UTC(2026, 0, 1)) * 1_000_000n,
+      12_500_000n,
+    ]);
   });
 
   it("the span of a request reaches the exporter when the request ends in the middle of a plugin", () => {
@@ -55,17 +72,30 @@ describe("the span of a request", () => {
     ["[2001:db8::1]", "http", "2001:db8::1", 80n],
     ["[2001:db8::1]:81", "http", "2001:db8::1", 81n],
     ["", "http", undefined, undefined],
-  ] as const)("the span of a request for %j over %s names the server %s and port %s", (authority, scheme, address, port) => {
-    const { tracer: own, begin, spans } = tracer();
-    own.end(begin({ authority, scheme }).notes);
-    expect([spans()[0]!.attributes["server.address"], spans()[0]!.attributes["server.port"]]).toEqual([address, port]);
-  });
+  ] as const)(
+    "the span of a request for %j over %s names the server %s and port %s",
+    (authority, scheme, address, port) => {
+      const { tracer: own, begin, spans } = tracer();
+      own.end(begin({ authority, scheme }).notes);
+      expect([spans()[0]!.attributes["server.address"], spans()[0]!.attributes["server.port"]]).toEqual([
+        address,
+        port,
+      ]);
+    },
+  );
 
   it("the span of a request truncates long values of clients after their secrets are removed", () => {
     const { tracer: own, begin, spans, texts } = tracer();
-    own.end(begin({ target: `/${"p".repeat(2000)}?q=${"x".repeat(1011)}&apiKey=hush`, headers: ["User-Agent", "u".repeat(2000)] }).notes);
+    own.end(
+      begin({
+        target: `/${"p".repeat(2000)}?q=${"x".repeat(1011)}&apiKey=hush`,
+        headers: ["User-Agent", "u".repeat(2000)],
+      }).notes,
+    );
     const { attributes } = spans()[0]!;
-    expect(["url.path", "url.query", "user_agent.original"].map((name) => String(attributes[name]).length)).toEqual([1024, 1024, 1024]);
+    expect(["url.path", "url.query", "user_agent.original"].map((name) => String(attributes[name]).length)).toEqual([
+      1024, 1024, 1024,
+    ]);
     expect(texts[0]).not.toContain("hush");
   });
 
@@ -84,10 +114,21 @@ describe("a request that is not recorded", () => {
     const { clock, sink, texts } = tracer();
     const own = new Tracer({ clock, sampler: createSampler("always_off", 1), sink, ids });
     const { call } = madeUpExchange();
-    own.begin({ call, method: "GET", target: "/x", httpVersion: "1.1", scheme: "http", authority: "h", clientAddress: "192.0.2.9", headers: [] });
+    own.begin({
+      call,
+      method: "GET",
+      target: "/x",
+      httpVersion: "1.1",
+      scheme: "http",
+      authority: "h",
+      clientAddress: "192.0.2.9",
+      headers: [],
+    });
     const tries = [0, 1].map((resends) => call.notes.span!.try(madeUpExchange({ call }), UPSTREAM, resends, 0));
     expect(drawn).toBe(0);
-    expect(tries.map(({ traceparent }) => traceparent)).toEqual([1, 2].map((id) => `00-${"a".repeat(32)}-000000000000000${id}-00`));
+    expect(tries.map(({ traceparent }) => traceparent)).toEqual(
+      [1, 2].map((id) => `00-${"a".repeat(32)}-000000000000000${id}-00`),
+    );
     for (const each of tries) each.ended(200, null, 1);
     own.end(call.notes);
     expect(texts).toEqual([]);

@@ -11,9 +11,12 @@ describe("traceIdOf", () => {
     expect(traceIdOf(["Host", "h", "TraceParent", VALID])).toBe(TRACE);
   });
 
-  it.each([`cc-${TRACE}-b7ad6b7169203331-01`, `cc-${TRACE}-b7ad6b7169203331-01-what-comes`])("accepts %s, of a later version", (value) => {
-    expect(traceIdOf(["traceparent", value])).toBe(TRACE);
-  });
+  it.each([`cc-${TRACE}-b7ad6b7169203331-01`, `cc-${TRACE}-b7ad6b7169203331-01-what-comes`])(
+    "accepts %s, of a later version",
+    (value) => {
+      expect(traceIdOf(["traceparent", value])).toBe(TRACE);
+    },
+  );
 
   it.each([
     "",
@@ -42,23 +45,35 @@ describe("parentOf", () => {
     ["ff", true],
     ["fe", false],
   ])("reads only the lowest of the flags %s: sampled %s", (flags, sampled) => {
-    expect(parentOf(["traceparent", `00-${TRACE}-b7ad6b7169203331-${flags}`])).toEqual({ traceId: TRACE, spanId: "b7ad6b7169203331", sampled });
+    expect(parentOf(["traceparent", `00-${TRACE}-b7ad6b7169203331-${flags}`])).toEqual({
+      traceId: TRACE,
+      spanId: "b7ad6b7169203331",
+      sampled,
+    });
   });
 
   it("reads the known fields of a later version", () => {
-    expect(parentOf(["traceparent", `cc-${TRACE}-b7ad6b7169203331-01-what`])).toEqual({ traceId: TRACE, spanId: "b7ad6b7169203331", sampled: true });
+    expect(parentOf(["traceparent", `cc-${TRACE}-b7ad6b7169203331-01-what`])).toEqual({
+      traceId: TRACE,
+      spanId: "b7ad6b7169203331",
+      sampled: true,
+    });
   });
 
-  it.each([`${VALID}-more`, VALID.toUpperCase(), VALID.replace("00-", "ff-"), `00-${TRACE}-${"0".repeat(16)}-01`, `00-${TRACE}-b7ad6b7169203331-0g`])(
-    "takes %j for none",
-    (value) => {
-      expect(parentOf(["traceparent", value])).toBeNull();
-    },
-  );
+  it.each([
+    `${VALID}-more`,
+    VALID.toUpperCase(),
+    VALID.replace("00-", "ff-"),
+    `00-${TRACE}-${"0".repeat(16)}-01`,
+    `00-${TRACE}-b7ad6b7169203331-0g`,
+  ])("takes %j for none", (value) => {
+    expect(parentOf(["traceparent", value])).toBeNull();
+  });
 });
 
 describe("tracestateOf", () => {
-  const entries = (count: number, length: number) => Array.from({ length: count }, (_none, i) => `k${i}=`.padEnd(length, "v"));
+  const entries = (count: number, length: number) =>
+    Array.from({ length: count }, (_none, i) => `k${i}=`.padEnd(length, "v"));
   const of = (...values: string[]) => tracestateOf(values.flatMap((value) => ["TraceState", value]));
 
   it.each([
@@ -90,7 +105,12 @@ describe("tracestateOf", () => {
   });
 
   it("takes linear time for a hostile value", () => {
-    for (const hostile of [["a=b", " ", "c"], ["", ",", ""], ["", " ,", ""], ["a=", " ", ""]] as const) {
+    for (const hostile of [
+      ["a=b", " ", "c"],
+      ["", ",", ""],
+      ["", " ,", ""],
+      ["a=", " ", ""],
+    ] as const) {
       const [start, part, end] = hostile;
       const parse = (size: number) => {
         for (let i = 0; i < 5; i++) of(start + part.repeat(size / part.length) + end);

@@ -25,10 +25,18 @@ describe("sessionRemover", () => {
 
   it.each<[string, string[], string[]]>([
     ["alone", ["A", "b", "Cookie", `token=${session}`, "C", "d"], ["A", "b", "C", "d"]],
-    ["among others, which stay as they are", ["cookie", `a=b;  token=${session} ;c="d e";e`], ["cookie", 'a=b;c="d e";e']],
+    [
+      "among others, which stay as they are",
+      ["cookie", `a=b;  token=${session} ;c="d e";e`],
+      ["cookie", 'a=b;c="d e";e'],
+    ],
     ["first", ["cookie", `token=${session}; c=d`], ["cookie", "c=d"]],
     ["in quotes", ["COOKIE", `a=b; token="${session}"`], ["COOKIE", "a=b"]],
-    ["beside an application's cookie of this name", ["Cookie", `token=${theirs}; token=${session}`], ["Cookie", `token=${theirs}`]],
+    [
+      "beside an application's cookie of this name",
+      ["Cookie", `token=${theirs}; token=${session}`],
+      ["Cookie", `token=${theirs}`],
+    ],
     ["in a second line", ["Cookie", "a=b", "Cookie", `token=${session}`], ["Cookie", "a=b"]],
   ])("sessionRemover removes a session %s", (_what, headers, left) => {
     expect(remove(headers)).toEqual(left);

@@ -9,7 +9,14 @@ import { manualClock } from "../support/clock.ts";
 // A machine without IPv6 has no "::".
 it.runIf(LOOPBACK.includes("::1"))('on "::" it takes clients by IPv4 and by IPv6', async () => {
   const serve = () => ({ status: 204, headers: [], body: null });
-  const server = createOperatorServer({ clock: manualClock(), log: silentLog, tls: null, serve, endStreams: () => undefined, maxBodyBytes: 0 });
+  const server = createOperatorServer({
+    clock: manualClock(),
+    log: silentLog,
+    tls: null,
+    serve,
+    endStreams: () => undefined,
+    maxBodyBytes: 0,
+  });
   const { port } = await server.listen({ host: "::", port: 0 });
   onTestFinished(() => server.close());
   for (const host of ["127.0.0.1", "::1"]) {

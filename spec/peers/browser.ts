@@ -1,4 +1,6 @@
-/** Debian's Chromium without a window, driven by playwright-core; everything a page logs, asks for or breaks is kept. */
+/**
+ * Debian's Chromium without a window, driven by playwright-core; everything a page logs, asks for or breaks is kept.
+ */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { expect, onTestFinished } from "vitest";
@@ -45,7 +47,10 @@ export interface Page extends Pick<Locator, "getByRole" | "getByText" | "locator
   on(event: "console", act: (message: { type(): string; text(): string }) => void): void;
   on(event: "pageerror", act: (error: Error) => void): void;
   on(event: "request", act: (request: { url(): string; postData(): string | null }) => void): void;
-  on(event: "dialog", act: (dialog: { message(): string; accept(): Promise<void>; dismiss(): Promise<void> }) => void): void;
+  on(
+    event: "dialog",
+    act: (dialog: { message(): string; accept(): Promise<void>; dismiss(): Promise<void> }) => void,
+  ): void;
   readonly keyboard: { press(key: string): Promise<void>; type(text: string): Promise<void> };
 }
 
@@ -59,7 +64,11 @@ export interface Context {
 }
 
 export interface Browser {
-  newContext(options?: { viewport?: { width: number; height: number }; colorScheme?: "light" | "dark"; reducedMotion?: "reduce" }): Promise<Context>;
+  newContext(options?: {
+    viewport?: { width: number; height: number };
+    colorScheme?: "light" | "dark";
+    reducedMotion?: "reduce";
+  }): Promise<Context>;
   close(): Promise<void>;
 }
 
@@ -69,7 +78,9 @@ const ACCESSIBILITY = readFileSync(new URL("accessibility.js", import.meta.url),
 
 /** To be closed by whoever has launched it. */
 export async function launch(): Promise<Browser> {
-  const { chromium } = createRequire(import.meta.url)("playwright-core") as { chromium: { launch(options: object): Promise<Browser> } };
+  const { chromium } = createRequire(import.meta.url)("playwright-core") as {
+    chromium: { launch(options: object): Promise<Browser> };
+  };
   // Its sandbox wants rights that containers do not give to root.
   return chromium.launch({ executablePath: EXECUTABLE, args: ["--no-sandbox", "--disable-gpu"] });
 }
@@ -83,7 +94,10 @@ export interface Visit {
 }
 
 /** Cookies, storage and cache of their own. To be closed. */
-export function newContext(browser: Browser, { width = 1280, colorScheme = "light" }: { readonly width?: number; readonly colorScheme?: "light" | "dark" } = {}): Promise<Context> {
+export function newContext(
+  browser: Browser,
+  { width = 1280, colorScheme = "light" }: { readonly width?: number; readonly colorScheme?: "light" | "dark" } = {},
+): Promise<Context> {
   return browser.newContext({ viewport: { width, height: 900 }, colorScheme, reducedMotion: "reduce" });
 }
 
@@ -99,7 +113,8 @@ export async function visitIn(context: Context): Promise<Visit> {
   const page = await context.newPage();
   // Less than the test has: what was waited for in vain is then told.
   page.setDefaultTimeout(30_000);
-  // By hand, to find specs that only a quick browser passes: as slow as a processor with a sixth of the speed, for instance.
+  // By hand, to find specs that only a quick browser passes: as slow as a processor with a sixth of the speed, for
+  // instance.
   const rate = Number(process.env.BROWSER_SLOWDOWN);
   if (rate > 1) await (await page.context().newCDPSession(page)).send("Emulation.setCPUThrottlingRate", { rate });
   const errors: string[] = [];

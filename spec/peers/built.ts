@@ -49,10 +49,21 @@ export async function startBuilt(
   const file = join(emptyFolder(atEnd), "gw.json");
   writeFileSync(file, typeof config === "string" ? config : JSON.stringify(config));
   prepare?.(file);
-  const child = spawn(program[0]!, [...program.slice(1), "--config", file, "--http-port", "0", "--listen-host", "127.0.0.1"], {
-    env: { PATH: process.env.PATH, ADMIN_PORT: "0", ADMIN_USER: CREDENTIALS.user, ADMIN_PASSWORD: CREDENTIALS.password, LOG_FORMAT: "text", ...environment },
-    stdio: ["ignore", "ignore", "pipe"],
-  });
+  const child = spawn(
+    program[0]!,
+    [...program.slice(1), "--config", file, "--http-port", "0", "--listen-host", "127.0.0.1"],
+    {
+      env: {
+        PATH: process.env.PATH,
+        ADMIN_PORT: "0",
+        ADMIN_USER: CREDENTIALS.user,
+        ADMIN_PASSWORD: CREDENTIALS.password,
+        LOG_FORMAT: "text",
+        ...environment,
+      },
+      stdio: ["ignore", "ignore", "pipe"],
+    },
+  );
   const ended = new Promise<void>((resolve) => child.once("exit", () => resolve()));
   atEnd(async () => {
     child.kill("SIGKILL");
@@ -67,5 +78,13 @@ export async function startBuilt(
     child.once("exit", (code) => reject(new Error(`the gateway ended with ${code}: ${text}`)));
   });
   const url = /^ {2}http +(\S+)/m.exec(said)![1]!;
-  return { process: child, url, port: Number(new URL(url).port), adminUrl: /^ {2}admin +(\S+)/m.exec(said)![1]!, probeUrl: /^ {2}probes +(http\S+)/m.exec(said)?.[1] ?? null, managerUrl: /^ {2}manager +(http\S+)/m.exec(said)?.[1] ?? null, file };
+  return {
+    process: child,
+    url,
+    port: Number(new URL(url).port),
+    adminUrl: /^ {2}admin +(\S+)/m.exec(said)![1]!,
+    probeUrl: /^ {2}probes +(http\S+)/m.exec(said)?.[1] ?? null,
+    managerUrl: /^ {2}manager +(http\S+)/m.exec(said)?.[1] ?? null,
+    file,
+  };
 }

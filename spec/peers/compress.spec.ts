@@ -21,7 +21,9 @@ async function gateway(): Promise<string> {
 
 /** Output and what went over the wire. A proxy of the surroundings must not stand between. */
 async function curl(...args: string[]): Promise<string> {
-  const { stdout } = await run("curl", ["--silent", "--show-error", "--noproxy", "*", "--max-time", "10", ...args], { maxBuffer: 64 * 1024 * 1024 });
+  const { stdout } = await run("curl", ["--silent", "--show-error", "--noproxy", "*", "--max-time", "10", ...args], {
+    maxBuffer: 64 * 1024 * 1024,
+  });
   return stdout;
 }
 
@@ -29,7 +31,9 @@ describe("curl --compressed against the built gateway", () => {
   it("reads what the upstream sent, from far fewer bytes", async () => {
     const url = await gateway();
     expect(await curl("--compressed", `${url}/a/x`)).toBe(TEXT);
-    const [size, status] = (await curl("--compressed", "-o", "/dev/null", "-w", "%{size_download} %{http_code}", `${url}/a/x`)).split(" ");
+    const [size, status] = (
+      await curl("--compressed", "-o", "/dev/null", "-w", "%{size_download} %{http_code}", `${url}/a/x`)
+    ).split(" ");
     expect([Number(size) < TEXT.length / 10, status]).toEqual([true, "200"]);
   });
 
@@ -37,7 +41,9 @@ describe("curl --compressed against the built gateway", () => {
     const url = await gateway();
     expect(await curl("--compressed", "-H", `Accept-Encoding: ${accepted}`, `${url}/a/x`)).toBe(TEXT);
     const head = await curl("-H", `Accept-Encoding: ${accepted}`, "-o", "/dev/null", "-D", "-", `${url}/a/x`);
-    expect(head).toMatch(accepted.startsWith("gzip") && !accepted.includes("br") ? /Content-Encoding: gzip/ : /Content-Encoding: br/);
+    expect(head).toMatch(
+      accepted.startsWith("gzip") && !accepted.includes("br") ? /Content-Encoding: gzip/ : /Content-Encoding: br/,
+    );
   });
 
   it("gets plain text without Accept-Encoding", async () => {
@@ -47,7 +53,16 @@ describe("curl --compressed against the built gateway", () => {
   it("reads an event of a stream that has not ended", async () => {
     const url = await gateway();
     // curl ends with 28 when its time is up; what it has got until then is what counts.
-    const { stdout } = await run("curl", ["--silent", "--noproxy", "*", "--no-buffer", "--compressed", "--max-time", "1", `${url}/a/events`]).catch((error: { stdout: string }) => error);
+    const { stdout } = await run("curl", [
+      "--silent",
+      "--noproxy",
+      "*",
+      "--no-buffer",
+      "--compressed",
+      "--max-time",
+      "1",
+      `${url}/a/events`,
+    ]).catch((error: { stdout: string }) => error);
     expect(stdout).toBe("data: first\n\n");
   });
 });

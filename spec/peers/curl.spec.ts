@@ -11,7 +11,9 @@ const run = promisify(execFile);
 
 /** Runs curl; its output. A proxy of the surroundings must not stand between. */
 async function curl(...args: string[]): Promise<string> {
-  const { stdout } = await run("curl", ["--silent", "--show-error", "--noproxy", "*", "--max-time", "10", ...args], { maxBuffer: 64 * 1024 * 1024 });
+  const { stdout } = await run("curl", ["--silent", "--show-error", "--noproxy", "*", "--max-time", "10", ...args], {
+    maxBuffer: 64 * 1024 * 1024,
+  });
   return stdout;
 }
 
@@ -38,39 +40,71 @@ describe("curl against the built gateway", () => {
     const { url } = await startBuilt(oneService(upstream.port));
     const file = join(emptyFolder(), "body");
     await run("dd", ["if=/dev/zero", `of=${file}`, "bs=1M", "count=5"]);
-    const answer = await curl("-H", "Expect: 100-continue", "--data-binary", `@${file}`, "--expect100-timeout", "8", `${url}/a/up`);
+    const answer = await curl(
+      "-H",
+      "Expect: 100-continue",
+      "--data-binary",
+      `@${file}`,
+      "--expect100-timeout",
+      "8",
+      `${url}/a/up`,
+    );
     expect(JSON.parse(answer)).toMatchObject({ method: "POST", bytes: 5 * 1024 * 1024 });
   });
 
   it("uploads with chunked coding", async () => {
     const upstream = await backend(echo);
     const { url } = await startBuilt(oneService(upstream.port));
-    const answer = await curl("-X", "PUT", "-H", "Transfer-Encoding: chunked", "--data-binary", "x".repeat(100_000), `${url}/a/up`);
+    const answer = await curl(
+      "-X",
+      "PUT",
+      "-H",
+      "Transfer-Encoding: chunked",
+      "--data-binary",
+      "x".repeat(100_000),
+      `${url}/a/up`,
+    );
     expect(JSON.parse(answer)).toMatchObject({ method: "PUT", bytes: 100_000 });
   });
 
-  it.each(["--http1.1", "--http2-prior-knowledge"])("decodes compressed bodies, whole or as a stream: %s", async (protocol) => {
-    const text = "a line that repeats itself\n".repeat(20_000);
-    const upstream = await backend((request, response) => {
-      response.setHeader("Content-Type", "text/plain");
-      if (request.url === "/whole") response.setHeader("Content-Length", text.length);
-      for (let i = 0; i < text.length; i += 27_000) response.write(text.slice(i, i + 27_000));
-      response.end();
-    });
-    const config = oneService(upstream.port, { plugins: [{ name: "compress" }] }, { h2c: true });
-    const { url } = await startBuilt(config);
-    const folder = emptyFolder();
-    const [head, body] = [join(folder, "head"), join(folder, "body")];
-    for (const path of ["whole", "stream"]) {
-      // `--compressed` alone asks for all that this curl was built with; of that, gzip is in every one.
-      for (const asking of [[], ["-H", "Accept-Encoding: gzip"]]) {
-        const size = await curl(protocol, "--compressed", ...asking, "-D", head, "-o", body, "-w", "%{size_download}", `${url}/a/${path}`);
-        expect(readFileSync(body, "utf8") === text).toBe(true);
-        expect(readFileSync(head, "latin1")).toMatch(asking.length > 0 ? /^content-encoding: gzip\r$/im : /^content-encoding: (zstd|br|gzip)\r$/im);
-        expect(Number(size)).toBeLessThan(text.length / 10);
+  it.each(["--http1.1", "--http2-prior-knowledge"])(
+    "decodes compressed bodies, whole or as a stream: %s",
+    async (protocol) => {
+      const text = "a line that repeats itself\n".repeat(20_000);
+      const upstream = await backend((request, response) => {
+        response.setHeader("Content-Type", "text/plain");
+        if (request.url === "/whole") response.setHeader("Content-Length", text.length);
+        for (let i = 0; i < text.length; i += 27_000) response.write(text.slice(i, i + 27_000));
+        response.end();
+      });
+      const config = oneService(upstream.port, { plugins: [{ name: "compress" }] }, { h2c: true });
+      const { url } = await startBuilt(config);
+      const folder = emptyFolder();
+      const [head, body] = [join(folder, "head"), join(folder, "body")];
+      for (const path of ["whole", "stream"]) {
+        // `--compressed` alone asks for all that this curl was built with; of that, gzip is in every one.
+        for (const asking of [[], ["-H", "Accept-Encoding: gzip"]]) {
+          const size = await curl(
+            protocol,
+            "--compressed",
+            ...asking,
+            "-D",
+            head,
+            "-o",
+            body,
+            "-w",
+            "%{size_download}",
+            `${url}/a/${path}`,
+          );
+          expect(readFileSync(body, "utf8") === text).toBe(true);
+          expect(readFileSync(head, "latin1")).toMatch(
+            asking.length > 0 ? /^content-encoding: gzip\r$/im : /^content-encoding: (zstd|br|gzip)\r$/im,
+          );
+          expect(Number(size)).toBeLessThan(text.length / 10);
+        }
       }
-    }
-  });
+    },
+  );
 
   it("gets an error without the key, and beyond the limit, as the configuration says", async () => {
     const upstream = await backend(echo);
@@ -104,9 +138,23 @@ describe("curl against the built gateway", () => {
     const jar = join(emptyFolder(), "cookies");
     const status = ["-o", "/dev/null", "-w", "%{http_code}"];
     expect(await curl(...status, "-X", "POST", "-u", `${CREDENTIALS.user}:wrong`, `${admin}/login`)).toBe("401");
-    expect(await curl(...status, "-X", "POST", "-u", `${CREDENTIALS.user}:${CREDENTIALS.password}`, "-c", jar, `${admin}/login`)).toBe("200");
+    expect(
+      await curl(
+        ...status,
+        "-X",
+        "POST",
+        "-u",
+        `${CREDENTIALS.user}:${CREDENTIALS.password}`,
+        "-c",
+        jar,
+        `${admin}/login`,
+      ),
+    ).toBe("200");
     expect(readFileSync(jar, "utf8")).toMatch(/#HttpOnly_localhost\t.*\ttoken\t/);
-    expect(JSON.parse(await curl("-b", jar, `${admin}/gateway`))).toMatchObject({ services: [{ name: "s", base_path: "/a" }], plugins: [] });
+    expect(JSON.parse(await curl("-b", jar, `${admin}/gateway`))).toMatchObject({
+      services: [{ name: "s", base_path: "/a" }],
+      plugins: [],
+    });
     expect(Object.keys(JSON.parse(await curl("-b", jar, `${admin}/gateway/config`)) as object)).toEqual([
       "ServerCertPath",
       "ServerKeyPath",

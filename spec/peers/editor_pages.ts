@@ -1,4 +1,7 @@
-/** The editor of the management UI in a browser: of a gateway, or of a stand-in for its admin interface that answers as the test says, and when. */
+/**
+ * The editor of the management UI in a browser: of a gateway, or of a stand-in for its admin interface that answers as
+ * the test says, and when.
+ */
 import { once } from "node:events";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
@@ -16,12 +19,18 @@ export interface OpenEditor {
   readonly validated: string[];
 }
 
-/** The page "#/edit" of the gateway whose file has this text, be it a configuration or not; its first check may be under way. */
+/**
+ * The page "#/edit" of the gateway whose file has this text, be it a configuration or not; its first check may be under
+ * way.
+ */
 export async function openEditor(shared: SharedGateway, source: string): Promise<OpenEditor> {
   await shared.put(source);
   const { page, errors, managerUrl } = await shared.newPage();
   const validated: string[] = [];
-  page.on("request", (request) => void (request.url().endsWith("/gateway/validate") && validated.push(request.postData()!)));
+  page.on(
+    "request",
+    (request) => void (request.url().endsWith("/gateway/validate") && validated.push(request.postData()!)),
+  );
   return { page, errors, validated, field: await shownAt(page, managerUrl!) };
 }
 
@@ -38,7 +47,10 @@ export interface StandIn {
   readonly source: string;
   readonly schema: unknown;
   /** The reply to POST /gateway/validate: status, body and headers. */
-  validate: (text: string) => readonly [number, unknown, Record<string, string>?] | Promise<readonly [number, unknown, Record<string, string>?]>;
+  validate: (
+    text: string,
+  ) =>
+    readonly [number, unknown, Record<string, string>?] | Promise<readonly [number, unknown, Record<string, string>?]>;
   /** The texts that were to be validated. */
   readonly validated: string[];
 }
@@ -50,14 +62,56 @@ const DIGEST = "aaaaaaaaaaaa";
 /** GET /gateway/now of a gateway without any request. */
 function nowOf(digest: string): unknown {
   const at = new Date().toISOString();
-  const none = { requests_per_s: 0, errors_per_s: 0, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0, limited_per_s: 0, statuses_per_s: {} };
+  const none = {
+    requests_per_s: 0,
+    errors_per_s: 0,
+    p50_ms: null,
+    p95_ms: null,
+    p99_ms: null,
+    in_flight: 0,
+    limited_per_s: 0,
+    statuses_per_s: {},
+  };
   const point = { at, requests: 0, errors: 0, limited: 0, statuses: {}, p50_ms: null, p95_ms: null, p99_ms: null };
-  const status = { version: "0.0.0", state: "serving", ready: true, uptime_s: 1, in_flight: 0, digest, loaded_at: at, last_reload: null, last_change: null, counts: {}, warnings: [], certificates: [], tests: null };
-  return { known: "1", status, health: { services: [] }, stats: { at, window_s: 60, total: none, unrouted: none, codes_per_s: {}, services: null, point, step_s: 10, history: [] } };
+  const status = {
+    version: "0.0.0",
+    state: "serving",
+    ready: true,
+    uptime_s: 1,
+    in_flight: 0,
+    digest,
+    loaded_at: at,
+    last_reload: null,
+    last_change: null,
+    counts: {},
+    warnings: [],
+    certificates: [],
+    tests: null,
+  };
+  return {
+    known: "1",
+    status,
+    health: { services: [] },
+    stats: {
+      at,
+      window_s: 60,
+      total: none,
+      unrouted: none,
+      codes_per_s: {},
+      services: null,
+      point,
+      step_s: 10,
+      history: [],
+    },
+  };
 }
 
 /** The page "#/edit" with this text, before a stand-in. */
-export async function openStandIn(browser: Browser, source: string, given: Partial<StandIn> = {}): Promise<OpenEditor & { readonly standIn: StandIn }> {
+export async function openStandIn(
+  browser: Browser,
+  source: string,
+  given: Partial<StandIn> = {},
+): Promise<OpenEditor & { readonly standIn: StandIn }> {
   const standIn: StandIn = { source, schema: {}, validate: () => [200, ACCEPTED], validated: [], ...given };
   const server = http.createServer((request, response) => void answer(standIn, request, response));
   server.listen(0, "127.0.0.1");
@@ -72,11 +126,20 @@ export async function openStandIn(browser: Browser, source: string, given: Parti
 
 async function answer(standIn: StandIn, request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
   const body = (await buffer(request)).toString();
-  const send = (status: number, value: unknown, headers: Record<string, string> = {}) => void response.writeHead(status, { "Content-Type": "application/json", ...headers }).end(typeof value === "string" ? value : JSON.stringify(value));
+  const send = (status: number, value: unknown, headers: Record<string, string> = {}) =>
+    void response
+      .writeHead(status, { "Content-Type": "application/json", ...headers })
+      .end(typeof value === "string" ? value : JSON.stringify(value));
   const path = request.url!.replace(/\?.*/, "");
   if (path === "/gateway/source") return send(200, standIn.source, { ETag: `"${DIGEST}"` });
   if (path === "/gateway/schema") return send(200, standIn.schema);
-  if (path === "/gateway/session") return send(200, { user: "admin", role: "admin", write: true, expires_at: new Date(Date.now() + 3_600_000).toISOString() });
+  if (path === "/gateway/session")
+    return send(200, {
+      user: "admin",
+      role: "admin",
+      write: true,
+      expires_at: new Date(Date.now() + 3_600_000).toISOString(),
+    });
   if (path === "/gateway/now") return send(200, nowOf(DIGEST));
   if (path === "/gateway") return send(200, { global: { name: "stand-in", plugins: [] }, plugins: [], services: [] });
   if (path !== "/gateway/validate") return send(404, {});
@@ -104,7 +167,9 @@ export async function caretBehind(page: Page, part: string, isSelected = false):
 
 /** The text that is selected in the focused field. */
 export function selected(page: Page): Promise<string> {
-  return page.evaluate("((field) => field.value.slice(field.selectionStart, field.selectionEnd))(document.activeElement)");
+  return page.evaluate(
+    "((field) => field.value.slice(field.selectionStart, field.selectionEnd))(document.activeElement)",
+  );
 }
 
 /** The texts of the drawn pieces of this kind: "error", "key", "found". */

@@ -1,4 +1,7 @@
-/** A real gRPC client and server (@grpc/grpc-js) with the gateway between them: HTTP/2 over TLS on both sides, and h2c upstream. */
+/**
+ * A real gRPC client and server (@grpc/grpc-js) with the gateway between them: HTTP/2 over TLS on both sides, and h2c
+ * upstream.
+ */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
@@ -11,7 +14,10 @@ import { eventually } from "../support/raw_client.ts";
 // The package lives beside the specs and is not there for the type checker of the repository.
 const grpc = createRequire(import.meta.url)("@grpc/grpc-js") as any;
 
-const json = { serialize: (value: unknown) => Buffer.from(JSON.stringify(value)), deserialize: (bytes: Buffer) => JSON.parse(bytes.toString()) as unknown };
+const json = {
+  serialize: (value: unknown) => Buffer.from(JSON.stringify(value)),
+  deserialize: (bytes: Buffer) => JSON.parse(bytes.toString()) as unknown,
+};
 
 function method(name: string, requestStream: boolean, responseStream: boolean) {
   return {
@@ -72,10 +78,14 @@ async function between(upstream: "h2" | "h2c", plugins: object[] = []) {
   server.addService(Chat, service);
   const credentials =
     upstream === "h2"
-      ? grpc.ServerCredentials.createSsl(null, [{ cert_chain: Buffer.from(SERVER.cert), private_key: Buffer.from(SERVER.key) }])
+      ? grpc.ServerCredentials.createSsl(null, [
+          { cert_chain: Buffer.from(SERVER.cert), private_key: Buffer.from(SERVER.key) },
+        ])
       : grpc.ServerCredentials.createInsecure();
   const port = await new Promise<number>((resolve, reject) =>
-    server.bindAsync("127.0.0.1:0", credentials, (error: Error | null, bound: number) => (error === null ? resolve(bound) : reject(error))),
+    server.bindAsync("127.0.0.1:0", credentials, (error: Error | null, bound: number) =>
+      error === null ? resolve(bound) : reject(error),
+    ),
   );
   onTestFinished(() => server.forceShutdown());
   const folder = mkdtempSync(join(tmpdir(), "edge-gateway-"));
@@ -85,14 +95,28 @@ async function between(upstream: "h2" | "h2c", plugins: object[] = []) {
   const gateway = createGateway({
     config: {
       services: [
-        { name: "chat", base_path: "/", protocol: upstream, upstreams: [{ host: "127.0.0.1", port }], routes: [{ path: "/chat.Chat/{method}" }], plugins, ...tls } as never,
+        {
+          name: "chat",
+          base_path: "/",
+          protocol: upstream,
+          upstreams: [{ host: "127.0.0.1", port }],
+          routes: [{ path: "/chat.Chat/{method}" }],
+          plugins,
+          ...tls,
+        } as never,
       ],
     },
   });
   onTestFinished(async () => void (await gateway.close(0)));
   await gateway.listen({ port: 0 });
-  const secure = await gateway.listen({ port: 0, tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false } });
-  const Client = grpc.makeGenericClientConstructor({ ...Chat, Missing: { ...Chat.Unary, path: "/other.Thing/Missing" } }, "chat.Chat");
+  const secure = await gateway.listen({
+    port: 0,
+    tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false },
+  });
+  const Client = grpc.makeGenericClientConstructor(
+    { ...Chat, Missing: { ...Chat.Unary, path: "/other.Thing/Missing" } },
+    "chat.Chat",
+  );
   const client = new Client(`localhost:${secure.port}`, grpc.credentials.createSsl(Buffer.from(CA.cert)));
   onTestFinished(() => client.close());
   return { client, server };
@@ -101,7 +125,9 @@ async function between(upstream: "h2" | "h2c", plugins: object[] = []) {
 const unary = (client: any, name: string, request: object, metadata = new grpc.Metadata(), options = {}) =>
   new Promise<any>((resolve) => {
     let trailing: any;
-    const call = client[name](request, metadata, options, (error: any, value: any) => setImmediate(() => resolve({ error, value, trailing })));
+    const call = client[name](request, metadata, options, (error: any, value: any) =>
+      setImmediate(() => resolve({ error, value, trailing })),
+    );
     call.on("status", (status: any) => (trailing = status.metadata));
   });
 
@@ -132,7 +158,9 @@ describe.each(["h2", "h2c"] as const)("gRPC through the gateway to %s", (upstrea
   it("carries a client's stream, a server's stream, and both at once", async () => {
     const { client } = await between(upstream);
     const sum = await new Promise((resolve, reject) => {
-      const call = client.Collect((error: Error | null, value: unknown) => (error === null ? resolve(value) : reject(error)));
+      const call = client.Collect((error: Error | null, value: unknown) =>
+        error === null ? resolve(value) : reject(error),
+      );
       for (let n = 1; n <= 100; n++) call.write({ n });
       call.end();
     });

@@ -22,9 +22,14 @@ interface Ran {
 /** Runs the program with at most a gigabyte of JavaScript values. */
 function run(...words: string[]): Promise<Ran> {
   return new Promise((resolve) => {
-    execFile(process.execPath, ["--max-old-space-size=1024", PROGRAM, ...words], { maxBuffer: 1e9 }, (error, stdout, stderr) => {
-      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr });
-    });
+    execFile(
+      process.execPath,
+      ["--max-old-space-size=1024", PROGRAM, ...words],
+      { maxBuffer: 1e9 },
+      (error, stdout, stderr) => {
+        resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr });
+      },
+    );
   });
 }
 
@@ -39,12 +44,20 @@ describe("import openapi of published documents", () => {
     const file = join(GITHUB, "api.github.com.json");
     const { code, stderr, output } = await imported(file);
     expect(code).toBe(0);
-    const { paths } = JSON.parse(readFileSync(file, "utf8")) as { paths: Record<string, Record<string, { operationId?: string }>> };
-    const operations = Object.values(paths).flatMap((item) => Object.values(item)).flatMap(({ operationId }) => operationId ?? []);
-    const { services } = JSON.parse(readFileSync(output, "utf8")) as { services: { routes: { name: string; plugins?: unknown[] }[] }[] };
+    const { paths } = JSON.parse(readFileSync(file, "utf8")) as {
+      paths: Record<string, Record<string, { operationId?: string }>>;
+    };
+    const operations = Object.values(paths)
+      .flatMap((item) => Object.values(item))
+      .flatMap(({ operationId }) => operationId ?? []);
+    const { services } = JSON.parse(readFileSync(output, "utf8")) as {
+      services: { routes: { name: string; plugins?: unknown[] }[] }[];
+    };
     const names = new Set(services[0]!.routes.map(({ name }) => name));
     const left = operations.filter((id) => !names.has(id));
-    const listed = [...stderr.matchAll(/^ {2}paths\["([^"]+)"\]\.(\w+): the route is not carried over/gm)].map(([, path, method]) => paths[path!]![method!]!.operationId);
+    const listed = [...stderr.matchAll(/^ {2}paths\["([^"]+)"\]\.(\w+): the route is not carried over/gm)].map(
+      ([, path, method]) => paths[path!]![method!]!.operationId,
+    );
     expect(left).toEqual(listed);
     expect(services[0]!.routes.length).toBeGreaterThan(1_000);
     expect(services[0]!.routes.filter(({ plugins }) => plugins !== undefined).length).toBeGreaterThan(500);
@@ -56,7 +69,8 @@ describe("import openapi of published documents", () => {
     const { output } = await imported(join(GITHUB, "api.github.com.json"), `http://127.0.0.1:${origin.port}`);
     const { port } = await startBuilt(JSON.parse(readFileSync(output, "utf8")));
     const status = async (method: string, path: string, body?: object) => {
-      const content = body === undefined ? {} : { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+      const content =
+        body === undefined ? {} : { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
       return (await ask(port, { method, path, ...content })).status;
     };
     expect(await status("POST", "/repos/o/r/issues", { title: "a", labels: ["x"] })).toBe(200);
@@ -76,19 +90,28 @@ describe("import openapi of published documents", () => {
 
   const documents = ["3.0", "3.1"].flatMap((version) => {
     const folder = join(EXAMPLES, version, "json");
-    return readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".json")).map((name) => join(folder, name));
+    return readdirSync(folder, { recursive: true, encoding: "utf8" })
+      .filter((name) => name.endsWith(".json"))
+      .map((name) => join(folder, name));
   });
 
   it.each(documents)("makes a valid configuration of %s, or says that it has no paths", async (file) => {
     const document = JSON.parse(readFileSync(file, "utf8")) as { paths?: object };
-    if (Object.keys(document.paths ?? {}).length === 0) await expect(fromOpenApi(document)).rejects.toThrow('the document has no "paths"');
+    if (Object.keys(document.paths ?? {}).length === 0)
+      await expect(fromOpenApi(document)).rejects.toThrow('the document has no "paths"');
     else expect((await fromOpenApi(document)).services[0]!.routes.length).toBeGreaterThan(0);
   });
 
   it("says how to convert a document of Swagger 2.0 and one in YAML", async () => {
-    expect(await imported(join(EXAMPLES, "2.0", "json", "petstore.json"))).toMatchObject({ code: 2, stderr: expect.stringMatching(/this is Swagger 2\.0: convert it/) });
+    expect(await imported(join(EXAMPLES, "2.0", "json", "petstore.json"))).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/this is Swagger 2\.0: convert it/),
+    });
     const yaml = join(emptyFolder(), "api.yaml");
     writeFileSync(yaml, readFileSync(join(EXAMPLES, "3.0", "yaml", "petstore.yaml")));
-    expect(await imported(yaml)).toMatchObject({ code: 2, stderr: expect.stringMatching(/is YAML, or no JSON: convert it first/) });
+    expect(await imported(yaml)).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/is YAML, or no JSON: convert it first/),
+    });
   });
 });

@@ -42,43 +42,66 @@ async function status(port: number, path: string, text: string): Promise<number>
 }
 
 describe("tokens made by jose", () => {
-  it("tokens made by jose pass the built gateway with every algorithm, by PEM and by key set; another key or algorithm is refused", async () => {
-    const origin = await backend();
-    const folder = emptyFolder();
-    const jwt = (config: object) => [{ name: "jwt", config: { ...config, claims_to_headers: { sub: "X-User" } } }];
-    const good: { path: string; text: string }[] = [];
-    const bad: { path: string; text: string }[] = [];
-    const routes: object[] = [];
-    for (const alg of HMAC) {
-      const secret = randomBytes(48).toString("base64");
-      routes.push({ path: `/${alg}`, plugins: jwt({ alg, secret }) });
-      good.push({ path: alg, text: await token(alg, Buffer.from(secret)) });
-      bad.push({ path: alg, text: await token(alg, randomBytes(64)) });
-    }
-    for (const alg of PUBLIC) {
-      const pair = await jose.generateKeyPair(alg, { extractable: true });
-      const other = await jose.generateKeyPair(alg, { extractable: true });
-      const pem = await jose.exportSPKI(pair.publicKey);
-      const file = join(folder, `${alg}.json`);
-      const keys = [{ ...(await jose.exportJWK(other.publicKey)), kid: "other", alg: "RS1" }, { ...(await jose.exportJWK(pair.publicKey)), kid: "k", alg, use: "sig" }];
-      writeFileSync(file, JSON.stringify({ keys }));
-      routes.push({ path: `/${alg}/pem`, plugins: jwt({ alg, public_key: pem }) }, { path: `/${alg}/file`, plugins: jwt({ algs: [alg], jwks_file: file }) });
-      good.push({ path: `${alg}/pem`, text: await token(alg, pair.privateKey) }, { path: `${alg}/file`, text: await token(alg, pair.privateKey, { sub: "ann" }, "k") });
-      bad.push({ path: `${alg}/pem`, text: await token(alg, other.privateKey) }, { path: `${alg}/file`, text: await token(alg, other.privateKey, { sub: "ann" }, "other") });
-      bad.push({ path: `${alg}/pem`, text: await token("HS256", Buffer.from(pem)) });
-    }
-    const { port } = await startBuilt(oneService(origin.port, { routes: routes as [] }));
-    for (const { path, text } of good) expect(`${path} ${await status(port, path, text)}`).toBe(`${path} 200`);
-    for (const { path, text } of bad) expect(`${path} ${await status(port, path, text)}`).toBe(`${path} 401`);
-    expect(origin.seen).toHaveLength(good.length);
-    for (const { headers } of origin.seen) expect(headers).toEqual(expect.arrayContaining(["X-User", "ann"]));
-  });
+  it(
+    "tokens made by jose pass the built gateway with every algorithm, by PEM and by key set; " +
+      "another key or algorithm is refused",
+    async () => {
+      const origin = await backend();
+      const folder = emptyFolder();
+      const jwt = (config: object) => [{ name: "jwt", config: { ...config, claims_to_headers: { sub: "X-User" } } }];
+      const good: { path: string; text: string }[] = [];
+      const bad: { path: string; text: string }[] = [];
+      const routes: object[] = [];
+      for (const alg of HMAC) {
+        const secret = randomBytes(48).toString("base64");
+        routes.push({ path: `/${alg}`, plugins: jwt({ alg, secret }) });
+        good.push({ path: alg, text: await token(alg, Buffer.from(secret)) });
+        bad.push({ path: alg, text: await token(alg, randomBytes(64)) });
+      }
+      for (const alg of PUBLIC) {
+        const pair = await jose.generateKeyPair(alg, { extractable: true });
+        const other = await jose.generateKeyPair(alg, { extractable: true });
+        const pem = await jose.exportSPKI(pair.publicKey);
+        const file = join(folder, `${alg}.json`);
+        const keys = [
+          { ...(await jose.exportJWK(other.publicKey)), kid: "other", alg: "RS1" },
+          { ...(await jose.exportJWK(pair.publicKey)), kid: "k", alg, use: "sig" },
+        ];
+        writeFileSync(file, JSON.stringify({ keys }));
+        routes.push(
+          { path: `/${alg}/pem`, plugins: jwt({ alg, public_key: pem }) },
+          { path: `/${alg}/file`, plugins: jwt({ algs: [alg], jwks_file: file }) },
+        );
+        good.push(
+          { path: `${alg}/pem`, text: await token(alg, pair.privateKey) },
+          { path: `${alg}/file`, text: await token(alg, pair.privateKey, { sub: "ann" }, "k") },
+        );
+        bad.push(
+          { path: `${alg}/pem`, text: await token(alg, other.privateKey) },
+          { path: `${alg}/file`, text: await token(alg, other.privateKey, { sub: "ann" }, "other") },
+        );
+        bad.push({ path: `${alg}/pem`, text: await token("HS256", Buffer.from(pem)) });
+      }
+      const { port } = await startBuilt(oneService(origin.port, { routes: routes as [] }));
+      for (const { path, text } of good) expect(`${path} ${await status(port, path, text)}`).toBe(`${path} 200`);
+      for (const { path, text } of bad) expect(`${path} ${await status(port, path, text)}`).toBe(`${path} 401`);
+      expect(origin.seen).toHaveLength(good.length);
+      for (const { headers } of origin.seen) expect(headers).toEqual(expect.arrayContaining(["X-User", "ann"]));
+    },
+  );
 
   it("tokens made by jose get 401 if they have a crit header", async () => {
     const origin = await backend();
     const { privateKey, publicKey } = await jose.generateKeyPair("ES256", { extractable: true });
-    const { port } = await startBuilt(oneService(origin.port, { plugins: [{ name: "jwt", config: { alg: "ES256", public_key: await jose.exportSPKI(publicKey) } }] }));
-    const text = await new jose.SignJWT({}).setProtectedHeader({ alg: "ES256", crit: ["b64"], b64: true }).setExpirationTime(inAnHour()).sign(privateKey);
+    const { port } = await startBuilt(
+      oneService(origin.port, {
+        plugins: [{ name: "jwt", config: { alg: "ES256", public_key: await jose.exportSPKI(publicKey) } }],
+      }),
+    );
+    const text = await new jose.SignJWT({})
+      .setProtectedHeader({ alg: "ES256", crit: ["b64"], b64: true })
+      .setExpirationTime(inAnHour())
+      .sign(privateKey);
     expect(await status(port, "x", text)).toBe(401);
   });
 
@@ -86,11 +109,20 @@ describe("tokens made by jose", () => {
     const origin = await backend();
     const old = await jose.generateKeyPair("RS256", { extractable: true });
     const fresh = await jose.generateKeyPair("RS256", { extractable: true });
-    const published = async (pair: { publicKey: unknown }, kid: string) => ({ ...(await jose.exportJWK(pair.publicKey)), kid, use: "sig", alg: "RS256" });
+    const published = async (pair: { publicKey: unknown }, kid: string) => ({
+      ...(await jose.exportJWK(pair.publicKey)),
+      kid,
+      use: "sig",
+      alg: "RS256",
+    });
     let keys = [await published(old, "old")];
-    const issuer = await backend((_request, response) => void response.setHeader("Content-Type", "application/json").end(JSON.stringify({ keys })));
+    const issuer = await backend(
+      (_request, response) => void response.setHeader("Content-Type", "application/json").end(JSON.stringify({ keys })),
+    );
     const clock = manualClock();
-    const config = oneService(origin.port, { plugins: [{ name: "jwt", config: { alg: "RS256", jwks_uri: `http://127.0.0.1:${issuer.port}/keys` } }] });
+    const config = oneService(origin.port, {
+      plugins: [{ name: "jwt", config: { alg: "RS256", jwks_uri: `http://127.0.0.1:${issuer.port}/keys` } }],
+    });
     const { port } = await running(config, { clock });
     expect(await status(port, "x", await token("RS256", old.privateKey, {}, "old"))).toBe(200);
     keys = [await published(old, "old"), await published(fresh, "new")];

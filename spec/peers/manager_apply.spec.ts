@@ -1,4 +1,7 @@
-/** Changes from the management UI: forms, review, Apply, history, Roll back, and upstreams taken out of traffic, in a real browser. */
+/**
+ * Changes from the management UI: forms, review, Apply, history, Roll back, and upstreams taken out of traffic, in a
+ * real browser.
+ */
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
@@ -11,89 +14,110 @@ const shared = shareGateway({ ADMIN_WRITE: "true" });
 const contentOf = ({ file }: OpenWriting) => readFileSync(file, "utf8");
 
 describe("a change by a form", () => {
-  it("is shown by meaning, by text and with its tests, and is then in the file, with every other byte as it was", async () => {
-    const opened = await openWriting(shared);
-    const { page, text, url, errors } = opened;
-    await goTo(page, "#/add/route", "Add a route");
-    expect(await allFaultsOf(page)).toEqual([]);
-    await draftRoute(page, "new");
-    await shows(page, "Routes added: 1");
-    await shows(page, "1 test passed");
-    await shows(page, '+                 { "name": "new", "path": "/new" }');
-    expect(contentOf(opened)).toBe(text);
-    expect(await allFaultsOf(page)).toEqual([]);
-    await apply(page);
-    await shows(page, "In force by the one process.");
-    await shows(page, 'service "shop" / route "new"');
-    expect(contentOf(opened)).toBe(withRoute(text, "new"));
-    expect((await fetch(`${url}/shop/new`)).status).toBe(200);
-    expect(await allFaultsOf(page)).toEqual([]);
-    expect(errors).toEqual([]);
-  });
+  it(
+    "is shown by meaning, by text and with its tests, and is then in the file, " + "with every other byte as it was",
+    async () => {
+      const opened = await openWriting(shared);
+      const { page, text, url, errors } = opened;
+      await goTo(page, "#/add/route", "Add a route");
+      expect(await allFaultsOf(page)).toEqual([]);
+      await draftRoute(page, "new");
+      await shows(page, "Routes added: 1");
+      await shows(page, "1 test passed");
+      await shows(page, '+                 { "name": "new", "path": "/new" }');
+      expect(contentOf(opened)).toBe(text);
+      expect(await allFaultsOf(page)).toEqual([]);
+      await apply(page);
+      await shows(page, "In force by the one process.");
+      await shows(page, 'service "shop" / route "new"');
+      expect(contentOf(opened)).toBe(withRoute(text, "new"));
+      expect((await fetch(`${url}/shop/new`)).status).toBe(200);
+      expect(await allFaultsOf(page)).toEqual([]);
+      expect(errors).toEqual([]);
+    },
+  );
 
-  it("makes a key that is shown once, works after Apply, and is nowhere in the file or in the page afterwards", async () => {
-    const opened = await openWriting(shared);
-    const { page, url, errors } = opened;
-    await goTo(page, "#/add/caller", "Add a caller with a key");
-    await page.getByLabel("Caller").fill("ada");
-    await page.getByRole("button", { name: "Make the key" }).click();
-    const key = await page.getByLabel("Key of the caller").inputValue();
-    expect(key).toMatch(/^[\w-]{43}$/);
-    expect(await allFaultsOf(page)).toEqual([]);
-    await page.getByRole("link", { name: "Review and apply" }).click();
-    await heading(page, "Apply");
-    expect((await fetch(`${url}/shop/items/1`, { headers: { apiKey: key } })).status).toBe(401);
-    await apply(page);
-    await shows(page, "In force by the one process.");
-    expect((await fetch(`${url}/shop/items/1`, { headers: { apiKey: key } })).status).toBe(200);
-    expect(contentOf(opened)).toContain(createHash("sha256").update(key).digest("hex"));
-    expect(contentOf(opened)).not.toContain(key);
-    expect(await page.content()).not.toContain(key);
-    await goTo(page, "#/add/caller", "Add a caller with a key");
-    expect(await page.content()).not.toContain(key);
-    expect(errors).toEqual([]);
-  });
+  it(
+    "makes a key that is shown once, works after Apply, " + "and is nowhere in the file or in the page afterwards",
+    async () => {
+      const opened = await openWriting(shared);
+      const { page, url, errors } = opened;
+      await goTo(page, "#/add/caller", "Add a caller with a key");
+      await page.getByLabel("Caller").fill("ada");
+      await page.getByRole("button", { name: "Make the key" }).click();
+      const key = await page.getByLabel("Key of the caller").inputValue();
+      expect(key).toMatch(/^[\w-]{43}$/);
+      expect(await allFaultsOf(page)).toEqual([]);
+      await page.getByRole("link", { name: "Review and apply" }).click();
+      await heading(page, "Apply");
+      expect((await fetch(`${url}/shop/items/1`, { headers: { apiKey: key } })).status).toBe(401);
+      await apply(page);
+      await shows(page, "In force by the one process.");
+      expect((await fetch(`${url}/shop/items/1`, { headers: { apiKey: key } })).status).toBe(200);
+      expect(contentOf(opened)).toContain(createHash("sha256").update(key).digest("hex"));
+      expect(contentOf(opened)).not.toContain(key);
+      expect(await page.content()).not.toContain(key);
+      await goTo(page, "#/add/caller", "Add a caller with a key");
+      expect(await page.content()).not.toContain(key);
+      expect(errors).toEqual([]);
+    },
+  );
 
-  it("changes the share of a canary, and leads from the limits of a route to what the gateway says about them", async () => {
-    const opened = await openWriting(shared);
-    const { page, text } = opened;
-    const chosen = () => page.evaluate("document.querySelector('select').selectedOptions[0].text");
-    await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
-    expect(await page.getByRole("link", { name: "Change the share" }).isVisible()).toBe(false);
-    await goTo(page, "#/upstreams/shop/v2", "Upstream v2");
-    await page.getByRole("link", { name: "Change the share" }).click();
-    await page.getByLabel("Percent").waitFor();
-    expect(await chosen()).toBe("shop: canary, now 5 %");
-    await page.getByLabel("Percent").fill("25");
-    await page.getByLabel("Percent").press("Enter");
-    await heading(page, "Apply");
-    await apply(page);
-    await shows(page, "In force by the one process.");
-    expect(contentOf(opened)).toBe(text.replace('"percent": 5', '"percent": 25'));
-    // Of a route that is gone meanwhile nothing else takes the place.
-    await goTo(page, "#/add/limit?of=shop&of=gone", "Add a rate limit");
-    await page.getByRole("button", { name: "Put into the draft" }).click();
-    expect(await chosen()).toBe("shop / gone is not in the draft");
-    expect(await page.evaluate("[location.hash, document.querySelector('select').validity.valueMissing]")).toEqual(["#/add/limit?of=shop&of=gone", true]);
-    await goTo(page, "#/routes/shop/open", "Route open");
-    await page.getByRole("link", { name: "Add a rate limit" }).click();
-    await page.getByLabel("Requests per hour").waitFor();
-    expect(await chosen()).toBe("shop / open");
-    await page.getByRole("button", { name: "Put into the draft" }).click();
-    await heading(page, "Apply");
-    await shows(page, "The gateway would refuse it.");
-    await apply(page);
-    await shows(page, "Not applied. Your draft is kept.");
-    expect(await page.getByRole("link", { name: /^line \d+, column \d+$/ }).first().getAttribute("href")).toMatch(/^#\/edit\?line=\d+&column=\d+$/);
-    expect(contentOf(opened)).toBe(text.replace('"percent": 5', '"percent": 25'));
-  });
+  it(
+    "changes the share of a canary, and leads from the limits of a route to what " + "the gateway says about them",
+    async () => {
+      const opened = await openWriting(shared);
+      const { page, text } = opened;
+      const chosen = () => page.evaluate("document.querySelector('select').selectedOptions[0].text");
+      await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
+      expect(await page.getByRole("link", { name: "Change the share" }).isVisible()).toBe(false);
+      await goTo(page, "#/upstreams/shop/v2", "Upstream v2");
+      await page.getByRole("link", { name: "Change the share" }).click();
+      await page.getByLabel("Percent").waitFor();
+      expect(await chosen()).toBe("shop: canary, now 5 %");
+      await page.getByLabel("Percent").fill("25");
+      await page.getByLabel("Percent").press("Enter");
+      await heading(page, "Apply");
+      await apply(page);
+      await shows(page, "In force by the one process.");
+      expect(contentOf(opened)).toBe(text.replace('"percent": 5', '"percent": 25'));
+      // Of a route that is gone meanwhile nothing else takes the place.
+      await goTo(page, "#/add/limit?of=shop&of=gone", "Add a rate limit");
+      await page.getByRole("button", { name: "Put into the draft" }).click();
+      expect(await chosen()).toBe("shop / gone is not in the draft");
+      expect(await page.evaluate("[location.hash, document.querySelector('select').validity.valueMissing]")).toEqual([
+        "#/add/limit?of=shop&of=gone",
+        true,
+      ]);
+      await goTo(page, "#/routes/shop/open", "Route open");
+      await page.getByRole("link", { name: "Add a rate limit" }).click();
+      await page.getByLabel("Requests per hour").waitFor();
+      expect(await chosen()).toBe("shop / open");
+      await page.getByRole("button", { name: "Put into the draft" }).click();
+      await heading(page, "Apply");
+      await shows(page, "The gateway would refuse it.");
+      await apply(page);
+      await shows(page, "Not applied. Your draft is kept.");
+      expect(
+        await page
+          .getByRole("link", { name: /^line \d+, column \d+$/ })
+          .first()
+          .getAttribute("href"),
+      ).toMatch(/^#\/edit\?line=\d+&column=\d+$/);
+      expect(contentOf(opened)).toBe(text.replace('"percent": 5', '"percent": 25'));
+    },
+  );
 
   it("says first that guards are lost, and on which routes, before it is applied", async () => {
     const opened = await openWriting(shared);
     const { page, text, url, file } = opened;
     await fetch(`${url}/shop/items/7`);
     // The draft of somebody who does not see that a guard goes with a plugin.
-    await page.evaluate(`import(document.querySelector('script[type="module"]').src.replace(/[^/]+$/, "draft.js")).then(async ({ draft }) => { await draft.load(); draft.setText(draft.text.replace(/, "plugins": .*?\\]/, "")); })`);
+    await page.evaluate(
+      `import(document.querySelector('script[type="module"]').src.replace(/[^/]+$/, ` +
+        (`"draft.js")).then(async ({ draft }) => { await draft.load(); draft.setText(draft.text.replace(/, ` +
+          `"plugins": .*?\\]/, "")); })`),
+    );
     await goTo(page, "#/apply", "Apply");
     await shows(page, "Guards are lost on 1 route.");
     await shows(page, "shop / items is no longer guarded by key_auth");
@@ -155,76 +179,103 @@ describe("two people who change at once", () => {
 });
 
 describe("the history", () => {
-  it("shows what a rollback would change before it does that, and the file is then as it was, with the change in the history, too", async () => {
-    const opened = await openWriting(shared);
-    const { page, text, errors } = opened;
-    await draftRoute(page, "regretted");
-    await apply(page);
-    await shows(page, "In force by the one process.");
-    await goTo(page, "#/history", "History");
-    const first = page.locator("main ol > li").first();
-    await first.getByText("In force", { exact: true }).waitFor();
-    expect(await first.innerText()).toMatch(/by admin from 127\.0\.0\.1/);
-    // The one before.
-    const entry = page.locator("main ol > li").nth(1);
-    await entry.getByRole("button", { name: /^Roll back to/ }).click();
-    await shows(page, "Routes removed: 1");
-    await shows(page, '−                 { "name": "regretted", "path": "/regretted" }');
-    expect(contentOf(opened)).toBe(withRoute(text, "regretted"));
-    expect(await allFaultsOf(page)).toEqual([]);
-    await entry.getByRole("button", { name: "Cancel" }).click();
-    expect(await page.evaluate("document.activeElement.textContent")).toBe("Roll back…");
-    await page.keyboard.press("Enter");
-    await shows(page, "Routes removed: 1");
-    await entry.locator(".button--primary").click();
-    await shows(page, "In force by the one process.");
-    expect(contentOf(opened)).toBe(text);
-    await soon(() => page.locator("main ol > li").allInnerTexts().then((entries) => entries.slice(0, 2))).toEqual([expect.stringMatching(/In force/), expect.not.stringMatching(/In force/)]);
-    expect(errors).toEqual([]);
-  });
+  it(
+    "shows what a rollback would change before it does that, and the file is then as it was, " +
+      "with the change in the history, too",
+    async () => {
+      const opened = await openWriting(shared);
+      const { page, text, errors } = opened;
+      await draftRoute(page, "regretted");
+      await apply(page);
+      await shows(page, "In force by the one process.");
+      await goTo(page, "#/history", "History");
+      const first = page.locator("main ol > li").first();
+      await first.getByText("In force", { exact: true }).waitFor();
+      expect(await first.innerText()).toMatch(/by admin from 127\.0\.0\.1/);
+      // The one before.
+      const entry = page.locator("main ol > li").nth(1);
+      await entry.getByRole("button", { name: /^Roll back to/ }).click();
+      await shows(page, "Routes removed: 1");
+      await shows(page, '−                 { "name": "regretted", "path": "/regretted" }');
+      expect(contentOf(opened)).toBe(withRoute(text, "regretted"));
+      expect(await allFaultsOf(page)).toEqual([]);
+      await entry.getByRole("button", { name: "Cancel" }).click();
+      expect(await page.evaluate("document.activeElement.textContent")).toBe("Roll back…");
+      await page.keyboard.press("Enter");
+      await shows(page, "Routes removed: 1");
+      await entry.locator(".button--primary").click();
+      await shows(page, "In force by the one process.");
+      expect(contentOf(opened)).toBe(text);
+      await soon(() =>
+        page
+          .locator("main ol > li")
+          .allInnerTexts()
+          .then((entries) => entries.slice(0, 2)),
+      ).toEqual([expect.stringMatching(/In force/), expect.not.stringMatching(/In force/)]);
+      expect(errors).toEqual([]);
+    },
+  );
 });
 
 describe("an upstream", () => {
-  it("is drained, ejected and used again after a question, which says so for the last one; by keyboard, and on a narrow screen", async () => {
-    const opened = await openWriting(shared);
-    const { page, url, text, errors } = opened;
-    const questions: string[] = [];
-    let isAccepted = false;
-    page.on("dialog", (dialog) => {
-      questions.push(dialog.message());
-      void (isAccepted ? dialog.accept() : dialog.dismiss());
-    });
-    const press = (name: string) => page.getByRole("button", { name, exact: true }).press("Enter");
-    const pressed = (name: string) => until(page, `[...document.querySelectorAll('[aria-label="Traffic of upstream v1"] [aria-pressed=true]')].map((each) => each.textContent).join() === ${JSON.stringify(name)}`);
-    await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
-    await resized(page, 360);
-    await pressed("Use");
-    expect(await allFaultsOf(page)).toEqual([]);
-    await press("Eject");
-    await expect.poll(() => questions.length).toBe(1);
-    await pressed("Use");
-    isAccepted = true;
-    await press("Eject");
-    await pressed("Eject");
-    await shows(page, "Taken out by an administrator until the next reload");
-    expect(questions).toEqual(Array.from({ length: 2 }, () => "Eject upstream “v1”? It gets no requests, until the next reload of the configuration."));
-    expect(await page.evaluate("document.activeElement.textContent")).toBe("Eject");
-    expect(await allFaultsOf(page)).toEqual([]);
-    await goTo(page, "#/upstreams/shop/v2", "Upstream v2");
-    await press("Drain");
-    await expect.poll(() => questions.at(-1)).toMatch(/^It is the last one of service “shop” that can be used: requests will get 503\.\n\nDrain upstream “v2”\?/);
-    await shows(page, "Taken out by an administrator");
-    expect((await fetch(`${url}/shop/open`)).status).toBe(503);
-    await goTo(page, "#/", "Overview");
-    await shows(page, "Drained");
-    await shows(page, 'Upstream "v1"');
-    await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
-    await press("Use");
-    await pressed("Use");
-    expect((await fetch(`${url}/shop/open`)).status).toBe(200);
-    expect(contentOf(opened)).toBe(text);
-    expect(errors).toEqual([]);
-  });
+  it(
+    "is drained, ejected and used again after a question, which says so for the last one; " +
+      "by keyboard, and on a narrow screen",
+    async () => {
+      const opened = await openWriting(shared);
+      const { page, url, text, errors } = opened;
+      const questions: string[] = [];
+      let isAccepted = false;
+      page.on("dialog", (dialog) => {
+        questions.push(dialog.message());
+        void (isAccepted ? dialog.accept() : dialog.dismiss());
+      });
+      const press = (name: string) => page.getByRole("button", { name, exact: true }).press("Enter");
+      const pressed = (name: string) =>
+        until(
+          page,
+          `[...document.querySelectorAll('[aria-label="Traffic of upstream v1"] [aria-pressed=true]')].map((each) ` +
+            `=> each.textContent).join() === ${JSON.stringify(name)}`,
+        );
+      await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
+      await resized(page, 360);
+      await pressed("Use");
+      expect(await allFaultsOf(page)).toEqual([]);
+      await press("Eject");
+      await expect.poll(() => questions.length).toBe(1);
+      await pressed("Use");
+      isAccepted = true;
+      await press("Eject");
+      await pressed("Eject");
+      await shows(page, "Taken out by an administrator until the next reload");
+      expect(questions).toEqual(
+        Array.from(
+          { length: 2 },
+          () => "Eject upstream “v1”? It gets no requests, until the next reload of the configuration.",
+        ),
+      );
+      expect(await page.evaluate("document.activeElement.textContent")).toBe("Eject");
+      expect(await allFaultsOf(page)).toEqual([]);
+      await goTo(page, "#/upstreams/shop/v2", "Upstream v2");
+      await press("Drain");
+      await expect
+        .poll(() => questions.at(-1))
+        .toMatch(
+          /^It is the last one of service “shop” that can be used: requests will get 503\.\n\nDrain upstream “v2”\?/,
+        );
+      await shows(page, "Taken out by an administrator");
+      expect((await fetch(`${url}/shop/open`)).status).toBe(503);
+      await goTo(page, "#/", "Overview");
+      await shows(page, "Drained");
+      await shows(page, 'Upstream "v1"');
+      await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
+      await press("Use");
+      await pressed("Use");
+      expect((await fetch(`${url}/shop/open`)).status).toBe(200);
+      expect(contentOf(opened)).toBe(text);
+      expect(errors).toEqual([]);
+    },
+  );
 });
 
 describe("by keyboard alone", () => {

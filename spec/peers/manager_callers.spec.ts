@@ -1,4 +1,7 @@
-/** The page Callers of the management UI, in a real browser: who is there, who knows them, and who was here within the last minute. */
+/**
+ * The page Callers of the management UI, in a real browser: who is there, who knows them, and who was here within the
+ * last minute.
+ */
 import { writeFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { fileWith } from "../support/process.ts";
@@ -12,39 +15,74 @@ beforeAll(async () => {
 afterAll(() => browser.close());
 
 describe("the callers page", () => {
-  it("the callers page lists callers with groups and plugins, finds them among thousands, marks who was here, and shows no key", async () => {
-    const origin = await upstream();
-    const file = fileWith("[]", "callers.json");
-    writeFileSync(file, JSON.stringify(Array.from({ length: 3000 }, (_, i) => ({ id: `customer ${i}`, groups: [`tier ${i % 3}`], keys: [{ key: `hush-${i}` }] }))));
-    const plugins = [{ name: "key_auth", config: { callers: true } }];
-    const more = Array.from({ length: 9 }, (_, i) => ({ name: `more ${i}`, path: `/more/${i}`, plugins }));
-    const config = {
-      global: { plugins },
-      callers: [{ id: "<b>ada</b>", groups: ["gold", "a,b"], keys: [{ key: "hush-ada" }] }, { id: "eve", enabled: false }],
-      caller_files: [file],
-      services: [{ name: "shop", base_path: "/", upstreams: [{ host: "127.0.0.1", port: origin.port }], plugins, routes: [{ name: "all of it", path: "/", plugins }, ...more] }],
-    };
-    const { page, url, errors, managerUrl } = await openOverview(browser, config as never);
-    await page.goto(`${managerUrl}#/callers`);
-    await heading(page, "Callers");
-    await page.getByText("3,002 of 3,002, the first 200 are here").waitFor();
-    const rows = () => page.evaluate<string[]>('[...document.querySelectorAll("tbody tr")].map((row) => row.innerText.replace(/\\s+/g, " ").trim())');
-    const known = "key_auth of all services, key_auth of shop, key_auth of route all of it of shop and at least 7 more";
-    await soon(async () => (await rows()).slice(0, 2)).toEqual([`<b>ada</b> gold, a,b On ${known} –`, "eve – Off no plugin –"]);
-    expect((await fetch(`${url}/`, { headers: { apiKey: "hush-2999" } })).status).toBe(200);
-    await page.getByLabel("Search callers and groups").fill("CUSTOMER 2999");
-    await page.getByText("1 of 3,002").waitFor();
-    await soon(rows).toEqual([`customer 2999 tier 2 On ${known} used`]);
-    expect(await page.content()).not.toContain("hush");
-    expect(await faultsOf(page)).toEqual([]);
-    for (const [name, title, hash] of [["of all services", "Plugins", "#/plugins"], ["of shop", "shop", "#/services/shop"], ["of route", "all of it", "#/routes/shop/all%20of%20it"]] as const) {
-      await page.getByRole("link", { name: `key_auth ${name}` }).click();
-      await heading(page, title);
-      await until(page, `location.hash === ${JSON.stringify(hash)}`);
-      await page.goBack();
+  it(
+    "the callers page lists callers with groups and plugins, finds them among thousands, " +
+      "marks who was here, and shows no key",
+    async () => {
+      const origin = await upstream();
+      const file = fileWith("[]", "callers.json");
+      writeFileSync(
+        file,
+        JSON.stringify(
+          Array.from({ length: 3000 }, (_, i) => ({
+            id: `customer ${i}`,
+            groups: [`tier ${i % 3}`],
+            keys: [{ key: `hush-${i}` }],
+          })),
+        ),
+      );
+      const plugins = [{ name: "key_auth", config: { callers: true } }];
+      const more = Array.from({ length: 9 }, (_, i) => ({ name: `more ${i}`, path: `/more/${i}`, plugins }));
+      const config = {
+        global: { plugins },
+        callers: [
+          { id: "<b>ada</b>", groups: ["gold", "a,b"], keys: [{ key: "hush-ada" }] },
+          { id: "eve", enabled: false },
+        ],
+        caller_files: [file],
+        services: [
+          {
+            name: "shop",
+            base_path: "/",
+            upstreams: [{ host: "127.0.0.1", port: origin.port }],
+            plugins,
+            routes: [{ name: "all of it", path: "/", plugins }, ...more],
+          },
+        ],
+      };
+      const { page, url, errors, managerUrl } = await openOverview(browser, config as never);
+      await page.goto(`${managerUrl}#/callers`);
+      await heading(page, "Callers");
+      await page.getByText("3,002 of 3,002, the first 200 are here").waitFor();
+      const rows = () =>
+        page.evaluate<string[]>(
+          '[...document.querySelectorAll("tbody tr")].map((row) => row.innerText.replace(/\\s+/g, " ").trim())',
+        );
+      const known =
+        "key_auth of all services, key_auth of shop, key_auth of route all of it of shop and at least 7 more";
+      await soon(async () => (await rows()).slice(0, 2)).toEqual([
+        `<b>ada</b> gold, a,b On ${known} –`,
+        "eve – Off no plugin –",
+      ]);
+      expect((await fetch(`${url}/`, { headers: { apiKey: "hush-2999" } })).status).toBe(200);
+      await page.getByLabel("Search callers and groups").fill("CUSTOMER 2999");
       await page.getByText("1 of 3,002").waitFor();
-      await until(page, 'document.querySelectorAll("tbody tr").length === 1');
-    }
-    expect(errors).toEqual([]);
-  });
+      await soon(rows).toEqual([`customer 2999 tier 2 On ${known} used`]);
+      expect(await page.content()).not.toContain("hush");
+      expect(await faultsOf(page)).toEqual([]);
+      for (const [name, title, hash] of [
+        ["of all services", "Plugins", "#/plugins"],
+        ["of shop", "shop", "#/services/shop"],
+        ["of route", "all of it", "#/routes/shop/all%20of%20it"],
+      ] as const) {
+        await page.getByRole("link", { name: `key_auth ${name}` }).click();
+        await heading(page, title);
+        await until(page, `location.hash === ${JSON.stringify(hash)}`);
+        await page.goBack();
+        await page.getByText("1 of 3,002").waitFor();
+        await until(page, 'document.querySelectorAll("tbody tr").length === 1');
+      }
+      expect(errors).toEqual([]);
+    },
+  );
 });

@@ -1,4 +1,7 @@
-/** The editor of the configuration in a browser: typing, completion, errors where they stand, finding, undo, large texts, and what others write. */
+/**
+ * The editor of the configuration in a browser: typing, completion, errors where they stand, finding, undo, large
+ * texts, and what others write.
+ */
 import { describe, expect, it } from "vitest";
 import { soon } from "./browser.ts";
 import { ACCEPTED, caretBehind, drawn, openEditor, openStandIn, selected, settled } from "./editor_pages.ts";
@@ -23,9 +26,22 @@ const TEXT = `{
 describe("typing", () => {
   it("shows the text in colour with line numbers, and indents new lines", async () => {
     const { page, field, errors } = await open(TEXT);
-    expect(await drawn(page, "key")).toEqual(['"services"', '"name"', '"base_path"', '"upstreams"', '"host"', '"port"', '"routes"', '"name"', '"path"', '"protocol"']);
+    expect(await drawn(page, "key")).toEqual([
+      '"services"',
+      '"name"',
+      '"base_path"',
+      '"upstreams"',
+      '"host"',
+      '"port"',
+      '"routes"',
+      '"name"',
+      '"path"',
+      '"protocol"',
+    ]);
     expect(await drawn(page, "text")).toEqual(['"shop"', '"/shop"', '"127.0.0.1"', '"items"', '"/items"', '"http"']);
-    expect((await page.locator(".editor__numbers").innerText()).split(/\s+/).filter((text) => text !== "")).toEqual(TEXT.split("\n").map((_line, i) => String(i + 1)));
+    expect((await page.locator(".editor__numbers").innerText()).split(/\s+/).filter((text) => text !== "")).toEqual(
+      TEXT.split("\n").map((_line, i) => String(i + 1)),
+    );
     await caretBehind(page, '"http"');
     await page.keyboard.type(',\n"x": 5');
     await until(page, `[...document.querySelectorAll(".editor__atom")].some(({ textContent }) => textContent === "5")`);
@@ -45,7 +61,8 @@ describe("typing", () => {
     expect(await field.inputValue()).toBe(done);
     for (let i = 0; i < 12 && (await field.inputValue()) !== TEXT; i++) await page.keyboard.press("Control+z");
     expect(await field.inputValue()).toBe(TEXT);
-    for (let i = 0; i < 12 && (await field.inputValue()) !== done; i++) await page.getByRole("button", { name: "Redo" }).click();
+    for (let i = 0; i < 12 && (await field.inputValue()) !== done; i++)
+      await page.getByRole("button", { name: "Redo" }).click();
     expect(await field.inputValue()).toBe(done);
     await page.getByRole("button", { name: "Discard changes" }).click();
     expect(await field.inputValue()).toBe(TEXT);
@@ -58,7 +75,9 @@ describe("typing", () => {
     await page.getByText("Tab leaves the text.").waitFor();
     await caretBehind(page, '"name": "shop",\n      "base', true);
     await page.keyboard.press("Tab");
-    expect(await field.inputValue()).toBe(TEXT.replace('      "name"', '        "name"').replace('      "base_path"', '        "base_path"'));
+    expect(await field.inputValue()).toBe(
+      TEXT.replace('      "name"', '        "name"').replace('      "base_path"', '        "base_path"'),
+    );
     await page.keyboard.press("Shift+Tab");
     expect(await field.inputValue()).toBe(TEXT);
     await page.keyboard.press("ArrowRight");
@@ -94,13 +113,23 @@ describe("completion and help", () => {
     // The fields of a service but for those that it has.
     const fields = (await options.allInnerTexts()).map((text) => text.split(" ")[0]);
     expect(fields).toEqual(expect.arrayContaining(["hosts", "split", "timeouts", "preserve_host"]));
-    for (const present of ["name", "base_path", "upstreams", "routes", "protocol"]) expect(fields).not.toContain(present);
+    for (const present of ["name", "base_path", "upstreams", "routes", "protocol"])
+      expect(fields).not.toContain(present);
     await page.keyboard.type('"s');
-    await soon(async () => (await options.allInnerTexts()).map((text) => text.split(" ")[0]).slice(0, 2)).toEqual(["sticky", "split"]);
-    const chosen = () => page.evaluate(`document.getElementById(document.querySelector("textarea").getAttribute("aria-activedescendant"))?.getAttribute("aria-selected")`);
+    await soon(async () => (await options.allInnerTexts()).map((text) => text.split(" ")[0]).slice(0, 2)).toEqual([
+      "sticky",
+      "split",
+    ]);
+    const chosen = () =>
+      page.evaluate(
+        `document.getElementById(document.querySelector("textarea").getAttribute("aria-activedescendant"))?.getAttribute("aria-selected")`,
+      );
     expect(await chosen()).toBe("true");
     await page.keyboard.press("ArrowDown");
-    expect([await chosen(), await page.locator("[role=option][aria-selected=true]").innerText()]).toEqual(["true", "split Percentages of the requests that go to groups of upstreams."]);
+    expect([await chosen(), await page.locator("[role=option][aria-selected=true]").innerText()]).toEqual([
+      "true",
+      "split Percentages of the requests that go to groups of upstreams.",
+    ]);
     await page.keyboard.press("Tab");
     expect(await field.inputValue()).toContain('"shop",\n      "split": []\n');
     expect(await page.getByRole("listbox").count()).toBe(0);
@@ -116,44 +145,65 @@ describe("completion and help", () => {
     await until(page, `document.querySelector("[role=listbox]").checkVisibility() === false`);
   });
 
-  it("choose of what is suggested for the text of this moment, however quickly it was typed, and keep what has been chosen", async () => {
-    const { page, field, validated } = await open(TEXT);
-    await settled(page);
-    // In one turn of the page, so that nothing has read the text between.
-    const quickly = (...acts: readonly string[]) => page.evaluate(`(() => {
+  it(
+    "choose of what is suggested for the text of this moment, however quickly it was typed, " +
+      "and keep what has been chosen",
+    async () => {
+      const { page, field, validated } = await open(TEXT);
+      await settled(page);
+      // In one turn of the page, so that nothing has read the text between.
+      const quickly = (...acts: readonly string[]) =>
+        page.evaluate(`(() => {
       const field = document.querySelector("textarea");
       const type = (text) => document.execCommand("insertText", false, text);
-      const press = (key, more) => field.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true, ...more }));
+      const press = (key, more) => field.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true, ...more \
+}));
       ${acts.join(";\n")};
     })()`);
-    await caretBehind(page, '"name": "shop",');
-    await quickly('press("Enter")', 'press(" ", { ctrlKey: true })', 'press("ArrowDown")');
-    // The text that Enter has changed is read, and checked, a little later.
-    await expect.poll(() => validated.length).toBe(2);
-    expect(await page.locator("[role=option][aria-selected=true]").innerText()).toBe(await page.getByRole("option").nth(1).innerText());
-    await page.keyboard.press("Escape");
-    for (const act of ['press("Tab")', 'press("Enter")', `[...document.querySelectorAll("[role=option]")].find(({ textContent }) => textContent.startsWith("timeouts")).dispatchEvent(new PointerEvent("pointerdown"))`]) {
+      await caretBehind(page, '"name": "shop",');
+      await quickly('press("Enter")', 'press(" ", { ctrlKey: true })', 'press("ArrowDown")');
+      // The text that Enter has changed is read, and checked, a little later.
+      await expect.poll(() => validated.length).toBe(2);
+      expect(await page.locator("[role=option][aria-selected=true]").innerText()).toBe(
+        await page.getByRole("option").nth(1).innerText(),
+      );
+      await page.keyboard.press("Escape");
+      for (const act of [
+        'press("Tab")',
+        'press("Enter")',
+        `[...document.querySelectorAll("[role=option]")].find(({ textContent }) ` +
+          `=> textContent.startsWith("timeouts")).dispatchEvent(new PointerEvent("pointerdown"))`,
+      ]) {
+        await page.keyboard.type('"o');
+        await page.getByRole("option", { name: /^preserve_host/ }).waitFor();
+        await quickly('type("u")', act);
+        expect(await field.inputValue()).toContain('"shop",\n      "timeouts": {}\n');
+        for (let i = 0; i < 12 && !(await field.inputValue()).includes('"shop",\n      \n'); i++)
+          await page.keyboard.press("Control+z");
+      }
       await page.keyboard.type('"o');
       await page.getByRole("option", { name: /^preserve_host/ }).waitFor();
-      await quickly('type("u")', act);
-      expect(await field.inputValue()).toContain('"shop",\n      "timeouts": {}\n');
-      for (let i = 0; i < 12 && !(await field.inputValue()).includes('"shop",\n      \n'); i++) await page.keyboard.press("Control+z");
-    }
-    await page.keyboard.type('"o');
-    await page.getByRole("option", { name: /^preserve_host/ }).waitFor();
-    // Nothing is suggested for this text.
-    await quickly('type("x")', 'press("Enter")');
-    expect(await field.inputValue()).toContain('"shop",\n      "ox\n');
-  });
+      // Nothing is suggested for this text.
+      await quickly('type("x")', 'press("Enter")');
+      expect(await field.inputValue()).toContain('"shop",\n      "ox\n');
+    },
+  );
 
   it("explains the field at the caret and below the pointer", async () => {
     const { page } = await open(TEXT);
     await caretBehind(page, '"proto');
     const help = page.locator(".editor__help");
-    await help.filter({ hasText: 'services[0].protocolProtocol used towards upstreams.one of "http", "https", "h2c", "h2" · default "http"' }).waitFor();
+    await help
+      .filter({
+        hasText:
+          'services[0].protocolProtocol used towards upstreams.one of "http", "https", "h2c", "h2" · default "http"',
+      })
+      .waitFor();
     await page.evaluate(`(() => {
-      const { left, top, width, height } = [...document.querySelectorAll(".editor__key")].find(({ textContent }) => textContent === '"name"').getBoundingClientRect();
-      document.querySelector("textarea").dispatchEvent(new PointerEvent("pointermove", { clientX: left + width / 2, clientY: top + height / 2 }));
+      const { left, top, width, height } = [...document.querySelectorAll(".editor__key")].find(({ textContent }) => \
+textContent === '"name"').getBoundingClientRect();
+      document.querySelector("textarea").dispatchEvent(new PointerEvent("pointermove", { clientX: left + width / 2, \
+clientY: top + height / 2 }));
     })()`);
     await help.filter({ hasText: /^services\[0\]\.name.*string from 1 to 200 characters/ }).waitFor();
   });
@@ -171,15 +221,28 @@ describe("problems", () => {
     expect(await drawn(page, "error")).toEqual([","]);
     await page.getByText("remove the trailing comma").first().waitFor();
     await expect.poll(() => standIn.validated.length).toBe(2);
-    answer([200, { ...ACCEPTED, outcome: "refused", issues: [{ path: "services[0].name", line: 4, column: 15, message: "a name of the gateway's choice" }] }]);
+    answer([
+      200,
+      {
+        ...ACCEPTED,
+        outcome: "refused",
+        issues: [{ path: "services[0].name", line: 4, column: 15, message: "a name of the gateway's choice" }],
+      },
+    ]);
     await settled(page);
     expect(await drawn(page, "error")).toEqual(['"shop"']);
-    expect(await page.locator(".editor__problem").allInnerTexts()).toEqual(["Error\nLine 4, column 15\nservices[0].name: a name of the gateway's choice"]);
+    expect(await page.locator(".editor__problem").allInnerTexts()).toEqual([
+      "Error\nLine 4, column 15\nservices[0].name: a name of the gateway's choice",
+    ]);
     await page.getByText("Checked by the gateway: one error, no warnings.").waitFor();
     // Text before and on other lines moves the mark until the next reply.
     await caretBehind(page, "{\n");
     await page.keyboard.type("\n\n");
-    await until(page, `[...document.querySelectorAll(".editor__problem button")].some(({ textContent }) => textContent === "Line 6, column 15")`);
+    await until(
+      page,
+      `[...document.querySelectorAll(".editor__problem button")].some(({ textContent }) ` +
+        `=> textContent === "Line 6, column 15")`,
+    );
     await page.getByRole("button", { name: "Line 6, column 15" }).focus();
     await page.keyboard.press("Enter");
     expect([await page.evaluate("document.activeElement.id"), await selected(page)]).toEqual(["editor-text", '"shop"']);
@@ -189,7 +252,9 @@ describe("problems", () => {
   });
 
   it("are reached with F8 and Shift+F8", async () => {
-    const { page } = await open(TEXT.replace('"name": "shop"', '"protocol": "htp"').replace('"protocol": "http"', '"name": 5'));
+    const { page } = await open(
+      TEXT.replace('"name": "shop"', '"protocol": "htp"').replace('"protocol": "http"', '"name": 5'),
+    );
     await settled(page);
     await caretBehind(page, "{\n");
     const seen = [];
@@ -204,7 +269,10 @@ describe("problems", () => {
     // A stand-in, because the gateway is busy when the test says so.
     let isBusy = false;
     const { page, standIn } = await openStandIn(shared.browser, TEXT, {
-      validate: () => (isBusy ? [503, { status: 503, code: "overloaded", detail: "Other texts are being checked." }, { "Retry-After": "1" }] : [200, ACCEPTED]),
+      validate: () =>
+        isBusy
+          ? [503, { status: 503, code: "overloaded", detail: "Other texts are being checked." }, { "Retry-After": "1" }]
+          : [200, ACCEPTED],
     });
     isBusy = true;
     await caretBehind(page, '"shop');
@@ -221,7 +289,7 @@ describe("finding", () => {
     const { page, field } = await open(TEXT);
     await field.focus();
     await page.keyboard.press("Control+f");
-    await page.keyboard.type("ITEMS\",");
+    await page.keyboard.type('ITEMS",');
     await page.getByText("1 of 1", { exact: true }).waitFor();
     for (const _ of '",') await page.keyboard.press("Backspace");
     await page.getByText("1 of 2", { exact: true }).waitFor();
@@ -243,7 +311,11 @@ describe("finding", () => {
 describe("large texts", () => {
   it("are drawn only where they can be seen, to their end", async () => {
     const routes = Array.from({ length: 1250 }, (_, i) => ({ name: `route-${i}`, path: `/${i}` }));
-    const text = JSON.stringify({ services: [{ name: "shop", base_path: "/", upstreams: [{ host: "127.0.0.1", port: 9 }], routes }] }, null, 2);
+    const text = JSON.stringify(
+      { services: [{ name: "shop", base_path: "/", upstreams: [{ host: "127.0.0.1", port: 9 }], routes }] },
+      null,
+      2,
+    );
     expect(text.split("\n").length).toBeGreaterThan(5000);
     const { page, validated } = await open(text);
     await page.keyboard.press("Control+f");
@@ -258,35 +330,62 @@ describe("large texts", () => {
 
   it("of one line are shown without colours", async () => {
     const { page } = await open(`{"a": "${"x".repeat(6000)}"}`);
-    expect([await drawn(page, "text"), await page.evaluate(`getComputedStyle(document.querySelector("textarea")).color !== "rgba(0, 0, 0, 0)"`)]).toEqual([[], true]);
+    expect([
+      await drawn(page, "text"),
+      await page.evaluate(`getComputedStyle(document.querySelector("textarea")).color !== "rgba(0, 0, 0, 0)"`),
+    ]).toEqual([[], true]);
   });
 });
 
 describe("what others have written", () => {
   const EVIL = `<img src=x onerror="window.caught = true"><script>window.caught = true</script>`;
 
-  it("is text and never code: in the file, in its names as suggestions, in the schema, and in what the gateway says", async () => {
-    // A stand-in, because no gateway says this by itself.
-    const id = { type: "object", properties: { id: { type: "string" } } };
-    const service = { type: "object", properties: { name: { type: "string" }, caller: { type: "string" } } };
-    const properties = { callers: { type: "array", items: id }, services: { type: "array", items: service }, [EVIL]: { description: EVIL, enum: [EVIL], default: EVIL, pattern: EVIL } };
-    const schema = { type: "object", properties };
-    const text = JSON.stringify({ callers: [{ id: EVIL }], services: [{ name: EVIL, caller: "" }], [EVIL]: "" }, null, 2);
-    const problem = { line: 3, column: 7, path: EVIL, message: EVIL };
-    const { page } = await openStandIn(shared.browser, text, { schema, validate: () => [200, { ...ACCEPTED, issues: [problem, { ...problem, file: EVIL }], warnings: [{ code: EVIL, ...problem, remedy: EVIL, service: null, route: null }] }] });
-    const option = page.getByRole("option", { name: EVIL });
-    await caretBehind(page, '"caller": "');
-    await page.keyboard.press("Control+Space");
-    await option.first().waitFor();
-    await page.keyboard.press("Enter");
-    await caretBehind(page, `${JSON.stringify(EVIL)}: "`);
-    await page.keyboard.press("Control+Space");
-    await option.first().waitFor();
-    await page.keyboard.press("Escape");
-    await page.locator(".editor__help").filter({ hasText: EVIL }).waitFor();
-    await page.keyboard.press("F8");
-    expect(await page.evaluate(`[window.caught === undefined, document.querySelectorAll("main img, main script").length]`)).toEqual([true, 0]);
-  });
+  it(
+    "is text and never code: in the file, in its names as suggestions, in the schema, " +
+      "and in what the gateway says",
+    async () => {
+      // A stand-in, because no gateway says this by itself.
+      const id = { type: "object", properties: { id: { type: "string" } } };
+      const service = { type: "object", properties: { name: { type: "string" }, caller: { type: "string" } } };
+      const properties = {
+        callers: { type: "array", items: id },
+        services: { type: "array", items: service },
+        [EVIL]: { description: EVIL, enum: [EVIL], default: EVIL, pattern: EVIL },
+      };
+      const schema = { type: "object", properties };
+      const text = JSON.stringify(
+        { callers: [{ id: EVIL }], services: [{ name: EVIL, caller: "" }], [EVIL]: "" },
+        null,
+        2,
+      );
+      const problem = { line: 3, column: 7, path: EVIL, message: EVIL };
+      const { page } = await openStandIn(shared.browser, text, {
+        schema,
+        validate: () => [
+          200,
+          {
+            ...ACCEPTED,
+            issues: [problem, { ...problem, file: EVIL }],
+            warnings: [{ code: EVIL, ...problem, remedy: EVIL, service: null, route: null }],
+          },
+        ],
+      });
+      const option = page.getByRole("option", { name: EVIL });
+      await caretBehind(page, '"caller": "');
+      await page.keyboard.press("Control+Space");
+      await option.first().waitFor();
+      await page.keyboard.press("Enter");
+      await caretBehind(page, `${JSON.stringify(EVIL)}: "`);
+      await page.keyboard.press("Control+Space");
+      await option.first().waitFor();
+      await page.keyboard.press("Escape");
+      await page.locator(".editor__help").filter({ hasText: EVIL }).waitFor();
+      await page.keyboard.press("F8");
+      expect(
+        await page.evaluate(`[window.caught === undefined, document.querySelectorAll("main img, main script").length]`),
+      ).toEqual([true, 0]);
+    },
+  );
 });
 
 describe("a file that was changed by somebody else", () => {
@@ -333,7 +432,13 @@ describe("a session that ends while the text is edited", () => {
 describe("for everybody", () => {
   it("the page has names, roles, contrast and room, with problems, suggestions and the find bar", async () => {
     // A warning and a test come with a text that is accepted.
-    const { page, field } = await open(TEXT.replace("  ]\n}", `  ],\n  "tests": [{ "name": "open", "request": { "url": "/shop/items" }, "expect": { "status": 200 } }],\n  "callers": [{ "id": "nobody" }]\n}`));
+    const { page, field } = await open(
+      TEXT.replace(
+        "  ]\n}",
+        `  ],\n  "tests": [{ "name": "open", "request": { "url": "/shop/items" }, "expect": { "status": ` +
+          `200 } }],\n  "callers": [{ "id": "nobody" }]\n}`,
+      ),
+    );
     await page.getByText(/^Checked by the gateway: no errors, one warning\. Tests: 1 passed\./).waitFor();
     expect(await field.getAttribute("aria-describedby")).toBe("editor-keys");
     await field.focus();

@@ -1,8 +1,21 @@
-/** What stands around the pages of the management UI: names, what is wrong, addresses that can be passed on, and pages that come when they are opened. */
+/**
+ * What stands around the pages of the management UI: names, what is wrong, addresses that can be passed on, and pages
+ * that come when they are opened.
+ */
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { soon, type Page } from "./browser.ts";
-import { allFaultsOf, heading, openLogin, openOverview, replaced, shareGateway, signIn, until, upstream } from "./manager_pages.ts";
+import {
+  allFaultsOf,
+  heading,
+  openLogin,
+  openOverview,
+  replaced,
+  shareGateway,
+  signIn,
+  until,
+  upstream,
+} from "./manager_pages.ts";
 
 const shared = shareGateway();
 
@@ -21,7 +34,10 @@ const wrong = (page: Page) => soon(() => page.locator('section[aria-label="What 
 describe("a gateway's name", () => {
   it("is in the title of each page, and of a gateway without one its host", async () => {
     const { port } = await upstream();
-    const { page, managerUrl, file } = await openLogin(shared.browser, shop([port], { global: { name: "corner shop" } }));
+    const { page, managerUrl, file } = await openLogin(
+      shared.browser,
+      shop([port], { global: { name: "corner shop" } }),
+    );
     const { host } = new URL(managerUrl!);
     await titleOf(page).toBe(`Sign in · ${host}`);
     await signIn(page);
@@ -36,34 +52,49 @@ describe("a gateway's name", () => {
     const { page } = await shared.openOverview(shop([(await upstream()).port]));
     const zone = await page.evaluate<string>("Intl.DateTimeFormat().resolvedOptions().timeZone");
     await page.getByText(new RegExp(`^Times: .*${zone.split("/").at(-1)}`)).waitFor();
-    await soon(() => page.evaluate<string>('document.querySelector("main time[title]")?.title ?? ""')).toMatch(/:\d\d (?:[A-Z]{2,5}|GMT[+-]\S+)$/);
+    await soon(() => page.evaluate<string>('document.querySelector("main time[title]")?.title ?? ""')).toMatch(
+      /:\d\d (?:[A-Z]{2,5}|GMT[+-]\S+)$/,
+    );
   });
 });
 
 describe("the overview", () => {
-  it("says first what is wrong, an outage in one line, each with a link to where it is, and that nothing fails once it is repaired", async () => {
-    const tills = [await upstream(), await upstream()];
-    const config = shop(tills.map(({ port }) => port), { tests: [{ name: "the list is open", request: { url: "/shop/list" }, expect: { status: 200 } }] });
-    const { page, file } = await shared.openOverview(config);
-    await page.getByText("Nothing fails at this moment.").waitFor();
-    for (const till of tills) await till.end();
-    await wrong(page).toEqual([expect.stringMatching(/^Failing Service "shop" has no upstream that can be used.*\s+Service shop$/s)]);
-    const outage = page.locator('section[aria-label="What is wrong"] > ul > li').first();
-    expect(await allFaultsOf(page)).toEqual([]);
-    await outage.locator("summary").first().click();
-    await outage.getByText("and 2 more of it").click();
-    await outage.getByText(/^Upstream "till-2" .* is down/).waitFor();
-    replaced(file, JSON.stringify({ ...config, tests: [{ ...config.tests![0], expect: { status: 404 } }] }));
-    await wrong(page).toEqual([expect.stringMatching(/1 of 1 tests .* failed\.\s+Tests$/s), expect.stringMatching(/The last reload .*\s+Configuration$/s), expect.stringContaining('"shop"')]);
-    expect(await allFaultsOf(page)).toEqual([]);
-    await page.locator('section[aria-label="What is wrong"]').getByRole("link", { name: "Tests" }).click();
-    await heading(page, "Tests");
-    replaced(file, JSON.stringify(config));
-    for (const { port } of tills) await upstream(port);
-    await page.goBack();
-    await page.getByText("Nothing fails at this moment.").waitFor();
-    await wrong(page).toEqual([]);
-  });
+  it(
+    "says first what is wrong, an outage in one line, each with a link to where it is, " +
+      "and that nothing fails once it is repaired",
+    async () => {
+      const tills = [await upstream(), await upstream()];
+      const config = shop(
+        tills.map(({ port }) => port),
+        { tests: [{ name: "the list is open", request: { url: "/shop/list" }, expect: { status: 200 } }] },
+      );
+      const { page, file } = await shared.openOverview(config);
+      await page.getByText("Nothing fails at this moment.").waitFor();
+      for (const till of tills) await till.end();
+      await wrong(page).toEqual([
+        expect.stringMatching(/^Failing Service "shop" has no upstream that can be used.*\s+Service shop$/s),
+      ]);
+      const outage = page.locator('section[aria-label="What is wrong"] > ul > li').first();
+      expect(await allFaultsOf(page)).toEqual([]);
+      await outage.locator("summary").first().click();
+      await outage.getByText("and 2 more of it").click();
+      await outage.getByText(/^Upstream "till-2" .* is down/).waitFor();
+      replaced(file, JSON.stringify({ ...config, tests: [{ ...config.tests![0], expect: { status: 404 } }] }));
+      await wrong(page).toEqual([
+        expect.stringMatching(/1 of 1 tests .* failed\.\s+Tests$/s),
+        expect.stringMatching(/The last reload .*\s+Configuration$/s),
+        expect.stringContaining('"shop"'),
+      ]);
+      expect(await allFaultsOf(page)).toEqual([]);
+      await page.locator('section[aria-label="What is wrong"]').getByRole("link", { name: "Tests" }).click();
+      await heading(page, "Tests");
+      replaced(file, JSON.stringify(config));
+      for (const { port } of tills) await upstream(port);
+      await page.goBack();
+      await page.getByText("Nothing fails at this moment.").waitFor();
+      await wrong(page).toEqual([]);
+    },
+  );
 });
 
 describe("the address of a page", () => {
@@ -116,7 +147,9 @@ describe("a session", () => {
 
 describe("the page Tests", () => {
   it("runs the tests of the file again without a reload", async () => {
-    const config = shop([(await upstream()).port], { tests: [{ name: "the list is open", request: { url: "/shop/list" }, expect: { status: 200 } }] });
+    const config = shop([(await upstream()).port], {
+      tests: [{ name: "the list is open", request: { url: "/shop/list" }, expect: { status: 200 } }],
+    });
     const { page, managerUrl } = await shared.openOverview(config);
     await page.goto(`${managerUrl}#/tests`);
     await page.getByRole("button", { name: "Run again" }).click();
@@ -124,56 +157,72 @@ describe("the page Tests", () => {
     expect(await allFaultsOf(page)).toEqual([]);
   });
 
-  it("runs one test again, shows what it expected and found, and fills in the page Try it, with no secret in the address", async () => {
-    const request = { url: "/shop/list?api_key=hush-hush", headers: { "X-Api-Key": "hush-hush" }, times: 2 };
-    const config = (status: 200 | 201) => shop([port], { tests: [{ name: "the list is open", request, expect: { status } }] });
-    const { port } = await upstream();
-    const { page, file, managerUrl } = await shared.openOverview(config(200));
-    await page.goto(`${managerUrl}#/tests`);
-    await page.locator("summary").filter({ hasText: "the list is open" }).click();
-    const test = page.locator("li details.test");
-    await test.getByText("Line 1", { exact: true }).waitFor();
-    await test.getByRole("button", { name: "Run again" }).click();
-    await test.getByText("It passes with the file as it is now.").waitFor();
-    replaced(file, JSON.stringify(config(201)));
-    // The watcher of the file refuses it, and the list is drawn again.
-    await page.getByText("1 of 1 tests failed.").waitFor();
-    await test.getByRole("button", { name: "Run again" }).click();
-    await test.getByText("It fails with the file as it is now.").waitFor();
-    expect(await allFaultsOf(page)).toEqual([]);
-    replaced(file, JSON.stringify(config(200)));
-    await page.getByText("1 test passed.").waitFor();
-    await page.locator("summary").filter({ hasText: "the list is open" }).click();
-    await test.getByRole("link", { name: "Try it" }).click();
-    await heading(page, "Try it");
-    await page.getByText("The test sends it 2 times: here it is explained once.").waitFor();
-    await soon(() => page.getByLabel("Headers").inputValue()).toBe("X-Api-Key: hush-hush");
-    await page.getByRole("button", { name: "Explain" }).click();
-    await page.getByText("Handled by").waitFor();
-    expect(await page.evaluate("location.hash")).toBe("#/try?test=the+list+is+open");
-    expect(await page.getByLabel("Path and query").inputValue()).toBe("/shop/list?api_key=hush-hush");
-    expect(await allFaultsOf(page)).toEqual([]);
-  });
+  it(
+    "runs one test again, shows what it expected and found, and fills in the page Try it, " +
+      "with no secret in the address",
+    async () => {
+      const request = { url: "/shop/list?api_key=hush-hush", headers: { "X-Api-Key": "hush-hush" }, times: 2 };
+      const config = (status: 200 | 201) =>
+        shop([port], { tests: [{ name: "the list is open", request, expect: { status } }] });
+      const { port } = await upstream();
+      const { page, file, managerUrl } = await shared.openOverview(config(200));
+      await page.goto(`${managerUrl}#/tests`);
+      await page.locator("summary").filter({ hasText: "the list is open" }).click();
+      const test = page.locator("li details.test");
+      await test.getByText("Line 1", { exact: true }).waitFor();
+      await test.getByRole("button", { name: "Run again" }).click();
+      await test.getByText("It passes with the file as it is now.").waitFor();
+      replaced(file, JSON.stringify(config(201)));
+      // The watcher of the file refuses it, and the list is drawn again.
+      await page.getByText("1 of 1 tests failed.").waitFor();
+      await test.getByRole("button", { name: "Run again" }).click();
+      await test.getByText("It fails with the file as it is now.").waitFor();
+      expect(await allFaultsOf(page)).toEqual([]);
+      replaced(file, JSON.stringify(config(200)));
+      await page.getByText("1 test passed.").waitFor();
+      await page.locator("summary").filter({ hasText: "the list is open" }).click();
+      await test.getByRole("link", { name: "Try it" }).click();
+      await heading(page, "Try it");
+      await page.getByText("The test sends it 2 times: here it is explained once.").waitFor();
+      await soon(() => page.getByLabel("Headers").inputValue()).toBe("X-Api-Key: hush-hush");
+      await page.getByRole("button", { name: "Explain" }).click();
+      await page.getByText("Handled by").waitFor();
+      expect(await page.evaluate("location.hash")).toBe("#/try?test=the+list+is+open");
+      expect(await page.getByLabel("Path and query").inputValue()).toBe("/shop/list?api_key=hush-hush");
+      expect(await allFaultsOf(page)).toEqual([]);
+    },
+  );
 });
 
 describe("a gateway of another version", () => {
-  it("is named at the top beside the UI's version; a page that cannot show what it answers says so, and the others go on", async () => {
-    const { page, errors } = await shared.openOverview(shop([(await upstream()).port]));
-    const notice = page.getByText(/^The gateway is edge-gateway /);
-    expect(await notice.count()).toBe(0);
-    const other = 'if (now.status) now.status = { ...now.status, version: "0.0.1", certificates: undefined };';
-    const answer = `real(path.replace(/&known=.*/, ""), options).then(async (reply) => { const now = await reply.json(); ${other} return new Response(JSON.stringify(now), reply); })`;
-    await page.evaluate(`void ((real) => { window.fetch = (path, options) => (path.includes("/gateway/now") ? ${answer} : real(path, options)); })(fetch)`);
-    await heading(page, "Page not shown");
-    await page.getByText(/^This page cannot show what the gateway has answered\. /).waitFor();
-    await soon(() => notice.innerText()).toMatch(/^The gateway is edge-gateway 0\.0\.1, this management UI is \d+\.\d+\.\d+.*\. Reload the page; if this notice stays, start the UI of the gateway's version\.$/);
-    expect(await allFaultsOf(page)).toEqual([]);
-    await page.getByRole("link", { name: "Routes" }).first().click();
-    await heading(page, "Routes");
-    await soon(() => page.locator("tbody th").allInnerTexts()).toEqual(["list", "item", "cart"]);
-    expect(await notice.count()).toBe(1);
-    expect(errors).toHaveLength(1);
-  });
+  it(
+    "is named at the top beside the UI's version; a page that cannot show what it answers says " +
+      "so, and the others go on",
+    async () => {
+      const { page, errors } = await shared.openOverview(shop([(await upstream()).port]));
+      const notice = page.getByText(/^The gateway is edge-gateway /);
+      expect(await notice.count()).toBe(0);
+      const other = 'if (now.status) now.status = { ...now.status, version: "0.0.1", certificates: undefined };';
+      const answer =
+        `real(path.replace(/&known=.*/, ""), options).then(async (reply) => { const now = await reply.json(); ` +
+        `${other} return new Response(JSON.stringify(now), reply); })`;
+      await page.evaluate(
+        `void ((real) => { window.fetch = (path, options) => (path.includes("/gateway/now") ? ${answer} : ` +
+          `real(path, options)); })(fetch)`,
+      );
+      await heading(page, "Page not shown");
+      await page.getByText(/^This page cannot show what the gateway has answered\. /).waitFor();
+      await soon(() => notice.innerText()).toMatch(
+        /^The gateway is edge-gateway 0\.0\.1, this management UI is \d+\.\d+\.\d+.*\. Reload the page; if this notice stays, start the UI of the gateway's version\.$/,
+      );
+      expect(await allFaultsOf(page)).toEqual([]);
+      await page.getByRole("link", { name: "Routes" }).first().click();
+      await heading(page, "Routes");
+      await soon(() => page.locator("tbody th").allInnerTexts()).toEqual(["list", "item", "cart"]);
+      expect(await notice.count()).toBe(1);
+      expect(errors).toHaveLength(1);
+    },
+  );
 });
 
 describe("a page whose module does not arrive", () => {

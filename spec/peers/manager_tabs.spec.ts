@@ -1,4 +1,7 @@
-/** The management UI in several tabs of one browser: those in the background, their sessions, Back, and clocks that differ. */
+/**
+ * The management UI in several tabs of one browser: those in the background, their sessions, Back, and clocks that
+ * differ.
+ */
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { soon, type Page } from "./browser.ts";
@@ -16,13 +19,18 @@ function shop(port: number): ConfigInput {
 const HIDDEN = {
   content: `(() => {
     let state = "hidden";
-    for (const [name, value] of [["visibilityState", () => state], ["hidden", () => state === "hidden"]]) Object.defineProperty(Document.prototype, name, { get: value });
+    for (const [name, value] of [["visibilityState", () => state], ["hidden", () => state === "hidden"]]) \
+Object.defineProperty(Document.prototype, name, { get: value });
     window.reveal = () => { state = "visible"; document.dispatchEvent(new Event("visibilitychange")); };
   })()`,
 };
 
 /** Another tab of the same browser, and the paths that it has asked for. */
-async function tab(beside: Page, url: string, options: { readonly hidden: boolean }): Promise<{ readonly page: Page; readonly asked: string[] }> {
+async function tab(
+  beside: Page,
+  url: string,
+  options: { readonly hidden: boolean },
+): Promise<{ readonly page: Page; readonly asked: string[] }> {
   const page = await beside.context().newPage();
   onTestFinished(() => page.close());
   page.setDefaultTimeout(30_000);
@@ -70,13 +78,23 @@ describe("a hidden tab", () => {
   it("asks for nothing, also where the connection was lost before", async () => {
     const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
     // Time passes twenty times as fast.
-    await page.addInitScript({ content: "{ const [later, now] = [setTimeout, performance.now.bind(performance)]; window.setTimeout = (run, ms) => later(run, ms / 20); performance.now = () => now() * 20; }" });
+    await page.addInitScript({
+      content:
+        "{ const [later, now] = [setTimeout, performance.now.bind(performance)]; window.setTimeout = (run, ms) " +
+        "=> later(run, ms / 20); performance.now = () => now() * 20; }",
+    });
     await page.goto(`${managerUrl}#/process`);
     await page.reload();
     await heading(page, "Process");
     await page.evaluate('window.fetch = () => (window.asked++, Promise.reject(new TypeError("no connection")))');
-    await page.getByText(/^Connection lost\./).first().waitFor();
-    await page.evaluate('(Object.defineProperty(document, "hidden", { value: true }), document.dispatchEvent(new Event("visibilitychange")), window.asked = 0)');
+    await page
+      .getByText(/^Connection lost\./)
+      .first()
+      .waitFor();
+    await page.evaluate(
+      '(Object.defineProperty(document, "hidden", { value: true }), ' +
+        'document.dispatchEvent(new Event("visibilitychange")), window.asked = 0)',
+    );
     await page.evaluate("new Promise((passed) => setTimeout(passed, 6_000))");
     expect(await page.evaluate("asked")).toBe(0);
   });
@@ -105,7 +123,9 @@ describe("a session in several tabs", () => {
   });
 
   it("goes on beside a cookie “token” of another application where ADMIN_COOKIE_NAME names another one", async () => {
-    const { page, managerUrl, errors } = await openOverview(shared.browser, shop((await upstream()).port), { environment: { ADMIN_COOKIE_NAME: "gateway_session" } });
+    const { page, managerUrl, errors } = await openOverview(shared.browser, shop((await upstream()).port), {
+      environment: { ADMIN_COOKIE_NAME: "gateway_session" },
+    });
     await page.context().addCookies([{ name: "token", value: "of-an-application", url: managerUrl! }]);
     expect((await page.context().cookies()).map(({ name }) => name).sort()).toEqual(["gateway_session", "token"]);
     await page.reload();
@@ -134,29 +154,39 @@ describe("Back", () => {
     await until(page, "scrollY === 1200");
   });
 
-  it("leads to the page Try it with headers, body and client address as they were, and so does a login after the session has ended", async () => {
-    const { page, managerUrl } = await openOverview(shared.browser, shop((await upstream()).port));
-    await page.goto(`${managerUrl}#/try`);
-    const fields: readonly (readonly [string, string])[] = [["Path and query", "/shop/items/7"], ["Headers", "X-Version: 2"], ["Body", "some text"], ["Client IP", "192.0.2.1"]];
-    for (const [label, text] of fields) await page.getByLabel(label).fill(text);
-    await page.getByRole("button", { name: "Explain" }).click();
-    await page.locator("main .notice").getByRole("link", { name: "route-7", exact: true }).click();
-    await heading(page, "Route route-7");
-    await page.goBack();
-    await heading(page, "Try it");
-    const entered = () => Promise.all(fields.map(async ([label]) => [label, await page.getByLabel(label).inputValue()]));
-    await soon(entered).toEqual(fields);
-    await page.context().clearCookies();
-    await page.getByText("Your session has ended. Sign in to continue.").waitFor();
-    await signIn(page);
-    await heading(page, "Try it");
-    await soon(entered).toEqual(fields);
-    await page.getByRole("button", { name: "Sign out" }).click();
-    await signIn(page);
-    await page.goto(`${managerUrl}#/try`);
-    await heading(page, "Try it");
-    await soon(() => page.getByLabel("Headers").inputValue()).toBe("");
-  });
+  it(
+    "leads to the page Try it with headers, body and client address as they were, " +
+      "and so does a login after the session has ended",
+    async () => {
+      const { page, managerUrl } = await openOverview(shared.browser, shop((await upstream()).port));
+      await page.goto(`${managerUrl}#/try`);
+      const fields: readonly (readonly [string, string])[] = [
+        ["Path and query", "/shop/items/7"],
+        ["Headers", "X-Version: 2"],
+        ["Body", "some text"],
+        ["Client IP", "192.0.2.1"],
+      ];
+      for (const [label, text] of fields) await page.getByLabel(label).fill(text);
+      await page.getByRole("button", { name: "Explain" }).click();
+      await page.locator("main .notice").getByRole("link", { name: "route-7", exact: true }).click();
+      await heading(page, "Route route-7");
+      await page.goBack();
+      await heading(page, "Try it");
+      const entered = () =>
+        Promise.all(fields.map(async ([label]) => [label, await page.getByLabel(label).inputValue()]));
+      await soon(entered).toEqual(fields);
+      await page.context().clearCookies();
+      await page.getByText("Your session has ended. Sign in to continue.").waitFor();
+      await signIn(page);
+      await heading(page, "Try it");
+      await soon(entered).toEqual(fields);
+      await page.getByRole("button", { name: "Sign out" }).click();
+      await signIn(page);
+      await page.goto(`${managerUrl}#/try`);
+      await heading(page, "Try it");
+      await soon(() => page.getByLabel("Headers").inputValue()).toBe("");
+    },
+  );
 });
 
 describe("a browser whose clock is 20 minutes ahead", () => {
@@ -166,10 +196,18 @@ describe("a browser whose clock is 20 minutes ahead", () => {
     await page.goto(`${managerUrl}#/config`);
     await page.reload();
     await page.getByText("In force since").waitFor();
-    await page.locator("dd").filter({ hasText: /just now|\d s ago/ }).first().waitFor();
+    await page
+      .locator("dd")
+      .filter({ hasText: /just now|\d s ago/ })
+      .first()
+      .waitFor();
     expect(await page.locator("main").innerText()).not.toMatch(/\d+ min ago/);
     await page.getByRole("link", { name: "Overview" }).click();
-    await page.locator("dd").filter({ hasText: /just now|\d s ago/ }).first().waitFor();
+    await page
+      .locator("dd")
+      .filter({ hasText: /just now|\d s ago/ })
+      .first()
+      .waitFor();
     expect(await page.locator("main").innerText()).not.toMatch(/\d+ min ago|are from/);
   });
 });

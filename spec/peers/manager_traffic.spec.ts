@@ -1,4 +1,7 @@
-/** How the management UI shows where requests go: conditions of routes, splits, hashing and sticky sessions, mirrors, and injected faults. */
+/**
+ * How the management UI shows where requests go: conditions of routes, splits, hashing and sticky sessions, mirrors,
+ * and injected faults.
+ */
 import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { soon, type Locator, type Page } from "./browser.ts";
@@ -10,12 +13,26 @@ type Service = ConfigInput["services"][number];
 type Plugins = NonNullable<Service["plugins"]>;
 
 /** Two routes of one path, a canary, and an upstream for those who ask for it. */
-function shop(port: number, { plugins = [], split = [] }: { readonly plugins?: Plugins; readonly split?: NonNullable<Service["split"]> } = {}): ConfigInput {
+function shop(
+  port: number,
+  { plugins = [], split = [] }: { readonly plugins?: Plugins; readonly split?: NonNullable<Service["split"]> } = {},
+): ConfigInput {
   return {
     services: [
       {
-        ...{ name: "shop", base_path: "/shop", load_balancing_strategy: "hash", hash_on: "header:X-Tenant", hash_balance_factor: 125, sticky: { cookie: "till" } },
-        split: [{ group: "beta", percent: 100, match: { cookies: { plan: "beta" } } }, { group: "canary", percent: 20 }, ...split],
+        ...{
+          name: "shop",
+          base_path: "/shop",
+          load_balancing_strategy: "hash",
+          hash_on: "header:X-Tenant",
+          hash_balance_factor: 125,
+          sticky: { cookie: "till" },
+        },
+        split: [
+          { group: "beta", percent: 100, match: { cookies: { plan: "beta" } } },
+          { group: "canary", percent: 20 },
+          ...split,
+        ],
         upstreams: [
           { id: "old", host: "127.0.0.1", port },
           { id: "new", host: "127.0.0.1", port, group: "canary" },
@@ -23,8 +40,24 @@ function shop(port: number, { plugins = [], split = [] }: { readonly plugins?: P
         ],
         routes: [
           { name: "list", path: "/items", plugins },
-          { name: "second", path: "/items", match: { headers: { "X-Version": "2" }, query: { "old style": null }, cookies: { plan: { matches: "^gold" } } } },
-          { name: "staff", path: "/items", match: { headers: { "X-Version": "3", "X-Staff-Token": "open-sesame" }, query: { view: "full text" }, cookies: { seen: true } } },
+          {
+            name: "second",
+            path: "/items",
+            match: {
+              headers: { "X-Version": "2" },
+              query: { "old style": null },
+              cookies: { plan: { matches: "^gold" } },
+            },
+          },
+          {
+            name: "staff",
+            path: "/items",
+            match: {
+              headers: { "X-Version": "3", "X-Staff-Token": "open-sesame" },
+              query: { view: "full text" },
+              cookies: { seen: true },
+            },
+          },
         ],
       },
     ],
@@ -37,7 +70,10 @@ async function requests(url: string, count: number): Promise<void> {
 
 /** The row of a table whose name is exactly `name`. */
 function rowOf(page: Page, table: string, name: string): Locator {
-  return page.getByRole("region", { name: table, exact: true }).locator("tbody tr").filter({ hasText: new RegExp(`^${name}`) });
+  return page
+    .getByRole("region", { name: table, exact: true })
+    .locator("tbody tr")
+    .filter({ hasText: new RegExp(`^${name}`) });
 }
 
 describe("routes of one path", () => {
@@ -45,14 +81,21 @@ describe("routes of one path", () => {
     const { page, managerUrl, errors } = await shared.openOverview(shop((await upstream()).port));
     await page.goto(`${managerUrl}#/routes`);
     const row = rowOf(page, "Routes", "second");
-    for (const text of ["header X-Version = 2", "query old style absent", "cookie plan matches ^gold"]) await row.getByText(text, { exact: true }).waitFor();
+    for (const text of ["header X-Version = 2", "query old style absent", "cookie plan matches ^gold"])
+      await row.getByText(text, { exact: true }).waitFor();
     expect(await rowOf(page, "Routes", "list").innerText()).not.toContain("header");
     await page.getByLabel("Search routes").fill("X-Version = 3");
     await page.getByText("1 of 3 routes").waitFor();
     await page.getByRole("link", { name: "staff" }).click();
     await heading(page, "Route staff");
     const listener = page.locator(".stage--listener");
-    for (const text of ["header X-Version = 3", "header X-Staff-Token = ********", "query view = full text", "cookie seen present"]) await listener.getByText(text).waitFor();
+    for (const text of [
+      "header X-Version = 3",
+      "header X-Staff-Token = ********",
+      "query view = full text",
+      "cookie seen present",
+    ])
+      await listener.getByText(text).waitFor();
     expect(await page.content()).not.toContain("open-sesame");
     await listener.click();
     await page.getByRole("region", { name: "Details of the stage" }).getByText("query view = full text").waitFor();
@@ -60,33 +103,48 @@ describe("routes of one path", () => {
     expect(errors).toEqual([]);
   });
 
-  it("can be tried with a request that meets their conditions, and the page says which condition another request does not meet", async () => {
-    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
-    await page.goto(`${managerUrl}#/routes/shop/staff`);
-    await page.getByRole("main").getByRole("link", { name: "Try it" }).click();
-    await heading(page, "Try it");
-    const headers = page.getByLabel("Headers");
-    await soon(() => Promise.all([page.getByLabel("Path and query").inputValue(), headers.inputValue()])).toEqual(["/shop/items?view=full+text", "X-Version: 3\nCookie: seen=1"]);
-    await page.getByRole("button", { name: "Explain" }).click();
-    const candidates = page.getByRole("table", { name: "Candidates" });
-    // The link holds no secret, so one condition is left.
-    await candidates.locator("tr").filter({ hasText: "staff" }).getByText(/X-Staff-Token/).waitFor();
-    await page.locator("main .notice").getByRole("link", { name: "list", exact: true }).waitFor();
-    expect(await allFaultsOf(page)).toEqual([]);
-    await headers.fill("X-Version: 3\nCookie: seen=1\nX-Staff-Token: open-sesame");
-    await page.getByRole("button", { name: "Explain" }).click();
-    await page.locator("main .notice").getByRole("link", { name: "staff", exact: true }).waitFor();
-    await page.locator(".stage--listener").getByText("header X-Version = 3").waitFor();
-    // Only the fields that the page was opened with stay in its address.
-    expect(page.url()).not.toContain("sesame");
-  });
+  it(
+    "can be tried with a request that meets their conditions, " +
+      "and the page says which condition another request does not meet",
+    async () => {
+      const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
+      await page.goto(`${managerUrl}#/routes/shop/staff`);
+      await page.getByRole("main").getByRole("link", { name: "Try it" }).click();
+      await heading(page, "Try it");
+      const headers = page.getByLabel("Headers");
+      await soon(() => Promise.all([page.getByLabel("Path and query").inputValue(), headers.inputValue()])).toEqual([
+        "/shop/items?view=full+text",
+        "X-Version: 3\nCookie: seen=1",
+      ]);
+      await page.getByRole("button", { name: "Explain" }).click();
+      const candidates = page.getByRole("table", { name: "Candidates" });
+      // The link holds no secret, so one condition is left.
+      await candidates
+        .locator("tr")
+        .filter({ hasText: "staff" })
+        .getByText(/X-Staff-Token/)
+        .waitFor();
+      await page.locator("main .notice").getByRole("link", { name: "list", exact: true }).waitFor();
+      expect(await allFaultsOf(page)).toEqual([]);
+      await headers.fill("X-Version: 3\nCookie: seen=1\nX-Staff-Token: open-sesame");
+      await page.getByRole("button", { name: "Explain" }).click();
+      await page.locator("main .notice").getByRole("link", { name: "staff", exact: true }).waitFor();
+      await page.locator(".stage--listener").getByText("header X-Version = 3").waitFor();
+      // Only the fields that the page was opened with stay in its address.
+      expect(page.url()).not.toContain("sesame");
+    },
+  );
 });
 
 describe("a service with a split", () => {
   it("has a row for each group with what it gets and what it got, and names the group of each upstream", async () => {
     const { page, url, managerUrl, errors } = await shared.openOverview(shop((await upstream()).port));
     await page.goto(`${managerUrl}#/services/shop`);
-    const [canary, beta, rest] = ["canary", "beta", "no group"].map((name) => rowOf(page, "Groups", name)) as [Locator, Locator, Locator];
+    const [canary, beta, rest] = ["canary", "beta", "no group"].map((name) => rowOf(page, "Groups", name)) as [
+      Locator,
+      Locator,
+      Locator,
+    ];
     await canary.getByText("20 %, by request", { exact: true }).waitFor();
     await beta.getByText("100 %, by request, where cookie plan = beta", { exact: true }).waitFor();
     await rest.getByText("the rest, by weight", { exact: true }).waitFor();
@@ -94,11 +152,13 @@ describe("a service with a split", () => {
     await expect.poll(() => canary.innerText()).toMatch(/1 of 1 usable\s+20 %/);
     // Each is drawn: none of 100 would be for the canary once in 10^9 runs.
     await requests(`${url}/shop/items`, 100);
-    await expect.poll(() => Promise.all([canary, beta, rest].map((row) => row.innerText()))).toEqual([
-      expect.stringMatching(/[1-9]\d? %\s+[\d.]+\s+0 %/),
-      expect.stringMatching(/\s0 %\s+0\s/),
-      expect.stringMatching(/[1-9]\d %\s+[\d.]+\s+0 %/),
-    ]);
+    await expect
+      .poll(() => Promise.all([canary, beta, rest].map((row) => row.innerText())))
+      .toEqual([
+        expect.stringMatching(/[1-9]\d? %\s+[\d.]+\s+0 %/),
+        expect.stringMatching(/\s0 %\s+0\s/),
+        expect.stringMatching(/[1-9]\d %\s+[\d.]+\s+0 %/),
+      ]);
     await rowOf(page, "Upstreams", "new").getByText("canary", { exact: true }).waitFor();
     expect(await allFaultsOf(page)).toEqual([]);
     await page.goto(`${managerUrl}#/upstreams`);
@@ -106,27 +166,48 @@ describe("a service with a split", () => {
     await page.getByText("1 of 3 upstreams").waitFor();
     await page.getByRole("link", { name: "new" }).click();
     await heading(page, "Upstream new");
-    await page.getByRole("definition").filter({ hasText: /^canary$/ }).waitFor();
+    await page
+      .getByRole("definition")
+      .filter({ hasText: /^canary$/ })
+      .waitFor();
     expect(await allFaultsOf(page)).toEqual([]);
     expect(errors).toEqual([]);
   });
 
-  it("shows its strategy with what it hashes on, its sticky cookie and its splits, in the table and in the path of a request", async () => {
-    const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
-    await page.goto(`${managerUrl}#/services`);
-    for (const text of ["on header X-Tenant", "sticky by till", "split to beta, canary"]) await rowOf(page, "Services", "shop").getByText(text, { exact: true }).waitFor();
-    await page.goto(`${managerUrl}#/routes/shop/list`);
-    const strategy = page.locator(".stage--strategy");
-    for (const text of ["The same upstream for the same header X-Tenant", "Sticky by the cookie till", "100 % to beta where cookie plan = beta", "20 % to canary", "At most 125 % of the mean load"])
-      await strategy.getByText(text).waitFor();
-    await page.locator(".stage--upstream").filter({ hasText: "new" }).getByText("canary", { exact: true }).waitFor();
-    await strategy.click();
-    await page.getByRole("definition").filter({ hasText: "by the cookie till, until the browser is closed" }).waitFor();
-    expect(await allFaultsOf(page)).toEqual([]);
-  });
+  it(
+    "shows its strategy with what it hashes on, its sticky cookie and its splits, " +
+      "in the table and in the path of a request",
+    async () => {
+      const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
+      await page.goto(`${managerUrl}#/services`);
+      for (const text of ["on header X-Tenant", "sticky by till", "split to beta, canary"])
+        await rowOf(page, "Services", "shop").getByText(text, { exact: true }).waitFor();
+      await page.goto(`${managerUrl}#/routes/shop/list`);
+      const strategy = page.locator(".stage--strategy");
+      for (const text of [
+        "The same upstream for the same header X-Tenant",
+        "Sticky by the cookie till",
+        "100 % to beta where cookie plan = beta",
+        "20 % to canary",
+        "At most 125 % of the mean load",
+      ])
+        await strategy.getByText(text).waitFor();
+      await page.locator(".stage--upstream").filter({ hasText: "new" }).getByText("canary", { exact: true }).waitFor();
+      await strategy.click();
+      await page
+        .getByRole("definition")
+        .filter({ hasText: "by the cookie till, until the browser is closed" })
+        .waitFor();
+      expect(await allFaultsOf(page)).toEqual([]);
+    },
+  );
 
   it("counts what is too much for a drawing, and has all of it in the details", async () => {
-    const split = Array.from({ length: 8 }, (_, i) => ({ group: "canary", percent: 1, match: { headers: { "X-Trial": `${i}` } } }));
+    const split = Array.from({ length: 8 }, (_, i) => ({
+      group: "canary",
+      percent: 1,
+      match: { headers: { "X-Trial": `${i}` } },
+    }));
     const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port, { split }));
     await page.goto(`${managerUrl}#/routes/shop/list`);
     const strategy = page.locator(".stage--strategy");
@@ -154,7 +235,20 @@ describe("a service with a split", () => {
 
 describe("injected faults", () => {
   const FAULT = { name: "fault", config: { percent: 10, delay_ms: 200, status: 503 } };
-  const HASHES = ["", "services", "services/shop", "routes", "routes/shop/list", "upstreams", "upstreams/shop/old", "plugins", "try", "tests", "config", "no/page"];
+  const HASHES = [
+    "",
+    "services",
+    "services/shop",
+    "routes",
+    "routes/shop/list",
+    "upstreams",
+    "upstreams/shop/old",
+    "plugins",
+    "try",
+    "tests",
+    "config",
+    "no/page",
+  ];
 
   it("are named above every page, with links that the keyboard reaches, until a reload ends them", async () => {
     const { port } = await upstream();
@@ -185,21 +279,40 @@ describe("injected faults", () => {
 
   it("are named place by place up to four, those of all services by the page of plugins", async () => {
     const many = shop((await upstream()).port);
-    const routes = Array.from({ length: 4 }, (_, i) => ({ name: `r${i}`, path: `/r${i}`, plugins: [FAULT, { ...FAULT, id: "again" }] }));
-    const { page } = await shared.openOverview({ global: { plugins: [FAULT] }, services: [{ ...many.services[0]!, plugins: [FAULT], routes }] });
+    const routes = Array.from({ length: 4 }, (_, i) => ({
+      name: `r${i}`,
+      path: `/r${i}`,
+      plugins: [FAULT, { ...FAULT, id: "again" }],
+    }));
+    const { page } = await shared.openOverview({
+      global: { plugins: [FAULT] },
+      services: [{ ...many.services[0]!, plugins: [FAULT], routes }],
+    });
     const banner = page.getByRole("status").filter({ hasText: "Faults are injected" });
     await banner.getByText("2 more").waitFor();
-    await soon(() => banner.locator("a").allInnerTexts()).toEqual(["all routes of all services", "all routes of shop", "route r0 of shop", "route r1 of shop", "2 more"]);
+    await soon(() => banner.locator("a").allInnerTexts()).toEqual([
+      "all routes of all services",
+      "all routes of shop",
+      "route r0 of shop",
+      "route r1 of shop",
+      "2 more",
+    ]);
     expect(await allFaultsOf(page)).toEqual([]);
   });
 });
 
 describe("a mirror", () => {
   it("shows the share that it copies and the address that it copies to", async () => {
-    const mirror = { name: "mirror", config: { url: "http://copies.internal:8080/a-long-path/that-is-not-cut", percent: 5 } };
+    const mirror = {
+      name: "mirror",
+      config: { url: "http://copies.internal:8080/a-long-path/that-is-not-cut", percent: 5 },
+    };
     const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port, { plugins: [mirror] }));
     await page.goto(`${managerUrl}#/routes/shop/list`);
-    await page.locator(".stage--plugin").getByText("copies 5 % to http://copies.internal:8080/a-long-path/that-is-not-cut").waitFor();
+    await page
+      .locator(".stage--plugin")
+      .getByText("copies 5 % to http://copies.internal:8080/a-long-path/that-is-not-cut")
+      .waitFor();
     expect(await allFaultsOf(page)).toEqual([]);
     await page.goto(`${managerUrl}#/plugins`);
     await page.getByText("copies 5 % to http://copies.internal:8080/a-long-path/that-is-not-cut").waitFor();

@@ -9,8 +9,28 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { fileWith } from "../support/process.ts";
 import { signed, signingKeys } from "../support/signing_keys.ts";
 import { drawn, soon, visit, visitIn, type Page } from "./browser.ts";
-import { allFaultsOf, endSession, heading, loaded, openOverview, shareGateway, signIn, until, upstream } from "./manager_pages.ts";
-import { apply, draftRoute, goTo, openWriting, shows, textOf, withRoute, written, type OpenWriting } from "./manager_writing.ts";
+import {
+  allFaultsOf,
+  endSession,
+  heading,
+  loaded,
+  openOverview,
+  shareGateway,
+  signIn,
+  until,
+  upstream,
+} from "./manager_pages.ts";
+import {
+  apply,
+  draftRoute,
+  goTo,
+  openWriting,
+  shows,
+  textOf,
+  withRoute,
+  written,
+  type OpenWriting,
+} from "./manager_writing.ts";
 
 const VIEWER = { ADMIN_VIEWER_USER: "eve", ADMIN_VIEWER_PASSWORD: "only-looking" };
 const shared = shareGateway({ ADMIN_WRITE: "true", ...VIEWER });
@@ -18,8 +38,17 @@ const shared = shareGateway({ ADMIN_WRITE: "true", ...VIEWER });
 const contentOf = ({ file }: Pick<OpenWriting, "file">) => readFileSync(file, "utf8");
 
 /** Sends a request from within the page, as a script of it could; returns the status. */
-function asked(page: Page, method: string, path: string, body: string, headers: Record<string, string> = {}): Promise<number> {
-  return page.evaluate(`fetch(${JSON.stringify(`/api${path}`)}, { method: "${method}", body: ${body}, headers: ${JSON.stringify({ "Content-Type": "application/json", ...headers })} }).then(({ status }) => status)`);
+function asked(
+  page: Page,
+  method: string,
+  path: string,
+  body: string,
+  headers: Record<string, string> = {},
+): Promise<number> {
+  return page.evaluate(
+    `fetch(${JSON.stringify(`/api${path}`)}, { method: "${method}", body: ${body}, headers: ` +
+      `${JSON.stringify({ "Content-Type": "application/json", ...headers })} }).then(({ status }) => status)`,
+  );
 }
 
 /** The digest of the file, as the interface tells it. */
@@ -50,69 +79,129 @@ describe("a configuration whose every text is markup", () => {
     [`try?url=/a/x&headers=${NAME}`, "Try it"],
   ];
 
-  it("is shown as text by every page, form, review, warning, issue and entry of the history, and nothing of it runs", async () => {
-    const { port } = await upstream();
-    // The last one is warned of.
-    const plugins = [{ id: EVIL, name: "request_headers", config: { set: { "X-A": EVIL } } }, { id: `${EVIL} 2`, name: "rate_limit", config: { limit_second: 5, limit_by: "header:X-Tenant" } }];
-    const conditional = { name: `${EVIL} 3`, path: "/x", match: { headers: { "X-A": EVIL }, query: { [EVIL]: EVIL }, cookies: { plan: EVIL } } };
-    const service = { name: EVIL, base_path: "/a", upstreams: [{ id: EVIL, host: "127.0.0.1", port, group: EVIL }], split: [{ group: EVIL, percent: 5 }], plugins, routes: [{ name: EVIL, path: "/x" }, conditional] };
-    const config = { global: { name: "<img src=x onerror=alert(1)>" }, callers: [{ id: EVIL, groups: [EVIL] }], services: [service], tests: [{ name: EVIL, request: { url: "/a/x" }, expect: { status: 200 } }] };
-    const { page, errors } = await shared.openOverview(JSON.stringify(config, null, 2));
-    const isClean = async () => {
-      expect(await page.evaluate("[document.querySelectorAll('img[src=x], main script, main style').length, window.taken === undefined]")).toEqual([0, true]);
-      expect(errors.filter((each) => !each.includes("422") && !each.includes("404"))).toEqual([]);
-    };
-    const look = async (pages: typeof PAGES) => {
-      for (const [hash, title] of pages) {
-        await goTo(page, `#/${hash}`, title);
-        if (!hash.startsWith("tail")) await loaded(page);
+  it(
+    "is shown as text by every page, form, review, warning, " +
+      "issue and entry of the history, and nothing of it runs",
+    async () => {
+      const { port } = await upstream();
+      // The last one is warned of.
+      const plugins = [
+        { id: EVIL, name: "request_headers", config: { set: { "X-A": EVIL } } },
+        { id: `${EVIL} 2`, name: "rate_limit", config: { limit_second: 5, limit_by: "header:X-Tenant" } },
+      ];
+      const conditional = {
+        name: `${EVIL} 3`,
+        path: "/x",
+        match: { headers: { "X-A": EVIL }, query: { [EVIL]: EVIL }, cookies: { plan: EVIL } },
+      };
+      const service = {
+        name: EVIL,
+        base_path: "/a",
+        upstreams: [{ id: EVIL, host: "127.0.0.1", port, group: EVIL }],
+        split: [{ group: EVIL, percent: 5 }],
+        plugins,
+        routes: [{ name: EVIL, path: "/x" }, conditional],
+      };
+      const config = {
+        global: { name: "<img src=x onerror=alert(1)>" },
+        callers: [{ id: EVIL, groups: [EVIL] }],
+        services: [service],
+        tests: [{ name: EVIL, request: { url: "/a/x" }, expect: { status: 200 } }],
+      };
+      const { page, errors } = await shared.openOverview(JSON.stringify(config, null, 2));
+      const isClean = async () => {
+        expect(
+          await page.evaluate(
+            "[document.querySelectorAll('img[src=x], main script, main style').length, window.taken === undefined]",
+          ),
+        ).toEqual([0, true]);
+        expect(errors.filter((each) => !each.includes("422") && !each.includes("404"))).toEqual([]);
+      };
+      const look = async (pages: typeof PAGES) => {
+        for (const [hash, title] of pages) {
+          await goTo(page, `#/${hash}`, title);
+          if (!hash.startsWith("tail")) await loaded(page);
+          await isClean();
+        }
+      };
+      await look(PAGES);
+      for (const [name, title] of [
+        ["limit", "Add a rate limit"],
+        ["upstream", "Add an upstream"],
+        ["share", "Change the share"],
+        ["caller", "Add a caller"],
+      ] as const) {
+        await goTo(page, `#/add/${name}`, title);
+        await page.locator("form").waitFor();
         await isClean();
       }
-    };
-    await look(PAGES);
-    for (const [name, title] of [["limit", "Add a rate limit"], ["upstream", "Add an upstream"], ["share", "Change the share"], ["caller", "Add a caller"]] as const) {
-      await goTo(page, `#/add/${name}`, title);
-      await page.locator("form").waitFor();
+      await goTo(page, `#/upstreams/${[EVIL, EVIL].map(encodeURIComponent).join("/")}`, "Upstream");
+      await page.getByRole("link", { name: "Change the share" }).click();
+      await page.getByLabel("Percent").waitFor();
+      expect(await page.evaluate("document.querySelector('select').selectedOptions[0].text")).toBe(
+        `${EVIL}: ${EVIL}, now 5 %`,
+      );
       await isClean();
-    }
-    await goTo(page, `#/upstreams/${[EVIL, EVIL].map(encodeURIComponent).join("/")}`, "Upstream");
-    await page.getByRole("link", { name: "Change the share" }).click();
-    await page.getByLabel("Percent").waitFor();
-    expect(await page.evaluate("document.querySelector('select').selectedOptions[0].text")).toBe(`${EVIL}: ${EVIL}, now 5 %`);
-    await isClean();
-    await goTo(page, "#/add/route", "Add a route");
-    await page.getByLabel("Name").fill(`${EVIL} 2`);
-    await page.getByLabel("Path").fill("/y");
-    await page.getByRole("button", { name: "Put into the draft" }).click();
-    await heading(page, "Apply");
-    await shows(page, "Routes added: 1");
-    await isClean();
-    await apply(page);
-    await shows(page, "In force by the one process.");
-    await isClean();
-    await look([["history", "History"], ["config", "Configuration"], ["upstreams", "Upstreams"]]);
-    await page.locator("main td a").filter({ hasText: EVIL }).first().waitFor();
-    await goTo(page, "#/add/route", "Add a route");
-    await page.getByLabel("Name").fill(EVIL);
-    await page.getByLabel("Path").fill(EVIL);
-    await page.getByRole("button", { name: "Put into the draft" }).click();
-    await shows(page, "The gateway would refuse it.");
-    await apply(page);
-    await shows(page, "Not applied. Your draft is kept.");
-    await isClean();
-  });
+      await goTo(page, "#/add/route", "Add a route");
+      await page.getByLabel("Name").fill(`${EVIL} 2`);
+      await page.getByLabel("Path").fill("/y");
+      await page.getByRole("button", { name: "Put into the draft" }).click();
+      await heading(page, "Apply");
+      await shows(page, "Routes added: 1");
+      await isClean();
+      await apply(page);
+      await shows(page, "In force by the one process.");
+      await isClean();
+      await look([
+        ["history", "History"],
+        ["config", "Configuration"],
+        ["upstreams", "Upstreams"],
+      ]);
+      await page.locator("main td a").filter({ hasText: EVIL }).first().waitFor();
+      await goTo(page, "#/add/route", "Add a route");
+      await page.getByLabel("Name").fill(EVIL);
+      await page.getByLabel("Path").fill(EVIL);
+      await page.getByRole("button", { name: "Put into the draft" }).click();
+      await shows(page, "The gateway would refuse it.");
+      await apply(page);
+      await shows(page, "Not applied. Your draft is kept.");
+      await isClean();
+    },
+  );
 
   it("where no markup is allowed is text in the errors of a refused file and of the editor", async () => {
     const { text, page, errors } = await openWriting(shared);
-    const { services: [service] } = JSON.parse(text) as { services: [object] };
-    const plugins = [{ name: EVIL, config: {} }, { name: "request_headers", config: { set: { [EVIL]: "x" } } }, { name: "rate_limit", config: { limit_second: EVIL } }];
+    const {
+      services: [service],
+    } = JSON.parse(text) as { services: [object] };
+    const plugins = [
+      { name: EVIL, config: {} },
+      { name: "request_headers", config: { set: { [EVIL]: "x" } } },
+      { name: "rate_limit", config: { limit_second: EVIL } },
+    ];
     const routes = [{ name: "r", path: EVIL, methods: [EVIL], match: { headers: { [EVIL]: "x" } } }];
-    const wrong = { ...service, hosts: [EVIL], upstreams: [{ host: EVIL, port: EVIL }], sticky: { cookie: EVIL }, [EVIL]: EVIL, plugins, routes };
+    const wrong = {
+      ...service,
+      hosts: [EVIL],
+      upstreams: [{ host: EVIL, port: EVIL }],
+      sticky: { cookie: EVIL },
+      [EVIL]: EVIL,
+      plugins,
+      routes,
+    };
     expect(await shared.put(JSON.stringify({ [EVIL]: EVIL, services: [wrong] }, null, 2))).toBe(422);
-    for (const [hash, title, said] of [["", "Overview", "The last reload"], ["config", "Configuration", "The last reload was refused"], ["edit", "Edit", "Checked by the gateway: "]] as const) {
+    for (const [hash, title, said] of [
+      ["", "Overview", "The last reload"],
+      ["config", "Configuration", "The last reload was refused"],
+      ["edit", "Edit", "Checked by the gateway: "],
+    ] as const) {
       await goTo(page, `#/${hash}`, title);
       await shows(page, said);
-      expect(await page.evaluate("[document.querySelectorAll('img[src=x], main script, main style').length, window.taken === undefined]")).toEqual([0, true]);
+      expect(
+        await page.evaluate(
+          "[document.querySelectorAll('img[src=x], main script, main style').length, window.taken === undefined]",
+        ),
+      ).toEqual([0, true]);
     }
     // Of hosts, upstreams, headers, cookies, methods, paths, kinds and fields.
     const shown = await page.locator(".editor__problem").allInnerTexts();
@@ -131,41 +220,68 @@ async function foreignPage(body: string): Promise<string> {
 }
 
 describe("a request that another page forges", () => {
-  it("with the session's cookie changes nothing, be it from another port of the host or from another host", async () => {
-    const text = written((await upstream()).port);
-    // A gateway of its own, which was never asked to reload.
-    const opened = await openOverview(shared.browser, text, { environment: { ADMIN_WRITE: "true" } });
-    const { page, managerUrl } = opened;
-    const manager = managerUrl!.replace(/\/$/, "");
-    const place = await foreignPage(`<iframe name="f"></iframe><form target="f" method="post" enctype="text/plain" action="${manager}/api/gateway/reload"><input name="{" value="}"></form>`);
-    for (const host of ["localhost", "127.0.0.1"]) {
-      const attacker = await page.context().newPage();
-      await attacker.goto(`http://${host}${place}`);
-      await attacker.evaluate("document.forms[0].submit()");
-      for (const [method, path] of [["PUT", "source"], ["POST", "validate"], ["POST", "reload"]]) {
-        for (const mode of ["cors", "no-cors"]) {
-          const outcome = await attacker.evaluate(`fetch("${manager}/api/gateway/${path}", { method: "${method}", mode: "${mode}", credentials: "include", headers: { "If-Match": "*" }, body: "{}" }).then(({ status, type }) => type + status, () => "failed")`);
-          expect(["failed", "opaque0"]).toContain(outcome);
+  it(
+    "with the session's cookie changes nothing, be it from another port of the " + "host or from another host",
+    async () => {
+      const text = written((await upstream()).port);
+      // A gateway of its own, which was never asked to reload.
+      const opened = await openOverview(shared.browser, text, { environment: { ADMIN_WRITE: "true" } });
+      const { page, managerUrl } = opened;
+      const manager = managerUrl!.replace(/\/$/, "");
+      const place = await foreignPage(
+        `<iframe name="f"></iframe><form target="f" method="post" enctype="text/plain" ` +
+          `action="${manager}/api/gateway/reload"><input name="{" value="}"></form>`,
+      );
+      for (const host of ["localhost", "127.0.0.1"]) {
+        const attacker = await page.context().newPage();
+        await attacker.goto(`http://${host}${place}`);
+        await attacker.evaluate("document.forms[0].submit()");
+        for (const [method, path] of [
+          ["PUT", "source"],
+          ["POST", "validate"],
+          ["POST", "reload"],
+        ]) {
+          for (const mode of ["cors", "no-cors"]) {
+            const outcome = await attacker.evaluate(
+              `fetch("${manager}/api/gateway/${path}", { method: "${method}", mode: "${mode}", credentials: ` +
+                (`"include", headers: { "If-Match": "*" }, body: "{}" }).then(({ status, type }) ` +
+                  `=> type + status, () => "failed")`),
+            );
+            expect(["failed", "opaque0"]).toContain(outcome);
+          }
         }
+        expect(
+          await attacker.evaluate(
+            `fetch("${manager}/api/gateway/source", { credentials: "include" }).then(({ status }) ` +
+              `=> status, () => "failed")`,
+          ),
+        ).toBe("failed");
       }
-      expect(await attacker.evaluate(`fetch("${manager}/api/gateway/source", { credentials: "include" }).then(({ status }) => status, () => "failed")`)).toBe("failed");
-    }
-    expect(contentOf(opened)).toBe(text);
-    await goTo(page, "#/config", "Configuration");
-    await shows(page, "none since the start");
-  });
+      expect(contentOf(opened)).toBe(text);
+      await goTo(page, "#/config", "Configuration");
+      await shows(page, "none since the start");
+    },
+  );
 
   it("with a foreign Origin, or with Sec-Fetch-Site of another site, is 403; without a cookie it is 401", async () => {
     const opened = await openWriting(shared);
     const { page, managerUrl, text } = opened;
     const digest = await digestIn(page);
     const cookie = (await page.context().cookies()).map(({ name, value }) => `${name}=${value}`).join("; ");
-    const put = async (headers: Record<string, string>, path = "source", method = "PUT") => (await fetch(new URL(`/api/gateway/${path}`, managerUrl!), { method, headers: { "Content-Type": "application/json", "If-Match": digest, ...headers }, body: text.replace("/open", "/other") })).status;
+    const put = async (headers: Record<string, string>, path = "source", method = "PUT") =>
+      (
+        await fetch(new URL(`/api/gateway/${path}`, managerUrl!), {
+          method,
+          headers: { "Content-Type": "application/json", "If-Match": digest, ...headers },
+          body: text.replace("/open", "/other"),
+        })
+      ).status;
     for (const path of ["source", "validate", "reload"]) {
       const method = path === "source" ? "PUT" : "POST";
       expect(await put({ Cookie: cookie, Origin: "https://evil.example" }, path, method)).toBe(403);
       expect(await put({ Cookie: cookie, Origin: "null" }, path, method)).toBe(403);
-      for (const site of ["cross-site", "same-site"]) expect(await put({ Cookie: cookie, "Sec-Fetch-Site": site }, path, method)).toBe(403);
+      for (const site of ["cross-site", "same-site"])
+        expect(await put({ Cookie: cookie, "Sec-Fetch-Site": site }, path, method)).toBe(403);
       expect(await put({}, path, method)).toBe(401);
       expect(await put({ Cookie: "token=forged" }, path, method)).toBe(401);
     }
@@ -186,9 +302,15 @@ describe("a viewer", () => {
     await heading(page, "Overview");
     await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
     await page.getByText("Live", { exact: true }).waitFor({ state: "attached" });
-    for (const name of ["Add", "Apply", "History", "Edit"]) expect(await page.getByRole("link", { name, exact: true }).count()).toBe(0);
-    for (const name of ["Drain", "Eject", "Use again"]) expect(await page.getByRole("button", { name }).count()).toBe(0);
-    for (const [hash, title] of [["#/services/shop", "Service shop"], ["#/routes/shop/open", "Route open"], ["#/upstreams/shop/v2", "Upstream v2"]] as const) {
+    for (const name of ["Add", "Apply", "History", "Edit"])
+      expect(await page.getByRole("link", { name, exact: true }).count()).toBe(0);
+    for (const name of ["Drain", "Eject", "Use again"])
+      expect(await page.getByRole("button", { name }).count()).toBe(0);
+    for (const [hash, title] of [
+      ["#/services/shop", "Service shop"],
+      ["#/routes/shop/open", "Route open"],
+      ["#/upstreams/shop/v2", "Upstream v2"],
+    ] as const) {
       await goTo(page, hash, title);
       await page.locator(".crumbs").waitFor();
       expect(await page.getByRole("link", { name: /^(?:Add a|Change the)/ }).count()).toBe(0);
@@ -215,7 +337,8 @@ describe("without ADMIN_WRITE", () => {
     expect(await page.getByRole("button", { name: /^Drain/ }).count()).toBe(0);
     await goTo(page, "#/apply", "Read only");
     expect(await asked(page, "PUT", "/gateway/source", '"{}"', { "If-Match": '"x"' })).toBe(404);
-    for (const path of ["validate", "rollback", "upstreams/shop/v1"]) expect(await asked(page, "POST", `/gateway/${path}`, '"{}"')).toBe(404);
+    for (const path of ["validate", "rollback", "upstreams/shop/v1"])
+      expect(await asked(page, "POST", `/gateway/${path}`, '"{}"')).toBe(404);
   });
 });
 
@@ -235,49 +358,67 @@ describe("a session that ends before Apply", () => {
     expect(contentOf(opened)).toContain('"kept"');
   });
 
-  it("and is followed by another user's login shows that user nothing of the draft, also where the connection is lost then", async () => {
-    const opened = await openWriting(shared);
-    const { page } = opened;
-    await draftRoute(page, "not-for-eve");
-    await endSession(page, () => apply(page));
-    await page.evaluate('{ const own = fetch; window.fetch = (url, init) => (window.lost ?? url.includes("/gateway/now") ? (window.lost = true, Promise.reject(new TypeError())) : own(url, init)); window.restore = () => (window.fetch = own); }');
-    await signIn(page, VIEWER.ADMIN_VIEWER_PASSWORD, VIEWER.ADMIN_VIEWER_USER);
-    await until(page, "window.lost === true");
-    await drawn(page);
-    expect(await page.content()).not.toContain("not-for-eve");
-    await page.evaluate("restore()");
-    await page.getByText("Live", { exact: true }).waitFor({ state: "attached" });
-    expect(await page.content()).not.toContain("not-for-eve");
-  });
+  it(
+    "and is followed by another user's login shows that user nothing of the draft, " +
+      "also where the connection is lost then",
+    async () => {
+      const opened = await openWriting(shared);
+      const { page } = opened;
+      await draftRoute(page, "not-for-eve");
+      await endSession(page, () => apply(page));
+      await page.evaluate(
+        '{ const own = fetch; window.fetch = (url, init) => (window.lost ?? url.includes("/gateway/now") ' +
+          ("? (window.lost = true, Promise.reject(new TypeError())) : own(url, init)); window.restore = () " +
+            "=> (window.fetch = own); }"),
+      );
+      await signIn(page, VIEWER.ADMIN_VIEWER_PASSWORD, VIEWER.ADMIN_VIEWER_USER);
+      await until(page, "window.lost === true");
+      await drawn(page);
+      expect(await page.content()).not.toContain("not-for-eve");
+      await page.evaluate("restore()");
+      await page.getByText("Live", { exact: true }).waitFor({ state: "attached" });
+      expect(await page.content()).not.toContain("not-for-eve");
+    },
+  );
 });
 
 describe("a sign-out", () => {
-  it("ends the draft, which no message says to be kept, and an answer about the session that comes later is not taken for one about the next user's", async () => {
-    const { managerUrl } = await openWriting(shared);
-    const { page } = await visit(shared.browser);
-    const late = 'if (init.method === "POST" && url.endsWith("/session")) await new Promise((resolve) => (window.arrive = resolve))';
-    await page.addInitScript({ content: `{ const own = fetch; window.fetch = async (url, init) => { const answer = await own(url, init); ${late}; return answer; }; }` });
-    page.on("dialog", (dialog) => void dialog.accept());
-    await page.goto(managerUrl!);
-    await heading(page, "Sign in");
-    await signIn(page);
-    await heading(page, "Overview");
-    // A session of which so much has passed is renewed at the next key.
-    await page.evaluate("{ const now = Date.now; Date.now = () => now() + 10 * 3_600_000; }");
-    await draftRoute(page, "not-for-eve");
-    await until(page, "window.arrive !== undefined");
-    await goTo(page, "#/edit", "Edit");
-    await page.getByRole("button", { name: "Undo" }).waitFor();
-    await page.getByRole("button", { name: "Sign out" }).click();
-    await page.getByText("You have signed out.").waitFor();
-    expect(await page.content()).not.toContain("are kept");
-    await signIn(page, VIEWER.ADMIN_VIEWER_PASSWORD, VIEWER.ADMIN_VIEWER_USER);
-    await page.getByText("eve, who reads only").waitFor();
-    await page.evaluate("arrive()");
-    await goTo(page, "#/apply", "Read only");
-    await page.getByText("eve, who reads only").waitFor();
-    expect(await page.content()).not.toContain("not-for-eve");
-  });
+  it(
+    "ends the draft, which no message says to be kept, " +
+      "and an answer about the session that comes later is not taken for one about the next user's",
+    async () => {
+      const { managerUrl } = await openWriting(shared);
+      const { page } = await visit(shared.browser);
+      const late =
+        'if (init.method === "POST" && url.endsWith("/session")) await new Promise((resolve) ' +
+        "=> (window.arrive = resolve))";
+      await page.addInitScript({
+        content:
+          `{ const own = fetch; window.fetch = async (url, init) => { const answer = await own(url, init); ` +
+          `${late}; return answer; }; }`,
+      });
+      page.on("dialog", (dialog) => void dialog.accept());
+      await page.goto(managerUrl!);
+      await heading(page, "Sign in");
+      await signIn(page);
+      await heading(page, "Overview");
+      // A session of which so much has passed is renewed at the next key.
+      await page.evaluate("{ const now = Date.now; Date.now = () => now() + 10 * 3_600_000; }");
+      await draftRoute(page, "not-for-eve");
+      await until(page, "window.arrive !== undefined");
+      await goTo(page, "#/edit", "Edit");
+      await page.getByRole("button", { name: "Undo" }).waitFor();
+      await page.getByRole("button", { name: "Sign out" }).click();
+      await page.getByText("You have signed out.").waitFor();
+      expect(await page.content()).not.toContain("are kept");
+      await signIn(page, VIEWER.ADMIN_VIEWER_PASSWORD, VIEWER.ADMIN_VIEWER_USER);
+      await page.getByText("eve, who reads only").waitFor();
+      await page.evaluate("arrive()");
+      await goTo(page, "#/apply", "Read only");
+      await page.getByText("eve, who reads only").waitFor();
+      expect(await page.content()).not.toContain("not-for-eve");
+    },
+  );
 });
 
 describe("a text that is too large", () => {
@@ -285,7 +426,9 @@ describe("a text that is too large", () => {
     const opened = await openWriting(shared);
     const { page, text } = opened;
     const digest = await digestIn(page);
-    expect(await asked(page, "PUT", "/gateway/source", `"{" + " ".repeat(17e6) + "}"`, { "If-Match": digest })).toBe(413);
+    expect(await asked(page, "PUT", "/gateway/source", `"{" + " ".repeat(17e6) + "}"`, { "If-Match": digest })).toBe(
+      413,
+    );
     expect(await asked(page, "POST", "/gateway/validate", `"{" + " ".repeat(17e6) + "}"`)).toBe(413);
     expect(contentOf(opened)).toBe(text);
     await draftRoute(page, "small");
@@ -295,48 +438,63 @@ describe("a text that is too large", () => {
 });
 
 describe("a configuration that has to be signed", () => {
-  it("is edited as a draft to download and to be signed elsewhere: it is neither applied nor rolled back from here, and the pages say so", async () => {
-    const keys = signingKeys();
-    const text = written((await upstream()).port);
-    const environment = { ADMIN_WRITE: "true", CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") };
-    const opened = await openOverview(shared.browser, text, { environment, prepare: (file) => void signed(file, keys) });
-    const { page, file, errors } = opened;
-    const downloaded = async (button: string) => {
-      const downloading = page.waitForEvent("download");
-      await page.getByRole("button", { name: button }).click();
-      const download = await downloading;
-      return [download.suggestedFilename(), readFileSync(await download.path(), "utf8")];
-    };
-    await goTo(page, "#/edit", "Edit");
-    await shows(page, "This text is a draft. The configuration has to be signed");
-    await shows(page, "Checked by the gateway: no errors, one warning. Tests: 1 passed.");
-    expect(await page.getByRole("link", { name: "Review and apply" }).count()).toBe(0);
-    await draftRoute(page, "new");
-    await shows(page, "It cannot be applied from here: download it. The configuration has to be signed (CONFIG_PUBLIC_KEY): sign it elsewhere");
-    await shows(page, "The gateway would accept it with a signature.");
-    await shows(page, "Routes added: 1");
-    expect(await page.getByRole("button", { name: /^Apply/ }).count()).toBe(0);
-    expect(await allFaultsOf(page)).toEqual([]);
-    const draft = withRoute(text, "new");
-    expect(await downloaded("Download the draft")).toEqual(["gateway.json", draft]);
-    await goTo(page, "#/edit", "Edit");
-    expect(await downloaded("Download")).toEqual(["gateway.json", draft]);
-    const former = (await digestIn(page)).replaceAll('"', "");
-    expect(await asked(page, "PUT", "/gateway/source", JSON.stringify(draft), { "If-Match": `"${former}"` })).toBe(409);
-    expect(contentOf(opened)).toBe(text);
-    // Signed elsewhere, and both replaced.
-    const next = signed(fileWith(draft), keys);
-    renameSync(`${next}.sig`, `${file}.sig`);
-    renameSync(next, file);
-    await goTo(page, "#/history", "History");
-    await until(page, 'document.querySelectorAll("main ol > li").length === 2');
-    await shows(page, "Roll back is not possible from here. The configuration has to be signed");
-    expect(await page.getByRole("button", { name: /^Roll back/ }).count()).toBe(0);
-    expect(await asked(page, "POST", "/gateway/rollback", JSON.stringify(JSON.stringify({ digest: former })))).toBe(409);
-    expect(await allFaultsOf(page)).toEqual([]);
-    expect(contentOf(opened)).toBe(draft);
-    expect(errors.filter((each) => !each.includes("409"))).toEqual([]);
-  });
+  it(
+    "is edited as a draft to download and to be signed elsewhere: " +
+      "it is neither applied nor rolled back from here, and the pages say so",
+    async () => {
+      const keys = signingKeys();
+      const text = written((await upstream()).port);
+      const environment = { ADMIN_WRITE: "true", CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") };
+      const opened = await openOverview(shared.browser, text, {
+        environment,
+        prepare: (file) => void signed(file, keys),
+      });
+      const { page, file, errors } = opened;
+      const downloaded = async (button: string) => {
+        const downloading = page.waitForEvent("download");
+        await page.getByRole("button", { name: button }).click();
+        const download = await downloading;
+        return [download.suggestedFilename(), readFileSync(await download.path(), "utf8")];
+      };
+      await goTo(page, "#/edit", "Edit");
+      await shows(page, "This text is a draft. The configuration has to be signed");
+      await shows(page, "Checked by the gateway: no errors, one warning. Tests: 1 passed.");
+      expect(await page.getByRole("link", { name: "Review and apply" }).count()).toBe(0);
+      await draftRoute(page, "new");
+      await shows(
+        page,
+        "It cannot be applied from here: download it. The configuration has to be signed " +
+          "(CONFIG_PUBLIC_KEY): sign it elsewhere",
+      );
+      await shows(page, "The gateway would accept it with a signature.");
+      await shows(page, "Routes added: 1");
+      expect(await page.getByRole("button", { name: /^Apply/ }).count()).toBe(0);
+      expect(await allFaultsOf(page)).toEqual([]);
+      const draft = withRoute(text, "new");
+      expect(await downloaded("Download the draft")).toEqual(["gateway.json", draft]);
+      await goTo(page, "#/edit", "Edit");
+      expect(await downloaded("Download")).toEqual(["gateway.json", draft]);
+      const former = (await digestIn(page)).replaceAll('"', "");
+      expect(await asked(page, "PUT", "/gateway/source", JSON.stringify(draft), { "If-Match": `"${former}"` })).toBe(
+        409,
+      );
+      expect(contentOf(opened)).toBe(text);
+      // Signed elsewhere, and both replaced.
+      const next = signed(fileWith(draft), keys);
+      renameSync(`${next}.sig`, `${file}.sig`);
+      renameSync(next, file);
+      await goTo(page, "#/history", "History");
+      await until(page, 'document.querySelectorAll("main ol > li").length === 2');
+      await shows(page, "Roll back is not possible from here. The configuration has to be signed");
+      expect(await page.getByRole("button", { name: /^Roll back/ }).count()).toBe(0);
+      expect(await asked(page, "POST", "/gateway/rollback", JSON.stringify(JSON.stringify({ digest: former })))).toBe(
+        409,
+      );
+      expect(await allFaultsOf(page)).toEqual([]);
+      expect(contentOf(opened)).toBe(draft);
+      expect(errors.filter((each) => !each.includes("409"))).toEqual([]);
+    },
+  );
 });
 
 describe("a file that cannot be replaced", () => {
@@ -375,22 +533,25 @@ describe("a file that cannot be replaced", () => {
     await expectRefused(opened, () => renameSync(join(folder, "new"), opened.file), /ConfigMap/);
   });
 
-  it.skipIf(!canMount())("because the disk is full is a 409 with the reason, and half a file is never seen", async () => {
-    const opened = await openWriting(shared);
-    const folder = join(dirname(opened.file), "small");
-    mkdirSync(folder);
-    execFileSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", folder]);
-    onTestFinished(() => void execFileSync("umount", ["-l", folder]));
-    writeFileSync(join(folder, "gw.json"), opened.text);
-    symlinkSync("small/gw.json", join(dirname(opened.file), "new"));
-    renameSync(join(dirname(opened.file), "new"), opened.file);
-    try {
-      writeFileSync(join(folder, "rest"), Buffer.alloc(1 << 20));
-    } catch {
-      // Full.
-    }
-    await expectRefused(opened, () => {}, /disk is full/);
-  });
+  it.skipIf(!canMount())(
+    "because the disk is full is a 409 with the reason, and half a file is never seen",
+    async () => {
+      const opened = await openWriting(shared);
+      const folder = join(dirname(opened.file), "small");
+      mkdirSync(folder);
+      execFileSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", folder]);
+      onTestFinished(() => void execFileSync("umount", ["-l", folder]));
+      writeFileSync(join(folder, "gw.json"), opened.text);
+      symlinkSync("small/gw.json", join(dirname(opened.file), "new"));
+      renameSync(join(dirname(opened.file), "new"), opened.file);
+      try {
+        writeFileSync(join(folder, "rest"), Buffer.alloc(1 << 20));
+      } catch {
+        // Full.
+      }
+      await expectRefused(opened, () => {}, /disk is full/);
+    },
+  );
 });
 
 /** A file system of its own is for root on a system that allows it. */

@@ -16,7 +16,8 @@ export function written(port: number): string {
             ],
             "split": [{ "group": "canary", "percent": 5 }],
             "routes": [
-                { "name": "items", "path": "/items/{id}", "plugins": [{ "name": "key_auth", "config": { "callers": true } }] },
+                { "name": "items", "path": "/items/{id}", "plugins": [{ "name": "key_auth", "config": { "callers": \
+true } }] },
                 { "name": "open", "path": "/open" }
             ]
         }
@@ -66,4 +67,5 @@ export async function apply(page: Page): Promise<void> {
 }
 
 export const textOf = (page: Page) => page.evaluate<string>('document.querySelector("main").innerText');
-export const shows = (page: Page, text: string) => until(page, `document.querySelector("main")?.innerText.includes(${JSON.stringify(text)}) === true`);
+export const shows = (page: Page, text: string) =>
+  until(page, `document.querySelector("main")?.innerText.includes(${JSON.stringify(text)}) === true`);

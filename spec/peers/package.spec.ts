@@ -14,7 +14,9 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 
 /** npm as a user runs it: without what the surrounding `npm run` puts into the environment. */
 async function npm(folder: string, ...args: string[]): Promise<string> {
-  const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.toLowerCase().startsWith("npm_")));
+  const environment = Object.fromEntries(
+    Object.entries(process.env).filter(([name]) => !name.toLowerCase().startsWith("npm_")),
+  );
   const { stdout } = await run("npm", args, { cwd: folder, env: environment, maxBuffer: 16 * 1024 * 1024 });
   return stdout;
 }
@@ -29,18 +31,26 @@ describe("a clone", () => {
 });
 
 describe("the package", () => {
-  it("the package installs from its tarball without a network into an empty folder, alone, and starts from there", async () => {
-    const folder = emptyFolder();
-    const [packed] = JSON.parse(await npm(root, "pack", "--json", "--ignore-scripts", "--pack-destination", folder)) as { filename: string }[];
-    await npm(folder, "install", "--offline", "--no-audit", "--no-fund", `./${packed!.filename}`);
-    const installed = Object.keys((JSON.parse(readFileSync(join(folder, "package-lock.json"), "utf8")) as { packages: object }).packages);
-    expect(installed).toEqual(["", "node_modules/edge-gateway"]);
-    const upstream = await origin();
-    onTestFinished(() => upstream.close());
-    const { url } = await startBuilt(oneService(upstream.port), {}, [join(folder, "node_modules/.bin/edge-gateway")]);
-    expect(await (await fetch(`${url}/a/x`)).text()).toBe("ok");
-    const embedded = `import { createGateway, version } from "edge-gateway"; console.log(typeof createGateway, version)`;
-    const { stdout } = await run(process.execPath, ["--input-type=module", "-e", embedded], { cwd: folder });
-    expect(stdout).toMatch(/^function \d+\.\d+\.\d+(-dev)?\n$/);
-  });
+  it(
+    "the package installs from its tarball without a network into an empty folder, " + "alone, and starts from there",
+    async () => {
+      const folder = emptyFolder();
+      const [packed] = JSON.parse(
+        await npm(root, "pack", "--json", "--ignore-scripts", "--pack-destination", folder),
+      ) as { filename: string }[];
+      await npm(folder, "install", "--offline", "--no-audit", "--no-fund", `./${packed!.filename}`);
+      const installed = Object.keys(
+        (JSON.parse(readFileSync(join(folder, "package-lock.json"), "utf8")) as { packages: object }).packages,
+      );
+      expect(installed).toEqual(["", "node_modules/edge-gateway"]);
+      const upstream = await origin();
+      onTestFinished(() => upstream.close());
+      const { url } = await startBuilt(oneService(upstream.port), {}, [join(folder, "node_modules/.bin/edge-gateway")]);
+      expect(await (await fetch(`${url}/a/x`)).text()).toBe("ok");
+      const embedded =
+        `import { createGateway, version } from "edge-gateway"; ` + `console.log(typeof createGateway, version)`;
+      const { stdout } = await run(process.execPath, ["--input-type=module", "-e", embedded], { cwd: folder });
+      expect(stdout).toMatch(/^function \d+\.\d+\.\d+(-dev)?\n$/);
+    },
+  );
 });

@@ -29,17 +29,57 @@ const run = promisify(execFile);
 /** Is told what ends a server. */
 type Keep = (end: () => Promise<void>) => void;
 
-/** `args` are redis-server's; with `tls` it has a TLS port only, and asks for client certificates. It ends with the test unless `keep` is given. */
+/**
+ * `args` are redis-server's; with `tls` it has a TLS port only, and asks for client certificates. It ends with the test
+ * unless `keep` is given.
+ */
 export async function redis(args: readonly string[] = [], tls = false, keep: Keep = onTestFinished): Promise<Redis> {
   const folder = mkdtempSync(join(tmpdir(), "edge-gateway-redis-"));
-  const files = { "ca.pem": CA.cert, "server.pem": SERVER.cert, "server.key": SERVER.key, "client.pem": CLIENT.cert, "client.key": CLIENT.key };
+  const files = {
+    "ca.pem": CA.cert,
+    "server.pem": SERVER.cert,
+    "server.key": SERVER.key,
+    "client.pem": CLIENT.cert,
+    "client.key": CLIENT.key,
+  };
   for (const [name, content] of Object.entries(files)) writeFileSync(join(folder, name), content);
   const port = await freePort();
   const ports = tls ? ["--port", "0", "--tls-port", String(port)] : ["--port", String(port)];
-  const certificates = ["--tls-ca-cert-file", "ca.pem", "--tls-cert-file", "server.pem", "--tls-key-file", "server.key"];
-  const fixed = ["--bind", "127.0.0.1", "--dir", folder, "--save", "", "--daemonize", "no", "--repl-diskless-sync-delay", "0"];
-  const secure = tls ? ["--tls", "--cacert", join(folder, "ca.pem"), "--cert", join(folder, "client.pem"), "--key", join(folder, "client.key")] : [];
-  const cli = async (...words: string[]) => (await run("redis-cli", ["-h", "127.0.0.1", "-p", String(port), "--no-auth-warning", ...secure, ...words])).stdout.trimEnd();
+  const certificates = [
+    "--tls-ca-cert-file",
+    "ca.pem",
+    "--tls-cert-file",
+    "server.pem",
+    "--tls-key-file",
+    "server.key",
+  ];
+  const fixed = [
+    "--bind",
+    "127.0.0.1",
+    "--dir",
+    folder,
+    "--save",
+    "",
+    "--daemonize",
+    "no",
+    "--repl-diskless-sync-delay",
+    "0",
+  ];
+  const secure = tls
+    ? [
+        "--tls",
+        "--cacert",
+        join(folder, "ca.pem"),
+        "--cert",
+        join(folder, "client.pem"),
+        "--key",
+        join(folder, "client.key"),
+      ]
+    : [];
+  const cli = async (...words: string[]) =>
+    (
+      await run("redis-cli", ["-h", "127.0.0.1", "-p", String(port), "--no-auth-warning", ...secure, ...words])
+    ).stdout.trimEnd();
   const all = [...ports, ...(tls ? certificates : []), ...fixed, ...args];
   let child: ChildProcess;
   const start = async (args: readonly string[] = all, said = "Ready to accept connections") => {
@@ -96,12 +136,21 @@ export interface Proxy {
 
 export async function proxy(to: number): Promise<Proxy> {
   const open = new Set<Socket>();
-  const state = { port: 0, swallows: false, chunks: 0, accepted: 0, cut: () => open.forEach((socket) => socket.destroy()) };
+  const state = {
+    port: 0,
+    swallows: false,
+    chunks: 0,
+    accepted: 0,
+    cut: () => open.forEach((socket) => socket.destroy()),
+  };
   const server = net.createServer((client) => {
     const behind = net.connect(to, "127.0.0.1");
     state.accepted++;
     client.on("data", () => state.chunks++);
-    for (const [from, other] of [[client, behind], [behind, client]] as const) {
+    for (const [from, other] of [
+      [client, behind],
+      [behind, client],
+    ] as const) {
       open.add(from);
       from.on("data", (chunk: Buffer) => state.swallows || other.write(chunk));
       from.on("error", () => {});
@@ -122,7 +171,10 @@ export async function proxy(to: number): Promise<Proxy> {
 }
 
 /** Resolves when `holds()` is true; rejects after half a minute. */
-export async function until(holds: () => boolean | Promise<boolean>, state: () => string = () => String(holds)): Promise<void> {
+export async function until(
+  holds: () => boolean | Promise<boolean>,
+  state: () => string = () => String(holds),
+): Promise<void> {
   const deadline = performance.now() + 30_000;
   while (!(await holds())) {
     if (performance.now() > deadline) throw new Error(`waited half a minute: ${state()}`);
@@ -131,14 +183,28 @@ export async function until(holds: () => boolean | Promise<boolean>, state: () =
 }
 
 /** A Cluster on loopback: first the primaries, then `replicas` of each. */
-export async function cluster(primaries: number, replicas = 0, args: readonly string[] = [], keep?: Keep): Promise<Redis[]> {
+export async function cluster(
+  primaries: number,
+  replicas = 0,
+  args: readonly string[] = [],
+  keep?: Keep,
+): Promise<Redis[]> {
   const count = primaries * (1 + replicas);
   const fixed = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
   const nodes = await Promise.all(
-    Array.from({ length: count }, async () => redis([...fixed, "--cluster-port", String(await freePort()), ...args], false, keep)),
+    Array.from({ length: count }, async () =>
+      redis([...fixed, "--cluster-port", String(await freePort()), ...args], false, keep),
+    ),
   );
   const addresses = nodes.map(({ port }) => `127.0.0.1:${port}`);
-  await run("redis-cli", ["--cluster", "create", ...addresses, "--cluster-replicas", String(replicas), "--cluster-yes"]);
+  await run("redis-cli", [
+    "--cluster",
+    "create",
+    ...addresses,
+    "--cluster-replicas",
+    String(replicas),
+    "--cluster-yes",
+  ]);
   for (const node of nodes) await until(async () => (await node.cli("CLUSTER", "INFO")).includes("cluster_state:ok"));
   return nodes;
 }

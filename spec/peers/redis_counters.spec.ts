@@ -27,11 +27,25 @@ interface Made {
 }
 
 /** Without a gateway around it. */
-function countersOn(ports: number | readonly number[], settings: Partial<RedisSettings> = {}, script?: string, tls: UpstreamTlsSettings | null = null, clock = systemClock): Made {
+function countersOn(
+  ports: number | readonly number[],
+  settings: Partial<RedisSettings> = {},
+  script?: string,
+  tls: UpstreamTlsSettings | null = null,
+  clock = systemClock,
+): Made {
   const errors = new Map<string, number>();
   const log: string[] = [];
   const servers = [ports].flat().map((port) => ({ host: "127.0.0.1", port }));
-  const fixed = { servers, isCluster: Array.isArray(ports), credentials: null, database: 0, timeoutMs: 5_000, onError: "deny", prefix: "p:" } as const;
+  const fixed = {
+    servers,
+    isCluster: Array.isArray(ports),
+    credentials: null,
+    database: 0,
+    timeoutMs: 5_000,
+    onError: "deny",
+    prefix: "p:",
+  } as const;
   const counters = new RedisCounters(
     { ...fixed, ...settings },
     {
@@ -42,7 +56,11 @@ function countersOn(ports: number | readonly number[], settings: Partial<RedisSe
       writeBatch: new WriteBatch(),
       random: Math.random,
       connect(server) {
-        const socket = connect({ ...server, ...ANYWHERE }, tls === null ? null : new UpstreamTls(tls).options(server.host), undefined);
+        const socket = connect(
+          { ...server, ...ANYWHERE },
+          tls === null ? null : new UpstreamTls(tls).options(server.host),
+          undefined,
+        );
         return { socket, ready: readyEvent(socket) };
       },
       ...(script === undefined ? {} : { script }),
@@ -60,24 +78,39 @@ function limiterOf({ counters }: Made, window: Partial<Window> = {}, key = "k") 
 }
 
 async function isUp({ counters }: Made): Promise<void> {
-  await until(() => counters.report.state === "up", () => JSON.stringify(counters.report));
+  await until(
+    () => counters.report.state === "up",
+    () => JSON.stringify(counters.report),
+  );
 }
 
 async function isDown({ counters }: Made, reason: RegExp): Promise<void> {
-  await until(() => counters.report.state === "down" && counters.report.servers.some((each) => reason.test(each.reason ?? "")), () => JSON.stringify(counters.report));
+  await until(
+    () => counters.report.state === "down" && counters.report.servers.some((each) => reason.test(each.reason ?? "")),
+    () => JSON.stringify(counters.report),
+  );
 }
 
 /** Lets time pass until it is down. */
 async function passesUntilDown(made: Made, clock: ManualClock, reason: RegExp): Promise<void> {
-  await until(() => (clock.advance(10), made.counters.report.servers.some((each) => reason.test(each.reason ?? ""))), () => JSON.stringify(made.counters.report));
+  await until(
+    () => (clock.advance(10), made.counters.report.servers.some((each) => reason.test(each.reason ?? ""))),
+    () => JSON.stringify(made.counters.report),
+  );
 }
 
-/** Lets time pass until it is up, but none while the server is asked: a slow machine is not to be taken for a server that hangs. */
+/**
+ * Lets time pass until it is up, but none while the server is asked: a slow machine is not to be taken for a server
+ * that hangs.
+ */
 async function passesUntilUp(made: Made, clock: ManualClock): Promise<void> {
-  await until(() => {
-    if (made.counters.report.servers[0]!.state === "down") clock.advance(10);
-    return made.counters.report.state === "up";
-  }, () => JSON.stringify(made.counters.report));
+  await until(
+    () => {
+      if (made.counters.report.servers[0]!.state === "down") clock.advance(10);
+      return made.counters.report.state === "up";
+    },
+    () => JSON.stringify(made.counters.report),
+  );
 }
 
 /** The same script by a clock that a key has, in microseconds. */
@@ -97,12 +130,25 @@ async function clockOf(server: Redis): Promise<(ms: number) => Promise<void>> {
 /** Of servers that decide for their own slots while others are missing. */
 const PARTIAL = ["--cluster-require-full-coverage", "no"];
 
-/** Servers need seconds to become a Cluster. All that the tests of this file take begin with it, three at a time, in the order in which they are taken. */
+/**
+ * Servers need seconds to become a Cluster. All that the tests of this file take begin with it, three at a time, in the
+ * order in which they are taken.
+ */
 const begun = new Map<string, Promise<Redis[]>[]>();
 const ends: (() => Promise<void>)[] = [];
 beforeAll(() => {
   const lanes: Promise<unknown>[] = Array(3).fill(Promise.resolve());
-  const all: readonly Parameters<typeof begunCluster>[] = [[3], [3], [3, 0, PARTIAL], [3, 1], [3, 0, PARTIAL], [3, 0, PARTIAL], [3, 0, PARTIAL], [3], [3]];
+  const all: readonly Parameters<typeof begunCluster>[] = [
+    [3],
+    [3],
+    [3, 0, PARTIAL],
+    [3, 1],
+    [3, 0, PARTIAL],
+    [3, 0, PARTIAL],
+    [3, 0, PARTIAL],
+    [3],
+    [3],
+  ];
   for (const [i, words] of all.entries()) {
     const [primaries, replicas, args] = words;
     const own = lanes[i % 3]!.then(() => cluster(primaries, replicas, args, (end) => void ends.push(end)));
@@ -123,38 +169,53 @@ describe("counters in Redis", () => {
     return { counters: countersOn(server.port, {}, SET_CLOCK).counters, at: await clockOf(server) };
   });
 
-  it("two processes with one server admit together exactly what the model admits: windows of a second and a minute", async () => {
-    const server = await redis();
-    const at = await clockOf(server);
-    const windows = [{ name: "second", limit: 5, ms: 1_000 }, { name: "minute", limit: 40, ms: 60_000 }];
-    const both = [0, 1].map(() => countersOn(server.port, {}, SET_CLOCK).counters.limiter("k", { windows, maxCallers: 100 }));
-    const model = new Model(windows);
-    const from = random(17);
-    let now = 1_000;
-    let admitted = 0;
-    for (let i = 0; i < 800; i++) {
-      now += from.pick([0, 0, 0, 1, 150, 250, 1_000, from.chance(0.02) ? 30_000 : 0]);
-      await at(now);
-      const decision = (await from.pick(both).decide("a")) as Decision;
-      expect([i, decision]).toEqual([i, model.decide("a", now)]);
-      if (decision.admitted) admitted++;
-    }
-    expect(admitted).toBeGreaterThan(80);
-  });
+  it(
+    "two processes with one server admit together exactly what the model admits: " + "windows of a second and a minute",
+    async () => {
+      const server = await redis();
+      const at = await clockOf(server);
+      const windows = [
+        { name: "second", limit: 5, ms: 1_000 },
+        { name: "minute", limit: 40, ms: 60_000 },
+      ];
+      const both = [0, 1].map(() =>
+        countersOn(server.port, {}, SET_CLOCK).counters.limiter("k", { windows, maxCallers: 100 }),
+      );
+      const model = new Model(windows);
+      const from = random(17);
+      let now = 1_000;
+      let admitted = 0;
+      for (let i = 0; i < 800; i++) {
+        now += from.pick([0, 0, 0, 1, 150, 250, 1_000, from.chance(0.02) ? 30_000 : 0]);
+        await at(now);
+        const decision = (await from.pick(both).decide("a")) as Decision;
+        expect([i, decision]).toEqual([i, model.decide("a", now)]);
+        if (decision.admitted) admitted++;
+      }
+      expect(admitted).toBeGreaterThan(80);
+    },
+  );
 
   it("requests of two processes at one moment: exactly N are admitted, by the server's own clock", async () => {
     const server = await redis();
     const both = [countersOn(server.port), countersOn(server.port)].map((made) => limiterOf(made, { limit: 60 }));
-    const decisions = (await Promise.all(Array.from({ length: 400 }, (_, i) => both[i % 2]!.decide("a")))) as Decision[];
+    const decisions = (await Promise.all(
+      Array.from({ length: 400 }, (_, i) => both[i % 2]!.decide("a")),
+    )) as Decision[];
     expect(decisions.filter(({ admitted }) => admitted)).toHaveLength(60);
     const refused = decisions.filter(({ admitted }) => !admitted);
-    expect(refused.every(({ retryMs, resetMs }) => retryMs > 0 && retryMs <= 60_000 && resetMs[0] === retryMs)).toBe(true);
+    expect(refused.every(({ retryMs, resetMs }) => retryMs > 0 && retryMs <= 60_000 && resetMs[0] === retryMs)).toBe(
+      true,
+    );
   });
 
   it("every key has the prefix and a time to live of its longest window, and no name of a caller", async () => {
     const server = await redis();
     const made = countersOn(server.port, { prefix: "shop:" });
-    const limiter = made.counters.limiter("k", { windows: [{ name: "second", limit: 9, ms: 1_000 }, MINUTE], maxCallers: 10 });
+    const limiter = made.counters.limiter("k", {
+      windows: [{ name: "second", limit: 9, ms: 1_000 }, MINUTE],
+      maxCallers: 10,
+    });
     for (let i = 0; i < 50; i++) await limiter.decide(`ip:10.0.0.${i}`);
     const keys = (await server.cli("KEYS", "*")).split("\n").filter((key) => !key.includes("{probe}"));
     expect(keys).toHaveLength(50);
@@ -170,7 +231,11 @@ describe("counters in Redis", () => {
   it("a caller takes at most 900 bytes in the server with one limit of 64 or more, and 2 kB with three", async () => {
     const server = await redis();
     const made = countersOn(server.port);
-    const windows = [{ name: "second", limit: 64, ms: 1_000_000 }, { name: "minute", limit: 6_400, ms: 6_000_000 }, { name: "hour", limit: 64, ms: 36_000_000 }];
+    const windows = [
+      { name: "second", limit: 64, ms: 1_000_000 },
+      { name: "minute", limit: 6_400, ms: 6_000_000 },
+      { name: "hour", limit: 64, ms: 36_000_000 },
+    ];
     const sizes = await Promise.all(
       [windows.slice(0, 1), windows].map(async (some) => {
         const limiter = made.counters.limiter(`k${some.length}`, { windows: some, maxCallers: 10 });
@@ -225,7 +290,9 @@ describe("a server of rate counters", () => {
     const address = `127.0.0.1:${server.port}`;
     expect(made.log).toEqual([
       `info  rate counters are shared servers=${address}`,
-      expect.stringMatching(/^warn {2}rate counters are not shared: their server cannot be used server=\S+ reason="(the server closed the connection|connect ECONNREFUSED .*)" on_error=deny$/),
+      expect.stringMatching(
+        /^warn {2}rate counters are not shared: their server cannot be used server=\S+ reason="(the server closed the connection|connect ECONNREFUSED .*)" on_error=deny$/,
+      ),
       `info  rate counters are shared servers=${address}`,
     ]);
     expect(made.errors.get("connection")).toBe(5);
@@ -235,38 +302,54 @@ describe("a server of rate counters", () => {
     const server = await redis();
     const between = await proxy(server.port);
     let skipped = 0;
-    const made = countersOn(between.port, {}, undefined, null, { ...systemClock, now: () => systemClock.now() + skipped });
+    const made = countersOn(between.port, {}, undefined, null, {
+      ...systemClock,
+      now: () => systemClock.now() + skipped,
+    });
     await isUp(made);
     // A connection that is lost within its first second counts as failed.
     skipped += 2_000;
     between.cut();
-    while (made.counters.report.servers[0]!.state !== "connecting") await new Promise((resolve) => setImmediate(resolve));
+    while (made.counters.report.servers[0]!.state !== "connecting")
+      await new Promise((resolve) => setImmediate(resolve));
     expect(await limiterOf(made).decide("a")).toMatchObject({ admitted: true });
     expect(made.log.filter((line) => line.startsWith("warn"))).toEqual([]);
   });
 
-  it("that hangs costs its decisions timeout_ms until it has been silent for three times as long, further ones nothing, and is used again when it goes on", async () => {
-    const server = await redis();
-    const clock = manualClock();
-    const made = countersOn(server.port, { timeoutMs: 50, onError: "local" }, undefined, null, clock);
-    await isUp(made);
-    const limiter = limiterOf(made);
-    expect(await limiter.decide("a")).toMatchObject({ admitted: true, remaining: [2] });
-    server.process.kill("SIGSTOP");
-    onTestFinished(() => void server.process.kill("SIGCONT"));
-    // Counted in memory, from the beginning.
-    const first = Promise.all([limiter.decide("a"), limiter.decide("a")]);
-    clock.advance(50);
-    expect(await first).toMatchObject([{ admitted: true, remaining: [2] }, { admitted: true, remaining: [1] }]);
-    await passesUntilDown(made, clock, /no answer within 150 ms/);
-    expect(limiter.decide("a")).toMatchObject({ admitted: true, remaining: [0] });
-    expect(limiter.decide("a")).toMatchObject({ admitted: false });
-    await passesUntilDown(made, clock, /no answer within 1?0?00? ms/);
-    server.process.kill("SIGCONT");
-    await passesUntilUp(made, clock);
-    expect((await limiter.decide("b")) as Decision).toMatchObject({ admitted: true, remaining: [2] });
-    expect([...made.errors]).toEqual([["timeout", 2], ["connection", 2], ["server", 0], ["queue", 0]]);
-  });
+  it(
+    "that hangs costs its decisions timeout_ms until it has been silent for three times as long, " +
+      "further ones nothing, and is used again when it goes on",
+    async () => {
+      const server = await redis();
+      const clock = manualClock();
+      const made = countersOn(server.port, { timeoutMs: 50, onError: "local" }, undefined, null, clock);
+      await isUp(made);
+      const limiter = limiterOf(made);
+      expect(await limiter.decide("a")).toMatchObject({ admitted: true, remaining: [2] });
+      server.process.kill("SIGSTOP");
+      onTestFinished(() => void server.process.kill("SIGCONT"));
+      // Counted in memory, from the beginning.
+      const first = Promise.all([limiter.decide("a"), limiter.decide("a")]);
+      clock.advance(50);
+      expect(await first).toMatchObject([
+        { admitted: true, remaining: [2] },
+        { admitted: true, remaining: [1] },
+      ]);
+      await passesUntilDown(made, clock, /no answer within 150 ms/);
+      expect(limiter.decide("a")).toMatchObject({ admitted: true, remaining: [0] });
+      expect(limiter.decide("a")).toMatchObject({ admitted: false });
+      await passesUntilDown(made, clock, /no answer within 1?0?00? ms/);
+      server.process.kill("SIGCONT");
+      await passesUntilUp(made, clock);
+      expect((await limiter.decide("b")) as Decision).toMatchObject({ admitted: true, remaining: [2] });
+      expect([...made.errors]).toEqual([
+        ["timeout", 2],
+        ["connection", 2],
+        ["server", 0],
+        ["queue", 0],
+      ]);
+    },
+  );
 
   it("behind a network that swallows packets is given up, and used again when packets pass", async () => {
     const server = await redis();
@@ -331,7 +414,10 @@ describe("a server of rate counters", () => {
     await server.cli("SAVE");
     await server.stop();
     // Each key takes a millisecond, until that has been seen.
-    writeFileSync(join(server.folder, "slow.conf"), "key-load-delay 1000\nloading-process-events-interval-bytes 1024\n");
+    writeFileSync(
+      join(server.folder, "slow.conf"),
+      "key-load-delay 1000\nloading-process-events-interval-bytes 1024\n",
+    );
     await server.restart("SIGKILL", [join(server.folder, "slow.conf"), ...server.args], "Server initialized");
     const made = countersOn(server.port);
     await isDown(made, /LOADING/);
@@ -351,7 +437,9 @@ describe("a server of rate counters", () => {
     expect(await limiter.decide("a")).toBe("deny");
     expect(await limiter.decide("b")).toMatchObject({ admitted: true });
     expect(made.counters.report.state).toBe("up");
-    expect(made.log.filter((line) => line.startsWith("warn"))).toEqual([expect.stringMatching(/the server of the rate counters refused a decision server=\S+ reason="the script: ERR/)]);
+    expect(made.log.filter((line) => line.startsWith("warn"))).toEqual([
+      expect.stringMatching(/the server of the rate counters refused a decision server=\S+ reason="the script: ERR/),
+    ]);
     expect(made.errors.get("server")).toBe(2);
   });
 
@@ -374,14 +462,27 @@ describe("a server of rate counters", () => {
   it("whose clock goes back keeps the counts of every window, also of those that are not full", async () => {
     const server = await redis();
     const at = await clockOf(server);
-    const windows = [{ name: "second", limit: 2, ms: 1_000 }, { name: "hour", limit: 60, ms: 3_600_000 }];
+    const windows = [
+      { name: "second", limit: 2, ms: 1_000 },
+      { name: "hour", limit: 60, ms: 3_600_000 },
+    ];
     const limiter = countersOn(server.port, {}, SET_CLOCK).counters.limiter("k", { windows, maxCallers: 100 });
     await at(10_000_000);
     for (let i = 0; i < 2; i++) await limiter.decide("a");
     await at(1_000_000);
-    expect(await limiter.decide("a")).toEqual({ admitted: false, remaining: [0, 58], resetMs: [1_000, 3_600_000], retryMs: 1_000 });
+    expect(await limiter.decide("a")).toEqual({
+      admitted: false,
+      remaining: [0, 58],
+      resetMs: [1_000, 3_600_000],
+      retryMs: 1_000,
+    });
     await at(1_001_000);
-    expect(await limiter.decide("a")).toEqual({ admitted: true, remaining: [1, 57], resetMs: [1_000, 3_599_000], retryMs: 0 });
+    expect(await limiter.decide("a")).toEqual({
+      admitted: true,
+      remaining: [1, 57],
+      resetMs: [1_000, 3_599_000],
+      retryMs: 0,
+    });
   });
 
   it("admits the last of 999,999,999,999,999 requests of a limit, and no further one", async () => {
@@ -404,17 +505,32 @@ describe("a server of rate counters", () => {
 describe("a server of rate counters that asks for credentials", () => {
   async function withUsers(): Promise<Redis> {
     const server = await redis();
-    await server.cli("ACL", "SETUSER", "gateway", "on", ">secret-1", "~p:*", "+eval", "+evalsha", "+get", "+set", "+time");
+    await server.cli(
+      "ACL",
+      "SETUSER",
+      "gateway",
+      "on",
+      ">secret-1",
+      "~p:*",
+      "+eval",
+      "+evalsha",
+      "+get",
+      "+set",
+      "+time",
+    );
     await server.cli("ACL", "SETUSER", "default", "off");
     return server;
   }
 
-  it("gets user and password, and needs to allow only eval, evalsha, get, set and time on keys with the prefix", async () => {
-    const server = await withUsers();
-    const made = countersOn(server.port, { credentials: { user: "gateway", password: "secret-1" } });
-    expect(await limiterOf(made).decide("a")).toMatchObject({ admitted: true });
-    await isUp(made);
-  });
+  it(
+    "gets user and password, and needs to allow only eval, evalsha, get, " + "set and time on keys with the prefix",
+    async () => {
+      const server = await withUsers();
+      const made = countersOn(server.port, { credentials: { user: "gateway", password: "secret-1" } });
+      expect(await limiterOf(made).decide("a")).toMatchObject({ admitted: true });
+      await isUp(made);
+    },
+  );
 
   it("gets the password alone for the default user", async () => {
     const server = await redis(["--requirepass", "secret 2"]);
@@ -425,7 +541,11 @@ describe("a server of rate counters that asks for credentials", () => {
   it.each([
     ["a wrong password", { credentials: { user: "gateway", password: "wrong-secret" } }, /^AUTH: WRONGPASS$/],
     ["no credentials", {}, /^the script: NOAUTH/],
-    ["a prefix that the user may not use", { credentials: { user: "gateway", password: "secret-1" }, prefix: "q:" }, /NOPERM|ACL failure|can't access/],
+    [
+      "a prefix that the user may not use",
+      { credentials: { user: "gateway", password: "secret-1" }, prefix: "q:" },
+      /NOPERM|ACL failure|can't access/,
+    ],
   ])("is not used with %s, and nothing that is reported has the password", async (_what, settings, reason) => {
     const server = await withUsers();
     const made = countersOn(server.port, settings);
@@ -468,14 +588,27 @@ describe("a server of rate counters behind TLS", () => {
 
   it("is verified by the CA that is named, and gets the client certificate", async () => {
     const server = await redis([], true);
-    const made = countersOn(server.port, {}, undefined, { ca: file(server, "ca.pem"), cert: file(server, "client.pem"), key: file(server, "client.key"), verify: true });
+    const made = countersOn(server.port, {}, undefined, {
+      ca: file(server, "ca.pem"),
+      cert: file(server, "client.pem"),
+      key: file(server, "client.key"),
+      verify: true,
+    });
     expect(await limiterOf(made).decide("a")).toMatchObject({ admitted: true });
   });
 
   it.each([
     ["a CA that did not sign its certificate", () => ({ verify: true }), /self-signed|unable to (verify|get)/],
-    ["another name", (server: Redis) => ({ ca: file(server, "ca.pem"), servername: "other.example", verify: true }), /other\.example/],
-    ["no client certificate", (server: Redis) => ({ ca: file(server, "ca.pem"), verify: true }), /^TLS: [\w/ ]*alert certificate required$/],
+    [
+      "another name",
+      (server: Redis) => ({ ca: file(server, "ca.pem"), servername: "other.example", verify: true }),
+      /other\.example/,
+    ],
+    [
+      "no client certificate",
+      (server: Redis) => ({ ca: file(server, "ca.pem"), verify: true }),
+      /^TLS: [\w/ ]*alert certificate required$/,
+    ],
   ])("is not used with %s", async (_what, settings, reason) => {
     const server = await redis([], true);
     const made = countersOn(server.port, {}, undefined, settings(server));
@@ -498,7 +631,9 @@ describe("a Cluster of servers of rate counters", () => {
     const limiters = both.map((made) => limiterOf(made, { limit: 10 }));
     const callers = Array.from({ length: 30 }, (_, i) => `caller ${i}`);
     for (const caller of callers) {
-      const decisions = (await Promise.all(Array.from({ length: 24 }, (_, i) => limiters[i % 2]!.decide(caller)))) as Decision[];
+      const decisions = (await Promise.all(
+        Array.from({ length: 24 }, (_, i) => limiters[i % 2]!.decide(caller)),
+      )) as Decision[];
       expect([caller, decisions.filter(({ admitted }) => admitted).length]).toEqual([caller, 10]);
     }
     const sizes = await Promise.all(nodes.map(async (node) => Number(await node.cli("DBSIZE"))));
@@ -513,7 +648,11 @@ describe("a Cluster of servers of rate counters", () => {
     const limiter = limiterOf(made, { limit: 100 });
     const ids = await Promise.all(nodes.map((node) => node.cli("CLUSTER", "MYID")));
     await limiter.decide("a");
-    const owners = await Promise.all(nodes.map(async (node) => (await node.cli("KEYS", "p:*")).split("\n").filter((key) => key.includes("{") && !key.includes("probe"))));
+    const owners = await Promise.all(
+      nodes.map(async (node) =>
+        (await node.cli("KEYS", "p:*")).split("\n").filter((key) => key.includes("{") && !key.includes("probe")),
+      ),
+    );
     const from = owners.findIndex((keys) => keys.length > 0);
     const to = (from + 1) % 3;
     const slot = String(slotOf(/\{(.*)\}/.exec(owners[from]![0]!)![1]!));
@@ -558,26 +697,34 @@ describe("a Cluster of servers of rate counters", () => {
     await until(async () => (await replica.cli("ROLE")).split("\n")[4] === (await primary.cli("ROLE")).split("\n")[1]);
     await replica.cli("CLUSTER", "FAILOVER", "TAKEOVER");
     await until(async () => (await replica.cli("ROLE")).startsWith("master"));
-    for (const caller of callers) expect([caller, await limiter.decide(caller)]).toMatchObject([caller, { admitted: true, remaining: [3] }]);
+    for (const caller of callers)
+      expect([caller, await limiter.decide(caller)]).toMatchObject([caller, { admitted: true, remaining: [3] }]);
     await until(() => made.counters.report.servers.some(({ address }) => address === `127.0.0.1:${replica.port}`));
     await isUp(made);
   });
 
-  it.each(["moves", "no server has"])("is used while the slot of the key that is written first on a connection %s", async (what) => {
-    const nodes = await begunCluster(3, 0, PARTIAL);
-    const slot = await nodes[0]!.cli("CLUSTER", "KEYSLOT", "p:{probe}");
-    const from = nodes[Math.floor((Number(slot) * 3) / 16_384)]!;
-    const to = nodes.find((node) => node !== from)!;
-    if (what === "moves") {
-      await to.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", await from.cli("CLUSTER", "MYID"));
-      await from.cli("CLUSTER", "SETSLOT", slot, "MIGRATING", await to.cli("CLUSTER", "MYID"));
-    } else {
-      for (const node of nodes) await node.cli("CLUSTER", "DELSLOTS", slot);
-    }
-    const made = countersOn([from.port]);
-    await until(() => [...made.counters.servers.connections].filter(({ state }) => state === "up").length === 3, () => JSON.stringify(made.counters.report));
-    for (let i = 0; i < 20; i++) expect([i, await limiterOf(made).decide(`caller ${i}`)]).toMatchObject([i, { admitted: true }]);
-  });
+  it.each(["moves", "no server has"])(
+    "is used while the slot of the key that is written first on a connection %s",
+    async (what) => {
+      const nodes = await begunCluster(3, 0, PARTIAL);
+      const slot = await nodes[0]!.cli("CLUSTER", "KEYSLOT", "p:{probe}");
+      const from = nodes[Math.floor((Number(slot) * 3) / 16_384)]!;
+      const to = nodes.find((node) => node !== from)!;
+      if (what === "moves") {
+        await to.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", await from.cli("CLUSTER", "MYID"));
+        await from.cli("CLUSTER", "SETSLOT", slot, "MIGRATING", await to.cli("CLUSTER", "MYID"));
+      } else {
+        for (const node of nodes) await node.cli("CLUSTER", "DELSLOTS", slot);
+      }
+      const made = countersOn([from.port]);
+      await until(
+        () => [...made.counters.servers.connections].filter(({ state }) => state === "up").length === 3,
+        () => JSON.stringify(made.counters.report),
+      );
+      for (let i = 0; i < 20; i++)
+        expect([i, await limiterOf(made).decide(`caller ${i}`)]).toMatchObject([i, { admitted: true }]);
+    },
+  );
 
   it("with a hash slot that no server has decides for the callers of all other slots", async () => {
     const nodes = await begunCluster(3, 0, PARTIAL);
@@ -585,20 +732,46 @@ describe("a Cluster of servers of rate counters", () => {
     const limiter = limiterOf(made);
     await limiter.decide("lost");
     const keys = await Promise.all(nodes.map(async (node) => (await node.cli("KEYS", "p:*")).split("\n")));
-    const slot = String(slotOf(/\{(.*)\}/.exec(keys.flat().find((key) => key.includes("{") && !key.includes("probe"))!)![1]!));
+    const slot = String(
+      slotOf(/\{(.*)\}/.exec(keys.flat().find((key) => key.includes("{") && !key.includes("probe"))!)![1]!),
+    );
     for (const node of nodes) await node.cli("CLUSTER", "DELSLOTS", slot);
     const other = countersOn([nodes[0]!.port]);
     await until(() => other.counters.report.state === "down");
     const limiters = limiterOf(other);
     expect(await limiters.decide("lost")).toBe("deny");
-    for (let i = 0; i < 20; i++) expect([i, await limiters.decide(`caller ${i}`)]).toMatchObject([i, { admitted: true }]);
-    expect([...other.errors]).toEqual([["timeout", 0], ["connection", 0], ["server", 1], ["queue", 0]]);
+    for (let i = 0; i < 20; i++)
+      expect([i, await limiters.decide(`caller ${i}`)]).toMatchObject([i, { admitted: true }]);
+    expect([...other.errors]).toEqual([
+      ["timeout", 0],
+      ["connection", 0],
+      ["server", 1],
+      ["queue", 0],
+    ]);
   });
 
   it("is used by a user that may also read the table of slots and send ASKING", async () => {
     const nodes = await begunCluster(3);
-    for (const node of nodes) await node.cli("ACL", "SETUSER", "gateway", "on", ">secret-1", "~p:*", "+eval", "+evalsha", "+get", "+set", "+time", "+cluster|slots", "+asking");
-    const made = countersOn(nodes.map(({ port }) => port), { credentials: { user: "gateway", password: "secret-1" } });
+    for (const node of nodes)
+      await node.cli(
+        "ACL",
+        "SETUSER",
+        "gateway",
+        "on",
+        ">secret-1",
+        "~p:*",
+        "+eval",
+        "+evalsha",
+        "+get",
+        "+set",
+        "+time",
+        "+cluster|slots",
+        "+asking",
+      );
+    const made = countersOn(
+      nodes.map(({ port }) => port),
+      { credentials: { user: "gateway", password: "secret-1" } },
+    );
     await isUp(made);
     const limiter = limiterOf(made);
     for (let i = 0; i < 20; i++) expect(await limiter.decide(`caller ${i}`)).toMatchObject({ admitted: true });
@@ -611,7 +784,9 @@ describe("a Cluster of servers of rate counters", () => {
     const nodes = await begunCluster(3);
     const made = countersOn(nodes[1]!.port);
     const limiter = limiterOf(made, { limit: 2 });
-    const answers = (await Promise.all(Array.from({ length: 60 }, (_, i) => limiter.decide(`caller ${i % 20}`)))) as Decision[];
+    const answers = (await Promise.all(
+      Array.from({ length: 60 }, (_, i) => limiter.decide(`caller ${i % 20}`)),
+    )) as Decision[];
     expect(answers.filter(({ admitted }) => admitted)).toHaveLength(40);
     await until(() => made.counters.report.servers.length === 3);
     await isUp(made);

@@ -7,18 +7,28 @@ import { redis, until, type Redis } from "./redis.ts";
 
 /** A gateway that counts in Redis, behind an upstream whose replies cost what their path says. */
 async function gatewayOn(server: Redis, plugin: object) {
-  const upstream = await backend((request, response) => void response.writeHead(200, { "X-Cost": request.url!.slice(1) }).end());
-  const config: ConfigInput = oneService(upstream.port, { plugins: [plugin as never] }, { counters: { store: "redis", url: `redis://127.0.0.1:${server.port}`, timeout_ms: 5_000 } });
+  const upstream = await backend(
+    (request, response) => void response.writeHead(200, { "X-Cost": request.url!.slice(1) }).end(),
+  );
+  const config: ConfigInput = oneService(
+    upstream.port,
+    { plugins: [plugin as never] },
+    { counters: { store: "redis", url: `redis://127.0.0.1:${server.port}`, timeout_ms: 5_000 } },
+  );
   const made = await running(config);
   const left = async (cost: number) => {
     const { status, headers } = await ask(made.port, { path: `/a/${cost}` });
     return [status, Number(/;r=(\d+)/.exec(String(headers.ratelimit))![1])];
   };
-  await until(() => made.gateway.status.counters?.state === "up", () => JSON.stringify(made.gateway.status.counters));
+  await until(
+    () => made.gateway.status.counters?.state === "up",
+    () => JSON.stringify(made.gateway.status.counters),
+  );
   return { ...made, left };
 }
 
-const calls = async (server: Redis) => Number(/cmdstat_evalsha:calls=(\d+)/.exec(await server.cli("INFO", "commandstats"))?.[1] ?? 0);
+const calls = async (server: Redis) =>
+  Number(/cmdstat_evalsha:calls=(\d+)/.exec(await server.cli("INFO", "commandstats"))?.[1] ?? 0);
 
 describe("quotas and costs in Redis", () => {
   it("gateways count a quota together, in one call a request, and it outlives them", async () => {
@@ -26,7 +36,9 @@ describe("quotas and costs in Redis", () => {
     const plugin = { name: "quota", config: { limit: 10, per: "month", limit_by: "all" } };
     const [a, b] = [await gatewayOn(server, plugin), await gatewayOn(server, plugin)];
     const before = await calls(server);
-    const statuses = (await Promise.all(Array.from({ length: 15 }, (_, i) => (i % 2 === 0 ? a : b).left(1)))).map(([status]) => status);
+    const statuses = (await Promise.all(Array.from({ length: 15 }, (_, i) => (i % 2 === 0 ? a : b).left(1)))).map(
+      ([status]) => status,
+    );
     expect(statuses.filter((status) => status === 200)).toHaveLength(10);
     expect((await calls(server)) - before).toBe(15);
     await a.gateway.close(0);
@@ -43,7 +55,9 @@ describe("quotas and costs in Redis", () => {
     const server = await redis();
     const plugin = { name, config: { ...config, limit_by: "all", cost: { response_header: "X-Cost" } } };
     const shared = await gatewayOn(server, plugin);
-    const upstream = await backend((request, response) => void response.writeHead(200, { "X-Cost": request.url!.slice(1) }).end());
+    const upstream = await backend(
+      (request, response) => void response.writeHead(200, { "X-Cost": request.url!.slice(1) }).end(),
+    );
     const own = await running(oneService(upstream.port, { plugins: [plugin as never] }));
     const from = random(5);
     for (let i = 0; i < 25; i++) {
@@ -51,7 +65,10 @@ describe("quotas and costs in Redis", () => {
       const { status, headers } = await ask(own.port, { path: `/a/${cost}` });
       const expected = [status, Number(/;r=(\d+)/.exec(String(headers.ratelimit))![1])];
       // A cost is booked a moment after the client has the reply.
-      await until(() => own.gateway.status.inFlight === 0 && shared.gateway.status.inFlight === 0, () => "requests in flight");
+      await until(
+        () => own.gateway.status.inFlight === 0 && shared.gateway.status.inFlight === 0,
+        () => "requests in flight",
+      );
       expect([i, await shared.left(cost)]).toEqual([i, expected]);
     }
   });

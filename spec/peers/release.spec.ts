@@ -1,7 +1,21 @@
-/** Builds the release twice, as two users on two machines would, and checks it with the programs that its readers have. */
+/**
+ * Builds the release twice, as two users on two machines would, and checks it with the programs that its readers have.
+ */
 import { execFileSync, spawnSync, type SpawnSyncReturns } from "node:child_process";
 import { createHash } from "node:crypto";
-import { appendFileSync, cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { createRequire } from "node:module";
 import { hostname, tmpdir, userInfo } from "node:os";
 import { basename, dirname, join } from "node:path";
@@ -14,7 +28,9 @@ import { emptyFolder, PROGRAM } from "./built.ts";
 /** The parts of CycloneDX's own library that are used here; without the package this file still compiles. */
 interface CycloneDx {
   readonly Spec: { readonly Version: { readonly v1dot6: string } };
-  readonly Validation: { readonly JsonStrictValidator: new (version: string) => { validate(text: string): Promise<unknown> } };
+  readonly Validation: {
+    readonly JsonStrictValidator: new (version: string) => { validate(text: string): Promise<unknown> };
+  };
 }
 const { Spec, Validation } = createRequire(import.meta.url)("@cyclonedx/cyclonedx-library") as CycloneDx;
 
@@ -40,12 +56,28 @@ interface Machine {
   readonly environment: Readonly<Record<string, string>>;
 }
 
-const ADA: Machine = { umask: "022", environment: { HOME: at("home of ada"), USER: "ada", TZ: "Asia/Tokyo", LANG: "de_DE.UTF-8" } };
-const BOB: Machine = { umask: "077", environment: { HOME: at("home of bob"), USER: "bob", TZ: "America/New_York", LC_ALL: "tr_TR.UTF-8" } };
+const ADA: Machine = {
+  umask: "022",
+  environment: { HOME: at("home of ada"), USER: "ada", TZ: "Asia/Tokyo", LANG: "de_DE.UTF-8" },
+};
+const BOB: Machine = {
+  umask: "077",
+  environment: { HOME: at("home of bob"), USER: "bob", TZ: "America/New_York", LC_ALL: "tr_TR.UTF-8" },
+};
 
-function sh(line: string, cwd: string, { umask, environment }: Machine = ADA, more: Readonly<Record<string, string>> = {}): SpawnSyncReturns<string> {
+function sh(
+  line: string,
+  cwd: string,
+  { umask, environment }: Machine = ADA,
+  more: Readonly<Record<string, string>> = {},
+): SpawnSyncReturns<string> {
   const env = { PATH: process.env.PATH, ...environment, ...more };
-  return spawnSync("sh", ["-c", `umask ${umask}; ${line}`], { cwd, env, encoding: "utf8", maxBuffer: 64 * 1024 * 1024 });
+  return spawnSync("sh", ["-c", `umask ${umask}; ${line}`], {
+    cwd,
+    env,
+    encoding: "utf8",
+    maxBuffer: 64 * 1024 * 1024,
+  });
 }
 
 function done(...words: Parameters<typeof sh>): string {
@@ -55,7 +87,10 @@ function done(...words: Parameters<typeof sh>): string {
 }
 
 const sha256 = (content: string | Buffer) => createHash("sha256").update(content).digest("hex");
-const filesBelow = (folder: string) => readdirSync(folder, { recursive: true, withFileTypes: true }).filter((each) => each.isFile()).map((each) => join(each.parentPath, each.name));
+const filesBelow = (folder: string) =>
+  readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((each) => each.isFile())
+    .map((each) => join(each.parentPath, each.name));
 const released = (machine: string, name: string) => readFileSync(join(machine, "release", name));
 const json = (name: string) => JSON.parse(String(released(ada, name)));
 
@@ -70,10 +105,18 @@ function clone(folder: string, machine: Machine): void {
 /** What is here, committed or not, as one commit, and the commit of the release. */
 function makeOrigin(): void {
   const origin = at("origin");
-  for (const path of execFileSync("git", ["ls-files", "-z", "--cached", "--others", "--exclude-standard"], { cwd: root, encoding: "utf8" }).split("\0")) {
+  for (const path of execFileSync("git", ["ls-files", "-z", "--cached", "--others", "--exclude-standard"], {
+    cwd: root,
+    encoding: "utf8",
+  }).split("\0")) {
     if (path !== "" && existsSync(join(root, path))) cpSync(join(root, path), join(origin, path));
   }
-  const who = { GIT_AUTHOR_NAME: "a", GIT_AUTHOR_EMAIL: "a@example.com", GIT_COMMITTER_NAME: "a", GIT_COMMITTER_EMAIL: "a@example.com" };
+  const who = {
+    GIT_AUTHOR_NAME: "a",
+    GIT_AUTHOR_EMAIL: "a@example.com",
+    GIT_COMMITTER_NAME: "a",
+    GIT_COMMITTER_EMAIL: "a@example.com",
+  };
   const dates = { GIT_AUTHOR_DATE: COMMIT_TIME, GIT_COMMITTER_DATE: COMMIT_TIME };
   done("git init --quiet && git add --all && git commit --quiet --message all", origin, ADA, { ...who, ...dates });
   if (version === current) return;
@@ -95,19 +138,25 @@ beforeAll(() => {
   writeFileSync(join(bob, "dist/lib/left_over.js"), "of an earlier build");
   // Under "Keys": two lines that make the keys, and one that makes a signed release.
   const [makePrivate, makePublic, makeRelease] = blocksOf(document("docs/releases.md"), "sh").at(-2)!.split("\n");
-  for (const line of [makePrivate!, makePublic!, makeRelease!]) done(line, ada, ADA, { SOURCE_DATE_EPOCH: String(EPOCH) });
+  for (const line of [makePrivate!, makePublic!, makeRelease!])
+    done(line, ada, ADA, { SOURCE_DATE_EPOCH: String(EPOCH) });
   done("npm run release", bob, BOB, { SOURCE_DATE_EPOCH: String(EPOCH), RELEASE_KEY: join(ada, "private.pem") });
   mkdirSync(dirname(packageFolder));
   done(`tar -xzf "${join(ada, "release", TARBALL)}"`, dirname(packageFolder));
 }, 180_000);
 
 describe("a release", () => {
-  it("has the same bytes when another user makes it in another folder with another umask, time zone, language, git and npm settings", () => {
-    const names = readdirSync(join(ada, "release")).sort();
-    expect(names).toEqual([...SIGNED, "SHA256SUMS", "SHA256SUMS.sig"].sort());
-    expect(readdirSync(join(bob, "release")).sort()).toEqual(names);
-    for (const name of names) expect({ name, sum: sha256(released(bob, name)) }).toEqual({ name, sum: sha256(released(ada, name)) });
-  });
+  it(
+    "has the same bytes when another user makes it in another folder with another umask, time zone, " +
+      "language, git and npm settings",
+    () => {
+      const names = readdirSync(join(ada, "release")).sort();
+      expect(names).toEqual([...SIGNED, "SHA256SUMS", "SHA256SUMS.sig"].sort());
+      expect(readdirSync(join(bob, "release")).sort()).toEqual(names);
+      for (const name of names)
+        expect({ name, sum: sha256(released(bob, name)) }).toEqual({ name, sum: sha256(released(ada, name)) });
+    },
+  );
 
   it("has the tarball that npm pack makes in a clean clone, whatever the umask", () => {
     const clean = at("clean");
@@ -117,36 +166,87 @@ describe("a release", () => {
     expect(sha256(readFileSync(join(clean, TARBALL)))).toBe(sha256(released(ada, TARBALL)));
   });
 
-  it("has the time of the commit without SOURCE_DATE_EPOCH, the same tarball, and says that it is not signed and how to sign it", () => {
-    const before = sha256(released(ada, TARBALL));
-    const unsigned = at("unsigned");
-    clone(unsigned, ADA);
-    expect(done("npm run release", unsigned)).toContain("this release is not signed; to sign it: npx edge-gateway sign release/SHA256SUMS --key private.pem\n");
-    expect(existsSync(join(unsigned, "release/SHA256SUMS.sig"))).toBe(false);
-    expect(JSON.parse(String(released(unsigned, BOM))).metadata.timestamp).toBe("2026-01-02T03:04:05.000Z");
-    expect(sha256(released(unsigned, TARBALL))).toBe(before);
-  });
+  it(
+    "has the time of the commit without SOURCE_DATE_EPOCH, the same tarball, " +
+      "and says that it is not signed and how to sign it",
+    () => {
+      const before = sha256(released(ada, TARBALL));
+      const unsigned = at("unsigned");
+      clone(unsigned, ADA);
+      expect(done("npm run release", unsigned)).toContain(
+        "this release is not signed; to sign it: npx edge-gateway sign release/SHA256SUMS --key private.pem\n",
+      );
+      expect(existsSync(join(unsigned, "release/SHA256SUMS.sig"))).toBe(false);
+      expect(JSON.parse(String(released(unsigned, BOM))).metadata.timestamp).toBe("2026-01-02T03:04:05.000Z");
+      expect(sha256(released(unsigned, TARBALL))).toBe(before);
+    },
+  );
 
   it("names no user, host or folder, and no owner or time but a constant one in the tarball", () => {
-    const listing = done(`tar --numeric-owner --full-time --utc -tvzf "${join(ada, "release", TARBALL)}"`, above).trimEnd().split("\n");
+    const listing = done(`tar --numeric-owner --full-time --utc -tvzf "${join(ada, "release", TARBALL)}"`, above)
+      .trimEnd()
+      .split("\n");
     expect(listing.length).toBeGreaterThan(500);
-    expect(new Set(listing.map((line) => line.split(/\s+/).slice(0, 2).join(" ")))).toEqual(new Set(["-rw-r--r-- 0/0", "-rwxr-xr-x 0/0"]));
+    expect(new Set(listing.map((line) => line.split(/\s+/).slice(0, 2).join(" ")))).toEqual(
+      new Set(["-rw-r--r-- 0/0", "-rwxr-xr-x 0/0"]),
+    );
     expect(new Set(listing.map((line) => line.split(/\s+/)[3]))).toEqual(new Set(["1985-10-26"]));
-    expect(listing.filter((line) => line.startsWith("-rwx")).map((line) => line.split(" ").at(-1))).toEqual(["package/dist/bin/edge-gateway.js"]);
+    expect(listing.filter((line) => line.startsWith("-rwx")).map((line) => line.split(" ").at(-1))).toEqual([
+      "package/dist/bin/edge-gateway.js",
+    ]);
     expect(listing.filter((line) => !/ package\/[\w./-]+$/.test(line))).toEqual([]);
-    const text = Buffer.concat([gunzipSync(released(ada, TARBALL)), released(ada, BOM), released(ada, PROVENANCE)]).toString("latin1");
+    const text = Buffer.concat([
+      gunzipSync(released(ada, TARBALL)),
+      released(ada, BOM),
+      released(ada, PROVENANCE),
+    ]).toString("latin1");
     const names = [above, root, hostname(), `${userInfo().homedir}/`].filter((name) => name.length > 4);
     expect(names.filter((name) => text.includes(name))).toEqual([]);
   });
 
   it.each([
-    ["with changes that are not committed", (folder: string) => appendFileSync(join(folder, "README.md"), "x"), {}, "there are changes that are not committed"],
-    ["with a SOURCE_DATE_EPOCH that is no number", () => {}, { SOURCE_DATE_EPOCH: "today" }, "SOURCE_DATE_EPOCH must be a whole number of seconds since 1970"],
-    ["with a negative SOURCE_DATE_EPOCH", () => {}, { SOURCE_DATE_EPOCH: "-1" }, "SOURCE_DATE_EPOCH must be a whole number of seconds since 1970"],
-    ["with an empty SOURCE_DATE_EPOCH", () => {}, { SOURCE_DATE_EPOCH: "" }, "SOURCE_DATE_EPOCH must be a whole number of seconds since 1970"],
-    ["with packages that package-lock.json does not name", otherPackages, {}, "node_modules/typescript is not what package-lock.json names: run npm ci"],
-    ["with a key that is missing", () => {}, { RELEASE_KEY: "/nowhere/private.pem" }, "ENOENT: no such file or directory, open '/nowhere/private.pem'"],
-    ["with a public key", () => {}, { RELEASE_KEY: join(ada, "public.pem") }, "public.pem (RELEASE_KEY) has a public key; signing needs the private key"],
+    [
+      "with changes that are not committed",
+      (folder: string) => appendFileSync(join(folder, "README.md"), "x"),
+      {},
+      "there are changes that are not committed",
+    ],
+    [
+      "with a SOURCE_DATE_EPOCH that is no number",
+      () => {},
+      { SOURCE_DATE_EPOCH: "today" },
+      "SOURCE_DATE_EPOCH must be a whole number of seconds since 1970",
+    ],
+    [
+      "with a negative SOURCE_DATE_EPOCH",
+      () => {},
+      { SOURCE_DATE_EPOCH: "-1" },
+      "SOURCE_DATE_EPOCH must be a whole number of seconds since 1970",
+    ],
+    [
+      "with an empty SOURCE_DATE_EPOCH",
+      () => {},
+      { SOURCE_DATE_EPOCH: "" },
+      "SOURCE_DATE_EPOCH must be a whole number of seconds since 1970",
+    ],
+    [
+      "with packages that package-lock.json does not name",
+      otherPackages,
+      {},
+      "node_modules/typescript is not what package-lock.json names: run npm ci",
+    ],
+    [
+      "with a key that is missing",
+      () => {},
+      { RELEASE_KEY: "/nowhere/private.pem" },
+      "ENOENT: no such file or directory, open '/nowhere/private.pem'",
+    ],
+    [
+      "with a public key",
+      () => {},
+      { RELEASE_KEY: join(ada, "public.pem") },
+      "public.pem (RELEASE_KEY) has a public key; signing needs the private key",
+    ],
   ] as const)("is refused %s, and leaves the last one as it was", (what, prepare, environment, message) => {
     const folder = at("refused", what);
     clone(folder, ADA);
@@ -163,7 +263,8 @@ describe("a release", () => {
   function otherPackages(folder: string): void {
     rmSync(join(folder, "node_modules"));
     mkdirSync(join(folder, "node_modules"));
-    for (const name of readdirSync(join(root, "node_modules"))) symlinkSync(join(root, "node_modules", name), join(folder, "node_modules", name));
+    for (const name of readdirSync(join(root, "node_modules")))
+      symlinkSync(join(root, "node_modules", name), join(folder, "node_modules", name));
     const list = join(folder, "node_modules/.package-lock.json");
     const text = readFileSync(list, "utf8");
     const { integrity } = JSON.parse(text).packages["node_modules/typescript"];
@@ -181,15 +282,23 @@ describe("who gets a release", () => {
     return folder;
   }
 
-  const [program, three] = blocksOf(document("docs/releases.md"), "sh").map((block) => block.trim()) as [string, string];
-  const verify = (folder: string) => sh(program.replace("npx edge-gateway", `"${process.execPath}" "${PROGRAM}"`), folder);
+  const [program, three] = blocksOf(document("docs/releases.md"), "sh").map((block) => block.trim()) as [
+    string,
+    string,
+  ];
+  const verify = (folder: string) =>
+    sh(program.replace("npx edge-gateway", `"${process.execPath}" "${PROGRAM}"`), folder);
   const byHand = (folder: string) => sh(`set -e\n${three}`, join(folder, "release"));
 
   it("checks it with edge-gateway verify, and with the three documented lines of openssl and sha256sum", () => {
     const folder = carried();
     expect(three.split("\n")).toHaveLength(3);
     expect(verify(folder)).toMatchObject({ status: 0, stderr: "" });
-    expect(byHand(folder)).toMatchObject({ status: 0, stderr: "", stdout: expect.stringContaining(`${TARBALL}: OK\n`) });
+    expect(byHand(folder)).toMatchObject({
+      status: 0,
+      stderr: "",
+      stdout: expect.stringContaining(`${TARBALL}: OK\n`),
+    });
   });
 
   it.each([
@@ -210,7 +319,10 @@ describe("who gets a release", () => {
   }
 
   function signedBy(folder: string, key: string, name: string): void {
-    done(`openssl pkeyutl -sign -rawin -inkey "${key}" -in "${name}" | base64 -w0 > SHA256SUMS.sig`, join(folder, "release"));
+    done(
+      `openssl pkeyutl -sign -rawin -inkey "${key}" -in "${name}" | base64 -w0 > SHA256SUMS.sig`,
+      join(folder, "release"),
+    );
   }
 
   function foreignKey(folder: string): string {
@@ -239,40 +351,72 @@ describe("who gets a release", () => {
 
 describe("the bill of materials", () => {
   it("is valid CycloneDX 1.6", async () => {
-    expect(await new Validation.JsonStrictValidator(Spec.Version.v1dot6).validate(String(released(ada, BOM)))).toBeNull();
+    expect(
+      await new Validation.JsonStrictValidator(Spec.Version.v1dot6).validate(String(released(ada, BOM))),
+    ).toBeNull();
     const broken = String(released(ada, BOM)).replace('"type": "application"', '"type": "gateway"');
     expect(await new Validation.JsonStrictValidator(Spec.Version.v1dot6).validate(broken)).not.toBeNull();
   });
 
-  it("has one component that runs, with the hashes of the tarball, and the tools that built it with the hashes of package-lock.json", () => {
-    const { metadata, components, dependencies, formulation } = json(BOM);
-    expect(metadata).toMatchObject({ timestamp: new Date(EPOCH * 1000).toISOString(), component: { name: "edge-gateway", version, purl: `pkg:npm/edge-gateway@${version}` } });
-    expect(metadata.component.hashes).toContainEqual({ alg: "SHA-256", content: sha256(released(ada, TARBALL)) });
-    expect([components, dependencies]).toEqual([[], [{ ref: metadata.component["bom-ref"], dependsOn: [] }]]);
-    const { packages } = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8"));
-    const tools = formulation[0].components as readonly { readonly name: string; readonly version: string; readonly hashes?: readonly { readonly content: string }[] }[];
-    expect(tools).toHaveLength(Object.keys(packages).length - 1 + 2);
-    const { version: typescript, integrity } = packages["node_modules/typescript"];
-    const content = Buffer.from(integrity.slice("sha512-".length), "base64").toString("hex");
-    expect(tools.find(({ name }) => name === "typescript")).toMatchObject({ version: typescript, hashes: [{ alg: "SHA-512", content }] });
-    expect(tools.slice(0, 2)).toMatchObject([{ name: "node", version: process.versions.node }, { name: "npm", version: done("npm --version", above).trim() }]);
-  });
+  it(
+    "has one component that runs, with the hashes of the tarball, " +
+      "and the tools that built it with the hashes of package-lock.json",
+    () => {
+      const { metadata, components, dependencies, formulation } = json(BOM);
+      expect(metadata).toMatchObject({
+        timestamp: new Date(EPOCH * 1000).toISOString(),
+        component: { name: "edge-gateway", version, purl: `pkg:npm/edge-gateway@${version}` },
+      });
+      expect(metadata.component.hashes).toContainEqual({ alg: "SHA-256", content: sha256(released(ada, TARBALL)) });
+      expect([components, dependencies]).toEqual([[], [{ ref: metadata.component["bom-ref"], dependsOn: [] }]]);
+      const { packages } = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8"));
+      const tools = formulation[0].components as readonly {
+        readonly name: string;
+        readonly version: string;
+        readonly hashes?: readonly { readonly content: string }[];
+      }[];
+      expect(tools).toHaveLength(Object.keys(packages).length - 1 + 2);
+      const { version: typescript, integrity } = packages["node_modules/typescript"];
+      const content = Buffer.from(integrity.slice("sha512-".length), "base64").toString("hex");
+      expect(tools.find(({ name }) => name === "typescript")).toMatchObject({
+        version: typescript,
+        hashes: [{ alg: "SHA-512", content }],
+      });
+      expect(tools.slice(0, 2)).toMatchObject([
+        { name: "node", version: process.versions.node },
+        { name: "npm", version: done("npm --version", above).trim() },
+      ]);
+    },
+  );
 });
 
 describe("the VEX document", () => {
   it("is of this release", () => {
-    expect(json(VEX)).toMatchObject({ "@id": `urn:edge-gateway:vex:${version}`, timestamp: new Date(EPOCH * 1000).toISOString() });
+    expect(json(VEX)).toMatchObject({
+      "@id": `urn:edge-gateway:vex:${version}`,
+      timestamp: new Date(EPOCH * 1000).toISOString(),
+    });
   });
 });
 
 describe("the provenance", () => {
   it("names the files with their SHA-256, the commit, the tools, and the tarball without its compression", () => {
     const { subject, predicateType, predicate } = json(PROVENANCE);
-    expect(subject).toEqual([TARBALL, BOM, VEX].map((name) => ({ name, digest: { sha256: sha256(released(ada, name)) } })));
+    expect(subject).toEqual(
+      [TARBALL, BOM, VEX].map((name) => ({ name, digest: { sha256: sha256(released(ada, name)) } })),
+    );
     const commit = done("git rev-parse HEAD", ada).trim();
-    expect([predicateType, predicate.buildDefinition.externalParameters]).toEqual(["https://slsa.dev/provenance/v1", { version, commit, source_date_epoch: EPOCH }]);
+    expect([predicateType, predicate.buildDefinition.externalParameters]).toEqual([
+      "https://slsa.dev/provenance/v1",
+      { version, commit, source_date_epoch: EPOCH },
+    ]);
     const uris = predicate.buildDefinition.resolvedDependencies.map(({ uri }: { readonly uri?: string }) => uri);
-    expect(uris).toEqual(expect.arrayContaining([`pkg:generic/node@${process.versions.node}`, expect.stringMatching(/^pkg:npm\/typescript@\d/)]));
+    expect(uris).toEqual(
+      expect.arrayContaining([
+        `pkg:generic/node@${process.versions.node}`,
+        expect.stringMatching(/^pkg:npm\/typescript@\d/),
+      ]),
+    );
     const line = /`(gzip -dc [^`]+)`/.exec(document("docs/releases.md").text)![1]!;
     expect(done(line, join(ada, "release"))).toContain(predicate.runDetails.byproducts[0].digest.sha256);
   });
@@ -281,16 +425,20 @@ describe("the provenance", () => {
 describe("the tarball", () => {
   const packaged = () => filesBelow(packageFolder).map((path) => path.slice(packageFolder.length + 1));
 
-  it("has the source of every program file, and says nothing twice: comments are in the sources and declarations alone", () => {
-    const programs = packaged().filter((path) => /^dist\/.*\.js$/.test(path));
-    expect(programs.length).toBeGreaterThan(200);
-    const sources = programs.map((path) => path.replace("dist/", "").replace(/js$/, "ts"));
-    expect(sources.filter((path) => !existsSync(join(packageFolder, path)))).toEqual([]);
-    const text = (path: string) => readFileSync(join(packageFolder, path), "utf8");
-    expect(programs.filter((path) => /^\s*(\/\/|\/\*)/m.test(text(path)))).toEqual([]);
-    expect(text("dist/lib/index.d.ts")).toContain("/**");
-    expect(packaged().filter((path) => /\.(map|png)$/.test(path))).toEqual([]);
-  });
+  it(
+    "has the source of every program file, and says nothing twice: " +
+      "comments are in the sources and declarations alone",
+    () => {
+      const programs = packaged().filter((path) => /^dist\/.*\.js$/.test(path));
+      expect(programs.length).toBeGreaterThan(200);
+      const sources = programs.map((path) => path.replace("dist/", "").replace(/js$/, "ts"));
+      expect(sources.filter((path) => !existsSync(join(packageFolder, path)))).toEqual([]);
+      const text = (path: string) => readFileSync(join(packageFolder, path), "utf8");
+      expect(programs.filter((path) => /^\s*(\/\/|\/\*)/m.test(text(path)))).toEqual([]);
+      expect(text("dist/lib/index.d.ts")).toContain("/**");
+      expect(packaged().filter((path) => /\.(map|png)$/.test(path))).toEqual([]);
+    },
+  );
 
   it("has sources that compile to exactly its program files and pages", () => {
     const folder = emptyFolder();
@@ -300,7 +448,9 @@ describe("the tarball", () => {
     done("node_modules/.bin/tsc && node_modules/.bin/tsc -p lib/manager/assets", folder);
     const compiled = packaged().filter((path) => /^dist\/.*\.js$/.test(path));
     expect(compiled.length).toBeGreaterThan(200);
-    expect(compiled.filter((path) => !readFileSync(join(folder, path)).equals(readFileSync(join(packageFolder, path))))).toEqual([]);
+    expect(
+      compiled.filter((path) => !readFileSync(join(folder, path)).equals(readFileSync(join(packageFolder, path)))),
+    ).toEqual([]);
   });
 
   it("has no file twice", () => {
@@ -312,7 +462,9 @@ describe("the tarball", () => {
       if (!["", "export {};\n"].includes(String(content))) paths.set(sum, [...(paths.get(sum) ?? []), path]);
     }
     // A source that only exports what other files have is its own declaration.
-    const twice = [...paths.values()].filter(([first, ...others]) => others.some((other) => other !== `dist/${first!.replace(/ts$/, "d.ts")}`));
+    const twice = [...paths.values()].filter(([first, ...others]) =>
+      others.some((other) => other !== `dist/${first!.replace(/ts$/, "d.ts")}`),
+    );
     expect(twice).toEqual([]);
   });
 
@@ -320,32 +472,59 @@ describe("the tarball", () => {
     expect(packaged().filter((path) => /notes of bob|left_over/.test(path))).toEqual([]);
   });
 
-  it("has the declarations that its exports need and no others: embedders compile with them, and each is imported", () => {
-    const folder = emptyFolder();
-    mkdirSync(join(folder, "node_modules/@types"), { recursive: true });
-    symlinkSync(packageFolder, join(folder, "node_modules/edge-gateway"));
-    for (const name of ["@types/node", "undici-types"]) symlinkSync(join(root, "node_modules", name), join(folder, "node_modules", name));
-    writeFileSync(join(folder, "package.json"), '{ "type": "module" }');
-    for (const name of ["embed.ts", "custom_plugin.ts"]) cpSync(join(root, "examples", name), join(folder, name));
-    const flags = "--noEmit --strict --module nodenext --target es2022 --lib es2023 --types node --allowImportingTsExtensions --skipLibCheck false";
-    const listed = done(`"${join(root, "node_modules/.bin/tsc")}" ${flags} --listFiles embed.ts custom_plugin.ts`, folder);
-    const used = listed.split("\n").filter((path) => path.includes("/dist/lib/")).map((path) => path.slice(path.indexOf("dist/lib/")));
-    expect(packaged().filter((path) => path.endsWith(".d.ts")).sort()).toEqual(used.sort());
-    expect(used.length).toBeGreaterThan(50);
-  });
+  it(
+    "has the declarations that its exports need and no others: " + "embedders compile with them, and each is imported",
+    () => {
+      const folder = emptyFolder();
+      mkdirSync(join(folder, "node_modules/@types"), { recursive: true });
+      symlinkSync(packageFolder, join(folder, "node_modules/edge-gateway"));
+      for (const name of ["@types/node", "undici-types"])
+        symlinkSync(join(root, "node_modules", name), join(folder, "node_modules", name));
+      writeFileSync(join(folder, "package.json"), '{ "type": "module" }');
+      for (const name of ["embed.ts", "custom_plugin.ts"]) cpSync(join(root, "examples", name), join(folder, name));
+      const flags =
+        "--noEmit --strict --module nodenext --target es2022 --lib es2023 --types node " +
+        "--allowImportingTsExtensions --skipLibCheck false";
+      const listed = done(
+        `"${join(root, "node_modules/.bin/tsc")}" ${flags} --listFiles embed.ts custom_plugin.ts`,
+        folder,
+      );
+      const used = listed
+        .split("\n")
+        .filter((path) => path.includes("/dist/lib/"))
+        .map((path) => path.slice(path.indexOf("dist/lib/")));
+      expect(
+        packaged()
+          .filter((path) => path.endsWith(".d.ts"))
+          .sort(),
+      ).toEqual(used.sort());
+      expect(used.length).toBeGreaterThan(50);
+    },
+  );
 
   it("is as large as the documents say, give or take a tenth", () => {
-    const sizeOf = (name: string) => (name === "the tarball" ? released(ada, TARBALL).length : filesBelow(join(packageFolder, name)).reduce((sum, path) => sum + readFileSync(path).length, 0));
+    const sizeOf = (name: string) =>
+      name === "the tarball"
+        ? released(ada, TARBALL).length
+        : filesBelow(join(packageFolder, name)).reduce((sum, path) => sum + readFileSync(path).length, 0);
     const rows = tableUnder("What is in the tarball", document("docs/releases.md"));
     expect(rows.map(([name]) => name)).toEqual(["the tarball", "dist", "lib", "docs", "examples"]);
-    const wrong = rows.map(([name, shown]) => ({ name, shown: Number(shown), is: sizeOf(name!) })).filter(({ shown, is }) => !(Math.abs(shown - is) <= is / 10));
+    const wrong = rows
+      .map(([name, shown]) => ({ name, shown: Number(shown), is: sizeOf(name!) }))
+      .filter(({ shown, is }) => !(Math.abs(shown - is) <= is / 10));
     expect(wrong).toEqual([]);
   });
 
   it("says which version it is, as its package.json, its changelog and its name do", () => {
-    const printed = execFileSync(process.execPath, [join(packageFolder, "dist/bin/edge-gateway.js"), "--version"], { encoding: "utf8" }).trim();
+    const printed = execFileSync(process.execPath, [join(packageFolder, "dist/bin/edge-gateway.js"), "--version"], {
+      encoding: "utf8",
+    }).trim();
     const newest = /^## \[(\d[^\]]*)\]/m.exec(readFileSync(join(packageFolder, "CHANGELOG.md"), "utf8"))![1];
     const manifest = JSON.parse(readFileSync(join(packageFolder, "package.json"), "utf8"));
-    expect([newest, manifest.version, basename(TARBALL, ".tgz")]).toEqual([printed, printed, `edge-gateway-${printed}`]);
+    expect([newest, manifest.version, basename(TARBALL, ".tgz")]).toEqual([
+      printed,
+      printed,
+      `edge-gateway-${printed}`,
+    ]);
   });
 });

@@ -1,7 +1,7 @@
 /**
- * Takes the pictures of docs/images: `node spec/peers/screenshots.mjs [folder] [width] [seconds] [light|dark]` starts the built gateway with two
- * small services, sends requests for a while, and takes pictures of its management UI; with ALL_PAGES=1 of every page, in full length. Not a
- * spec: nothing else runs it.
+ * Takes the pictures of docs/images: `node spec/peers/screenshots.mjs [folder] [width] [seconds] [light|dark]` starts
+ * the built gateway with two small services, sends requests for a while, and takes pictures of its management UI; with
+ * ALL_PAGES=1 of every page, in full length. Not a spec: nothing else runs it.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -12,7 +12,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const [folder = fileURLToPath(new URL("../../docs/images", import.meta.url)), width = "1600", seconds = "100", scheme = "light"] = process.argv.slice(2);
+const [
+  folder = fileURLToPath(new URL("../../docs/images", import.meta.url)),
+  width = "1600",
+  seconds = "100",
+  scheme = "light",
+] = process.argv.slice(2);
 const PASSWORD = "pictures-only";
 const KEY = "under-the-mat";
 
@@ -35,11 +40,22 @@ const config = {
     {
       name: "orders",
       base_path: "/orders",
-      upstreams: [{ id: "big", weight: 3, ...big }, { id: "small", ...small }],
+      upstreams: [
+        { id: "big", weight: 3, ...big },
+        { id: "small", ...small },
+      ],
       health: { enabled: true, passive: { max_failures: 0 } },
       plugins: [{ name: "request_size_limit", config: { max_payload_size: 1_048_576 } }],
       routes: [
-        { name: "list", path: "/", methods: ["GET"], plugins: [{ name: "key_auth", config: { key: KEY } }, { name: "rate_limit", config: { limit_second: 60 } }] },
+        {
+          name: "list",
+          path: "/",
+          methods: ["GET"],
+          plugins: [
+            { name: "key_auth", config: { key: KEY } },
+            { name: "rate_limit", config: { limit_second: 60 } },
+          ],
+        },
         { name: "one", path: "/{id}", methods: ["GET", "PUT"] },
       ],
     },
@@ -48,7 +64,11 @@ const config = {
       base_path: "/stock",
       upstreams: [{ id: "warehouse", ...warehouse }],
       health: { enabled: true, passive: { max_failures: 0 } },
-      routes: [{ name: "search", path: "/search" }, { name: "item", path: "/items/{id}" }, { name: "office", path: "/office", plugins: [{ name: "acl", config: { whitelist: ["10.0.0.0/8"] } }] }],
+      routes: [
+        { name: "search", path: "/search" },
+        { name: "item", path: "/items/{id}" },
+        { name: "office", path: "/office", plugins: [{ name: "acl", config: { whitelist: ["10.0.0.0/8"] } }] },
+      ],
     },
   ],
 };
@@ -56,16 +76,37 @@ const config = {
 const home = mkdtempSync(join(tmpdir(), "edge-gateway-"));
 writeFileSync(join(home, "gw.json"), JSON.stringify(config));
 const program = fileURLToPath(new URL("../../dist/bin/edge-gateway.js", import.meta.url));
-const gateway = spawn(process.execPath, [program, "--config", join(home, "gw.json"), "--http-port", "0", "--listen-host", "127.0.0.1"], {
-  env: { PATH: process.env.PATH, ADMIN_PORT: "0", ADMIN_USER: "admin", ADMIN_PASSWORD: PASSWORD, MANAGER: "true", MANAGER_PORT: "0", LOG_FORMAT: "text", ACCESS_LOG: "off" },
-  stdio: ["ignore", "ignore", "pipe"],
-});
+const gateway = spawn(
+  process.execPath,
+  [program, "--config", join(home, "gw.json"), "--http-port", "0", "--listen-host", "127.0.0.1"],
+  {
+    env: {
+      PATH: process.env.PATH,
+      ADMIN_PORT: "0",
+      ADMIN_USER: "admin",
+      ADMIN_PASSWORD: PASSWORD,
+      MANAGER: "true",
+      MANAGER_PORT: "0",
+      LOG_FORMAT: "text",
+      ACCESS_LOG: "off",
+    },
+    stdio: ["ignore", "ignore", "pipe"],
+  },
+);
 let said = "";
 for await (const chunk of gateway.stderr) if (/^ {2}reload/m.test((said += chunk))) break;
 const urlOf = (name) => new RegExp(`^ {2}${name} +(http\\S+)`, "m").exec(said)[1];
 
 /** Shares of the requests, with the path of each. */
-const KINDS = [[0.4, () => `/orders/?apiKey=${KEY}`], [0.02, () => "/orders/"], [0.24, () => `/orders/${Math.floor(Math.random() * 900)}`], [0.1, () => "/stock/search?q=tea"], [0.2, () => "/stock/items/7"], [0.02, () => "/stock/office"], [0.02, () => "/favicon.ico"]];
+const KINDS = [
+  [0.4, () => `/orders/?apiKey=${KEY}`],
+  [0.02, () => "/orders/"],
+  [0.24, () => `/orders/${Math.floor(Math.random() * 900)}`],
+  [0.1, () => "/stock/search?q=tea"],
+  [0.2, () => "/stock/items/7"],
+  [0.02, () => "/stock/office"],
+  [0.02, () => "/favicon.ico"],
+];
 const agent = new http.Agent({ keepAlive: true, maxSockets: 40 });
 function send() {
   let left = Math.random();
@@ -79,15 +120,30 @@ const traffic = setInterval(() => {
 }, 50);
 
 const { chromium } = createRequire(import.meta.url)("playwright-core");
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] });
-const page = await (await browser.newContext({ viewport: { width: Number(width), height: 900 }, colorScheme: scheme, reducedMotion: "reduce" })).newPage();
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu"],
+});
+const page = await (
+  await browser.newContext({
+    viewport: { width: Number(width), height: 900 },
+    colorScheme: scheme,
+    reducedMotion: "reduce",
+  })
+).newPage();
 await page.goto(urlOf("manager"));
 await page.getByLabel("Name").fill("admin");
 await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
 await page.getByLabel("Password", { exact: true }).press("Enter");
 await page.waitForTimeout(Number(seconds) * 1000);
 mkdirSync(folder, { recursive: true });
-for (const [name, hash] of [["overview", "#/"], ["route", "#/routes/orders/list"], ...(process.env.ALL_PAGES ? ["services", "routes", "upstreams", "plugins", "try", "tests", "config"].map((each) => [each, `#/${each}`]) : [])]) {
+for (const [name, hash] of [
+  ["overview", "#/"],
+  ["route", "#/routes/orders/list"],
+  ...(process.env.ALL_PAGES
+    ? ["services", "routes", "upstreams", "plugins", "try", "tests", "config"].map((each) => [each, `#/${each}`])
+    : []),
+]) {
   await page.goto(`${urlOf("manager")}${hash}`);
   await page.waitForTimeout(2_500);
   await page.screenshot({ path: join(folder, `${name}.png`), fullPage: process.env.ALL_PAGES !== undefined });
@@ -95,6 +151,6 @@ for (const [name, hash] of [["overview", "#/"], ["route", "#/routes/orders/list"
 clearInterval(traffic);
 await browser.close();
 gateway.kill("SIGKILL");
-for (const server of upstreams) server.close(), server.closeAllConnections();
+for (const server of upstreams) (server.close(), server.closeAllConnections());
 agent.destroy();
 rmSync(home, { recursive: true });

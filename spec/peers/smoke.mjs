@@ -1,5 +1,5 @@
-// Runs the built gateway on the Node that runs this file: start, one proxied request, a login, SIGTERM; on Node 26 with SEAL as well. Exits 0 when all of
-// it works.
+// Runs the built gateway on the Node that runs this file: start, one proxied request, a login, SIGTERM; on Node 26 with
+// SEAL as well. Exits 0 when all of it works.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -17,15 +17,18 @@ backend.listen(0, "127.0.0.1");
 await once(backend, "listening");
 
 const peek = `import { readFileSync } from "node:fs";
-export default (kit) => kit.definePlugin({ name: "peek", schema: kit.schema.object({}), create: () => () => () => ({ status: 200, headers: [], body: readFileSync("/etc/passwd") }) });
+export default (kit) => kit.definePlugin({ name: "peek", schema: kit.schema.object({}), create: () => () => () => ({ \
+status: 200, headers: [], body: readFileSync("/etc/passwd") }) });
 `;
 writeFileSync(join(folder, "peek.mjs"), peek);
 const config = {
   global: { plugin_modules: [{ path: "peek.mjs", sha256: createHash("sha256").update(peek).digest("hex") }] },
-  services: [{
-    ...{ name: "s", base_path: "/a", upstreams: [{ host: "127.0.0.1", port: backend.address().port }] },
-    routes: [{ path: "/{id}" }, { path: "/passwd", plugins: [{ name: "peek" }] }],
-  }],
+  services: [
+    {
+      ...{ name: "s", base_path: "/a", upstreams: [{ host: "127.0.0.1", port: backend.address().port }] },
+      routes: [{ path: "/{id}" }, { path: "/passwd", plugins: [{ name: "peek" }] }],
+    },
+  ],
 };
 const file = join(realpathSync(folder), "gw.json");
 writeFileSync(file, JSON.stringify(config));
@@ -34,7 +37,10 @@ const env = { ADMIN_USER: "admin", ADMIN_PASSWORD: "smoke", LOG_FORMAT: "text" }
 
 /** `peeked`: the status of a request for which a plugin module reads a file. */
 async function smoke(flags, more, peeked) {
-  const gateway = spawn(process.execPath, [...flags, ...words], { env: { ...env, ...more }, stdio: ["ignore", "ignore", "pipe"] });
+  const gateway = spawn(process.execPath, [...flags, ...words], {
+    env: { ...env, ...more },
+    stdio: ["ignore", "ignore", "pipe"],
+  });
   const deadline = setTimeout(() => gateway.kill("SIGKILL"), 20_000);
   try {
     let said = "";
@@ -65,7 +71,10 @@ try {
   // Peer specs do this with more on Node 24.
   const isSealed = Number(process.versions.node.split(".")[0]) > 24;
   if (isSealed) {
-    const { status, stdout, stderr } = spawnSync(process.execPath, [program, "audit", file, "--permission"], { env, encoding: "utf8" });
+    const { status, stdout, stderr } = spawnSync(process.execPath, [program, "audit", file, "--permission"], {
+      env,
+      encoding: "utf8",
+    });
     assert.equal(status, 0, stderr);
     await smoke([...stdout.trim().split("\n"), "--allow-fs-read=/etc/passwd"], { SEAL: "true" }, 500);
   }

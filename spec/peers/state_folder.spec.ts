@@ -1,4 +1,7 @@
-/** STATE_DIR on a disk that is full or read-only, and used by processes that do not see each other. Skipped where the system allows no mount or no namespace. */
+/**
+ * STATE_DIR on a disk that is full or read-only, and used by processes that do not see each other. Skipped where the
+ * system allows no mount or no namespace.
+ */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,7 +26,9 @@ async function quota() {
 }
 
 const admitted = async (port: number, times: number) =>
-  (await Promise.all(Array.from({ length: times }, () => ask(port, { path: "/a/x" })))).filter(({ status }) => status === 200).length;
+  (await Promise.all(Array.from({ length: times }, () => ask(port, { path: "/a/x" })))).filter(
+    ({ status }) => status === 200,
+  ).length;
 
 /** What the only caller in the file has used. */
 function written(folder: string): number {
@@ -49,34 +54,49 @@ describe("STATE_DIR", () => {
       },
       /ENOSPC/,
     ],
-    ["read-only", (disk) => expect(runs("mount", "-o", "remount,ro", disk)).toBe(true), (disk) => expect(runs("mount", "-o", "remount,rw", disk)).toBe(true), /EROFS/],
-  ])("on a disk that becomes %s: the good file stays, quotas hold in memory, and all is written once it can be", async ([, spoil, mend, reason], context) => {
-    const disk = smallDisk(context);
-    const folder = join(disk, "state");
-    mkdirSync(folder);
-    const { port, stderr, child, ended } = await runningProgram(await quota(), [], { STATE_DIR: folder });
-    expect(await admitted(port, 4)).toBe(4);
-    await eventually(() => written(folder) === 4, "the first counts");
-    spoil(disk);
-    expect(await admitted(port, 3)).toBe(3);
-    const lines = (message: string) => logLines(stderr()).filter((line) => line.message === message);
-    await eventually(() => lines(FAILED).length === 1, "the failure in the log");
-    expect(String(lines(FAILED)[0]!.error)).toMatch(reason);
-    expect(written(folder)).toBe(4);
-    expect(await admitted(port, 9)).toBe(3);
-    mend(disk);
-    await eventually(() => written(folder) === 10, "all counts");
-    await eventually(() => lines("quotas are written again").length === 1, "the end of it in the log");
-    child.kill("SIGTERM");
-    expect((await ended).code).toBe(0);
-  });
+    [
+      "read-only",
+      (disk) => expect(runs("mount", "-o", "remount,ro", disk)).toBe(true),
+      (disk) => expect(runs("mount", "-o", "remount,rw", disk)).toBe(true),
+      /EROFS/,
+    ],
+  ])(
+    "on a disk that becomes %s: the good file stays, quotas hold in memory, and all is written once it can be",
+    async ([, spoil, mend, reason], context) => {
+      const disk = smallDisk(context);
+      const folder = join(disk, "state");
+      mkdirSync(folder);
+      const { port, stderr, child, ended } = await runningProgram(await quota(), [], { STATE_DIR: folder });
+      expect(await admitted(port, 4)).toBe(4);
+      await eventually(() => written(folder) === 4, "the first counts");
+      spoil(disk);
+      expect(await admitted(port, 3)).toBe(3);
+      const lines = (message: string) => logLines(stderr()).filter((line) => line.message === message);
+      await eventually(() => lines(FAILED).length === 1, "the failure in the log");
+      expect(String(lines(FAILED)[0]!.error)).toMatch(reason);
+      expect(written(folder)).toBe(4);
+      expect(await admitted(port, 9)).toBe(3);
+      mend(disk);
+      await eventually(() => written(folder) === 10, "all counts");
+      await eventually(() => lines("quotas are written again").length === 1, "the end of it in the log");
+      child.kill("SIGTERM");
+      expect((await ended).code).toBe(0);
+    },
+  );
 
   it("on a disk that is read-only at the start is refused with exit code 2 and the reason", async (context) => {
     const disk = smallDisk(context);
     expect(runs("mount", "-o", "remount,ro", disk)).toBe(true);
-    const start = (STATE_DIR: string) => program(["--config", fileWith(oneService(9)), "--http-port", "0"], { environment: { STATE_DIR } }).ended;
-    expect(await start(disk)).toMatchObject({ code: 2, stderr: expect.stringMatching(/STATE_DIR .*a socket in .* cannot be opened, which marks it as used: /) as string });
-    expect(await start(join(disk, "below"))).toMatchObject({ code: 2, stderr: expect.stringMatching(/STATE_DIR .*cannot be made: /) as string });
+    const start = (STATE_DIR: string) =>
+      program(["--config", fileWith(oneService(9)), "--http-port", "0"], { environment: { STATE_DIR } }).ended;
+    expect(await start(disk)).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/STATE_DIR .*a socket in .* cannot be opened, which marks it as used: /) as string,
+    });
+    expect(await start(join(disk, "below"))).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/STATE_DIR .*cannot be made: /) as string,
+    });
   });
 
   it("of a process in another pid namespace, as containers have them, is refused to a second one", async ({ skip }) => {
@@ -85,7 +105,10 @@ describe("STATE_DIR", () => {
     const first = await runningProgram(config, [], { STATE_DIR: folder });
     const words = ["--pid", "--fork", process.execPath, PROGRAM, "--config", fileWith(config), "--http-port", "0"];
     const second = spawnSync("unshare", words, { env: { PATH: process.env.PATH, STATE_DIR: folder }, timeout: 30_000 });
-    expect([second.status, String(second.stderr)]).toEqual([2, expect.stringContaining(`another process uses ${folder}`) as string]);
+    expect([second.status, String(second.stderr)]).toEqual([
+      2,
+      expect.stringContaining(`another process uses ${folder}`) as string,
+    ]);
     expect(await admitted(first.port, 1)).toBe(1);
     await eventually(() => written(folder) === 1, "its counts");
   });

@@ -8,7 +8,8 @@ export default defineConfig({
   test: {
     include: ["spec/peers/*.spec.ts"],
     pool: "forks",
-    // By default vitest leaves one processor to itself, which of two is half; most of these specs wait for other processes.
+    // By default vitest leaves one processor to itself, which of two is half; most of these specs wait for other
+    // processes.
     maxWorkers: Math.max(2, availableParallelism()),
     // Nothing is proved by these: whatever is waited for is there long before, also where the machine is slow.
     testTimeout: 120_000,

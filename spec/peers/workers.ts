@@ -29,7 +29,10 @@ export interface WorkersOptions {
 }
 
 /** Resolves when the program has logged its start: all workers listen. Its log is JSON, on `stderr()`. */
-export async function withWorkers(config: unknown, { release = 24, workers = 2, words = [], environment = {}, before = () => {} }: WorkersOptions = {}): Promise<Workers> {
+export async function withWorkers(
+  config: unknown,
+  { release = 24, workers = 2, words = [], environment = {}, before = () => {} }: WorkersOptions = {},
+): Promise<Workers> {
   const settings = { ADMIN_USER: CREDENTIALS.user, ADMIN_PASSWORD: CREDENTIALS.password, ...environment };
   const file = fileWith(config);
   before(file);
@@ -56,8 +59,9 @@ async function login(adminUrl: string): Promise<string> {
 }
 
 /**
- * A plugin module for every worker: its replies say which thread answered (`X-Worker`) and by which configuration (`X-Set`) at
- * which time (`X-At`, see `monotonic`), and a query makes the thread fail. `refused_in` is a thread that refuses the configuration; the main thread is 0.
+ * A plugin module for every worker: its replies say which thread answered (`X-Worker`) and by which configuration
+ * (`X-Set`) at which time (`X-At`, see `monotonic`), and a query makes the thread fail. `refused_in` is a thread that
+ * refuses the configuration; the main thread is 0.
  */
 const PROBE = `import { parentPort, threadId } from "node:worker_threads";
 const kept = [];
@@ -67,9 +71,12 @@ const FAULTS = {
   "?fault": () => setImmediate(() => { throw new Error("a fault of the probe"); }),
   "?hang": () => { for (;;); },
   "?busy": () => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300),
-  // Numbers that the garbage collector need not look through, and an event loop that turns: the thread has to be full before it seems to hang.
+  // Numbers that the garbage collector need not look through, and an event loop that turns: the thread has to be full \
+before it seems to hang.
   "?memory": async () => { for (;;) { kept.push(new Array(10_000).fill(0.5)); await new Promise(setImmediate); } },
-  "?post": () => [null, undefined, 1, "text", {}, { type: "unknown" }, { type: "log" }, { type: "access", lines: 1 }, { type: "report" }, { type: "failures" }, { type: "failed" }, { type: "compiled" }].forEach((message) => parentPort.postMessage(message)),
+  "?post": () => [null, undefined, 1, "text", {}, { type: "unknown" }, { type: "log" }, { type: "access", lines: 1 }, \
+{ type: "report" }, { type: "failures" }, { type: "failed" }, { type: "compiled" }].forEach((message) => \
+parentPort.postMessage(message)),
 };
 export default ({ definePlugin, schema, withHeader }) => definePlugin({
   name: "probe",
@@ -84,7 +91,8 @@ export default ({ definePlugin, schema, withHeader }) => definePlugin({
       await FAULTS[exchange.query]?.();
       const reply = await next(exchange);
       const marks = { "X-Worker": threadId, "X-Set": set, "X-At": at };
-      return { ...reply, headers: Object.entries(marks).reduce((headers, [name, value]) => withHeader(headers, name, String(value)), reply.headers) };
+      return { ...reply, headers: Object.entries(marks).reduce((headers, [name, value]) => withHeader(headers, name, \
+String(value)), reply.headers) };
     };
   },
 });

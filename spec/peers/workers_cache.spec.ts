@@ -10,9 +10,15 @@ describe.each(RELEASES)("the plugin response_cache in several workers of Node %i
     let version = 1;
     const { port } = await backend((request, response) => {
       if (request.method !== "GET") version++;
-      response.writeHead(200, { "cache-control": "max-age=600", "content-length": String(version).length }).end(String(version));
+      response
+        .writeHead(200, { "cache-control": "max-age=600", "content-length": String(version).length })
+        .end(String(version));
     });
-    const config = oneService(port, { plugins: [{ name: "probe" }, { name: "response_cache" }] }, { plugin_modules: [probeModule()] });
+    const config = oneService(
+      port,
+      { plugins: [{ name: "probe" }, { name: "response_cache" }] },
+      { plugin_modules: [probeModule()] },
+    );
     const gateway = await withWorkers(config, { release });
     const workers = await workersOn(gateway.port, 2);
     const clients = await Promise.all(workers.map((thread) => clientOn(gateway.port, (worker) => worker === thread)));
@@ -22,7 +28,9 @@ describe.each(RELEASES)("the plugin response_cache in several workers of Node %i
         expect(answers.map(({ body }) => body)).toEqual([String(version), String(version)]);
         expect(answers[1]!.headers["cache-status"]).toContain("; hit;");
       }
-      expect((await ask(gateway.port, { path: "/a/x", method: "POST", headers: { Host: "gw.example" } })).status).toBe(200);
+      expect((await ask(gateway.port, { path: "/a/x", method: "POST", headers: { Host: "gw.example" } })).status).toBe(
+        200,
+      );
     }
   });
 });

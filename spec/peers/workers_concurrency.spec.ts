@@ -17,16 +17,26 @@ async function holding(release: Release) {
     else response.end("ok");
   });
   const limit = { name: "concurrency", config: { max_in_flight: MOST, limit_by: "header:X-Tenant" } };
-  const { port } = await withWorkers(oneService(upstream.port, { plugins: [{ name: "probe" }, limit] }, { plugin_modules: [probeModule()] } as never), { release, workers: 2 });
+  const { port } = await withWorkers(
+    oneService(upstream.port, { plugins: [{ name: "probe" }, limit] }, { plugin_modules: [probeModule()] } as never),
+    { release, workers: 2 },
+  );
   const on = (worker: number) => clientOn(port, (each) => each === worker);
   /** The answers to these requests for one tenant, sent at the same time; undefined: the upstream has it. */
   const hold = (clients: readonly KeptClient[], tenant: string) => {
     const statuses: (number | undefined)[] = clients.map(() => undefined);
-    clients.forEach((client, i) => void client.ask("/a/hold", { "X-Tenant": tenant }).then(({ status }) => (statuses[i] = status), () => (statuses[i] = 0)));
+    clients.forEach(
+      (client, i) =>
+        void client.ask("/a/hold", { "X-Tenant": tenant }).then(
+          ({ status }) => (statuses[i] = status),
+          () => (statuses[i] = 0),
+        ),
+    );
     return statuses;
   };
   const answer = () => held.splice(0).forEach((response) => void response.end("done"));
-  const status = async (client: KeptClient, tenant: string) => (await client.ask("/a/x", { "X-Tenant": tenant })).status;
+  const status = async (client: KeptClient, tenant: string) =>
+    (await client.ask("/a/x", { "X-Tenant": tenant })).status;
   return { port, held, on, hold, answer, status };
 }
 
@@ -34,11 +44,16 @@ describe.each(RELEASES)("concurrency over the workers of Node %i", (release) => 
   it("admits exactly N requests at a time of clients that send at once to two workers", async () => {
     const { port, held, on, hold, answer } = await holding(release);
     const [first, second] = await workersOn(port, 2);
-    const clients = await Promise.all([first, second, first, second, first, second, first, second].map((worker) => on(worker!)));
+    const clients = await Promise.all(
+      [first, second, first, second, first, second, first, second].map((worker) => on(worker!)),
+    );
     for (let round = 0; round < ROUNDS; round++) {
       // The same tenant each time: its places have to be free again.
       const statuses = hold(clients, "t");
-      await eventually(() => statuses.filter((status) => status === 429).length + held.length === clients.length, "each request to be answered or to reach the upstream");
+      await eventually(
+        () => statuses.filter((status) => status === 429).length + held.length === clients.length,
+        "each request to be answered or to reach the upstream",
+      );
       expect([round, held.length]).toEqual([round, MOST]);
       answer();
       await eventually(() => statuses.every((status) => status !== undefined), "the held requests to be answered");

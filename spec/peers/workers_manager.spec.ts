@@ -13,18 +13,29 @@ beforeAll(async () => {
 });
 afterAll(() => browser.close());
 
-it.each([1280, 360])("the overview shows the requests of all workers, how many serve, and restarts once one has ended, on a screen of %i pixels", async (width) => {
-  const { port } = await upstream();
-  const config = oneService(port, { plugins: [{ name: "probe" }] }, { plugin_modules: [probeModule()] });
-  const { page, url, errors } = await openOverview(browser, config, { width, environment: { WORKERS: "2" }, node: nodeOf(24) });
-  const tiles = async () => (await page.locator(".stats").innerText()).replaceAll("\u00a0", " ");
-  await until(async () => (await tiles()).includes("serving · 2 of 2 workers"));
-  const ask = () => fetch(`${url}/a/x`, { headers: { connection: "close" } }).then((response) => response.arrayBuffer());
-  for (let i = 0; i < 20; i++) await ask();
-  await until(async () => /[1-9]\S*\s*\/s/.test(await tiles()));
-  await fetch(`${url}/a/x?exit`).catch(() => {});
-  await until(async () => (await tiles()).includes("serving · 2 of 2 workers · 1 restart"));
-  expect(await page.evaluate<number>("document.documentElement.scrollWidth - document.documentElement.clientWidth")).toBeLessThanOrEqual(0);
-  expect(await faultsOf(page)).toEqual([]);
-  expect(errors).toEqual([]);
-});
+it.each([1280, 360])(
+  "the overview shows the requests of all workers, how many serve, and restarts once one has ended, " +
+    "on a screen of %i pixels",
+  async (width) => {
+    const { port } = await upstream();
+    const config = oneService(port, { plugins: [{ name: "probe" }] }, { plugin_modules: [probeModule()] });
+    const { page, url, errors } = await openOverview(browser, config, {
+      width,
+      environment: { WORKERS: "2" },
+      node: nodeOf(24),
+    });
+    const tiles = async () => (await page.locator(".stats").innerText()).replaceAll("\u00a0", " ");
+    await until(async () => (await tiles()).includes("serving · 2 of 2 workers"));
+    const ask = () =>
+      fetch(`${url}/a/x`, { headers: { connection: "close" } }).then((response) => response.arrayBuffer());
+    for (let i = 0; i < 20; i++) await ask();
+    await until(async () => /[1-9]\S*\s*\/s/.test(await tiles()));
+    await fetch(`${url}/a/x?exit`).catch(() => {});
+    await until(async () => (await tiles()).includes("serving · 2 of 2 workers · 1 restart"));
+    expect(
+      await page.evaluate<number>("document.documentElement.scrollWidth - document.documentElement.clientWidth"),
+    ).toBeLessThanOrEqual(0);
+    expect(await faultsOf(page)).toEqual([]);
+    expect(errors).toEqual([]);
+  },
+);

@@ -17,7 +17,8 @@ import { until } from "./redis.ts";
 import { clientOn, probeModule, withWorkers, workersOn, type Workers } from "./workers.ts";
 
 const PROBE = { plugins: [{ name: "probe" }] };
-const deaths = (running: Workers) => logLines(running.stderr()).filter(({ message }) => message === "a worker has ended and is replaced");
+const deaths = (running: Workers) =>
+  logLines(running.stderr()).filter(({ message }) => message === "a worker has ended and is replaced");
 const replaced = (path: string, content: string) => {
   writeFileSync(`${path}.new`, content);
   renameSync(`${path}.new`, path);
@@ -27,7 +28,8 @@ const replaced = (path: string, content: string) => {
 const EXITING = `import { threadId } from "node:worker_threads";
 export default ({ definePlugin, schema, withHeader }) => definePlugin({
   name: "exiting",
-  schema: schema.object({ set: schema.integer({ describe: "A number." }), threads: schema.array(schema.integer({ describe: "A thread." }), { describe: "Threads." }) }),
+  schema: schema.object({ set: schema.integer({ describe: "A number." }), threads: schema.array(schema.integer({ \
+describe: "A thread." }), { describe: "Threads." }) }),
   create({ set, threads }) {
     if (threads.includes(threadId)) process.exit(5);
     return (next) => async (exchange) => {
@@ -61,7 +63,18 @@ describe("a program with workers starts", () => {
     const { port } = await backend();
     expect((await withWorkers(oneService(port), { workers: 3 })).started.workers).toBe(3);
     expect((await withWorkers(oneService(port), { workers: 1 })).started).not.toHaveProperty("workers");
-    const words = ["--config", fileWith(oneService(port)), "--http-port", "0", "--listen-host", "127.0.0.1", "--log-format", "text", "--workers", "2"];
+    const words = [
+      "--config",
+      fileWith(oneService(port)),
+      "--http-port",
+      "0",
+      "--listen-host",
+      "127.0.0.1",
+      "--log-format",
+      "text",
+      "--workers",
+      "2",
+    ];
     expect(await program(words, { node: nodeOf(24) }).says(/reload .*\n/)).toMatch(/^ {2}workers {2}2, which share/m);
   });
 
@@ -75,7 +88,11 @@ describe("a program with workers starts", () => {
     expect(new Set(http.map((url) => new URL(url).port)).size).toBe(1);
     for (const url of http) {
       const seen = new Set<string>();
-      await until(async () => seen.add((await fetch(`${url}/a/x`, { headers: { connection: "close" } })).headers.get("x-worker")!).size === 2);
+      await until(
+        async () =>
+          seen.add((await fetch(`${url}/a/x`, { headers: { connection: "close" } })).headers.get("x-worker")!).size ===
+          2,
+      );
     }
   });
 
@@ -85,65 +102,109 @@ describe("a program with workers starts", () => {
     onTestFinished(() => void other.close());
     const { port } = other.address() as AddressInfo;
     const words = ["--config", fileWith(oneService(9)), "--http-port", String(port), "--listen-host", "127.0.0.1"];
-    const [one, two] = await Promise.all(["1", "2"].map((workers) => program([...words, "--workers", workers], { node: nodeOf(24) }).ended));
+    const [one, two] = await Promise.all(
+      ["1", "2"].map((workers) => program([...words, "--workers", workers], { node: nodeOf(24) }).ended),
+    );
     expect(two).toEqual(one);
-    expect(one).toMatchObject({ code: 1, stderr: expect.stringContaining(`cannot listen on 127.0.0.1:${port}: the port is already in use`) });
+    expect(one).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(`cannot listen on 127.0.0.1:${port}: the port is already in use`),
+    });
   });
 
   it("not where another program with workers has taken the port while its own workers compiled", async () => {
     const folder = emptyFolder();
     const waiting = waitingIn(folder);
-    const module = { path: fileWith(waiting, "waiting.mjs"), sha256: createHash("sha256").update(waiting).digest("hex") };
+    const module = {
+      path: fileWith(waiting, "waiting.mjs"),
+      sha256: createHash("sha256").update(waiting).digest("hex"),
+    };
     const port = await freePort();
-    const start = (config: unknown) => program(["--config", fileWith(config), "--http-port", String(port), "--listen-host", "127.0.0.1", "--workers", "2"], { node: nodeOf(24) });
+    const start = (config: unknown) =>
+      program(
+        ["--config", fileWith(config), "--http-port", String(port), "--listen-host", "127.0.0.1", "--workers", "2"],
+        { node: nodeOf(24) },
+      );
     const first = start(oneService(9, { plugins: [{ name: "waiting" }] }, { plugin_modules: [module] }));
     await until(() => existsSync(join(folder, "waits")), first.stderr);
     const second = start(oneService(9));
     await second.says(/started".*\n/);
     writeFileSync(join(folder, "goes on"), "");
-    expect(await first.ended).toMatchObject({ code: 1, stderr: expect.stringContaining(`cannot listen on 127.0.0.1:${port}: the port is already in use`) });
+    expect(await first.ended).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(`cannot listen on 127.0.0.1:${port}: the port is already in use`),
+    });
     expect((await (await keptClient(port)).ask("/nothing")).status).toBe(404);
   });
 
   it("not where a worker cannot: exit status 1, with the worker's reason", async () => {
-    const probe = (refused_in: number) => oneService(9, { plugins: [{ name: "probe", config: { refused_in } }] }, { plugin_modules: [probeModule()] });
-    const exits = oneService(9, { plugins: [{ name: "exiting", config: { set: 1, threads: [2] } }] }, { plugin_modules: [exitingModule()] });
-    const start = (config: unknown) => program(["--config", fileWith(config), "--http-port", "0", "--listen-host", "127.0.0.1", "--workers", "2"], { node: nodeOf(24) }).ended;
+    const probe = (refused_in: number) =>
+      oneService(9, { plugins: [{ name: "probe", config: { refused_in } }] }, { plugin_modules: [probeModule()] });
+    const exits = oneService(
+      9,
+      { plugins: [{ name: "exiting", config: { set: 1, threads: [2] } }] },
+      { plugin_modules: [exitingModule()] },
+    );
+    const start = (config: unknown) =>
+      program(["--config", fileWith(config), "--http-port", "0", "--listen-host", "127.0.0.1", "--workers", "2"], {
+        node: nodeOf(24),
+      }).ended;
     const [refused, exited] = await Promise.all([start(probe(2)), start(exits)]);
-    expect(refused).toMatchObject({ code: 1, stderr: expect.stringMatching(/^edge-gateway: a worker cannot start: \S+gw\.json:\d+:\d+  services\[0\]\.plugins\[0\]  plugin probe of service "s" cannot be created: thread 2 refuses 0\n$/) });
+    expect(refused).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(
+        /^edge-gateway: a worker cannot start: \S+gw\.json:\d+:\d+  services\[0\]\.plugins\[0\]  plugin probe of service "s" cannot be created: thread 2 refuses 0\n$/,
+      ),
+    });
     expect(exited).toMatchObject({ code: 1, stderr: "edge-gateway: a worker cannot start: it exited with code 5\n" });
   });
 });
 
 describe("a reload", () => {
-  it("is taken though a worker ends while it prepares: its successor has the new configuration; it is refused where all end", async () => {
-    const { port } = await backend();
-    const global = { plugin_modules: [exitingModule(), probeModule()] };
-    const config = (set: number, threads: number[]) => oneService(port, { plugins: [{ name: "exiting", config: { set, threads } }, { name: "probe" }] }, global);
-    const running = await withWorkers(config(1, []));
-    const [first, second] = (await workersOn(running.port, 2)) as [number, number];
-    const reload = async (set: number, threads: number[]) => {
-      replaced(running.file, JSON.stringify(config(set, threads)));
-      return running.admin("/gateway/reload", "POST");
-    };
-    expect(JSON.parse(await reload(2, [first]))).not.toHaveProperty("issues");
-    expect((await (await clientOn(running.port, (worker) => worker === second)).ask("/a/x")).headers["x-set"]).toBe("2");
-    const third = await clientOn(running.port, (worker) => worker > 0 && worker !== second && worker !== first);
-    expect((await third.ask("/a/x")).headers["x-set"]).toBe("2");
-    const all = Array.from({ length: 30 }, (_, thread) => thread + 1); // also those that start later: the watched file is read again
-    expect(await reload(3, all)).toContain("every worker ended while it prepared this configuration");
-    await until(async () => (JSON.parse(await running.admin("/gateway/status")) as { workers: { serving: number } }).workers.serving === 2, () => running.stderr());
-    const { headers } = await (await keptClient(running.port)).ask("/a/x");
-    expect(headers["x-set"]).toBe("2");
-  });
+  it(
+    "is taken though a worker ends while it prepares: its successor has the new configuration; " +
+      "it is refused where all end",
+    async () => {
+      const { port } = await backend();
+      const global = { plugin_modules: [exitingModule(), probeModule()] };
+      const config = (set: number, threads: number[]) =>
+        oneService(port, { plugins: [{ name: "exiting", config: { set, threads } }, { name: "probe" }] }, global);
+      const running = await withWorkers(config(1, []));
+      const [first, second] = (await workersOn(running.port, 2)) as [number, number];
+      const reload = async (set: number, threads: number[]) => {
+        replaced(running.file, JSON.stringify(config(set, threads)));
+        return running.admin("/gateway/reload", "POST");
+      };
+      expect(JSON.parse(await reload(2, [first]))).not.toHaveProperty("issues");
+      expect((await (await clientOn(running.port, (worker) => worker === second)).ask("/a/x")).headers["x-set"]).toBe(
+        "2",
+      );
+      const third = await clientOn(running.port, (worker) => worker > 0 && worker !== second && worker !== first);
+      expect((await third.ask("/a/x")).headers["x-set"]).toBe("2");
+      // also those that start later: the watched file is read again
+      const all = Array.from({ length: 30 }, (_, thread) => thread + 1);
+      expect(await reload(3, all)).toContain("every worker ended while it prepared this configuration");
+      await until(
+        async () =>
+          (JSON.parse(await running.admin("/gateway/status")) as { workers: { serving: number } }).workers.serving ===
+          2,
+        () => running.stderr(),
+      );
+      const { headers } = await (await keptClient(running.port)).ask("/a/x");
+      expect(headers["x-set"]).toBe("2");
+    },
+  );
 
   it("waits for a worker that hangs until it is ended after ten seconds, and is taken by all others", async () => {
     const { port } = await backend();
     const plugin_modules = [probeModule()];
-    const config = (set: number) => oneService(port, { plugins: [{ name: "probe", config: { set } }] }, { plugin_modules });
+    const config = (set: number) =>
+      oneService(port, { plugins: [{ name: "probe", config: { set } }] }, { plugin_modules });
     const running = await withWorkers(config(1));
     const [victim, other] = (await workersOn(running.port, 2)) as [number, number];
-    const [hanging, healthy] = await Promise.all([victim, other].map((thread) => clientOn(running.port, (worker) => worker === thread)));
+    const [hanging, healthy] = await Promise.all(
+      [victim, other].map((thread) => clientOn(running.port, (worker) => worker === thread)),
+    );
     const lost = expect(hanging!.ask("/a/x?hang")).rejects.toThrow();
     replaced(running.file, JSON.stringify(config(2)));
     const taken = running.says('"message":"configuration reloaded"');
@@ -154,22 +215,27 @@ describe("a reload", () => {
     expect((await successor.ask("/a/x")).headers["x-set"]).toBe("2");
   });
 
-  it("that was refused leaves a worker that starts later with the configuration in force, whatever the file has by then", async () => {
-    const { port } = await backend();
-    const plugin_modules = [probeModule()];
-    const config = (set: number) => JSON.stringify(oneService(port, { plugins: [{ name: "probe", config: { set } }] }, { plugin_modules }));
-    const running = await withWorkers(JSON.parse(config(1)));
-    const [victim, other] = (await workersOn(running.port, 2)) as [number, number];
-    replaced(running.file, "{");
-    await running.says("reload refused");
-    const client = await clientOn(running.port, (worker) => worker === victim);
-    await expect(client.ask("/a/x?exit")).rejects.toThrow();
-    const successor = await clientOn(running.port, (worker) => worker > 0 && worker !== victim && worker !== other);
-    expect((await successor.ask("/a/x")).headers["x-set"]).toBe("1");
-    replaced(running.file, config(2));
-    await running.says('"message":"configuration reloaded"');
-    expect((await successor.ask("/a/x")).headers["x-set"]).toBe("2");
-  });
+  it(
+    "that was refused leaves a worker that starts later with the configuration in force, " +
+      "whatever the file has by then",
+    async () => {
+      const { port } = await backend();
+      const plugin_modules = [probeModule()];
+      const config = (set: number) =>
+        JSON.stringify(oneService(port, { plugins: [{ name: "probe", config: { set } }] }, { plugin_modules }));
+      const running = await withWorkers(JSON.parse(config(1)));
+      const [victim, other] = (await workersOn(running.port, 2)) as [number, number];
+      replaced(running.file, "{");
+      await running.says("reload refused");
+      const client = await clientOn(running.port, (worker) => worker === victim);
+      await expect(client.ask("/a/x?exit")).rejects.toThrow();
+      const successor = await clientOn(running.port, (worker) => worker > 0 && worker !== victim && worker !== other);
+      expect((await successor.ask("/a/x")).headers["x-set"]).toBe("1");
+      replaced(running.file, config(2));
+      await running.says('"message":"configuration reloaded"');
+      expect((await successor.ask("/a/x")).headers["x-set"]).toBe("2");
+    },
+  );
 
   it("comes with SIGHUP, and new certificates of the settings and of the configuration reach all workers", async () => {
     const { port } = await backend();
@@ -186,7 +252,13 @@ describe("a reload", () => {
     /** What several new connections are shown, which reach both workers but for one in a million runs. */
     const shown = async (servername: string) => {
       const all = Array.from({ length: 20 }, async () => {
-        const socket = tls.connect({ port: https, host: "127.0.0.1", servername, ca: CA.cert, rejectUnauthorized: false });
+        const socket = tls.connect({
+          port: https,
+          host: "127.0.0.1",
+          servername,
+          ca: CA.cert,
+          rejectUnauthorized: false,
+        });
         await new Promise((resolve, reject) => socket.once("secureConnect", resolve).once("error", reject));
         const { fingerprint256 } = socket.getPeerCertificate();
         socket.destroy();
@@ -198,84 +270,129 @@ describe("a reload", () => {
     expect(before.map(({ length }) => length)).toEqual([1, 1]);
     [write("server.pem", RENEWED.cert), write("server.key", RENEWED.key)];
     await running.says("server certificate, key and CA reloaded");
-    await until(async () => (await shown("localhost")).join() !== before[0]!.join() && (await shown("localhost")).length === 1);
+    await until(
+      async () => (await shown("localhost")).join() !== before[0]!.join() && (await shown("localhost")).length === 1,
+    );
     [write("shop.pem", SERVER.cert), write("shop.key", SERVER.key)];
     await running.says("files that the configuration names reloaded");
-    await until(async () => (await shown("shop.example")).join() !== before[1]!.join() && (await shown("shop.example")).length === 1);
+    await until(
+      async () =>
+        (await shown("shop.example")).join() !== before[1]!.join() && (await shown("shop.example")).length === 1,
+    );
     running.child.kill("SIGHUP");
     await running.says('"by":"signal"');
   });
 });
 
 describe("a worker that ends", () => {
-  it("again and again is replaced after 0, 1, 2, 4 and 8 seconds while another serves, and at once when none does: then /readyz is 503", async () => {
-    const { port } = await backend();
-    const running = await withWorkers(oneService(port, PROBE, { plugin_modules: [probeModule()] }));
-    const ready = async () => (await fetch(`${running.adminUrl}/readyz`)).status;
-    const serving = async () => (JSON.parse(await running.admin("/gateway/status")) as { workers: { serving: number } }).workers.serving;
-    const end = async (round: number) => {
-      await until(async () => (await serving()) === 2);
-      const threads = await workersOn(running.port, 2);
-      const clients = await Promise.all(threads.map((thread) => clientOn(running.port, (worker) => worker === thread)));
-      for (const client of clients) await expect(client.ask("/a/x?exit")).rejects.toThrow();
-      await until(() => deaths(running).length === 2 * round);
-    };
-    const seen = new Set<number>();
-    const looking = (async () => {
-      while (!seen.has(503)) seen.add(await ready());
-    })();
-    for (const round of [1, 2, 3, 4, 5]) await end(round);
-    await looking;
-    await until(async () => (await ready()) === 200);
-    expect(deaths(running).map(({ pause_s }) => pause_s)).toEqual([0, 0, 1, 0, 2, 0, 4, 0, 8, 0]);
-    expect(running.stderr()).toContain("a worker is started before its time, since no other serves");
-  });
+  it(
+    "again and again is replaced after 0, 1, 2, 4 and 8 seconds while another serves, " +
+      "and at once when none does: then /readyz is 503",
+    async () => {
+      const { port } = await backend();
+      const running = await withWorkers(oneService(port, PROBE, { plugin_modules: [probeModule()] }));
+      const ready = async () => (await fetch(`${running.adminUrl}/readyz`)).status;
+      const serving = async () =>
+        (JSON.parse(await running.admin("/gateway/status")) as { workers: { serving: number } }).workers.serving;
+      const end = async (round: number) => {
+        await until(async () => (await serving()) === 2);
+        const threads = await workersOn(running.port, 2);
+        const clients = await Promise.all(
+          threads.map((thread) => clientOn(running.port, (worker) => worker === thread)),
+        );
+        for (const client of clients) await expect(client.ask("/a/x?exit")).rejects.toThrow();
+        await until(() => deaths(running).length === 2 * round);
+      };
+      const seen = new Set<number>();
+      const looking = (async () => {
+        while (!seen.has(503)) seen.add(await ready());
+      })();
+      for (const round of [1, 2, 3, 4, 5]) await end(round);
+      await looking;
+      await until(async () => (await ready()) === 200);
+      expect(deaths(running).map(({ pause_s }) => pause_s)).toEqual([0, 0, 1, 0, 2, 0, 4, 0, 8, 0]);
+      expect(running.stderr()).toContain("a worker is started before its time, since no other serves");
+    },
+  );
 });
 
 describe("logs of workers", () => {
-  it("go to the file of the access log, which SIGUSR1 opens again: every line is whole, in one of the two files", async () => {
-    const { port } = await backend();
-    const file = join(emptyFolder(), "access.log");
-    const running = await withWorkers(oneService(port, PROBE, { plugin_modules: [probeModule()], access_log: { enabled: true, file } }));
-    const clients = await Promise.all((await workersOn(running.port, 2)).map((thread) => clientOn(running.port, (worker) => worker === thread)));
-    for (let i = 0; i < 50; i++) await Promise.all(clients.map((client, nth) => client.ask(`/a/first/${nth}/${i}`)));
-    await until(() => readFileSync(file, "utf8").split("/a/first/").length === 101);
-    renameSync(file, `${file}.1`);
-    running.child.kill("SIGUSR1");
-    await running.says("the access log has been reopened");
-    for (let i = 0; i < 50; i++) await Promise.all(clients.map((client, nth) => client.ask(`/a/second/${nth}/${i}`)));
-    running.child.kill("SIGTERM");
-    expect((await running.ended).code).toBe(0);
-    const paths = [`${file}.1`, file].map((each) => logLines(readFileSync(each, "utf8")).map(({ path }) => String(path)).filter((path) => path !== "/a/which"));
-    for (const [nth, name] of ["first", "second"].entries()) {
-      expect(paths[nth]!.sort()).toEqual([0, 1].flatMap((client) => Array.from({ length: 50 }, (_, i) => `/a/${name}/${client}/${i}`)).sort());
-    }
-  });
+  it(
+    "go to the file of the access log, which SIGUSR1 opens again: " + "every line is whole, in one of the two files",
+    async () => {
+      const { port } = await backend();
+      const file = join(emptyFolder(), "access.log");
+      const running = await withWorkers(
+        oneService(port, PROBE, { plugin_modules: [probeModule()], access_log: { enabled: true, file } }),
+      );
+      const clients = await Promise.all(
+        (await workersOn(running.port, 2)).map((thread) => clientOn(running.port, (worker) => worker === thread)),
+      );
+      for (let i = 0; i < 50; i++) await Promise.all(clients.map((client, nth) => client.ask(`/a/first/${nth}/${i}`)));
+      await until(() => readFileSync(file, "utf8").split("/a/first/").length === 101);
+      renameSync(file, `${file}.1`);
+      running.child.kill("SIGUSR1");
+      await running.says("the access log has been reopened");
+      for (let i = 0; i < 50; i++) await Promise.all(clients.map((client, nth) => client.ask(`/a/second/${nth}/${i}`)));
+      running.child.kill("SIGTERM");
+      expect((await running.ended).code).toBe(0);
+      const paths = [`${file}.1`, file].map((each) =>
+        logLines(readFileSync(each, "utf8"))
+          .map(({ path }) => String(path))
+          .filter((path) => path !== "/a/which"),
+      );
+      for (const [nth, name] of ["first", "second"].entries()) {
+        expect(paths[nth]!.sort()).toEqual(
+          [0, 1].flatMap((client) => Array.from({ length: 50 }, (_, i) => `/a/${name}/${client}/${i}`)).sort(),
+        );
+      }
+    },
+  );
 
-  it.each(RELEASES)("of the audit are one whole chain with a line for each refusal, which has waited for it (Node %i)", async (release) => {
-    const path = join(emptyFolder(), "audit.log");
-    const environment = { AUDIT_LOG: path, AUDIT_REFUSALS: "true", AUDIT_FAIL: "closed" };
-    const config = oneService(9, { plugins: [{ name: "key_auth", config: { key: "the-key" } }] });
-    const { port, child, ended } = await withWorkers(config, { release, workers: 3, environment });
-    const answers = await Promise.all(Array.from({ length: 60 }, () => ask(port, { path: "/a/x" })));
-    expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 60 }, () => 401));
-    const refused = () => readFileSync(path, "utf8").split("\n").filter((line) => line.includes('"event":"request_refused"')).map((line) => (JSON.parse(line) as { id: string }).id);
-    expect(new Set(refused()).size).toBe(60);
-    child.kill("SIGTERM");
-    await ended;
-    expect(await program(["verify-log", path]).ended).toMatchObject({ code: 0, stdout: expect.stringMatching(/first seq 1, last seq 63, .*\n63 lines in 1 file: whole\n$/) as string });
-  });
+  it.each(RELEASES)(
+    "of the audit are one whole chain with a line for each refusal, which has waited for it (Node %i)",
+    async (release) => {
+      const path = join(emptyFolder(), "audit.log");
+      const environment = { AUDIT_LOG: path, AUDIT_REFUSALS: "true", AUDIT_FAIL: "closed" };
+      const config = oneService(9, { plugins: [{ name: "key_auth", config: { key: "the-key" } }] });
+      const { port, child, ended } = await withWorkers(config, { release, workers: 3, environment });
+      const answers = await Promise.all(Array.from({ length: 60 }, () => ask(port, { path: "/a/x" })));
+      expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 60 }, () => 401));
+      const refused = () =>
+        readFileSync(path, "utf8")
+          .split("\n")
+          .filter((line) => line.includes('"event":"request_refused"'))
+          .map((line) => (JSON.parse(line) as { id: string }).id);
+      expect(new Set(refused()).size).toBe(60);
+      child.kill("SIGTERM");
+      await ended;
+      expect(await program(["verify-log", path]).ended).toMatchObject({
+        code: 0,
+        stdout: expect.stringMatching(/first seq 1, last seq 63, .*\n63 lines in 1 file: whole\n$/) as string,
+      });
+    },
+  );
 
   it("have what a worker wrote before it died, and warnings about a configuration once", async () => {
     const { port } = await backend();
     const parts = { protocol: "https", tls: { verify: false }, ...PROBE } as never;
-    const running = await withWorkers({ ...oneService(port, PROBE, { plugin_modules: [probeModule()] }), services: [oneService(port, PROBE).services[0], { ...oneService(port, parts).services[0], name: "t", base_path: "/t" }] });
+    const running = await withWorkers({
+      ...oneService(port, PROBE, { plugin_modules: [probeModule()] }),
+      services: [
+        oneService(port, PROBE).services[0],
+        { ...oneService(port, parts).services[0], name: "t", base_path: "/t" },
+      ],
+    });
     const [victim] = (await workersOn(running.port, 2)) as [number];
     const client = await clientOn(running.port, (worker) => worker === victim);
     await client.ask("/a/last");
     await expect(client.ask("/a/x?exit")).rejects.toThrow();
     await running.says("a worker serves again");
-    expect(logLines(running.stderr()).filter(({ message }) => String(message).startsWith("upstream certificates are not verified"))).toHaveLength(1);
+    expect(
+      logLines(running.stderr()).filter(({ message }) =>
+        String(message).startsWith("upstream certificates are not verified"),
+      ),
+    ).toHaveLength(1);
     running.child.kill("SIGTERM");
     const { stdout } = await running.ended;
     expect(logLines(stdout).map(({ path }) => path)).toContain("/a/last");
@@ -286,14 +403,21 @@ describe("the end of a program with workers", () => {
   it("cuts off what is in flight after the grace, and says so", async () => {
     const { port } = await backend(() => {});
     const recording = recorder();
-    const running = await withWorkers(oneService(port), { environment: { SHUTDOWN_GRACE_S: "1", ...recording.environment } });
+    const running = await withWorkers(oneService(port), {
+      environment: { SHUTDOWN_GRACE_S: "1", ...recording.environment },
+    });
     expect(recording.modules().filter((module) => module.includes("audit"))).toEqual([]);
     const client = await keptClient(running.port);
     const cut = expect(client.ask("/a/x")).rejects.toThrow();
-    await until(async () => (JSON.parse(await running.admin("/gateway/status")) as { in_flight: number }).in_flight === 1);
+    await until(
+      async () => (JSON.parse(await running.admin("/gateway/status")) as { in_flight: number }).in_flight === 1,
+    );
     running.child.kill("SIGTERM");
     await cut;
-    expect(await running.ended).toMatchObject({ code: 0, stderr: expect.stringContaining("requests still in flight were cut off") });
+    expect(await running.ended).toMatchObject({
+      code: 0,
+      stderr: expect.stringContaining("requests still in flight were cut off"),
+    });
   });
 
   it("is at once, with status 1, at a second signal", async () => {
@@ -301,7 +425,9 @@ describe("the end of a program with workers", () => {
     const running = await withWorkers(oneService(port));
     const client = await keptClient(running.port);
     const cut = expect(client.ask("/a/x")).rejects.toThrow();
-    await until(async () => (JSON.parse(await running.admin("/gateway/status")) as { in_flight: number }).in_flight === 1);
+    await until(
+      async () => (JSON.parse(await running.admin("/gateway/status")) as { in_flight: number }).in_flight === 1,
+    );
     running.child.kill("SIGTERM");
     await running.says("draining");
     running.child.kill("SIGTERM");
@@ -324,19 +450,26 @@ if (isMainThread) {
   };
   syncBuiltinESMExports();
 }
-export default ({ definePlugin, schema }) => definePlugin({ name: "refusing", schema: schema.object({}), create: () => (next) => next });
+export default ({ definePlugin, schema }) => definePlugin({ name: "refusing", schema: schema.object({}), create: () => \
+(next) => next });
 `;
 
 describe("a worker for which the system has no thread", () => {
   it("is tried again after a pause, and the others serve on", async () => {
     const { port } = await backend();
-    const refusing = { path: fileWith(THIRD_REFUSED, "refusing.mjs"), sha256: createHash("sha256").update(THIRD_REFUSED).digest("hex") };
+    const refusing = {
+      path: fileWith(THIRD_REFUSED, "refusing.mjs"),
+      sha256: createHash("sha256").update(THIRD_REFUSED).digest("hex"),
+    };
     const running = await withWorkers(oneService(port, PROBE, { plugin_modules: [refusing, probeModule()] }));
     const [victim, other] = (await workersOn(running.port, 2)) as [number, number];
     const kept = await clientOn(running.port, (worker) => worker === other);
     await expect((await clientOn(running.port, (worker) => worker === victim)).ask("/a/x?exit")).rejects.toThrow();
     await running.says("a worker serves again");
-    expect(deaths(running).map(({ error, pause_s }) => [error, pause_s])).toEqual([["it exited with code 3", 0], ["no further thread", 1]]);
+    expect(deaths(running).map(({ error, pause_s }) => [error, pause_s])).toEqual([
+      ["it exited with code 3", 0],
+      ["no further thread", 1],
+    ]);
     expect((await kept.ask("/a/x")).headers["x-worker"]).toBe(String(other));
   });
 });

@@ -25,7 +25,8 @@ async function started(release: Release) {
     else response.end("ok");
   });
   const probe = probeModule();
-  const withModules = (...further: (typeof probe)[]) => oneService(port, { plugins: [{ name: "probe" }], routes: ROUTES }, { plugin_modules: [probe, ...further] });
+  const withModules = (...further: (typeof probe)[]) =>
+    oneService(port, { plugins: [{ name: "probe" }], routes: ROUTES }, { plugin_modules: [probe, ...further] });
   const config = withModules();
   const running = await withWorkers(config, { release });
   const found = await workersOn(running.port, 2);
@@ -47,72 +48,102 @@ async function started(release: Release) {
 const COUNTED = { service: "s", route: "counted", method: "GET", code: "200" };
 
 describe.each(RELEASES)("the figures of two workers, on Node %i", (release) => {
-  it("are those of both at the moment of the question, in metrics, status, statistics, events and a dry run", async () => {
-    const { clients, running, json, metrics, upstreamHas, release: answer } = await started(release);
-    for (let i = 1; i <= 5; i++) {
-      for (const client of clients) for (let j = 0; j < 10; j++) await client.ask("/a/counted");
-      expect((await metrics()).one("edge_gateway_http_requests_total", COUNTED)).toBe(i * 20);
-    }
-    const text = await metrics();
-    expect(text.one("edge_gateway_http_request_duration_seconds_count", { route: "counted" })).toBe(100);
-    expect(text.one("edge_gateway_plugin_requests_total", { plugin: "probe" })).toBeGreaterThanOrEqual(100);
-    // Two that found the workers, and these two; the rest have been closed.
-    await until(async () => (await metrics()).one("edge_gateway_client_connections") === 4);
-    expect([text.one("edge_gateway_workers"), text.one("edge_gateway_worker_restarts_total")]).toEqual([2, 0]);
-    expect(text.one("process_heap_used_bytes")).toBeGreaterThan(20_000_000);
-    expect([...text.families.values()].flatMap(({ samples }) => samples.flatMap(({ labels }) => Object.keys(labels)))).not.toContain("worker");
-
-    const waiting = clients.map((client) => client.ask("/a/waits"));
-    await upstreamHas(2);
-    const [status, stats, health] = [await json("/gateway/status"), await json("/gateway/stats"), await json("/gateway/health")];
-    expect([status.in_flight, status.workers]).toEqual([2, { configured: 2, serving: 2, restarts: 0 }]);
-    const routes = Object.fromEntries(stats.services[0].routes.map((route: any) => [route.name, [Math.round(route.requests_per_s * 1e3) > 0, route.in_flight]]));
-    expect(routes).toMatchObject({ counted: [true, 0], waits: [false, 2] });
-    expect([stats.total.in_flight, stats.services[0].upstreams[0].in_flight, health.services[0].upstreams[0].in_flight]).toEqual([2, 2, 2]);
-    const steps = [...stats.history, stats.point].reduce((sum: number, { requests }: any) => sum + requests, 0);
-    expect(steps).toBeGreaterThanOrEqual(100);
-    expect((await json("/gateway/reload?dry_run=true", "POST")).requests.checked).toBeGreaterThanOrEqual(102);
-
-    const events = await firstEvents(running);
-    expect([events.status.workers.serving, events.status.in_flight, events.stats.total.in_flight]).toEqual([2, 2, 2]);
-    answer();
-    await Promise.all(waiting);
-    expect((await json("/gateway/status")).in_flight).toBe(0);
-  });
-
-  it("are what became of the last 100 requests of both, exactly, each found by its id, also after a change of their number", async () => {
-    const { port } = await backend();
-    const config = (decisions: number) => oneService(port, { plugins: [{ name: "probe" }] }, { decisions, plugin_modules: [probeModule()] });
-    const running = await withWorkers(config(100), { release });
-    const clients: KeptClient[] = [];
-    for (const found of await workersOn(running.port, 2)) clients.push(await clientOn(running.port, (worker) => worker === found));
-    const remembered = async (id: string) => JSON.parse(await running.admin(`/gateway/requests/${id}`)) as { readonly path?: string; readonly by?: string; readonly status: number };
-    const asked = async (from: number, count: number) => {
-      const ids: string[] = [];
-      const ask = async (place: number) => {
-        for (let i = place; i < count; i += 2) ids[i] = (await clients[place]!.ask(`/a/${from + i}`)).headers["x-request-id"]!;
-      };
-      await Promise.all([ask(0), ask(1)]);
-      // The reply is there before its request has ended.
-      for (const [i, id] of ids.entries()) {
-        await until(async () => (await remembered(id)).status === 200);
-        expect(await remembered(id)).toMatchObject({ path: `/a/${from + i}`, status: 200, by: "upstream" });
+  it(
+    "are those of both at the moment of the question, in metrics, status, " + "statistics, events and a dry run",
+    async () => {
+      const { clients, running, json, metrics, upstreamHas, release: answer } = await started(release);
+      for (let i = 1; i <= 5; i++) {
+        for (const client of clients) for (let j = 0; j < 10; j++) await client.ask("/a/counted");
+        expect((await metrics()).one("edge_gateway_http_requests_total", COUNTED)).toBe(i * 20);
       }
-      return ids;
-    };
-    const count = async (ids: readonly string[]) => {
-      let found = 0;
-      for (const id of ids) if ((await remembered(id)).by === "upstream") found++;
-      return found;
-    };
-    const first = await asked(0, 20);
-    const next = await asked(20, 90);
-    expect([await count(first), await count(next)]).toEqual([10, 90]);
-    writeFileSync(running.file, JSON.stringify(config(150)));
-    expect(await running.admin("/gateway/reload", "POST")).toContain('"changed":true');
-    const last = await asked(110, 30);
-    expect([await count(first), await count(next), await count(last)]).toEqual([10, 90, 30]);
-  });
+      const text = await metrics();
+      expect(text.one("edge_gateway_http_request_duration_seconds_count", { route: "counted" })).toBe(100);
+      expect(text.one("edge_gateway_plugin_requests_total", { plugin: "probe" })).toBeGreaterThanOrEqual(100);
+      // Two that found the workers, and these two; the rest have been closed.
+      await until(async () => (await metrics()).one("edge_gateway_client_connections") === 4);
+      expect([text.one("edge_gateway_workers"), text.one("edge_gateway_worker_restarts_total")]).toEqual([2, 0]);
+      expect(text.one("process_heap_used_bytes")).toBeGreaterThan(20_000_000);
+      expect(
+        [...text.families.values()].flatMap(({ samples }) => samples.flatMap(({ labels }) => Object.keys(labels))),
+      ).not.toContain("worker");
+
+      const waiting = clients.map((client) => client.ask("/a/waits"));
+      await upstreamHas(2);
+      const [status, stats, health] = [
+        await json("/gateway/status"),
+        await json("/gateway/stats"),
+        await json("/gateway/health"),
+      ];
+      expect([status.in_flight, status.workers]).toEqual([2, { configured: 2, serving: 2, restarts: 0 }]);
+      const routes = Object.fromEntries(
+        stats.services[0].routes.map((route: any) => [
+          route.name,
+          [Math.round(route.requests_per_s * 1e3) > 0, route.in_flight],
+        ]),
+      );
+      expect(routes).toMatchObject({ counted: [true, 0], waits: [false, 2] });
+      expect([
+        stats.total.in_flight,
+        stats.services[0].upstreams[0].in_flight,
+        health.services[0].upstreams[0].in_flight,
+      ]).toEqual([2, 2, 2]);
+      const steps = [...stats.history, stats.point].reduce((sum: number, { requests }: any) => sum + requests, 0);
+      expect(steps).toBeGreaterThanOrEqual(100);
+      expect((await json("/gateway/reload?dry_run=true", "POST")).requests.checked).toBeGreaterThanOrEqual(102);
+
+      const events = await firstEvents(running);
+      expect([events.status.workers.serving, events.status.in_flight, events.stats.total.in_flight]).toEqual([2, 2, 2]);
+      answer();
+      await Promise.all(waiting);
+      expect((await json("/gateway/status")).in_flight).toBe(0);
+    },
+  );
+
+  it(
+    "are what became of the last 100 requests of both, exactly, each found by its id, " +
+      "also after a change of their number",
+    async () => {
+      const { port } = await backend();
+      const config = (decisions: number) =>
+        oneService(port, { plugins: [{ name: "probe" }] }, { decisions, plugin_modules: [probeModule()] });
+      const running = await withWorkers(config(100), { release });
+      const clients: KeptClient[] = [];
+      for (const found of await workersOn(running.port, 2))
+        clients.push(await clientOn(running.port, (worker) => worker === found));
+      const remembered = async (id: string) =>
+        JSON.parse(await running.admin(`/gateway/requests/${id}`)) as {
+          readonly path?: string;
+          readonly by?: string;
+          readonly status: number;
+        };
+      const asked = async (from: number, count: number) => {
+        const ids: string[] = [];
+        const ask = async (place: number) => {
+          for (let i = place; i < count; i += 2)
+            ids[i] = (await clients[place]!.ask(`/a/${from + i}`)).headers["x-request-id"]!;
+        };
+        await Promise.all([ask(0), ask(1)]);
+        // The reply is there before its request has ended.
+        for (const [i, id] of ids.entries()) {
+          await until(async () => (await remembered(id)).status === 200);
+          expect(await remembered(id)).toMatchObject({ path: `/a/${from + i}`, status: 200, by: "upstream" });
+        }
+        return ids;
+      };
+      const count = async (ids: readonly string[]) => {
+        let found = 0;
+        for (const id of ids) if ((await remembered(id)).by === "upstream") found++;
+        return found;
+      };
+      const first = await asked(0, 20);
+      const next = await asked(20, 90);
+      expect([await count(first), await count(next)]).toEqual([10, 90]);
+      writeFileSync(running.file, JSON.stringify(config(150)));
+      expect(await running.admin("/gateway/reload", "POST")).toContain('"changed":true');
+      const last = await asked(110, 30);
+      expect([await count(first), await count(next), await count(last)]).toEqual([10, 90, 30]);
+    },
+  );
 
   it("keep what a worker had counted until it ended, and drop what it had in progress", async () => {
     const { clients, on, json, metrics, upstreamHas, release: answer, restarted } = await started(release);
@@ -176,7 +207,8 @@ if (threadId > 0) {
   writeFileSync(${JSON.stringify(folder)} + "/waits" + threadId, "");
   while (!existsSync(${JSON.stringify(join(folder, "go"))})) await setTimeout(5);
 }
-export default ({ definePlugin, schema }) => definePlugin({ name: "slow", schema: schema.object({}), create: () => (next) => next });
+export default ({ definePlugin, schema }) => definePlugin({ name: "slow", schema: schema.object({}), create: () => \
+(next) => next });
 `;
 }
 

@@ -20,7 +20,11 @@ interface Client extends NodeJS.EventEmitter {
 }
 const { WebSocket, WebSocketServer } = createRequire(import.meta.url)("ws") as {
   WebSocket: new (url: string, protocols?: string[], options?: { headers?: Record<string, string> }) => Client;
-  WebSocketServer: new (options: { port: number; host: string; handleProtocols?: () => string }) => NodeJS.EventEmitter & {
+  WebSocketServer: new (options: {
+    port: number;
+    host: string;
+    handleProtocols?: () => string;
+  }) => NodeJS.EventEmitter & {
     address(): AddressInfo;
     close(): void;
     readonly clients: Set<Client>;
@@ -115,7 +119,8 @@ describe("the ws client through the built gateway to a ws server", () => {
     expect(client.bufferedAmount).toBeGreaterThan(16 * 1024 * 1024);
     client.on("message", () => {});
     far!.resume();
-    for (const deadline = performance.now() + 10_000; received < 64 * piece.length && performance.now() < deadline; ) await new Promise(setImmediate);
+    for (const deadline = performance.now() + 10_000; received < 64 * piece.length && performance.now() < deadline;)
+      await new Promise(setImmediate);
     expect(received).toBe(64 * piece.length);
   });
 
@@ -146,7 +151,13 @@ describe("a client over HTTP/2 through the built gateway to a ws server", () => 
     const session = http2.connect(`http://127.0.0.1:${port}`);
     onTestFinished(() => session.destroy());
     await once(session, "remoteSettings");
-    const asks = { ":method": "CONNECT", ":protocol": "websocket", ":path": "/a/socket", "sec-websocket-version": "13", "sec-websocket-protocol": "chat" };
+    const asks = {
+      ":method": "CONNECT",
+      ":protocol": "websocket",
+      ":path": "/a/socket",
+      "sec-websocket-version": "13",
+      "sec-websocket-protocol": "chat",
+    };
     const stream = session.request(asks, { endStream: false });
     const [headers] = (await once(stream, "response")) as [IncomingHttpHeaders];
     expect(headers).toMatchObject({ ":status": 200, "sec-websocket-protocol": "chat" });
@@ -165,5 +176,9 @@ describe("a client over HTTP/2 through the built gateway to a ws server", () => 
 /** A short frame as clients send them (RFC 6455 §5.2): masked. */
 function masked(first: number, payload: Buffer): Buffer {
   const mask = Buffer.from([1, 2, 3, 4]);
-  return Buffer.concat([Buffer.from([first, 0x80 | payload.length]), mask, payload.map((byte, i) => byte ^ mask[i % 4]!)]);
+  return Buffer.concat([
+    Buffer.from([first, 0x80 | payload.length]),
+    mask,
+    payload.map((byte, i) => byte ^ mask[i % 4]!),
+  ]);
 }

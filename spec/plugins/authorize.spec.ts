@@ -27,16 +27,29 @@ describe("authorize admits a request if", () => {
 
   it("its caller is in one of the groups", () => {
     const rule = { groups: ["gold", "staff"] };
-    expect([["gold"], ["x", "staff"], [], ["silver"], ["Gold"], ["gold,staff"]].map((groups) => admits(rule, { ...ADA, groups }))).toEqual([true, true, false, false, false, false]);
+    expect(
+      [["gold"], ["x", "staff"], [], ["silver"], ["Gold"], ["gold,staff"]].map((groups) =>
+        admits(rule, { ...ADA, groups }),
+      ),
+    ).toEqual([true, true, false, false, false, false]);
   });
 
   it("its caller is one of the callers", () => {
     const rule = { callers: ["ada", "bob"] };
-    expect(["ada", "bob", "Ada", "ada ", "", null].map((identity) => admits(rule, { identity }))).toEqual([true, true, false, false, false, false]);
+    expect(["ada", "bob", "Ada", "ada ", "", null].map((identity) => admits(rule, { identity }))).toEqual([
+      true,
+      true,
+      false,
+      false,
+      false,
+      false,
+    ]);
   });
 
   it("it has one of the methods, GET also for HEAD", () => {
-    expect(["GET", "HEAD", "POST", "PUT"].map((method) => admits({ methods: ["GET", "POST"] }, { ...ADA, method }))).toEqual([true, true, true, false]);
+    expect(
+      ["GET", "HEAD", "POST", "PUT"].map((method) => admits({ methods: ["GET", "POST"] }, { ...ADA, method })),
+    ).toEqual([true, true, true, false]);
     expect(["GET", "HEAD"].map((method) => admits({ methods: ["HEAD"] }, { ...ADA, method }))).toEqual([false, true]);
   });
 
@@ -62,7 +75,7 @@ describe("authorize admits a request if", () => {
     [{ scopes: "a" }, { scopes: "a b" }, false],
     [{ role: "admin", level: 3 }, { role: "admin", level: 4 }, false],
     [{ constructor: { matches: "" } }, {}, false],
-    [{ __proto__: null, "toString": { matches: "" } }, {}, false],
+    [{ __proto__: null, toString: { matches: "" } }, {}, false],
   ])("claims %j hold of %j: %j", (claims, held, holds) => {
     expect(admits({ claims }, { ...ADA, claims: held as Record<string, unknown> })).toBe(holds);
   });
@@ -82,8 +95,18 @@ describe("authorize admits a request if", () => {
   it("parameters of its path are the texts, percent-decoded", () => {
     const rule = { params: { user: "${caller.id}" } };
     const withUser = (user: string, identity: string | null) => admits(rule, { identity, params: { user } });
-    expect([withUser("ada", "ada"), withUser("bob", "ada"), withUser("ad", "ada"), withUser("Ada", "ada")]).toEqual([true, false, false, false]);
-    expect([withUser("j%C3%B6rg%20m", "jörg m"), withUser("a%2Fb", "a/b"), withUser("%FF", "\ufffd"), withUser("ada;x", "ada")]).toEqual([true, true, false, false]);
+    expect([withUser("ada", "ada"), withUser("bob", "ada"), withUser("ad", "ada"), withUser("Ada", "ada")]).toEqual([
+      true,
+      false,
+      false,
+      false,
+    ]);
+    expect([
+      withUser("j%C3%B6rg%20m", "jörg m"),
+      withUser("a%2Fb", "a/b"),
+      withUser("%FF", "\ufffd"),
+      withUser("ada;x", "ada"),
+    ]).toEqual([true, true, false, false]);
     expect(admits(rule, { ...ADA, params: {} })).toBe(false);
     expect(admits({ params: { toString: "${caller.id}" } }, { ...ADA, params: {} })).toBe(false);
   });
@@ -114,7 +137,13 @@ describe("authorize refuses", () => {
   it("a known caller with 403 forbidden, without saying what would admit", () => {
     const { returned, forwarded } = exercise(instance(authorize, rules), madeUpExchange(ADA));
     expect(forwarded).toBeNull();
-    expect(problemOf(atOnce(returned))).toEqual(expect.objectContaining({ status: 403, code: "forbidden", detail: "No rule admits this caller to this request." }));
+    expect(problemOf(atOnce(returned))).toEqual(
+      expect.objectContaining({
+        status: 403,
+        code: "forbidden",
+        detail: "No rule admits this caller to this request.",
+      }),
+    );
     expect(headerValue(atOnce(returned).headers, "www-authenticate")).toBeUndefined();
   });
 
@@ -136,7 +165,10 @@ describe("configuration", () => {
   it.each<[object, string]>([
     [{}, "rules: is required"],
     [{ rules: [] }, "rules: expected at least 1 item, found none"],
-    [{ rules: [{}] }, "rules[0]: needs at least one of groups, callers, claims, methods, params: without any it would admit everybody"],
+    [
+      { rules: [{}] },
+      "rules[0]: needs at least one of groups, callers, claims, methods, params: without any it would admit everybody",
+    ],
     [{ rules: [{ claims: {} }] }, "rules[0]: needs at least one of"],
     [{ rules: [{ claims: {}, params: {} }] }, "rules[0]: needs at least one of"],
     [{ rules: [{ groups: [] }] }, "rules[0].groups: expected at least 1 item, found none"],
@@ -144,10 +176,17 @@ describe("configuration", () => {
     [{ rules: [{ methods: [] }] }, "rules[0].methods: expected at least 1 item, found none"],
     [{ rules: [{ groups: [""] }] }, "rules[0].groups[0]: expected"],
     [{ rules: [{ groups: "staff" }] }, "rules[0].groups: expected an array"],
-    [{ rules: [{ methods: ["get"] }] }, 'rules[0].methods[0]: expected an HTTP method in upper case, found "get": methods are case-sensitive, write "GET"'],
+    [
+      { rules: [{ methods: ["get"] }] },
+      'rules[0].methods[0]: expected an HTTP method in upper case, found "get": ' +
+        'methods are case-sensitive, write "GET"',
+    ],
     [{ rules: [{ claims: { role: null } }] }, "rules[0].claims.role: expected"],
     [{ rules: [{ claims: { role: ["a", "b"] } }] }, "rules[0].claims.role: expected"],
-    [{ rules: [{ claims: { role: { matches: "(?=a)" } } }] }, "rules[0].claims.role.matches: expected a regular expression"],
+    [
+      { rules: [{ claims: { role: { matches: "(?=a)" } } }] },
+      "rules[0].claims.role.matches: expected a regular expression",
+    ],
     [{ rules: [{ params: { user: "${caller}" } }] }, "rules[0].params.user: ${caller} is not known here"],
     [{ rules: [{ params: { user: "" } }] }, "rules[0].params.user: expected"],
     [{ rules: [{ params: { user: 7 } }] }, "rules[0].params.user: expected"],
@@ -157,16 +196,24 @@ describe("configuration", () => {
     expect(checked(authorize.schema, config).issues.join("\n")).toContain(issue);
   });
 
-  it("a rule about a parameter that the route's path does not have is an error at the route, and is not elsewhere", () => {
-    const plugins = (name: string) => [{ name: "authorize", config: { rules: [{ params: { [name]: "${caller.id}" } }] } }];
-    const issuesOf = (config: unknown) => {
-      const result = loadConfig({ value: config }, { kinds: builtinPlugins, environment: {} } as never);
-      return result.ok ? [] : result.issues.map(({ message }) => message);
-    };
-    const route = (name: string) => oneService(9, { routes: [{ path: "/users/{user}/{rest*}", plugins: plugins(name) }] });
-    expect(issuesOf(route("user"))).toEqual([]);
-    expect(issuesOf(route("rest"))).toEqual([]);
-    expect(issuesOf(route("usr"))).toEqual(["{usr} is no placeholder of this route's path (it has {user}, {rest}): the rule would never hold"]);
-    expect(issuesOf(oneService(9, { plugins: plugins("usr") } as never))).toEqual([]);
-  });
+  it(
+    "a rule about a parameter that the route's path does not have is an error at the " + "route, and is not elsewhere",
+    () => {
+      const plugins = (name: string) => [
+        { name: "authorize", config: { rules: [{ params: { [name]: "${caller.id}" } }] } },
+      ];
+      const issuesOf = (config: unknown) => {
+        const result = loadConfig({ value: config }, { kinds: builtinPlugins, environment: {} } as never);
+        return result.ok ? [] : result.issues.map(({ message }) => message);
+      };
+      const route = (name: string) =>
+        oneService(9, { routes: [{ path: "/users/{user}/{rest*}", plugins: plugins(name) }] });
+      expect(issuesOf(route("user"))).toEqual([]);
+      expect(issuesOf(route("rest"))).toEqual([]);
+      expect(issuesOf(route("usr"))).toEqual([
+        "{usr} is no placeholder of this route's path (it has {user}, {rest}): the rule would never hold",
+      ]);
+      expect(issuesOf(oneService(9, { plugins: plugins("usr") } as never))).toEqual([]);
+    },
+  );
 });

@@ -13,11 +13,16 @@ const BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefo
 const GOOGLE = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
 const config = { blacklist: ["bot", "curl/", "Scrapy"], whitelist: ["Googlebot/"] };
 
-it.each([BROWSER, GOOGLE, "googleBOT/1", "curlew", "x"])("admits %s", (agent) => expect(ask(config, agent).status).toBe(200));
+it.each([BROWSER, GOOGLE, "googleBOT/1", "curlew", "x"])("admits %s", (agent) =>
+  expect(ask(config, agent).status).toBe(200),
+);
 
-it.each(["curl/8.5.0", "CURL/7", "my robot", "scrapy", "Bot", "googlebot"])("refuses %s with 403 bot_detected", (agent) => {
-  expect(ask(config, agent)).toMatchObject({ status: 403, code: "bot_detected", forwarded: null });
-});
+it.each(["curl/8.5.0", "CURL/7", "my robot", "scrapy", "Bot", "googlebot"])(
+  "refuses %s with 403 bot_detected",
+  (agent) => {
+    expect(ask(config, agent)).toMatchObject({ status: 403, code: "bot_detected", forwarded: null });
+  },
+);
 
 it("a whitelist alone refuses all other clients", () => {
   expect(ask({ whitelist: ["partner-app/"] }, "Partner-App/3.1").status).toBe(200);
@@ -46,13 +51,25 @@ it("passes on the same exchange, and returns the same reply or promise", () => {
 });
 
 describe("configuration", () => {
-  it("the configuration of bot_protection may be empty; allow_empty is false by default", () => expect(checked(botProtection.schema, {}).value).toEqual({ allowEmpty: false }));
+  it("the configuration of bot_protection may be empty; allow_empty is false by default", () =>
+    expect(checked(botProtection.schema, {}).value).toEqual({ allowEmpty: false }));
 
   it.each<[object, string]>([
     [{ allow_empty: true }, ': refuses no client: it needs "blacklist" or "whitelist", or "allow_empty" false'],
     [{ blacklist: [] }, "blacklist: expected at least 1 item, found none"],
-    [{ blacklist: [""] }, 'blacklist[0]: expected a part of a User-Agent header, in printable ASCII, found "": nearly every client has it'],
-    [{ whitelist: [" "] }, 'whitelist[0]: expected a part of a User-Agent header, in printable ASCII, found " ": nearly every client has it'],
-    [{ blacklist: ["b\u00f6t"] }, 'blacklist[0]: expected a part of a User-Agent header, in printable ASCII, found "b\u00f6t"'],
-  ])("bot_protection reports %j as a configuration error", (given, issue) => expect(checked(botProtection.schema, given).issues).toEqual([issue]));
+    [
+      { blacklist: [""] },
+      'blacklist[0]: expected a part of a User-Agent header, in printable ASCII, found "": nearly every client has it',
+    ],
+    [
+      { whitelist: [" "] },
+      'whitelist[0]: expected a part of a User-Agent header, in printable ASCII, found " ": nearly every client has it',
+    ],
+    [
+      { blacklist: ["b\u00f6t"] },
+      'blacklist[0]: expected a part of a User-Agent header, in printable ASCII, found "b\u00f6t"',
+    ],
+  ])("bot_protection reports %j as a configuration error", (given, issue) =>
+    expect(checked(botProtection.schema, given).issues).toEqual([issue]),
+  );
 });

@@ -10,9 +10,19 @@ import { madeUpExchange, plainReply } from "../support/exercise.ts";
 const scope = { level: "global", key: "k", path: "k", id: null, service: null, route: null } as const;
 const meter = { name: "p", requests: 0, answered: 0, ms: 0 };
 const chained = (middlewares: readonly Middleware[], innermost: Handler) =>
-  composeChain(middlewares.map((middleware) => ({ name: "made_up", scope, meter, middleware })), innermost, manualClock(), () => {});
+  composeChain(
+    middlewares.map((middleware) => ({ name: "made_up", scope, meter, middleware })),
+    innermost,
+    manualClock(),
+    () => {},
+  );
 const looks: Link = { name: "looks", scope, meter, middleware: (next) => (exchange) => next(exchange) };
-const awaits: Link = { name: "awaits", scope, meter, middleware: (next) => async (exchange) => (await Promise.resolve(), await next(exchange)) };
+const awaits: Link = {
+  name: "awaits",
+  scope,
+  meter,
+  middleware: (next) => async (exchange) => (await Promise.resolve(), await next(exchange)),
+};
 
 it.each([
   ["only look", [looks, looks]],
@@ -22,11 +32,16 @@ it.each([
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
   const replies: WeakRef<Reply>[] = [];
-  const handler = composeChain(links, () => {
-    const reply: Reply = { status: 200, headers: [], body: Buffer.alloc(10) };
-    replies.push(new WeakRef(reply));
-    return reply;
-  }, manualClock(), () => {});
+  const handler = composeChain(
+    links,
+    () => {
+      const reply: Reply = { status: 200, headers: [], body: Buffer.alloc(10) };
+      replies.push(new WeakRef(reply));
+      return reply;
+    },
+    manualClock(),
+    () => {},
+  );
   // In a function of its own: what a frame has held is held until it returns.
   const once = async () => void (await handler(madeUpExchange()));
   for (let i = 0; i < 5; i++) await once();
@@ -38,12 +53,15 @@ it.each([
 
 describe("a chain", () => {
   const trail: string[] = [];
-  const passing = (name: string): Middleware => (next) => (exchange) => {
-    trail.push(`> ${name}`);
-    const reply = next(exchange);
-    trail.push(`< ${name}`);
-    return reply;
-  };
+  const passing =
+    (name: string): Middleware =>
+    (next) =>
+    (exchange) => {
+      trail.push(`> ${name}`);
+      const reply = next(exchange);
+      trail.push(`< ${name}`);
+      return reply;
+    };
 
   it("a chain passes the exchange to the first plugin first, and the reply in reverse", () => {
     trail.length = 0;

@@ -15,7 +15,11 @@ const TEXT = Buffer.from("a line of text that repeats itself\n".repeat(100));
 const ACCEPT = ["Accept-Encoding", "gzip"];
 
 const decoder = (coding: string): Transform =>
-  coding === "gzip" ? zlib.createGunzip() : coding === "br" ? zlib.createBrotliDecompress() : (zlib as unknown as { createZstdDecompress(): Transform }).createZstdDecompress();
+  coding === "gzip"
+    ? zlib.createGunzip()
+    : coding === "br"
+      ? zlib.createBrotliDecompress()
+      : (zlib as unknown as { createZstdDecompress(): Transform }).createZstdDecompress();
 
 function reply(headers: string[] = [], body: Reply["body"] = TEXT, status = 200): Reply {
   return { status, headers: ["Content-Type", "text/plain", ...headers], body };
@@ -70,13 +74,19 @@ describe("the coding for an Accept-Encoding", () => {
     expect(codingOf(ask(reply(), ["Accept-Encoding", "gzip;q=0.5", "accept-encoding", "br"]))).toBe("br");
   });
 
-  it("the coding for an Accept-Encoding has a bounded memory for values made up by hostile clients, and answers them all", () => {
-    const middleware = instance(compress, {});
-    for (let i = 0; i < 300; i++) {
-      const { returned } = exercise(middleware, madeUpExchange({ headers: ["Accept-Encoding", `x${i}, gzip`] }), () => reply());
-      expect(codingOf(atOnce(returned))).toBe("gzip");
-    }
-  });
+  it(
+    "the coding for an Accept-Encoding has a bounded memory for values made up by hostile " +
+      "clients, and answers them all",
+    () => {
+      const middleware = instance(compress, {});
+      for (let i = 0; i < 300; i++) {
+        const { returned } = exercise(middleware, madeUpExchange({ headers: ["Accept-Encoding", `x${i}, gzip`] }), () =>
+          reply(),
+        );
+        expect(codingOf(atOnce(returned))).toBe("gzip");
+      }
+    },
+  );
 });
 
 describe("an encoded reply", () => {
@@ -92,9 +102,35 @@ describe("an encoded reply", () => {
 
   it("an encoded reply has no Content-Length and no Accept-Ranges, and a weak ETag", () => {
     const stream = new PassThrough();
-    const headers = ["Content-Length", "5000", "Accept-Ranges", "bytes", "ETag", '"x"', "Vary", "Origin", "Content-Encoding", "identity", "X", "1"];
+    const headers = [
+      "Content-Length",
+      "5000",
+      "Accept-Ranges",
+      "bytes",
+      "ETag",
+      '"x"',
+      "Vary",
+      "Origin",
+      "Content-Encoding",
+      "identity",
+      "X",
+      "1",
+    ];
     const made = ask(reply(headers, stream));
-    expect(made.headers).toEqual(["Content-Type", "text/plain", "ETag", 'W/"x"', "Vary", "Origin", "X", "1", "Vary", "Accept-Encoding", "Content-Encoding", "gzip"]);
+    expect(made.headers).toEqual([
+      "Content-Type",
+      "text/plain",
+      "ETag",
+      'W/"x"',
+      "Vary",
+      "Origin",
+      "X",
+      "1",
+      "Vary",
+      "Accept-Encoding",
+      "Content-Encoding",
+      "gzip",
+    ]);
     (made.body as Readable).destroy();
   });
 
@@ -121,7 +157,9 @@ describe("an encoded reply", () => {
   });
 
   it("an encoded reply works for a reply that comes as a promise", async () => {
-    const { returned } = exercise(instance(compress, {}), madeUpExchange({ headers: ACCEPT }), () => Promise.resolve(reply()));
+    const { returned } = exercise(instance(compress, {}), madeUpExchange({ headers: ACCEPT }), () =>
+      Promise.resolve(reply()),
+    );
     expect(codingOf(await returned)).toBe("gzip");
   });
 });
@@ -137,10 +175,14 @@ describe("a reply without a body", () => {
     expect(ask(reply(), ACCEPT, {}, { method: "HEAD" }).headers).toEqual(ask(reply()).headers);
   });
 
-  it("a reply without a body has a weak ETag with status 304 for a client with the encoded reply, so that caches keep the two apart", () => {
-    const made = ask(reply(["ETag", '"x"'], null, 304), [...ACCEPT, "If-None-Match", '"y", W/"x"']);
-    expect(made).toEqual(reply(["ETag", 'W/"x"', "Vary", "Accept-Encoding"], null, 304));
-  });
+  it(
+    "a reply without a body has a weak ETag with status 304 for a client with the encoded reply, " +
+      "so that caches keep the two apart",
+    () => {
+      const made = ask(reply(["ETag", '"x"'], null, 304), [...ACCEPT, "If-None-Match", '"y", W/"x"']);
+      expect(made).toEqual(reply(["ETag", 'W/"x"', "Vary", "Accept-Encoding"], null, 304));
+    },
+  );
 });
 
 describe("replies that stay as they are, without Vary", () => {
@@ -160,7 +202,12 @@ describe("replies that stay as they are, without Vary", () => {
     ["a short buffer", reply([], TEXT.subarray(0, 1023))],
     ["a short stream of known length", reply(["Content-Length", "1023"], new PassThrough())],
     ["an upgrade that was refused", reply(), ACCEPT, { upgrade: "websocket" }],
-    ["an upgrade that was taken", { status: 101, headers: ["Content-Type", "text/plain"], body: null, tunnel: {} as never }, ACCEPT, { upgrade: "websocket" }],
+    [
+      "an upgrade that was taken",
+      { status: 101, headers: ["Content-Type", "text/plain"], body: null, tunnel: {} as never },
+      ACCEPT,
+      { upgrade: "websocket" },
+    ],
   ])("replies that stay as they are pass unchanged: %s", (_what, given, headers = ACCEPT, parts = {}) => {
     expect(ask(given, headers, {}, parts)).toBe(given);
   });
@@ -177,12 +224,18 @@ describe("replies that get only Vary", () => {
     ["304", reply(["ETag", '"x"'], null, 304)],
     ["304 without a type", { status: 304, headers: ["ETag", '"x"'], body: null }],
   ])("replies without a coding of ours get Vary: %s", (_what, given, headers = ACCEPT, parts = {}) => {
-    expect(ask(given, headers, {}, parts)).toEqual({ ...given, headers: [...given.headers, "Vary", "Accept-Encoding"] });
+    expect(ask(given, headers, {}, parts)).toEqual({
+      ...given,
+      headers: [...given.headers, "Vary", "Accept-Encoding"],
+    });
   });
 
-  it.each(["*", "Origin, accept-encoding"])("replies without a coding of ours keep their Vary if it covers Accept-Encoding already: %s", (vary) => {
-    expect(ask(reply(["Vary", vary]), []).headers).toEqual(["Content-Type", "text/plain", "Vary", vary]);
-  });
+  it.each(["*", "Origin, accept-encoding"])(
+    "replies without a coding of ours keep their Vary if it covers Accept-Encoding already: %s",
+    (vary) => {
+      expect(ask(reply(["Vary", vary]), []).headers).toEqual(["Content-Type", "text/plain", "Vary", vary]);
+    },
+  );
 
   it("a body that has broken off already is passed on", () => {
     const body = new PassThrough().on("error", () => {});
@@ -194,19 +247,45 @@ describe("replies that get only Vary", () => {
 });
 
 describe("types and min_bytes", () => {
-  const coding = (type: string, config: unknown = {}) => codingOf(ask({ status: 200, headers: ["Content-Type", type], body: TEXT }, ACCEPT, config));
+  const coding = (type: string, config: unknown = {}) =>
+    codingOf(ask({ status: 200, headers: ["Content-Type", type], body: TEXT }, ACCEPT, config));
 
-  it.each(["text/html", "Text/HTML; charset=utf-8", "text/event-stream", "application/json", "application/ld+json", "application/problem+json;x=y", "image/svg+xml", "application/wasm"])("the type %s is encoded", (type) => {
+  it.each([
+    "text/html",
+    "Text/HTML; charset=utf-8",
+    "text/event-stream",
+    "application/json",
+    "application/ld+json",
+    "application/problem+json;x=y",
+    "image/svg+xml",
+    "application/wasm",
+  ])("the type %s is encoded", (type) => {
     expect(coding(type)).toBe("gzip");
   });
 
-  it.each(["image/png", "application/octet-stream", "application/grpc", "video/mp4", "application/zip", "textual/html", "text", "", "application/jsonx", "+json"])("the type %j is not encoded", (type) => {
+  it.each([
+    "image/png",
+    "application/octet-stream",
+    "application/grpc",
+    "video/mp4",
+    "application/zip",
+    "textual/html",
+    "text",
+    "",
+    "application/jsonx",
+    "+json",
+  ])("the type %j is not encoded", (type) => {
     expect(coding(type)).toBeUndefined();
   });
 
   it("a configured list replaces the default", () => {
     const config = { types: ["application/x-own", "font/*", "+own"] };
-    expect(["application/x-own", "font/ttf", "a/b+own", "text/html"].map((type) => coding(type, config))).toEqual(["gzip", "gzip", "gzip", undefined]);
+    expect(["application/x-own", "font/ttf", "a/b+own", "text/html"].map((type) => coding(type, config))).toEqual([
+      "gzip",
+      "gzip",
+      "gzip",
+      undefined,
+    ]);
   });
 
   it("replies of min_bytes or more, and of unknown length, are encoded", () => {
@@ -234,9 +313,14 @@ describe("types and min_bytes", () => {
 describe("a stream", () => {
   it.each(CODINGS)("a stream lets each event be read before the next one comes: %s", async (coding) => {
     const source = new PassThrough();
-    const made = ask({ status: 200, headers: ["Content-Type", "text/event-stream"], body: source }, ["Accept-Encoding", coding]);
+    const made = ask({ status: 200, headers: ["Content-Type", "text/event-stream"], body: source }, [
+      "Accept-Encoding",
+      coding,
+    ]);
     let got = "";
-    const plain = (made.body as Readable).pipe(decoder(coding)).on("data", (chunk: Buffer) => (got += chunk.toString()));
+    const plain = (made.body as Readable)
+      .pipe(decoder(coding))
+      .on("data", (chunk: Buffer) => (got += chunk.toString()));
     let sent = "";
     for (let i = 0; i < 5; i++) {
       // Longer than an encoder buffers, too: back-pressure must not swallow the flush.

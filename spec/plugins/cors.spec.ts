@@ -30,13 +30,21 @@ function ask(config: object, origin: string | null, answer: Reply = plainReply) 
 
 function preflight(config: object, origin: string, further: string[] = [], answer?: Reply) {
   const headers = ["Host", "h", "Origin", origin, "Access-Control-Request-Method", "PUT", ...further];
-  const { returned, forwarded } = exercise(instance(cors, config), madeUpExchange({ method: "OPTIONS", headers }), () => answer ?? plainReply);
+  const { returned, forwarded } = exercise(
+    instance(cors, config),
+    madeUpExchange({ method: "OPTIONS", headers }),
+    () => answer ?? plainReply,
+  );
   return { reply: atOnce(returned), forwarded };
 }
 
 describe("a reply", () => {
   const config = { allow_origins: [APP, "https://*.example.org"], expose_headers: ["X-Total", "ETag"] };
-  const allowed = (origin: string) => ({ "access-control-allow-origin": origin, "access-control-expose-headers": "X-Total, ETag", vary: "Origin" });
+  const allowed = (origin: string) => ({
+    "access-control-allow-origin": origin,
+    "access-control-expose-headers": "X-Total, ETag",
+    vary: "Origin",
+  });
 
   it.each([APP, "https://a.example.org"])("a reply to a page of %s allows that page to read it", (origin) => {
     const reply = ask(config, origin);
@@ -50,20 +58,36 @@ describe("a reply", () => {
   });
 
   it("a reply has Access-Control-Allow-Credentials with allow_credentials, for allowed origins only", () => {
-    expect(told(ask({ ...config, allow_credentials: true }, APP))).toEqual({ ...allowed(APP), "access-control-allow-credentials": "true" });
+    expect(told(ask({ ...config, allow_credentials: true }, APP))).toEqual({
+      ...allowed(APP),
+      "access-control-allow-credentials": "true",
+    });
     expect(told(ask({ ...config, allow_credentials: true }, EVIL))).toEqual({ vary: "Origin" });
   });
 
   it("a reply has no Vary: Origin if every origin may read it", () => {
-    for (const origin of [APP, "null", null]) expect(told(ask({ allow_origins: ["*"] }, origin))).toEqual({ "access-control-allow-origin": "*" });
+    for (const origin of [APP, "null", null])
+      expect(told(ask({ allow_origins: ["*"] }, origin))).toEqual({ "access-control-allow-origin": "*" });
   });
 
   it("a reply has none of the upstream's CORS headers, for origins that are not allowed either", () => {
     const answer = {
       ...plainReply,
       headers: [
-        "ACCESS-CONTROL-ALLOW-ORIGIN", EVIL, "X-Before", "1", "Access-Control-Allow-Credentials", "true", "access-control-expose-headers", "*",
-        "Access-Control-Max-Age", "5", "Access-Control-Allow-Methods", "*", "X-Access-Control", "2",
+        "ACCESS-CONTROL-ALLOW-ORIGIN",
+        EVIL,
+        "X-Before",
+        "1",
+        "Access-Control-Allow-Credentials",
+        "true",
+        "access-control-expose-headers",
+        "*",
+        "Access-Control-Max-Age",
+        "5",
+        "Access-Control-Allow-Methods",
+        "*",
+        "X-Access-Control",
+        "2",
       ],
     };
     expect(told(ask(config, APP, answer))).toEqual(allowed(APP));
@@ -102,10 +126,18 @@ describe("a reply", () => {
 });
 
 describe("a preflight", () => {
-  const config = { allow_origins: [APP], allow_methods: ["GET", "PUT"], allow_headers: ["Content-Type", "X-Key"], max_age: 600 };
+  const config = {
+    allow_origins: [APP],
+    allow_methods: ["GET", "PUT"],
+    allow_headers: ["Content-Type", "X-Key"],
+    max_age: 600,
+  };
 
   it("a preflight is answered with 204 and the methods and headers that the page may use", () => {
-    const { reply, forwarded } = preflight({ ...config, allow_credentials: true, expose_headers: ["X-Total"] }, APP, ["Access-Control-Request-Headers", "x-key"]);
+    const { reply, forwarded } = preflight({ ...config, allow_credentials: true, expose_headers: ["X-Total"] }, APP, [
+      "Access-Control-Request-Headers",
+      "x-key",
+    ]);
     expect(forwarded).toBeNull();
     expect([reply.status, reply.body]).toEqual([204, null]);
     expect(told(reply)).toEqual({
@@ -119,7 +151,10 @@ describe("a preflight", () => {
   });
 
   it("a preflight gets no CORS headers for an origin that is not allowed", () => {
-    const { reply, forwarded } = preflight({ ...config, allow_private_network: true }, EVIL, ["Access-Control-Request-Private-Network", "true"]);
+    const { reply, forwarded } = preflight({ ...config, allow_private_network: true }, EVIL, [
+      "Access-Control-Request-Private-Network",
+      "true",
+    ]);
     expect([reply.status, forwarded]).toEqual([204, null]);
     expect(told(reply)).toEqual({ vary: "Origin, Access-Control-Request-Private-Network" });
   });
@@ -138,35 +173,52 @@ describe("a preflight", () => {
       "access-control-allow-methods": "GET, HEAD, POST, PUT, PATCH, DELETE",
       vary: "Origin, Access-Control-Request-Headers",
     });
-    expect(told(preflight({ ...open, allow_headers: [] }, APP, asked).reply)).toEqual({ "access-control-allow-origin": "*", "access-control-allow-methods": "*" });
-    expect(told(preflight(open, APP, ["Access-Control-Request-Headers", 'a"b']).reply)).not.toHaveProperty("access-control-allow-headers");
+    expect(told(preflight({ ...open, allow_headers: [] }, APP, asked).reply)).toEqual({
+      "access-control-allow-origin": "*",
+      "access-control-allow-methods": "*",
+    });
+    expect(told(preflight(open, APP, ["Access-Control-Request-Headers", 'a"b']).reply)).not.toHaveProperty(
+      "access-control-allow-headers",
+    );
   });
 
   it("a preflight is granted private network access when it asks and allow_private_network is set", () => {
     const asked = ["Access-Control-Request-Private-Network", "true"];
-    const granted = (given: object, further: string[]) => told(preflight({ ...config, ...given }, APP, further).reply)["access-control-allow-private-network"];
+    const granted = (given: object, further: string[]) =>
+      told(preflight({ ...config, ...given }, APP, further).reply)["access-control-allow-private-network"];
     expect(granted({ allow_private_network: true }, asked)).toBe("true");
     expect(granted({ allow_private_network: true }, [])).toBeUndefined();
     expect(granted({}, asked)).toBeUndefined();
   });
 
   it("a preflight goes on to the upstream with preflight_continue, and the reply gets the configured headers", () => {
-    const answer = { status: 200, headers: ["Allow", "GET", "Access-Control-Allow-Origin", "*", "Access-Control-Allow-Methods", "TRACE"], body: null };
+    const answer = {
+      status: 200,
+      headers: ["Allow", "GET", "Access-Control-Allow-Origin", "*", "Access-Control-Allow-Methods", "TRACE"],
+      body: null,
+    };
     const { reply, forwarded } = preflight({ ...config, preflight_continue: true }, APP, [], answer);
     expect(forwarded?.method).toBe("OPTIONS");
     expect([reply.status, reply.headers.slice(0, 2)]).toEqual([200, ["Allow", "GET"]]);
     expect(told(reply)).toEqual(told(preflight(config, APP).reply));
-    expect(told(preflight({ ...config, preflight_continue: true }, EVIL, [], answer).reply)).toEqual({ vary: "Origin" });
+    expect(told(preflight({ ...config, preflight_continue: true }, EVIL, [], answer).reply)).toEqual({
+      vary: "Origin",
+    });
   });
 
   it("a preflight is an OPTIONS request with Origin and Access-Control-Request-Method, and no other request", () => {
     const middleware = instance(cors, config);
-    for (const [method, headers] of [["OPTIONS", ["Origin", APP]], ["OPTIONS", ["Access-Control-Request-Method", "PUT"]], ["GET", ["Origin", APP, "Access-Control-Request-Method", "PUT"]]] as const) {
+    for (const [method, headers] of [
+      ["OPTIONS", ["Origin", APP]],
+      ["OPTIONS", ["Access-Control-Request-Method", "PUT"]],
+      ["GET", ["Origin", APP, "Access-Control-Request-Method", "PUT"]],
+    ] as const) {
       expect(exercise(middleware, madeUpExchange({ method, headers: [...headers] })).forwarded).not.toBeNull();
     }
   });
 
-  it("a preflight reaches the plugin although the route does not list OPTIONS", () => expect(cors.takes).toBe("preflights"));
+  it("a preflight reaches the plugin although the route does not list OPTIONS", () =>
+    expect(cors.takes).toBe("preflights"));
 });
 
 describe("configuration", () => {
@@ -179,27 +231,57 @@ describe("configuration", () => {
       allowPrivateNetwork: false,
       preflightContinue: false,
     });
-    expect(checked(cors.schema, { allow_origins: ["*"], allow_methods: ["*"], allow_headers: ["*"], expose_headers: ["*"] }).issues).toEqual([]);
+    expect(
+      checked(cors.schema, { allow_origins: ["*"], allow_methods: ["*"], allow_headers: ["*"], expose_headers: ["*"] })
+        .issues,
+    ).toEqual([]);
   });
 
   it.each<[object, string]>([
     [{}, "allow_origins: is required"],
     [{ allow_origins: [] }, "allow_origins: expected at least 1 item, found none"],
-    [{ allow_origins: [`${APP}/`] }, 'allow_origins[0]: expected an origin such as "https://app.example.com" or "https://*.example.com", or "*"'],
+    [
+      { allow_origins: [`${APP}/`] },
+      'allow_origins[0]: expected an origin such as "https://app.example.com" or "https://*.example.com", or "*"',
+    ],
     [{ allow_origins: ["*", APP] }, 'allow_origins: "*" is every origin: write it alone, or leave it out'],
-    [{ allow_origins: ["*"], allow_credentials: true }, 'allow_origins: "*" cannot be used with "allow_credentials": list the origins'],
-    [{ allow_origins: [APP], allow_credentials: true, allow_methods: ["*"] }, 'allow_methods: "*" is not a wildcard with "allow_credentials": list the names'],
-    [{ allow_origins: [APP], allow_credentials: true, allow_headers: ["*"] }, 'allow_headers: "*" is not a wildcard with "allow_credentials": list the names'],
-    [{ allow_origins: [APP], allow_credentials: true, expose_headers: ["X", "*"] }, 'expose_headers: "*" is not a wildcard with "allow_credentials": list the names'],
+    [
+      { allow_origins: ["*"], allow_credentials: true },
+      'allow_origins: "*" cannot be used with "allow_credentials": list the origins',
+    ],
+    [
+      { allow_origins: [APP], allow_credentials: true, allow_methods: ["*"] },
+      'allow_methods: "*" is not a wildcard with "allow_credentials": list the names',
+    ],
+    [
+      { allow_origins: [APP], allow_credentials: true, allow_headers: ["*"] },
+      'allow_headers: "*" is not a wildcard with "allow_credentials": list the names',
+    ],
+    [
+      { allow_origins: [APP], allow_credentials: true, expose_headers: ["X", "*"] },
+      'expose_headers: "*" is not a wildcard with "allow_credentials": list the names',
+    ],
     [{ allow_origins: [APP], allow_methods: ["patch"] }, 'found "patch": methods are case-sensitive, write "PATCH"'],
-    [{ allow_origins: [APP], allow_methods: ["GET, PUT"] }, 'allow_methods[0]: expected an HTTP method in upper case, or "*"'],
+    [
+      { allow_origins: [APP], allow_methods: ["GET, PUT"] },
+      'allow_methods[0]: expected an HTTP method in upper case, or "*"',
+    ],
     [{ allow_origins: [APP], allow_headers: ["a, b"] }, 'allow_headers[0]: expected the name of a header, or "*"'],
     [{ allow_origins: [APP], max_age: -1 }, "max_age: expected an integer 0–86400, found -1"],
-  ])("cors reports %j as a configuration error", (config, issue) => expect(checked(cors.schema, config).issues).toEqual([expect.stringContaining(issue)]));
+  ])("cors reports %j as a configuration error", (config, issue) =>
+    expect(checked(cors.schema, config).issues).toEqual([expect.stringContaining(issue)]),
+  );
 });
 
 describe("an entry of allow_origins", () => {
-  const entries = ["https://app.example.com", "http://localhost:3000", "https://*.example.org", "https://*.example.net:8443", "http://[::1]:3000", "capacitor://localhost"];
+  const entries = [
+    "https://app.example.com",
+    "http://localhost:3000",
+    "https://*.example.org",
+    "https://*.example.net:8443",
+    "http://[::1]:3000",
+    "capacitor://localhost",
+  ];
   const isAllowed = originTest(entries);
 
   it.each(entries)("%s is a valid entry", (entry) => expect(originProblem(entry)).toBeUndefined());
@@ -261,12 +343,17 @@ describe("an entry that is no origin", () => {
     ["http://a.example:65536", "a port is a number from 1 to 65535"],
     ["http://a.example:0", "a port is a number from 1 to 65535"],
     ["https://bücher.example", "browsers write names beyond ASCII in their xn-- form"],
-  ])("an entry that is no origin has an error: %s", (text, problem) => expect(originProblem(text)).toEqual(typeof problem === "string" ? problem : expect.stringMatching(problem)));
+  ])("an entry that is no origin has an error: %s", (text, problem) =>
+    expect(originProblem(text)).toEqual(typeof problem === "string" ? problem : expect.stringMatching(problem)),
+  );
 
   it("an invalid entry is rejected in a time that grows linearly with its length", () => {
     for (const part of ["a.", "a-", "a"]) {
       expect(originProblem(`https://${part.repeat(100_000)}!`)).toBe("");
-      expect(growth((size) => originProblem(`https://${part.repeat(size / part.length)}!`), 25_000), part).toBeLessThan(LINEAR);
+      expect(
+        growth((size) => originProblem(`https://${part.repeat(size / part.length)}!`), 25_000),
+        part,
+      ).toBeLessThan(LINEAR);
     }
   });
 });

@@ -1,4 +1,6 @@
-/** Costs of replies do not depend on the pieces in which they come: what is not searched in a large piece has no cost. */
+/**
+ * Costs of replies do not depend on the pieces in which they come: what is not searched in a large piece has no cost.
+ */
 import { PassThrough } from "node:stream";
 import { expect, it } from "vitest";
 import { bookingCosts } from "../../lib/plugins/costs.ts";
@@ -13,7 +15,12 @@ function costOf(type: string, text: string, size: number): number {
   const body = new PassThrough();
   const keep = (<T>(_name: string, _settings: unknown, make: () => T) => make()) as never;
   const cost = { responseJson: "usage.total", default: DEFAULT };
-  const handler = bookingCosts(() => ({ status: 200, headers: ["Content-Type", type], body }), cost, { keep }, (_exchange, amount) => booked.push(amount));
+  const handler = bookingCosts(
+    () => ({ status: 200, headers: ["Content-Type", type], body }),
+    cost,
+    { keep },
+    (_exchange, amount) => booked.push(amount),
+  );
   const exchange = madeUpExchange();
   handler(exchange);
   const bytes = Buffer.from(text);
@@ -23,7 +30,17 @@ function costOf(type: string, text: string, size: number): number {
   return booked[0]!;
 }
 
-const VALUES = ['{"a":1}', '{"usage":{"total":3}}', '{"usage":{"total":12},"a":"\\n"}', '{"usage":null}', '{"text":"usage total"}', '{"usage":{"total":-1}}', '{"usage"', "[DONE]", ""];
+const VALUES = [
+  '{"a":1}',
+  '{"usage":{"total":3}}',
+  '{"usage":{"total":12},"a":"\\n"}',
+  '{"usage":null}',
+  '{"text":"usage total"}',
+  '{"usage":{"total":-1}}',
+  '{"usage"',
+  "[DONE]",
+  "",
+];
 const ENDS = ["\n\n", "\n\n", "\n", "\r\n\r\n", "\r\r", "\r\n\n", "\n\r\n", "\r"];
 
 it.each([

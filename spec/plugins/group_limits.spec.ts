@@ -11,12 +11,17 @@ import { atOnce, checked, exercise, madeUpExchange, madeUpTools } from "../suppo
 const SCHEMA = rateLimit.schemaWith!(fieldsOf<PartSchemas>([fields]));
 
 /** An instance on a manual clock with these limits of groups beside others. */
-function limited(config: object, tools = madeUpTools({ clock: manualClock(), key: '["route","a","b","rate_limit",0]' })) {
+function limited(
+  config: object,
+  tools = madeUpTools({ clock: manualClock(), key: '["route","a","b","rate_limit",0]' }),
+) {
   const { value, issues } = checked(SCHEMA, config);
   expect(issues).toEqual([]);
   const middleware = rateLimit.create(value!, tools);
-  const ask = (groups: readonly string[], parts: Partial<ExchangeParts> = {}) => atOnce(exercise(middleware, madeUpExchange({ groups, ...parts })).returned);
-  const statuses = (n: number, groups: readonly string[], parts?: Partial<ExchangeParts>) => Array.from({ length: n }, () => ask(groups, parts).status);
+  const ask = (groups: readonly string[], parts: Partial<ExchangeParts> = {}) =>
+    atOnce(exercise(middleware, madeUpExchange({ groups, ...parts })).returned);
+  const statuses = (n: number, groups: readonly string[], parts?: Partial<ExchangeParts>) =>
+    Array.from({ length: n }, () => ask(groups, parts).status);
   return { tools, ask, statuses };
 }
 
@@ -39,10 +44,18 @@ describe("limits_by_group of rate_limit", () => {
 
   it("each group counts by itself, also callers of one address", () => {
     const { tools, statuses } = limited(TIERS);
-    expect([statuses(1, []), statuses(2, ["silver"]), statuses(3, ["gold"])]).toEqual([[200], [200, 200], [200, 200, 200]]);
+    expect([statuses(1, []), statuses(2, ["silver"]), statuses(3, ["gold"])]).toEqual([
+      [200],
+      [200, 200],
+      [200, 200, 200],
+    ]);
     expect([statuses(1, []), statuses(1, ["silver"]), statuses(1, ["gold"])]).toEqual([[429], [429], [429]]);
     (tools.clock as ReturnType<typeof manualClock>).advance(60_000);
-    expect([statuses(2, []), statuses(3, ["silver"]), statuses(2, ["gold"])]).toEqual([[200, 429], [200, 200, 429], [200, 429]]);
+    expect([statuses(2, []), statuses(3, ["silver"]), statuses(2, ["gold"])]).toEqual([
+      [200, 429],
+      [200, 200, 429],
+      [200, 429],
+    ]);
   });
 
   it("replies have the limits of the caller's group", () => {
@@ -59,8 +72,16 @@ describe("limits_by_group of rate_limit", () => {
   });
 
   it("names of groups that objects have anyway are names like any other", () => {
-    const { statuses } = limited(JSON.parse('{ "limit_min": 1, "limits_by_group": { "__proto__": { "limit_min": 2 }, "constructor": { "limit_min": 3 } } }') as object);
-    expect([statuses(3, ["__proto__"]), statuses(4, ["constructor"]), statuses(2, ["toString"])]).toEqual([[200, 200, 429], [200, 200, 200, 429], [200, 429]]);
+    const { statuses } = limited(
+      JSON.parse(
+        '{ "limit_min": 1, "limits_by_group": { "__proto__": { "limit_min": 2 }, "constructor": { "limit_min": 3 } } }',
+      ) as object,
+    );
+    expect([statuses(3, ["__proto__"]), statuses(4, ["constructor"]), statuses(2, ["toString"])]).toEqual([
+      [200, 200, 429],
+      [200, 200, 200, 429],
+      [200, 429],
+    ]);
   });
 
   it("shadow mode counts by group, too, and refuses nobody", () => {
@@ -77,7 +98,10 @@ describe("limits_by_group of rate_limit", () => {
     [{ gold: { limit_min: 0 } }, "limits_by_group.gold.limit_min: expected an integer"],
     [{ gold: { limit_mins: 5 } }, 'limits_by_group.gold.limit_mins: is not a known field; did you mean "limit_min"?'],
     [{ gold: { limit_min: 5, mode: "shadow" } }, "limits_by_group.gold.mode: is not a known field"],
-    [{ gold: { limit_min: 1 }, 10: { limit_min: 2 } }, 'limits_by_group: has a group "10": JSON does not keep the order of such names, and the first group counts'],
+    [
+      { gold: { limit_min: 1 }, 10: { limit_min: 2 } },
+      'limits_by_group: has a group "10": JSON does not keep the order of such names, and the first group counts',
+    ],
   ])("%j is a configuration error", (limits_by_group, issue) => {
     const { issues } = checked(SCHEMA, { limit_min: 1, limits_by_group });
     expect(issues.length).toBe(1);
@@ -86,12 +110,18 @@ describe("limits_by_group of rate_limit", () => {
 
   it("a single group may be a number, and limits for all others are needed", () => {
     expect(checked(SCHEMA, { limit_min: 1, limits_by_group: { 10: { limit_min: 2 } } }).issues).toEqual([]);
-    expect(checked(SCHEMA, { limits_by_group: { gold: { limit_min: 2 } } }).issues).toEqual([': needs "limit_second", "limit_min", "limit_hour" or "limit_day"']);
+    expect(checked(SCHEMA, { limits_by_group: { gold: { limit_min: 2 } } }).issues).toEqual([
+      ': needs "limit_second", "limit_min", "limit_hour" or "limit_day"',
+    ]);
   });
 
   it("the memory of all groups together is bounded", () => {
     const groups = Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`g${i}`, { limit_min: 64 }]));
-    expect(checked(SCHEMA, { limit_min: 64, limits_by_group: groups }).issues).toEqual([expect.stringMatching(/^max_callers: 100000 callers of up to 23560 bytes each could take 2\.4 GB, more than 2 GB: with these limits at most 84889$/)]);
+    expect(checked(SCHEMA, { limit_min: 64, limits_by_group: groups }).issues).toEqual([
+      expect.stringMatching(
+        /^max_callers: 100000 callers of up to 23560 bytes each could take 2\.4 GB, more than 2 GB: with these limits at most 84889$/,
+      ),
+    ]);
     expect(checked(SCHEMA, { limit_min: 64, limits_by_group: groups, max_callers: 80_000 }).issues).toEqual([]);
   });
 });

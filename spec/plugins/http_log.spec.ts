@@ -32,7 +32,11 @@ function logging(port: number, config: object = {}) {
     timers.push(ms);
     return clock.after(ms, run);
   };
-  const own = madeUpTools({ keep, secretParameters: new Set(["x-shop-key"]), clock: { now: clock.now, wall: clock.wall, after } });
+  const own = madeUpTools({
+    keep,
+    secretParameters: new Set(["x-shop-key"]),
+    clock: { now: clock.now, wall: clock.wall, after },
+  });
   const middleware = instance(httpLog, { http_endpoint: `http://127.0.0.1:${port}/in`, ...config }, own);
   onTestFinished(async () => {
     const closed = kept!.close();
@@ -67,7 +71,11 @@ describe("an entry", () => {
   it("an entry describes the request, its reply, and how long it took", async () => {
     const entry = await entryOf(({ run, clock }) => {
       clock.advance(5);
-      const { exchange } = run({ query: "?q=1", headers: ["Host", "gw", "X-A", "1", "x-a", "2"], clientAddress: "198.51.100.7" });
+      const { exchange } = run({
+        query: "?q=1",
+        headers: ["Host", "gw", "X-A", "1", "x-a", "2"],
+        clientAddress: "198.51.100.7",
+      });
       clock.advance(7.251);
       exchange.call.notes.status = 200;
       exchange.call.notes.identity = "ann";
@@ -76,7 +84,17 @@ describe("an entry", () => {
     expect(entry).toEqual({
       service: "a",
       route: "b",
-      request: { id: "request-1", method: "GET", scheme: "http", host: "gateway.example", path: "/a/b", query: "?q=1", http_version: "1.1", headers: { host: "gw", "x-a": ["1", "2"] }, bytes: 0 },
+      request: {
+        id: "request-1",
+        method: "GET",
+        scheme: "http",
+        host: "gateway.example",
+        path: "/a/b",
+        query: "?q=1",
+        http_version: "1.1",
+        headers: { host: "gw", "x-a": ["1", "2"] },
+        bytes: 0,
+      },
       response: { status: 200, headers: { "content-type": "text/plain" }, bytes: 13, code: null },
       latency: 12.25,
       client_ip: "198.51.100.7",
@@ -121,7 +139,12 @@ describe("an entry", () => {
   it("an entry describes a request whose inner plugin fails, and the fault passes", async () => {
     const server = await backend();
     const { middleware } = logging(server.port, { batch_size: 1 });
-    for (const fail of [() => { throw new Error("no"); }, () => Promise.reject(new Error("no"))]) {
+    for (const fail of [
+      () => {
+        throw new Error("no");
+      },
+      () => Promise.reject(new Error("no")),
+    ]) {
       const exchange = madeUpExchange();
       await expect((async () => exercise(middleware, exchange, fail).returned)()).rejects.toThrow("no");
       exchange.call.notes.status = 500;
@@ -136,7 +159,10 @@ describe("an entry", () => {
     const server = await backend();
     const { run } = logging(server.port, { batch_size: 1 });
     const socket = new PassThrough();
-    const { exchange } = run({ upgrade: "websocket" }, { status: 101, headers: [], body: null, tunnel: { socket, head: Buffer.alloc(0), idleMs: 0 } });
+    const { exchange } = run(
+      { upgrade: "websocket" },
+      { status: 101, headers: [], body: null, tunnel: { socket, head: Buffer.alloc(0), idleMs: 0 } },
+    );
     exchange.call.notes.status = 101;
     exchange.call.close();
     await new Promise(setImmediate);
@@ -150,38 +176,101 @@ describe("an entry", () => {
     const socket = new PassThrough();
     socket.destroy();
     await once(socket, "close");
-    const entry = await entryOf(({ run }) => run({ upgrade: "websocket" }, { status: 101, headers: [], body: null, tunnel: { socket, head: Buffer.alloc(0), idleMs: 0 } }).exchange.call.close());
+    const entry = await entryOf(({ run }) =>
+      run(
+        { upgrade: "websocket" },
+        { status: 101, headers: [], body: null, tunnel: { socket, head: Buffer.alloc(0), idleMs: 0 } },
+      ).exchange.call.close(),
+    );
     expect(entry.response).toMatchObject({ status: 101, bytes: null });
   });
 
   it("an entry holds no credentials", async () => {
     const jwt = "eyJhbGciOiJub25lIn0.e30.";
-    const headers = ["Authorization", "Basic geheim", "Proxy-Authorization", "geheim", "Cookie", "a=geheim", "cookie", "b=geheim", "APIKEY", "geheim", "X-Shop-Key", "geheim", "X-Token", jwt, "Referer", "http://a/b?token=geheim&c=d"];
-    const query = "?a=1&X-Shop-Key=geheim&apiKey=geheim&api%4Bey=geheim&ACCESS_TOKEN=geheim&x=eyJgeheim&y=%65yJgeheim&flag&%zz=2";
+    const headers = [
+      "Authorization",
+      "Basic geheim",
+      "Proxy-Authorization",
+      "geheim",
+      "Cookie",
+      "a=geheim",
+      "cookie",
+      "b=geheim",
+      "APIKEY",
+      "geheim",
+      "X-Shop-Key",
+      "geheim",
+      "X-Token",
+      jwt,
+      "Referer",
+      "http://a/b?token=geheim&c=d",
+    ];
+    const query =
+      "?a=1&X-Shop-Key=geheim&apiKey=geheim&api%4Bey=geheim&ACCESS_TOKEN=geheim&x=eyJgeheim&y=%65yJgeheim&flag&%zz=2";
     const entry = await entryOf(({ run }) =>
-      run({ headers, query }, { ...plainReply, headers: ["Set-Cookie", "a=geheim", "Location", "/x?access_token=geheim#f"] }).exchange.call.close(),
+      run(
+        { headers, query },
+        { ...plainReply, headers: ["Set-Cookie", "a=geheim", "Location", "/x?access_token=geheim#f"] },
+      ).exchange.call.close(),
     );
     expect(JSON.stringify(entry)).not.toMatch(/geheim|eyJhb/);
-    expect(entry.request["query"]).toBe("?a=1&X-Shop-Key=[redacted]&apiKey=[redacted]&api%4Bey=[redacted]&ACCESS_TOKEN=[redacted]&x=[redacted]&y=[redacted]&flag&%zz=2");
-    expect(entry.request["headers"]).toMatchObject({ authorization: "[redacted]", cookie: ["[redacted]", "[redacted]"], referer: "http://a/b?token=[redacted]&c=d" });
+    expect(entry.request["query"]).toBe(
+      "?a=1&X-Shop-Key=[redacted]&apiKey=[redacted]&api%4Bey=[redacted]&ACCESS_TOKEN=[redacted]&x=[redacted]&y=[redacted]&flag&%zz=2",
+    );
+    expect(entry.request["headers"]).toMatchObject({
+      authorization: "[redacted]",
+      cookie: ["[redacted]", "[redacted]"],
+      referer: "http://a/b?token=[redacted]&c=d",
+    });
   });
 
   it("an entry holds no credentials of fragments, paths and URLs in other headers", async () => {
     const jwt = "eyJhbGciOiJub25lIn0.e30.geheim";
-    const headers = ["X-Auth", `Bearer ${jwt}`, "Sec-WebSocket-Protocol", `access_token, ${jwt}`, "X-Original-URL", "/x?a=/y?token=geheim&b=1", "Referer", "https://u:geheim@h/p?n=%2F%3Ft%3DeyJgeheim"];
+    const headers = [
+      "X-Auth",
+      `Bearer ${jwt}`,
+      "Sec-WebSocket-Protocol",
+      `access_token, ${jwt}`,
+      "X-Original-URL",
+      "/x?a=/y?token=geheim&b=1",
+      "Referer",
+      "https://u:geheim@h/p?n=%2F%3Ft%3DeyJgeheim",
+    ];
     const entry = await entryOf(({ run }) =>
-      run({ headers, path: `/reset/${jwt}/now` }, { ...plainReply, headers: ["Location", "https://app/#id_token=geheim&s=1", "Link", "</x?sig=geheim>; rel=next", "X-Auth-Token", "geheim"] }).exchange.call.close(),
+      run(
+        { headers, path: `/reset/${jwt}/now` },
+        {
+          ...plainReply,
+          headers: [
+            "Location",
+            "https://app/#id_token=geheim&s=1",
+            "Link",
+            "</x?sig=geheim>; rel=next",
+            "X-Auth-Token",
+            "geheim",
+          ],
+        },
+      ).exchange.call.close(),
     );
     expect(JSON.stringify(entry)).not.toContain("geheim");
-    expect(entry.request).toMatchObject({ path: "/reset/[redacted]/now", headers: { "x-auth": "Bearer [redacted]", "x-original-url": "/x?a=/y?token=[redacted]&b=1" } });
-    expect(entry.response["headers"]).toMatchObject({ location: "https://app/#id_token=[redacted]&s=1", link: "</x?sig=[redacted]>; rel=next" });
+    expect(entry.request).toMatchObject({
+      path: "/reset/[redacted]/now",
+      headers: { "x-auth": "Bearer [redacted]", "x-original-url": "/x?a=/y?token=[redacted]&b=1" },
+    });
+    expect(entry.response["headers"]).toMatchObject({
+      location: "https://app/#id_token=[redacted]&s=1",
+      link: "</x?sig=[redacted]>; rel=next",
+    });
   });
 
   it("an entry is made in linear time for hostile texts", async () => {
     const { run } = logging(await closedPort());
     const log = (size: number) => {
       const of = (part: string) => part.repeat(size / part.length);
-      run({ query: of("?a="), headers: ["X-A", of("//"), "X-B", of("&a"), "X-C", of("%65yJ?=")] }).exchange.call.close();
+      run({
+        query: of("?a="),
+        headers: ["X-A", of("//"), "X-B", of("&a"), "X-C", of("%65yJ?=")],
+      }).exchange.call.close();
     };
     expect(growth(log, 25_000)).toBeLessThan(LINEAR);
   });
@@ -199,7 +288,12 @@ describe("a response", () => {
 describe("batches", () => {
   it("batches are sent when they are full, or after flush_ms, with method, content type and headers", async () => {
     const server = await backend();
-    const { done, clock, timers } = logging(server.port, { batch_size: 3, flush_ms: 500, method: "PUT", headers: { Authorization: "Bearer log" } });
+    const { done, clock, timers } = logging(server.port, {
+      batch_size: 3,
+      flush_ms: 500,
+      method: "PUT",
+      headers: { Authorization: "Bearer log" },
+    });
     for (let i = 0; i < 4; i++) done();
     await eventually(() => server.seen.length === 1, "a request at the server");
     expect(batches(server)[0]).toHaveLength(3);
@@ -239,7 +333,11 @@ describe("batches", () => {
       clock.advance(1);
     }
     await eventually(() => lines.length === 1, "a log line");
-    expect(lines[0]).toMatchObject({ level: "warn", message: "http_log has lost entries", fields: { entries: 2, error: "the server answered with status 503" } });
+    expect(lines[0]).toMatchObject({
+      level: "warn",
+      message: "http_log has lost entries",
+      fields: { entries: 2, error: "the server answered with status 503" },
+    });
     done();
     done();
     await eventually(() => tries === 5, "five tries");
@@ -252,7 +350,9 @@ describe("batches", () => {
     [500, "later", 500],
   ])("batches are sent again after a %d when Retry-After says so: %s", async (status, value, ms) => {
     let tries = 0;
-    const server = await backend((_request, response) => void response.writeHead(tries++ === 0 ? status : 200, { "Retry-After": value }).end());
+    const server = await backend(
+      (_request, response) => void response.writeHead(tries++ === 0 ? status : 200, { "Retry-After": value }).end(),
+    );
     const { done, clock, timers } = logging(server.port, { batch_size: 1 });
     done();
     await eventually(() => timers.length === 2, "two timers");
@@ -324,11 +424,27 @@ describe("configuration", () => {
   it.each<[string, object, RegExp]>([
     ["no endpoint", {}, /^http_endpoint: is required/],
     ["a file", { http_endpoint: "file:///a" }, /^http_endpoint: expected an http/],
-    ["a password in it", { http_endpoint: "https://u:geheim@a/" }, /^http_endpoint: is a URL with a user name or password/],
+    [
+      "a password in it",
+      { http_endpoint: "https://u:geheim@a/" },
+      /^http_endpoint: is a URL with a user name or password/,
+    ],
     ["GET", { http_endpoint: "https://a/", method: "GET" }, /^method: expected "POST", "PUT" or "PATCH"/],
-    ["a content type that is none", { http_endpoint: "https://a/", content_type: "json" }, /^content_type: expected a media type/],
-    ["framing", { http_endpoint: "https://a/", headers: { "content-length": "1" } }, /^headers\.content-length: is not the name of a header that can be set here/],
-    ["a line break", { http_endpoint: "https://a/", headers: { "X-A": "1\r\nX-B: 2" } }, /^headers\.X-A: expected text that a header can carry/],
+    [
+      "a content type that is none",
+      { http_endpoint: "https://a/", content_type: "json" },
+      /^content_type: expected a media type/,
+    ],
+    [
+      "framing",
+      { http_endpoint: "https://a/", headers: { "content-length": "1" } },
+      /^headers\.content-length: is not the name of a header that can be set here/,
+    ],
+    [
+      "a line break",
+      { http_endpoint: "https://a/", headers: { "X-A": "1\r\nX-B: 2" } },
+      /^headers\.X-A: expected text that a header can carry/,
+    ],
   ])("http_log reports %s as a configuration error", (_what, config, message) => {
     const { issues } = checked(httpLog.schema, config);
     expect(issues.map((issue) => issue.replace(/\["(.*?)"\]/, ".$1"))).toEqual([expect.stringMatching(message)]);

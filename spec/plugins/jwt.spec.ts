@@ -19,7 +19,8 @@ const SECRET = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 const NOW = Date.UTC(2026, 0, 1) / 1000;
 const CLAIMS = { sub: "ann", exp: NOW + 3_600 };
 
-const encode = (value: unknown) => Buffer.from(typeof value === "string" ? value : JSON.stringify(value)).toString("base64url");
+const encode = (value: unknown) =>
+  Buffer.from(typeof value === "string" ? value : JSON.stringify(value)).toString("base64url");
 
 /** A token with the right HMAC, whatever stands in it. */
 function token(claims: unknown = CLAIMS, header: object = { alg: "HS256", typ: "JWT" }, secret = SECRET): string {
@@ -35,7 +36,13 @@ function ask(config: object, parts: Parameters<typeof madeUpExchange>[0], tools 
   const whole = "public_key" in config || "publicKey" in config ? config : { ...HS, ...config };
   const { returned, forwarded } = exercise(instance(jwt, whole, tools), exchange);
   const reply = atOnce(returned);
-  return { status: reply.status, code: reply.status === 200 ? null : problemOf(reply)["code"], forwarded, reply, exchange };
+  return {
+    status: reply.status,
+    code: reply.status === 200 ? null : problemOf(reply)["code"],
+    forwarded,
+    reply,
+    exchange,
+  };
 }
 
 const outcome = (config: object, claims: object) => {
@@ -46,9 +53,12 @@ const outcome = (config: object, claims: object) => {
 describe("the token", () => {
   const good = token();
 
-  it.each([`Bearer ${good}`, `bearer ${good}`, `BEARER   ${good} `])("the token is read from Authorization by default", (value) => {
-    expect(ask({}, { headers: ["authorization", value] }).status).toBe(200);
-  });
+  it.each([`Bearer ${good}`, `bearer ${good}`, `BEARER   ${good} `])(
+    "the token is read from Authorization by default",
+    (value) => {
+      expect(ask({}, { headers: ["authorization", value] }).status).toBe(200);
+    },
+  );
 
   it.each<[string, string[]]>([
     ["none", []],
@@ -57,38 +67,56 @@ describe("the token", () => {
     ["Bearer and a space", ["Authorization", "Bearer  "]],
     ["another scheme", ["Authorization", `Basic ${good}`]],
     ["a cookie and a query that nobody asked for", ["Cookie", `token=${good}`]],
-  ])("the token is missing: 401 token_missing for %s, with a challenge without error (RFC 6750 §3)", (_what, headers) => {
-    const { code, reply, exchange } = ask({}, { headers, query: `?token=${good}` });
-    expect([reply.status, code]).toEqual([401, "token_missing"]);
-    expect(headerValues(reply.headers, "www-authenticate")).toEqual(['Bearer realm="edge-gateway"']);
-    expect(exchange.call.notes).toMatchObject({ code: "token_missing", identity: null, fault: null });
-  });
+  ])(
+    "the token is missing: 401 token_missing for %s, with a challenge without error (RFC 6750 §3)",
+    (_what, headers) => {
+      const { code, reply, exchange } = ask({}, { headers, query: `?token=${good}` });
+      expect([reply.status, code]).toEqual([401, "token_missing"]);
+      expect(headerValues(reply.headers, "www-authenticate")).toEqual(['Bearer realm="edge-gateway"']);
+      expect(exchange.call.notes).toMatchObject({ code: "token_missing", identity: null, fault: null });
+    },
+  );
 
-  it("the token is read from a cookie or a query parameter if configured, and from the first of several places that has one", () => {
-    expect(ask({ from: "cookie:t" }, { headers: ["Cookie", "a=b; T=x", "Cookie", `t=${good}; c=d`] }).status).toBe(200);
-    expect(ask({ from: "query:t" }, { query: `?a&t=${good}` }).status).toBe(200);
-    expect(ask({ from: "query:t" }, { query: `?%74=${good}` }).status).toBe(200);
-    expect(ask({ from: "query:t" }, bearer(good)).code).toBe("token_missing");
-    expect(ask({ from: ["header", "cookie:t"] }, { headers: ["Cookie", `t=${good}`] }).status).toBe(200);
-    expect(ask({ from: ["cookie:t", "header"] }, { headers: ["Cookie", "t=wrong", "Authorization", `Bearer ${good}`] }).code).toBe("token_invalid");
-  });
+  it(
+    "the token is read from a cookie or a query parameter if configured, " +
+      "and from the first of several places that has one",
+    () => {
+      expect(ask({ from: "cookie:t" }, { headers: ["Cookie", "a=b; T=x", "Cookie", `t=${good}; c=d`] }).status).toBe(
+        200,
+      );
+      expect(ask({ from: "query:t" }, { query: `?a&t=${good}` }).status).toBe(200);
+      expect(ask({ from: "query:t" }, { query: `?%74=${good}` }).status).toBe(200);
+      expect(ask({ from: "query:t" }, bearer(good)).code).toBe("token_missing");
+      expect(ask({ from: ["header", "cookie:t"] }, { headers: ["Cookie", `t=${good}`] }).status).toBe(200);
+      expect(
+        ask({ from: ["cookie:t", "header"] }, { headers: ["Cookie", "t=wrong", "Authorization", `Bearer ${good}`] })
+          .code,
+      ).toBe("token_invalid");
+    },
+  );
 
-  it("the token is refused with 401 if there are two different ones, of which the upstream could read the other", () => {
-    const other = token({ ...CLAIMS, sub: "bob" });
-    const two = { headers: ["Authorization", `Bearer ${good}`, "authorization", `Bearer ${other}`] };
-    expect(ask({}, two).code).toBe("token_invalid");
-    expect(ask({ from: "query:t" }, { query: `?t=${good}&t=${other}` }).code).toBe("token_invalid");
-    expect(ask({ from: "cookie:t" }, { headers: ["Cookie", `t=${good}; t=${other}`] }).code).toBe("token_invalid");
-  });
+  it(
+    "the token is refused with 401 if there are two different ones, " + "of which the upstream could read the other",
+    () => {
+      const other = token({ ...CLAIMS, sub: "bob" });
+      const two = { headers: ["Authorization", `Bearer ${good}`, "authorization", `Bearer ${other}`] };
+      expect(ask({}, two).code).toBe("token_invalid");
+      expect(ask({ from: "query:t" }, { query: `?t=${good}&t=${other}` }).code).toBe("token_invalid");
+      expect(ask({ from: "cookie:t" }, { headers: ["Cookie", `t=${good}; t=${other}`] }).code).toBe("token_invalid");
+    },
+  );
 });
 
 describe("a token that passes", () => {
-  it("a token that passes makes its sub the caller and passes its claims on, without another change of the request", () => {
-    const { forwarded, exchange } = ask({}, bearer(token({ ...CLAIMS, plan: "paid" })));
-    expect(forwarded).toMatchObject({ identity: "ann", claims: { sub: "ann", plan: "paid" } });
-    expect(forwarded!.headers).toEqual(exchange.headers);
-    expect(exchange.call.notes.identity).toBe("ann");
-  });
+  it(
+    "a token that passes makes its sub the caller and passes its claims on, " + "without another change of the request",
+    () => {
+      const { forwarded, exchange } = ask({}, bearer(token({ ...CLAIMS, plan: "paid" })));
+      expect(forwarded).toMatchObject({ identity: "ann", claims: { sub: "ann", plan: "paid" } });
+      expect(forwarded!.headers).toEqual(exchange.headers);
+      expect(exchange.call.notes.identity).toBe("ann");
+    },
+  );
 
   it.each<readonly [string, unknown, readonly string[]]>([
     ["a list", ["gold", "beta", "gold"], ["gold", "beta"]],
@@ -97,21 +125,30 @@ describe("a token that passes", () => {
     ["a number", 7, []],
     ["an object", { gold: true }, []],
     ["null", null, []],
-  ])("a token that passes gives its caller the groups of the claim that groups_claim names: %s", (_title, groups, expected) => {
-    const { forwarded } = ask({ groups_claim: "realm.groups" }, bearer(token({ ...CLAIMS, realm: { groups } })));
-    expect(forwarded!.groups).toEqual(expected);
-    expect(Object.isFrozen(forwarded!.groups)).toBe(true);
-  });
+  ])(
+    "a token that passes gives its caller the groups of the claim that groups_claim names: %s",
+    (_title, groups, expected) => {
+      const { forwarded } = ask({ groups_claim: "realm.groups" }, bearer(token({ ...CLAIMS, realm: { groups } })));
+      expect(forwarded!.groups).toEqual(expected);
+      expect(Object.isFrozen(forwarded!.groups)).toBe(true);
+    },
+  );
 
-  it("a token that passes has no groups without groups_claim or without the claim, and then leaves none of another token", () => {
-    const parts = { ...bearer(token({ ...CLAIMS, groups: ["gold"] })), groups: ["before"] };
-    expect(ask({}, parts).forwarded!.groups).toEqual(["before"]);
-    expect(ask({ groups_claim: "roles" }, parts).forwarded!.groups).toEqual([]);
-    expect(ask({ groups_claim: "constructor" }, parts).forwarded!.groups).toEqual([]);
-  });
+  it(
+    "a token that passes has no groups without groups_claim or without the claim, " +
+      "and then leaves none of another token",
+    () => {
+      const parts = { ...bearer(token({ ...CLAIMS, groups: ["gold"] })), groups: ["before"] };
+      expect(ask({}, parts).forwarded!.groups).toEqual(["before"]);
+      expect(ask({ groups_claim: "roles" }, parts).forwarded!.groups).toEqual([]);
+      expect(ask({ groups_claim: "constructor" }, parts).forwarded!.groups).toEqual([]);
+    },
+  );
 
   it("a token that passes keeps the previous caller if it has no sub", () => {
-    expect(ask({}, { ...bearer(token({ exp: NOW + 1 })), identity: "before" }).forwarded).toMatchObject({ identity: "before" });
+    expect(ask({}, { ...bearer(token({ exp: NOW + 1 })), identity: "before" }).forwarded).toMatchObject({
+      identity: "before",
+    });
   });
 
   it("a token is verified once, and again when it has expired", () => {
@@ -126,18 +163,23 @@ describe("a token that passes", () => {
 });
 
 describe("tokens that are remembered", () => {
-  it("tokens that are remembered share one limit in bytes with all instances, and the least recently used ones are dropped first", () => {
-    const verdicts = new SharedMemory(20_000);
-    const [one, two] = [0, 1].map(() => instance(jwt, HS, madeUpTools({ verdicts })));
-    const claimsOf = (middleware: typeof one, id: number) => exercise(middleware!, madeUpExchange(bearer(token({ ...CLAIMS, id })))).forwarded!.claims;
-    const [first, second] = [claimsOf(one, 0), claimsOf(one, 1)];
-    expect(claimsOf(one, 1)).toBe(second);
-    for (let id = 2; verdicts.used < 19_000; id++) claimsOf(two, id);
-    for (let id = 100; id < 105; id++) claimsOf(two, id);
-    expect(verdicts.used).toBeLessThanOrEqual(20_000);
-    expect(claimsOf(one, 1)).toBe(second);
-    expect(claimsOf(one, 0)).not.toBe(first);
-  });
+  it(
+    "tokens that are remembered share one limit in bytes with all instances, " +
+      "and the least recently used ones are dropped first",
+    () => {
+      const verdicts = new SharedMemory(20_000);
+      const [one, two] = [0, 1].map(() => instance(jwt, HS, madeUpTools({ verdicts })));
+      const claimsOf = (middleware: typeof one, id: number) =>
+        exercise(middleware!, madeUpExchange(bearer(token({ ...CLAIMS, id })))).forwarded!.claims;
+      const [first, second] = [claimsOf(one, 0), claimsOf(one, 1)];
+      expect(claimsOf(one, 1)).toBe(second);
+      for (let id = 2; verdicts.used < 19_000; id++) claimsOf(two, id);
+      for (let id = 100; id < 105; id++) claimsOf(two, id);
+      expect(verdicts.used).toBeLessThanOrEqual(20_000);
+      expect(claimsOf(one, 1)).toBe(second);
+      expect(claimsOf(one, 0)).not.toBe(first);
+    },
+  );
 
   it("tokens that are remembered count by the memory that their claims take, not only by their length", () => {
     const used = (claims: object) => {
@@ -155,7 +197,16 @@ describe("tokens that are remembered", () => {
 
 describe("claims that other plugins see", () => {
   it("cannot be changed at any depth, since later requests with the same token see them too", () => {
-    const { forwarded } = ask({}, bearer(token({ ...CLAIMS, roles: ["a", { b: [1] }], deep: JSON.parse("[".repeat(1_000) + "]".repeat(1_000)) as unknown })));
+    const { forwarded } = ask(
+      {},
+      bearer(
+        token({
+          ...CLAIMS,
+          roles: ["a", { b: [1] }],
+          deep: JSON.parse("[".repeat(1_000) + "]".repeat(1_000)) as unknown,
+        }),
+      ),
+    );
     const claims = forwarded!.claims as { roles: [string, { b: number[] }]; deep: unknown };
     expect(() => claims.roles.push("admin")).toThrow(TypeError);
     expect(() => claims.roles[1].b.push(2)).toThrow(TypeError);
@@ -165,31 +216,54 @@ describe("claims that other plugins see", () => {
 });
 
 describe("typ, the type of the token", () => {
-  const fault = (typ: unknown, config: object = {}) => ask(config, bearer(token(CLAIMS, { alg: "HS256", ...(typ !== undefined && { typ }) }))).exchange.call.notes.fault;
+  const fault = (typ: unknown, config: object = {}) =>
+    ask(config, bearer(token(CLAIMS, { alg: "HS256", ...(typ !== undefined && { typ }) }))).exchange.call.notes.fault;
 
-  it.each(["at+jwt", "AT+JWT", "application/at+jwt", "JWT", "jwt", "application/jwt", undefined])("typ is accepted as %s by default", (typ) => {
-    expect(fault(typ)).toBeNull();
-  });
+  it.each(["at+jwt", "AT+JWT", "application/at+jwt", "JWT", "jwt", "application/jwt", undefined])(
+    "typ is accepted as %s by default",
+    (typ) => {
+      expect(fault(typ)).toBeNull();
+    },
+  );
 
-  it.each(["dpop+jwt", "logout+jwt", "secevent+jwt", "id_token", "text/jwt", "", "absent", null, 1, ["JWT"]])("typ is refused as %j by default, with 401 token_invalid", (typ) => {
-    expect(fault(typ)).toBe("jwt: type");
-  });
+  it.each(["dpop+jwt", "logout+jwt", "secevent+jwt", "id_token", "text/jwt", "", "absent", null, 1, ["JWT"]])(
+    "typ is refused as %j by default, with 401 token_invalid",
+    (typ) => {
+      expect(fault(typ)).toBe("jwt: type");
+    },
+  );
 
   it("typ is accepted and refused as configured", () => {
-    expect([fault("at+jwt", { typ: "at+jwt" }), fault("application/at+jwt", { typ: "AT+jwt" }), fault("at+jwt", { typ: "application/at+jwt" })]).toEqual([null, null, null]);
+    expect([
+      fault("at+jwt", { typ: "at+jwt" }),
+      fault("application/at+jwt", { typ: "AT+jwt" }),
+      fault("at+jwt", { typ: "application/at+jwt" }),
+    ]).toEqual([null, null, null]);
     expect([fault("JWT", { typ: "at+jwt" }), fault(undefined, { typ: "at+jwt" })]).toEqual(["jwt: type", "jwt: type"]);
-    expect([fault("logout+jwt", { typ: ["logout+jwt", "absent"] }), fault(undefined, { typ: ["logout+jwt", "absent"] })]).toEqual([null, null]);
+    expect([
+      fault("logout+jwt", { typ: ["logout+jwt", "absent"] }),
+      fault(undefined, { typ: ["logout+jwt", "absent"] }),
+    ]).toEqual([null, null]);
     expect([fault(undefined, { typ: "absent" }), fault("JWT", { typ: "absent" })]).toEqual([null, "jwt: type"]);
   });
 });
 
 describe("claims_to_headers", () => {
-  const config = { claims_to_headers: { sub: "X-User", "realm_access.roles": "X-Roles", "https://a.example/n": "X-Number" } };
+  const config = {
+    claims_to_headers: { sub: "X-User", "realm_access.roles": "X-Roles", "https://a.example/n": "X-Number" },
+  };
 
   it("sends texts, numbers, lists with commas and nested claims to the upstream", () => {
     const claims = { ...CLAIMS, sub: "anné", realm_access: { roles: ["a", "b,c", "100%"] }, "https://a.example/n": 7 };
     const { headers } = ask(config, bearer(token(claims))).forwarded!;
-    expect(headers.slice(2)).toEqual(["X-User", Buffer.from("anné").toString("latin1"), "X-Roles", "a,b%2Cc,100%25", "X-Number", "7"]);
+    expect(headers.slice(2)).toEqual([
+      "X-User",
+      Buffer.from("anné").toString("latin1"),
+      "X-Roles",
+      "a,b%2Cc,100%25",
+      "X-Number",
+      "7",
+    ]);
   });
 
   it("drops the client's headers of these names, also with an underscore, and also without the claim", () => {
@@ -198,9 +272,12 @@ describe("claims_to_headers", () => {
     expect(headers).toEqual(["X-Userx", "stays", "Authorization", expect.any(String), "X-User", "ann"]);
   });
 
-  it.each([{ sub: "a\r\nX-Admin: 1" }, { realm_access: { roles: [{}] } }, { realm_access: { roles: { a: 1 } } }])("refuses a claim that no header can hold with 401: %j", (claims) => {
-    expect(outcome(config, claims)).toBe("token_invalid unfit");
-  });
+  it.each([{ sub: "a\r\nX-Admin: 1" }, { realm_access: { roles: [{}] } }, { realm_access: { roles: { a: 1 } } }])(
+    "refuses a claim that no header can hold with 401: %j",
+    (claims) => {
+      expect(outcome(config, claims)).toBe("token_invalid unfit");
+    },
+  );
 });
 
 describe("401", () => {
@@ -300,9 +377,13 @@ const ed25519 = generateKeyPairSync("ed25519");
 function signedBy(privateKey: KeyObject, header: { alg: string; kid?: string }, claims: object = CLAIMS): string {
   const text = `${encode(header)}.${encode(claims)}`;
   const signature =
-    header.alg === "EdDSA" ? sign(null, Buffer.from(text), privateKey)
-    : header.alg.startsWith("ES") ? sign(`sha${header.alg.slice(2)}`, Buffer.from(text), { key: privateKey, dsaEncoding: "ieee-p1363" })
-    : createSign(`sha${header.alg.slice(2)}`).update(text).sign(privateKey);
+    header.alg === "EdDSA"
+      ? sign(null, Buffer.from(text), privateKey)
+      : header.alg.startsWith("ES")
+        ? sign(`sha${header.alg.slice(2)}`, Buffer.from(text), { key: privateKey, dsaEncoding: "ieee-p1363" })
+        : createSign(`sha${header.alg.slice(2)}`)
+            .update(text)
+            .sign(privateKey);
   return `${text}.${signature.toString("base64url")}`;
 }
 
@@ -336,7 +417,9 @@ describe("public keys", () => {
   it("public keys do not verify an ES256 signature in DER form", () => {
     const text = `${encode({ alg: "ES256" })}.${encode(CLAIMS)}`;
     const der = sign("sha256", Buffer.from(text), p256.privateKey).toString("base64url");
-    expect(ask({ alg: "ES256", public_key: pemOf(p256.publicKey) }, bearer(`${text}.${der}`)).code).toBe("token_invalid");
+    expect(ask({ alg: "ES256", public_key: pemOf(p256.publicKey) }, bearer(`${text}.${der}`)).code).toBe(
+      "token_invalid",
+    );
   });
 });
 
@@ -344,17 +427,32 @@ const jwk = (key: KeyObject, more: object = {}) => ({ ...key.export({ format: "j
 
 /** Checks a configuration that names files with contents. */
 function issuesWith(config: object, content: string): string[] {
-  const context = { issues: [], sources: { references, environment: {}, readFile: () => content, folder: "/etc" } } as Parameters<typeof jwt.schema.check>[2];
+  const context = {
+    issues: [],
+    sources: { references, environment: {}, readFile: () => content, folder: "/etc" },
+  } as Parameters<typeof jwt.schema.check>[2];
   jwt.schema.check(nodeFrom(config), [], context);
   return context.issues.map(({ at, message }) => `${formatPath(at)}: ${message}`);
 }
 
 describe("jwks_file", () => {
   const other = ec("P-256");
-  const set = { keys: [{ kty: "oct", k: "c2VjcmV0" }, { kty: "new" }, 7, jwk(other.publicKey, { kid: "b", use: "enc" }), jwk(p256.publicKey, { kid: "a", alg: "ES256" }), jwk(other.publicKey, { kid: "c" })] };
+  const set = {
+    keys: [
+      { kty: "oct", k: "c2VjcmV0" },
+      { kty: "new" },
+      7,
+      jwk(other.publicKey, { kid: "b", use: "enc" }),
+      jwk(p256.publicKey, { kid: "a", alg: "ES256" }),
+      jwk(other.publicKey, { kid: "c" }),
+    ],
+  };
 
   function status(header: { alg: string; kid?: string }, pair = p256, keys: unknown = set): number {
-    const context = { issues: [], sources: { references, environment: {}, readFile: () => JSON.stringify(keys), folder: "/" } } as Parameters<typeof jwt.schema.check>[2];
+    const context = {
+      issues: [],
+      sources: { references, environment: {}, readFile: () => JSON.stringify(keys), folder: "/" },
+    } as Parameters<typeof jwt.schema.check>[2];
     const config = jwt.schema.check(nodeFrom({ alg: header.alg, jwks_file: "keys.json" }), [], context);
     const middleware = jwt.create(config as Parameters<typeof jwt.create>[0], madeUpTools());
     return atOnce(exercise(middleware, madeUpExchange(bearer(signedBy(pair.privateKey, header)))).returned).status;
@@ -371,7 +469,12 @@ describe("jwks_file", () => {
   it("ignores keys for other uses", () => {
     expect(status({ alg: "ES256", kid: "b" }, other)).toBe(401);
     expect(status({ alg: "ES256", kid: "c" }, other)).toBe(200);
-    expect(issuesWith({ alg: "ES256", jwks_file: "k" }, JSON.stringify({ keys: [jwk(other.publicKey, { key_ops: ["sign"] })] }))).toHaveLength(1);
+    expect(
+      issuesWith(
+        { alg: "ES256", jwks_file: "k" },
+        JSON.stringify({ keys: [jwk(other.publicKey, { key_ops: ["sign"] })] }),
+      ),
+    ).toHaveLength(1);
   });
 
   it.each<[string, { privateKey: KeyObject; publicKey: KeyObject }]>([
@@ -380,21 +483,39 @@ describe("jwks_file", () => {
     ["ES384", p384],
     ["EdDSA", ed25519],
   ])("keys without alg verify %s only where their type is the one that it needs", (alg, pair) => {
-    const unnamed = { keys: [rsa, p256, p384, ed25519, generateKeyPairSync("x25519")].map(({ publicKey }) => jwk(publicKey)) };
+    const unnamed = {
+      keys: [rsa, p256, p384, ed25519, generateKeyPairSync("x25519")].map(({ publicKey }) => jwk(publicKey)),
+    };
     expect(status({ alg }, pair, unnamed)).toBe(200);
     const others = { keys: unnamed.keys.filter((key) => JSON.stringify(key) !== JSON.stringify(jwk(pair.publicKey))) };
-    expect(issuesWith({ alg, jwks_file: "k" }, JSON.stringify(others))).toEqual([`jwks_file: /etc/k contains no key that can verify ${alg}`]);
+    expect(issuesWith({ alg, jwks_file: "k" }, JSON.stringify(others))).toEqual([
+      `jwks_file: /etc/k contains no key that can verify ${alg}`,
+    ]);
   });
 
-  it.each([{ key_ops: "verify" }, { key_ops: ["sign"] }, { key_ops: null }, { use: "enc" }, { use: null }, { alg: "ES384" }, { alg: null }])("a key with %j verifies nothing", (more) => {
-    expect(issuesWith({ alg: "ES256", jwks_file: "k" }, JSON.stringify({ keys: [jwk(p256.publicKey, more)] }))).toHaveLength(1);
+  it.each([
+    { key_ops: "verify" },
+    { key_ops: ["sign"] },
+    { key_ops: null },
+    { use: "enc" },
+    { use: null },
+    { alg: "ES384" },
+    { alg: null },
+  ])("a key with %j verifies nothing", (more) => {
+    expect(
+      issuesWith({ alg: "ES256", jwks_file: "k" }, JSON.stringify({ keys: [jwk(p256.publicKey, more)] })),
+    ).toHaveLength(1);
   });
 
   it("must contain a key that fits", () => {
     expect(issuesWith({ alg: "ES256", jwks_file: "k" }, JSON.stringify(set))).toEqual([]);
-    expect(issuesWith({ alg: "RS256", jwks_file: "k" }, JSON.stringify(set))).toEqual(["jwks_file: /etc/k contains no key that can verify RS256"]);
+    expect(issuesWith({ alg: "RS256", jwks_file: "k" }, JSON.stringify(set))).toEqual([
+      "jwks_file: /etc/k contains no key that can verify RS256",
+    ]);
     expect(issuesWith({ alg: "RS256", jwks_file: "k" }, "{")).toEqual(["jwks_file: /etc/k is not JSON"]);
-    expect(issuesWith({ alg: "RS256", jwks_file: "k" }, "[]")).toEqual(['jwks_file: /etc/k is not a JSON Web Key Set: it has no array "keys"']);
+    expect(issuesWith({ alg: "RS256", jwks_file: "k" }, "[]")).toEqual([
+      'jwks_file: /etc/k is not a JSON Web Key Set: it has no array "keys"',
+    ]);
   });
 });
 
@@ -403,11 +524,13 @@ describe("jwks_uri", () => {
   const tokens = new Map<string, string>();
   /** The same one each time: what was believed before must not be, once its key has gone. */
   const tokenFor = (kid: string) => {
-    const made = tokens.get(kid) ?? signedBy((kid === "next" ? next : p256).privateKey, { alg: "ES256", kid }, { sub: kid });
+    const made =
+      tokens.get(kid) ?? signedBy((kid === "next" ? next : p256).privateKey, { alg: "ES256", kid }, { sub: kid });
     tokens.set(kid, made);
     return made;
   };
-  const published = (...kids: string[]) => JSON.stringify({ keys: kids.map((kid) => jwk((kid === "next" ? next : p256).publicKey, { kid })) });
+  const published = (...kids: string[]) =>
+    JSON.stringify({ keys: kids.map((kid) => jwk((kid === "next" ? next : p256).publicKey, { kid })) });
 
   /** An instance with an issuer on a port, and a clock by hand. */
   function asking(port: number, tools = madeUpTools()) {
@@ -423,12 +546,22 @@ describe("jwks_uri", () => {
       onTestFinished(close);
       return made;
     };
-    const middleware = instance(jwt, { alg: "ES256", jwks_uri: `http://127.0.0.1:${port}/keys`, exp: "optional" }, { ...tools, keep });
+    const middleware = instance(
+      jwt,
+      { alg: "ES256", jwks_uri: `http://127.0.0.1:${port}/keys`, exp: "optional" },
+      { ...tools, keep },
+    );
     const request = (kid: string, call?: Call): Reply | Promise<Reply> => {
       const parts = bearer(kid.includes(".") ? kid : tokenFor(kid));
       return exercise(middleware, madeUpExchange(call === undefined ? parts : { ...parts, call })).returned;
     };
-    return { request, status: async (kid: string) => (await request(kid)).status, clock, lines: tools.lines, close: () => close() };
+    return {
+      request,
+      status: async (kid: string) => (await request(kid)).status,
+      clock,
+      lines: tools.lines,
+      close: () => close(),
+    };
   }
 
   it.each<[string, object, string]>([
@@ -494,7 +627,11 @@ describe("jwks_uri", () => {
     const issuer = await backend((_request, response) => void response.writeHead(answer.status).end(answer.body));
     const { status, request, clock, lines } = asking(issuer.port);
     await status("a");
-    for (const bad of [{ status: 500, body: "" }, { status: 200, body: "{}" }, { status: 200, body: '{"keys":[]}' }]) {
+    for (const bad of [
+      { status: 500, body: "" },
+      { status: 200, body: "{}" },
+      { status: 200, body: '{"keys":[]}' },
+    ]) {
       answer = bad;
       const before = lines.length;
       clock.advance(600_000);
@@ -520,7 +657,11 @@ describe("jwks_uri", () => {
   it("gives 503 auth_unavailable without any answer so far, at once until the next fetch is due", async () => {
     const { request, clock, lines } = asking(await closedPort());
     const reply = await request("a");
-    expect([reply.status, problemOf(reply)["code"], headerValue(reply.headers, "retry-after")]).toEqual([503, "auth_unavailable", "5"]);
+    expect([reply.status, problemOf(reply)["code"], headerValue(reply.headers, "retry-after")]).toEqual([
+      503,
+      "auth_unavailable",
+      "5",
+    ]);
     expect(lines[0]!.message).toBe("jwt cannot fetch the keys of its issuer; it has none");
     expect(atOnce(request("a")).status).toBe(503);
     clock.advance(1_000);
@@ -541,7 +682,13 @@ describe("jwks_uri", () => {
     const begun = gate();
     const issuer = await rawBackend(() => begun.open());
     const { request, close } = asking(issuer.port);
-    const call = new Call({ id: "c", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
+    const call = new Call({
+      id: "c",
+      remoteAddress: "192.0.2.1",
+      trustedRemote: false,
+      startedAt: 0,
+      inform: () => {},
+    });
     const asked = request("a", call);
     await begun.opened;
     close();
@@ -564,7 +711,13 @@ describe("configuration", () => {
   const pem = pemOf(rsa.publicKey);
 
   it("jwt has defaults", () => {
-    expect(checked(jwt.schema, HS).value).toMatchObject({ leewayS: 60, exp: "required", require: [], typ: ["at+jwt", "JWT", "absent"], from: "header" });
+    expect(checked(jwt.schema, HS).value).toMatchObject({
+      leewayS: 60,
+      exp: "required",
+      require: [],
+      typ: ["at+jwt", "JWT", "absent"],
+      from: "header",
+    });
   });
 
   const small = generateKeyPairSync("rsa", { modulusLength: 1024 });
@@ -574,29 +727,65 @@ describe("configuration", () => {
     ["none", { alg: "none", secret: SECRET }, /alg: expected "HS256", /],
     ["no key", { alg: "HS256" }, /needs exactly one of "secret"/],
     ["two keys", { alg: "RS256", public_key: pem, jwks_uri: "https://a" }, /needs exactly one of "secret"/],
-    ["public_key twice", { alg: "RS256", public_key: pem, publicKey: pem }, /publicKey: is another name of "public_key"/],
-    ["a short secret", { alg: "HS256", secret: "0123456789012345678901234567890" }, /^secret: is too short for HS256, which needs at least 32 bytes/],
-    ["a secret too short for one of several", { algs: ["HS256", "HS512"], secret: SECRET.slice(1) }, /^secret: is too short for HS512/],
+    [
+      "public_key twice",
+      { alg: "RS256", public_key: pem, publicKey: pem },
+      /publicKey: is another name of "public_key"/,
+    ],
+    [
+      "a short secret",
+      { alg: "HS256", secret: "0123456789012345678901234567890" },
+      /^secret: is too short for HS256, which needs at least 32 bytes/,
+    ],
+    [
+      "a secret too short for one of several",
+      { algs: ["HS256", "HS512"], secret: SECRET.slice(1) },
+      /^secret: is too short for HS512/,
+    ],
     ["a public key as the secret", { alg: "HS256", secret: pem }, /^secret: is a key pair's key or a certificate/],
-    ["a public key as the secret, as SSH writes it", { alg: "HS256", secret: `ssh-ed25519 ${"A".repeat(68)} ann@host` }, /^secret: is a key pair's key or a certificate/],
-    ["one header for two claims", { ...HS, claims_to_headers: { sub: "X-User", email: "x-user" } }, /^claims_to_headers\.email: is the header of sub already/],
+    [
+      "a public key as the secret, as SSH writes it",
+      { alg: "HS256", secret: `ssh-ed25519 ${"A".repeat(68)} ann@host` },
+      /^secret: is a key pair's key or a certificate/,
+    ],
+    [
+      "one header for two claims",
+      { ...HS, claims_to_headers: { sub: "X-User", email: "x-user" } },
+      /^claims_to_headers\.email: is the header of sub already/,
+    ],
     ["a secret for RS256", { alg: "RS256", secret: SECRET }, /alg: RS256 needs "public_key"/],
     ["HMAC keys from a URI", { alg: "HS256", jwks_uri: "https://a" }, /alg: HS256 needs "secret"/],
-    ["a small RSA key", { alg: "RS256", public_key: pemOf(small.publicKey) }, /^public_key: has 1024 bits: RSA keys need at least 2048/],
+    [
+      "a small RSA key",
+      { alg: "RS256", public_key: pemOf(small.publicKey) },
+      /^public_key: has 1024 bits: RSA keys need at least 2048/,
+    ],
     ["an RSA key for ES256", { alg: "ES256", public_key: pem }, /^public_key: is not on the curve P-256/],
     ["another curve", { alg: "ES384", public_key: pemOf(p256.publicKey) }, /^public_key: is not on the curve P-384/],
     ["an EC key for RS256", { alg: "RS256", public_key: pemOf(p256.publicKey) }, /^public_key: is no RSA key/],
     ["an RSA key for EdDSA", { alg: "EdDSA", public_key: pem }, /^public_key: is no Ed25519/],
-    ["a private key", { alg: "RS256", public_key: rsa.privateKey.export({ type: "pkcs8", format: "pem" }) }, /^public_key: is a private key: give the public one \(openssl pkey -pubout\)$/],
+    [
+      "a private key",
+      { alg: "RS256", public_key: rsa.privateKey.export({ type: "pkcs8", format: "pem" }) },
+      /^public_key: is a private key: give the public one \(openssl pkey -pubout\)$/,
+    ],
     ["a key that is none", { alg: "RS256", public_key: "hello" }, /^public_key: is not a public key in PEM form/],
     ["a URI that is none", { alg: "RS256", jwks_uri: "ftp://a" }, /^jwks_uri: expected an http:\/\/ or https:\/\/ URL/],
-    ["a URI with a password", { alg: "RS256", jwks_uri: "https://u:geheim@a/" }, /^jwks_uri: is a URL with a user name or password: leave them out$/],
+    [
+      "a URI with a password",
+      { alg: "RS256", jwks_uri: "https://u:geheim@a/" },
+      /^jwks_uri: is a URL with a user name or password: leave them out$/,
+    ],
     ["exp that is required and optional", { ...HS, exp: "optional", require: ["exp"] }, /^exp: is in "require"/],
     ["exp that is neither", { ...HS, exp: "never" }, /^exp: expected "required" or "optional"/],
     ["no typ at all", { ...HS, typ: [] }, /^typ/],
     ["a typ that is no media type", { ...HS, typ: "a b" }, /^typ: expected/],
     ["another place", { ...HS, from: "header:x" }, /^from: expected/],
-    ["a header the gateway sets", { ...HS, claims_to_headers: { sub: "X-Forwarded-For" } }, /^claims_to_headers\.sub: .*the gateway sets this header itself/],
+    [
+      "a header the gateway sets",
+      { ...HS, claims_to_headers: { sub: "X-Forwarded-For" } },
+      /^claims_to_headers\.sub: .*the gateway sets this header itself/,
+    ],
     ["framing", { ...HS, claims_to_headers: { sub: "Content-Length" } }, /^claims_to_headers\.sub/],
   ])("jwt reports %s as a configuration error", (_what, config, message) => {
     const { issues } = checked(jwt.schema, config);

@@ -2,7 +2,16 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import { describe, expect, it, vi } from "vitest";
 import { headerValue } from "../../lib/http/headers.ts";
 import { keyAuth } from "../../lib/plugins/key_auth.ts";
-import { atOnce, checked, exercise, instance, madeUpExchange, madeUpTools, plainReply, problemOf } from "../support/exercise.ts";
+import {
+  atOnce,
+  checked,
+  exercise,
+  instance,
+  madeUpExchange,
+  madeUpTools,
+  plainReply,
+  problemOf,
+} from "../support/exercise.ts";
 import { random } from "../support/random.ts";
 
 vi.mock("node:crypto", async (original) => {
@@ -37,8 +46,16 @@ describe("where the key is read (seed 5.3)", () => {
   });
 
   it("answers 401 when apiKey differs (rule 4)", () => {
-    expect(ask({ key: "k1" }, { query: "?apiKey=k2" })).toMatchObject({ status: 401, code: "key_invalid", forwarded: null });
-    expect(ask({ key: "k1" }, { headers: ["apiKey", "K1"] })).toMatchObject({ status: 401, code: "key_invalid", forwarded: null });
+    expect(ask({ key: "k1" }, { query: "?apiKey=k2" })).toMatchObject({
+      status: 401,
+      code: "key_invalid",
+      forwarded: null,
+    });
+    expect(ask({ key: "k1" }, { headers: ["apiKey", "K1"] })).toMatchObject({
+      status: 401,
+      code: "key_invalid",
+      forwarded: null,
+    });
   });
 
   it("answers 401 when there is no apiKey (rule 4)", () => {
@@ -52,7 +69,10 @@ describe("where the key is read (seed 5.3)", () => {
   });
 
   it.each(["?apiKey=", "?apiKey", "?a&apiKey&b=1"])("refuses an empty parameter as an invalid key: %s", (query) => {
-    expect(ask({ key: "k1" }, { query, headers: ["apiKey", "k1"] })).toMatchObject({ status: 401, code: "key_invalid" });
+    expect(ask({ key: "k1" }, { query, headers: ["apiKey", "k1"] })).toMatchObject({
+      status: 401,
+      code: "key_invalid",
+    });
   });
 
   it("refuses an empty header as an invalid key", () => {
@@ -86,8 +106,12 @@ describe("the 401", () => {
   it("names scheme and realm, quoted", () => {
     const refused = (gatewayName: string) => ask({ key: "k1" }, {}, madeUpTools({ gatewayName })).reply;
     expect(headerValue(refused("edge-gateway").headers, "www-authenticate")).toBe('Key realm="edge-gateway"');
-    expect(headerValue(refused('a "b" \\c\r\nX: é').headers, "www-authenticate")).toBe('Key realm="a \\"b\\" \\\\c??X: ?"');
-    expect(headerValue(ask({ key: "k1" }, { query: "?apiKey=x" }).reply.headers, "www-authenticate")).toBe('Key realm="edge-gateway"');
+    expect(headerValue(refused('a "b" \\c\r\nX: é').headers, "www-authenticate")).toBe(
+      'Key realm="a \\"b\\" \\\\c??X: ?"',
+    );
+    expect(headerValue(ask({ key: "k1" }, { query: "?apiKey=x" }).reply.headers, "www-authenticate")).toBe(
+      'Key realm="edge-gateway"',
+    );
   });
 
   it("the 401 is a problem document that holds neither the presented key nor the right one", () => {
@@ -106,17 +130,27 @@ describe("the 401", () => {
 });
 
 describe("whose key it is", () => {
-  const keys = { keys: [{ id: "alice", key: "a-key" }, { id: "bob", key_sha256: sha256("b-key").toUpperCase() }] };
+  const keys = {
+    keys: [
+      { id: "alice", key: "a-key" },
+      { id: "bob", key_sha256: sha256("b-key").toUpperCase() },
+    ],
+  };
 
-  it.each([["a-key", "alice"], ["b-key", "bob"]])("the key %s makes the caller %s, for plugins within and for the log", (key, id) => {
+  it.each([
+    ["a-key", "alice"],
+    ["b-key", "bob"],
+  ])("the key %s makes the caller %s, for plugins within and for the log", (key, id) => {
     const { forwarded } = ask(keys, { headers: ["apiKey", key] });
     expect(forwarded?.identity).toBe(id);
     expect(forwarded?.call.notes.identity).toBe(id);
   });
 
-  it("the caller is the plugin's id for the single key, or \"default\"", () => {
+  it('the caller is the plugin\'s id for the single key, or "default"', () => {
     expect(ask({ key: "k1" }, { query: "?apiKey=k1" }).forwarded?.identity).toBe("default");
-    expect(ask({ key: "k1" }, { query: "?apiKey=k1" }, madeUpTools({ id: "partners" })).forwarded?.identity).toBe("partners");
+    expect(ask({ key: "k1" }, { query: "?apiKey=k1" }, madeUpTools({ id: "partners" })).forwarded?.identity).toBe(
+      "partners",
+    );
   });
 
   it("the caller is found among the single key and several keys together", () => {
@@ -130,12 +164,15 @@ describe("whose key it is", () => {
     expect(ask(keys, { headers: ["apiKey", sha256("b-key")] }).code).toBe("key_invalid");
   });
 
-  it.each(["first", "third", "none of them"])("the caller is found by comparing every configured key in constant time, also when %s matches", (presented) => {
-    const three = { keys: ["first", "second", "third"].map((key) => ({ id: key, key })) };
-    vi.mocked(timingSafeEqual).mockClear();
-    ask(three, { query: `?apiKey=${encodeURIComponent(presented)}` });
-    expect(timingSafeEqual).toHaveBeenCalledTimes(3);
-  });
+  it.each(["first", "third", "none of them"])(
+    "the caller is found by comparing every configured key in constant time, also when %s matches",
+    (presented) => {
+      const three = { keys: ["first", "second", "third"].map((key) => ({ id: key, key })) };
+      vi.mocked(timingSafeEqual).mockClear();
+      ask(three, { query: `?apiKey=${encodeURIComponent(presented)}` });
+      expect(timingSafeEqual).toHaveBeenCalledTimes(3);
+    },
+  );
 
   it("the caller is remembered for a valid key, which is hashed once; an invalid key is hashed each time", () => {
     const middleware = instance(keyAuth, { keys: ["first", "second", "third"].map((key) => ({ id: key, key })) });
@@ -144,8 +181,16 @@ describe("whose key it is", () => {
       const { returned, forwarded } = exercise(middleware, madeUpExchange({ headers: ["apiKey", key] }));
       return [atOnce(returned).status, forwarded?.identity ?? null, vi.mocked(timingSafeEqual).mock.calls.length];
     };
-    expect([send("second"), send("second"), send("third")]).toEqual([[200, "second", 3], [200, "second", 0], [200, "third", 3]]);
-    expect([send("secon"), send("secon"), send("second ")]).toEqual([[401, null, 3], [401, null, 3], [401, null, 3]]);
+    expect([send("second"), send("second"), send("third")]).toEqual([
+      [200, "second", 3],
+      [200, "second", 0],
+      [200, "third", 3],
+    ]);
+    expect([send("secon"), send("secon"), send("second ")]).toEqual([
+      [401, null, 3],
+      [401, null, 3],
+      [401, null, 3],
+    ]);
     expect(send("second")).toEqual([200, "second", 0]);
   });
 });
@@ -170,7 +215,12 @@ describe("hide_credentials", () => {
   it("strips every apiKey header, in any case, also when the query's key was used", () => {
     const headers = ["Host", "a", "apiKey", "k1", "X", "1", "APIKEY", "k1"];
     for (const query of ["", "?apiKey=k1"]) {
-      expect(ask({ key: "k1", hide_credentials: true }, { query, headers }).forwarded?.headers).toEqual(["Host", "a", "X", "1"]);
+      expect(ask({ key: "k1", hide_credentials: true }, { query, headers }).forwarded?.headers).toEqual([
+        "Host",
+        "a",
+        "X",
+        "1",
+      ]);
     }
   });
 
@@ -214,13 +264,39 @@ describe("configuration", () => {
     ["an empty list", { keys: [] }, /keys: expected at least 1 item/],
     ["an empty key", { key: "" }, /key: expected a non-empty string/],
     ["an empty key in the list", { keys: [{ id: "a", key: "" }] }, /keys\[0\]\.key: expected a non-empty string/],
-    ["the hash of the empty key", { keys: [{ id: "a", key_sha256: sha256("") }] }, /keys\[0\]\.key_sha256: is the hash of the empty key/],
-    ["an id twice", { keys: [{ id: "a", key: "x" }, { id: "a", key: "y" }] }, /keys\[1\]\.id: "a" is already used/],
+    [
+      "the hash of the empty key",
+      { keys: [{ id: "a", key_sha256: sha256("") }] },
+      /keys\[0\]\.key_sha256: is the hash of the empty key/,
+    ],
+    [
+      "an id twice",
+      {
+        keys: [
+          { id: "a", key: "x" },
+          { id: "a", key: "y" },
+        ],
+      },
+      /keys\[1\]\.id: "a" is already used/,
+    ],
     ["an entry without id", { keys: [{ key: "x" }] }, /keys\[0\]\.id: is required/],
-    ["key and hash together", { keys: [{ id: "a", key: "x", key_sha256: sha256("x") }] }, /keys\[0\]: needs either "key" or "key_sha256"/],
+    [
+      "key and hash together",
+      { keys: [{ id: "a", key: "x", key_sha256: sha256("x") }] },
+      /keys\[0\]: needs either "key" or "key_sha256"/,
+    ],
     ["neither key nor hash", { keys: [{ id: "a" }] }, /keys\[0\]: needs either "key" or "key_sha256"/],
     ["a short hash", { keys: [{ id: "a", key_sha256: "abcd" }] }, /keys\[0\]\.key_sha256: expected 64 hex digits/],
-    ["one key for two", { keys: [{ id: "a", key: "x" }, { id: "b", key_sha256: sha256("x") }] }, /keys\[1\]: is the same key as keys\[0\]/],
+    [
+      "one key for two",
+      {
+        keys: [
+          { id: "a", key: "x" },
+          { id: "b", key_sha256: sha256("x") },
+        ],
+      },
+      /keys\[1\]: is the same key as keys\[0\]/,
+    ],
     ["the single key again", { key: "x", keys: [{ id: "b", key: "x" }] }, /keys\[0\]: is the same key as key/],
     ["a key that is a number", { key: 123 }, /key: expected a non-empty string, found a number$/],
     ["an unknown field", { key: "k", hide_credential: true }, /did you mean "hide_credentials"/],
@@ -244,37 +320,65 @@ describe("from", () => {
 
   it.each<[string, { query?: string; headers?: string[] }, string]>([
     ["another key in another place", { query: "?api_key=k2", headers: ["X-API-Key", "k1"] }, "key_invalid"],
-    ["another key in another place, behind the same one", { query: "?api_key=k1&api_key=k2", headers: ["X-API-Key", "k1"] }, "key_invalid"],
+    [
+      "another key in another place, behind the same one",
+      { query: "?api_key=k1&api_key=k2", headers: ["X-API-Key", "k1"] },
+      "key_invalid",
+    ],
     ["an empty key in another place", { query: "?api_key", headers: ["X-API-Key", "k1"] }, "key_invalid"],
     ["the right key in a later place alone", { query: "?api_key=k2", headers: ["apiKey", "k1"] }, "key_invalid"],
     ["the key in places that are not listed", { query: "?apiKey=k1", headers: ["X-Key", "k1"] }, "key_missing"],
     ["a parameter in another case", { query: "?API_KEY=k1" }, "key_missing"],
-  ])("from refuses %s", (_what, parts, code) => expect(ask(FROM, parts)).toMatchObject({ status: 401, code, forwarded: null }));
+  ])("from refuses %s", (_what, parts, code) =>
+    expect(ask(FROM, parts)).toMatchObject({ status: 401, code, forwarded: null }),
+  );
 
   it("from names its places in the 401", () => {
-    expect(problemOf(ask(FROM, {}).reply)["detail"]).toBe("Send the API key in the header X-API-Key or in the query parameter api_key or in the header apiKey.");
-    expect(problemOf(ask({ key: "k1" }, {}).reply)["detail"]).toBe("Send the API key in the query parameter apiKey or in the header apiKey.");
+    expect(problemOf(ask(FROM, {}).reply)["detail"]).toBe(
+      "Send the API key in the header X-API-Key or in the query parameter api_key or in the header apiKey.",
+    );
+    expect(problemOf(ask({ key: "k1" }, {}).reply)["detail"]).toBe(
+      "Send the API key in the query parameter apiKey or in the header apiKey.",
+    );
   });
 
   it("hide_credentials removes the key from all places of from, and from no other", () => {
-    const parts = { query: "?x=%2f&api_key=k1&apiKey=y&api%5fkey=k1", headers: ["X-Api-Key", "k1", "Accept", "*/*", "apikey", "k1", "x-api-key", "k1"] };
-    expect(ask({ ...FROM, hide_credentials: true }, parts).forwarded).toMatchObject({ query: "?x=%2f&apiKey=y", headers: ["Accept", "*/*"] });
+    const parts = {
+      query: "?x=%2f&api_key=k1&apiKey=y&api%5fkey=k1",
+      headers: ["X-Api-Key", "k1", "Accept", "*/*", "apikey", "k1", "x-api-key", "k1"],
+    };
+    expect(ask({ ...FROM, hide_credentials: true }, parts).forwarded).toMatchObject({
+      query: "?x=%2f&apiKey=y",
+      headers: ["Accept", "*/*"],
+    });
   });
 
-  it("from tells logs which parameters and headers hold keys, and the upstream's trailers which headers are removed", () => {
-    const config = checked(keyAuth.schema, { ...FROM, hide_credentials: true }).value as never;
-    expect(keyAuth.secretParameters!(config)).toEqual(["x-api-key", "api_key", "apikey"]);
-    expect(keyAuth.ownHeaders!(config)).toEqual(["x-api-key", "apikey"]);
-    expect(keyAuth.ownHeaders!(checked(keyAuth.schema, FROM).value as never)).toEqual([]);
-  });
+  it(
+    "from tells logs which parameters and headers hold keys, " +
+      "and the upstream's trailers which headers are removed",
+    () => {
+      const config = checked(keyAuth.schema, { ...FROM, hide_credentials: true }).value as never;
+      expect(keyAuth.secretParameters!(config)).toEqual(["x-api-key", "api_key", "apikey"]);
+      expect(keyAuth.ownHeaders!(config)).toEqual(["x-api-key", "apikey"]);
+      expect(keyAuth.ownHeaders!(checked(keyAuth.schema, FROM).value as never)).toEqual([]);
+    },
+  );
 
   it.each<[string, readonly string[], RegExp]>([
     ["no place", [], /from: expected at least 1 item/],
-    ["a place of another kind", ["cookie:a"], /from\[0\]: expected "header:<name>" or "query:<name>", found "cookie:a"/],
+    [
+      "a place of another kind",
+      ["cookie:a"],
+      /from\[0\]: expected "header:<name>" or "query:<name>", found "cookie:a"/,
+    ],
     ["a place without a name", ["header:"], /from\[0\]: expected "header:<name>" or "query:<name>"/],
     ["a name that no header can have", ["header:a b"], /from\[0\]: expected "header:<name>" or "query:<name>"/],
     ["a header that plugins never see", ["header:Connection"], /from\[0\]: .*plugins never see this header/],
-    ["a header that says where a request is from", ["header:X-Forwarded-For"], /from\[0\]: .*plugins never see this header/],
+    [
+      "a header that says where a request is from",
+      ["header:X-Forwarded-For"],
+      /from\[0\]: .*plugins never see this header/,
+    ],
     ["a header twice", ["header:X-Key", "query:k", "header:x-key"], /from\[2\]: is there twice/],
   ])("from reports %s as a configuration error", (_what, from, message) => {
     const { issues } = checked(keyAuth.schema, { key: "k1", from });

@@ -6,13 +6,30 @@ import { headerValue, headerValues } from "../../lib/http/headers.ts";
 import { mtls } from "../../lib/plugins/mtls.ts";
 import { clientCertificate } from "../../lib/server/client_certificate.ts";
 import { ALICE, NAMELESS, POSING, SERVER_ONLY, UNRESTRICTED } from "../support/more_certs.ts";
-import { atOnce, checked, exercise, instance, madeUpExchange, madeUpTools, plainReply, problemOf } from "../support/exercise.ts";
+import {
+  atOnce,
+  checked,
+  exercise,
+  instance,
+  madeUpExchange,
+  madeUpTools,
+  plainReply,
+  problemOf,
+} from "../support/exercise.ts";
 
-const read = ({ cert }: { cert: string }, reason: string | null = null) => clientCertificate(new X509Certificate(cert), reason);
+const read = ({ cert }: { cert: string }, reason: string | null = null) =>
+  clientCertificate(new X509Certificate(cert), reason);
 const alice = read(ALICE);
 
 function exchangeOf(certificate: ClientCertificate | null, headers: string[] = ["Host", "h"]) {
-  const call = new Call({ id: "request-1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {}, certificate: () => certificate });
+  const call = new Call({
+    id: "request-1",
+    remoteAddress: "192.0.2.1",
+    trustedRemote: false,
+    startedAt: 0,
+    inform: () => {},
+    certificate: () => certificate,
+  });
   return madeUpExchange({ call, headers });
 }
 
@@ -20,7 +37,13 @@ function ask(certificate: ClientCertificate | null, config: object = {}, middlew
   const exchange = exchangeOf(certificate);
   const { returned, forwarded } = exercise(middleware, exchange);
   const reply = atOnce(returned);
-  return { status: reply.status, code: reply.status === 200 ? null : problemOf(reply)["code"], reply, forwarded, notes: exchange.call.notes };
+  return {
+    status: reply.status,
+    code: reply.status === 200 ? null : problemOf(reply)["code"],
+    reply,
+    forwarded,
+    notes: exchange.call.notes,
+  };
 }
 
 describe("who passes", () => {
@@ -32,27 +55,40 @@ describe("who passes", () => {
     expect(ask(null)).toMatchObject({ status: 401, code: "client_certificate_missing", forwarded: null });
   });
 
-  it("mtls answers 401 client_certificate_invalid to an unverified certificate, with the reason in the log only", () => {
-    const { status, code, forwarded, notes, reply } = ask(read(ALICE, "CERT_HAS_EXPIRED"));
-    expect([status, code, forwarded]).toEqual([401, "client_certificate_invalid", null]);
-    expect(notes).toMatchObject({ identity: null, fault: "the client certificate is not verified: CERT_HAS_EXPIRED" });
-    expect(String(reply.body)).not.toMatch(/EXPIRED|alice/);
-  });
+  it(
+    "mtls answers 401 client_certificate_invalid to an unverified certificate, " + "with the reason in the log only",
+    () => {
+      const { status, code, forwarded, notes, reply } = ask(read(ALICE, "CERT_HAS_EXPIRED"));
+      expect([status, code, forwarded]).toEqual([401, "client_certificate_invalid", null]);
+      expect(notes).toMatchObject({
+        identity: null,
+        fault: "the client certificate is not verified: CERT_HAS_EXPIRED",
+      });
+      expect(String(reply.body)).not.toMatch(/EXPIRED|alice/);
+    },
+  );
 
   it("mtls answers 401 client_certificate_invalid to a certificate that is not for authenticating clients", () => {
-    expect(ask(read(SERVER_ONLY))).toMatchObject({ status: 401, code: "client_certificate_invalid", notes: { fault: /extended key use/ } as unknown });
+    expect(ask(read(SERVER_ONLY))).toMatchObject({
+      status: 401,
+      code: "client_certificate_invalid",
+      notes: { fault: /extended key use/ } as unknown,
+    });
   });
 
   it("mtls names scheme and realm in both refusals", () => {
     const middleware = instance(mtls, {}, madeUpTools({ gatewayName: "the gateway" }));
     for (const certificate of [null, read(SERVER_ONLY)]) {
-      expect(headerValue(ask(certificate, {}, middleware).reply.headers, "www-authenticate")).toBe('ClientCertificate realm="the gateway"');
+      expect(headerValue(ask(certificate, {}, middleware).reply.headers, "www-authenticate")).toBe(
+        'ClientCertificate realm="the gateway"',
+      );
     }
   });
 });
 
 describe("allow", () => {
-  const passes = (entry: string, certificate = alice) => ask(certificate, { allow: ["someone else", entry] }).status === 200;
+  const passes = (entry: string, certificate = alice) =>
+    ask(certificate, { allow: ["someone else", entry] }).status === 200;
 
   it.each([
     "alice",
@@ -67,13 +103,25 @@ describe("allow", () => {
     "192.0.2.1",
   ])("mtls accepts %s", (entry) => expect(passes(entry)).toBe(true));
 
-  it.each(["Alice", "alic", "alice ", "CN=alice", "cn=alice,O=Söhne\\, Inc.,C=DE", "C=DE,O=Söhne\\, Inc.,CN=alice", "DNS:alice", "example.com", "*.example.com", "URI:alice.example.com", "DE"])(
-    "mtls does not accept %s",
-    (entry) => expect(ask(alice, { allow: [entry] })).toMatchObject({ status: 401, code: "client_certificate_invalid" }),
+  it.each([
+    "Alice",
+    "alic",
+    "alice ",
+    "CN=alice",
+    "cn=alice,O=Söhne\\, Inc.,C=DE",
+    "C=DE,O=Söhne\\, Inc.,CN=alice",
+    "DNS:alice",
+    "example.com",
+    "*.example.com",
+    "URI:alice.example.com",
+    "DE",
+  ])("mtls does not accept %s", (entry) =>
+    expect(ask(alice, { allow: [entry] })).toMatchObject({ status: 401, code: "client_certificate_invalid" }),
   );
 
   it("mtls does not accept a name as one of another kind, nor one name as two", () => {
-    for (const entry of ["DNS:alice.example.com", "alice.example.com", "URI:x:a"]) expect(passes(entry, read(POSING))).toBe(false);
+    for (const entry of ["DNS:alice.example.com", "alice.example.com", "URI:x:a"])
+      expect(passes(entry, read(POSING))).toBe(false);
     expect(passes("x:a, DNS:alice.example.com", read(POSING))).toBe(true);
     expect(passes("CN=root,O=x", { ...alice, commonName: "CN=root,O=x" })).toBe(false);
   });
@@ -89,7 +137,13 @@ describe("allow", () => {
 
   it("mtls checks a certificate once per connection", () => {
     let asked = 0;
-    const watched = { ...alice, get names() { asked++; return alice.names; } };
+    const watched = {
+      ...alice,
+      get names() {
+        asked++;
+        return alice.names;
+      },
+    };
     const middleware = instance(mtls, { allow: ["spiffe://example/alice"] });
     for (let i = 0; i < 5; i++) expect(ask(watched, {}, middleware).status).toBe(200);
     expect(asked).toBeLessThanOrEqual(3);
@@ -102,10 +156,14 @@ describe("allow", () => {
 describe("what is passed on", () => {
   it("mtls adds subject, alternative names and fingerprint behind the client's headers", () => {
     expect(ask(alice).forwarded?.headers).toEqual([
-      "Host", "h",
-      "X-Client-Cert-Subject", "CN=alice,O=S\\C3\\B6hne\\, Inc.,C=DE",
-      "X-Client-Cert-SAN", "DNS:alice.example.com,URI:spiffe://example/alice,email:alice@example.com,IP:192.0.2.1",
-      "X-Client-Cert-Fingerprint", alice.fingerprint,
+      "Host",
+      "h",
+      "X-Client-Cert-Subject",
+      "CN=alice,O=S\\C3\\B6hne\\, Inc.,C=DE",
+      "X-Client-Cert-SAN",
+      "DNS:alice.example.com,URI:spiffe://example/alice,email:alice@example.com,IP:192.0.2.1",
+      "X-Client-Cert-Fingerprint",
+      alice.fingerprint,
     ]);
   });
 
@@ -115,15 +173,23 @@ describe("what is passed on", () => {
   });
 
   it("mtls escapes characters that a header cannot carry, and commas in names", () => {
-    const { forwarded } = ask({ ...alice, subject: "CN=a\r\nX: y\u0000\u{1F600}", names: ["URI:a,DNS:b", "DNS:ü \"%\n"] });
+    const { forwarded } = ask({
+      ...alice,
+      subject: "CN=a\r\nX: y\u0000\u{1F600}",
+      names: ["URI:a,DNS:b", 'DNS:ü "%\n'],
+    });
     expect(headerValue(forwarded!.headers, "x-client-cert-subject")).toBe("CN=a\\0D\\0AX: y\\00\\F0\\9F\\98\\80");
     expect(headerValue(forwarded!.headers, "x-client-cert-san")).toBe("URI:a%2CDNS:b,DNS:%C3%BC%20%22%25%0A");
     expect(ask(read(POSING)).forwarded!.headers).toContain("URI:x:a%2C%20DNS:alice.example.com");
   });
 
   it("mtls sends each header once, also with two instances", () => {
-    const { forwarded } = exercise(instance(mtls, {}), exchangeOf(alice, ["Host", "h", ...ask(alice).forwarded!.headers.slice(2), "X-Later", "1"]));
-    for (const name of ["x-client-cert-subject", "x-client-cert-san", "x-client-cert-fingerprint"]) expect(headerValues(forwarded!.headers, name)).toHaveLength(1);
+    const { forwarded } = exercise(
+      instance(mtls, {}),
+      exchangeOf(alice, ["Host", "h", ...ask(alice).forwarded!.headers.slice(2), "X-Later", "1"]),
+    );
+    for (const name of ["x-client-cert-subject", "x-client-cert-san", "x-client-cert-fingerprint"])
+      expect(headerValues(forwarded!.headers, name)).toHaveLength(1);
     expect(headerValue(forwarded!.headers, "x-later")).toBe("1");
   });
 
@@ -141,12 +207,15 @@ describe("what is passed on", () => {
 });
 
 describe("configuration", () => {
-  it("the configuration of mtls may be empty", () => expect(checked(mtls.schema, {})).toEqual({ value: {}, issues: [] }));
+  it("the configuration of mtls may be empty", () =>
+    expect(checked(mtls.schema, {})).toEqual({ value: {}, issues: [] }));
 
   it.each<[object, string]>([
     [{ allow: [] }, "allow: expected at least 1 item, found none"],
     [{ allow: [""] }, 'allow[0]: expected a non-empty string, found ""'],
     [{ allow: "alice" }, 'allow: expected an array, found "alice"'],
     [{ alow: ["alice"] }, 'alow: is not a known field; did you mean "allow"?'],
-  ])("mtls refuses the configuration %j: %s", (config, issue) => expect(checked(mtls.schema, config).issues).toEqual([issue]));
+  ])("mtls refuses the configuration %j: %s", (config, issue) =>
+    expect(checked(mtls.schema, config).issues).toEqual([issue]),
+  );
 });

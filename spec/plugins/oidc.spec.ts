@@ -5,7 +5,23 @@ import { headerValue, headerValues } from "../../lib/http/headers.ts";
 import { oidc } from "../../lib/plugins/oidc.ts";
 import { gate } from "../journeys/harness.ts";
 import { checked } from "../support/exercise.ts";
-import { accepts, browser, claimsFor, es256, gatewayAt, HOST, KEY, logIn, NOW, provider, SECRET, sentTo, tools, wayBack, type Asked } from "./oidc_provider.ts";
+import {
+  accepts,
+  browser,
+  claimsFor,
+  es256,
+  gatewayAt,
+  HOST,
+  KEY,
+  logIn,
+  NOW,
+  provider,
+  SECRET,
+  sentTo,
+  tools,
+  wayBack,
+  type Asked,
+} from "./oidc_provider.ts";
 
 const SESSION = "__Host-session";
 const setCookies = ({ reply }: Asked) => headerValues(reply.headers, "set-cookie");
@@ -18,12 +34,25 @@ describe("the way to the provider", () => {
     expect(asked.status).toBe(302);
     expect(asked.location!.startsWith(`${at.issuer}/authorize?tenant=1&`)).toBe(true);
     const sent = Object.fromEntries(sentTo(asked));
-    expect(sent).toMatchObject({ response_type: "code", client_id: "gw", redirect_uri: `https://${HOST}/a/.oidc/callback`, scope: "openid email", code_challenge_method: "S256" });
+    expect(sent).toMatchObject({
+      response_type: "code",
+      client_id: "gw",
+      redirect_uri: `https://${HOST}/a/.oidc/callback`,
+      scope: "openid email",
+      code_challenge_method: "S256",
+    });
     expect([sent["state"]!.length, sent["nonce"]!.length, sent["code_challenge"]!.length]).toEqual([22, 22, 43]);
     const [cookie] = setCookies(asked);
-    expect(cookie).toMatch(new RegExp(`^${SESSION}\\.${sent["state"]!.slice(0, 8)}=[\\w-]+; Path=/; Max-Age=600; HttpOnly; SameSite=Lax; Secure$`));
+    expect(cookie).toMatch(
+      new RegExp(
+        `^${SESSION}\\.${sent["state"]!.slice(0, 8)}=[\\w-]+; Path=/; Max-Age=600; HttpOnly; SameSite=Lax; Secure$`,
+      ),
+    );
     expect(cookie).not.toContain("page");
-    expect([headerValue(asked.reply.headers, "cache-control"), headerValue(asked.reply.headers, "vary")]).toEqual(["no-store", "Cookie, Accept"]);
+    expect([headerValue(asked.reply.headers, "cache-control"), headerValue(asked.reply.headers, "vary")]).toEqual([
+      "no-store",
+      "Cookie, Accept",
+    ]);
     const again = sentTo(await ask("/a/page?x=1"));
     for (const name of ["state", "nonce", "code_challenge"]) expect(again.get(name)).not.toBe(sent[name]);
   });
@@ -38,7 +67,9 @@ describe("the way to the provider", () => {
   ])("answers 401 session_required to a request for %s, and begins no login", async (_title, parts) => {
     const at = await provider();
     const asked = await gatewayAt(at).ask("/a/page", parts);
-    expect([asked.status, asked.code, setCookies(asked), headerValue(asked.reply.headers, "www-authenticate")]).toEqual([401, "session_required", [], 'OpenIDConnect realm="edge-gateway"']);
+    expect([asked.status, asked.code, setCookies(asked), headerValue(asked.reply.headers, "www-authenticate")]).toEqual(
+      [401, "session_required", [], 'OpenIDConnect realm="edge-gateway"'],
+    );
     expect(headerValue(asked.reply.headers, "content-type")).toBe("application/problem+json");
   });
 
@@ -61,17 +92,29 @@ describe("the way to the provider", () => {
     ["http", "127.0.0.1:8008", SESSION, "give it a name without underscores in front"],
     ["http", "localhost.evil.example", "session", "Use HTTPS"],
     ["https", "", SESSION, "Send a Host header"],
-  ] as const)("begins no login that could not end: over %s at %j with the cookie %s", async (scheme, authority, cookie, said) => {
-    const asked = await gatewayAt(await provider(), { session: { secret: SECRET, cookie } }).ask("/a/page", { scheme, authority });
-    expect([asked.status, asked.code]).toEqual([400, "bad_request"]);
-    expect(asked.body).toContain(said);
-  });
+  ] as const)(
+    "begins no login that could not end: over %s at %j with the cookie %s",
+    async (scheme, authority, cookie, said) => {
+      const asked = await gatewayAt(await provider(), { session: { secret: SECRET, cookie } }).ask("/a/page", {
+        scheme,
+        authority,
+      });
+      expect([asked.status, asked.code]).toEqual([400, "bad_request"]);
+      expect(asked.body).toContain(said);
+    },
+  );
 
-  it.each(["127.0.0.1:8008", "localhost", "[::1]:80"])("works over plain HTTP on this machine (%s) with a cookie of another name, which is not Secure", async (authority) => {
-    const asked = await gatewayAt(await provider(), { session: { secret: SECRET, cookie: "session" } }).ask("/a/page", { scheme: "http", authority });
-    expect(sentTo(asked).get("redirect_uri")).toBe(`http://${authority}/a/.oidc/callback`);
-    expect(setCookies(asked)[0]).not.toContain("Secure");
-  });
+  it.each(["127.0.0.1:8008", "localhost", "[::1]:80"])(
+    "works over plain HTTP on this machine (%s) with a cookie of another name, which is not Secure",
+    async (authority) => {
+      const asked = await gatewayAt(await provider(), { session: { secret: SECRET, cookie: "session" } }).ask(
+        "/a/page",
+        { scheme: "http", authority },
+      );
+      expect(sentTo(asked).get("redirect_uri")).toBe(`http://${authority}/a/.oidc/callback`);
+      expect(setCookies(asked)[0]).not.toContain("Secure");
+    },
+  );
 });
 
 describe("the way back", () => {
@@ -84,14 +127,26 @@ describe("the way back", () => {
     const back = await own.open(wayBack(begun, { iss: at.issuer }));
     expect([back.status, back.location]).toEqual([303, "/a/page?x=1&y=%20"]);
     const [{ form, authorization } = { form: new URLSearchParams(), authorization: "" }] = at.asked;
-    expect(Object.fromEntries(form)).toEqual({ grant_type: "authorization_code", code: "c0de", redirect_uri: `https://${HOST}/a/.oidc/callback`, code_verifier: expect.any(String) as unknown });
-    expect(createHash("sha256").update(form.get("code_verifier")!).digest("base64url")).toBe(sentTo(begun).get("code_challenge"));
+    expect(Object.fromEntries(form)).toEqual({
+      grant_type: "authorization_code",
+      code: "c0de",
+      redirect_uri: `https://${HOST}/a/.oidc/callback`,
+      code_verifier: expect.any(String) as unknown,
+    });
+    expect(createHash("sha256").update(form.get("code_verifier")!).digest("base64url")).toBe(
+      sentTo(begun).get("code_challenge"),
+    );
     expect(authorization).toBe(`Basic ${Buffer.from("gw:hunter2").toString("base64")}`);
     expect([...own.cookies.keys()]).toEqual([SESSION]);
     expect(setCookies(back)[1]).toMatch(/; Path=\/; Max-Age=28800; HttpOnly; SameSite=Lax; Secure$/);
     expect(JSON.stringify(back.reply.headers)).not.toMatch(/ada|c0de/);
     const page = await own.open("/a/page");
-    expect([page.status, page.forwarded!.identity, page.forwarded!.claims!["sub"], headerValue(page.forwarded!.headers, "cookie")]).toEqual([200, "ada", "ada", undefined]);
+    expect([
+      page.status,
+      page.forwarded!.identity,
+      page.forwarded!.claims!["sub"],
+      headerValue(page.forwarded!.headers, "cookie"),
+    ]).toEqual([200, "ada", "ada", undefined]);
   });
 
   it("sends the secret in the form where the provider takes it there only", async () => {
@@ -112,21 +167,29 @@ describe("the way back", () => {
     expect([...own.cookies.keys()]).toEqual([SESSION]);
   });
 
-  it("refuses an answer that is used again, also with another code or a copy of its cookie: the provider gets one request", async () => {
-    const at = await provider();
-    const gateway = gatewayAt(at);
-    const own = browser(gateway);
-    const begun = await own.open("/a/page");
-    accepts(at, begun);
-    const copied = browser(gateway, new Map(own.cookies));
-    await own.open(wayBack(begun));
-    for (const { cookies } of [own, copied]) {
-      for (const url of [wayBack(begun), wayBack(begun, { code: "other" })]) {
-        expect(await browser(gateway, new Map(cookies)).open(url)).toMatchObject({ status: 400, code: "login_failed", fault: "oidc: state" });
+  it(
+    "refuses an answer that is used again, also with another code or a copy of its cookie: " +
+      "the provider gets one request",
+    async () => {
+      const at = await provider();
+      const gateway = gatewayAt(at);
+      const own = browser(gateway);
+      const begun = await own.open("/a/page");
+      accepts(at, begun);
+      const copied = browser(gateway, new Map(own.cookies));
+      await own.open(wayBack(begun));
+      for (const { cookies } of [own, copied]) {
+        for (const url of [wayBack(begun), wayBack(begun, { code: "other" })]) {
+          expect(await browser(gateway, new Map(cookies)).open(url)).toMatchObject({
+            status: 400,
+            code: "login_failed",
+            fault: "oidc: state",
+          });
+        }
       }
-    }
-    expect(at.asked).toHaveLength(1);
-  });
+      expect(at.asked).toHaveLength(1);
+    },
+  );
 
   it("refuses the state of another browser, of another gateway, and made-up ones: the code stays unused", async () => {
     const at = await provider();
@@ -159,7 +222,13 @@ describe("the way back", () => {
     await own.open(wayBack(begun));
     const session = own.cookies.get(SESSION)!.slice(2);
     const state = "a".repeat(22);
-    expect((await browser(gateway, new Map([[`${SESSION}.${state.slice(0, 8)}`, session]])).open(`/a/.oidc/callback?code=c&state=${state}`)).fault).toBe("oidc: state");
+    expect(
+      (
+        await browser(gateway, new Map([[`${SESSION}.${state.slice(0, 8)}`, session]])).open(
+          `/a/.oidc/callback?code=c&state=${state}`,
+        )
+      ).fault,
+    ).toBe("oidc: state");
     expect((await browser(gateway, new Map([[SESSION, `1~${login}`]])).open("/a/page")).status).toBe(302);
   });
 
@@ -175,7 +244,12 @@ describe("the way back", () => {
 
   it.each<[string, Record<string, string> | string, object, string]>([
     ["of another provider (RFC 9207)", { iss: "https://evil.example" }, {}, "oidc: iss"],
-    ["without iss of a provider that always sends it", {}, { authorization_response_iss_parameter_supported: true }, "oidc: iss"],
+    [
+      "without iss of a provider that always sends it",
+      {},
+      { authorization_response_iss_parameter_supported: true },
+      "oidc: iss",
+    ],
     ["with an error", { error: "access_denied" }, {}, "oidc: the provider says access_denied"],
     ["with an error that is no code", { error: "<script>\n" }, {}, "oidc: error"],
     ["without a code", { code: "" }, {}, "oidc: no code"],
@@ -197,12 +271,29 @@ describe("the way back", () => {
 
   it("accepts GET alone", async () => {
     const { ask } = gatewayAt(await provider());
-    expect(await ask("/a/.oidc/callback?code=c&state=s", { method: "POST" })).toMatchObject({ status: 405, code: "method_not_allowed" });
+    expect(await ask("/a/.oidc/callback?code=c&state=s", { method: "POST" })).toMatchObject({
+      status: 405,
+      code: "method_not_allowed",
+    });
   });
 
   it.each<[string, number, object | string, number, string, RegExp]>([
-    ["refuses the code", 400, { error: "invalid_grant", error_description: "used" }, 400, "login_failed", /answered with status 400 and "invalid_grant"$/],
-    ["refuses the gateway's secret", 401, { error: "invalid_client" }, 503, "auth_unavailable", /answered with status 401 and "invalid_client"$/],
+    [
+      "refuses the code",
+      400,
+      { error: "invalid_grant", error_description: "used" },
+      400,
+      "login_failed",
+      /answered with status 400 and "invalid_grant"$/,
+    ],
+    [
+      "refuses the gateway's secret",
+      401,
+      { error: "invalid_client" },
+      503,
+      "auth_unavailable",
+      /answered with status 401 and "invalid_client"$/,
+    ],
     ["fails", 500, "<html>", 503, "auth_unavailable", /its answer with status 500 is no JSON object$/],
     ["sends a list", 200, [], 503, "auth_unavailable", /is no JSON object$/],
     ["sends no ID token", 200, { access_token: "a" }, 400, "login_failed", /^oidc: no ID token$/],
@@ -242,7 +333,17 @@ describe("the page that is returned to", () => {
     const own = browser(gatewayAt(at));
     const begun = await own.open("/a/page");
     accepts(at, begun);
-    expect((await own.open(wayBack(begun, { to: "https://evil.example", return_to: "//evil.example", redirect_uri: "https://evil.example" }))).location).toBe("/a/page");
+    expect(
+      (
+        await own.open(
+          wayBack(begun, {
+            to: "https://evil.example",
+            return_to: "//evil.example",
+            redirect_uri: "https://evil.example",
+          }),
+        )
+      ).location,
+    ).toBe("/a/page");
   });
 });
 
@@ -290,14 +391,34 @@ describe("an ID token", () => {
   it.each<[string, (claims: object) => string, string]>([
     ["signed by nobody", (claims) => `${encoded({ alg: "none" })}.${encoded(claims)}.`, "algorithm"],
     ["with the client's secret", (claims) => hmac(claims, "hunter2"), "algorithm"],
-    ["with the provider's public key as a secret", (claims) => hmac(claims, String(KEY.publicKey.export({ type: "spki", format: "pem" }))), "algorithm"],
+    [
+      "with the provider's public key as a secret",
+      (claims) => hmac(claims, String(KEY.publicKey.export({ type: "spki", format: "pem" }))),
+      "algorithm",
+    ],
     ["with another key under the same kid", (claims) => es256(claims, {}, other.privateKey), "signature"],
-    ["with a key of its own", (claims) => es256(claims, { kid: "k2", jwk: other.publicKey.export({ format: "jwk" }) }, other.privateKey), "unknown key"],
-    ["with a key under a URL of its own", (claims) => es256(claims, { kid: "k2", jku: "https://evil.example/jwks" }, other.privateKey), "unknown key"],
+    [
+      "with a key of its own",
+      (claims) => es256(claims, { kid: "k2", jwk: other.publicKey.export({ format: "jwk" }) }, other.privateKey),
+      "unknown key",
+    ],
+    [
+      "with a key under a URL of its own",
+      (claims) => es256(claims, { kid: "k2", jku: "https://evil.example/jwks" }, other.privateKey),
+      "unknown key",
+    ],
     ["as an access token", (claims) => es256(claims, { typ: "at+jwt" }), "type"],
     ["with crit", (claims) => es256(claims, { crit: ["exp"] }), "critical"],
-    ["with another algorithm than its key has", (claims) => es256(claims, { alg: "RS256" }, rsa.privateKey).replace(/\.[^.]+$/, ".AAAA"), "unknown key"],
-    ["with the signature of another token", (claims) => `${es256({ ...claims, sub: "root" }).replace(/\.[^.]+$/, "")}.${es256(claims).split(".")[2]!}`, "signature"],
+    [
+      "with another algorithm than its key has",
+      (claims) => es256(claims, { alg: "RS256" }, rsa.privateKey).replace(/\.[^.]+$/, ".AAAA"),
+      "unknown key",
+    ],
+    [
+      "with the signature of another token",
+      (claims) => `${es256({ ...claims, sub: "root" }).replace(/\.[^.]+$/, "")}.${es256(claims).split(".")[2]!}`,
+      "signature",
+    ],
     ["that is too long", (claims) => es256({ ...claims, x: "x".repeat(16 * 1024) }), "malformed"],
   ])("signed %s is refused", async (_title, forge, why) => {
     const at = await provider();
@@ -323,7 +444,9 @@ describe("a session", () => {
     const own = browser(gateway);
     await logIn(at, own, {}, { email: "ada@shop.example" });
     own.cookies.set(`${SESSION}.1`, "old").set(`${SESSION}s`, "kept").set("theme", "dark");
-    const { forwarded } = await own.open("/a/page", { headers: ["X-Email", "root@shop.example", "X_Email", "root", "X-Name", "root"] });
+    const { forwarded } = await own.open("/a/page", {
+      headers: ["X-Email", "root@shop.example", "X_Email", "root", "X-Name", "root"],
+    });
     expect(headerValues(forwarded!.headers, "x-email")).toEqual(["ada@shop.example"]);
     expect(JSON.stringify(forwarded!.headers)).not.toContain("root");
     expect(headerValues(forwarded!.headers, "cookie")).toEqual([`${SESSION}s=kept; theme=dark`]);
@@ -334,7 +457,12 @@ describe("a session", () => {
     const at = await provider();
     const own = browser(gatewayAt(at, { claims: { role: "admin" } }));
     await logIn(at, own, {}, { role: "user" });
-    expect(await own.open("/a/page")).toMatchObject({ status: 403, code: "forbidden", fault: "oidc: claims", forwarded: null });
+    expect(await own.open("/a/page")).toMatchObject({
+      status: 403,
+      code: "forbidden",
+      fault: "oidc: claims",
+      forwarded: null,
+    });
   });
 
   it("lasts ttl_s, counted from the login", async () => {
@@ -346,22 +474,34 @@ describe("a session", () => {
     expect((await own.open("/a/page")).status).toBe(200);
     gateway.tools.clock.advance(1_000);
     expect((await own.open("/a/page")).status).toBe(302);
-    expect((await own.open("/a/page", { headers: ["Sec-Fetch-Mode", "cors"] })).body).toContain("The session has ended.");
+    expect((await own.open("/a/page", { headers: ["Sec-Fetch-Mode", "cors"] })).body).toContain(
+      "The session has ended.",
+    );
   });
 
-  it("that has ended loses no form: the POST gets 401 with a page that says so, and a link to the page of the form", async () => {
-    const at = await provider();
-    const own = browser(gatewayAt(at));
-    const headers = ["Referer", `https://${HOST}/a/form?id="7"`, "Sec-Fetch-Mode", "navigate"];
-    const answer = await own.open("/a/save", { method: "POST", headers });
-    expect([answer.status, answer.code, headerValue(answer.reply.headers, "content-type"), answer.forwarded]).toEqual([401, "session_required", "text/html; charset=utf-8", null]);
-    expect(answer.body).toContain("This POST was not carried out, and nothing was changed.");
-    expect(answer.body).toContain('<a href="/a/form?id=%227%22" target="_blank" rel="noopener">Log in</a>');
-    expect(setCookies(answer)).toEqual([]);
-    const foreign = await own.open("/a/save", { method: "POST", headers: ["Referer", `https://${HOST}.evil.example/`] });
-    expect(foreign.body).toContain('<a href="/a/save"');
-    expect((await own.open("/a/save", { method: "POST", headers: ["Sec-Fetch-Mode", "cors"] })).body).toContain('"code":"session_required"');
-  });
+  it(
+    "that has ended loses no form: the POST gets 401 with a page that says so, " + "and a link to the page of the form",
+    async () => {
+      const at = await provider();
+      const own = browser(gatewayAt(at));
+      const headers = ["Referer", `https://${HOST}/a/form?id="7"`, "Sec-Fetch-Mode", "navigate"];
+      const answer = await own.open("/a/save", { method: "POST", headers });
+      expect([answer.status, answer.code, headerValue(answer.reply.headers, "content-type"), answer.forwarded]).toEqual(
+        [401, "session_required", "text/html; charset=utf-8", null],
+      );
+      expect(answer.body).toContain("This POST was not carried out, and nothing was changed.");
+      expect(answer.body).toContain('<a href="/a/form?id=%227%22" target="_blank" rel="noopener">Log in</a>');
+      expect(setCookies(answer)).toEqual([]);
+      const foreign = await own.open("/a/save", {
+        method: "POST",
+        headers: ["Referer", `https://${HOST}.evil.example/`],
+      });
+      expect(foreign.body).toContain('<a href="/a/save"');
+      expect((await own.open("/a/save", { method: "POST", headers: ["Sec-Fetch-Mode", "cors"] })).body).toContain(
+        '"code":"session_required"',
+      );
+    },
+  );
 
   it("of another secret, issuer, client or name is none, nor is one with a bit changed", async () => {
     const at = await provider();
@@ -369,7 +509,8 @@ describe("a session", () => {
     const own = browser(gateway);
     await logIn(at, own);
     const text = own.cookies.get(SESSION)!;
-    const opens = async (to: Pick<typeof gateway, "ask">, value: string, name = SESSION) => (await browser(to, new Map([[name, value]])).open("/a/page")).status;
+    const opens = async (to: Pick<typeof gateway, "ask">, value: string, name = SESSION) =>
+      (await browser(to, new Map([[name, value]])).open("/a/page")).status;
     expect(await opens(gateway, text)).toBe(200);
     // Another instance with the same settings, such as another gateway behind the same load balancer.
     expect(await opens(gatewayAt(at), text)).toBe(200);
@@ -378,34 +519,59 @@ describe("a session", () => {
       expect(await opens(gatewayAt(at, config), text), JSON.stringify(config)).toBe(302);
     }
     at.behaviour.metadata = {};
-    expect(await opens(gatewayAt(at, { session: { secret: SECRET, cookie: "__Host-other" } }), text, "__Host-other")).toBe(302);
+    expect(
+      await opens(gatewayAt(at, { session: { secret: SECRET, cookie: "__Host-other" } }), text, "__Host-other"),
+    ).toBe(302);
     for (let i = 2; i < text.length; i += 31) {
       const changed = text.slice(0, i) + (text[i] === "A" ? "B" : "A") + text.slice(i + 1);
       expect(await opens(gateway, changed), `character ${i}`).toBe(302);
     }
-    for (const value of ["", "1~", "1~A", "4~AAAA", "0~AAAA", `2~${text.slice(2)}`, text.slice(2), text.slice(0, -4), `1~${"A".repeat(20_000)}`, '"', "=", `${text}=`]) {
+    for (const value of [
+      "",
+      "1~",
+      "1~A",
+      "4~AAAA",
+      "0~AAAA",
+      `2~${text.slice(2)}`,
+      text.slice(2),
+      text.slice(0, -4),
+      `1~${"A".repeat(20_000)}`,
+      '"',
+      "=",
+      `${text}=`,
+    ]) {
       // Two parts of which the second is missing are the whole text here.
       expect(await opens(gateway, value), value.slice(0, 20)).toBe(value === `2~${text.slice(2)}` ? 200 : 302);
     }
   });
 
-  it("that is too long for one cookie is split, and one that is too long for three is refused with the reason", async () => {
-    const at = await provider();
-    const gateway = gatewayAt(at);
-    const own = browser(gateway);
-    await logIn(at, own, {}, { groups: Array.from({ length: 300 }, (_, i) => `group-${i}`) });
-    expect([...own.cookies.keys()]).toEqual([SESSION, `${SESSION}.1`]);
-    for (const [name, value] of own.cookies) expect(name.length + value.length).toBeLessThan(4_000);
-    const { forwarded } = await own.open("/a/page");
-    expect([(forwarded!.claims!["groups"] as string[]).length, headerValue(forwarded!.headers, "cookie")]).toEqual([300, undefined]);
-    own.cookies.delete(`${SESSION}.1`);
-    expect((await own.open("/a/page")).status).toBe(302);
+  it(
+    "that is too long for one cookie is split, and one that is too long for three " + "is refused with the reason",
+    async () => {
+      const at = await provider();
+      const gateway = gatewayAt(at);
+      const own = browser(gateway);
+      await logIn(at, own, {}, { groups: Array.from({ length: 300 }, (_, i) => `group-${i}`) });
+      expect([...own.cookies.keys()]).toEqual([SESSION, `${SESSION}.1`]);
+      for (const [name, value] of own.cookies) expect(name.length + value.length).toBeLessThan(4_000);
+      const { forwarded } = await own.open("/a/page");
+      expect([(forwarded!.claims!["groups"] as string[]).length, headerValue(forwarded!.headers, "cookie")]).toEqual([
+        300,
+        undefined,
+      ]);
+      own.cookies.delete(`${SESSION}.1`);
+      expect((await own.open("/a/page")).status).toBe(302);
 
-    const other = browser(gatewayAt(at));
-    const answer = await logIn(at, other, {}, { groups: Array.from({ length: 700 }, (_, i) => `group-${i}`) });
-    expect([answer.status, answer.code, answer.fault]).toEqual([400, "login_failed", "oidc: tokens too long for cookies"]);
-    expect(answer.body).toContain("Ask for fewer claims or scopes.");
-  });
+      const other = browser(gatewayAt(at));
+      const answer = await logIn(at, other, {}, { groups: Array.from({ length: 700 }, (_, i) => `group-${i}`) });
+      expect([answer.status, answer.code, answer.fault]).toEqual([
+        400,
+        "login_failed",
+        "oidc: tokens too long for cookies",
+      ]);
+      expect(answer.body).toContain("Ask for fewer claims or scopes.");
+    },
+  );
 
   it("keeps replies out of shared caches, and its own cookies out of all", async () => {
     const at = await provider();
@@ -418,14 +584,21 @@ describe("a session", () => {
       return [headerValues(reply.headers, "cache-control").join("|"), headerValues(reply.headers, "vary").join("|")];
     };
     expect(await kept([])).toEqual(["private", "Cookie"]);
-    expect(await kept(["Cache-Control", "public, max-age=5", "Vary", "Accept"])).toEqual(["public, max-age=5", "Accept, Cookie"]);
+    expect(await kept(["Cache-Control", "public, max-age=5", "Vary", "Accept"])).toEqual([
+      "public, max-age=5",
+      "Accept, Cookie",
+    ]);
     expect(await kept(["Vary", "*"])).toEqual(["private", "*"]);
     expect(await kept(["Vary", "cookie"])).toEqual(["private", "cookie"]);
   });
 
   it("stands for the claims of as.jwt in tests of a configuration", async () => {
     const at = await provider();
-    const { ask } = gatewayAt(at, { claims: { role: "admin" } }, tools({ verifiedClaims: { sub: "ada", role: "admin" } }));
+    const { ask } = gatewayAt(
+      at,
+      { claims: { role: "admin" } },
+      tools({ verifiedClaims: { sub: "ada", role: "admin" } }),
+    );
     expect((await ask("/a/page")).forwarded).toMatchObject({ identity: "ada", claims: { role: "admin" } });
     expect(at.paths).toEqual([]);
   });
@@ -452,20 +625,29 @@ describe("a refresh", () => {
     return { at, gateway, person, begun, answers, old: new Map(person.cookies) };
   }
 
-  it("comes a minute before the end of the access token, and gives the browser a new cookie for the rest of the session", async () => {
-    const { at, person, gateway } = await nearlyOver();
-    const before = person.cookies.get(SESSION);
-    const page = await person.open("/a/page");
-    expect([page.status, page.forwarded!.identity]).toEqual([200, "ada"]);
-    expect(at.asked.map(({ form }) => Object.fromEntries(form))).toEqual([{ grant_type: "refresh_token", refresh_token: "r1" }]);
-    expect(person.cookies.get(SESSION)).not.toBe(before);
-    expect([setCookies(page)[0], headerValue(page.reply.headers, "cache-control")]).toEqual([expect.stringContaining("; Max-Age=28559;"), "no-store"]);
-    await person.open("/a/page");
-    expect(at.asked).toHaveLength(1);
-    gateway.tools.clock.advance(250_000);
-    await person.open("/a/page");
-    expect(at.asked[1]!.form.get("refresh_token")).toBe("r2");
-  });
+  it(
+    "comes a minute before the end of the access token, " +
+      "and gives the browser a new cookie for the rest of the session",
+    async () => {
+      const { at, person, gateway } = await nearlyOver();
+      const before = person.cookies.get(SESSION);
+      const page = await person.open("/a/page");
+      expect([page.status, page.forwarded!.identity]).toEqual([200, "ada"]);
+      expect(at.asked.map(({ form }) => Object.fromEntries(form))).toEqual([
+        { grant_type: "refresh_token", refresh_token: "r1" },
+      ]);
+      expect(person.cookies.get(SESSION)).not.toBe(before);
+      expect([setCookies(page)[0], headerValue(page.reply.headers, "cache-control")]).toEqual([
+        expect.stringContaining("; Max-Age=28559;"),
+        "no-store",
+      ]);
+      await person.open("/a/page");
+      expect(at.asked).toHaveLength(1);
+      gateway.tools.clock.advance(250_000);
+      await person.open("/a/page");
+      expect(at.asked[1]!.form.get("refresh_token")).toBe("r2");
+    },
+  );
 
   it("is one for all requests that arrive together, and those with the old cookie get its outcome later", async () => {
     const { at, gateway, old } = await nearlyOver();
@@ -490,7 +672,9 @@ describe("a refresh", () => {
 
   it("is one for all instances with the same session, each of which judges the claims by itself", async () => {
     const kept = new Map<string, unknown>();
-    const common: Partial<Parameters<typeof tools>[0]> = { common: <T>(name: string, make: () => T) => (kept.has(name) || kept.set(name, make()), kept.get(name) as T) };
+    const common: Partial<Parameters<typeof tools>[0]> = {
+      common: <T>(name: string, make: () => T) => (kept.has(name) || kept.set(name, make()), kept.get(name) as T),
+    };
     const { at, gateway, old } = await nearlyOver({}, tools(common));
     const second = gatewayAt(at, { claims: { role: "root" } }, tools({ ...common, clock: gateway.tools.clock }));
     const held = gate();
@@ -507,7 +691,9 @@ describe("a refresh", () => {
 
   it("is one for all workers of the program: another one goes on with the old session for a minute", async () => {
     const memory = new Map<string, SharedArrayBuffer>();
-    const shared: Partial<Parameters<typeof tools>[0]> = { shared: (name, bytes) => memory.get(name) ?? (memory.set(name, new SharedArrayBuffer(bytes)), memory.get(name)!) };
+    const shared: Partial<Parameters<typeof tools>[0]> = {
+      shared: (name, bytes) => memory.get(name) ?? (memory.set(name, new SharedArrayBuffer(bytes)), memory.get(name)!),
+    };
     const { at, person, gateway, old } = await nearlyOver({}, tools(shared));
     await person.open("/a/page");
     const worker = tools({ ...shared, clock: gateway.tools.clock });
@@ -520,36 +706,47 @@ describe("a refresh", () => {
     expect(at.asked).toHaveLength(2);
   });
 
-  it("comes again and again where the refresh token stays the same, also for a browser that keeps its first cookie", async () => {
-    const { at, person, gateway, answers, old } = await nearlyOver();
-    answers({ access_token: "b", expires_in: 300 });
-    for (let i = 1; i <= 4; i++) {
-      expect((await person.open("/a/page")).status).toBe(200);
-      expect((await browser(gateway, new Map(old)).open("/a/page")).status).toBe(200);
-      expect(at.asked.map(({ form }) => form.get("refresh_token"))).toEqual(Array.from({ length: i }, () => "r1"));
-      gateway.tools.clock.advance(250_000);
-    }
-  });
+  it(
+    "comes again and again where the refresh token stays the same, " + "also for a browser that keeps its first cookie",
+    async () => {
+      const { at, person, gateway, answers, old } = await nearlyOver();
+      answers({ access_token: "b", expires_in: 300 });
+      for (let i = 1; i <= 4; i++) {
+        expect((await person.open("/a/page")).status).toBe(200);
+        expect((await browser(gateway, new Map(old)).open("/a/page")).status).toBe(200);
+        expect(at.asked.map(({ form }) => form.get("refresh_token"))).toEqual(Array.from({ length: i }, () => "r1"));
+        gateway.tools.clock.advance(250_000);
+      }
+    },
+  );
 
   it("that the provider refuses ends the session, and is not asked for again", async () => {
     const { at, person, answers } = await nearlyOver();
     answers({ error: "invalid_grant" }, 400);
-    expect(await person.open("/a/page", { headers: ["Sec-Fetch-Mode", "cors"] })).toMatchObject({ status: 401, code: "session_required", fault: "oidc: ended", forwarded: null });
+    expect(await person.open("/a/page", { headers: ["Sec-Fetch-Mode", "cors"] })).toMatchObject({
+      status: 401,
+      code: "session_required",
+      fault: "oidc: ended",
+      forwarded: null,
+    });
     expect((await person.open("/a/page")).status).toBe(302);
     expect(at.asked).toHaveLength(1);
   });
 
-  it("that cannot be asked for changes nothing until the access token ends; then requests get 503 until it can", async () => {
-    const { at, person, gateway, answers } = await nearlyOver();
-    at.behaviour.isDown = true;
-    expect((await person.open("/a/page")).status).toBe(200);
-    gateway.tools.clock.advance(60_000);
-    expect(await person.open("/a/page")).toMatchObject({ status: 503, code: "auth_unavailable", forwarded: null });
-    at.behaviour.isDown = false;
-    answers(LIFE);
-    gateway.tools.clock.advance(2_000);
-    expect((await person.open("/a/page")).status).toBe(200);
-  });
+  it(
+    "that cannot be asked for changes nothing until the access token ends; " + "then requests get 503 until it can",
+    async () => {
+      const { at, person, gateway, answers } = await nearlyOver();
+      at.behaviour.isDown = true;
+      expect((await person.open("/a/page")).status).toBe(200);
+      gateway.tools.clock.advance(60_000);
+      expect(await person.open("/a/page")).toMatchObject({ status: 503, code: "auth_unavailable", forwarded: null });
+      at.behaviour.isDown = false;
+      answers(LIFE);
+      gateway.tools.clock.advance(2_000);
+      expect((await person.open("/a/page")).status).toBe(200);
+    },
+  );
 
   it.each<[string, object, object, boolean]>([
     ["of the same person", {}, {}, true],
@@ -559,53 +756,95 @@ describe("a refresh", () => {
     ["for another client", { aud: "other" }, {}, false],
     ["of another issuer", { iss: "https://evil.example" }, {}, false],
     ["signed with another key", {}, { key: generateKeyPairSync("ec", { namedCurve: "P-256" }).privateKey }, false],
-  ])("with a new ID token %s is judged as at the login", async (_title, claims, { key }: { key?: typeof KEY.privateKey }, isGood) => {
-    const { at, person, begun, answers } = await nearlyOver();
-    const nonce = sentTo(begun).get("nonce");
-    answers({ ...LIFE, refresh_token: "r2", id_token: es256({ ...claimsFor(at.issuer, nonce), role: "new", ...claims }, {}, key ?? KEY.privateKey) });
-    const page = await person.open("/a/page");
-    expect(page.status).toBe(isGood ? 200 : 302);
-    if (isGood) expect(page.forwarded!.claims!["role"]).toBe("new");
-  });
+  ])(
+    "with a new ID token %s is judged as at the login",
+    async (_title, claims, { key }: { key?: typeof KEY.privateKey }, isGood) => {
+      const { at, person, begun, answers } = await nearlyOver();
+      const nonce = sentTo(begun).get("nonce");
+      answers({
+        ...LIFE,
+        refresh_token: "r2",
+        id_token: es256({ ...claimsFor(at.issuer, nonce), role: "new", ...claims }, {}, key ?? KEY.privateKey),
+      });
+      const page = await person.open("/a/page");
+      expect(page.status).toBe(isGood ? 200 : 302);
+      if (isGood) expect(page.forwarded!.claims!["role"]).toBe("new");
+    },
+  );
 
-  it("is not made without a refresh token, or where the provider does not say how long the access token lasts", async () => {
-    for (const more of [{ expires_in: 300 }, { refresh_token: "r" }, { refresh_token: "r", expires_in: -1 }, { refresh_token: 7, expires_in: 300 }]) {
-      const at = await provider();
-      const gateway = gatewayAt(at);
-      const person = browser(gateway);
-      await logIn(at, person, more);
-      gateway.tools.clock.advance(3_600_000);
-      expect((await person.open("/a/page")).status).toBe(200);
-      expect(at.asked).toHaveLength(1);
-    }
-  });
+  it(
+    "is not made without a refresh token, or where the provider does not say how " + "long the access token lasts",
+    async () => {
+      for (const more of [
+        { expires_in: 300 },
+        { refresh_token: "r" },
+        { refresh_token: "r", expires_in: -1 },
+        { refresh_token: 7, expires_in: 300 },
+      ]) {
+        const at = await provider();
+        const gateway = gatewayAt(at);
+        const person = browser(gateway);
+        await logIn(at, person, more);
+        gateway.tools.clock.advance(3_600_000);
+        expect((await person.open("/a/page")).status).toBe(200);
+        expect(at.asked).toHaveLength(1);
+      }
+    },
+  );
 });
 
 describe("a provider", () => {
-  it("that is down keeps nobody from starting: pages get 503 with a reason, others 401, and logins work once it is back", async () => {
-    const at = await provider();
-    at.behaviour.isDown = true;
-    const gateway = gatewayAt(at);
-    const own = browser(gateway);
-    const answer = await own.open("/a/page");
-    expect(answer).toMatchObject({ status: 503, code: "auth_unavailable" });
-    expect([answer.body, headerValue(answer.reply.headers, "retry-after")]).toEqual([expect.stringContaining("The login provider could not be asked."), "2"]);
-    const asked = at.paths.length;
-    await own.open("/a/page");
-    expect(at.paths.length).toBe(asked);
-    expect((await own.open("/a/page", { headers: ["Sec-Fetch-Mode", "cors"] })).status).toBe(401);
-    at.behaviour.isDown = false;
-    gateway.tools.clock.advance(2_000);
-    expect((await logIn(at, own)).status).toBe(303);
-  });
+  it(
+    "that is down keeps nobody from starting: pages get 503 with a reason, others 401, " +
+      "and logins work once it is back",
+    async () => {
+      const at = await provider();
+      at.behaviour.isDown = true;
+      const gateway = gatewayAt(at);
+      const own = browser(gateway);
+      const answer = await own.open("/a/page");
+      expect(answer).toMatchObject({ status: 503, code: "auth_unavailable" });
+      expect([answer.body, headerValue(answer.reply.headers, "retry-after")]).toEqual([
+        expect.stringContaining("The login provider could not be asked."),
+        "2",
+      ]);
+      const asked = at.paths.length;
+      await own.open("/a/page");
+      expect(at.paths.length).toBe(asked);
+      expect((await own.open("/a/page", { headers: ["Sec-Fetch-Mode", "cors"] })).status).toBe(401);
+      at.behaviour.isDown = false;
+      gateway.tools.clock.advance(2_000);
+      expect((await logIn(at, own)).status).toBe(303);
+    },
+  );
 
   it.each<[string, object, RegExp]>([
-    ["name another issuer", { issuer: "https://evil.example" }, /name "https:\/\/evil\.example" as the issuer, not http/],
+    [
+      "name another issuer",
+      { issuer: "https://evil.example" },
+      /name "https:\/\/evil\.example" as the issuer, not http/,
+    ],
     ["name none", { issuer: undefined }, /name nothing as the issuer/],
-    ["have the token endpoint elsewhere", { token_endpoint: "https://evil.example/token" }, /token_endpoint of its metadata is on another server: add "https:\/\/evil\.example" to "origins"/],
-    ["have the keys elsewhere", { jwks_uri: "http://127.0.0.1:1/jwks" }, /jwks_uri of its metadata is on another server/],
-    ["have no authorization endpoint", { authorization_endpoint: undefined }, /authorization_endpoint of its metadata is nothing, not a URL/],
-    ["have a script as one", { authorization_endpoint: "javascript:alert(1)" }, /authorization_endpoint of its metadata is "javascript:alert\(1\)", not a URL/],
+    [
+      "have the token endpoint elsewhere",
+      { token_endpoint: "https://evil.example/token" },
+      /token_endpoint of its metadata is on another server: add "https:\/\/evil\.example" to "origins"/,
+    ],
+    [
+      "have the keys elsewhere",
+      { jwks_uri: "http://127.0.0.1:1/jwks" },
+      /jwks_uri of its metadata is on another server/,
+    ],
+    [
+      "have no authorization endpoint",
+      { authorization_endpoint: undefined },
+      /authorization_endpoint of its metadata is nothing, not a URL/,
+    ],
+    [
+      "have a script as one",
+      { authorization_endpoint: "javascript:alert(1)" },
+      /authorization_endpoint of its metadata is "javascript:alert\(1\)", not a URL/,
+    ],
     ["have a logout that is no URL", { end_session_endpoint: 7 }, /end_session_endpoint of its metadata is 7/],
   ])("whose metadata %s is not used", async (_title, metadata, message) => {
     const at = await provider();
@@ -633,30 +872,41 @@ describe("a provider", () => {
     let isFull = false;
     const client: typeof own.client = (options) => {
       const real = own.client(options);
-      return { ask: (request) => (isFull ? Promise.reject(new ClientFailure("saturated", "no free connection")) : real.ask(request)), close: () => real.close() };
+      return {
+        ask: (request) =>
+          isFull ? Promise.reject(new ClientFailure("saturated", "no free connection")) : real.ask(request),
+        close: () => real.close(),
+      };
     };
     const gateway = gatewayAt(at, {}, tools({ client }));
     const person = browser(gateway);
     const begun = await person.open("/a/page");
     isFull = true;
-    expect(await person.open(wayBack(begun))).toMatchObject({ status: 503, code: "auth_unavailable", fault: "oidc: no free connection" });
+    expect(await person.open(wayBack(begun))).toMatchObject({
+      status: 503,
+      code: "auth_unavailable",
+      fault: "oidc: no free connection",
+    });
     isFull = false;
     expect((await logIn(at, browser(gateway))).status).toBe(303);
   });
 
-  it("whose metadata are broken later is asked for tokens with the old ones, and for metadata once a minute", async () => {
-    const at = await provider();
-    const gateway = gatewayAt(at);
-    const own = browser(gateway);
-    await own.open("/a/page");
-    at.behaviour.metadata = { issuer: "https://other.example" };
-    gateway.tools.clock.advance(3_600_000);
-    const begun = await own.open("/a/page");
-    await expect.poll(() => gateway.tools.lines).toHaveLength(1);
-    accepts(at, begun, {}, { iat: NOW + 3_600, exp: NOW + 3_900 });
-    expect((await own.open(wayBack(begun))).status).toBe(303);
-    expect(at.paths.filter((path) => path.includes("well-known"))).toHaveLength(2);
-  });
+  it(
+    "whose metadata are broken later is asked for tokens with the old ones, " + "and for metadata once a minute",
+    async () => {
+      const at = await provider();
+      const gateway = gatewayAt(at);
+      const own = browser(gateway);
+      await own.open("/a/page");
+      at.behaviour.metadata = { issuer: "https://other.example" };
+      gateway.tools.clock.advance(3_600_000);
+      const begun = await own.open("/a/page");
+      await expect.poll(() => gateway.tools.lines).toHaveLength(1);
+      accepts(at, begun, {}, { iat: NOW + 3_600, exp: NOW + 3_900 });
+      expect((await own.open(wayBack(begun))).status).toBe(303);
+      expect(at.paths.filter((path) => path.includes("well-known"))).toHaveLength(2);
+    },
+  );
 
   it("may have its token endpoint and keys at a server that origins names", async () => {
     const [at, other] = [await provider(), await provider()];
@@ -665,7 +915,10 @@ describe("a provider", () => {
     const begun = await own.open("/a/page");
     accepts({ behaviour: other.behaviour, issuer: at.issuer }, begun);
     expect((await own.open(wayBack(begun))).status).toBe(303);
-    expect(oidc.dials!.urls({ issuer: at.issuer, origins: [other.issuer] } as never)).toEqual([at.issuer, other.issuer]);
+    expect(oidc.dials!.urls({ issuer: at.issuer, origins: [other.issuer] } as never)).toEqual([
+      at.issuer,
+      other.issuer,
+    ]);
   });
 });
 
@@ -681,7 +934,11 @@ describe("a logout", () => {
     const answer = await own.open("/a/.oidc/logout", { headers: FROM_HERE });
     expect([answer.status, own.cookies.size]).toEqual([303, 0]);
     const url = new URL(answer.location!);
-    expect([url.origin + url.pathname, url.searchParams.get("client_id"), url.searchParams.get("post_logout_redirect_uri")]).toEqual([`${at.issuer}/end`, "gw", `https://${HOST}/bye`]);
+    expect([
+      url.origin + url.pathname,
+      url.searchParams.get("client_id"),
+      url.searchParams.get("post_logout_redirect_uri"),
+    ]).toEqual([`${at.issuer}/end`, "gw", `https://${HOST}/bye`]);
     expect(url.searchParams.get("id_token_hint")).toMatch(/^eyJ/);
     expect((await own.open("/a/page")).status).toBe(302);
   });
@@ -694,11 +951,17 @@ describe("a logout", () => {
       const question = await own.open("/a/.oidc/logout", { headers });
       expect([question.status, setCookies(question), question.location]).toEqual([200, [], null]);
       expect(question.body).toContain('<form method="post"><button>Log out</button></form>');
-      expect(await own.open("/a/.oidc/logout", { method: "POST", headers })).toMatchObject({ status: 403, code: "forbidden" });
+      expect(await own.open("/a/.oidc/logout", { method: "POST", headers })).toMatchObject({
+        status: 403,
+        code: "forbidden",
+      });
     }
-    for (const origin of ["https://evil.example", "null", `http://${HOST}`]) expect((await own.open("/a/.oidc/logout", { method: "POST", headers: ["Origin", origin] })).status).toBe(403);
+    for (const origin of ["https://evil.example", "null", `http://${HOST}`])
+      expect((await own.open("/a/.oidc/logout", { method: "POST", headers: ["Origin", origin] })).status).toBe(403);
     expect(own.cookies.has(SESSION)).toBe(true);
-    expect((await own.open("/a/.oidc/logout", { method: "POST", headers: ["Origin", `https://${HOST}`] })).status).toBe(303);
+    expect((await own.open("/a/.oidc/logout", { method: "POST", headers: ["Origin", `https://${HOST}`] })).status).toBe(
+      303,
+    );
     expect((await own.open("/a/.oidc/logout", { method: "PUT" })).status).toBe(405);
   });
 
@@ -727,7 +990,9 @@ describe("paths", () => {
     expect(sentTo(await own.ask("/a/page")).get("redirect_uri")).toBe(`https://${HOST}/login/back`);
     expect((await own.ask("/login/back")).code).toBe("login_failed");
     expect((await own.ask("/bye")).status).toBe(200);
-    expect(sentTo(await gatewayAt(at).ask("/page", { service: { name: "a", basePath: "/" } })).get("redirect_uri")).toBe(`https://${HOST}/.oidc/callback`);
+    expect(
+      sentTo(await gatewayAt(at).ask("/page", { service: { name: "a", basePath: "/" } })).get("redirect_uri"),
+    ).toBe(`https://${HOST}/.oidc/callback`);
   });
 });
 

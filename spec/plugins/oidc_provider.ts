@@ -17,7 +17,8 @@ export const HOST = "shop.example";
 
 export const KEY = generateKeyPairSync("ec", { namedCurve: "P-256" });
 
-const encoded = (part: unknown) => Buffer.from(typeof part === "string" ? part : JSON.stringify(part)).toString("base64url");
+const encoded = (part: unknown) =>
+  Buffer.from(typeof part === "string" ? part : JSON.stringify(part)).toString("base64url");
 
 export function es256(claims: object, header: object = {}, key: KeyObject = KEY.privateKey): string {
   const signed = `${encoded({ alg: "ES256", kid: "k1", ...header })}.${encoded(claims)}`;
@@ -33,7 +34,9 @@ export interface TokenRequest {
 export interface Behaviour {
   metadata: object;
   /** Of the token endpoint: status and body. */
-  token: (request: TokenRequest) => [status: number, body: object | string] | Promise<[status: number, body: object | string]>;
+  token: (
+    request: TokenRequest,
+  ) => [status: number, body: object | string] | Promise<[status: number, body: object | string]>;
   isDown: boolean;
 }
 
@@ -44,9 +47,13 @@ export async function provider() {
     const path = request.url!;
     paths.push(path);
     if (behaviour.isDown) return void request.socket.destroy();
-    const answer = (status: number, json: object | string) => void response.writeHead(status, { "Content-Type": "application/json" }).end(typeof json === "string" ? json : JSON.stringify(json));
+    const answer = (status: number, json: object | string) =>
+      void response
+        .writeHead(status, { "Content-Type": "application/json" })
+        .end(typeof json === "string" ? json : JSON.stringify(json));
     if (path === "/.well-known/openid-configuration") return answer(200, { ...metadata, ...behaviour.metadata });
-    if (path === "/jwks") return answer(200, { keys: [{ ...KEY.publicKey.export({ format: "jwk" }), kid: "k1", use: "sig" }] });
+    if (path === "/jwks")
+      return answer(200, { keys: [{ ...KEY.publicKey.export({ format: "jwk" }), kid: "k1", use: "sig" }] });
     if (path !== "/token") return answer(404, {});
     const given = { form: new URLSearchParams(body.toString()), authorization: request.headers.authorization };
     asked.push(given);
@@ -67,8 +74,13 @@ export async function provider() {
 
 type Provider = Awaited<ReturnType<typeof provider>>;
 
-/** Tools with a manual clock, whose kept things are closed when the test ends, and are the same for the same settings. */
-export function tools({ clock = manualClock(), ...parts }: Partial<Omit<Tools, "clock">> & { readonly clock?: ManualClock } = {}) {
+/**
+ * Tools with a manual clock, whose kept things are closed when the test ends, and are the same for the same settings.
+ */
+export function tools({
+  clock = manualClock(),
+  ...parts
+}: Partial<Omit<Tools, "clock">> & { readonly clock?: ManualClock } = {}) {
   const kept = new Map<string, { close(): unknown }>();
   const keep: Tools["keep"] = (name, settings, make) => {
     const key = JSON.stringify([name, settings]);
@@ -81,7 +93,12 @@ export function tools({ clock = manualClock(), ...parts }: Partial<Omit<Tools, "
   };
   const made = { ...madeUpTools({ keep, clock, ...parts }), clock };
   // As in a gateway: nobody has loaded this part.
-  return Object.defineProperty(made, "verifyPassword", { enumerable: true, get: () => { throw new Error("the part is not loaded"); } });
+  return Object.defineProperty(made, "verifyPassword", {
+    enumerable: true,
+    get: () => {
+      throw new Error("the part is not loaded");
+    },
+  });
 }
 
 type Parts = Partial<ExchangeParts> & { readonly cookies?: ReadonlyMap<string, string>; readonly accept?: string };
@@ -93,16 +110,42 @@ export function gatewayAt({ issuer }: Pick<Provider, "issuer">, config: object =
   let upstream: Reply = plainReply;
   const ask = async (url: string, { cookies, accept = "text/html", headers = [], ...parts }: Parts = {}) => {
     const [path = "", query] = url.split("?");
-    const cookie = cookies === undefined || cookies.size === 0 ? [] : ["Cookie", [...cookies].map(([name, value]) => `${name}=${value}`).join("; ")];
-    const call = new Call({ id: "request-1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
-    const exchange = madeUpExchange({ call, scheme: "https", authority: HOST, path, query: query === undefined ? "" : `?${query}`, headers: ["Accept", accept, ...headers, ...cookie], ...parts });
+    const cookie =
+      cookies === undefined || cookies.size === 0
+        ? []
+        : ["Cookie", [...cookies].map(([name, value]) => `${name}=${value}`).join("; ")];
+    const call = new Call({
+      id: "request-1",
+      remoteAddress: "192.0.2.1",
+      trustedRemote: false,
+      startedAt: 0,
+      inform: () => {},
+    });
+    const exchange = madeUpExchange({
+      call,
+      scheme: "https",
+      authority: HOST,
+      path,
+      query: query === undefined ? "" : `?${query}`,
+      headers: ["Accept", accept, ...headers, ...cookie],
+      ...parts,
+    });
     let forwarded = null as ReturnType<typeof exercise>["forwarded"];
     const { returned } = exercise(middleware, exchange, (inner) => {
       forwarded = inner;
       return upstream;
     });
     const reply = await returned;
-    return { reply, forwarded, status: reply.status, code: call.notes.code, fault: call.notes.fault, body: String(reply.body ?? ""), location: headerValue(reply.headers, "location") ?? null, notes: call.notes };
+    return {
+      reply,
+      forwarded,
+      status: reply.status,
+      code: call.notes.code,
+      fault: call.notes.fault,
+      body: String(reply.body ?? ""),
+      location: headerValue(reply.headers, "location") ?? null,
+      notes: call.notes,
+    };
   };
   return { ask, tools: own, answersWith: (reply: Reply) => void (upstream = reply) };
 }
@@ -132,17 +175,44 @@ export type Browser = ReturnType<typeof browser>;
 export const sentTo = ({ location }: Asked) => new URL(location!).searchParams;
 
 /** The answer of the provider to the browser. */
-export const wayBack = (asked: Asked, more: Record<string, string> = {}) => `/a/.oidc/callback?${new URLSearchParams({ code: "c0de", state: sentTo(asked).get("state")!, ...more }).toString()}`;
+export const wayBack = (asked: Asked, more: Record<string, string> = {}) =>
+  `/a/.oidc/callback?${new URLSearchParams({ code: "c0de", state: sentTo(asked).get("state")!, ...more }).toString()}`;
 
-export const claimsFor = (issuer: string, nonce: string | null, more: object = {}) => ({ iss: issuer, aud: "gw", sub: "ada", iat: NOW, exp: NOW + 300, nonce, ...more });
+export const claimsFor = (issuer: string, nonce: string | null, more: object = {}) => ({
+  iss: issuer,
+  aud: "gw",
+  sub: "ada",
+  iat: NOW,
+  exp: NOW + 300,
+  nonce,
+  ...more,
+});
 
 /** Has the provider accept the code of this login. */
-export function accepts({ behaviour, issuer }: Pick<Provider, "behaviour" | "issuer">, asked: Asked, more: object = {}, claims: object = {}): void {
-  behaviour.token = () => [200, { access_token: "at", token_type: "Bearer", id_token: es256(claimsFor(issuer, sentTo(asked).get("nonce"), claims)), ...more }];
+export function accepts(
+  { behaviour, issuer }: Pick<Provider, "behaviour" | "issuer">,
+  asked: Asked,
+  more: object = {},
+  claims: object = {},
+): void {
+  behaviour.token = () => [
+    200,
+    {
+      access_token: "at",
+      token_type: "Bearer",
+      id_token: es256(claimsFor(issuer, sentTo(asked).get("nonce"), claims)),
+      ...more,
+    },
+  ];
 }
 
 /** Logs in; resolves with the last answer. */
-export async function logIn(at: Pick<Provider, "behaviour" | "issuer">, { open }: Browser, more: object = {}, claims: object = {}): Promise<Asked> {
+export async function logIn(
+  at: Pick<Provider, "behaviour" | "issuer">,
+  { open }: Browser,
+  more: object = {},
+  claims: object = {},
+): Promise<Asked> {
   const begun = await open("/a/page?x=1");
   accepts(at, begun, more, claims);
   return open(wayBack(begun));

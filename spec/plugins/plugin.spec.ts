@@ -30,12 +30,31 @@ describe("runningOrder", () => {
     ["a s1 b g1 c s2 g2 d s3 e", "a b g1 c g2 s1 s2 d s3 e"],
   ])("runs %s as %s: kinds that store after the last guard, all others as written", (written, runs) => {
     const names = written.split(" ").filter((name) => name !== "");
-    expect(runningOrder(names.map(kindOf)).map(({ name }) => name).join(" ")).toBe(runs);
+    expect(
+      runningOrder(names.map(kindOf))
+        .map(({ name }) => name)
+        .join(" "),
+    ).toBe(runs);
   });
 
   it("knows the built-in kinds that guard, those that identify the caller, and those that store", () => {
-    const named = (role: "guards" | "identifies" | "stores") => builtinPlugins.filter((kind) => kind[role]).map(({ name }) => name).sort();
-    expect(named("guards")).toEqual(["acl", "authorize", "basic_auth", "forward_auth", "introspection", "jwt", "key_auth", "mtls", "oidc", "request_termination"]);
+    const named = (role: "guards" | "identifies" | "stores") =>
+      builtinPlugins
+        .filter((kind) => kind[role])
+        .map(({ name }) => name)
+        .sort();
+    expect(named("guards")).toEqual([
+      "acl",
+      "authorize",
+      "basic_auth",
+      "forward_auth",
+      "introspection",
+      "jwt",
+      "key_auth",
+      "mtls",
+      "oidc",
+      "request_termination",
+    ]);
     expect(named("identifies")).toEqual(["basic_auth", "introspection", "jwt", "key_auth", "mtls", "oidc"]);
     expect(named("stores")).toEqual(["response_cache"]);
   });

@@ -7,7 +7,16 @@ import type { Counters, Decision, LimiterOptions, Undecided } from "../../lib/st
 import type { MemoryCounters } from "../../lib/store/memory.ts";
 import { manualClock } from "../support/clock.ts";
 import { sizeOf } from "../support/limiters.ts";
-import { atOnce, checked, exercise, instance, madeUpExchange, madeUpTools, plainReply, problemOf } from "../support/exercise.ts";
+import {
+  atOnce,
+  checked,
+  exercise,
+  instance,
+  madeUpExchange,
+  madeUpTools,
+  plainReply,
+  problemOf,
+} from "../support/exercise.ts";
 
 /** An instance on a manual clock, and a way to ask it. */
 function limited(config: unknown, options: { id?: string; key?: string } = {}) {
@@ -38,7 +47,12 @@ describe("what is admitted", () => {
     expect(statuses(3)).toEqual([200, 200, 429]);
   });
 
-  it.each([["limit_second", 1_000], ["limit_min", 60_000], ["limit_hour", 3_600_000], ["limit_day", 86_400_000]])("%s counts over %i ms", (field, ms) => {
+  it.each([
+    ["limit_second", 1_000],
+    ["limit_min", 60_000],
+    ["limit_hour", 3_600_000],
+    ["limit_day", 86_400_000],
+  ])("%s counts over %i ms", (field, ms) => {
     const { clock, statuses } = limited({ [field]: 1 });
     expect(statuses(2)).toEqual([200, 429]);
     clock.advance(ms - 1);
@@ -59,37 +73,47 @@ describe("what is admitted", () => {
   it("rate_limit counts each plugin instance by itself", () => {
     const tools = madeUpTools({ key: "one" });
     const other = { ...tools, scope: { ...tools.scope, key: "two" } };
-    const status = (t: typeof tools) => atOnce(exercise(instance(rateLimit, { limit_min: 1 }, t), madeUpExchange()).returned).status;
+    const status = (t: typeof tools) =>
+      atOnce(exercise(instance(rateLimit, { limit_min: 1 }, t), madeUpExchange()).returned).status;
     expect([status(tools), status(other), status(tools)]).toEqual([200, 200, 429]);
   });
 
   it("rate_limit refills nothing on a reload", () => {
     const tools = madeUpTools();
-    const status = (config: unknown) => atOnce(exercise(instance(rateLimit, config, tools), madeUpExchange()).returned).status;
+    const status = (config: unknown) =>
+      atOnce(exercise(instance(rateLimit, config, tools), madeUpExchange()).returned).status;
     expect([status({ limit_min: 2 }), status({ limit_min: 2 }), status({ limit_min: 2 })]).toEqual([200, 200, 429]);
     expect([status({ limit_min: 3 }), status({ limit_min: 3 })]).toEqual([200, 429]);
   });
 
-  it("rate_limit remembers at most max_callers callers: where all have used up a limit, new callers share one allowance", () => {
-    const { tools, ask } = limited({ limit_min: 1, max_callers: 3 });
-    const statuses = Array.from({ length: 9 }, (_, i) => ask({ clientAddress: `192.0.2.${i}` }).status);
-    expect(statuses).toEqual([200, 200, 200, 200, 429, 429, 429, 429, 429]);
-    expect(sizeOf(tools.counters as unknown as MemoryCounters).callers).toBe(3);
-  });
+  it(
+    "rate_limit remembers at most max_callers callers: where all have used up a limit, " +
+      "new callers share one allowance",
+    () => {
+      const { tools, ask } = limited({ limit_min: 1, max_callers: 3 });
+      const statuses = Array.from({ length: 9 }, (_, i) => ask({ clientAddress: `192.0.2.${i}` }).status);
+      expect(statuses).toEqual([200, 200, 200, 200, 429, 429, 429, 429, 429]);
+      expect(sizeOf(tools.counters as unknown as MemoryCounters).callers).toBe(3);
+    },
+  );
 });
 
 describe("limit_by", () => {
   it("client_ip, the default, counts by address, IPv6 by /64 and mapped IPv4 as IPv4", () => {
     const { ask } = limited({ limit_min: 1 });
     const status = (clientAddress: string) => ask({ clientAddress }).status;
-    expect([status("192.0.2.1"), status("192.0.2.2"), status("192.0.2.1"), status("::ffff:192.0.2.2")]).toEqual([200, 200, 429, 429]);
+    expect([status("192.0.2.1"), status("192.0.2.2"), status("192.0.2.1"), status("::ffff:192.0.2.2")]).toEqual([
+      200, 200, 429, 429,
+    ]);
     expect([status("2001:db8::1"), status("2001:db8::ffff:1"), status("2001:db8:0:1::1")]).toEqual([200, 429, 200]);
   });
 
   it("credential counts by identity, and by address where there is none", () => {
     const { ask } = limited({ limit_min: 1, limit_by: "credential" });
     const status = (identity: string | null, clientAddress: string) => ask({ identity, clientAddress }).status;
-    expect([status("alice", "192.0.2.1"), status("alice", "192.0.2.2"), status("bob", "192.0.2.1")]).toEqual([200, 429, 200]);
+    expect([status("alice", "192.0.2.1"), status("alice", "192.0.2.2"), status("bob", "192.0.2.1")]).toEqual([
+      200, 429, 200,
+    ]);
     expect([status(null, "192.0.2.1"), status(null, "192.0.2.1"), status(null, "192.0.2.2")]).toEqual([200, 429, 200]);
   });
 
@@ -103,16 +127,23 @@ describe("limit_by", () => {
 
   it("all counts all callers together", () => {
     const { ask } = limited({ limit_min: 1, limit_by: "all" });
-    expect([ask({ clientAddress: "192.0.2.1" }).status, ask({ clientAddress: "192.0.2.2", identity: "bob" }).status]).toEqual([200, 429]);
+    expect([
+      ask({ clientAddress: "192.0.2.1" }).status,
+      ask({ clientAddress: "192.0.2.2", identity: "bob" }).status,
+    ]).toEqual([200, 429]);
   });
 
   it("never takes a header's value or an identity for an address", () => {
     const header = limited({ limit_min: 1, limit_by: "header:x" });
-    for (const value of ["192.0.2.1", "ip:192.0.2.1", "all"]) expect(header.ask({ headers: ["x", value] }).status).toBe(200);
+    for (const value of ["192.0.2.1", "ip:192.0.2.1", "all"])
+      expect(header.ask({ headers: ["x", value] }).status).toBe(200);
     expect(header.ask().status).toBe(200);
     const credential = limited({ limit_min: 1, limit_by: "credential" });
     expect([credential.ask({ identity: "ip:192.0.2.1" }).status, credential.ask().status]).toEqual([200, 200]);
-    expect([credential.ask({ identity: "0:0:0::/64" }).status, credential.ask({ clientAddress: "c::1" }).status]).toEqual([200, 200]);
+    expect([
+      credential.ask({ identity: "0:0:0::/64" }).status,
+      credential.ask({ clientAddress: "c::1" }).status,
+    ]).toEqual([200, 200]);
   });
 });
 
@@ -120,7 +151,9 @@ describe("a client", () => {
   it("a client gets RateLimit-Policy and RateLimit on every reply", () => {
     const { clock, ask } = limited({ limit_second: 10, limit_min: 60, limit_hour: 64 });
     const reply = ask();
-    expect(headerValue(reply.headers, "ratelimit-policy")).toBe('"second";q=10;w=1, "minute";q=60;w=60, "hour";q=64;w=3600');
+    expect(headerValue(reply.headers, "ratelimit-policy")).toBe(
+      '"second";q=10;w=1, "minute";q=60;w=60, "hour";q=64;w=3600',
+    );
     expect(headerValue(reply.headers, "ratelimit")).toBe('"second";r=9;t=1, "minute";r=59;t=60, "hour";r=63;t=3600');
     clock.advance(1_500);
     expect(headerValue(ask().headers, "ratelimit")).toBe('"second";r=9;t=1, "minute";r=58;t=59, "hour";r=62;t=3599');
@@ -172,7 +205,9 @@ describe("a client", () => {
   });
 
   it("a client sees the plugin's id in the names of policies, quoted as a structured field", () => {
-    expect(headerValue(limited({ limit_min: 1 }, { id: "api" }).ask().headers, "ratelimit")).toBe('"api-minute";r=0;t=60');
+    expect(headerValue(limited({ limit_min: 1 }, { id: "api" }).ask().headers, "ratelimit")).toBe(
+      '"api-minute";r=0;t=60',
+    );
     const odd = limited({ limit_min: 1 }, { id: 'a"b\\ü\n' });
     expect(headerValue(odd.ask().headers, "ratelimit-policy")).toBe('"a\\"b\\\\??-minute";q=1;w=60');
   });
@@ -184,7 +219,11 @@ describe("a client", () => {
     const upstream: Reply = { ...plainReply, headers: ["RateLimit", '"own";r=1'] };
     const handler = named("outer", 5)(named("inner", 1)(() => upstream));
     const first = atOnce(handler(madeUpExchange()));
-    expect(headerValues(first.headers, "ratelimit")).toEqual(['"own";r=1', '"inner-minute";r=0;t=60', '"outer-minute";r=4;t=60']);
+    expect(headerValues(first.headers, "ratelimit")).toEqual([
+      '"own";r=1',
+      '"inner-minute";r=0;t=60',
+      '"outer-minute";r=4;t=60',
+    ]);
     const second = atOnce(handler(madeUpExchange()));
     expect(second.status).toBe(429); // the inner one's refusal passes through the outer one
     expect(headerValues(second.headers, "ratelimit")).toEqual(['"inner-minute";r=0;t=60', '"outer-minute";r=3;t=60']);
@@ -249,7 +288,9 @@ describe("promises", () => {
 
   it("adds the limits decided for a request, not for later ones, to a reply that comes as a promise", async () => {
     const { middleware } = limited({ limit_min: 3 });
-    const replies = [1, 2, 3].map(() => exercise(middleware, madeUpExchange(), () => Promise.resolve(plainReply)).returned);
+    const replies = [1, 2, 3].map(
+      () => exercise(middleware, madeUpExchange(), () => Promise.resolve(plainReply)).returned,
+    );
     const left = (await Promise.all(replies)).map((reply) => headerValue(reply.headers, "ratelimit"));
     expect(left).toEqual(['"minute";r=2;t=60', '"minute";r=1;t=60', '"minute";r=0;t=60']);
   });
@@ -259,7 +300,10 @@ describe("promises", () => {
     const first = await exercise(middleware, madeUpExchange()).returned;
     expect([first.status, headerValue(first.headers, "ratelimit")]).toEqual([200, '"minute";r=4;t=1']);
     const second = exercise(middleware, madeUpExchange());
-    expect([(await second.returned).status, headerValue((await second.returned).headers, "retry-after")]).toEqual([429, "3"]);
+    expect([(await second.returned).status, headerValue((await second.returned).headers, "retry-after")]).toEqual([
+      429,
+      "3",
+    ]);
     expect(second.forwarded).toBeNull();
   });
 
@@ -268,17 +312,27 @@ describe("promises", () => {
     ["deny", "shadow", 200, null],
     ["allow", "enforce", 200, null],
     ["allow", "shadow", 200, null],
-  ])("answers a request without a decision (%s, mode %s) with %i, and adds no RateLimit headers", async (answer, mode, status, code) => {
-    const tools = madeUpTools({ counters: decisions(answer) });
-    const { returned } = exercise(instance(rateLimit, { limit_min: 5, mode }, tools), madeUpExchange());
-    const reply = await returned;
-    expect(reply.status).toBe(status);
-    expect(reply.headers.some((each) => /^ratelimit/i.test(each))).toBe(false);
-    if (code !== null) expect(problemOf(reply)).toMatchObject({ code, detail: "The request could not be counted. Try again shortly." });
-    expect(tools.lines).toEqual([]);
-  });
+  ])(
+    "answers a request without a decision (%s, mode %s) with %i, and adds no RateLimit headers",
+    async (answer, mode, status, code) => {
+      const tools = madeUpTools({ counters: decisions(answer) });
+      const { returned } = exercise(instance(rateLimit, { limit_min: 5, mode }, tools), madeUpExchange());
+      const reply = await returned;
+      expect(reply.status).toBe(status);
+      expect(reply.headers.some((each) => /^ratelimit/i.test(each))).toBe(false);
+      if (code !== null)
+        expect(problemOf(reply)).toMatchObject({
+          code,
+          detail: "The request could not be counted. Try again shortly.",
+        });
+      expect(tools.lines).toEqual([]);
+    },
+  );
 
-  it.each([[{}, undefined], [{ counters: "memory" }, "memory"]])("asks for the counters that %j names", (config, counters) => {
+  it.each([
+    [{}, undefined],
+    [{ counters: "memory" }, "memory"],
+  ])("asks for the counters that %j names", (config, counters) => {
     const asked: LimiterOptions[] = [];
     const recording: Counters = { limiter: (_key, options) => (asked.push(options), { decide: () => yes }) };
     instance(rateLimit, { limit_min: 5, ...config }, madeUpTools({ counters: recording }));
@@ -286,14 +340,22 @@ describe("promises", () => {
   });
 
   it("never sends a Retry-After of less than a second", async () => {
-    const middleware = instance(rateLimit, { limit_min: 5 }, madeUpTools({ counters: decisions({ ...no, retryMs: 0 }) }));
+    const middleware = instance(
+      rateLimit,
+      { limit_min: 5 },
+      madeUpTools({ counters: decisions({ ...no, retryMs: 0 }) }),
+    );
     expect(headerValue((await exercise(middleware, madeUpExchange()).returned).headers, "retry-after")).toBe("1");
   });
 
   it("lets a fault from a plugin further in pass", async () => {
     const { middleware } = limited({ limit_min: 5 });
     const fault = new Error("broken");
-    expect(() => exercise(middleware, madeUpExchange(), () => { throw fault; })).toThrow(fault);
+    expect(() =>
+      exercise(middleware, madeUpExchange(), () => {
+        throw fault;
+      }),
+    ).toThrow(fault);
     await expect(exercise(middleware, madeUpExchange(), () => Promise.reject(fault)).returned).rejects.toBe(fault);
   });
 });
@@ -314,7 +376,11 @@ describe("configuration", () => {
     ["a limit in quotes", { limit_hour: "5" }, /limit_hour: expected an integer/],
     ["a limit no header can tell", { limit_hour: 1e15 }, /limit_hour: expected an integer/],
     ["a day's limit of 0", { limit_day: 0 }, /limit_day: expected an integer/],
-    ["a day's limit beside others that may take too much memory", { limit_min: 64, limit_day: 64, max_callers: 2_000_000 }, /of up to 1480 bytes each .* at most 1351351$/],
+    [
+      "a day's limit beside others that may take too much memory",
+      { limit_min: 64, limit_day: 64, max_callers: 2_000_000 },
+      /of up to 1480 bytes each .* at most 1351351$/,
+    ],
     ["a header without name", { limit_min: 1, limit_by: "header:" }, /limit_by: expected "client_ip"/],
     ["a header name with a space", { limit_min: 1, limit_by: "header:x y" }, /limit_by: expected "client_ip"/],
     ["an unknown caller", { limit_min: 1, limit_by: "ip" }, /limit_by: expected "client_ip"/],
@@ -326,7 +392,11 @@ describe("configuration", () => {
       /max_callers: 10000000 callers of up to 2200 bytes each could take 22\.0 GB, more than 2 GB: with these limits at most 909090$/,
     ],
     ["more callers than fit for one small limit", { limit_min: 16, max_callers: 10_000_000 }, /at most 7\d{6}$/],
-    ["an unknown field", { limit_minute: 1, limit_hour: 2 }, /limit_minute: is not a known field; did you mean "limit_min"/],
+    [
+      "an unknown field",
+      { limit_minute: 1, limit_hour: 2 },
+      /limit_minute: is not a known field; did you mean "limit_min"/,
+    ],
   ])("rate_limit reports %s as a configuration error", (_, config, message) => {
     const { issues } = checked(rateLimit.schema, config);
     expect(issues.length).toBe(1);

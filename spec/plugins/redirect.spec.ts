@@ -22,7 +22,9 @@ describe("redirect", () => {
   });
 
   it("fills in parameters of the path as they matched", () => {
-    expect(ask({ location: "https://new.example/items/{id}" }, { params: { id: "a%20b" } }).location).toBe("https://new.example/items/a%20b");
+    expect(ask({ location: "https://new.example/items/{id}" }, { params: { id: "a%20b" } }).location).toBe(
+      "https://new.example/items/a%20b",
+    );
   });
 
   it.each([
@@ -40,21 +42,31 @@ describe("redirect", () => {
     expect(ask({ location: "/new?x=1", keep_query: false }, { query: "?a=1" }).location).toBe("/new?x=1");
   });
 
-  it.each(["https://${request.host}${request.path}", "http://${request.host}:8080/x", "//${request.host}", "https://${request.host}?x=1"])(
-    "the location %s answers 400 to a request that names no host: its path would become one",
-    (location) => {
-      const parts = { authority: "", path: "/evil.example", httpVersion: "1.0" };
-      const { returned } = exercise(instance(redirect, { location }), madeUpExchange(parts));
-      const reply = atOnce(returned);
-      expect([reply.status, problemOf(reply)["code"], headerValue(reply.headers, "location")]).toEqual([400, "bad_request", undefined]);
-      expect(ask({ location }, { ...parts, authority: "h.example:80" }).location).toMatch(/\/\/h\.example/);
-    },
-  );
+  it.each([
+    "https://${request.host}${request.path}",
+    "http://${request.host}:8080/x",
+    "//${request.host}",
+    "https://${request.host}?x=1",
+  ])("the location %s answers 400 to a request that names no host: its path would become one", (location) => {
+    const parts = { authority: "", path: "/evil.example", httpVersion: "1.0" };
+    const { returned } = exercise(instance(redirect, { location }), madeUpExchange(parts));
+    const reply = atOnce(returned);
+    expect([reply.status, problemOf(reply)["code"], headerValue(reply.headers, "location")]).toEqual([
+      400,
+      "bad_request",
+      undefined,
+    ]);
+    expect(ask({ location }, { ...parts, authority: "h.example:80" }).location).toMatch(/\/\/h\.example/);
+  });
 
   it.each<[string, unknown, RegExp]>([
     ["no location", {}, /location: is required/],
     ["another status", { location: "/", status: 304 }, /status: expected 301, 302, 303, 307 or 308, found 304/],
-    ["a location that a client could choose", { location: "{rest}" }, /location: \{rest\} would choose where to redirect/],
+    [
+      "a location that a client could choose",
+      { location: "{rest}" },
+      /location: \{rest\} would choose where to redirect/,
+    ],
   ])("redirect reports %s as a configuration error", (_, config, message) => {
     const { issues } = checked(redirect.schema, config);
     expect(issues.length).toBe(1);

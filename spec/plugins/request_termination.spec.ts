@@ -14,12 +14,27 @@ it("answers 503 without a body by default", () => {
 });
 
 it("answers with the configured status, body, content type and headers", () => {
-  expect(answer({ status: 410, body: "gone" })).toEqual({ status: 410, headers: ["Content-Type", "text/plain; charset=utf-8"], body: "gone" });
-  const config = { status: 200, body: '{"a":"é"}', content_type: "application/json", headers: { "Retry-After": "3600", "X-A": "" } };
-  expect(answer(config)).toEqual({ status: 200, headers: ["Retry-After", "3600", "X-A", "", "Content-Type", "application/json"], body: '{"a":"é"}' });
+  expect(answer({ status: 410, body: "gone" })).toEqual({
+    status: 410,
+    headers: ["Content-Type", "text/plain; charset=utf-8"],
+    body: "gone",
+  });
+  const config = {
+    status: 200,
+    body: '{"a":"é"}',
+    content_type: "application/json",
+    headers: { "Retry-After": "3600", "X-A": "" },
+  };
+  expect(answer(config)).toEqual({
+    status: 200,
+    headers: ["Retry-After", "3600", "X-A", "", "Content-Type", "application/json"],
+    body: '{"a":"é"}',
+  });
 });
 
-it.each([204, 304])("answers %d without any body, not even an empty one", (status) => expect(answer({ status })).toEqual({ status, headers: [], body: null }));
+it.each([204, 304])("answers %d without any body, not even an empty one", (status) =>
+  expect(answer({ status })).toEqual({ status, headers: [], body: null }),
+);
 
 it("notes no error code", () => {
   const exchange = madeUpExchange();
@@ -39,10 +54,21 @@ describe("configuration", () => {
     [{ headers: { "Transfer-Encoding": "chunked" } }, 'headers["Transfer-Encoding"]: is set by the gateway'],
     [{ headers: { Connection: "close" } }, "headers.Connection: is set by the gateway"],
     [{ headers: { a: "1", A: "2" } }, "headers.A: occurs twice, in different cases"],
-    [{ headers: { a: "x\r\nb: y" } }, 'headers.a: expected a header value: printable ASCII without blanks around it, found "x\\r\\nb: y"'],
-    [{ headers: { a: " x" } }, 'headers.a: expected a header value: printable ASCII without blanks around it, found " x"'],
-    [{ headers: { a: "x\t" } }, 'headers.a: expected a header value: printable ASCII without blanks around it, found "x\\t"'],
+    [
+      { headers: { a: "x\r\nb: y" } },
+      'headers.a: expected a header value: printable ASCII without blanks around it, found "x\\r\\nb: y"',
+    ],
+    [
+      { headers: { a: " x" } },
+      'headers.a: expected a header value: printable ASCII without blanks around it, found " x"',
+    ],
+    [
+      { headers: { a: "x\t" } },
+      'headers.a: expected a header value: printable ASCII without blanks around it, found "x\\t"',
+    ],
     [{ content_type: " " }, 'content_type: expected a media type, found " "'],
     [{ content_type: "a\nb" }, 'content_type: expected a media type, found "a\\nb"'],
-  ])("request_termination reports %j as a configuration error", (config, issue) => expect(checked(requestTermination.schema, config).issues).toEqual([issue]));
+  ])("request_termination reports %j as a configuration error", (config, issue) =>
+    expect(checked(requestTermination.schema, config).issues).toEqual([issue]),
+  );
 });

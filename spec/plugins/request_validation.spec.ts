@@ -9,13 +9,27 @@ import { parseJson } from "../../lib/config/json_text.ts";
 import { INVALID } from "../../lib/config/schema.ts";
 import { requestValidation } from "../../lib/plugins/request_validation.ts";
 import { manualClock } from "../support/clock.ts";
-import { atOnce, checked, exercise, instance, madeUpExchange, madeUpTools, plainReply, problemOf } from "../support/exercise.ts";
+import {
+  atOnce,
+  checked,
+  exercise,
+  instance,
+  madeUpExchange,
+  madeUpTools,
+  plainReply,
+  problemOf,
+} from "../support/exercise.ts";
 
 const BODY = { type: "object", properties: { id: { type: "integer" } }, required: ["id"] };
 const JSON_HEADERS = ["Content-Type", "application/json"];
 
-function post(body: string | Buffer | Readable | null, headers: string[] = JSON_HEADERS, parts: Partial<ExchangeParts> = {}): Partial<ExchangeParts> {
-  const stream = body === null || body instanceof Readable ? body : Readable.from(body.length === 0 ? [] : [Buffer.from(body)]);
+function post(
+  body: string | Buffer | Readable | null,
+  headers: string[] = JSON_HEADERS,
+  parts: Partial<ExchangeParts> = {},
+): Partial<ExchangeParts> {
+  const stream =
+    body === null || body instanceof Readable ? body : Readable.from(body.length === 0 ? [] : [Buffer.from(body)]);
   return { method: "POST", headers, body: stream, ...parts };
 }
 
@@ -27,7 +41,12 @@ async function ask(config: unknown, parts: Partial<ExchangeParts>) {
   }).returned;
   const problem = reply === plainReply ? null : problemOf(reply);
   const violations = (problem?.["violations"] ?? []) as { in: string; at: string; message: string }[];
-  return { reply, forwarded: forwarded as Exchange | null, problem, violations: violations.map(({ in: where, at, message }) => `${where} ${at}: ${message}`) };
+  return {
+    reply,
+    forwarded: forwarded as Exchange | null,
+    problem,
+    violations: violations.map(({ in: where, at, message }) => `${where} ${at}: ${message}`),
+  };
 }
 
 /** What reached the handler within, body included. */
@@ -55,10 +74,14 @@ describe("a body", () => {
   it("a body occupies few buffers although it arrives in thousands of small chunks", async () => {
     const whole = Buffer.from(`{"id":1,"text":"${Array.from({ length: 3_000 }, (_, i) => i % 10).join("")}"}`);
     const pieces: Buffer[] = [];
-    const { returned } = exercise(instance(requestValidation, { body: BODY }), madeUpExchange(post(Readable.from([...whole].map((byte) => Buffer.from([byte]))))), async ({ body }) => {
-      for await (const piece of body!) pieces.push(piece as Buffer);
-      return plainReply;
-    });
+    const { returned } = exercise(
+      instance(requestValidation, { body: BODY }),
+      madeUpExchange(post(Readable.from([...whole].map((byte) => Buffer.from([byte]))))),
+      async ({ body }) => {
+        for await (const piece of body!) pieces.push(piece as Buffer);
+        return plainReply;
+      },
+    );
     expect(await returned).toBe(plainReply);
     expect(Buffer.concat(pieces).equals(whole)).toBe(true);
     expect(pieces.length).toBeLessThan(300);
@@ -93,9 +116,12 @@ describe("a body", () => {
     for (const method of ["GET", "HEAD", "DELETE", "OPTIONS"]) {
       expect((await ask({ body: BODY }, { method })).reply).toBe(plainReply);
       expect((await ask({ body: BODY }, post("", JSON_HEADERS, { method }))).reply).toBe(plainReply);
-      expect((await ask({ body: BODY }, post("{}", JSON_HEADERS, { method }))).violations).toEqual(["body /id: is required"]);
+      expect((await ask({ body: BODY }, post("{}", JSON_HEADERS, { method }))).violations).toEqual([
+        "body /id: is required",
+      ]);
     }
-    for (const method of ["PUT", "PATCH", "PURGE"]) expect((await ask({ body: BODY }, { method })).violations).toEqual(["body : is required"]);
+    for (const method of ["PUT", "PATCH", "PURGE"])
+      expect((await ask({ body: BODY }, { method })).violations).toEqual(["body : is required"]);
     expect((await ask({ body: BODY }, { upgrade: "websocket" })).reply).toBe(plainReply);
   });
 
@@ -106,20 +132,35 @@ describe("a body", () => {
     expect((await ask(config, post("{}"))).violations).toEqual(["body /id: is required"]);
   });
 
-  it.each(["application/json", "Application/JSON; charset=UTF-8", 'application/ld+json;profile="x"; charset="utf-8"', "application/merge-patch+json"])("a body may have the type %s", async (type) => {
+  it.each([
+    "application/json",
+    "Application/JSON; charset=UTF-8",
+    'application/ld+json;profile="x"; charset="utf-8"',
+    "application/merge-patch+json",
+  ])("a body may have the type %s", async (type) => {
     expect((await ask({ body: BODY }, post('{"id":1}', ["Content-Type", type]))).reply).toBe(plainReply);
   });
 
-  it.each([[[]], [["Content-Type", "text/plain"]], [["Content-Type", "application/jsonp"]], [["Content-Type", "application/json; charset=latin1"]], [["Content-Type", "application/json", "content-type", "text/plain"]], [["Content-Type", "text/x+json"]]])(
-    "a body is not checked, but refused, with the headers %j",
-    async (headers) => {
-      expect((await ask({ body: BODY }, post("{", headers))).violations).toEqual(["headers /content-type: expected application/json, or a type that ends with +json, in UTF-8"]);
-    },
-  );
+  it.each([
+    [[]],
+    [["Content-Type", "text/plain"]],
+    [["Content-Type", "application/jsonp"]],
+    [["Content-Type", "application/json; charset=latin1"]],
+    [["Content-Type", "application/json", "content-type", "text/plain"]],
+    [["Content-Type", "text/x+json"]],
+  ])("a body is not checked, but refused, with the headers %j", async (headers) => {
+    expect((await ask({ body: BODY }, post("{", headers))).violations).toEqual([
+      "headers /content-type: expected application/json, or a type that ends with +json, in UTF-8",
+    ]);
+  });
 
   it("a body gets an error if it has a Content-Encoding", async () => {
-    expect((await ask({ body: BODY }, post("{}", [...JSON_HEADERS, "Content-Encoding", "gzip"]))).violations).toEqual(["headers /content-encoding: is not allowed: send the body unencoded"]);
-    expect((await ask({ body: BODY }, post('{"id":1}', [...JSON_HEADERS, "Content-Encoding", "identity"]))).reply).toBe(plainReply);
+    expect((await ask({ body: BODY }, post("{}", [...JSON_HEADERS, "Content-Encoding", "gzip"]))).violations).toEqual([
+      "headers /content-encoding: is not allowed: send the body unencoded",
+    ]);
+    expect((await ask({ body: BODY }, post('{"id":1}', [...JSON_HEADERS, "Content-Encoding", "identity"]))).reply).toBe(
+      plainReply,
+    );
   });
 
   it("a body is not read without a schema for it", () => {
@@ -148,29 +189,44 @@ describe("a body", () => {
     const replies = await Promise.all(texts.map((text) => exercise(middleware, madeUpExchange(post(text))).returned));
     isOver = true;
     expect(replies[0]).toBe(plainReply);
-    expect(problemOf(replies[1]!)["violations"]).toEqual([{ in: "body", at: "/100000", message: "fits none of the 13 forms that are allowed" }]);
+    expect(problemOf(replies[1]!)["violations"]).toEqual([
+      { in: "body", at: "/100000", message: "fits none of the 13 forms that are allowed" },
+    ]);
     expect(turns).toBeGreaterThan(80);
   });
 
   it("a check is given up at a limit that does not grow with the body", { timeout: 60_000 }, async () => {
     const schema = { items: { anyOf: [...Array<object>(50).fill({ type: "object" }), { type: "integer" }] } };
-    const { violations } = await ask({ body: schema, max_bytes: 10_000_000 }, post(JSON.stringify(Array(2_000_000).fill(1))));
+    const { violations } = await ask(
+      { body: schema, max_bytes: 10_000_000 },
+      post(JSON.stringify(Array(2_000_000).fill(1))),
+    );
     expect(violations).toEqual(["body : takes too long to check"]);
   });
 
   it("a body is not checked to its end when the client disconnects", async () => {
     const call = madeUpExchange().call;
-    const { returned, forwarded } = exercise(instance(requestValidation, { body: { items: { type: "integer" } } }), madeUpExchange({ ...post(JSON.stringify(Array(200_000).fill(1))), call }));
+    const { returned, forwarded } = exercise(
+      instance(requestValidation, { body: { items: { type: "integer" } } }),
+      madeUpExchange({ ...post(JSON.stringify(Array(200_000).fill(1))), call }),
+    );
     setImmediate(() => call.abort());
     expect((await returned).status).not.toBe(200);
     expect(forwarded).toBeNull();
   });
 
   it("a body gets an error if it multiplies the work of its schema", async () => {
-    const schema = { $ref: "#/$defs/a", $defs: { a: { oneOf: [{ items: { $ref: "#/$defs/a" } }, { items: { $ref: "#/$defs/a" } }] } } };
-    expect((await ask({ body: schema }, post("[".repeat(60) + "]".repeat(60)))).violations).toEqual(["body : takes too long to check"]);
+    const schema = {
+      $ref: "#/$defs/a",
+      $defs: { a: { oneOf: [{ items: { $ref: "#/$defs/a" } }, { items: { $ref: "#/$defs/a" } }] } },
+    };
+    expect((await ask({ body: schema }, post("[".repeat(60) + "]".repeat(60)))).violations).toEqual([
+      "body : takes too long to check",
+    ]);
     const headers = { properties: { x: { allOf: Array(300).fill({ pattern: "(a|b|c|[a-z]|\\w){50}!" }) } } };
-    expect((await ask({ headers }, { headers: ["x", "a".repeat(2_000)] })).violations).toEqual(["headers : takes too long to check"]);
+    expect((await ask({ headers }, { headers: ["x", "a".repeat(2_000)] })).violations).toEqual([
+      "headers : takes too long to check",
+    ]);
   });
 });
 
@@ -180,20 +236,30 @@ describe("max_bytes", () => {
   it("refuses a longer Content-Length with 413 without reading", async () => {
     const body = new PassThrough();
     const { problem } = await ask(config, post(body, [...JSON_HEADERS, "Content-Length", "11"]));
-    expect(problem).toMatchObject({ status: 413, code: "body_too_large", detail: "The request body may have at most 10 bytes." });
+    expect(problem).toMatchObject({
+      status: 413,
+      code: "body_too_large",
+      detail: "The request body may have at most 10 bytes.",
+    });
     expect(body.readableFlowing).toBeNull();
   });
 
-  it("refuses a body without a length with 413 at the first byte beyond the limit, and leaves the rest to the server", async () => {
-    const body = new PassThrough();
-    body.write('"123456789"');
-    const { problem } = await ask(config, post(body));
-    expect(problem).toMatchObject({ status: 413, code: "body_too_large" });
-    expect([body.destroyed, body.isPaused(), body.listenerCount("data")]).toEqual([false, true, 0]);
-  });
+  it(
+    "refuses a body without a length with 413 at the first byte beyond the limit, " +
+      "and leaves the rest to the server",
+    async () => {
+      const body = new PassThrough();
+      body.write('"123456789"');
+      const { problem } = await ask(config, post(body));
+      expect(problem).toMatchObject({ status: 413, code: "body_too_large" });
+      expect([body.destroyed, body.isPaused(), body.listenerCount("data")]).toEqual([false, true, 0]);
+    },
+  );
 
   it("accepts a body of exactly that length", async () => {
-    expect((await through(config, post('"12345678"', [...JSON_HEADERS, "Content-Length", "10"]))).body!.toString()).toBe('"12345678"');
+    expect(
+      (await through(config, post('"12345678"', [...JSON_HEADERS, "Content-Length", "10"]))).body!.toString(),
+    ).toBe('"12345678"');
   });
 
   it("answers 503 while the bodies of all instances together are too long, and serves again afterwards", async () => {
@@ -207,11 +273,14 @@ describe("max_bytes", () => {
     chunk[0] = 0x31;
     for (const body of waiting) body.write(chunk);
     await new Promise((resolve) => setImmediate(resolve));
-    const refused = await exercise(middleware, madeUpExchange(post("1", [...JSON_HEADERS, "Content-Length", "1"]))).returned;
+    const refused = await exercise(middleware, madeUpExchange(post("1", [...JSON_HEADERS, "Content-Length", "1"])))
+      .returned;
     expect(problemOf(refused)).toMatchObject({ status: 503, code: "overloaded" });
     for (const body of waiting) body.destroy();
     await Promise.allSettled(replies);
-    expect(await exercise(middleware, madeUpExchange(post("1", [...JSON_HEADERS, "Content-Length", "1"]))).returned).toBe(plainReply);
+    expect(
+      await exercise(middleware, madeUpExchange(post("1", [...JSON_HEADERS, "Content-Length", "1"]))).returned,
+    ).toBe(plainReply);
     expect(held.total).toBe(0);
   });
 });
@@ -219,16 +288,34 @@ describe("max_bytes", () => {
 describe("a client", () => {
   it("a client gets 100 Continue if it waits for it, and the upstream does not get Expect", async () => {
     const informed: number[] = [];
-    const call = new Call({ id: "r", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: (status) => informed.push(status) });
-    const { forwarded } = await through({ body: true }, post("1", [...JSON_HEADERS, "Expect", "100-continue", "X", "1"], { call }));
+    const call = new Call({
+      id: "r",
+      remoteAddress: "",
+      trustedRemote: false,
+      startedAt: 0,
+      inform: (status) => informed.push(status),
+    });
+    const { forwarded } = await through(
+      { body: true },
+      post("1", [...JSON_HEADERS, "Expect", "100-continue", "X", "1"], { call }),
+    );
     expect(informed).toEqual([100]);
     expect(forwarded!.headers).toEqual([...JSON_HEADERS, "X", "1"]);
   });
 
   it("a client gets no 100 Continue if its Content-Length is refused", async () => {
     const informed: number[] = [];
-    const call = new Call({ id: "r", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: (status) => informed.push(status) });
-    await ask({ body: true, max_bytes: 1 }, post(new PassThrough(), [...JSON_HEADERS, "Expect", "100-continue", "Content-Length", "2"], { call }));
+    const call = new Call({
+      id: "r",
+      remoteAddress: "",
+      trustedRemote: false,
+      startedAt: 0,
+      inform: (status) => informed.push(status),
+    });
+    await ask(
+      { body: true, max_bytes: 1 },
+      post(new PassThrough(), [...JSON_HEADERS, "Expect", "100-continue", "Content-Length", "2"], { call }),
+    );
     expect(informed).toEqual([]);
   });
 
@@ -236,7 +323,9 @@ describe("a client", () => {
     for (const before of [true, false]) {
       const body = new PassThrough();
       if (before) body.destroy();
-      const { returned } = exercise(instance(requestValidation, { body: true }), madeUpExchange(post(body)), () => expect.unreachable());
+      const { returned } = exercise(instance(requestValidation, { body: true }), madeUpExchange(post(body)), () =>
+        expect.unreachable(),
+      );
       if (!before) body.destroy();
       await expect(returned).rejects.toMatchObject({ code: "bad_request" });
     }
@@ -252,7 +341,10 @@ describe("a client", () => {
   it("a client gets request_timeout if it sends nothing for a minute", async () => {
     const clock = manualClock();
     const body = new PassThrough();
-    const { returned } = exercise(instance(requestValidation, { body: true }, madeUpTools({ clock })), madeUpExchange(post(body)));
+    const { returned } = exercise(
+      instance(requestValidation, { body: true }, madeUpTools({ clock })),
+      madeUpExchange(post(body)),
+    );
     const outcome = expect(returned).rejects.toMatchObject({ code: "request_timeout" });
     clock.advance(59_000);
     body.write("1");
@@ -266,14 +358,22 @@ describe("a client", () => {
 
 describe("the query", () => {
   const query = {
-    properties: { page: { type: "integer", minimum: 1 }, all: { type: "boolean" }, tag: { type: "array", items: { type: "integer" } }, name: { type: "string", minLength: 1 } },
+    properties: {
+      page: { type: "integer", minimum: 1 },
+      all: { type: "boolean" },
+      tag: { type: "array", items: { type: "integer" } },
+      name: { type: "string", minLength: 1 },
+    },
     required: ["page"],
     additionalProperties: false,
   };
 
-  it.each(["?page=1", "?all=true&page=2&tag=1&tag=2&name=a+b%20c", "?page=1&", "?p%61ge=1&name=7"])("the query is accepted: %s", async (text) => {
-    expect((await ask({ query }, { query: text })).reply).toBe(plainReply);
-  });
+  it.each(["?page=1", "?all=true&page=2&tag=1&tag=2&name=a+b%20c", "?page=1&", "?p%61ge=1&name=7"])(
+    "the query is accepted: %s",
+    async (text) => {
+      expect((await ask({ query }, { query: text })).reply).toBe(plainReply);
+    },
+  );
 
   it.each<[string, string[]]>([
     ["", ["query /page: is required"]],
@@ -283,9 +383,15 @@ describe("the query", () => {
     ["?page=01", ["query /page: expected an integer, found a string"]],
     ["?page=", ["query /page: expected an integer, found a string"]],
     ["?page=1&page=2", ["query /page: expected an integer, found an array"]],
-    ["?page=1&all=yes&name", ["query /all: expected true or false, found a string", "query /name: expected at least 1 character"]],
+    [
+      "?page=1&all=yes&name",
+      ["query /all: expected true or false, found a string", "query /name: expected at least 1 character"],
+    ],
     ["?page=1&tag=x", ["query /tag/0: expected an integer, found a string"]],
-    ["?page=1&a%2Fb=1&__proto__=1", ["query /a~1b: is not a known property", "query /__proto__: is not a known property"]],
+    [
+      "?page=1&a%2Fb=1&__proto__=1",
+      ["query /a~1b: is not a known property", "query /__proto__: is not a known property"],
+    ],
     ["?page=%zz", ["query : is not percent-encoded in UTF-8"]],
     ["?page=1&x=%ff", ["query : is not percent-encoded in UTF-8"]],
   ])("the query is refused: %s", async (text, expected) => {
@@ -294,10 +400,24 @@ describe("the query", () => {
 });
 
 describe("the headers", () => {
-  const headers = { properties: { "x-tenant": { type: "string", pattern: "^[a-z]+$" }, "x-level": { type: "integer" }, "x-tag": { type: "array", maxItems: 2 } }, required: ["x-tenant"] };
+  const headers = {
+    properties: {
+      "x-tenant": { type: "string", pattern: "^[a-z]+$" },
+      "x-level": { type: "integer" },
+      "x-tag": { type: "array", maxItems: 2 },
+    },
+    required: ["x-tenant"],
+  };
 
   it("headers are accepted in any case of letters, with others beside them", async () => {
-    expect((await ask({ headers }, { headers: ["Host", "a", "X-Tenant", "acme", "X-LEVEL", "3", "x-tag", "a", "X-Tag", "b"] })).reply).toBe(plainReply);
+    expect(
+      (
+        await ask(
+          { headers },
+          { headers: ["Host", "a", "X-Tenant", "acme", "X-LEVEL", "3", "x-tag", "a", "X-Tag", "b"] },
+        )
+      ).reply,
+    ).toBe(plainReply);
   });
 
   it("headers are refused with all violations", async () => {
@@ -307,21 +427,31 @@ describe("the headers", () => {
       "headers /x-level: expected an integer, found a string",
       "headers /x-tag: expected at most 2 items, found 3",
     ]);
-    expect((await ask({ headers }, { headers: ["x-tenant", "a", "x-tenant", "b"] })).violations).toEqual(["headers /x-tenant: expected a string, found an array"]);
+    expect((await ask({ headers }, { headers: ["x-tenant", "a", "x-tenant", "b"] })).violations).toEqual([
+      "headers /x-tenant: expected a string, found an array",
+    ]);
     expect((await ask({ headers }, { headers: [] })).violations).toEqual(["headers /x-tenant: is required"]);
   });
 
   it("the headers include the host over HTTP/2", async () => {
     const host = { properties: { host: { const: "a.example" } }, required: ["host"] };
     expect((await ask({ headers: host }, { headers: [], authority: "a.example" })).reply).toBe(plainReply);
-    expect((await ask({ headers: host }, { headers: ["Host", "b.example"], authority: "a.example" })).violations).toEqual(['headers /host: expected "a.example"']);
-    expect((await ask({ headers: host }, { headers: [], authority: "" })).violations).toEqual(["headers /host: is required"]);
+    expect(
+      (await ask({ headers: host }, { headers: ["Host", "b.example"], authority: "a.example" })).violations,
+    ).toEqual(['headers /host: expected "a.example"']);
+    expect((await ask({ headers: host }, { headers: [], authority: "" })).violations).toEqual([
+      "headers /host: is required",
+    ]);
   });
 });
 
 it("reports violations of query, headers and body together, and passes a valid request on unchanged", async () => {
   const config = { body: BODY, query: { required: ["a"] }, headers: { required: ["x-a"] } };
-  expect((await ask(config, post("{}"))).violations).toEqual(["query /a: is required", "headers /x-a: is required", "body /id: is required"]);
+  expect((await ask(config, post("{}"))).violations).toEqual([
+    "query /a: is required",
+    "headers /x-a: is required",
+    "body /id: is required",
+  ]);
   const { forwarded } = await through(config, post('{"id":1}', [...JSON_HEADERS, "X-A", "1"], { query: "?a=%7e" }));
   expect(forwarded).toMatchObject({ query: "?a=%7e", headers: [...JSON_HEADERS, "X-A", "1"] });
 });
@@ -331,10 +461,26 @@ describe("configuration", () => {
     ["nothing to look at", { max_bytes: 5 }, /needs at least one of "body", "query" and "headers"/],
     ["a broken schema", { body: { type: "strin" } }, /body\.type: expected one of/],
     ["no schema", { query: [] }, /query: expected a JSON Schema, found an array/],
-    ["a header in upper case", { headers: { properties: { "X-A": true } } }, /headers\.properties\["X-A"\]: names of headers are written in lower case here/],
-    ["a required header in upper case", { headers: { required: ["X-A"] } }, /headers\.required\[0\]: names of headers are written in lower case/],
-    ["headers and no others", { headers: { additionalProperties: false } }, /headers\.additionalProperties: clients send headers of their own/],
-    ["no query at all", { query: false }, /query: refuses every request; for none with a query: \{ "maxProperties": 0 \}/],
+    [
+      "a header in upper case",
+      { headers: { properties: { "X-A": true } } },
+      /headers\.properties\["X-A"\]: names of headers are written in lower case here/,
+    ],
+    [
+      "a required header in upper case",
+      { headers: { required: ["X-A"] } },
+      /headers\.required\[0\]: names of headers are written in lower case/,
+    ],
+    [
+      "headers and no others",
+      { headers: { additionalProperties: false } },
+      /headers\.additionalProperties: clients send headers of their own/,
+    ],
+    [
+      "no query at all",
+      { query: false },
+      /query: refuses every request; for none with a query: \{ "maxProperties": 0 \}/,
+    ],
     ["no headers at all", { headers: false }, /headers: refuses every request/],
     ["no body that could be missing", { query: true, body_required: false }, /body_required: is for "body"/],
     ["no bytes", { body: true, max_bytes: 0 }, /max_bytes: expected an integer 1–67108864/],
@@ -356,12 +502,18 @@ describe("configuration", () => {
     expect(requestValidation.schema.show(nodeFrom({ body }))).toMatchObject({ body });
   });
 
-  it("an error is reported where it stands in the text: an unknown keyword at its name, a wrong value at the value", () => {
-    const issues: { position: unknown }[] = [];
-    const { node } = parseJson('{"body": {\n "tpye": "string",\n "minLength": -1 } }');
-    expect(requestValidation.schema.check(node!, [], { issues, sources: {} } as never)).toBe(INVALID);
-    expect(issues.map(({ position }) => position)).toEqual([{ line: 2, column: 2 }, { line: 3, column: 15 }]);
-  });
+  it(
+    "an error is reported where it stands in the text: an unknown keyword at its name, " + "a wrong value at the value",
+    () => {
+      const issues: { position: unknown }[] = [];
+      const { node } = parseJson('{"body": {\n "tpye": "string",\n "minLength": -1 } }');
+      expect(requestValidation.schema.check(node!, [], { issues, sources: {} } as never)).toBe(INVALID);
+      expect(issues.map(({ position }) => position)).toEqual([
+        { line: 2, column: 2 },
+        { line: 3, column: 15 },
+      ]);
+    },
+  );
 
   it("max_bytes is 1 MiB unless given", () => {
     expect(checked(requestValidation.schema, { body: true }).value).toMatchObject({ maxBytes: 1_048_576 });

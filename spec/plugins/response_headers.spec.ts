@@ -4,8 +4,17 @@ import type { Reply } from "../../lib/http/reply.ts";
 import { responseHeaders } from "../../lib/plugins/response_headers.ts";
 import { atOnce, checked, exercise, instance, madeUpExchange, plainReply } from "../support/exercise.ts";
 
-const config = { remove: ["Server"], rename: { "X-Old": "X-New" }, set: { "X-Item": "{id}" }, add: { Link: ["</a>", "</b>"] } };
-const reply: Reply = { status: 200, headers: ["Server", "x", "X-Old", "1", "x-item", "upstream's", "Link", "</0>"], body: null };
+const config = {
+  remove: ["Server"],
+  rename: { "X-Old": "X-New" },
+  set: { "X-Item": "{id}" },
+  add: { Link: ["</a>", "</b>"] },
+};
+const reply: Reply = {
+  status: 200,
+  headers: ["Server", "x", "X-Old", "1", "x-item", "upstream's", "Link", "</0>"],
+  body: null,
+};
 const changed = ["X-New", "1", "Link", "</0>", "X-Item", "7", "Link", "</a>", "Link", "</b>"];
 const exchange = () => madeUpExchange({ params: { id: "7" } });
 
@@ -26,12 +35,25 @@ describe("the reply", () => {
   it("the reply keeps status, body, trailers and tunnel", () => {
     const body = Readable.from(["x"]);
     const trailers = () => ["T", "1"];
-    const { returned } = exercise(instance(responseHeaders, config), exchange(), () => ({ ...reply, status: 502, reason: "Why", body, trailers }));
+    const { returned } = exercise(instance(responseHeaders, config), exchange(), () => ({
+      ...reply,
+      status: 502,
+      reason: "Why",
+      body,
+      trailers,
+    }));
     expect(atOnce(returned)).toMatchObject({ status: 502, reason: "Why", trailers });
     expect(atOnce(returned).body).toBe(body);
     const tunnel = { socket: body as never, head: Buffer.alloc(0), idleMs: 1 };
-    const switched: Reply = { status: 101, headers: ["Connection", "Upgrade", "Upgrade", "websocket"], body: null, tunnel };
-    const opened = atOnce(exercise(instance(responseHeaders, { set: { "X-A": "1" } }), exchange(), () => switched).returned);
+    const switched: Reply = {
+      status: 101,
+      headers: ["Connection", "Upgrade", "Upgrade", "websocket"],
+      body: null,
+      tunnel,
+    };
+    const opened = atOnce(
+      exercise(instance(responseHeaders, { set: { "X-A": "1" } }), exchange(), () => switched).returned,
+    );
     expect(opened).toEqual({ ...switched, headers: ["Connection", "Upgrade", "Upgrade", "websocket", "X-A", "1"] });
     body.destroy();
   });
@@ -39,7 +61,9 @@ describe("the reply", () => {
   it("the reply never replaces the fault of an inner plugin", async () => {
     const failing = exercise(instance(responseHeaders, config), exchange(), () => Promise.reject(new Error("x")));
     await expect(failing.returned).rejects.toThrow("x");
-    expect(atOnce(exercise(instance(responseHeaders, { remove: ["None"] }), exchange()).returned).headers).toEqual(plainReply.headers);
+    expect(atOnce(exercise(instance(responseHeaders, { remove: ["None"] }), exchange()).returned).headers).toEqual(
+      plainReply.headers,
+    );
   });
 });
 

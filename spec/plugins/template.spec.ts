@@ -13,14 +13,20 @@ import { loadConfig } from "../support/schema.ts";
 const header = headerTemplate("A value.");
 const location = locationTemplate("A place.");
 
-function rendered(schema: typeof header, text: string, parts: Partial<ExchangeParts> = {}, environment: Record<string, string> = {}): string {
+function rendered(
+  schema: typeof header,
+  text: string,
+  parts: Partial<ExchangeParts> = {},
+  environment: Record<string, string> = {},
+): string {
   const context = { issues: [], sources: { references, environment, readFile: () => "from a file\n", folder: "/" } };
   const template = schema.check(nodeFrom(text), [], context);
   if (template === INVALID) throw new Error(JSON.stringify(context.issues));
   return template(madeUpExchange(parts));
 }
 
-const inHeader = (text: string, parts?: Partial<ExchangeParts>, environment?: Record<string, string>) => rendered(header, text, parts, environment);
+const inHeader = (text: string, parts?: Partial<ExchangeParts>, environment?: Record<string, string>) =>
+  rendered(header, text, parts, environment);
 const inLocation = (text: string, parts?: Partial<ExchangeParts>) => rendered(location, text, parts);
 const claims = (values: Record<string, unknown>) => ({ claims: values });
 
@@ -42,11 +48,30 @@ describe("placeholders", () => {
     ["${claim.groups}", "x,y%2Cz,50%25"],
     ["${claim.address}", '{"city":"Ulm"}'],
   ])("placeholders take their value from the request: %s", (text, expected) => {
-    const values = { sub: "user-1", address: { city: "Ulm" }, "https://example.com/role": "admin", "a.b": "dotted", a: { b: "nested" }, admin: true, age: 30, groups: ["x", "y,z", "50%"] };
-    expect(inHeader(text, { params: { id: "42" }, identity: "alice", claims: values, authority: "gateway.example:8008" })).toBe(expected);
+    const values = {
+      sub: "user-1",
+      address: { city: "Ulm" },
+      "https://example.com/role": "admin",
+      "a.b": "dotted",
+      a: { b: "nested" },
+      admin: true,
+      age: 30,
+      groups: ["x", "y,z", "50%"],
+    };
+    expect(
+      inHeader(text, { params: { id: "42" }, identity: "alice", claims: values, authority: "gateway.example:8008" }),
+    ).toBe(expected);
   });
 
-  it.each(["{id}", "${claim.sub}", "${claim.a.b}", "${caller.id}", "${claim.constructor}", "${claim.__proto__.x}", "{constructor}"])("an absent %s is empty", (text) => {
+  it.each([
+    "{id}",
+    "${claim.sub}",
+    "${claim.a.b}",
+    "${caller.id}",
+    "${claim.constructor}",
+    "${claim.__proto__.x}",
+    "{constructor}",
+  ])("an absent %s is empty", (text) => {
     expect(inHeader(text, claims({ a: null }))).toBe("");
     expect(inHeader(text)).toBe("");
   });
@@ -59,21 +84,27 @@ describe("placeholders", () => {
   });
 
   it("placeholders in the values of references are plain text", () => {
-    expect(inHeader("${env:A}-${file:/b}-{id}", { params: { id: "42" } }, { A: "{id}${request.id}${nothing}" })).toBe("{id}${request.id}${nothing}-from a file-42");
+    expect(inHeader("${env:A}-${file:/b}-{id}", { params: { id: "42" } }, { A: "{id}${request.id}${nothing}" })).toBe(
+      "{id}${request.id}${nothing}-from a file-42",
+    );
   });
 });
 
 describe("values of requests are escaped", () => {
   it("a value in a header has no line breaks, control characters or blanks around it, and is UTF-8", () => {
     expect(inHeader("${claim.sub}", claims({ sub: " a\r\nX-Admin: 1\0\x7f\tb " }))).toBe("a??X-Admin: 1??\tb");
-    expect(inHeader("ü ${claim.sub}", claims({ sub: "Jürgen Ж \ud800" }))).toBe(Buffer.from("ü Jürgen Ж \ufffd").toString("latin1"));
+    expect(inHeader("ü ${claim.sub}", claims({ sub: "Jürgen Ж \ud800" }))).toBe(
+      Buffer.from("ü Jürgen Ж \ufffd").toString("latin1"),
+    );
     expect(inHeader(" a ")).toBe("a");
     // Its last byte is 0xA0, which is no blank here.
     expect(inHeader("${claim.sub}", claims({ sub: "voilà " }))).toBe(Buffer.from("voilà").toString("latin1"));
   });
 
   it("a location has its claims percent-encoded, and its parameters as they matched", () => {
-    expect(inLocation("/u/${claim.sub}?n=${claim.name}", claims({ sub: "../a/b?c#d", name: "a&b=c\r\nX: é" }))).toBe("/u/..%2Fa%2Fb%3Fc%23d?n=a%26b%3Dc%0D%0AX%3A%20%C3%A9");
+    expect(inLocation("/u/${claim.sub}?n=${claim.name}", claims({ sub: "../a/b?c#d", name: "a&b=c\r\nX: é" }))).toBe(
+      "/u/..%2Fa%2Fb%3Fc%23d?n=a%26b%3Dc%0D%0AX%3A%20%C3%A9",
+    );
     expect(inLocation("/new/{rest}", { params: { rest: "a%20b/c;d=1&e" } })).toBe("/new/a%20b/c;d=1&e");
     expect(inLocation("/new?id={id}", { params: { id: "a&admin=1+2;%20" } })).toBe("/new?id=a%26admin%3D1%2B2%3B%20");
     expect(inLocation("/${claim.sub}", claims({ sub: "/evil.example" }))).toBe("/%2Fevil.example");
@@ -86,19 +117,51 @@ describe("values of requests are escaped", () => {
   });
 
   it("a location has the requested host without its port", () => {
-    expect(inLocation("https://${request.host}${request.path}", { authority: "shop.example:8008", path: "/a/b" })).toBe("https://shop.example/a/b");
-    expect(inLocation("https://${request.host}:8443/", { authority: "[2001:db8::1]:80" })).toBe("https://[2001:db8::1]:8443/");
+    expect(inLocation("https://${request.host}${request.path}", { authority: "shop.example:8008", path: "/a/b" })).toBe(
+      "https://shop.example/a/b",
+    );
+    expect(inLocation("https://${request.host}:8443/", { authority: "[2001:db8::1]:80" })).toBe(
+      "https://[2001:db8::1]:8443/",
+    );
     expect(inLocation("${request.path}/", { path: "/a" })).toBe("/a/");
     expect(inLocation("//other.example${request.path}", { path: "/a" })).toBe("//other.example/a");
   });
 
   it("no claim or parameter breaks a header line or changes the host of a location", () => {
     const from = random(7);
-    const nasty = () => from.list(0, 8, () => from.pick(["/", "\\", "\r", "\n", "\0", "@", ":", "?", "#", "..", "evil.example", "%2F", "é", "\ud800", "\t", " "])).join("");
+    const nasty = () =>
+      from
+        .list(0, 8, () =>
+          from.pick([
+            "/",
+            "\\",
+            "\r",
+            "\n",
+            "\0",
+            "@",
+            ":",
+            "?",
+            "#",
+            "..",
+            "evil.example",
+            "%2F",
+            "é",
+            "\ud800",
+            "\t",
+            " ",
+          ]),
+        )
+        .join("");
     for (let i = 0; i < 2_000; i++) {
       const parts = { claims: { sub: nasty() }, params: { x: nasty().replaceAll(/[/\\]/g, "") } };
       expect(inHeader("a {x} ${claim.sub}", parts)).toMatch(/^[\t\x20-\x7e\x80-\xff]*$/);
-      const url = new URL(inLocation(from.pick(["/{x}/${claim.sub}", "/${claim.sub}{x}", "https://here.example/{x}?a=${claim.sub}#{x}"]), parts), "https://here.example");
+      const url = new URL(
+        inLocation(
+          from.pick(["/{x}/${claim.sub}", "/${claim.sub}{x}", "https://here.example/{x}?a=${claim.sub}#{x}"]),
+          parts,
+        ),
+        "https://here.example",
+      );
       expect(url.host).toBe("here.example");
     }
   });
@@ -151,7 +214,10 @@ describe("configuration", () => {
   });
 
   it("never shows a secret in an error", () => {
-    const context = { issues: [] as { message: string }[], sources: { references, environment: { A: "s3cret\n" }, readFile: () => "", folder: "/" } };
+    const context = {
+      issues: [] as { message: string }[],
+      sources: { references, environment: { A: "s3cret\n" }, readFile: () => "", folder: "/" },
+    };
     expect(header.check(nodeFrom("x ${env:A}"), [], context as never)).toBe(INVALID);
     expect(context.issues.map(({ message }) => message)).toEqual(["the value of the reference is not valid here"]);
   });
@@ -183,7 +249,9 @@ describe("the parameters of a route", () => {
 
   it("parameters are checked for a plugin of a route: those of base_path and path, in every notation", () => {
     expect(issues("{tenant} {item_id} {rest}", "route")).toBe("");
-    expect(issues("{other}", "route")).toMatch(/plugins\[0\]\.config\.v +\{other\} is no placeholder of this route's path \(it has \{tenant\}, \{item_id\}, \{rest\}; write \{\{other\}\}/);
+    expect(issues("{other}", "route")).toMatch(
+      /plugins\[0\]\.config\.v +\{other\} is no placeholder of this route's path \(it has \{tenant\}, \{item_id\}, \{rest\}; write \{\{other\}\}/,
+    );
     expect(issues("{itemid}", "route")).toMatch(/did you mean \{item_id\}\?/);
   });
 

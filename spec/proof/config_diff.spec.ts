@@ -15,15 +15,25 @@ function lines(before: ConfigInput, after: ConfigInput): string[] {
   return changesBetween(shown(before), shown(after)).map(({ kind, name, change }) => `${change} ${kind}: ${name}`);
 }
 
-const limit = (limit_min: number, id?: string) => ({ name: "rate_limit", config: { limit_min }, ...(id === undefined ? {} : { id }) });
+const limit = (limit_min: number, id?: string) => ({
+  name: "rate_limit",
+  config: { limit_min },
+  ...(id === undefined ? {} : { id }),
+});
 
 function shop(parts: Partial<ServiceInput> = {}): ServiceInput {
   return {
     name: "shop",
     base_path: "/shop",
-    upstreams: [{ id: "one", host: "h", port: 1 }, { host: "h", port: 2 }],
+    upstreams: [
+      { id: "one", host: "h", port: 1 },
+      { host: "h", port: 2 },
+    ],
     plugins: [{ name: "key_auth", config: { key: "${env:KEY}" } }],
-    routes: [{ name: "items", path: "/items" }, { path: "/orders", methods: ["GET"], plugins: [limit(1), limit(2)] }],
+    routes: [
+      { name: "items", path: "/items" },
+      { path: "/orders", methods: ["GET"], plugins: [limit(1), limit(2)] },
+    ],
     ...parts,
   };
 }
@@ -32,7 +42,10 @@ const base: ConfigInput = { services: [shop()] };
 
 describe("changesBetween", () => {
   it("there are no changes between configurations that differ in the order of fields only", () => {
-    const turned = { services: [Object.fromEntries(Object.entries(shop()).reverse())], global: {} } as unknown as ConfigInput;
+    const turned = {
+      services: [Object.fromEntries(Object.entries(shop()).reverse())],
+      global: {},
+    } as unknown as ConfigInput;
     expect(lines(base, base)).toEqual([]);
     expect(lines(base, turned)).toEqual([]);
   });
@@ -54,14 +67,31 @@ describe("changesBetween", () => {
 
   it.each<[string, ConfigInput, string]>([
     ["a setting of the whole gateway", { services: [shop()], global: { name: "x" } }, "altered global: global"],
-    ["a global plugin", { services: [shop()], global: { plugins: [limit(5, "flood")] } }, 'added plugin: global / plugin rate_limit "flood"'],
+    [
+      "a global plugin",
+      { services: [shop()], global: { plugins: [limit(5, "flood")] } },
+      'added plugin: global / plugin rate_limit "flood"',
+    ],
     ["a service's own field", { services: [shop({ base_path: "/store" })] }, 'altered service: service "shop"'],
     [
       "an upstream",
-      { services: [shop({ upstreams: [{ id: "one", host: "h", port: 9 }, { host: "h", port: 2 }] })] },
+      {
+        services: [
+          shop({
+            upstreams: [
+              { id: "one", host: "h", port: 9 },
+              { host: "h", port: 2 },
+            ],
+          }),
+        ],
+      },
       'altered upstream: service "shop" / upstream "one"',
     ],
-    ["a service's plugin", { services: [shop({ plugins: [{ name: "key_auth", config: { key: "other" } }] })] }, 'altered plugin: service "shop" / plugin key_auth'],
+    [
+      "a service's plugin",
+      { services: [shop({ plugins: [{ name: "key_auth", config: { key: "other" } }] })] },
+      'altered plugin: service "shop" / plugin key_auth',
+    ],
     [
       "a route",
       { services: [shop({ routes: [{ name: "items", path: "/things" }, shop().routes[1]!] })] },
@@ -69,7 +99,11 @@ describe("changesBetween", () => {
     ],
     [
       "the second plugin of a kind in a route",
-      { services: [shop({ routes: [shop().routes[0]!, { path: "/orders", methods: ["GET"], plugins: [limit(1), limit(3)] }] })] },
+      {
+        services: [
+          shop({ routes: [shop().routes[0]!, { path: "/orders", methods: ["GET"], plugins: [limit(1), limit(3)] }] }),
+        ],
+      },
       'altered plugin: service "shop" / route "GET /orders" / plugin rate_limit #2',
     ],
     [
@@ -83,8 +117,12 @@ describe("changesBetween", () => {
 
   it("a plugin that moves is recognised by its id, and the part that has the list is altered", () => {
     const before = { services: [shop({ plugins: [limit(1, "a"), limit(2, "b")] })] };
-    expect(lines(before, { services: [shop({ plugins: [limit(2, "b"), limit(1, "a")] })] })).toEqual(['altered service: service "shop"']);
-    expect(lines(before, { services: [shop({ plugins: [limit(2, "b")] })] })).toEqual(['removed plugin: service "shop" / plugin rate_limit "a"']);
+    expect(lines(before, { services: [shop({ plugins: [limit(2, "b"), limit(1, "a")] })] })).toEqual([
+      'altered service: service "shop"',
+    ]);
+    expect(lines(before, { services: [shop({ plugins: [limit(2, "b")] })] })).toEqual([
+      'removed plugin: service "shop" / plugin rate_limit "a"',
+    ]);
   });
 
   it("a new order of services changes the global part", () => {
@@ -93,8 +131,18 @@ describe("changesBetween", () => {
   });
 
   it("names that look like a path to another part are quoted, and two such routes stay distinct", () => {
-    const tricky = shop({ routes: [{ name: 'a" / plugin key_auth', path: "/x" }, { name: "a", path: "/y", plugins: [limit(1)] }] });
-    const after = shop({ routes: [{ name: 'a" / plugin key_auth', path: "/z" }, { name: "a", path: "/y", plugins: [] }] });
+    const tricky = shop({
+      routes: [
+        { name: 'a" / plugin key_auth', path: "/x" },
+        { name: "a", path: "/y", plugins: [limit(1)] },
+      ],
+    });
+    const after = shop({
+      routes: [
+        { name: 'a" / plugin key_auth', path: "/z" },
+        { name: "a", path: "/y", plugins: [] },
+      ],
+    });
     expect(lines({ services: [tricky] }, { services: [after] })).toEqual([
       'altered route: service "shop" / route "a\\" / plugin key_auth"',
       'removed plugin: service "shop" / route "a" / plugin rate_limit',

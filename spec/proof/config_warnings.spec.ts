@@ -21,7 +21,10 @@ const ED25519 = String(generateKeyPairSync("ed25519").privateKey.export({ type: 
 const readFile = (path: string) => (path.endsWith("ed25519.pem") ? ED25519 : readFileSync(path, "utf8"));
 
 function loaded(config: unknown, kinds: readonly AnyPlugin[] = []): Loaded {
-  const result = loadConfig({ value: config }, { kinds: [...builtinPlugins, ...kinds], environment: { KEY: "k", TOKEN: "s3cret" }, checkRoutes, readFile });
+  const result = loadConfig(
+    { value: config },
+    { kinds: [...builtinPlugins, ...kinds], environment: { KEY: "k", TOKEN: "s3cret" }, checkRoutes, readFile },
+  );
   if (!result.ok) throw new Error(JSON.stringify(result.issues));
   return result;
 }
@@ -30,18 +33,29 @@ const warningsOf = (config: unknown, kinds: readonly AnyPlugin[] = []) => config
 const pathsOf = (warnings: readonly ConfigWarning[]) => warnings.map(({ code, path }) => `${code}:${path}`);
 
 /** Service "s" below "/", with these routes: [name, path, plugins], and parts. */
-function configOf(routes: readonly (readonly [name: string, path: string, ...plugins: object[]])[], parts: object = {}, global: object = {}): ConfigInput {
+function configOf(
+  routes: readonly (readonly [name: string, path: string, ...plugins: object[]])[],
+  parts: object = {},
+  global: object = {},
+): ConfigInput {
   const all = routes.map(([name, path, ...plugins]) => ({ name, path, plugins }));
   return oneService(9, { base_path: "/", routes: all, ...parts } as never, global as never);
 }
 
 const key = (value = "k", more: object = {}) => ({ name: "key_auth", config: { key: value }, ...more });
-const limit = (limit_by = "header:X-Tenant", more: object = {}) => ({ name: "rate_limit", config: { limit_min: 5, limit_by }, ...more });
+const limit = (limit_by = "header:X-Tenant", more: object = {}) => ({
+  name: "rate_limit",
+  config: { limit_min: 5, limit_by },
+  ...more,
+});
 const cache = { name: "response_cache" };
 const HMAC = { secret: "a secret of thirty-two characters", alg: "HS256" };
 
 describe("configWarnings", () => {
-  const sections = document("docs/warnings.md").text.split(/^### /m).slice(1).map((text) => ({ code: /^\w+/.exec(text)![0], json: /```json example\n([^]*?)```/.exec(text)![1]! }));
+  const sections = document("docs/warnings.md")
+    .text.split(/^### /m)
+    .slice(1)
+    .map((text) => ({ code: /^\w+/.exec(text)![0], json: /```json example\n([^]*?)```/.exec(text)![1]! }));
 
   it("docs/warnings.md has a section for every warning about a configuration", () => {
     const table = /^\| `(\w+)` ²/gm;
@@ -55,99 +69,247 @@ describe("configWarnings", () => {
 
   it("the settings of a plugin are reported with a request of the first route that runs it", () => {
     const jwt = { name: "jwt", config: HMAC };
-    expect(warningsOf(configOf([["a", "/a"], ["b", "/b/{id}"]], { plugins: [jwt] })).map(({ code, example }) => [code, example])).toEqual([["token_for_anyone", "GET http://localhost/a"]]);
-    expect(warningsOf(configOf([["b", "/b/{id}", jwt]])).map(({ example }) => example)).toEqual(["GET http://localhost/b/x"]);
+    expect(
+      warningsOf(
+        configOf(
+          [
+            ["a", "/a"],
+            ["b", "/b/{id}"],
+          ],
+          { plugins: [jwt] },
+        ),
+      ).map(({ code, example }) => [code, example]),
+    ).toEqual([["token_for_anyone", "GET http://localhost/a"]]);
+    expect(warningsOf(configOf([["b", "/b/{id}", jwt]])).map(({ example }) => example)).toEqual([
+      "GET http://localhost/b/x",
+    ]);
     expect(warningsOf(configOf([], { plugins: [jwt] })).map(({ example }) => example)).toEqual([null]);
   });
 
   it("a guard that a client avoids by a header is reported with such a request, without the secrets in it", () => {
     const open = (match: object) => ({ name: "open", path: "/a", match });
-    const found = (match: object) => warningsOf(oneService(9, { base_path: "/", routes: [{ name: "guarded", path: "/a", plugins: [key()] }, open(match)] } as never));
+    const found = (match: object) =>
+      warningsOf(
+        oneService(9, {
+          base_path: "/",
+          routes: [{ name: "guarded", path: "/a", plugins: [key()] }, open(match)],
+        } as never),
+      );
     expect(found({ headers: { "X-Beta": true }, query: { b: "1" } })).toMatchObject([
       {
         code: "guard_bypassed",
-        message: 'Requests that match the path of route "guarded" of service "s" can avoid its guards: route "open" of service "s" takes some without key_auth (those that other headers, cookies or another query select).',
+        message:
+          'Requests that match the path of route "guarded" of service "s" can avoid its guards: ' +
+          ('route "open" of service "s" takes some without key_auth (those that other headers, ' +
+            "cookies or another query select)."),
         example: "GET http://localhost/a?b=1 (x-beta: x)",
       },
     ]);
-    expect(found({ headers: { "X-Token": "hunter2-hunter2" } })).toMatchObject([{ example: "GET http://localhost/a (x-token: ********)" }]);
+    expect(found({ headers: { "X-Token": "hunter2-hunter2" } })).toMatchObject([
+      { example: "GET http://localhost/a (x-token: ********)" },
+    ]);
   });
 
-  it.each(["$API_KEY", "$${API_KEY}", "{{ api_key }}", "<API_KEY>", "%API_KEY%", "changeme", "Change-Me"])("a secret that looks like a template is reported where it is, without its text: %s", (text) => {
-    const [warning, ...more] = warningsOf(configOf([["a", "/a", key(text, { id: "mine" })]]));
-    expect(more).toEqual([]);
-    expect(warning).toMatchObject({ code: "placeholder_secret", path: "services.s.routes.a.plugins.mine", service: "s", route: "a", at: ["services", 0, "routes", 0, "plugins", 0, "config", "key"] });
-    expect(warning!.message).toBe("The secret at services[0].routes[0].plugins[0].config.key looks like a template that nobody has filled in: it is used as it is written.");
-    expect(warning!.remedy).toContain('${env:NAME}');
-  });
-
-  it("a secret that looks like a template is reported once for each plugin, service and setting, and can be accepted", () => {
-    const keys = { name: "key_auth", config: { keys: [{ id: "a", key: "$A" }, { id: "b", key: "$B" }] } };
-    const counters = { store: "redis", url: "rediss://:$PASSWORD@10.0.0.1" };
-    const config = (accept_warnings: readonly string[]) => configOf([["a", "/a"]], { plugins: [keys], sticky: { secret: "<a secret of more than thirty-two characters>" } }, { plugins: [key("changeme")], counters, accept_warnings });
-    const found = ["placeholder_secret:global.plugins.key_auth", "placeholder_secret:services.s", "placeholder_secret:services.s.plugins.key_auth"];
-    expect(pathsOf(warningsOf(config([]))).sort()).toEqual(found);
-    expect(warningsOf(config(found))).toEqual([]);
-  });
-
-  it.each(["${env:KEY}", "k$1", "a<b>", "$", "{{", "changemenot", "p4$$w0rd"])("a secret that is a reference or like any other is not reported as a template: %s", (text) => {
-    expect(warningsOf(configOf([["a", "/a", key(text)]]))).toEqual([]);
-  });
-
-  it("a route that no request reaches is named with those that take its requests, with one of these and with its place", () => {
-    expect(warningsOf(configOf([["all", "/a/{x*}"], ["one", "/a/{y}"], ["more", "/a/{y}/{z*}"]]))).toEqual([
-      {
-        code: "route_unreachable",
-        path: "services.s.routes.all",
-        message: 'No request reaches route "all" of service "s": route "one" of service "s", route "more" of service "s" take all that its path matches.',
-        example: "GET http://localhost/a/x",
-        remedy: 'Remove the route, or give it a path, methods, hosts or conditions (match) that no other route takes; if it is intended, add "route_unreachable:services.s.routes.all" to global.accept_warnings.',
+  it.each(["$API_KEY", "$${API_KEY}", "{{ api_key }}", "<API_KEY>", "%API_KEY%", "changeme", "Change-Me"])(
+    "a secret that looks like a template is reported where it is, without its text: %s",
+    (text) => {
+      const [warning, ...more] = warningsOf(configOf([["a", "/a", key(text, { id: "mine" })]]));
+      expect(more).toEqual([]);
+      expect(warning).toMatchObject({
+        code: "placeholder_secret",
+        path: "services.s.routes.a.plugins.mine",
         service: "s",
-        route: "all",
+        route: "a",
+        at: ["services", 0, "routes", 0, "plugins", 0, "config", "key"],
+      });
+      expect(warning!.message).toBe(
+        "The secret at services[0].routes[0].plugins[0].config.key looks like a template that nobody has filled " +
+          "in: it is used as it is written.",
+      );
+      expect(warning!.remedy).toContain("${env:NAME}");
+    },
+  );
+
+  it(
+    "a secret that looks like a template is reported once for each plugin, " +
+      "service and setting, and can be accepted",
+    () => {
+      const keys = {
+        name: "key_auth",
+        config: {
+          keys: [
+            { id: "a", key: "$A" },
+            { id: "b", key: "$B" },
+          ],
+        },
+      };
+      const counters = { store: "redis", url: "rediss://:$PASSWORD@10.0.0.1" };
+      const config = (accept_warnings: readonly string[]) =>
+        configOf(
+          [["a", "/a"]],
+          { plugins: [keys], sticky: { secret: "<a secret of more than thirty-two characters>" } },
+          { plugins: [key("changeme")], counters, accept_warnings },
+        );
+      const found = [
+        "placeholder_secret:global.plugins.key_auth",
+        "placeholder_secret:services.s",
+        "placeholder_secret:services.s.plugins.key_auth",
+      ];
+      expect(pathsOf(warningsOf(config([]))).sort()).toEqual(found);
+      expect(warningsOf(config(found))).toEqual([]);
+    },
+  );
+
+  it.each(["${env:KEY}", "k$1", "a<b>", "$", "{{", "changemenot", "p4$$w0rd"])(
+    "a secret that is a reference or like any other is not reported as a template: %s",
+    (text) => {
+      expect(warningsOf(configOf([["a", "/a", key(text)]]))).toEqual([]);
+    },
+  );
+
+  it(
+    "a route that no request reaches is named with those that take its requests, " +
+      "with one of these and with its place",
+    () => {
+      expect(
+        warningsOf(
+          configOf([
+            ["all", "/a/{x*}"],
+            ["one", "/a/{y}"],
+            ["more", "/a/{y}/{z*}"],
+          ]),
+        ),
+      ).toEqual([
+        {
+          code: "route_unreachable",
+          path: "services.s.routes.all",
+          message:
+            'No request reaches route "all" of service "s": route "one" of service "s", ' +
+            'route "more" of service "s" take all that its path matches.',
+          example: "GET http://localhost/a/x",
+          remedy:
+            "Remove the route, or give it a path, methods, hosts or conditions (match) that no other route takes; " +
+            'if it is intended, add "route_unreachable:services.s.routes.all" to global.accept_warnings.',
+          service: "s",
+          route: "all",
+          at: ["services", 0, "routes", 0, "path"],
+        },
+      ]);
+    },
+  );
+
+  it(
+    "a route without conditions that no request reaches is named with one of those that " +
+      "take its requests together",
+    () => {
+      const route = (name: string, wanted: true | null | undefined) => ({
+        name,
+        path: "/a",
+        ...(wanted === undefined ? {} : { match: { headers: { "X-A": wanted } } }),
+      });
+      const routes = [route("plain", undefined), route("present", true), route("absent", null)];
+      expect(warningsOf(oneService(9, { base_path: "/", routes } as never)).map(({ message }) => message)).toEqual([
+        'No request reaches route "plain" of service "s": route "absent" of service "s", ' +
+          "together with the other routes of its path, takes all that its path matches.",
+      ]);
+    },
+  );
+
+  it(
+    "a guarded route has one warning, which names up to three routes with the guards that they lack, " +
+      "and how many more there are",
+    () => {
+      const others = ["b", "c", "d", "e", "f"].map((name) => [name, `/a/${name}`] as const);
+      const [warning, ...more] = warningsOf(
+        configOf([["guarded", "/a/{x}", key(), { name: "acl", config: { blacklist: ["10.0.0.1"] } }], ...others]),
+      );
+      expect(more).toEqual([]);
+      expect(warning).toMatchObject({
+        code: "guard_bypassed",
+        path: "services.s.routes.guarded",
+        example: "GET http://localhost/a/b",
         at: ["services", 0, "routes", 0, "path"],
-      },
-    ]);
-  });
+      });
+      expect(warning!.message).toBe(
+        'Requests that match the path of route "guarded" of service "s" can avoid its guards: ' +
+          ["b", "c", "d"]
+            .map(
+              (name) =>
+                `route "${name}" of service "s" takes some without key_auth and acl (its path is more specific), `,
+            )
+            .join("") +
+          "2 more routes do the same.",
+      );
+      const many = Array.from({ length: 30 }, (_, i) => [`r${i}`, `/a/r${i}`] as const);
+      expect(warningsOf(configOf([["guarded", "/a/{x}", key()], ...many]))[0]!.message).toMatch(
+        /, at least 7 more routes do the same\.$/,
+      );
+    },
+  );
 
-  it("a route without conditions that no request reaches is named with one of those that take its requests together", () => {
-    const route = (name: string, wanted: true | null | undefined) => ({ name, path: "/a", ...(wanted === undefined ? {} : { match: { headers: { "X-A": wanted } } }) });
-    const routes = [route("plain", undefined), route("present", true), route("absent", null)];
-    expect(warningsOf(oneService(9, { base_path: "/", routes } as never)).map(({ message }) => message)).toEqual([
-      'No request reaches route "plain" of service "s": route "absent" of service "s", together with the other routes of its path, takes all that its path matches.',
-    ]);
-  });
-
-  it("a guarded route has one warning, which names up to three routes with the guards that they lack, and how many more there are", () => {
-    const others = ["b", "c", "d", "e", "f"].map((name) => [name, `/a/${name}`] as const);
-    const [warning, ...more] = warningsOf(configOf([["guarded", "/a/{x}", key(), { name: "acl", config: { blacklist: ["10.0.0.1"] } }], ...others]));
-    expect(more).toEqual([]);
-    expect(warning).toMatchObject({ code: "guard_bypassed", path: "services.s.routes.guarded", example: "GET http://localhost/a/b", at: ["services", 0, "routes", 0, "path"] });
-    expect(warning!.message).toBe(
-      'Requests that match the path of route "guarded" of service "s" can avoid its guards: ' +
-        ["b", "c", "d"].map((name) => `route "${name}" of service "s" takes some without key_auth and acl (its path is more specific), `).join("") +
-        "2 more routes do the same.",
-    );
-    const many = Array.from({ length: 30 }, (_, i) => [`r${i}`, `/a/r${i}`] as const);
-    expect(warningsOf(configOf([["guarded", "/a/{x}", key()], ...many]))[0]!.message).toMatch(/, at least 7 more routes do the same\.$/);
-  });
-
-  it("a guard is the same if it is written alike: a reference is compared by its text, whatever its value is, and a file by its path", () => {
-    const folder = emptyFolder();
-    for (const [name, text] of [["a", "k"], ["b", "k"]]) writeFileSync(join(folder, name!), text!);
-    const bypassed = (inner: object) => pathsOf(warningsOf(configOf([["guarded", "/a/{x}", key()], ["b", "/a/b", inner]])));
-    const guarded = (plugin: object, inner: object) => pathsOf(warningsOf(configOf([["guarded", "/a/{x}", plugin], ["b", "/a/b", inner]])));
-    expect(bypassed(key())).toEqual([]);
-    expect(guarded(key("${env:KEY}"), key("${env:KEY}"))).toEqual([]);
-    for (const other of ["${env:KEY}", `\${file:${join(folder, "a")}}`]) expect(bypassed(key(other))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
-    expect(guarded(key("${env:KEY}"), key("${env:TOKEN}"))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
-    expect(bypassed(key("other"))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
-    expect(warningsOf(configOf([["guarded", "/a/{x}", key()], ["b", "/a/b", key("other")]]))[0]!.message).toMatch(/takes some without the same key_auth \(/);
-    const inFile = definePlugin({ name: "in_file", schema: schema.object({ list: schema.file() }), guards: true, create: () => (next) => next });
-    const withFile = (name: string) => ({ name: "in_file", config: { list: join(folder, name) } });
-    const compared = (name: string) => pathsOf(warningsOf(configOf([["guarded", "/a/{x}", withFile("a")], ["b", "/a/b", withFile(name)]]), [inFile]));
-    expect(compared("a")).toEqual([]);
-    expect(compared("b")).toEqual(["guard_bypassed:services.s.routes.guarded"]);
-  });
+  it(
+    "a guard is the same if it is written alike: a reference is compared by its text, " +
+      "whatever its value is, and a file by its path",
+    () => {
+      const folder = emptyFolder();
+      for (const [name, text] of [
+        ["a", "k"],
+        ["b", "k"],
+      ])
+        writeFileSync(join(folder, name!), text!);
+      const bypassed = (inner: object) =>
+        pathsOf(
+          warningsOf(
+            configOf([
+              ["guarded", "/a/{x}", key()],
+              ["b", "/a/b", inner],
+            ]),
+          ),
+        );
+      const guarded = (plugin: object, inner: object) =>
+        pathsOf(
+          warningsOf(
+            configOf([
+              ["guarded", "/a/{x}", plugin],
+              ["b", "/a/b", inner],
+            ]),
+          ),
+        );
+      expect(bypassed(key())).toEqual([]);
+      expect(guarded(key("${env:KEY}"), key("${env:KEY}"))).toEqual([]);
+      for (const other of ["${env:KEY}", `\${file:${join(folder, "a")}}`])
+        expect(bypassed(key(other))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
+      expect(guarded(key("${env:KEY}"), key("${env:TOKEN}"))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
+      expect(bypassed(key("other"))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
+      expect(
+        warningsOf(
+          configOf([
+            ["guarded", "/a/{x}", key()],
+            ["b", "/a/b", key("other")],
+          ]),
+        )[0]!.message,
+      ).toMatch(/takes some without the same key_auth \(/);
+      const inFile = definePlugin({
+        name: "in_file",
+        schema: schema.object({ list: schema.file() }),
+        guards: true,
+        create: () => (next) => next,
+      });
+      const withFile = (name: string) => ({ name: "in_file", config: { list: join(folder, name) } });
+      const compared = (name: string) =>
+        pathsOf(
+          warningsOf(
+            configOf([
+              ["guarded", "/a/{x}", withFile("a")],
+              ["b", "/a/b", withFile(name)],
+            ]),
+            [inFile],
+          ),
+        );
+      expect(compared("a")).toEqual([]);
+      expect(compared("b")).toEqual(["guard_bypassed:services.s.routes.guarded"]);
+    },
+  );
 
   it.each<[string, object]>([
     ["key_auth", { keys: [{ id: "a", key: "k" }] }],
@@ -160,39 +322,121 @@ describe("configWarnings", () => {
     ["acl", { whitelist: ["10.0.0.0/8"] }],
     ["request_termination", {}],
   ])("two guards of the kind %s with one configuration are the same, and one alone can be bypassed", (name, config) => {
-    expect(warningsOf(configOf([["guarded", "/a/{x}", { name, config }], ["b", "/a/b", { name, config }]]))).toEqual([]);
-    expect(pathsOf(warningsOf(configOf([["guarded", "/a/{x}", { name, config }], ["b", "/a/b"]])))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
+    expect(
+      warningsOf(
+        configOf([
+          ["guarded", "/a/{x}", { name, config }],
+          ["b", "/a/b", { name, config }],
+        ]),
+      ),
+    ).toEqual([]);
+    expect(
+      pathsOf(
+        warningsOf(
+          configOf([
+            ["guarded", "/a/{x}", { name, config }],
+            ["b", "/a/b"],
+          ]),
+        ),
+      ),
+    ).toEqual(["guard_bypassed:services.s.routes.guarded"]);
   });
 
   it("a guard is the same in whatever order its members are written", () => {
     const jwt = (claims: object) => ({ name: "jwt", config: { ...HMAC, aud: "shop", claims } });
-    const compared = (a: object, b: object, kinds: readonly AnyPlugin[] = []) => pathsOf(warningsOf(configOf([["a", "/a/{x}", a], ["b", "/a/b", b]]), kinds));
+    const compared = (a: object, b: object, kinds: readonly AnyPlugin[] = []) =>
+      pathsOf(
+        warningsOf(
+          configOf([
+            ["a", "/a/{x}", a],
+            ["b", "/a/b", b],
+          ]),
+          kinds,
+        ),
+      );
     expect(compared(jwt({ role: "admin", group: "g" }), jwt({ group: "g", role: "admin" }))).toEqual([]);
     expect(compared(jwt({ role: "admin" }), jwt({ role: "user" }))).toEqual(["guard_bypassed:services.s.routes.a"]);
   });
 
   it("no guard is missing where request_termination refuses all requests, as the remedy says", () => {
     const closed = { name: "request_termination", config: { status: 404 } };
-    expect(warningsOf(configOf([["a", "/a/{x}", key()], ["b", "/a/b", closed]]))).toEqual([]);
-    expect(pathsOf(warningsOf(configOf([["a", "/a/{x}", key(), closed], ["b", "/a/b", key()]])))).toEqual(["guard_bypassed:services.s.routes.a"]);
-    expect(pathsOf(warningsOf(configOf([["a", "/a/{x}", key()], ["b", "/a/b", { ...closed, enabled: false }]])))).toEqual(["guard_bypassed:services.s.routes.a"]);
+    expect(
+      warningsOf(
+        configOf([
+          ["a", "/a/{x}", key()],
+          ["b", "/a/b", closed],
+        ]),
+      ),
+    ).toEqual([]);
+    expect(
+      pathsOf(
+        warningsOf(
+          configOf([
+            ["a", "/a/{x}", key(), closed],
+            ["b", "/a/b", key()],
+          ]),
+        ),
+      ),
+    ).toEqual(["guard_bypassed:services.s.routes.a"]);
+    expect(
+      pathsOf(
+        warningsOf(
+          configOf([
+            ["a", "/a/{x}", key()],
+            ["b", "/a/b", { ...closed, enabled: false }],
+          ]),
+        ),
+      ),
+    ).toEqual(["guard_bypassed:services.s.routes.a"]);
   });
 
   it("the example of a plugin's warning is a request that its route takes", () => {
-    const [warning] = warningsOf(configOf([["one", "/{id}", limit()], ["x", "/x", key(), limit()]], { hosts: ["*.example.com"] }));
-    expect(warning).toMatchObject({ path: "services.s.routes.one.plugins.rate_limit", example: "GET http://x.example.com/x2" });
+    const [warning] = warningsOf(
+      configOf(
+        [
+          ["one", "/{id}", limit()],
+          ["x", "/x", key(), limit()],
+        ],
+        { hosts: ["*.example.com"] },
+      ),
+    );
+    expect(warning).toMatchObject({
+      path: "services.s.routes.one.plugins.rate_limit",
+      example: "GET http://x.example.com/x2",
+    });
   });
 
   it("a disabled guard, a disabled cache and a disabled limit count for nothing", () => {
     const off = { enabled: false };
-    expect(warningsOf(configOf([["guarded", "/a/{x}", key("k", off)], ["b", "/a/b"]], { plugins: [{ ...cache, ...off }, limit("header:X", off)] }))).toEqual([]);
+    expect(
+      warningsOf(
+        configOf(
+          [
+            ["guarded", "/a/{x}", key("k", off)],
+            ["b", "/a/b"],
+          ],
+          { plugins: [{ ...cache, ...off }, limit("header:X", off)] },
+        ),
+      ),
+    ).toEqual([]);
   });
 
   it("warnings are in the order of the configuration, and only the guards that are missing are named", () => {
     const other = { name: "mtls" };
     const services = [
-      configOf([["a", "/a/{x}", key(), other], ["b", "/a/b", other], ["c", "/c", limit()]]).services[0]!,
-      { ...configOf([["d", "/d/{x*}"], ["e", "/d/{x}"], ["f", "/d/{x}/{y*}"]]).services[0]!, name: "t" },
+      configOf([
+        ["a", "/a/{x}", key(), other],
+        ["b", "/a/b", other],
+        ["c", "/c", limit()],
+      ]).services[0]!,
+      {
+        ...configOf([
+          ["d", "/d/{x*}"],
+          ["e", "/d/{x}"],
+          ["f", "/d/{x}/{y*}"],
+        ]).services[0]!,
+        name: "t",
+      },
     ];
     const warnings = warningsOf({ services, global: { plugins: [limit("header:A", { id: "first" })] } });
     expect(pathsOf(warnings)).toEqual([
@@ -205,14 +449,46 @@ describe("configWarnings", () => {
   });
 
   it("guards at the service and the global level hold for all their routes", () => {
-    expect(warningsOf(configOf([["a", "/a/{x}"], ["b", "/a/b"]], { plugins: [key()] }))).toEqual([]);
-    expect(warningsOf(configOf([["a", "/a/{x}"], ["b", "/a/b"]], {}, { plugins: [key()] }))).toEqual([]);
+    expect(
+      warningsOf(
+        configOf(
+          [
+            ["a", "/a/{x}"],
+            ["b", "/a/b"],
+          ],
+          { plugins: [key()] },
+        ),
+      ),
+    ).toEqual([]);
+    expect(
+      warningsOf(
+        configOf(
+          [
+            ["a", "/a/{x}"],
+            ["b", "/a/b"],
+          ],
+          {},
+          { plugins: [key()] },
+        ),
+      ),
+    ).toEqual([]);
   });
 
   it("custom kinds guard, identify and store by what they say about themselves", () => {
-    const custom = (name: string, roles: object) => definePlugin({ name, schema: schema.object({}), create: () => (next) => next, ...roles });
-    const kinds = [custom("door", { guards: true }), custom("badge", { identifies: true }), custom("shelf", { stores: true })];
-    const config = configOf([["a", "/a/{x}", { name: "door" }, { name: "badge" }], ["b", "/a/b"]], { plugins: [{ name: "shelf" }, limit("credential")] });
+    const custom = (name: string, roles: object) =>
+      definePlugin({ name, schema: schema.object({}), create: () => (next) => next, ...roles });
+    const kinds = [
+      custom("door", { guards: true }),
+      custom("badge", { identifies: true }),
+      custom("shelf", { stores: true }),
+    ];
+    const config = configOf(
+      [
+        ["a", "/a/{x}", { name: "door" }, { name: "badge" }],
+        ["b", "/a/b"],
+      ],
+      { plugins: [{ name: "shelf" }, limit("credential")] },
+    );
     expect(pathsOf(warningsOf(config, kinds))).toEqual([
       "cache_outside_guard:services.s.plugins.shelf",
       "limit_before_identity:services.s.plugins.rate_limit",
@@ -220,117 +496,268 @@ describe("configWarnings", () => {
     ]);
   });
 
-  it("a cache further out than a guard has one warning however many routes have guards, and says that it runs behind the guard", () => {
-    const [warning, ...more] = warningsOf(configOf([["a", "/a", key()], ["b", "/b", key()]], {}, { plugins: [{ ...cache, id: "main" }] }));
-    expect(more).toEqual([]);
-    expect(warning).toMatchObject({ code: "cache_outside_guard", path: "global.plugins.main", example: "GET http://localhost/a", service: null, route: null, at: ["global", "plugins", 0] });
-    expect(warning!.message).toMatch(/^The plugin response_cache of the global level is written further out than key_auth of route "a" of service "s", .* runs it behind that guard all the same\.$/);
-    expect(warningsOf(configOf([["a", "/a", key(), cache]]))).toEqual([]);
-  });
+  it(
+    "a cache further out than a guard has one warning however many routes have guards, " +
+      "and says that it runs behind the guard",
+    () => {
+      const [warning, ...more] = warningsOf(
+        configOf(
+          [
+            ["a", "/a", key()],
+            ["b", "/b", key()],
+          ],
+          {},
+          { plugins: [{ ...cache, id: "main" }] },
+        ),
+      );
+      expect(more).toEqual([]);
+      expect(warning).toMatchObject({
+        code: "cache_outside_guard",
+        path: "global.plugins.main",
+        example: "GET http://localhost/a",
+        service: null,
+        route: null,
+        at: ["global", "plugins", 0],
+      });
+      expect(warning!.message).toMatch(
+        /^The plugin response_cache of the global level is written further out than key_auth of route "a" of service "s", .* runs it behind that guard all the same\.$/,
+      );
+      expect(warningsOf(configOf([["a", "/a", key(), cache]]))).toEqual([]);
+    },
+  );
 
-  it("a limit by credential is warned of only where a plugin of the route identifies the caller later, and none before", () => {
-    const told = (...plugins: object[]) => pathsOf(warningsOf(configOf([["a", "/a", ...plugins]])));
-    const by = limit("credential");
-    expect(told(by, key())).toEqual(["limit_before_identity:services.s.routes.a.plugins.rate_limit"]);
-    expect(told(by, { name: "acl", config: { whitelist: ["10.0.0.0/8"] } })).toEqual([]);
-    expect(told(key(), by, key("other"))).toEqual([]);
-    expect(told(by)).toEqual([]);
-  });
+  it(
+    "a limit by credential is warned of only where a plugin of the route identifies the " +
+      "caller later, and none before",
+    () => {
+      const told = (...plugins: object[]) => pathsOf(warningsOf(configOf([["a", "/a", ...plugins]])));
+      const by = limit("credential");
+      expect(told(by, key())).toEqual(["limit_before_identity:services.s.routes.a.plugins.rate_limit"]);
+      expect(told(by, { name: "acl", config: { whitelist: ["10.0.0.0/8"] } })).toEqual([]);
+      expect(told(key(), by, key("other"))).toEqual([]);
+      expect(told(by)).toEqual([]);
+    },
+  );
 
-  it("limits of groups, and a concurrency, are warned of before the plugin that identifies the caller, as a limit by credential is", () => {
-    const own = definePlugin({ name: "badge", schema: schema.object({}), identifies: true, create: () => (next) => next });
-    const told = (...plugins: object[]) => warningsOf(configOf([["a", "/a", ...plugins]]), [own]).map(({ code, message }) => `${code}: ${message.split(": ")[1]}`);
-    const groups = { name: "rate_limit", config: { limit_min: 5, limits_by_group: { gold: { limit_min: 9 } } } };
-    const many = { name: "concurrency", config: { max_in_flight: 5 } };
-    const named = { name: "badge" };
-    expect(told(groups, named)).toEqual(["limit_before_identity: nobody has a group there."]);
-    expect(told(many, key())).toEqual(["limit_before_identity: it counts by client address, not by credential."]);
-    expect([told(named, groups), told(key(), many), told(many)]).toEqual([[], [], []]);
-  });
+  it(
+    "limits of groups, and a concurrency, are warned of before the plugin that identifies the caller, " +
+      "as a limit by credential is",
+    () => {
+      const own = definePlugin({
+        name: "badge",
+        schema: schema.object({}),
+        identifies: true,
+        create: () => (next) => next,
+      });
+      const told = (...plugins: object[]) =>
+        warningsOf(configOf([["a", "/a", ...plugins]]), [own]).map(
+          ({ code, message }) => `${code}: ${message.split(": ")[1]}`,
+        );
+      const groups = { name: "rate_limit", config: { limit_min: 5, limits_by_group: { gold: { limit_min: 9 } } } };
+      const many = { name: "concurrency", config: { max_in_flight: 5 } };
+      const named = { name: "badge" };
+      expect(told(groups, named)).toEqual(["limit_before_identity: nobody has a group there."]);
+      expect(told(many, key())).toEqual(["limit_before_identity: it counts by client address, not by credential."]);
+      expect([told(named, groups), told(key(), many), told(many)]).toEqual([[], [], []]);
+    },
+  );
 
   it("an authorize without a plugin before it that identifies the caller is warned of, once, with the route", () => {
     const rules = { name: "authorize", config: { rules: [{ callers: ["a"] }] } };
-    const told = (...plugins: object[]) => pathsOf(warningsOf(configOf([["a", "/a", ...plugins], ["b", "/b", ...plugins]])));
-    const both = ["authorize_before_identity:services.s.routes.a.plugins.authorize", "authorize_before_identity:services.s.routes.b.plugins.authorize"];
-    expect([told(rules), told(rules, key()), told({ name: "acl", config: { whitelist: ["10.0.0.0/8"] } }, rules)]).toEqual([both, both, both]);
+    const told = (...plugins: object[]) =>
+      pathsOf(
+        warningsOf(
+          configOf([
+            ["a", "/a", ...plugins],
+            ["b", "/b", ...plugins],
+          ]),
+        ),
+      );
+    const both = [
+      "authorize_before_identity:services.s.routes.a.plugins.authorize",
+      "authorize_before_identity:services.s.routes.b.plugins.authorize",
+    ];
+    expect([
+      told(rules),
+      told(rules, key()),
+      told({ name: "acl", config: { whitelist: ["10.0.0.0/8"] } }, rules),
+    ]).toEqual([both, both, both]);
     expect(told(key(), rules)).toEqual([]);
-    const [warning, ...more] = warningsOf(configOf([["a", "/a", key()], ["b", "/b"]], { plugins: [rules] })).filter(({ code }) => code === "authorize_before_identity");
+    const [warning, ...more] = warningsOf(
+      configOf(
+        [
+          ["a", "/a", key()],
+          ["b", "/b"],
+        ],
+        { plugins: [rules] },
+      ),
+    ).filter(({ code }) => code === "authorize_before_identity");
     expect(more).toEqual([]);
     expect(warning).toMatchObject({ path: "services.s.plugins.authorize", example: "GET http://localhost/a" });
-    expect(warning!.message).toBe('The plugin authorize of service "s" runs on route "a" of service "s" before any plugin that identifies the caller: no rule about callers, groups or claims holds there.');
+    expect(warning!.message).toBe(
+      'The plugin authorize of service "s" runs on route "a" of service "s" before any plugin that identifies ' +
+        "the caller: no rule about callers, groups or claims holds there.",
+    );
   });
 
   it("an identity_token before the plugin that identifies the caller is warned of, and none elsewhere", () => {
     const token = { name: "identity_token", config: { key: "ed25519.pem", audience: "s" } };
     const told = (...plugins: object[]) => pathsOf(warningsOf(configOf([["a", "/a", ...plugins]])));
     expect(told(token, key())).toEqual(["token_before_identity:services.s.routes.a.plugins.identity_token"]);
-    expect([told(key(), token), told(token), told(key(), token, { name: "basic_auth", config: { username: "u", password: "p" } })]).toEqual([[], [], []]);
+    expect([
+      told(key(), token),
+      told(token),
+      told(key(), token, { name: "basic_auth", config: { username: "u", password: "p" } }),
+    ]).toEqual([[], [], []]);
   });
 
   it("two oidc are warned of whose cookies replace each other under a common host", () => {
-    const login = (cookie: string, client_id = "one", issuer = "https://id.test") => ({ name: "oidc", config: { issuer, client_id, client_secret: "c", session: { secret: HMAC.secret, cookie } } });
+    const login = (cookie: string, client_id = "one", issuer = "https://id.test") => ({
+      name: "oidc",
+      config: { issuer, client_id, client_secret: "c", session: { secret: HMAC.secret, cookie } },
+    });
     const told = (one: object, other: object, hosts: readonly (readonly string[])[] = [[], []]) => {
-      const services = [one, other].map((plugin, i) => ({ ...oneService(9, { name: `s${i}`, base_path: `/${i}`, hosts: hosts[i], plugins: [plugin], routes: [{ path: "/a" }, { path: "/b" }] } as never).services![0] }));
+      const services = [one, other].map((plugin, i) => ({
+        ...oneService(9, {
+          name: `s${i}`,
+          base_path: `/${i}`,
+          hosts: hosts[i],
+          plugins: [plugin],
+          routes: [{ path: "/a" }, { path: "/b" }],
+        } as never).services![0],
+      }));
       return pathsOf(warningsOf({ services })).filter((text) => text.startsWith("session_cookie_shared"));
     };
     const found = ["session_cookie_shared:services.s1.plugins.oidc"];
-    for (const other of [login("a", "two"), login("a", "one", "https://other.test"), login("a.b")]) expect([told(login("a"), other), told(other, login("a"))]).toEqual([found, found]);
-    for (const other of [login("a"), login("ab", "two"), login("b", "two")]) expect(told(login("a"), other)).toEqual([]);
+    for (const other of [login("a", "two"), login("a", "one", "https://other.test"), login("a.b")])
+      expect([told(login("a"), other), told(other, login("a"))]).toEqual([found, found]);
+    for (const other of [login("a"), login("ab", "two"), login("b", "two")])
+      expect(told(login("a"), other)).toEqual([]);
     const hosts = (one: string, other: string) => told(login("a"), login("a", "two"), [[one], ["x.test", other]]);
-    expect([hosts("a.test", "a.test"), hosts("*.b.test", "a.b.test"), hosts("a.b.test", "*.b.test")]).toEqual([found, found, found]);
+    expect([hosts("a.test", "a.test"), hosts("*.b.test", "a.b.test"), hosts("a.b.test", "*.b.test")]).toEqual([
+      found,
+      found,
+      found,
+    ]);
     expect([hosts("a.test", "b.test"), hosts("*.b.test", "b.test")]).toEqual([[], []]);
   });
 
   it("a group that no caller has is warned of, unless tokens or plugins of one's own can name groups", () => {
     const callers = { callers: [{ id: "ada", groups: ["gold"], keys: [{ key: "k-ada" }] }] };
-    const [keys, token] = [{ name: "key_auth", config: { callers: true } }, { name: "jwt", config: { ...HMAC, aud: "s" } }];
-    const limits = (...groups: string[]) => ({ name: "rate_limit", config: { limit_min: 5, limits_by_group: Object.fromEntries(groups.map((group) => [group, { limit_min: 9 }])) } });
-    const rules = (...groups: string[]) => ({ name: "authorize", config: { rules: [{ groups }, { callers: ["ada"] }] } });
-    const told = (root: object, kinds: readonly AnyPlugin[], ...plugins: object[]) => warningsOf({ ...configOf([["a", "/a", ...plugins]]), ...root }, kinds).map(({ code, message }) => `${code}: ${message}`);
-    const group = (kind: string, text: string) => `group_unknown: The plugin ${kind} of route "a" of service "s" names the group ${text}, which no caller has.`;
+    const [keys, token] = [
+      { name: "key_auth", config: { callers: true } },
+      { name: "jwt", config: { ...HMAC, aud: "s" } },
+    ];
+    const limits = (...groups: string[]) => ({
+      name: "rate_limit",
+      config: { limit_min: 5, limits_by_group: Object.fromEntries(groups.map((group) => [group, { limit_min: 9 }])) },
+    });
+    const rules = (...groups: string[]) => ({
+      name: "authorize",
+      config: { rules: [{ groups }, { callers: ["ada"] }] },
+    });
+    const told = (root: object, kinds: readonly AnyPlugin[], ...plugins: object[]) =>
+      warningsOf({ ...configOf([["a", "/a", ...plugins]]), ...root }, kinds).map(
+        ({ code, message }) => `${code}: ${message}`,
+      );
+    const group = (kind: string, text: string) =>
+      `group_unknown: The plugin ${kind} of route "a" of service "s" names the group ${text}, which no caller has.`;
     expect(told(callers, [], keys, limits("gold"), rules("gold"))).toEqual([]);
     expect(told(callers, [], keys, limits("golden", "gold"), rules("gold"))).toEqual([group("rate_limit", '"golden"')]);
-    expect(told(callers, [], keys, limits("gold"), rules("gold", "a", "b", "a"))).toEqual([group("authorize", '"a" and 1 more')]);
+    expect(told(callers, [], keys, limits("gold"), rules("gold", "a", "b", "a"))).toEqual([
+      group("authorize", '"a" and 1 more'),
+    ]);
     expect(told({}, [], token, limits("gold"))).toEqual([group("rate_limit", '"gold"')]);
-    const own = definePlugin({ name: "badge", schema: schema.object({}), identifies: true, create: () => (next) => next });
+    const own = definePlugin({
+      name: "badge",
+      schema: schema.object({}),
+      identifies: true,
+      create: () => (next) => next,
+    });
     expect(told({}, [own], { name: "badge" }, limits("gold"))).toEqual([]);
-    expect(told({}, [], { name: "jwt", config: { ...HMAC, aud: "s", groups_claim: "groups" } }, limits("gold"), rules("x"))).toEqual([]);
+    expect(
+      told({}, [], { name: "jwt", config: { ...HMAC, aud: "s", groups_claim: "groups" } }, limits("gold"), rules("x")),
+    ).toEqual([]);
   });
 
   it("warns of a limit by a header before every guard, at any level, and of no other limits", () => {
-    const told = (global: object[], service: object[], route: object[]) => pathsOf(warningsOf(configOf([["x", "/x", ...route]], { plugins: service }, { plugins: global })));
+    const told = (global: object[], service: object[], route: object[]) =>
+      pathsOf(warningsOf(configOf([["x", "/x", ...route]], { plugins: service }, { plugins: global })));
     const at = (place: string) => `limit_by_any_header:${place}.plugins.rate_limit`;
     expect(told([limit()], [limit()], [limit()])).toEqual([at("global"), at("services.s"), at("services.s.routes.x")]);
     expect(told([limit(), key()], [limit()], [limit()])).toEqual([at("global")]);
     expect(told([], [key("k", { enabled: false }), limit()], [key(), limit()])).toEqual([at("services.s")]);
     expect(told([key()], [limit()], [limit()])).toEqual([]);
-    expect(told([], [], [limit("client_ip"), limit("credential"), limit("all"), limit("header:X", { enabled: false })])).toEqual([]);
+    expect(
+      told([], [], [limit("client_ip"), limit("credential"), limit("all"), limit("header:X", { enabled: false })]),
+    ).toEqual([]);
   });
 
   it("injected faults come first, one warning for each plugin, which says what happens to how many requests", () => {
     const fault = (config: object, more: object = {}) => ({ name: "fault", config, ...more });
     const plugins = [fault({ percent: 2.5, delay_ms: 250, status: 503 }, { id: "slow" })];
-    const config = configOf([["x", "/x", fault({ delay_ms: 10, match: { query: { slow: true } } }), limit()]], { plugins }, { plugins: [limit(), fault({ status: 429 })] });
-    expect(warningsOf(config).slice(0, 3).map(({ code, path, message, example }) => [code, path, message, example])).toEqual([
-      ["faults_injected", "global.plugins.fault", "Faults are injected by fault of the global level: 100 % of its requests get 429.", "GET http://localhost/x"],
-      ["faults_injected", "services.s.plugins.slow", 'Faults are injected by fault of service "s": 2.5 % of its requests wait 250 ms and get 503.', "GET http://localhost/x"],
-      ["faults_injected", "services.s.routes.x.plugins.fault", 'Faults are injected by fault of route "x" of service "s": 100 % of its requests that match wait 10 ms.', "GET http://localhost/x"],
+    const config = configOf(
+      [["x", "/x", fault({ delay_ms: 10, match: { query: { slow: true } } }), limit()]],
+      { plugins },
+      { plugins: [limit(), fault({ status: 429 })] },
+    );
+    expect(
+      warningsOf(config)
+        .slice(0, 3)
+        .map(({ code, path, message, example }) => [code, path, message, example]),
+    ).toEqual([
+      [
+        "faults_injected",
+        "global.plugins.fault",
+        "Faults are injected by fault of the global level: 100 % of its requests get 429.",
+        "GET http://localhost/x",
+      ],
+      [
+        "faults_injected",
+        "services.s.plugins.slow",
+        'Faults are injected by fault of service "s": 2.5 % of its requests wait 250 ms and get 503.',
+        "GET http://localhost/x",
+      ],
+      [
+        "faults_injected",
+        "services.s.routes.x.plugins.fault",
+        'Faults are injected by fault of route "x" of service "s": 100 % of its requests that match wait 10 ms.',
+        "GET http://localhost/x",
+      ],
     ]);
-    expect(pathsOf(warningsOf(config)).slice(3)).toEqual(["limit_by_any_header:global.plugins.rate_limit", "limit_by_any_header:services.s.routes.x.plugins.rate_limit"]);
-    expect(warningsOf(configOf([["x", "/x", fault({ status: 500 }, { enabled: false }), fault({ status: 500, percent: 0 })]]))).toEqual([]);
+    expect(pathsOf(warningsOf(config)).slice(3)).toEqual([
+      "limit_by_any_header:global.plugins.rate_limit",
+      "limit_by_any_header:services.s.routes.x.plugins.rate_limit",
+    ]);
+    expect(
+      warningsOf(
+        configOf([["x", "/x", fault({ status: 500 }, { enabled: false }), fault({ status: 500, percent: 0 })]]),
+      ),
+    ).toEqual([]);
   });
 
   it.each<[string, string, object, object]>([
     ["its own host and path", "/{rest*}", { location: "https://${request.host}${request.path}" }, {}],
     ["its own pattern", "/items/{id}", { location: "/items/{id}" }, {}],
     ["a path that no other route takes", "/{rest*}", { location: "/login" }, {}],
-    ["a host of its service", "/{rest*}", { location: "https://shop.example.com/{rest}" }, { hosts: ["shop.example.com"] }],
+    [
+      "a host of its service",
+      "/{rest*}",
+      { location: "https://shop.example.com/{rest}" },
+      { hosts: ["shop.example.com"] },
+    ],
   ])("warns of a redirect that leads to its own route: %s", (_what, path, config, parts) => {
     const redirect = { name: "redirect", config };
-    expect(pathsOf(warningsOf(configOf([["r", path, redirect]], parts)))).toEqual(["redirect_loop:services.s.routes.r.plugins.redirect"]);
-    expect(pathsOf(warningsOf(configOf([["r", path]], { ...parts, plugins: [redirect] })).filter(() => !JSON.stringify(config).includes("{id}")))).toEqual(
-      JSON.stringify(config).includes("{id}") ? [] : ["redirect_loop:services.s.plugins.redirect"],
-    );
+    expect(pathsOf(warningsOf(configOf([["r", path, redirect]], parts)))).toEqual([
+      "redirect_loop:services.s.routes.r.plugins.redirect",
+    ]);
+    expect(
+      pathsOf(
+        warningsOf(configOf([["r", path]], { ...parts, plugins: [redirect] })).filter(
+          () => !JSON.stringify(config).includes("{id}"),
+        ),
+      ),
+    ).toEqual(JSON.stringify(config).includes("{id}") ? [] : ["redirect_loop:services.s.plugins.redirect"]);
   });
 
   it.each<[string, string, object, object?]>([
@@ -339,22 +766,35 @@ describe("configWarnings", () => {
     ["a path that another route takes", "/{rest*}", { location: "/open" }],
     ["a POST that becomes a GET", "/{rest*}", { location: "${request.path}", status: 303 }, { methods: ["POST"] }],
   ])("does not warn of a redirect that leads to %s", (_what, path, config, parts = {}) => {
-    const routes = [{ name: "r", path, plugins: [{ name: "redirect", config }], ...parts }, { name: "open", path: "/open" }];
+    const routes = [
+      { name: "r", path, plugins: [{ name: "redirect", config }], ...parts },
+      { name: "open", path: "/open" },
+    ];
     expect(pathsOf(warningsOf(oneService(9, { base_path: "/", routes } as never)))).toEqual([]);
   });
 
   it("a jwt needs aud, also beside iss", () => {
-    const told = (more: object) => pathsOf(warningsOf(configOf([["a", "/a", { name: "jwt", config: { ...HMAC, ...more } }]])));
+    const told = (more: object) =>
+      pathsOf(warningsOf(configOf([["a", "/a", { name: "jwt", config: { ...HMAC, ...more } }]])));
     const warning = ["token_for_anyone:services.s.routes.a.plugins.jwt"];
-    for (const more of [{}, { iss: "https://issuer.example.com" }, { claims: { iss: "https://issuer.example.com" } }, { claims: { role: "admin" } }]) expect(told(more)).toEqual(warning);
+    for (const more of [
+      {},
+      { iss: "https://issuer.example.com" },
+      { claims: { iss: "https://issuer.example.com" } },
+      { claims: { role: "admin" } },
+    ])
+      expect(told(more)).toEqual(warning);
     for (const more of [{ aud: "shop" }, { claims: { aud: "shop" } }]) expect(told(more)).toEqual([]);
   });
 
   it("an introspection needs scopes or claims", () => {
     const server = { url: "http://127.0.0.1:1/", client_id: "a", client_secret: "s" };
-    const told = (more: object) => pathsOf(warningsOf(configOf([["a", "/a", { name: "introspection", config: { ...server, ...more } }]])));
-    for (const more of [{}, { claims: {} }, { claims_to_headers: { sub: "X-User" } }]) expect(told(more)).toEqual(["token_for_anyone:services.s.routes.a.plugins.introspection"]);
-    for (const more of [{ scopes: ["orders"] }, { claims: { aud: "shop" } }, { claims: { client_id: "app" } }]) expect(told(more)).toEqual([]);
+    const told = (more: object) =>
+      pathsOf(warningsOf(configOf([["a", "/a", { name: "introspection", config: { ...server, ...more } }]])));
+    for (const more of [{}, { claims: {} }, { claims_to_headers: { sub: "X-User" } }])
+      expect(told(more)).toEqual(["token_for_anyone:services.s.routes.a.plugins.introspection"]);
+    for (const more of [{ scopes: ["orders"] }, { claims: { aud: "shop" } }, { claims: { client_id: "app" } }])
+      expect(told(more)).toEqual([]);
   });
 
   it("a guard must not fail open, and the warning can be accepted", () => {
@@ -365,39 +805,87 @@ describe("configWarnings", () => {
       { name: "forward_auth", id: "safe", config: { url, on_error: "deny" } },
     ];
     const [first, second, ...more] = warningsOf(configOf([["a", "/a", ...plugins]]));
-    expect(pathsOf([first!, second!])).toEqual(["guard_fails_open:services.s.routes.a.plugins.forward_auth", "guard_fails_open:services.s.routes.a.plugins.introspection"]);
+    expect(pathsOf([first!, second!])).toEqual([
+      "guard_fails_open:services.s.routes.a.plugins.forward_auth",
+      "guard_fails_open:services.s.routes.a.plugins.introspection",
+    ]);
     expect([first!.example, more]).toEqual(["GET http://localhost/a", []]);
-    expect(warningsOf(configOf([["a", "/a", ...plugins]], {}, { accept_warnings: ["guard_fails_open:services.s.routes.a"] }))).toEqual([]);
+    expect(
+      warningsOf(
+        configOf([["a", "/a", ...plugins]], {}, { accept_warnings: ["guard_fails_open:services.s.routes.a"] }),
+      ),
+    ).toEqual([]);
   });
 
   it("a limit by a header needs a guard before it; bot_protection is none", () => {
     const bot = { name: "bot_protection", config: { blacklist: ["x"] } };
-    const told = (...before: object[]) => pathsOf(warningsOf(configOf([["a", "/a", ...before, limit("header:X-Tenant")]])));
+    const told = (...before: object[]) =>
+      pathsOf(warningsOf(configOf([["a", "/a", ...before, limit("header:X-Tenant")]])));
     expect([told(bot), told(key())]).toEqual([["limit_by_any_header:services.s.routes.a.plugins.rate_limit"], []]);
-    expect(warningsOf(configOf([["guarded", "/a/{x}", bot], ["b", "/a/b"]]))).toEqual([]);
+    expect(
+      warningsOf(
+        configOf([
+          ["guarded", "/a/{x}", bot],
+          ["b", "/a/b"],
+        ]),
+      ),
+    ).toEqual([]);
   });
 
   it.each([
     [{ name: "forward_auth", config: { url: "URL" } }],
     [{ name: "introspection", config: { url: "URL", client_id: "a", client_secret: "s", scopes: ["x"] } }],
-    [{ name: "oidc", config: { issuer: "URL", client_id: "a", client_secret: "s", session: { secret: "5".repeat(32) } } }],
+    [
+      {
+        name: "oidc",
+        config: { issuer: "URL", client_id: "a", client_secret: "s", session: { secret: "5".repeat(32) } },
+      },
+    ],
     [{ name: "http_log", config: { http_endpoint: "URL" } }],
     [{ name: "mirror", config: { url: "URL" } }],
     [{ name: "jwt", config: { jwks_uri: "URL", alg: "RS256", aud: "a" } }],
   ])("$name must not reach another machine over plain HTTP", (plugin) => {
-    const told = (url: string) => warningsOf(configOf([["a", "/a", JSON.parse(JSON.stringify(plugin).replace("URL", url)) as object]])).map(({ code }) => code);
-    for (const url of ["http://auth.example.com/x", "http://10.0.0.1:8080/", "http://[::2]/", "http://localhost.example.com/"]) expect(told(url), url).toEqual(["plain_http_secret"]);
-    for (const url of ["https://auth.example.com/", "http://localhost:1/", "http://127.1.2.3/", "http://[::1]:80/"]) expect(told(url), url).toEqual([]);
+    const told = (url: string) =>
+      warningsOf(configOf([["a", "/a", JSON.parse(JSON.stringify(plugin).replace("URL", url)) as object]])).map(
+        ({ code }) => code,
+      );
+    for (const url of [
+      "http://auth.example.com/x",
+      "http://10.0.0.1:8080/",
+      "http://[::2]/",
+      "http://localhost.example.com/",
+    ])
+      expect(told(url), url).toEqual(["plain_http_secret"]);
+    for (const url of ["https://auth.example.com/", "http://localhost:1/", "http://127.1.2.3/", "http://[::1]:80/"])
+      expect(told(url), url).toEqual([]);
   });
 
   it("global.counters must not send a password to another machine without TLS", () => {
-    const told = (url: string | string[], more: object = {}) => pathsOf(warningsOf(configOf([], {}, { counters: { store: "redis", url }, ...more })));
-    const remote = ["redis://gateway:hunter2@10.0.0.7", "redis://:hunter2@redis.internal:6380/2", "redis://a:hunter2@[fd00::1]", "redis://a:hunter2@localhost.example.com"];
+    const told = (url: string | string[], more: object = {}) =>
+      pathsOf(warningsOf(configOf([], {}, { counters: { store: "redis", url }, ...more })));
+    const remote = [
+      "redis://gateway:hunter2@10.0.0.7",
+      "redis://:hunter2@redis.internal:6380/2",
+      "redis://a:hunter2@[fd00::1]",
+      "redis://a:hunter2@localhost.example.com",
+    ];
     for (const url of remote) expect(told(url), url).toEqual(["plain_http_secret:global.counters"]);
-    for (const url of ["redis://10.0.0.7", "rediss://a:hunter2@10.0.0.7", "redis://a:hunter2@LOCALHOST", "redis://a:hunter2@127.0.0.2", "redis://a:hunter2@[::1]:6379"]) expect(told(url), url).toEqual([]);
-    expect(told(["redis://a:hunter2@127.0.0.1", "redis://a:hunter2@10.0.0.8:7000", "redis://a:hunter2@10.0.0.9"])).toEqual(["plain_http_secret:global.counters"]);
+    for (const url of [
+      "redis://10.0.0.7",
+      "rediss://a:hunter2@10.0.0.7",
+      "redis://a:hunter2@LOCALHOST",
+      "redis://a:hunter2@127.0.0.2",
+      "redis://a:hunter2@[::1]:6379",
+    ])
+      expect(told(url), url).toEqual([]);
+    expect(
+      told(["redis://a:hunter2@127.0.0.1", "redis://a:hunter2@10.0.0.8:7000", "redis://a:hunter2@10.0.0.9"]),
+    ).toEqual(["plain_http_secret:global.counters"]);
     expect(told(remote[0]!, { accept_warnings: ["plain_http_secret:global.counters"] })).toEqual([]);
-    expect(told(remote[0]!, { accept_warnings: ["plain_http_secret:global"] })).toEqual(["plain_http_secret:global.counters", "stale_acceptance:global.accept_warnings[0]"]);
+    expect(told(remote[0]!, { accept_warnings: ["plain_http_secret:global"] })).toEqual([
+      "plain_http_secret:global.counters",
+      "stale_acceptance:global.accept_warnings[0]",
+    ]);
   });
 
   it("the warning about the password of global.counters names the server and its place, not the password", () => {
@@ -406,7 +894,8 @@ describe("configWarnings", () => {
       {
         code: "plain_http_secret",
         path: "global.counters",
-        message: "global.counters sends its password without TLS ([fd00::1]:7000): anyone on the network between can read it.",
+        message:
+          "global.counters sends its password without TLS ([fd00::1]:7000): anyone on the network between can read it.",
         example: null,
         remedy: "Use a rediss:// URL, or reach the server through a proxy on this machine.",
         service: null,
@@ -416,23 +905,37 @@ describe("configWarnings", () => {
     ]);
   });
 
-  it("an accepted warning is silent: by its path, or by the path of the route, service or global that has the plugin", () => {
-    const plugins = [limit("header:A", { id: "l" })];
-    const config = (accept_warnings: string[]) => configOf([["x", "/x", limit()]], { plugins }, { plugins, accept_warnings });
-    const left = (...entries: string[]) => pathsOf(warningsOf(config(entries.map((entry) => `limit_by_any_header:${entry}`)))).map((text) => text.replace("limit_by_any_header:", ""));
-    expect(left()).toEqual(["global.plugins.l", "services.s.plugins.l", "services.s.routes.x.plugins.rate_limit"]);
-    expect(left("global", "services.s.routes.x")).toEqual(["services.s.plugins.l"]);
-    expect(left("services.s", "global.plugins.l")).toEqual(["services.s.routes.x.plugins.rate_limit"]);
-  });
+  it(
+    "an accepted warning is silent: by its path, or by the path of the route, " +
+      "service or global that has the plugin",
+    () => {
+      const plugins = [limit("header:A", { id: "l" })];
+      const config = (accept_warnings: string[]) =>
+        configOf([["x", "/x", limit()]], { plugins }, { plugins, accept_warnings });
+      const left = (...entries: string[]) =>
+        pathsOf(warningsOf(config(entries.map((entry) => `limit_by_any_header:${entry}`)))).map((text) =>
+          text.replace("limit_by_any_header:", ""),
+        );
+      expect(left()).toEqual(["global.plugins.l", "services.s.plugins.l", "services.s.routes.x.plugins.rate_limit"]);
+      expect(left("global", "services.s.routes.x")).toEqual(["services.s.plugins.l"]);
+      expect(left("services.s", "global.plugins.l")).toEqual(["services.s.routes.x.plugins.rate_limit"]);
+    },
+  );
 
   it("an entry that accepts nothing is a warning itself, which names its place and cannot be accepted", () => {
-    const accept_warnings = ["token_for_anyone:global", "limit_by_any_header:services.s.routes.x", "limit_by_any_header:services.s"];
+    const accept_warnings = [
+      "token_for_anyone:global",
+      "limit_by_any_header:services.s.routes.x",
+      "limit_by_any_header:services.s",
+    ];
     const stale = warningsOf(configOf([["x", "/x", limit()]], {}, { accept_warnings }));
     expect(stale.map(({ code, path, at, service }) => [code, path, at, service])).toEqual([
       ["stale_acceptance", "global.accept_warnings[0]", ["global", "accept_warnings", 0], null],
       ["stale_acceptance", "global.accept_warnings[2]", ["global", "accept_warnings", 2], null],
     ]);
-    expect(stale[0]!.message).toBe('global.accept_warnings has "token_for_anyone:global", and there is no such warning.');
+    expect(stale[0]!.message).toBe(
+      'global.accept_warnings has "token_for_anyone:global", and there is no such warning.',
+    );
   });
 
   it.each([
@@ -443,14 +946,25 @@ describe("configWarnings", () => {
     ["guard_bypassed", /add what the warning is about: "guard_bypassed:services\.NAME\.routes\.NAME"/],
     ["guard_bypassed:", /add what the warning is about/],
   ])("refuses to accept %s, and says what to write", (entry, message) => {
-    const result = loadConfig({ value: configOf([], {}, { accept_warnings: [entry] }) }, { kinds: builtinPlugins, environment: {} });
+    const result = loadConfig(
+      { value: configOf([], {}, { accept_warnings: [entry] }) },
+      { kinds: builtinPlugins, environment: {} },
+    );
     if (result.ok) throw new Error("accepted");
     expect(result.issues[0]!.at).toEqual(["global", "accept_warnings", 0]);
     expect(result.issues[0]!.message).toMatch(message);
   });
 
   it("gives the same warnings in slices, between which other work runs", async () => {
-    const config = loaded(configOf(Array.from({ length: 3_000 }, (_, i) => [`r${i}`, i % 2 === 0 ? `/{a}/{b}/r${i}` : `/r${i}/{b}/{c}`, ...(i % 2 === 0 ? [key()] : [])] as const)));
+    const config = loaded(
+      configOf(
+        Array.from(
+          { length: 3_000 },
+          (_, i) =>
+            [`r${i}`, i % 2 === 0 ? `/{a}/{b}/r${i}` : `/r${i}/{b}/{c}`, ...(i % 2 === 0 ? [key()] : [])] as const,
+        ),
+      ),
+    );
     let slices = 0;
     const next = createTimeSlices();
     const warnings = await configWarningsInSlices(config, () => (slices++, next()));
@@ -461,48 +975,103 @@ describe("configWarnings", () => {
 });
 
 describe("the gateway's configWarnings", () => {
-  it("name an open route by which a request reaches the same path of the same upstream as by a guarded one", async () => {
-    const { port: upstream, seen } = await backend();
-    const service = (name: string, path: string, more: object = {}) => ({ name, base_path: `/${name}`, upstreams: [{ host: "127.0.0.1", port: upstream }], routes: [{ name: "all", path, ...more }] });
-    const { gateway, port } = await running({ services: [service("shop", "/admin/{rest*}", { plugins: [key()] }), service("legacy", "/{rest*}")] } as never);
-    expect(gateway.configWarnings).toMatchObject([
-      {
-        code: "guard_bypassed",
-        path: "services.shop.routes.all",
-        message: 'What route "all" of service "shop" leads to can be reached without its guards: route "all" of service "legacy" leads to the same path of the same upstream without key_auth.',
-        example: "GET http://localhost/legacy/admin/x",
-      },
-    ]);
-    expect((await ask(port, { path: "/shop/admin/x" })).status).toBe(401);
-    expect((await ask(port, { path: "/legacy/admin/x" })).status).toBe(200);
-    expect((await ask(port, { path: "/shop/admin/x?apiKey=k" })).status).toBe(200);
-    expect(seen.map(({ url }) => url.replace(/\?.*/, ""))).toEqual(["/admin/x", "/admin/x"]);
-  });
+  it(
+    "name an open route by which a request reaches the same path of the same " + "upstream as by a guarded one",
+    async () => {
+      const { port: upstream, seen } = await backend();
+      const service = (name: string, path: string, more: object = {}) => ({
+        name,
+        base_path: `/${name}`,
+        upstreams: [{ host: "127.0.0.1", port: upstream }],
+        routes: [{ name: "all", path, ...more }],
+      });
+      const { gateway, port } = await running({
+        services: [service("shop", "/admin/{rest*}", { plugins: [key()] }), service("legacy", "/{rest*}")],
+      } as never);
+      expect(gateway.configWarnings).toMatchObject([
+        {
+          code: "guard_bypassed",
+          path: "services.shop.routes.all",
+          message:
+            'What route "all" of service "shop" leads to can be reached without its guards: ' +
+            'route "all" of service "legacy" leads to the same path of the same upstream without key_auth.',
+          example: "GET http://localhost/legacy/admin/x",
+        },
+      ]);
+      expect((await ask(port, { path: "/shop/admin/x" })).status).toBe(401);
+      expect((await ask(port, { path: "/legacy/admin/x" })).status).toBe(200);
+      expect((await ask(port, { path: "/shop/admin/x?apiKey=k" })).status).toBe(200);
+      expect(seen.map(({ url }) => url.replace(/\?.*/, ""))).toEqual(["/admin/x", "/admin/x"]);
+    },
+  );
 
-  it("know one upstream by another spelling of its address, and leave out routes that answer every request themselves", () => {
-    const service = (name: string, host: string, plugins: object[], port = 80) => ({ name, base_path: `/${name}`, upstreams: [{ host, port }], routes: [{ name: "r", path: "/x", plugins }] });
-    const told = (...others: object[]) => pathsOf(warningsOf({ services: [service("a", "127.0.0.1", [key()]), ...others] }));
-    const bypassed = ["guard_bypassed:services.a.routes.r"];
-    for (const host of ["127.0.0.1", "localhost", "LOCALHOST.", "::1", "0:0:0:0:0:0:0:1"]) expect(told(service("b", host, [])), host).toEqual(bypassed);
-    for (const host of ["127.0.0.2", "localhost.example.com", "::2"]) expect(told(service("b", host, [])), host).toEqual([]);
-    expect(told(service("b", "127.0.0.1", [], 81))).toEqual([]);
-    expect(told(service("b", "localhost", [{ name: "redirect", config: { location: "/" } }]))).toEqual([]);
-    expect(told(service("b", "localhost", [{ name: "request_termination" }]))).toEqual([]);
-  });
+  it(
+    "know one upstream by another spelling of its address, " +
+      "and leave out routes that answer every request themselves",
+    () => {
+      const service = (name: string, host: string, plugins: object[], port = 80) => ({
+        name,
+        base_path: `/${name}`,
+        upstreams: [{ host, port }],
+        routes: [{ name: "r", path: "/x", plugins }],
+      });
+      const told = (...others: object[]) =>
+        pathsOf(warningsOf({ services: [service("a", "127.0.0.1", [key()]), ...others] }));
+      const bypassed = ["guard_bypassed:services.a.routes.r"];
+      for (const host of ["127.0.0.1", "localhost", "LOCALHOST.", "::1", "0:0:0:0:0:0:0:1"])
+        expect(told(service("b", host, [])), host).toEqual(bypassed);
+      for (const host of ["127.0.0.2", "localhost.example.com", "::2"])
+        expect(told(service("b", host, [])), host).toEqual([]);
+      expect(told(service("b", "127.0.0.1", [], 81))).toEqual([]);
+      expect(told(service("b", "localhost", [{ name: "redirect", config: { location: "/" } }]))).toEqual([]);
+      expect(told(service("b", "localhost", [{ name: "request_termination" }]))).toEqual([]);
+    },
+  );
 
   it("say that a route may take requests of a guarded one where they cannot all be tried", () => {
-    const named = (path: string) => path.replace(/\{\}/g, (() => { let i = 0; return () => `{p${i++}}`; })());
-    const pairs = Array.from({ length: 24 }, (_, i) => Array.from({ length: 24 }, (_, j) => [i, j] as const)).flat().filter(([i, j]) => j > i && (i * 7 + j * 11) % 5 < 3);
-    const others = pairs.map(([i, j], n) => ({ name: `p${n}`, path: named(Array.from({ length: 24 }, (_, at) => (at === i || at === j ? "/x" : "/{}")).join("")), plugins: [key()] }));
+    const named = (path: string) =>
+      path.replace(
+        /\{\}/g,
+        (() => {
+          let i = 0;
+          return () => `{p${i++}}`;
+        })(),
+      );
+    const pairs = Array.from({ length: 24 }, (_, i) => Array.from({ length: 24 }, (_, j) => [i, j] as const))
+      .flat()
+      .filter(([i, j]) => j > i && (i * 7 + j * 11) % 5 < 3);
+    const others = pairs.map(([i, j], n) => ({
+      name: `p${n}`,
+      path: named(Array.from({ length: 24 }, (_, at) => (at === i || at === j ? "/x" : "/{}")).join("")),
+      plugins: [key()],
+    }));
     const parts = { base_path: "/", upstreams: [{ host: "127.0.0.1", port: 80 }] };
-    const accepting = { ...parts, name: "s", encoded_slashes: "allow", routes: [{ name: "guarded", path: named("/{}".repeat(24)), plugins: [key()] }, { name: "open", path: named("/{}/x".repeat(8)) }] };
-    const warning = warningsOf({ services: [accepting, { ...parts, name: "t", routes: others }] }).find(({ path }) => path === "services.s.routes.guarded");
+    const accepting = {
+      ...parts,
+      name: "s",
+      encoded_slashes: "allow",
+      routes: [
+        { name: "guarded", path: named("/{}".repeat(24)), plugins: [key()] },
+        { name: "open", path: named("/{}/x".repeat(8)) },
+      ],
+    };
+    const warning = warningsOf({ services: [accepting, { ...parts, name: "t", routes: others }] }).find(
+      ({ path }) => path === "services.s.routes.guarded",
+    );
     expect(warning).toMatchObject({ code: "guard_bypassed", example: null });
-    expect(warning!.message).toMatch(/route "open" of service "s" may take some without key_auth \(those with %2F, .*; there are too many ways to spell them to try them all\)\.$/);
+    expect(warning!.message).toMatch(
+      /route "open" of service "s" may take some without key_auth \(those with %2F, .*; there are too many ways to spell them to try them all\)\.$/,
+    );
   });
 
   it("can be found in slices, between which requests are served", async () => {
-    const config = configOf(Array.from({ length: 3_000 }, (_, i) => [`r${i}`, i % 2 === 0 ? `/{a}/{b}/r${i}` : `/r${i}/{b}/{c}`, ...(i % 2 === 0 ? [key()] : [])] as const));
+    const config = configOf(
+      Array.from(
+        { length: 3_000 },
+        (_, i) =>
+          [`r${i}`, i % 2 === 0 ? `/{a}/{b}/r${i}` : `/r${i}/{b}/{c}`, ...(i % 2 === 0 ? [key()] : [])] as const,
+      ),
+    );
     const { configuration } = Gateway.partsOf((await running(config)).gateway);
     let turns = 0;
     const counting = setInterval(() => turns++, 0);
@@ -512,14 +1081,18 @@ describe("the gateway's configWarnings", () => {
     expect(configuration.configWarnings).toHaveLength(1_500);
   });
 
-  it("are those of the configuration in force, are in the status behind those of the moment, and change with a reload", async () => {
-    const { gateway } = await running(configOf([["x", "/x", limit()]], {}, { certificates: [] }));
-    expect(pathsOf(gateway.configWarnings)).toEqual(["limit_by_any_header:services.s.routes.x.plugins.rate_limit"]);
-    expect(gateway.configWarnings).toBe(gateway.configWarnings);
-    expect(gateway.status.warnings).toEqual(gateway.configWarnings);
-    await expect(gateway.reload({ services: [{}] } as never)).rejects.toThrow();
-    expect(gateway.status.warnings.map(({ code }) => code)).toEqual(["reload_refused", "limit_by_any_header"]);
-    await gateway.reload(configOf([["x", "/x"]]));
-    expect(gateway.status.warnings).toEqual([]);
-  });
+  it(
+    "are those of the configuration in force, are in the status behind those of the moment, " +
+      "and change with a reload",
+    async () => {
+      const { gateway } = await running(configOf([["x", "/x", limit()]], {}, { certificates: [] }));
+      expect(pathsOf(gateway.configWarnings)).toEqual(["limit_by_any_header:services.s.routes.x.plugins.rate_limit"]);
+      expect(gateway.configWarnings).toBe(gateway.configWarnings);
+      expect(gateway.status.warnings).toEqual(gateway.configWarnings);
+      await expect(gateway.reload({ services: [{}] } as never)).rejects.toThrow();
+      expect(gateway.status.warnings.map(({ code }) => code)).toEqual(["reload_refused", "limit_by_any_header"]);
+      await gateway.reload(configOf([["x", "/x"]]));
+      expect(gateway.status.warnings).toEqual([]);
+    },
+  );
 });

@@ -1,4 +1,7 @@
-/** The dry run of a text that somebody has sent tells nothing of what references and files hold: one attack for each place. */
+/**
+ * The dry run of a text that somebody has sent tells nothing of what references and files hold: one attack for each
+ * place.
+ */
 import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -19,7 +22,15 @@ const SECRETS = {
 const SET = { name: "request_headers", config: { set: { "X-Token": "Bearer ${env:IN_FORCE}" } } };
 const KEY = { name: "key_auth", config: { key: "${env:IN_FORCE}" } };
 const FORWARD = { name: "forward_auth", config: { url: "${env:IN_FORCE_URL}" } };
-const routes = (...more: object[]) => oneService(9, { routes: [{ name: "set", path: "/set", plugins: [SET] }, { name: "key", path: "/key", plugins: [KEY] }, { name: "ask", path: "/ask", plugins: [FORWARD] }, ...more] as never });
+const routes = (...more: object[]) =>
+  oneService(9, {
+    routes: [
+      { name: "set", path: "/set", plugins: [SET] },
+      { name: "key", path: "/key", plugins: [KEY] },
+      { name: "ask", path: "/ask", plugins: [FORWARD] },
+      ...more,
+    ] as never,
+  });
 
 /** A gateway with references in force, and the answer to a text as it is sent to clients. */
 async function gateway() {
@@ -28,9 +39,14 @@ async function gateway() {
   writeFileSync(secret, "s-in-a-file\n");
   writeFileSync(module, "export default [];");
   writeFileSync(file, JSON.stringify(routes()));
-  const running = createGateway({ configFile: file, environment: SECRETS, modules: await loadPluginModules(file, SECRETS) });
+  const running = createGateway({
+    configFile: file,
+    environment: SECRETS,
+    modules: await loadPluginModules(file, SECRETS),
+  });
   onTestFinished(async () => void (await running.close(0)));
-  const post = async (config: object) => JSON.stringify(dryRunView(await running.dryRun(Buffer.from(JSON.stringify(config)))));
+  const post = async (config: object) =>
+    JSON.stringify(dryRunView(await running.dryRun(Buffer.from(JSON.stringify(config)))));
   /** The different answers to texts that have one of these texts each, without that text and its place. */
   const answers = async (texts: readonly string[], configOf: (text: string) => object) => {
     const found = new Set<string>();
@@ -42,7 +58,15 @@ async function gateway() {
     return [...found];
   };
   /** Variables and files; the last two are neither. */
-  const references = ["${env:ATTACKED}", "${env:ADMIN_JWT_SECRET}", `\${file:${secret}}`, "${file:/etc/hostname}", "${env:toString}", "${env:NOT_SET}", "${file:/no/such/file}"];
+  const references = [
+    "${env:ATTACKED}",
+    "${env:ADMIN_JWT_SECRET}",
+    `\${file:${secret}}`,
+    "${file:/etc/hostname}",
+    "${env:toString}",
+    "${env:NOT_SET}",
+    "${file:/no/such/file}",
+  ];
   return { folder, secret, module, post, answers, references };
 }
 
@@ -51,43 +75,161 @@ const withoutPlaces = (answer: string) => answer.replace(/,"column":\d+/g, "");
 
 /** None fits the random text that stands for the value. */
 const GUESSES = ["^Bearer s", "^Bearer x", "s-in", "^Bearer s-in-force-and-never-told$", "^Bearer .{24}$"];
-const testOf = (expected: object, request: object = {}) => ({ name: "guess", request: { url: "/a/set", ...request }, expect: expected });
+const testOf = (expected: object, request: object = {}) => ({
+  name: "guess",
+  request: { url: "/a/set", ...request },
+  expect: expected,
+});
 
 describe("a posted dry run", () => {
   it.each<[string, (reference: string) => object]>([
-    ["a condition on a header", (text) => routes({ path: "/x", name: "1", match: { headers: { X: text } } }, { path: "/x", name: "2", match: { headers: { X: { matches: "^s" } } } })],
+    [
+      "a condition on a header",
+      (text) =>
+        routes(
+          { path: "/x", name: "1", match: { headers: { X: text } } },
+          { path: "/x", name: "2", match: { headers: { X: { matches: "^s" } } } },
+        ),
+    ],
     ["a path", (text) => routes({ path: `/${text}` }, { path: "/s3cret-of-the-environment", name: "2" })],
     ["a host", (text) => oneService(9, { hosts: [text] })],
     ["the name of a route", (text) => routes({ path: "/x", name: text })],
     ["a method", (text) => routes({ path: "/x", name: "x", methods: [text] })],
-    ["an API key", (text) => routes({ path: "/x", name: "x", plugins: [{ ...KEY, config: { keys: [{ id: "a", key: text }, { id: "b", key: SECRETS.ATTACKED }] } }] })],
-    ["the digest of an API key", (text) => routes({ path: "/x", name: "x", plugins: [{ ...KEY, config: { keys: [{ id: "a", key_sha256: text }] } }] })],
-    ["the key of tokens", (text) => routes({ path: "/x", name: "x", plugins: [{ name: "jwt", config: { alg: "HS512", secret: text, aud: "a" } }] })],
-    ["the public key of tokens", (text) => routes({ path: "/x", name: "x", plugins: [{ name: "jwt", config: { alg: "RS256", public_key: text, aud: "a" } }] })],
-    ["the password of a user", (text) => routes({ path: "/x", name: "x", plugins: [{ name: "basic_auth", config: { username: "u", password: text } }] })],
-    ["an address, with settings for another scheme", (text) => routes({ path: "/x", name: "x", plugins: [{ name: "forward_auth", config: { url: text, tls: { servername: "a.test" } } }] })],
-    ["an address that is asked", (text) => routes({ path: "/x", name: "x", plugins: [{ name: "forward_auth", config: { url: text } }] })],
-    ["a part of an address", (text) => routes({ path: "/x", name: "x", plugins: [{ name: "forward_auth", config: { url: `http://h.example/${text}` } }] })],
-    ["where a client is redirected", (text) => routes({ path: "/x", name: "x", plugins: [{ name: "redirect", config: { location: `/${text}` } }] })],
-    ["the host of an upstream", (text) => oneService(9, { upstreams: [{ host: text, port: 9 }, { host: "10.0.0.1", port: 9 }] })],
-    ["the server of shared counters", (text) => oneService(9, {}, { counters: { store: "redis", url: [text, "redis://other.internal"] } as never })],
+    [
+      "an API key",
+      (text) =>
+        routes({
+          path: "/x",
+          name: "x",
+          plugins: [
+            {
+              ...KEY,
+              config: {
+                keys: [
+                  { id: "a", key: text },
+                  { id: "b", key: SECRETS.ATTACKED },
+                ],
+              },
+            },
+          ],
+        }),
+    ],
+    [
+      "the digest of an API key",
+      (text) =>
+        routes({ path: "/x", name: "x", plugins: [{ ...KEY, config: { keys: [{ id: "a", key_sha256: text }] } }] }),
+    ],
+    [
+      "the key of tokens",
+      (text) =>
+        routes({ path: "/x", name: "x", plugins: [{ name: "jwt", config: { alg: "HS512", secret: text, aud: "a" } }] }),
+    ],
+    [
+      "the public key of tokens",
+      (text) =>
+        routes({
+          path: "/x",
+          name: "x",
+          plugins: [{ name: "jwt", config: { alg: "RS256", public_key: text, aud: "a" } }],
+        }),
+    ],
+    [
+      "the password of a user",
+      (text) =>
+        routes({ path: "/x", name: "x", plugins: [{ name: "basic_auth", config: { username: "u", password: text } }] }),
+    ],
+    [
+      "an address, with settings for another scheme",
+      (text) =>
+        routes({
+          path: "/x",
+          name: "x",
+          plugins: [{ name: "forward_auth", config: { url: text, tls: { servername: "a.test" } } }],
+        }),
+    ],
+    [
+      "an address that is asked",
+      (text) => routes({ path: "/x", name: "x", plugins: [{ name: "forward_auth", config: { url: text } }] }),
+    ],
+    [
+      "a part of an address",
+      (text) =>
+        routes({
+          path: "/x",
+          name: "x",
+          plugins: [{ name: "forward_auth", config: { url: `http://h.example/${text}` } }],
+        }),
+    ],
+    [
+      "where a client is redirected",
+      (text) => routes({ path: "/x", name: "x", plugins: [{ name: "redirect", config: { location: `/${text}` } }] }),
+    ],
+    [
+      "the host of an upstream",
+      (text) =>
+        oneService(9, {
+          upstreams: [
+            { host: text, port: 9 },
+            { host: "10.0.0.1", port: 9 },
+          ],
+        }),
+    ],
+    [
+      "the server of shared counters",
+      (text) => oneService(9, {}, { counters: { store: "redis", url: [text, "redis://other.internal"] } as never }),
+    ],
     ["a range of addresses", (text) => oneService(9, {}, { trusted_proxies: [text] })],
     ["the secret of cookies", (text) => oneService(9, { sticky: { secret: text } as never })],
-    ["the expectation of a test", (text) => ({ ...routes(), tests: [testOf({ status: 404, upstream_headers: { "X-Token": text } })] })],
-    ["the pattern of a test", (text) => ({ ...routes(), tests: [testOf({ upstream_headers: { "X-Token": { matches: text } } })] })],
-    ["the request of a test", (text) => ({ ...routes({ path: "/x", name: "x", plugins: [{ ...KEY, config: { key: SECRETS.ATTACKED } }] }), tests: [testOf({ status: 200 }, { url: "/a/x", headers: { apiKey: text } })] })],
-    ["a key that begins like a property of every object", (text) => ({ ...routes(), tests: [testOf({ status: 200 }, { body: { ["__proto__"]: text, constructor: text } })] })],
+    [
+      "the expectation of a test",
+      (text) => ({ ...routes(), tests: [testOf({ status: 404, upstream_headers: { "X-Token": text } })] }),
+    ],
+    [
+      "the pattern of a test",
+      (text) => ({ ...routes(), tests: [testOf({ upstream_headers: { "X-Token": { matches: text } } })] }),
+    ],
+    [
+      "the request of a test",
+      (text) => ({
+        ...routes({ path: "/x", name: "x", plugins: [{ ...KEY, config: { key: SECRETS.ATTACKED } }] }),
+        tests: [testOf({ status: 200 }, { url: "/a/x", headers: { apiKey: text } })],
+      }),
+    ],
+    [
+      "a key that begins like a property of every object",
+      (text) => ({
+        ...routes(),
+        tests: [testOf({ status: 200 }, { body: { ["__proto__"]: text, constructor: text } })],
+      }),
+    ],
   ])("answers the same for every reference, set or unset, readable or not: %s", async (_place, configOf) => {
     const { answers, references } = await gateway();
     expect(await answers(references, configOf)).toHaveLength(1);
   });
 
   it.each<[string, (guess: string) => object]>([
-    ["a test of a header that has it", (guess) => ({ ...routes(), tests: [testOf({ upstream_headers: { "X-Token": { matches: guess } } })] })],
-    ["a plugin that looks at such a header", (guess) => ({
-      ...oneService(9, { routes: [{ name: "set", path: "/set", plugins: [SET, { name: "fault", config: { status: 503, match: { headers: { "X-Token": { matches: guess } } } } }] }] as never }),
-      tests: [testOf({ status: 503 })],
-    })],
+    [
+      "a test of a header that has it",
+      (guess) => ({ ...routes(), tests: [testOf({ upstream_headers: { "X-Token": { matches: guess } } })] }),
+    ],
+    [
+      "a plugin that looks at such a header",
+      (guess) => ({
+        ...oneService(9, {
+          routes: [
+            {
+              name: "set",
+              path: "/set",
+              plugins: [
+                SET,
+                { name: "fault", config: { status: 503, match: { headers: { "X-Token": { matches: guess } } } } },
+              ],
+            },
+          ] as never,
+        }),
+        tests: [testOf({ status: 503 })],
+      }),
+    ],
   ])("answers the same for every guess at a value in force: %s", async (_way, configOf) => {
     const { answers } = await gateway();
     expect(await answers(GUESSES, configOf)).toHaveLength(1);
@@ -97,7 +239,8 @@ describe("a posted dry run", () => {
     const { post } = await gateway();
     const guesses = [SECRETS.IN_FORCE, "x-in-force-and-never-told"];
     const found = new Set<string>();
-    for (const apiKey of guesses) found.add(await post({ ...routes(), tests: [testOf({ status: 200 }, { url: "/a/key", headers: { apiKey } })] }));
+    for (const apiKey of guesses)
+      found.add(await post({ ...routes(), tests: [testOf({ status: 200 }, { url: "/a/key", headers: { apiKey } })] }));
     expect(found.size).toBe(1);
     expect(JSON.parse([...found][0]!)).toMatchObject({ tests: { passed: 0, failed: 0, not_run: 1 } });
   });
@@ -106,28 +249,54 @@ describe("a posted dry run", () => {
     const { module, post } = await gateway();
     const digest = createHash("sha256").update(readFileSync(module)).digest("hex");
     const found = new Set<string>();
-    for (const entry of [{ path: module }, { path: module, sha256: digest }, { path: module, sha256: "0".repeat(64) }, { path: "/no/such/file" }, { path: "/etc/shadow", sha256: "0".repeat(64) }]) {
+    for (const entry of [
+      { path: module },
+      { path: module, sha256: digest },
+      { path: module, sha256: "0".repeat(64) },
+      { path: "/no/such/file" },
+      { path: "/etc/shadow", sha256: "0".repeat(64) },
+    ]) {
       const answer = await post(oneService(9, {}, { plugin_modules: [entry] } as never));
       expect(answer).not.toContain(digest);
       found.add(withoutPlaces(answer));
     }
-    expect([...found]).toEqual([expect.stringContaining('"path":"global.plugin_modules[0]","line":1,"message":"is not a module of the configuration in force')]);
+    expect([...found]).toEqual([
+      expect.stringContaining(
+        '"path":"global.plugin_modules[0]","line":1,"message":"is not a module of the configuration in force',
+      ),
+    ]);
   });
 
   it.each<[string, (path: string) => object]>([
     ["tests", (path) => ({ ...routes(), test_files: [path] })],
     ["certificates", (path) => oneService(9, {}, { certificates: [{ hosts: ["a.test"], cert: path, key: path }] })],
     ["the authorities of an upstream", (path) => oneService(9, { protocol: "https", tls: { ca: path } } as never)],
-    ["a set of keys", (path) => routes({ path: "/x", name: "x", plugins: [{ name: "jwt", config: { algs: ["ES256"], jwks_file: path, aud: "a" } }] })],
+    [
+      "a set of keys",
+      (path) =>
+        routes({
+          path: "/x",
+          name: "x",
+          plugins: [{ name: "jwt", config: { algs: ["ES256"], jwks_file: path, aud: "a" } }],
+        }),
+    ],
   ])("reads no file that the configuration in force does not name: %s", async (_what, configOf) => {
     const { answers, secret, module, folder } = await gateway();
-    expect(await answers([secret, module, "/etc/shadow", "/no/such/file", "/dev/zero", folder], configOf)).toHaveLength(1);
+    expect(await answers([secret, module, "/etc/shadow", "/no/such/file", "/dev/zero", folder], configOf)).toHaveLength(
+      1,
+    );
   });
 
   it("takes references that are in force as they are: its tests run, and nothing is missing", async () => {
     const { post } = await gateway();
     const passing = { ...testOf({ status: 200 }, { url: "/a/set" }), name: "passes" };
     const answer = JSON.parse(await post({ ...routes(), tests: [passing] })) as Record<string, unknown>;
-    expect(answer).toMatchObject({ outcome: "accepted", issues: [], warnings: [], tests: { passed: 1, failed: 0, not_run: 0 }, diff: { guards_lost: [], changed: [], other: [] } });
+    expect(answer).toMatchObject({
+      outcome: "accepted",
+      issues: [],
+      warnings: [],
+      tests: { passed: 1, failed: 0, not_run: 0 },
+      diff: { guards_lost: [], changed: [], other: [] },
+    });
   });
 });

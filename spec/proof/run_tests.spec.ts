@@ -29,7 +29,10 @@ function tokenWith(claims: object): string {
 const bearer = { Authorization: `Bearer ${tokenWith({ sub: "ada" })}` };
 
 /** A test of GET /a/x with these members, "t" by name. */
-function test({ request, ...members }: Omit<Partial<TestInput>, "request"> & { readonly request?: Partial<TestInput["request"]> }): TestInput {
+function test({
+  request,
+  ...members
+}: Omit<Partial<TestInput>, "request"> & { readonly request?: Partial<TestInput["request"]> }): TestInput {
   return { name: "t", request: { url: "/a/x", ...request }, expect: { status: 200 }, ...members };
 }
 
@@ -39,7 +42,12 @@ function guardedBy(...plugins: readonly object[]): ConfigInput {
 }
 
 /** The results of one test: whether it has passed, and otherwise its differences. */
-async function verdict(config: ConfigInput, tried: TestInput, own: readonly AnyPlugin[] = [], options: RunOptions = {}): Promise<true | readonly string[]> {
+async function verdict(
+  config: ConfigInput,
+  tried: TestInput,
+  own: readonly AnyPlugin[] = [],
+  options: RunOptions = {},
+): Promise<true | readonly string[]> {
   const { tests } = await runTests(loadedFrom({ ...config, tests: [tried] }, own), options);
   return tests[0]!.passed ? true : tests[0]!.differences;
 }
@@ -48,29 +56,60 @@ describe("a test of a configuration", () => {
   const config = guardedBy(KEY);
 
   it("passes if all that it expects was found, and says both", async () => {
-    const expected = { status: 401, code: "key_missing", service: "s", route: "/{rest*}", upstream_path: null, upstream_headers: { apiKey: null }, caller: null, headers: { "WWW-Authenticate": { matches: "^Key" } } };
+    const expected = {
+      status: 401,
+      code: "key_missing",
+      service: "s",
+      route: "/{rest*}",
+      upstream_path: null,
+      upstream_headers: { apiKey: null },
+      caller: null,
+      headers: { "WWW-Authenticate": { matches: "^Key" } },
+    };
     const { tests } = loadedFrom(config);
     expect(tests).toEqual([]);
-    const report = await runTests(loadedFrom({ ...config, tests: [test({ name: "orders need a key", expect: expected })] }));
+    const report = await runTests(
+      loadedFrom({ ...config, tests: [test({ name: "orders need a key", expect: expected })] }),
+    );
     expect(report).toEqual({
       passed: 1,
       failed: 0,
-      tests: [{ name: "orders need a key", passed: true, expected, found: { ...expected, headers: { "WWW-Authenticate": expect.stringMatching(/^Key/) as string } }, differences: [], differing: [] }],
+      tests: [
+        {
+          name: "orders need a key",
+          passed: true,
+          expected,
+          found: { ...expected, headers: { "WWW-Authenticate": expect.stringMatching(/^Key/) as string } },
+          differences: [],
+          differing: [],
+        },
+      ],
     });
   });
 
   it("is sent to the route whose conditions on headers, query and cookies it fulfils", async () => {
     const match = { headers: { "X-Version": "2" }, query: { beta: true as const }, cookies: { c: null } };
-    const matched = oneService(9, { routes: [{ name: "rest", path: "/x" }, { name: "beta", path: "/x", match }] });
-    const sent = (url: string, headers: Record<string, string>, route: string) => verdict(matched, test({ request: { url, headers }, expect: { route } }));
+    const matched = oneService(9, {
+      routes: [
+        { name: "rest", path: "/x" },
+        { name: "beta", path: "/x", match },
+      ],
+    });
+    const sent = (url: string, headers: Record<string, string>, route: string) =>
+      verdict(matched, test({ request: { url, headers }, expect: { route } }));
     expect(await sent("/a/x?beta", { "x-version": "2" }, "beta")).toBe(true);
     expect(await sent("/a/x?beta", { "x-version": "2", Cookie: "c=1" }, "rest")).toBe(true);
     expect(await sent("/a/x", { "x-version": "2" }, "rest")).toBe(true);
   });
 
   it("a test that fails has the error code among its differences, unless it expects one itself", async () => {
-    expect(await verdict(config, test({ expect: { status: 200 } }))).toEqual(["status: expected 200, found 401", "the error code is key_missing"]);
-    expect(await verdict(config, test({ expect: { code: null } }))).toEqual(['code: expected null, found "key_missing"']);
+    expect(await verdict(config, test({ expect: { status: 200 } }))).toEqual([
+      "status: expected 200, found 401",
+      "the error code is key_missing",
+    ]);
+    expect(await verdict(config, test({ expect: { code: null } }))).toEqual([
+      'code: expected null, found "key_missing"',
+    ]);
   });
 
   it.each<[string, TestInput["expect"], string]>([
@@ -81,8 +120,16 @@ describe("a test of a configuration", () => {
     ["service", { service: null }, 'service: expected null, found "s"'],
     ["route", { route: "root" }, 'route: expected "root", found "/{rest*}"'],
     ["upstream_path", { upstream_path: "/x" }, 'upstream_path: expected "/x", found null'],
-    ["upstream_headers", { upstream_headers: { apiKey: null, Via: "x" } }, 'upstream_headers: expected {"apiKey":null,"Via":"x"}, found null'],
-    ["headers", { headers: { "WWW-Authenticate": null } }, 'headers.WWW-Authenticate: expected null, found "Key realm=\\"edge-gateway\\""'],
+    [
+      "upstream_headers",
+      { upstream_headers: { apiKey: null, Via: "x" } },
+      'upstream_headers: expected {"apiKey":null,"Via":"x"}, found null',
+    ],
+    [
+      "headers",
+      { headers: { "WWW-Authenticate": null } },
+      'headers.WWW-Authenticate: expected null, found "Key realm=\\"edge-gateway\\""',
+    ],
     ["headers", { headers: { "X-None": "a" } }, 'headers.X-None: expected "a", found null'],
     ["headers", { headers: { "X-None": { matches: "" } } }, "headers.X-None: expected a match of , found null"],
     ["caller", { caller: "web" }, 'caller: expected "web", found null'],
@@ -101,7 +148,10 @@ describe("a test of a configuration", () => {
   it("that fails says why the gateway refused, as its log does", async () => {
     const jwt = { name: "jwt", config: { alg: "HS256", secret: SECRET, aud: "orders" } };
     const tried = test({ request: { as: { jwt: { sub: "ada", aud: "shop" } } } });
-    expect(await verdict(guardedBy(jwt), tried)).toEqual(["status: expected 200, found 401", "the gateway logs: jwt: audience"]);
+    expect(await verdict(guardedBy(jwt), tried)).toEqual([
+      "status: expected 200, found 401",
+      "the gateway logs: jwt: audience",
+    ]);
   });
 
   it("does not show the value of a reference that is as expected", async () => {
@@ -118,24 +168,51 @@ describe("a test of a configuration", () => {
 });
 
 describe("the request of a test", () => {
-  it("has method, path, query, headers with several lines, and a body of text or JSON, as the upstream gets them", async () => {
-    const text = test({
-      request: { method: "POST", url: "/a/b%20c?x=1&y=%2F", headers: { "X-One": "1", "X-Two": ["2", "3"], Connection: "X-One" }, body: "hello" },
-      expect: { upstream_path: "/b%20c?x=1&y=%2F", upstream_headers: { "X-One": null, "X-Two": ["2", "3"], "x-two": "2, 3", "Content-Length": "5", Via: "1.1 edge-gateway" } },
-    });
-    // A name may occur once in any case.
-    delete (text.expect.upstream_headers as Record<string, unknown>)["x-two"];
-    expect(await verdict(oneService(9), text)).toBe(true);
-    const json = test({ request: { method: "PUT", url: "/a/x", body: { a: [1, null] } }, expect: { upstream_headers: { "Content-Length": "14" } } });
-    expect(await verdict(oneService(9), json)).toBe(true);
-  });
+  it(
+    "has method, path, query, headers with several lines, and a body of text or JSON, " + "as the upstream gets them",
+    async () => {
+      const text = test({
+        request: {
+          method: "POST",
+          url: "/a/b%20c?x=1&y=%2F",
+          headers: { "X-One": "1", "X-Two": ["2", "3"], Connection: "X-One" },
+          body: "hello",
+        },
+        expect: {
+          upstream_path: "/b%20c?x=1&y=%2F",
+          upstream_headers: {
+            "X-One": null,
+            "X-Two": ["2", "3"],
+            "x-two": "2, 3",
+            "Content-Length": "5",
+            Via: "1.1 edge-gateway",
+          },
+        },
+      });
+      // A name may occur once in any case.
+      delete (text.expect.upstream_headers as Record<string, unknown>)["x-two"];
+      expect(await verdict(oneService(9), text)).toBe(true);
+      const json = test({
+        request: { method: "PUT", url: "/a/x", body: { a: [1, null] } },
+        expect: { upstream_headers: { "Content-Length": "14" } },
+      });
+      expect(await verdict(oneService(9), json)).toBe(true);
+    },
+  );
 
   it("comes from 127.0.0.1 or client_ip, and its X-Forwarded-For counts only behind a trusted proxy", async () => {
     const acl = { name: "acl", config: { whitelist: ["203.0.113.9"] } };
-    const from = (client_ip: string | undefined, headers = {}) => test({ request: { ...(client_ip && { client_ip }), headers } });
+    const from = (client_ip: string | undefined, headers = {}) =>
+      test({ request: { ...(client_ip && { client_ip }), headers } });
     expect(await verdict(guardedBy(acl), from("203.0.113.9"))).toBe(true);
-    expect(await verdict(guardedBy(acl), from(undefined))).toEqual(["status: expected 200, found 403", "the error code is forbidden"]);
-    expect(await verdict(guardedBy(acl), from(undefined, { "X-Forwarded-For": "203.0.113.9" }))).toEqual(["status: expected 200, found 403", "the error code is forbidden"]);
+    expect(await verdict(guardedBy(acl), from(undefined))).toEqual([
+      "status: expected 200, found 403",
+      "the error code is forbidden",
+    ]);
+    expect(await verdict(guardedBy(acl), from(undefined, { "X-Forwarded-For": "203.0.113.9" }))).toEqual([
+      "status: expected 200, found 403",
+      "the error code is forbidden",
+    ]);
     const trusting = { ...guardedBy(acl), global: { trusted_proxies: ["127.0.0.1"] } };
     expect(await verdict(trusting, from(undefined, { "X-Forwarded-For": "203.0.113.9" }))).toBe(true);
   });
@@ -143,88 +220,201 @@ describe("the request of a test", () => {
   it("takes host and scheme from an absolute URL, and the host from Host where the url is a path", async () => {
     const byHost = oneService(9, { hosts: ["shop.example.com"] });
     const seen = { "X-Forwarded-Host": "shop.example.com:81", "X-Forwarded-Proto": "http", Host: "127.0.0.1:9" };
-    expect(await verdict(byHost, test({ request: { url: "http://shop.example.com:81/a/x", headers: { Host: "other" } }, expect: { upstream_headers: seen } }))).toBe(true);
-    expect(await verdict(byHost, test({ request: { url: "https://SHOP.example.com/a/x" }, expect: { upstream_headers: { "X-Forwarded-Proto": "https", "X-Forwarded-Port": "443" } } }))).toBe(true);
+    expect(
+      await verdict(
+        byHost,
+        test({
+          request: { url: "http://shop.example.com:81/a/x", headers: { Host: "other" } },
+          expect: { upstream_headers: seen },
+        }),
+      ),
+    ).toBe(true);
+    expect(
+      await verdict(
+        byHost,
+        test({
+          request: { url: "https://SHOP.example.com/a/x" },
+          expect: { upstream_headers: { "X-Forwarded-Proto": "https", "X-Forwarded-Port": "443" } },
+        }),
+      ),
+    ).toBe(true);
     expect(await verdict(byHost, test({ request: { headers: { Host: "shop.example.com" } } }))).toBe(true);
-    expect(await verdict(byHost, test({ expect: { status: 404, code: "route_not_found", service: null, route: null, upstream_path: null } }))).toBe(true);
-    expect(await verdict({ services: [{ ...byHost.services[0]!, base_path: "/" }] }, test({ request: { url: "http://shop.example.com?q=1" }, expect: { upstream_path: "/?q=1" } }))).toBe(true);
+    expect(
+      await verdict(
+        byHost,
+        test({ expect: { status: 404, code: "route_not_found", service: null, route: null, upstream_path: null } }),
+      ),
+    ).toBe(true);
+    expect(
+      await verdict(
+        { services: [{ ...byHost.services[0]!, base_path: "/" }] },
+        test({ request: { url: "http://shop.example.com?q=1" }, expect: { upstream_path: "/?q=1" } }),
+      ),
+    ).toBe(true);
   });
 
   it("keeps the client's Host where the service preserves it, and names the first upstream otherwise", async () => {
-    const tried = (host: string) => test({ request: { url: "http://shop.example.com/a/x" }, expect: { upstream_headers: { Host: host } } });
+    const tried = (host: string) =>
+      test({ request: { url: "http://shop.example.com/a/x" }, expect: { upstream_headers: { Host: host } } });
     expect(await verdict(oneService(9, { preserve_host: true }), tried("shop.example.com"))).toBe(true);
     expect(await verdict(oneService(80), tried("127.0.0.1"))).toBe(true);
   });
 
-  it("with as.jwt carries a token whose signature counts as valid: claims are checked as ever, and exp is added where it is absent", async () => {
-    const jwt = { name: "jwt", config: { alg: "HS256", secret: SECRET, iss: "https://id.example", claims: { role: "admin" }, claims_to_headers: { sub: "X-User" } } };
-    const as = (claims: Record<string, string | number>, expected: TestInput["expect"]) => verdict(guardedBy(jwt), test({ request: { as: { jwt: claims } }, expect: expected }));
-    const right = { sub: "ada", iss: "https://id.example", role: "admin" };
-    expect(await as(right, { status: 200, caller: "ada", upstream_headers: { "X-User": "ada" } })).toBe(true);
-    expect(await as({ ...right, role: "reader" }, { status: 401, code: "token_invalid", caller: null })).toBe(true);
-    expect(await as({ ...right, iss: "https://other.example" }, { code: "token_invalid" })).toBe(true);
-    expect(await as({ ...right, exp: 1_000_000_000 }, { code: "token_expired" })).toBe(true);
-    expect(await as({ ...right, nbf: 4_000_000_000 }, { code: "token_invalid" })).toBe(true);
-    expect(await verdict(guardedBy(jwt), test({ expect: { code: "token_missing" } }))).toBe(true);
-  });
+  it(
+    "with as.jwt carries a token whose signature counts as valid: claims are checked as ever, " +
+      "and exp is added where it is absent",
+    async () => {
+      const jwt = {
+        name: "jwt",
+        config: {
+          alg: "HS256",
+          secret: SECRET,
+          iss: "https://id.example",
+          claims: { role: "admin" },
+          claims_to_headers: { sub: "X-User" },
+        },
+      };
+      const as = (claims: Record<string, string | number>, expected: TestInput["expect"]) =>
+        verdict(guardedBy(jwt), test({ request: { as: { jwt: claims } }, expect: expected }));
+      const right = { sub: "ada", iss: "https://id.example", role: "admin" };
+      expect(await as(right, { status: 200, caller: "ada", upstream_headers: { "X-User": "ada" } })).toBe(true);
+      expect(await as({ ...right, role: "reader" }, { status: 401, code: "token_invalid", caller: null })).toBe(true);
+      expect(await as({ ...right, iss: "https://other.example" }, { code: "token_invalid" })).toBe(true);
+      expect(await as({ ...right, exp: 1_000_000_000 }, { code: "token_expired" })).toBe(true);
+      expect(await as({ ...right, nbf: 4_000_000_000 }, { code: "token_invalid" })).toBe(true);
+      expect(await verdict(guardedBy(jwt), test({ expect: { code: "token_missing" } }))).toBe(true);
+    },
+  );
 
   it("with as.jwt needs no keys of the issuer", async () => {
     const jwt = { name: "jwt", config: { alg: "ES256", jwks_uri: "http://127.0.0.1:1/keys" } };
-    expect(await verdict(guardedBy(jwt), test({ request: { as: { jwt: { sub: "ada" } } }, expect: { caller: "ada" } }))).toBe(true);
-    expect(await verdict(guardedBy(jwt), test({ request: { headers: bearer }, expect: { code: "auth_unavailable" } }))).toBe(true);
+    expect(
+      await verdict(guardedBy(jwt), test({ request: { as: { jwt: { sub: "ada" } } }, expect: { caller: "ada" } })),
+    ).toBe(true);
+    expect(
+      await verdict(guardedBy(jwt), test({ request: { headers: bearer }, expect: { code: "auth_unavailable" } })),
+    ).toBe(true);
   });
 
   it("finds the caller that a plugin sets, also without a note for the log", async () => {
-    const own = definePlugin({ name: "tenant", schema: schema.object({}), create: () => (next) => (exchange) => next(exchange.with({ identity: "acme" })) });
+    const own = definePlugin({
+      name: "tenant",
+      schema: schema.object({}),
+      create: () => (next) => (exchange) => next(exchange.with({ identity: "acme" })),
+    });
     expect(await verdict(guardedBy({ name: "tenant" }), test({ expect: { caller: "acme" } }), [own])).toBe(true);
   });
 
   it("with certificate shows a verified client certificate over TLS, with subject and alternative names", async () => {
     const mtls = { name: "mtls", config: { allow: ["billing", "DNS:audit.example.com"] } };
-    const shows = (subject: string, san: readonly string[], expected: TestInput["expect"]) => verdict(guardedBy(mtls), test({ request: { certificate: { subject, san } }, expect: expected }));
-    expect(await shows("CN=billing,O=Example", [], { status: 200, caller: "billing", upstream_headers: { "X-Forwarded-Proto": "https", "X-Client-Cert-Subject": "CN=billing,O=Example" } })).toBe(true);
-    expect(await shows("O=Example", ["DNS:audit.example.com"], { status: 200, caller: { matches: "^[0-9a-f]{64}$" } })).toBe(true);
+    const shows = (subject: string, san: readonly string[], expected: TestInput["expect"]) =>
+      verdict(guardedBy(mtls), test({ request: { certificate: { subject, san } }, expect: expected }));
+    expect(
+      await shows("CN=billing,O=Example", [], {
+        status: 200,
+        caller: "billing",
+        upstream_headers: { "X-Forwarded-Proto": "https", "X-Client-Cert-Subject": "CN=billing,O=Example" },
+      }),
+    ).toBe(true);
+    expect(
+      await shows("O=Example", ["DNS:audit.example.com"], { status: 200, caller: { matches: "^[0-9a-f]{64}$" } }),
+    ).toBe(true);
     expect(await shows("O=a\\,CN=billing", [], { status: 401, code: "client_certificate_invalid" })).toBe(true);
-    expect(await verdict(guardedBy(mtls), test({ expect: { status: 401, code: "client_certificate_missing" } }))).toBe(true);
+    expect(await verdict(guardedBy(mtls), test({ expect: { status: 401, code: "client_certificate_missing" } }))).toBe(
+      true,
+    );
   });
 
-  it("is sent `times` times, `every_ms` apart on a clock that nothing else moves; the last one is compared", async () => {
-    const limit = guardedBy({ name: "rate_limit", config: { limit_min: 3 } });
-    expect(await verdict(limit, test({ request: { times: 3 } }))).toBe(true);
-    expect(await verdict(limit, test({ request: { times: 4 }, expect: { status: 429, code: "rate_limited", upstream_path: null, headers: { "Retry-After": "60" } } }))).toBe(true);
-    expect(await verdict(limit, test({ request: { times: 4, every_ms: 19_999 }, expect: { status: 429, headers: { "Retry-After": "1" } } }))).toBe(true);
-    expect(await verdict(limit, test({ request: { times: 4, every_ms: 20_000 } }))).toBe(true);
-  });
+  it(
+    "is sent `times` times, `every_ms` apart on a clock that nothing else moves; " + "the last one is compared",
+    async () => {
+      const limit = guardedBy({ name: "rate_limit", config: { limit_min: 3 } });
+      expect(await verdict(limit, test({ request: { times: 3 } }))).toBe(true);
+      expect(
+        await verdict(
+          limit,
+          test({
+            request: { times: 4 },
+            expect: { status: 429, code: "rate_limited", upstream_path: null, headers: { "Retry-After": "60" } },
+          }),
+        ),
+      ).toBe(true);
+      expect(
+        await verdict(
+          limit,
+          test({ request: { times: 4, every_ms: 19_999 }, expect: { status: 429, headers: { "Retry-After": "1" } } }),
+        ),
+      ).toBe(true);
+      expect(await verdict(limit, test({ request: { times: 4, every_ms: 20_000 } }))).toBe(true);
+    },
+  );
 
   it.each<[string, Partial<TestInput["request"]>, TestInput["expect"]]>([
-    ["a method that no route takes", { method: "POST" }, { status: 405, code: "method_not_allowed", headers: { Allow: "GET, HEAD" } }],
+    [
+      "a method that no route takes",
+      { method: "POST" },
+      { status: 405, code: "method_not_allowed", headers: { Allow: "GET, HEAD" } },
+    ],
     ["an ambiguous path", { url: "/a/x%2Fy" }, { status: 400, code: "path_ambiguous", service: null }],
     ["a path that leaves its folder", { url: "/a/%2e%2e/x" }, { status: 400 }],
     ["a target that is too long", { url: `/a/${"x".repeat(20_000)}` }, { status: 414, code: "uri_too_long" }],
-    ["headers that are too large", { headers: { "X-Long": "x".repeat(70_000) } }, { status: 431, code: "headers_too_large" }],
+    [
+      "headers that are too large",
+      { headers: { "X-Long": "x".repeat(70_000) } },
+      { status: 431, code: "headers_too_large" },
+    ],
     ["an expectation that cannot be met", { headers: { Expect: "tea" } }, { status: 417, code: "expectation_failed" }],
     ["a body that is too large", { method: "POST", body: "12345" }, { status: 413, code: "body_too_large" }],
     ["a length that is not the body's", { headers: { "Content-Length": "9" } }, { status: 400, code: "bad_request" }],
   ])("is refused before any route for %s, as the gateway does", async (_what, request, expected) => {
-    const config = oneService(9, { routes: [{ path: "/{rest*}", methods: ["GET"] }] }, { limits: { max_body_bytes: 4 } });
+    const config = oneService(
+      9,
+      { routes: [{ path: "/{rest*}", methods: ["GET"] }] },
+      { limits: { max_body_bytes: 4 } },
+    );
     expect(await verdict(config, test({ request: { ...request }, expect: expected }))).toBe(true);
   });
 });
 
 describe("what stands in for other servers in a test", () => {
   it("the upstream answers 200 without headers and body, or as `upstream` says", async () => {
-    expect(await verdict(oneService(9), test({ expect: { status: 200, body: null, headers: { "Content-Type": null, Via: "1.1 edge-gateway" } } }))).toBe(true);
-    const upstream = { status: 418, headers: { "X-Tea": "green", Connection: "X-Hop", "X-Hop": "1", "Set-Cookie": ["a=1", "b=2"] }, body: { tea: ["green"] } };
-    const expected = { status: 418, code: null, headers: { "X-Tea": "green", "X-Hop": null, "Set-Cookie": ["a=1", "b=2"] }, body: { tea: ["green"] } };
+    expect(
+      await verdict(
+        oneService(9),
+        test({ expect: { status: 200, body: null, headers: { "Content-Type": null, Via: "1.1 edge-gateway" } } }),
+      ),
+    ).toBe(true);
+    const upstream = {
+      status: 418,
+      headers: { "X-Tea": "green", Connection: "X-Hop", "X-Hop": "1", "Set-Cookie": ["a=1", "b=2"] },
+      body: { tea: ["green"] },
+    };
+    const expected = {
+      status: 418,
+      code: null,
+      headers: { "X-Tea": "green", "X-Hop": null, "Set-Cookie": ["a=1", "b=2"] },
+      body: { tea: ["green"] },
+    };
     expect(await verdict(oneService(9), test({ upstream, expect: expected }))).toBe(true);
-    expect(await verdict(oneService(9), test({ upstream: { body: "hello" }, expect: { body: { matches: "^hel+o$" } } }))).toBe(true);
-    expect(await verdict(oneService(9), test({ upstream: { body: "hello" }, request: { method: "HEAD" }, expect: { body: null } }))).toBe(true);
-    expect(await verdict(oneService(9), test({ upstream: { body: "no JSON" }, expect: { body: [1] } }))).toEqual(['body: expected [1], found "no JSON"']);
+    expect(
+      await verdict(oneService(9), test({ upstream: { body: "hello" }, expect: { body: { matches: "^hel+o$" } } })),
+    ).toBe(true);
+    expect(
+      await verdict(
+        oneService(9),
+        test({ upstream: { body: "hello" }, request: { method: "HEAD" }, expect: { body: null } }),
+      ),
+    ).toBe(true);
+    expect(await verdict(oneService(9), test({ upstream: { body: "no JSON" }, expect: { body: [1] } }))).toEqual([
+      'body: expected [1], found "no JSON"',
+    ]);
   });
 
   it("a service whose upstreams all have the weight 0 answers 503, as it would", async () => {
     const config = oneService(9, { upstreams: [{ host: "127.0.0.1", port: 9, weight: 0 }] });
-    expect(await verdict(config, test({ expect: { status: 503, code: "upstream_unavailable", upstream_path: null } }))).toBe(true);
+    expect(
+      await verdict(config, test({ expect: { status: 503, code: "upstream_unavailable", upstream_path: null } })),
+    ).toBe(true);
   });
 
   it("a request that could not be written to the upstream gets 500, as it would", async () => {
@@ -233,24 +423,53 @@ describe("what stands in for other servers in a test", () => {
       schema: schema.object({}),
       create: () => (next) => (exchange) => next(exchange.with({ headers: ["X-Two", "1\r\nX-Smuggled: 2"] })),
     });
-    expect(await verdict(guardedBy({ name: "breaks" }), test({ expect: { status: 500, code: "internal", upstream_path: null } }), [breaks])).toBe(true);
+    expect(
+      await verdict(
+        guardedBy({ name: "breaks" }),
+        test({ expect: { status: 500, code: "internal", upstream_path: null } }),
+        [breaks],
+      ),
+    ).toBe(true);
   });
 
   it("a request body is checked against its schema before it reaches the upstream", async () => {
     const validation = { name: "request_validation", config: { body: { type: "object", required: ["id"] } } };
     const posted = (body: object, expected: TestInput["expect"]) =>
-      verdict(guardedBy(validation), test({ request: { method: "POST", headers: { "Content-Type": "application/json" }, body: body as never }, expect: expected }));
+      verdict(
+        guardedBy(validation),
+        test({
+          request: { method: "POST", headers: { "Content-Type": "application/json" }, body: body as never },
+          expect: expected,
+        }),
+      );
     expect(await posted({ id: 1 }, { status: 200, upstream_path: "/x" })).toBe(true);
     expect(await posted({ no: 1 }, { status: 400, upstream_path: null })).toBe(true);
   });
 
   it("forward_auth gets the answer of its exact URL; without one, its server cannot be reached", async () => {
     const asks = { name: "forward_auth", config: { url: "http://127.0.0.1:1/check", response_headers: ["X-User"] } };
-    const answered = (answers: Answers, expected: TestInput["expect"]) => verdict(guardedBy(asks), test({ answers, expect: expected }));
-    expect(await answered([{ url: "http://127.0.0.1:1/check", status: 204, headers: { "X-User": "ada" } }], { status: 200, upstream_headers: { "X-User": "ada" } })).toBe(true);
-    expect(await answered([{ url: "http://127.0.0.1:1/check", status: 403, body: "no" }], { status: 403, body: "no", upstream_path: null })).toBe(true);
-    expect(await answered([{ url: "http://127.0.0.1:1/other", status: 204 }], { status: 503, code: "auth_unavailable" })).toBe(true);
-    expect(await answered([], { status: 200 })).toEqual(["status: expected 200, found 503", "the gateway logs: forward_auth: the test has no answer of http://127.0.0.1:1/check"]);
+    const answered = (answers: Answers, expected: TestInput["expect"]) =>
+      verdict(guardedBy(asks), test({ answers, expect: expected }));
+    expect(
+      await answered([{ url: "http://127.0.0.1:1/check", status: 204, headers: { "X-User": "ada" } }], {
+        status: 200,
+        upstream_headers: { "X-User": "ada" },
+      }),
+    ).toBe(true);
+    expect(
+      await answered([{ url: "http://127.0.0.1:1/check", status: 403, body: "no" }], {
+        status: 403,
+        body: "no",
+        upstream_path: null,
+      }),
+    ).toBe(true);
+    expect(
+      await answered([{ url: "http://127.0.0.1:1/other", status: 204 }], { status: 503, code: "auth_unavailable" }),
+    ).toBe(true);
+    expect(await answered([], { status: 200 })).toEqual([
+      "status: expected 200, found 503",
+      "the gateway logs: forward_auth: the test has no answer of http://127.0.0.1:1/check",
+    ]);
     const lenient = { ...asks, config: { ...asks.config, on_error: "allow" } };
     expect(await verdict(guardedBy(lenient), test({}))).toBe(true);
   });
@@ -265,18 +484,43 @@ describe("what stands in for other servers in a test", () => {
     expect(await tried([{ url, status: 500 }], { status: 503, code: "auth_unavailable" })).toBe(true);
   });
 
-  it("a cache answers within a test from what the test itself stored, and each test begins with an empty one", async () => {
-    const config = guardedBy({ name: "response_cache" });
-    const upstream = { headers: { "Cache-Control": "max-age=60" }, body: "stored" };
-    expect(await verdict(config, test({ request: { times: 2, every_ms: 10_000 }, upstream, expect: { body: "stored", upstream_path: null, headers: { Age: "10" } } }))).toBe(true);
-    expect(await verdict(config, test({ request: { times: 2, every_ms: 60_000 }, upstream, expect: { body: "stored", upstream_path: "/x" } }))).toBe(true);
-    const { tests } = await runTests(loadedFrom({ ...config, tests: ["one", "two"].map((name) => test({ name, upstream, expect: { upstream_path: "/x" } })) }));
-    expect(tests.map(({ passed }) => passed)).toEqual([true, true]);
-  });
+  it(
+    "a cache answers within a test from what the test itself stored, " + "and each test begins with an empty one",
+    async () => {
+      const config = guardedBy({ name: "response_cache" });
+      const upstream = { headers: { "Cache-Control": "max-age=60" }, body: "stored" };
+      expect(
+        await verdict(
+          config,
+          test({
+            request: { times: 2, every_ms: 10_000 },
+            upstream,
+            expect: { body: "stored", upstream_path: null, headers: { Age: "10" } },
+          }),
+        ),
+      ).toBe(true);
+      expect(
+        await verdict(
+          config,
+          test({ request: { times: 2, every_ms: 60_000 }, upstream, expect: { body: "stored", upstream_path: "/x" } }),
+        ),
+      ).toBe(true);
+      const { tests } = await runTests(
+        loadedFrom({
+          ...config,
+          tests: ["one", "two"].map((name) => test({ name, upstream, expect: { upstream_path: "/x" } })),
+        }),
+      );
+      expect(tests.map(({ passed }) => passed)).toEqual([true, true]);
+    },
+  );
 
   it("nothing is dialled, and nothing of the running gateway is used up or filled", async () => {
     let connections = 0;
-    const server = createServer((_request, response) => void response.end("{}")).on("connection", () => void connections++);
+    const server = createServer((_request, response) => void response.end("{}")).on(
+      "connection",
+      () => void connections++,
+    );
     const port = await hosted({ close: () => Promise.resolve("drained") }, server);
     const url = `http://127.0.0.1:${port}/`;
     const plugins = [
@@ -291,11 +535,17 @@ describe("what stands in for other servers in a test", () => {
       test({ name: "as", request: { as: { jwt: { sub: "ada" } }, times: 2, every_ms: 60_000 }, upstream: cached }),
       test({ name: "token", request: { headers: bearer }, expect: { status: 503 } }),
     ];
-    const config = { ...oneService(port, { plugins: plugins.slice(0, 4) as never, health: { enabled: false } }), tests: [] };
+    const config = {
+      ...oneService(port, { plugins: plugins.slice(0, 4) as never, health: { enabled: false } }),
+      tests: [],
+    };
     const { gateway } = await running({ ...config, tests: [] });
     const loaded = loadedFrom({ ...oneService(port, { plugins: plugins as never }), tests: tried });
     expect(await runTests(loaded)).toMatchObject({ passed: 2 });
-    await gateway.reload({ ...config, tests: [test({ request: { times: 1 }, upstream: cached, expect: { status: 200, body: "of the test" } })] });
+    await gateway.reload({
+      ...config,
+      tests: [test({ request: { times: 1 }, upstream: cached, expect: { status: 200, body: "of the test" } })],
+    });
     expect(gateway.lastTests!.report.passed).toBe(1);
     expect(connections).toBe(0);
     // The limit of one a minute is untouched, and the cache is empty.
@@ -312,7 +562,10 @@ describe("what stands in for other servers in a test", () => {
         throw new Error("it is broken");
       },
     });
-    const { gateway } = await running({ ...guardedBy({ name: "broken" }), tests: [test({ expect: { status: 500, code: "internal" } })] }, { plugins: [broken] });
+    const { gateway } = await running(
+      { ...guardedBy({ name: "broken" }), tests: [test({ expect: { status: 500, code: "internal" } })] },
+      { plugins: [broken] },
+    );
     expect(gateway.status).toMatchObject({ pluginFaults: [], tests: { passed: 1, failed: 0 } });
     expect(gateway.metrics()).not.toMatch(/edge_gateway_requests_total\{.*\} [1-9]/);
   });
@@ -336,15 +589,33 @@ describe("a plugin that is at fault in a test", () => {
     },
   });
   const config = (...ways: readonly string[]): ConfigInput => ({
-    services: ways.map((how) => ({ name: how, base_path: `/${how}`, upstreams: [{ host: "127.0.0.1", port: 9 }], routes: [{ path: "/" }], plugins: [{ name: "bad", config: { how } }] })),
+    services: ways.map((how) => ({
+      name: how,
+      base_path: `/${how}`,
+      upstreams: [{ host: "127.0.0.1", port: 9 }],
+      routes: [{ path: "/" }],
+      plugins: [{ name: "bad", config: { how } }],
+    })),
     tests: ways.map((how) => ({ name: how, request: { url: `/${how}` }, expect: { status: 200 } })),
   });
 
   it.each([
     ["throw", ["status: expected 200, found 500", "the gateway logs: it is broken"]],
-    ["nothing", ["status: expected 200, found 500", "the gateway logs: a plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own"]],
+    [
+      "nothing",
+      [
+        "status: expected 200, found 500",
+        "the gateway logs: a plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own",
+      ],
+    ],
     ["create", ['plugin bad of service "create" cannot be created: it cannot be created']],
-    ["handler", ['plugin bad of service "handler" cannot be created: what "create" returns has to give a handler: (next) => (exchange) => next(exchange)']],
+    [
+      "handler",
+      [
+        'plugin bad of service "handler" cannot be created: what "create" returns has to give a handler: (next) ' +
+          "=> (exchange) => next(exchange)",
+      ],
+    ],
     ["hang", ["no reply within 0.03 s: plugin bad did not answer (timers of plugins stand still in a test)"]],
     ["hold", ["no reply within 0.03 s: a plugin did not return the upstream's reply"]],
   ])("fails its test, and the other tests go on: %s", async (how, differences) => {
@@ -359,37 +630,84 @@ describe("a plugin that is at fault in a test", () => {
     for (const { plugins } of hanging.services) (plugins![0] as { config: object }).config = { how: "hang" };
     const { tests, failed } = await runTests(loadedFrom(hanging, [bad]), { maxTestMs: 10_000, maxTotalMs: 30 });
     expect(failed).toBe(10);
-    expect(tests.slice(8).map(({ differences }) => differences)).toEqual(Array(2).fill(["not run: all tests together may take 0.03 s"]));
+    expect(tests.slice(8).map(({ differences }) => differences)).toEqual(
+      Array(2).fill(["not run: all tests together may take 0.03 s"]),
+    );
     expect(tests[0]!.differences[0]).toMatch(/^no reply, and all tests together may take 0.03 s: plugin bad/);
     expect(tests.map(({ late }) => late)).toEqual(Array(10).fill(true));
-    expect(failuresOf(loadedFrom(hanging, [bad]).tests, { passed: 0, failed, tests })[9]!.message).toBe('"hang9" ran out of time: not run: all tests together may take 0.03 s');
+    expect(failuresOf(loadedFrom(hanging, [bad]).tests, { passed: 0, failed, tests })[9]!.message).toBe(
+      '"hang9" ran out of time: not run: all tests together may take 0.03 s',
+    );
   });
 
   it.each<[string, () => Readable]>([
-    ["a stream of pieces that are ready at once", () => new Readable({ read() { this.push(Buffer.alloc(2 ** 16)); } })],
-    ["a generator without end", () => Readable.from((function* () { for (;;) yield Buffer.alloc(2 ** 20); })())],
+    [
+      "a stream of pieces that are ready at once",
+      () =>
+        new Readable({
+          read() {
+            this.push(Buffer.alloc(2 ** 16));
+          },
+        }),
+    ],
+    [
+      "a generator without end",
+      () =>
+        Readable.from(
+          (function* () {
+            for (;;) yield Buffer.alloc(2 ** 20);
+          })(),
+        ),
+    ],
   ])("fails its test if its reply has more than 32 MiB, and the stream is destroyed: %s", async (_what, make) => {
     const streams: Readable[] = [];
-    const own = definePlugin({ name: "endless", schema: schema.object({}), create: () => () => () => ({ status: 200, headers: [], body: streams[streams.push(make()) - 1]! }) });
+    const own = definePlugin({
+      name: "endless",
+      schema: schema.object({}),
+      create: () => () => () => ({ status: 200, headers: [], body: streams[streams.push(make()) - 1]! }),
+    });
     expect(await verdict(guardedBy({ name: "endless" }), test({}), [own])).toEqual(["the reply has more than 32 MiB"]);
     await Promise.all(streams.map(closed));
   });
 
-  it("fails its test if its reply does not end, even with the shortest pieces, and the stream is destroyed", async () => {
-    const streams: Readable[] = [];
-    const bodies = [() => new Readable({ read() {} }), () => Readable.from((function* () { for (;;) yield Buffer.alloc(1); })())];
-    for (const make of bodies) {
-      const own = definePlugin({ name: "silent", schema: schema.object({}), create: () => () => () => ({ status: 200, headers: [], body: streams[streams.push(make()) - 1]! }) });
-      const found = await verdict(guardedBy({ name: "silent" }), test({}), [own], { maxTestMs: 30 });
-      expect((found as string[])[0]).toMatch(/^no reply within 0.03 s/);
-    }
-    await Promise.all(streams.map(closed));
-  });
+  it(
+    "fails its test if its reply does not end, even with the shortest pieces, " + "and the stream is destroyed",
+    async () => {
+      const streams: Readable[] = [];
+      const bodies = [
+        () => new Readable({ read() {} }),
+        () =>
+          Readable.from(
+            (function* () {
+              for (;;) yield Buffer.alloc(1);
+            })(),
+          ),
+      ];
+      for (const make of bodies) {
+        const own = definePlugin({
+          name: "silent",
+          schema: schema.object({}),
+          create: () => () => () => ({ status: 200, headers: [], body: streams[streams.push(make()) - 1]! }),
+        });
+        const found = await verdict(guardedBy({ name: "silent" }), test({}), [own], { maxTestMs: 30 });
+        expect((found as string[])[0]).toMatch(/^no reply within 0.03 s/);
+      }
+      await Promise.all(streams.map(closed));
+    },
+  );
 
-  it("fails its test with the number of the request that was under way, if the last one was not reached in time", async () => {
-    const found = await verdict(oneService(9), test({ request: { times: 10_000 }, upstream: { body: "b".repeat(1e6) } }), [], { maxTestMs: 30 });
-    expect((found as string[])[0]).toMatch(/^no reply within 0.03 s: request \d+ of 10000 was under way$/);
-  });
+  it(
+    "fails its test with the number of the request that was under way, " + "if the last one was not reached in time",
+    async () => {
+      const found = await verdict(
+        oneService(9),
+        test({ request: { times: 10_000 }, upstream: { body: "b".repeat(1e6) } }),
+        [],
+        { maxTestMs: 30 },
+      );
+      expect((found as string[])[0]).toMatch(/^no reply within 0.03 s: request \d+ of 10000 was under way$/);
+    },
+  );
 
   it("does not outlive a run that is stopped", async () => {
     const stop = new AbortController();
@@ -401,7 +719,9 @@ describe("a plugin that is at fault in a test", () => {
 });
 
 describe("the time of a test", () => {
-  /** Answers after 20 turns of the event loop with a timer, so that a run with a limit of 5 ms has looked at the time. */
+  /**
+   * Answers after 20 turns of the event loop with a timer, so that a run with a limit of 5 ms has looked at the time.
+   */
   const slow = definePlugin({
     name: "slow",
     schema: schema.object({}),
@@ -413,20 +733,31 @@ describe("the time of a test", () => {
 
   it("does not pass while other programs have the processors", async () => {
     const usage = () => ({ busy: 0, idle: 0 });
-    expect(await verdict(guardedBy({ name: "slow" }), test({}), [slow], { maxTestMs: 5, maxTotalMs: 5, usage })).toBe(true);
+    expect(await verdict(guardedBy({ name: "slow" }), test({}), [slow], { maxTestMs: 5, maxTotalMs: 5, usage })).toBe(
+      true,
+    );
   });
 
-  it("passes while the thread computes, shared with the tests that are under way at once, and while it waits for the test", async () => {
-    for (const kind of ["busy", "idle"] as const) {
+  it(
+    "passes while the thread computes, shared with the tests that are under way at once, " +
+      "and while it waits for the test",
+    async () => {
+      for (const kind of ["busy", "idle"] as const) {
+        let at = 0;
+        const usage = () => ({ busy: 0, idle: 0, [kind]: (at += 8) });
+        expect(await verdict(guardedBy({ name: "slow" }), test({}), [slow], { maxTestMs: 5, usage })).toEqual([
+          "no reply within 0.005 s: plugin slow did not answer (timers of plugins stand still in a test)",
+        ]);
+      }
       let at = 0;
-      const usage = () => ({ busy: 0, idle: 0, [kind]: (at += 8) });
-      expect(await verdict(guardedBy({ name: "slow" }), test({}), [slow], { maxTestMs: 5, usage })).toEqual(["no reply within 0.005 s: plugin slow did not answer (timers of plugins stand still in a test)"]);
-    }
-    let at = 0;
-    const four = ["1", "2", "3", "4"].map((name) => test({ name }));
-    const { passed } = await runTests(loadedFrom({ ...guardedBy({ name: "slow" }), tests: four }, [slow]), { maxTestMs: 100, usage: () => ({ busy: (at += 4), idle: 0 }) });
-    expect(passed).toBe(4);
-  });
+      const four = ["1", "2", "3", "4"].map((name) => test({ name }));
+      const { passed } = await runTests(loadedFrom({ ...guardedBy({ name: "slow" }), tests: four }, [slow]), {
+        maxTestMs: 100,
+        usage: () => ({ busy: (at += 4), idle: 0 }),
+      });
+      expect(passed).toBe(4);
+    },
+  );
 
   it("does not pass while a password is hashed, and each password is hashed once for all tests", async () => {
     const stored = await hashPassword("s3cret");
@@ -436,14 +767,30 @@ describe("the time of a test", () => {
       for (let i = 0; i < 20; i++) await new Promise((resolve) => setTimeout(resolve, 1));
       return given === "s3cret";
     };
-    const basic = (password: string) => ({ Authorization: `Basic ${Buffer.from(`ada:${password}`).toString("base64")}` });
+    const basic = (password: string) => ({
+      Authorization: `Basic ${Buffer.from(`ada:${password}`).toString("base64")}`,
+    });
     const tests = Array.from({ length: 100 }, (_, i) => {
       const password = i % 2 === 0 ? "s3cret" : "guess";
-      return test({ name: `t${i}`, request: { url: "/a/x", headers: basic(password) }, expect: { status: i % 2 === 0 ? 200 : 401 } });
+      return test({
+        name: `t${i}`,
+        request: { url: "/a/x", headers: basic(password) },
+        expect: { status: i % 2 === 0 ? 200 : 401 },
+      });
     });
     let at = 0;
-    const config = { ...guardedBy({ name: "basic_auth", config: { users: [{ username: "ada", password: stored }] } }), tests };
-    expect(await runTests(loadedFrom(config), { maxTestMs: 5, maxTotalMs: 50, usage: () => ({ busy: 0, idle: (at += 4) }), verify })).toMatchObject({ passed: 100, failed: 0 });
+    const config = {
+      ...guardedBy({ name: "basic_auth", config: { users: [{ username: "ada", password: stored }] } }),
+      tests,
+    };
+    expect(
+      await runTests(loadedFrom(config), {
+        maxTestMs: 5,
+        maxTotalMs: 50,
+        usage: () => ({ busy: 0, idle: (at += 4) }),
+        verify,
+      }),
+    ).toMatchObject({ passed: 100, failed: 0 });
     expect(hashed.sort()).toEqual(["guess", "s3cret"]);
   });
 });
@@ -466,7 +813,10 @@ describe("a run of tests", () => {
         return next(exchange);
       },
     });
-    const loaded = loadedFrom({ ...guardedBy({ name: "spins" }), tests: ["1", "2", "3", "4"].map((name) => test({ name })) }, [spins]);
+    const loaded = loadedFrom(
+      { ...guardedBy({ name: "spins" }), tests: ["1", "2", "3", "4"].map((name) => test({ name })) },
+      [spins],
+    );
     expect(await turnsDuring(() => runTests(loaded))).toBeGreaterThanOrEqual(3);
   });
 
@@ -488,16 +838,34 @@ describe("a run of tests", () => {
   });
 
   it("reports the first 100 failed tests as issues, and the number of the others", async () => {
-    const loaded = loadedFrom({ ...oneService(9), tests: Array.from({ length: 103 }, (_, i) => test({ name: `t${i}`, expect: { status: 404 } })) });
+    const loaded = loadedFrom({
+      ...oneService(9),
+      tests: Array.from({ length: 103 }, (_, i) => test({ name: `t${i}`, expect: { status: 404 } })),
+    });
     const issues = failuresOf(loaded.tests, await runTests(loaded));
     expect(issues).toHaveLength(101);
-    expect(issues.at(-1)).toEqual({ at: ["tests"], position: null, message: "3 more tests failed: edge-gateway test lists all" });
+    expect(issues.at(-1)).toEqual({
+      at: ["tests"],
+      position: null,
+      message: "3 more tests failed: edge-gateway test lists all",
+    });
   });
 
   it("reports each failed test as an issue at its place", async () => {
-    const loaded = loadedFrom({ ...guardedBy(KEY), tests: [test({ name: "fine", expect: { status: 401 } }), test({ name: "orders need a key", expect: { status: 200, code: null } })] });
+    const loaded = loadedFrom({
+      ...guardedBy(KEY),
+      tests: [
+        test({ name: "fine", expect: { status: 401 } }),
+        test({ name: "orders need a key", expect: { status: 200, code: null } }),
+      ],
+    });
     expect(failuresOf(loaded.tests, await runTests(loaded))).toEqual([
-      { at: ["tests", 1], position: null, message: '"orders need a key" failed: status: expected 200, found 401; code: expected null, found "key_missing"' },
+      {
+        at: ["tests", 1],
+        position: null,
+        message:
+          '"orders need a key" failed: status: expected 200, found 401; code: expected null, found "key_missing"',
+      },
     ]);
   });
 });

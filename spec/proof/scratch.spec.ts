@@ -23,23 +23,30 @@ function scratchOf(config: ConfigInput, options: Partial<ScratchOptions> = {}, o
   const clock = manualClock();
   const scratch = new Scratch(loaded, matchingTable(loaded), {
     clock,
-    upstream: ({ name }) => () => ({ status: 200, headers: ["X-From", name], body: null }),
+    upstream:
+      ({ name }) =>
+      () => ({ status: 200, headers: ["X-From", name], body: null }),
     ask({ url }, { name }) {
       events.push(`${name} asks ${url}`);
       return Promise.reject(new ClientFailure("unreachable", "nothing is dialled"));
     },
-    wrap: ({ name, scope }, middleware) => (next) => {
-      const handler = middleware(next);
-      return (exchange) => {
-        events.push(`${scope.level} ${name}`);
-        return handler(exchange);
-      };
-    },
+    wrap:
+      ({ name, scope }, middleware) =>
+      (next) => {
+        const handler = middleware(next);
+        return (exchange) => {
+          events.push(`${scope.level} ${name}`);
+          return handler(exchange);
+        };
+      },
     ...options,
   });
   onTestFinished(() => scratch.close());
   const send = async (path: string, request: Partial<InjectRequest> = {}) => {
-    const inbound = injected({ url: path, ...request }, receivingBy(loaded.config.global, clock, () => proxiesPart));
+    const inbound = injected(
+      { url: path, ...request },
+      receivingBy(loaded.config.global, clock, () => proxiesPart),
+    );
     const reply = await scratch.serve(inbound);
     inbound.call.close();
     return { status: reply.status, headers: reply.headers, code: inbound.call.notes.code };
@@ -48,14 +55,22 @@ function scratchOf(config: ConfigInput, options: Partial<ScratchOptions> = {}, o
 }
 
 describe("a scratch of a configuration", () => {
-  it("a request is matched and runs through the plugins of all levels in their order, up to a handler in place of the upstream", async () => {
-    const config = oneService(9, { plugins: [KEY], routes: [{ path: "/{rest*}", plugins: [LIMIT] }] }, { plugins: [{ name: "cors", config: { allow_origins: ["*"] } }] });
-    const { send, events, scratch } = scratchOf(config);
-    const reply = await send("/a/x", { headers: { apiKey: "a-key-of-the-web" } });
-    expect(reply).toMatchObject({ status: 200, headers: expect.arrayContaining(["X-From", "s"]) as unknown });
-    expect(scratch.found).toMatchObject({ kind: "route", upstreamPath: "/x" });
-    expect(events).toEqual(["global cors", "service key_auth", "route rate_limit"]);
-  });
+  it(
+    "a request is matched and runs through the plugins of all levels in their order, " +
+      "up to a handler in place of the upstream",
+    async () => {
+      const config = oneService(
+        9,
+        { plugins: [KEY], routes: [{ path: "/{rest*}", plugins: [LIMIT] }] },
+        { plugins: [{ name: "cors", config: { allow_origins: ["*"] } }] },
+      );
+      const { send, events, scratch } = scratchOf(config);
+      const reply = await send("/a/x", { headers: { apiKey: "a-key-of-the-web" } });
+      expect(reply).toMatchObject({ status: 200, headers: expect.arrayContaining(["X-From", "s"]) as unknown });
+      expect(scratch.found).toMatchObject({ kind: "route", upstreamPath: "/x" });
+      expect(events).toEqual(["global cors", "service key_auth", "route rate_limit"]);
+    },
+  );
 
   it("the refusal of a plugin keeps the request from the plugins behind it", async () => {
     const { send, events } = scratchOf(oneService(9, { plugins: [KEY, LIMIT] }));
@@ -64,7 +79,9 @@ describe("a scratch of a configuration", () => {
   });
 
   it("requests without a route get the gateway's own error, and no plugin runs", async () => {
-    const { send, events, scratch } = scratchOf(oneService(9, { plugins: [KEY], routes: [{ path: "/x", methods: ["GET"] }] }));
+    const { send, events, scratch } = scratchOf(
+      oneService(9, { plugins: [KEY], routes: [{ path: "/x", methods: ["GET"] }] }),
+    );
     expect(await send("/b")).toMatchObject({ status: 404, code: "route_not_found" });
     expect(scratch.found).toEqual({ kind: "none" });
     expect(await send("/a/x", { method: "POST" })).toMatchObject({ status: 405, code: "method_not_allowed" });
@@ -81,22 +98,33 @@ describe("a scratch of a configuration", () => {
     expect(await answered.send("/a/x")).toMatchObject({ status: 200 });
   });
 
-  it("limits and their clock belong to one scratch: they count over its requests, and begin anew in the next one", async () => {
-    const config = oneService(9, { plugins: [LIMIT] });
-    const { send, clock } = scratchOf(config);
-    expect([(await send("/a/x")).status, (await send("/a/x")).status]).toEqual([200, 429]);
-    clock.advance(60_000);
-    expect((await send("/a/x")).status).toBe(200);
-    expect((await scratchOf(config).send("/a/x")).status).toBe(200);
-  });
+  it(
+    "limits and their clock belong to one scratch: they count over its requests, " + "and begin anew in the next one",
+    async () => {
+      const config = oneService(9, { plugins: [LIMIT] });
+      const { send, clock } = scratchOf(config);
+      expect([(await send("/a/x")).status, (await send("/a/x")).status]).toEqual([200, 429]);
+      clock.advance(60_000);
+      expect((await send("/a/x")).status).toBe(200);
+      expect((await scratchOf(config).send("/a/x")).status).toBe(200);
+    },
+  );
 
   it("verified claims stand for a token whose signature is valid, and are checked like those of a token", async () => {
     const jwt = { name: "jwt", config: { alg: "HS256", secret: "a-secret-of-32-bytes-for-the-spec", aud: "orders" } };
     const config = oneService(9, { plugins: [jwt] });
     expect(await scratchOf(config).send("/a/x")).toMatchObject({ status: 401, code: "token_missing" });
-    expect(await scratchOf(config, { verifiedClaims: { sub: "ada", aud: "orders" } }).send("/a/x")).toMatchObject({ status: 200 });
-    expect(await scratchOf(config, { verifiedClaims: { sub: "ada", aud: "other" } }).send("/a/x")).toMatchObject({ status: 401, code: "token_invalid" });
-    expect(await scratchOf(config, { verifiedClaims: { aud: "orders", exp: 1 } }).send("/a/x")).toMatchObject({ status: 401, code: "token_expired" });
+    expect(await scratchOf(config, { verifiedClaims: { sub: "ada", aud: "orders" } }).send("/a/x")).toMatchObject({
+      status: 200,
+    });
+    expect(await scratchOf(config, { verifiedClaims: { sub: "ada", aud: "other" } }).send("/a/x")).toMatchObject({
+      status: 401,
+      code: "token_invalid",
+    });
+    expect(await scratchOf(config, { verifiedClaims: { aud: "orders", exp: 1 } }).send("/a/x")).toMatchObject({
+      status: 401,
+      code: "token_expired",
+    });
   });
 
   it("a CORS preflight goes to the route that it asks about where one of its plugins handles preflights", async () => {
@@ -105,7 +133,14 @@ describe("a scratch of a configuration", () => {
     const routes = [{ path: "/x", methods: ["POST" as const], plugins: [cors] }];
     const { send } = scratchOf(oneService(9, { routes }));
     expect((await send("/a/x", { method: "OPTIONS", headers })).status).toBe(204);
-    expect((await scratchOf(oneService(9, { routes: [{ path: "/x", methods: ["POST"] }] })).send("/a/x", { method: "OPTIONS", headers })).status).toBe(405);
+    expect(
+      (
+        await scratchOf(oneService(9, { routes: [{ path: "/x", methods: ["POST"] }] })).send("/a/x", {
+          method: "OPTIONS",
+          headers,
+        })
+      ).status,
+    ).toBe(405);
   });
 
   it("a plugin that throws gets 500; what plugins hold is closed with the scratch", async () => {

@@ -9,27 +9,64 @@ type TestInput = NonNullable<ConfigInput["tests"]>[number];
 type Expected = TestInput["expect"];
 
 const KEY = { name: "key_auth", config: { keys: [{ id: "web", key: "a-key-of-the-web" }] } };
-const SET = { name: "request_headers", config: { set: { "X-Token": "${env:TOKEN}", "X-Own": "a-literal-secret", Authorization: "Basic YWRhOnB3" } } };
+const SET = {
+  name: "request_headers",
+  config: { set: { "X-Token": "${env:TOKEN}", "X-Own": "a-literal-secret", Authorization: "Basic YWRhOnB3" } },
+};
 const environment = { TOKEN: "the-token", PREFIX: "hidden-place" };
 
 /** What a refused reload reports: the error, the last reload, the last run of tests and the status. */
-async function reported(expected: Expected, plugins: readonly object[] = [SET], request: Partial<TestInput["request"]> = {}, own: readonly AnyPlugin[] = []) {
+async function reported(
+  expected: Expected,
+  plugins: readonly object[] = [SET],
+  request: Partial<TestInput["request"]> = {},
+  own: readonly AnyPlugin[] = [],
+) {
   const gateway = createGateway({ config: { services: [] }, environment, plugins: own });
   onTestFinished(async () => void (await gateway.close(0)));
   const tests = [{ name: "t", request: { url: "/a/x", ...request }, expect: expected }];
-  const error = (await gateway.reload({ ...oneService(9, { plugins: plugins as never }), tests }).catch((each: unknown) => each)) as Error;
+  const error = (await gateway
+    .reload({ ...oneService(9, { plugins: plugins as never }), tests })
+    .catch((each: unknown) => each)) as Error;
   const { lastReload, warnings } = gateway.status;
-  return { differences: gateway.lastTests!.report.tests[0]!.differences, all: JSON.stringify([error.message, lastReload, warnings, gateway.lastTests]) };
+  return {
+    differences: gateway.lastTests!.report.tests[0]!.differences,
+    all: JSON.stringify([error.message, lastReload, warnings, gateway.lastTests]),
+  };
 }
 
 describe("the report of a test", () => {
   it.each<[string, Expected, string]>([
-    ["the value of a reference", { upstream_headers: { "X-Token": null } }, 'upstream_headers.X-Token: expected null, found "${env:TOKEN}"'],
-    ["a secret that is written in the configuration", { upstream_headers: { "X-Own": "other" } }, 'upstream_headers.X-Own: expected "other", found "********"'],
-    ["credentials, by the name of their header", { upstream_headers: { authorization: null } }, 'upstream_headers.authorization: expected null, found "********"'],
-    ["credentials that are expected", { upstream_headers: { authorization: "Basic Ym9iOnB3" } }, "upstream_headers.authorization: not as expected; both are secret or too long to be shown"],
-    ["an expected list of cookies", { headers: { "Set-Cookie": ["sid=Ym9iOnB3"] } }, 'headers.Set-Cookie: expected ["********"], found null'],
-    ["a pattern of credentials", { upstream_headers: { Authorization: { matches: "Ym9iOnB3" } } }, "upstream_headers.Authorization: expected a match of ********, found \"********\""],
+    [
+      "the value of a reference",
+      { upstream_headers: { "X-Token": null } },
+      'upstream_headers.X-Token: expected null, found "${env:TOKEN}"',
+    ],
+    [
+      "a secret that is written in the configuration",
+      { upstream_headers: { "X-Own": "other" } },
+      'upstream_headers.X-Own: expected "other", found "********"',
+    ],
+    [
+      "credentials, by the name of their header",
+      { upstream_headers: { authorization: null } },
+      'upstream_headers.authorization: expected null, found "********"',
+    ],
+    [
+      "credentials that are expected",
+      { upstream_headers: { authorization: "Basic Ym9iOnB3" } },
+      "upstream_headers.authorization: not as expected; both are secret or too long to be shown",
+    ],
+    [
+      "an expected list of cookies",
+      { headers: { "Set-Cookie": ["sid=Ym9iOnB3"] } },
+      'headers.Set-Cookie: expected ["********"], found null',
+    ],
+    [
+      "a pattern of credentials",
+      { upstream_headers: { Authorization: { matches: "Ym9iOnB3" } } },
+      'upstream_headers.Authorization: expected a match of ********, found "********"',
+    ],
   ])("does not show %s", async (_what, expected, difference) => {
     const { differences, all } = await reported(expected);
     expect(differences).toEqual([difference]);
@@ -48,17 +85,23 @@ describe("the report of a test", () => {
       definePlugin({
         name: "leaks",
         schema: schema.object({ token: schema.string() }),
-        create: ({ token }) => () => () => {
-          if (isBroken) throw new Error(`cannot use ${token}`);
-          return { status: 200, headers: [], body: Buffer.from(JSON.stringify({ by: [`Bearer ${token}`] })) };
-        },
+        create:
+          ({ token }) =>
+          () =>
+          () => {
+            if (isBroken) throw new Error(`cannot use ${token}`);
+            return { status: 200, headers: [], body: Buffer.from(JSON.stringify({ by: [`Bearer ${token}`] })) };
+          },
       });
     const plugins = [{ name: "leaks", config: { token: "${env:TOKEN}" } }];
     const { differences, all } = await reported({ body: {} }, plugins, {}, [leaking(false)]);
     expect(differences).toEqual(['body: expected {}, found {"by":["Bearer ${env:TOKEN}"]}']);
     expect(all).not.toContain("the-token");
     const broken = await reported({ status: 200 }, plugins, {}, [leaking(true)]);
-    expect(broken.differences).toEqual(["status: expected 200, found 500", "the gateway logs: cannot use ${env:TOKEN}"]);
+    expect(broken.differences).toEqual([
+      "status: expected 200, found 500",
+      "the gateway logs: cannot use ${env:TOKEN}",
+    ]);
     expect(broken.all).not.toContain("the-token");
   });
 
@@ -97,6 +140,9 @@ describe("the dry run of a text", () => {
 
   it("shows no credentials in the paths of recent requests", async () => {
     const { requests } = await tried({ services: [] }, ["/a/confirm/eyJhbGciOiJub25lIn0.e30.", "/a/x;token=abc/y"]);
-    expect(requests!.examples.map(({ request }) => request)).toEqual(["GET http://localhost/a/confirm/[redacted]", "GET http://localhost/a/x;token=[redacted]/y"]);
+    expect(requests!.examples.map(({ request }) => request)).toEqual([
+      "GET http://localhost/a/confirm/[redacted]",
+      "GET http://localhost/a/x;token=[redacted]/y",
+    ]);
   });
 });

@@ -25,37 +25,81 @@ const quiet: WarningsSource = {
   upstreamSets: [],
   shown: { global: { certificates: [], plugins: [] }, services: [] },
   listeners: null,
-  areQuotasKept: true, expiresAt: null, configWarnings: [],
+  areQuotasKept: true,
+  expiresAt: null,
+  configWarnings: [],
   wall: NOW,
 };
 
 const codes = (changes: Partial<WarningsSource>) => warningsOf({ ...quiet, ...changes }).map(({ code }) => code);
 const issue = (line: number | null, message: string) => ({ path: "", line, column: line, message });
-const upstream = { id: "u", host: "h", port: 1, weight: 1, group: null, state: "healthy", usable: true, since: null, until: null, reason: null, inFlight: 0, adminState: null, share: 1, rest: true } as const;
+const upstream = {
+  id: "u",
+  host: "h",
+  port: 1,
+  weight: 1,
+  group: null,
+  state: "healthy",
+  usable: true,
+  since: null,
+  until: null,
+  reason: null,
+  inFlight: 0,
+  adminState: null,
+  share: 1,
+  rest: true,
+} as const;
 
 describe("warnings", () => {
   it("a healthy gateway has no warnings", () => {
     expect(codes({})).toEqual([]);
-    expect(codes({ upstreamSets: [{ name: "s", circuitBreaker: { state: "closed", since: null }, upstreams: [upstream] }], listeners: { https: true, asksForCertificates: true } })).toEqual([]);
+    expect(
+      codes({
+        upstreamSets: [{ name: "s", circuitBreaker: { state: "closed", since: null }, upstreams: [upstream] }],
+        listeners: { https: true, asksForCertificates: true },
+      }),
+    ).toEqual([]);
   });
 
   it("warns of certificates that have expired or expire within 14 days, with the date", () => {
-    const certificate = (days: number) => ({ where: "global.certificates[0]", path: "/c.pem", names: ["a.example", "b.example", "c.example", "d.example"], commonName: null, notAfter: NOW + days * DAY });
+    const certificate = (days: number) => ({
+      where: "global.certificates[0]",
+      path: "/c.pem",
+      names: ["a.example", "b.example", "c.example", "d.example"],
+      commonName: null,
+      notAfter: NOW + days * DAY,
+    });
     expect(codes({ certificates: [certificate(15), certificate(14)] })).toEqual([]);
-    expect(warningsOf({ ...quiet, certificates: [certificate(-1), certificate(13.9)] }).map(({ message }) => message)).toEqual([
-      "The certificate /c.pem (global.certificates[0]) for a.example, b.example, c.example, … expired on 2025-12-31, and clients refuse it.",
+    expect(
+      warningsOf({ ...quiet, certificates: [certificate(-1), certificate(13.9)] }).map(({ message }) => message),
+    ).toEqual([
+      "The certificate /c.pem (global.certificates[0]) for a.example, b.example, c.example, " +
+        "… expired on 2025-12-31, and clients refuse it.",
       expect.stringMatching(/expires on 2026-01-14\.$/),
     ]);
-    expect(warningsOf({ ...quiet, certificates: [{ where: "listen", path: null, names: [], commonName: null, notAfter: 0 }] })[0]!.message).toMatch(/^The certificate of listen expired on 1970-01-01/);
+    expect(
+      warningsOf({
+        ...quiet,
+        certificates: [{ where: "listen", path: null, names: [], commonName: null, notAfter: 0 }],
+      })[0]!.message,
+    ).toMatch(/^The certificate of listen expired on 1970-01-01/);
   });
 
   it("warns of a refused reload, with the first issue and how many more there are", () => {
-    const refused = { at: NOW, by: "file", digest: "x", outcome: "refused", file: "gw.json", issues: [issue(1, "bad"), issue(null, "worse")] } as const;
+    const refused = {
+      at: NOW,
+      by: "file",
+      digest: "x",
+      outcome: "refused",
+      file: "gw.json",
+      issues: [issue(1, "bad"), issue(null, "worse")],
+    } as const;
     expect(warningsOf({ ...quiet, lastReload: refused })).toEqual([
       {
         code: "reload_refused",
         path: null,
-        message: "The last reload was refused (gw.json:1:1  bad, and 1 more); configuration 0123456789ab stays in force.",
+        message:
+          "The last reload was refused (gw.json:1:1  bad, and 1 more); configuration 0123456789ab stays in force.",
         example: null,
         remedy: "Correct the configuration; it is then reloaded.",
         service: null,
@@ -65,28 +109,59 @@ describe("warnings", () => {
     expect(codes({ lastReload: { ...refused, outcome: "taken", changes: [] } })).toEqual([]);
   });
 
-  it("warns of missing workers, also when none is left, until the gateway drains: then they end because they are asked to", () => {
-    const of = (serving: number, state: State = "serving") => codes({ workers: { configured: 4, serving, restarts: 1 }, state });
-    expect([of(4), of(3), of(0), of(3, "draining")]).toEqual([[], ["workers_missing"], ["workers_missing"], []]);
-  });
+  it(
+    "warns of missing workers, also when none is left, until the gateway drains: " +
+      "then they end because they are asked to",
+    () => {
+      const of = (serving: number, state: State = "serving") =>
+        codes({ workers: { configured: 4, serving, restarts: 1 }, state });
+      expect([of(4), of(3), of(0), of(3, "draining")]).toEqual([[], ["workers_missing"], ["workers_missing"], []]);
+    },
+  );
 
   it("warns of upstreams that are down or ejected, of services without a usable upstream, and of open circuits", () => {
     const upstreamSets: WarningsSource["upstreamSets"] = [
-      { name: "s", circuitBreaker: { state: "open", since: NOW }, upstreams: [{ ...upstream, state: "unhealthy", usable: false, reason: "status 500" }] },
-      { name: "t", circuitBreaker: { state: "half_open", since: NOW }, upstreams: [{ ...upstream, state: "ejected", usable: false }, upstream] },
+      {
+        name: "s",
+        circuitBreaker: { state: "open", since: NOW },
+        upstreams: [{ ...upstream, state: "unhealthy", usable: false, reason: "status 500" }],
+      },
+      {
+        name: "t",
+        circuitBreaker: { state: "half_open", since: NOW },
+        upstreams: [{ ...upstream, state: "ejected", usable: false }, upstream],
+      },
     ];
     const told = warningsOf({ ...quiet, upstreamSets });
-    expect(told.map(({ code, service }) => [code, service])).toEqual([["no_upstream", "s"], ["circuit_open", "s"], ["upstream_down", "s"], ["upstream_ejected", "t"]]);
+    expect(told.map(({ code, service }) => [code, service])).toEqual([
+      ["no_upstream", "s"],
+      ["circuit_open", "s"],
+      ["upstream_down", "s"],
+      ["upstream_ejected", "t"],
+    ]);
     expect(told[2]!.message).toBe('Upstream "u" (h:1) of service "s" is down: its checks fail (status 500).');
-    expect(told.map(({ path }) => path)).toEqual(["services.s", "services.s", "services.s.upstreams.u", "services.t.upstreams.u"]);
+    expect(told.map(({ path }) => path)).toEqual([
+      "services.s",
+      "services.s",
+      "services.s.upstreams.u",
+      "services.t.upstreams.u",
+    ]);
   });
 
   it("warns of upstreams that an administrator has taken out, and says so where none is left", () => {
-    const upstreams = [{ ...upstream, adminState: "drain", usable: false }, { ...upstream, id: "v", adminState: "eject", usable: false }] as const;
+    const upstreams = [
+      { ...upstream, adminState: "drain", usable: false },
+      { ...upstream, id: "v", adminState: "eject", usable: false },
+    ] as const;
     const told = warningsOf({ ...quiet, upstreamSets: [{ name: "s", circuitBreaker: null, upstreams }] });
-    expect(told.map(({ code, path }) => [code, path])).toEqual([["no_upstream", "services.s"], ["upstream_taken_out", "services.s.upstreams.u"], ["upstream_taken_out", "services.s.upstreams.v"]]);
+    expect(told.map(({ code, path }) => [code, path])).toEqual([
+      ["no_upstream", "services.s"],
+      ["upstream_taken_out", "services.s.upstreams.u"],
+      ["upstream_taken_out", "services.s.upstreams.v"],
+    ]);
     expect(told.map(({ message }) => message).slice(1)).toEqual([
-      'Upstream "u" (h:1) of service "s" gets no new requests, but those of its sticky sessions: an administrator has taken it out until the next reload.',
+      'Upstream "u" (h:1) of service "s" gets no new requests, but those of its sticky sessions: ' +
+        "an administrator has taken it out until the next reload.",
       'Upstream "v" (h:1) of service "s" gets no requests: an administrator has taken it out until the next reload.',
     ]);
     expect(told[0]!.remedy).toBe("Use an upstream again that was taken out.");
@@ -94,15 +169,32 @@ describe("warnings", () => {
 
   it("lists injected faults first, before any number of other warnings", () => {
     const other = { message: "m", example: null, remedy: "r", path: "p", service: null, route: null, at: [] };
-    const configWarnings = [{ ...other, code: "faults_injected" }, { ...other, code: "token_for_anyone" }] as const;
-    const told = warningsOf({ ...quiet, lastReload: { at: 0, by: "file", digest: "0123456789ab", outcome: "refused", file: null, issues: [issue(null, "bad")] }, configWarnings });
+    const configWarnings = [
+      { ...other, code: "faults_injected" },
+      { ...other, code: "token_for_anyone" },
+    ] as const;
+    const told = warningsOf({
+      ...quiet,
+      lastReload: {
+        at: 0,
+        by: "file",
+        digest: "0123456789ab",
+        outcome: "refused",
+        file: null,
+        issues: [issue(null, "bad")],
+      },
+      configWarnings,
+    });
     expect(told.map(({ code }) => code)).toEqual(["faults_injected", "reload_refused", "token_for_anyone"]);
   });
 
   it("lists at most 100 warnings, and how many more there are", () => {
     const upstreams = Array.from({ length: 300 }, () => ({ ...upstream, state: "unhealthy", usable: false }) as const);
     const told = warningsOf({ ...quiet, upstreamSets: [{ name: "s", circuitBreaker: null, upstreams }] });
-    expect([told.length, told.at(-1)]).toEqual([101, expect.objectContaining({ code: "more", message: expect.stringMatching(/^There are 201 more/), path: null })]);
+    expect([told.length, told.at(-1)]).toEqual([
+      101,
+      expect.objectContaining({ code: "more", message: expect.stringMatching(/^There are 201 more/), path: null }),
+    ]);
   });
 });
 
@@ -114,22 +206,39 @@ describe("the gateway's status", () => {
     writeFileSync(paths.key, SHOP.key);
     return [{ hosts: ["shop.example.com"], ...paths }];
   };
-  const files = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: Buffer.from(CA.cert), requireClientCert: false };
+  const files = {
+    cert: Buffer.from(SERVER.cert),
+    key: Buffer.from(SERVER.key),
+    ca: Buffer.from(CA.cert),
+    requireClientCert: false,
+  };
 
-  it("status reports the gateway's certificates: their places in the configuration, names and expiry, never their keys", async () => {
-    const given = certificates();
-    const { gateway } = await running(oneService(9, {}, { certificates: given }));
-    expect(gateway.status.certificates.map(({ where, path }) => [where, path])).toEqual([["global.certificates[0]", given[0]!.cert]]);
-    expect(gateway.status.warnings.map(({ code }) => code)).toEqual(["certificates_unused"]);
-    await gateway.listen({ port: 0, tls: files });
-    const [own, shop] = gateway.status.certificates;
-    expect(own).toEqual({ where: "listen", path: null, names: expect.arrayContaining(["localhost", "127.0.0.1"]), commonName: null, notAfter: Date.UTC(2120, 0, 1) });
-    expect(shop!.names.length).toBeGreaterThan(0);
-    expect(gateway.status.warnings).toEqual([]);
-    gateway.renewTls({ ...files, path: "/etc/gw/cert.pem" });
-    expect(gateway.status.certificates[0]).toMatchObject({ where: "SERVER_CERT_PATH", path: "/etc/gw/cert.pem" });
-    expect(JSON.stringify(gateway.status)).not.toMatch(/BEGIN|PRIVATE/);
-  });
+  it(
+    "status reports the gateway's certificates: their places in the configuration, " +
+      "names and expiry, never their keys",
+    async () => {
+      const given = certificates();
+      const { gateway } = await running(oneService(9, {}, { certificates: given }));
+      expect(gateway.status.certificates.map(({ where, path }) => [where, path])).toEqual([
+        ["global.certificates[0]", given[0]!.cert],
+      ]);
+      expect(gateway.status.warnings.map(({ code }) => code)).toEqual(["certificates_unused"]);
+      await gateway.listen({ port: 0, tls: files });
+      const [own, shop] = gateway.status.certificates;
+      expect(own).toEqual({
+        where: "listen",
+        path: null,
+        names: expect.arrayContaining(["localhost", "127.0.0.1"]),
+        commonName: null,
+        notAfter: Date.UTC(2120, 0, 1),
+      });
+      expect(shop!.names.length).toBeGreaterThan(0);
+      expect(gateway.status.warnings).toEqual([]);
+      gateway.renewTls({ ...files, path: "/etc/gw/cert.pem" });
+      expect(gateway.status.certificates[0]).toMatchObject({ where: "SERVER_CERT_PATH", path: "/etc/gw/cert.pem" });
+      expect(JSON.stringify(gateway.status)).not.toMatch(/BEGIN|PRIVATE/);
+    },
+  );
 
   it("the gateway's status warns of mtls at any level until a listener asks for certificates", async () => {
     const mtls = [{ name: "mtls" }];
@@ -143,17 +252,30 @@ describe("the gateway's status", () => {
 
   it("a warning disappears when its cause is removed", async () => {
     const clock = manualClock();
-    const broken = definePlugin({ name: "broken", schema: schema.object({}), create: () => () => () => { throw new Error("no"); } });
+    const broken = definePlugin({
+      name: "broken",
+      schema: schema.object({}),
+      create: () => () => () => {
+        throw new Error("no");
+      },
+    });
     const [bad, good] = [await closedPort(), await backend()];
     const config = oneService([bad, good.port], {
       health: { passive: { max_failures: 1, eject_ms: 1000 } },
-      routes: [{ path: "/x", name: "x" }, { path: "/broken", name: "b", plugins: [{ name: "broken", config: {} }] }],
+      routes: [
+        { path: "/x", name: "x" },
+        { path: "/broken", name: "b", plugins: [{ name: "broken", config: {} }] },
+      ],
     } as never);
     const { gateway } = await running(config, { clock, plugins: [broken] });
     const warned = () => gateway.status.warnings.map(({ code, service, route }) => [code, service, route]);
     for (const path of ["/a/x", "/a/x", "/a/broken"]) await gateway.inject({ url: path });
     await expect(gateway.reload({ services: [{}] } as never)).rejects.toThrow();
-    expect(warned()).toEqual([["reload_refused", null, null], ["upstream_ejected", "s", null], ["plugin_faults", "s", "b"]]);
+    expect(warned()).toEqual([
+      ["reload_refused", null, null],
+      ["upstream_ejected", "s", null],
+      ["plugin_faults", "s", "b"],
+    ]);
     clock.advance(1_000);
     await gateway.reload(config);
     expect(warned()).toEqual([["plugin_faults", "s", "b"]]);

@@ -21,11 +21,14 @@ describe("checkRoutes", () => {
   }
   /** As `areDistinct` gets them: a configuration that its schema accepts. */
   const areClear = (services: Record<string, string[]>) =>
-    areDistinct(Object.entries(services).map((service) => {
-      const declared = declare(Object.fromEntries([service]));
-      return { ...declared[0]!.service, routes: declared.map(({ route }) => route) } as unknown as Service;
-    }));
-  const places = (services: Record<string, string[]>) => checkRoutes(declare(services)).map((error) => error.at.join("."));
+    areDistinct(
+      Object.entries(services).map((service) => {
+        const declared = declare(Object.fromEntries([service]));
+        return { ...declared[0]!.service, routes: declared.map(({ route }) => route) } as unknown as Service;
+      }),
+    );
+  const places = (services: Record<string, string[]>) =>
+    checkRoutes(declare(services)).map((error) => error.at.join("."));
 
   it("checkRoutes reports every broken pattern at its place, a base_path once", () => {
     expect(places({ "a a": ["GET /x", "GET x"], "b /{x}": ["GET /{x}", "GET /v{y}", "GET /ok"] })).toEqual([
@@ -45,8 +48,16 @@ describe("checkRoutes", () => {
     ["all and all", { "a /a": ["* /x", "* /x"] }, ["services.0.routes.1.path"]],
     ["one of several methods", { "a /a": ["GET,PUT /x", "POST,PUT /x", "DELETE /x"] }, ["services.0.routes.1.path"]],
     ["two services with one base_path", { "a /a": ["GET /x"], "b /a/": ["GET /x"] }, ["services.1.routes.0.path"]],
-    ["two services that share a host", { "a /a h i": ["GET /x"], "b /a j I.": ["GET /x"] }, ["services.1.routes.0.path"]],
-    ["two services that share a wildcard", { "a /a *.h": ["GET /x"], "b /a *.H": ["GET /x"] }, ["services.1.routes.0.path"]],
+    [
+      "two services that share a host",
+      { "a /a h i": ["GET /x"], "b /a j I.": ["GET /x"] },
+      ["services.1.routes.0.path"],
+    ],
+    [
+      "two services that share a wildcard",
+      { "a /a *.h": ["GET /x"], "b /a *.H": ["GET /x"] },
+      ["services.1.routes.0.path"],
+    ],
     ["other methods", { "a /a": ["GET /x", "PUT /x", "HEAD /x"] }, []],
     ["a method written twice", { "a /a": ["GET,GET /x"] }, []],
     ["a host written twice", { "a /a h H": ["GET /x"] }, []],
@@ -60,24 +71,41 @@ describe("checkRoutes", () => {
   });
 
   it("areDistinct spares most configurations the whole check", () => {
-    expect(areClear({ "a /a": ["GET /x", "PUT,DELETE /x", "* /{y}", "* /"], "b /b h": ["* /x"], "c /b": ["* /x"], "d /{x}": ["* /"] })).toBe(true);
-    expect([areClear({ "a a": ["* /"] }), areClear({ "a /a": ["* /v{y}"] }), areClear({ "a /{x}": ["* /{x}"] })]).toEqual([false, false, false]);
+    expect(
+      areClear({
+        "a /a": ["GET /x", "PUT,DELETE /x", "* /{y}", "* /"],
+        "b /b h": ["* /x"],
+        "c /b": ["* /x"],
+        "d /{x}": ["* /"],
+      }),
+    ).toBe(true);
+    expect([
+      areClear({ "a a": ["* /"] }),
+      areClear({ "a /a": ["* /v{y}"] }),
+      areClear({ "a /{x}": ["* /{x}"] }),
+    ]).toEqual([false, false, false]);
   });
 
   it("the pattern of a route is checked below a broken base_path, and causes no conflicts there", () => {
     const service = { name: "s", basePath: null, hosts: [], at: ["services", 0] };
-    const route = (path: string, i: number) => ({ service, route: { name: `r${i}`, path, methods: [], at: [...service.at, "routes", i] } });
+    const route = (path: string, i: number) => ({
+      service,
+      route: { name: `r${i}`, path, methods: [], at: [...service.at, "routes", i] },
+    });
     const errors = checkRoutes([route("/v{x}", 0), route("/y", 1), route("/y", 2)]);
     expect(errors.map(({ at }) => at.join("."))).toEqual(["services.0.routes.0.path"]);
   });
 
   it("a conflict names both routes and both services", () => {
     const [error] = checkRoutes(declare({ "users /a": ["GET /y", "GET,PUT /{x}"], "people /a": ["PUT /{y}"] }));
-    expect(error?.message).toMatch(/route "r0" of service "people" and route "r1" of service "users" both match PUT of "\/\{y\}"/);
+    expect(error?.message).toMatch(
+      /route "r0" of service "people" and route "r1" of service "users" both match PUT of "\/\{y\}"/,
+    );
   });
 
   it("a conflict with several earlier routes names the first route that accepts the first of the methods", () => {
-    const earlier = (...routes: string[]) => checkRoutes(declare({ "a /a": routes })).map(({ message }) => /and route "(r\d)"/.exec(message)![1]);
+    const earlier = (...routes: string[]) =>
+      checkRoutes(declare({ "a /a": routes })).map(({ message }) => /and route "(r\d)"/.exec(message)![1]);
     expect(earlier("GET /x", "PUT /x", "PUT,GET /x")).toEqual(["r1"]);
     expect(earlier("GET /x", "PUT /x", "* /x")).toEqual(["r0"]);
     expect(earlier("GET /x", "* /x", "GET /x")).toEqual(["r0", "r1"]);
@@ -88,7 +116,11 @@ describe("checkRoutes", () => {
     for (let n = 0; n < 300; n++) {
       const services: Record<string, string[]> = {};
       for (let s = 0; s < 2; s++) {
-        const path = () => r.list(1, 2, () => r.pick(["a", "b", "{x}"])).join("/").replace("{x}/{x}", "{x}/{y}");
+        const path = () =>
+          r
+            .list(1, 2, () => r.pick(["a", "b", "{x}"]))
+            .join("/")
+            .replace("{x}/{x}", "{x}/{y}");
         const paths = r.list(1, 4, () => `${r.pick(["GET", "PUT", "*"])} /${path()}`);
         services[`s${s} /${r.pick(["a", "{b}"])}${r.chance(0.5) ? " h" : ""}`] = paths;
       }
@@ -98,12 +130,20 @@ describe("checkRoutes", () => {
         continue;
       }
       const entries = declarations.map(({ service, route }, i) => ({
-        basePath: service.basePath!, path: route.path, hosts: service.hosts, methods: route.methods, encodedSlashes: false, pathParameters: false, target: String(i),
+        basePath: service.basePath!,
+        path: route.path,
+        hosts: service.hosts,
+        methods: route.methods,
+        encodedSlashes: false,
+        pathParameters: false,
+        target: String(i),
       }));
       const table = compileTable(entries);
       for (const own of entries) {
         const request = (own.basePath + own.path).replace(/\{\w\}/g, "zz");
-        const shapes = entries.filter((e) => e.basePath + e.path === own.basePath + own.path && e.hosts.length === own.hosts.length);
+        const shapes = entries.filter(
+          (e) => e.basePath + e.path === own.basePath + own.path && e.hosts.length === own.hosts.length,
+        );
         const found = table.find(own.hosts[0] ?? "", own.methods[0] ?? "BREW", request, false);
         expect(found, JSON.stringify(services)).toMatchObject({ kind: "route" });
         if (found.kind === "route") expect(shapes.map((e) => e.target)).toContain(found.target);

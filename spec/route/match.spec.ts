@@ -44,7 +44,10 @@ interface Sent {
   readonly scheme?: Scheme;
 }
 
-function taker(entries: readonly Entry[], { method = "GET", path = "/a", headers = [], query = "", scheme = "http" }: Sent = {}): string {
+function taker(
+  entries: readonly Entry[],
+  { method = "GET", path = "/a", headers = [], query = "", scheme = "http" }: Sent = {},
+): string {
   const found = compileTable(entries).find("", method, path, path.includes("%2F"), headers, query, scheme);
   return found.kind === "route" ? found.target.name : found.kind;
 }
@@ -55,16 +58,24 @@ const X2: Match = { headers: { "X-Version": "2" } };
 describe("the route table", () => {
   const versions = [entry("* /a"), entry("GET /a v1", X1), entry("GET /a v2", X2)];
 
-  it("the route whose conditions hold gets the request, whatever the order in the configuration, and the one without conditions the rest", () => {
-    expect(taker(versions, { headers: ["x-version", "1"] })).toBe("GET /a v1");
-    expect(taker(versions, { headers: ["x-version", "2"] })).toBe("GET /a v2");
-    expect(taker(versions, { headers: ["x-version", "3"] })).toBe("* /a");
-    expect(taker(versions)).toBe("* /a");
-    expect(taker(versions, { method: "PUT", headers: ["x-version", "1"] })).toBe("* /a");
-  });
+  it(
+    "the route whose conditions hold gets the request, whatever the order in the configuration, " +
+      "and the one without conditions the rest",
+    () => {
+      expect(taker(versions, { headers: ["x-version", "1"] })).toBe("GET /a v1");
+      expect(taker(versions, { headers: ["x-version", "2"] })).toBe("GET /a v2");
+      expect(taker(versions, { headers: ["x-version", "3"] })).toBe("* /a");
+      expect(taker(versions)).toBe("* /a");
+      expect(taker(versions, { method: "PUT", headers: ["x-version", "1"] })).toBe("* /a");
+    },
+  );
 
   it("the route with more conditions goes first, and of as many the first in the configuration", () => {
-    const entries = [entry("GET /a one", X1), entry("GET /a two", { headers: { "X-Version": "1" }, query: { b: true } }), entry("GET /a other", X2)];
+    const entries = [
+      entry("GET /a one", X1),
+      entry("GET /a two", { headers: { "X-Version": "1" }, query: { b: true } }),
+      entry("GET /a other", X2),
+    ];
     expect(taker(entries, { headers: ["X-Version", "1"], query: "?b" })).toBe("GET /a two");
     expect(taker(entries, { headers: ["X-Version", "1"] })).toBe("GET /a one");
     expect(taker(entries, { headers: ["X-Version", "2", "X-Version", "1"] })).toBe("GET /a one");
@@ -79,11 +90,15 @@ describe("the route table", () => {
     expect(taker([entry("GET /a", X1), entry("* /{x*}")])).toBe("conditions");
   });
 
-  it("reports a wrong method where no route accepts it whatever the conditions, with the methods of all routes of the pattern", () => {
-    const table = compileTable([entry("GET /a", X1), entry("PUT /a", X2), entry("POST /{x}")]);
-    expect(table.find("", "POST", "/a", false)).toMatchObject({ kind: "method", allow: "GET, HEAD, PUT" });
-    expect(table.find("", "GET", "/a", false)).toMatchObject({ kind: "conditions", routes: [{ name: "GET /a" }] });
-  });
+  it(
+    "reports a wrong method where no route accepts it whatever the conditions, " +
+      "with the methods of all routes of the pattern",
+    () => {
+      const table = compileTable([entry("GET /a", X1), entry("PUT /a", X2), entry("POST /{x}")]);
+      expect(table.find("", "POST", "/a", false)).toMatchObject({ kind: "method", allow: "GET, HEAD, PUT" });
+      expect(table.find("", "GET", "/a", false)).toMatchObject({ kind: "conditions", routes: [{ name: "GET /a" }] });
+    },
+  );
 
   it("HEAD goes to a fitting route that declares it, else to the route that gets GET", () => {
     const entries = [entry("HEAD /a", X1), entry("GET /a"), entry("GET /a v2", X2)];
@@ -97,9 +112,18 @@ describe("the route table", () => {
     const guarded = entry("GET /admin | key", X1);
     expect(taker([guarded, entry("GET /{x}")], { path: "/admin;x" })).toBe("refused");
     const open = { encodedSlashes: true };
-    expect(taker([entry("GET /a/b | key", X1), entry("GET /{x}", undefined, open)], { path: "/a%2Fb" })).toBe("refused");
-    expect(taker([entry("GET /{x}", X1), entry("GET /{x} open", undefined, open)], { path: "/a%2Fb" })).toBe("GET /{x} open");
-    expect(taker([entry("GET /{x}", X1), entry("GET /{x} open", undefined, open)], { path: "/a%2Fb", headers: ["x-version", "1"] })).toBe("refused");
+    expect(taker([entry("GET /a/b | key", X1), entry("GET /{x}", undefined, open)], { path: "/a%2Fb" })).toBe(
+      "refused",
+    );
+    expect(taker([entry("GET /{x}", X1), entry("GET /{x} open", undefined, open)], { path: "/a%2Fb" })).toBe(
+      "GET /{x} open",
+    );
+    expect(
+      taker([entry("GET /{x}", X1), entry("GET /{x} open", undefined, open)], {
+        path: "/a%2Fb",
+        headers: ["x-version", "1"],
+      }),
+    ).toBe("refused");
   });
 });
 
@@ -108,7 +132,16 @@ describe("checkRoutes", () => {
     const service = { name: "s", basePath: "/", hosts: [], at: ["services", 0] };
     const declared = routes.map(([methods, match], i) => {
       const at = ["services", 0, "routes", i];
-      return { service, route: { name: `r${i}`, path: "/a", methods: methods === "*" ? [] : methods.split(","), match: match && whole(match), at } };
+      return {
+        service,
+        route: {
+          name: `r${i}`,
+          path: "/a",
+          methods: methods === "*" ? [] : methods.split(","),
+          match: match && whole(match),
+          at,
+        },
+      };
     });
     return checkRoutes(declared).map(({ at, message }) => `${at.slice(4).join(".")}: ${message}`);
   }
@@ -121,15 +154,24 @@ describe("checkRoutes", () => {
     ["a value and a pattern that matches it", X1, { headers: { "X-Version": { matches: "^[0-9]$" } } }],
     ["two patterns", { query: { b: { matches: "^a" } } }, { query: { b: { matches: "^b" } } }],
     ["lists with the same escaped value", { query: { b: { matches: "^(?:a\\\\|c)$" } } }, { query: { b: "a\\" } }],
-    ["a list of values and a list with one of them", { cookies: { c: { matches: "^(?:a|b)$" } } }, { cookies: { c: { matches: "^(b|c)$" } } }],
+    [
+      "a list of values and a list with one of them",
+      { cookies: { c: { matches: "^(?:a|b)$" } } },
+      { cookies: { c: { matches: "^(b|c)$" } } },
+    ],
     ["the same scheme", { scheme: "https" }, { scheme: "https" }],
     ["a scheme and a header", { scheme: "https" }, X1],
     ["absent twice", { cookies: { c: null } }, { cookies: { c: null } }],
     ["one of two conditions differs and can hold", { ...X1, query: { b: null } }, { ...X1, cookies: { c: null } }],
   ])("reports as many conditions that one request can fulfil: %s", (_title, a, b) => {
-    for (const [first, second] of [[a, b], [b, a]]) {
+    for (const [first, second] of [
+      [a, b],
+      [b, a],
+    ]) {
       expect(conflicts(["GET", first], ["GET,PUT", second])).toEqual([
-        'match: route "r1" of service "s" and route "r0" of service "s" both match GET of "/a" below "/", with the same number of conditions, and one request can fulfil all of them: add a condition to the route that is to come first, or give the two different values of one name',
+        'match: route "r1" of service "s" and route "r0" of service "s" both match GET of "/a" below "/", ' +
+          ("with the same number of conditions, and one request can fulfil all of them: " +
+            "add a condition to the route that is to come first, or give the two different values of one name"),
       ]);
     }
   });
@@ -140,8 +182,16 @@ describe("checkRoutes", () => {
     ["absent and any value", { headers: { "X-Version": null } }, { headers: { "x-version": true } }],
     ["absent and a pattern", { cookies: { c: null } }, { cookies: { c: { matches: "" } } }],
     ["a value and a pattern that does not match it", X1, { headers: { "X-Version": { matches: "^2" } } }],
-    ["lists without a value in both", { query: { b: { matches: "^(?:a|b\\.c)$" } } }, { query: { b: { matches: "^(?:c|b-c)$" } } }],
-    ["a list and a pattern that matches none of it", { query: { b: { matches: "^(?:a1|a2)$" } } }, { query: { b: { matches: "^b" } } }],
+    [
+      "lists without a value in both",
+      { query: { b: { matches: "^(?:a|b\\.c)$" } } },
+      { query: { b: { matches: "^(?:c|b-c)$" } } },
+    ],
+    [
+      "a list and a pattern that matches none of it",
+      { query: { b: { matches: "^(?:a1|a2)$" } } },
+      { query: { b: { matches: "^b" } } },
+    ],
     ["different schemes", { ...X1, scheme: "http" }, { ...X1, scheme: "https" }],
     ["more conditions", X1, { ...X1, query: { b: true } }],
     ["conditions and none", undefined, X1],
@@ -179,7 +229,8 @@ function proofOf(entries: readonly Entry[]): Proof<Target> {
 }
 
 describe("proveRoutes", () => {
-  const unreachable = (...entries: Entry[]) => proofOf(entries).unreachable.map(({ target, takers }) => [target.name, ...takers.map(({ name }) => name)]);
+  const unreachable = (...entries: Entry[]) =>
+    proofOf(entries).unreachable.map(({ target, takers }) => [target.name, ...takers.map(({ name }) => name)]);
   const bypasses = (...entries: Entry[]) =>
     proofOf(entries).bypasses.flatMap(({ target, takers }) =>
       takers.map(({ target: { name }, reason, request }) => {
@@ -190,21 +241,50 @@ describe("proveRoutes", () => {
 
   it("a route is unreachable if a longer base_path takes all that its conditions let through", () => {
     expect(unreachable(entry("GET /+/a/b", X1), entry("GET /a+/b"))).toEqual([["GET /+/a/b", "GET /a+/b"]]);
-    expect(unreachable(entry("GET /+/a/b", X1), entry("GET /a+/b", { headers: { "X-Version": true } }))).toEqual([["GET /+/a/b", "GET /a+/b"]]);
+    expect(unreachable(entry("GET /+/a/b", X1), entry("GET /a+/b", { headers: { "X-Version": true } }))).toEqual([
+      ["GET /+/a/b", "GET /a+/b"],
+    ]);
     expect(unreachable(entry("GET /+/a/b", { headers: { "X-Version": true } }), entry("GET /a+/b", X1))).toEqual([]);
-    expect(unreachable(entry("GET /+/a/b"), entry("GET /a+/b", X1), entry("GET /a+/b v2", { headers: { "X-Version": null } }))).toEqual([]);
+    expect(
+      unreachable(
+        entry("GET /+/a/b"),
+        entry("GET /a+/b", X1),
+        entry("GET /a+/b v2", { headers: { "X-Version": null } }),
+      ),
+    ).toEqual([]);
     const two = [entry("GET /a+/b some", { cookies: { c: true } }), entry("GET /a+/b none", { cookies: { c: null } })];
     expect(unreachable(entry("GET /+/a/b"), ...two)).toEqual([["GET /+/a/b", "GET /a+/b none"]]);
-    const schemes = [entry("GET /a", { scheme: "https" }), entry("GET /a plain", { scheme: "http" }), entry("GET /a other")];
+    const schemes = [
+      entry("GET /a", { scheme: "https" }),
+      entry("GET /a plain", { scheme: "http" }),
+      entry("GET /a other"),
+    ];
     expect(unreachable(...schemes)).toEqual([["GET /a other", "GET /a plain"]]);
   });
 
   it("a sample request has the headers, query and cookies with which the route gets it", () => {
-    const conditions: Match = { headers: { "X-Version": { matches: "^v[0-9]+-beta$" } }, query: { "a b": "ü&", c: true }, cookies: { d: "1", e: null, f: "2" }, scheme: "https" };
-    const entries = [entry("GET /a", conditions), entry("GET /a rest"), entry("PUT /a", { headers: { "X-A": null, "X-B": null } }), entry("PUT /a rest", { headers: { "X-A": true } })];
+    const conditions: Match = {
+      headers: { "X-Version": { matches: "^v[0-9]+-beta$" } },
+      query: { "a b": "ü&", c: true },
+      cookies: { d: "1", e: null, f: "2" },
+      scheme: "https",
+    };
+    const entries = [
+      entry("GET /a", conditions),
+      entry("GET /a rest"),
+      entry("PUT /a", { headers: { "X-A": null, "X-B": null } }),
+      entry("PUT /a rest", { headers: { "X-A": true } }),
+    ];
     const { samples } = proofOf(entries);
     expect([...samples.values()]).toEqual([
-      { method: "GET", host: "localhost", path: "/a", headers: ["x-version", "v0-beta", "cookie", "d=1; f=2"], query: "?a%20b=%C3%BC%26&c=x", scheme: "https" },
+      {
+        method: "GET",
+        host: "localhost",
+        path: "/a",
+        headers: ["x-version", "v0-beta", "cookie", "d=1; f=2"],
+        query: "?a%20b=%C3%BC%26&c=x",
+        scheme: "https",
+      },
       { method: "GET", host: "localhost", path: "/a", headers: [], query: "", scheme: "http" },
       { method: "PUT", host: "localhost", path: "/a", headers: [], query: "", scheme: "http" },
       { method: "PUT", host: "localhost", path: "/a", headers: ["x-a", "x"], query: "", scheme: "http" },
@@ -213,19 +293,31 @@ describe("proveRoutes", () => {
   });
 
   it("a route without a guard that a client selects by a header avoids the guard of its sibling", () => {
-    expect(bypasses(entry("GET /a | key"), entry("GET /a", X1))).toEqual([["GET /a | key", "GET /a", "match", "GET /a x-version: 1"]]);
-    expect(bypasses(entry("GET /a | key"), entry("GET /a", { query: { b: "1" } }))).toEqual([["GET /a | key", "GET /a", "match", "GET /a?b=1"]]);
-    expect(bypasses(entry("GET /a | key"), entry("GET /a", { cookies: { c: true } }))).toEqual([["GET /a | key", "GET /a", "match", "GET /a cookie: c=x"]]);
+    expect(bypasses(entry("GET /a | key"), entry("GET /a", X1))).toEqual([
+      ["GET /a | key", "GET /a", "match", "GET /a x-version: 1"],
+    ]);
+    expect(bypasses(entry("GET /a | key"), entry("GET /a", { query: { b: "1" } }))).toEqual([
+      ["GET /a | key", "GET /a", "match", "GET /a?b=1"],
+    ]);
+    expect(bypasses(entry("GET /a | key"), entry("GET /a", { cookies: { c: true } }))).toEqual([
+      ["GET /a | key", "GET /a", "match", "GET /a cookie: c=x"],
+    ]);
   });
 
   it("a route without a guard that takes what does not fulfil the conditions of its sibling avoids the guard", () => {
-    expect(bypasses(entry("GET /a | key", X1), entry("GET /a"))).toEqual([["GET /a | key", "GET /a", "match", "GET /a"]]);
-    expect(bypasses(entry("GET /a | key", { headers: { "X-Version": null } }), entry("GET /a"))).toEqual([["GET /a | key", "GET /a", "match", "GET /a x-version: x"]]);
+    expect(bypasses(entry("GET /a | key", X1), entry("GET /a"))).toEqual([
+      ["GET /a | key", "GET /a", "match", "GET /a"],
+    ]);
+    expect(bypasses(entry("GET /a | key", { headers: { "X-Version": null } }), entry("GET /a"))).toEqual([
+      ["GET /a | key", "GET /a", "match", "GET /a x-version: x"],
+    ]);
     expect(bypasses(entry("GET /a | key", X1), entry("GET /a | key"))).toEqual([]);
   });
 
   it("a more specific pattern with conditions takes only what fulfils them, and the rest gets no route", () => {
-    expect(bypasses(entry("GET /{x} | key"), entry("GET /a", X1))).toEqual([["GET /{x} | key", "GET /a", "specificity", "GET /a x-version: 1"]]);
+    expect(bypasses(entry("GET /{x} | key"), entry("GET /a", X1))).toEqual([
+      ["GET /{x} | key", "GET /a", "specificity", "GET /a x-version: 1"],
+    ]);
     expect(bypasses(entry("GET /a | key", X1), entry("GET /{x}"))).toEqual([]);
   });
 });
@@ -238,7 +330,13 @@ describe("comparison with a reading of the rules that tries every route and ever
       [[], ["1"], ["2"], ["1", "2"], ["z1"], ["z"], ["q"]].flatMap((versions) =>
         ["", "?b", "?b=1", "?b=2&b=1"].flatMap((query) =>
           [[], ["Cookie", "d=1; c=1"], ["Cookie", "c=9"]].flatMap((cookie) =>
-            (["http", "https"] as const).map((scheme) => ({ method, path, query, scheme, headers: [...versions.flatMap((each) => ["X", each]), ...cookie] })),
+            (["http", "https"] as const).map((scheme) => ({
+              method,
+              path,
+              query,
+              scheme,
+              headers: [...versions.flatMap((each) => ["X", each]), ...cookie],
+            })),
           ),
         ),
       ),
@@ -253,11 +351,20 @@ describe("comparison with a reading of the rules that tries every route and ever
       const b = some(["1", "", true, null], 0.3);
       const c = some(["1", true, null], 0.2);
       const scheme = some(["http", "https"], 0.2);
-      const match = { headers: x === undefined ? {} : { x }, query: b === undefined ? {} : { b }, cookies: c === undefined ? {} : { c }, ...(scheme !== undefined && { scheme }) } as Conditions;
+      const match = {
+        headers: x === undefined ? {} : { x },
+        query: b === undefined ? {} : { b },
+        cookies: c === undefined ? {} : { c },
+        ...(scheme !== undefined && { scheme }),
+      } as Conditions;
       const isMatched = [x, b, c, scheme].some((each) => each !== undefined);
       const path = r.pick(["/+/a/b", "/a+/b", "/+/a/{x}", "/a+/{x}"]);
       const text = `${r.pick(["*", "GET", "GET", "PUT", "GET,PUT", "HEAD"])} ${path}`;
-      return entry(`${text} ${isMatched ? [x, b, c, scheme].map((each) => JSON.stringify(each) ?? "-").join() : ""} | ${r.pick(["", "", "k", "k,l"])}`, isMatched ? match : undefined);
+      return entry(
+        `${text} ${isMatched ? [x, b, c, scheme].map((each) => JSON.stringify(each) ?? "-").join() : ""} | ` +
+          `${r.pick(["", "", "k", "k,l"])}`,
+        isMatched ? match : undefined,
+      );
     });
     const declared = drafts.map(({ basePath, path, methods, match: { written: match } = {} }, i) => {
       const service = { name: `s${i}`, basePath, hosts: [], at: ["services", i] };
@@ -273,12 +380,19 @@ describe("comparison with a reading of the rules that tries every route and ever
     const holds = (wanted: unknown, values: readonly string[]) =>
       wanted === null
         ? values.length === 0
-        : values.some((value) => wanted === true || wanted === value || (typeof wanted === "object" && new RegExp((wanted as { matches: string }).matches).test(value)));
+        : values.some(
+            (value) =>
+              wanted === true ||
+              wanted === value ||
+              (typeof wanted === "object" && new RegExp((wanted as { matches: string }).matches).test(value)),
+          );
     return (
       (scheme === undefined || scheme === sent.scheme) &&
       Object.values(headers).every((wanted) => holds(wanted, versions)) &&
       Object.values(query).every((wanted) => holds(wanted, new URLSearchParams(sent.query).getAll("b"))) &&
-      Object.values(cookies).every((wanted) => holds(wanted, sent.headers.at(-2) === "Cookie" ? [sent.headers.at(-1)!.slice(-1)] : []))
+      Object.values(cookies).every((wanted) =>
+        holds(wanted, sent.headers.at(-2) === "Cookie" ? [sent.headers.at(-1)!.slice(-1)] : []),
+      )
     );
   }
 
@@ -298,7 +412,9 @@ describe("comparison with a reading of the rules that tries every route and ever
     const taken = isHead ? first("GET") : found;
     if (taken !== undefined) return taken.target.name;
     const accepted = sent.method === "HEAD" ? ["HEAD", "GET"] : [sent.method];
-    return pattern.some(({ methods }) => methods.length === 0 || methods.some((each) => accepted.includes(each))) ? "conditions" : "method";
+    return pattern.some(({ methods }) => methods.length === 0 || methods.some((each) => accepted.includes(each)))
+      ? "conditions"
+      : "method";
   }
 
   it("the route table gives every request to the route that the rules name", () => {
@@ -310,54 +426,79 @@ describe("comparison with a reading of the rules that tries every route and ever
       for (const sent of REQUESTS) {
         const found = table.find("", sent.method, sent.path, false, sent.headers, sent.query, sent.scheme);
         const name = found.kind === "route" ? found.target.name : found.kind;
-        if (name !== naive(entries, sent)) expect(name, `${JSON.stringify(sent)} of ${entries.map(({ target }) => target.name).join("; ")}`).toBe(naive(entries, sent));
+        if (name !== naive(entries, sent))
+          expect(name, `${JSON.stringify(sent)} of ${entries.map(({ target }) => target.name).join("; ")}`).toBe(
+            naive(entries, sent),
+          );
         seen[found.kind] = (seen[found.kind] ?? 0) + 1;
       }
     }
     expect(Math.min(...Object.values(seen))).toBeGreaterThan(500);
   });
 
-  it.each([false, true])("the prover finds the unreachable routes and the bypassed guards that all requests show, with patterns of values: %s", (hasPatterns) => {
-    const r = random(20);
-    const count = { unreachable: 0, match: 0 };
-    for (let round = 0; round < 200; round++) {
-      const entries = someEntries(r, hasPatterns);
-      const said = `round ${round}: ${entries.map(({ target }) => target.name).join("; ")}`;
-      const table = compileTable(entries);
-      const { samples, unreachable, bypasses } = proofOf(entries);
-      const reached = new Set<string>();
-      const pairs = new Set<string>();
-      for (const sent of REQUESTS) {
-        const taken = naive(entries, sent);
-        const { target } = entries.find((each) => each.target.name === taken) ?? {};
-        if (target === undefined) continue;
-        reached.add(taken);
-        for (const other of entries) {
-          if (other.target === target || !isFor(other, sent.path)) continue;
-          if ([...other.target.guards].some((guard) => !target.guards.has(guard))) pairs.add(`${other.target.name} < ${taken}`);
+  it.each([false, true])(
+    "the prover finds the unreachable routes and the bypassed guards that all requests show, " +
+      "with patterns of values: %s",
+    (hasPatterns) => {
+      const r = random(20);
+      const count = { unreachable: 0, match: 0 };
+      for (let round = 0; round < 200; round++) {
+        const entries = someEntries(r, hasPatterns);
+        const said = `round ${round}: ${entries.map(({ target }) => target.name).join("; ")}`;
+        const table = compileTable(entries);
+        const { samples, unreachable, bypasses } = proofOf(entries);
+        const reached = new Set<string>();
+        const pairs = new Set<string>();
+        for (const sent of REQUESTS) {
+          const taken = naive(entries, sent);
+          const { target } = entries.find((each) => each.target.name === taken) ?? {};
+          if (target === undefined) continue;
+          reached.add(taken);
+          for (const other of entries) {
+            if (other.target === target || !isFor(other, sent.path)) continue;
+            if ([...other.target.guards].some((guard) => !target.guards.has(guard)))
+              pairs.add(`${other.target.name} < ${taken}`);
+          }
         }
+        expect(unreachable.map(({ target }) => target.name).sort(), said).toEqual(
+          entries
+            .map(({ target }) => target.name)
+            .filter((name) => !reached.has(name))
+            .sort(),
+        );
+        const found = bypasses.flatMap(({ target, takers }) =>
+          takers.map((each) => `${target.name} < ${each.target.name}`),
+        );
+        expect(found.sort(), said).toEqual([...pairs].sort());
+        const requests = [...samples].concat(
+          bypasses.flatMap(({ takers }) => takers.map(({ target, request }) => [target, request!] as const)),
+        );
+        for (const [{ name }, { method, path, headers, query, scheme }] of requests) {
+          expect(
+            table.find("", method, path, false, headers, query, scheme),
+            `${said}: ${JSON.stringify({ method, path, headers, query, scheme })}`,
+          ).toMatchObject({ target: { name } });
+        }
+        count.unreachable += unreachable.length;
+        count.match += bypasses.filter(({ takers }) => takers.some(({ reason }) => reason === "match")).length;
       }
-      expect(unreachable.map(({ target }) => target.name).sort(), said).toEqual(entries.map(({ target }) => target.name).filter((name) => !reached.has(name)).sort());
-      const found = bypasses.flatMap(({ target, takers }) => takers.map((each) => `${target.name} < ${each.target.name}`));
-      expect(found.sort(), said).toEqual([...pairs].sort());
-      const requests = [...samples].concat(bypasses.flatMap(({ takers }) => takers.map(({ target, request }) => [target, request!] as const)));
-      for (const [{ name }, { method, path, headers, query, scheme }] of requests) {
-        expect(table.find("", method, path, false, headers, query, scheme), `${said}: ${JSON.stringify({ method, path, headers, query, scheme })}`).toMatchObject({ target: { name } });
-      }
-      count.unreachable += unreachable.length;
-      count.match += bypasses.filter(({ takers }) => takers.some(({ reason }) => reason === "match")).length;
-    }
-    expect(Math.min(count.unreachable, count.match)).toBeGreaterThan(20);
-  });
+      expect(Math.min(count.unreachable, count.match)).toBeGreaterThan(20);
+    },
+  );
 
   it("conditions that no request of the list fulfils both are found to conflict or not as the requests show", () => {
     const values = ["1", "2", true, null, { matches: "^z" }, { matches: "^(?:1|q)$" }];
     for (const a of values) {
       for (const b of values) {
         const [one, two] = [a, b].map((x) => whole({ headers: { x } } as Match));
-        const isShown = REQUESTS.some((sent) => sent.headers.filter((text) => text === "X").length < 2 && fulfils(one!, sent) && fulfils(two!, sent));
+        const isShown = REQUESTS.some(
+          (sent) =>
+            sent.headers.filter((text) => text === "X").length < 2 && fulfils(one!, sent) && fulfils(two!, sent),
+        );
         // Two patterns are assumed to meet.
-        const areOpen = [a, b].every((each) => typeof each === "object" && each !== null) && [a, b].some((each) => JSON.stringify(each).includes("^z"));
+        const areOpen =
+          [a, b].every((each) => typeof each === "object" && each !== null) &&
+          [a, b].some((each) => JSON.stringify(each).includes("^z"));
         expect(canMeet(listOf(one!), listOf(two!)) || areOpen, JSON.stringify([a, b])).toBe(isShown || areOpen);
       }
     }

@@ -9,7 +9,10 @@ function segments(text: string): readonly Segment[] {
   return parsed.segments;
 }
 
-/** Asks for the spellings of a pattern that another one matches, in a table without patterns, and accepts none of the first ones. */
+/**
+ * Asks for the spellings of a pattern that another one matches, in a table without patterns, and accepts none of the
+ * first ones.
+ */
 function tried(pattern: string, other: string, accepts: (spelling: Spelling) => boolean | "refused") {
   const index = new PatternIndex<Ranked>(new Set([""]));
   const found: Spelling[] = [];
@@ -31,15 +34,19 @@ function tried(pattern: string, other: string, accepts: (spelling: Spelling) => 
 }
 
 describe("findSpelling", () => {
-  it("tries each way to divide the segments of another pattern among the placeholders, where each is refused for its text", () => {
-    const { answer, found } = tried("/{a}/x/{b}", "/{p}/x/{q}", () => "refused");
-    expect(answer).toBeNull();
-    expect(found.slice(1)).toEqual([
-      { path: "/%2F/x/x%2Fu", decoded: "/x/x/u" },
-      { path: "/u%2F/x/u%2F", decoded: "/u/x/u" },
-      { path: "/u%2Fx/x/%2F", decoded: "/u/x/x" },
-    ]);
-  });
+  it(
+    "tries each way to divide the segments of another pattern among the placeholders, " +
+      "where each is refused for its text",
+    () => {
+      const { answer, found } = tried("/{a}/x/{b}", "/{p}/x/{q}", () => "refused");
+      expect(answer).toBeNull();
+      expect(found.slice(1)).toEqual([
+        { path: "/%2F/x/x%2Fu", decoded: "/x/x/u" },
+        { path: "/u%2F/x/u%2F", decoded: "/u/x/u" },
+        { path: "/u%2Fx/x/%2F", decoded: "/u/x/x" },
+      ]);
+    },
+  );
 
   it("returns the first spelling that is accepted", () => {
     expect(tried("/{a}/x/{b}", "/{p}/x/{q}", ({ decoded }) => decoded === "/u/x/u").answer).toBeNull();

@@ -6,7 +6,14 @@ import { random, type Random } from "../support/random.ts";
 
 type Entry = TableEntry<string>;
 const entry = (basePath: string, path: string, more: Partial<Entry> = {}): Entry => ({
-  basePath, path, hosts: [], methods: [], encodedSlashes: false, pathParameters: false, target: `${basePath} ${path}`, ...more,
+  basePath,
+  path,
+  hosts: [],
+  methods: [],
+  encodedSlashes: false,
+  pathParameters: false,
+  target: `${basePath} ${path}`,
+  ...more,
 });
 
 /** Asks as the gateway does: the raw target is read first. */
@@ -15,10 +22,18 @@ function find(entries: readonly Entry[], target: string, method = "GET", authori
   return "code" in read ? "refused" : compileTable(entries).find(authority, method, read.path, read.encodedSlash);
 }
 
-const route = (target: string, upstreamPath: string, params: Record<string, string> = {}) =>
-  ({ kind: "route", target, upstreamPath, params });
+const route = (target: string, upstreamPath: string, params: Record<string, string> = {}) => ({
+  kind: "route",
+  target,
+  upstreamPath,
+  params,
+});
 const none = { kind: "none" };
-const refused = (...routes: string[]) => ({ kind: "refused", refusal: expect.objectContaining({ code: "path_ambiguous" }), routes });
+const refused = (...routes: string[]) => ({
+  kind: "refused",
+  refusal: expect.objectContaining({ code: "path_ambiguous" }),
+  routes,
+});
 const wrongMethod = (allow: string, ...routes: string[]) => ({ kind: "method", allow, routes });
 
 describe("the upstream path", () => {
@@ -76,13 +91,18 @@ describe("the result of find", () => {
     expect(find([entry("/a", "/b")], "/A/b")).toEqual(none);
   });
 
-  it("the most specific pattern alone decides, whatever methods the other patterns accept, and Allow lists its methods", () => {
-    expect(find(list, "/a/u/me", "HEAD")).toEqual(route("/a /u/me", "/u/me"));
-    for (const method of ["DELETE", "PUT", "POST"]) expect(find(list, "/a/u/me", method)).toEqual(wrongMethod("GET, HEAD", "/a /u/me"));
-    expect(find(list, "/a/u/7", "DELETE")).toEqual(route("/a /u/{id}", "/u/7", { id: "7" }));
-    expect(find(list, "/a/u/7", "PUT")).toEqual(wrongMethod("DELETE", "/a /u/{id}"));
-    expect(find(list, "/a/v", "PUT")).toEqual(route("/ /{x*}", "/a/v", { x: "a/v" }));
-  });
+  it(
+    "the most specific pattern alone decides, whatever methods the other patterns accept, " +
+      "and Allow lists its methods",
+    () => {
+      expect(find(list, "/a/u/me", "HEAD")).toEqual(route("/a /u/me", "/u/me"));
+      for (const method of ["DELETE", "PUT", "POST"])
+        expect(find(list, "/a/u/me", method)).toEqual(wrongMethod("GET, HEAD", "/a /u/me"));
+      expect(find(list, "/a/u/7", "DELETE")).toEqual(route("/a /u/{id}", "/u/7", { id: "7" }));
+      expect(find(list, "/a/u/7", "PUT")).toEqual(wrongMethod("DELETE", "/a /u/{id}"));
+      expect(find(list, "/a/v", "PUT")).toEqual(route("/ /{x*}", "/a/v", { x: "a/v" }));
+    },
+  );
 
   it("each method has a separate route if routes share a pattern, in one service or in several", () => {
     const shared = [
@@ -113,15 +133,24 @@ describe("the result of find", () => {
     expect(find([allowed], "/a/..%2Fc")).toBe("refused");
   });
 
-  it("a path with %2F is refused if the most specific pattern does not accept it, whatever the other patterns do", () => {
-    const open = entry("/", "/{x*}", { encodedSlashes: true });
-    const files = [entry("/files", "/{x}", { methods: ["GET"] }), entry("/", "/files/{y}", { methods: ["PUT"], encodedSlashes: true, target: "put" }), open];
-    expect(find(files, "/files/a%2Fb")).toEqual(refused("/files /{x}", "put"));
-    expect(find(files, "/files/a%2Fb", "PUT")).toMatchObject({ kind: "route", target: "put" });
-    expect(find(files, "/files/a%2Fb", "DELETE")).toEqual(refused("/files /{x}", "put"));
-    expect(find(files, "/files/a%2Fb/c")).toMatchObject({ kind: "route", target: "/ /{x*}" });
-    expect(find([...files, entry("/", "/{x}", { hosts: ["h"], target: "host" })], "/a%2Fb", "GET", "h")).toEqual(refused("host"));
-  });
+  it(
+    "a path with %2F is refused if the most specific pattern does not accept it, " + "whatever the other patterns do",
+    () => {
+      const open = entry("/", "/{x*}", { encodedSlashes: true });
+      const files = [
+        entry("/files", "/{x}", { methods: ["GET"] }),
+        entry("/", "/files/{y}", { methods: ["PUT"], encodedSlashes: true, target: "put" }),
+        open,
+      ];
+      expect(find(files, "/files/a%2Fb")).toEqual(refused("/files /{x}", "put"));
+      expect(find(files, "/files/a%2Fb", "PUT")).toMatchObject({ kind: "route", target: "put" });
+      expect(find(files, "/files/a%2Fb", "DELETE")).toEqual(refused("/files /{x}", "put"));
+      expect(find(files, "/files/a%2Fb/c")).toMatchObject({ kind: "route", target: "/ /{x*}" });
+      expect(find([...files, entry("/", "/{x}", { hosts: ["h"], target: "host" })], "/a%2Fb", "GET", "h")).toEqual(
+        refused("host"),
+      );
+    },
+  );
 
   describe("path parameters", () => {
     const admin = entry("/admin", "/users", { methods: ["GET"] });
@@ -129,12 +158,17 @@ describe("the result of find", () => {
     const open = entry("/", "/{x*}");
     const list = [admin, one, open, entry("/", "/")];
 
-    it.each(["/admin;x/users", "/admin/users;a=1;b", "/admin%3Bx/users", "/admin;/users/", "/;x/admin/users", "/admin/;a/;b/users/;c", "//admin;x//users"])(
-      "the path %s is refused: without its parameters it matches a more specific route",
-      (path) => {
-        for (const method of ["GET", "POST"]) expect(find(list, path, method)).toEqual(refused("/admin /users"));
-      },
-    );
+    it.each([
+      "/admin;x/users",
+      "/admin/users;a=1;b",
+      "/admin%3Bx/users",
+      "/admin;/users/",
+      "/;x/admin/users",
+      "/admin/;a/;b/users/;c",
+      "//admin;x//users",
+    ])("the path %s is refused: without its parameters it matches a more specific route", (path) => {
+      for (const method of ["GET", "POST"]) expect(find(list, path, method)).toEqual(refused("/admin /users"));
+    });
 
     it.each<[string, string]>([
       ["/items/7;v=2", "/items /{id}"],
@@ -145,13 +179,22 @@ describe("the result of find", () => {
       expect(find(list, path)).toMatchObject({ kind: "route", target });
     });
 
-    it("path parameters are accepted if every route of the other pattern allows them, and a path that matches no route is not refused", () => {
-      const allowed = { ...admin, pathParameters: true };
-      expect(find([allowed, open], "/admin;x/users")).toMatchObject({ target: "/ /{x*}", upstreamPath: "/admin;x/users" });
-      expect(find([allowed, entry("/", "/admin/users", { methods: ["PUT"], target: "put" }), open], "/admin;x/users")).toEqual(refused("/admin /users", "put"));
-      expect(find([admin, { ...open, pathParameters: true }], "/admin;x/users")).toEqual(refused("/admin /users"));
-      expect(find([admin], "/admin;x/users")).toEqual(none);
-    });
+    it(
+      "path parameters are accepted if every route of the other pattern allows them, " +
+        "and a path that matches no route is not refused",
+      () => {
+        const allowed = { ...admin, pathParameters: true };
+        expect(find([allowed, open], "/admin;x/users")).toMatchObject({
+          target: "/ /{x*}",
+          upstreamPath: "/admin;x/users",
+        });
+        expect(
+          find([allowed, entry("/", "/admin/users", { methods: ["PUT"], target: "put" }), open], "/admin;x/users"),
+        ).toEqual(refused("/admin /users", "put"));
+        expect(find([admin, { ...open, pathParameters: true }], "/admin;x/users")).toEqual(refused("/admin /users"));
+        expect(find([admin], "/admin;x/users")).toEqual(none);
+      },
+    );
 
     it('a ";" that a pattern spells out is not a path parameter', () => {
       const spelt = [entry("/", "/cars;red/{x}"), entry("/", "/cars/{x}"), entry("/", "/cars;red/a"), open];
@@ -162,7 +205,11 @@ describe("the result of find", () => {
     });
 
     it("path parameters are cut off for every host", () => {
-      const hosts = [entry("/", "/{x*}", { hosts: ["h"], target: "all" }), entry("/", "/a", { hosts: ["h"], target: "a" }), entry("/", "/a/b", { target: "open" })];
+      const hosts = [
+        entry("/", "/{x*}", { hosts: ["h"], target: "all" }),
+        entry("/", "/a", { hosts: ["h"], target: "a" }),
+        entry("/", "/a/b", { target: "open" }),
+      ];
       expect(find(hosts, "/a;x", "GET", "h")).toEqual(refused("a"));
       expect(find(hosts, "/a;x/b", "GET", "h")).toMatchObject({ target: "all" });
     });
@@ -188,17 +235,56 @@ describe("the routes of one pattern", () => {
   };
   const SETS: [string[], [request: string, winner: string | string[] | null][]][] = [
     // The path decides: what the most specific pattern does not take, no other one gets.
-    [["GET /users/me", "DELETE /users/{id}", "PUT /{x*}"], [
-      ["GET /users/me", "GET /users/me"], ["HEAD /users/me", "GET /users/me"], ["DELETE /users/me", ["GET", "HEAD"]],
-      ["PUT /users/me", ["GET", "HEAD"]], ["DELETE /users/you", "DELETE /users/{id}"], ["POST /users/you", ["DELETE"]],
-      ["PUT /users/you/x", "PUT /{x*}"], ["POST /x", ["PUT"]], ["GET /", null],
-    ]],
+    [
+      ["GET /users/me", "DELETE /users/{id}", "PUT /{x*}"],
+      [
+        ["GET /users/me", "GET /users/me"],
+        ["HEAD /users/me", "GET /users/me"],
+        ["DELETE /users/me", ["GET", "HEAD"]],
+        ["PUT /users/me", ["GET", "HEAD"]],
+        ["DELETE /users/you", "DELETE /users/{id}"],
+        ["POST /users/you", ["DELETE"]],
+        ["PUT /users/you/x", "PUT /{x*}"],
+        ["POST /x", ["PUT"]],
+        ["GET /", null],
+      ],
+    ],
     // Backtracking is over paths: /a/b/c fails under /a/b, so /a/{x}/c decides, whatever its methods.
-    [["GET /a/b/d", "PUT /a/{x}/c", "GET /{x*}"], [["PUT /a/b/c", "PUT /a/{x}/c"], ["GET /a/b/c", ["PUT"]], ["GET /a/b/e", "GET /{x*}"], ["PUT /a/b/d", ["GET", "HEAD"]]]],
+    [
+      ["GET /a/b/d", "PUT /a/{x}/c", "GET /{x*}"],
+      [
+        ["PUT /a/b/c", "PUT /a/{x}/c"],
+        ["GET /a/b/c", ["PUT"]],
+        ["GET /a/b/e", "GET /{x*}"],
+        ["PUT /a/b/d", ["GET", "HEAD"]],
+      ],
+    ],
     // GET implies HEAD unless HEAD is declared on the same pattern.
-    [["GET /a", "HEAD /a", "GET /b", "HEAD /{x}"], [["HEAD /a", "HEAD /a"], ["HEAD /b", "GET /b"], ["HEAD /c", "HEAD /{x}"], ["PUT /c", ["HEAD"]]]],
-    [["GET /a", "* /{x}"], [["HEAD /a", "GET /a"], ["PUT /a", ["GET", "HEAD"]], ["BREW /b", "* /{x}"]]],
-    [["GET /a", "PUT /a", "* /{x}"], [["GET /a", "GET /a"], ["PUT /a", "PUT /a"], ["POST /a", ["GET", "HEAD", "PUT"]]]],
+    [
+      ["GET /a", "HEAD /a", "GET /b", "HEAD /{x}"],
+      [
+        ["HEAD /a", "HEAD /a"],
+        ["HEAD /b", "GET /b"],
+        ["HEAD /c", "HEAD /{x}"],
+        ["PUT /c", ["HEAD"]],
+      ],
+    ],
+    [
+      ["GET /a", "* /{x}"],
+      [
+        ["HEAD /a", "GET /a"],
+        ["PUT /a", ["GET", "HEAD"]],
+        ["BREW /b", "* /{x}"],
+      ],
+    ],
+    [
+      ["GET /a", "PUT /a", "* /{x}"],
+      [
+        ["GET /a", "GET /a"],
+        ["PUT /a", "PUT /a"],
+        ["POST /a", ["GET", "HEAD", "PUT"]],
+      ],
+    ],
   ];
   for (const [patterns, requests] of SETS) {
     it.each(requests)(`routes of ${patterns.join(" | ")}: %s -> %j`, (request, expected) => {
@@ -211,7 +297,10 @@ describe("the routes of one pattern", () => {
   it("the route with the longer base_path wins for each method when routes of two services share a pattern", () => {
     const short = named("GET,PUT /b", { basePath: "/a", target: "short" });
     const long = named("GET /", { basePath: "/a/b", target: "long" });
-    for (const list of [[short, long], [long, short]]) {
+    for (const list of [
+      [short, long],
+      [long, short],
+    ]) {
       expect(winner(list, "GET /a/b")).toBe("long");
       expect(winner(list, "HEAD /a/b")).toBe("long");
       expect(winner(list, "PUT /a/b")).toBe("short");
@@ -221,7 +310,10 @@ describe("the routes of one pattern", () => {
     expect(winner([all, short, long], "DELETE /a/b")).toBe("all");
     expect(winner([all, short, long], "PUT /a/b")).toBe("short");
     const whole = named("* /", { basePath: "/a/b", target: "whole" });
-    expect(winner([named("HEAD /b", { basePath: "/a" }), whole], "HEAD /a/b"), "a longer base_path that takes all methods").toBe("whole");
+    expect(
+      winner([named("HEAD /b", { basePath: "/a" }), whole], "HEAD /a/b"),
+      "a longer base_path that takes all methods",
+    ).toBe("whole");
   });
 });
 
@@ -233,19 +325,29 @@ describe("candidates", () => {
     entry("/", "/a/b", { hosts: ["*.com"], target: "wide" }),
     entry("/", "/a/b/c", { target: "deeper" }),
   ];
-  const asked = (authority: string | null) => candidatesOf(compileTable(list), authority, "/a/b").map(({ target, host }) => [target, host]);
+  const asked = (authority: string | null) =>
+    candidatesOf(compileTable(list), authority, "/a/b").map(({ target, host }) => [target, host]);
 
-  it("candidates lists every route whose pattern matches once, in the order in which hosts and patterns are tried", () => {
-    const open = [["/a /{x}", ""], ["/ /{x*}", ""]];
-    expect(asked("H.example.com:80")).toEqual([["host", "h.example.com"], ["wide", ".com"], ...open]);
-    expect(asked("x.example.com")).toEqual([["host", ".example.com"], ["wide", ".com"], ...open]);
-    expect(asked("other")).toEqual(open);
-    expect(new Set(asked(null).map(([target]) => target))).toEqual(new Set(["host", "wide", "/a /{x}", "/ /{x*}"]));
-  });
+  it(
+    "candidates lists every route whose pattern matches once, " + "in the order in which hosts and patterns are tried",
+    () => {
+      const open = [
+        ["/a /{x}", ""],
+        ["/ /{x*}", ""],
+      ];
+      expect(asked("H.example.com:80")).toEqual([["host", "h.example.com"], ["wide", ".com"], ...open]);
+      expect(asked("x.example.com")).toEqual([["host", ".example.com"], ["wide", ".com"], ...open]);
+      expect(asked("other")).toEqual(open);
+      expect(new Set(asked(null).map(([target]) => target))).toEqual(new Set(["host", "wide", "/a /{x}", "/ /{x*}"]));
+    },
+  );
 
   it("candidates lists the most specific pattern first, in any order of declaration", () => {
     const patterns = ["/{x*}", "/{x}/b", "/{x}/{y}", "/a/{x*}", "/a/{x}", "/a/b", "/a", "/a/b/c"];
-    const matching = (declared: readonly string[], path: string) => candidatesOf(compileTable(declared.map((each) => entry("/", each, { target: each }))), "", path).map(({ target }) => target);
+    const matching = (declared: readonly string[], path: string) =>
+      candidatesOf(compileTable(declared.map((each) => entry("/", each, { target: each }))), "", path).map(
+        ({ target }) => target,
+      );
     for (const declared of [patterns, patterns.toReversed()]) {
       expect(matching(declared, "/a/b/")).toEqual(["/a/b", "/a/{x}", "/a/{x*}", "/{x}/b", "/{x}/{y}", "/{x*}"]);
     }
@@ -255,12 +357,17 @@ describe("candidates", () => {
 
   it("a candidate lists its methods, HEAD with GET", () => {
     const [one, rest] = candidatesOf(compileTable(list), "", "/a/b");
-    expect(["GET", "HEAD", "PUT"].map((method) => [one!.takes(method), rest!.takes(method)])).toEqual([[true, true], [true, true], [false, true]]);
+    expect(["GET", "HEAD", "PUT"].map((method) => [one!.takes(method), rest!.takes(method)])).toEqual([
+      [true, true],
+      [true, true],
+      [false, true],
+    ]);
   });
 });
 
 describe("hosts", () => {
-  const hosts = (target: string, path: string, names: string[], methods: string[] = []) => entry("/", path, { hosts: names, target, methods });
+  const hosts = (target: string, path: string, names: string[], methods: string[] = []) =>
+    entry("/", path, { hosts: names, target, methods });
   const list = [
     hosts("open", "/{x}", []),
     hosts("wide", "/{x}", ["*.example.com"]),
@@ -294,8 +401,16 @@ describe("hosts", () => {
   });
 
   it("the next less specific host is tried if no pattern of a host matches", () => {
-    const one = [hosts("exact", "/a", ["x.example.com"]), hosts("wide", "/b", ["*.example.com"]), hosts("open", "/c", [])];
-    for (const [path, target] of [["/a", "exact"], ["/b", "wide"], ["/c", "open"]] as const) {
+    const one = [
+      hosts("exact", "/a", ["x.example.com"]),
+      hosts("wide", "/b", ["*.example.com"]),
+      hosts("open", "/c", []),
+    ];
+    for (const [path, target] of [
+      ["/a", "exact"],
+      ["/b", "wide"],
+      ["/c", "open"],
+    ] as const) {
       expect(find(one, path, "GET", "x.example.com")).toMatchObject({ target });
     }
     expect(find(one, "/a", "GET", "y.example.com")).toEqual(none);
@@ -303,7 +418,9 @@ describe("hosts", () => {
   });
 
   it("a host has priority over a more specific pattern of a service without hosts", () => {
-    expect(find([hosts("open", "/a", []), hosts("exact", "/{x}", ["h"])], "/a", "GET", "h")).toMatchObject({ target: "exact" });
+    expect(find([hosts("open", "/a", []), hosts("exact", "/{x}", ["h"])], "/a", "GET", "h")).toMatchObject({
+      target: "exact",
+    });
   });
 
   it("a request that the route of its host refuses does not go to another host's route", () => {
@@ -323,7 +440,12 @@ describe("comparison with a matcher that tries every pattern", () => {
   const segment = (r: Random, name: string) => (r.chance(0.35) ? `{${name}}` : r.pick(LITERALS));
   function anyEntries(r: Random): Entry[] {
     const services = r.list(1, 4, () => ({
-      basePath: "/" + r.list(0, 2, () => 0).map((_, i) => segment(r, `b${i}`)).join("/"),
+      basePath:
+        "/" +
+        r
+          .list(0, 2, () => 0)
+          .map((_, i) => segment(r, `b${i}`))
+          .join("/"),
       hosts: r.chance(0.5) ? [] : r.list(1, 2, () => r.pick(HOSTS)),
     }));
     let number = 0;
@@ -332,36 +454,57 @@ describe("comparison with a matcher that tries every pattern", () => {
       if (r.chance(0.2)) segments.push("{rest*}");
       const methods = r.chance(0.3) ? [] : r.list(1, 2, () => r.pick(METHODS));
       const path = "/" + segments.join("/");
-      return entry("", "", { ...r.pick(services), path, methods, target: `#${number++}`, encodedSlashes: r.chance(0.3), pathParameters: r.chance(0.3) });
+      return entry("", "", {
+        ...r.pick(services),
+        path,
+        methods,
+        target: `#${number++}`,
+        encodedSlashes: r.chance(0.3),
+        pathParameters: r.chance(0.3),
+      });
     });
   }
 
-  it("the table and a matcher that tries every pattern agree on route, parameters, upstream path, Allow and refusals", () => {
-    const r = random(3);
-    const seen = { route: 0, method: 0, refused: 0, none: 0, conditions: Infinity };
-    for (let n = 0; n < 1_500; n++) {
-      const entries = anyEntries(r);
-      const table = compileTable(entries);
-      for (let m = 0; m < 20; m++) {
-        const parts = r.list(0, 5, () => (r.chance(0.1) ? "d%2Fe" : r.chance(0.05) ? "a;d" : r.pick([...LITERALS, "d"])));
-        const path = "/" + parts.join("/") + (parts.length > 0 && r.chance(0.25) ? "/" : "");
-        const method = r.pick([...METHODS, "DELETE"]);
-        const host = r.pick(ASKED);
-        const found = table.find(host, method, path, path.includes("%2F"));
-        const ordered = found.kind === "method" || found.kind === "refused" ? { ...found, routes: [...found.routes].sort() } : found;
-        expect(ordered, `${method} ${host}${path} of ${JSON.stringify(entries)}`).toEqual(naive(entries, host, method, path));
-        seen[found.kind]++;
+  it(
+    "the table and a matcher that tries every pattern agree on route, parameters, " +
+      "upstream path, Allow and refusals",
+    () => {
+      const r = random(3);
+      const seen = { route: 0, method: 0, refused: 0, none: 0, conditions: Infinity };
+      for (let n = 0; n < 1_500; n++) {
+        const entries = anyEntries(r);
+        const table = compileTable(entries);
+        for (let m = 0; m < 20; m++) {
+          const parts = r.list(0, 5, () =>
+            r.chance(0.1) ? "d%2Fe" : r.chance(0.05) ? "a;d" : r.pick([...LITERALS, "d"]),
+          );
+          const path = "/" + parts.join("/") + (parts.length > 0 && r.chance(0.25) ? "/" : "");
+          const method = r.pick([...METHODS, "DELETE"]);
+          const host = r.pick(ASKED);
+          const found = table.find(host, method, path, path.includes("%2F"));
+          const ordered =
+            found.kind === "method" || found.kind === "refused"
+              ? { ...found, routes: [...found.routes].sort() }
+              : found;
+          expect(ordered, `${method} ${host}${path} of ${JSON.stringify(entries)}`).toEqual(
+            naive(entries, host, method, path),
+          );
+          seen[found.kind]++;
+        }
       }
-    }
-    expect(Math.min(...Object.values(seen))).toBeGreaterThan(500);
-  });
+      expect(Math.min(...Object.values(seen))).toBeGreaterThan(500);
+    },
+  );
 });
 
 const split = (path: string) => path.split("/").filter((part) => part !== "");
 const isOne = (part: string) => part.startsWith("{") && !part.endsWith("*}");
 const isRest = (part: string) => part.endsWith("*}");
 
-/** The entries of the most specific pattern that matches, the longer base_path first: tries all, then compares those that match, segment by segment. */
+/**
+ * The entries of the most specific pattern that matches, the longer base_path first: tries all, then compares those
+ * that match, segment by segment.
+ */
 function naiveGroup(entries: readonly Entry[], authority: string, path: string) {
   const parts = split(path);
   const host = authority.toLowerCase().replace(/:\d+$/, "").replace(/\.$/, "");
@@ -373,7 +516,10 @@ function naiveGroup(entries: readonly Entry[], authority: string, path: string) 
     const rank = pattern.map((p) => (isRest(p) ? 2 : isOne(p) ? 1 : 0)).join("");
     const base = split(e.basePath).length;
     const shape = pattern.map((p) => (isRest(p) ? "{*}" : isOne(p) ? "{}" : p)).join("/");
-    const ranked = (hostRank: number) => ({ group: `${String(hostRank).padStart(4, "0")} ${rank}`, shape: `${hostRank} ${shape}` });
+    const ranked = (hostRank: number) => ({
+      group: `${String(hostRank).padStart(4, "0")} ${rank}`,
+      shape: `${hostRank} ${shape}`,
+    });
     return fits ? hostRanks(e.hosts, host).map((hostRank) => ({ e, pattern, base, ...ranked(hostRank) })) : [];
   });
   candidates.sort((a, b) => (a.group < b.group ? -1 : a.group > b.group ? 1 : b.base - a.base));
@@ -401,8 +547,12 @@ function naive(entries: readonly Entry[], authority: string, method: string, pat
   if (encodedSlash) {
     const decodedPath = path.replaceAll("%2F", "/");
     const decoded = naiveGroup(entries, authority, decodedPath);
-    const isElsewhere = decoded.length > 0 && decoded[0]!.shape !== group[0]!.shape && strictness(decoded[0]!.pattern) >= strictness(group[0]!.pattern);
-    if (isElsewhere && decoded.some(({ e }) => reached(decoded).includes(e.target) && !e.encodedSlashes)) return asRefused(decoded);
+    const isElsewhere =
+      decoded.length > 0 &&
+      decoded[0]!.shape !== group[0]!.shape &&
+      strictness(decoded[0]!.pattern) >= strictness(group[0]!.pattern);
+    if (isElsewhere && decoded.some(({ e }) => reached(decoded).includes(e.target) && !e.encodedSlashes))
+      return asRefused(decoded);
     const both = naiveGroup(entries, authority, decodedPath.replace(/;[^/]*/g, ""));
     const isBeyond = decoded.length > 0 && both.length > 0 && both[0]!.shape !== decoded[0]!.shape;
     if (isBeyond && both.some(({ e }) => reached(both).includes(e.target) && !e.pathParameters)) return asRefused(both);
@@ -438,7 +588,8 @@ function reached(group: ReturnType<typeof naiveGroup>): string[] {
 /** 0 for the exact host, more the shorter a matching wildcard is, 1000 for a service without hosts. */
 function hostRanks(hosts: readonly string[], host: string): number[] {
   if (hosts.length === 0) return [1000];
-  const below = (wildcard: string) => wildcard.startsWith("*") && host.endsWith(wildcard.slice(1)) && host.length >= wildcard.length;
+  const below = (wildcard: string) =>
+    wildcard.startsWith("*") && host.endsWith(wildcard.slice(1)) && host.length >= wildcard.length;
   const ranks = hosts.map((h) => (h === host ? 0 : below(h) ? 500 - h.length : -1));
   return [...new Set(ranks.filter((rank) => rank >= 0))];
 }
@@ -455,12 +606,16 @@ describe("the path for a backend that decodes it once", () => {
     for (let n = 0; n < 800; n++) {
       const patterns = r.list(2, 8, () => r.list(1, 3, () => (r.chance(0.25) ? null : r.pick(NAMES))));
       const entries = patterns.map((pattern, i) =>
-        entry("/", "/" + pattern.map((name, j) => (name === null ? `{p${j}}` : encode(name))).join("/"), { target: String(i) }));
+        entry("/", "/" + pattern.map((name, j) => (name === null ? `{p${j}}` : encode(name))).join("/"), {
+          target: String(i),
+        }),
+      );
       const table = compileTable(entries);
       for (let m = 0; m < 20; m++) {
         // One of the patterns, respelt at random, sometimes with something in between.
         const byte = (c: string) => (r.chance(0.5) ? hex(c) : hex(c).toLowerCase());
-        const spell = (name: string) => [...name].map((c) => (r.chance(0.4) || /[%\x80-\xff]/.test(c) ? byte(c) : c)).join("");
+        const spell = (name: string) =>
+          [...name].map((c) => (r.chance(0.4) || /[%\x80-\xff]/.test(c) ? byte(c) : c)).join("");
         const noise = () => (r.chance(0.06) ? r.pick(["%2e", "..", "/", "%25", "%5c", ".;", "%253a", "%00"]) : "");
         const segments = r.pick(patterns).map((name) => noise() + spell(name ?? r.pick(NAMES)) + noise());
         const raw = segments.map((segment) => r.pick(["/", "/", "/", "//"]) + segment).join("") + r.pick(["", "/"]);
@@ -470,7 +625,10 @@ describe("the path for a backend that decodes it once", () => {
         const parts = split(decoded);
         const fitting = patterns
           .map((pattern, i) => ({ pattern, i, rank: pattern.map((name) => (name === null ? 1 : 0)).join("") }))
-          .filter(({ pattern }) => pattern.length === parts.length && pattern.every((name, j) => name === null || name === parts[j]))
+          .filter(
+            ({ pattern }) =>
+              pattern.length === parts.length && pattern.every((name, j) => name === null || name === parts[j]),
+          )
           .sort((a, b) => (a.rank < b.rank ? -1 : a.rank > b.rank ? 1 : a.i - b.i));
         const found = table.find("", "GET", read.path, false);
         const expected = fitting.length > 0 ? String(fitting[0]!.i) : null;

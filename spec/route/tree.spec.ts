@@ -16,28 +16,85 @@ function grow(patterns: readonly string[]): { find(path: string): readonly strin
 describe("the most specific pattern that matches", () => {
   const SETS: [patterns: string[], [path: string, winner: string | null][]][] = [
     // Literal, then {name}, then {name*}, at each segment from the left.
-    [["/a/b", "/a/{x}", "/a/{x*}", "/{x}/b", "/{x*}"], [
-      ["/a/b", "/a/b"], ["/a/c", "/a/{x}"], ["/a/c/d", "/a/{x*}"], ["/c/b", "/{x}/b"], ["/c", "/{x*}"], ["/", null],
-    ]],
+    [
+      ["/a/b", "/a/{x}", "/a/{x*}", "/{x}/b", "/{x*}"],
+      [
+        ["/a/b", "/a/b"],
+        ["/a/c", "/a/{x}"],
+        ["/a/c/d", "/a/{x*}"],
+        ["/c/b", "/{x}/b"],
+        ["/c", "/{x*}"],
+        ["/", null],
+      ],
+    ],
     // Backtracking: /a/b/z fails under /a/b, try /a/{x}/z, then /{x*}.
-    [["/a/b/c", "/a/{x}/z", "/{x*}"], [
-      ["/a/b/c", "/a/b/c"], ["/a/b/z", "/a/{x}/z"], ["/a/b/y", "/{x*}"], ["/a/b", "/{x*}"], ["/a/b/c/d", "/{x*}"],
-    ]],
-    [["/a/{x}/c/d", "/a/b/{y}/e"], [["/a/b/c/d", "/a/{x}/c/d"], ["/a/b/c/e", "/a/b/{y}/e"], ["/a/b/c/f", null]]],
+    [
+      ["/a/b/c", "/a/{x}/z", "/{x*}"],
+      [
+        ["/a/b/c", "/a/b/c"],
+        ["/a/b/z", "/a/{x}/z"],
+        ["/a/b/y", "/{x*}"],
+        ["/a/b", "/{x*}"],
+        ["/a/b/c/d", "/{x*}"],
+      ],
+    ],
+    [
+      ["/a/{x}/c/d", "/a/b/{y}/e"],
+      [
+        ["/a/b/c/d", "/a/{x}/c/d"],
+        ["/a/b/c/e", "/a/b/{y}/e"],
+        ["/a/b/c/f", null],
+      ],
+    ],
     // A pattern matches a whole path, not a prefix; {name} one segment, {name*} at least one.
-    [["/a", "/b/{x}", "/c/{x*}"], [
-      ["/a/b", null], ["/ab", null], ["/b", null], ["/b/", null], ["/b/x/y", null], ["/c", null], ["/c/", null], ["/c/x", "/c/{x*}"],
-      ["/c/x/y/z/", "/c/{x*}"], ["/A", null],
-    ]],
+    [
+      ["/a", "/b/{x}", "/c/{x*}"],
+      [
+        ["/a/b", null],
+        ["/ab", null],
+        ["/b", null],
+        ["/b/", null],
+        ["/b/x/y", null],
+        ["/c", null],
+        ["/c/", null],
+        ["/c/x", "/c/{x*}"],
+        ["/c/x/y/z/", "/c/{x*}"],
+        ["/A", null],
+      ],
+    ],
     // One trailing "/" is ignored.
-    [["/", "/a/b", "/u/{x}"], [["/", "/"], ["/a/b/", "/a/b"], ["/u/1/", "/u/{x}"], ["/u/", null]]],
+    [
+      ["/", "/a/b", "/u/{x}"],
+      [
+        ["/", "/"],
+        ["/a/b/", "/a/b"],
+        ["/u/1/", "/u/{x}"],
+        ["/u/", null],
+      ],
+    ],
     // Literals are compared whole.
-    [["/api/v1/items/all", "/api/v1/items/all/new", "/api/v1/orders", "/other/long/chain"], [
-      ["/api/v1/items/all", "/api/v1/items/all"], ["/api/v1/items/all/new/", "/api/v1/items/all/new"], ["/api/v1/items", null],
-      ["/api/v1/items/allx", null], ["/api/v1/item", null], ["/api", null], ["/other/long/chain/", "/other/long/chain"],
-      ["/other/long/chai", null], ["/other/long/chainx", null], ["/other/lon", null],
-    ]],
-    [["/p/{x}/long/tail/a", "/p/{x}/long/tail/b"], [["/p/1/long/tail/b", "/p/{x}/long/tail/b"], ["/p/1/long/tail", null]]],
+    [
+      ["/api/v1/items/all", "/api/v1/items/all/new", "/api/v1/orders", "/other/long/chain"],
+      [
+        ["/api/v1/items/all", "/api/v1/items/all"],
+        ["/api/v1/items/all/new/", "/api/v1/items/all/new"],
+        ["/api/v1/items", null],
+        ["/api/v1/items/allx", null],
+        ["/api/v1/item", null],
+        ["/api", null],
+        ["/other/long/chain/", "/other/long/chain"],
+        ["/other/long/chai", null],
+        ["/other/long/chainx", null],
+        ["/other/lon", null],
+      ],
+    ],
+    [
+      ["/p/{x}/long/tail/a", "/p/{x}/long/tail/b"],
+      [
+        ["/p/1/long/tail/b", "/p/{x}/long/tail/b"],
+        ["/p/1/long/tail", null],
+      ],
+    ],
   ];
   for (const [patterns, requests] of SETS) {
     it.each(requests)(`patterns of ${patterns.join(" | ")}: %s -> %s`, (path, winner) => {
@@ -96,7 +153,10 @@ describe("the work of a search", () => {
       for (let n = 0; n < 500; n++) {
         const i = r.int(0, routes - 1);
         const path = `/svc${i % 10}/v1/things${i}/x/parts/${r.pick(["y", "y/", "y/z", "y/z" + "/deep".repeat(1000)])}`;
-        all = Math.max(all, visits(() => expect(tree.find(path) !== null).toBe(!path.includes("/z"))));
+        all = Math.max(
+          all,
+          visits(() => expect(tree.find(path) !== null).toBe(!path.includes("/z"))),
+        );
       }
       return all;
     };

@@ -4,7 +4,10 @@ import { json, fullGateway } from "./full_gateway.ts";
 
 describe("1. What the service does", () => {
   it("receives client requests and forwards them to backend servers, as a declarative configuration says", async () => {
-    const [a, b] = [await backend((_q, response) => response.end("from a")), await backend((_q, response) => response.end("from b"))];
+    const [a, b] = [
+      await backend((_q, response) => response.end("from a")),
+      await backend((_q, response) => response.end("from b")),
+    ];
     const service = (name: string, port: number) => ({
       name,
       base_path: `/${name}`,
@@ -20,7 +23,14 @@ describe("1. What the service does", () => {
     const origin = await backend();
     const plugins = [{ name: "rate_limit", config: { limit_hour: 1 } }];
     const { proxy } = await fullGateway({
-      services: [{ name: "s", base_path: "/s", upstreams: [{ host: "127.0.0.1", port: origin.port }], routes: [{ path: "/r", plugins }] }],
+      services: [
+        {
+          name: "s",
+          base_path: "/s",
+          upstreams: [{ host: "127.0.0.1", port: origin.port }],
+          routes: [{ path: "/r", plugins }],
+        },
+      ],
     });
     expect((await proxy("/s/r")).headers["ratelimit-policy"]).toBeDefined(); // added to the upstream's response
     expect((await proxy("/s/r")).status).toBe(429); // refused before it was forwarded
@@ -32,17 +42,23 @@ describe("1. What the service does", () => {
     expect(json(await admin("GET", "/gateway", { Cookie: `token=${await login()}` }))).toMatchObject({ services: [] });
   });
 
-  it("5: lets a management UI on the origin that ADMIN_CORS_ORIGIN names log in and read with the admin credentials", async () => {
-    const Origin = "http://localhost:5173";
-    const { admin, login } = await fullGateway({ services: [] }, { ADMIN_CORS_ORIGIN: Origin });
-    const answer = await admin("GET", "/gateway", { Origin, Cookie: `token=${await login()}` });
-    expect(answer.headers["access-control-allow-origin"]).toBe(Origin);
-    expect(answer.headers["access-control-allow-credentials"]).toBe("true");
-  });
+  it(
+    "5: lets a management UI on the origin that ADMIN_CORS_ORIGIN names log in and read " +
+      "with the admin credentials",
+    async () => {
+      const Origin = "http://localhost:5173";
+      const { admin, login } = await fullGateway({ services: [] }, { ADMIN_CORS_ORIGIN: Origin });
+      const answer = await admin("GET", "/gateway", { Origin, Cookie: `token=${await login()}` });
+      expect(answer.headers["access-control-allow-origin"]).toBe(Origin);
+      expect(answer.headers["access-control-allow-credentials"]).toBe("true");
+    },
+  );
 
   it("loads the configuration from the JSON file that CONFIG_FILE_PATH names; dbless is file-only", async () => {
     const { admin, login, file } = await fullGateway({ services: [] }, { PERSISTENCE_CONFIG: "dbless" });
     expect(json(await admin("GET", "/gateway/config", { Cookie: `token=${await login()}` })).ConfigFilePath).toBe(file);
-    await expect(fullGateway({ services: [] }, { PERSISTENCE_CONFIG: "postgres" })).rejects.toThrow(/PERSISTENCE_CONFIG: expected dbless/);
+    await expect(fullGateway({ services: [] }, { PERSISTENCE_CONFIG: "postgres" })).rejects.toThrow(
+      /PERSISTENCE_CONFIG: expected dbless/,
+    );
   });
 });

@@ -9,11 +9,17 @@ import { fileWith } from "../support/process.ts";
 import { eventually } from "../support/raw_client.ts";
 import { json, PASSWORD, USER, fullGateway, type FullGateway } from "./full_gateway.ts";
 
-const shown = async ({ admin, login }: FullGateway, path = "/gateway") => json(await admin("GET", path, { Cookie: `token=${await login()}` }));
+const shown = async ({ admin, login }: FullGateway, path = "/gateway") =>
+  json(await admin("GET", path, { Cookie: `token=${await login()}` }));
 
 /** Every field of sections 2.1 to 2.5, as in a file. */
 const everything = (port: number) => ({
-  global: { name: "the-gateway", plugins: [{ id: "g", name: "rate_limit", enabled: true, config: { limit_second: 100, limit_min: 1000, limit_hour: 10000 } }] },
+  global: {
+    name: "the-gateway",
+    plugins: [
+      { id: "g", name: "rate_limit", enabled: true, config: { limit_second: 100, limit_min: 1000, limit_hour: 10000 } },
+    ],
+  },
   services: [
     {
       name: "shop",
@@ -23,7 +29,12 @@ const everything = (port: number) => ({
       upstreams: [{ id: "u1", host: "127.0.0.1", port }],
       routes: [
         { name: "item", path: "/items/{id}", methods: ["GET"], plugins: [] },
-        { name: "locked", path: "/locked", methods: ["GET", "POST"], plugins: [{ name: "key_auth", enabled: true, config: { key: "k" } }] },
+        {
+          name: "locked",
+          path: "/locked",
+          methods: ["GET", "POST"],
+          plugins: [{ name: "key_auth", enabled: true, config: { key: "k" } }],
+        },
       ],
       plugins: [{ name: "key_auth", enabled: false, config: { key: "never" } }],
     },
@@ -49,19 +60,30 @@ describe("2.1 Configuration file", () => {
 
   it("applies global.plugins to all services and routes", async () => {
     const origin = await backend();
-    const service = (name: string) => ({ name, base_path: `/${name}`, upstreams: [{ host: "127.0.0.1", port: origin.port }], routes: [{ path: "/r" }, { path: "/s" }] });
-    const { proxy } = await fullGateway({ global: { plugins: [{ name: "key_auth", config: { key: "k" } }] }, services: [service("a"), service("b")] });
+    const service = (name: string) => ({
+      name,
+      base_path: `/${name}`,
+      upstreams: [{ host: "127.0.0.1", port: origin.port }],
+      routes: [{ path: "/r" }, { path: "/s" }],
+    });
+    const { proxy } = await fullGateway({
+      global: { plugins: [{ name: "key_auth", config: { key: "k" } }] },
+      services: [service("a"), service("b")],
+    });
     for (const path of ["/a/r", "/a/s", "/b/r", "/b/s"]) {
       expect((await proxy(path)).status).toBe(401);
       expect((await proxy(`${path}?apiKey=k`)).status).toBe(200);
     }
   });
 
-  it("GET /gateway returns the ProxyConfig: an array services and a top-level array plugins, the global ones", async () => {
-    const view = await shown(await fullGateway(everything(9)));
-    expect(Array.isArray(view.services)).toBe(true);
-    expect(view.plugins).toEqual([expect.objectContaining({ id: "g", name: "rate_limit" })]);
-  });
+  it(
+    "GET /gateway returns the ProxyConfig: an array services and a top-level array " + "plugins, the global ones",
+    async () => {
+      const view = await shown(await fullGateway(everything(9)));
+      expect(Array.isArray(view.services)).toBe(true);
+      expect(view.plugins).toEqual([expect.objectContaining({ id: "g", name: "rate_limit" })]);
+    },
+  );
 });
 
 describe("2.2 Service", () => {
@@ -79,13 +101,23 @@ describe("2.2 Service", () => {
   });
 
   it("protocol selects http or https towards upstreams", async () => {
-    const server = createServer({ cert: SERVER.cert, key: SERVER.key }, (_request, response) => response.end("over TLS"));
+    const server = createServer({ cert: SERVER.cert, key: SERVER.key }, (_request, response) =>
+      response.end("over TLS"),
+    );
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     onTestFinished(() => new Promise((resolve) => (server.close(() => resolve()), server.closeAllConnections())));
-    const service = { name: "s", base_path: "/s", protocol: "https", upstreams: [{ host: "127.0.0.1", port: (server.address() as AddressInfo).port }], routes: [{ path: "/r" }] };
+    const service = {
+      name: "s",
+      base_path: "/s",
+      protocol: "https",
+      upstreams: [{ host: "127.0.0.1", port: (server.address() as AddressInfo).port }],
+      routes: [{ path: "/r" }],
+    };
     // The upstream's certificate is not signed by a known CA: the handshake is attempted, and the answer is a 502.
     const handshakes: unknown[] = [];
-    server.on("tlsClientError", (error) => handshakes.push(error)).on("secureConnection", (socket) => handshakes.push(socket));
+    server
+      .on("tlsClientError", (error) => handshakes.push(error))
+      .on("secureConnection", (socket) => handshakes.push(socket));
     const { proxy } = await fullGateway({ services: [service] });
     expect((await proxy("/s/r")).status).toBe(502);
     await eventually(() => handshakes.length > 0, "a TLS handshake");
@@ -93,9 +125,15 @@ describe("2.2 Service", () => {
 
   it("load_balancing_strategy round_robin uses the upstreams in turn", async () => {
     const names: string[] = [];
-    const origins = await Promise.all(["one", "two", "three"].map((name) => backend((_q, response) => (names.push(name), response.end()))));
+    const origins = await Promise.all(
+      ["one", "two", "three"].map((name) => backend((_q, response) => (names.push(name), response.end()))),
+    );
     const upstreams = origins.map(({ port }) => ({ host: "127.0.0.1", port }));
-    const { proxy } = await fullGateway({ services: [{ name: "s", base_path: "/s", load_balancing_strategy: "round_robin", upstreams, routes: [{ path: "/r" }] }] });
+    const { proxy } = await fullGateway({
+      services: [
+        { name: "s", base_path: "/s", load_balancing_strategy: "round_robin", upstreams, routes: [{ path: "/r" }] },
+      ],
+    });
     for (let i = 0; i < 6; i++) await proxy("/s/r");
     expect(names).toEqual(["one", "two", "three", "one", "two", "three"]);
   });
@@ -110,7 +148,9 @@ describe("2.2 Service", () => {
         { name: "b", base_path: "/b", upstreams, routes },
       ],
     });
-    expect([(await proxy("/a/r")).status, (await proxy("/a/s")).status, (await proxy("/b/r")).status]).toEqual([401, 401, 200]);
+    expect([(await proxy("/a/r")).status, (await proxy("/a/s")).status, (await proxy("/b/r")).status]).toEqual([
+      401, 401, 200,
+    ]);
   });
 });
 
@@ -118,22 +158,34 @@ describe("2.3 Upstream", () => {
   it("host and port say where requests go; host may be a name", async () => {
     const origin = await backend();
     const { proxy } = await fullGateway({
-      services: [{ name: "s", base_path: "/s", upstreams: [{ id: "u", host: "localhost", port: origin.port }], routes: [{ path: "/r" }] }],
+      services: [
+        {
+          name: "s",
+          base_path: "/s",
+          upstreams: [{ id: "u", host: "localhost", port: origin.port }],
+          routes: [{ path: "/r" }],
+        },
+      ],
     });
     expect((await proxy("/s/r")).status).toBe(200);
     expect(origin.seen).toHaveLength(1);
   });
 
-  it("id identifies the upstream within its service: twice in one service is an error, once in each of two is not", async () => {
-    const service = (name: string, ...ids: string[]) => ({
-      name,
-      base_path: `/${name}`,
-      upstreams: ids.map((id, i) => ({ id, host: "127.0.0.1", port: 9 + i })),
-      routes: [{ path: "/r" }],
-    });
-    await expect(fullGateway({ services: [service("a", "u", "u")] })).rejects.toThrow(/services\[0\]\.upstreams\[1\]/);
-    await fullGateway({ services: [service("a", "u"), service("b", "u")] });
-  });
+  it(
+    "id identifies the upstream within its service: twice in one service is an error, " + "once in each of two is not",
+    async () => {
+      const service = (name: string, ...ids: string[]) => ({
+        name,
+        base_path: `/${name}`,
+        upstreams: ids.map((id, i) => ({ id, host: "127.0.0.1", port: 9 + i })),
+        routes: [{ path: "/r" }],
+      });
+      await expect(fullGateway({ services: [service("a", "u", "u")] })).rejects.toThrow(
+        /services\[0\]\.upstreams\[1\]/,
+      );
+      await fullGateway({ services: [service("a", "u"), service("b", "u")] });
+    },
+  );
 
   it.each([0, 65536, 1.5, "80a"])("port is an integer 1–65535, not %j", async (port) => {
     const services = [{ name: "s", base_path: "/s", upstreams: [{ host: "h", port }], routes: [] }];
@@ -202,7 +254,10 @@ describe("2.5 Plugin", () => {
 describe("2.6 Admin configuration object", () => {
   it("the admin configuration object has six keys, with the values of the settings", async () => {
     const [cert, key] = [fileWith(SERVER.cert, "cert.pem"), fileWith(SERVER.key, "key.pem")];
-    const gateway = await fullGateway({ services: [] }, { SERVER_CERT_PATH: cert, SERVER_KEY_PATH: key, CA_CERT_PATH: cert });
+    const gateway = await fullGateway(
+      { services: [] },
+      { SERVER_CERT_PATH: cert, SERVER_KEY_PATH: key, CA_CERT_PATH: cert },
+    );
     expect(await shown(gateway, "/gateway/config")).toEqual({
       ServerCertPath: cert,
       ServerKeyPath: key,
@@ -216,30 +271,57 @@ describe("2.6 Admin configuration object", () => {
 
 describe("2.7 Runtime settings", () => {
   it("reads every setting of the proxy from its environment variable", () => {
-    const read = readSettings({}, {
-      CONFIG_FILE_PATH: "/c.json",
-      SERVER_CERT_PATH: "/cert.pem",
-      SERVER_KEY_PATH: "/key.pem",
-      CA_CERT_PATH: "/ca.pem",
-      ADMIN_USER: "u",
-      ADMIN_PASSWORD: "p",
-      PERSISTENCE_CONFIG: "dbless",
-    });
+    const read = readSettings(
+      {},
+      {
+        CONFIG_FILE_PATH: "/c.json",
+        SERVER_CERT_PATH: "/cert.pem",
+        SERVER_KEY_PATH: "/key.pem",
+        CA_CERT_PATH: "/ca.pem",
+        ADMIN_USER: "u",
+        ADMIN_PASSWORD: "p",
+        PERSISTENCE_CONFIG: "dbless",
+      },
+    );
     expect(read).toMatchObject({
       ok: true,
-      settings: { configPath: "/c.json", serverCertPath: "/cert.pem", serverKeyPath: "/key.pem", caCertPath: "/ca.pem", admin: { user: "u", password: "p" }, persistence: "dbless" },
+      settings: {
+        configPath: "/c.json",
+        serverCertPath: "/cert.pem",
+        serverKeyPath: "/key.pem",
+        caCertPath: "/ca.pem",
+        admin: { user: "u", password: "p" },
+        persistence: "dbless",
+      },
     });
   });
 
-  it("MANAGER_BACKEND_API_URL is the {admin_url} that the management UI talks to; the default is the address in the reference deployment", () => {
-    const backendUrl = "https://gw.example.com:8081/admin";
-    expect(readManagerSettings({}, { MANAGER_BACKEND_API_URL: backendUrl })).toMatchObject({ ok: true, settings: { manager: { backendUrl } } });
-    expect(readManagerSettings({}, {})).toMatchObject({ ok: true, settings: { manager: { backendUrl: "http://127.0.0.1:8081" } } });
-  });
+  it(
+    "MANAGER_BACKEND_API_URL is the {admin_url} that the management UI talks to; " +
+      "the default is the address in the reference deployment",
+    () => {
+      const backendUrl = "https://gw.example.com:8081/admin";
+      expect(readManagerSettings({}, { MANAGER_BACKEND_API_URL: backendUrl })).toMatchObject({
+        ok: true,
+        settings: { manager: { backendUrl } },
+      });
+      expect(readManagerSettings({}, {})).toMatchObject({
+        ok: true,
+        settings: { manager: { backendUrl: "http://127.0.0.1:8081" } },
+      });
+    },
+  );
 
-  it("defaults to the ports of the reference deployment: 8008, 8443, 8081, 5173; no other origin may use the admin interface", () => {
-    const read = readSettings({}, { ADMIN_USER: "u", ADMIN_PASSWORD: "p", MANAGER: "true" });
-    const admin = { port: 8081, corsOrigins: [] };
-    expect(read).toMatchObject({ ok: true, settings: { httpPort: 8008, httpsPort: 8443, admin, manager: { port: 5173 } } });
-  });
+  it(
+    "defaults to the ports of the reference deployment: 8008, 8443, 8081, 5173; " +
+      "no other origin may use the admin interface",
+    () => {
+      const read = readSettings({}, { ADMIN_USER: "u", ADMIN_PASSWORD: "p", MANAGER: "true" });
+      const admin = { port: 8081, corsOrigins: [] };
+      expect(read).toMatchObject({
+        ok: true,
+        settings: { httpPort: 8008, httpsPort: 8443, admin, manager: { port: 5173 } },
+      });
+    },
+  );
 });

@@ -5,20 +5,36 @@ import { BASIC, json, tokenOf, fullGateway } from "./full_gateway.ts";
 const config = (port: number) => ({
   global: { plugins: [{ name: "rate_limit", config: { limit_hour: 1000 } }] },
   services: [
-    { name: "a", base_path: "/a", upstreams: [{ host: "127.0.0.1", port }], routes: [{ name: "bc", path: "/b/c" }, { name: "user", path: "/users/{id}/orders/{order}" }] },
-    { name: "long", base_path: "/a/b", upstreams: [{ host: "127.0.0.1", port }], routes: [{ name: "deep", path: "/deep" }] },
+    {
+      name: "a",
+      base_path: "/a",
+      upstreams: [{ host: "127.0.0.1", port }],
+      routes: [
+        { name: "bc", path: "/b/c" },
+        { name: "user", path: "/users/{id}/orders/{order}" },
+      ],
+    },
+    {
+      name: "long",
+      base_path: "/a/b",
+      upstreams: [{ host: "127.0.0.1", port }],
+      routes: [{ name: "deep", path: "/deep" }],
+    },
   ],
 });
 
 describe("4.1 Admin interface", () => {
-  it("POST /login with Authorization: Basic and no body answers 200 with Set-Cookie: token=<JWT>; HttpOnly; Secure", async () => {
-    const { admin } = await fullGateway({ services: [] });
-    const answer = await admin("POST", "/login", { Authorization: BASIC });
-    expect(answer.status).toBe(200);
-    const [token, ...attributes] = answer.headers["set-cookie"]![0]!.split("; ");
-    expect(token).toMatch(/^token=[\w-]+\.[\w-]+\.[\w-]+$/);
-    expect(attributes).toEqual(expect.arrayContaining(["HttpOnly", "Secure"]));
-  });
+  it(
+    "POST /login with Authorization: Basic and no body answers 200 with Set-Cookie: " + "token=<JWT>; HttpOnly; Secure",
+    async () => {
+      const { admin } = await fullGateway({ services: [] });
+      const answer = await admin("POST", "/login", { Authorization: BASIC });
+      expect(answer.status).toBe(200);
+      const [token, ...attributes] = answer.headers["set-cookie"]![0]!.split("; ");
+      expect(token).toMatch(/^token=[\w-]+\.[\w-]+\.[\w-]+$/);
+      expect(attributes).toEqual(expect.arrayContaining(["HttpOnly", "Secure"]));
+    },
+  );
 
   it("DELETE /logout with the token cookie clears it", async () => {
     const { admin, login } = await fullGateway({ services: [] });
@@ -29,23 +45,46 @@ describe("4.1 Admin interface", () => {
     expect((await admin("GET", "/gateway", { Cookie })).status).toBe(401);
   });
 
-  it("GET /gateway returns services with name and routes of name and path, and plugins with name and config", async () => {
-    const { admin, login } = await fullGateway(config(9));
-    const answer = await admin("GET", "/gateway", { Cookie: `token=${await login()}` });
-    expect(answer.status).toBe(200);
-    expect(answer.headers["content-type"]).toBe("application/json");
-    const { services, plugins } = json(answer);
-    expect(services.map(({ name, routes }: any) => [name, routes.map((route: any) => [route.name, route.path])])).toEqual([
-      ["a", [["bc", "/b/c"], ["user", "/users/{id}/orders/{order}"]]],
-      ["long", [["deep", "/deep"]]],
-    ]);
-    expect(plugins).toEqual([expect.objectContaining({ name: "rate_limit", config: expect.objectContaining({ limit_hour: 1000 }) as object })]);
-  });
+  it(
+    "GET /gateway returns services with name and routes of name and path, " + "and plugins with name and config",
+    async () => {
+      const { admin, login } = await fullGateway(config(9));
+      const answer = await admin("GET", "/gateway", { Cookie: `token=${await login()}` });
+      expect(answer.status).toBe(200);
+      expect(answer.headers["content-type"]).toBe("application/json");
+      const { services, plugins } = json(answer);
+      expect(
+        services.map(({ name, routes }: any) => [name, routes.map((route: any) => [route.name, route.path])]),
+      ).toEqual([
+        [
+          "a",
+          [
+            ["bc", "/b/c"],
+            ["user", "/users/{id}/orders/{order}"],
+          ],
+        ],
+        ["long", [["deep", "/deep"]]],
+      ]);
+      expect(plugins).toEqual([
+        expect.objectContaining({
+          name: "rate_limit",
+          config: expect.objectContaining({ limit_hour: 1000 }) as object,
+        }),
+      ]);
+    },
+  );
 
   it("GET /gateway/config returns the object of section 2.6", async () => {
     const { admin, login } = await fullGateway({ services: [] });
     const answer = await admin("GET", "/gateway/config", { Cookie: `token=${await login()}` });
-    expect(Object.keys(json(answer)).slice(0, 6)).toEqual(["ServerCertPath", "ServerKeyPath", "CACertPath", "AdminUser", "AdminPassword", "ConfigFilePath"]);
+    expect(Object.keys(json(answer)).slice(0, 6)).toEqual([
+      "ServerCertPath",
+      "ServerKeyPath",
+      "CACertPath",
+      "AdminUser",
+      "AdminPassword",
+      "ConfigFilePath",
+    ]);
   });
 
   it.each(["/gateway", "/gateway/config"])("rule 1: GET %s requires the token cookie", async (path) => {
@@ -60,21 +99,25 @@ describe("4.1 Admin interface", () => {
   it("rule 2: the token is valid for every later request that sends it", async () => {
     const { admin } = await fullGateway({ services: [] });
     const Cookie = `token=${tokenOf(await admin("POST", "/login", { Authorization: BASIC }))}`;
-    for (const path of ["/gateway", "/gateway/config", "/gateway"]) expect((await admin("GET", path, { Cookie })).status).toBe(200);
+    for (const path of ["/gateway", "/gateway/config", "/gateway"])
+      expect((await admin("GET", path, { Cookie })).status).toBe(200);
     expect((await admin("GET", "/gateway")).status).toBe(401);
   });
 });
 
 describe("4.2 Traffic interface", () => {
-  it("rule 1: the path prefix selects the service by its base_path, the more specific one where two match", async () => {
-    const origin = await backend();
-    const { proxy } = await fullGateway(config(origin.port));
-    expect((await proxy("/a/b/c")).status).toBe(200);
-    expect((await proxy("/a/b/deep")).status).toBe(200);
-    expect(origin.seen.map(({ url }) => url)).toEqual(["/b/c", "/deep"]);
-    expect((await proxy("/ab/c")).status).toBe(404);
-    expect((await proxy("/b/c")).status).toBe(404);
-  });
+  it(
+    "rule 1: the path prefix selects the service by its base_path, " + "the more specific one where two match",
+    async () => {
+      const origin = await backend();
+      const { proxy } = await fullGateway(config(origin.port));
+      expect((await proxy("/a/b/c")).status).toBe(200);
+      expect((await proxy("/a/b/deep")).status).toBe(200);
+      expect(origin.seen.map(({ url }) => url)).toEqual(["/b/c", "/deep"]);
+      expect((await proxy("/ab/c")).status).toBe(404);
+      expect((await proxy("/b/c")).status).toBe(404);
+    },
+  );
 
   it("rule 2: the remainder is matched against the whole path of the route", async () => {
     const origin = await backend();
@@ -95,9 +138,13 @@ describe("4.2 Traffic interface", () => {
 
   it("rule 3: round_robin selects upstreams in turn", async () => {
     const names: string[] = [];
-    const origins = await Promise.all(["one", "two"].map((name) => backend((_q, response) => (names.push(name), response.end()))));
+    const origins = await Promise.all(
+      ["one", "two"].map((name) => backend((_q, response) => (names.push(name), response.end()))),
+    );
     const upstreams = origins.map(({ port }, i) => ({ id: `u${i}`, host: "127.0.0.1", port }));
-    const { proxy } = await fullGateway({ services: [{ name: "s", base_path: "/s", upstreams, routes: [{ path: "/r" }, { path: "/t" }] }] });
+    const { proxy } = await fullGateway({
+      services: [{ name: "s", base_path: "/s", upstreams, routes: [{ path: "/r" }, { path: "/t" }] }],
+    });
     for (const path of ["/s/r", "/s/t", "/s/r", "/s/t"]) await proxy(path);
     expect(names).toEqual(["one", "two", "one", "two"]);
   });

@@ -19,8 +19,12 @@ async function guarded(level: "global" | "service" | "route", plugin: object = k
     plugins: at("service", name === "a"),
     routes: [{ path: "/r", plugins: at("route", name === "a") }, { path: "/s" }],
   });
-  const gateway = await fullGateway({ global: { plugins: at("global", true) }, services: [service("a"), service("b")] });
-  const statuses = async (suffix = "") => Promise.all(["/a/r", "/a/s", "/b/r", "/b/s"].map(async (path) => (await gateway.proxy(path + suffix)).status));
+  const gateway = await fullGateway({
+    global: { plugins: at("global", true) },
+    services: [service("a"), service("b")],
+  });
+  const statuses = async (suffix = "") =>
+    Promise.all(["/a/r", "/a/s", "/b/r", "/b/s"].map(async (path) => (await gateway.proxy(path + suffix)).status));
   return { ...gateway, origin, statuses };
 }
 
@@ -41,9 +45,16 @@ describe("5.1 Admin interface", () => {
   it("rule 2: the login token is a JWT in an HttpOnly, Secure cookie", async () => {
     const { admin } = await fullGateway({ services: [] });
     const answer = await admin("POST", "/login", { Authorization: BASIC });
-    const [head, claims] = tokenOf(answer).split(".").slice(0, 2).map((part) => JSON.parse(Buffer.from(part, "base64url").toString()) as any);
+    const [head, claims] = tokenOf(answer)
+      .split(".")
+      .slice(0, 2)
+      .map((part) => JSON.parse(Buffer.from(part, "base64url").toString()) as any);
     expect(head).toMatchObject({ alg: "HS256", typ: "JWT" });
-    expect(claims).toMatchObject({ sub: "admin", iat: expect.any(Number) as number, jti: expect.any(String) as string });
+    expect(claims).toMatchObject({
+      sub: "admin",
+      iat: expect.any(Number) as number,
+      jti: expect.any(String) as string,
+    });
     expect(claims.exp - claims.iat).toBe(3600);
     expect(answer.headers["set-cookie"]![0]).toMatch(/; HttpOnly(;|$)/);
     expect(answer.headers["set-cookie"]![0]).toMatch(/; Secure(;|$)/);
@@ -55,7 +66,9 @@ describe("5.1 Admin interface", () => {
     const get = async (value: string) => (await admin("GET", "/gateway", { Cookie: `token=${value}` })).status;
     expect(await get(token)).toBe(200);
     const [head, claims, signature] = token.split(".");
-    const elevated = Buffer.from(JSON.stringify({ ...JSON.parse(Buffer.from(claims!, "base64url").toString()), exp: 9_999_999_999 })).toString("base64url");
+    const elevated = Buffer.from(
+      JSON.stringify({ ...JSON.parse(Buffer.from(claims!, "base64url").toString()), exp: 9_999_999_999 }),
+    ).toString("base64url");
     expect(await get(`${head}.${elevated}.${signature}`)).toBe(401);
     expect(await get(`${Buffer.from('{"alg":"none","typ":"JWT"}').toString("base64url")}.${claims}.`)).toBe(401);
     await admin("DELETE", "/logout", { Cookie: `token=${token}` });
@@ -67,7 +80,16 @@ describe("5.2 Transport security", () => {
   it("accepts a server certificate and key, and a CA certificate that signs client certificates", async () => {
     const origin = await backend();
     const gateway = await fullGateway(
-      { services: [{ name: "s", base_path: "/s", upstreams: [{ host: "127.0.0.1", port: origin.port }], routes: [{ path: "/r" }] }] },
+      {
+        services: [
+          {
+            name: "s",
+            base_path: "/s",
+            upstreams: [{ host: "127.0.0.1", port: origin.port }],
+            routes: [{ path: "/r" }],
+          },
+        ],
+      },
       {
         SERVER_CERT_PATH: fileWith(SERVER.cert, "cert.pem"),
         SERVER_KEY_PATH: fileWith(SERVER.key, "key.pem"),
@@ -78,10 +100,13 @@ describe("5.2 Transport security", () => {
     const { port } = new URL(gateway.started.https[0]!);
     const get = (identity: object) =>
       new Promise<number>((resolve, reject) => {
-        const request = https.get({ host: "127.0.0.1", port, path: "/s/r", ca: CA.cert, agent: false, ...identity }, (response) => {
-          response.resume();
-          resolve(response.statusCode!);
-        });
+        const request = https.get(
+          { host: "127.0.0.1", port, path: "/s/r", ca: CA.cert, agent: false, ...identity },
+          (response) => {
+            response.resume();
+            resolve(response.statusCode!);
+          },
+        );
         request.on("error", reject);
       });
     expect(await get(CLIENT)).toBe(200);
@@ -100,7 +125,8 @@ describe("5.3 Plugin key_auth", () => {
 
   it("rule 2: without that parameter, the key is read from the header apiKey, in any case", async () => {
     const { proxy } = await guarded("route");
-    for (const name of ["apiKey", "APIKEY", "apikey"]) expect((await proxy("/a/r?other=1", { headers: { [name]: "the-key" } })).status).toBe(200);
+    for (const name of ["apiKey", "APIKEY", "apikey"])
+      expect((await proxy("/a/r?other=1", { headers: { [name]: "the-key" } })).status).toBe(200);
     expect((await proxy("/a/r", { headers: { apiKey: "wrong" } })).status).toBe(401);
   });
 
@@ -110,16 +136,21 @@ describe("5.3 Plugin key_auth", () => {
     expect(origin.seen[0]!.url).toBe("/r?x=1&apiKey=the-key");
   });
 
-  it.each(["", "?apiKey=", "?apiKey=the-ke", "?apiKey=the-keyx", "?apiKey=THE-KEY", "?apikey=the-key", "?xapiKey=the-key"])(
-    "rule 4: otherwise the answer is 401 and the upstream is not asked: %j",
-    async (query) => {
-      const { proxy, origin } = await guarded("route");
-      const answer = await proxy(`/a/r${query}`);
-      expect([answer.status, answer.reason]).toEqual([401, "Unauthorized"]);
-      expect(["key_missing", "key_invalid"]).toContain(json(answer).code);
-      expect(origin.seen).toEqual([]);
-    },
-  );
+  it.each([
+    "",
+    "?apiKey=",
+    "?apiKey=the-ke",
+    "?apiKey=the-keyx",
+    "?apiKey=THE-KEY",
+    "?apikey=the-key",
+    "?xapiKey=the-key",
+  ])("rule 4: otherwise the answer is 401 and the upstream is not asked: %j", async (query) => {
+    const { proxy, origin } = await guarded("route");
+    const answer = await proxy(`/a/r${query}`);
+    expect([answer.status, answer.reason]).toEqual([401, "Unauthorized"]);
+    expect(["key_missing", "key_invalid"]).toContain(json(answer).code);
+    expect(origin.seen).toEqual([]);
+  });
 
   it.each([
     ["global", [401, 401, 401, 401]],

@@ -30,11 +30,23 @@ describe("7. Errors", () => {
 
   it("uses one kind of document for every error of the traffic and the admin interface", async () => {
     const { proxy, admin } = await fullGateway(config(9, false));
-    const answers = [await proxy("/none"), await proxy("/s/r"), await proxy("/s/%zz"), await admin("GET", "/gateway"), await admin("GET", "/none"), await admin("PUT", "/login")];
+    const answers = [
+      await proxy("/none"),
+      await proxy("/s/r"),
+      await proxy("/s/%zz"),
+      await admin("GET", "/gateway"),
+      await admin("GET", "/none"),
+      await admin("PUT", "/login"),
+    ];
     expect(answers.map(({ status }) => status)).toEqual([404, 502, 400, 401, 404, 405]);
     for (const answer of answers) {
       expect(answer.headers["content-type"]).toBe("application/problem+json");
-      expect(json(answer)).toMatchObject({ type: "about:blank", title: expect.any(String) as string, status: answer.status, code: expect.any(String) as string });
+      expect(json(answer)).toMatchObject({
+        type: "about:blank",
+        title: expect.any(String) as string,
+        status: answer.status,
+        code: expect.any(String) as string,
+      });
       expect(json(answer).request_id).toBe(answer.headers["x-request-id"]);
     }
   });
@@ -45,6 +57,10 @@ describe("7. Errors", () => {
       response.end("mine");
     });
     const answer = await (await fullGateway(config(origin.port))).proxy("/s/r?apiKey=k");
-    expect([answer.status, answer.headers["content-type"], answer.body.toString()]).toEqual([401, "text/plain", "mine"]);
+    expect([answer.status, answer.headers["content-type"], answer.body.toString()]).toEqual([
+      401,
+      "text/plain",
+      "mine",
+    ]);
   });
 });

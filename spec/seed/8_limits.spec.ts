@@ -11,7 +11,8 @@ interface Levels {
 }
 
 const limited = (port: number, levels: Levels) => {
-  const at = (config: object | undefined) => (config === undefined ? [] : [{ name: "rate_limit", config: config as Record<string, unknown> }]);
+  const at = (config: object | undefined) =>
+    config === undefined ? [] : [{ name: "rate_limit", config: config as Record<string, unknown> }];
   const service = (name: string) => ({
     name,
     base_path: `/${name}`,
@@ -47,7 +48,9 @@ describe("8. Limits", () => {
   it("applies the three limits side by side, and a request that one refuses does not count in the others", async () => {
     const origin = await backend();
     const clock = manualClock();
-    const { port } = await running(limited(origin.port, { route: { limit_second: 1, limit_min: 2, limit_hour: 3 } }), { clock });
+    const { port } = await running(limited(origin.port, { route: { limit_second: 1, limit_min: 2, limit_hour: 3 } }), {
+      clock,
+    });
     const status = async () => (await ask(port, { path: "/a/r" })).status;
     expect([await status(), await status()]).toEqual([200, 429]);
     clock.advance(1_000);
@@ -65,10 +68,17 @@ describe("8. Limits", () => {
     const clock = manualClock();
     const { port } = await running(limited(origin.port, { route: { limit_min: 1 } }), { clock });
     const first = await ask(port, { path: "/a/r" });
-    expect([first.headers["ratelimit-policy"], first.headers.ratelimit]).toEqual(['"minute";q=1;w=60', '"minute";r=0;t=60']);
+    expect([first.headers["ratelimit-policy"], first.headers.ratelimit]).toEqual([
+      '"minute";q=1;w=60',
+      '"minute";r=0;t=60',
+    ]);
     clock.advance(20_000);
     const second = await ask(port, { path: "/a/r" });
-    expect([second.status, second.headers["retry-after"], second.headers.ratelimit]).toEqual([429, "40", '"minute";r=0;t=40']);
+    expect([second.status, second.headers["retry-after"], second.headers.ratelimit]).toEqual([
+      429,
+      "40",
+      '"minute";r=0;t=40',
+    ]);
     expect(JSON.parse(second.body.toString())).toMatchObject({ code: "rate_limited", status: 429 });
   });
 

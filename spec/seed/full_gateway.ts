@@ -29,10 +29,20 @@ export async function fullGateway(config: unknown, environment: Record<string, s
   const file = fileWith(config);
   const read = readSettings(
     { "http-port": "0", "https-port": "0", "admin-port": "0", "manager-port": "0", "listen-host": "127.0.0.1" },
-    { CONFIG_FILE_PATH: file, ADMIN_USER: USER, ADMIN_PASSWORD: PASSWORD, PERSISTENCE_CONFIG: "dbless", ...environment },
+    {
+      CONFIG_FILE_PATH: file,
+      ADMIN_USER: USER,
+      ADMIN_PASSWORD: PASSWORD,
+      PERSISTENCE_CONFIG: "dbless",
+      ...environment,
+    },
   );
   if (!read.ok) throw new Error(read.issues.join("\n"));
-  const started = await start(read.settings, { configFile: read.settings.configPath, reload: () => Promise.reject(new Error("nobody asks for it")) }, silentLog);
+  const started = await start(
+    read.settings,
+    { configFile: read.settings.configPath, reload: () => Promise.reject(new Error("nobody asks for it")) },
+    silentLog,
+  );
   onTestFinished(async () => {
     await started.gateway.close(0);
     await started.admin?.close();

@@ -15,9 +15,18 @@ const entry = ({ cert, key }: { cert: string; key: string }, ...hosts: string[])
 
 function made(...entries: Entry[]) {
   const warned: [string, unknown][] = [];
-  const log = { debug() {}, info() {}, error() {}, warn: (message: string, fields?: unknown) => void warned.push([message, fields]) };
+  const log = {
+    debug() {},
+    info() {},
+    error() {},
+    warn: (message: string, fields?: unknown) => void warned.push([message, fields]),
+  };
   const found = hostCertificates(entries, log, manualClock());
-  const names: readonly (readonly [string, string])[] = [["shop", SHOP.cert], ["wildcard", WILDCARD.cert], ["server", SERVER.cert]];
+  const names: readonly (readonly [string, string])[] = [
+    ["shop", SHOP.cert],
+    ["wildcard", WILDCARD.cert],
+    ["server", SERVER.cert],
+  ];
   return {
     warned,
     find(host: string) {
@@ -29,7 +38,11 @@ function made(...entries: Entry[]) {
 }
 
 describe("hostCertificates", () => {
-  const { find, pair } = made(entry(WILDCARD, "*.example.com"), entry(SHOP, "shop.example.com", "shop.example.org"), entry(SERVER, "*.deep.example.com"));
+  const { find, pair } = made(
+    entry(WILDCARD, "*.example.com"),
+    entry(SHOP, "shop.example.com", "shop.example.org"),
+    entry(SERVER, "*.deep.example.com"),
+  );
 
   it.each([
     ["shop.example.com", "shop"],
@@ -55,7 +68,12 @@ describe("hostCertificates", () => {
 
   it("warns of a certificate that has expired, and uses it", () => {
     const { warned, pair: of } = made(entry(EXPIRED, "old.example"), entry(SHOP, "new.example"));
-    expect(warned).toEqual([["the certificate for old.example has expired", { file: "/tls/old.example.crt", date: "Jan  1 00:00:00 2021 GMT" }]]);
+    expect(warned).toEqual([
+      [
+        "the certificate for old.example has expired",
+        { file: "/tls/old.example.crt", date: "Jan  1 00:00:00 2021 GMT" },
+      ],
+    ]);
     expect(of("old.example")?.cert.toString()).toBe(EXPIRED.cert);
   });
 });

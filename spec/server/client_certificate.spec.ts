@@ -8,27 +8,38 @@ import { ALICE, NAMELESS, POSING, SERVER_ONLY, UNRESTRICTED } from "../support/m
 const read = ({ cert }: { cert: string }) => clientCertificate(new X509Certificate(cert), null);
 
 describe("clientCertificate", () => {
-  it("reads the subject as in RFC 4514, the most specific name, all alternative names, the key uses and SHA-256", () => {
-    expect(read(ALICE)).toEqual({
-      verified: true,
-      reason: null,
-      subject: "CN=alice,O=Söhne\\, Inc.,C=DE",
-      commonName: "alice",
-      names: ["DNS:alice.example.com", "URI:spiffe://example/alice", "email:alice@example.com", "IP:192.0.2.1"],
-      fingerprint: new X509Certificate(ALICE.cert).fingerprint256.replaceAll(":", "").toLowerCase(),
-      keyUses: ["1.3.6.1.5.5.7.3.2"],
-    });
-    expect(read(ALICE).fingerprint).toMatch(/^[0-9a-f]{64}$/);
-  });
+  it(
+    "reads the subject as in RFC 4514, the most specific name, all alternative names, " + "the key uses and SHA-256",
+    () => {
+      expect(read(ALICE)).toEqual({
+        verified: true,
+        reason: null,
+        subject: "CN=alice,O=Söhne\\, Inc.,C=DE",
+        commonName: "alice",
+        names: ["DNS:alice.example.com", "URI:spiffe://example/alice", "email:alice@example.com", "IP:192.0.2.1"],
+        fingerprint: new X509Certificate(ALICE.cert).fingerprint256.replaceAll(":", "").toLowerCase(),
+        keyUses: ["1.3.6.1.5.5.7.3.2"],
+      });
+      expect(read(ALICE).fingerprint).toMatch(/^[0-9a-f]{64}$/);
+    },
+  );
 
   it("reads a certificate without a subject, alternative names or key uses", () => {
     expect(read(NAMELESS)).toMatchObject({ subject: "", commonName: null, names: ["DNS:nameless.example.com"] });
-    expect(read(UNRESTRICTED)).toMatchObject({ subject: "CN=unrestricted", commonName: "unrestricted", names: [], keyUses: [] });
+    expect(read(UNRESTRICTED)).toMatchObject({
+      subject: "CN=unrestricted",
+      commonName: "unrestricted",
+      names: [],
+      keyUses: [],
+    });
     expect(read(SERVER_ONLY).keyUses).toEqual(["1.3.6.1.5.5.7.3.1"]);
   });
 
   it("reads one alternative name that imitates two as one", () => {
-    expect(read(POSING)).toMatchObject({ commonName: "DNS:alice.example.com", names: ["URI:x:a, DNS:alice.example.com"] });
+    expect(read(POSING)).toMatchObject({
+      commonName: "DNS:alice.example.com",
+      names: ["URI:x:a, DNS:alice.example.com"],
+    });
   });
 
   it("orders several attributes and parts, the most specific first", () => {
@@ -58,7 +69,10 @@ describe("tlsFactsOf", () => {
       reads++;
       return cert === null ? undefined : new X509Certificate(cert);
     };
-    return { socket: { getPeerX509Certificate, authorized: true, authorizationError: null, ...parts } as unknown as TLSSocket, reads: () => reads };
+    return {
+      socket: { getPeerX509Certificate, authorized: true, authorizationError: null, ...parts } as unknown as TLSSocket,
+      reads: () => reads,
+    };
   }
 
   it("reads the certificate once a connection, when it is first needed", () => {
@@ -79,11 +93,16 @@ describe("tlsFactsOf", () => {
   it("gives the reason why a certificate is not verified", () => {
     const { socket: one } = socket(STRANGER.cert, { authorized: false, authorizationError: "CERT_HAS_EXPIRED" });
     expect(tlsFactsOf(one).certificate()).toMatchObject({ verified: false, reason: "CERT_HAS_EXPIRED" });
-    expect(tlsFactsOf(socket(STRANGER.cert, { authorized: false }).socket).certificate()).toMatchObject({ verified: false, reason: "UNVERIFIED" });
+    expect(tlsFactsOf(socket(STRANGER.cert, { authorized: false }).socket).certificate()).toMatchObject({
+      verified: false,
+      reason: "UNVERIFIED",
+    });
   });
 
   it("returns null for a closed connection", () => {
-    const unbound = () => { throw new Error("unbound"); };
+    const unbound = () => {
+      throw new Error("unbound");
+    };
     const gone = { getPeerX509Certificate: unbound, getProtocol: unbound } as unknown as TLSSocket;
     expect([tlsFactsOf(gone).certificate(), tlsFactsOf(gone).version]).toEqual([null, null]);
   });

@@ -9,9 +9,12 @@ describe("the head of a reply", () => {
     expect(textOf(each)).toBe([...lines!, ...end, "", ""].join("\r\n"));
   });
 
-  it.each(REPLY_CASES.filter(({ lines }) => lines === null))("the head of a reply cannot be written with $title", (each) => {
-    expect(() => textOf(each)).toThrow(TypeError);
-  });
+  it.each(REPLY_CASES.filter(({ lines }) => lines === null))(
+    "the head of a reply cannot be written with $title",
+    (each) => {
+      expect(() => textOf(each)).toThrow(TypeError);
+    },
+  );
 });
 
 it.each(TRAILER_CASES)("writes the end of a chunked body with %s", (_title, trailers, text) => {

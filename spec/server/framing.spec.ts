@@ -108,6 +108,9 @@ it.each(HOSTS)("reports whether %j may stand in Host: %j", (host, fits) => {
   expect(isHost(host)).toBe(fits);
 });
 
-it.each(CERTIFICATE_NAMES)("drops %s as a forged header about the client's certificate, even where underscores are allowed: %j", (name, poses) => {
-  expect(isDropped(name, "allow")).toBe(poses);
-});
+it.each(CERTIFICATE_NAMES)(
+  "drops %s as a forged header about the client's certificate, even where underscores are allowed: %j",
+  (name, poses) => {
+    expect(isDropped(name, "allow")).toBe(poses);
+  },
+);

@@ -1,7 +1,8 @@
 import { expect, it } from "vitest";
 import { Allowance } from "../../lib/server/h2_limits.ts";
 
-const spent = (allowance: Allowance, now: number, times: number) => Array.from({ length: times }, () => allowance.spend(now)).filter(Boolean).length;
+const spent = (allowance: Allowance, now: number, times: number) =>
+  Array.from({ length: times }, () => allowance.spend(now)).filter(Boolean).length;
 
 it("an allowance grants its burst at once, then refills every second up to the burst", () => {
   const allowance = new Allowance({ burst: 10, perSecond: 4 }, 1_000);

@@ -3,7 +3,14 @@ import type { ServerHttp2Stream } from "node:http2";
 import tls from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import { ANSWER_MS, MAX_LINGER_MS, MAX_UNREPORTED, RESETS, SILENCE_MS, SURPLUS_HEAD_BYTES } from "../../lib/server/h2_limits.ts";
+import {
+  ANSWER_MS,
+  MAX_LINGER_MS,
+  MAX_UNREPORTED,
+  RESETS,
+  SILENCE_MS,
+  SURPLUS_HEAD_BYTES,
+} from "../../lib/server/h2_limits.ts";
 import { H2Sessions } from "../../lib/server/h2_sessions.ts";
 import { Drain } from "../../lib/server/http1.ts";
 import { DeadlineTimer } from "../../lib/base/clock.ts";
@@ -39,12 +46,22 @@ async function listening(keepAliveMs = 1_000, secure = false) {
   const streams: ServerHttp2Stream[] = [];
   const sockets: Socket[] = [];
   let limits = defaultLimits;
-  const sessions = new H2Sessions({ clock, log: silentLog, deadlines: new DeadlineTimer(clock), drain: new Drain(), receiving: () => ({ clock, proxies: null, limits }), keepAliveMs, onStream: (stream) => void streams.push(stream) });
+  const sessions = new H2Sessions({
+    clock,
+    log: silentLog,
+    deadlines: new DeadlineTimer(clock),
+    drain: new Drain(),
+    receiving: () => ({ clock, proxies: null, limits }),
+    keepAliveMs,
+    onStream: (stream) => void streams.push(stream),
+  });
   const serve = (socket: Socket) => {
     sockets.push(socket);
     sessions.add(socket.on("error", () => {}));
   };
-  const server = secure ? tls.createServer({ ...SERVER, ALPNProtocols: ["h2"] }, serve) : net.createServer({ allowHalfOpen: true }, serve);
+  const server = secure
+    ? tls.createServer({ ...SERVER, ALPNProtocols: ["h2"] }, serve)
+    : net.createServer({ allowHalfOpen: true }, serve);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => {
     sessions.destroy();
@@ -136,7 +153,8 @@ describe("a connection without a complete request head", () => {
     const talk = await connect();
     const before = sockets[0]!.bytesRead;
     begin(talk);
-    if (talk.socket.bytesWritten > before) await eventually(() => sockets[0]!.bytesRead === talk.socket.bytesWritten, "the sent bytes at the server");
+    if (talk.socket.bytesWritten > before)
+      await eventually(() => sockets[0]!.bytesRead === talk.socket.bytesWritten, "the sent bytes at the server");
     clock.advance(2_999);
     expect(talk.isClosed()).toBe(false);
     clock.advance(1);
@@ -169,57 +187,73 @@ describe("an incomplete request head beside an open stream", () => {
     const talk = await made.connect(options);
     talk.headers(1, GET);
     await eventually(() => made.streams.length === 1, "one stream");
-    const arrived = () => eventually(() => made.sockets[0]!.bytesRead === talk.socket.bytesWritten, "the sent bytes at the server");
+    const arrived = () =>
+      eventually(() => made.sockets[0]!.bytesRead === talk.socket.bytesWritten, "the sent bytes at the server");
     return { ...made, talk, arrived };
   }
   const isPing = ({ type, flags }: { type: number; flags: number }) => type === PING && flags === 0;
 
-  it("an incomplete request head beside an open stream ends the connection after headersTimeoutMs if it stays incomplete, even if bytes of it keep arriving", async () => {
-    const { clock, pass, streams, sessions, talk, arrived } = await busy({ acknowledge: false });
-    talk.send(frame(HEADERS, END_STREAM, 3, HALF));
-    for (let second = 0; second < 3; second++) {
-      talk.send(frame(CONTINUATION, 0, 3, Buffer.alloc(1)));
+  it(
+    "an incomplete request head beside an open stream ends the connection after headersTimeoutMs if it stays " +
+      "incomplete, even if bytes of it keep arriving",
+    async () => {
+      const { clock, pass, streams, sessions, talk, arrived } = await busy({ acknowledge: false });
+      talk.send(frame(HEADERS, END_STREAM, 3, HALF));
+      for (let second = 0; second < 3; second++) {
+        talk.send(frame(CONTINUATION, 0, 3, Buffer.alloc(1)));
+        await arrived();
+        pass(1_000);
+      }
+      expect(talk.isClosed()).toBe(false);
+      pass(1_000);
+      expect(await talk.goaway()).toBe(CODES.NO_ERROR);
+      await talk.closed();
+      await eventually(
+        () => streams[0]!.destroyed && sessions.open === 0 && clock.pending === 0,
+        "the end of the first stream, the end of the session and no pending timer",
+      );
+    },
+  );
+
+  it(
+    "an incomplete request head beside an open stream ends the connection if it stays incomplete, " +
+      "even if a PING was answered just before it",
+    async () => {
+      const { pass, streams, talk, arrived } = await busy({ acknowledge: false });
+      talk.send(frame(HEADERS, END_STREAM, 3, HALF));
       await arrived();
       pass(1_000);
-    }
-    expect(talk.isClosed()).toBe(false);
-    pass(1_000);
-    expect(await talk.goaway()).toBe(CODES.NO_ERROR);
-    await talk.closed();
-    await eventually(() => streams[0]!.destroyed && sessions.open === 0 && clock.pending === 0, "the end of the first stream, the end of the session and no pending timer");
-  });
+      const { payload } = await talk.until(isPing);
+      const rest = frame(CONTINUATION, END_HEADERS, 3, block(GET).subarray(20));
+      talk.send(Buffer.concat([rest, frame(PING, ACK, 0, payload), frame(HEADERS, END_STREAM, 5, HALF)]));
+      await eventually(() => streams.length === 2, "two streams");
+      pass(3_000);
+      expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
+      pass(1_000);
+      expect(await talk.goaway()).toBe(CODES.NO_ERROR);
+    },
+  );
 
-  it("an incomplete request head beside an open stream ends the connection if it stays incomplete, even if a PING was answered just before it", async () => {
-    const { pass, streams, talk, arrived } = await busy({ acknowledge: false });
-    talk.send(frame(HEADERS, END_STREAM, 3, HALF));
-    await arrived();
-    pass(1_000);
-    const { payload } = await talk.until(isPing);
-    const rest = frame(CONTINUATION, END_HEADERS, 3, block(GET).subarray(20));
-    talk.send(Buffer.concat([rest, frame(PING, ACK, 0, payload), frame(HEADERS, END_STREAM, 5, HALF)]));
-    await eventually(() => streams.length === 2, "two streams");
-    pass(3_000);
-    expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
-    pass(1_000);
-    expect(await talk.goaway()).toBe(CODES.NO_ERROR);
-  });
-
-  it("an incomplete request head beside an open stream leads to a reply when it arrives in parts in time, and leaves the connection open when it is refused", async () => {
-    const { pass, streams, talk, arrived } = await busy();
-    talk.send(frame(HEADERS, END_STREAM, 3, HALF));
-    await arrived();
-    talk.send(frame(CONTINUATION, END_HEADERS, 3, block(GET).subarray(20)));
-    await eventually(() => streams.length === 2, "two streams");
-    talk.headers(5, [...GET, ["Upper-Case", "x"]]);
-    expect(await talk.reset(5)).toBe(CODES.PROTOCOL_ERROR);
-    pass(1_000);
-    await talk.until(isPing);
-    await arrived();
-    pass(10_000);
-    talk.headers(7, GET);
-    await eventually(() => streams.length === 3, "three streams");
-    expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
-  });
+  it(
+    "an incomplete request head beside an open stream leads to a reply when it arrives in parts in time, " +
+      "and leaves the connection open when it is refused",
+    async () => {
+      const { pass, streams, talk, arrived } = await busy();
+      talk.send(frame(HEADERS, END_STREAM, 3, HALF));
+      await arrived();
+      talk.send(frame(CONTINUATION, END_HEADERS, 3, block(GET).subarray(20)));
+      await eventually(() => streams.length === 2, "two streams");
+      talk.headers(5, [...GET, ["Upper-Case", "x"]]);
+      expect(await talk.reset(5)).toBe(CODES.PROTOCOL_ERROR);
+      pass(1_000);
+      await talk.until(isPing);
+      await arrived();
+      pass(10_000);
+      talk.headers(7, GET);
+      await eventually(() => streams.length === 3, "three streams");
+      expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
+    },
+  );
 });
 
 describe("many requests that node resets without an event", () => {
@@ -230,7 +264,8 @@ describe("many requests that node resets without an event", () => {
     for (let i = from; i < from + count; i++) {
       talk.send(frame(HEADERS, END_STREAM | END_HEADERS, 1 + 2 * i, i === 0 ? Buffer.concat([FIELD, HUGE]) : HUGE));
       // In portions: node itself ends a connection on which many have come before it has cleared the first away.
-      if (i % 10 === 9 || i === from + count - 1) await talk.until(({ type, stream }) => type === RST_STREAM && stream === 1 + 2 * i);
+      if (i % 10 === 9 || i === from + count - 1)
+        await talk.until(({ type, stream }) => type === RST_STREAM && stream === 1 + 2 * i);
     }
   };
 
@@ -246,19 +281,24 @@ describe("many requests that node resets without an event", () => {
     await eventually(() => sessions.open === 0 && clock.pending === 0, "the end of the session and no pending timer");
   });
 
-  it("requests that node resets leave open streams alone, whatever their number: the client may only have skipped stream ids", async () => {
-    const { clock, streams, connect } = await listening(75_000);
-    const talk = await connect();
-    talk.headers(1, GET);
-    talk.send(...Array.from({ length: 100 }, () => frame(0xfa, 0, 0, Buffer.alloc(1_000))));
-    talk.headers(3 + 4 * RESETS.burst, GET);
-    await eventually(() => streams.length === 2, "two streams");
-    clock.advance(1_000);
-    expect(await talk.goaway()).toBe(CODES.NO_ERROR);
-    for (const stream of streams) stream.respond({ ":status": 200 }, { endStream: true });
-    for (const id of [1, 3 + 4 * RESETS.burst]) await talk.until(({ type, stream }) => type === HEADERS && stream === id);
-    await talk.closed();
-  });
+  it(
+    "requests that node resets leave open streams alone, whatever their number: " +
+      "the client may only have skipped stream ids",
+    async () => {
+      const { clock, streams, connect } = await listening(75_000);
+      const talk = await connect();
+      talk.headers(1, GET);
+      talk.send(...Array.from({ length: 100 }, () => frame(0xfa, 0, 0, Buffer.alloc(1_000))));
+      talk.headers(3 + 4 * RESETS.burst, GET);
+      await eventually(() => streams.length === 2, "two streams");
+      clock.advance(1_000);
+      expect(await talk.goaway()).toBe(CODES.NO_ERROR);
+      for (const stream of streams) stream.respond({ ":status": 200 }, { endStream: true });
+      for (const id of [1, 3 + 4 * RESETS.burst])
+        await talk.until(({ type, stream }) => type === HEADERS && stream === id);
+      await talk.closed();
+    },
+  );
 
   it("requests that node resets leave the connection open when they are few, as do skipped stream ids", async () => {
     const { clock, streams, connect } = await listening(75_000);
@@ -275,21 +315,25 @@ describe("many requests that node resets without an event", () => {
     expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
   });
 
-  it("requests that node resets make the client open a new connection once they occupy half the places, however slowly; open streams finish", async () => {
-    const { clock, streams, connect } = await listening(75_000);
-    const talk = await connect();
-    await send(talk, 0, 10);
-    talk.headers(21, GET);
-    await eventually(() => streams.length === 1, "one stream");
-    for (let sent = 11; sent <= MAX_UNREPORTED; sent += 10) {
-      await send(talk, sent, 10);
-      clock.advance(10_000);
-    }
-    expect(await talk.goaway()).toBe(CODES.NO_ERROR);
-    streams[0]!.respond({ ":status": 200 }, { endStream: true });
-    await talk.until(({ type, stream }) => type === HEADERS && stream === 21);
-    await talk.closed();
-  });
+  it(
+    "requests that node resets make the client open a new connection once they occupy half the places, " +
+      "however slowly; open streams finish",
+    async () => {
+      const { clock, streams, connect } = await listening(75_000);
+      const talk = await connect();
+      await send(talk, 0, 10);
+      talk.headers(21, GET);
+      await eventually(() => streams.length === 1, "one stream");
+      for (let sent = 11; sent <= MAX_UNREPORTED; sent += 10) {
+        await send(talk, sent, 10);
+        clock.advance(10_000);
+      }
+      expect(await talk.goaway()).toBe(CODES.NO_ERROR);
+      streams[0]!.respond({ ":status": 200 }, { endStream: true });
+      await talk.until(({ type, stream }) => type === HEADERS && stream === 21);
+      await talk.closed();
+    },
+  );
 
   it("requests that node resets do not include requests that are served", async () => {
     const { clock, streams, connect } = await listening(75_000);
@@ -314,47 +358,63 @@ describe("a connection that nghttp2 has silently abandoned", () => {
     ["DATA on a stream that was never begun", (talk) => talk.send(frame(DATA, 0, 5, Buffer.from("x")))],
   ];
 
-  it.each(BREAKS)("a connection that nghttp2 has silently abandoned gets its GOAWAY at once after %s, and ends with its streams even if its client never closes", async (_what, offend) => {
-    const { clock, pass, streams, sockets, sessions, connect } = await listening(75_000);
-    const talk = await connect();
-    talk.socket.allowHalfOpen = true;
-    talk.headers(1, GET);
-    await eventually(() => streams.length === 1, "one stream");
-    offend(talk);
-    expect(await talk.goaway()).not.toBe(CODES.NO_ERROR);
-    pass(SILENCE_MS + ANSWER_MS + 1_000);
-    await eventually(() => streams[0]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0, "the end of the first stream, the end of the connection, the end of the session and no pending timer");
-  });
+  it.each(BREAKS)(
+    "a connection that nghttp2 has silently abandoned gets its GOAWAY at once after %s, " +
+      "and ends with its streams even if its client never closes",
+    async (_what, offend) => {
+      const { clock, pass, streams, sockets, sessions, connect } = await listening(75_000);
+      const talk = await connect();
+      talk.socket.allowHalfOpen = true;
+      talk.headers(1, GET);
+      await eventually(() => streams.length === 1, "one stream");
+      offend(talk);
+      expect(await talk.goaway()).not.toBe(CODES.NO_ERROR);
+      pass(SILENCE_MS + ANSWER_MS + 1_000);
+      await eventually(
+        () => streams[0]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0,
+        "the end of the first stream, the end of the connection, the end of the session and no pending timer",
+      );
+    },
+  );
 
-  it("a connection that nghttp2 has silently abandoned ends at the second check after a reply that is never sent", async () => {
-    const { clock, pass, streams, sockets, sessions, connect } = await listening(75_000);
-    const talk = await connect();
-    talk.socket.allowHalfOpen = true;
-    talk.headers(1, GET);
-    talk.headers(3, GET);
-    await eventually(() => streams.length === 2, "two streams");
-    BREAKS[0]![1](talk);
-    await talk.goaway();
-    // Newer Nodes end the streams by themselves.
-    if (!streams[0]!.destroyed) streams[0]!.respond({ ":status": 200 }, { endStream: true });
-    pass(2_000);
-    await eventually(() => streams[1]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0, "the end of the second stream, the end of the connection, the end of the session and no pending timer");
-  });
+  it(
+    "a connection that nghttp2 has silently abandoned ends at the second check after a " + "reply that is never sent",
+    async () => {
+      const { clock, pass, streams, sockets, sessions, connect } = await listening(75_000);
+      const talk = await connect();
+      talk.socket.allowHalfOpen = true;
+      talk.headers(1, GET);
+      talk.headers(3, GET);
+      await eventually(() => streams.length === 2, "two streams");
+      BREAKS[0]![1](talk);
+      await talk.goaway();
+      // Newer Nodes end the streams by themselves.
+      if (!streams[0]!.destroyed) streams[0]!.respond({ ":status": 200 }, { endStream: true });
+      pass(2_000);
+      await eventually(
+        () => streams[1]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0,
+        "the end of the second stream, the end of the connection, the end of the session and no pending timer",
+      );
+    },
+  );
 
-  it("a connection that nghttp2 has silently abandoned stays distinct from a connection whose client does not read", async () => {
-    const { pass, streams, sockets, connect } = await listening(75_000);
-    const talk = await connect();
-    const wide = Buffer.from([0, 4, 0x7f, 0xff, 0xff, 0xff]);
-    talk.send(frame(SETTINGS, 0, 0, wide), frame(WINDOW_UPDATE, 0, 0, number32(0x7ffe0000)));
-    talk.headers(1, GET);
-    await eventually(() => streams.length === 1, "one stream");
-    talk.socket.pause();
-    streams[0]!.respond({ ":status": 200 });
-    streams[0]!.write(Buffer.alloc(16_000_000));
-    await eventually(() => sockets[0]!.bytesWritten > 16_000_000, "16 MB written");
-    pass(SILENCE_MS + 5_000);
-    expect([streams[0]!.destroyed, sockets[0]!.destroyed]).toEqual([false, false]);
-  });
+  it(
+    "a connection that nghttp2 has silently abandoned stays distinct from a connection " + "whose client does not read",
+    async () => {
+      const { pass, streams, sockets, connect } = await listening(75_000);
+      const talk = await connect();
+      const wide = Buffer.from([0, 4, 0x7f, 0xff, 0xff, 0xff]);
+      talk.send(frame(SETTINGS, 0, 0, wide), frame(WINDOW_UPDATE, 0, 0, number32(0x7ffe0000)));
+      talk.headers(1, GET);
+      await eventually(() => streams.length === 1, "one stream");
+      talk.socket.pause();
+      streams[0]!.respond({ ":status": 200 });
+      streams[0]!.write(Buffer.alloc(16_000_000));
+      await eventually(() => sockets[0]!.bytesWritten > 16_000_000, "16 MB written");
+      pass(SILENCE_MS + 5_000);
+      expect([streams[0]!.destroyed, sockets[0]!.destroyed]).toEqual([false, false]);
+    },
+  );
 
   it("a connection that nghttp2 has silently abandoned ends as an idle connection when it has no stream", async () => {
     const { clock, pass, sockets, sessions, connect } = await listening(20_000);
@@ -363,24 +423,34 @@ describe("a connection that nghttp2 has silently abandoned", () => {
     talk.send(frame(DATA, 0, 1, Buffer.from("x")));
     expect(await talk.goaway()).not.toBe(CODES.NO_ERROR);
     pass(20_000 + MAX_LINGER_MS);
-    await eventually(() => sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0, "the end of the connection, the end of the session and no pending timer");
+    await eventually(
+      () => sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0,
+      "the end of the connection, the end of the session and no pending timer",
+    );
   });
 
-  it("a connection that nghttp2 has silently abandoned stays distinct from a silent connection, which stays open if it answers a PING", async () => {
-    const { pass, streams, connect } = await listening(75_000);
-    const talk = await connect();
-    talk.headers(1, GET);
-    await eventually(() => streams.length === 1, "one stream");
-    for (let asked = 1; asked <= 3; asked++) {
-      pass(SILENCE_MS + 1_000);
-      await eventually(() => talk.frames.filter(({ type, flags }) => type === PING && flags === 0).length === asked, "a PING from the server");
-      // Behind the answer to the PING, so that has been read too.
-      talk.headers(1 + 2 * asked, GET);
-      await eventually(() => streams.length === asked + 1, "another stream");
-      pass(ANSWER_MS - 2_000);
-    }
-    expect([talk.isClosed(), streams[0]!.destroyed]).toEqual([false, false]);
-  });
+  it(
+    "a connection that nghttp2 has silently abandoned stays distinct from a silent connection, " +
+      "which stays open if it answers a PING",
+    async () => {
+      const { pass, streams, connect } = await listening(75_000);
+      const talk = await connect();
+      talk.headers(1, GET);
+      await eventually(() => streams.length === 1, "one stream");
+      for (let asked = 1; asked <= 3; asked++) {
+        pass(SILENCE_MS + 1_000);
+        await eventually(
+          () => talk.frames.filter(({ type, flags }) => type === PING && flags === 0).length === asked,
+          "a PING from the server",
+        );
+        // Behind the answer to the PING, so that has been read too.
+        talk.headers(1 + 2 * asked, GET);
+        await eventually(() => streams.length === asked + 1, "another stream");
+        pass(ANSWER_MS - 2_000);
+      }
+      expect([talk.isClosed(), streams[0]!.destroyed]).toEqual([false, false]);
+    },
+  );
 });
 
 /** Frames that nghttp2 processes without reporting them, and from some version on counts for itself. */
@@ -390,23 +460,30 @@ describe.each<[string, Buffer, isCounted: boolean]>([
   ["PRIORITY", frame(PRIORITY, 0, 3, Buffer.from([0, 0, 0, 0, 15])), true],
   ["unknown", frame(0xfa, 0, 0), true],
 ])("100,000 %s frames", (_what, each, isCounted) => {
-  it("100,000 frames fill no queue on their connection, which is served or ended by nghttp2, and delay no other connection", async () => {
-    const { streams, sockets, connect } = await listening(75_000);
-    const [flood, other] = [await connect(), await connect()];
-    flood.headers(1, GET);
-    await eventually(() => streams.length === 1, "one stream");
-    const { session } = streams[0]!;
-    const before = session!.state;
-    flood.send(Buffer.concat(Array.from({ length: 100_000 }, () => each)));
-    other.headers(1, GET);
-    await eventually(() => streams.length === 2, "two streams");
-    const isOver = () => sockets[0]!.destroyed || sockets[0]!.bytesRead === flood.socket.bytesWritten;
-    await eventually(isOver, "all frames being read");
-    if (isCounted && sockets[0]!.destroyed) return;
-    expect(session!.state).toMatchObject({ outboundQueueSize: before.outboundQueueSize, inflateDynamicTableSize: before.inflateDynamicTableSize });
-    flood.headers(5, GET);
-    await eventually(() => streams.length === 3, "three streams");
-  });
+  it(
+    "100,000 frames fill no queue on their connection, which is served or ended by nghttp2, " +
+      "and delay no other connection",
+    async () => {
+      const { streams, sockets, connect } = await listening(75_000);
+      const [flood, other] = [await connect(), await connect()];
+      flood.headers(1, GET);
+      await eventually(() => streams.length === 1, "one stream");
+      const { session } = streams[0]!;
+      const before = session!.state;
+      flood.send(Buffer.concat(Array.from({ length: 100_000 }, () => each)));
+      other.headers(1, GET);
+      await eventually(() => streams.length === 2, "two streams");
+      const isOver = () => sockets[0]!.destroyed || sockets[0]!.bytesRead === flood.socket.bytesWritten;
+      await eventually(isOver, "all frames being read");
+      if (isCounted && sockets[0]!.destroyed) return;
+      expect(session!.state).toMatchObject({
+        outboundQueueSize: before.outboundQueueSize,
+        inflateDynamicTableSize: before.inflateDynamicTableSize,
+      });
+      flood.headers(5, GET);
+      await eventually(() => streams.length === 3, "three streams");
+    },
+  );
 });
 
 it("cuts off a client that never closes its side after a GOAWAY", async () => {
@@ -417,25 +494,40 @@ it("cuts off a client that never closes its side after a GOAWAY", async () => {
   expect(await talk.goaway()).toBe(CODES.NO_ERROR);
   expect(sockets[0]!.destroyed).toBe(false);
   pass(MAX_LINGER_MS);
-  await eventually(() => sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0, "the end of the connection, the end of the session and no pending timer");
+  await eventually(
+    () => sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0,
+    "the end of the connection, the end of the session and no pending timer",
+  );
 });
 
-it.each([false, true])("ends the session of a client that has vanished while Node waited to write to it (secure: %s)", async (secure) => {
-  const { pass, streams, sockets, sessions, connect } = await listening(75_000, secure);
-  const talk = await connect();
-  talk.send(frame(SETTINGS, 0, 0, Buffer.from([0, 4, 0x7f, 0xff, 0xff, 0xff])), frame(WINDOW_UPDATE, 0, 0, number32(0x7ffe0000)));
-  for (const id of [1, 3]) talk.headers(id, GET);
-  await eventually(() => streams.length === 2, "two streams");
-  talk.socket.pause();
-  for (const stream of streams) stream.respond({ ":status": 200 });
-  streams[0]!.write(Buffer.alloc(16_000_000));
-  await eventually(() => sockets[0]!.bytesWritten > 16_000_000, "16 MB written");
-  streams[1]!.write("more to write after that");
-  await new Promise(setImmediate);
-  talk.socket.destroy();
-  type Handle = { getpeername(into: object): number };
-  const handle = () => (sockets[0] as unknown as { _handle: Handle | null })._handle;
-  await eventually(() => handle() === null || handle()!.getpeername({}) !== 0, "the system having closed the connection");
-  pass(1_000);
-  await eventually(() => streams.every(({ destroyed }) => destroyed) && sockets[0]!.destroyed && sessions.open === 0, "the end of the streams, the connection and the session");
-});
+it.each([false, true])(
+  "ends the session of a client that has vanished while Node waited to write to it (secure: %s)",
+  async (secure) => {
+    const { pass, streams, sockets, sessions, connect } = await listening(75_000, secure);
+    const talk = await connect();
+    talk.send(
+      frame(SETTINGS, 0, 0, Buffer.from([0, 4, 0x7f, 0xff, 0xff, 0xff])),
+      frame(WINDOW_UPDATE, 0, 0, number32(0x7ffe0000)),
+    );
+    for (const id of [1, 3]) talk.headers(id, GET);
+    await eventually(() => streams.length === 2, "two streams");
+    talk.socket.pause();
+    for (const stream of streams) stream.respond({ ":status": 200 });
+    streams[0]!.write(Buffer.alloc(16_000_000));
+    await eventually(() => sockets[0]!.bytesWritten > 16_000_000, "16 MB written");
+    streams[1]!.write("more to write after that");
+    await new Promise(setImmediate);
+    talk.socket.destroy();
+    type Handle = { getpeername(into: object): number };
+    const handle = () => (sockets[0] as unknown as { _handle: Handle | null })._handle;
+    await eventually(
+      () => handle() === null || handle()!.getpeername({}) !== 0,
+      "the system having closed the connection",
+    );
+    pass(1_000);
+    await eventually(
+      () => streams.every(({ destroyed }) => destroyed) && sockets[0]!.destroyed && sessions.open === 0,
+      "the end of the streams, the connection and the session",
+    );
+  },
+);

@@ -4,7 +4,9 @@ import { head, refuseBare } from "../../lib/server/http1.ts";
 import { manualClock } from "../support/clock.ts";
 
 it("writes a head as its first line and header lines, byte for byte", () => {
-  expect(head("HTTP/1.1 200 OK", ["A", "1", "a", "2", "Caf\xe9", ""])).toBe("HTTP/1.1 200 OK\r\nA: 1\r\na: 2\r\nCaf\xe9: \r\n\r\n");
+  expect(head("HTTP/1.1 200 OK", ["A", "1", "a", "2", "Caf\xe9", ""])).toBe(
+    "HTTP/1.1 200 OK\r\nA: 1\r\na: 2\r\nCaf\xe9: \r\n\r\n",
+  );
   expect(head("GET / HTTP/1.1", [])).toBe("GET / HTTP/1.1\r\n\r\n");
 });
 
@@ -14,8 +16,15 @@ it("refuses a request with a whole problem document that announces the end of th
   socket.on("data", (chunk: Buffer) => (text += chunk.toString()));
   refuseBare(socket, { code: "bad_request", detail: "Because." }, manualClock(), "id-2");
   const [first, body] = text.split("\r\n\r\n");
-  expect(first).toMatch(/^HTTP\/1\.1 400 Bad Request\r\nContent-Type: application\/problem\+json\r\nContent-Length: \d+\r\nDate: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\nX-Request-Id: id-2\r\nConnection: close$/);
+  expect(first).toMatch(
+    /^HTTP\/1\.1 400 Bad Request\r\nContent-Type: application\/problem\+json\r\nContent-Length: \d+\r\nDate: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\nX-Request-Id: id-2\r\nConnection: close$/,
+  );
   expect(JSON.parse(body!)).toEqual({
-    type: "about:blank", title: "The request is malformed", status: 400, detail: "Because.", code: "bad_request", request_id: "id-2",
+    type: "about:blank",
+    title: "The request is malformed",
+    status: 400,
+    detail: "Because.",
+    code: "bad_request",
+    request_id: "id-2",
   });
 });

@@ -36,17 +36,20 @@ function door(limits: Partial<Limits>, proxies: Rules["proxies"] = null) {
 }
 
 describe("the connection limit", () => {
-  it("the connection limit accepts max_connections, resets the next, and accepts one more when one has closed", async () => {
-    const { door: made, come } = door({ maxConnections: 2 });
-    const first = come("192.0.2.1");
-    expect([first.taken, come("192.0.2.2").taken]).toEqual([true, true]);
-    const surplus = come("192.0.2.3");
-    expect([surplus.taken, surplus.socket.reset, surplus.socket.destroyed]).toEqual([false, true, true]);
-    expect(made.open).toBe(2);
-    first.socket.destroy();
-    await eventually(() => made.open === 1, "one open connection");
-    expect(come("192.0.2.3").taken).toBe(true);
-  });
+  it(
+    "the connection limit accepts max_connections, resets the next, " + "and accepts one more when one has closed",
+    async () => {
+      const { door: made, come } = door({ maxConnections: 2 });
+      const first = come("192.0.2.1");
+      expect([first.taken, come("192.0.2.2").taken]).toEqual([true, true]);
+      const surplus = come("192.0.2.3");
+      expect([surplus.taken, surplus.socket.reset, surplus.socket.destroyed]).toEqual([false, true, true]);
+      expect(made.open).toBe(2);
+      first.socket.destroy();
+      await eventually(() => made.open === 1, "one open connection");
+      expect(come("192.0.2.3").taken).toBe(true);
+    },
+  );
 
   it.each<[title: string, first: string, second: string, third: string]>([
     ["an IPv4 address", "192.0.2.1", "192.0.2.1", "192.0.2.2"],
@@ -60,7 +63,12 @@ describe("the connection limit", () => {
 
   it("the connection limit counts connections of trusted proxies in all, but not by address", () => {
     const { come } = door({ maxConnectionsPerIp: 1, maxConnections: 3 }, trustedProxies(["10.0.0.1"]));
-    expect(["10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1"].map((from) => come(from).taken)).toEqual([true, true, true, false]);
+    expect(["10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1"].map((from) => come(from).taken)).toEqual([
+      true,
+      true,
+      true,
+      false,
+    ]);
   });
 
   it("the connection limit counts connections that were opened before there was a limit", () => {
@@ -129,7 +137,8 @@ describe("upload rates", () => {
   function uploading(leastBytesPerS: number) {
     const pace = new UploadPace(leastBytesPerS);
     let received = 0;
-    return (seconds: number, bytes: number) => Array.from({ length: seconds }, () => pace.isTooSlow((received += bytes), 1_000));
+    return (seconds: number, bytes: number) =>
+      Array.from({ length: seconds }, () => pace.isTooSlow((received += bytes), 1_000));
   }
 
   it("accepts uploads at the minimum rate and gives up slower uploads after ten seconds", () => {
@@ -140,8 +149,11 @@ describe("upload rates", () => {
   it.each([
     [3_000, 30],
     [1_000_000_000, 60],
-  ])("measures the average rate and credits at most a minute: after %d bytes in one second an upload may stall for %d", (bytes, seconds) => {
-    const pass = uploading(100);
-    expect([...pass(1, bytes), ...pass(seconds, 0)]).toEqual([...Array(seconds).fill(false), true]);
-  });
+  ])(
+    "measures the average rate and credits at most a minute: after %d bytes in one second an upload may stall for %d",
+    (bytes, seconds) => {
+      const pass = uploading(100);
+      expect([...pass(1, bytes), ...pass(seconds, 0)]).toEqual([...Array(seconds).fill(false), true]);
+    },
+  );
 });

@@ -40,21 +40,24 @@ it("begins no request on a connection that is ending", () => {
   expect(begun).toEqual([1]);
 });
 
-it("does not read a connection with 64 waiting requests until they have begun, even if other code resumes it", async () => {
-  const { turns, socket, take } = line();
-  socket.resume();
-  for (let n = 0; n < 65; n++) take(n);
-  socket.resume();
-  await turn();
-  expect(socket.isPaused()).toBe(true);
-  for (let n = 0; n < 63; n++) turns.over(socket);
-  socket.resume();
-  await turn();
-  expect(socket.isPaused()).toBe(true);
-  turns.over(socket);
-  await turn();
-  expect(socket.isPaused()).toBe(false);
-});
+it(
+  "does not read a connection with 64 waiting requests until they have begun, " + "even if other code resumes it",
+  async () => {
+    const { turns, socket, take } = line();
+    socket.resume();
+    for (let n = 0; n < 65; n++) take(n);
+    socket.resume();
+    await turn();
+    expect(socket.isPaused()).toBe(true);
+    for (let n = 0; n < 63; n++) turns.over(socket);
+    socket.resume();
+    await turn();
+    expect(socket.isPaused()).toBe(true);
+    turns.over(socket);
+    await turn();
+    expect(socket.isPaused()).toBe(false);
+  },
+);
 
 it("continues to read a connection whose queue empties in the same tick", async () => {
   const { turns, socket, take } = line();

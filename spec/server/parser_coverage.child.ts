@@ -16,7 +16,8 @@ for (const { bytes, limits } of CASES) {
 }
 for (const { framing, bytes } of BODY_CASES) {
   const all = Buffer.from(bytes, "latin1");
-  for (const pieces of [[all], singly(all)]) for (const before of ["", "before"]) readBody(framing, pieces, Buffer.from(before));
+  for (const pieces of [[all], singly(all)])
+    for (const before of ["", "before"]) readBody(framing, pieces, Buffer.from(before));
 }
 for (const each of REPLY_CASES) {
   try {
@@ -27,6 +28,7 @@ for (const each of REPLY_CASES) {
 }
 for (const [, trailers] of TRAILER_CASES) lastChunk(trailers);
 for (const [host] of HOSTS) isHost(host);
-for (const [name] of CERTIFICATE_NAMES) for (const underscores of ["drop", "allow"] as const) withoutDropped(["A", "b", name, "c"], underscores);
+for (const [name] of CERTIFICATE_NAMES)
+  for (const underscores of ["drop", "allow"] as const) withoutDropped(["A", "b", name, "c"], underscores);
 for (const name of ["X_Request_Id", "T_E", "X_A"]) isDropped(name, "allow");
 readFraming("GET", ["Date", "", "User-Agent", "", "Proxy", ""], "2.0");

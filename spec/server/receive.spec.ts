@@ -24,10 +24,21 @@ function request(headers: readonly string[], parts: Parts = {}) {
     const colon = line.indexOf(":");
     return [line.slice(0, colon), line.slice(colon + 1).trim()];
   });
-  return { rawHeaders: flat, method, url, httpVersion: version, socket: { remoteAddress: remote, encrypted }, rawTrailers: [] } as unknown as IncomingMessage;
+  return {
+    rawHeaders: flat,
+    method,
+    url,
+    httpVersion: version,
+    socket: { remoteAddress: remote, encrypted },
+    rawTrailers: [],
+  } as unknown as IncomingMessage;
 }
 
-const options = { clock: manualClock(), proxies: trustedProxies(["10.0.0.0/8", "2001:db8:1::/48"]), limits: defaultLimits };
+const options = {
+  clock: manualClock(),
+  proxies: trustedProxies(["10.0.0.0/8", "2001:db8:1::/48"]),
+  limits: defaultLimits,
+};
 const received = (headers: readonly string[], parts: Parts = {}, rules: ReceiveOptions = options) => {
   const from = request(headers, parts);
   return receive(from, connectionOf(from.socket), rules, () => {});
@@ -85,10 +96,23 @@ describe("the client of a request", () => {
   });
 
   it("is the only one who sends headers of a proxy, unless it is a trusted one", () => {
-    const sent = ["Host: forwarded", "X-Forwarded-For: 1.2.3.4", "x-forwarded-proto: https", "X-Forwarded-Ssl: on", "Forwarded: for=1.2.3.4", "X-REAL-IP: 1.2.3.4", "X-Forwarded-More: 1", "X-Request-Id: given"];
+    const sent = [
+      "Host: forwarded",
+      "X-Forwarded-For: 1.2.3.4",
+      "x-forwarded-proto: https",
+      "X-Forwarded-Ssl: on",
+      "Forwarded: for=1.2.3.4",
+      "X-REAL-IP: 1.2.3.4",
+      "X-Forwarded-More: 1",
+      "X-Request-Id: given",
+    ];
     const names = (headers: readonly string[]) => headers.filter((_text, i) => i % 2 === 0);
     expect(names(received(sent).headers)).toEqual(["Host", "X-Forwarded-More", "X-Request-Id"]);
-    expect(names(received(sent, {}, { ...options, proxies: null }).headers)).toEqual(["Host", "X-Forwarded-More", "X-Request-Id"]);
+    expect(names(received(sent, {}, { ...options, proxies: null }).headers)).toEqual([
+      "Host",
+      "X-Forwarded-More",
+      "X-Request-Id",
+    ]);
     expect(received(sent, { remote: "10.0.0.1" }).headers).toHaveLength(2 * sent.length);
   });
 
@@ -96,8 +120,13 @@ describe("the client of a request", () => {
     const headers = ["Host: h", "X-Forwarded-Proto: https", "X-Request-Id: given"];
     expect(received(headers)).toMatchObject({ scheme: "http" });
     expect(received(headers).call.id).not.toBe("given");
-    expect(received(headers, { remote: "10.0.0.1" })).toMatchObject({ scheme: "https", call: { id: "given", trustedRemote: true } });
-    expect(received(["Host: h", "X-Forwarded-Proto: gopher"], { remote: "10.0.0.1", encrypted: true }).scheme).toBe("https");
+    expect(received(headers, { remote: "10.0.0.1" })).toMatchObject({
+      scheme: "https",
+      call: { id: "given", trustedRemote: true },
+    });
+    expect(received(["Host: h", "X-Forwarded-Proto: gopher"], { remote: "10.0.0.1", encrypted: true }).scheme).toBe(
+      "https",
+    );
     expect(received(["Host: h"], { encrypted: true }).scheme).toBe("https");
   });
 });

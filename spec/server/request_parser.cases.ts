@@ -13,7 +13,11 @@ export interface Case {
   readonly limits?: Partial<Limits>;
 }
 
-type Row = readonly [title: string, bytes: string, ...more: readonly [reads: string | readonly string[], end?: Reading["end"]] | readonly []];
+type Row = readonly [
+  title: string,
+  bytes: string,
+  ...more: readonly [reads: string | readonly string[], end?: Reading["end"]] | readonly [],
+];
 const UNLIMITED: Partial<Limits> = {};
 
 /** Rows that name no request are refused with `code`; rows that name one are accepted. */
@@ -40,7 +44,11 @@ const UPGRADE = ["Connection: Upgrade", "Upgrade: websocket"];
 export const CASES: readonly Case[] = [
   ...refused("RFC 9112 §3: method, target and version of the request line, one space between them", [
     ["a request", "GET /a?b HTTP/1.1\r\nHost: h\r\n\r\n", "GET /a?b 1.1 Host|h"],
-    ["every printable character in a target", `GET /!"$%&'()*+,-.:;<=>?@[\\]^_\`{|}~ HTTP/1.1\r\nHost: h\r\n\r\n`, `GET /!"$%&'()*+,-.:;<=>?@[\\]^_\`{|}~ 1.1 Host|h`],
+    [
+      "every printable character in a target",
+      `GET /!"$%&'()*+,-.:;<=>?@[\\]^_\`{|}~ HTTP/1.1\r\nHost: h\r\n\r\n`,
+      `GET /!"$%&'()*+,-.:;<=>?@[\\]^_\`{|}~ 1.1 Host|h`,
+    ],
     ["two spaces behind the method", head("GET  / HTTP/1.1", "Host: h")],
     ["two spaces before the version", head("GET /  HTTP/1.1", "Host: h")],
     ["a space behind the version", head("GET / HTTP/1.1 ", "Host: h")],
@@ -112,10 +120,18 @@ export const CASES: readonly Case[] = [
   ]),
   ...refused("RFC 9112 §2.2: an empty line before the request line", [
     ["one empty line", `\r\n${get()}`, "GET / 1.1 Host|h"],
-    ["one empty line before each of two requests", `\r\n${get()}\r\n${get()}`, ["GET / 1.1 Host|h", "GET / 1.1 Host|h"]],
+    [
+      "one empty line before each of two requests",
+      `\r\n${get()}\r\n${get()}`,
+      ["GET / 1.1 Host|h", "GET / 1.1 Host|h"],
+    ],
     ["an empty line and no request yet", `${get()}\r\n`, "GET / 1.1 Host|h", "waits"],
     ["two empty lines", `\r\n\r\n${get()}`],
-    ["an empty line behind two bodies, as old clients sent it", `${post("Content-Length: 1")}a\r\n${get()}`, ["POST / 1.1 Host|h|Content-Length|1 {a}", "GET / 1.1 Host|h"]],
+    [
+      "an empty line behind two bodies, as old clients sent it",
+      `${post("Content-Length: 1")}a\r\n${get()}`,
+      ["POST / 1.1 Host|h|Content-Length|1 {a}", "GET / 1.1 Host|h"],
+    ],
     ["an empty line of LF alone", `\n${get()}`],
     ["an empty line of CR alone", `\r${get()}`],
     ["an empty line of a space", ` \r\n${get()}`],
@@ -165,11 +181,35 @@ export const CASES: readonly Case[] = [
   ]),
   ...refused("RFC 9110 §5.6.2: characters of a token", [
     ["every character of a token", get("!#$%&'*+-.^_`|~09azAZ: b"), "GET / 1.1 Host|h|!#$%&'*+-.^_`|~09azAZ|b"],
-    ...['"', "(", ")", ",", "/", ";", "<", "=", ">", "?", "@", "[", "\\", "]", "{", "}", "\0", "\x7f", "\x80", "\xff"].map((mark): Row => [`${JSON.stringify(mark)} in a name`, get(`X${mark}A: b`)]),
+    ...[
+      '"',
+      "(",
+      ")",
+      ",",
+      "/",
+      ";",
+      "<",
+      "=",
+      ">",
+      "?",
+      "@",
+      "[",
+      "\\",
+      "]",
+      "{",
+      "}",
+      "\0",
+      "\x7f",
+      "\x80",
+      "\xff",
+    ].map((mark): Row => [`${JSON.stringify(mark)} in a name`, get(`X${mark}A: b`)]),
   ]),
   ...refused("RFC 9110 §5.5: characters of a field value", [
     ["a tab and bytes beyond ASCII in a value", get("A: b\t\x80\xff"), "GET / 1.1 Host|h|A|b\t\x80\xff"],
-    ...["\0", "\x01", "\x08", "\x0b", "\x0c", "\x1b", "\x1f", "\x7f"].map((mark): Row => [`${JSON.stringify(mark)} in a value`, get(`A: b${mark}c`)]),
+    ...["\0", "\x01", "\x08", "\x0b", "\x0c", "\x1b", "\x1f", "\x7f"].map((mark): Row => [
+      `${JSON.stringify(mark)} in a value`,
+      get(`A: b${mark}c`),
+    ]),
   ]),
   ...refused("RFC 9112 §3.2: exactly one valid Host", [
     ["no Host", head("GET / HTTP/1.1")],
@@ -181,13 +221,21 @@ export const CASES: readonly Case[] = [
   ]),
   ...refused("RFC 9112 §6.3: no body without a length or a coding", [
     ["POST without framing", post() + get(), ["POST / 1.1 Host|h", "GET / 1.1 Host|h"]],
-    ["DELETE with a body", head("DELETE / HTTP/1.1", "Host: h", "Content-Length: 2") + "ok", "DELETE / 1.1 Host|h|Content-Length|2 {ok}"],
+    [
+      "DELETE with a body",
+      head("DELETE / HTTP/1.1", "Host: h", "Content-Length: 2") + "ok",
+      "DELETE / 1.1 Host|h|Content-Length|2 {ok}",
+    ],
     ["GET with a body", get("Content-Length: 2") + "ok", "GET / 1.1 Host|h|Content-Length|2 {ok}"],
   ]),
   ...refused("RFC 9112 §6.3: one valid Content-Length", [
     ["a length", post("Content-Length: 4") + "good", "POST / 1.1 Host|h|Content-Length|4 {good}"],
     ["a length of zero", post("Content-Length: 0") + get(), ["POST / 1.1 Host|h|Content-Length|0", "GET / 1.1 Host|h"]],
-    ["a body that would be a request", post("Content-Length: 4") + "GET " + get(), ["POST / 1.1 Host|h|Content-Length|4 {GET }", "GET / 1.1 Host|h"]],
+    [
+      "a body that would be a request",
+      post("Content-Length: 4") + "GET " + get(),
+      ["POST / 1.1 Host|h|Content-Length|4 {GET }", "GET / 1.1 Host|h"],
+    ],
     ["two lengths", post("Content-Length: 1", "Content-Length: 2") + "ab"],
     ["two equal lengths", post("Content-Length: 1", "content-length: 1") + "a"],
     ["a list of equal lengths", post("Content-Length: 1, 1") + "a"],
@@ -217,7 +265,11 @@ export const CASES: readonly Case[] = [
     ["coding and a length of zero", post("Transfer-Encoding: chunked", "Content-Length: 0") + "0\r\n\r\n"],
   ]),
   ...refused("RFC 9112 §6.3: chunked as the only coding", [
-    ["chunked in capitals", post("TRANSFER-ENCODING: CHUNKED") + "0\r\n\r\n", "POST / 1.1 Host|h|TRANSFER-ENCODING|CHUNKED"],
+    [
+      "chunked in capitals",
+      post("TRANSFER-ENCODING: CHUNKED") + "0\r\n\r\n",
+      "POST / 1.1 Host|h|TRANSFER-ENCODING|CHUNKED",
+    ],
     ["identity", post("Transfer-Encoding: identity") + "0\r\n\r\n"],
     ["chunked before another", post("Transfer-Encoding: chunked, gzip") + "0\r\n\r\n"],
     ["chunked behind another", post("Transfer-Encoding: gzip, chunked") + "0\r\n\r\n"],
@@ -235,7 +287,11 @@ export const CASES: readonly Case[] = [
   ]),
   ...refused("RFC 9112 §7.1: size, line end, data, line end of a chunk", [
     ["two chunks", `${CHUNKED}2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n${get()}`, [`${READ} {abcde}`, "GET / 1.1 Host|h"]],
-    ["sizes in both cases, with leading zeros", `${CHUNKED}00A\r\n0123456789\r\n0b\r\n0123456789a\r\n000\r\n\r\n`, `${READ} {01234567890123456789a}`],
+    [
+      "sizes in both cases, with leading zeros",
+      `${CHUNKED}00A\r\n0123456789\r\n0b\r\n0123456789a\r\n000\r\n\r\n`,
+      `${READ} {01234567890123456789a}`,
+    ],
     ["line breaks as data", `${CHUNKED}4\r\n\r\n\r\n\r\n0\r\n\r\n`, `${READ} {\r\n\r\n}`],
     ["no size", `${CHUNKED}\r\n\r\n`],
     ["a size that is none", `${CHUNKED}g\r\n`],
@@ -280,7 +336,11 @@ export const CASES: readonly Case[] = [
     ["more than 8 KiB in all", CHUNKED + `1;${"a".repeat(510)}\r\na\r\n`.repeat(16) + "1;a\r\na\r\n"],
   ]),
   ...refused("RFC 9110 §6.5.1: no framing in trailers", [
-    ["trailers", `${CHUNKED}1\r\na\r\n0\r\nX-A: \t b \r\nx-a:c\r\nHost: d\r\n\r\n${get()}`, [`${READ} {a} <X-A|b|x-a|c|Host|d>`, "GET / 1.1 Host|h"]],
+    [
+      "trailers",
+      `${CHUNKED}1\r\na\r\n0\r\nX-A: \t b \r\nx-a:c\r\nHost: d\r\n\r\n${get()}`,
+      [`${READ} {a} <X-A|b|x-a|c|Host|d>`, "GET / 1.1 Host|h"],
+    ],
     ...["Content-Length: 4", "TRANSFER-ENCODING: chunked", "connection: x, Close", "Proxy-Connection: close"].map(
       (line): Row => [`${line} as a trailer`, `${CHUNKED}0\r\nX-A: b\r\n${line}\r\n\r\n`],
     ),
@@ -297,7 +357,11 @@ export const CASES: readonly Case[] = [
     ["data behind the last chunk", `${CHUNKED}0\r\nGET / HTTP/1.1\r\n\r\n`],
   ]),
   ...rows("RFC 6585 §5: trailers that are too large", "headers_too_large", [
-    ["trailers of 16 KiB", `${CHUNKED}0\r\n${`A: ${"b".repeat(1019)}\r\n`.repeat(16)}\r\n`, `${READ} <${Array.from({ length: 16 }, () => `A|${"b".repeat(1019)}`).join("|")}>`],
+    [
+      "trailers of 16 KiB",
+      `${CHUNKED}0\r\n${`A: ${"b".repeat(1019)}\r\n`.repeat(16)}\r\n`,
+      `${READ} <${Array.from({ length: 16 }, () => `A|${"b".repeat(1019)}`).join("|")}>`,
+    ],
     ["trailers of more than 16 KiB", `${CHUNKED}0\r\n${`A: ${"b".repeat(1019)}\r\n`.repeat(16)}A: b\r\n`],
     ["a trailer of more than 16 KiB that has no end yet", `${CHUNKED}0\r\nA: ${"b".repeat(16_400)}`],
   ]),
@@ -309,24 +373,71 @@ export const CASES: readonly Case[] = [
   ]),
   ...refused("RFC 9112 §9.3: which connections persist", [
     ["HTTP/1.0", head("GET / HTTP/1.0", "Host: h") + get(), "GET / 1.0 Host|h", "last"],
-    ["HTTP/1.0 that keeps its connection", head("GET / HTTP/1.0", "Connection: Keep-Alive") + get(), ["GET / 1.0 Connection|Keep-Alive", "GET / 1.1 Host|h"]],
-    ["HTTP/1.0 that keeps its connection with a parameter", head("GET / HTTP/1.0", "Connection: keep-alive;a") + get(), "GET / 1.0 Connection|keep-alive;a", "last"],
-    ["HTTP/1.0 that does and does not", head("GET / HTTP/1.0", "Connection: keep-alive, close") + get(), "GET / 1.0 Connection|keep-alive, close", "last"],
-    ["HTTP/1.0 with a body", head("POST / HTTP/1.0", "Content-Length: 1") + "a", "POST / 1.0 Content-Length|1 {a}", "last"],
+    [
+      "HTTP/1.0 that keeps its connection",
+      head("GET / HTTP/1.0", "Connection: Keep-Alive") + get(),
+      ["GET / 1.0 Connection|Keep-Alive", "GET / 1.1 Host|h"],
+    ],
+    [
+      "HTTP/1.0 that keeps its connection with a parameter",
+      head("GET / HTTP/1.0", "Connection: keep-alive;a") + get(),
+      "GET / 1.0 Connection|keep-alive;a",
+      "last",
+    ],
+    [
+      "HTTP/1.0 that does and does not",
+      head("GET / HTTP/1.0", "Connection: keep-alive, close") + get(),
+      "GET / 1.0 Connection|keep-alive, close",
+      "last",
+    ],
+    [
+      "HTTP/1.0 with a body",
+      head("POST / HTTP/1.0", "Content-Length: 1") + "a",
+      "POST / 1.0 Content-Length|1 {a}",
+      "last",
+    ],
     ["Connection: close", get("Connection: Close") + get(), "GET / 1.1 Host|h|Connection|Close", "last"],
-    ["close among others", get("Connection: x", "Connection: y , close") + get(), "GET / 1.1 Host|h|Connection|x|Connection|y , close", "last"],
-    ["Proxy-Connection: close, which some take for Connection", get("Proxy-Connection: x, Close") + get(), "GET / 1.1 Host|h|Proxy-Connection|x, Close", "last"],
-    ["Proxy-Connection: keep-alive", get("Proxy-Connection: keep-alive") + get(), ["GET / 1.1 Host|h|Proxy-Connection|keep-alive", "GET / 1.1 Host|h"]],
+    [
+      "close among others",
+      get("Connection: x", "Connection: y , close") + get(),
+      "GET / 1.1 Host|h|Connection|x|Connection|y , close",
+      "last",
+    ],
+    [
+      "Proxy-Connection: close, which some take for Connection",
+      get("Proxy-Connection: x, Close") + get(),
+      "GET / 1.1 Host|h|Proxy-Connection|x, Close",
+      "last",
+    ],
+    [
+      "Proxy-Connection: keep-alive",
+      get("Proxy-Connection: keep-alive") + get(),
+      ["GET / 1.1 Host|h|Proxy-Connection|keep-alive", "GET / 1.1 Host|h"],
+    ],
     ["keep-alive", get("Connection: keep-alive"), "GET / 1.1 Host|h|Connection|keep-alive"],
   ]),
   ...refused("RFC 9112 §9.6: no request behind the last one of a connection", [
     ["garbage behind the last request", get("Connection: close") + "\0\0", "GET / 1.1 Host|h|Connection|close", "last"],
-    ["garbage behind the body of the last request", post("Connection: close", "Content-Length: 1") + "a\0", "POST / 1.1 Host|h|Connection|close|Content-Length|1 {a}", "last"],
+    [
+      "garbage behind the body of the last request",
+      post("Connection: close", "Content-Length: 1") + "a\0",
+      "POST / 1.1 Host|h|Connection|close|Content-Length|1 {a}",
+      "last",
+    ],
     ["a request behind one that is refused", post("Content-Length: x") + get()],
   ]),
   ...refused("RFC 9110 §10.1.1: Expect: 100-continue, and none in HTTP/1.0", [
-    ["Expect: 100-continue", post("Expect: 100-Continue", "Content-Length: 1") + "a", "POST / 1.1 Host|h|Expect|100-Continue|Content-Length|1 {a}"],
-    ["any expectation in HTTP/1.0", head("POST / HTTP/1.0", "Expect: x", "Content-Length: 1") + "a", "POST / 1.0 Expect|x|Content-Length|1 {a}", "last"],
+    [
+      "Expect: 100-continue",
+      post("Expect: 100-Continue", "Content-Length: 1") + "a",
+      "POST / 1.1 Host|h|Expect|100-Continue|Content-Length|1 {a}",
+    ],
+    [
+      "any expectation in HTTP/1.0",
+      head("POST / HTTP/1.0", "Expect: x", "Content-Length: 1") + "a",
+      "POST / 1.0 Expect|x|Content-Length|1 {a}",
+      "last",
+    ],
   ]),
   ...rows("RFC 9110 §10.1.1: any other expectation", "expectation_failed", [
     ["another expectation", post("Expect: 200-ok")],
@@ -334,48 +445,130 @@ export const CASES: readonly Case[] = [
     ["an empty expectation", post("Expect:")],
   ]),
   ...refused("RFC 9110 §7.8: upgrades", [
-    ["a WebSocket and what is sent behind its request", get(...UPGRADE) + "\x81\x00GET ", "GET / 1.1 Host|h|Connection|Upgrade|Upgrade|websocket", "upgraded \x81\x00GET "],
-    ["a WebSocket in HTTP/1.0", head("GET / HTTP/1.0", "Connection: Upgrade, keep-alive", "Upgrade: websocket") + get(), ["GET / 1.0 Connection|Upgrade, keep-alive|Upgrade|websocket", "GET / 1.1 Host|h"]],
-    ["a WebSocket that Connection does not name", get("Upgrade: websocket") + get(), ["GET / 1.1 Host|h|Upgrade|websocket", "GET / 1.1 Host|h"]],
+    [
+      "a WebSocket and what is sent behind its request",
+      get(...UPGRADE) + "\x81\x00GET ",
+      "GET / 1.1 Host|h|Connection|Upgrade|Upgrade|websocket",
+      "upgraded \x81\x00GET ",
+    ],
+    [
+      "a WebSocket in HTTP/1.0",
+      head("GET / HTTP/1.0", "Connection: Upgrade, keep-alive", "Upgrade: websocket") + get(),
+      ["GET / 1.0 Connection|Upgrade, keep-alive|Upgrade|websocket", "GET / 1.1 Host|h"],
+    ],
+    [
+      "a WebSocket that Connection does not name",
+      get("Upgrade: websocket") + get(),
+      ["GET / 1.1 Host|h|Upgrade|websocket", "GET / 1.1 Host|h"],
+    ],
     ["a tab behind Connection", get("Connection: upgrade \t", "Upgrade: websocket")],
     ["a tab behind Upgrade", get("Connection: upgrade", "Upgrade: websocket\t ")],
-    ["a tab in a list of Connection", get("Connection: x, upgrade\t, y", "Upgrade: websocket") + get(), ["GET / 1.1 Host|h|Connection|x, upgrade\t, y|Upgrade|websocket", "GET / 1.1 Host|h"]],
-    ["an upgrade with a space in its name", get("Connection: up grade, upgrade;a", "Upgrade: websocket") + get(), ["GET / 1.1 Host|h|Connection|up grade, upgrade;a|Upgrade|websocket", "GET / 1.1 Host|h"]],
-    ["an upgrade with a parameter", get("Connection: upgrade;a", "Upgrade: websocket") + get(), ["GET / 1.1 Host|h|Connection|upgrade;a|Upgrade|websocket", "GET / 1.1 Host|h"]],
-    ["an upgrade before a space of Latin-1", get("Connection: upgrade\xa0", "Upgrade: websocket") + get(), ["GET / 1.1 Host|h|Connection|upgrade\xa0|Upgrade|websocket", "GET / 1.1 Host|h"]],
-    ["h2c", get("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAM") + get(), ["GET / 1.1 Host|h|Connection|Upgrade, HTTP2-Settings|Upgrade|h2c|HTTP2-Settings|AAM", "GET / 1.1 Host|h"]],
-    ["h2c with a body", post("Connection: Upgrade", "Upgrade: h2c", "Content-Length: 1") + "a" + get(), ["POST / 1.1 Host|h|Connection|Upgrade|Upgrade|h2c|Content-Length|1 {a}", "GET / 1.1 Host|h"]],
-    ["a WebSocket with an empty body", get(...UPGRADE, "Content-Length: 0") + "x", "GET / 1.1 Host|h|Connection|Upgrade|Upgrade|websocket|Content-Length|0", "upgraded x"],
+    [
+      "a tab in a list of Connection",
+      get("Connection: x, upgrade\t, y", "Upgrade: websocket") + get(),
+      ["GET / 1.1 Host|h|Connection|x, upgrade\t, y|Upgrade|websocket", "GET / 1.1 Host|h"],
+    ],
+    [
+      "an upgrade with a space in its name",
+      get("Connection: up grade, upgrade;a", "Upgrade: websocket") + get(),
+      ["GET / 1.1 Host|h|Connection|up grade, upgrade;a|Upgrade|websocket", "GET / 1.1 Host|h"],
+    ],
+    [
+      "an upgrade with a parameter",
+      get("Connection: upgrade;a", "Upgrade: websocket") + get(),
+      ["GET / 1.1 Host|h|Connection|upgrade;a|Upgrade|websocket", "GET / 1.1 Host|h"],
+    ],
+    [
+      "an upgrade before a space of Latin-1",
+      get("Connection: upgrade\xa0", "Upgrade: websocket") + get(),
+      ["GET / 1.1 Host|h|Connection|upgrade\xa0|Upgrade|websocket", "GET / 1.1 Host|h"],
+    ],
+    [
+      "h2c",
+      get("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAM") + get(),
+      ["GET / 1.1 Host|h|Connection|Upgrade, HTTP2-Settings|Upgrade|h2c|HTTP2-Settings|AAM", "GET / 1.1 Host|h"],
+    ],
+    [
+      "h2c with a body",
+      post("Connection: Upgrade", "Upgrade: h2c", "Content-Length: 1") + "a" + get(),
+      ["POST / 1.1 Host|h|Connection|Upgrade|Upgrade|h2c|Content-Length|1 {a}", "GET / 1.1 Host|h"],
+    ],
+    [
+      "a WebSocket with an empty body",
+      get(...UPGRADE, "Content-Length: 0") + "x",
+      "GET / 1.1 Host|h|Connection|Upgrade|Upgrade|websocket|Content-Length|0",
+      "upgraded x",
+    ],
     ["a WebSocket with a body", get(...UPGRADE, "Content-Length: 1") + "a"],
     ["a WebSocket with a chunked body", get(...UPGRADE, "Transfer-Encoding: chunked") + "0\r\n\r\n"],
   ]),
   ...refused("RFC 9112 §9.3.2: pipelined requests", [
-    ["three requests", get() + post("Content-Length: 2") + "ok" + get(), ["GET / 1.1 Host|h", "POST / 1.1 Host|h|Content-Length|2 {ok}", "GET / 1.1 Host|h"]],
+    [
+      "three requests",
+      get() + post("Content-Length: 2") + "ok" + get(),
+      ["GET / 1.1 Host|h", "POST / 1.1 Host|h|Content-Length|2 {ok}", "GET / 1.1 Host|h"],
+    ],
     ["a request before garbage", get() + "garbage\r\n\r\n", "GET / 1.1 Host|h", "refused bad_request"],
   ]),
-  ...rows("RFC 9110 §15.5.15: a target that is too long", "uri_too_long", [
-    ["a target of the bound", head(`GET /${"a".repeat(19)} HTTP/1.1`, "Host: h"), `GET /${"a".repeat(19)} 1.1 Host|h`],
-    ["a target beyond the bound", head(`GET /${"a".repeat(20)} HTTP/1.1`, "Host: h")],
-    ["a target beyond the bound that has not ended", `GET /${"a".repeat(20)}`],
-    ["a target beyond all bounds", `GET /${"a".repeat(500)}`],
-  ], { maxUriBytes: 20, maxHeaderBytes: 100 }),
-  ...rows("RFC 6585 §5: a head that is too large", "headers_too_large", [
-    ["a head of the bound", head("GET / HTTP/1.1", "Host: h", `A: ${"b".repeat(32)}`), `GET / 1.1 Host|h|A|${"b".repeat(32)}`],
-    ["a head beyond the bound", head("GET / HTTP/1.1", "Host: h", `A: ${"b".repeat(33)}`)],
-    ["a head beyond the bound that has not ended", head("GET / HTTP/1.1", "Host: h").slice(0, -2) + `A: ${"b".repeat(37)}`],
-    ["a name without end", head("GET / HTTP/1.1", "Host: h").slice(0, -2) + "A".repeat(100)],
-    ["as many lines as fit", head("GET / HTTP/1.1", "Host: h", "a:", "b:"), "GET / 1.1 Host|h|a||b|"],
-    ["a line too many", head("GET / HTTP/1.1", "Host: h", "a:", "b:", "c:")],
-    ["a line too many before Host", head("GET / HTTP/1.1", "a:", "b:", "c:", "Host: h")],
-    ["a line too many that has a length", head("POST / HTTP/1.1", "a:", "b:", "c:", "Content-Length: 1") + "a"],
-  ], { maxHeaderBytes: 60, maxHeaders: 3 }),
-  ...rows("RFC 6585 §5: of several faults, the first in the order of bytes", "bad_request", [
-    ["a malformed line before the bound", head("GET / HTTP/1.1", "Host : h", `A: ${"b".repeat(100)}`)],
-    ["a malformed line behind the bound", head("GET / HTTP/1.1", "Host: h", `A: ${"b".repeat(100)}`, "B : c"), [], "refused headers_too_large"],
-    ["an unknown method before the bound", head("FETCH / HTTP/1.1", `A: ${"b".repeat(100)}`)],
-  ], { maxHeaderBytes: 60 }),
-  ...rows("RFC 9110 §15.5.14: a body that is too large", "body_too_large", [
-    ["a length of the bound", post("Content-Length: 4") + "good", "POST / 1.1 Host|h|Content-Length|4 {good}"],
-    ["a length beyond the bound", post("Content-Length: 5") + "bad"],
-  ], { maxBodyBytes: 4 }),
+  ...rows(
+    "RFC 9110 §15.5.15: a target that is too long",
+    "uri_too_long",
+    [
+      [
+        "a target of the bound",
+        head(`GET /${"a".repeat(19)} HTTP/1.1`, "Host: h"),
+        `GET /${"a".repeat(19)} 1.1 Host|h`,
+      ],
+      ["a target beyond the bound", head(`GET /${"a".repeat(20)} HTTP/1.1`, "Host: h")],
+      ["a target beyond the bound that has not ended", `GET /${"a".repeat(20)}`],
+      ["a target beyond all bounds", `GET /${"a".repeat(500)}`],
+    ],
+    { maxUriBytes: 20, maxHeaderBytes: 100 },
+  ),
+  ...rows(
+    "RFC 6585 §5: a head that is too large",
+    "headers_too_large",
+    [
+      [
+        "a head of the bound",
+        head("GET / HTTP/1.1", "Host: h", `A: ${"b".repeat(32)}`),
+        `GET / 1.1 Host|h|A|${"b".repeat(32)}`,
+      ],
+      ["a head beyond the bound", head("GET / HTTP/1.1", "Host: h", `A: ${"b".repeat(33)}`)],
+      [
+        "a head beyond the bound that has not ended",
+        head("GET / HTTP/1.1", "Host: h").slice(0, -2) + `A: ${"b".repeat(37)}`,
+      ],
+      ["a name without end", head("GET / HTTP/1.1", "Host: h").slice(0, -2) + "A".repeat(100)],
+      ["as many lines as fit", head("GET / HTTP/1.1", "Host: h", "a:", "b:"), "GET / 1.1 Host|h|a||b|"],
+      ["a line too many", head("GET / HTTP/1.1", "Host: h", "a:", "b:", "c:")],
+      ["a line too many before Host", head("GET / HTTP/1.1", "a:", "b:", "c:", "Host: h")],
+      ["a line too many that has a length", head("POST / HTTP/1.1", "a:", "b:", "c:", "Content-Length: 1") + "a"],
+    ],
+    { maxHeaderBytes: 60, maxHeaders: 3 },
+  ),
+  ...rows(
+    "RFC 6585 §5: of several faults, the first in the order of bytes",
+    "bad_request",
+    [
+      ["a malformed line before the bound", head("GET / HTTP/1.1", "Host : h", `A: ${"b".repeat(100)}`)],
+      [
+        "a malformed line behind the bound",
+        head("GET / HTTP/1.1", "Host: h", `A: ${"b".repeat(100)}`, "B : c"),
+        [],
+        "refused headers_too_large",
+      ],
+      ["an unknown method before the bound", head("FETCH / HTTP/1.1", `A: ${"b".repeat(100)}`)],
+    ],
+    { maxHeaderBytes: 60 },
+  ),
+  ...rows(
+    "RFC 9110 §15.5.14: a body that is too large",
+    "body_too_large",
+    [
+      ["a length of the bound", post("Content-Length: 4") + "good", "POST / 1.1 Host|h|Content-Length|4 {good}"],
+      ["a length beyond the bound", post("Content-Length: 5") + "bad"],
+    ],
+    { maxBodyBytes: 4 },
+  ),
 ];

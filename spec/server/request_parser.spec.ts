@@ -11,14 +11,19 @@ function read(pieces: Iterable<Buffer>, { limits }: Case) {
 
 const BEFORE = "POST /before HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nT: u\r\n\r\n";
 const BEFORE_READ = "POST /before 1.1 Host|h|Transfer-Encoding|chunked {x} <T|u>";
-/** Beyond so many bytes not every place to split at is tried: each third of the case and each place where a line begins or ends. */
+/**
+ * Beyond so many bytes not every place to split at is tried: each third of the case and each place where a line begins
+ * or ends.
+ */
 const SHORT = 600;
 
 function splits(bytes: Buffer): number[] {
   const all = Array.from({ length: bytes.length + 1 }, (_, at) => at);
   if (bytes.length <= SHORT) return all;
   const isBreak = (at: number) => bytes[at] === 0x0d || bytes[at] === 0x0a || bytes[at - 1] === 0x0a;
-  return all.filter((at) => (at < SHORT && at % 3 === 0) || (isBreak(at) && at > bytes.length - SHORT) || at >= bytes.length - 3);
+  return all.filter(
+    (at) => (at < SHORT && at % 3 === 0) || (isBreak(at) && at > bytes.length - SHORT) || at >= bytes.length - 3,
+  );
 }
 
 describe.each([...new Set(CASES.map(({ rule }) => rule))])("%s", (rule) => {
@@ -26,13 +31,24 @@ describe.each([...new Set(CASES.map(({ rule }) => rule))])("%s", (rule) => {
     const bytes = Buffer.from(each.bytes, "latin1");
     const expected = { reads: [...each.reads], end: each.end };
     expect(read([bytes], each)).toEqual(expected);
-    expect(read(Array.from(bytes, (byte) => Buffer.of(byte)), each), "byte by byte").toEqual(expected);
-    for (const at of splits(bytes)) expect(read([bytes.subarray(0, at), bytes.subarray(at)], each), `split before byte ${at}`).toEqual(expected);
+    expect(
+      read(
+        Array.from(bytes, (byte) => Buffer.of(byte)),
+        each,
+      ),
+      "byte by byte",
+    ).toEqual(expected);
+    for (const at of splits(bytes))
+      expect(read([bytes.subarray(0, at), bytes.subarray(at)], each), `split before byte ${at}`).toEqual(expected);
     const behind = Buffer.from(BEFORE + each.bytes, "latin1");
     const both = { reads: [BEFORE_READ, ...each.reads], end: each.end };
     expect(read([behind], each), "behind another request").toEqual(both);
     const before = BEFORE.length;
-    for (const at of splits(bytes)) expect(read([behind.subarray(0, before + at), behind.subarray(before + at)], each), `behind another, split before byte ${at}`).toEqual(both);
+    for (const at of splits(bytes))
+      expect(
+        read([behind.subarray(0, before + at), behind.subarray(before + at)], each),
+        `behind another, split before byte ${at}`,
+      ).toEqual(both);
   });
 });
 
@@ -74,8 +90,10 @@ it("reads each byte of a head of 1 MiB once, in whatever pieces it arrives", () 
     const head = Buffer.from(`GET /${"a".repeat(40_000)} HTTP/1.1\r\nHost: h\r\n${filler}\r\n`, "latin1");
     const targets: string[] = [];
     const parser = new RequestParser({ head: ({ target }) => void targets.push(target), body() {}, ended() {} });
-    // As the connection does, all that has arrived is given again: what is copied or checked again shows in a test that takes minutes.
-    for (let length = 1; length < head.length; length += length < 100_000 ? 1 : 977) expect(parser.read(head.subarray(0, length), limits)).toBe(0);
+    // As the connection does, all that has arrived is given again: what is copied or checked again shows in a test that
+    // takes minutes.
+    for (let length = 1; length < head.length; length += length < 100_000 ? 1 : 977)
+      expect(parser.read(head.subarray(0, length), limits)).toBe(0);
     expect(parser.read(head, limits)).toBe(head.length);
     expect(targets).toHaveLength(1);
   }
@@ -87,7 +105,10 @@ it("keeps no more header lines than max_headers of a head that it refuses for th
   const parser = new RequestParser({
     head({ headers, framing }) {
       lines = headers.length / 2;
-      expect(framing.refusal).toEqual({ code: "headers_too_large", detail: "A request may have at most 200 header lines." });
+      expect(framing.refusal).toEqual({
+        code: "headers_too_large",
+        detail: "A request may have at most 200 header lines.",
+      });
     },
     body() {},
     ended() {},

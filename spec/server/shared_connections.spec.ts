@@ -4,7 +4,17 @@ import { SharedConnections } from "../../lib/server/shared_connections.ts";
 import { random } from "../support/random.ts";
 import { threadsOf } from "../support/threads.ts";
 
-const ADDRESSES = ["192.0.2.1", "192.0.2.2", "0.0.0.0", "255.255.255.255", "::1", "2001:db8::1", "2001:db8:0:1::1", "ff00::1", "fe80::1%eth0"];
+const ADDRESSES = [
+  "192.0.2.1",
+  "192.0.2.2",
+  "0.0.0.0",
+  "255.255.255.255",
+  "::1",
+  "2001:db8::1",
+  "2001:db8:0:1::1",
+  "ff00::1",
+  "fe80::1%eth0",
+];
 /** Of the same clients as some of those. */
 const SAME = ["::ffff:192.0.2.1", "2001:db8::2:2", "fe80::2%eth1"];
 
@@ -15,11 +25,18 @@ function counted(): readonly ConnectionCounts[] {
 }
 
 describe("counts of connections", () => {
-  it.each(ADDRESSES.map((address) => [address]))("two workers count the connections of %s together, and apart from all others", (address) => {
-    const [, one, two] = counted();
-    expect([one!.take(address, 0, 1), two!.take(address, 0, 1)]).toEqual([expect.any(Function), "max_connections_per_ip"]);
-    for (const other of ADDRESSES) if (other !== address) expect([other, two!.take(other, 0, 1)]).toEqual([other, expect.any(Function)]);
-  });
+  it.each(ADDRESSES.map((address) => [address]))(
+    "two workers count the connections of %s together, and apart from all others",
+    (address) => {
+      const [, one, two] = counted();
+      expect([one!.take(address, 0, 1), two!.take(address, 0, 1)]).toEqual([
+        expect.any(Function),
+        "max_connections_per_ip",
+      ]);
+      for (const other of ADDRESSES)
+        if (other !== address) expect([other, two!.take(other, 0, 1)]).toEqual([other, expect.any(Function)]);
+    },
+  );
 
   it("connections of several workers are admitted as those of one thread are, by the same addresses", () => {
     const rng = random(11);

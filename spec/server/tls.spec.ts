@@ -8,7 +8,10 @@ import { CA, CLIENT, SERVER, STRANGER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { OTHER_CA, RENEWED, SHOP } from "../support/more_certs.ts";
 
-const pair = ({ cert, key }: { cert: string; key: string }): Pair => ({ cert: Buffer.from(cert), key: Buffer.from(key) });
+const pair = ({ cert, key }: { cert: string; key: string }): Pair => ({
+  cert: Buffer.from(cert),
+  key: Buffer.from(key),
+});
 const FILES: TlsFiles = { ...pair(SERVER), ca: null, requireClientCert: false };
 const ASKING: TlsFiles = { ...FILES, ca: Buffer.from(CA.cert) };
 
@@ -52,7 +55,13 @@ function family(certificates: () => HostCertificates = () => ({ find: () => unde
 
 function connected(port: number, options: ConnectionOptions = {}): Promise<{ socket: TLSSocket; met: Met }> {
   return new Promise((resolve, reject) => {
-    const socket = tls.connect({ host: "127.0.0.1", port, servername: "localhost", rejectUnauthorized: false, ...options });
+    const socket = tls.connect({
+      host: "127.0.0.1",
+      port,
+      servername: "localhost",
+      rejectUnauthorized: false,
+      ...options,
+    });
     onTestFinished(() => void socket.destroy());
     let session: Buffer | undefined;
     let said: string | undefined;
@@ -60,7 +69,10 @@ function connected(port: number, options: ConnectionOptions = {}): Promise<{ soc
       if (session === undefined || said === undefined) return;
       const [resumed, client] = JSON.parse(said) as [boolean, string | undefined];
       const shown = socket.getPeerX509Certificate();
-      resolve({ socket, met: { resumed, client, server: shown?.subject, fingerprint: shown?.fingerprint256, session } });
+      resolve({
+        socket,
+        met: { resumed, client, server: shown?.subject, fingerprint: shown?.fingerprint256, session },
+      });
     };
     // With TLS 1.2 a resumed session brings no new ticket: the old one is kept.
     socket.on("secureConnect", () => {
@@ -100,17 +112,21 @@ describe.each(VERSIONS)("a session of %s", (version) => {
     expect((await meet(await family().open(FILES), { ...only(version), session })).resumed).toBe(false);
   });
 
-  it("a TLS session resumes at servers of another object that were given the same key, until they are given another; neither makes keys of its own", async () => {
-    const [one, two] = [family(), family()];
-    for (const { useTicketKey } of [one, two]) useTicketKey(Buffer.alloc(48, 1));
-    const ports = [await one.open(FILES), await one.open(FILES), await two.open(FILES)];
-    const { session } = await meet(ports[0]!, only(version));
-    for (const each of [one, two]) each.clock.advance(3_600_000);
-    for (const port of ports) expect((await meet(port, { ...only(version), session })).resumed).toBe(true);
-    two.useTicketKey(Buffer.alloc(48, 2));
-    expect((await meet(ports[2]!, { ...only(version), session })).resumed).toBe(false);
-    expect((await meet(ports[1]!, { ...only(version), session })).resumed).toBe(true);
-  });
+  it(
+    "a TLS session resumes at servers of another object that were given the same key, " +
+      "until they are given another; neither makes keys of its own",
+    async () => {
+      const [one, two] = [family(), family()];
+      for (const { useTicketKey } of [one, two]) useTicketKey(Buffer.alloc(48, 1));
+      const ports = [await one.open(FILES), await one.open(FILES), await two.open(FILES)];
+      const { session } = await meet(ports[0]!, only(version));
+      for (const each of [one, two]) each.clock.advance(3_600_000);
+      for (const port of ports) expect((await meet(port, { ...only(version), session })).resumed).toBe(true);
+      two.useTicketKey(Buffer.alloc(48, 2));
+      expect((await meet(ports[2]!, { ...only(version), session })).resumed).toBe(false);
+      expect((await meet(ports[1]!, { ...only(version), session })).resumed).toBe(true);
+    },
+  );
 
   it("a TLS session resumes after the certificate was replaced, even for a host with its own certificate", async () => {
     const certificates = { find: (host: string) => (host === "shop.example.com" ? shop : undefined) };
@@ -126,26 +142,36 @@ describe.each(VERSIONS)("a session of %s", (version) => {
     }
   });
 
-  it("a TLS session does not resume once the ticket key has been replaced after an hour, at any server, for any host", async () => {
-    const certificates = { find: (host: string) => (host === "shop.example.com" ? shop : undefined) };
-    const shop = pair(SHOP);
-    const { open, renew, clock } = family(() => certificates);
-    const ports = [await open(FILES), await open(FILES)];
-    for (const servername of ["localhost", "shop.example.com"]) {
-      const { session } = await meet(ports[0]!, { ...only(version), servername });
-      clock.advance(3_599_999);
-      renew({ ...FILES, ...pair(RENEWED) });
-      for (const port of ports) expect((await meet(port, { ...only(version), servername, session })).resumed).toBe(true);
-      clock.advance(1);
-      for (const port of ports) expect((await meet(port, { ...only(version), servername, session })).resumed).toBe(false);
-      const next = await meet(ports[0]!, { ...only(version), servername });
-      expect((await meet(ports[1]!, { ...only(version), servername, session: next.session })).resumed).toBe(true);
-    }
-  });
+  it(
+    "a TLS session does not resume once the ticket key has been replaced after an hour, " +
+      "at any server, for any host",
+    async () => {
+      const certificates = { find: (host: string) => (host === "shop.example.com" ? shop : undefined) };
+      const shop = pair(SHOP);
+      const { open, renew, clock } = family(() => certificates);
+      const ports = [await open(FILES), await open(FILES)];
+      for (const servername of ["localhost", "shop.example.com"]) {
+        const { session } = await meet(ports[0]!, { ...only(version), servername });
+        clock.advance(3_599_999);
+        renew({ ...FILES, ...pair(RENEWED) });
+        for (const port of ports)
+          expect((await meet(port, { ...only(version), servername, session })).resumed).toBe(true);
+        clock.advance(1);
+        for (const port of ports)
+          expect((await meet(port, { ...only(version), servername, session })).resumed).toBe(false);
+        const next = await meet(ports[0]!, { ...only(version), servername });
+        expect((await meet(ports[1]!, { ...only(version), servername, session: next.session })).resumed).toBe(true);
+      }
+    },
+  );
 
   it("a TLS session keeps the client's certificate, or its absence, when it is resumed", async () => {
     const port = await family().open(ASKING);
-    for (const [identity, subject] of [[CLIENT, "CN=a client"], [STRANGER, "CN=a stranger"], [{}, undefined]] as const) {
+    for (const [identity, subject] of [
+      [CLIENT, "CN=a client"],
+      [STRANGER, "CN=a stranger"],
+      [{}, undefined],
+    ] as const) {
       const { session, client } = await meet(port, { ...only(version), ...identity });
       expect(client ?? undefined).toBe(subject);
       const again = await meet(port, { ...only(version), session });
@@ -199,7 +225,8 @@ describe("renew", () => {
     const port = await open({ ...ASKING, requireClientCert: true });
     for (const servername of ["localhost", "shop.example.com"]) await meet(port, { servername, ...CLIENT });
     renew({ ...ASKING, ca: Buffer.from(OTHER_CA.cert), requireClientCert: true });
-    for (const servername of ["localhost", "shop.example.com"]) await expect(meet(port, { servername, ...CLIENT })).rejects.toThrow();
+    for (const servername of ["localhost", "shop.example.com"])
+      await expect(meet(port, { servername, ...CLIENT })).rejects.toThrow();
   });
 
   it.each<[string, TlsFiles]>([
@@ -219,20 +246,28 @@ describe("renew", () => {
 });
 
 describe("a host with its own certificate", () => {
-  it("a host with its own certificate gets its certificate looked up at each handshake; a handshake without a name, or with an unknown name, gets the default", async () => {
-    const shop = pair(SHOP);
-    let known = true;
-    const port = await family(() => ({ find: (host) => (known && host === "shop.example.com" ? shop : undefined) })).open(FILES);
-    expect((await meet(port, { servername: "shop.example.com" })).server).toBe("CN=shop.example.com");
-    expect((await meet(port, { servername: "other.example.com" })).server).toBe("CN=localhost");
-    expect((await meet(port, { servername: "" })).server).toBe("CN=localhost");
-    known = false;
-    expect((await meet(port, { servername: "shop.example.com" })).server).toBe("CN=localhost");
-  });
+  it(
+    "a host with its own certificate gets its certificate looked up at each handshake; " +
+      "a handshake without a name, or with an unknown name, gets the default",
+    async () => {
+      const shop = pair(SHOP);
+      let known = true;
+      const port = await family(() => ({
+        find: (host) => (known && host === "shop.example.com" ? shop : undefined),
+      })).open(FILES);
+      expect((await meet(port, { servername: "shop.example.com" })).server).toBe("CN=shop.example.com");
+      expect((await meet(port, { servername: "other.example.com" })).server).toBe("CN=localhost");
+      expect((await meet(port, { servername: "" })).server).toBe("CN=localhost");
+      known = false;
+      expect((await meet(port, { servername: "shop.example.com" })).server).toBe("CN=localhost");
+    },
+  );
 
   it("a host with its own certificate fails only its own handshakes when its certificate cannot be used", async () => {
     const broken = { ...pair(SHOP), key: Buffer.from(SERVER.key) };
-    const port = await family(() => ({ find: (host) => (host === "shop.example.com" ? broken : undefined) })).open(FILES);
+    const port = await family(() => ({ find: (host) => (host === "shop.example.com" ? broken : undefined) })).open(
+      FILES,
+    );
     await expect(meet(port, { servername: "shop.example.com" })).rejects.toThrow();
     expect((await meet(port)).server).toBe("CN=localhost");
   });

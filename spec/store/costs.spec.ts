@@ -11,7 +11,10 @@ const minute = (limit: number): Window => ({ name: "minute", limit, ms: 60_000 }
 function costed(windows: readonly Window[], maxCallers = 100) {
   const clock = manualClock();
   const counters = memoryCounters(clock, [5, 6]);
-  const limiter = costedLimiter({ clock, local: counters, shared: null, state: null, memory: undefined }, "k", { windows, maxCallers }) as LocalCosted;
+  const limiter = costedLimiter({ clock, local: counters, shared: null, state: null, memory: undefined }, "k", {
+    windows,
+    maxCallers,
+  }) as LocalCosted;
   const left = (name = "a") => limiter.decide(name).remaining[0];
   return { clock, counters, limiter, left };
 }
@@ -47,27 +50,30 @@ describe("costs in sliding windows", () => {
     expect(left()).toBe(100);
   });
 
-  it.each([1, 10, 64, 65, 1000, 10_000, 999_999_999_999_999])("never admits with a limit of %i what an exact count would refuse, and refuses a 64th too much at most", (limit) => {
-    for (let seed = 0; seed < 8; seed++) {
-      const from = random(seed);
-      const { clock, limiter } = costed([minute(limit)]);
-      let booked: { readonly at: number; readonly cost: number }[] = [];
-      for (let i = 0; i < 300; i++) {
-        clock.advance(from.pick([0, 1, 100, 5_000, from.int(0, 70_000)]));
-        booked = booked.filter(({ at }) => clock.now() - at < 60_000);
-        const used = booked.reduce((sum, { cost }) => sum + cost, 0);
-        const { admitted, remaining } = limiter.decide("a");
-        expect(remaining[0]).toBeLessThanOrEqual(Math.max(0, limit - used));
-        if (used >= limit) expect(admitted).toBe(false);
-        if (!from.chance(0.7)) continue;
-        const cost = from.pick([1, 2, from.int(0, 10), Math.ceil(limit * from.next()), limit, 3 * limit]);
-        limiter.book("a", cost);
-        booked.push({ at: clock.now(), cost });
+  it.each([1, 10, 64, 65, 1000, 10_000, 999_999_999_999_999])(
+    "never admits with a limit of %i what an exact count would refuse, and refuses a 64th too much at most",
+    (limit) => {
+      for (let seed = 0; seed < 8; seed++) {
+        const from = random(seed);
+        const { clock, limiter } = costed([minute(limit)]);
+        let booked: { readonly at: number; readonly cost: number }[] = [];
+        for (let i = 0; i < 300; i++) {
+          clock.advance(from.pick([0, 1, 100, 5_000, from.int(0, 70_000)]));
+          booked = booked.filter(({ at }) => clock.now() - at < 60_000);
+          const used = booked.reduce((sum, { cost }) => sum + cost, 0);
+          const { admitted, remaining } = limiter.decide("a");
+          expect(remaining[0]).toBeLessThanOrEqual(Math.max(0, limit - used));
+          if (used >= limit) expect(admitted).toBe(false);
+          if (!from.chance(0.7)) continue;
+          const cost = from.pick([1, 2, from.int(0, 10), Math.ceil(limit * from.next()), limit, 3 * limit]);
+          limiter.book("a", cost);
+          booked.push({ at: clock.now(), cost });
+        }
+        clock.advance(60_000);
+        expect(limiter.decide("a")).toMatchObject({ admitted: true, remaining: [limit] });
       }
-      clock.advance(60_000);
-      expect(limiter.decide("a")).toMatchObject({ admitted: true, remaining: [limit] });
-    }
-  });
+    },
+  );
 
   it("is exact up to a limit of 64", () => {
     const from = random(3);

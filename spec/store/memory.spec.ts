@@ -46,15 +46,18 @@ describe.each(LIMITS)("a limit of %i", (limit) => {
   const window = second(limit);
   const rounds = limit > 500 ? 6 : 25;
 
-  it("a limit admits the first N requests, whatever their spacing, and refuses the next request in the same window", () => {
-    const { clock, limiter } = limiterOf([window]);
-    const from = random(limit);
-    for (let i = 0; i < limit; i++) {
-      expect(limiter.decide("a").admitted).toBe(true);
-      if (from.chance(0.3)) clock.advance((from.next() * window.ms) / limit);
-    }
-    expect(limiter.decide("a").admitted).toBe(false);
-  });
+  it(
+    "a limit admits the first N requests, whatever their spacing, " + "and refuses the next request in the same window",
+    () => {
+      const { clock, limiter } = limiterOf([window]);
+      const from = random(limit);
+      for (let i = 0; i < limit; i++) {
+        expect(limiter.decide("a").admitted).toBe(true);
+        if (from.chance(0.3)) clock.advance((from.next() * window.ms) / limit);
+      }
+      expect(limiter.decide("a").admitted).toBe(false);
+    },
+  );
 
   it("a limit never admits more than N requests in any interval as long as the window", () => {
     for (let seed = 0; seed < rounds; seed++) {
@@ -85,7 +88,8 @@ describe.each(LIMITS)("a limit of %i", (limit) => {
         else {
           refusals++;
           const standing = log.length - first;
-          if (limit <= 64 ? standing !== limit : standing <= limit - limit / 64) expect.fail(`refused with ${standing} in the window`);
+          if (limit <= 64 ? standing !== limit : standing <= limit - limit / 64)
+            expect.fail(`refused with ${standing} in the window`);
         }
       }
       expect(refusals).toBeGreaterThan(0);
@@ -131,11 +135,19 @@ describe("a decision", () => {
     const { clock, limiter } = limiterOf([second(5), hour(1)]);
     limiter.decide("a");
     clock.advance(2_000);
-    expect(limiter.decide("a")).toEqual({ admitted: false, remaining: [5, 0], resetMs: [0, 3_598_000], retryMs: 3_598_000 });
+    expect(limiter.decide("a")).toEqual({
+      admitted: false,
+      remaining: [5, 0],
+      resetMs: [0, 3_598_000],
+      retryMs: 3_598_000,
+    });
   });
 
   it("a decision has the longest wait of all windows that refuse", () => {
-    for (const windows of [[second(1), minute(1)], [minute(1), second(1)]]) {
+    for (const windows of [
+      [second(1), minute(1)],
+      [minute(1), second(1)],
+    ]) {
       const { limiter } = limiterOf(windows);
       limiter.decide("a");
       expect(limiter.decide("a").retryMs).toBe(60_000);
@@ -249,7 +261,8 @@ describe("memory of the limiter", () => {
   it("takes less than 4000 bytes for an unused limiter", () => {
     const { counters } = limiterOf([second(10), minute(100), hour(5_000)]);
     const before = collect();
-    for (let i = 0; i < 500; i++) counters.limiter(`k${i}`, { windows: [second(10), minute(100), hour(5_000)], maxCallers: 10 });
+    for (let i = 0; i < 500; i++)
+      counters.limiter(`k${i}`, { windows: [second(10), minute(100), hour(5_000)], maxCallers: 10 });
     expect((collect() - before) / 500).toBeLessThan(4_000);
     expect(sizeOf(counters).limiters).toBe(501);
   });
@@ -325,19 +338,28 @@ describe("memory of the limiter", () => {
 });
 
 describe("more callers than places", () => {
-  it("more callers than places share one allowance when all known callers have used more than half of a limit, and the known callers keep their quotas", () => {
-    const { counters, limiter } = limiterOf([minute(5)], 3);
-    for (const known of ["a", "b", "c"]) admitted(limiter, known, 3);
-    let strangers = 0;
-    for (let i = 0; i < 1_000; i++) strangers += admitted(limiter, `stranger ${i}`, 1);
-    expect(strangers).toBe(5);
-    expect(sizeOf(counters).callers).toBe(3);
-    for (const known of ["a", "b", "c"]) expect(admitted(limiter, known, 9)).toBe(2);
-  });
+  it(
+    "more callers than places share one allowance when all known callers have used more than half of a limit, " +
+      "and the known callers keep their quotas",
+    () => {
+      const { counters, limiter } = limiterOf([minute(5)], 3);
+      for (const known of ["a", "b", "c"]) admitted(limiter, known, 3);
+      let strangers = 0;
+      for (let i = 0; i < 1_000; i++) strangers += admitted(limiter, `stranger ${i}`, 1);
+      expect(strangers).toBe(5);
+      expect(sizeOf(counters).callers).toBe(3);
+      for (const known of ["a", "b", "c"]) expect(admitted(limiter, known, 9)).toBe(2);
+    },
+  );
 
   it("more callers than places displace a known caller with low use, and start with the use of that caller", () => {
     const { clock, counters, limiter } = limiterOf([minute(10), hour(100)], 3);
-    for (const [name, times] of [["a", 9], ["b", 4], ["c", 6]] as const) admitted(limiter, name, times);
+    for (const [name, times] of [
+      ["a", 9],
+      ["b", 4],
+      ["c", 6],
+    ] as const)
+      admitted(limiter, name, times);
     clock.advance(1_000);
     expect(limiter.decide("d").remaining).toEqual([5, 95]); // b is forgotten
     expect(sizeOf(counters).callers).toBe(3);
@@ -347,22 +369,30 @@ describe("more callers than places", () => {
     expect(limiter.decide("d").remaining).toEqual([8, 94]);
   });
 
-  it("more callers than places lock out neither new callers nor known callers, in a flood of a hundred times as many names as max_callers", () => {
-    const { counters, limiter } = limiterOf([hour(1_000)], 100);
-    for (let i = 0; i < 50; i++) admitted(limiter, `known ${i}`, 5);
-    for (let i = 0; i < 10_000; i++) expect(limiter.decide(`flood ${i}`).admitted).toBe(true);
-    expect(sizeOf(counters).callers).toBe(100);
-    expect(limiter.decide("new").remaining[0]).toBeGreaterThan(500);
-    for (let i = 0; i < 50; i++) expect(limiter.decide(`known ${i}`).remaining[0]).toBeGreaterThan(500);
-  });
+  it(
+    "more callers than places lock out neither new callers nor known callers, " +
+      "in a flood of a hundred times as many names as max_callers",
+    () => {
+      const { counters, limiter } = limiterOf([hour(1_000)], 100);
+      for (let i = 0; i < 50; i++) admitted(limiter, `known ${i}`, 5);
+      for (let i = 0; i < 10_000; i++) expect(limiter.decide(`flood ${i}`).admitted).toBe(true);
+      expect(sizeOf(counters).callers).toBe(100);
+      expect(limiter.decide("new").remaining[0]).toBeGreaterThan(500);
+      for (let i = 0; i < 50; i++) expect(limiter.decide(`known ${i}`).remaining[0]).toBeGreaterThan(500);
+    },
+  );
 
-  it("more callers than places leave half of each limit to further new callers until nearly all places are half used", () => {
-    const { limiter } = limiterOf([hour(10)], 20);
-    let flood = 0;
-    while (limiter.decide(`flood ${flood}`).admitted) flood++;
-    // Nearly every place is filled by half before the allowance that all share is used.
-    expect(flood).toBeGreaterThan(20 * 5);
-  });
+  it(
+    "more callers than places leave half of each limit to further new callers until nearly " +
+      "all places are half used",
+    () => {
+      const { limiter } = limiterOf([hour(10)], 20);
+      let flood = 0;
+      while (limiter.decide(`flood ${flood}`).admitted) flood++;
+      // Nearly every place is filled by half before the allowance that all share is used.
+      expect(flood).toBeGreaterThan(20 * 5);
+    },
+  );
 
   it("more callers than places do not refill the quota of a known caller", () => {
     const { clock, limiter } = limiterOf([minute(5)], 10);
@@ -383,18 +413,22 @@ describe("more callers than places", () => {
     expect(admitted(limiter, "b", 9)).toBe(5);
   });
 
-  it("more callers than places share an allowance that stays apart from the quota of any caller when blocks are moved", () => {
-    const { clock, limiter } = limiterOf([minute(5)], 1);
-    admitted(limiter, "a", 3);
-    clock.advance(59_000);
-    expect(admitted(limiter, "b", 3)).toBe(3); // as large now as what is kept of a
-    clock.advance(1_000);
-    expect(limiter.decide("b").remaining).toEqual([1]); // a is forgotten
-    clock.advance(60_000);
-    expect(admitted(limiter, "b", 3)).toBe(3); // where the shared ones stood before
-    expect(limiter.decide("c").remaining).toEqual([4]);
-    expect(limiter.decide("b").remaining).toEqual([1]);
-  });
+  it(
+    "more callers than places share an allowance that stays apart from the quota of any " +
+      "caller when blocks are moved",
+    () => {
+      const { clock, limiter } = limiterOf([minute(5)], 1);
+      admitted(limiter, "a", 3);
+      clock.advance(59_000);
+      expect(admitted(limiter, "b", 3)).toBe(3); // as large now as what is kept of a
+      clock.advance(1_000);
+      expect(limiter.decide("b").remaining).toEqual([1]); // a is forgotten
+      clock.advance(60_000);
+      expect(admitted(limiter, "b", 3)).toBe(3); // where the shared ones stood before
+      expect(limiter.decide("c").remaining).toEqual([4]);
+      expect(limiter.decide("b").remaining).toEqual([1]);
+    },
+  );
 
   it("more callers than places have separate quotas again once a flood has ended", () => {
     const { clock, limiter } = limiterOf([minute(5)], 2);
@@ -408,7 +442,11 @@ describe("more callers than places", () => {
     let forgotten = 0;
     for (let seed = 0; seed < 40; seed++) {
       const from = random(seed);
-      const windows = from.pick([[minute(from.pick([1, 3, 70])), second(50)], [second(from.int(2, 12)), minute(from.int(10, 40)), hour(from.int(30, 300))], [hour(from.pick([2, 64, 65, 200]))]]);
+      const windows = from.pick([
+        [minute(from.pick([1, 3, 70])), second(50)],
+        [second(from.int(2, 12)), minute(from.int(10, 40)), hour(from.int(30, 300))],
+        [hour(from.pick([2, 64, 65, 200]))],
+      ]);
       const maxCallers = from.int(1, 6);
       const { clock, counters, limiter } = limiterOf(windows, maxCallers);
       const [crowd, pace] = [from.int(2, 30), from.pick([20, 400, 20_000])];
@@ -424,7 +462,8 @@ describe("more callers than places", () => {
         logs.get(caller)!.push(clock.now());
       }
       expect(sizeOf(counters).callers).toBeLessThanOrEqual(maxCallers);
-      for (const log of logs.values()) for (const { limit, ms } of windows) expect(densest(log, ms), `seed ${seed}`).toBeLessThanOrEqual(limit);
+      for (const log of logs.values())
+        for (const { limit, ms } of windows) expect(densest(log, ms), `seed ${seed}`).toBeLessThanOrEqual(limit);
     }
     expect(forgotten).toBeGreaterThan(1_000);
   });
@@ -439,17 +478,27 @@ describe("more callers than places", () => {
       for (let i = 0; i < 1_000; i++) {
         clock.advance(from.next() * 60);
         // Up only: of what stood beyond a lowered limit nothing is remembered.
-        if (i === 500) limiter = counters.limiter("k2", { windows: [second(1_000), minute(Math.max(...limits))], maxCallers: from.int(2, 6) });
+        if (i === 500)
+          limiter = counters.limiter("k2", {
+            windows: [second(1_000), minute(Math.max(...limits))],
+            maxCallers: from.int(2, 6),
+          });
         const caller = `c${Math.trunc(12 ** from.next())}`;
         if (limiter.decide(caller).admitted) logs.set(caller, (logs.get(caller) ?? []).concat(clock.now()));
       }
-      for (const log of logs.values()) expect(densest(log, 60_000), `seed ${seed}`).toBeLessThanOrEqual(Math.max(...limits));
+      for (const log of logs.values())
+        expect(densest(log, 60_000), `seed ${seed}`).toBeLessThanOrEqual(Math.max(...limits));
     }
   });
 });
 
 describe("a reload", () => {
-  function reloaded(clock: ManualClock, before: readonly Window[], after: readonly Window[], use: (limiter: MemoryLimiter) => void) {
+  function reloaded(
+    clock: ManualClock,
+    before: readonly Window[],
+    after: readonly Window[],
+    use: (limiter: MemoryLimiter) => void,
+  ) {
     const counters = memoryCounters(clock);
     use(counters.limiter("k", { windows: before, maxCallers: 10 }));
     return counters.limiter("k", { windows: after, maxCallers: 10 });
@@ -537,8 +586,8 @@ describe("a reload", () => {
       };
       const old = play(before, from.int(0, before * 2));
       const fresh = play(after, after * 2 + 50);
-      // Windows that begin after the reload hold at most N of the new limit; those that span it, at most the larger of the two,
-      // and no new admission comes while N of the new limit stand in its window.
+      // Windows that begin after the reload hold at most N of the new limit; those that span it, at most the larger of
+      // the two, and no new admission comes while N of the new limit stand in its window.
       expect(densest([...old, ...fresh], 1_000)).toBeLessThanOrEqual(Math.max(before, after));
       fresh.forEach((time, i) => {
         const standing = [...old, ...fresh.slice(0, i)].filter((earlier) => time - earlier < 1_000).length;
@@ -573,7 +622,9 @@ describe("retire", () => {
     clock.advance(59_999);
     counters.retire(new Set(["kept"]));
     expect(sizeOf(counters).limiters).toBe(2);
-    expect(counters.limiter("k", { windows: [second(1), minute(5)], maxCallers: 100 }).decide("a").remaining).toEqual([0, 3]);
+    expect(counters.limiter("k", { windows: [second(1), minute(5)], maxCallers: 100 }).decide("a").remaining).toEqual([
+      0, 3,
+    ]);
     clock.advance(60_000);
     counters.retire(new Set(["kept"]));
     expect(sizeOf(counters).limiters).toBe(1);

@@ -33,14 +33,25 @@ async function started(path: string, { wall = START, workers = 1 } = {}) {
     if (!buffers.has(name)) buffers.set(name, new SharedArrayBuffer(bytes));
     return buffers.get(name)!;
   };
-  const local = workers === 1 ? memoryCounters(clock, file.secret) : workerCounters(clock, { ...ALONE, count: workers, place: -1 }, file.secret);
+  const local =
+    workers === 1
+      ? memoryCounters(clock, file.secret)
+      : workerCounters(clock, { ...ALONE, count: workers, place: -1 }, file.secret);
   const quota = (key: string, options: Partial<QuotaOptions> = {}) =>
-    quotaLimiter({ clock, local, shared: null, state: file, memory: workers === 1 ? undefined : memory }, key, { ...DEFAULTS, ...options }) as LocalCosted;
+    quotaLimiter({ clock, local, shared: null, state: file, memory: workers === 1 ? undefined : memory }, key, {
+      ...DEFAULTS,
+      ...options,
+    }) as LocalCosted;
   return { clock, file, lines, local, quota, close };
 }
 
 describe("quotas in a file", () => {
-  it.each([[1, 1], [4, 4], [1, 4], [4, 1]])("survive the end of the program (%i workers, then %i)", async (before, after) => {
+  it.each([
+    [1, 1],
+    [4, 4],
+    [1, 4],
+    [4, 1],
+  ])("survive the end of the program (%i workers, then %i)", async (before, after) => {
     const path = emptyFolder();
     const first = await started(path, { workers: before });
     const from = random(1);
@@ -52,7 +63,8 @@ describe("quotas in a file", () => {
     first.quota("other").book("x", 130);
     await first.close();
     const second = await started(path, { workers: after, wall: START + 1_000 });
-    for (const [name, count] of used) expect(second.quota("k", { isCosted: true }).decide(name).remaining[0]).toBe(100 - count);
+    for (const [name, count] of used)
+      expect(second.quota("k", { isCosted: true }).decide(name).remaining[0]).toBe(100 - count);
     expect(second.quota("other").decide("x").admitted).toBe(false);
     expect(second.quota("k").decide("new").remaining[0]).toBe(99);
   });
@@ -109,49 +121,57 @@ describe("quotas in a file", () => {
     expect(third.quota("k", { isCosted: true }).decide("a").remaining[0]).toBe(100);
   });
 
-  it("stay what they are when a reload with another period is refused, and those of callers of the period before are not taken for the new one's", async () => {
-    const path = emptyFolder();
-    const first = await started(path);
-    const daily = first.quota("k", { per: "day" });
-    for (let i = 0; i < 3; i++) daily.decide("a");
-    const weekly = first.quota("k", { per: "week" });
-    daily.decide("a");
-    weekly.decide("b");
-    await first.close();
-    const second = await started(path, { wall: START + 1_000 });
-    expect(second.quota("k", { per: "day", isCosted: true }).decide("a").remaining[0]).toBe(96);
-    await second.close();
-    const third = await started(path, { wall: START + 2_000 });
-    const again = third.quota("k", { per: "week", isCosted: true });
-    expect([again.decide("a").remaining[0], again.decide("b").remaining[0]]).toEqual([100, 99]);
-  });
+  it(
+    "stay what they are when a reload with another period is refused, " +
+      "and those of callers of the period before are not taken for the new one's",
+    async () => {
+      const path = emptyFolder();
+      const first = await started(path);
+      const daily = first.quota("k", { per: "day" });
+      for (let i = 0; i < 3; i++) daily.decide("a");
+      const weekly = first.quota("k", { per: "week" });
+      daily.decide("a");
+      weekly.decide("b");
+      await first.close();
+      const second = await started(path, { wall: START + 1_000 });
+      expect(second.quota("k", { per: "day", isCosted: true }).decide("a").remaining[0]).toBe(96);
+      await second.close();
+      const third = await started(path, { wall: START + 2_000 });
+      const again = third.quota("k", { per: "week", isCosted: true });
+      expect([again.decide("a").remaining[0], again.decide("b").remaining[0]]).toEqual([100, 99]);
+    },
+  );
 
-  it.each([1, 4])("of callers who send requests while the file is written are in it, as they were before or later, also when many new ones arrive (%i workers)", async (workers) => {
-    const [path, other] = [emptyFolder(), emptyFolder()];
-    const first = await started(path, { workers });
-    const options = { maxCallers: 200_000 };
-    const quota = first.quota("k", options);
-    for (let i = 0; i < 20_000; i++) quota.book(`caller ${i}`, 40);
-    let isSaved = false;
-    const saved = first.file.save().then(() => (isSaved = true));
-    for (let i = 0; !isSaved; i++) {
-      for (let k = 0; k < 500 && i < 80; k++) {
-        quota.book(`caller ${(i * 7 + k * 41) % 20_000}`, 1);
-        quota.book(`new ${i * 500 + k}`, 1);
+  it.each([1, 4])(
+    "of callers who send requests while the file is written are in it, as they were before or later, " +
+      "also when many new ones arrive (%i workers)",
+    async (workers) => {
+      const [path, other] = [emptyFolder(), emptyFolder()];
+      const first = await started(path, { workers });
+      const options = { maxCallers: 200_000 };
+      const quota = first.quota("k", options);
+      for (let i = 0; i < 20_000; i++) quota.book(`caller ${i}`, 40);
+      let isSaved = false;
+      const saved = first.file.save().then(() => (isSaved = true));
+      for (let i = 0; !isSaved; i++) {
+        for (let k = 0; k < 500 && i < 80; k++) {
+          quota.book(`caller ${(i * 7 + k * 41) % 20_000}`, 1);
+          quota.book(`new ${i * 500 + k}`, 1);
+        }
+        await new Promise((resolve) => setImmediate(resolve));
       }
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    await saved;
-    copyFileSync(join(path, "quotas"), join(other, "quotas"));
-    const second = await started(other, { workers: 5 - workers, wall: START + 1_000 });
-    const before = second.quota("k", { ...options, isCosted: true });
-    const now = first.quota("k", { ...options, isCosted: true });
-    for (let i = 0; i < 20_000; i++) {
-      const left = before.decide(`caller ${i}`).remaining[0]!;
-      expect(left).toBeLessThanOrEqual(60);
-      expect(left).toBeGreaterThanOrEqual(now.decide(`caller ${i}`).remaining[0]!);
-    }
-  });
+      await saved;
+      copyFileSync(join(path, "quotas"), join(other, "quotas"));
+      const second = await started(other, { workers: 5 - workers, wall: START + 1_000 });
+      const before = second.quota("k", { ...options, isCosted: true });
+      const now = first.quota("k", { ...options, isCosted: true });
+      for (let i = 0; i < 20_000; i++) {
+        const left = before.decide(`caller ${i}`).remaining[0]!;
+        expect(left).toBeLessThanOrEqual(60);
+        expect(left).toBeGreaterThanOrEqual(now.decide(`caller ${i}`).remaining[0]!);
+      }
+    },
+  );
 
   it("of a quota that the configuration has no more are kept for when it comes back", async () => {
     const path = emptyFolder();
@@ -200,29 +220,37 @@ describe("quotas in a file", () => {
     const folder = await StateFolder.open(path);
     onTestFinished(() => folder.close());
     expect(() => new QuotaFile(folder, manualClock(), madeUpTools().log)).toThrow(expected);
-    expect(() => new QuotaFile(folder, manualClock(), madeUpTools().log)).toThrow(/put a copy in its place, or move it away/);
+    expect(() => new QuotaFile(folder, manualClock(), madeUpTools().log)).toThrow(
+      /put a copy in its place, or move it away/,
+    );
   });
 
-  it("a write that fails is counted each time and logged once a minute; counting goes on, and all is written once it can be", async () => {
-    const path = emptyFolder();
-    const { clock, file, lines, quota, close } = await started(path);
-    mkdirSync(join(path, "quotas.new"));
-    for (let i = 1; i <= 10; i++) {
+  it(
+    "a write that fails is counted each time and logged once a minute; counting goes on, " +
+      "and all is written once it can be",
+    async () => {
+      const path = emptyFolder();
+      const { clock, file, lines, quota, close } = await started(path);
+      mkdirSync(join(path, "quotas.new"));
+      for (let i = 1; i <= 10; i++) {
+        quota("k").decide("a");
+        clock.advance(1);
+        await file.save();
+        expect(file.errors).toBe(i);
+      }
+      expect(lines.map(({ level, message }) => `${level}: ${message}`)).toEqual([
+        "error: quotas cannot be written, and are counted in memory alone",
+      ]);
+      clock.advance(60_000);
       quota("k").decide("a");
-      clock.advance(1);
       await file.save();
-      expect(file.errors).toBe(i);
-    }
-    expect(lines.map(({ level, message }) => `${level}: ${message}`)).toEqual(["error: quotas cannot be written, and are counted in memory alone"]);
-    clock.advance(60_000);
-    quota("k").decide("a");
-    await file.save();
-    expect(lines).toHaveLength(2);
-    rmdirSync(join(path, "quotas.new"));
-    await file.save();
-    expect(lines.at(-1)).toMatchObject({ level: "info", message: "quotas are written again" });
-    await close();
-    const second = await started(path);
-    expect(second.quota("k", { isCosted: true }).decide("a").remaining[0]).toBe(89);
-  });
+      expect(lines).toHaveLength(2);
+      rmdirSync(join(path, "quotas.new"));
+      await file.save();
+      expect(lines.at(-1)).toMatchObject({ level: "info", message: "quotas are written again" });
+      await close();
+      const second = await started(path);
+      expect(second.quota("k", { isCosted: true }).decide("a").remaining[0]).toBe(89);
+    },
+  );
 });

@@ -18,10 +18,19 @@ function settable(start: string): ManualClock & { setWall(text: string): void } 
 }
 
 /** On a clock that stands at this moment. */
-function quota(options: Partial<QuotaOptions> = {}, start = "2026-01-31T12:00:00Z", counters?: ReturnType<typeof memoryCounters>, clock = settable(start)) {
+function quota(
+  options: Partial<QuotaOptions> = {},
+  start = "2026-01-31T12:00:00Z",
+  counters?: ReturnType<typeof memoryCounters>,
+  clock = settable(start),
+) {
   const local = counters ?? memoryCounters(clock, [5, 6]);
-  const limiter = quotaLimiter({ clock, local, shared: null, state: null, memory: undefined }, "k", { ...DEFAULTS, ...options }) as LocalCosted;
-  const admitted = (times: number, name = "a") => Array.from({ length: times }, () => limiter.decide(name).admitted).filter(Boolean).length;
+  const limiter = quotaLimiter({ clock, local, shared: null, state: null, memory: undefined }, "k", {
+    ...DEFAULTS,
+    ...options,
+  }) as LocalCosted;
+  const admitted = (times: number, name = "a") =>
+    Array.from({ length: times }, () => limiter.decide(name).admitted).filter(Boolean).length;
   return { clock, counters: local, limiter, admitted };
 }
 
@@ -96,24 +105,27 @@ describe("quotas", () => {
     expect(admitted(5)).toBe(3);
   });
 
-  it.each(["day", "week", "month"] as const)("in every %s, in a time zone with daylight saving, exactly the limit is admitted", (per) => {
-    const from = random(9);
-    const { clock, limiter } = quota({ per, timeZone: "America/Santiago", limit: 40 }, "2026-01-01T00:00:00Z");
-    const periodAt = calendar(per, "America/Santiago");
-    const asked = new Map<number, { asked: number; admitted: number }>();
-    for (let i = 0; i < 4_000; i++) {
-      clock.advance(from.int(0, per === "day" ? 2 * 3_600_000 : per === "week" ? 8 * 3_600_000 : 36 * 3_600_000));
-      const { number } = periodAt(clock.wall());
-      const count = asked.get(number) ?? { asked: 0, admitted: 0 };
-      for (let burst = from.int(1, 8); burst > 0; burst--) {
-        count.asked++;
-        if (limiter.decide("a").admitted) count.admitted++;
+  it.each(["day", "week", "month"] as const)(
+    "in every %s, in a time zone with daylight saving, exactly the limit is admitted",
+    (per) => {
+      const from = random(9);
+      const { clock, limiter } = quota({ per, timeZone: "America/Santiago", limit: 40 }, "2026-01-01T00:00:00Z");
+      const periodAt = calendar(per, "America/Santiago");
+      const asked = new Map<number, { asked: number; admitted: number }>();
+      for (let i = 0; i < 4_000; i++) {
+        clock.advance(from.int(0, per === "day" ? 2 * 3_600_000 : per === "week" ? 8 * 3_600_000 : 36 * 3_600_000));
+        const { number } = periodAt(clock.wall());
+        const count = asked.get(number) ?? { asked: 0, admitted: 0 };
+        for (let burst = from.int(1, 8); burst > 0; burst--) {
+          count.asked++;
+          if (limiter.decide("a").admitted) count.admitted++;
+        }
+        asked.set(number, count);
       }
-      asked.set(number, count);
-    }
-    expect(asked.size).toBeGreaterThan(50);
-    for (const { asked: all, admitted } of asked.values()) expect(admitted).toBe(Math.min(all, 40));
-  });
+      expect(asked.size).toBeGreaterThan(50);
+      for (const { asked: all, admitted } of asked.values()) expect(admitted).toBe(Math.min(all, 40));
+    },
+  );
 
   it("after a reload with another limit or time zone the count is kept; with another period it begins anew", () => {
     const { clock, counters, admitted } = quota();

@@ -23,7 +23,10 @@ interface Fake {
   readonly sockets: Socket[];
 }
 
-/** A server of one's own; `answer` gives the bytes for a command, or null for none, and `greet` those for the script of a greeting. */
+/**
+ * A server of one's own; `answer` gives the bytes for a command, or null for none, and `greet` those for the script of
+ * a greeting.
+ */
 async function fake(answer: (parts: string[], socket: Socket) => string | null, greet = () => ADMITTED): Promise<Fake> {
   const commands: string[][] = [];
   const sockets: Socket[] = [];
@@ -43,15 +46,36 @@ async function fake(answer: (parts: string[], socket: Socket) => string | null, 
   return { port: await listening(server), commands, sockets };
 }
 
-function countersOn(ports: readonly number[], settings: Partial<RedisSettings> = {}, clock: Clock = systemClock, threads = ALONE, log: string[] = []) {
+function countersOn(
+  ports: readonly number[],
+  settings: Partial<RedisSettings> = {},
+  clock: Clock = systemClock,
+  threads = ALONE,
+  log: string[] = [],
+) {
   const errors = new Map<string, number>();
   const attempts: number[] = [];
   const servers = ports.map((port) => ({ host: "127.0.0.1", port }));
-  const fixed = { servers, isCluster: ports.length > 1, credentials: null, database: 0, timeoutMs: 5_000, onError: "deny", prefix: "p:" } as const;
+  const fixed = {
+    servers,
+    isCluster: ports.length > 1,
+    credentials: null,
+    database: 0,
+    timeoutMs: 5_000,
+    onError: "deny",
+    prefix: "p:",
+  } as const;
   const counters = new RedisCounters(
     { ...fixed, ...settings },
     {
-      ...{ clock, errors, local: memoryCounters(clock), writeBatch: new WriteBatch(), random: () => 1, shared: new SharedState(threads) },
+      ...{
+        clock,
+        errors,
+        local: memoryCounters(clock),
+        writeBatch: new WriteBatch(),
+        random: () => 1,
+        shared: new SharedState(threads),
+      },
       log: createLog({ write: (line) => log.push(line) }),
       connect({ host, port }) {
         attempts.push(clock.now());
@@ -91,17 +115,22 @@ describe("the counters in Redis", () => {
     expect(log.join("")).toContain("the script got an unknown reply");
   });
 
-  it.each(["READONLY You can't write against a read only replica.", "OOM command not allowed when used memory > 'maxmemory'."])(
-    "give a server up whose script replies with the error of a command as Redis 6 does: %s",
-    async (error) => {
-      const sha = "f".repeat(40);
-      const { port } = await fake(() => `-ERR Error running script (call to f_${sha}): @user_script:76: @user_script: 76: -${error} \r\n`);
-      const { limiter, counters } = countersOn([port]);
-      await eventually(() => counters.report.state === "up");
-      expect(await limiter.decide("a")).toBe("deny");
-      expect(counters.report).toMatchObject({ state: "down", servers: [{ state: "down", reason: expect.stringContaining(error) as string }] });
-    },
-  );
+  it.each([
+    "READONLY You can't write against a read only replica.",
+    "OOM command not allowed when used memory > 'maxmemory'.",
+  ])("give a server up whose script replies with the error of a command as Redis 6 does: %s", async (error) => {
+    const sha = "f".repeat(40);
+    const { port } = await fake(
+      () => `-ERR Error running script (call to f_${sha}): @user_script:76: @user_script: 76: -${error} \r\n`,
+    );
+    const { limiter, counters } = countersOn([port]);
+    await eventually(() => counters.report.state === "up");
+    expect(await limiter.decide("a")).toBe("deny");
+    expect(counters.report).toMatchObject({
+      state: "down",
+      servers: [{ state: "down", reason: expect.stringContaining(error) as string }],
+    });
+  });
 
   it("report an error about AUTH by its code alone: servers may repeat the password in it", async () => {
     const { port } = await fake(() => "-ERR unknown command 'AUTH', with args beginning with: 'gateway' 'hunter2'\r\n");
@@ -122,7 +151,9 @@ describe("the counters in Redis", () => {
     const server = net.createServer((socket) => {
       const parser = new ReplyParser();
       // The first script of a connection is answered at once, all else never.
-      socket.on("data", (chunk: Buffer) => parser.feed(chunk, (parts) => (parts as string[])[0] === "EVAL" && socket.write(ADMITTED)));
+      socket.on("data", (chunk: Buffer) =>
+        parser.feed(chunk, (parts) => (parts as string[])[0] === "EVAL" && socket.write(ADMITTED)),
+      );
     });
     const { counters, attempts, log } = countersOn([await listening(server)], { timeoutMs: 20 });
     await eventually(() => attempts.length >= 3);
@@ -130,68 +161,92 @@ describe("the counters in Redis", () => {
     expect(log).toHaveLength(1);
   });
 
-  it("wait for a late reply, which costs no other decision, and give a server up that is silent for three times timeout_ms", async () => {
-    const clock = manualClock();
-    const { port, commands, sockets } = await fake(() => null);
-    const { counters, limiter, errors, attempts } = countersOn([port], { timeoutMs: 50, onError: "allow" }, clock);
-    await eventually(() => counters.report.state === "up");
-    const late = limiter.decide("a");
-    await eventually(() => commands.length === 1);
-    clock.advance(40);
-    const next = limiter.decide("b");
-    await eventually(() => commands.length === 2);
-    clock.advance(10);
-    expect(await late).toBe("allow");
-    expect(counters.report.state).toBe("up");
-    sockets[0]!.write(ADMITTED.repeat(2));
-    expect(await next).toMatchObject({ admitted: true });
-    expect(attempts).toHaveLength(1);
-    expect([...errors]).toEqual([["timeout", 1], ["connection", 0], ["server", 0], ["queue", 0]]);
-    const lost = limiter.decide("a");
-    await eventually(() => commands.length === 3);
-    clock.advance(50);
-    expect(await lost).toBe("allow");
-    clock.advance(99);
-    expect(counters.report.state).toBe("up");
-    clock.advance(1);
-    expect(counters.report).toMatchObject({ state: "down", servers: [{ reason: "no answer within 150 ms" }] });
-  });
+  it(
+    "wait for a late reply, which costs no other decision, " +
+      "and give a server up that is silent for three times timeout_ms",
+    async () => {
+      const clock = manualClock();
+      const { port, commands, sockets } = await fake(() => null);
+      const { counters, limiter, errors, attempts } = countersOn([port], { timeoutMs: 50, onError: "allow" }, clock);
+      await eventually(() => counters.report.state === "up");
+      const late = limiter.decide("a");
+      await eventually(() => commands.length === 1);
+      clock.advance(40);
+      const next = limiter.decide("b");
+      await eventually(() => commands.length === 2);
+      clock.advance(10);
+      expect(await late).toBe("allow");
+      expect(counters.report.state).toBe("up");
+      sockets[0]!.write(ADMITTED.repeat(2));
+      expect(await next).toMatchObject({ admitted: true });
+      expect(attempts).toHaveLength(1);
+      expect([...errors]).toEqual([
+        ["timeout", 1],
+        ["connection", 0],
+        ["server", 0],
+        ["queue", 0],
+      ]);
+      const lost = limiter.decide("a");
+      await eventually(() => commands.length === 3);
+      clock.advance(50);
+      expect(await lost).toBe("allow");
+      clock.advance(99);
+      expect(counters.report.state).toBe("up");
+      clock.advance(1);
+      expect(counters.report).toMatchObject({ state: "down", servers: [{ reason: "no answer within 150 ms" }] });
+    },
+  );
 
-  it("log the outage of several workers once, and its end when the last of them is up, also where one has ended meanwhile", async () => {
-    let isUsable = true;
-    const script = () => (isUsable ? ADMITTED : "-ERR no\r\n");
-    const { port, sockets } = await fake(script, script);
-    const [threads, log] = [threadsOf(3), [] as string[]];
-    const worker = (place: number) => countersOn([port], {}, systemClock, threads(place), log).counters;
-    const workers = [0, 1, 2].map(worker);
-    const all = (state: string) => eventually(() => workers.every(({ report }) => report.state === state));
-    const logged = () => log.map((line) => /rate counters are (?:not )?shared/.exec(line)?.[0]);
-    await all("up");
-    for (const _outage of [1, 2]) {
-      isUsable = false;
-      for (const socket of sockets.splice(0)) socket.destroy();
-      await all("down");
-      await workers[2]!.close();
-      new SharedState(threads(-1)).forget(2);
-      isUsable = true;
-      workers[2] = worker(2);
+  it(
+    "log the outage of several workers once, and its end when the last of them is up, " +
+      "also where one has ended meanwhile",
+    async () => {
+      let isUsable = true;
+      const script = () => (isUsable ? ADMITTED : "-ERR no\r\n");
+      const { port, sockets } = await fake(script, script);
+      const [threads, log] = [threadsOf(3), [] as string[]];
+      const worker = (place: number) => countersOn([port], {}, systemClock, threads(place), log).counters;
+      const workers = [0, 1, 2].map(worker);
+      const all = (state: string) => eventually(() => workers.every(({ report }) => report.state === state));
+      const logged = () => log.map((line) => /rate counters are (?:not )?shared/.exec(line)?.[0]);
       await all("up");
-    }
-    expect(logged()).toEqual(["shared", "not shared", "shared", "not shared", "shared"].map((state) => `rate counters are ${state}`));
-  });
+      for (const _outage of [1, 2]) {
+        isUsable = false;
+        for (const socket of sockets.splice(0)) socket.destroy();
+        await all("down");
+        await workers[2]!.close();
+        new SharedState(threads(-1)).forget(2);
+        isUsable = true;
+        workers[2] = worker(2);
+        await all("up");
+      }
+      expect(logged()).toEqual(
+        ["shared", "not shared", "shared", "not shared", "shared"].map((state) => `rate counters are ${state}`),
+      );
+    },
+  );
 
-  it.each(["local", "allow"] as const)("queue at most 10,000 commands; further decisions are made in memory at once, also where on_error says %s: the server has not failed", async (onError) => {
-    const { port, commands, sockets } = await fake(() => null);
-    const { counters, limiter, errors } = countersOn([port], { onError });
-    await eventually(() => counters.report.state === "up");
-    const decisions = Array.from({ length: 10_004 }, () => limiter.decide("a"));
-    const inMemory = await Promise.all(decisions.slice(10_000));
-    expect(inMemory.map((decision) => typeof decision === "object" && decision.admitted)).toEqual([true, true, true, false]);
-    expect(errors.get("queue")).toBe(4);
-    await eventually(() => commands.length === 10_000);
-    sockets[0]!.write(ADMITTED.repeat(10_000));
-    expect(await decisions[9_999]).toMatchObject({ admitted: true });
-  });
+  it.each(["local", "allow"] as const)(
+    "queue at most 10,000 commands; further decisions are made in memory at once, also where on_error says %s: " +
+      "the server has not failed",
+    async (onError) => {
+      const { port, commands, sockets } = await fake(() => null);
+      const { counters, limiter, errors } = countersOn([port], { onError });
+      await eventually(() => counters.report.state === "up");
+      const decisions = Array.from({ length: 10_004 }, () => limiter.decide("a"));
+      const inMemory = await Promise.all(decisions.slice(10_000));
+      expect(inMemory.map((decision) => typeof decision === "object" && decision.admitted)).toEqual([
+        true,
+        true,
+        true,
+        false,
+      ]);
+      expect(errors.get("queue")).toBe(4);
+      await eventually(() => commands.length === 10_000);
+      sockets[0]!.write(ADMITTED.repeat(10_000));
+      expect(await decisions[9_999]).toMatchObject({ admitted: true });
+    },
+  );
 
   it("refuse further decisions if the queue is full and on_error says deny", async () => {
     const { port } = await fake(() => null);
@@ -243,7 +298,9 @@ describe("the counters in Redis", () => {
       while (clock.pending === 0) await new Promise((resolve) => setImmediate(resolve));
       while (attempts.length === i + 1) clock.advance(50);
     }
-    expect(attempts.map((at, i) => at - (attempts[i - 1] ?? 0)).slice(1)).toEqual([100, 200, 400, 800, 1_600, 2_000, 2_000, 2_000]);
+    expect(attempts.map((at, i) => at - (attempts[i - 1] ?? 0)).slice(1)).toEqual([
+      100, 200, 400, 800, 1_600, 2_000, 2_000, 2_000,
+    ]);
     expect(attempts).toHaveLength(9);
   });
 
@@ -260,7 +317,10 @@ describe("the counters in Redis", () => {
 
 describe("the counters in a Cluster", () => {
   const slots = (...ports: number[]) => {
-    const ranges = ports.map((port, i) => `*3\r\n:${Math.floor((i * 16_384) / ports.length)}\r\n:${Math.floor(((i + 1) * 16_384) / ports.length) - 1}\r\n*3\r\n$0\r\n\r\n:${port}\r\n$2\r\nid\r\n`);
+    const ranges = ports.map(
+      (port, i) =>
+        `*3\r\n:${Math.floor((i * 16_384) / ports.length)}\r\n:${Math.floor(((i + 1) * 16_384) / ports.length) - 1}\r\n*3\r\n$0\r\n\r\n:${port}\r\n$2\r\nid\r\n`,
+    );
     return `*${ports.length}\r\n${ranges.join("")}`;
   };
 
@@ -271,7 +331,8 @@ describe("the counters in a Cluster", () => {
 
   it("follow a command to at most five servers", async () => {
     const ports: number[] = [];
-    const answer = (parts: string[]) => (parts[0] === "CLUSTER" ? slots(...ports) : `-MOVED 1 127.0.0.1:${ports[0]}\r\n`);
+    const answer = (parts: string[]) =>
+      parts[0] === "CLUSTER" ? slots(...ports) : `-MOVED 1 127.0.0.1:${ports[0]}\r\n`;
     const servers = [await fake(answer), await fake(answer)];
     ports.push(...servers.map(({ port }) => port));
     const { limiter, errors } = countersOn(ports);
@@ -281,33 +342,41 @@ describe("the counters in a Cluster", () => {
     expect(scripts).toHaveLength(6);
   });
 
-  it("read the table of slots again when one has moved, and ask the right server for the others from then on", async () => {
-    let owner = 0;
-    const servers: Fake[] = [];
-    const answer = (self: number) => ([name]: string[]) => {
-      if (name === "CLUSTER") return slots(servers[owner]!.port);
-      return owner === self ? ADMITTED : `-MOVED 1 127.0.0.1:${servers[owner]!.port}\r\n`;
-    };
-    servers.push(await fake(answer(0)), await fake(answer(1)));
-    const { limiter, counters } = countersOn([servers[0]!.port], { isCluster: true });
-    await eventually(() => counters.report.state === "up");
-    owner = 1;
-    const asked = (i: number, name: string) => servers[i]!.commands.filter(([each]) => each === name).length;
-    const before = asked(0, "CLUSTER") + asked(1, "CLUSTER");
-    expect(await limiter.decide("a")).toMatchObject({ admitted: true });
-    await eventually(() => asked(0, "CLUSTER") + asked(1, "CLUSTER") > before);
-    await eventually(() => counters.servers.find("another slot").address === `127.0.0.1:${servers[1]!.port}`);
-    await eventually(() => counters.report.servers.every(({ state }) => state === "up"));
-    for (const caller of ["b", "c", "d", "e"]) expect(await limiter.decide(caller)).toMatchObject({ admitted: true });
-    expect([asked(0, "EVALSHA"), asked(1, "EVALSHA")]).toEqual([1, 5]);
-  });
+  it(
+    "read the table of slots again when one has moved, " + "and ask the right server for the others from then on",
+    async () => {
+      let owner = 0;
+      const servers: Fake[] = [];
+      const answer =
+        (self: number) =>
+        ([name]: string[]) => {
+          if (name === "CLUSTER") return slots(servers[owner]!.port);
+          return owner === self ? ADMITTED : `-MOVED 1 127.0.0.1:${servers[owner]!.port}\r\n`;
+        };
+      servers.push(await fake(answer(0)), await fake(answer(1)));
+      const { limiter, counters } = countersOn([servers[0]!.port], { isCluster: true });
+      await eventually(() => counters.report.state === "up");
+      owner = 1;
+      const asked = (i: number, name: string) => servers[i]!.commands.filter(([each]) => each === name).length;
+      const before = asked(0, "CLUSTER") + asked(1, "CLUSTER");
+      expect(await limiter.decide("a")).toMatchObject({ admitted: true });
+      await eventually(() => asked(0, "CLUSTER") + asked(1, "CLUSTER") > before);
+      await eventually(() => counters.servers.find("another slot").address === `127.0.0.1:${servers[1]!.port}`);
+      await eventually(() => counters.report.servers.every(({ state }) => state === "up"));
+      for (const caller of ["b", "c", "d", "e"]) expect(await limiter.decide(caller)).toMatchObject({ admitted: true });
+      expect([asked(0, "EVALSHA"), asked(1, "EVALSHA")]).toEqual([1, 5]);
+    },
+  );
 
-  it.each(["-MOVED 1\r\n", "-MOVED 1 nowhere\r\n", "-MOVED 1 127.0.0.1:0\r\n", "-MOVED 1 127.0.0.1:99999\r\n"])("do not follow %j", async (reply) => {
-    const { port } = await fake(() => reply);
-    const { limiter, errors } = countersOn([port]);
-    expect(await limiter.decide("a")).toBe("deny");
-    expect(errors.get("server")).toBe(1);
-  });
+  it.each(["-MOVED 1\r\n", "-MOVED 1 nowhere\r\n", "-MOVED 1 127.0.0.1:0\r\n", "-MOVED 1 127.0.0.1:99999\r\n"])(
+    "do not follow %j",
+    async (reply) => {
+      const { port } = await fake(() => reply);
+      const { limiter, errors } = countersOn([port]);
+      expect(await limiter.decide("a")).toBe("deny");
+      expect(errors.get("server")).toBe(1);
+    },
+  );
 
   it.each([
     ["an error", "-NOPERM no\r\n"],
@@ -323,7 +392,9 @@ describe("the counters in a Cluster", () => {
 
   it("are down while some slots have no server, and decide for the callers of the others", async () => {
     const ports: number[] = [];
-    const { port } = await fake(([name], _socket) => (name === "CLUSTER" ? `*1\r\n*3\r\n:0\r\n:9000\r\n*2\r\n$0\r\n\r\n:${ports[0]}\r\n` : ADMITTED));
+    const { port } = await fake(([name], _socket) =>
+      name === "CLUSTER" ? `*1\r\n*3\r\n:0\r\n:9000\r\n*2\r\n$0\r\n\r\n:${ports[0]}\r\n` : ADMITTED,
+    );
     ports.push(port);
     const { limiter, counters, log } = countersOn([port], { isCluster: true });
     await eventually(() => counters.report.state === "down");

@@ -21,7 +21,8 @@ function anyValue(from: Random, depth = 0): RespValue {
   const kind = from.int(0, depth < 5 ? 4 : 3);
   if (kind === 0) return null;
   if (kind === 1) return from.pick([0, -1, 1, from.int(-1e9, 1e9), Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER]);
-  if (kind === 2) return from.list(0, 30, () => String.fromCharCode(from.pick([13, 10, 36, 42, 0, 255, from.int(0, 255)]))).join("");
+  if (kind === 2)
+    return from.list(0, 30, () => String.fromCharCode(from.pick([13, 10, 36, 42, 0, 255, from.int(0, 255)]))).join("");
   if (kind === 3) return new ErrorReply(`ERR ${from.int(0, 99)}`);
   return from.list(0, 5, () => anyValue(from, depth + 1));
 }
@@ -108,8 +109,24 @@ describe("the parser of replies", () => {
   });
 
   it("refuses a reply of more than 1 MiB, however it arrives", () => {
-    expect(() => parsed("+", ..."x".repeat(1_100).match(/./g)!.map((x) => x.repeat(1_024)))).toThrow("more than 1048576 bytes");
-    expect(() => parsed("*1000000\r\n", ..."x".repeat(1_100).match(/./g)!.map(() => `$1000\r\n${"y".repeat(1_000)}\r\n`))).toThrow("more than 1048576 bytes");
+    expect(() =>
+      parsed(
+        "+",
+        ..."x"
+          .repeat(1_100)
+          .match(/./g)!
+          .map((x) => x.repeat(1_024)),
+      ),
+    ).toThrow("more than 1048576 bytes");
+    expect(() =>
+      parsed(
+        "*1000000\r\n",
+        ..."x"
+          .repeat(1_100)
+          .match(/./g)!
+          .map(() => `$1000\r\n${"y".repeat(1_000)}\r\n`),
+      ),
+    ).toThrow("more than 1048576 bytes");
   });
 
   it("throws nothing but a ProtocolError on any bytes", () => {

@@ -11,7 +11,9 @@ import { manualClock } from "./clock.ts";
 export const LOOPBACK: readonly string[] = [
   "127.0.0.1",
   "127.0.0.2",
-  ...(Object.values(os.networkInterfaces()).some((all) => all?.some(({ address }) => address === "::1")) ? ["::1"] : []),
+  ...(Object.values(os.networkInterfaces()).some((all) => all?.some(({ address }) => address === "::1"))
+    ? ["::1"]
+    : []),
 ];
 
 /** No test listens on these addresses: connections are refused. */
@@ -35,7 +37,9 @@ export async function site(addresses: readonly string[], make: () => Server): Pr
 
 /** Null when the port that was free on the first address is in use on another. */
 async function tryPort(addresses: readonly string[], make: () => Server): Promise<Site | null> {
-  const [total, open] = [addresses, addresses].map((each) => Object.fromEntries(each.map((address) => [address, 0]))) as [Site["total"], Site["open"]];
+  const [total, open] = [addresses, addresses].map((each) =>
+    Object.fromEntries(each.map((address) => [address, 0])),
+  ) as [Site["total"], Site["open"]];
   const servers: Server[] = [];
   const sockets = new Set<Socket>();
   const close = () => {

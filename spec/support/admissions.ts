@@ -4,15 +4,19 @@ import type { Answered } from "./kept_client.ts";
 type Times = Pick<Answered, "sent" | "received">;
 
 /**
- * The shortest time, in milliseconds, within which `count` of the requests were certainly admitted: from the sending of the first to the
- * answer of the last. Infinity if there are fewer. A limit of N in a window is proved to be exceeded if N + 1 took less than the window.
+ * The shortest time, in milliseconds, within which `count` of the requests were certainly admitted: from the sending of
+ * the first to the answer of the last. Infinity if there are fewer. A limit of N in a window is proved to be exceeded
+ * if N + 1 took less than the window.
  */
 export function shortestSpan(admitted: readonly Times[], count: number): number {
   const bySent = [...admitted].sort((a, b) => a.sent - b.sent);
   let least = Infinity;
   for (let first = 0; first + count <= bySent.length; first++) {
     // Of all that were sent no earlier, those that were answered first.
-    const last = bySent.slice(first).map(({ received }) => received).sort((a, b) => a - b)[count - 1]!;
+    const last = bySent
+      .slice(first)
+      .map(({ received }) => received)
+      .sort((a, b) => a - b)[count - 1]!;
     least = Math.min(least, last - bySent[first]!.sent);
   }
   return least;

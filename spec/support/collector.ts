@@ -54,7 +54,8 @@ export async function collector(identity?: { readonly cert: string; readonly key
       const body = Buffer.concat(chunks);
       try {
         const text = (request.headers["content-encoding"] === "gzip" ? gunzipSync(body) : body).toString();
-        if (request.method !== "POST" || request.headers["content-type"] !== "application/json") throw new Error("no export");
+        if (request.method !== "POST" || request.headers["content-type"] !== "application/json")
+          throw new Error("no export");
         exports.push({ url: request.url!, headers: request.headers, text, ...readExport(text) });
       } catch (error) {
         problems.push(error);
@@ -81,7 +82,10 @@ export async function collector(identity?: { readonly cert: string; readonly key
     },
     answer: (response) => void response.writeHead(200, { "Content-Type": "application/json" }).end("{}"),
     async until(count) {
-      await eventually(() => self.spans.length >= count || problems.length > 0, `${count} spans, not ${self.spans.length}`);
+      await eventually(
+        () => self.spans.length >= count || problems.length > 0,
+        `${count} spans, not ${self.spans.length}`,
+      );
       return self.spans;
     },
   };
@@ -93,25 +97,40 @@ export function readExport(text: string): Pick<Export, "resource" | "spans"> {
   const [root] = list(members(JSON.parse(text), ["resourceSpans"], []), "resourceSpans", 1);
   const resourceSpans = members(root, ["resource", "scopeSpans"], []);
   const resource = attributesOf(members(resourceSpans["resource"], ["attributes"], [])["attributes"]);
-  if (typeof resource["service.name"] !== "string" || resource["service.name"] === "") throw new Error("no service.name");
+  if (typeof resource["service.name"] !== "string" || resource["service.name"] === "")
+    throw new Error("no service.name");
   const scopeSpans = members(list(resourceSpans, "scopeSpans", 1)[0], ["scope", "spans", "schemaUrl"], []);
   const scope = members(scopeSpans["scope"], ["name", "version"], []);
-  if (scope["name"] !== "edge-gateway" || !/^\d+\.\d+\.\d+/.test(String(scope["version"]))) throw new Error("another scope");
-  if (!/^https:\/\/opentelemetry\.io\/schemas\/\d+\.\d+\.\d+$/.test(String(scopeSpans["schemaUrl"]))) throw new Error("no schema");
+  if (scope["name"] !== "edge-gateway" || !/^\d+\.\d+\.\d+/.test(String(scope["version"])))
+    throw new Error("another scope");
+  if (!/^https:\/\/opentelemetry\.io\/schemas\/\d+\.\d+\.\d+$/.test(String(scopeSpans["schemaUrl"])))
+    throw new Error("no schema");
   return { resource, spans: list(scopeSpans, "spans").map(readSpan) };
 }
 
-const REQUIRED = ["traceId", "spanId", "flags", "name", "kind", "startTimeUnixNano", "endTimeUnixNano", "attributes", "status"];
+const REQUIRED = [
+  "traceId",
+  "spanId",
+  "flags",
+  "name",
+  "kind",
+  "startTimeUnixNano",
+  "endTimeUnixNano",
+  "attributes",
+  "status",
+];
 
 function readSpan(value: unknown): ReadSpan {
   const span = members(value, REQUIRED, ["parentSpanId", "traceState"]);
   const status = members(span["status"], [], ["code"]);
-  if (status["code"] !== undefined && status["code"] !== 2) throw new Error("a status that is neither unset nor an error");
+  if (status["code"] !== undefined && status["code"] !== 2)
+    throw new Error("a status that is neither unset nor an error");
   const read: ReadSpan = {
     traceId: fitting(span["traceId"], /^(?!0{32})[0-9a-f]{32}$/),
     spanId: fitting(span["spanId"], /^(?!0{16})[0-9a-f]{16}$/),
     parentSpanId: span["parentSpanId"] === undefined ? null : fitting(span["parentSpanId"], /^(?!0{16})[0-9a-f]{16}$/),
-    traceState: span["traceState"] === undefined ? null : fitting(span["traceState"], /^[\x21-\x7e][\x20-\x7e]{0,511}$/),
+    traceState:
+      span["traceState"] === undefined ? null : fitting(span["traceState"], /^[\x21-\x7e][\x20-\x7e]{0,511}$/),
     flags: span["flags"] as number,
     name: fitting(span["name"], /^[\x20-\x7e]+$/),
     kind: span["kind"] as number,
@@ -142,20 +161,24 @@ function attributesOf(value: unknown): Record<string, string | bigint> {
 }
 
 function members(value: unknown, required: readonly string[], optional: readonly string[]): Record<string, unknown> {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new Error(`no object: ${JSON.stringify(value)}`);
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    throw new Error(`no object: ${JSON.stringify(value)}`);
   const found = value as Record<string, unknown>;
   for (const name of required) if (!(name in found)) throw new Error(`no ${name}`);
-  for (const name of Object.keys(found)) if (![...required, ...optional].includes(name)) throw new Error(`what is ${name}?`);
+  for (const name of Object.keys(found))
+    if (![...required, ...optional].includes(name)) throw new Error(`what is ${name}?`);
   return found;
 }
 
 function list(from: Record<string, unknown>, name: string, length?: number): unknown[] {
   const found = from[name];
-  if (!Array.isArray(found) || found.length === 0 || (length !== undefined && found.length !== length)) throw new Error(`${name} is no such list`);
+  if (!Array.isArray(found) || found.length === 0 || (length !== undefined && found.length !== length))
+    throw new Error(`${name} is no such list`);
   return found as unknown[];
 }
 
 function fitting(value: unknown, pattern: RegExp): string {
-  if (typeof value !== "string" || !pattern.test(value)) throw new Error(`${JSON.stringify(value)} does not fit ${pattern}`);
+  if (typeof value !== "string" || !pattern.test(value))
+    throw new Error(`${JSON.stringify(value)} does not fit ${pattern}`);
   return value;
 }

@@ -74,7 +74,9 @@ export async function runCurl(line: string, portOf: (port: number) => number, co
       response.on("error", reject);
       response.on("end", () => {
         const pairs = response.rawHeaders.flatMap((name, i, all) => (i % 2 === 0 ? [`${name}: ${all[i + 1]}`] : []));
-        const head = command.showsHead ? `HTTP/1.1 ${response.statusCode} ${response.statusMessage}\n${pairs.join("\n")}\n\n` : "";
+        const head = command.showsHead
+          ? `HTTP/1.1 ${response.statusCode} ${response.statusMessage}\n${pairs.join("\n")}\n\n`
+          : "";
         const written = command.format.replace("%{http_code}", String(response.statusCode)).replaceAll("\\n", "\n");
         const given = response.headers["set-cookie"]?.[0]?.split(";")[0];
         const body = command.dropsBody ? "" : Buffer.concat(chunks).toString();

@@ -64,7 +64,10 @@ export function blocksOf({ blocks }: Document, info: string): string[] {
 /** A pattern in which `…` stands for any text, and a line of it for any lines. */
 export function patternOf(expected: string): RegExp {
   const escaped = expected.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
-  const loose = escaped.replace(/\n…(?=\n)/g, "(?:\\n[^]*?)?").replace(/\n…$/, "(?:\\n[^]*)?").replaceAll("…", "[^]*?");
+  const loose = escaped
+    .replace(/\n…(?=\n)/g, "(?:\\n[^]*?)?")
+    .replace(/\n…$/, "(?:\\n[^]*)?")
+    .replaceAll("…", "[^]*?");
   return new RegExp(`^${loose}$`);
 }
 

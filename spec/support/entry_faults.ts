@@ -1,4 +1,7 @@
-/** Fails the spec for every fault at an entry (`lib/base/event_loop.ts`) that it does not expect: the gateway survives them, and a silent log would hide them. */
+/**
+ * Fails the spec for every fault at an entry (`lib/base/event_loop.ts`) that it does not expect: the gateway survives
+ * them, and a silent log would hide them.
+ */
 import { subscribe } from "node:diagnostics_channel";
 import { ENTRY_FAULTS, type EntryFault } from "../../lib/base/event_loop.ts";
 import { onTestFinished } from "vitest";

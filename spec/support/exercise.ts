@@ -26,7 +26,13 @@ import { ANYWHERE } from "./anywhere.ts";
 /** An exchange without a socket: GET /a/b of service "a", from 192.0.2.1. */
 export function madeUpExchange(parts: Partial<ExchangeParts> = {}): Exchange {
   return new Exchange({
-    call: new Call({ id: "request-1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} }),
+    call: new Call({
+      id: "request-1",
+      remoteAddress: "192.0.2.1",
+      trustedRemote: false,
+      startedAt: 0,
+      inform: () => {},
+    }),
     method: "GET",
     target: "/a/b",
     httpVersion: "1.1",
@@ -55,7 +61,9 @@ export interface MadeUpTools extends Tools {
 }
 
 /** Tools with counters in memory on a manual clock, and a log that keeps its lines. */
-export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id?: string; readonly key?: string } = {}): MadeUpTools {
+export function madeUpTools(
+  parts: Partial<Omit<Tools, "scope">> & { readonly id?: string; readonly key?: string } = {},
+): MadeUpTools {
   const { id = null, key = "route:a:b:plugin:0", ...rest } = parts;
   const clock = rest.clock ?? manualClock();
   const lines: MadeUpTools["lines"] = [];
@@ -64,7 +72,8 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
   return {
     clock,
     counters,
-    limiterBy: (make, limiterKey = key) => make({ clock, local: counters, shared: null, state: null, memory: undefined }, limiterKey),
+    limiterBy: (make, limiterKey = key) =>
+      make({ clock, local: counters, shared: null, state: null, memory: undefined }, limiterKey),
     part: (name) => ({ costs, groupLimits, shadow })[name],
     keep: (_name, _settings, make) => make(),
     shared: () => null,
@@ -89,8 +98,14 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
 }
 
 /** The value of a configuration by a schema, or every error in it as "path: message". */
-export function checked<T>(schema: Schema<T>, input: unknown): { readonly value: T | null; readonly issues: readonly string[] } {
-  const context = { issues: [], sources: { references, suggest, environment: {}, readFile: () => "", folder: "/" } } as Parameters<typeof schema.check>[2];
+export function checked<T>(
+  schema: Schema<T>,
+  input: unknown,
+): { readonly value: T | null; readonly issues: readonly string[] } {
+  const context = {
+    issues: [],
+    sources: { references, suggest, environment: {}, readFile: () => "", folder: "/" },
+  } as Parameters<typeof schema.check>[2];
   const value = schema.check(nodeFrom(input), [], context);
   return {
     value: value === INVALID ? null : value,
@@ -105,7 +120,11 @@ export function instance(plugin: AnyPlugin, config: unknown, tools: Tools = made
   return plugin.create(value, tools);
 }
 
-export const plainReply: Reply = { status: 200, headers: ["Content-Type", "text/plain"], body: Buffer.from("from upstream") };
+export const plainReply: Reply = {
+  status: 200,
+  headers: ["Content-Type", "text/plain"],
+  body: Buffer.from("from upstream"),
+};
 
 export interface Exercised {
   /** The return value of the middleware: a promise only if it made one. */

@@ -1,4 +1,7 @@
-/** The gateway of a main thread and those of its workers, in one thread: what lib/cluster does by message is done by calls. */
+/**
+ * The gateway of a main thread and those of its workers, in one thread: what lib/cluster does by message is done by
+ * calls.
+ */
 import { writeFileSync } from "node:fs";
 import { onTestFinished } from "vitest";
 import type { Threads } from "../../lib/base/threads.ts";
@@ -30,10 +33,16 @@ export function sent({ memory, ...bundle }: Bundle): Bundle {
   return received({ ...structuredClone({ ...bundle, memory: new Map() }), memory });
 }
 
-/** All end with the test. The workers listen; a worker notices by itself, at its next request, that a reload was committed. */
+/**
+ * All end with the test. The workers listen; a worker notices by itself, at its next request, that a reload was
+ * committed.
+ */
 export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOptions): Promise<Together> {
   const count = ofWorkers.length;
-  const main = new Gateway({ ...options, modules: withAllParts(options.modules) }, { id: 1, place: -1, count, memory: (_name, bytes) => new SharedArrayBuffer(bytes) });
+  const main = new Gateway(
+    { ...options, modules: withAllParts(options.modules) },
+    { id: 1, place: -1, count, memory: (_name, bytes) => new SharedArrayBuffer(bytes) },
+  );
   const { configuration } = Gateway.partsOf(main);
   const events: string[] = [];
   let committed = configuration.bundle.version;
@@ -42,8 +51,16 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
   const each = ofWorkers.map((own, place) => {
     const threads: Threads = { id: 2 + place, place, count, memory: (name) => memory.get(name)! };
     const { config: _config, configFile: _file, ...others } = options;
-    const follower = new Follower(sent(configuration.bundle), (handler) => handler, () => committed);
-    const gateway = new Gateway({ ...others, ...own, tests: "skip", modules: withAllParts(own.modules) }, threads, follower);
+    const follower = new Follower(
+      sent(configuration.bundle),
+      (handler) => handler,
+      () => committed,
+    );
+    const gateway = new Gateway(
+      { ...others, ...own, tests: "skip", modules: withAllParts(own.modules) },
+      threads,
+      follower,
+    );
     return { gateway, follower, configuration: Gateway.partsOf(gateway).configuration };
   });
   const followers: Followers = {

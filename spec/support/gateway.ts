@@ -16,7 +16,11 @@ export interface Running {
 type ServiceInput = ConfigInput["services"][number];
 
 /** One service under base_path "/a" with a catch-all route, unless the parts say otherwise. */
-export function oneService(port: number | readonly number[], parts: Partial<ServiceInput> = {}, global: ConfigInput["global"] = {}): ConfigInput {
+export function oneService(
+  port: number | readonly number[],
+  parts: Partial<ServiceInput> = {},
+  global: ConfigInput["global"] = {},
+): ConfigInput {
   const ports = typeof port === "number" ? [port] : port;
   return {
     global,

@@ -1,9 +1,10 @@
 /** Compares the cost of work by processor time, which does not depend on other load of the machine. */
 
 /**
- * How much more processor time `work` takes for an input eight times as large: about 8 if linear, 64 if quadratic. The small input is worked on
- * eight times, so that both times are of one size: what interrupts the longer one interrupts the other as often. Where that seems to be more
- * than linear, the least of three: the system counts processor time in jumps, and short work can seem to take none.
+ * How much more processor time `work` takes for an input eight times as large: about 8 if linear, 64 if quadratic. The
+ * small input is worked on eight times, so that both times are of one size: what interrupts the longer one interrupts
+ * the other as often. Where that seems to be more than linear, the least of three: the system counts processor time in
+ * jumps, and short work can seem to take none.
  */
 export function growth(work: (size: number) => void, size: number): number {
   const eightTimes = () => {

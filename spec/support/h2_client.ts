@@ -1,6 +1,11 @@
 /** HTTP/2 requests to a gateway by Node's own client. For frames that it does not send, see `h2_raw.ts`. */
 import { once } from "node:events";
-import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
+import http2, {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+} from "node:http2";
 import type { ConnectionOptions } from "node:tls";
 import { onTestFinished } from "vitest";
 import { CA } from "./certs.ts";
@@ -29,12 +34,18 @@ export interface H2Reply {
   readonly resetCode: number;
 }
 
-/** A session over plain TCP (prior knowledge), closed when the test ends. Its errors are ignored; those of its streams are not. */
+/**
+ * A session over plain TCP (prior knowledge), closed when the test ends. Its errors are ignored; those of its streams
+ * are not.
+ */
 export function h2Session(port: number): ClientHttp2Session {
   return closedAtEnd(http2.connect(`http://127.0.0.1:${port}`));
 }
 
-/** A connected session over TLS that negotiated "h2" and trusts the test CA; `options` as of `tls.connect`. Closed when the test ends. */
+/**
+ * A connected session over TLS that negotiated "h2" and trusts the test CA; `options` as of `tls.connect`. Closed when
+ * the test ends.
+ */
 export async function h2TlsSession(port: number, options: ConnectionOptions = {}): Promise<ClientHttp2Session> {
   const all = { ca: CA.cert, host: "127.0.0.1", ...options } as http2.SecureClientSessionOptions;
   const session = closedAtEnd(http2.connect(`https://localhost:${port}`, all));
@@ -59,10 +70,20 @@ export async function h2Ask(session: ClientHttp2Session, request: H2Request = {}
   return settled;
 }
 
-/** Begins a request whose body, unless `endStream` is true, the test writes. `reply` resolves when the stream has closed, however it closed. */
-export function h2Open(session: ClientHttp2Session, request: H2Request, endStream: boolean): { readonly stream: ClientHttp2Stream; readonly reply: Promise<H2Reply> } {
+/**
+ * Begins a request whose body, unless `endStream` is true, the test writes. `reply` resolves when the stream has
+ * closed, however it closed.
+ */
+export function h2Open(
+  session: ClientHttp2Session,
+  request: H2Request,
+  endStream: boolean,
+): { readonly stream: ClientHttp2Stream; readonly reply: Promise<H2Reply> } {
   const { method = "GET", path = "/a/x", headers = {}, trailers } = request;
-  const stream = session.request({ ":method": method, ":path": path, ...headers }, { endStream, waitForTrailers: trailers !== undefined });
+  const stream = session.request(
+    { ":method": method, ":path": path, ...headers },
+    { endStream, waitForTrailers: trailers !== undefined },
+  );
   if (trailers !== undefined) stream.on("wantTrailers", () => stream.sendTrailers(trailers));
   return { stream, reply: replyOn(stream) };
 }
@@ -82,7 +103,15 @@ export function replyOn(stream: ClientHttp2Stream): Promise<H2Reply> {
     stream.on("close", () => {
       const bytes = Buffer.concat(chunks);
       const status = Number(received[":status"] ?? 0);
-      resolve({ status, headers: received, body: bytes.toString(), bytes, trailers, informed, resetCode: stream.rstCode ?? 0 });
+      resolve({
+        status,
+        headers: received,
+        body: bytes.toString(),
+        bytes,
+        trailers,
+        informed,
+        resetCode: stream.rstCode ?? 0,
+      });
     });
   });
 }

@@ -1,6 +1,6 @@
 /**
- * An HTTP/2 client at the level of frames, over a plain socket (h2c) or TLS, for what Node's client does not send. Header
- * blocks are HPACK literals without Huffman coding; of the peer's blocks nothing is decoded.
+ * An HTTP/2 client at the level of frames, over a plain socket (h2c) or TLS, for what Node's client does not send.
+ * Header blocks are HPACK literals without Huffman coding; of the peer's blocks nothing is decoded.
  */
 import net from "node:net";
 import tls from "node:tls";
@@ -81,9 +81,13 @@ export const GET: readonly (readonly [string, string])[] = [
   [":path", "/a/x"],
 ];
 
-export const POST = GET.map(([name, value]) => (name === ":method" ? ([name, "POST"] as const) : ([name, value] as const)));
+export const POST = GET.map(([name, value]) =>
+  name === ":method" ? ([name, "POST"] as const) : ([name, value] as const),
+);
 
-/** Returns a function that reads bytes and calls `take` with each frame; `skipped` bytes come before the first frame. */
+/**
+ * Returns a function that reads bytes and calls `take` with each frame; `skipped` bytes come before the first frame.
+ */
 export function frameReader(take: (frame: Frame) => void, skipped = 0): (chunk: Buffer) => void {
   let buffered = Buffer.alloc(0);
   let before = skipped;
@@ -94,7 +98,12 @@ export function frameReader(take: (frame: Frame) => void, skipped = 0): (chunk: 
     before = 0;
     while (buffered.length >= 9 && buffered.length >= 9 + buffered.readUIntBE(0, 3)) {
       const end = 9 + buffered.readUIntBE(0, 3);
-      const next = { type: buffered[3]!, flags: buffered[4]!, stream: buffered.readUInt32BE(5) & 0x7fffffff, payload: buffered.subarray(9, end) };
+      const next = {
+        type: buffered[3]!,
+        flags: buffered[4]!,
+        stream: buffered.readUInt32BE(5) & 0x7fffffff,
+        payload: buffered.subarray(9, end),
+      };
       buffered = buffered.subarray(end);
       take(next);
     }
@@ -109,7 +118,10 @@ export interface RawSession {
   send(...frames: Buffer[]): void;
   /** Sends one HEADERS frame with the whole block. */
   headers(stream: number, fields: readonly (readonly [string, string])[], flags?: number): void;
-  /** Resolves with the first frame, received or to come, for which `fits` is true; rejects when the connection ends before. */
+  /**
+   * Resolves with the first frame, received or to come, for which `fits` is true; rejects when the connection ends
+   * before.
+   */
   until(fits: (frame: Frame) => boolean): Promise<Frame>;
   /** Resolves with the code of the stream's RST_STREAM. */
   reset(stream: number): Promise<number>;
@@ -127,9 +139,16 @@ export interface RawOptions {
   readonly secure?: boolean;
 }
 
-export async function rawSession(port: number, { bare = false, acknowledge = true, settings = Buffer.alloc(0), secure = false }: RawOptions = {}): Promise<RawSession> {
-  const socket = secure ? tls.connect({ port, host: "127.0.0.1", rejectUnauthorized: false, ALPNProtocols: ["h2"] }) : net.connect(port, "127.0.0.1");
-  await new Promise<void>((resolve, reject) => socket.once(secure ? "secureConnect" : "connect", resolve).once("error", reject));
+export async function rawSession(
+  port: number,
+  { bare = false, acknowledge = true, settings = Buffer.alloc(0), secure = false }: RawOptions = {},
+): Promise<RawSession> {
+  const socket = secure
+    ? tls.connect({ port, host: "127.0.0.1", rejectUnauthorized: false, ALPNProtocols: ["h2"] })
+    : net.connect(port, "127.0.0.1");
+  await new Promise<void>((resolve, reject) =>
+    socket.once(secure ? "secureConnect" : "connect", resolve).once("error", reject),
+  );
   const frames: Frame[] = [];
   let ended = false;
   const waiting = new Set<() => void>();
@@ -159,7 +178,10 @@ export async function rawSession(port: number, { bare = false, acknowledge = tru
         if (found === undefined && !ended) return;
         waiting.delete(look);
         if (found !== undefined) resolve(found);
-        else reject(new Error(`the connection ended after ${frames.map(({ type, stream }) => `${type}@${stream}`).join(" ")}`));
+        else
+          reject(
+            new Error(`the connection ended after ${frames.map(({ type, stream }) => `${type}@${stream}`).join(" ")}`),
+          );
       };
       waiting.add(look);
       look();
@@ -172,7 +194,8 @@ export async function rawSession(port: number, { bare = false, acknowledge = tru
     send,
     headers: (stream, fields, flags = END_STREAM) => send(frame(HEADERS, END_HEADERS | flags, stream, block(fields))),
     until,
-    reset: async (stream) => (await until((received) => received.type === RST_STREAM && received.stream === stream)).payload.readUInt32BE(0),
+    reset: async (stream) =>
+      (await until((received) => received.type === RST_STREAM && received.stream === stream)).payload.readUInt32BE(0),
     goaway: async () => (await until((received) => received.type === GOAWAY)).payload.readUInt32BE(4),
     closed: () =>
       new Promise((resolve) => {

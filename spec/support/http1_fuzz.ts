@@ -1,6 +1,6 @@
 /**
- * Random requests, mutated and split at random, read by our own parser and by Node's (llhttp). Ours must refuse what either refuses,
- * and both must read the others alike.
+ * Random requests, mutated and split at random, read by our own parser and by Node's (llhttp). Ours must refuse what
+ * either refuses, and both must read the others alike.
  */
 import http from "node:http";
 import { createRequire } from "node:module";
@@ -39,7 +39,8 @@ function compare(tally: Tally, seed: number, pieces: readonly Buffer[]): void {
   const ours = readPieces(pieces, defaultLimits);
   const nodes = readByNode(pieces, defaultLimits);
   tally.requests += ours.requests.length;
-  const defect = disagreement(ours, nodes) ?? (ours.end === "waits" && nodes.end.startsWith("refused") ? stillWaits(pieces) : null);
+  const defect =
+    disagreement(ours, nodes) ?? (ours.end === "waits" && nodes.end.startsWith("refused") ? stillWaits(pieces) : null);
   if (defect !== null) {
     const text = pieces.map((piece) => JSON.stringify(piece.toString("latin1"))).join(" + ");
     tally.defects.push(`case ${seed}: ${defect}\n  sent:  ${text}\n  ours:  ${shown(ours)}\n  node's: ${shown(nodes)}`);
@@ -56,11 +57,14 @@ function disagreement(ours: Reading, nodes: Reading): string | null {
     if (asText(request) !== asText(other)) return `request ${i} is read in two ways`;
   }
   if (ours.end.startsWith("refused")) return null;
-  if (nodes.end.startsWith("refused")) return ours.end === "waits" ? null : `node's refuses what ours accepts (${nodes.why})`;
+  if (nodes.end.startsWith("refused"))
+    return ours.end === "waits" ? null : `node's refuses what ours accepts (${nodes.why})`;
   if (nodes.requests.length > ours.requests.length) return "node's sees a request where ours sees none";
   if (ours.begun !== nodes.begun) return "the body that has begun is read in two ways";
   const isOpen = (end: Reading["end"]) => end === "idle" || end === "waits";
-  return ours.end === nodes.end || (isOpen(ours.end) && isOpen(nodes.end)) ? null : "the connection goes on in two ways";
+  return ours.end === nodes.end || (isOpen(ours.end) && isOpen(nodes.end))
+    ? null
+    : "the connection goes on in two ways";
 }
 
 /** Our parser may find an error later than Node's; it must then refuse whatever follows. */
@@ -68,15 +72,21 @@ function stillWaits(pieces: readonly Buffer[]): string | null {
   const before = readPieces(pieces, defaultLimits);
   for (const tail of TAILS) {
     const { end, requests } = readPieces([...pieces, tail], defaultLimits);
-    if (requests.length > before.requests.length || !end.startsWith("refused")) return "node's refuses what ours goes on reading";
+    if (requests.length > before.requests.length || !end.startsWith("refused"))
+      return "node's refuses what ours goes on reading";
   }
   return null;
 }
 
-const TAILS = ["\r\n\r\n", "\n\r\n", "0\r\n\r\n", `${"x".repeat(40_000)}\r\n\r\n`].map((text) => Buffer.from(text, "latin1"));
+const TAILS = ["\r\n\r\n", "\n\r\n", "0\r\n\r\n", `${"x".repeat(40_000)}\r\n\r\n`].map((text) =>
+  Buffer.from(text, "latin1"),
+);
 
 function shown({ requests, end, why, begun }: Reading): string {
-  return [...requests.map(asText), begun === "" ? "" : `begun ${begun}`, end, why].filter((text) => text !== "").map((text) => JSON.stringify(text)).join(", ");
+  return [...requests.map(asText), begun === "" ? "" : `begun ${begun}`, end, why]
+    .filter((text) => text !== "")
+    .map((text) => JSON.stringify(text))
+    .join(", ");
 }
 
 // node's own parser.
@@ -88,7 +98,13 @@ interface Llhttp {
 }
 
 interface HttpCommon {
-  readonly HTTPParser: (new () => Llhttp) & Readonly<Record<"REQUEST" | "kLenientNone" | "kOnHeaders" | "kOnHeadersComplete" | "kOnBody" | "kOnMessageComplete", number>>;
+  readonly HTTPParser: (new () => Llhttp) &
+    Readonly<
+      Record<
+        "REQUEST" | "kLenientNone" | "kOnHeaders" | "kOnHeadersComplete" | "kOnBody" | "kOnMessageComplete",
+        number
+      >
+    >;
 }
 
 // The module with the parser of `node:http`; `process.binding` no longer has it from Node 24 on.
@@ -120,7 +136,9 @@ export function readByNode(pieces: Iterable<Buffer>, limits: Limits): Reading {
   let body = "";
   let trailers: string[] = [];
   let isInMessage = false;
-  /** Whether llhttp has stopped at an upgrade that is not to a WebSocket, which `http1_node.ts` puts back without it. */
+  /**
+   * Whether llhttp has stopped at an upgrade that is not to a WebSocket, which `http1_node.ts` puts back without it.
+   */
   let putsBack = false;
   let isPutBack = false;
   const begin = () => {
@@ -133,7 +151,16 @@ export function readByNode(pieces: Iterable<Buffer>, limits: Limits): Reading {
     parser[HTTPParser.kOnBody] = (bytes: Buffer) => void (body += bytes.toString("latin1"));
     parser[HTTPParser.kOnMessageComplete] = onEnd;
   };
-  const onHead = (major: number, minor: number, given: string[] | undefined, method: number, target: string | undefined, _status: unknown, _phrase: unknown, upgrade: boolean) => {
+  const onHead = (
+    major: number,
+    minor: number,
+    given: string[] | undefined,
+    method: number,
+    target: string | undefined,
+    _status: unknown,
+    _phrase: unknown,
+    upgrade: boolean,
+  ) => {
     const headers = given ?? fields;
     url = target ?? url;
     if (end !== null) return 0;
@@ -178,7 +205,8 @@ export function readByNode(pieces: Iterable<Buffer>, limits: Limits): Reading {
     for (;;) {
       const used = parser.execute(piece);
       if (typeof used !== "number") {
-        if (end === null || end === "upgraded ") [end, why] = ["refused bad_request", (used as Error & { reason?: string }).reason ?? used.message];
+        if (end === null || end === "upgraded ")
+          [end, why] = ["refused bad_request", (used as Error & { reason?: string }).reason ?? used.message];
       } else if (end === "upgraded ") end = `upgraded ${piece.subarray(used).toString("latin1")}`;
       else if (putsBack) {
         putsBack = false;
@@ -196,7 +224,8 @@ export function readByNode(pieces: Iterable<Buffer>, limits: Limits): Reading {
 
 function textWithoutUpgrade({ method, target, httpVersion, headers }: RequestHead): Buffer {
   const lines = [`${method} ${target} HTTP/${httpVersion}`];
-  for (let i = 0; i < headers.length; i += 2) if (!/^(?:upgrade|connection)$/i.test(headers[i]!)) lines.push(`${headers[i]}: ${headers[i + 1]}`);
+  for (let i = 0; i < headers.length; i += 2)
+    if (!/^(?:upgrade|connection)$/i.test(headers[i]!)) lines.push(`${headers[i]}: ${headers[i + 1]}`);
   // llhttp reads the other Connection options too.
   if (!readFraming(method, headers, httpVersion).isPersistent) lines.push("Connection: close");
   else if (httpVersion === "1.0") lines.push("Connection: keep-alive");
@@ -214,27 +243,76 @@ export function fuzzPieces(seed: number): Buffer[] {
   return split(dice, Buffer.from(text, "latin1"));
 }
 
-const METHODS = ["GET", "GET", "GET", "POST", "POST", "PUT", "HEAD", "OPTIONS", "DELETE", "PATCH", "M-SEARCH", "PURGE", "CONNECT", "QUERY", "PRI", "SOURCE", "get", "FOO"];
-const TARGETS = ["/", "/", "/", "/a/b?c=d", "/%20", "/~a|b", "http://h/a", "https://h:80/?a", "HTTP://u@h", "*", "h:80", "/a#b", "//h/a", "http:/a", "ws://[::1]/", "/\xe9", "?a", ""];
+const METHODS = [
+  "GET",
+  "GET",
+  "GET",
+  "POST",
+  "POST",
+  "PUT",
+  "HEAD",
+  "OPTIONS",
+  "DELETE",
+  "PATCH",
+  "M-SEARCH",
+  "PURGE",
+  "CONNECT",
+  "QUERY",
+  "PRI",
+  "SOURCE",
+  "get",
+  "FOO",
+];
+const TARGETS = [
+  "/",
+  "/",
+  "/",
+  "/a/b?c=d",
+  "/%20",
+  "/~a|b",
+  "http://h/a",
+  "https://h:80/?a",
+  "HTTP://u@h",
+  "*",
+  "h:80",
+  "/a#b",
+  "//h/a",
+  "http:/a",
+  "ws://[::1]/",
+  "/\xe9",
+  "?a",
+  "",
+];
 
 function request(dice: Random): string {
   const isUsual = dice.chance(0.85);
   const method = isUsual ? dice.pick(["GET", "POST"]) : dice.pick(METHODS);
   const target = isUsual ? "/a" : dice.pick(TARGETS);
-  const version = dice.chance(0.9) ? "HTTP/1.1" : dice.pick(["HTTP/1.0", "HTTP/1.0", "HTTP/1.2", "HTTP/2.0", "HTTP/0.9", "HTTP/1.", "http/1.1"]);
+  const version = dice.chance(0.9)
+    ? "HTTP/1.1"
+    : dice.pick(["HTTP/1.0", "HTTP/1.0", "HTTP/1.2", "HTTP/2.0", "HTTP/0.9", "HTTP/1.", "http/1.1"]);
   const start = `${method} ${target} ${version}\r\n${dice.chance(0.95) ? "Host: h\r\n" : ""}${fields(dice)}`;
   const size = dice.int(0, 12);
   switch (dice.int(0, 3)) {
     case 0:
       return `${start}\r\n`;
     case 1:
-      return `${start}Content-Length: ${size}\r\n${fields(dice)}\r\n${dice.pick(BODIES).slice(0, size).padEnd(size, "x")}`;
+      return (
+        `${start}Content-Length: ` +
+        `${size}\r\n${fields(dice)}\r\n${dice.pick(BODIES).slice(0, size).padEnd(size, "x")}`
+      );
     case 2: {
       const chunks = dice.list(0, 3, () => chunk(dice)).join("");
-      return `${start}Transfer-Encoding: ${dice.chance(0.9) ? "chunked" : dice.pick(["Chunked", "gzip, chunked", "chunked,"])}\r\n\r\n${chunks}${dice.pick(["0", "0", "00"])}${extension(dice)}\r\n${dice.chance(0.3) ? fields(dice) : ""}\r\n`;
+      return (
+        `${start}Transfer-Encoding: ` +
+        `${dice.chance(0.9) ? "chunked" : dice.pick(["Chunked", "gzip, chunked", "chunked,"])}\r\n\r\n${chunks}${dice.pick(["0", "0", "00"])}${extension(dice)}\r\n${dice.chance(0.3) ? fields(dice) : ""}\r\n`
+      );
     }
     default:
-      return dice.chance(0.7) ? `${start}\r\n` : `${start}Connection: ${dice.pick(["Upgrade", "Upgrade", "upgrade, close", "keep-alive, Upgrade", "upgrade;a", "Upgrade\xa0", "x,upgrade\t,", "upgrade\t", "\tupgrade"])}\r\nUpgrade: ${dice.pick(["websocket", "h2c", "WebSocket, x"])}\r\n\r\n${dice.chance(0.3) ? "\x81\x05hello" : ""}`;
+      return dice.chance(0.7)
+        ? `${start}\r\n`
+        : `${start}Connection: ` +
+            `${dice.pick(["Upgrade", "Upgrade", "upgrade, close", "keep-alive, Upgrade", "upgrade;a", "Upgrade\xa0", "x,upgrade\t,", "upgrade\t", "\tupgrade"])}\r\nUpgrade: ${dice.pick(["websocket", "h2c", "WebSocket, x"])}\r\n\r\n${dice.chance(0.3) ? "\x81\x05hello" : ""}`;
   }
 }
 
@@ -246,29 +324,142 @@ function chunk(dice: Random): string {
   return `${dice.pick(["", "", "0", "000"])}${dice.chance(0.2) ? size.toUpperCase() : size}${extension(dice)}\r\n${data}\r\n`;
 }
 
-const EXTENSIONS = [";a", ";a=b", ';a="b;c"', ";a=b;c=d", "; a=b", ";", ';a="b\\"c"', " ", ";a =b", ';a="', ";\xe9", ';a=""', ";a=", ";=b", ";a;;b", ";a\t"];
+const EXTENSIONS = [
+  ";a",
+  ";a=b",
+  ';a="b;c"',
+  ";a=b;c=d",
+  "; a=b",
+  ";",
+  ';a="b\\"c"',
+  " ",
+  ";a =b",
+  ';a="',
+  ";\xe9",
+  ';a=""',
+  ";a=",
+  ";=b",
+  ";a;;b",
+  ";a\t",
+];
 
 function extension(dice: Random): string {
   return dice.chance(0.8) ? "" : dice.pick(EXTENSIONS);
 }
 
-const HARMLESS = ["X-A: b", "x-a:b", "X-Empty:", "X-Pad:  \t padded \t ", "X-Latin: caf\xe9", "Cookie: a=b; c", "Accept: */*", "Connection: keep-alive", "Trailer: X-Sum", "Via: 1.0 other"];
+const HARMLESS = [
+  "X-A: b",
+  "x-a:b",
+  "X-Empty:",
+  "X-Pad:  \t padded \t ",
+  "X-Latin: caf\xe9",
+  "Cookie: a=b; c",
+  "Accept: */*",
+  "Connection: keep-alive",
+  "Trailer: X-Sum",
+  "Via: 1.0 other",
+];
 const DOUBTFUL = [
-  ...["Connection: close", "Connection: X-A, close", "Connection: close;a", 'Connection: "close"', "Connection: keep-alive, close", "Connection: upgrade", "Connection:", "connection: cLose ,x", "Connection: close\t,", "Connection: upgrade;a", "Connection: keep-alive;a", "Connection: \xa0close", "Connection: upgrade\xa0"],
-  ...["Upgrade: websocket", "Upgrade: h2c", "Expect: 100-continue", "Expect: x", "Host: h", "Host:", "Host: a b", "Proxy-Connection: close", "Proxy-Connection: keep-alive", "Keep-Alive: timeout=5"],
-  ...["Content-Length: 5", "Content-Length: 05", "Content-Length: 5, 5", "Content-Length:", "Content-Length: 0", "Content-Length: 5 ", "Content-Length: +5", "Content-Length : 5", "Content-Length: 99999999999999999999", "Content_Length: 5"],
-  ...["Transfer-Encoding: chunked", "Transfer-Encoding: gzip, chunked", "Transfer-Encoding: identity", "Transfer-Encoding:", "Transfer-Encoding: chunked;a", "transfer-encoding: \tCHUNKED\t", "Transfer_Encoding: chunked", "Transfer-Encoding\t: chunked"],
-  ...["X Y: z", "X-Y : z", ": z", "X-Nul: \0", "X-Cr: a\rb", "X-Lf: a\nb", " folded", "\tfolded", "X-Del: \x7f", "X(: b", "X", "", "X-A: b\r", "X-A\r: b", 'X"A: b', "X-\xe9: b"],
+  ...[
+    "Connection: close",
+    "Connection: X-A, close",
+    "Connection: close;a",
+    'Connection: "close"',
+    "Connection: keep-alive, close",
+    "Connection: upgrade",
+    "Connection:",
+    "connection: cLose ,x",
+    "Connection: close\t,",
+    "Connection: upgrade;a",
+    "Connection: keep-alive;a",
+    "Connection: \xa0close",
+    "Connection: upgrade\xa0",
+  ],
+  ...[
+    "Upgrade: websocket",
+    "Upgrade: h2c",
+    "Expect: 100-continue",
+    "Expect: x",
+    "Host: h",
+    "Host:",
+    "Host: a b",
+    "Proxy-Connection: close",
+    "Proxy-Connection: keep-alive",
+    "Keep-Alive: timeout=5",
+  ],
+  ...[
+    "Content-Length: 5",
+    "Content-Length: 05",
+    "Content-Length: 5, 5",
+    "Content-Length:",
+    "Content-Length: 0",
+    "Content-Length: 5 ",
+    "Content-Length: +5",
+    "Content-Length : 5",
+    "Content-Length: 99999999999999999999",
+    "Content_Length: 5",
+  ],
+  ...[
+    "Transfer-Encoding: chunked",
+    "Transfer-Encoding: gzip, chunked",
+    "Transfer-Encoding: identity",
+    "Transfer-Encoding:",
+    "Transfer-Encoding: chunked;a",
+    "transfer-encoding: \tCHUNKED\t",
+    "Transfer_Encoding: chunked",
+    "Transfer-Encoding\t: chunked",
+  ],
+  ...[
+    "X Y: z",
+    "X-Y : z",
+    ": z",
+    "X-Nul: \0",
+    "X-Cr: a\rb",
+    "X-Lf: a\nb",
+    " folded",
+    "\tfolded",
+    "X-Del: \x7f",
+    "X(: b",
+    "X",
+    "",
+    "X-A: b\r",
+    "X-A\r: b",
+    'X"A: b',
+    "X-\xe9: b",
+  ],
 ];
 
 function fields(dice: Random): string {
   let text = "";
-  for (let i = dice.pick([0, 0, 1, 1, 2, 3]); i > 0; i--) text += `${dice.chance(0.93) ? dice.pick(HARMLESS) : dice.pick(DOUBTFUL)}\r\n`;
+  for (let i = dice.pick([0, 0, 1, 1, 2, 3]); i > 0; i--)
+    text += `${dice.chance(0.93) ? dice.pick(HARMLESS) : dice.pick(DOUBTFUL)}\r\n`;
   // More header lines than llhttp reports at a time.
   return dice.chance(0.01) ? text + "X-Many: x\r\n".repeat(40) : text;
 }
 
-const BYTES = ["\r", "\n", "\r\n", "\0", " ", "\t", ":", ";", ",", "0", "a", "G", "\x7f", "\xff", "\r\n\r\n", "-", "+", "\x0b", "/", '"', "="];
+const BYTES = [
+  "\r",
+  "\n",
+  "\r\n",
+  "\0",
+  " ",
+  "\t",
+  ":",
+  ";",
+  ",",
+  "0",
+  "a",
+  "G",
+  "\x7f",
+  "\xff",
+  "\r\n\r\n",
+  "-",
+  "+",
+  "\x0b",
+  "/",
+  '"',
+  "=",
+];
 const BREAKS = ["\n", "\r", "\r\r\n", "\n\r", " \r\n", "\r\n ", "\r\n\t", "", "\r\n\r\n", "\r\n\n"];
 
 function mutated(dice: Random, text: string): string {
@@ -288,7 +479,11 @@ function mutated(dice: Random, text: string): string {
     default: {
       // At the end of a line, where single bytes matter most.
       const index = text.indexOf("\r\n", at);
-      return index < 0 ? text : text.slice(0, index) + (dice.chance(0.7) ? dice.pick(BREAKS) : `\r\n${dice.pick(DOUBTFUL)}\r\n`) + text.slice(index + 2);
+      return index < 0
+        ? text
+        : text.slice(0, index) +
+            (dice.chance(0.7) ? dice.pick(BREAKS) : `\r\n${dice.pick(DOUBTFUL)}\r\n`) +
+            text.slice(index + 2);
     }
   }
 }
@@ -297,7 +492,7 @@ function split(dice: Random, bytes: Buffer): Buffer[] {
   const most = dice.pick([1, 5, 40, 400, Infinity, Infinity]);
   if (most === Infinity) return [bytes];
   const pieces: Buffer[] = [];
-  for (let at = 0; at < bytes.length; ) {
+  for (let at = 0; at < bytes.length;) {
     const end = Math.min(bytes.length, at + dice.int(1, most));
     pieces.push(bytes.subarray(at, end));
     at = end;

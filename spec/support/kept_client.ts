@@ -1,4 +1,7 @@
-/** A client that keeps its connection, may send requests before earlier ones are answered, and notes when each was sent and answered. */
+/**
+ * A client that keeps its connection, may send requests before earlier ones are answered, and notes when each was sent
+ * and answered.
+ */
 import net, { type Socket } from "node:net";
 
 export interface Answered {
@@ -50,7 +53,8 @@ export function over(socket: Socket): KeptClient {
   let cause = "";
   socket.on("error", (error) => (cause = error.message));
   socket.on("close", () => {
-    for (const { reject } of waiting.splice(0)) reject(new Error(`the connection ended: ${cause} ${JSON.stringify(received.slice(0, 200))}`));
+    for (const { reject } of waiting.splice(0))
+      reject(new Error(`the connection ended: ${cause} ${JSON.stringify(received.slice(0, 200))}`));
   });
   return {
     socket,
@@ -79,6 +83,9 @@ function endOf(text: string): number {
 function parsed(text: string): Pick<Answered, "status" | "headers" | "body"> {
   const [head = "", body = ""] = text.split(/\r\n\r\n([^]*)/);
   const [line = "", ...fields] = head.split("\r\n");
-  const headers = fields.map((field) => [field.slice(0, field.indexOf(":")).toLowerCase(), field.slice(field.indexOf(":") + 1).trim()]);
+  const headers = fields.map((field) => [
+    field.slice(0, field.indexOf(":")).toLowerCase(),
+    field.slice(field.indexOf(":") + 1).trim(),
+  ]);
   return { status: Number(line.split(" ")[1]), headers: Object.fromEntries(headers) as Record<string, string>, body };
 }

@@ -1,4 +1,7 @@
-/** Threads that ask limiters of the built program as fast as they can, by a clock that all of them share: each question is a tick of it. */
+/**
+ * Threads that ask limiters of the built program as fast as they can, by a clock that all of them share: each question
+ * is a tick of it.
+ */
 import { Worker } from "node:worker_threads";
 import type { LimiterOptions } from "../../lib/store/counters.ts";
 
@@ -13,7 +16,10 @@ export interface Work {
   readonly fault?: "private memory" | "no locks";
 }
 
-/** What was decided at each tick: 0, nothing is known; 1 + 2 × the caller's number, and 1 more if the request was admitted. */
+/**
+ * What was decided at each tick: 0, nothing is known; 1 + 2 × the caller's number, and 1 more if the request was
+ * admitted.
+ */
 export type Journal = Int32Array;
 
 const PROGRAM = `
@@ -23,7 +29,8 @@ import(shared).then(({ workerCounters }) => {
   const decided = new Int32Array(journal);
   let tick = 0;
   const counters = workerCounters({ now: () => (tick = Atomics.add(now, 0, 1)) * ${MS_OF_TICK} }, { id, count: 2 });
-  const memory = work.fault === "private memory" ? (name, bytes) => new SharedArrayBuffer(bytes) : (name) => names.get(name);
+  const memory = work.fault === "private memory" ? (name, bytes) => new SharedArrayBuffer(bytes) : (name) => \
+names.get(name);
   const limiter = counters.limiter("k", work.options, memory);
   Atomics.add(now, 1, 1);
   Atomics.notify(now, 1);
@@ -70,7 +77,15 @@ export class LimiterThreads {
   start(): { readonly id: number; readonly end: () => Promise<void> } {
     const id = ++this.#lastId;
     const shared = new URL("../../dist/lib/store/shared_callers.js", import.meta.url).href;
-    const workerData = { shared, names: this.names, clock: this.#clock, journal: this.#journal, id: this.#work.fault === "no locks" ? 0 : id, work: this.#work, seed: id };
+    const workerData = {
+      shared,
+      names: this.names,
+      clock: this.#clock,
+      journal: this.#journal,
+      id: this.#work.fault === "no locks" ? 0 : id,
+      work: this.#work,
+      seed: id,
+    };
     const worker = new Worker(PROGRAM, { eval: true, workerData });
     const ended = new Promise<void>((resolve, reject) => {
       worker.once("error", reject);
@@ -80,7 +95,10 @@ export class LimiterThreads {
     return { id, end: async () => void (await worker.terminate()) };
   }
 
-  /** Resolves when all threads have ended by themselves. Those without locks may go in circles for ever: they are ended after two seconds without a tick. */
+  /**
+   * Resolves when all threads have ended by themselves. Those without locks may go in circles for ever: they are ended
+   * after two seconds without a tick.
+   */
   async ended(): Promise<void> {
     let before = -1;
     const watch = setInterval(() => {

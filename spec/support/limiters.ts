@@ -1,7 +1,10 @@
 import type { MemoryCounters } from "../../lib/store/memory.ts";
 
 /** How much the counters remember now. */
-export function sizeOf(counters: Pick<MemoryCounters, "tables">): { readonly limiters: number; readonly callers: number } {
+export function sizeOf(counters: Pick<MemoryCounters, "tables">): {
+  readonly limiters: number;
+  readonly callers: number;
+} {
   const tables = [...counters.tables()];
   return { limiters: tables.length, callers: tables.reduce((sum, [, { callers }]) => sum + callers, 0) };
 }

@@ -7,7 +7,10 @@ import { checkRoutes, loadConfig } from "./schema.ts";
 
 /** Throws all its issues, if there are any. */
 export function loadedFrom(config: ConfigInput, own: readonly AnyPlugin[] = []): Loaded {
-  const loaded = loadConfig<AnyPlugin>({ value: config }, { kinds: [...builtinPlugins, ...own], environment: {}, checkRoutes });
+  const loaded = loadConfig<AnyPlugin>(
+    { value: config },
+    { kinds: [...builtinPlugins, ...own], environment: {}, checkRoutes },
+  );
   if (!loaded.ok) throw new Error(JSON.stringify(loaded.issues));
   return loaded;
 }

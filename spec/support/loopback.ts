@@ -34,7 +34,10 @@ export async function client(port: number): Promise<RawConnection> {
 export async function pair(options: net.ServerOpts = {}): Promise<{ near: Socket; far: Socket }> {
   const server = net.createServer(options);
   const port = await listening(server);
-  const [[far], near] = await Promise.all([once(server, "connection") as Promise<[Socket]>, connected(net.connect(port, "127.0.0.1"))]);
+  const [[far], near] = await Promise.all([
+    once(server, "connection") as Promise<[Socket]>,
+    connected(net.connect(port, "127.0.0.1")),
+  ]);
   return { near, far };
 }
 
@@ -52,7 +55,10 @@ export function turn(): Promise<void> {
 }
 
 /** Serves HTTP/2 without a server object, as the gateway does; resolves with the port. */
-export async function h2Port(take: (session: ServerHttp2Session, socket: Socket) => void, options: http2.ServerOptions = {}): Promise<number> {
+export async function h2Port(
+  take: (session: ServerHttp2Session, socket: Socket) => void,
+  options: http2.ServerOptions = {},
+): Promise<number> {
   const server = net.createServer((socket) => {
     const session = http2.performServerHandshake(socket, options);
     session.on("error", ignore);

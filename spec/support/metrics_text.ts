@@ -25,7 +25,10 @@ export class ReadMetrics {
   /** Samples of this name that have at least these labels. */
   all(name: string, labels: Record<string, string> = {}): readonly ReadSample[] {
     const samples = [...this.families.values()].flatMap((family) => family.samples);
-    return samples.filter((sample) => sample.name === name && Object.entries(labels).every(([label, value]) => sample.labels[label] === value));
+    return samples.filter(
+      (sample) =>
+        sample.name === name && Object.entries(labels).every(([label, value]) => sample.labels[label] === value),
+    );
   }
 
   /** The value of the only such sample; undefined when there is none. */
@@ -54,7 +57,8 @@ export function readMetrics(text: string): ReadMetrics {
     };
     if (line === "") fail("empty");
     if (line.startsWith("#")) {
-      const [, keyword, name = "", rest = ""] = /^# (HELP|TYPE) (\S+) (.+)$/.exec(line) ?? fail("neither HELP nor TYPE");
+      const [, keyword, name = "", rest = ""] =
+        /^# (HELP|TYPE) (\S+) (.+)$/.exec(line) ?? fail("neither HELP nor TYPE");
       if (NAME.exec(name)?.[0] !== name) fail("no name");
       if (families.has(name)) fail("a family for the second time, or metadata behind its samples");
       if (pending?.name !== name) {
@@ -77,7 +81,8 @@ export function readMetrics(text: string): ReadMetrics {
     const suffixes = family.type === "histogram" ? ["_bucket", "_sum", "_count"] : [""];
     if (!suffixes.some((suffix) => sample.name === family!.name + suffix)) fail(`not of the family ${family.name}`);
     if (family.type === "counter" && !sample.name.endsWith("_total")) fail("a counter without _total");
-    if (family.type === "counter" && !(sample.value >= 0 && Number.isFinite(sample.value))) fail("a counter is a number from 0 on");
+    if (family.type === "counter" && !(sample.value >= 0 && Number.isFinite(sample.value)))
+      fail("a counter is a number from 0 on");
     if (sample.name.endsWith("_bucket") === (sample.labels.le === undefined)) fail("le is there for buckets alone");
     const series = JSON.stringify([sample.name, Object.entries(sample.labels).sort()]);
     if (seen.has(series)) fail("the same series for the second time");
@@ -111,7 +116,9 @@ function readSample(line: string, fail: (why: string) => never): { sample: ReadS
   return { sample: { name, labels, value: Number(end.replace("Inf", "Infinity")) }, end };
 }
 
-/** Buckets of one series are adjacent, rise in bound and count, and end with +Inf, whose count is that of the series. */
+/**
+ * Buckets of one series are adjacent, rise in bound and count, and end with +Inf, whose count is that of the series.
+ */
 function checkHistogram({ name, samples }: ReadFamily): void {
   let at = 0;
   while (at < samples.length) {
@@ -130,6 +137,7 @@ function checkHistogram({ name, samples }: ReadFamily): void {
     if (bound !== Infinity) fail("no bucket +Inf");
     const [sum, total] = [samples[at++], samples[at++]];
     if (sum?.name !== `${name}_sum` || labelsOf(sum) !== series) fail("no sum");
-    if (total?.name !== `${name}_count` || labelsOf(total) !== series || total.value !== count) fail("the count is not that of +Inf");
+    if (total?.name !== `${name}_count` || labelsOf(total) !== series || total.value !== count)
+      fail("the count is not that of +Inf");
   }
 }

@@ -1,6 +1,6 @@
 /**
- * More certificates for specs, made once with openssl (P-256, valid from 2020 to 2120 unless said otherwise), signed by a CA of their
- * own: for servers of several names, and for clients with many, few or misleading fields.
+ * More certificates for specs, made once with openssl (P-256, valid from 2020 to 2120 unless said otherwise), signed by
+ * a CA of their own: for servers of several names, and for clients with many, few or misleading fields.
  */
 export const OTHER_CA = {
   cert: `-----BEGIN CERTIFICATE-----

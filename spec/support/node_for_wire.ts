@@ -9,7 +9,8 @@ const servers = new WeakMap<Http1Options, NodeHttp1>();
 
 class NodeConnection {
   constructor(socket: Socket, options: Http1Options) {
-    if (!servers.has(options)) servers.set(options, new NodeHttp1(options, (upgraded) => void new ClientConnection(upgraded, options)));
+    if (!servers.has(options))
+      servers.set(options, new NodeHttp1(options, (upgraded) => void new ClientConnection(upgraded, options)));
     servers.get(options)!.serve(socket);
   }
 }

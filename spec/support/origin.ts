@@ -32,7 +32,13 @@ export async function origin(answer: Answer = (_request, response) => void respo
     request.on("error", () => {});
     request.on("end", () => {
       const body = Buffer.concat(chunks);
-      seen.push({ method: request.method!, url: request.url!, headers: request.rawHeaders, body, trailers: request.rawTrailers });
+      seen.push({
+        method: request.method!,
+        url: request.url!,
+        headers: request.rawHeaders,
+        body,
+        trailers: request.rawTrailers,
+      });
       answer(request, response, body);
     });
   });
@@ -43,7 +49,10 @@ export async function rawOrigin(answer: (request: IncomingMessage, response: Ser
   return start([], answer);
 }
 
-async function start(seen: Seen[], listener: (request: IncomingMessage, response: ServerResponse) => void): Promise<Origin> {
+async function start(
+  seen: Seen[],
+  listener: (request: IncomingMessage, response: ServerResponse) => void,
+): Promise<Origin> {
   const server = http.createServer({ keepAliveTimeout: 60_000 }, listener);
   const connections = { total: 0, open: 0 };
   server.on("connection", (socket) => {
@@ -98,8 +107,8 @@ export async function socketOrigin(serve: (socket: Socket) => void): Promise<Soc
 }
 
 /**
- * A port on which nothing listens: it is the local port of a connection that lasts as long as the process does, so that the system gives
- * it to no server of another spec.
+ * A port on which nothing listens: it is the local port of a connection that lasts as long as the process does, so that
+ * the system gives it to no server of another spec.
  */
 export async function closedPort(): Promise<number> {
   const server = net.createServer((socket) => socket.unref());
@@ -113,14 +122,16 @@ export async function closedPort(): Promise<number> {
 }
 
 /**
- * A free port. It is below those that the system gives to connections and to servers on port 0, and each process takes others in turn, so that
- * nothing else gets it before it is used.
+ * A free port. It is below those that the system gives to connections and to servers on port 0, and each process takes
+ * others in turn, so that nothing else gets it before it is used.
  */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = LOWEST_PORT + (portsTried++ % PORTS);
     const server = net.createServer();
-    const isFree = new Promise<boolean>((resolve) => server.once("error", () => resolve(false)).listen(port, () => resolve(true)));
+    const isFree = new Promise<boolean>((resolve) =>
+      server.once("error", () => resolve(false)).listen(port, () => resolve(true)),
+    );
     if (!(await isFree)) continue;
     await new Promise<void>((resolve) => server.close(() => resolve()));
     return port;

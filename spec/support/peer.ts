@@ -8,11 +8,22 @@ import { ANYWHERE } from "./anywhere.ts";
 
 /** An upstream of no service; it is never ejected. */
 export function madeUpPeer(id: string, pool: Connections = madeUpPool(), clock: Clock = manualClock()): Peer {
-  const health = new Health({ clock, log: silentLog, service: "s", upstream: id, mayEject: () => false, changed: () => {} });
+  const health = new Health({
+    clock,
+    log: silentLog,
+    service: "s",
+    upstream: id,
+    mayEject: () => false,
+    changed: () => {},
+  });
   return new Peer(id, pool, health);
 }
 
 /** A pool of connections to a port without a server, unless `options` set another. */
 export function madeUpPool(options: Partial<PoolOptions> = {}, maxConnections = 1, clock: Clock = manualClock()): Pool {
-  return new Pool({ ...ANYWHERE, protocol: "http", host: "127.0.0.1", port: 80, keepaliveIdleMs: 1000, ...options }, maxConnections, clock);
+  return new Pool(
+    { ...ANYWHERE, protocol: "http", host: "127.0.0.1", port: 80, keepaliveIdleMs: 1000, ...options },
+    maxConnections,
+    clock,
+  );
 }

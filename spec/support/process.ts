@@ -41,7 +41,10 @@ export interface ProgramOptions {
 }
 
 /** Starts `edge-gateway WORDS…`. Its standard error is no terminal, so it logs JSON unless told otherwise. */
-export function program(words: readonly string[], { environment = {}, cwd, input, node = process.execPath, main = PROGRAM }: ProgramOptions = {}): Program {
+export function program(
+  words: readonly string[],
+  { environment = {}, cwd, input, node = process.execPath, main = PROGRAM }: ProgramOptions = {},
+): Program {
   let stop = async () => {};
   // Before the process is started: outside of a test this throws, and no process is left behind.
   onTestFinished(() => stop());
@@ -107,18 +110,28 @@ export function fileWith(content: unknown, name = "gw.json"): string {
   return path;
 }
 
-/** A configuration of one service whose plugin, of the kind "own", is defined by `{ name, schema, MEMBERS }` in a module beside it. */
+/**
+ * A configuration of one service whose plugin, of the kind "own", is defined by `{ name, schema, MEMBERS }` in a module
+ * beside it.
+ */
 export function fileWithKind(members: string): string {
-  const module = `export default (kit) => kit.definePlugin({ name: "own", schema: kit.schema.object({}), ${members} });\n`;
+  const module =
+    `export default (kit) => kit.definePlugin({ name: "own", schema: ` + `kit.schema.object({}), ${members} });\n`;
   const path = fileWith(module, "own.mjs");
   const plugins = [{ name: "own", config: {} }];
   const global = { plugin_modules: [{ path, sha256: createHash("sha256").update(module).digest("hex") }] };
-  return fileWith({ global, services: [{ name: "s", base_path: "/", upstreams: [{ host: "10.0.0.5", port: 8080 }], plugins, routes: [{ path: "/x" }] }] });
+  return fileWith({
+    global,
+    services: [
+      { name: "s", base_path: "/", upstreams: [{ host: "10.0.0.5", port: 8080 }], plugins, routes: [{ path: "/x" }] },
+    ],
+  });
 }
 
 /** A configuration as JSON, with the HTTP/1 codec of this run. */
 export function textOf(config: unknown): string {
-  if (codec === "wire" || typeof config !== "object" || config === null || !("services" in config)) return JSON.stringify(config);
+  if (codec === "wire" || typeof config !== "object" || config === null || !("services" in config))
+    return JSON.stringify(config);
   const { global } = config as { readonly global?: object };
   return JSON.stringify({ ...config, global: { http1: codec, ...global } });
 }
@@ -132,20 +145,48 @@ export interface RunningProgram extends Program {
 }
 
 /** Starts the program on free ports of 127.0.0.1; resolves when it has logged its start. */
-export function runningProgram(config: unknown, words: readonly string[] = [], environment: Record<string, string> = {}, node?: string): Promise<RunningProgram> {
+export function runningProgram(
+  config: unknown,
+  words: readonly string[] = [],
+  environment: Record<string, string> = {},
+  node?: string,
+): Promise<RunningProgram> {
   return runningFile(fileWith(config), words, environment, node);
 }
 
 /** As `runningProgram`, with a file that is there. */
-export async function runningFile(file: string, words: readonly string[] = [], environment: Record<string, string> = {}, node?: string, main?: string): Promise<RunningProgram> {
-  const ports = [...("HTTP_PORT" in environment ? [] : ["--http-port", "0"]), "--https-port", "0", "--listen-host", "127.0.0.1"];
+export async function runningFile(
+  file: string,
+  words: readonly string[] = [],
+  environment: Record<string, string> = {},
+  node?: string,
+  main?: string,
+): Promise<RunningProgram> {
+  const ports = [
+    ...("HTTP_PORT" in environment ? [] : ["--http-port", "0"]),
+    "--https-port",
+    "0",
+    "--listen-host",
+    "127.0.0.1",
+  ];
   // Not without them: they name settings that not every start loads.
-  const isOperated = [...Object.keys(environment), ...words].some((name) => /^(?:ADMIN_|MANAGER|--admin-|--manager)/.test(name));
+  const isOperated = [...Object.keys(environment), ...words].some((name) =>
+    /^(?:ADMIN_|MANAGER|--admin-|--manager)/.test(name),
+  );
   const variables = { ...environment, ...(isOperated && { ADMIN_PORT: "0", MANAGER_PORT: "0" }) };
-  const running = program(["--config", file, ...ports, ...words], { environment: variables, ...(node !== undefined && { node }), ...(main !== undefined && { main }) });
+  const running = program(["--config", file, ...ports, ...words], {
+    environment: variables,
+    ...(node !== undefined && { node }),
+    ...(main !== undefined && { main }),
+  });
   await running.says(/"message":"edge-gateway [^"]+ started".*\n/);
   const started = logLines(running.stderr()).find(({ message }) => / started$/.test(String(message)))!;
-  return { ...running, file, started, port: Number(new URL([started.http, started.https].find(Array.isArray)![0] as string).port) };
+  return {
+    ...running,
+    file,
+    started,
+    port: Number(new URL([started.http, started.https].find(Array.isArray)![0] as string).port),
+  };
 }
 
 /** Every line of the log, each of which has to be JSON. */

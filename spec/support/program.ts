@@ -6,13 +6,22 @@ import type { CompleteOptions } from "../../lib/gateway/options.ts";
 import type { AnyPlugin } from "../../lib/plugins/plugin.ts";
 import type { ManualClock } from "./clock.ts";
 
-/** Gateways as the threads of one program have them: each compiles the same configuration, with the memory that the main one has made. */
+/**
+ * Gateways as the threads of one program have them: each compiles the same configuration, with the memory that the main
+ * one has made.
+ */
 export function program(clock: ManualClock, source: object, plugins: readonly AnyPlugin[]) {
   const made = new Map<string, SharedArrayBuffer>();
   const errors: unknown[] = [];
   let most = Infinity;
   const log = { ...silentLog, error: (_message: string, fields: unknown) => void errors.push(fields) };
-  const options = (value: object): CompleteOptions => ({ config: value as never, plugins, modules: withAllParts(), clock, log });
+  const options = (value: object): CompleteOptions => ({
+    config: value as never,
+    plugins,
+    modules: withAllParts(),
+    clock,
+    log,
+  });
   const main = new Gateway(options(source), {
     ...{ id: 1, place: -1, count: 2 },
     memory(name, bytes) {

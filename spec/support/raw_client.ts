@@ -23,15 +23,32 @@ export interface Ask {
   readonly agent?: http.Agent;
 }
 
-/** Sends one request on its own connection, or on one of `agent`; resolves with the whole response, rejects when it breaks off. */
-export function ask(port: number, { method = "GET", path = "/", headers = {}, body, agent }: Ask = {}): Promise<Answer> {
+/**
+ * Sends one request on its own connection, or on one of `agent`; resolves with the whole response, rejects when it
+ * breaks off.
+ */
+export function ask(
+  port: number,
+  { method = "GET", path = "/", headers = {}, body, agent }: Ask = {},
+): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const informed: { status: number; headers: IncomingHttpHeaders }[] = [];
-    const flat = Array.isArray(headers) ? [...(headers as string[])] : Object.entries(headers as Record<string, string>).flat();
-    if (!flat.some((name, i) => i % 2 === 0 && name.toLowerCase() === "host")) flat.unshift("Host", `127.0.0.1:${port}`);
+    const flat = Array.isArray(headers)
+      ? [...(headers as string[])]
+      : Object.entries(headers as Record<string, string>).flat();
+    if (!flat.some((name, i) => i % 2 === 0 && name.toLowerCase() === "host"))
+      flat.unshift("Host", `127.0.0.1:${port}`);
     const framed = flat.some((name, i) => i % 2 === 0 && /^(content-length|transfer-encoding)$/i.test(name));
     if (!framed && body !== undefined) flat.push("Content-Length", String(Buffer.byteLength(body)));
-    const request = http.request({ host: "127.0.0.1", port, method, path, headers: flat, setHost: false, agent: agent ?? false });
+    const request = http.request({
+      host: "127.0.0.1",
+      port,
+      method,
+      path,
+      headers: flat,
+      setHost: false,
+      agent: agent ?? false,
+    });
     request.on("information", (info) => informed.push({ status: info.statusCode, headers: info.headers }));
     request.on("error", reject);
     request.on("response", (response) => {
@@ -104,8 +121,16 @@ export function overSocket(socket: Socket): RawConnection {
     send: (text) => void socket.write(typeof text === "string" ? Buffer.from(text, "latin1") : text),
     text: () => received,
     discard: () => void (received = ""),
-    until: (fits) => wait(() => (typeof fits === "string" ? received.includes(fits) : fits.test(received)), () => ended),
-    closed: () => wait(() => ended, () => false),
+    until: (fits) =>
+      wait(
+        () => (typeof fits === "string" ? received.includes(fits) : fits.test(received)),
+        () => ended,
+      ),
+    closed: () =>
+      wait(
+        () => ended,
+        () => false,
+      ),
   };
 }
 
@@ -118,7 +143,10 @@ export async function refused(port: number): Promise<NodeJS.ErrnoException> {
   }
 }
 
-/** Resolves when `holds()` is true; rejects after ten seconds, long even on a busy machine, with an error that names `what`, by default the source of `holds`. */
+/**
+ * Resolves when `holds()` is true; rejects after ten seconds, long even on a busy machine, with an error that names
+ * `what`, by default the source of `holds`.
+ */
 export async function eventually(holds: () => boolean, what = String(holds)): Promise<void> {
   const deadline = performance.now() + 10_000;
   while (!holds()) {

@@ -19,8 +19,8 @@ export interface AcceptedRequest {
 export interface Reading {
   readonly requests: readonly AcceptedRequest[];
   /**
-   * How the connection is left: between two requests, in the middle of one, after its last request, behind an upgrade with these bytes, or
-   * with a refusal of this code.
+   * How the connection is left: between two requests, in the middle of one, after its last request, behind an upgrade
+   * with these bytes, or with a refusal of this code.
    */
   readonly end: "idle" | "waits" | "last" | `upgraded ${string}` | `refused ${string}`;
   /** Why the last request was refused. */
@@ -30,8 +30,18 @@ export interface Reading {
 }
 
 /** The reason why a head is refused by the checks of both codecs, or null. */
-export function refusalOf(head: RequestHead, limits: Limits): { readonly code: string; readonly detail: string } | null {
-  return receiveHead(head, connection, null, () => [], { clock, proxies: null, limits }, () => {}).refusal;
+export function refusalOf(
+  head: RequestHead,
+  limits: Limits,
+): { readonly code: string; readonly detail: string } | null {
+  return receiveHead(
+    head,
+    connection,
+    null,
+    () => [],
+    { clock, proxies: null, limits },
+    () => {},
+  ).refusal;
 }
 
 const connection = { remoteAddress: "192.0.2.1", encrypted: false, certificate: noCertificate, tlsVersion: null };
@@ -100,7 +110,10 @@ export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
 
 /** `GET /a 1.1 Host|h` and what follows: ` {body}` unless there is none, ` <trailers>` unless there are none. */
 export function asText({ method, target, httpVersion, headers, body, trailers }: AcceptedRequest): string {
-  return `${method} ${target} ${httpVersion} ${headers.join("|")}${body === "" ? "" : ` {${body}}`}${trailers.length === 0 ? "" : ` <${trailers.join("|")}>`}`;
+  return (
+    `${method} ${target} ${httpVersion} ` +
+    `${headers.join("|")}${body === "" ? "" : ` {${body}}`}${trailers.length === 0 ? "" : ` <${trailers.join("|")}>`}`
+  );
 }
 
 const NOTHING = Buffer.alloc(0);

@@ -19,14 +19,27 @@ export interface CheckedOptions<K extends PluginKind = PluginKind> extends LoadO
   readonly checkRoutes?: (declarations: readonly RouteDeclaration[]) => readonly RouteIssue[];
 }
 
-export function loadConfig<K extends PluginKind>(source: ConfigSource, { checkRoutes = () => [], ...options }: CheckedOptions<K>) {
+export function loadConfig<K extends PluginKind>(
+  source: ConfigSource,
+  { checkRoutes = () => [], ...options }: CheckedOptions<K>,
+) {
   parseWithPositions(source);
   const readRoutes: LoadOptions["readRoutes"] = (root, sources) => {
     const declared = declarations(root, sources, ALL_FIELDS);
     return { declared, issues: checkRoutes(declared) };
   };
-  const result: LoadResult<K> = load(source, { parts: ALL_FIELDS, tests, callers: new CallerReader(), references, suggest, readRoutes, ...options });
-  return result.ok ? { ...result, callers: result.callerLists && new CallerRegistry(result.callerLists), conditions, upstreamPaths } : result;
+  const result: LoadResult<K> = load(source, {
+    parts: ALL_FIELDS,
+    tests,
+    callers: new CallerReader(),
+    references,
+    suggest,
+    readRoutes,
+    ...options,
+  });
+  return result.ok
+    ? { ...result, callers: result.callerLists && new CallerRegistry(result.callerLists), conditions, upstreamPaths }
+    : result;
 }
 
 export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIssue[] {

@@ -23,11 +23,18 @@ export function signed(file: string, { privateKey }: SigningKeys): string {
 
 /** See `PublicKey.fingerprint`. */
 export function fingerprintOf({ publicKey }: SigningKeys): string {
-  return createHash("sha256").update(createPublicKey(publicKey).export({ type: "spki", format: "der" })).digest("hex");
+  return createHash("sha256")
+    .update(createPublicKey(publicKey).export({ type: "spki", format: "der" }))
+    .digest("hex");
 }
 
 const elliptic = generateKeyPairSync("ec", { namedCurve: "P-256" });
 /** A key pair of another kind. */
 export const ELLIPTIC: SigningKeys = { privateKey: pkcs8(elliptic.privateKey), publicKey: spki(elliptic.publicKey) };
 
-export const ENCRYPTED_KEY = generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem", cipher: "aes-256-cbc", passphrase: "a passphrase" }) as string;
+export const ENCRYPTED_KEY = generateKeyPairSync("ed25519").privateKey.export({
+  type: "pkcs8",
+  format: "pem",
+  cipher: "aes-256-cbc",
+  passphrase: "a passphrase",
+}) as string;

@@ -22,8 +22,9 @@ export function threadsOf(count: number, memories = new Map<string, SharedArrayB
 }
 
 /**
- * Runs `work` in `count` threads at the same time and resolves with what each returned. `work` may use nothing but its argument: its source
- * text is what the threads get. `file`, below lib/ without its ending, is the module; the memory by name has to be in `memories`.
+ * Runs `work` in `count` threads at the same time and resolves with what each returned. `work` may use nothing but its
+ * argument: its source text is what the threads get. `file`, below lib/ without its ending, is the module; the memory
+ * by name has to be in `memories`.
  */
 export async function inThreads<Module, Result>(
   count: number,
@@ -34,7 +35,10 @@ export async function inThreads<Module, Result>(
   const url = new URL(`../../dist/lib/${file}.js`, import.meta.url);
   const [meeting, words] = [new SharedArrayBuffer(8), new SharedArrayBuffer(4096)];
   const started = Array.from({ length: count }, (_, place) => {
-    const worker = new Worker(`${IMPORTS}.then((imported) => (${String(inside)})(imported, ${String(work)}))`, { eval: true, workerData: { url: String(url), place, count, memories, meeting, words } });
+    const worker = new Worker(`${IMPORTS}.then((imported) => (${String(inside)})(imported, ${String(work)}))`, {
+      eval: true,
+      workerData: { url: String(url), place, count, memories, meeting, words },
+    });
     return new Promise<Result>((resolve, reject) => worker.once("message", resolve).once("error", reject));
   });
   return Promise.all(started);
@@ -44,7 +48,10 @@ export async function inThreads<Module, Result>(
 const IMPORTS = 'Promise.all([import("node:worker_threads"), import(require("node:worker_threads").workerData.url)])';
 
 /** In the thread. */
-function inside([{ workerData, parentPort }, module]: [typeof import("node:worker_threads"), unknown], work: (inside: Inside<unknown>) => unknown): void {
+function inside(
+  [{ workerData, parentPort }, module]: [typeof import("node:worker_threads"), unknown],
+  work: (inside: Inside<unknown>) => unknown,
+): void {
   const { place, count, memories, meeting, words } = workerData;
   const [WAITING, ROUND] = [0, 1];
   const board = new Int32Array(meeting);
@@ -57,7 +64,8 @@ function inside([{ workerData, parentPort }, module]: [typeof import("node:worke
       return;
     }
     // Threads that spin go on at the same moment; threads that wait go on one after the other.
-    for (let spins = 0; Atomics.load(board, ROUND) === round; spins++) if (spins > 30_000) Atomics.wait(board, ROUND, round, 100);
+    for (let spins = 0; Atomics.load(board, ROUND) === round; spins++)
+      if (spins > 30_000) Atomics.wait(board, ROUND, round, 100);
   };
   const threads = { id: 2 + place, place, count, memory: (name: string) => memories.get(name) };
   meet();

@@ -1,12 +1,14 @@
 /**
- * Finds the functions of `lib` that one small GET with a key and a rate limit runs through, in the order in which they are first called, in a
- * gateway that has the parts which its configuration names, as the program starts it where nobody can ask for metrics.
+ * Finds the functions of `lib` that one small GET with a key and a rate limit runs through, in the order in which they
+ * are first called, in a gateway that has the parts which its configuration names, as the program starts it where
+ * nobody can ask for metrics.
  *
  *     npm run way             prints them, file by file
  *     npm run way -- --json   the same for programs
  *
- * V8 counts the calls (precise coverage) of one of several equal requests on a warm keep-alive connection; a further request runs with
- * a breakpoint in each of these functions, whose condition notes the order and never holds. Lines are those of the TypeScript sources.
+ * V8 counts the calls (precise coverage) of one of several equal requests on a warm keep-alive connection; a further
+ * request runs with a breakpoint in each of these functions, whose condition notes the order and never holds. Lines are
+ * those of the TypeScript sources.
  */
 import { readFileSync } from "node:fs";
 import http from "node:http";
@@ -85,13 +87,16 @@ async function run(): Promise<Way> {
   const gateway = new GatewayCore({ config, modules: await loadPluginModules(config) });
   const { port } = await gateway.listen({ port: 0, host: "127.0.0.1" });
   const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
-  const get = () => new Promise<void>((resolve, reject) => {
-    http.get({ port, host: "127.0.0.1", path: "/shop/items/1", headers: { apiKey: KEY }, agent }, (response) => {
-      if (response.statusCode !== 200) reject(new Error(`the gateway answered ${response.statusCode}`));
-      // The connection is free again one round of the event loop after the reply has ended.
-      response.resume().once("end", () => setImmediate(() => setImmediate(resolve)));
-    }).once("error", reject);
-  });
+  const get = () =>
+    new Promise<void>((resolve, reject) => {
+      http
+        .get({ port, host: "127.0.0.1", path: "/shop/items/1", headers: { apiKey: KEY }, agent }, (response) => {
+          if (response.statusCode !== 200) reject(new Error(`the gateway answered ${response.statusCode}`));
+          // The connection is free again one round of the event loop after the reply has ended.
+          response.resume().once("end", () => setImmediate(() => setImmediate(resolve)));
+        })
+        .once("error", reject);
+    });
 
   await get();
   post("Profiler.enable");
@@ -175,7 +180,9 @@ interface Source {
 
 function sourceOf(scriptId: string, file: string): Source {
   const { scriptSource: text } = post<Debugger.GetScriptSourceReturnType>("Debugger.getScriptSource", { scriptId });
-  const encoded = /\/\/# sourceMappingURL=data:application\/json;(?:charset=utf-8;)?base64,([\w+/=]+)\s*$/.exec(text)?.[1];
+  const encoded = /\/\/# sourceMappingURL=data:application\/json;(?:charset=utf-8;)?base64,([\w+/=]+)\s*$/.exec(
+    text,
+  )?.[1];
   if (encoded === undefined) throw new Error(`${file} runs without a source map`);
   const typescript = readFileSync(`${ROOT}${file}`, "utf8").split("\n");
   const map = new SourceMap(JSON.parse(Buffer.from(encoded, "base64").toString()));
@@ -217,10 +224,14 @@ function breakAt(scriptId: string, source: Source, start: number, end: number, i
 }
 
 function print({ calls, files }: Way): void {
-  for (const { file, name, line, lines } of calls) console.log(`${`${file}:${line}`.padEnd(48)} ${name || "(no name)"}${" ".repeat(2)}${lines}`);
+  for (const { file, name, line, lines } of calls)
+    console.log(`${`${file}:${line}`.padEnd(48)} ${name || "(no name)"}${" ".repeat(2)}${lines}`);
   console.log(`\n${"file".padEnd(40)} lines run through   of`);
   for (const [file, lines] of Object.entries(files)) {
-    console.log(`${file.padEnd(40)} ${String(lines).padStart(17)} ${String(readFileSync(`${ROOT}${file}`, "utf8").split("\n").length - 1).padStart(4)}`);
+    console.log(
+      `${file.padEnd(40)} ${String(lines).padStart(17)} ` +
+        `${String(readFileSync(`${ROOT}${file}`, "utf8").split("\n").length - 1).padStart(4)}`,
+    );
   }
   const sum = Object.values(files).reduce((all, lines) => all + lines, 0);
   console.log(`\n${Object.keys(files).length} files, ${calls.length} functions, ${sum} lines`);

@@ -1,4 +1,7 @@
-/** What the compiler accepts as a configuration, and what it refuses: `npm run check` compiles this file, and nothing runs it. */
+/**
+ * What the compiler accepts as a configuration, and what it refuses: `npm run check` compiles this file, and nothing
+ * runs it.
+ */
 import { createGateway, defineConfig, definePlugin, schema, type ConfigInput, type PluginConfig } from "edge-gateway";
 
 const stamp = definePlugin({
@@ -46,14 +49,21 @@ const service = { name: "shop", base_path: "/shop", upstreams: [{ host: "127.0.0
 const routes = [{ path: "/items", methods: undefined, match: undefined }];
 
 export const everywhere = [
-  defineConfig({ $schema: undefined, global: undefined, services: [{ ...service, routes, timeouts: { connect_ms: undefined } }] }),
+  defineConfig({
+    $schema: undefined,
+    global: undefined,
+    services: [{ ...service, routes, timeouts: { connect_ms: undefined } }],
+  }),
   // @ts-expect-error: in a service
   defineConfig({ services: [{ ...service, routes, plugins: [{ name: "rate_limi" }] }] }),
-  // @ts-expect-error: in a route
-  defineConfig({ services: [{ ...service, routes: [{ path: "/", plugins: [{ name: "rate_limit", config: { limit_mni: 3 } }] }] }] }),
+  defineConfig({
+    // @ts-expect-error: in a route
+    services: [{ ...service, routes: [{ path: "/", plugins: [{ name: "rate_limit", config: { limit_mni: 3 } }] }] }],
+  }),
   // @ts-expect-error: in the options of a gateway
   createGateway({ config: { global: { plugins: [{ name: "rate_limi" }] }, services: [] } }),
 ];
 
-// @ts-expect-error: for a reload
-export const reload = (gateway: ReturnType<typeof createGateway>) => gateway.reload({ global: { plugins: [{ name: "rate_limi" }] }, services: [] });
+export const reload = (gateway: ReturnType<typeof createGateway>) =>
+  // @ts-expect-error: for a reload
+  gateway.reload({ global: { plugins: [{ name: "rate_limi" }] }, services: [] });

@@ -37,7 +37,8 @@ function bench({ random = 0, ttlMs = 30_000 } = {}) {
       }),
   });
   onTestFinished(() => names.close());
-  const told = () => lines.filter(({ level }) => level !== "debug").map(({ level, message, fields }) => ({ level, message, ...fields }));
+  const told = () =>
+    lines.filter(({ level }) => level !== "debug").map(({ level, message, fields }) => ({ level, message, ...fields }));
   const texts = (addresses: readonly Address[]) => addresses.map(({ address }) => address);
   return { clock, names, asked, told, texts };
 }
@@ -158,33 +159,47 @@ describe("a look-up that hangs", () => {
 });
 
 describe("a look-up that fails", () => {
-  it("a look-up that fails keeps the last answer, and the failure is logged once until a look-up succeeds", async () => {
-    const { names, asked, clock, told } = bench();
-    const name = names.name("a.example")!;
-    names.retain(["a.example"]);
-    await asked[0]!.answer("192.0.2.1", "192.0.2.2");
-    const { addresses } = name;
-    clock.advance(30_000);
-    await asked[1]!.fail("getaddrinfo EAI_AGAIN");
-    clock.advance(1_000);
-    await asked[2]!.fail("getaddrinfo EAI_AGAIN");
-    expect(name.addresses).toBe(addresses);
-    expect(told()).toEqual([
-      { level: "warn", message: "a name could not be looked up: its last addresses stay in use", host: "a.example", error: "getaddrinfo EAI_AGAIN" },
-    ]);
-    clock.advance(2_000);
-    await asked[3]!.answer("192.0.2.2", "192.0.2.1");
-    expect(told().slice(1)).toEqual([{ level: "info", message: "a name can be looked up again", host: "a.example" }]);
-    clock.advance(30_000);
-    await asked[4]!.fail();
-    expect(told()).toHaveLength(3);
-  });
+  it(
+    "a look-up that fails keeps the last answer, and the failure is logged once " + "until a look-up succeeds",
+    async () => {
+      const { names, asked, clock, told } = bench();
+      const name = names.name("a.example")!;
+      names.retain(["a.example"]);
+      await asked[0]!.answer("192.0.2.1", "192.0.2.2");
+      const { addresses } = name;
+      clock.advance(30_000);
+      await asked[1]!.fail("getaddrinfo EAI_AGAIN");
+      clock.advance(1_000);
+      await asked[2]!.fail("getaddrinfo EAI_AGAIN");
+      expect(name.addresses).toBe(addresses);
+      expect(told()).toEqual([
+        {
+          level: "warn",
+          message: "a name could not be looked up: its last addresses stay in use",
+          host: "a.example",
+          error: "getaddrinfo EAI_AGAIN",
+        },
+      ]);
+      clock.advance(2_000);
+      await asked[3]!.answer("192.0.2.2", "192.0.2.1");
+      expect(told().slice(1)).toEqual([{ level: "info", message: "a name can be looked up again", host: "a.example" }]);
+      clock.advance(30_000);
+      await asked[4]!.fail();
+      expect(told()).toHaveLength(3);
+    },
+  );
 
   it("a look-up that fails includes a look-up without addresses", async () => {
     const { names, asked, told } = bench();
     names.retain(["a.example"]);
     await asked[0]!.answer();
-    expect(told()).toMatchObject([{ level: "warn", message: "a name could not be looked up: there are no addresses yet", error: "the answer is empty" }]);
+    expect(told()).toMatchObject([
+      {
+        level: "warn",
+        message: "a name could not be looked up: there are no addresses yet",
+        error: "the answer is empty",
+      },
+    ]);
   });
 
   it("a look-up that fails runs again after 1 s, 2 s, 4 s and so on, up to ttl_ms", async () => {

@@ -28,8 +28,13 @@ function peer(id: string, answer: Answer): Peer & { failures: string[]; asked: n
   return made;
 }
 
-const gives = (status: number): Answer => async () => ({ status, headers: [], body: Buffer.from(String(status)) });
-const fails = (code: ErrorCode): Answer => async () => Promise.reject(new Fault(code, `it was ${code}`));
+const gives =
+  (status: number): Answer =>
+  async () => ({ status, headers: [], body: Buffer.from(String(status)) });
+const fails =
+  (code: ErrorCode): Answer =>
+  async () =>
+    Promise.reject(new Fault(code, `it was ${code}`));
 const policy: RetryPolicy = {
   attempts: 2,
   on: new Set(["connect", "reset", "timeout"]),
@@ -39,7 +44,10 @@ const policy: RetryPolicy = {
   maxReplayBytes: 10,
 };
 
-function bench(peers: readonly Peer[], parts: Partial<AttemptsOptions> & { retries?: Partial<RetryPolicy>; breaker?: Breaker } = {}) {
+function bench(
+  peers: readonly Peer[],
+  parts: Partial<AttemptsOptions> & { retries?: Partial<RetryPolicy>; breaker?: Breaker } = {},
+) {
   const clock = manualClock();
   const memory = new ReplayMemory(100);
   const { retries, breaker, ...rest } = parts;
@@ -51,7 +59,10 @@ function bench(peers: readonly Peer[], parts: Partial<AttemptsOptions> & { retri
     meter: null,
     ...rest,
   };
-  const tries = retries === undefined ? attempts(options) : repeatedly(options, { policy: { ...policy, ...retries }, budget: new RetryBudget(clock), memory });
+  const tries =
+    retries === undefined
+      ? attempts(options)
+      : repeatedly(options, { policy: { ...policy, ...retries }, budget: new RetryBudget(clock), memory });
   return { clock, memory, handler: breaker === undefined ? tries : guarded(tries, breaker) };
 }
 
@@ -63,21 +74,27 @@ describe("a request that is tried once", () => {
     expect(exchange.call.notes).toMatchObject({ upstream: null, attempts: 0 });
   });
 
-  it("a request that is tried once gets the problem of its failure: the client reads what to do, the log why", async () => {
-    const exchange = madeUpExchange();
-    const reply = await bench([madeUpPeer("u-1", madeUpPool({ port: await closedPort() }))]).handler(exchange);
-    expect(problemOf(reply)).toMatchObject({ code: "upstream_connect_failed", status: 502 });
-    expect(String(problemOf(reply)["detail"])).not.toContain("127.0.0.1");
-    expect(exchange.call.notes).toMatchObject({ upstream: "u-1", attempts: 1, code: "upstream_connect_failed" });
-    expect(exchange.call.notes.fault).toContain("ECONNREFUSED");
-  });
+  it(
+    "a request that is tried once gets the problem of its failure: " + "the client reads what to do, the log why",
+    async () => {
+      const exchange = madeUpExchange();
+      const reply = await bench([madeUpPeer("u-1", madeUpPool({ port: await closedPort() }))]).handler(exchange);
+      expect(problemOf(reply)).toMatchObject({ code: "upstream_connect_failed", status: 502 });
+      expect(String(problemOf(reply)["detail"])).not.toContain("127.0.0.1");
+      expect(exchange.call.notes).toMatchObject({ upstream: "u-1", attempts: 1, code: "upstream_connect_failed" });
+      expect(exchange.call.notes.fault).toContain("ECONNREFUSED");
+    },
+  );
 
-  it("a request that is tried once gets 500 for a fault of the gateway, which the plugins around it see as a reply", async () => {
-    const exchange = madeUpExchange();
-    const reply = await bench([peer("a", async () => Promise.reject(new TypeError("a bug")))]).handler(exchange);
-    expect(problemOf(reply)).toMatchObject({ status: 500, code: "internal" });
-    expect(exchange.call.notes.fault).toBe("a bug");
-  });
+  it(
+    "a request that is tried once gets 500 for a fault of the gateway, " + "which the plugins around it see as a reply",
+    async () => {
+      const exchange = madeUpExchange();
+      const reply = await bench([peer("a", async () => Promise.reject(new TypeError("a bug")))]).handler(exchange);
+      expect(problemOf(reply)).toMatchObject({ status: 500, code: "internal" });
+      expect(exchange.call.notes.fault).toBe("a bug");
+    },
+  );
 
   it.each<[ErrorCode, string[]]>([
     ["upstream_connect_failed", ["it was upstream_connect_failed"]],
@@ -104,7 +121,10 @@ describe("a request that is tried once", () => {
 
   it("a request that is tried once must end total_ms after its beginning", async () => {
     let given = -1;
-    const { handler, clock } = bench([peer("a", async (_exchange, endsAt) => ((given = endsAt), gives(200)(_exchange, endsAt)))], { totalMs: 500 });
+    const { handler, clock } = bench(
+      [peer("a", async (_exchange, endsAt) => ((given = endsAt), gives(200)(_exchange, endsAt)))],
+      { totalMs: 500 },
+    );
     clock.advance(20);
     await handler(madeUpExchange());
     expect(given).toBe(520);
@@ -112,12 +132,15 @@ describe("a request that is tried once", () => {
 });
 
 describe("retries", () => {
-  it.each<ErrorCode>(["upstream_connect_failed", "upstream_saturated", "upstream_reset", "upstream_timeout"])("retries go to another upstream after %s", async (code) => {
-    const [a, b] = [peer("a", fails(code)), peer("b", gives(200))];
-    const exchange = madeUpExchange();
-    expect((await bench([a, b], { retries: {} }).handler(exchange)).status).toBe(200);
-    expect(exchange.call.notes).toMatchObject({ upstream: "b", attempts: 2, code: null });
-  });
+  it.each<ErrorCode>(["upstream_connect_failed", "upstream_saturated", "upstream_reset", "upstream_timeout"])(
+    "retries go to another upstream after %s",
+    async (code) => {
+      const [a, b] = [peer("a", fails(code)), peer("b", gives(200))];
+      const exchange = madeUpExchange();
+      expect((await bench([a, b], { retries: {} }).handler(exchange)).status).toBe(200);
+      expect(exchange.call.notes).toMatchObject({ upstream: "b", attempts: 2, code: null });
+    },
+  );
 
   it("never go to an upstream twice, and number `attempts` at most", async () => {
     const all = ["a", "b", "c", "d"].map((id) => peer(id, fails("upstream_reset")));
@@ -161,7 +184,12 @@ describe("retries", () => {
   it("retries follow a listed status of an idempotent request, which is forwarded if no upstream is left", async () => {
     const retries = { statuses: new Set([503]) };
     const answers = async (method: string, ...statuses: number[]) =>
-      (await bench(statuses.map((status, i) => peer(`p${i}`, gives(status))), { retries }).handler(madeUpExchange({ method }))).status;
+      (
+        await bench(
+          statuses.map((status, i) => peer(`p${i}`, gives(status))),
+          { retries },
+        ).handler(madeUpExchange({ method }))
+      ).status;
     expect(await answers("GET", 503, 200)).toBe(200);
     expect(await answers("GET", 500, 200)).toBe(500);
     expect(await answers("POST", 503, 200)).toBe(503);
@@ -176,7 +204,9 @@ describe("retries", () => {
   });
 
   it("retries end with the budget", async () => {
-    const { handler } = bench([peer("a", fails("upstream_reset")), peer("b", gives(200))], { retries: { budgetRatio: 0 } });
+    const { handler } = bench([peer("a", fails("upstream_reset")), peer("b", gives(200))], {
+      retries: { budgetRatio: 0 },
+    });
     const statuses = [];
     for (let i = 0; i < 12; i++) statuses.push((await handler(madeUpExchange())).status);
     expect(statuses).toEqual([...Array<number>(10).fill(200), 502, 502]);
@@ -194,7 +224,10 @@ describe("retries", () => {
 
   it.each([100, 98])("retries end with total_ms, including its last milliseconds: after %i ms of 100", async (ms) => {
     const b = peer("b", gives(200));
-    const { handler, clock } = bench([peer("a", async () => (clock.advance(ms), Promise.reject(new Fault("upstream_reset", "")))), b], { totalMs: 100, retries: {} });
+    const { handler, clock } = bench(
+      [peer("a", async () => (clock.advance(ms), Promise.reject(new Fault("upstream_reset", "")))), b],
+      { totalMs: 100, retries: {} },
+    );
     expect((await handler(madeUpExchange())).status).toBe(502);
     expect(b.asked).toBe(0);
   });
@@ -234,7 +267,9 @@ describe("retries", () => {
     const b = peer("b", gives(200));
     for (const headers of [[], ["Content-Length", "11"]]) {
       const { handler, memory } = bench([reads(), b], { retries: {} });
-      const reply = await handler(madeUpExchange({ method: "PUT", headers, body: Readable.from([Buffer.from("01234"), Buffer.from("567890")]) }));
+      const reply = await handler(
+        madeUpExchange({ method: "PUT", headers, body: Readable.from([Buffer.from("01234"), Buffer.from("567890")]) }),
+      );
       expect(reply.status).toBe(502);
       expect(memory.used).toBe(0);
     }
@@ -245,7 +280,10 @@ describe("retries", () => {
 describe("a circuit breaker", () => {
   function broken(...statuses: number[]) {
     const clock = manualClock();
-    const breaker = new Breaker({ clock, log: silentLog, service: "s" }, { errorRatio: 0.5, minRequests: 2, windowMs: 1000, openMs: 1500, probes: 1 });
+    const breaker = new Breaker(
+      { clock, log: silentLog, service: "s" },
+      { errorRatio: 0.5, minRequests: 2, windowMs: 1000, openMs: 1500, probes: 1 },
+    );
     const a = peer("a", (exchange, endsAt) => gives(statuses.shift() ?? 200)(exchange, endsAt));
     return { a, breaker, handler: bench([a], { breaker }).handler };
   }
@@ -265,19 +303,25 @@ describe("a circuit breaker", () => {
     expect(breaker.report.state).toBe("closed");
   });
 
-  it("a circuit breaker does not count failures of the client or the gateway, or a lack of usable upstreams", async () => {
-    const clock = manualClock();
-    const breaker = new Breaker({ clock, log: silentLog, service: "s" }, { errorRatio: 0.1, minRequests: 1, windowMs: 1000, openMs: 1000, probes: 1 });
-    await bench([peer("a", fails("request_timeout"))], { breaker }).handler(madeUpExchange());
-    await bench([peer("a", fails("internal"))], { breaker }).handler(madeUpExchange());
-    await bench([], { breaker }).handler(madeUpExchange());
-    const gone = peer("a", async ({ call }) => {
-      call.abort();
-      throw new Fault("upstream_reset", "the client went away");
-    });
-    await bench([gone], { breaker }).handler(madeUpExchange());
-    expect(breaker.report.state).toBe("closed");
-    await bench([peer("a", fails("upstream_timeout"))], { breaker }).handler(madeUpExchange());
-    expect(breaker.report.state).toBe("open");
-  });
+  it(
+    "a circuit breaker does not count failures of the client or the gateway, " + "or a lack of usable upstreams",
+    async () => {
+      const clock = manualClock();
+      const breaker = new Breaker(
+        { clock, log: silentLog, service: "s" },
+        { errorRatio: 0.1, minRequests: 1, windowMs: 1000, openMs: 1000, probes: 1 },
+      );
+      await bench([peer("a", fails("request_timeout"))], { breaker }).handler(madeUpExchange());
+      await bench([peer("a", fails("internal"))], { breaker }).handler(madeUpExchange());
+      await bench([], { breaker }).handler(madeUpExchange());
+      const gone = peer("a", async ({ call }) => {
+        call.abort();
+        throw new Fault("upstream_reset", "the client went away");
+      });
+      await bench([gone], { breaker }).handler(madeUpExchange());
+      expect(breaker.report.state).toBe("closed");
+      await bench([peer("a", fails("upstream_timeout"))], { breaker }).handler(madeUpExchange());
+      expect(breaker.report.state).toBe("open");
+    },
+  );
 });

@@ -81,8 +81,13 @@ describe("ip_hash", () => {
   const strategy = balancerOf({ loadBalancingStrategy: "ip_hash" });
   const N = 10;
   const callers = 20_000;
-  const all = candidates(Array.from({ length: N }, (_each, i) => `10.0.0.${i}:8080`).map((id) => id.replace(":", "_")).join(" "));
-  const homes = (among: readonly MadeUpCandidate[]) => Array.from({ length: callers }, (_each, i) => strategy.pick(among, caller(i))!.id);
+  const all = candidates(
+    Array.from({ length: N }, (_each, i) => `10.0.0.${i}:8080`)
+      .map((id) => id.replace(":", "_"))
+      .join(" "),
+  );
+  const homes = (among: readonly MadeUpCandidate[]) =>
+    Array.from({ length: callers }, (_each, i) => strategy.pick(among, caller(i))!.id);
 
   it("gives the same client the same upstream, whatever the order of the configuration", () => {
     expect(homes([...all].reverse())).toEqual(homes(all));
@@ -114,7 +119,12 @@ describe("ip_hash", () => {
   });
 
   it("treats two IPv6 networks as two clients", () => {
-    const spread = new Set(Array.from({ length: 50 }, (_each, i) => strategy.pick(all, madeUpExchange({ clientAddress: `2001:db8:0:${i}::1` }))!.id));
+    const spread = new Set(
+      Array.from(
+        { length: 50 },
+        (_each, i) => strategy.pick(all, madeUpExchange({ clientAddress: `2001:db8:0:${i}::1` }))!.id,
+      ),
+    );
     expect(spread.size).toBeGreaterThan(5);
   });
 
@@ -124,36 +134,45 @@ describe("ip_hash", () => {
 });
 
 describe("hash", () => {
-  const byTenant = (balanceFactor = 0) => balancerOf({ loadBalancingStrategy: "hash", hashOn: "header:X-Tenant", hashBalanceFactor: balanceFactor });
+  const byTenant = (balanceFactor = 0) =>
+    balancerOf({ loadBalancingStrategy: "hash", hashOn: "header:X-Tenant", hashBalanceFactor: balanceFactor });
   const tenant = (name: string | number) => madeUpExchange({ headers: ["X-Tenant", String(name)] });
   const N = 10;
   const all = candidates(Array.from({ length: N }, (_each, i) => `10.0.1.${i}_8080`).join(" "));
   const tenants = Array.from({ length: 20_000 }, (_each, i) => tenant(`tenant-${i}`));
 
-  it("hash moves 1/N of the values, within 20 %, when one of N upstreams is removed, and no value of another upstream", () => {
-    const strategy = byTenant();
-    const homes = (among: readonly MadeUpCandidate[]) => tenants.map((each) => strategy.pick(among, each)!.id);
-    const before = homes(all);
-    for (const gone of all) {
-      const after = homes(all.filter((each) => each !== gone));
-      const moved = after.filter((home, i) => home !== before[i]);
-      expect(after.every((home, i) => home === before[i] || before[i] === gone.id)).toBe(true);
-      expect(moved.length / tenants.length).toBeGreaterThan(0.8 / N);
-      expect(moved.length / tenants.length).toBeLessThan(1.2 / N);
-      expect(new Set(moved).size).toBe(N - 1);
-    }
-  });
+  it(
+    "hash moves 1/N of the values, within 20 %, when one of N upstreams is removed, " +
+      "and no value of another upstream",
+    () => {
+      const strategy = byTenant();
+      const homes = (among: readonly MadeUpCandidate[]) => tenants.map((each) => strategy.pick(among, each)!.id);
+      const before = homes(all);
+      for (const gone of all) {
+        const after = homes(all.filter((each) => each !== gone));
+        const moved = after.filter((home, i) => home !== before[i]);
+        expect(after.every((home, i) => home === before[i] || before[i] === gone.id)).toBe(true);
+        expect(moved.length / tenants.length).toBeGreaterThan(0.8 / N);
+        expect(moved.length / tenants.length).toBeLessThan(1.2 / N);
+        expect(new Set(moved).size).toBe(N - 1);
+      }
+    },
+  );
 
-  it("hash gives an upstream a share by its weight, and a weight that grows takes values from others without moving any between them", () => {
-    const strategy = byTenant();
-    const [first, ...rest] = candidates(all.map(({ id }) => id).join(" "));
-    const homes = () => tenants.map((each) => strategy.pick([first!, ...rest], each)!.id);
-    const before = homes();
-    first!.weightNow = 3;
-    const after = homes();
-    expect(after.every((home, i) => home === before[i] || home === first!.id)).toBe(true);
-    expect(after.filter((home) => home === first!.id).length / tenants.length).toBeCloseTo(3 / 12, 1);
-  });
+  it(
+    "hash gives an upstream a share by its weight, and a weight that grows takes values from others " +
+      "without moving any between them",
+    () => {
+      const strategy = byTenant();
+      const [first, ...rest] = candidates(all.map(({ id }) => id).join(" "));
+      const homes = () => tenants.map((each) => strategy.pick([first!, ...rest], each)!.id);
+      const before = homes();
+      first!.weightNow = 3;
+      const after = homes();
+      expect(after.every((home, i) => home === before[i] || home === first!.id)).toBe(true);
+      expect(after.filter((home) => home === first!.id).length / tenants.length).toBeCloseTo(3 / 12, 1);
+    },
+  );
 
   it("hash sends requests without the value to each upstream in turn, by weight", () => {
     const [a, b] = candidates("a:2 b");
@@ -169,34 +188,50 @@ describe("hash", () => {
   };
 
   it("without a balance factor one value loads one upstream with all of its requests", () => {
-    expect(loadsOf("a b c d", 0, 100).map(({ load }) => load).sort()).toEqual([0, 0, 0, 100]);
+    expect(
+      loadsOf("a b c d", 0, 100)
+        .map(({ load }) => load)
+        .sort(),
+    ).toEqual([0, 0, 0, 100]);
   });
 
-  it.each([101, 125, 150, 300])("with a balance factor of %i one value never loads an upstream with more than that share of the mean, rounded up", (factor) => {
-    for (let requests = 1; requests <= 200; requests++) {
-      const loads = loadsOf("a b c d e", factor, requests).map(({ load }) => load);
-      expect(loads.reduce((sum, load) => sum + load)).toBe(requests);
-      expect(Math.max(...loads)).toBeLessThanOrEqual(Math.ceil(((factor / 100) * requests) / 5));
-    }
-  });
+  it.each([101, 125, 150, 300])(
+    "with a balance factor of %i one value never loads an upstream with more than that share of the mean, rounded up",
+    (factor) => {
+      for (let requests = 1; requests <= 200; requests++) {
+        const loads = loadsOf("a b c d e", factor, requests).map(({ load }) => load);
+        expect(loads.reduce((sum, load) => sum + load)).toBe(requests);
+        expect(Math.max(...loads)).toBeLessThanOrEqual(Math.ceil(((factor / 100) * requests) / 5));
+      }
+    },
+  );
 
   it("a balance factor counts loads by weight", () => {
-    for (const { load, weightNow } of loadsOf("a:4 b:3 c:2 d", 125, 200)) expect(load).toBeLessThanOrEqual(Math.ceil((1.25 * 200 * weightNow) / 10));
+    for (const { load, weightNow } of loadsOf("a:4 b:3 c:2 d", 125, 200))
+      expect(load).toBeLessThanOrEqual(Math.ceil((1.25 * 200 * weightNow) / 10));
   });
 
-  it("a balance factor sends the requests that an upstream has no room for to the upstream that would follow without it", () => {
-    const among = candidates("a b c d");
-    const [home] = [byTenant().pick(among, tenant("hot"))!];
-    const next = byTenant().pick(among.filter((each) => each !== home), tenant("hot"))!;
-    home.load = 8;
-    expect(byTenant(200).pick(among, tenant("hot"))).toBe(next);
-    home.load = 0;
-    expect(byTenant(200).pick(among, tenant("hot"))).toBe(home);
-  });
+  it(
+    "a balance factor sends the requests that an upstream has no room for to the upstream " +
+      "that would follow without it",
+    () => {
+      const among = candidates("a b c d");
+      const [home] = [byTenant().pick(among, tenant("hot"))!];
+      const next = byTenant().pick(
+        among.filter((each) => each !== home),
+        tenant("hot"),
+      )!;
+      home.load = 8;
+      expect(byTenant(200).pick(among, tenant("hot"))).toBe(next);
+      home.load = 0;
+      expect(byTenant(200).pick(among, tenant("hot"))).toBe(home);
+    },
+  );
 
   it("a balance factor moves no value while the loads are even", () => {
     const even = candidates("a b c d").map((each) => ({ ...each, load: 10 }));
-    for (let i = 0; i < 500; i++) expect(byTenant(110).pick(even, tenant(i))!.id).toBe(byTenant().pick(even, tenant(i))!.id);
+    for (let i = 0; i < 500; i++)
+      expect(byTenant(110).pick(even, tenant(i))!.id).toBe(byTenant().pick(even, tenant(i))!.id);
   });
 
   it("ip_hash has a balance factor, too", () => {

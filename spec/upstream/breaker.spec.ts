@@ -10,7 +10,10 @@ function bench(parts: Partial<BreakerSettings> = {}) {
   const settings = { errorRatio: 0.5, minRequests: 4, windowMs: 1000, openMs: 500, probes: 1, ...parts };
   const breaker = new Breaker({ clock, log, service: "s" }, settings);
   /** One request after the other; "x" where it was refused. */
-  const requests = (verdicts: string) => [...verdicts].map((verdict) => request(verdict === "+" ? "passed" : verdict === "-" ? "failed" : "unknown")).join("");
+  const requests = (verdicts: string) =>
+    [...verdicts]
+      .map((verdict) => request(verdict === "+" ? "passed" : verdict === "-" ? "failed" : "unknown"))
+      .join("");
   const request = (verdict: Verdict) => {
     const admission = breaker.admit();
     if (admission < 0) return "x";
@@ -242,28 +245,40 @@ describe("a circuit breaker over several threads", () => {
   it("admits exactly `probes` of the requests with which three threads compete, in each of many turns", async () => {
     const memories = new Map<string, SharedArrayBuffer>();
     threadsOf(3, memories)(-1).memory("b", BREAKER_BYTES);
-    const admitted = await inThreads(3, "upstream/breaker", memories, ({ module, threads, meet, words }: Inside<typeof import("../../lib/upstream/breaker.ts")>) => {
-      // A clock that the first thread moves.
-      const clock = { now: () => Atomics.load(words, 0), wall: () => 1, after: () => ({ cancel() {}, restart() {} }) };
-      const silent = { debug() {}, info() {}, warn() {}, error() {} };
-      const settings = { errorRatio: 0.5, minRequests: 1, windowMs: 1000, openMs: 500, probes: 2_000 };
-      const breaker = new module.Breaker({ clock, log: silent, service: "s", memory: threads.memory("b", 0) }, settings);
-      return Array.from({ length: 30 }, () => {
-        if (threads.place === 0) {
-          breaker.settle(breaker.admit(), "failed");
-          Atomics.add(words, 0, 500);
-        }
-        meet();
-        const admissions: number[] = [];
-        for (let i = 0; i < 3_000; i++) admissions.push(breaker.admit());
-        meet();
-        for (const admission of admissions) if (admission > 0) breaker.settle(admission, "passed");
-        meet();
-        const { state } = breaker.report;
-        meet();
-        return { probes: admissions.filter((admission) => admission > 0).length, state };
-      });
-    });
+    const admitted = await inThreads(
+      3,
+      "upstream/breaker",
+      memories,
+      ({ module, threads, meet, words }: Inside<typeof import("../../lib/upstream/breaker.ts")>) => {
+        // A clock that the first thread moves.
+        const clock = {
+          now: () => Atomics.load(words, 0),
+          wall: () => 1,
+          after: () => ({ cancel() {}, restart() {} }),
+        };
+        const silent = { debug() {}, info() {}, warn() {}, error() {} };
+        const settings = { errorRatio: 0.5, minRequests: 1, windowMs: 1000, openMs: 500, probes: 2_000 };
+        const breaker = new module.Breaker(
+          { clock, log: silent, service: "s", memory: threads.memory("b", 0) },
+          settings,
+        );
+        return Array.from({ length: 30 }, () => {
+          if (threads.place === 0) {
+            breaker.settle(breaker.admit(), "failed");
+            Atomics.add(words, 0, 500);
+          }
+          meet();
+          const admissions: number[] = [];
+          for (let i = 0; i < 3_000; i++) admissions.push(breaker.admit());
+          meet();
+          for (const admission of admissions) if (admission > 0) breaker.settle(admission, "passed");
+          meet();
+          const { state } = breaker.report;
+          meet();
+          return { probes: admissions.filter((admission) => admission > 0).length, state };
+        });
+      },
+    );
     const probes = admitted[0]!.map((_, turn) => admitted.reduce((sum, each) => sum + each[turn]!.probes, 0));
     expect(new Set(probes)).toEqual(new Set([2_000]));
     expect(new Set(admitted.flat().map(({ state }) => state))).toEqual(new Set(["closed"]));

@@ -3,7 +3,9 @@ import { faultCode } from "../../lib/upstream/faults.ts";
 import { RetryBudget } from "../../lib/upstream/retries.ts";
 import { manualClock } from "../support/clock.ts";
 
-/** As Node 20 and Node 26 give them, of the alerts that `openssl s_server -Verify` sends after the handshake of TLS 1.3. */
+/**
+ * As Node 20 and Node 26 give them, of the alerts that `openssl s_server -Verify` sends after the handshake of TLS 1.3.
+ */
 it.each([
   "ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED",
   "ERR_SSL_TLSV1_ALERT_UNKNOWN_CA",
@@ -22,7 +24,8 @@ it.each([
   expect(faultCode(Object.assign(new Error("broken"), { code }), false)).toBe(expected);
 });
 
-const taken = (budget: RetryBudget, ratio: number, times: number) => Array.from({ length: times }, () => budget.take(ratio)).filter(Boolean).length;
+const taken = (budget: RetryBudget, ratio: number, times: number) =>
+  Array.from({ length: times }, () => budget.take(ratio)).filter(Boolean).length;
 
 it("gives a service with few requests ten retries in ten seconds", () => {
   const clock = manualClock();

@@ -40,25 +40,52 @@ describe("framing", () => {
     ["PUT with a written zero", { method: "PUT", headers: ["content-length", "0"] }, 0, "content-length: 0"],
     ["an unknown method without a body", { method: "PURGE" }, 0, "Content-Length: 0"],
     ["DELETE without a body", { method: "DELETE" }, 0, undefined],
-    ["a body that a plugin took away, and left its length", { method: "POST", headers: ["Content-Length", "50"] }, 0, "Content-Length: 0"],
-    ["two lengths, without a body, of a method that needs none", { headers: ["Content-Length", "0", "Content-Length", "5"] }, 0, undefined],
+    [
+      "a body that a plugin took away, and left its length",
+      { method: "POST", headers: ["Content-Length", "50"] },
+      0,
+      "Content-Length: 0",
+    ],
+    [
+      "two lengths, without a body, of a method that needs none",
+      { headers: ["Content-Length", "0", "Content-Length", "5"] },
+      0,
+      undefined,
+    ],
     ["a body with a length", { method: "POST", body, headers: ["Content-Length", "3"] }, 3, "Content-Length: 3"],
-    ["a chunked body", { method: "POST", body, headers: ["Transfer-Encoding", "chunked"] }, Infinity, "Transfer-Encoding: chunked"],
-    ["a body with neither (HTTP/2)", { method: "POST", body, headers: [], httpVersion: "2.0" }, Infinity, "Transfer-Encoding: chunked"],
+    [
+      "a chunked body",
+      { method: "POST", body, headers: ["Transfer-Encoding", "chunked"] },
+      Infinity,
+      "Transfer-Encoding: chunked",
+    ],
+    [
+      "a body with neither (HTTP/2)",
+      { method: "POST", body, headers: [], httpVersion: "2.0" },
+      Infinity,
+      "Transfer-Encoding: chunked",
+    ],
   ])("frames the request: %s", (_title, parts, length, line) => {
     expect(requestHead(madeUpExchange(parts), peer, options).length).toBe(length);
-    expect(lines(parts).filter((each) => /^(content-length|transfer-encoding)/i.test(each))).toEqual(line === undefined ? [] : [line]);
+    expect(lines(parts).filter((each) => /^(content-length|transfer-encoding)/i.test(each))).toEqual(
+      line === undefined ? [] : [line],
+    );
   });
 
-  it.each([["5", "5"], ["5", "7"], ["5, 5"], ["5e0"], ["0x5"], ["-5"], ["+5"], [""]])("throws for a body with Content-Length %j, %j", (...values) => {
-    const headers = values.flatMap((value) => ["Content-Length", value!]);
-    expect(() => requestHead(madeUpExchange({ method: "POST", body, headers }), peer, options)).toThrow(TypeError);
-  });
+  it.each([["5", "5"], ["5", "7"], ["5, 5"], ["5e0"], ["0x5"], ["-5"], ["+5"], [""]])(
+    "throws for a body with Content-Length %j, %j",
+    (...values) => {
+      const headers = values.flatMap((value) => ["Content-Length", value!]);
+      expect(() => requestHead(madeUpExchange({ method: "POST", body, headers }), peer, options)).toThrow(TypeError);
+    },
+  );
 
   it("a request head has Trailer only with a chunked body", () => {
     const headers = ["Trailer", "X-Sum"];
     expect(lines({ method: "POST", body, headers })).toContain("Trailer: X-Sum");
-    expect(lines({ method: "POST", body, headers: [...headers, "Content-Length", "3"] })).not.toContain("Trailer: X-Sum");
+    expect(lines({ method: "POST", body, headers: [...headers, "Content-Length", "3"] })).not.toContain(
+      "Trailer: X-Sum",
+    );
     expect(lines({ headers })).not.toContain("Trailer: X-Sum");
   });
 });
@@ -66,7 +93,10 @@ describe("framing", () => {
 it("names only the protocol of the exchange in Connection and Upgrade", () => {
   const headers = ["Connection", "Upgrade, X-Hop", "Upgrade", "websocket, h2c", "X-Hop", "1", "TE", "trailers"];
   const all = lines({ headers, upgrade: "websocket" });
-  expect(all.filter((line) => /^(connection|upgrade|te|x-hop)/i.test(line))).toEqual(["Connection: Upgrade", "Upgrade: websocket"]);
+  expect(all.filter((line) => /^(connection|upgrade|te|x-hop)/i.test(line))).toEqual([
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+  ]);
 });
 
 describe("X-Forwarded-Prefix", () => {
@@ -87,7 +117,9 @@ describe("X-Forwarded-Prefix", () => {
     ["/outer/", "/outer/a"],
     ["/", "/a"],
   ])("follows a trusted proxy's own %s", (outer, joined) => {
-    expect(lines({ call: call(true), headers: ["X-Forwarded-Prefix", outer] })).toContain(`X-Forwarded-Prefix: ${joined}`);
+    expect(lines({ call: call(true), headers: ["X-Forwarded-Prefix", outer] })).toContain(
+      `X-Forwarded-Prefix: ${joined}`,
+    );
   });
 });
 
@@ -122,7 +154,9 @@ describe("a WebSocket's key", () => {
 
   it("a WebSocket's key comes from the gateway for a client of HTTP/2, and the gateway checks the answer", () => {
     const made = requestHead(madeUpExchange({ upgrade: "websocket", httpVersion: "2.0", headers }), peer, options);
-    const keys = made.headers.flatMap((name, i) => (name.toLowerCase() === "sec-websocket-key" ? [made.headers[i + 1]!] : []));
+    const keys = made.headers.flatMap((name, i) =>
+      name.toLowerCase() === "sec-websocket-key" ? [made.headers[i + 1]!] : [],
+    );
     expect(keys).toHaveLength(1);
     expect(made.accept).toBe(websocketAccept(keys[0]!));
   });
@@ -154,11 +188,15 @@ describe("traceparent and tracestate", () => {
 describe("the text of a head", () => {
   it("the text of a head has its case, order and duplicates, each character a byte", () => {
     const text = headText("PROPFIND", "/a?b=\xe9", ["Host", "h", "x-B", "caf\xe9", "X-b", "", "X-T", "a\tb"]);
-    expect(text).toBe("PROPFIND /a?b=\xe9 HTTP/1.1\r\nHost: h\r\nx-B: caf\xe9\r\nX-b: \r\nX-T: a\tb\r\nConnection: keep-alive\r\n\r\n");
+    expect(text).toBe(
+      "PROPFIND /a?b=\xe9 HTTP/1.1\r\nHost: h\r\nx-B: caf\xe9\r\nX-b: \r\nX-T: a\tb\r\nConnection: keep-alive\r\n\r\n",
+    );
   });
 
   it("the text of a head keeps an existing Connection", () => {
-    expect(headText("GET", "/", ["Host", "h", "connection", "TE"])).toBe("GET / HTTP/1.1\r\nHost: h\r\nconnection: TE\r\n\r\n");
+    expect(headText("GET", "/", ["Host", "h", "connection", "TE"])).toBe(
+      "GET / HTTP/1.1\r\nHost: h\r\nconnection: TE\r\n\r\n",
+    );
   });
 
   it.each<[string, string, string, string[]]>([
@@ -197,7 +235,8 @@ it("computes Sec-WebSocket-Accept as in RFC 6455 §1.3", () => {
 it("accepts one Sec-WebSocket-Key of 16 bytes only", () => {
   const key = "dGhlIHNhbXBsZSBub25jZQ==";
   expect(isWebsocketKey([key])).toBe(true);
-  for (const values of [[], [""], [key, key], [`${key}, ${key}`], ["c2hvcnQ="], [key.slice(0, -2)], [` ${key}`]]) expect(isWebsocketKey(values)).toBe(false);
+  for (const values of [[], [""], [key, key], [`${key}, ${key}`], ["c2hvcnQ="], [key.slice(0, -2)], [` ${key}`]])
+    expect(isWebsocketKey(values)).toBe(false);
 });
 
 it("forwards trailers about the content, in order and with duplicates", () => {
@@ -206,9 +245,27 @@ it("forwards trailers about the content, in order and with duplicates", () => {
 });
 
 it.each([
-  "Content-Length", "transfer-encoding", "Host", "Connection", "TE", "Trailer", "Upgrade", "Authorization", "Cookie", "Set-Cookie",
-  "Content-Type", "Content-Encoding", "Content-Range", "Expect", "Cache-Control", "X-Forwarded-For", "x-forwarded-proto", "Forwarded",
-  "X-Request-Id", "Via", "Proxy-Authorization",
+  "Content-Length",
+  "transfer-encoding",
+  "Host",
+  "Connection",
+  "TE",
+  "Trailer",
+  "Upgrade",
+  "Authorization",
+  "Cookie",
+  "Set-Cookie",
+  "Content-Type",
+  "Content-Encoding",
+  "Content-Range",
+  "Expect",
+  "Cache-Control",
+  "X-Forwarded-For",
+  "x-forwarded-proto",
+  "Forwarded",
+  "X-Request-Id",
+  "Via",
+  "Proxy-Authorization",
 ])("removes the trailer %s, which would rewrite what was checked in the head", (name) => {
   expect(trailerFields(["X-A", "1", name, "x", "X-B", "2"])).toEqual(["X-A", "1", "X-B", "2"]);
 });

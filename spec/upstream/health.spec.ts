@@ -6,12 +6,16 @@ import { madeUpTools } from "../support/exercise.ts";
 
 const PASSIVE = { maxFailures: 3, windowMs: 1000, ejectMs: 100, statuses: [] as number[], slowStartMs: 0 };
 
-function bench(settings: { active?: HealthSettings["active"]; passive?: Partial<HealthSettings["passive"]> } = {}, mayEject = () => true) {
+function bench(
+  settings: { active?: HealthSettings["active"]; passive?: Partial<HealthSettings["passive"]> } = {},
+  mayEject = () => true,
+) {
   const clock = manualClock();
   const { log, lines } = madeUpTools();
   let changes = 0;
   const health = new Health({ clock, log, service: "s", upstream: "u", mayEject, changed: () => void changes++ });
-  const configure = (next: typeof settings) => health.configure({ active: next.active ?? null, passive: { ...PASSIVE, ...next.passive } });
+  const configure = (next: typeof settings) =>
+    health.configure({ active: next.active ?? null, passive: { ...PASSIVE, ...next.passive } });
   configure(settings);
   const fail = (times: number) => {
     for (let i = 0; i < times; i++) health.failed("connect ECONNREFUSED");
@@ -20,7 +24,8 @@ function bench(settings: { active?: HealthSettings["active"]; passive?: Partial<
   return { clock, health, fail, said, configure, changes: () => changes };
 }
 
-const reasonOf = (fields: LogFields | undefined) => (fields?.["reason"] === undefined ? "" : ` (${String(fields["reason"])})`);
+const reasonOf = (fields: LogFields | undefined) =>
+  fields?.["reason"] === undefined ? "" : ` (${String(fields["reason"])})`;
 
 describe("active checks", () => {
   const active = { healthyThreshold: 2, unhealthyThreshold: 3 };
@@ -52,7 +57,10 @@ describe("active checks", () => {
     const { health, said, clock } = bench({ active });
     clock.advance(5000);
     run(health, "-----++++");
-    expect(said()).toEqual(["warn upstream unhealthy: its checks fail (status 500)", "info upstream healthy: its checks pass"]);
+    expect(said()).toEqual([
+      "warn upstream unhealthy: its checks fail (status 500)",
+      "info upstream healthy: its checks pass",
+    ]);
     expect(health.report).toEqual({ state: "healthy", since: Date.UTC(2026, 0, 1) + 5000, reason: null, until: null });
   });
 
@@ -73,13 +81,25 @@ it("the log speaks of a change only once it has been told to all, who may be oth
   const note = (message: string) => void seen.push([message.split(":")[0], told.at(-1)]);
   const log = { ...madeUpTools().log, warn: note, info: note };
   const clock = manualClock();
-  const health: Health = new Health({ clock, log, service: "s", upstream: "u", mayEject: () => true, changed: () => void told.push(health.usable) });
+  const health: Health = new Health({
+    clock,
+    log,
+    service: "s",
+    upstream: "u",
+    mayEject: () => true,
+    changed: () => void told.push(health.usable),
+  });
   health.configure({ active: { healthyThreshold: 1, unhealthyThreshold: 1 }, passive: { ...PASSIVE, maxFailures: 1 } });
   health.checked("status 500");
   health.checked(null);
   health.failed("connect ECONNREFUSED");
   clock.advance(100);
-  expect(seen).toEqual([["upstream unhealthy", false], ["upstream healthy", true], ["upstream ejected", false], ["upstream back", true]]);
+  expect(seen).toEqual([
+    ["upstream unhealthy", false],
+    ["upstream healthy", true],
+    ["upstream ejected", false],
+    ["upstream back", true],
+  ]);
 });
 
 describe("passive checks", () => {
@@ -90,12 +110,19 @@ describe("passive checks", () => {
     fail(1);
     expect(health.usable).toBe(false);
     expect(health.ejected).toBe(true);
-    expect(health.report).toMatchObject({ state: "ejected", reason: "connect ECONNREFUSED", until: Date.UTC(2026, 0, 1) + 100 });
+    expect(health.report).toMatchObject({
+      state: "ejected",
+      reason: "connect ECONNREFUSED",
+      until: Date.UTC(2026, 0, 1) + 100,
+    });
     clock.advance(99);
     expect(health.usable).toBe(false);
     clock.advance(1);
     expect(health.usable).toBe(true);
-    expect(said()).toEqual(["warn upstream ejected: it fails requests (connect ECONNREFUSED)", "info upstream back: its ejection is over"]);
+    expect(said()).toEqual([
+      "warn upstream ejected: it fails requests (connect ECONNREFUSED)",
+      "info upstream back: its ejection is over",
+    ]);
   });
 
   it("passive checks do not eject an upstream for failures that are further apart", () => {
@@ -107,21 +134,25 @@ describe("passive checks", () => {
     expect(health.usable).toBe(true);
   });
 
-  it("passive checks eject an upstream for twice as long each time, up to ten times, and for eject_ms again after a quiet time", () => {
-    const { health, fail, clock } = bench();
-    const lengths: number[] = [];
-    for (let i = 0; i < 6; i++) {
+  it(
+    "passive checks eject an upstream for twice as long each time, up to ten times, " +
+      "and for eject_ms again after a quiet time",
+    () => {
+      const { health, fail, clock } = bench();
+      const lengths: number[] = [];
+      for (let i = 0; i < 6; i++) {
+        fail(3);
+        const began = clock.now();
+        while (!health.usable) clock.advance(10);
+        lengths.push(clock.now() - began);
+      }
+      expect(lengths).toEqual([100, 200, 400, 800, 1000, 1000]);
+      clock.advance(1001);
       fail(3);
-      const began = clock.now();
-      while (!health.usable) clock.advance(10);
-      lengths.push(clock.now() - began);
-    }
-    expect(lengths).toEqual([100, 200, 400, 800, 1000, 1000]);
-    clock.advance(1001);
-    fail(3);
-    clock.advance(100);
-    expect(health.usable).toBe(true);
-  });
+      clock.advance(100);
+      expect(health.usable).toBe(true);
+    },
+  );
 
   it("passive checks do not eject the last usable upstream, until another one is usable", () => {
     let others = false;
@@ -187,14 +218,18 @@ describe("passive checks", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("passive checks neither eject nor log anything for requests that are still in progress when the health is closed", () => {
-    const { health, fail, clock, said } = bench();
-    health.close();
-    fail(3);
-    expect(health.usable).toBe(true);
-    expect(clock.pending).toBe(0);
-    expect(said()).toEqual([]);
-  });
+  it(
+    "passive checks neither eject nor log anything for requests that are still in progress " +
+      "when the health is closed",
+    () => {
+      const { health, fail, clock, said } = bench();
+      health.close();
+      fail(3);
+      expect(health.usable).toBe(true);
+      expect(clock.pending).toBe(0);
+      expect(said()).toEqual([]);
+    },
+  );
 });
 
 describe("slow start", () => {
@@ -212,12 +247,17 @@ describe("slow start", () => {
     fail(3);
     clock.advance(100);
     clock.advance(5000);
-    const shares = [10_000, 50_000, 1000, 0].map((slowStartMs) => (configure({ passive: { slowStartMs } }), health.share));
+    const shares = [10_000, 50_000, 1000, 0].map(
+      (slowStartMs) => (configure({ passive: { slowStartMs } }), health.share),
+    );
     expect(shares).toEqual([0.5, 0.1, 1, 1]);
   });
 
   it("follows checks that find the upstream healthy again, not checks that find it healthy for the first time", () => {
-    const { health } = bench({ active: { healthyThreshold: 1, unhealthyThreshold: 1 }, passive: { slowStartMs: 1000 } });
+    const { health } = bench({
+      active: { healthyThreshold: 1, unhealthyThreshold: 1 },
+      passive: { slowStartMs: 1000 },
+    });
     health.checked(null);
     expect(health.share).toBe(1);
     health.checked("no response");

@@ -6,7 +6,11 @@ import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { version } from "../../lib/base/version.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
-import { startHealthCheck, type HealthCheckSettings, type HealthCheckTarget } from "../../lib/upstream/health_checks.ts";
+import {
+  startHealthCheck,
+  type HealthCheckSettings,
+  type HealthCheckTarget,
+} from "../../lib/upstream/health_checks.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site, turn } from "../support/addresses.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
@@ -27,8 +31,21 @@ function check(port: number, { target = {}, settings = {}, random = () => 0 }: P
   const clock = manualClock();
   const reports: (string | null)[] = [];
   const running = startHealthCheck({
-    target: { ...ANYWHERE, protocol: "http", host: "127.0.0.1", port, authority: `upstream.example:${port}`, ...target },
-    settings: { path: "/", intervalMs: 5000, timeoutMs: 2000, expects: (status) => status >= 200 && status < 400, ...settings },
+    target: {
+      ...ANYWHERE,
+      protocol: "http",
+      host: "127.0.0.1",
+      port,
+      authority: `upstream.example:${port}`,
+      ...target,
+    },
+    settings: {
+      path: "/",
+      intervalMs: 5000,
+      timeoutMs: 2000,
+      expects: (status) => status >= 200 && status < 400,
+      ...settings,
+    },
     clock,
     random,
     report: (failure) => reports.push(failure),
@@ -65,7 +82,8 @@ async function serving(server: Server) {
 }
 
 /** At the level of bytes: `talk` gets each connection when the first bytes of the probe are there. */
-const talking = (talk: (socket: Socket) => void) => serving(net.createServer((socket) => void socket.once("data", () => talk(socket))));
+const talking = (talk: (socket: Socket) => void) =>
+  serving(net.createServer((socket) => void socket.once("data", () => talk(socket))));
 
 const KEYS = { cert: SERVER.cert, key: SERVER.key };
 const TLS = { ca: { content: Buffer.from(CA.cert) } };
@@ -77,34 +95,56 @@ const SERVERS: { readonly [protocol in Protocol]: (listener: RequestListener) =>
   h2c: (listener) => http2.createServer(listener as never),
 };
 
-const targetOf = (protocol: Protocol): Partial<HealthCheckTarget> => ({ protocol, ...(protocol === "https" || protocol === "h2" ? { tls: new UpstreamTls(TLS) } : {}) });
+const targetOf = (protocol: Protocol): Partial<HealthCheckTarget> => ({
+  protocol,
+  ...(protocol === "https" || protocol === "h2" ? { tls: new UpstreamTls(TLS) } : {}),
+});
 const PROTOCOLS: readonly Protocol[] = ["http", "https", "h2", "h2c"];
 
 describe.each(PROTOCOLS)("health checks over %s", (protocol) => {
-  it("sends a GET for the path with the authority, each time on a separate connection that is closed after the head", async () => {
-    const seen: unknown[] = [];
-    const origin = await serving(
-      SERVERS[protocol]((request, response) => {
-        seen.push([request.method, request.url, request.headers.host ?? request.headers[":authority"], request.headers["user-agent"]]);
-        // Without an end: nobody waits for the body.
-        response.writeHead(204 + seen.length - 1);
-        response.flushHeaders?.();
-      }),
-    );
-    const { reported, clock } = check(origin.port, { target: targetOf(protocol), settings: { path: "/up?deep=1" } });
-    await reported(1);
-    await eventually(() => origin.open === 0, "the end of the connection");
-    clock.advance(4500);
-    expect(await reported(2)).toEqual([null, null]);
-    const request = ["GET", "/up?deep=1", `upstream.example:${origin.port}`, `edge-gateway/${version} (health check)`];
-    expect(seen).toEqual([request, request]);
-    expect(origin.total).toBe(2);
-    await eventually(() => origin.open === 0, "the end of the second connection");
-  });
+  it(
+    "sends a GET for the path with the authority, each time on a separate connection that " +
+      "is closed after the head",
+    async () => {
+      const seen: unknown[] = [];
+      const origin = await serving(
+        SERVERS[protocol]((request, response) => {
+          seen.push([
+            request.method,
+            request.url,
+            request.headers.host ?? request.headers[":authority"],
+            request.headers["user-agent"],
+          ]);
+          // Without an end: nobody waits for the body.
+          response.writeHead(204 + seen.length - 1);
+          response.flushHeaders?.();
+        }),
+      );
+      const { reported, clock } = check(origin.port, { target: targetOf(protocol), settings: { path: "/up?deep=1" } });
+      await reported(1);
+      await eventually(() => origin.open === 0, "the end of the connection");
+      clock.advance(4500);
+      expect(await reported(2)).toEqual([null, null]);
+      const request = [
+        "GET",
+        "/up?deep=1",
+        `upstream.example:${origin.port}`,
+        `edge-gateway/${version} (health check)`,
+      ];
+      expect(seen).toEqual([request, request]);
+      expect(origin.total).toBe(2);
+      await eventually(() => origin.open === 0, "the end of the second connection");
+    },
+  );
 
   it("reports an unexpected status, and treats a redirect as a status", async () => {
-    const origin = await serving(SERVERS[protocol]((_request, response) => void response.writeHead(301, { location: "/elsewhere" }).end()));
-    const { reported } = check(origin.port, { target: targetOf(protocol), settings: { expects: (status) => status === 200 } });
+    const origin = await serving(
+      SERVERS[protocol]((_request, response) => void response.writeHead(301, { location: "/elsewhere" }).end()),
+    );
+    const { reported } = check(origin.port, {
+      target: targetOf(protocol),
+      settings: { expects: (status) => status === 200 },
+    });
     expect(await reported(1)).toEqual(["status 301"]);
   });
 
@@ -172,10 +212,15 @@ describe.each(PROTOCOLS)("health checks over %s", (protocol) => {
   });
 
   it("fails if the response is not HTTP", async () => {
-    const origin = await talking((socket) => void socket.end("SSH-2.0-OpenSSH_9.9\r\nnoise that is long enough to be a frame or a record of something\r\n"));
+    const origin = await talking(
+      (socket) =>
+        void socket.end("SSH-2.0-OpenSSH_9.9\r\nnoise that is long enough to be a frame or a record of something\r\n"),
+    );
     const { reported } = check(origin.port, { target: targetOf(protocol) });
     const [failure] = await reported(1);
-    expect(failure).toMatch(protocol === "http" || protocol === "h2c" ? /^invalid response \(.+\)$/ : /SSL|wrong version/);
+    expect(failure).toMatch(
+      protocol === "http" || protocol === "h2c" ? /^invalid response \(.+\)$/ : /SSL|wrong version/,
+    );
   });
 
   it.each<[string, (origin: { open: number }, taken: () => number) => boolean]>([
@@ -208,7 +253,14 @@ describe.each(PROTOCOLS)("health checks over %s", (protocol) => {
     const clock = manualClock();
     let heard = 0;
     const running = startHealthCheck({
-      target: { ...ANYWHERE, host: "127.0.0.1", port: origin.port, authority: "a", protocol: "http", ...targetOf(protocol) },
+      target: {
+        ...ANYWHERE,
+        host: "127.0.0.1",
+        port: origin.port,
+        authority: "a",
+        protocol: "http",
+        ...targetOf(protocol),
+      },
       settings: { path: "/", intervalMs: 1000, timeoutMs: 500, expects: () => true },
       clock,
       random: () => 0,
@@ -225,22 +277,48 @@ describe.each(PROTOCOLS)("health checks over %s", (protocol) => {
 });
 
 describe("a check with an invalid HTTP/1.1 response", () => {
-  const endless = (bytes: string, between = "") => (socket: Socket) => {
-    socket.write(`HTTP/1.1 ${between}`);
-    const more = () => {
-      while (!socket.destroyed && socket.write(bytes));
-      if (!socket.destroyed) socket.once("drain", more);
+  const endless =
+    (bytes: string, between = "") =>
+    (socket: Socket) => {
+      socket.write(`HTTP/1.1 ${between}`);
+      const more = () => {
+        while (!socket.destroyed && socket.write(bytes));
+        if (!socket.destroyed) socket.once("drain", more);
+      };
+      more();
     };
-    more();
-  };
 
   it.each<[string, (socket: Socket) => void, RegExp]>([
-    ["its head has no end", endless("X-A: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n", "200 OK\r\n"), /^invalid response \(.*overflow.*\)$/i],
-    ["information has no end", endless("HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n", "100 Continue\r\n\r\n"), /more than 20 informational/],
-    ["it switches protocols", (socket) => socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\n"), /switches protocols/],
-    ["101 without a protocol", (socket) => socket.write("HTTP/1.1 101 Switching Protocols\r\n\r\n"), /^invalid response|closed before/],
-    ["it has another version", (socket) => socket.write("HTTP/2.0 200 OK\r\n\r\n"), /^invalid response \(.*HTTP\/2\.0\)$/],
-    ["its head breaks off", (socket) => socket.end("HTTP/1.1 200 OK\r\nContent-"), /^the connection closed before a response$|^invalid response/],
+    [
+      "its head has no end",
+      endless("X-A: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n", "200 OK\r\n"),
+      /^invalid response \(.*overflow.*\)$/i,
+    ],
+    [
+      "information has no end",
+      endless("HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n", "100 Continue\r\n\r\n"),
+      /more than 20 informational/,
+    ],
+    [
+      "it switches protocols",
+      (socket) => socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\n"),
+      /switches protocols/,
+    ],
+    [
+      "101 without a protocol",
+      (socket) => socket.write("HTTP/1.1 101 Switching Protocols\r\n\r\n"),
+      /^invalid response|closed before/,
+    ],
+    [
+      "it has another version",
+      (socket) => socket.write("HTTP/2.0 200 OK\r\n\r\n"),
+      /^invalid response \(.*HTTP\/2\.0\)$/,
+    ],
+    [
+      "its head breaks off",
+      (socket) => socket.end("HTTP/1.1 200 OK\r\nContent-"),
+      /^the connection closed before a response$|^invalid response/,
+    ],
   ])("fails with this cause: %s", async (_title, talk, expected) => {
     const origin = await talking(talk);
     const { reported } = check(origin.port);
@@ -257,7 +335,9 @@ describe("a check with an invalid HTTP/1.1 response", () => {
 describe("a check over HTTP/2 without a response", () => {
   it("a check over HTTP/2 without a response fails with the code of a stream that is reset", async () => {
     const server = http2.createServer();
-    server.on("stream", (stream: http2.ServerHttp2Stream) => stream.on("error", () => {}).close(http2.constants.NGHTTP2_REFUSED_STREAM));
+    server.on("stream", (stream: http2.ServerHttp2Stream) =>
+      stream.on("error", () => {}).close(http2.constants.NGHTTP2_REFUSED_STREAM),
+    );
     const origin = await serving(server);
     const { reported } = check(origin.port, { target: { protocol: "h2c" } });
     expect((await reported(1))[0]).toMatch(/REFUSED_STREAM|code 7/);
@@ -265,7 +345,9 @@ describe("a check over HTTP/2 without a response", () => {
 
   it("a check over HTTP/2 without a response fails even if the stream is reset without an error", async () => {
     const server = http2.createServer();
-    server.on("stream", (stream: http2.ServerHttp2Stream) => stream.on("error", () => {}).close(http2.constants.NGHTTP2_CANCEL));
+    server.on("stream", (stream: http2.ServerHttp2Stream) =>
+      stream.on("error", () => {}).close(http2.constants.NGHTTP2_CANCEL),
+    );
     const origin = await serving(server);
     const { reported } = check(origin.port, { target: { protocol: "h2c" } });
     expect(await reported(1)).toEqual(["the upstream reset the stream (code 8)"]);
@@ -283,7 +365,12 @@ describe("a check over HTTP/2 without a response", () => {
 
   it("a check over HTTP/2 without a response fails after a GOAWAY", async () => {
     const server = http2.createServer();
-    server.on("stream", (stream: http2.ServerHttp2Stream) => stream.on("error", () => {}).session!.on("error", () => {}).goaway(2));
+    server.on("stream", (stream: http2.ServerHttp2Stream) =>
+      stream
+        .on("error", () => {})
+        .session!.on("error", () => {})
+        .goaway(2),
+    );
     const origin = await serving(server);
     const { reported } = check(origin.port, { target: { protocol: "h2c" } });
     expect((await reported(1))[0]).toMatch(/session closed with error code|closed before/i);
@@ -300,7 +387,9 @@ describe("TLS", () => {
   });
 
   it("fails for a certificate for another name", async () => {
-    const { reported } = check((await certified()).port, { target: { protocol: "https", tls: new UpstreamTls({ ...TLS, servername: "other.example" }) } });
+    const { reported } = check((await certified()).port, {
+      target: { protocol: "https", tls: new UpstreamTls({ ...TLS, servername: "other.example" }) },
+    });
     expect((await reported(1))[0]).toContain("other.example");
   });
 
@@ -310,44 +399,64 @@ describe("TLS", () => {
   });
 
   it("presents the client certificate", async () => {
-    const server = https.createServer({ ...KEYS, ca: CA.cert, requestCert: true, rejectUnauthorized: true }, (_request, response) => void response.end());
+    const server = https.createServer(
+      { ...KEYS, ca: CA.cert, requestCert: true, rejectUnauthorized: true },
+      (_request, response) => void response.end(),
+    );
     const origin = await serving(server);
-    const tls = new UpstreamTls({ ...TLS, cert: { content: Buffer.from(CLIENT.cert) }, key: { content: Buffer.from(CLIENT.key) } });
+    const tls = new UpstreamTls({
+      ...TLS,
+      cert: { content: Buffer.from(CLIENT.cert) },
+      key: { content: Buffer.from(CLIENT.key) },
+    });
     expect(await check(origin.port, { target: { protocol: "https", tls } }).reported(1)).toEqual([null]);
   });
 
   it("throws at the start if certificate and key do not match", () => {
-    const tls = new UpstreamTls({ ...TLS, cert: { content: Buffer.from(CLIENT.cert) }, key: { content: Buffer.from(SERVER.key) } });
+    const tls = new UpstreamTls({
+      ...TLS,
+      cert: { content: Buffer.from(CLIENT.cert) },
+      key: { content: Buffer.from(SERVER.key) },
+    });
     expect(() => check(1, { target: { protocol: "https", tls } })).toThrow();
   });
 });
 
 describe("the addresses of a name", () => {
-  it("the addresses of a name get their checks in turn, and the next address replaces an address that refuses", async () => {
-    const origin = await site(LOOPBACK, () => http.createServer((_request, response) => void response.end()));
-    const resolver = madeUpNames(["127.0.0.3", ...LOOPBACK]);
-    const name = await resolver.named("upstream.invalid");
-    const { clock, reported } = check(origin.port, { target: { host: name.host, name } });
-    for (let i = 1; i <= LOOPBACK.length + 1; i++) {
-      expect(await reported(i)).toEqual(Array(i).fill(null));
-      clock.advance(4500);
-    }
-    await reported(LOOPBACK.length + 2);
-    expect(Object.values(origin.total).every((count) => count > 0)).toBe(true);
-    expect(resolver.asked).toHaveLength(1);
-  });
+  it(
+    "the addresses of a name get their checks in turn, " + "and the next address replaces an address that refuses",
+    async () => {
+      const origin = await site(LOOPBACK, () => http.createServer((_request, response) => void response.end()));
+      const resolver = madeUpNames(["127.0.0.3", ...LOOPBACK]);
+      const name = await resolver.named("upstream.invalid");
+      const { clock, reported } = check(origin.port, { target: { host: name.host, name } });
+      for (let i = 1; i <= LOOPBACK.length + 1; i++) {
+        expect(await reported(i)).toEqual(Array(i).fill(null));
+        clock.advance(4500);
+      }
+      await reported(LOOPBACK.length + 2);
+      expect(Object.values(origin.total).every((count) => count > 0)).toBe(true);
+      expect(resolver.asked).toHaveLength(1);
+    },
+  );
 
   it("the addresses of a name appear all in the report if all refuse", async () => {
     const port = await closedPort();
     const name = await madeUpNames([NOBODY, NOBODY_EITHER]).named("upstream.invalid");
     const { reported } = check(port, { target: { host: name.host, name } });
-    expect(await reported(1)).toEqual([`connect ECONNREFUSED ${NOBODY}:${port}, connect ECONNREFUSED ${NOBODY_EITHER}:${port}`]);
+    expect(await reported(1)).toEqual([
+      `connect ECONNREFUSED ${NOBODY}:${port}, connect ECONNREFUSED ${NOBODY_EITHER}:${port}`,
+    ]);
   });
 });
 
 describe("the schedule of checks", () => {
   /** The moments at which probes start, against an upstream that refuses at once. */
-  async function starts(random: () => number, settings: Partial<HealthCheckSettings>, count: number): Promise<number[]> {
+  async function starts(
+    random: () => number,
+    settings: Partial<HealthCheckSettings>,
+    count: number,
+  ): Promise<number[]> {
     const port = await closedPort();
     const clock = manualClock();
     const moments: number[] = [];
@@ -385,18 +494,24 @@ describe("the schedule of checks", () => {
     moments.forEach((moment, i) => expect(Math.abs(moment - expected[i]!)).toBeLessThanOrEqual(2));
   });
 
-  it("the schedule of checks moves with a slow check, without overlap, and does not move with a quick check", async () => {
-    const origin = await serving(net.createServer((socket) => void socket.resume()));
-    const { clock, reports } = check(origin.port, { settings: { intervalMs: 1000, timeoutMs: 2500 }, random: () => 0.5 });
-    clock.advance(500);
-    await eventually(() => origin.total === 1, "one check");
-    clock.advance(2499);
-    expect(origin.total).toBe(1);
-    expect(reports).toEqual([]);
-    clock.advance(1);
-    expect(reports).toHaveLength(1);
-    clock.advance(0);
-    await eventually(() => origin.total === 2, "two checks");
-    await eventually(() => origin.open === 1, "the end of the first connection");
-  });
+  it(
+    "the schedule of checks moves with a slow check, without overlap, " + "and does not move with a quick check",
+    async () => {
+      const origin = await serving(net.createServer((socket) => void socket.resume()));
+      const { clock, reports } = check(origin.port, {
+        settings: { intervalMs: 1000, timeoutMs: 2500 },
+        random: () => 0.5,
+      });
+      clock.advance(500);
+      await eventually(() => origin.total === 1, "one check");
+      clock.advance(2499);
+      expect(origin.total).toBe(1);
+      expect(reports).toEqual([]);
+      clock.advance(1);
+      expect(reports).toHaveLength(1);
+      clock.advance(0);
+      await eventually(() => origin.total === 2, "two checks");
+      await eventually(() => origin.open === 1, "the end of the first connection");
+    },
+  );
 });

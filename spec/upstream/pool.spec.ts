@@ -21,7 +21,11 @@ const never = () => {};
 
 function made(maxConnections: number, port = 1) {
   const clock = manualClock();
-  const pool = new Pool({ ...ANYWHERE, protocol: "http", host: "127.0.0.1", port, keepaliveIdleMs: 30_000 }, maxConnections, clock);
+  const pool = new Pool(
+    { ...ANYWHERE, protocol: "http", host: "127.0.0.1", port, keepaliveIdleMs: 30_000 },
+    maxConnections,
+    clock,
+  );
   onTestFinished(() => pool.destroy());
   return { clock, pool };
 }
@@ -45,7 +49,9 @@ describe("leases", () => {
     const { pool, clock } = made(1);
     pool.tryLease("");
     const order: number[] = [];
-    const waits = [1, 2, 3].map((n) => pool.waitForLease({ holder: "", onAbort: never }, 100).then(() => order.push(n)));
+    const waits = [1, 2, 3].map((n) =>
+      pool.waitForLease({ holder: "", onAbort: never }, 100).then(() => order.push(n)),
+    );
     pool.release("");
     await waits[0];
     expect(order).toEqual([1]);
@@ -117,7 +123,10 @@ describe("leases", () => {
   it("leases start at once under a higher max_connections, and stay under a lower one", async () => {
     const { pool } = made(1);
     pool.tryLease("");
-    const waits = [pool.waitForLease({ holder: "", onAbort: never }, 100), pool.waitForLease({ holder: "", onAbort: never }, 100)];
+    const waits = [
+      pool.waitForLease({ holder: "", onAbort: never }, 100),
+      pool.waitForLease({ holder: "", onAbort: never }, 100),
+    ];
     pool.limitTo(3, 1);
     await Promise.all(waits);
     expect(pool.leased).toBe(3);
@@ -147,15 +156,34 @@ describe("the addresses of a name", () => {
   const ok: RequestListener = (request, response) => void response.end(request.socket.localAddress);
 
   /** Servers on `serving`, and a pool to a name that only the test knows, of the addresses `answer`. */
-  async function bench(serving: readonly string[], answer: readonly string[] | Error, listener = ok, parts: Partial<PoolOptions> = {}) {
+  async function bench(
+    serving: readonly string[],
+    answer: readonly string[] | Error,
+    listener = ok,
+    parts: Partial<PoolOptions> = {},
+  ) {
     const isSecure = parts.protocol === "https";
-    const origin = await site(serving, () => (isSecure ? https.createServer({ cert: SHOP.cert, key: SHOP.key }, listener) : http.createServer(listener)));
+    const origin = await site(serving, () =>
+      isSecure ? https.createServer({ cert: SHOP.cert, key: SHOP.key }, listener) : http.createServer(listener),
+    );
     const host = parts.host ?? "upstream.invalid";
     const resolver = madeUpNames(answer);
     const name = await resolver.named(host);
-    const pool = new Pool({ ...ANYWHERE, protocol: "http", host, port: origin.port, keepaliveIdleMs: 30_000, name, ...parts }, 100, manualClock());
+    const pool = new Pool(
+      { ...ANYWHERE, protocol: "http", host, port: origin.port, keepaliveIdleMs: 30_000, name, ...parts },
+      100,
+      manualClock(),
+    );
     onTestFinished(() => pool.destroy());
-    const options = { clock: manualClock(), connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" };
+    const options = {
+      clock: manualClock(),
+      connectMs: 5000,
+      responseMs: 5000,
+      idleMs: 5000,
+      tryMs: 0,
+      preserveHost: false,
+      viaName: "gw",
+    };
     /** The body of a response: the address that has answered. */
     const ask = async () => String((await madeUpPeer("u", pool).forward(madeUpExchange(), options, Infinity)).body);
     return { origin, resolver, name, pool, ask };
@@ -184,22 +212,33 @@ describe("the addresses of a name", () => {
 
   it("the addresses of a name appear all in the fault if all refuse", async () => {
     const { ask, origin } = await bench(["127.0.0.3"], [NOBODY, NOBODY_EITHER]);
-    const message = `connect ECONNREFUSED ${NOBODY}:${origin.port}, connect ECONNREFUSED ${NOBODY_EITHER}:${origin.port}`;
+    const message =
+      `connect ECONNREFUSED ${NOBODY}:${origin.port}, connect ECONNREFUSED ` + `${NOBODY_EITHER}:${origin.port}`;
     await expect(ask()).rejects.toMatchObject({ code: "upstream_connect_failed", message });
   });
 
-  it("the addresses of a name follow each look-up: a new address is used, a removed address is not, a remaining address keeps its connections", async () => {
-    const { origin, resolver, ask } = await bench(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
-    await ask();
-    await ask();
-    await resolver.again(["127.0.0.3", "127.0.0.2"]);
-    await eventually(() => origin.open["127.0.0.1"] === 0, "the end of the idle connection");
-    expect(new Set([await ask(), await ask(), await ask()])).toEqual(new Set(["127.0.0.2", "127.0.0.3"]));
-    expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1, "127.0.0.3": 1 });
-  });
+  it(
+    "the addresses of a name follow each look-up: a new address is used, a removed address is not, " +
+      "a remaining address keeps its connections",
+    async () => {
+      const { origin, resolver, ask } = await bench(
+        ["127.0.0.1", "127.0.0.2", "127.0.0.3"],
+        ["127.0.0.1", "127.0.0.2"],
+      );
+      await ask();
+      await ask();
+      await resolver.again(["127.0.0.3", "127.0.0.2"]);
+      await eventually(() => origin.open["127.0.0.1"] === 0, "the end of the idle connection");
+      expect(new Set([await ask(), await ask(), await ask()])).toEqual(new Set(["127.0.0.2", "127.0.0.3"]));
+      expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1, "127.0.0.3": 1 });
+    },
+  );
 
   it("the addresses of a name take turns when there are fewer than before", async () => {
-    const { resolver, ask } = await bench(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
+    const { resolver, ask } = await bench(
+      ["127.0.0.1", "127.0.0.2", "127.0.0.3"],
+      ["127.0.0.1", "127.0.0.2", "127.0.0.3"],
+    );
     for (let i = 0; i < 3; i++) await ask();
     await resolver.again(["127.0.0.2"]);
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
@@ -216,7 +255,11 @@ describe("the addresses of a name", () => {
   /** A request to the first address that is answered when the test says so. */
   async function underWay() {
     const held: (() => void)[] = [];
-    const made = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1"], (_request, response) => void held.push(() => response.end("late")));
+    const made = await bench(
+      ["127.0.0.1", "127.0.0.2"],
+      ["127.0.0.1"],
+      (_request, response) => void held.push(() => response.end("late")),
+    );
     const answered = made.ask();
     answered.catch(never);
     await eventually(() => held.length === 1, "one held request");
@@ -232,22 +275,29 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.1"] === 0, "the end of the connection");
   });
 
-  it("the addresses of a name lose their connections at destroy, including the connections of removed addresses", async () => {
-    const { origin, resolver, pool, answered } = await underWay();
-    await resolver.again(["127.0.0.2"]);
-    pool.destroy();
-    await expect(answered).rejects.toThrow();
-    await eventually(() => origin.open["127.0.0.1"] === 0, "no connection to 127.0.0.1");
-  });
+  it(
+    "the addresses of a name lose their connections at destroy, " + "including the connections of removed addresses",
+    async () => {
+      const { origin, resolver, pool, answered } = await underWay();
+      await resolver.again(["127.0.0.2"]);
+      pool.destroy();
+      await expect(answered).rejects.toThrow();
+      await eventually(() => origin.open["127.0.0.1"] === 0, "no connection to 127.0.0.1");
+    },
+  );
 
-  it("the addresses of a name belong to the connection that reached them: a connection that was opened for another address ends with the address it reached", async () => {
-    const { origin, resolver, ask } = await bench(["127.0.0.2", "127.0.0.3"], [NOBODY, "127.0.0.2"]);
-    await ask();
-    expect(origin.open).toEqual({ "127.0.0.2": 1, "127.0.0.3": 0 });
-    await resolver.again([NOBODY, "127.0.0.3"]);
-    expect([await ask(), await ask()]).toEqual(["127.0.0.3", "127.0.0.3"]);
-    await eventually(() => origin.open["127.0.0.2"] === 0, "no connection to 127.0.0.2");
-  });
+  it(
+    "the addresses of a name belong to the connection that reached them: " +
+      "a connection that was opened for another address ends with the address it reached",
+    async () => {
+      const { origin, resolver, ask } = await bench(["127.0.0.2", "127.0.0.3"], [NOBODY, "127.0.0.2"]);
+      await ask();
+      expect(origin.open).toEqual({ "127.0.0.2": 1, "127.0.0.3": 0 });
+      await resolver.again([NOBODY, "127.0.0.3"]);
+      expect([await ask(), await ask()]).toEqual(["127.0.0.3", "127.0.0.3"]);
+      await eventually(() => origin.open["127.0.0.2"] === 0, "no connection to 127.0.0.2");
+    },
+  );
 
   it("the addresses of a name lose their idle connections at dropIdle and retire", async () => {
     const { origin, pool, ask } = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
@@ -263,12 +313,16 @@ describe("the addresses of a name", () => {
     await eventually(none);
   });
 
-  it("the addresses of a name trigger a look-up by a connection while there are none, and the connection fails with the look-up", async () => {
-    const { resolver, ask } = await bench(LOOPBACK, new Error("no answer yet"));
-    await expect(ask()).rejects.toThrow("no answer yet");
-    resolver.answer = ["127.0.0.2"];
-    expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
-  });
+  it(
+    "the addresses of a name trigger a look-up by a connection while there are none, " +
+      "and the connection fails with the look-up",
+    async () => {
+      const { resolver, ask } = await bench(LOOPBACK, new Error("no answer yet"));
+      await expect(ask()).rejects.toThrow("no answer yet");
+      resolver.answer = ["127.0.0.2"];
+      expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
+    },
+  );
 
   it("the addresses of a name follow look-ups from the first use to the end only", async () => {
     const { resolver, name } = await bench([], ["127.0.0.1"]);
@@ -289,7 +343,12 @@ describe("the addresses of a name", () => {
         };
       },
     } as unknown as Name;
-    const make = () => new Pool({ ...ANYWHERE, protocol: "http", host: name.host, port: 1, keepaliveIdleMs: 1, name: counted }, 1, manualClock());
+    const make = () =>
+      new Pool(
+        { ...ANYWHERE, protocol: "http", host: name.host, port: 1, keepaliveIdleMs: 1, name: counted },
+        1,
+        manualClock(),
+      );
     const [retired, destroyed] = [make(), make()];
     expect(following).toBe(0);
     void [retired.connection(), retired.connection(), destroyed.connection()];
@@ -303,15 +362,30 @@ describe("the addresses of a name", () => {
 
   it("the addresses of a name must present a certificate for the name over https", async () => {
     const tls = new UpstreamTls({ ca: { content: Buffer.from(OTHER_CA.cert) } });
-    const right = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
+    const right = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"], ok, {
+      protocol: "https",
+      host: "shop.example.com",
+      tls,
+    });
     expect([await right.ask(), await right.ask(), await right.ask()]).toEqual(["127.0.0.1", "127.0.0.2", "127.0.0.1"]);
-    const wrong = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"], ok, { protocol: "https", host: "other.example.com", tls });
-    await expect(wrong.ask()).rejects.toMatchObject({ code: "upstream_connect_failed", message: expect.stringContaining("other.example.com") });
+    const wrong = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"], ok, {
+      protocol: "https",
+      host: "other.example.com",
+      tls,
+    });
+    await expect(wrong.ask()).rejects.toMatchObject({
+      code: "upstream_connect_failed",
+      message: expect.stringContaining("other.example.com"),
+    });
   });
 
   it("the addresses of a name give way to the next address over https if they refuse", async () => {
     const tls = new UpstreamTls({ ca: { content: Buffer.from(OTHER_CA.cert) } });
-    const { ask } = await bench(["127.0.0.2"], [NOBODY, "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
+    const { ask } = await bench(["127.0.0.2"], [NOBODY, "127.0.0.2"], ok, {
+      protocol: "https",
+      host: "shop.example.com",
+      tls,
+    });
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 
@@ -323,7 +397,11 @@ describe("the addresses of a name", () => {
       response.setHeader("Connection", "close");
       response.end("ok");
     };
-    const { ask } = await bench(["127.0.0.1"], ["127.0.0.1"], listener, { protocol: "https", host: "shop.example.com", tls });
+    const { ask } = await bench(["127.0.0.1"], ["127.0.0.1"], listener, {
+      protocol: "https",
+      host: "shop.example.com",
+      tls,
+    });
     await ask();
     await ask();
     expect(reused).toEqual([false, true]);
@@ -333,13 +411,28 @@ describe("the addresses of a name", () => {
 /** Sends a request without a body and reads the answer to its end. */
 function asking(pool: Pool) {
   const clock = manualClock();
-  const options = { clock, connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
+  const options = {
+    clock,
+    connectMs: 5000,
+    responseMs: 5000,
+    idleMs: 5000,
+    tryMs: 0,
+    preserveHost: false,
+    viaName: "gw",
+  } as const;
   return (): Promise<Reply> => madeUpPeer("u", pool).forward(madeUpExchange(), options, Infinity);
 }
 
-async function withBackend(answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", parts: Partial<PoolOptions> = {}) {
+async function withBackend(
+  answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+  parts: Partial<PoolOptions> = {},
+) {
   const upstream = await socketOrigin((socket) => socket.on("data", () => socket.write(answer)));
-  const pool = new Pool({ ...ANYWHERE, protocol: "http", host: "127.0.0.1", port: upstream.port, keepaliveIdleMs: 30_000, ...parts }, 5, manualClock());
+  const pool = new Pool(
+    { ...ANYWHERE, protocol: "http", host: "127.0.0.1", port: upstream.port, keepaliveIdleMs: 30_000, ...parts },
+    5,
+    manualClock(),
+  );
   onTestFinished(async () => {
     pool.destroy();
     await upstream.close();
@@ -372,7 +465,10 @@ describe("connections", () => {
     const { upstream, pool } = await withBackend();
     // As over TLS: what has come waits in the socket while it is paused.
     const connection = pool.connection("upgrade");
-    await eventually(() => connection.isConnected && upstream.sockets.size === 1, "a connected connection and one connection at the upstream");
+    await eventually(
+      () => connection.isConnected && upstream.sockets.size === 1,
+      "a connected connection and one connection at the upstream",
+    );
     connection.socket.pause();
     [...upstream.sockets][0]!.write("unasked");
     await eventually(() => connection.socket.readableLength > 0, "unread bytes");
@@ -401,8 +497,13 @@ describe("connections", () => {
   });
 
   it("connections close after keepalive_idle_ms without use, or after the time that the upstream states", async () => {
-    for (const [answer, keepaliveIdleMs] of [["", 40], ["Keep-Alive: timeout=2\r\n", 0]] as const) {
-      const { ask, pool, upstream } = await withBackend(`HTTP/1.1 200 OK\r\n${answer}Content-Length: 2\r\n\r\nok`, { keepaliveIdleMs });
+    for (const [answer, keepaliveIdleMs] of [
+      ["", 40],
+      ["Keep-Alive: timeout=2\r\n", 0],
+    ] as const) {
+      const { ask, pool, upstream } = await withBackend(`HTTP/1.1 200 OK\r\n${answer}Content-Length: 2\r\n\r\nok`, {
+        keepaliveIdleMs,
+      });
       await ask();
       expect(pool.open).toBe(1);
       await eventually(() => pool.open === 0 && upstream.sockets.size === 0, "the end of the connection");
@@ -413,7 +514,10 @@ describe("connections", () => {
     const warnings: string[] = [];
     const warned = (warning: Error) => warnings.push(warning.message);
     process.on("warning", warned);
-    const { ask, pool } = await withBackend("HTTP/1.1 200 OK\r\nKeep-Alive: timeout=999999999\r\nContent-Length: 2\r\n\r\nok", { keepaliveIdleMs: 0 });
+    const { ask, pool } = await withBackend(
+      "HTTP/1.1 200 OK\r\nKeep-Alive: timeout=999999999\r\nContent-Length: 2\r\n\r\nok",
+      { keepaliveIdleMs: 0 },
+    );
     await ask();
     await new Promise((resolve) => setImmediate(resolve));
     process.off("warning", warned);
@@ -426,7 +530,11 @@ describe("connections", () => {
     await ask();
     const connection = pool.connection();
     const { socket } = connection;
-    const count = () => socket.eventNames().map((name) => socket.listenerCount(name)).reduce((a, b) => a + b);
+    const count = () =>
+      socket
+        .eventNames()
+        .map((name) => socket.listenerCount(name))
+        .reduce((a, b) => a + b);
     const before = count();
     pool.giveBack(connection);
     for (let i = 0; i < 20; i++) await ask();
@@ -435,19 +543,38 @@ describe("connections", () => {
 
   it("connections hold their lease to their end as tunnels, and close with the pool", async () => {
     const { upstream, pool } = await withBackend("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
-    const options = { clock: manualClock(), connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
+    const options = {
+      clock: manualClock(),
+      connectMs: 5000,
+      responseMs: 5000,
+      idleMs: 5000,
+      tryMs: 0,
+      preserveHost: false,
+      viaName: "gw",
+    } as const;
     const reply = await madeUpPeer("u", pool).forward(madeUpExchange({ upgrade: "websocket" }), options, Infinity);
     expect(pool.open).toBe(1);
     pool.destroy();
     expect(reply.tunnel!.socket.destroyed).toBe(true);
-    await eventually(() => upstream.sockets.size === 0 && pool.leased === 0, "no connection at the upstream and no lease in use");
+    await eventually(
+      () => upstream.sockets.size === 0 && pool.leased === 0,
+      "no connection at the upstream and no lease in use",
+    );
     expect(pool.open).toBe(0);
   });
 
   it("connections close when their request was abandoned before they were connected", async () => {
     const { upstream, pool } = await withBackend();
     const exchange = madeUpExchange();
-    const options = { clock: manualClock(), connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" };
+    const options = {
+      clock: manualClock(),
+      connectMs: 5000,
+      responseMs: 5000,
+      idleMs: 5000,
+      tryMs: 0,
+      preserveHost: false,
+      viaName: "gw",
+    };
     const reply = madeUpPeer("u", pool).forward(exchange, options, Infinity);
     exchange.call.abort();
     await expect(reply).rejects.toMatchObject({ code: "upstream_reset" });
@@ -483,7 +610,10 @@ describe("connections", () => {
     const broken = new Promise((resolve) => (reply.body as NodeJS.ReadableStream).on("error", resolve).resume());
     pool.destroy();
     await broken;
-    await eventually(() => upstream.sockets.size === 0 && pool.leased === 0, "no connection at the upstream and no lease in use");
+    await eventually(
+      () => upstream.sockets.size === 0 && pool.leased === 0,
+      "no connection at the upstream and no lease in use",
+    );
   });
 });
 
@@ -496,22 +626,28 @@ describe("the share of one client", () => {
     expect(pool.tryLease("b")).toBe(true);
     clock.advance(100);
     expect(await waiting).toBe(
-      "no connection became free within 100 ms (max_connections 4, 4 requests in progress, 2 of this client, which are its share)",
+      "no connection became free within 100 ms (max_connections 4, 4 requests in progress, " +
+        "2 of this client, which are its share)",
     );
     expect(clock.pending).toBe(0);
   });
 
-  it("does not decide alone: clients that wait take turns, and the requests of each are granted in the order in which they came", async () => {
-    const { pool } = made(1);
-    pool.tryLease("x");
-    const granted: string[] = [];
-    for (const name of ["a1", "a2", "a3", "b1", "b2"]) void pool.waitForLease({ holder: name[0]!, onAbort: never }, 1000).then(() => granted.push(name));
-    for (const client of ["x", "a", "b", "a", "b", "a"]) {
-      pool.release(client);
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    expect(granted).toEqual(["a1", "b1", "a2", "b2", "a3"]);
-  });
+  it(
+    "does not decide alone: clients that wait take turns, " +
+      "and the requests of each are granted in the order in which they came",
+    async () => {
+      const { pool } = made(1);
+      pool.tryLease("x");
+      const granted: string[] = [];
+      for (const name of ["a1", "a2", "a3", "b1", "b2"])
+        void pool.waitForLease({ holder: name[0]!, onAbort: never }, 1000).then(() => granted.push(name));
+      for (const client of ["x", "a", "b", "a", "b", "a"]) {
+        pool.release(client);
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      expect(granted).toEqual(["a1", "b1", "a2", "b2", "a3"]);
+    },
+  );
 
   it("is refused with all other waits when the pool is destroyed", async () => {
     const { pool, clock } = made(2);
@@ -523,55 +659,62 @@ describe("the share of one client", () => {
     expect([pool.waiting, clock.pending]).toEqual([0, 0]);
   });
 
-  it.each([1, 2, 3, 4, 5, 6])("is never exceeded, leaves no place unused that somebody may have, and no trace at the end (random run %i)", async (seed) => {
-    const dice = random(seed);
-    const { pool, clock } = made(4);
-    let [limit, share] = [4, 0.5];
-    pool.limitTo(limit, share);
-    const leases: string[] = [];
-    const waits = new Set<{ readonly client: string; goAway: () => void }>();
-    const count = (client: string) => leases.filter((each) => each === client).length;
-    const most = (client: string) => (client === "" || share === 1 ? Infinity : Math.max(1, Math.floor(limit * share)));
-    const granted = (client: string) => {
-      expect(leases.length).toBeLessThan(limit);
-      expect(count(client)).toBeLessThan(most(client));
-      leases.push(client);
-    };
-    const arrive = (client: string) => {
-      if (pool.tryLease(client) !== null) return granted(client);
-      const wait = { client, goAway: never };
-      waits.add(wait);
-      pool.waitForLease({ holder: client, onAbort: (run) => (wait.goAway = run) }, dice.pick([5, 50, 500])).then(
-        () => {
-          waits.delete(wait);
-          granted(client);
-        },
-        () => waits.delete(wait),
-      );
-    };
-    const release = (at: number) => pool.release(leases.splice(at, 1)[0]!);
-    let isQuiet = true;
-    for (let step = 0; step < 1500; step++) {
-      const roll = dice.int(0, isQuiet ? 19 : 17);
-      isQuiet = dice.chance(0.75);
-      if (roll < 9) arrive(dice.pick(["", "a", "a", "a", "b", "c"]));
-      else if (roll < 15 && leases.length > 0) release(dice.int(0, leases.length - 1));
-      else if (roll < 17 && waits.size > 0) dice.pick([...waits]).goAway();
-      else if (roll === 17) clock.advance(dice.int(0, 59));
-      else if (roll === 18) pool.limitTo((limit = dice.int(1, 8)), share);
-      else if (roll === 19) pool.limitTo(limit, (share = dice.pick([0.001, 0.25, 0.5, 1])));
-      // Grants come some microtasks later; sometimes more happens before, but not a change of the limits, by which the grants are judged.
-      if (!isQuiet) continue;
-      await new Promise((resolve) => setImmediate(resolve));
-      expect([pool.leased, pool.waiting]).toEqual([leases.length, waits.size]);
-      expect(Object.fromEntries(pool.held)).toEqual(Object.fromEntries([...new Set(leases)].map((client) => [client, count(client)])));
-      const needless = [...waits].filter(({ client }) => leases.length < limit && count(client) < most(client));
-      expect(needless, `step ${step}`).toEqual([]);
-    }
-    while (leases.length > 0 || waits.size > 0) {
-      if (leases.length > 0) release(0);
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    expect([pool.leased, pool.waiting, pool.held.size, clock.pending]).toEqual([0, 0, 0, 0]);
-  });
+  it.each([1, 2, 3, 4, 5, 6])(
+    "is never exceeded, leaves no place unused that somebody may have, and no trace at the end (random run %i)",
+    async (seed) => {
+      const dice = random(seed);
+      const { pool, clock } = made(4);
+      let [limit, share] = [4, 0.5];
+      pool.limitTo(limit, share);
+      const leases: string[] = [];
+      const waits = new Set<{ readonly client: string; goAway: () => void }>();
+      const count = (client: string) => leases.filter((each) => each === client).length;
+      const most = (client: string) =>
+        client === "" || share === 1 ? Infinity : Math.max(1, Math.floor(limit * share));
+      const granted = (client: string) => {
+        expect(leases.length).toBeLessThan(limit);
+        expect(count(client)).toBeLessThan(most(client));
+        leases.push(client);
+      };
+      const arrive = (client: string) => {
+        if (pool.tryLease(client) !== null) return granted(client);
+        const wait = { client, goAway: never };
+        waits.add(wait);
+        pool.waitForLease({ holder: client, onAbort: (run) => (wait.goAway = run) }, dice.pick([5, 50, 500])).then(
+          () => {
+            waits.delete(wait);
+            granted(client);
+          },
+          () => waits.delete(wait),
+        );
+      };
+      const release = (at: number) => pool.release(leases.splice(at, 1)[0]!);
+      let isQuiet = true;
+      for (let step = 0; step < 1500; step++) {
+        const roll = dice.int(0, isQuiet ? 19 : 17);
+        isQuiet = dice.chance(0.75);
+        if (roll < 9) arrive(dice.pick(["", "a", "a", "a", "b", "c"]));
+        else if (roll < 15 && leases.length > 0) release(dice.int(0, leases.length - 1));
+        else if (roll < 17 && waits.size > 0) dice.pick([...waits]).goAway();
+        else if (roll === 17) clock.advance(dice.int(0, 59));
+        else if (roll === 18) pool.limitTo((limit = dice.int(1, 8)), share);
+        else if (roll === 19) pool.limitTo(limit, (share = dice.pick([0.001, 0.25, 0.5, 1])));
+        // Grants come some microtasks later; sometimes more happens before, but not a change of the limits, by which
+        // the grants are judged.
+        if (!isQuiet) continue;
+        await new Promise((resolve) => setImmediate(resolve));
+        expect([pool.leased, pool.waiting]).toEqual([leases.length, waits.size]);
+        expect(Object.fromEntries(pool.held)).toEqual(
+          Object.fromEntries([...new Set(leases)].map((client) => [client, count(client)])),
+        );
+        const needless = [...waits].filter(({ client }) => leases.length < limit && count(client) < most(client));
+        expect(needless, `step ${step}`).toEqual([]);
+      }
+      while (leases.length > 0 || waits.size > 0) {
+        if (leases.length > 0) release(0);
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      expect([pool.leased, pool.waiting, pool.held.size, clock.pending]).toEqual([0, 0, 0, 0]);
+    },
+  );
 });

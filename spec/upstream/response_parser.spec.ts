@@ -32,7 +32,8 @@ function read(text: string, { size = Infinity, method = "GET", closes = false } 
   parser.begin(method, sink);
   const bytes = Buffer.from(text, "latin1");
   let invalid: string | null = null;
-  for (let at = 0; at < bytes.length && invalid === null; at += size) invalid = parser.feed(Buffer.from(bytes.subarray(at, at + Math.min(size, bytes.length))));
+  for (let at = 0; at < bytes.length && invalid === null; at += size)
+    invalid = parser.feed(Buffer.from(bytes.subarray(at, at + Math.min(size, bytes.length))));
   if (closes && invalid === null) parser.endOfConnection();
   flush();
   return { events, invalid, parser };
@@ -42,29 +43,71 @@ const CHUNKED = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 describe.each([Infinity, 7, 1])("the parser of responses in pieces of %d bytes", (size) => {
   it.each<[string, string, string[]]>([
-    ["a body of stated length", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood", ["answered 1.1 200 OK Content-Length|4", "body good", "ended kept "]],
-    ["no reason phrase", "HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", ["answered 1.1 200  Content-Length|0", "ended kept "]],
-    ["headers with order, case, duplicates, blanks around them and Latin-1", "HTTP/1.1 204 X\r\nx-B:\t 1 \t\r\nX-b:\r\nX-L: caf\xe9\r\n\r\n", ["answered 1.1 204 X x-B|1|X-b||X-L|caf\xe9", "ended kept "]],
-    ["chunks with extensions, and trailers", `${CHUNKED}2;a=b;c="d\\"e"\r\nok\r\n00A\r\n0123456789\r\n0\r\nX-Sum: 3\r\nx-sum:4\r\n\r\n`, ["answered 1.1 200 OK Transfer-Encoding|chunked", "body ok0123456789", "ended kept X-Sum|3|x-sum|4"]],
-    ["informational responses before it", "HTTP/1.1 103 Hints\r\nLink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", ["informed 103", "informed 100", "answered 1.1 200 OK Content-Length|0", "ended kept "]],
-    ["that HTTP/1.0 ends the connection", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", ["answered 1.0 200 OK Content-Length|2", "body ok", "ended spent "]],
-    ["that HTTP/1.0 keeps it if it says so", "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2\r\n\r\nok", ["answered 1.0 200 OK Connection|Keep-Alive|Content-Length|2", "body ok", "ended kept "]],
-    ["that Connection: close ends it", "HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 2\r\n\r\nok", ["answered 1.1 200 OK Connection|x, Close|Content-Length|2", "body ok", "ended spent "]],
+    [
+      "a body of stated length",
+      "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood",
+      ["answered 1.1 200 OK Content-Length|4", "body good", "ended kept "],
+    ],
+    [
+      "no reason phrase",
+      "HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n",
+      ["answered 1.1 200  Content-Length|0", "ended kept "],
+    ],
+    [
+      "headers with order, case, duplicates, blanks around them and Latin-1",
+      "HTTP/1.1 204 X\r\nx-B:\t 1 \t\r\nX-b:\r\nX-L: caf\xe9\r\n\r\n",
+      ["answered 1.1 204 X x-B|1|X-b||X-L|caf\xe9", "ended kept "],
+    ],
+    [
+      "chunks with extensions, and trailers",
+      `${CHUNKED}2;a=b;c="d\\"e"\r\nok\r\n00A\r\n0123456789\r\n0\r\nX-Sum: 3\r\nx-sum:4\r\n\r\n`,
+      ["answered 1.1 200 OK Transfer-Encoding|chunked", "body ok0123456789", "ended kept X-Sum|3|x-sum|4"],
+    ],
+    [
+      "informational responses before it",
+      "HTTP/1.1 103 Hints\r\nLink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+      ["informed 103", "informed 100", "answered 1.1 200 OK Content-Length|0", "ended kept "],
+    ],
+    [
+      "that HTTP/1.0 ends the connection",
+      "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+      ["answered 1.0 200 OK Content-Length|2", "body ok", "ended spent "],
+    ],
+    [
+      "that HTTP/1.0 keeps it if it says so",
+      "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2\r\n\r\nok",
+      ["answered 1.0 200 OK Connection|Keep-Alive|Content-Length|2", "body ok", "ended kept "],
+    ],
+    [
+      "that Connection: close ends it",
+      "HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 2\r\n\r\nok",
+      ["answered 1.1 200 OK Connection|x, Close|Content-Length|2", "body ok", "ended spent "],
+    ],
   ])("reads %s", (_title, text, events) => {
     expect(read(text, { size })).toMatchObject({ events, invalid: null });
   });
 
   it("reads a body that lasts until the connection ends", () => {
-    expect(read("HTTP/1.1 200 OK\r\n\r\nall of it", { size, closes: true }).events).toEqual(["answered 1.1 200 OK ", "body all of it", "ended spent "]);
-    expect(read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\npart", { size, closes: true }).events).toEqual(["answered 1.1 200 OK Content-Length|5", "body part"]);
+    expect(read("HTTP/1.1 200 OK\r\n\r\nall of it", { size, closes: true }).events).toEqual([
+      "answered 1.1 200 OK ",
+      "body all of it",
+      "ended spent ",
+    ]);
+    expect(read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\npart", { size, closes: true }).events).toEqual([
+      "answered 1.1 200 OK Content-Length|5",
+      "body part",
+    ]);
   });
 
   it.each(["HEAD", "GET"])("reads no body of HEAD, 204 and 304, whatever their headers say: %s", (method) => {
     for (const status of method === "HEAD" ? [200, 404] : [204, 304]) {
       for (const framing of ["Content-Length: 9", "Transfer-Encoding: chunked"]) {
-        // A 204 must not speak of one (RFC 9112 §6.1, §6.2): whoever does may send it, too, and behind the end it would be the next response.
+        // A 204 must not speak of one (RFC 9112 §6.1, §6.2): whoever does may send it, too, and behind the end it would
+        // be the next response.
         const connection = status === 204 ? "spent" : "kept";
-        expect(read(`HTTP/1.1 ${status} X\r\n${framing}\r\n\r\n`, { size, method }).events.at(-1)).toBe(`ended ${connection} `);
+        expect(read(`HTTP/1.1 ${status} X\r\n${framing}\r\n\r\n`, { size, method }).events.at(-1)).toBe(
+          `ended ${connection} `,
+        );
       }
     }
   });
@@ -129,9 +172,21 @@ describe("the refusals of the parser", () => {
 
 it("hands over a body of stated length with the head if all of it has arrived with the head", () => {
   const wholes: (string | null)[] = [];
-  for (const pieces of [[head("Content-Length: 2") + "ok"], [head("Content-Length: 2") + "o", "k"], [head("Content-Length: 2"), "ok"], [head("Content-Length: 0")], [`${CHUNKED}0\r\n\r\n`]]) {
+  for (const pieces of [
+    [head("Content-Length: 2") + "ok"],
+    [head("Content-Length: 2") + "o", "k"],
+    [head("Content-Length: 2"), "ok"],
+    [head("Content-Length: 0")],
+    [`${CHUNKED}0\r\n\r\n`],
+  ]) {
     const parser = new ResponseParser();
-    parser.begin("GET", { informed: () => expect.unreachable(), switched: () => expect.unreachable(), answered: (_head, whole) => void wholes.push(whole && whole.toString()), body() {}, ended() {} });
+    parser.begin("GET", {
+      informed: () => expect.unreachable(),
+      switched: () => expect.unreachable(),
+      answered: (_head, whole) => void wholes.push(whole && whole.toString()),
+      body() {},
+      ended() {},
+    });
     for (const piece of pieces) parser.feed(Buffer.from(piece));
   }
   expect(wholes).toEqual(["ok", null, null, null, null]);
@@ -147,7 +202,9 @@ describe("the bytes behind a response", () => {
   });
 
   it("the bytes behind a response belong to the other protocol behind a 101", () => {
-    const { events } = read("HTTP/1.1 101 X\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\nHTTP/1.1 no");
+    const { events } = read(
+      "HTTP/1.1 101 X\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\nHTTP/1.1 no",
+    );
     expect(events).toEqual(["switched 101 HTTP/1.1 no"]);
   });
 });

@@ -37,11 +37,21 @@ interface Peer {
 }
 
 /**
- * An HTTP/2 peer at the level of frames. `talk` gets each request's stream; `resets` collects RST_STREAM codes. Without settings it says
- * nothing of itself; while it is `deaf` it answers no PING.
+ * An HTTP/2 peer at the level of frames. `talk` gets each request's stream; `resets` collects RST_STREAM codes. Without
+ * settings it says nothing of itself; while it is `deaf` it answers no PING.
  */
 async function framePeer(talk: (peer: Peer, stream: number) => void, settings: Buffer | null = Buffer.alloc(0)) {
-  const self = { port: 0, connections: 0, open: 0, sockets: [] as Socket[], streams: [] as number[], resets: [] as number[], acks: 0, pings: 0, deaf: false };
+  const self = {
+    port: 0,
+    connections: 0,
+    open: 0,
+    sockets: [] as Socket[],
+    streams: [] as number[],
+    resets: [] as number[],
+    acks: 0,
+    pings: 0,
+    deaf: false,
+  };
   const server = net.createServer((socket) => {
     self.connections++;
     self.open++;
@@ -64,7 +74,11 @@ async function framePeer(talk: (peer: Peer, stream: number) => void, settings: B
       if (received.length < preface) return;
       received = received.subarray(preface);
       preface = 0;
-      for (let size = 0; received.length >= 9 && received.length >= (size = 9 + received.readUIntBE(0, 3)); received = received.subarray(size)) {
+      for (
+        let size = 0;
+        received.length >= 9 && received.length >= (size = 9 + received.readUIntBE(0, 3));
+        received = received.subarray(size)
+      ) {
         const [type, flags, stream] = [received[3]!, received[4]!, received.readUInt32BE(5)];
         if (type === SETTINGS && (flags & 1) === 0 && settings !== null) peer.send(SETTINGS, 1, 0);
         if (type === SETTINGS && (flags & 1) === 1) self.acks++;
@@ -108,10 +122,23 @@ const maxStreams = (most: number) => Buffer.concat([Buffer.from([0, 3]), words(m
 
 function bench(port: number, parts: Partial<ConnectionPoolOptions> = {}, maxConnections = 1) {
   const clock = manualClock();
-  const pool = new Sessions({ ...ANYWHERE, protocol: "h2c", host: "127.0.0.1", port, keepaliveIdleMs: 30_000, ...parts }, maxConnections, clock, forwardHttp2);
+  const pool = new Sessions(
+    { ...ANYWHERE, protocol: "h2c", host: "127.0.0.1", port, keepaliveIdleMs: 30_000, ...parts },
+    maxConnections,
+    clock,
+    forwardHttp2,
+  );
   onTestFinished(() => pool.destroy());
   const peer = madeUpPeer("u", pool);
-  const options = { clock, connectMs: 100, responseMs: 200, idleMs: 60_000, tryMs: 0, preserveHost: false, viaName: "gw" };
+  const options = {
+    clock,
+    connectMs: 100,
+    responseMs: 200,
+    idleMs: 60_000,
+    tryMs: 0,
+    preserveHost: false,
+    viaName: "gw",
+  };
   const send = (exchange: Partial<ExchangeParts> = {}) => peer.forward(madeUpExchange(exchange), options, Infinity);
   return { clock, pool, send, options, peer };
 }
@@ -121,7 +148,11 @@ const read = async (reply: Reply) => {
   for await (const chunk of reply.body as Readable) text += String(chunk);
   return text;
 };
-const code = (reply: Promise<Reply>) => reply.then((given) => String(given.status), (fault: unknown) => (fault instanceof Fault ? fault.code : String(fault)));
+const code = (reply: Promise<Reply>) =>
+  reply.then(
+    (given) => String(given.status),
+    (fault: unknown) => (fault instanceof Fault ? fault.code : String(fault)),
+  );
 
 describe("sessions", () => {
   it("sessions carry many exchanges each, and every lease ends", async () => {
@@ -135,12 +166,24 @@ describe("sessions", () => {
 
   it.each<[string, (body: Readable) => Promise<string>]>([
     ["for await", text],
-    ["finished", (body) => new Promise((resolve, reject) => finished(body.on("data", () => {}), (error) => (error ? reject(error) : resolve("ok"))))],
-    ["pipeline", async (body) => {
-      const through = new PassThrough();
-      await pipeline(body, through);
-      return text(through);
-    }],
+    [
+      "finished",
+      (body) =>
+        new Promise((resolve, reject) =>
+          finished(
+            body.on("data", () => {}),
+            (error) => (error ? reject(error) : resolve("ok")),
+          ),
+        ),
+    ],
+    [
+      "pipeline",
+      async (body) => {
+        const through = new PassThrough();
+        await pipeline(body, through);
+        return text(through);
+      },
+    ],
     ["the adapter to web streams", (body) => new Response(Readable.toWeb(body) as ReadableStream).text()],
   ])("deliver all of a body that arrived before it was read: %s", async (_way, readWhole) => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
@@ -152,102 +195,130 @@ describe("sessions", () => {
     expect(upstream.resets).toEqual([]);
   });
 
-  it("sessions get a replacement if they end between the lease and the request, even for a request with a body", async () => {
-    const upstream = await framePeer((peer, stream) => peer.answer(stream));
-    const { send, pool } = bench(upstream.port, {}, 2);
-    await read(await send());
-    await eventually(() => pool.leased === 0, "no lease in use");
-    const session = pool.tryLease("")!;
-    session.release("");
-    session.http2!.destroy();
-    expect(await read(await send({ method: "POST", body: Readable.from([Buffer.from("hello")]) }))).toBe("ok");
-    expect(upstream.connections).toBe(2);
-  });
+  it(
+    "sessions get a replacement if they end between the lease and the request, " + "even for a request with a body",
+    async () => {
+      const upstream = await framePeer((peer, stream) => peer.answer(stream));
+      const { send, pool } = bench(upstream.port, {}, 2);
+      await read(await send());
+      await eventually(() => pool.leased === 0, "no lease in use");
+      const session = pool.tryLease("")!;
+      session.release("");
+      session.http2!.destroy();
+      expect(await read(await send({ method: "POST", body: Readable.from([Buffer.from("hello")]) }))).toBe("ok");
+      expect(upstream.connections).toBe(2);
+    },
+  );
 
-  it("sessions grow in number to max_connections when the upstream's limit is reached; then requests wait connect_ms, and get upstream_saturated", async () => {
-    const held: (() => void)[] = [];
-    const upstream = await framePeer((peer, stream) => held.push(() => peer.answer(stream)), maxStreams(1));
-    const { send, pool, clock } = bench(upstream.port, {}, 2);
-    const first = send();
-    await eventually(() => held.length === 1, "one held request");
-    const second = send();
-    await eventually(() => held.length === 2, "two held requests");
-    expect(upstream.connections).toBe(2);
-    const third = send();
-    const fourth = send();
-    await eventually(() => pool.waiting === 2, "two waiting requests");
-    held[0]!();
-    await read(await first);
-    await eventually(() => held.length === 3, "the third's turn");
-    clock.advance(100);
-    expect(await code(fourth)).toBe("upstream_saturated");
-    held[1]!();
-    held[2]!();
-    await Promise.all([read(await second), read(await third)]);
-    expect(upstream.connections).toBe(2);
-  });
+  it(
+    "sessions grow in number to max_connections when the upstream's limit is reached; " +
+      "then requests wait connect_ms, and get upstream_saturated",
+    async () => {
+      const held: (() => void)[] = [];
+      const upstream = await framePeer((peer, stream) => held.push(() => peer.answer(stream)), maxStreams(1));
+      const { send, pool, clock } = bench(upstream.port, {}, 2);
+      const first = send();
+      await eventually(() => held.length === 1, "one held request");
+      const second = send();
+      await eventually(() => held.length === 2, "two held requests");
+      expect(upstream.connections).toBe(2);
+      const third = send();
+      const fourth = send();
+      await eventually(() => pool.waiting === 2, "two waiting requests");
+      held[0]!();
+      await read(await first);
+      await eventually(() => held.length === 3, "the third's turn");
+      clock.advance(100);
+      expect(await code(fourth)).toBe("upstream_saturated");
+      held[1]!();
+      held[2]!();
+      await Promise.all([read(await second), read(await third)]);
+      expect(upstream.connections).toBe(2);
+    },
+  );
 
-  it("sessions grow in number as needed if more requests are sent at once than the upstream turns out to allow", async () => {
-    const held = new Map<Peer, number[]>();
-    const upstream = await framePeer((peer, stream) => held.set(peer, [...(held.get(peer) ?? []), stream]), maxStreams(2));
-    const { send, pool } = bench(upstream.port, {}, 3);
-    const texts = Array.from({ length: 7 }, async () => read(await send()));
-    await eventually(() => upstream.streams.length === 6 && pool.waiting === 1, "six streams and one waiting request");
-    expect([...held.values()].map((streams) => streams.length)).toEqual([2, 2, 2]);
-    const answered = [...held].flatMap(([peer, streams]) => streams.map((stream) => [peer, stream] as const));
-    for (const [peer, stream] of answered) peer.answer(stream);
-    await eventually(() => upstream.streams.length === 7, "the turn of the one that waits");
-    for (const [peer, streams] of held) for (const stream of streams.slice(2)) peer.answer(stream);
-    expect(await Promise.all(texts)).toEqual(Array(7).fill("ok"));
-    await eventually(() => pool.leased === 0, "no lease in use");
-  });
+  it(
+    "sessions grow in number as needed if more requests are sent at once than the " + "upstream turns out to allow",
+    async () => {
+      const held = new Map<Peer, number[]>();
+      const upstream = await framePeer(
+        (peer, stream) => held.set(peer, [...(held.get(peer) ?? []), stream]),
+        maxStreams(2),
+      );
+      const { send, pool } = bench(upstream.port, {}, 3);
+      const texts = Array.from({ length: 7 }, async () => read(await send()));
+      await eventually(
+        () => upstream.streams.length === 6 && pool.waiting === 1,
+        "six streams and one waiting request",
+      );
+      expect([...held.values()].map((streams) => streams.length)).toEqual([2, 2, 2]);
+      const answered = [...held].flatMap(([peer, streams]) => streams.map((stream) => [peer, stream] as const));
+      for (const [peer, stream] of answered) peer.answer(stream);
+      await eventually(() => upstream.streams.length === 7, "the turn of the one that waits");
+      for (const [peer, streams] of held) for (const stream of streams.slice(2)) peer.answer(stream);
+      expect(await Promise.all(texts)).toEqual(Array(7).fill("ok"));
+      await eventually(() => pool.leased === 0, "no lease in use");
+    },
+  );
 
-  it("sessions hold a request back as long as the upstream allows no stream, which is no violation of the protocol", async () => {
-    const upstream = await framePeer((peer, stream) => peer.answer(stream), maxStreams(0));
-    const { send, pool, clock, options } = bench(upstream.port);
-    options.responseMs = 60_000;
-    const reply = send();
-    await eventually(() => upstream.acks === 1, "an acknowledged SETTINGS");
-    // The request is sent in one of these rounds, and its session looked at in the next ones.
-    for (let round = 0; round < 20; round++) {
-      await new Promise(setImmediate);
-      clock.advance(1_000);
-    }
-    expect(pool.leased).toBe(1);
-    upstream.sockets[0]!.write(frame(SETTINGS, 0, 0, maxStreams(1)));
-    expect(await read(await reply)).toBe("ok");
-    expect(upstream.connections).toBe(1);
-  });
+  it(
+    "sessions hold a request back as long as the upstream allows no stream, " + "which is no violation of the protocol",
+    async () => {
+      const upstream = await framePeer((peer, stream) => peer.answer(stream), maxStreams(0));
+      const { send, pool, clock, options } = bench(upstream.port);
+      options.responseMs = 60_000;
+      const reply = send();
+      await eventually(() => upstream.acks === 1, "an acknowledged SETTINGS");
+      // The request is sent in one of these rounds, and its session looked at in the next ones.
+      for (let round = 0; round < 20; round++) {
+        await new Promise(setImmediate);
+        clock.advance(1_000);
+      }
+      expect(pool.leased).toBe(1);
+      upstream.sockets[0]!.write(frame(SETTINGS, 0, 0, maxStreams(1)));
+      expect(await read(await reply)).toBe("ok");
+      expect(upstream.connections).toBe(1);
+    },
+  );
 
-  it("sessions get no new requests if they are not ready within connect_ms, and end with the requests that wait", async () => {
-    const upstream = await framePeer((peer, stream) => peer.answer(stream), null);
-    const { send, pool, clock } = bench(upstream.port, {}, 2);
-    const first = code(send());
-    await eventually(() => upstream.sockets.length === 1, "one connection at the upstream");
-    clock.advance(60);
-    const second = code(send());
-    clock.advance(40);
-    expect(await first).toBe("upstream_timeout");
-    const third = code(send());
-    await eventually(() => upstream.sockets.length === 2, "another connection");
-    clock.advance(60);
-    expect(await second).toBe("upstream_timeout");
-    await eventually(() => upstream.open === 1 && pool.open === 1, "the first being closed");
-    clock.advance(40);
-    expect(await third).toBe("upstream_timeout");
-    await eventually(() => upstream.open === 0 && pool.open === 0 && clock.pending === 0, "no connection open at the upstream, no open connection in the pool and no pending timer");
-  });
+  it(
+    "sessions get no new requests if they are not ready within connect_ms, " + "and end with the requests that wait",
+    async () => {
+      const upstream = await framePeer((peer, stream) => peer.answer(stream), null);
+      const { send, pool, clock } = bench(upstream.port, {}, 2);
+      const first = code(send());
+      await eventually(() => upstream.sockets.length === 1, "one connection at the upstream");
+      clock.advance(60);
+      const second = code(send());
+      clock.advance(40);
+      expect(await first).toBe("upstream_timeout");
+      const third = code(send());
+      await eventually(() => upstream.sockets.length === 2, "another connection");
+      clock.advance(60);
+      expect(await second).toBe("upstream_timeout");
+      await eventually(() => upstream.open === 1 && pool.open === 1, "the first being closed");
+      clock.advance(40);
+      expect(await third).toBe("upstream_timeout");
+      await eventually(
+        () => upstream.open === 0 && pool.open === 0 && clock.pending === 0,
+        "no connection open at the upstream, no open connection in the pool and no pending timer",
+      );
+    },
+  );
 
-  it("sessions fail with upstream_connect_failed if they close before the upstream's SETTINGS: nothing was sent", async () => {
-    const upstream = await framePeer(() => {}, null);
-    const { send, pool } = bench(upstream.port);
-    const sent = send({ method: "POST" });
-    await eventually(() => upstream.sockets.length === 1, "one connection at the upstream");
-    upstream.sockets[0]!.end();
-    expect(await code(sent)).toBe("upstream_connect_failed");
-    expect(upstream.streams).toEqual([]);
-    expect(pool.leased).toBe(0);
-  });
+  it(
+    "sessions fail with upstream_connect_failed if they close before the upstream's " + "SETTINGS: nothing was sent",
+    async () => {
+      const upstream = await framePeer(() => {}, null);
+      const { send, pool } = bench(upstream.port);
+      const sent = send({ method: "POST" });
+      await eventually(() => upstream.sockets.length === 1, "one connection at the upstream");
+      upstream.sockets[0]!.end();
+      expect(await code(sent)).toBe("upstream_connect_failed");
+      expect(upstream.streams).toEqual([]);
+      expect(pool.leased).toBe(0);
+    },
+  );
 
   it("sessions open for waiting requests under a larger max_connections", async () => {
     const held: (() => void)[] = [];
@@ -271,7 +342,10 @@ describe("sessions", () => {
     clock.advance(29_999);
     expect(pool.open).toBe(1);
     clock.advance(1);
-    await eventually(() => upstream.open === 0 && pool.open === 0, "no connection open at the upstream and no open connection in the pool");
+    await eventually(
+      () => upstream.open === 0 && pool.open === 0,
+      "no connection open at the upstream and no open connection in the pool",
+    );
   });
 
   it("sessions end with their last stream when the pool is retired", async () => {
@@ -281,7 +355,10 @@ describe("sessions", () => {
     pool.retire();
     expect(upstream.open).toBe(1);
     discard(reply);
-    await eventually(() => upstream.open === 0 && pool.leased === 0, "no connection open at the upstream and no lease in use");
+    await eventually(
+      () => upstream.open === 0 && pool.leased === 0,
+      "no connection open at the upstream and no lease in use",
+    );
   });
 
   it("sessions finish their requests after a GOAWAY, and get no new requests", async () => {
@@ -300,18 +377,24 @@ describe("sessions", () => {
   });
 });
 
-it.each([1, 2])("replaces a connection that has no stream numbers left (max_connections %i)", async (maxConnections) => {
-  const upstream = await framePeer((peer, stream) => peer.answer(stream));
-  const { send, pool } = bench(upstream.port, {}, maxConnections);
-  const first = pool.tryLease("")!;
-  const session = (await first.settled, first.http2) as ClientHttp2Session & { setNextStreamID(id: number): void };
-  await first.settled;
-  session.setNextStreamID(0x7fffffff);
-  first.release("");
-  for (let i = 0; i < 4; i++) expect(await read(await send())).toBe("ok");
-  expect(upstream.streams).toEqual([0x7fffffff, 1, 3, 5]);
-  await eventually(() => upstream.open === 1 && pool.open === 1 && pool.leased === 0, "one connection open at the upstream, one open connection in the pool and no lease in use");
-});
+it.each([1, 2])(
+  "replaces a connection that has no stream numbers left (max_connections %i)",
+  async (maxConnections) => {
+    const upstream = await framePeer((peer, stream) => peer.answer(stream));
+    const { send, pool } = bench(upstream.port, {}, maxConnections);
+    const first = pool.tryLease("")!;
+    const session = (await first.settled, first.http2) as ClientHttp2Session & { setNextStreamID(id: number): void };
+    await first.settled;
+    session.setNextStreamID(0x7fffffff);
+    first.release("");
+    for (let i = 0; i < 4; i++) expect(await read(await send())).toBe("ok");
+    expect(upstream.streams).toEqual([0x7fffffff, 1, 3, 5]);
+    await eventually(
+      () => upstream.open === 1 && pool.open === 1 && pool.leased === 0,
+      "one connection open at the upstream, one open connection in the pool and no lease in use",
+    );
+  },
+);
 
 it("finishes the requests that the upstream still answers after a GOAWAY with an error", async () => {
   const upstream = await framePeer((peer, stream) => {
@@ -327,7 +410,10 @@ it("finishes the requests that the upstream still answers after a GOAWAY with an
   await expect(read(beyond)).rejects.toBeInstanceOf(Error);
   expect(await early).toBe("late");
   expect(await read(await send())).toBe("ok");
-  await eventually(() => upstream.open === 1 && pool.open === 1, "one connection open at the upstream and one open connection in the pool");
+  await eventually(
+    () => upstream.open === 1 && pool.open === 1,
+    "one connection open at the upstream and one open connection in the pool",
+  );
 });
 
 describe("an upstream that does not answer in time", () => {
@@ -337,7 +423,10 @@ describe("an upstream that does not answer in time", () => {
     const server = net.createServer({ pauseOnConnect: true }, (near) => {
       self.connections++;
       const far = net.connect(to, "127.0.0.1");
-      for (const [one, other] of [[near, far], [far, near]] as const) {
+      for (const [one, other] of [
+        [near, far],
+        [far, near],
+      ] as const) {
         one.on("error", () => {});
         one.pipe(other);
         onTestFinished(() => void one.destroy());
@@ -365,84 +454,104 @@ describe("an upstream that does not answer in time", () => {
     await eventually(() => made.pool.leased === 0, "no lease in use");
     const halfWay = await made.send();
     proxy.stall();
-    const patient = (method: string) => code(made.peer.forward(madeUpExchange({ method }), { ...made.options, responseMs: 60_000 }, Infinity));
+    const patient = (method: string) =>
+      code(made.peer.forward(madeUpExchange({ method }), { ...made.options, responseMs: 60_000 }, Infinity));
     return { ...made, upstream, proxy, halfWay, patient };
   }
 
-  it("an upstream that does not answer in time gets no new requests while it is silent; without an answer to a PING, all requests on the connection end at once", async () => {
-    const { send, patient, halfWay, clock, proxy, pool } = await vanished(2);
-    const body = read(halfWay).catch((error: unknown) => (error as Fault).code);
-    const late = patient("PATCH");
-    const repeatable = patient("GET");
-    const first = send();
-    await eventually(() => pool.leased === 4 && clock.pending === 2, "all sent");
-    clock.advance(200);
-    expect(await code(first)).toBe("upstream_timeout");
-    expect(await read(await send())).toBe("ok");
-    expect(proxy.connections).toBe(2);
-    clock.advance(2_500);
-    expect(await late).toBe("upstream_timeout");
-    expect(await body).toBe("upstream_timeout");
-    expect(await repeatable).toBe("200");
-    await eventually(() => pool.open === 1, "one open connection in the pool");
-  });
+  it(
+    "an upstream that does not answer in time gets no new requests while it is silent; " +
+      "without an answer to a PING, all requests on the connection end at once",
+    async () => {
+      const { send, patient, halfWay, clock, proxy, pool } = await vanished(2);
+      const body = read(halfWay).catch((error: unknown) => (error as Fault).code);
+      const late = patient("PATCH");
+      const repeatable = patient("GET");
+      const first = send();
+      await eventually(() => pool.leased === 4 && clock.pending === 2, "all sent");
+      clock.advance(200);
+      expect(await code(first)).toBe("upstream_timeout");
+      expect(await read(await send())).toBe("ok");
+      expect(proxy.connections).toBe(2);
+      clock.advance(2_500);
+      expect(await late).toBe("upstream_timeout");
+      expect(await body).toBe("upstream_timeout");
+      expect(await repeatable).toBe("200");
+      await eventually(() => pool.open === 1, "one open connection in the pool");
+    },
+  );
 
-  it("an upstream that falls silent loses its connection 2.5 s after the first client has given up, however early that is", async () => {
-    const { send, peer, options, halfWay, clock, proxy, pool } = await vanished(2);
-    const body = read(halfWay).catch((error: unknown) => (error as Fault).code);
-    const exchange = madeUpExchange();
-    const left = code(peer.forward(exchange, options, Infinity));
-    await eventually(() => pool.leased === 2, "both sent");
-    clock.advance(50);
-    exchange.call.abort();
-    expect(await left).toBe("upstream_reset");
-    clock.advance(2_500);
-    expect(await body).toBe("upstream_timeout");
-    expect(await read(await send())).toBe("ok");
-    expect(proxy.connections).toBe(2);
-  });
-
-  it("an upstream that answers slowly gets one PING in three seconds for clients that give up, however many do", async () => {
-    const upstream = await framePeer(() => {});
-    const { clock, peer, options, pool } = bench(upstream.port);
-    for (let i = 0; i < 10; i++) {
+  it(
+    "an upstream that falls silent loses its connection 2.5 s after the first client has given " +
+      "up, however early that is",
+    async () => {
+      const { send, peer, options, halfWay, clock, proxy, pool } = await vanished(2);
+      const body = read(halfWay).catch((error: unknown) => (error as Fault).code);
       const exchange = madeUpExchange();
       const left = code(peer.forward(exchange, options, Infinity));
-      await eventually(() => upstream.streams.length === i + 1, "the request sent");
+      await eventually(() => pool.leased === 2, "both sent");
       clock.advance(50);
       exchange.call.abort();
       expect(await left).toBe("upstream_reset");
-      await eventually(() => upstream.resets.length === i + 1 && pool.leased === 0, "the reset");
-    }
-    // Sent before the last reset.
-    expect([upstream.pings, upstream.connections]).toEqual([1, 1]);
-  });
+      clock.advance(2_500);
+      expect(await body).toBe("upstream_timeout");
+      expect(await read(await send())).toBe("ok");
+      expect(proxy.connections).toBe(2);
+    },
+  );
 
-  it("an upstream that falls silent gets no new requests on a connection from which no byte has come for 3 s although requests were sent", async () => {
-    const { send, patient, clock, proxy } = await vanished(2);
-    const lost = patient("GET");
-    clock.advance(2_999);
-    const alsoLost = patient("GET");
-    await eventually(() => clock.pending >= 2, "both sent");
-    expect(proxy.connections).toBe(1);
-    clock.advance(1);
-    expect(await read(await send())).toBe("ok");
-    expect(proxy.connections).toBe(2);
-    clock.advance(2_500);
-    expect(await Promise.all([lost, alsoLost])).toEqual(["200", "200"]);
-  });
+  it(
+    "an upstream that answers slowly gets one PING in three seconds for clients that " + "give up, however many do",
+    async () => {
+      const upstream = await framePeer(() => {});
+      const { clock, peer, options, pool } = bench(upstream.port);
+      for (let i = 0; i < 10; i++) {
+        const exchange = madeUpExchange();
+        const left = code(peer.forward(exchange, options, Infinity));
+        await eventually(() => upstream.streams.length === i + 1, "the request sent");
+        clock.advance(50);
+        exchange.call.abort();
+        expect(await left).toBe("upstream_reset");
+        await eventually(() => upstream.resets.length === i + 1 && pool.leased === 0, "the reset");
+      }
+      // Sent before the last reset.
+      expect([upstream.pings, upstream.connections]).toEqual([1, 1]);
+    },
+  );
 
-  it("an upstream that does not answer in time holds up requests that wait for the only connection no longer than the PING", async () => {
-    const { send, clock, proxy, peer, options } = await vanished(1);
-    const first = send();
-    await eventually(() => clock.pending === 2, "the request sent");
-    clock.advance(200);
-    expect(await code(first)).toBe("upstream_timeout");
-    const waiting = peer.forward(madeUpExchange(), { ...options, connectMs: 3_000 }, Infinity);
-    clock.advance(2_500);
-    expect(await read(await waiting)).toBe("ok");
-    expect(proxy.connections).toBe(2);
-  });
+  it(
+    "an upstream that falls silent gets no new requests on a connection from which no byte has come for 3 s " +
+      "although requests were sent",
+    async () => {
+      const { send, patient, clock, proxy } = await vanished(2);
+      const lost = patient("GET");
+      clock.advance(2_999);
+      const alsoLost = patient("GET");
+      await eventually(() => clock.pending >= 2, "both sent");
+      expect(proxy.connections).toBe(1);
+      clock.advance(1);
+      expect(await read(await send())).toBe("ok");
+      expect(proxy.connections).toBe(2);
+      clock.advance(2_500);
+      expect(await Promise.all([lost, alsoLost])).toEqual(["200", "200"]);
+    },
+  );
+
+  it(
+    "an upstream that does not answer in time holds up requests that wait for the only " +
+      "connection no longer than the PING",
+    async () => {
+      const { send, clock, proxy, peer, options } = await vanished(1);
+      const first = send();
+      await eventually(() => clock.pending === 2, "the request sent");
+      clock.advance(200);
+      expect(await code(first)).toBe("upstream_timeout");
+      const waiting = peer.forward(madeUpExchange(), { ...options, connectMs: 3_000 }, Infinity);
+      clock.advance(2_500);
+      expect(await read(await waiting)).toBe("ok");
+      expect(proxy.connections).toBe(2);
+    },
+  );
 
   it("an upstream that does not answer in time keeps its connection if it answers the PING", async () => {
     const upstream = await framePeer((peer, stream) => upstream.streams.length > 1 && peer.answer(stream));
@@ -459,45 +568,53 @@ describe("an upstream that does not answer in time", () => {
     expect(upstream).toMatchObject({ connections: 1, streams: [1, 3, 5] });
   });
 
-  it("an upstream that does not answer in time keeps its connection, without an answer to the PING, if it sends on other streams", async () => {
-    let events: Peer | null = null;
-    const upstream = await framePeer((peer, stream) => {
-      if (upstream.streams.length === 1) peer.send(HEADERS, 4, stream, STATUS_200);
-      events = peer;
-    });
-    upstream.deaf = true;
-    const { send, pool, clock } = bench(upstream.port, {}, 2);
-    const body = (await send()).body as Readable;
-    const slow = send();
-    await eventually(() => upstream.streams.length === 2, "two streams");
-    clock.advance(200);
-    expect(await code(slow)).toBe("upstream_timeout");
-    await eventually(() => upstream.pings === 1, "one PING");
-    events!.send(DATA, 0, 1, Buffer.from("event"));
-    await once(body, "readable");
-    clock.advance(2_500);
-    const next = send();
-    await eventually(() => upstream.streams.length === 3, "three streams");
-    expect(upstream.connections).toBe(1);
-    clock.advance(2_000);
-    expect(await code(next)).toBe("upstream_timeout");
-    discard({ status: 200, headers: [], body });
-    await eventually(() => pool.leased === 0, "no lease in use");
-  });
+  it(
+    "an upstream that does not answer in time keeps its connection, without an answer to the PING, " +
+      "if it sends on other streams",
+    async () => {
+      let events: Peer | null = null;
+      const upstream = await framePeer((peer, stream) => {
+        if (upstream.streams.length === 1) peer.send(HEADERS, 4, stream, STATUS_200);
+        events = peer;
+      });
+      upstream.deaf = true;
+      const { send, pool, clock } = bench(upstream.port, {}, 2);
+      const body = (await send()).body as Readable;
+      const slow = send();
+      await eventually(() => upstream.streams.length === 2, "two streams");
+      clock.advance(200);
+      expect(await code(slow)).toBe("upstream_timeout");
+      await eventually(() => upstream.pings === 1, "one PING");
+      events!.send(DATA, 0, 1, Buffer.from("event"));
+      await once(body, "readable");
+      clock.advance(2_500);
+      const next = send();
+      await eventually(() => upstream.streams.length === 3, "three streams");
+      expect(upstream.connections).toBe(1);
+      clock.advance(2_000);
+      expect(await code(next)).toBe("upstream_timeout");
+      discard({ status: 200, headers: [], body });
+      await eventually(() => pool.leased === 0, "no lease in use");
+    },
+  );
 
-  it("an upstream that does not answer in time loses an idle connection soon after keepalive_idle_ms if it has vanished", async () => {
-    const upstream = await framePeer((peer, stream) => peer.answer(stream));
-    const proxy = await stallingProxy(upstream.port);
-    const { send, pool, clock } = bench(proxy.port);
-    await read(await send());
-    await eventually(() => pool.leased === 0, "no lease in use");
-    proxy.stall();
-    clock.advance(30_000);
-    expect(pool.open).toBe(1);
-    clock.advance(2_500);
-    expect(pool.open).toBe(0);
-    expect(clock.pending).toBe(0);
-  });
+  it(
+    "an upstream that does not answer in time loses an idle connection soon after " +
+      "keepalive_idle_ms if it has vanished",
+    async () => {
+      const upstream = await framePeer((peer, stream) => peer.answer(stream));
+      const proxy = await stallingProxy(upstream.port);
+      const { send, pool, clock } = bench(proxy.port);
+      await read(await send());
+      await eventually(() => pool.leased === 0, "no lease in use");
+      proxy.stall();
+      clock.advance(30_000);
+      expect(pool.open).toBe(1);
+      clock.advance(2_500);
+      expect(pool.open).toBe(0);
+      expect(clock.pending).toBe(0);
+    },
+  );
 });
 
 describe("the second try of a request that the upstream has not processed", () => {
@@ -506,7 +623,9 @@ describe("the second try of a request that the upstream has not processed", () =
     ["a GOAWAY below the stream", (peer) => peer.send(GOAWAY, 0, 0, words(0, NO_ERROR))],
     ["a GOAWAY with an error below the stream", (peer) => peer.send(GOAWAY, 0, 0, words(0, 11))],
   ])("follows %s", async (_title, refuse) => {
-    const upstream = await framePeer((peer, stream) => (upstream.streams.length === 1 ? refuse(peer, stream) : peer.answer(stream)));
+    const upstream = await framePeer((peer, stream) =>
+      upstream.streams.length === 1 ? refuse(peer, stream) : peer.answer(stream),
+    );
     const { send, pool } = bench(upstream.port, {}, 2);
     expect(await read(await send({ method: "PATCH" }))).toBe("ok");
     await eventually(() => pool.leased === 0, "no lease in use");
@@ -535,7 +654,11 @@ describe("a response that breaks off", () => {
     });
     const { send, pool } = bench(upstream.port);
     const ended = await send().then(
-      (reply) => read(reply).then(() => "whole", () => "broken"),
+      (reply) =>
+        read(reply).then(
+          () => "whole",
+          () => "broken",
+        ),
       () => "broken",
     );
     expect(ended).toBe("broken");
@@ -578,7 +701,9 @@ describe("faults", () => {
   it("reports 431 for a head of more than 64 KiB, which Node would not send, and keeps the connection", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port);
-    const large = (bytes: number) => ({ headers: Array.from({ length: 8 }, (_, i) => [`x-${i}`, "y".repeat(bytes / 8)]).flat() });
+    const large = (bytes: number) => ({
+      headers: Array.from({ length: 8 }, (_, i) => [`x-${i}`, "y".repeat(bytes / 8)]).flat(),
+    });
     expect(await read(await send(large(65_000)))).toBe("ok");
     expect(problemOf(await send(large(66_000))).code).toBe("headers_too_large");
     expect(await read(await send())).toBe("ok");
@@ -589,7 +714,13 @@ describe("faults", () => {
   it("reports 502 for a WebSocket that the upstream's SETTINGS do not allow, and sends nothing", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port);
-    const call = new Call({ id: "1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
+    const call = new Call({
+      id: "1",
+      remoteAddress: "192.0.2.1",
+      trustedRemote: false,
+      startedAt: 0,
+      inform: () => {},
+    });
     expect(problemOf(await send({ ...WEBSOCKET, call }))).toMatchObject({ status: 502, code: "upstream_invalid" });
     expect(call.notes.fault).toMatch(/SETTINGS.*extended CONNECT/);
     expect(upstream.streams).toEqual([]);
@@ -606,17 +737,27 @@ describe("faults", () => {
     expect(pool.leased).toBe(0);
   });
 
-  it.each([[[]], [["Sec-WebSocket-Key", "c2hvcnQ="]], [[...KEY, ...KEY]]])("reports 400 for a WebSocket over HTTP/1.1 with the key %j", async (headers) => {
-    const { send, pool } = bench(1);
-    expect(problemOf(await send({ upgrade: "websocket", headers }))).toMatchObject({ status: 400, code: "bad_request" });
-    expect(pool).toMatchObject({ leased: 0, open: 0 });
-  });
+  it.each([[[]], [["Sec-WebSocket-Key", "c2hvcnQ="]], [[...KEY, ...KEY]]])(
+    "reports 400 for a WebSocket over HTTP/1.1 with the key %j",
+    async (headers) => {
+      const { send, pool } = bench(1);
+      expect(problemOf(await send({ upgrade: "websocket", headers }))).toMatchObject({
+        status: 400,
+        code: "bad_request",
+      });
+      expect(pool).toMatchObject({ leased: 0, open: 0 });
+    },
+  );
 });
 
 describe("TLS", () => {
-  const settings = (parts: UpstreamTlsSettings = {}) => new UpstreamTls({ ca: { content: Buffer.from(CA.cert) }, ...parts });
+  const settings = (parts: UpstreamTlsSettings = {}) =>
+    new UpstreamTls({ ca: { content: Buffer.from(CA.cert) }, ...parts });
 
-  async function secureOrigin(options: http2.SecureServerOptions = {}, made = http2.createSecureServer as (options: http2.SecureServerOptions) => net.Server) {
+  async function secureOrigin(
+    options: http2.SecureServerOptions = {},
+    made = http2.createSecureServer as (options: http2.SecureServerOptions) => net.Server,
+  ) {
     const server = made({ cert: SERVER.cert, key: SERVER.key, ...options });
     const sockets = new Set<Socket>();
     server.on("connection", (socket: Socket) => sockets.add(socket.on("error", () => {})));
@@ -640,7 +781,10 @@ describe("TLS", () => {
     ["one for another name", settings({ servername: "other.example" }), /other\.example/],
   ])("refuses %s with upstream_connect_failed, and the reason is in the fault alone", async (_title, tls, why) => {
     const { send } = bench(await secureOrigin(), { protocol: "h2", tls });
-    await expect(send()).rejects.toMatchObject({ code: "upstream_connect_failed", message: expect.stringMatching(why) as string });
+    await expect(send()).rejects.toMatchObject({
+      code: "upstream_connect_failed",
+      message: expect.stringMatching(why) as string,
+    });
   });
 
   it("accepts any certificate if verify is false", async () => {
@@ -650,7 +794,10 @@ describe("TLS", () => {
 
   it("presents the client certificate", async () => {
     const port = await secureOrigin({ ca: CA.cert, requestCert: true, rejectUnauthorized: true });
-    const { send } = bench(port, { protocol: "h2", tls: settings({ cert: { content: Buffer.from(CLIENT.cert) }, key: { content: Buffer.from(CLIENT.key) } }) });
+    const { send } = bench(port, {
+      protocol: "h2",
+      tls: settings({ cert: { content: Buffer.from(CLIENT.cert) }, key: { content: Buffer.from(CLIENT.key) } }),
+    });
     expect(await read(await send())).toBe("ok");
   });
 
@@ -662,11 +809,19 @@ describe("TLS", () => {
 });
 
 describe("the addresses of a name", () => {
-  /** Servers on `serving` that answer with the address they were reached at, or when the test says so; and a name of `answer`. */
-  async function named(serving: readonly string[], answer: readonly string[] | Error, { max = 10, parts = {}, holds = false }: NamedParts = {}) {
+  /**
+   * Servers on `serving` that answer with the address they were reached at, or when the test says so; and a name of
+   * `answer`.
+   */
+  async function named(
+    serving: readonly string[],
+    answer: readonly string[] | Error,
+    { max = 10, parts = {}, holds = false }: NamedParts = {},
+  ) {
     const held: (() => void)[] = [];
     const origin = await site(serving, () => {
-      const server = parts.protocol === "h2" ? http2.createSecureServer({ cert: SHOP.cert, key: SHOP.key }) : http2.createServer();
+      const server =
+        parts.protocol === "h2" ? http2.createSecureServer({ cert: SHOP.cert, key: SHOP.key }) : http2.createServer();
       server.on("stream", (stream: http2.ServerHttp2Stream) => {
         const reached = stream.session!.socket.localAddress!;
         stream.respond();
@@ -703,21 +858,30 @@ describe("the addresses of a name", () => {
     expect(pool.open).toBe(1);
   });
 
-  it("the addresses of a name give way to the next address if they refuse, and are not tried again with each request", async () => {
-    const { origin, ask } = await named(["127.0.0.2"], [NOBODY, "127.0.0.2"]);
-    for (let i = 0; i < 6; i++) expect(await ask()).toBe("127.0.0.2");
-    expect(origin.total["127.0.0.2"]).toBe(2);
-  });
+  it(
+    "the addresses of a name give way to the next address if they refuse, " +
+      "and are not tried again with each request",
+    async () => {
+      const { origin, ask } = await named(["127.0.0.2"], [NOBODY, "127.0.0.2"]);
+      for (let i = 0; i < 6; i++) expect(await ask()).toBe("127.0.0.2");
+      expect(origin.total["127.0.0.2"]).toBe(2);
+    },
+  );
 
   it("the addresses of a name appear all in upstream_connect_failed if all refuse", async () => {
     const { send, origin } = await named(["127.0.0.3"], [NOBODY, NOBODY_EITHER]);
-    const message = `connect ECONNREFUSED ${NOBODY}:${origin.port}, connect ECONNREFUSED ${NOBODY_EITHER}:${origin.port}`;
+    const message =
+      `connect ECONNREFUSED ${NOBODY}:${origin.port}, connect ECONNREFUSED ` + `${NOBODY_EITHER}:${origin.port}`;
     await expect(send()).rejects.toMatchObject({ code: "upstream_connect_failed", message });
   });
 
   it("the addresses of a name get the next session, when all are full, if they have the fewest", async () => {
     const [one, two] = [await framePeer(() => {}, maxStreams(1)), ["127.0.0.1", "127.0.0.2"]];
-    const { pool } = bench(one.port, { host: "upstream.invalid", name: await madeUpNames(two).named("upstream.invalid") }, 4);
+    const { pool } = bench(
+      one.port,
+      { host: "upstream.invalid", name: await madeUpNames(two).named("upstream.invalid") },
+      4,
+    );
     const lease = async () => {
       const session = pool.tryLease("")!;
       await session.settled;
@@ -727,20 +891,33 @@ describe("the addresses of a name", () => {
     const sessions = [await lease(), await lease(), await lease()];
     sessions[1]!.release("");
     sessions.push(await lease(), await lease());
-    expect(sessions.map(({ address }) => address!.address)).toEqual(["127.0.0.1", "127.0.0.2", "127.0.0.1", "127.0.0.2", "127.0.0.2"]);
+    expect(sessions.map(({ address }) => address!.address)).toEqual([
+      "127.0.0.1",
+      "127.0.0.2",
+      "127.0.0.1",
+      "127.0.0.2",
+      "127.0.0.2",
+    ]);
     expect(pool.open).toBe(4);
     expect(pool.tryLease("")).toBeNull();
   });
 
-  it("the addresses of a name follow each look-up: a new address gets streams, a removed address gets none, a remaining address keeps its session", async () => {
-    const { origin, resolver, ask } = await named(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
-    await ask();
-    await ask();
-    await resolver.again(["127.0.0.3", "127.0.0.2"]);
-    await eventually(() => origin.open["127.0.0.1"] === 0, "the end of the idle session");
-    expect(new Set([await ask(), await ask(), await ask()])).toEqual(new Set(["127.0.0.2", "127.0.0.3"]));
-    expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1, "127.0.0.3": 1 });
-  });
+  it(
+    "the addresses of a name follow each look-up: a new address gets streams, a removed address gets none, " +
+      "a remaining address keeps its session",
+    async () => {
+      const { origin, resolver, ask } = await named(
+        ["127.0.0.1", "127.0.0.2", "127.0.0.3"],
+        ["127.0.0.1", "127.0.0.2"],
+      );
+      await ask();
+      await ask();
+      await resolver.again(["127.0.0.3", "127.0.0.2"]);
+      await eventually(() => origin.open["127.0.0.1"] === 0, "the end of the idle session");
+      expect(new Set([await ask(), await ask(), await ask()])).toEqual(new Set(["127.0.0.2", "127.0.0.3"]));
+      expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1, "127.0.0.3": 1 });
+    },
+  );
 
   it("the addresses of a name stay in use when a look-up fails", async () => {
     const { origin, resolver, ask } = await named(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
@@ -763,14 +940,18 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.1"] === 0, "no connection to 127.0.0.1");
   });
 
-  it("the addresses of a name belong to the session that reached them: a session that was opened for another address ends with the address it reached", async () => {
-    const { origin, resolver, ask } = await named(["127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
-    await ask();
-    expect(origin.open).toEqual({ "127.0.0.2": 1, "127.0.0.3": 0 });
-    await resolver.again(["127.0.0.1", "127.0.0.3"]);
-    expect([await ask(), await ask()]).toEqual(["127.0.0.3", "127.0.0.3"]);
-    await eventually(() => origin.open["127.0.0.2"] === 0, "no connection to 127.0.0.2");
-  });
+  it(
+    "the addresses of a name belong to the session that reached them: " +
+      "a session that was opened for another address ends with the address it reached",
+    async () => {
+      const { origin, resolver, ask } = await named(["127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
+      await ask();
+      expect(origin.open).toEqual({ "127.0.0.2": 1, "127.0.0.3": 0 });
+      await resolver.again(["127.0.0.1", "127.0.0.3"]);
+      expect([await ask(), await ask()]).toEqual(["127.0.0.3", "127.0.0.3"]);
+      await eventually(() => origin.open["127.0.0.2"] === 0, "no connection to 127.0.0.2");
+    },
+  );
 
   it("the addresses of a name get no streams if they are removed while their connection is being made", async () => {
     const { origin, resolver, send, ask } = await named(["127.0.0.1", "127.0.0.2"], ["127.0.0.1"]);
@@ -782,12 +963,16 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.1"] === 0, "no connection to 127.0.0.1");
   });
 
-  it("the addresses of a name trigger a look-up by a connection while there are none, and the connection fails with the look-up", async () => {
-    const { resolver, ask } = await named(LOOPBACK, new Error("no answer yet"));
-    await expect(ask()).rejects.toMatchObject({ code: "upstream_connect_failed", message: "no answer yet" });
-    resolver.answer = ["127.0.0.2"];
-    expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
-  });
+  it(
+    "the addresses of a name trigger a look-up by a connection while there are none, " +
+      "and the connection fails with the look-up",
+    async () => {
+      const { resolver, ask } = await named(LOOPBACK, new Error("no answer yet"));
+      await expect(ask()).rejects.toMatchObject({ code: "upstream_connect_failed", message: "no answer yet" });
+      resolver.answer = ["127.0.0.2"];
+      expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
+    },
+  );
 
   it("the addresses of a name must present a certificate for the name over h2", async () => {
     const tls = settingsFor(OTHER_CA.cert);
@@ -795,7 +980,10 @@ describe("the addresses of a name", () => {
     const right = await named(both, both, { parts: { protocol: "h2", host: "shop.example.com", tls } });
     expect([await right.ask(), await right.ask()]).toEqual(both);
     const wrong = await named(both, both, { parts: { protocol: "h2", host: "other.example.com", tls } });
-    await expect(wrong.send()).rejects.toMatchObject({ code: "upstream_connect_failed", message: expect.stringContaining("other.example.com") as string });
+    await expect(wrong.send()).rejects.toMatchObject({
+      code: "upstream_connect_failed",
+      message: expect.stringContaining("other.example.com") as string,
+    });
   });
 
   function settingsFor(ca: string): UpstreamTls {

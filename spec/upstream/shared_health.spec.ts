@@ -18,7 +18,10 @@ const HEALTH: HealthSettings = {
 
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
 
-/** The upstreams "a" and "b" as the main thread and two workers have them, without anything between them but memory and reports. */
+/**
+ * The upstreams "a" and "b" as the main thread and two workers have them, without anything between them but memory and
+ * reports.
+ */
 function bench(settings: HealthSettings = HEALTH) {
   const clock = manualClock();
   const { log, lines } = madeUpTools();
@@ -30,9 +33,15 @@ function bench(settings: HealthSettings = HEALTH) {
     const own = threads(place);
     const changes = new Int32Array(own.memory("changes", 4));
     const upstreamSet = new UpstreamSet("s");
-    const make: HealthTools["make"] = (of, memory) => (place < 0 ? new Health(of, memory) : new PublishedHealth(of, memory!, reports));
+    const make: HealthTools["make"] = (of, memory) =>
+      place < 0 ? new Health(of, memory) : new PublishedHealth(of, memory!, reports);
     const adopt = (next: HealthSettings) => {
-      const members = ["a", "b"].map((id) => ({ peer: upstreamSet.peer(id, pools[id]!), memory: own.memory(id, HEALTH_BYTES), weight: 1, health: next }));
+      const members = ["a", "b"].map((id) => ({
+        peer: upstreamSet.peer(id, pools[id]!),
+        memory: own.memory(id, HEALTH_BYTES),
+        weight: 1,
+        health: next,
+      }));
       upstreamSet.adopt(members, null);
       adoptHealth(upstreamSet, members, { clock, log: place < 0 ? log : silentLog, changes, make });
     };
@@ -40,31 +49,56 @@ function bench(settings: HealthSettings = HEALTH) {
     adopt(settings);
     const picker = pickerAmong(changes, upstreamSet.peers, balancerOf({ loadBalancingStrategy: "round_robin" }));
     const picks = () => Array.from({ length: 4 }, () => picker.pick(madeUpExchange(), [])?.id ?? "-").join("");
-    return { upstreamSet, health: (id: string) => upstreamSet.peers.find((peer) => peer.id === id)!.health, picks, adopt };
+    return {
+      upstreamSet,
+      health: (id: string) => upstreamSet.peers.find((peer) => peer.id === id)!.health,
+      picks,
+      adopt,
+    };
   };
   const [main, one, two] = [setOf(-1), setOf(0), setOf(1)];
-  return { clock, lines, sent, main, one, two, start: () => setOf(0), checked: (id: string, failure: string | null) => (main.health(id) as Health).checked(failure) };
+  return {
+    clock,
+    lines,
+    sent,
+    main,
+    one,
+    two,
+    start: () => setOf(0),
+    checked: (id: string, failure: string | null) => (main.health(id) as Health).checked(failure),
+  };
 }
 
 describe("the health of upstreams with workers", () => {
-  it("an upstream that the main thread finds unhealthy gets no request of any worker from that moment on, and gets them again when its checks pass", () => {
-    const { one, two, checked, lines } = bench();
-    expect([one.picks(), two.picks()]).toEqual(["abab", "abab"]);
-    checked("a", "status 500");
-    expect([one.picks(), two.picks()]).toEqual(["bbbb", "bbbb"]);
-    checked("a", null);
-    expect([one.picks(), two.picks()].every((picks) => picks.includes("a") && picks.includes("b"))).toBe(true);
-    expect(lines.map(({ message }) => message)).toEqual(["upstream unhealthy: its checks fail", "upstream healthy: its checks pass"]);
-  });
+  it(
+    "an upstream that the main thread finds unhealthy gets no request of any worker from that moment on, " +
+      "and gets them again when its checks pass",
+    () => {
+      const { one, two, checked, lines } = bench();
+      expect([one.picks(), two.picks()]).toEqual(["abab", "abab"]);
+      checked("a", "status 500");
+      expect([one.picks(), two.picks()]).toEqual(["bbbb", "bbbb"]);
+      checked("a", null);
+      expect([one.picks(), two.picks()].every((picks) => picks.includes("a") && picks.includes("b"))).toBe(true);
+      expect(lines.map(({ message }) => message)).toEqual([
+        "upstream unhealthy: its checks fail",
+        "upstream healthy: its checks pass",
+      ]);
+    },
+  );
 
-  it("failures of all workers count together in the main thread, and an ejection holds for all of them until it is over", () => {
-    const { main, one, two, clock } = bench();
-    main.health("a").failed("broken");
-    main.health("a").failed("broken");
-    expect([one.picks(), two.picks(), one.health("a").ejected]).toEqual(["bbbb", "bbbb", true]);
-    clock.advance(100);
-    expect([one.picks(), two.picks()].every((picks) => picks.includes("a"))).toBe(true);
-  });
+  it(
+    "failures of all workers count together in the main thread, " +
+      "and an ejection holds for all of them until it is over",
+    () => {
+      const { main, one, two, clock } = bench();
+      main.health("a").failed("broken");
+      main.health("a").failed("broken");
+      expect([one.picks(), two.picks(), one.health("a").ejected]).toEqual(["bbbb", "bbbb", true]);
+      clock.advance(100);
+      expect([one.picks(), two.picks()].every((picks) => picks.includes("a"))).toBe(true);
+    },
+  );
 
   it("a worker uses ejected upstreams when no other is left, and no unhealthy ones", () => {
     const { main, one, checked } = bench();
@@ -75,33 +109,41 @@ describe("the health of upstreams with workers", () => {
     expect(one.picks()).toBe("----");
   });
 
-  it("a worker reports its failures once a turn, with their number and the latest reason, and statuses that count as failures", async () => {
-    const { sent, one, two } = bench();
-    one.health("a").failed("first");
-    one.health("a").failed("second");
-    one.health("b").answered(503);
-    one.health("b").answered(200);
-    two.health("b").answered(503);
-    expect(sent).toEqual([]);
-    await nextTurn();
-    expect(sent).toEqual([
-      { service: "s", upstream: "a", count: 2, reason: "second" },
-      { service: "s", upstream: "b", count: 1, reason: "status 503" },
-      { service: "s", upstream: "b", count: 1, reason: "status 503" },
-    ]);
-  });
+  it(
+    "a worker reports its failures once a turn, with their number and the latest reason, " +
+      "and statuses that count as failures",
+    async () => {
+      const { sent, one, two } = bench();
+      one.health("a").failed("first");
+      one.health("a").failed("second");
+      one.health("b").answered(503);
+      one.health("b").answered(200);
+      two.health("b").answered(503);
+      expect(sent).toEqual([]);
+      await nextTurn();
+      expect(sent).toEqual([
+        { service: "s", upstream: "a", count: 2, reason: "second" },
+        { service: "s", upstream: "b", count: 1, reason: "status 503" },
+        { service: "s", upstream: "b", count: 1, reason: "status 503" },
+      ]);
+    },
+  );
 
-  it("a worker reports no failures of an upstream that is ejected, that cannot be ejected, or that is no longer configured", async () => {
-    const { sent, main, one, two } = bench();
-    for (let i = 0; i < 2; i++) main.health("a").failed("broken");
-    one.health("a").failed("broken");
-    one.health("b").close();
-    one.health("b").failed("broken");
-    two.adopt({ ...HEALTH, passive: { ...HEALTH.passive, maxFailures: 0 } });
-    two.health("b").failed("broken");
-    await nextTurn();
-    expect(sent).toEqual([]);
-  });
+  it(
+    "a worker reports no failures of an upstream that is ejected, that cannot be ejected, " +
+      "or that is no longer configured",
+    async () => {
+      const { sent, main, one, two } = bench();
+      for (let i = 0; i < 2; i++) main.health("a").failed("broken");
+      one.health("a").failed("broken");
+      one.health("b").close();
+      one.health("b").failed("broken");
+      two.adopt({ ...HEALTH, passive: { ...HEALTH.passive, maxFailures: 0 } });
+      two.health("b").failed("broken");
+      await nextTurn();
+      expect(sent).toEqual([]);
+    },
+  );
 
   it("a worker starts slowly with an upstream that is back, by the time at which the main thread found it so", () => {
     const { one, clock, checked } = bench({ ...HEALTH, passive: { ...HEALTH.passive, slowStartMs: 1000 } });
@@ -120,7 +162,13 @@ describe("the health of upstreams with workers", () => {
     checked("a", "status 500");
     const late = start();
     expect(late.picks()).toBe("bbbb");
-    expect(upstreamSetReport(late.upstreamSet).upstreams.map(({ state, usable }) => [state, usable])).toEqual([["unhealthy", false], ["unknown", true]]);
-    expect(upstreamSetReport(main.upstreamSet).upstreams.map(({ state, reason }) => [state, reason])).toEqual([["unhealthy", "status 500"], ["unknown", null]]);
+    expect(upstreamSetReport(late.upstreamSet).upstreams.map(({ state, usable }) => [state, usable])).toEqual([
+      ["unhealthy", false],
+      ["unknown", true],
+    ]);
+    expect(upstreamSetReport(main.upstreamSet).upstreams.map(({ state, reason }) => [state, reason])).toEqual([
+      ["unhealthy", "status 500"],
+      ["unknown", null],
+    ]);
   });
 });

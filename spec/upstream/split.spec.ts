@@ -13,7 +13,10 @@ import { madeUpExchange } from "../support/exercise.ts";
 import { madeUpPool } from "../support/peer.ts";
 import { random } from "../support/random.ts";
 
-const HEALTH = { active: { healthyThreshold: 1, unhealthyThreshold: 1 }, passive: { maxFailures: 1, windowMs: 1000, ejectMs: 100, statuses: [], slowStartMs: 0 } };
+const HEALTH = {
+  active: { healthyThreshold: 1, unhealthyThreshold: 1 },
+  passive: { maxFailures: 1, windowMs: 1000, ejectMs: 100, statuses: [], slowStartMs: 0 },
+};
 
 /** "canary:5 beta:10@header:X-User": groups, percentages, and what their callers are known by. */
 function sharesOf(text: string, match: Share["match"] = null): Share[] {
@@ -34,7 +37,12 @@ function inTurn(): () => number {
 function bench(upstreams: string, shares: readonly Share[], draw = inTurn()) {
   const clock = manualClock();
   const set = new UpstreamSet("s");
-  const tools: HealthTools = { clock, log: silentLog, changes: new Int32Array(1), make: (options) => new Health(options) };
+  const tools: HealthTools = {
+    clock,
+    log: silentLog,
+    changes: new Int32Array(1),
+    make: (options) => new Health(options),
+  };
   const members = upstreams.split(" ").map((item): Member => {
     const [name, weight = "1"] = item.split(":");
     const [id, group] = name!.split("/");
@@ -43,17 +51,25 @@ function bench(upstreams: string, shares: readonly Share[], draw = inTurn()) {
   set.adopt(members, null);
   adoptHealth(set, members, tools);
   const strategy = balancerOf({ loadBalancingStrategy: "round_robin" });
-  const split = new SplitPicker({ shares, members, picker: (peers, choosable) => pickerAmong(tools.changes, peers, strategy, choosable), random: draw });
+  const split = new SplitPicker({
+    shares,
+    members,
+    picker: (peers, choosable) => pickerAmong(tools.changes, peers, strategy, choosable),
+    random: draw,
+  });
   const peer = (id: string): Peer => members.find((member) => member.peer.id === id)!.peer;
-  const pick = (exchange: Exchange = madeUpExchange(), tried: readonly Peer[] = []) => split.pick(exchange, tried)?.id ?? "-";
+  const pick = (exchange: Exchange = madeUpExchange(), tried: readonly Peer[] = []) =>
+    split.pick(exchange, tried)?.id ?? "-";
   const picks = (n: number, exchange?: Exchange) => Array.from({ length: n }, () => pick(exchange));
   const down = (id: string) => (peer(id).health as Health).checked("status 500");
-  const shown = (exchange: Exchange | null = null) => split.destinations(exchange).map(({ peers, share }) => `${peers.map(({ id }) => id).join("+")} ${share}`);
+  const shown = (exchange: Exchange | null = null) =>
+    split.destinations(exchange).map(({ peers, share }) => `${peers.map(({ id }) => id).join("+")} ${share}`);
   return { clock, split, peer, pick, picks, down, shown };
 }
 
 /** The shares of all places, by the sizes of the shares in hundredths of a percent. */
-const sidesOf = (sizes: readonly number[]) => Array.from({ length: 10_000 }, (_, place) => sideAt(place, withRest(sizes)));
+const sidesOf = (sizes: readonly number[]) =>
+  Array.from({ length: 10_000 }, (_, place) => sideAt(place, withRest(sizes)));
 const withRest = (sizes: readonly number[]) => [...sizes, 10_000 - sizes.reduce((sum, size) => sum + size, 0)];
 const count = (all: readonly string[], id: string) => all.filter((each) => each === id).length;
 const user = (name: string | number) => madeUpExchange({ headers: ["X-User", `user ${name}`] });
@@ -122,20 +138,39 @@ describe("a split by caller", () => {
     expect(before.size).toBe(USERS.length);
   });
 
-  it.each([[[500, 1000], [900, 1000]], [[500, 1000], [500, 4000]], [[5000, 5000], [2000, 5000]], [[100, 9900], [100, 1]], [[200, 300, 400], [200, 300, 900]]])(
-    "from %j to %j hundredths of a percent only the callers of the changed share move",
-    (before, after) => {
-      const [from, to] = [sidesOf(before), sidesOf(after)];
-      const moved = from.filter((side, i) => side !== to[i]).length;
-      expect(moved).toBe(Math.max(...before.map((size, i) => Math.abs(size - after[i]!))));
-    },
-  );
+  it.each([
+    [
+      [500, 1000],
+      [900, 1000],
+    ],
+    [
+      [500, 1000],
+      [500, 4000],
+    ],
+    [
+      [5000, 5000],
+      [2000, 5000],
+    ],
+    [
+      [100, 9900],
+      [100, 1],
+    ],
+    [
+      [200, 300, 400],
+      [200, 300, 900],
+    ],
+  ])("from %j to %j hundredths of a percent only the callers of the changed share move", (before, after) => {
+    const [from, to] = [sidesOf(before), sidesOf(after)];
+    const moved = from.filter((side, i) => side !== to[i]).length;
+    expect(moved).toBe(Math.max(...before.map((size, i) => Math.abs(size - after[i]!))));
+  });
 
   it("each share has exactly as many places as its percentage says, whatever the others are", () => {
     const { next } = random(5);
     for (let round = 0; round < 50; round++) {
       const sizes: number[] = [];
-      for (let left = 10_000; sizes.length < 1 + (round % 5); left -= sizes.at(-1)!) sizes.push(Math.floor(next() * (left + 1)));
+      for (let left = 10_000; sizes.length < 1 + (round % 5); left -= sizes.at(-1)!)
+        sizes.push(Math.floor(next() * (left + 1)));
       const sides = sidesOf(sizes);
       expect(sizes.map((_, share) => sides.filter((side) => side === share).length)).toEqual(sizes);
     }
@@ -179,13 +214,25 @@ describe("a share with a match", () => {
   });
 
   it("takes its percentage of the requests that fit; the remaining ones are divided by the other shares", () => {
-    const { picks } = bench("v1 v2/canary v3/beta", [...sharesOf("canary:50", tester), ...sharesOf("beta:20")], random(3).next);
+    const { picks } = bench(
+      "v1 v2/canary v3/beta",
+      [...sharesOf("canary:50", tester), ...sharesOf("beta:20")],
+      random(3).next,
+    );
     const found = picks(10_000, asked);
-    for (const [id, due] of [["v1", 4000], ["v2", 5000], ["v3", 1000]] as const) expect(Math.abs(count(found, id) - due)).toBeLessThan(150);
+    for (const [id, due] of [
+      ["v1", 4000],
+      ["v2", 5000],
+      ["v3", 1000],
+    ] as const)
+      expect(Math.abs(count(found, id) - due)).toBeLessThan(150);
   });
 
   it("the first share whose match holds is asked first, in the order of the file", () => {
-    const { picks } = bench("v1 v2/canary v3/beta", [...sharesOf("beta:100", tester), ...sharesOf("canary:100", tester)]);
+    const { picks } = bench("v1 v2/canary v3/beta", [
+      ...sharesOf("beta:100", tester),
+      ...sharesOf("canary:100", tester),
+    ]);
     expect(new Set(picks(20, asked))).toEqual(new Set(["v3"]));
   });
 
@@ -197,20 +244,33 @@ describe("a share with a match", () => {
     expect(Math.abs(count(sides, "v2") - 100)).toBeLessThan(30);
   });
 
-  it("takes its percentage of the callers that earlier shares leave, also where all shares know callers by the same value", () => {
-    const { pick } = bench("v1 v2/canary v3/beta v4/next", [
-      ...sharesOf("canary:50@header:X-User", tester),
-      ...sharesOf("beta:50@header:X-User", tester),
-      ...sharesOf("canary:50@header:X-User", tester),
-      ...sharesOf("next:50@header:X-User"),
-    ]);
-    const sides = USERS.map(({ headers }) => pick(madeUpExchange({ headers: [...headers, "X-Canary", "1"] })));
-    // Half of all, a quarter, an eighth to canary again, and half of what is left.
-    for (const [id, due] of [["v2", 1250], ["v3", 500], ["v4", 125], ["v1", 125]] as const) expect(Math.abs(count(sides, id) - due)).toBeLessThan(60);
-  });
+  it(
+    "takes its percentage of the callers that earlier shares leave, " +
+      "also where all shares know callers by the same value",
+    () => {
+      const { pick } = bench("v1 v2/canary v3/beta v4/next", [
+        ...sharesOf("canary:50@header:X-User", tester),
+        ...sharesOf("beta:50@header:X-User", tester),
+        ...sharesOf("canary:50@header:X-User", tester),
+        ...sharesOf("next:50@header:X-User"),
+      ]);
+      const sides = USERS.map(({ headers }) => pick(madeUpExchange({ headers: [...headers, "X-Canary", "1"] })));
+      // Half of all, a quarter, an eighth to canary again, and half of what is left.
+      for (const [id, due] of [
+        ["v2", 1250],
+        ["v3", 500],
+        ["v4", 125],
+        ["v1", 125],
+      ] as const)
+        expect(Math.abs(count(sides, id) - due)).toBeLessThan(60);
+    },
+  );
 
   it("looks at the query as well", () => {
-    const { pick } = bench("v1 v2/canary", sharesOf("canary:100", (_headers, query) => query === "?beta"));
+    const { pick } = bench(
+      "v1 v2/canary",
+      sharesOf("canary:100", (_headers, query) => query === "?beta"),
+    );
     expect([pick(), pick(madeUpExchange({ query: "?beta" }))]).toEqual(["v1", "v2"]);
   });
 });
@@ -248,34 +308,49 @@ describe("a split while upstreams fail", () => {
     expect(count(picks(1000), "v3")).toBe(200);
   });
 
-  it("any usable upstream serves the requests of the rest when that has none, and an ejected one if none is left", () => {
-    const { picks, down, peer } = bench("v1 v2/canary v3/spare", sharesOf("canary:5"));
-    down("v1");
-    expect(new Set(picks(100))).toEqual(new Set(["v2", "v3"]));
-    down("v3");
-    expect(new Set(picks(100))).toEqual(new Set(["v2"]));
-    expect(peer("v2").health.usable).toBe(true);
-    down("v2");
-    expect(new Set(picks(100))).toEqual(new Set(["-"]));
-  });
+  it(
+    "any usable upstream serves the requests of the rest when that has none, " + "and an ejected one if none is left",
+    () => {
+      const { picks, down, peer } = bench("v1 v2/canary v3/spare", sharesOf("canary:5"));
+      down("v1");
+      expect(new Set(picks(100))).toEqual(new Set(["v2", "v3"]));
+      down("v3");
+      expect(new Set(picks(100))).toEqual(new Set(["v2"]));
+      expect(peer("v2").health.usable).toBe(true);
+      down("v2");
+      expect(new Set(picks(100))).toEqual(new Set(["-"]));
+    },
+  );
 
-  it("a retry stays in the group of the first try while that has another upstream, then goes to the rest, and to no other group", () => {
-    const { pick, peer } = bench("v1 v2/canary v3/canary v4/beta", sharesOf("canary:0 beta:100"));
-    expect(pick(madeUpExchange(), [peer("v2")])).toBe("v3");
-    expect(pick(madeUpExchange(), [peer("v2"), peer("v3")])).toBe("v1");
-    expect(pick(madeUpExchange(), [peer("v2"), peer("v3"), peer("v1")])).toBe("-");
-    expect(pick(madeUpExchange(), [peer("v1")])).toBe("-");
-    expect(pick(madeUpExchange(), [peer("v4")])).toBe("v1");
-  });
+  it(
+    "a retry stays in the group of the first try while that has another upstream, " +
+      "then goes to the rest, and to no other group",
+    () => {
+      const { pick, peer } = bench("v1 v2/canary v3/canary v4/beta", sharesOf("canary:0 beta:100"));
+      expect(pick(madeUpExchange(), [peer("v2")])).toBe("v3");
+      expect(pick(madeUpExchange(), [peer("v2"), peer("v3")])).toBe("v1");
+      expect(pick(madeUpExchange(), [peer("v2"), peer("v3"), peer("v1")])).toBe("-");
+      expect(pick(madeUpExchange(), [peer("v1")])).toBe("-");
+      expect(pick(madeUpExchange(), [peer("v4")])).toBe("v1");
+    },
+  );
 });
 
 describe("the destinations of a split", () => {
   it("are the groups with their shares, and the rest", () => {
-    expect(bench("v1 v2/canary v3/canary v4/beta", sharesOf("canary:5 beta:20")).shown()).toEqual(["v2+v3 0.05", "v4 0.2", "v1 0.75"]);
+    expect(bench("v1 v2/canary v3/canary v4/beta", sharesOf("canary:5 beta:20")).shown()).toEqual([
+      "v2+v3 0.05",
+      "v4 0.2",
+      "v1 0.75",
+    ]);
   });
 
   it("are exact: shares that add up to 100 % leave no rest", () => {
-    expect(bench("v1 v2/a v3/b v4/c", sharesOf("a:33.4 b:33.3 c:33.3")).shown()).toEqual(["v2 0.334", "v3 0.333", "v4 0.333"]);
+    expect(bench("v1 v2/a v3/b v4/c", sharesOf("a:33.4 b:33.3 c:33.3")).shown()).toEqual([
+      "v2 0.334",
+      "v3 0.333",
+      "v4 0.333",
+    ]);
   });
 
   it("are the one side of a caller", () => {
@@ -285,7 +360,10 @@ describe("the destinations of a split", () => {
   });
 
   it("count shares with a match only for requests that fit", () => {
-    const { shown } = bench("v1 v2/canary v3/beta", [...sharesOf("beta:50", (headers) => headers.includes("X-Beta")), ...sharesOf("canary:20")]);
+    const { shown } = bench("v1 v2/canary v3/beta", [
+      ...sharesOf("beta:50", (headers) => headers.includes("X-Beta")),
+      ...sharesOf("canary:20"),
+    ]);
     expect(shown(madeUpExchange({ headers: ["X-Beta", "1"] }))).toEqual(["v3 0.5", "v2 0.1", "v1 0.4"]);
     expect(shown(madeUpExchange())).toEqual(["v2 0.2", "v1 0.8"]);
     expect(shown(null)).toEqual(["v2 0.2", "v1 0.8"]);

@@ -13,11 +13,25 @@ const OK: Reply = { status: 200, headers: ["X", "y"], body: null };
 function bench(more: Partial<StickyOptions> = {}) {
   const clock = manualClock();
   const peers = more.peers ?? ["a", "b", "c"].map((id) => madeUpPeer(id));
-  const sticky = new Sticky({ service: { name: "s", basePath: "/s" }, peers, cookie: "route", ttlS: 0, key: "key", clock, ...more });
+  const sticky = new Sticky({
+    service: { name: "s", basePath: "/s" },
+    peers,
+    cookie: "route",
+    ttlS: 0,
+    key: "key",
+    clock,
+    ...more,
+  });
   const picker = sticky.picker({ pick: (_exchange, tried) => peers.find((peer) => !tried.includes(peer)) ?? null });
-  const pick = (cookies: readonly string[], tried: readonly Peer[] = []) => picker.pick(withCookies(cookies), tried)?.id ?? null;
+  const pick = (cookies: readonly string[], tried: readonly Peer[] = []) =>
+    picker.pick(withCookies(cookies), tried)?.id ?? null;
   /** The reply to a request with these cookies that `upstream` answers. */
-  const reply = (cookies: readonly string[], upstream: string | null = "b", more: Parameters<typeof madeUpExchange>[0] = {}, given: (exchange: Exchange) => Reply = () => OK) => {
+  const reply = (
+    cookies: readonly string[],
+    upstream: string | null = "b",
+    more: Parameters<typeof madeUpExchange>[0] = {},
+    given: (exchange: Exchange) => Reply = () => OK,
+  ) => {
     const exchange = withCookies(cookies, more);
     exchange.call.notes.upstream = upstream;
     return sticky.handler(given)(exchange) as Reply;
@@ -31,7 +45,8 @@ function bench(more: Partial<StickyOptions> = {}) {
 const withCookies = (cookies: readonly string[], more: Parameters<typeof madeUpExchange>[0] = {}) =>
   madeUpExchange({ headers: cookies.flatMap((cookie) => ["Cookie", cookie]), ...more });
 
-const setCookie = ({ headers }: Reply): string | undefined => (headers.includes("Set-Cookie") ? headers[headers.indexOf("Set-Cookie") + 1] : undefined);
+const setCookie = ({ headers }: Reply): string | undefined =>
+  headers.includes("Set-Cookie") ? headers[headers.indexOf("Set-Cookie") + 1] : undefined;
 
 describe("the choice of an upstream", () => {
   it("a cookie leads to the upstream that it names; without one the strategy decides", () => {
@@ -47,15 +62,25 @@ describe("the choice of an upstream", () => {
     expect(pick([cookieOf("b")])).toBe("b");
   });
 
-  it("a cookie that names an unhealthy or ejected upstream leaves the choice to the strategy, until the upstream is back", () => {
-    const peers = ["a", "b"].map((id) => madeUpPeer(id));
-    let usable = false;
-    Object.defineProperty(peers[1]!, "health", { value: { get usable() { return usable; } } });
-    const { pick, cookieOf } = bench({ peers });
-    expect(pick([cookieOf("b")])).toBe("a");
-    usable = true;
-    expect(pick([cookieOf("b")])).toBe("b");
-  });
+  it(
+    "a cookie that names an unhealthy or ejected upstream leaves the choice to the strategy, " +
+      "until the upstream is back",
+    () => {
+      const peers = ["a", "b"].map((id) => madeUpPeer(id));
+      let usable = false;
+      Object.defineProperty(peers[1]!, "health", {
+        value: {
+          get usable() {
+            return usable;
+          },
+        },
+      });
+      const { pick, cookieOf } = bench({ peers });
+      expect(pick([cookieOf("b")])).toBe("a");
+      usable = true;
+      expect(pick([cookieOf("b")])).toBe("b");
+    },
+  );
 
   it("a retry goes to an upstream that was not tried, whatever the cookie says", () => {
     const { pick, cookieOf, peers } = bench();
@@ -77,7 +102,8 @@ describe("the choice of an upstream", () => {
     for (const ttlS of [0, 60]) {
       const { pick, cookieOf } = bench({ ttlS });
       const cookie = cookieOf("b");
-      for (let i = "route=".length; i < cookie.length; i++) expect(pick([cookie.slice(0, i) + (cookie[i] === "A" ? "B" : "A") + cookie.slice(i + 1)])).toBe("a");
+      for (let i = "route=".length; i < cookie.length; i++)
+        expect(pick([cookie.slice(0, i) + (cookie[i] === "A" ? "B" : "A") + cookie.slice(i + 1)])).toBe("a");
     }
   });
 
@@ -104,9 +130,13 @@ describe("the choice of an upstream", () => {
 });
 
 describe("the cookie", () => {
-  it("the cookie is HttpOnly and SameSite=Lax, holds for the service's path, and ends with the browser if there is no time to live", () => {
-    expect(setCookie(bench().reply([]))).toMatch(/^route=[\w-]{22}; Path=\/s; HttpOnly; SameSite=Lax$/);
-  });
+  it(
+    "the cookie is HttpOnly and SameSite=Lax, holds for the service's path, " +
+      "and ends with the browser if there is no time to live",
+    () => {
+      expect(setCookie(bench().reply([]))).toMatch(/^route=[\w-]{22}; Path=\/s; HttpOnly; SameSite=Lax$/);
+    },
+  );
 
   it("the cookie is Secure if the request came over https", () => {
     expect(setCookie(bench().reply([], "b", { scheme: "https" }))).toMatch(/; HttpOnly; SameSite=Lax; Secure$/);
@@ -121,9 +151,12 @@ describe("the cookie", () => {
     ["/shop/caf%C3%A9", "/shop"],
     ["/café/x", "/"],
     ["/shop/a;b", "/shop"],
-  ])("the cookie of a service below %s has the path %s, which every request to the service begins with", (basePath, path) => {
-    expect(setCookie(bench({ service: { name: "s", basePath } }).reply([]))).toContain(`; Path=${path};`);
-  });
+  ])(
+    "the cookie of a service below %s has the path %s, which every request to the service begins with",
+    (basePath, path) => {
+      expect(setCookie(bench({ service: { name: "s", basePath } }).reply([]))).toContain(`; Path=${path};`);
+    },
+  );
 
   it("the cookie does not show the id of the upstream, and differs from service to service", () => {
     const value = bench().cookieOf("b");
@@ -131,15 +164,19 @@ describe("the cookie", () => {
     expect(bench({ service: { name: "t", basePath: "/s" } }).cookieOf("b")).not.toBe(value);
   });
 
-  it("the cookie is set when the client has none, a forged one, or one of another upstream than the one that answered; else the reply is untouched", () => {
-    const { reply, cookieOf } = bench();
-    expect(setCookie(reply([]))).toContain(cookieOf("b"));
-    expect(setCookie(reply(["route=forged"]))).toContain(cookieOf("b"));
-    expect(setCookie(reply([cookieOf("a")]))).toContain(cookieOf("b"));
-    expect(reply([cookieOf("b")])).toBe(OK);
-    expect(reply([`x=1;${cookieOf("b")}`])).toBe(OK);
-    expect(reply([]).headers.slice(0, 2)).toEqual(["X", "y"]);
-  });
+  it(
+    "the cookie is set when the client has none, a forged one, " +
+      "or one of another upstream than the one that answered; else the reply is untouched",
+    () => {
+      const { reply, cookieOf } = bench();
+      expect(setCookie(reply([]))).toContain(cookieOf("b"));
+      expect(setCookie(reply(["route=forged"]))).toContain(cookieOf("b"));
+      expect(setCookie(reply([cookieOf("a")]))).toContain(cookieOf("b"));
+      expect(reply([cookieOf("b")])).toBe(OK);
+      expect(reply([`x=1;${cookieOf("b")}`])).toBe(OK);
+      expect(reply([]).headers.slice(0, 2)).toEqual(["X", "y"]);
+    },
+  );
 
   it("the cookie is set with errors of the upstream, not with replies of the gateway itself", () => {
     const { reply } = bench();
@@ -185,10 +222,13 @@ describe("a time to live", () => {
 
   it("cookies with made-up ends cost signatures for two times to live at most, and none twice", () => {
     let signed = 0;
-    const peer = { ...madeUpPeer("a"), get id() {
-      signed++;
-      return "a";
-    } } as Peer;
+    const peer = {
+      ...madeUpPeer("a"),
+      get id() {
+        signed++;
+        return "a";
+      },
+    } as Peer;
     const { pick, cookieOf } = bench({ ttlS: TTL_S, peers: [peer] });
     const end = Number.parseInt(cookieOf("a").slice("route=".length), 36);
     const flood = Array.from({ length: 10_000 }, (_, i) => `route=${(end - 100 + i).toString(36)}.x`);

@@ -28,7 +28,13 @@ async function connection(): Promise<{ far: RawConnection; near: Socket }> {
 
 async function joined(idleMs = 10_000) {
   const [client, upstream] = [await connection(), await connection()];
-  joinTunnel(client.near, Buffer.from("<c>"), { socket: upstream.near, head: Buffer.from("<u>"), idleMs }, { received: null, sent: null }, DELIVERY);
+  joinTunnel(
+    client.near,
+    Buffer.from("<c>"),
+    { socket: upstream.near, head: Buffer.from("<u>"), idleMs },
+    { received: null, sent: null },
+    DELIVERY,
+  );
   return { client, upstream };
 }
 
@@ -40,13 +46,22 @@ it("forwards the bytes behind both heads first, then every byte both ways", asyn
   expect(await client.far.until("pong")).toBe("<u>pong");
 });
 
-it.each(["client", "upstream"] as const)("closes the other side of a %s that closed before the two were joined", async (gone) => {
-  const sides = { client: await connection(), upstream: await connection() };
-  sides[gone].near.destroy();
-  await eventually(() => sides[gone].near.closed, "the end of the first side");
-  joinTunnel(sides.client.near, Buffer.alloc(0), { socket: sides.upstream.near, head: Buffer.alloc(0), idleMs: 10_000 }, { received: null, sent: null }, DELIVERY);
-  await eventually(() => sides.client.near.destroyed && sides.upstream.near.destroyed, "the end of both sides");
-});
+it.each(["client", "upstream"] as const)(
+  "closes the other side of a %s that closed before the two were joined",
+  async (gone) => {
+    const sides = { client: await connection(), upstream: await connection() };
+    sides[gone].near.destroy();
+    await eventually(() => sides[gone].near.closed, "the end of the first side");
+    joinTunnel(
+      sides.client.near,
+      Buffer.alloc(0),
+      { socket: sides.upstream.near, head: Buffer.alloc(0), idleMs: 10_000 },
+      { received: null, sent: null },
+      DELIVERY,
+    );
+    await eventually(() => sides.client.near.destroyed && sides.upstream.near.destroyed, "the end of both sides");
+  },
+);
 
 it("lets either side end alone, and closes both when both have ended", async () => {
   const { client, upstream } = await joined();
@@ -119,7 +134,13 @@ it("measures every silence, even on streams that count no bytes", async () => {
   const [client, upstream] = [side(), side()];
   const clock = manualClock();
   const delivery = { ...DELIVERY, clock, watch: new DeadlineTimer(clock) };
-  joinTunnel(client, Buffer.alloc(0), { socket: upstream, head: Buffer.alloc(0), idleMs: 1 }, { received: null, sent: null }, delivery);
+  joinTunnel(
+    client,
+    Buffer.alloc(0),
+    { socket: upstream, head: Buffer.alloc(0), idleMs: 1 },
+    { received: null, sent: null },
+    delivery,
+  );
   // Once both flow, what is pushed is heard at once.
   await new Promise((resolve) => setImmediate(resolve));
   for (const mover of [client, upstream]) {

@@ -31,14 +31,17 @@ async function bench(protocol: Protocol, { reads = true } = {}) {
   const tls = isSecure(protocol) ? { tls: new UpstreamTls() } : {};
   const options = { ...ANYWHERE, host: "127.0.0.1", port: upstream.port, keepaliveIdleMs: 30_000, ...tls };
   const pool: Connections =
-    protocol === "http" || protocol === "https" ? new Pool({ ...options, protocol }, 1, clock) : new Sessions({ ...options, protocol }, 1, clock, forwardHttp2);
+    protocol === "http" || protocol === "https"
+      ? new Pool({ ...options, protocol }, 1, clock)
+      : new Sessions({ ...options, protocol }, 1, clock, forwardHttp2);
   onTestFinished(async () => {
     pool.destroy();
     await upstream.close();
   });
   const peer = madeUpPeer("u", pool, clock);
   const forwarding = { clock, connectMs: 1000, responseMs: 1000, idleMs: 60_000, preserveHost: false, viaName: "gw" };
-  const send = (tryMs: number, endsAt: number, parts: Partial<ExchangeParts> = {}) => caught(peer.forward(madeUpExchange(parts), { ...forwarding, tryMs }, endsAt));
+  const send = (tryMs: number, endsAt: number, parts: Partial<ExchangeParts> = {}) =>
+    caught(peer.forward(madeUpExchange(parts), { ...forwarding, tryMs }, endsAt));
   return { clock, pool, peer, heard, upstream, send };
 }
 
@@ -69,40 +72,49 @@ describe.each(KINDS)("the deadline %s", (_kind, tryMs, endsAt) => {
     expect(clock.pending).toBe(0);
   });
 
-  it.each<Protocol>(["https", "h2"])("the deadline over %s ends the wait for a new connection as unsent", async (protocol) => {
-    const { clock, send, upstream, peer } = await bench(protocol);
-    const fault = send(tryMs, endsAt);
-    await eventually(() => upstream.connections === 1, "the connection");
-    clock.advance(50);
-    expect(await fault).toBeInstanceOf(Unsent);
-    expect((await fault).code).toBe("upstream_timeout");
-    await eventually(() => peer.load === 0, "the lease coming back");
-    expect(clock.pending).toBe(0);
-  });
+  it.each<Protocol>(["https", "h2"])(
+    "the deadline over %s ends the wait for a new connection as unsent",
+    async (protocol) => {
+      const { clock, send, upstream, peer } = await bench(protocol);
+      const fault = send(tryMs, endsAt);
+      await eventually(() => upstream.connections === 1, "the connection");
+      clock.advance(50);
+      expect(await fault).toBeInstanceOf(Unsent);
+      expect((await fault).code).toBe("upstream_timeout");
+      await eventually(() => peer.load === 0, "the lease coming back");
+      expect(clock.pending).toBe(0);
+    },
+  );
 
-  it.each<Protocol>(["http", "h2c"])("the deadline over %s blames the client if its body is missing", async (protocol) => {
-    const { clock, send, heard } = await bench(protocol);
-    const body = new PassThrough();
-    const fault = send(tryMs, endsAt, { method: "PUT", body });
-    body.write("half");
-    await eventually(() => heard.text.includes("half"), "what there is of it");
-    await new Promise((resolve) => setImmediate(resolve));
-    clock.advance(50);
-    expect((await fault).code).toBe("request_timeout");
-  });
+  it.each<Protocol>(["http", "h2c"])(
+    "the deadline over %s blames the client if its body is missing",
+    async (protocol) => {
+      const { clock, send, heard } = await bench(protocol);
+      const body = new PassThrough();
+      const fault = send(tryMs, endsAt, { method: "PUT", body });
+      body.write("half");
+      await eventually(() => heard.text.includes("half"), "what there is of it");
+      await new Promise((resolve) => setImmediate(resolve));
+      clock.advance(50);
+      expect((await fault).code).toBe("request_timeout");
+    },
+  );
 
-  it.each<Protocol>(["http", "h2c"])("the deadline over %s blames the upstream if it does not read", async (protocol) => {
-    const { clock, send } = await bench(protocol, { reads: false });
-    const body = new PassThrough();
-    const fault = send(tryMs, endsAt, { method: "PUT", body });
-    let full = 0;
-    await eventually(() => {
-      full = body.writableNeedDrain ? full + 1 : 0;
-      if (full === 0) body.write(Buffer.alloc(1_000_000));
-      return full > 20;
-    }, "a body that is stuck");
-    clock.advance(50);
-    expect((await fault).code).toBe("upstream_timeout");
-    body.destroy();
-  });
+  it.each<Protocol>(["http", "h2c"])(
+    "the deadline over %s blames the upstream if it does not read",
+    async (protocol) => {
+      const { clock, send } = await bench(protocol, { reads: false });
+      const body = new PassThrough();
+      const fault = send(tryMs, endsAt, { method: "PUT", body });
+      let full = 0;
+      await eventually(() => {
+        full = body.writableNeedDrain ? full + 1 : 0;
+        if (full === 0) body.write(Buffer.alloc(1_000_000));
+        return full > 20;
+      }, "a body that is stuck");
+      clock.advance(50);
+      expect((await fault).code).toBe("upstream_timeout");
+      body.destroy();
+    },
+  );
 });

@@ -22,7 +22,12 @@ const BREAKER = { errorRatio: 0.5, minRequests: 1, windowMs: 1000, openMs: 1000,
 function bench(text: string) {
   const clock = manualClock();
   const fleet = new UpstreamSet("s");
-  const tools: HealthTools = { clock, log: silentLog, changes: new Int32Array(1), make: (options) => new Health(options) };
+  const tools: HealthTools = {
+    clock,
+    log: silentLog,
+    changes: new Int32Array(1),
+    make: (options) => new Health(options),
+  };
   const force = (members: readonly Member[]) => {
     fleet.adopt(members, null);
     adoptHealth(fleet, members, tools);
@@ -130,38 +135,52 @@ describe("a reload", () => {
     expect(fleet.peer("a", madeUpPool())).not.toBe(peers[0]);
   });
 
-  it("a reload keeps the health of an upstream with new connections to the same place, its ejection included; at another place it is unknown", () => {
-    const { fleet, force, peers, adopt, clock } = bench("a b");
-    peers[0]!.health.failed("broken");
-    const next = fleet.peer("a", madeUpPool({ keepaliveIdleMs: 2 }));
-    expect(fleet.peer("a", madeUpPool({ port: 81 })).health.usable).toBe(true);
-    expect(fleet.peer("b", madeUpPool({ host: "127.0.0.2" })).health).not.toBe(peers[1]!.health);
-    force([{ peer: next, weight: 1, health: HEALTH }, { peer: peers[1]!, weight: 1, health: HEALTH }]);
-    expect(upstreamSetReport(fleet).upstreams).toMatchObject([{ id: "a", state: "ejected", usable: false }, { id: "b", usable: true }]);
-    clock.advance(100);
-    expect(upstreamSetReport(fleet).upstreams[0]).toMatchObject({ state: "unknown", usable: true });
-    next.health.failed("broken");
-    adopt("b");
-    expect(clock.pending).toBe(0);
-  });
+  it(
+    "a reload keeps the health of an upstream with new connections to the same place, its ejection included; " +
+      "at another place it is unknown",
+    () => {
+      const { fleet, force, peers, adopt, clock } = bench("a b");
+      peers[0]!.health.failed("broken");
+      const next = fleet.peer("a", madeUpPool({ keepaliveIdleMs: 2 }));
+      expect(fleet.peer("a", madeUpPool({ port: 81 })).health.usable).toBe(true);
+      expect(fleet.peer("b", madeUpPool({ host: "127.0.0.2" })).health).not.toBe(peers[1]!.health);
+      force([
+        { peer: next, weight: 1, health: HEALTH },
+        { peer: peers[1]!, weight: 1, health: HEALTH },
+      ]);
+      expect(upstreamSetReport(fleet).upstreams).toMatchObject([
+        { id: "a", state: "ejected", usable: false },
+        { id: "b", usable: true },
+      ]);
+      clock.advance(100);
+      expect(upstreamSetReport(fleet).upstreams[0]).toMatchObject({ state: "unknown", usable: true });
+      next.health.failed("broken");
+      adopt("b");
+      expect(clock.pending).toBe(0);
+    },
+  );
 
-  it("a reload that gives an upstream settings for its health begins to count its failures, and one that takes them away makes it usable", () => {
-    const { fleet, force, peers, clock } = bench("a b");
-    const [a, b] = peers as [Peer, Peer];
-    const put = (health: HealthSettings | null) => force([a, b].map((peer) => ({ peer, weight: 1, health })));
-    const states = () => {
-      a.health.failed("broken");
-      return upstreamSetReport(fleet).upstreams.map(({ state }) => state);
-    };
-    put(null);
-    expect(states()).toEqual(["unknown", "unknown"]);
-    put(HEALTH);
-    expect(states()).toEqual(["ejected", "unknown"]);
-    put(null);
-    expect([states(), a.health.usable, clock.pending]).toEqual([["unknown", "unknown"], true, 0]);
-    put(HEALTH);
-    expect(states()).toEqual(["ejected", "unknown"]);
-  });
+  it(
+    "a reload that gives an upstream settings for its health begins to count its failures, " +
+      "and one that takes them away makes it usable",
+    () => {
+      const { fleet, force, peers, clock } = bench("a b");
+      const [a, b] = peers as [Peer, Peer];
+      const put = (health: HealthSettings | null) => force([a, b].map((peer) => ({ peer, weight: 1, health })));
+      const states = () => {
+        a.health.failed("broken");
+        return upstreamSetReport(fleet).upstreams.map(({ state }) => state);
+      };
+      put(null);
+      expect(states()).toEqual(["unknown", "unknown"]);
+      put(HEALTH);
+      expect(states()).toEqual(["ejected", "unknown"]);
+      put(null);
+      expect([states(), a.health.usable, clock.pending]).toEqual([["unknown", "unknown"], true, 0]);
+      put(HEALTH);
+      expect(states()).toEqual(["ejected", "unknown"]);
+    },
+  );
 
   it("a reload leaves no timer when it removes an upstream or when the service ends", () => {
     const { peers, adopt, clock, fleet } = bench("a b c");
@@ -194,9 +213,42 @@ it("reports the state of each upstream, and whether it gets requests", () => {
     name: "s",
     circuitBreaker: null,
     upstreams: [
-      { id: "a", ...at, weight: 1, state: "ejected", since: Date.UTC(2026, 0, 1), reason: "connect ECONNREFUSED", until: Date.UTC(2026, 0, 1) + 100, usable: false, share: 0, rest: true },
-      { id: "b", ...at, weight: 1, state: "unknown", since: null, reason: null, until: null, usable: true, share: 1, rest: true },
-      { id: "c", ...at, weight: 0, state: "draining", since: null, reason: null, until: null, usable: false, share: 0, rest: true },
+      {
+        id: "a",
+        ...at,
+        weight: 1,
+        state: "ejected",
+        since: Date.UTC(2026, 0, 1),
+        reason: "connect ECONNREFUSED",
+        until: Date.UTC(2026, 0, 1) + 100,
+        usable: false,
+        share: 0,
+        rest: true,
+      },
+      {
+        id: "b",
+        ...at,
+        weight: 1,
+        state: "unknown",
+        since: null,
+        reason: null,
+        until: null,
+        usable: true,
+        share: 1,
+        rest: true,
+      },
+      {
+        id: "c",
+        ...at,
+        weight: 0,
+        state: "draining",
+        since: null,
+        reason: null,
+        until: null,
+        usable: false,
+        share: 0,
+        rest: true,
+      },
     ],
   });
 });
@@ -210,7 +262,10 @@ it.each([
   ["2001:db8::1", 80, "http", "[2001:db8::1]"],
   ["2001:db8::1", 8080, "http", "[2001:db8::1]:8080"],
 ] as const)("the authority of %s, port %d, over %s is %s", (host, port, protocol, authority) => {
-  expect(madeUpPeer("a", madeUpPool({ host, port, protocol, ...(protocol === "https" ? { tls: new UpstreamTls() } : {}) })).authority).toBe(authority);
+  expect(
+    madeUpPeer("a", madeUpPool({ host, port, protocol, ...(protocol === "https" ? { tls: new UpstreamTls() } : {}) }))
+      .authority,
+  ).toBe(authority);
 });
 
 it.each<[ErrorCode, number]>([

@@ -1,6 +1,6 @@
 /**
- * Runs in the process of one version: opens the configuration with it and answers questions from standard input. It is imported before the
- * version, so that the version finds no way to dial.
+ * Runs in the process of one version: opens the configuration with it and answers questions from standard input. It is
+ * imported before the version, so that the version finds no way to dial.
  */
 import { writeSync } from "node:fs";
 import { Socket } from "node:net";
@@ -34,8 +34,8 @@ export interface VersionReport {
 }
 
 /**
- * The interface for programs (`createGateway`), or, in a package of `build`, that of the commands (`openCandidate`). Versions differ in it, so that
- * nothing of it can be typed.
+ * The interface for programs (`createGateway`), or, in a package of `build`, that of the commands (`openCandidate`).
+ * Versions differ in it, so that nothing of it can be typed.
  */
 type Version = any;
 
@@ -61,7 +61,11 @@ export async function answerFor(version: Version, file: string): Promise<void> {
   const probe = await gateway.explain({ method: "GET", url: "/" }, "masked");
   const run = await gateway.test?.();
   // Each came with a version of its own.
-  const said = { "results of tests": run !== undefined, "verdicts of plugins": "candidates" in probe, "headers to the upstream": "upstreamHeaders" in probe };
+  const said = {
+    "results of tests": run !== undefined,
+    "verdicts of plugins": "candidates" in probe,
+    "headers to the upstream": "upstreamHeaders" in probe,
+  };
   const warnings: Record<string, number> = {};
   for (const { code, path, service, route } of gateway.status?.warnings ?? []) {
     const place = `${code} ${path ?? [service, route].filter(Boolean).join(" / ")}`;
@@ -70,7 +74,12 @@ export async function answerFor(version: Version, file: string): Promise<void> {
   say({
     issues: [],
     warnings,
-    tests: Object.fromEntries((run?.tests ?? []).map(({ name, passed, found, differences }: any) => [name, JSON.stringify({ passed, found, differences })])),
+    tests: Object.fromEntries(
+      (run?.tests ?? []).map(({ name, passed, found, differences }: any) => [
+        name,
+        JSON.stringify({ passed, found, differences }),
+      ]),
+    ),
     defaults: gateway.maskedConfig,
     silent: Object.entries(said).flatMap(([what, isSaid]) => (isSaid ? [] : [what])),
   });
@@ -87,18 +96,31 @@ async function created({ createGateway, loadPluginModules }: Version, configFile
 async function opened({ openCandidate }: Version, file: string): Promise<Version> {
   const candidate = await openCandidate(file);
   const { configuration } = candidate;
-  return { explain: (question: Question) => candidate.explain(question), test: async () => (await configuration.parts.onDemand.tests()).testInForce(configuration) };
+  return {
+    explain: (question: Question) => candidate.explain(question),
+    test: async () => (await configuration.parts.onDemand.tests()).testInForce(configuration),
+  };
 }
 
 async function answered(gateway: Version, question: Question): Promise<VersionAnswer> {
   try {
-    const { outcome, status, code, service, route, forwarded, plugins, upstreamHeaders } = await gateway.explain(question, "masked");
+    const { outcome, status, code, service, route, forwarded, plugins, upstreamHeaders } = await gateway.explain(
+      question,
+      "masked",
+    );
     const said = plugins.map(({ name, level, id, action, status, code }: any) => {
-      const verdict = action === undefined ? null : action === "answers" ? [action, status, code].filter(Boolean).join(" ") : action;
+      const verdict =
+        action === undefined ? null : action === "answers" ? [action, status, code].filter(Boolean).join(" ") : action;
       return [`${name}${id === null ? "" : ` (${id})`} of the ${level}`, verdict];
     });
     const refused = outcome === "refused" ? [status, code].filter(Boolean).join(" ") : null;
-    return { route: route === null ? null : `${service} / ${route}`, refused, forwarded, plugins: said, headers: upstreamHeaders ? byName(upstreamHeaders) : null };
+    return {
+      route: route === null ? null : `${service} / ${route}`,
+      refused,
+      forwarded,
+      plugins: said,
+      headers: upstreamHeaders ? byName(upstreamHeaders) : null,
+    };
   } catch (error) {
     return { route: null, refused: `fails: ${(error as Error).message}`, forwarded: null, plugins: [], headers: null };
   }

@@ -1,6 +1,6 @@
 /**
- * Reads an access log and keeps some requests of each class: of a method, a route and a status. The log is JSON lines, as the gateway writes them,
- * or in the combined format.
+ * Reads an access log and keeps some requests of each class: of a method, a route and a status. The log is JSON lines,
+ * as the gateway writes them, or in the combined format.
  */
 import { createReadStream } from "node:fs";
 import { shownOf, type Sample } from "./samples.ts";
@@ -31,7 +31,8 @@ export async function loggedRequests(file: string): Promise<LoggedRequests> {
       continue;
     }
     const name = `${method} ${place}`;
-    const one = classes.get(name) ?? classes.get(classes.size < MAX_CLASSES ? name : "") ?? { count: 0, kept: new Map() };
+    const one = classes.get(name) ??
+      classes.get(classes.size < MAX_CLASSES ? name : "") ?? { count: 0, kept: new Map() };
     if (one.count++ === 0) classes.set(classes.size < MAX_CLASSES ? name : "", one);
     if (one.kept.size >= MAX_FIRST && (one.kept.size >= MAX_KEPT || !Number.isInteger(Math.log2(one.count)))) continue;
     const headers = { Host: typeof host === "string" && /^[\x21-\x7e]+$/.test(host) ? host : "localhost" };
@@ -44,7 +45,10 @@ export async function loggedRequests(file: string): Promise<LoggedRequests> {
 /** Of a line that is too long, the beginning, which is no request. */
 async function* linesOf(file: string): AsyncGenerator<string> {
   let rest = "";
-  for await (const chunk of createReadStream(file, { encoding: "latin1", highWaterMark: 2 ** 20 }) as AsyncIterable<string>) {
+  for await (const chunk of createReadStream(file, {
+    encoding: "latin1",
+    highWaterMark: 2 ** 20,
+  }) as AsyncIterable<string>) {
     const lines = (rest + chunk).split("\n");
     rest = lines.pop()!.slice(0, MAX_LINE);
     for (const line of lines) yield line.length < MAX_LINE ? line.trim() : "too long";
@@ -52,10 +56,14 @@ async function* linesOf(file: string): AsyncGenerator<string> {
   yield rest.trim();
 }
 
-/** Method, target and host (in the combined format there is none) of a line, and what tells its class from others; none: it cannot be read. */
+/**
+ * Method, target and host (in the combined format there is none) of a line, and what tells its class from others; none:
+ * it cannot be read.
+ */
 function requestOf(line: string): readonly unknown[] {
   const [, method, target, status] = /^[^{].*?\[[^[\]]*\] "([A-Z]+) (\S+) HTTP\/[\d.]+" (\d{3}|-) /.exec(line) ?? [];
-  if (target !== undefined) return [method, target, null, `${target.split("/", 3).join("/").replace(/\d+/g, "N")} ${status}`];
+  if (target !== undefined)
+    return [method, target, null, `${target.split("/", 3).join("/").replace(/\d+/g, "N")} ${status}`];
   try {
     const { method, path, host, service, route, status } = JSON.parse(line) as Readonly<Record<string, unknown>>;
     return [method, path, host, `${service} ${route} ${status}`];

@@ -1,6 +1,7 @@
 /**
- * Makes the requests on which two versions are compared: for every route one that it takes, one for each overlap of two routes, near misses, and
- * those of the configuration's tests. Only one of the versions may accept the configuration, so that it is read as JSON alone.
+ * Makes the requests on which two versions are compared: for every route one that it takes, one for each overlap of two
+ * routes, near misses, and those of the configuration's tests. Only one of the versions may accept the configuration,
+ * so that it is read as JSON alone.
  */
 import { readFileSync } from "node:fs";
 import { dirname } from "node:path";
@@ -25,7 +26,7 @@ export interface Sample {
 
 /** "GET shop.example.com/items/7" */
 export function shownOf({ question: { method, url, headers } }: Sample): string {
-  return `${method} ${/^https?:/.test(url) ? "" : headers?.Host ?? ""}${url}`;
+  return `${method} ${/^https?:/.test(url) ? "" : (headers?.Host ?? "")}${url}`;
 }
 
 /** A part of a configuration that nobody has checked. */
@@ -41,12 +42,21 @@ const MAX_SAMPLES = 40_000;
 
 /** `file` is the configuration's. */
 export function samplesOf(config: Written, file: string): readonly Sample[] {
-  const entries = listOf(config?.services).flatMap((service) => listOf(service.routes).flatMap((route) => entryOf({ service, route })));
+  const entries = listOf(config?.services).flatMap((service) =>
+    listOf(service.routes).flatMap((route) => entryOf({ service, route })),
+  );
   const proof = proofOf(entries);
-  const requests = entries.flatMap(({ target }) => (proof.samples.has(target) ? [{ target, request: proof.samples.get(target)! }] : []));
-  const overlaps = [...proof.unreachable, ...proof.bypasses.flatMap(({ takers }) => takers)].flatMap(({ request }) => request ?? []);
+  const requests = entries.flatMap(({ target }) =>
+    proof.samples.has(target) ? [{ target, request: proof.samples.get(target)! }] : [],
+  );
+  const overlaps = [...proof.unreachable, ...proof.bypasses.flatMap(({ takers }) => takers)].flatMap(
+    ({ request }) => request ?? [],
+  );
   const samples = [
-    ...requests.flatMap(({ target, request }) => [sample(request, "a route"), ...withCredentials(request, config, target, file)]),
+    ...requests.flatMap(({ target, request }) => [
+      sample(request, "a route"),
+      ...withCredentials(request, config, target, file),
+    ]),
     ...overlaps.map((request) => sample(request, "an overlap of routes")),
     ...listOf(config?.tests).flatMap(({ request }) => ofTest(request ?? {})),
   ].slice(0, MAX_SAMPLES);
@@ -66,7 +76,18 @@ function entryOf({ service, route }: Place): TableEntry<Place>[] {
     const { path, methods = [], match } = route;
     const base = parsePattern(basePath, "base_path");
     if ("error" in base || "error" in parsePattern(path, "path", base.segments)) return [];
-    return [{ basePath, hosts, path, methods, match: match && routeConditions(match), encodedSlashes: slashes === "allow", pathParameters: parameters === "allow", target: { service, route } }];
+    return [
+      {
+        basePath,
+        hosts,
+        path,
+        methods,
+        match: match && routeConditions(match),
+        encodedSlashes: slashes === "allow",
+        pathParameters: parameters === "allow",
+        target: { service, route },
+      },
+    ];
   } catch {
     return [];
   }
@@ -86,7 +107,10 @@ function proofOf(entries: readonly TableEntry<Place>[]): Pick<Proof<Place>, "sam
 function sample({ method, host, path, query, headers, scheme }: SampleRequest, form: string): Sample {
   const [url, given] = [path + query, Object.fromEntries(pairs(headers))];
   // With a Host, a whole URL would be that of a request to a proxy.
-  const question = scheme === "https" ? { method, url: `https://${host}${url}`, headers: given } : { method, url, headers: { Host: host, ...given } };
+  const question =
+    scheme === "https"
+      ? { method, url: `https://${host}${url}`, headers: given }
+      : { method, url, headers: { Host: host, ...given } };
   return { question, form };
 }
 
@@ -101,8 +125,15 @@ interface Credentials {
 }
 
 /** With the first key and the first password that admit to the route. */
-function withCredentials(request: SampleRequest, { global, callers }: Written, { service, route }: Place, file: string): Sample[] {
-  const plugins = [route, service, global].flatMap((place) => listOf(place?.plugins)).filter(({ enabled }) => enabled !== false);
+function withCredentials(
+  request: SampleRequest,
+  { global, callers }: Written,
+  { service, route }: Place,
+  file: string,
+): Sample[] {
+  const plugins = [route, service, global]
+    .flatMap((place) => listOf(place?.plugins))
+    .filter(({ enabled }) => enabled !== false);
   const configOf = (kind: string): Written => plugins.find(({ name }) => name === kind)?.config ?? {};
   const shown = [...keyOf(configOf("key_auth"), callers, file), ...passwordOf(configOf("basic_auth"), file)];
   if (shown.length === 0) return [];
@@ -118,7 +149,9 @@ function withCredentials(request: SampleRequest, { global, callers }: Written, {
 
 function keyOf({ callers: isOfAll, from, keys, ...own }: Written, callers: unknown, file: string): Credentials[] {
   const entries = isOfAll === true ? listOf(callers).flatMap((caller) => listOf(caller.keys)) : [own, ...listOf(keys)];
-  const text = entries.map(({ key }) => valueOf(key, file)).find((value) => value !== null && /^[\x21-\x7e]+$/.test(value));
+  const text = entries
+    .map(({ key }) => valueOf(key, file))
+    .find((value) => value !== null && /^[\x21-\x7e]+$/.test(value));
   return text == null ? [] : [{ form: "key", place: String(from?.[0] ?? "header:apiKey"), text, secrets: [text] }];
 }
 
@@ -135,12 +168,18 @@ function passwordOf({ users, ...own }: Written, file: string): Credentials[] {
 /** With its references resolved; null if that is not possible here. */
 function valueOf(value: unknown, file: string): string | null {
   if (typeof value !== "string") return null;
-  const { text, problems } = resolveReferences(value, { environment: process.env, folder: dirname(file), readFile: (path) => readFileSync(path) });
+  const { text, problems } = resolveReferences(value, {
+    environment: process.env,
+    folder: dirname(file),
+    readFile: (path) => readFileSync(path),
+  });
   return problems.length === 0 && text !== "" ? text : null;
 }
 
 function ofTest({ method = "GET", url, headers = {}, client_ip: clientIp }: Written): Sample[] {
-  return typeof url === "string" ? [{ question: { method, url, headers, ...(clientIp !== undefined && { clientIp }) }, form: "of a test" }] : [];
+  return typeof url === "string"
+    ? [{ question: { method, url, headers, ...(clientIp !== undefined && { clientIp }) }, form: "of a test" }]
+    : [];
 }
 
 /** How requests are spelt that a gateway has to read as the upstream does. */
@@ -154,11 +193,18 @@ function nearMisses(request: SampleRequest): readonly Sample[] {
     ["with dots", `${path}/../${segment}`, `${before}/x/%2e%2E/${segment}`, `${before}/./${segment}`],
     ["with //", `${before}//${segment}`],
     ["in upper case", path.toUpperCase()],
-    ["with other percent-encoded characters", `${before}/${segment.replace(/^\w/, (letter) => `%${letter.charCodeAt(0).toString(16)}`)}`, `${path}%00`, `${path}%C3%A9%20+`],
+    [
+      "with other percent-encoded characters",
+      `${before}/${segment.replace(/^\w/, (letter) => `%${letter.charCodeAt(0).toString(16)}`)}`,
+      `${path}%00`,
+      `${path}%C3%A9%20+`,
+    ],
     ["with path parameters", `${path};x=1`, `${before};x/${segment}`],
     ["with a backslash", `${before}\\${segment}`],
   ];
-  const methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE"].filter((method) => method !== request.method);
+  const methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE"].filter(
+    (method) => method !== request.method,
+  );
   return [
     ...spellings.flatMap(([form, ...paths]) => paths.map((each) => sample({ ...request, path: each }, form))),
     sample({ ...request, query: `${query === "" ? "?" : `${query}&`}a=1&a=%2F;b&c[]=%e9` }, "with a query"),
@@ -169,8 +215,36 @@ function nearMisses(request: SampleRequest): readonly Sample[] {
 }
 
 const CLIENT_HEADERS = [
-  ...["X-Forwarded-For", "192.0.2.1", "X-Forwarded-Host", "a.example", "Forwarded", "for=192.0.2.1", "X-Real-IP", "192.0.2.1", "Via", "1.1 a", "X-Request-Id", "of-a-client"],
-  ...["Connection", "close, X-Hop", "X-Hop", "1", "TE", "trailers", "Accept-Encoding", "gzip, br", "Cookie", "a=b", "Range", "bytes=0-9", "X_Name", "1"],
+  ...[
+    "X-Forwarded-For",
+    "192.0.2.1",
+    "X-Forwarded-Host",
+    "a.example",
+    "Forwarded",
+    "for=192.0.2.1",
+    "X-Real-IP",
+    "192.0.2.1",
+    "Via",
+    "1.1 a",
+    "X-Request-Id",
+    "of-a-client",
+  ],
+  ...[
+    "Connection",
+    "close, X-Hop",
+    "X-Hop",
+    "1",
+    "TE",
+    "trailers",
+    "Accept-Encoding",
+    "gzip, br",
+    "Cookie",
+    "a=b",
+    "Range",
+    "bytes=0-9",
+    "X_Name",
+    "1",
+  ],
 ];
 
 /** A version says what is wrong with a value that is no list of objects. */

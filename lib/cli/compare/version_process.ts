@@ -49,12 +49,27 @@ export class VersionProcess {
     this.name = versionIn(folder);
     const root = realpathSync(folder);
     const [main] = MAINS.find((files) => files.every((file) => existsSync(join(root, file)))) ?? [];
-    if (main === undefined) throw new Failure(`${folder} has no ${MAINS.map((files) => files.join(", ")).join(" and no ")}: a clone needs npm run build, a package of build --with explain --with test`, 2);
-    const [child, version] = [new URL("child.js", import.meta.url), pathToFileURL(join(root, main))].map(({ href }) => JSON.stringify(href));
-    const text = `import { answerFor } from ${child}; import * as version from ${version}; await answerFor(version, ${JSON.stringify(options.config)});`;
-    this.#child = spawn(process.execPath, [...rightsOf(root, options), "--input-type=module", "--eval", text], { cwd: root, env: options.environment, stdio: ["pipe", "ignore", "pipe", "pipe"] });
+    if (main === undefined)
+      throw new Failure(
+        `${folder} has no ${MAINS.map((files) => files.join(", ")).join(" and no ")}: ` +
+          `a clone needs npm run build, a package of build --with explain --with test`,
+        2,
+      );
+    const [child, version] = [new URL("child.js", import.meta.url), pathToFileURL(join(root, main))].map(({ href }) =>
+      JSON.stringify(href),
+    );
+    const text =
+      `import { answerFor } from ${child}; import * as version from ${version}; await answerFor(version, ` +
+      `${JSON.stringify(options.config)});`;
+    this.#child = spawn(process.execPath, [...rightsOf(root, options), "--input-type=module", "--eval", text], {
+      cwd: root,
+      env: options.environment,
+      stdio: ["pipe", "ignore", "pipe", "pipe"],
+    });
     this.#ended = new Promise((resolve) => {
-      this.#child.on("error", ({ message }) => resolve(message)).on("close", (code, signal) => resolve(`it ended with ${signal ?? `exit code ${code}`}`));
+      this.#child
+        .on("error", ({ message }) => resolve(message))
+        .on("close", (code, signal) => resolve(`it ended with ${signal ?? `exit code ${code}`}`));
     });
     this.#child.stdin!.on("error", ignore).end(JSON.stringify(options.questions));
     this.#child.stderr!.on("data", (bytes: Buffer) => (this.#errors = (this.#errors + bytes).slice(0, MAX_ERRORS)));
@@ -63,7 +78,10 @@ export class VersionProcess {
     input.on("data", ({ length }: Buffer) => (this.#size += length) > MAX_ANSWER && this.end());
   }
 
-  /** What it makes of the configuration; to be asked for first, and once. Rejects with a `Failure` if the version cannot be run. */
+  /**
+   * What it makes of the configuration; to be asked for first, and once. Rejects with a `Failure` if the version cannot
+   * be run.
+   */
   report(): Promise<VersionReport> {
     return this.#next("silent");
   }
@@ -90,19 +108,32 @@ export class VersionProcess {
     await waitAtMost(next.catch(ignore), MAX_SILENT_MS);
     if (Array.isArray((found as T | null)?.[list])) return found!;
     const [, error] = /^(\w*Error\b.*)/m.exec(this.#errors) ?? [];
-    throw new Failure(`${this.folder} (edge-gateway ${this.name}) cannot be run: ${why}${error === undefined ? "" : `: ${error}`}`, 2);
+    throw new Failure(
+      `${this.folder} (edge-gateway ${this.name}) cannot be run: ${why}${error === undefined ? "" : `: ${error}`}`,
+      2,
+    );
   }
 }
 
 /** The first file is that which is loaded: of a package as it is released; of one that `build` has made. */
-const MAINS = [["lib/index.js"], ["lib/cli/config_file.js", "lib/proof/explain.js", "lib/proof/run_tests.js"]].map((files) => files.map((file) => `dist/${file}`));
+const MAINS = [["lib/index.js"], ["lib/cli/config_file.js", "lib/proof/explain.js", "lib/proof/run_tests.js"]].map(
+  (files) => files.map((file) => `dist/${file}`),
+);
 
-/** It reads its own files and those of the configuration; it writes nothing, starts no programs, and loads no addons. */
+/**
+ * It reads its own files and those of the configuration; it writes nothing, starts no programs, and loads no addons.
+ */
 function rightsOf(root: string, { config, files }: ProcessOptions): readonly string[] {
-  const named = [root, dirname(config), ...files].map((path) => (statSync(path).isDirectory() ? join(path, "/") : path));
+  const named = [root, dirname(config), ...files].map((path) =>
+    statSync(path).isDirectory() ? join(path, "/") : path,
+  );
   const needed = readable({ watched: [], reads: [join(PACKAGE_FOLDER, "package.json"), ...named], writes: [] });
   const odd = needed.find((path) => /[,*]/.test(path));
-  if (odd !== undefined) throw new Failure(`${odd} has a comma or an asterisk, which flags of Node's permission model cannot have: rename it`, 2);
+  if (odd !== undefined)
+    throw new Failure(
+      `${odd} has a comma or an asterisk, which flags of Node's permission model cannot have: rename it`,
+      2,
+    );
   const model = process.allowedNodeEnvironmentFlags.has("--permission") ? "--permission" : "--experimental-permission";
   return [model, ...needed.map((path) => `--allow-fs-read=${path}`)];
 }
@@ -112,8 +143,14 @@ function versionIn(folder: string): string {
   try {
     found = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as typeof found;
   } catch (error) {
-    throw new Failure(`${folder} is no version of edge-gateway: its package.json cannot be read: ${whyUnreadable(error)}`, 2);
+    throw new Failure(
+      `${folder} is no version of edge-gateway: its package.json cannot be read: ${whyUnreadable(error)}`,
+      2,
+    );
   }
   if (found?.name === "edge-gateway" && typeof found.version === "string") return found.version;
-  throw new Failure(`${folder} is no version of edge-gateway: its package.json is that of ${JSON.stringify(found?.name ?? null)}`, 2);
+  throw new Failure(
+    `${folder} is no version of edge-gateway: its package.json is that of ${JSON.stringify(found?.name ?? null)}`,
+    2,
+  );
 }

@@ -1,5 +1,6 @@
 /**
- * A configuration while it is made from another program's: what the gateway refuses is taken out again and noted, so that the result is valid.
+ * A configuration while it is made from another program's: what the gateway refuses is taken out again and noted, so
+ * that the result is valid.
  *
  * A guard that cannot be carried over does not leave its routes open: they answer 503 until it is replaced.
  */
@@ -73,7 +74,8 @@ export class Draft {
   /** Remembers where a service, route or plugin comes from. */
   from<T extends object>(at: Path, made: T): T {
     this.#origins.set(made, at);
-    if (this.#origins.size > MAX_PARTS) throw new Failure(`more than ${MAX_PARTS} services, routes and plugins cannot be imported: split the file`, 2);
+    if (this.#origins.size > MAX_PARTS)
+      throw new Failure(`more than ${MAX_PARTS} services, routes and plugins cannot be imported: split the file`, 2);
     return made;
   }
 
@@ -91,7 +93,9 @@ export class Draft {
     return freeName(wanted, this.#names);
   }
 
-  /** A credential of the source. References to environment variables, as Kong and decK write them, are written as ours. */
+  /**
+   * A credential of the source. References to environment variables, as Kong and decK write them, are written as ours.
+   */
   secret(place: Place): string | undefined {
     const text = place.text();
     const match = /^\{vault:\/\/env\/([\w-]+)\}$|^\$\{\{\s*env "(\w+)"\s*\}\}$/.exec(text ?? "");
@@ -104,13 +108,18 @@ export class Draft {
 
   /** In place of a guard: nobody passes. */
   closed(at: Path, guard: string): Plugin {
-    this.notes.addClosed(at, `"${guard}" is not carried over, and may decide who passes: its routes answer 503 (request_termination) until you replace it`);
+    this.notes.addClosed(
+      at,
+      `"${guard}" is not carried over, and may decide who passes: ` +
+        `its routes answer 503 (request_termination) until you replace it`,
+    );
     return this.from(at, CLOSED());
   }
 
   /**
-   * A route of the source is left out, which had these plugins. Requests that match `pattern`, a path or a regular expression (`~`), must
-   * not reach a less specific route, which may have other guards: what the pattern begins with answers 503, and so do the routes there that lack a guard.
+   * A route of the source is left out, which had these plugins. Requests that match `pattern`, a path or a regular
+   * expression (`~`), must not reach a less specific route, which may have other guards: what the pattern begins with
+   * answers 503, and so do the routes there that lack a guard.
    */
   leaveGap(at: Path, pattern: string, hosts: readonly string[] = [], plugins: readonly Plugin[] = []): void {
     // A last segment of a regular expression may go on: ~/a is /abc, too.
@@ -118,7 +127,13 @@ export class Draft {
     const head = pattern.includes("|") ? "" : (segments.exec(pattern)?.[1] ?? "");
     const named = hosts.map((host) => host.toLowerCase());
     const guards = plugins.filter(({ name }) => GUARDS.has(name));
-    const gap = { at, head, hosts: named.every((host) => HOST.test(host)) ? named : [], guards, closed: this.from(at, CLOSED()) };
+    const gap = {
+      at,
+      head,
+      hosts: named.every((host) => HOST.test(host)) ? named : [],
+      guards,
+      closed: this.from(at, CLOSED()),
+    };
     this.notes.addClosed(at, LEFT_OUT);
     this.#gaps.set(JSON.stringify([head, gap.hosts, guards.map((guard) => this.#numberOf(guard))]), gap);
   }
@@ -136,9 +151,14 @@ export class Draft {
       const lacks = (guard: Plugin) => !numbers.has(this.#numberOf(guard));
       if (plugins.some(({ name }) => name === "request_termination")) continue;
       for (const head of headsOf(joined(service, route))) {
-        const gap = guarded.get(head)?.find(({ hosts, guards }) => guards.some(lacks) && meet(hosts, service.hosts ?? []));
+        const gap = guarded
+          .get(head)
+          ?.find(({ hosts, guards }) => guards.some(lacks) && meet(hosts, service.hosts ?? []));
         if (gap === undefined) continue;
-        const missing = gap.guards.filter(lacks).map(({ name }) => `"${name}"`).join(", ");
+        const missing = gap.guards
+          .filter(lacks)
+          .map(({ name }) => `"${name}"`)
+          .join(", ");
         this.#close(route, `would get requests of ${formatPath(gap.at)}, which is left out, without ${missing}`);
         break;
       }
@@ -146,7 +166,14 @@ export class Draft {
     const places = new Map(gaps.map((gap) => [JSON.stringify([gap.head, gap.hosts]), gap]));
     for (const { at, head, hosts, closed } of places.values()) {
       const routes = [`${head}/{rest*}`, head || "/"].map((path) => this.from(at, { path }));
-      const service: Service = { name: this.serviceName("closed"), base_path: "/", ...(hosts.length === 0 ? {} : { hosts }), upstreams: [NOWHERE], plugins: [closed], routes };
+      const service: Service = {
+        name: this.serviceName("closed"),
+        base_path: "/",
+        ...(hosts.length === 0 ? {} : { hosts }),
+        upstreams: [NOWHERE],
+        plugins: [closed],
+        routes,
+      };
       this.#closed.add(this.from(at, service));
       // Last: of two routes of one pattern, the later one is taken out.
       this.config.services.push(service);
@@ -160,24 +187,39 @@ export class Draft {
   }
 
   /**
-   * The source asks regular expressions first, here the more specific pattern goes first, and a placeholder accepts more than an expression.
+   * The source asks regular expressions first, here the more specific pattern goes first, and a placeholder accepts
+   * more than an expression.
    * A route that so gets requests of another one, which has a guard that it lacks, is closed.
    */
   #closeOverlaps(): void {
     if (this.#expressions.size === 0) return;
     const all = [...this.#routes()].map(([service, route, plugins]) => {
       const guards = plugins.filter(({ name }) => GUARDS.has(name)).map((plugin) => this.#numberOf(plugin));
-      return { route, hosts: service.hosts ?? [], guards, isClosed: plugins.some(({ name }) => name === "request_termination"), segments: joined(service, route).split("/").slice(1) };
+      return {
+        route,
+        hosts: service.hosts ?? [],
+        guards,
+        isClosed: plugins.some(({ name }) => name === "request_termination"),
+        segments: joined(service, route).split("/").slice(1),
+      };
     });
     for (const own of all.filter(({ route }) => this.#expressions.has(route))) {
       for (const other of all) {
         if (other === own || !overlap(own.segments, other.segments) || !shareMethod(own.route, other.route)) continue;
         const isFirst = goesBefore(other.segments, own.segments) && meet(own.hosts, other.hosts);
-        const isBehind = this.#expressions.get(own.route) === true && (other.hosts.length === 0 || meet(own.hosts, other.hosts));
-        for (const [to, from] of [...(isFirst ? [[other, own] as const] : []), ...(isBehind ? [[own, other] as const] : [])]) {
+        const isBehind =
+          this.#expressions.get(own.route) === true && (other.hosts.length === 0 || meet(own.hosts, other.hosts));
+        for (const [to, from] of [
+          ...(isFirst ? [[other, own] as const] : []),
+          ...(isBehind ? [[own, other] as const] : []),
+        ]) {
           if (to.isClosed || from.guards.every((guard) => to.guards.includes(guard))) continue;
           to.isClosed = true;
-          this.#close(to.route, `may get requests of ${formatPath(this.#origins.get(from.route)!)}, which has other guards, since a regular expression is a pattern here`);
+          this.#close(
+            to.route,
+            `may get requests of ${formatPath(this.#origins.get(from.route)!)}, which has other guards, ` +
+              `since a regular expression is a pattern here`,
+          );
         }
       }
     }
@@ -207,9 +249,18 @@ export class Draft {
       const { services } = this.config;
       for (const service of services) if (service.plugins?.length === 0) delete service.plugins;
       this.config.services = services.filter(({ routes }) => routes.length > 0);
-      if (this.config.services.every((service) => this.#closed.has(service))) throw new Failure(["no route could be carried over", ...this.notes.lines(3).map(withoutControls)].join("\n"), 2);
+      if (this.config.services.every((service) => this.#closed.has(service)))
+        throw new Failure(
+          ["no route could be carried over", ...this.notes.lines(3).map(withoutControls)].join("\n"),
+          2,
+        );
       const issues = await this.#issues();
-      if (issues.length === 0) return { ...(this.config.global === undefined ? {} : { global: this.config.global }), ...(this.config.callers === undefined ? {} : { callers: this.config.callers }), services: this.config.services };
+      if (issues.length === 0)
+        return {
+          ...(this.config.global === undefined ? {} : { global: this.config.global }),
+          ...(this.config.callers === undefined ? {} : { callers: this.config.callers }),
+          services: this.config.services,
+        };
       this.#takeOut(issues);
     }
   }
@@ -221,7 +272,9 @@ export class Draft {
     const environment = Object.fromEntries([...this.#variables].map((name) => [name, name.padEnd(64, "x")]));
     try {
       const modules = await loadPluginModules(this.config, environment);
-      await modules.withPositions(() => new Candidate({ config: this.config as never, environment, modules })).then((candidate) => candidate.close());
+      await modules
+        .withPositions(() => new Candidate({ config: this.config as never, environment, modules }))
+        .then((candidate) => candidate.close());
       return [];
     } catch (error) {
       if (error instanceof ConfigError) return error.issues;
@@ -243,7 +296,10 @@ export class Draft {
       if (inner === null) throw new Failure(`${formatPath(at)} ${message}`, 2);
       const [setting = ""] = inner.rest;
       if (OPTIONAL.has(setting) && "upstreams" in inner.part) {
-        this.notes.add(this.#origins.get(inner.part)!, `"${setting}" is not carried over: ${formatPath(inner.rest)}: ${message}`);
+        this.notes.add(
+          this.#origins.get(inner.part)!,
+          `"${setting}" is not carried over: ${formatPath(inner.rest)}: ${message}`,
+        );
         delete (inner.part as Record<string, unknown>)[setting];
         continue;
       }
@@ -253,12 +309,21 @@ export class Draft {
       if (message.startsWith('route "') && setting !== "match") doubles.add(inner.part);
       const service = this.config.services[Number(at[1])]!;
       if (at[0] === "services" && this.#closed.has(service)) continue;
-      const what = "config" in inner.part ? `"${(inner.part as Plugin).name}"` : "path" in inner.part ? "the route" : "the service";
-      this.notes.add(this.#origins.get(inner.part)!, `${what} is not carried over: ${inner.rest.length === 0 ? "" : `${formatPath(inner.rest)}: `}${message}`);
+      const what =
+        "config" in inner.part
+          ? `"${(inner.part as Plugin).name}"`
+          : "path" in inner.part
+            ? "the route"
+            : "the service";
+      this.notes.add(
+        this.#origins.get(inner.part)!,
+        `${what} is not carried over: ${inner.rest.length === 0 ? "" : `${formatPath(inner.rest)}: `}${message}`,
+      );
     }
     for (const [service, route, plugins] of this.#routes()) {
       const isLost = (out.has(service) || out.has(route)) && !doubles.has(route);
-      if (isLost && plugins.some(({ name }) => GUARDS.has(name))) this.leaveGap(this.#origins.get(route)!, joined(service, route), service.hosts, plugins);
+      if (isLost && plugins.some(({ name }) => GUARDS.has(name)))
+        this.leaveGap(this.#origins.get(route)!, joined(service, route), service.hosts, plugins);
     }
     const kept = (plugins: Plugin[] = []): Plugin[] =>
       plugins.flatMap((plugin) => {
@@ -282,10 +347,16 @@ export class Draft {
 const OPTIONAL: ReadonlySet<string | number> = new Set(["timeouts", "retries"]);
 export const HOST = /^(\*\.)?[^*:]+$/;
 const NOWHERE = { host: "127.0.0.1", port: 9 };
-const CLOSED = (): Plugin => ({ name: "request_termination", config: { status: 503, body: "This route is closed until its access control is configured." } });
+const CLOSED = (): Plugin => ({
+  name: "request_termination",
+  config: { status: 503, body: "This route is closed until its access control is configured." },
+});
 const LEFT_OUT =
-  "the route is not carried over: its requests get 503 (request_termination) until you replace it, or go to another route that has its guards";
-const GUARDS: ReadonlySet<string> = new Set(builtinPlugins.filter(({ guards }) => guards === true).map(({ name }) => name));
+  "the route is not carried over: its requests get 503 (request_termination) until you replace it, " +
+  "or go to another route that has its guards";
+const GUARDS: ReadonlySet<string> = new Set(
+  builtinPlugins.filter(({ guards }) => guards === true).map(({ name }) => name),
+);
 
 function joined(service: Service, route: Route): string {
   return `${service.base_path}/${route.path}`.replace(/\/{2,}/g, "/");
@@ -293,7 +364,10 @@ function joined(service: Service, route: Route): string {
 
 /** Of "/a/b": "", "/a" and "/a/b". */
 function headsOf(path: string): string[] {
-  const segments = path.split("/").slice(1).filter((segment) => segment !== "");
+  const segments = path
+    .split("/")
+    .slice(1)
+    .filter((segment) => segment !== "");
   return ["", ...segments.map((_, i) => `/${segments.slice(0, i + 1).join("/")}`)];
 }
 
@@ -320,25 +394,35 @@ function shareMethod({ methods: one }: Route, { methods: other }: Route): boolea
 }
 
 /**
- * Whether a request for one of these hosts may be for a service with `others` in place of one with `hosts`; none is all hosts. A service
- * without hosts comes after those with.
+ * Whether a request for one of these hosts may be for a service with `others` in place of one with `hosts`; none is all
+ * hosts. A service without hosts comes after those with.
  */
 function meet(hosts: readonly string[], others: readonly string[]): boolean {
   if (hosts.length === 0) return true;
   const covers = (a: string, b: string) => a === b || (a.startsWith("*.") && b.endsWith(a.slice(1)));
-  return others.some((other) => hosts.some((host) => covers(host, other.toLowerCase()) || covers(other.toLowerCase(), host)));
+  return others.some((other) =>
+    hosts.some((host) => covers(host, other.toLowerCase()) || covers(other.toLowerCase(), host)),
+  );
 }
 
 const SECRETS: ReadonlySet<string | number> = new Set(["key", "password", "secret", "public_key"]);
 
-/** A text of the source must not become a reference: it could put any secret of this machine into a header or a name. */
+/**
+ * A text of the source must not become a reference: it could put any secret of this machine into a header or a name.
+ */
 function findReferences(value: unknown, at: Path, own: ReadonlySet<string>, issues: Issue[]): void {
   if (typeof value === "string" && hasReference(value)) {
     const name = /^\$\{env:(\w+)\}$/.exec(value)?.[1];
-    if (name === undefined || !own.has(name) || !SECRETS.has(at.at(-1)!)) issues.push({ at, message: "contains ${env:…} or ${file:…}, which would be replaced here: write it differently", position: null });
+    if (name === undefined || !own.has(name) || !SECRETS.has(at.at(-1)!))
+      issues.push({
+        at,
+        message: "contains ${env:…} or ${file:…}, which would be replaced here: write it differently",
+        position: null,
+      });
   }
   if (typeof value !== "object" || value === null || at.at(-1) === "body" || at.at(-1) === "query") return;
-  for (const [key, each] of Object.entries(value)) findReferences(each, [...at, Array.isArray(value) ? Number(key) : key], own, issues);
+  for (const [key, each] of Object.entries(value))
+    findReferences(each, [...at, Array.isArray(value) ? Number(key) : key], own, issues);
 }
 
 /** A server of the source. */
@@ -354,8 +438,14 @@ export interface Target {
 export function readTarget(text: string): Target | string {
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url === null || !/^https?:$/.test(url.protocol)) return 'expected a URL such as "http://127.0.0.1:3000"';
-  if (url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "") return "expected a URL without user, query and fragment";
+  if (url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "")
+    return "expected a URL without user, query and fragment";
   if (url.port === "0") return "expected a port from 1 to 65535";
   const protocol = url.protocol === "https:" ? "https" : "http";
-  return { protocol, host: url.hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(url.port) || (protocol === "https" ? 443 : 80), path: url.pathname.replace(/\/+$/, "") };
+  return {
+    protocol,
+    host: url.hostname.replace(/^\[(.*)\]$/, "$1"),
+    port: Number(url.port) || (protocol === "https" ? 443 : 80),
+    path: url.pathname.replace(/\/+$/, ""),
+  };
 }

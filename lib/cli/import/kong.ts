@@ -1,8 +1,9 @@
 /**
  * Imports a declarative configuration of Kong (decK's JSON): services with their routes, upstreams and targets.
  *
- * Kong runs one instance of a plugin kind for a request, the most specific one, in the order of fixed priorities. Each route gets the list
- * that it has in Kong; what all lists begin with moves to the service, and what all services begin with to the gateway, so that the order stays.
+ * Kong runs one instance of a plugin kind for a request, the most specific one, in the order of fixed priorities. Each
+ * route gets the list that it has in Kong; what all lists begin with moves to the service, and what all services begin
+ * with to the gateway, so that the order stays.
  */
 import * as references from "../../config/references.ts";
 import { CONDITIONS, type Conditions } from "../../config/conditions.ts";
@@ -44,19 +45,33 @@ interface Bucket {
 
 /** The names of the groups that a consumer is in. */
 function groupsOf(consumer: Place): readonly string[] {
-  return consumer.get("groups").items().flatMap((group) => groupName(group) ?? []);
+  return consumer
+    .get("groups")
+    .items()
+    .flatMap((group) => groupName(group) ?? []);
 }
 
 /** It is named, or an object with a name. */
 function groupName(group: Place): string | undefined {
-  return typeof group.value === "string" ? group.value : group.ignore(...LABELS).get("name").text();
+  return typeof group.value === "string"
+    ? group.value
+    : group
+        .ignore(...LABELS)
+        .get("name")
+        .text();
 }
 
 /** The limit that a plugin is for the consumers of a group, wherever they ask. */
 function limitOf(group: Place, plugin: Place): GroupLimit[] {
   const name = groupName(group);
   const isForAll = ["service", "route", "consumer"].every((field) => plugin.get(field).value === undefined);
-  if (name === undefined || !isForAll || plugin.get("name").text() !== "rate-limiting-advanced" || plugin.get("enabled").flag() === false) return [];
+  if (
+    name === undefined ||
+    !isForAll ||
+    plugin.get("name").text() !== "rate-limiting-advanced" ||
+    plugin.get("enabled").flag() === false
+  )
+    return [];
   return [{ group: name, place: plugin.ignore(...LABELS, "protocols", "instance_name"), isUsed: false }];
 }
 
@@ -80,30 +95,74 @@ class KongReader {
   constructor(root: Place, draft: Draft) {
     this.#root = root;
     this.#draft = draft;
-    this.#upstreamsByName = new Map(root.get("upstreams").items().map((place) => [place.get("name").text()?.toLowerCase() ?? "", place]));
-    const groups = root.get("consumer_groups").items().map((group) => group.ignore(...LABELS, "name", "consumers"));
+    this.#upstreamsByName = new Map(
+      root
+        .get("upstreams")
+        .items()
+        .map((place) => [place.get("name").text()?.toLowerCase() ?? "", place]),
+    );
+    const groups = root
+      .get("consumer_groups")
+      .items()
+      .map((group) => group.ignore(...LABELS, "name", "consumers"));
     const all = [
-      ...groups.flatMap((group) => group.get("plugins").items().map((place) => ({ group, place }))),
-      ...root.get("plugins").items().map((place) => ({ group: place.get("consumer_group"), place })).filter(({ group }) => group.value !== undefined),
+      ...groups.flatMap((group) =>
+        group
+          .get("plugins")
+          .items()
+          .map((place) => ({ group, place })),
+      ),
+      ...root
+        .get("plugins")
+        .items()
+        .map((place) => ({ group: place.get("consumer_group"), place }))
+        .filter(({ group }) => group.value !== undefined),
     ];
     this.#limits = all.flatMap(({ group, place }) => limitOf(group, place));
     for (const { place } of this.#limits) this.#placed.add(place);
     const ofGroups = all.map(({ place }) => place).filter((place) => !this.#placed.has(place));
-    const consumers = root.get("consumers").items().map((place) => {
-      const of = (list: string) => this.#children(place.ignore(...LABELS, "custom_id"), list, "consumer", "username");
-      const isInGroup = Object.keys(Object(place.get("groups").value)).length > 0;
-      return { place, of, groups: groupsOf(place), refusal: refusalOf([...of("plugins"), ...(isInGroup ? ofGroups : [])]) };
-    });
+    const consumers = root
+      .get("consumers")
+      .items()
+      .map((place) => {
+        const of = (list: string) => this.#children(place.ignore(...LABELS, "custom_id"), list, "consumer", "username");
+        const isInGroup = Object.keys(Object(place.get("groups").value)).length > 0;
+        return {
+          place,
+          of,
+          groups: groupsOf(place),
+          refusal: refusalOf([...of("plugins"), ...(isInGroup ? ofGroups : [])]),
+        };
+      });
     this.#plugins = new KongPlugins(draft, consumers, this.#limits);
   }
 
   run(): void {
-    const global = this.#attached(this.#root.get("plugins").items().filter((plugin) => !["service", "route", "consumer", "consumer_group"].some((name) => plugin.get(name).value !== undefined)));
+    const global = this.#attached(
+      this.#root
+        .get("plugins")
+        .items()
+        .filter(
+          (plugin) =>
+            !["service", "route", "consumer", "consumer_group"].some((name) => plugin.get(name).value !== undefined),
+        ),
+    );
     for (const service of this.#root.get("services").items()) this.#service(service.ignore(...LABELS), global);
-    for (const list of ["routes", "plugins", "targets", "keyauth_credentials", "basicauth_credentials", "jwt_secrets", "acls"]) {
+    for (const list of [
+      "routes",
+      "plugins",
+      "targets",
+      "keyauth_credentials",
+      "basicauth_credentials",
+      "jwt_secrets",
+      "acls",
+    ]) {
       for (const place of this.#root.get(list).items()) {
         const isPlaced = this.#placed.has(place) || global.some((each) => each.place === place);
-        if (!isPlaced) place.leaveOut("is not carried over: it is disabled, belongs to a consumer or group, or to nothing that is here");
+        if (!isPlaced)
+          place.leaveOut(
+            "is not carried over: it is disabled, belongs to a consumer or group, or to nothing that is here",
+          );
       }
     }
     for (const { place, isUsed } of this.#limits) {
@@ -138,7 +197,8 @@ class KongReader {
       if (place.get("enabled").flag() === false) return (place.leaveOut("is disabled, and left out"), []);
       const isForSome = ["consumer", "consumer_group"].some((name) => place.get(name).value !== undefined);
       // Those at the top count where the credentials of the consumers are read.
-      if (isForSome && place.at[0] !== "plugins" && !OPEN.test(kind)) return [{ kind: `${kind} of some consumers`, place }];
+      if (isForSome && place.at[0] !== "plugins" && !OPEN.test(kind))
+        return [{ kind: `${kind} of some consumers`, place }];
       if (isForSome) return (place.leaveOut("is not carried over: it is for some consumers only"), []);
       return [{ kind, place }];
     });
@@ -163,8 +223,17 @@ class KongReader {
       route.ignore(...LABELS, "name", "service", "path_handling", ...Object.keys(OF_ROUTES));
       const attached = [...global, ...own, ...this.#attached(this.#children(route, "plugins", "route", "name"))];
       const plugins = this.#plugins.list(attached);
-      const uri = attached.findLast(({ kind }) => kind === "request-transformer")?.place.get("config").get("replace").get("uri");
-      const hosts = route.get("hosts").isTexts() ? route.get("hosts").texts().map((host) => host.replace(/:\d+$/, "")) : [];
+      const uri = attached
+        .findLast(({ kind }) => kind === "request-transformer")
+        ?.place.get("config")
+        .get("replace")
+        .get("uri");
+      const hosts = route.get("hosts").isTexts()
+        ? route
+            .get("hosts")
+            .texts()
+            .map((host) => host.replace(/:\d+$/, ""))
+        : [];
       const close = (path: string) => this.#draft.leaveGap(route.at, path, hosts, plugins);
       const reason = isLost ? "its service is not" : unroutable(route);
       if (isLost || reason !== undefined) {
@@ -173,17 +242,43 @@ class KongReader {
         continue;
       }
       route.noteUnusual(OF_ROUTES);
-      for (const path of this.#paths(route, close)) this.#route({ route, path, uri, plugins, target, name, settings, buckets });
+      for (const path of this.#paths(route, close))
+        this.#route({ route, path, uri, plugins, target, name, settings, buckets });
     }
   }
 
-  #route(given: { route: Place; path: KongPath; uri: Place | undefined; plugins: Plugin[]; target: Target; name: string; settings: object; buckets: Map<string, Bucket> }): void {
-    const { route, path: { pattern, isPrefix, isRegex, isWider }, uri, plugins, target, name, settings, buckets } = given;
+  #route(given: {
+    route: Place;
+    path: KongPath;
+    uri: Place | undefined;
+    plugins: Plugin[];
+    target: Target;
+    name: string;
+    settings: object;
+    buckets: Map<string, Bucket>;
+  }): void {
+    const {
+      route,
+      path: { pattern, isPrefix, isRegex, isWider },
+      uri,
+      plugins,
+      target,
+      name,
+      settings,
+      buckets,
+    } = given;
     const isStripped = route.get("strip_path").flag() ?? true;
     const isRest = pattern.endsWith("*}");
-    if (target.path !== "") route.noteUnusual({ path_handling: ["v0", "the paths of the service and of the request are joined with a slash here, as by v0"] });
+    if (target.path !== "")
+      route.noteUnusual({
+        path_handling: ["v0", "the paths of the service and of the request are joined with a slash here, as by v0"],
+      });
     const template = uri?.text() === undefined ? undefined : templateOf(uri.text()!, pattern);
-    if (uri?.value !== undefined && template === undefined) uri.note("is not carried over: expected a path whose whole segments are texts or groups of the route's path: write upstream_path of the route");
+    if (uri?.value !== undefined && template === undefined)
+      uri.note(
+        "is not carried over: expected a path whose whole segments are texts or groups of the route's path: " +
+          "write upstream_path of the route",
+      );
     // Of a stripped path, whose rest belongs to it, nothing is left.
     const asked = template ?? (isStripped && isRest ? target.path || "/" : undefined);
     const base = isStripped && !isRest ? pattern || "/" : "/";
@@ -193,24 +288,46 @@ class KongReader {
     const key = JSON.stringify([base, [...hosts].sort(), isHostKept, prefix]);
     let bucket = buckets.get(key);
     if (bucket === undefined) {
-      const service: Service = { name: this.#draft.serviceName(name), base_path: base, ...prefix, ...(hosts.length === 0 ? {} : { hosts }), ...(isHostKept ? { preserve_host: true } : {}), ...settings, ...this.#stickyAt(base, settings), routes: [] };
+      const service: Service = {
+        name: this.#draft.serviceName(name),
+        base_path: base,
+        ...prefix,
+        ...(hosts.length === 0 ? {} : { hosts }),
+        ...(isHostKept ? { preserve_host: true } : {}),
+        ...settings,
+        ...this.#stickyAt(base, settings),
+        routes: [],
+      };
       bucket = { service: this.#draft.from(route.at, service), lists: [] };
       buckets.set(key, bucket);
       this.#buckets.push(bucket);
       this.#draft.config.services.push(service);
     }
-    const methods = route.get("methods").texts().map((method) => method.toUpperCase());
+    const methods = route
+      .get("methods")
+      .texts()
+      .map((method) => method.toUpperCase());
     const match = matchOf(route);
-    if (match !== undefined && route.get("name").value !== undefined) route.get("name").note("the names of its routes here end with their path");
+    if (match !== undefined && route.get("name").value !== undefined)
+      route.get("name").note("the names of its routes here end with their path");
     const whole = base === "/" ? pattern : "";
     for (const below of [...(isPrefix ? [`${whole}/{rest*}`] : []), whole || "/"]) {
-      const named = match === undefined ? {} : { name: freeName(`${route.get("name").text() ?? "route"} ${below}`, this.#routeNames), match };
-      const made = this.#draft.from(route.at, { ...named, path: below, ...(asked === undefined ? {} : { upstream_path: asked }), ...(methods.length === 0 ? {} : { methods }) });
+      const named =
+        match === undefined
+          ? {}
+          : { name: freeName(`${route.get("name").text() ?? "route"} ${below}`, this.#routeNames), match };
+      const made = this.#draft.from(route.at, {
+        ...named,
+        path: below,
+        ...(asked === undefined ? {} : { upstream_path: asked }),
+        ...(methods.length === 0 ? {} : { methods }),
+      });
       if (isRegex) this.#draft.isExpression(made, isWider);
       bucket.service.routes.push(made);
       bucket.lists.push(plugins);
     }
-    if (isPrefix && pattern !== "") this.#draft.notes.add(route.at, "a path matches whole segments here: /a is /a and /a/…, not /ab");
+    if (isPrefix && pattern !== "")
+      this.#draft.notes.add(route.at, "a path matches whole segments here: /a is /a and /a/…, not /ab");
   }
 
   #paths(route: Place, close: (path: string) => void): KongPath[] {
@@ -226,9 +343,15 @@ class KongReader {
         continue;
       }
       paths.set(JSON.stringify(path), path);
-      if (path.isWider) place.note(`is "${path.pattern}" here, in which a placeholder is any one segment: the upstream has to refuse what the expression does not match`);
+      if (path.isWider)
+        place.note(
+          `is "${path.pattern}" here, in which a placeholder is any one segment: ` +
+            `the upstream has to refuse what the expression does not match`,
+        );
     }
-    return places.length === 0 ? [{ pattern: "", isPrefix: true, isRegex: false, isWider: false }] : [...paths.values()];
+    return places.length === 0
+      ? [{ pattern: "", isPrefix: true, isRegex: false, isWider: false }]
+      : [...paths.values()];
   }
 
   /** With a cookie of its own: in Kong an upstream has one, here each service that uses the upstream. */
@@ -259,21 +382,34 @@ class KongReader {
     const wire = protocol.endsWith("s") ? "https" : "http";
     const path = place.get("path").text() ?? "";
     if (!/^(?:\/|$)/.test(path)) return `its path "${path}" has to begin with "/"`;
-    return readTarget(`${wire}://${host.includes(":") ? `[${host}]` : host}:${place.get("port").number() ?? (wire === "http" ? 80 : 443)}${path}`);
+    return readTarget(
+      `${wire}://${host.includes(":") ? `[${host}]` : host}:${place.get("port").number() ?? (wire === "http" ? 80 : 443)}${path}`,
+    );
   }
 
   /** The targets of the upstream that the service names as its host, or that host itself. */
   #upstreams(place: Place, target: Target): Record<string, unknown> {
     const written = place.get("protocol").text();
     const protocol = written === "grpc" ? "h2c" : written === "grpcs" ? "h2" : target.protocol;
-    if (place.get("ca_certificates").items().length + Number(place.get("client_certificate").value !== undefined) > 0) place.note('certificates towards upstreams are files here: name them in "tls"');
-    if (target.protocol === "https" && place.get("tls_verify").value === undefined) place.note("certificates of upstreams are verified here, unless tls.verify is false");
-    const tls = target.protocol === "https" && place.get("tls_verify").flag() === false ? { tls: { verify: false } } : {};
+    if (place.get("ca_certificates").items().length + Number(place.get("client_certificate").value !== undefined) > 0)
+      place.note('certificates towards upstreams are files here: name them in "tls"');
+    if (target.protocol === "https" && place.get("tls_verify").value === undefined)
+      place.note("certificates of upstreams are verified here, unless tls.verify is false");
+    const tls =
+      target.protocol === "https" && place.get("tls_verify").flag() === false ? { tls: { verify: false } } : {};
     const group = this.#upstreamsByName.get(target.host);
-    if (Object.keys(Object(group?.get("healthchecks").value)).length > 0) group!.get("healthchecks").leaveOut('health checks are not carried over: write "health" of the service');
+    if (Object.keys(Object(group?.get("healthchecks").value)).length > 0)
+      group!.get("healthchecks").leaveOut('health checks are not carried over: write "health" of the service');
     const targets = group === undefined ? [] : this.#children(group, "targets", "upstream", "name");
-    if (group === undefined || targets.length === 0) return { protocol, upstreams: [{ host: target.host, port: target.port }], ...tls };
-    const weights = targets.map((each) => each.ignore(...LABELS).get("weight").number() ?? 100);
+    if (group === undefined || targets.length === 0)
+      return { protocol, upstreams: [{ host: target.host, port: target.port }], ...tls };
+    const weights = targets.map(
+      (each) =>
+        each
+          .ignore(...LABELS)
+          .get("weight")
+          .number() ?? 100,
+    );
     const isWeighted = new Set(weights).size > 1;
     const upstreams = targets.map((each, i) => {
       const [, host, port] = /^\[?(.*?)\]?(?::(\d+))?$/.exec(each.ignore("upstream").get("target").text() ?? "")!;
@@ -285,9 +421,16 @@ class KongReader {
   /** A limit that several services or routes have got counts for each of them. */
   #noteCounters(): void {
     const seen = new Set<Plugin>();
-    const lists = this.#draft.config.services.flatMap(({ plugins = [], routes }) => [plugins, ...routes.map((route) => route.plugins ?? [])]);
+    const lists = this.#draft.config.services.flatMap(({ plugins = [], routes }) => [
+      plugins,
+      ...routes.map((route) => route.plugins ?? []),
+    ]);
     for (const plugin of lists.flat()) {
-      if (plugin.name === "rate_limit" && seen.has(plugin)) this.#draft.notes.add(this.#draft.originOf(plugin)!, "counts separately for each service or route that it is written at");
+      if (plugin.name === "rate_limit" && seen.has(plugin))
+        this.#draft.notes.add(
+          this.#draft.originOf(plugin)!,
+          "counts separately for each service or route that it is written at",
+        );
       seen.add(plugin);
     }
   }
@@ -298,7 +441,10 @@ function indexOf(list: Place, reference: string): Map<unknown, Place[]> {
   const index = new Map<unknown, Place[]>();
   for (const place of list.items()) {
     const given = place.get(reference);
-    const names = typeof given.value === "object" ? ["name", "id", "username"].map((field) => given.get(field).value) : [given.value];
+    const names =
+      typeof given.value === "object"
+        ? ["name", "id", "username"].map((field) => given.get(field).value)
+        : [given.value];
     for (const name of new Set(names)) {
       if (!index.has(name)) index.set(name, []);
       index.get(name)!.push(place);
@@ -310,7 +456,10 @@ function indexOf(list: Place, reference: string): Map<unknown, Place[]> {
 /** The kind of a plugin of a consumer or its groups that may refuse it. */
 function refusalOf(plugins: readonly Place[]): string | undefined {
   for (const plugin of plugins) plugin.leaveOut("is not carried over: it is for some consumers only");
-  return plugins.filter((plugin) => plugin.get("enabled").flag() !== false).map((plugin) => plugin.get("name").text() ?? "").find((kind) => !OPEN.test(kind));
+  return plugins
+    .filter((plugin) => plugin.get("enabled").flag() !== false)
+    .map((plugin) => plugin.get("name").text() ?? "")
+    .find((kind) => !OPEN.test(kind));
 }
 
 function commonStart(lists: readonly (readonly Plugin[])[]): Plugin[] {
@@ -319,20 +468,39 @@ function commonStart(lists: readonly (readonly Plugin[])[]): Plugin[] {
   return first.slice(0, end < 0 ? first.length : end);
 }
 
-/** Why requests that Kong tells apart cannot be told apart here; leaving the condition out would let more of them through. */
+/**
+ * Why requests that Kong tells apart cannot be told apart here; leaving the condition out would let more of them
+ * through.
+ */
 function unroutable(route: Place): string | undefined {
   const wrong = ["hosts", "methods", "paths", "protocols"].find((name) => !route.get(name).isTexts());
   if (wrong !== undefined) return `"${wrong}" is no list of texts`;
   const condition = ["snis", "sources", "destinations", "expression"].find((name) => isGiven(route.get(name)));
   if (condition !== undefined) return `it matches by "${condition}"`;
   const match = matchOf(route);
-  if (match !== undefined && !accepts(CONDITIONS, nodeFrom(match), references)) return 'it matches by "headers" that cannot be conditions here';
-  if (match?.headers !== undefined) route.get("headers").note("values are compared with case here, and a longer path goes before headers: a request that fits none gets 404, and no route of a shorter path");
+  if (match !== undefined && !accepts(CONDITIONS, nodeFrom(match), references))
+    return 'it matches by "headers" that cannot be conditions here';
+  if (match?.headers !== undefined)
+    route
+      .get("headers")
+      .note(
+        "values are compared with case here, and a longer path goes before headers: " +
+          "a request that fits none gets 404, and no route of a shorter path",
+      );
   const protocols = route.get("protocols").texts();
   const odd = protocols.find((name) => !/^(https?|grpcs?|wss?)$/.test(name));
   if (odd !== undefined) return `the protocol "${odd}" is not served`;
-  if (schemeOf(route) === "https") route.get("protocols").note("requests over HTTP get 404 here, unless global.https_redirect redirects all of them; a proxy that ends TLS has to be in global.trusted_proxies");
-  const host = route.get("hosts").texts().find((each) => !HOST.test(each));
+  if (schemeOf(route) === "https")
+    route
+      .get("protocols")
+      .note(
+        "requests over HTTP get 404 here, unless global.https_redirect redirects all of them; " +
+          "a proxy that ends TLS has to be in global.trusted_proxies",
+      );
+  const host = route
+    .get("hosts")
+    .texts()
+    .find((each) => !HOST.test(each));
   return host === undefined ? undefined : `the host "${host}" has a port, or a wildcard that is not its first label`;
 }
 
@@ -340,7 +508,10 @@ function isGiven({ value }: Place): boolean {
   return value !== undefined && Object.keys(Object(value)).length > 0;
 }
 
-/** The headers and the scheme of a route as conditions, which may be invalid: each header has a list of values, of which one has to fit. */
+/**
+ * The headers and the scheme of a route as conditions, which may be invalid: each header has a list of values, of which
+ * one has to fit.
+ */
 function matchOf(route: Place): Partial<Conditions> | undefined {
   const headers = route.get("headers");
   const scheme = schemeOf(route);
@@ -350,16 +521,23 @@ function matchOf(route: Place): Partial<Conditions> | undefined {
     const texts = values.isTexts() ? values.texts() : [];
     // "~*" begins a regular expression, which ignores case.
     if (texts.length === 0 || texts.some((text) => text.startsWith("~*"))) return null;
-    return texts.length === 1 ? texts[0]!.replaceAll("${", () => "$${") : { matches: `^(?:${texts.map(quoted).join("|")})$` };
+    return texts.length === 1
+      ? texts[0]!.replaceAll("${", () => "$${")
+      : { matches: `^(?:${texts.map(quoted).join("|")})$` };
   };
   const conditions = Object.keys(Object(headers.value)).map((name) => [name, wanted(headers.get(name))] as const);
   const isValid = conditions.every(([, value]) => value !== null);
-  return isValid ? { headers: Object.fromEntries(conditions), ...ofScheme } as Partial<Conditions> : { headers: {} };
+  return isValid ? ({ headers: Object.fromEntries(conditions), ...ofScheme } as Partial<Conditions>) : { headers: {} };
 }
 
 /** The only scheme of the protocols of a route. */
 function schemeOf(route: Place): "http" | "https" | undefined {
-  const schemes = new Set(route.get("protocols").texts().map((name) => (name.endsWith("s") ? "https" as const : "http" as const)));
+  const schemes = new Set(
+    route
+      .get("protocols")
+      .texts()
+      .map((name) => (name.endsWith("s") ? ("https" as const) : ("http" as const))),
+  );
   return schemes.size === 1 ? [...schemes][0] : undefined;
 }
 
@@ -372,7 +550,11 @@ function timeouts(place: Place): object {
   const ms = (name: string) => clamped(place.get(name).number());
   const [connect, read, write] = [ms("connect_timeout"), ms("read_timeout"), ms("write_timeout")];
   const idle = read === undefined && write === undefined ? undefined : Math.max(read ?? 0, write ?? 0);
-  const made = Object.fromEntries(Object.entries({ connect_ms: connect, response_ms: read, idle_ms: idle }).filter(([, value]) => value !== undefined));
+  const made = Object.fromEntries(
+    Object.entries({ connect_ms: connect, response_ms: read, idle_ms: idle }).filter(
+      ([, value]) => value !== undefined,
+    ),
+  );
   return Object.keys(made).length === 0 ? {} : { timeouts: made };
 }
 

@@ -11,21 +11,33 @@ export function balancing(upstream: Place, isWeighted: boolean): Readonly<Record
   if (algorithm === "least-connections") return { load_balancing_strategy: "least_connections" };
   if (algorithm === "consistent-hashing") return hashing(upstream) ?? inTurn;
   if (algorithm === "sticky-sessions") return { ...inTurn, ...sticky(upstream) };
-  if (algorithm !== "round-robin") upstream.get("algorithm").note(`"${algorithm}" is not carried over: the service has load_balancing_strategy "${inTurn.load_balancing_strategy}"`);
+  if (algorithm !== "round-robin")
+    upstream
+      .get("algorithm")
+      .note(
+        `"${algorithm}" is not carried over: the service has load_balancing_strategy ` +
+          `"${inTurn.load_balancing_strategy}"`,
+      );
   return inTurn;
 }
 
 /** Undefined if there is no counterpart, which is noted. */
 function hashing(upstream: Place): Readonly<Record<string, unknown>> | undefined {
   const on = upstream.get("hash_on").text() ?? "none";
-  const fallback = upstream.ignore("hash_fallback_header", "hash_fallback_query_arg", "hash_fallback_uri_capture").get("hash_fallback");
-  if ((fallback.text() ?? "none") !== "none") fallback.note("is not carried over: requests without the value go to each upstream in turn");
+  const fallback = upstream
+    .ignore("hash_fallback_header", "hash_fallback_query_arg", "hash_fallback_uri_capture")
+    .get("hash_fallback");
+  if ((fallback.text() ?? "none") !== "none")
+    fallback.note("is not carried over: requests without the value go to each upstream in turn");
   if (on === "ip") return { load_balancing_strategy: "ip_hash" };
   if (on === "consumer") return hashOn("credential");
   if (on === "header") return hashOn(named(upstream, "header"));
   if (on === "cookie") return hashOn(cookie(upstream));
   const remedy = on === "uri_capture" ? ": use a placeholder in the path of the route, and hash on param:<name>" : "";
-  upstream.ignore("hash_on_query_arg", "hash_on_uri_capture").get("hash_on").note(`"${on}" is not carried over: requests go to each upstream in turn${remedy}`);
+  upstream
+    .ignore("hash_on_query_arg", "hash_on_uri_capture")
+    .get("hash_on")
+    .note(`"${on}" is not carried over: requests go to each upstream in turn${remedy}`);
   return undefined;
 }
 
@@ -35,7 +47,13 @@ function hashOn(text: string | undefined): Readonly<Record<string, unknown>> | u
 
 function cookie(upstream: Place): string | undefined {
   const text = named(upstream.ignore("hash_on_cookie_path"), "cookie");
-  if (text !== undefined) upstream.get("hash_on_cookie").note('Kong sets this cookie where a client has none: here the upstream has to, or use "sticky" of the service instead');
+  if (text !== undefined)
+    upstream
+      .get("hash_on_cookie")
+      .note(
+        "Kong sets this cookie where a client has none: here the upstream has to, " +
+          'or use "sticky" of the service instead',
+      );
   return text;
 }
 
@@ -49,7 +67,9 @@ function named(upstream: Place, kind: "header" | "cookie"): string | undefined {
 }
 
 function sticky(upstream: Place): object {
-  const place = upstream.ignore("sticky_sessions_cookie_path", "hash_on", "hash_fallback").get("sticky_sessions_cookie");
+  const place = upstream
+    .ignore("sticky_sessions_cookie_path", "hash_on", "hash_fallback")
+    .get("sticky_sessions_cookie");
   const name = place.text() ?? "";
   if (TOKEN.test(name) && name.length <= 200 && !/^__Host-/i.test(name)) return { sticky: { cookie: name } };
   place.note('is no name that the cookie can have: it is "route"');

@@ -29,9 +29,16 @@ export function plainLimit(config: Place): readonly Plugin[] {
   const shorter = { limit_second: config.get("second").number(), limit_min: config.get("minute").number() };
   const limits = { ...shorter, limit_hour: config.get("hour").number(), limit_day: config.get("day").number() };
   config.ignore("sync_rate").noteUnusual(OF_LIMITS);
-  for (const name of ["month", "year"]) if (config.get(name).value !== undefined) config.get(name).note(`there is no limit for a ${name}`);
-  if (config.get("policy").text() === "redis") config.get("policy").note("counts are shared by global.counters, not by each plugin");
-  config.ignore("redis", ...["host", "port", "password", "username", "ssl", "ssl_verify", "server_name", "timeout", "database"].map((name) => `redis_${name}`));
+  for (const name of ["month", "year"])
+    if (config.get(name).value !== undefined) config.get(name).note(`there is no limit for a ${name}`);
+  if (config.get("policy").text() === "redis")
+    config.get("policy").note("counts are shared by global.counters, not by each plugin");
+  config.ignore(
+    "redis",
+    ...["host", "port", "password", "username", "ssl", "ssl_verify", "server_name", "timeout", "database"].map(
+      (name) => `redis_${name}`,
+    ),
+  );
   const counted = countedBy(config, "limit_by");
   if (Object.values(limits).every((limit) => limit === undefined)) return [];
   return [{ name: "rate_limit", config: { ...JSON.parse(JSON.stringify(limits)), limit_by: counted } }];
@@ -42,14 +49,25 @@ function countedBy(config: Place, field: string): string {
   const by = config.get(field).text() ?? "consumer";
   const header = config.get("header_name").text();
   const ofHeader = header === undefined ? {} : { header: `header:${header}` };
-  const known: Readonly<Record<string, string>> = { consumer: "credential", credential: "credential", ip: "client_ip", service: "all", ...ofHeader };
+  const known: Readonly<Record<string, string>> = {
+    consumer: "credential",
+    credential: "credential",
+    ip: "client_ip",
+    service: "all",
+    ...ofHeader,
+  };
   if (Object.hasOwn(known, by)) return known[by]!;
   config.get(field).note(`"${by}" is not carried over: the limit counts by address`);
   return "client_ip";
 }
 
 /** Windows in seconds. */
-const WINDOWS: Readonly<Record<number, string>> = { 1: "limit_second", 60: "limit_min", 3600: "limit_hour", 86_400: "limit_day" };
+const WINDOWS: Readonly<Record<number, string>> = {
+  1: "limit_second",
+  60: "limit_min",
+  3600: "limit_hour",
+  86_400: "limit_day",
+};
 /** How Kong stores and shares counts. */
 const STORAGE = ["namespace", "dictionary_name", "lock_dictionary_name", "sync_rate", "redis"];
 
@@ -66,7 +84,8 @@ export function advancedLimit(config: Place, groups: readonly GroupLimit[]): rea
     limit.isUsed = true;
     const own = place.get("config");
     const isSame = own.get("identifier").value === undefined || countedBy(own, "identifier") === by;
-    if (!isSame) own.get("identifier").note("is not carried over: the limits of groups count by what the others count by");
+    if (!isSame)
+      own.get("identifier").note("is not carried over: the limits of groups count by what the others count by");
     const windows = isSame ? windowsOf(own) : {};
     return Object.keys(windows).length === 0 ? [] : [[group, windows] as const];
   });

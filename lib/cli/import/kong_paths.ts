@@ -1,5 +1,6 @@
 /**
- * Turns the paths of Kong's routes, prefixes and regular expressions (`~`), and the templates of its upstream paths into patterns.
+ * Turns the paths of Kong's routes, prefixes and regular expressions (`~`), and the templates of its upstream paths
+ * into patterns.
  */
 
 export interface KongPath {
@@ -13,7 +14,9 @@ export interface KongPath {
 }
 
 const LITERALS = /^(?:[\w~!'&=,%@;:-]|\\[.~_-])+$/;
-/** A class of characters without "/", at least once; between classes stands what separates the parts of dates and UUIDs. */
+/**
+ * A class of characters without "/", at least once; between classes stands what separates the parts of dates and UUIDs.
+ */
 const CLASS = String.raw`\\[dw]|\[\^/\??\]|\[(?:[a-zA-Z0-9]-[a-zA-Z0-9]|\\[dw.-]|[\w.~])+-?\]`;
 const CLASSES = new RegExp(String.raw`^(?:(?:${CLASS})(?:\+[?+]?|\{[1-9]\d*(?:,\d*)?\})?|\\?[_:-])+$`);
 /** Of an expression: reading takes time in proportion to their square. */
@@ -24,7 +27,8 @@ const GROUP = /\((?:\?P?<(\w+)>|\?:)?([^()]+)\)/;
 export function readPath(written: string): KongPath | string {
   if (!/^~?\//.test(written)) return 'a path begins with "/" or "~/"';
   if (!written.startsWith("~")) {
-    if (/[~()[\]{}*+?^$|\\]/.test(written)) return 'a regular expression begins with "~/"; write routes with placeholders such as /users/{id}';
+    if (/[~()[\]{}*+?^$|\\]/.test(written))
+      return 'a regular expression begins with "~/"; write routes with placeholders such as /users/{id}';
     return { pattern: written.replace(/\/+$/, ""), isPrefix: true, isRegex: false, isWider: false };
   }
   if (/\(\?<?[=!]/.test(written)) return "it looks ahead or behind; write routes with placeholders such as /users/{id}";
@@ -34,7 +38,9 @@ export function readPath(written: string): KongPath | string {
   const isOpen = !/(?<!\\)\$$/.test(body);
   const expression = body.replace(/(?:\/\??)?\$$/, "");
   if (expression.length > MAX_CHARACTERS) return `it has more than ${MAX_CHARACTERS} characters`;
-  const segments = [...expression.matchAll(/\/((?:\[(?:\\.|[^\]\\])*\]|\\.|[^/[\\])*)/g)].map(([, segment]) => segment!);
+  const segments = [...expression.matchAll(/\/((?:\[(?:\\.|[^\]\\])*\]|\\.|[^/[\\])*)/g)].map(
+    ([, segment]) => segment!,
+  );
   if (segments.map((segment) => `/${segment}`).join("") !== expression) return "it is no regular expression";
   if (segments.at(-1) === "") segments.pop();
   const names = new Set<string>();
@@ -49,7 +55,11 @@ export function readPath(written: string): KongPath | string {
       pattern += `/${segment.replaceAll("\\", "")}`;
       continue;
     }
-    if (!isRest && !CLASSES.test(bare)) return `"${segment}" is no expression for one segment of the path; write routes with placeholders such as /users/{id}`;
+    if (!isRest && !CLASSES.test(bare))
+      return (
+        `"${segment}" is no expression for one segment of the path; ` +
+        `write routes with placeholders such as /users/{id}`
+      );
     if (names.has(name)) return `the group "${name}" is there twice: give each a name of its own`;
     names.add(name);
     isWider ||= !isRest && !/^\[\^\/\]\+[?+]?$/.test(bare);
@@ -58,9 +68,17 @@ export function readPath(written: string): KongPath | string {
   return { pattern, isPrefix: isOpen && !pattern.endsWith("*}"), isRegex: true, isWider };
 }
 
-/** The `upstream_path` for the `replace.uri` of request-transformer: /v2/$(uri_captures["id"]) is /v2/{id}. Undefined: it has none. */
+/**
+ * The `upstream_path` for the `replace.uri` of request-transformer: /v2/$(uri_captures["id"]) is /v2/{id}. Undefined:
+ * it has none.
+ */
 export function templateOf(uri: string, pattern: string): string | undefined {
-  const template = uri.replace(/\$\(uri_captures(?:\.(\w+)|\[["'](\w+)["']\])\)/g, (_, dotted?: string, quoted?: string) => `{${dotted ?? quoted}}`);
-  const known = template.replace(/\{(\w+)\}/g, (whole, name: string) => (new RegExp(`\\{${name}\\*?\\}`).test(pattern) ? "" : whole));
+  const template = uri.replace(
+    /\$\(uri_captures(?:\.(\w+)|\[["'](\w+)["']\])\)/g,
+    (_, dotted?: string, quoted?: string) => `{${dotted ?? quoted}}`,
+  );
+  const known = template.replace(/\{(\w+)\}/g, (whole, name: string) =>
+    new RegExp(`\\{${name}\\*?\\}`).test(pattern) ? "" : whole,
+  );
   return /^\/[^{}$?#]*$/.test(known) ? template : undefined;
 }

@@ -33,16 +33,31 @@ const MAX_GROUPS = 100;
 
 /** The kinds that are carried over, in the order in which Kong runs them; others come before `request-termination`. */
 const ORDER = [
-  ...["cors", "jwt", "key-auth", "basic-auth", "ip-restriction", "request-size-limiting", "acl", "rate-limiting", "rate-limiting-advanced"],
+  ...[
+    "cors",
+    "jwt",
+    "key-auth",
+    "basic-auth",
+    "ip-restriction",
+    "request-size-limiting",
+    "acl",
+    "rate-limiting",
+    "rate-limiting-advanced",
+  ],
   ...["request-transformer", "response-transformer", "request-termination"],
 ];
 /** Kinds that an `acl` of groups needs. */
 const IDENTIFYING = ["jwt", "key-auth", "basic-auth"];
 /** Kinds that refuse nobody: without them, the same requests pass. */
-export const OPEN = /^(correlation-id|prometheus|opentelemetry|zipkin|datadog|statsd|syslog|loggly|.*-log|.*rate-?limiting.*|proxy-cache.*|.*-transformer.*|cors|grpc-.*|http-log|request-size-limiting)$/;
+export const OPEN =
+  /^(correlation-id|prometheus|opentelemetry|zipkin|datadog|statsd|syslog|loggly|.*-log|.*rate-?limiting.*|proxy-cache.*|.*-transformer.*|cors|grpc-.*|http-log|request-size-limiting)$/;
 const BUILT_IN: Readonly<Record<string, string>> = {
-  "correlation-id": "X-Request-Id is always there", prometheus: "the admin interface has /metrics", opentelemetry: "set OTEL_EXPORTER_OTLP_ENDPOINT",
-  "proxy-cache": "see response_cache", "file-log": "see global.access_log", "http-log": "see http_log",
+  "correlation-id": "X-Request-Id is always there",
+  prometheus: "the admin interface has /metrics",
+  opentelemetry: "set OTEL_EXPORTER_OTLP_ENDPOINT",
+  "proxy-cache": "see response_cache",
+  "file-log": "see global.access_log",
+  "http-log": "see http_log",
 };
 
 type Convert = (config: Place, groups: Place | undefined) => readonly Plugin[] | null;
@@ -97,7 +112,11 @@ export class KongPlugins {
     let plugins = convert?.(config, groups) ?? [];
     if (plugins.length === 0) place.ignore("config");
     if (plugins.length === 0 && !OPEN.test(kind)) plugins = [this.#draft.closed(place.at, kind)];
-    else if (plugins.length === 0 && (kind !== "request-transformer" || config.get("replace").get("uri").value === undefined)) place.note(`"${kind}" is not carried over${BUILT_IN[kind] === undefined ? "" : `: ${BUILT_IN[kind]}`}`);
+    else if (
+      plugins.length === 0 &&
+      (kind !== "request-transformer" || config.get("replace").get("uri").value === undefined)
+    )
+      place.note(`"${kind}" is not carried over${BUILT_IN[kind] === undefined ? "" : `: ${BUILT_IN[kind]}`}`);
     for (const plugin of plugins) this.#draft.from(place.at, plugin);
     this.#made.set(key, plugins);
     return plugins;
@@ -105,32 +124,68 @@ export class KongPlugins {
 
   /** The identities that are in groups. */
   callers(): readonly { readonly id: string; readonly groups: readonly string[] }[] {
-    return [...this.#identities].flatMap(([id, owner]) => (owner === null || owner.groups.length === 0 || !isCallerName(id) ? [] : [{ id, groups: owner.groups }]));
+    return [...this.#identities].flatMap(([id, owner]) =>
+      owner === null || owner.groups.length === 0 || !isCallerName(id) ? [] : [{ id, groups: owner.groups }],
+    );
   }
 
   #identify(id: string, owner: Owner): void {
     const known = this.#identities.get(id);
-    if (known !== undefined && known?.place !== owner.place) owner.place.note("its groups are not carried over: another consumer is known by the same name");
+    if (known !== undefined && known?.place !== owner.place)
+      owner.place.note("its groups are not carried over: another consumer is known by the same name");
     this.#identities.set(id, known === undefined || known?.place === owner.place ? owner : null);
   }
 
   /** The credentials of a list with their owners' names: of the consumers that the groups of an `acl` admit. */
-  #credentials(list: string, acl: Place | undefined): { readonly id: string; readonly place: Place; readonly owner: Owner }[] {
+  #credentials(
+    list: string,
+    acl: Place | undefined,
+  ): { readonly id: string; readonly place: Place; readonly owner: Owner }[] {
     const ids = new Map<string, number>();
-    const groupsOf = (field: string, old: string) => new Set([...(acl?.get("config").get(field).texts() ?? []), ...(acl?.get("config").get(old).texts() ?? [])]);
+    const groupsOf = (field: string, old: string) =>
+      new Set([...(acl?.get("config").get(field).texts() ?? []), ...(acl?.get("config").get(old).texts() ?? [])]);
     const [allowed, denied] = [groupsOf("allow", "whitelist"), groupsOf("deny", "blacklist")];
     acl?.get("config").ignore("hide_groups_header", "always_use_authenticated_groups");
-    const isOdd = acl !== undefined && (acl.get("config").get("include_consumer_groups").value === true || !areTexts(acl.get("config"), ["allow", "whitelist", "deny", "blacklist"]));
+    const isOdd =
+      acl !== undefined &&
+      (acl.get("config").get("include_consumer_groups").value === true ||
+        !areTexts(acl.get("config"), ["allow", "whitelist", "deny", "blacklist"]));
     if (isOdd || (acl !== undefined && allowed.size + denied.size === 0)) return [];
     return this.#consumers.flatMap((consumer) => {
-      if (consumer.refusal !== undefined) return (consumer.place.leaveOut(`its credentials are left out: "${consumer.refusal}" of the consumer may refuse it, and is not carried over`), []);
-      const groups = consumer.of("acls").flatMap((each) => each.ignore("id", "tags", "created_at", "consumer").get("group").text() ?? []);
-      const passes = (allowed.size === 0 || groups.some((group) => allowed.has(group))) && !groups.some((group) => denied.has(group));
+      if (consumer.refusal !== undefined)
+        return (
+          consumer.place.leaveOut(
+            `its credentials are left out: "${consumer.refusal}" of the consumer may refuse ` +
+              `it, and is not carried over`,
+          ),
+          []
+        );
+      const groups = consumer
+        .of("acls")
+        .flatMap((each) => each.ignore("id", "tags", "created_at", "consumer").get("group").text() ?? []);
+      const passes =
+        (allowed.size === 0 || groups.some((group) => allowed.has(group))) &&
+        !groups.some((group) => denied.has(group));
       const name = consumer.place.get("username").text() ?? consumer.place.get("custom_id").text() ?? "consumer";
-      const owner = { place: consumer.place, groups: [...new Set([...groups, ...consumer.groups])].filter(isCallerName).slice(0, MAX_GROUPS) };
+      const owner = {
+        place: consumer.place,
+        groups: [...new Set([...groups, ...consumer.groups])].filter(isCallerName).slice(0, MAX_GROUPS),
+      };
       return consumer.of(list).flatMap((place) => {
-        place.ignore("id", "tags", "created_at", "consumer", "key", "secret", "rsa_public_key", "username", "password", "algorithm");
-        if (place.get("ttl").value !== undefined) return (place.leaveOut("is left out: it expires in Kong (ttl), and would not here"), []);
+        place.ignore(
+          "id",
+          "tags",
+          "created_at",
+          "consumer",
+          "key",
+          "secret",
+          "rsa_public_key",
+          "username",
+          "password",
+          "algorithm",
+        );
+        if (place.get("ttl").value !== undefined)
+          return (place.leaveOut("is left out: it expires in Kong (ttl), and would not here"), []);
         return passes ? [{ id: freeName(name, ids), place, owner }] : [];
       });
     });
@@ -138,50 +193,121 @@ export class KongPlugins {
 
   #keyAuth(config: Place, acl: Place | undefined): readonly Plugin[] | null {
     commonFields(config.ignore("hide_credentials"));
-    if (config.get("key_in_body").flag() === true) config.get("key_in_body").note("keys are read from the query and the header only");
+    if (config.get("key_in_body").flag() === true)
+      config.get("key_in_body").note("keys are read from the query and the header only");
     if (!config.get("key_names").isTexts()) return (config.get("key_names").note("expected a list of texts"), null);
     const names = config.get("key_names").value === undefined ? ["apikey"] : config.get("key_names").texts();
-    const from = ["header", "query"].flatMap((kind) => (config.get(`key_in_${kind}`).flag() === false ? [] : names.map((name) => `${kind}:${name}`)));
-    if (from.length === 0) return (config.note("reads keys from nowhere: key_in_header or key_in_query, and a name in key_names"), null);
+    const from = ["header", "query"].flatMap((kind) =>
+      config.get(`key_in_${kind}`).flag() === false ? [] : names.map((name) => `${kind}:${name}`),
+    );
+    if (from.length === 0)
+      return (config.note("reads keys from nowhere: key_in_header or key_in_query, and a name in key_names"), null);
     const keys = this.#credentials("keyauth_credentials", acl).flatMap(({ id, place, owner }) => {
       const key = this.#draft.secret(place.get("key"));
       if (key !== undefined) this.#identify(id, owner);
       return key === undefined ? (place.note("has no key, and is left out"), []) : [{ id, key }];
     });
-    return keys.length === 0 ? null : [{ name: "key_auth", config: { keys, from: from.filter((place, i) => from.findIndex((each) => isSamePlace(each, place)) === i), ...hidden(config) } }];
+    return keys.length === 0
+      ? null
+      : [
+          {
+            name: "key_auth",
+            config: {
+              keys,
+              from: from.filter((place, i) => from.findIndex((each) => isSamePlace(each, place)) === i),
+              ...hidden(config),
+            },
+          },
+        ];
   }
 
   #basicAuth(config: Place, acl: Place | undefined): readonly Plugin[] | null {
     commonFields(config.ignore("hide_credentials"));
     const users = this.#credentials("basicauth_credentials", acl).flatMap(({ place, owner }) => {
       const [username, password] = [place.get("username").text(), this.#draft.secret(place.get("password"))];
-      if (username === undefined || password === undefined) return (place.note("has no user name or password, and is left out"), []);
-      if (/^[0-9a-f]{40}$/.test(password)) return (place.note("the password is Kong's hash of it, and is left out: write the password, or what edge-gateway hash-password prints"), []);
+      if (username === undefined || password === undefined)
+        return (place.note("has no user name or password, and is left out"), []);
+      if (/^[0-9a-f]{40}$/.test(password))
+        return (
+          place.note(
+            "the password is Kong's hash of it, and is left out: write the password, " +
+              "or what edge-gateway hash-password prints",
+          ),
+          []
+        );
       this.#identify(username, owner);
       return [{ username, password }];
     });
     const realm = config.get("realm").text();
-    return users.length === 0 ? null : [{ name: "basic_auth", config: { users, ...(realm === undefined ? {} : { realm }), ...hidden(config) } }];
+    return users.length === 0
+      ? null
+      : [{ name: "basic_auth", config: { users, ...(realm === undefined ? {} : { realm }), ...hidden(config) } }];
   }
 
   /** Ours has the keys of one issuer. */
   #jwt(config: Place, acl: Place | undefined): readonly Plugin[] | null {
-    commonFields(config.ignore("realm", "key_claim_name", "secret_is_base64", "claims_to_verify", "uri_param_names", "cookie_names"));
-    if ((config.get("maximum_expiration").value ?? 0) !== 0) return (config.get("maximum_expiration").note("tokens of any lifetime are accepted here"), null);
-    if (config.get("header_names").texts().some((name) => name.toLowerCase() !== "authorization")) config.get("header_names").note("tokens are read from the header Authorization");
+    commonFields(
+      config.ignore(
+        "realm",
+        "key_claim_name",
+        "secret_is_base64",
+        "claims_to_verify",
+        "uri_param_names",
+        "cookie_names",
+      ),
+    );
+    if ((config.get("maximum_expiration").value ?? 0) !== 0)
+      return (config.get("maximum_expiration").note("tokens of any lifetime are accepted here"), null);
+    if (
+      config
+        .get("header_names")
+        .texts()
+        .some((name) => name.toLowerCase() !== "authorization")
+    )
+      config.get("header_names").note("tokens are read from the header Authorization");
     const issuers = this.#credentials("jwt_secrets", acl);
-    if (issuers.length !== 1) return (config.note(`jwt verifies the tokens of one issuer, and ${issuers.length} consumers have keys: use jwks_uri of an identity provider, or a route for each`), null);
+    if (issuers.length !== 1)
+      return (
+        config.note(
+          `jwt verifies the tokens of one issuer, and ${issuers.length} consumers have keys: ` +
+            `use jwks_uri of an identity provider, or a route for each`,
+        ),
+        null
+      );
     const { place } = issuers[0]!;
-    if ((config.get("key_claim_name").text() ?? "iss") !== "iss") return (config.get("key_claim_name").note('the issuer is read from "iss" only'), null);
-    if (config.get("secret_is_base64").flag() === true) return (config.get("secret_is_base64").note("secrets are text here"), null);
+    if ((config.get("key_claim_name").text() ?? "iss") !== "iss")
+      return (config.get("key_claim_name").note('the issuer is read from "iss" only'), null);
+    if (config.get("secret_is_base64").flag() === true)
+      return (config.get("secret_is_base64").note("secrets are text here"), null);
     const alg = place.get("algorithm").text() ?? "HS256";
-    const key = alg.startsWith("HS") ? { secret: this.#draft.secret(place.get("secret")) } : { public_key: place.get("rsa_public_key").text() };
+    const key = alg.startsWith("HS")
+      ? { secret: this.#draft.secret(place.get("secret")) }
+      : { public_key: place.get("rsa_public_key").text() };
     if (place.get("key").text() === undefined) return (place.note("has no key, which Kong makes up"), null);
     const verified = config.get("claims_to_verify").texts();
     if (!verified.includes("exp")) config.note("an exp that a token has is always checked");
     const queries = config.get("uri_param_names").value === undefined ? ["jwt"] : config.get("uri_param_names").texts();
-    const from = ["header", ...queries.map((name) => `query:${name}`), ...config.get("cookie_names").texts().map((name) => `cookie:${name}`)];
-    return [{ name: "jwt", config: { alg, ...key, iss: place.get("key").text(), exp: verified.includes("exp") ? "required" : "optional", ...(verified.includes("nbf") ? { require: ["nbf"] } : {}), from } }];
+    const from = [
+      "header",
+      ...queries.map((name) => `query:${name}`),
+      ...config
+        .get("cookie_names")
+        .texts()
+        .map((name) => `cookie:${name}`),
+    ];
+    return [
+      {
+        name: "jwt",
+        config: {
+          alg,
+          ...key,
+          iss: place.get("key").text(),
+          exp: verified.includes("exp") ? "required" : "optional",
+          ...(verified.includes("nbf") ? { require: ["nbf"] } : {}),
+          from,
+        },
+      },
+    ];
   }
 }
 
@@ -192,7 +318,8 @@ function isSamePlace(one: string, other: string): boolean {
 
 function commonFields(config: Place): void {
   config.noteUnusual({ run_on_preflight: [true, "preflights need credentials here, unless cors answers them first"] });
-  if (config.get("anonymous").value !== undefined) config.get("anonymous").note("requests without credentials are refused");
+  if (config.get("anonymous").value !== undefined)
+    config.get("anonymous").note("requests without credentials are refused");
 }
 
 function hidden(config: Place): object {
@@ -222,25 +349,45 @@ function only(fields: readonly string[], to: string, config: Place): Plugin[] {
 
 function cors(config: Place): readonly Plugin[] | null {
   if (!areTexts(config, ["origins", "methods", "headers", "exposed_headers"])) return null;
-  const list = (from: string, to: string) => (config.get(from).items().length === 0 ? {} : { [to]: config.get(from).texts() });
-  const flag = (from: string, to: string) => (config.get(from).flag() === undefined ? {} : { [to]: config.get(from).flag() });
+  const list = (from: string, to: string) =>
+    config.get(from).items().length === 0 ? {} : { [to]: config.get(from).texts() };
+  const flag = (from: string, to: string) =>
+    config.get(from).flag() === undefined ? {} : { [to]: config.get(from).flag() };
   const age = config.get("max_age").number();
-  const made = { allow_origins: ["*"], ...list("origins", "allow_origins"), ...list("methods", "allow_methods"), ...list("headers", "allow_headers"), ...list("exposed_headers", "expose_headers") };
-  const flags = { ...flag("credentials", "allow_credentials"), ...flag("preflight_continue", "preflight_continue"), ...flag("private_network", "allow_private_network") };
+  const made = {
+    allow_origins: ["*"],
+    ...list("origins", "allow_origins"),
+    ...list("methods", "allow_methods"),
+    ...list("headers", "allow_headers"),
+    ...list("exposed_headers", "expose_headers"),
+  };
+  const flags = {
+    ...flag("credentials", "allow_credentials"),
+    ...flag("preflight_continue", "preflight_continue"),
+    ...flag("private_network", "allow_private_network"),
+  };
   return [{ name: "cors", config: { ...made, ...flags, ...(age === undefined ? {} : { max_age: age }) } }];
 }
 
 const UNITS: Readonly<Record<string, number>> = { bytes: 1, kilobytes: 1000, megabytes: 1_000_000 };
 
 function sizeLimit(config: Place): readonly Plugin[] {
-  const bytes = (config.get("allowed_payload_size").number() ?? 128) * (UNITS[config.get("size_unit").text() ?? "megabytes"] ?? NaN);
-  if (config.get("require_content_length").flag() === true) config.get("require_content_length").note("a body without Content-Length is counted instead");
+  const bytes =
+    (config.get("allowed_payload_size").number() ?? 128) *
+    (UNITS[config.get("size_unit").text() ?? "megabytes"] ?? NaN);
+  if (config.get("require_content_length").flag() === true)
+    config.get("require_content_length").note("a body without Content-Length is counted instead");
   return [{ name: "request_size_limit", config: { max_payload_size: bytes } }];
 }
 
 function termination(config: Place): readonly Plugin[] | null {
-  if (config.get("trigger").value !== undefined || config.get("echo").flag() === true) return (config.note('"trigger" and "echo" have no counterpart'), null);
-  const [message, body, type] = [config.get("message").text(), config.get("body").text(), config.get("content_type").text()];
+  if (config.get("trigger").value !== undefined || config.get("echo").flag() === true)
+    return (config.note('"trigger" and "echo" have no counterpart'), null);
+  const [message, body, type] = [
+    config.get("message").text(),
+    config.get("body").text(),
+    config.get("content_type").text(),
+  ];
   const text = body ?? (message === undefined ? undefined : JSON.stringify({ message }));
   const content = text === undefined ? {} : { body: text, content_type: type ?? "application/json; charset=utf-8" };
   return [{ name: "request_termination", config: { status: config.get("status_code").number() ?? 503, ...content } }];
@@ -249,19 +396,36 @@ function termination(config: Place): readonly Plugin[] | null {
 /** `remove`, `rename`, `replace`, `add` and `append` of headers, with texts such as "name:value". */
 function headers(name: string, config: Place): readonly Plugin[] {
   const pairs = (action: string) =>
-    config.get(action).get("headers").items().flatMap((item) => {
-      const [, key, value] = /^([^:]+):(.*)$/s.exec(item.text() ?? "") ?? [];
-      const isFixed = key !== undefined && value !== undefined && value !== "" && !value.includes("$(");
-      if (!isFixed) item.note('is not carried over: expected "name:value", without a template');
-      return isFixed ? [[key, value] as const] : [];
-    });
-  const escaped = ([key, value]: readonly [string, string]) => [key, value.replace(/\{(\w+\*?)\}/g, "{{$1}}").replaceAll("${", () => "$${")] as const;
-  const [remove, rename, replace, add, append] = [config.get("remove").get("headers").texts(), pairs("rename"), pairs("replace"), pairs("add"), pairs("append")];
+    config
+      .get(action)
+      .get("headers")
+      .items()
+      .flatMap((item) => {
+        const [, key, value] = /^([^:]+):(.*)$/s.exec(item.text() ?? "") ?? [];
+        const isFixed = key !== undefined && value !== undefined && value !== "" && !value.includes("$(");
+        if (!isFixed) item.note('is not carried over: expected "name:value", without a template');
+        return isFixed ? [[key, value] as const] : [];
+      });
+  const escaped = ([key, value]: readonly [string, string]) =>
+    [key, value.replace(/\{(\w+\*?)\}/g, "{{$1}}").replaceAll("${", () => "$${")] as const;
+  const [remove, rename, replace, add, append] = [
+    config.get("remove").get("headers").texts(),
+    pairs("rename"),
+    pairs("replace"),
+    pairs("add"),
+    pairs("append"),
+  ];
   if (replace.length > 0) config.get("replace").note("headers are also set where they are missing");
-  if (add.length > 0) config.get("add").note("headers that are there already are replaced: what clients send does not pass");
+  if (add.length > 0)
+    config.get("add").note("headers that are there already are replaced: what clients send does not pass");
   const appended = new Map<string, string[]>();
   for (const [key, value] of append.map(escaped)) appended.set(key, [...(appended.get(key) ?? []), value]);
-  const made = { remove, rename: Object.fromEntries(rename), set: Object.fromEntries([...add, ...replace].map(escaped)), add: Object.fromEntries(appended) };
+  const made = {
+    remove,
+    rename: Object.fromEntries(rename),
+    set: Object.fromEntries([...add, ...replace].map(escaped)),
+    add: Object.fromEntries(appended),
+  };
   const filled = Object.entries(made).filter(([, value]) => Object.keys(value).length > 0);
   return filled.length === 0 ? [] : [{ name, config: Object.fromEntries(filled) }];
 }

@@ -1,5 +1,6 @@
 /**
- * Imports an OpenAPI document (3.0, 3.1, 3.2): a route for each operation, with `request_validation` for its parameters and body.
+ * Imports an OpenAPI document (3.0, 3.1, 3.2): a route for each operation, with `request_validation` for its parameters
+ * and body.
  */
 import { compileJsonSchema, type CompiledSchema } from "../../json_schema/json_schema.ts";
 import { isObject } from "../../json_schema/values.ts";
@@ -11,7 +12,10 @@ import { freeName, Place } from "./place.ts";
 const METHODS = ["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
 
 export function importOpenApi(root: Place, draft: Draft, upstream: Target): void {
-  const paths = root.get("paths").entries().filter(([path]) => !path.startsWith("x-"));
+  const paths = root
+    .get("paths")
+    .entries()
+    .filter(([path]) => !path.startsWith("x-"));
   if (paths.length === 0) throw new Failure('the document has no "paths": there is nothing to route', 2);
   const served = serverPath(root);
   noteOutgoing(root.get("webhooks"));
@@ -20,7 +24,9 @@ export function importOpenApi(root: Place, draft: Draft, upstream: Target): void
   const { protocol, host, port } = upstream;
   const prefix = upstream.path === "" ? {} : { upstream_path: upstream.path };
   const name = draft.serviceName(root.get("info").get("title").text() ?? "api");
-  draft.config.services.push(draft.from([], { name, base_path: served || "/", ...prefix, protocol, upstreams: [{ host, port }], routes }));
+  draft.config.services.push(
+    draft.from([], { name, base_path: served || "/", ...prefix, protocol, upstreams: [{ host, port }], routes }),
+  );
 }
 
 function noteOutgoing(place: Place): void {
@@ -31,14 +37,20 @@ function noteOutgoing(place: Place): void {
 function serverPath(root: Place): string {
   const [first, ...others] = root.get("servers").items();
   const pathOf = (server: Place) => {
-    const text = (server.get("url").text() ?? "/").replace(/\{([^{}]*)\}/g, (_, name: string) => server.get("variables").get(name).get("default").text() ?? "");
+    const text = (server.get("url").text() ?? "/").replace(
+      /\{([^{}]*)\}/g,
+      (_, name: string) => server.get("variables").get(name).get("default").text() ?? "",
+    );
     const url = URL.canParse(text, "http://localhost/") ? new URL(text, "http://localhost/") : null;
     if (url === null) server.note("is no URL: the base_path is /");
-    if (url !== null && url.search + url.hash !== "") server.note("its query and fragment are not carried over: clients send their own");
+    if (url !== null && url.search + url.hash !== "")
+      server.note("its query and fragment are not carried over: clients send their own");
     return url === null ? "" : decodeURI(url.pathname).replace(/\/+$/, "");
   };
   const path = first === undefined ? "" : pathOf(first);
-  for (const other of others) if (pathOf(other) !== path) other.note("has another path than the first server: only that of the first is the base_path");
+  for (const other of others)
+    if (pathOf(other) !== path)
+      other.note("has another path than the first server: only that of the first is the base_path");
   return path;
 }
 
@@ -58,7 +70,8 @@ class OperationReader {
 
   constructor(root: Place, draft: Draft) {
     this.#root = root;
-    for (const [path, item] of root.get("paths").entries()) for (const method of METHODS) if (isObject(item.get(method).value)) this.#shapes.add(shapeOf(path, method));
+    for (const [path, item] of root.get("paths").entries())
+      for (const method of METHODS) if (isObject(item.get(method).value)) this.#shapes.add(shapeOf(path, method));
     this.#draft = draft;
     this.#schemas = new SchemaReader(root.value, draft.notes);
   }
@@ -67,32 +80,58 @@ class OperationReader {
     const item = this.#resolved(given);
     if (item === null) return [];
     for (const part of [item, ...METHODS.map((method) => item.get(method))]) {
-      if (part.get("servers").items().length > 0) part.get("servers").note("only the servers of the whole document are used");
+      if (part.get("servers").items().length > 0)
+        part.get("servers").note("only the servers of the whole document are used");
     }
-    if (item.get("additionalOperations").value !== undefined) item.get("additionalOperations").note("has no counterpart here: add routes with these methods");
-    const named = path.replace(/\{([^{}/+*]+)\}/g, (_, name: string) => `{${name.replace(/\W/g, "_").replace(/^(?=\d)/, "_")}}`);
+    if (item.get("additionalOperations").value !== undefined)
+      item.get("additionalOperations").note("has no counterpart here: add routes with these methods");
+    const named = path.replace(
+      /\{([^{}/+*]+)\}/g,
+      (_, name: string) => `{${name.replace(/\W/g, "_").replace(/^(?=\d)/, "_")}}`,
+    );
     // Literal characters that would be a pattern of another gateway: /$metadata, /me().
-    const written = named.replace(/\{[^{}]*\}|[()[\]^$*]|(?<=\/):/g, (part) => (part.length > 1 ? part : `%${part.charCodeAt(0).toString(16).toUpperCase()}`));
+    const written = named.replace(/\{[^{}]*\}|[()[\]^$*]|(?<=\/):/g, (part) =>
+      part.length > 1 ? part : `%${part.charCodeAt(0).toString(16).toUpperCase()}`,
+    );
     // The nearest pattern of /orders/{id}.pdf is /orders/{id}.
-    const nearest = written.split("/").map((segment) => (/^[^{}]*(?:\{\w+\}[^{}]*)+$/.test(segment) ? `{${[...segment.matchAll(/\{(\w+)\}/g)].map(([, name]) => name).join("_")}}` : segment)).join("/");
+    const nearest = written
+      .split("/")
+      .map((segment) =>
+        /^[^{}]*(?:\{\w+\}[^{}]*)+$/.test(segment)
+          ? `{${[...segment.matchAll(/\{(\w+)\}/g)].map(([, name]) => name).join("_")}}`
+          : segment,
+      )
+      .join("/");
     return METHODS.filter((method) => isObject(item.get(method).value)).flatMap((method) => {
       const operation = item.get(method);
       const shape = shapeOf(nearest, method);
       if (nearest !== written && this.#shapes.has(shape)) {
-        operation.leaveOut("the route is not carried over: its path mixes text and placeholders in a segment, and another path here matches its requests: they go there");
+        operation.leaveOut(
+          "the route is not carried over: its path mixes text and placeholders in a segment, " +
+            "and another path here matches its requests: they go there",
+        );
         return [];
       }
       if (nearest !== written) {
         this.#shapes.add(shape);
-        operation.note(`its path mixes text and placeholders in a segment: it is "${nearest}" here, and the upstream has to refuse other texts`);
+        operation.note(
+          `its path mixes text and placeholders in a segment: it is "${nearest}" here, ` +
+            `and the upstream has to refuse other texts`,
+        );
       }
       const id = operation.get("operationId").text();
       const name = id === undefined ? undefined : freeName(id, this.#names);
-      if (name !== id) operation.get("operationId").note("is no name, or the name of another operation: the route has a number more");
+      if (name !== id)
+        operation.get("operationId").note("is no name, or the name of another operation: the route has a number more");
       this.#noteSecurity(operation);
       noteOutgoing(operation.get("callbacks"));
       const plugins = this.#validation(operation, this.#parameters(item, operation), method);
-      const route = { ...(name === undefined ? {} : { name }), path: nearest, methods: [method.toUpperCase()], ...(plugins.length === 0 ? {} : { plugins }) };
+      const route = {
+        ...(name === undefined ? {} : { name }),
+        path: nearest,
+        methods: [method.toUpperCase()],
+        ...(plugins.length === 0 ? {} : { plugins }),
+      };
       return [this.#draft.from(operation.at, route)];
     });
   }
@@ -110,7 +149,8 @@ class OperationReader {
     for (const given of [...item.get("parameters").items(), ...operation.get("parameters").items()]) {
       const place = this.#resolved(given);
       const [name, where] = [place?.get("name").text(), place?.get("in").text()];
-      if (place !== null && name !== undefined && where !== undefined) found.set(`${where} ${name}`, { name, in: where, place });
+      if (place !== null && name !== undefined && where !== undefined)
+        found.set(`${where} ${name}`, { name, in: where, place });
       else if (place !== null) given.note('is no parameter: it needs "name" and "in"');
     }
     return [...found.values()];
@@ -119,17 +159,34 @@ class OperationReader {
   #validation(operation: Place, parameters: readonly Parameter[], method: string): Plugin[] {
     const config: Record<string, unknown> = {};
     const add = (field: string, schema: Schema | undefined) => void (schema === undefined || (config[field] = schema));
-    add("query", this.#parametersSchema(operation, parameters.filter((each) => each.in === "query"), (name) => name));
-    const headers = parameters.filter((each) => each.in === "header" && !/^(accept|content-type|authorization)$/i.test(each.name));
-    add("headers", this.#parametersSchema(operation, headers, (name) => name.toLowerCase()));
+    add(
+      "query",
+      this.#parametersSchema(
+        operation,
+        parameters.filter((each) => each.in === "query"),
+        (name) => name,
+      ),
+    );
+    const headers = parameters.filter(
+      (each) => each.in === "header" && !/^(accept|content-type|authorization)$/i.test(each.name),
+    );
+    add(
+      "headers",
+      this.#parametersSchema(operation, headers, (name) => name.toLowerCase()),
+    );
     for (const { in: where, place } of parameters) {
       if (where === "cookie") place.note("cookies are not checked: request_validation has no schema for them");
       const { type, ...others } = (place.get("schema").value ?? {}) as Record<string, unknown>;
-      const isFree = (type ?? "string") === "string" && !["enum", "pattern", "format", "minLength", "maxLength", "$ref"].some((keyword) => keyword in others);
+      const isFree =
+        (type ?? "string") === "string" &&
+        !["enum", "pattern", "format", "minLength", "maxLength", "$ref"].some((keyword) => keyword in others);
       if (where === "path" && !isFree) place.note("placeholders of paths are not checked: the upstream has to");
     }
-    if (operation.get("requestBody").value !== undefined) this.#addBody(this.#resolved(operation.get("requestBody")), config, method);
-    return Object.keys(config).length === 0 ? [] : [this.#draft.from(operation.at, { name: "request_validation", config })];
+    if (operation.get("requestBody").value !== undefined)
+      this.#addBody(this.#resolved(operation.get("requestBody")), config, method);
+    return Object.keys(config).length === 0
+      ? []
+      : [this.#draft.from(operation.at, { name: "request_validation", config })];
   }
 
   #addBody(body: Place | null, config: Record<string, unknown>, method: string): void {
@@ -137,8 +194,14 @@ class OperationReader {
     if (body === null || types.length === 0) return;
     const others = types.map(([type]) => type).filter((type) => !JSON_TYPE.test(type));
     if (others.length > 0 || types.length > 1) {
-      const seen = others.length === types.length ? "only JSON is checked" : "request_validation would refuse what is not JSON, or JSON of another type";
-      return body.note(`the body may have ${types.length > 1 ? "several types" : "another type than JSON"}: it is not checked (${seen})`);
+      const seen =
+        others.length === types.length
+          ? "only JSON is checked"
+          : "request_validation would refuse what is not JSON, or JSON of another type";
+      return body.note(
+        `the body may have ${types.length > 1 ? "several types" : "another type than JSON"}: ` +
+          `it is not checked (${seen})`,
+      );
     }
     const { value, at } = types[0]![1].get("schema");
     if (value === undefined) return;
@@ -146,24 +209,34 @@ class OperationReader {
     const schema = converted.schema === true ? undefined : this.#schemas.whole(converted, at);
     if (schema === undefined) return;
     config.body = schema;
-    if (body.get("required").flag() !== true && !["get", "head", "delete", "options", "trace"].includes(method)) config.body_required = false;
+    if (body.get("required").flag() !== true && !["get", "head", "delete", "options", "trace"].includes(method))
+      config.body_required = false;
   }
 
   /** A schema of an object with these parameters; undefined if there is nothing to check. */
-  #parametersSchema(operation: Place, parameters: readonly Parameter[], spelled: (name: string) => string): Schema | undefined {
+  #parametersSchema(
+    operation: Place,
+    parameters: readonly Parameter[],
+    spelled: (name: string) => string,
+  ): Schema | undefined {
     const made = new Map<string, ReturnType<SchemaReader["convert"]>>();
     const required: string[] = [];
     for (const { name, in: where, place } of parameters) {
       const isWhole = this.#isOneText(place, where);
       if (isWhole && place.get("required").flag() === true) required.push(spelled(name));
       const given = place.get("schema");
-      if (isWhole && given.value !== undefined && place.get("allowEmptyValue").flag() !== true) made.set(spelled(name), this.#schemas.convert(given.value, given.at));
+      if (isWhole && given.value !== undefined && place.get("allowEmptyValue").flag() !== true)
+        made.set(spelled(name), this.#schemas.convert(given.value, given.at));
     }
     const build = () => {
       const parts = [...made].filter(([, { schema }]) => schema !== true);
       const properties = Object.fromEntries(parts.map(([name, { schema }]) => [name, schema]));
       const schema = { ...(parts.length === 0 ? {} : { properties }), ...(required.length === 0 ? {} : { required }) };
-      const sum = { schema, size: parts.reduce((size, [, part]) => size + part.size, 0), uses: parts.flatMap(([, part]) => part.uses) };
+      const sum = {
+        schema,
+        size: parts.reduce((size, [, part]) => size + part.size, 0),
+        uses: parts.flatMap(([, part]) => part.uses),
+      };
       return Object.keys(schema).length === 0 ? undefined : this.#schemas.whole(sum, operation.at);
     };
     const schema = build();
@@ -184,20 +257,33 @@ class OperationReader {
     const { value: given } = this.#schemas.resolve(place.get("schema").value, place.get("schema").at) ?? {};
     const types = isObject(given) ? [given.type].flat() : [];
     const isList = types.includes("array");
-    const isSplit = where === "query" && (place.get("style").text() ?? "form") === "form" && place.get("explode").flag() !== false;
+    const isSplit =
+      where === "query" && (place.get("style").text() ?? "form") === "form" && place.get("explode").flag() !== false;
     if (place.get("content").value === undefined && !types.includes("object") && (!isList || isSplit)) return true;
     place.note("request_validation does not read parameters in this form: it is not checked");
     return false;
   }
 
   #noteSecurity(operation: Place): void {
-    const security = operation.get("security").value === undefined ? this.#root.get("security") : operation.get("security");
+    const security =
+      operation.get("security").value === undefined ? this.#root.get("security") : operation.get("security");
     for (const requirement of security.items()) {
       for (const [name] of requirement.entries()) {
         const scheme = this.#resolved(this.#root.get("components").get("securitySchemes").get(name));
         const kind = scheme?.get("type").text() ?? "unknown";
-        const plugin = kind === "http" ? (/^basic$/i.test(scheme?.get("scheme").text() ?? "") ? "basic_auth" : "jwt") : (Object.hasOwn(PLUGINS, kind) ? PLUGINS[kind] : "an authentication plugin");
-        this.#draft.notes.add(security.at, `the security scheme "${name}" (${kind}) is left to the upstream: add ${plugin} if the gateway is to check it`);
+        const plugin =
+          kind === "http"
+            ? /^basic$/i.test(scheme?.get("scheme").text() ?? "")
+              ? "basic_auth"
+              : "jwt"
+            : Object.hasOwn(PLUGINS, kind)
+              ? PLUGINS[kind]
+              : "an authentication plugin";
+        this.#draft.notes.add(
+          security.at,
+          `the security scheme "${name}" (${kind}) is left to the upstream: ` +
+            `add ${plugin} if the gateway is to check it`,
+        );
       }
     }
   }
@@ -207,21 +293,34 @@ function shapeOf(path: string, method: string): string {
   return `${method} ${path.replace(/\{[^{}]*\}/g, "{}")}`;
 }
 
-const PLUGINS: Readonly<Record<string, string>> = { apiKey: "key_auth", oauth2: "jwt", openIdConnect: "jwt", mutualTLS: "mtls" };
+const PLUGINS: Readonly<Record<string, string>> = {
+  apiKey: "key_auth",
+  oauth2: "jwt",
+  openIdConnect: "jwt",
+  mutualTLS: "mtls",
+};
 const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json\s*(?:;\s*charset="?utf-8"?\s*)?$/i;
 
 /** Whether a text can be read by the schema of this property: its type is known, and so is that of its items. */
 function isText({ typesOf }: CompiledSchema, property: string): boolean {
   const { types, itemTypes } = typesOf(property);
-  return types !== null && !types.includes("object") && (!types.includes("array") || (itemTypes !== null && !itemTypes.some((type) => /array|object/.test(type))));
+  return (
+    types !== null &&
+    !types.includes("object") &&
+    (!types.includes("array") || (itemTypes !== null && !itemTypes.some((type) => /array|object/.test(type))))
+  );
 }
 
 /** Throws a `Failure` if the document is of another kind, or of a version that cannot be imported. */
 export function checkOpenApi(root: Place): void {
   if (root.get("swagger").value !== undefined) {
-    throw new Failure("this is Swagger 2.0: convert it to OpenAPI 3 first, as with: npx swagger2openapi FILE.json -o openapi.json", 2);
+    throw new Failure(
+      "this is Swagger 2.0: convert it to OpenAPI 3 first, as with: npx swagger2openapi FILE.json -o openapi.json",
+      2,
+    );
   }
   const version = root.get("openapi").value;
   if (typeof version !== "string") throw new Failure('this is no OpenAPI document: it has no "openapi": "3.…"', 2);
-  if (!/^3\.\d/.test(version)) throw new Failure(`OpenAPI ${JSON.stringify(version.slice(0, 20))} is not known here: 3.0, 3.1 and 3.2 are`, 2);
+  if (!/^3\.\d/.test(version))
+    throw new Failure(`OpenAPI ${JSON.stringify(version.slice(0, 20))} is not known here: 3.0, 3.1 and 3.2 are`, 2);
 }

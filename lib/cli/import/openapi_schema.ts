@@ -1,8 +1,8 @@
 /**
  * Turns the schemas of an OpenAPI document (3.0's dialect, and JSON Schema) into those of `request_validation`.
  *
- * What cannot be carried over only ever makes a schema accept more: a constraint is left out, and choices that would then refuse what the
- * document accepts are left out or loosened, too. All of it is noted.
+ * What cannot be carried over only ever makes a schema accept more: a constraint is left out, and choices that would
+ * then refuse what the document accepts are left out or loosened, too. All of it is noted.
  */
 import type { Path } from "../../config/json.ts";
 import { KEYWORDS, type Subject } from "../../json_schema/keywords.ts";
@@ -25,7 +25,10 @@ const MAX_VALUES = 20_000;
 const MAX_IN_ALL = 250_000;
 /** Of references within references, before they are followed later. */
 const MAX_DEPTH = 100;
-/** Levels of arrays and objects in a schema and in one of its values: a configuration has at most 100, with the plugin around the schema. */
+/**
+ * Levels of arrays and objects in a schema and in one of its values: a configuration has at most 100, with the plugin
+ * around the schema.
+ */
 const MAX_LEVELS = 80;
 const MAX_LEVELS_OF_VALUE = 5;
 
@@ -86,11 +89,17 @@ export class SchemaReader {
       if ((sum += definition.converted!.size) > MAX_VALUES) break;
     }
     if (sum > MAX_VALUES || this.#total + sum > MAX_IN_ALL) {
-      return void this.#notes.add(at, `the schema is too large: at most ${MAX_VALUES} values each, and ${MAX_IN_ALL} in all`);
+      return void this.#notes.add(
+        at,
+        `the schema is too large: at most ${MAX_VALUES} values each, and ${MAX_IN_ALL} in all`,
+      );
     }
     this.#total += sum;
     if (used.size === 0) return schema;
-    return { ...(schema as object), $defs: Object.fromEntries([...used].map(([name, converted]) => [name, converted.schema])) };
+    return {
+      ...(schema as object),
+      $defs: Object.fromEntries([...used].map(([name, converted]) => [name, converted.schema])),
+    };
   }
 
   #target(reference: string): { readonly value: unknown; readonly at: Path } | undefined {
@@ -134,7 +143,8 @@ export class SchemaReader {
   #schema(given: unknown, at: Path): { readonly schema: Schema; readonly isExact: boolean } {
     this.#size++;
     if (typeof given === "boolean") return { schema: given, isExact: true };
-    if (!isObject(given)) return this.#loose(at, `expected a schema, found ${described(given)}: every value is accepted`);
+    if (!isObject(given))
+      return this.#loose(at, `expected a schema, found ${described(given)}: every value is accepted`);
     if (this.#levels > MAX_LEVELS) return this.#loose(at, "the schema is nested too deep: every value is accepted");
     const isReference = typeof given.$ref === "string";
     if (isReference && this.#isOld) return this.#within(0, () => this.#reference(given.$ref as string, at));
@@ -148,24 +158,34 @@ export class SchemaReader {
     }
     loosen(made, inexact);
     const isOnlyReference = isReference && Object.keys(made).length === 1 && (made.allOf as Schema[]).length === 1;
-    return asNullable(isOnlyReference ? (made.allOf as Schema[])[0]! : made, given.nullable === true, inexact.size === 0);
+    return asNullable(
+      isOnlyReference ? (made.allOf as Schema[])[0]! : made,
+      given.nullable === true,
+      inexact.size === 0,
+    );
   }
 
   /** Adds the keyword to `made`, with subschemas that are `levels` below it. Returns whether that is exact. */
   #keyword(keyword: string, value: unknown, made: Record<string, unknown>, at: Path, levels: number): boolean {
     const isValue = keyword === "enum" || keyword === "const";
-    if (isValue && isDeeper(value, MAX_LEVELS_OF_VALUE)) return (this.#notes.add(at, "the value is nested too deep: it is not checked"), false);
+    if (isValue && isDeeper(value, MAX_LEVELS_OF_VALUE))
+      return (this.#notes.add(at, "the value is nested too deep: it is not checked"), false);
     this.#size += isValue ? countValues(value, MAX_VALUES) : 1;
     if (!this.#isUsable(keyword, value, at)) return keyword === "format";
     return this.#within(levels, () => {
       if (keyword === "$ref" || LISTS.has(keyword)) {
-        const parts = keyword === "$ref" ? [this.#reference(value as string, at)] : (value as unknown[]).map((each, i) => this.#schema(each, [...at, i]));
+        const parts =
+          keyword === "$ref"
+            ? [this.#reference(value as string, at)]
+            : (value as unknown[]).map((each, i) => this.#schema(each, [...at, i]));
         const name = keyword === "$ref" ? "allOf" : keyword;
         made[name] = [...((name === "allOf" && (made.allOf as Schema[])) || []), ...parts.map(({ schema }) => schema)];
         return parts.every((part) => part.isExact);
       }
       if (keyword === "properties" || keyword === "patternProperties") {
-        const parts = Object.entries(value as object).map(([name, each]) => [name, this.#schema(each, [...at, name])] as const);
+        const parts = Object.entries(value as object).map(
+          ([name, each]) => [name, this.#schema(each, [...at, name])] as const,
+        );
         made[keyword] = Object.fromEntries(parts.map(([name, { schema }]) => [name, schema]));
         return parts.every(([, part]) => part.isExact);
       }
@@ -180,11 +200,20 @@ export class SchemaReader {
     if (keyword === "then" || keyword === "else") return true;
     if (keyword === "$ref") return typeof value === "string" || (this.#notes.add(at, LEADS_NOWHERE), false);
     let why: string | undefined;
-    const subject = { schema: {}, report: (_path: Path, message: string) => void (why = message), expected: () => false } as unknown as Subject;
+    const subject = {
+      schema: {},
+      report: (_path: Path, message: string) => void (why = message),
+      expected: () => false,
+    } as unknown as Subject;
     if (Object.hasOwn(KEYWORDS, keyword) && KEYWORDS[keyword]!.isValid(value, [keyword], subject)) return true;
     if (keyword === "format" && STORED_FORMATS.has(value)) return false;
-    const form = keyword === "format" ? `the format ${described(value)} is unknown` : `"${keyword}" has a value of the wrong form`;
-    this.#notes.add(at, `${why ?? (Object.hasOwn(KEYWORDS, keyword) ? form : `request_validation has no "${keyword}"`)}: it is not checked`);
+    const form =
+      keyword === "format" ? `the format ${described(value)} is unknown` : `"${keyword}" has a value of the wrong form`;
+    this.#notes.add(
+      at,
+      `${why ?? (Object.hasOwn(KEYWORDS, keyword) ? form : `request_validation has no "${keyword}"`)}: it is ` +
+        `not checked`,
+    );
     return false;
   }
 
@@ -201,31 +230,63 @@ export class SchemaReader {
 
   /** In requests, `required` does not hold for such a property (OpenAPI 3.0.3, Schema Object). */
   #isReadOnly(schema: Readonly<Record<string, unknown>>, name: string): boolean {
-    const property = isObject(schema.properties) && Object.hasOwn(schema.properties, name) ? schema.properties[name] : undefined;
-    const found = isObject(property) && typeof property.$ref === "string" ? this.#target(property.$ref)?.value : property;
+    const property =
+      isObject(schema.properties) && Object.hasOwn(schema.properties, name) ? schema.properties[name] : undefined;
+    const found =
+      isObject(property) && typeof property.$ref === "string" ? this.#target(property.$ref)?.value : property;
     return isObject(found) && found.readOnly === true;
   }
 }
 
-const LEADS_NOWHERE = '"$ref" leads to nothing in this document: join documents to one first, as with "npx @redocly/cli bundle"';
+const LEADS_NOWHERE =
+  '"$ref" leads to nothing in this document: join documents to one first, as with "npx @redocly/cli bundle"';
 const LISTS = new Set(["allOf", "anyOf", "oneOf", "prefixItems"]);
 const SUBSCHEMAS = new Set(["items", "additionalProperties", "propertyNames", "contains", "not", "if", "then", "else"]);
 /** If these subschemas accept more, the schema accepts less. */
 const NEGATIVE = new Set(["not", "if"]);
 /** Keywords that constrain nothing. */
 const ANNOTATIONS = new Set([
-  ...["$schema", "$comment", "$id", "$anchor", "$defs", "definitions", "title", "description", "default", "example", "examples", "deprecated"],
-  ...["readOnly", "writeOnly", "nullable", "xml", "externalDocs", "discriminator", "contentMediaType", "contentEncoding"],
+  ...[
+    "$schema",
+    "$comment",
+    "$id",
+    "$anchor",
+    "$defs",
+    "definitions",
+    "title",
+    "description",
+    "default",
+    "example",
+    "examples",
+    "deprecated",
+  ],
+  ...[
+    "readOnly",
+    "writeOnly",
+    "nullable",
+    "xml",
+    "externalDocs",
+    "discriminator",
+    "contentMediaType",
+    "contentEncoding",
+  ],
 ]);
 /** Formats that say how a number or text is stored. */
 const STORED_FORMATS = new Set<unknown>(["int32", "int64", "float", "double", "password", "byte", "binary"]);
 
 function isDeeper(value: unknown, levels: number): boolean {
-  return typeof value === "object" && value !== null && (levels === 0 || Object.values(value).some((each) => isDeeper(each, levels - 1)));
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    (levels === 0 || Object.values(value).some((each) => isDeeper(each, levels - 1)))
+  );
 }
 
 /** The keywords of OpenAPI 3.0 and of old drafts as those of draft 2020-12. */
-function modern(given: Readonly<Record<string, unknown>>, isReadOnly: (name: string) => boolean): Readonly<Record<string, unknown>> {
+function modern(
+  given: Readonly<Record<string, unknown>>,
+  isReadOnly: (name: string) => boolean,
+): Readonly<Record<string, unknown>> {
   const { exclusiveMinimum, exclusiveMaximum, minimum, maximum, items, required, ...rest } = given;
   const bound = (value: unknown, limit: unknown) => (value === true ? limit : value === false ? undefined : value);
   const changed = {
@@ -235,7 +296,9 @@ function modern(given: Readonly<Record<string, unknown>>, isReadOnly: (name: str
     exclusiveMaximum: bound(exclusiveMaximum, maximum),
     // Draft 4: a list of schemas, item by item.
     [Array.isArray(items) ? "prefixItems" : "items"]: items,
-    required: Array.isArray(required) ? required.filter((name) => typeof name !== "string" || !isReadOnly(name)) : required,
+    required: Array.isArray(required)
+      ? required.filter((name) => typeof name !== "string" || !isReadOnly(name))
+      : required,
   };
   return Object.fromEntries(Object.entries({ ...rest, ...changed }).filter(([, value]) => value !== undefined));
 }
@@ -258,12 +321,22 @@ function loosen(made: Record<string, unknown>, inexact: ReadonlySet<string>): vo
 }
 
 /** `nullable` of OpenAPI 3.0: null is accepted, too. */
-function asNullable(schema: Schema, isNullable: boolean, isExact: boolean): { readonly schema: Schema; readonly isExact: boolean } {
+function asNullable(
+  schema: Schema,
+  isNullable: boolean,
+  isExact: boolean,
+): { readonly schema: Schema; readonly isExact: boolean } {
   if (!isNullable || typeof schema === "boolean") return { schema, isExact };
-  const others = ["enum", "const", "allOf", "anyOf", "oneOf", "not", "if", "$ref"].filter((keyword) => schema[keyword] !== undefined);
-  if (typeof schema.type === "string" && others.length === 0) return { schema: { ...schema, type: [schema.type, "null"] }, isExact };
+  const others = ["enum", "const", "allOf", "anyOf", "oneOf", "not", "if", "$ref"].filter(
+    (keyword) => schema[keyword] !== undefined,
+  );
+  if (typeof schema.type === "string" && others.length === 0)
+    return { schema: { ...schema, type: [schema.type, "null"] }, isExact };
   if (typeof schema.type === "string" && others.join() === "enum") {
-    return { schema: { ...schema, type: [schema.type, "null"], enum: [...new Set([...(schema.enum as unknown[]), null])] }, isExact };
+    return {
+      schema: { ...schema, type: [schema.type, "null"], enum: [...new Set([...(schema.enum as unknown[]), null])] },
+      isExact,
+    };
   }
   return { schema: { anyOf: [{ type: "null" }, schema] }, isExact };
 }

@@ -1,5 +1,6 @@
 /**
- * A value of a document that is imported: reads it as the type that is needed, and remembers what was read, so that the rest can be listed.
+ * A value of a document that is imported: reads it as the type that is needed, and remembers what was read, so that the
+ * rest can be listed.
  */
 import { formatPath, type Path } from "../../config/json.ts";
 import { isObject, typeName } from "../../json_schema/values.ts";
@@ -32,14 +33,19 @@ export class Notes {
   /** `paths["/a"].get, paths["/b"].get and 7 more: …`, with at most `shown` places each. */
   lines(shown: number): string[] {
     const isOpen = ([message]: readonly [string, unknown]) => Number(!this.#closed.has(message));
-    return [...this.#places].sort((a, b) => isOpen(a) - isOpen(b)).map(([message, places]) => {
-      const named = [...places].slice(0, shown);
-      return `${named.join(", ")}${places.size > shown ? ` and ${places.size - shown} more` : ""}: ${message}`;
-    });
+    return [...this.#places]
+      .sort((a, b) => isOpen(a) - isOpen(b))
+      .map(([message, places]) => {
+        const named = [...places].slice(0, shown);
+        return `${named.join(", ")}${places.size > shown ? ` and ${places.size - shown} more` : ""}: ${message}`;
+      });
   }
 }
 
-/** Null and a missing member are the same. A value of another type than the one asked for is noted, and counts as missing. */
+/**
+ * Null and a missing member are the same. A value of another type than the one asked for is noted, and counts as
+ * missing.
+ */
 export class Place {
   readonly value: unknown;
   readonly at: Path;
@@ -66,11 +72,15 @@ export class Place {
   }
 
   items(): readonly Place[] {
-    return this.#few(this.#as<readonly unknown[]>(Array.isArray, "an array") ?? []).map((item, i) => this.#child(i, item));
+    return this.#few(this.#as<readonly unknown[]>(Array.isArray, "an array") ?? []).map((item, i) =>
+      this.#child(i, item),
+    );
   }
 
   entries(): readonly (readonly [name: string, Place])[] {
-    return this.#few(Object.entries(this.#as(isObject, "an object") ?? {})).map(([name, value]) => [name, this.#child(name, value)] as const);
+    return this.#few(Object.entries(this.#as(isObject, "an object") ?? {})).map(
+      ([name, value]) => [name, this.#child(name, value)] as const,
+    );
   }
 
   text(): string | undefined {
@@ -92,7 +102,9 @@ export class Place {
 
   /** Whether it is missing, or a list of texts. */
   isTexts(): boolean {
-    return this.value === undefined || (Array.isArray(this.value) && this.value.every((item) => typeof item === "string"));
+    return (
+      this.value === undefined || (Array.isArray(this.value) && this.value.every((item) => typeof item === "string"))
+    );
   }
 
   note(message: string): void {
@@ -126,7 +138,8 @@ export class Place {
     for (const child of this.#children.values()) child.noteUnread();
     if (!this.#isRead || !isObject(this.value)) return;
     for (const [name, value] of Object.entries(this.value)) {
-      if (!this.#children.has(name) && !name.startsWith("_") && !isEmpty(value)) this.notes.add([...this.at, name], `"${name}" has no counterpart here`);
+      if (!this.#children.has(name) && !name.startsWith("_") && !isEmpty(value))
+        this.notes.add([...this.at, name], `"${name}" has no counterpart here`);
     }
   }
 
@@ -154,15 +167,21 @@ export class Place {
 }
 
 function isEmpty(value: unknown): boolean {
-  return value === null || value === false || value === "" || (typeof value === "object" && Object.keys(value).length === 0);
+  return (
+    value === null || value === false || value === "" || (typeof value === "object" && Object.keys(value).length === 0)
+  );
 }
 
-/** `wanted`, fit for a name of a configuration, with a number if it is taken. `taken` has the last number of each name. */
+/**
+ * `wanted`, fit for a name of a configuration, with a number if it is taken. `taken` has the last number of each name.
+ */
 export function freeName(wanted: string, taken: Map<string, number>): string {
   const name = wanted.replace(/\p{Cc}|\p{Surrogate}/gu, "").slice(0, 180) || "imported";
   let number = taken.get(name) ?? 0;
   let found = name;
-  if (number > 0) do found = `${name}_${++number}`; while (taken.has(found));
+  if (number > 0)
+    do found = `${name}_${++number}`;
+    while (taken.has(found));
   taken.set(name, Math.max(number, 1));
   if (found !== name) taken.set(found, 1);
   return found;

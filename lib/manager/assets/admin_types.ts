@@ -1,13 +1,34 @@
 /**
- * The types of the JSON of the admin interface: those of the gateway itself, so that both ends are one, and what the interface alone has.
+ * The types of the JSON of the admin interface: those of the gateway itself, so that both ends are one, and what the
+ * interface alone has.
  */
 import type { ConfigInput } from "../../config/model.ts";
 import type { DisplayedPlugin, DisplayedRoute, DisplayedService } from "../../gateway/displayed_config.ts";
-import type { GatewayStatus, LastReload, Refusal as OwnRefusal, Reloaded, ShownIssue, TestReport, TestResult as OwnResult, Warning as OwnWarning } from "../../gateway/status.ts";
-import type { Figures as OwnFigures, GatewayStats, Point as OwnPoint, TryFigures as OwnTries } from "../../observe/stats.ts";
+import type {
+  GatewayStatus,
+  LastReload,
+  Refusal as OwnRefusal,
+  Reloaded,
+  ShownIssue,
+  TestReport,
+  TestResult as OwnResult,
+  Warning as OwnWarning,
+} from "../../gateway/status.ts";
+import type {
+  Figures as OwnFigures,
+  GatewayStats,
+  Point as OwnPoint,
+  TryFigures as OwnTries,
+} from "../../observe/stats.ts";
 import type { View } from "../../operator/json_view.ts";
 import type { DryRun } from "../../proof/dry_run.ts";
-import type { CountedPlugin, Explanation as OwnExplanation, ExplainedPlugin as OwnPlugin, Question, RunningPlugin } from "../../proof/explain.ts";
+import type {
+  CountedPlugin,
+  Explanation as OwnExplanation,
+  ExplainedPlugin as OwnPlugin,
+  Question,
+  RunningPlugin,
+} from "../../proof/explain.ts";
 import type { UpstreamReport, UpstreamSetReport } from "../../upstream/upstream_report.ts";
 
 type ServiceInput = ConfigInput["services"][number];
@@ -20,13 +41,14 @@ export type Conditions = NonNullable<RouteConfig["match"]>;
 export type Condition = NonNullable<Conditions["headers"]>[string];
 
 /** With defaults filled in. */
-export type ServiceConfig = Omit<DisplayedService, "load_balancing_strategy"> & Pick<ServiceInput, "split"> & {
-  readonly load_balancing_strategy: string;
-  readonly protocol: string;
-  readonly sticky?: { readonly cookie: string; readonly ttl_s: number };
-  readonly upstreams: readonly UpstreamConfig[];
-  readonly [other: string]: unknown;
-};
+export type ServiceConfig = Omit<DisplayedService, "load_balancing_strategy"> &
+  Pick<ServiceInput, "split"> & {
+    readonly load_balancing_strategy: string;
+    readonly protocol: string;
+    readonly sticky?: { readonly cookie: string; readonly ttl_s: number };
+    readonly upstreams: readonly UpstreamConfig[];
+    readonly [other: string]: unknown;
+  };
 
 /** GET /gateway */
 export interface ProxyConfig {
@@ -40,14 +62,18 @@ export interface ProxyConfig {
 export type Settings = Readonly<Record<string, string>>;
 
 /** "tests_failed": said by the pages themselves. */
-export type Warning = Omit<OwnWarning, "code"> & Pick<Issue, "line" | "column"> & { readonly code: OwnWarning["code"] | "tests_failed" };
+export type Warning = Omit<OwnWarning, "code"> &
+  Pick<Issue, "line" | "column"> & { readonly code: OwnWarning["code"] | "tests_failed" };
 export type Reload = View<LastReload>;
 export type Refusal = OwnRefusal;
 export type Issue = ShownIssue;
 export type Change = Reloaded["changes"][number];
 
 /** GET /gateway/status; in GET /gateway/now when something in it has changed. */
-export type Status = Omit<View<GatewayStatus>, "uptime_ms" | "warnings"> & { readonly uptime_s: number; readonly warnings: readonly Warning[] };
+export type Status = Omit<View<GatewayStatus>, "uptime_ms" | "warnings"> & {
+  readonly uptime_s: number;
+  readonly warnings: readonly Warning[];
+};
 export type Certificate = Status["certificates"][number];
 
 /** GET /gateway/health; in GET /gateway/now when a state in it has changed. */
@@ -63,7 +89,9 @@ export type Point = View<OwnPoint>;
 export type ServiceStats = View<GatewayStats>["services"][number];
 
 /** Routes and upstreams without any request in the window or in flight are left out; null: they are not known. */
-export type Stats = Omit<View<GatewayStats>, "history" | "step_s" | "services"> & { readonly services: readonly ServiceStats[] | null };
+export type Stats = Omit<View<GatewayStats>, "history" | "step_s" | "services"> & {
+  readonly services: readonly ServiceStats[] | null;
+};
 
 /** GET /gateway/stats */
 export type StatsWithHistory = Stats & Pick<View<GatewayStats>, "history" | "step_s">;
@@ -95,9 +123,13 @@ export type Explanation = Omit<OwnExplanation, "hashOn" | "upstreamHeaders" | "s
   readonly upstreams: readonly UpstreamHealth[];
   readonly plugins: readonly ExplainedPlugin[];
 };
-export type ExplainedPlugin = Pick<OwnPlugin, keyof RunningPlugin | "status" | "code"> & Partial<Pick<OwnPlugin, "action" | "verdict">>;
+export type ExplainedPlugin = Pick<OwnPlugin, keyof RunningPlugin | "status" | "code"> &
+  Partial<Pick<OwnPlugin, "action" | "verdict">>;
 
-/** GET /gateway/tests: the last run of the configuration's tests, also of a configuration that was refused; without a time none have run. */
+/**
+ * GET /gateway/tests: the last run of the configuration's tests, also of a configuration that was refused; without a
+ * time none have run.
+ */
 export interface TestRun extends Pick<TestReport, "passed" | "failed"> {
   readonly at: string | null;
   /** Of the configuration that was tested. */
@@ -144,7 +176,11 @@ export interface ShownCaller {
   /** Null: it is in the configuration itself. */
   readonly file: string | null;
   /** Those that can identify it. */
-  readonly plugins: readonly (Pick<ExplainedPlugin, "level"> & { readonly kind: string; readonly service: string | null; readonly route: string | null })[];
+  readonly plugins: readonly (Pick<ExplainedPlugin, "level"> & {
+    readonly kind: string;
+    readonly service: string | null;
+    readonly route: string | null;
+  })[];
   /** Within the last minute. */
   readonly used: boolean;
 }

@@ -1,5 +1,6 @@
 /**
- * Times that are shown by how long ago they are, or how long they are off: what is in the document is kept up to date by the frame.
+ * Times that are shown by how long ago they are, or how long they are off: what is in the document is kept up to date
+ * by the frame.
  */
 import { el, setText } from "./dom.ts";
 import { ago, moment, until } from "./format.ts";

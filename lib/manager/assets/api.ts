@@ -17,7 +17,13 @@ export class ApiError extends Error {
   readonly problem: Readonly<Record<string, unknown>>;
 
   constructor(status: number, problem: Readonly<Record<string, unknown>>, retryAfterS: number | null) {
-    super(typeof problem.detail === "string" ? problem.detail : typeof problem.title === "string" ? problem.title : `HTTP ${status}`);
+    super(
+      typeof problem.detail === "string"
+        ? problem.detail
+        : typeof problem.title === "string"
+          ? problem.title
+          : `HTTP ${status}`,
+    );
     this.name = "ApiError";
     this.status = status;
     this.code = typeof problem.code === "string" ? problem.code : "";
@@ -63,21 +69,31 @@ export async function ask<T>(method: Method, path: string, asked: Asked = {}): P
 }
 
 /**
- * The file of the configuration, byte for byte, its digest, and why it cannot be changed from here (null: it can); with another `path` a former
- * one. Rejects with an `ApiError`.
+ * The file of the configuration, byte for byte, its digest, and why it cannot be changed from here (null: it can); with
+ * another `path` a former one. Rejects with an `ApiError`.
  */
-export async function askSource(path = "/gateway/source"): Promise<{ readonly text: string; readonly digest: string; readonly readOnly: string | null }> {
+export async function askSource(
+  path = "/gateway/source",
+): Promise<{ readonly text: string; readonly digest: string; readonly readOnly: string | null }> {
   const { bytes, response } = await send("GET", path, {});
   const readOnly = response.headers.get("Source-Read-Only");
   const digest = /^"(.+)"$/.exec(response.headers.get("ETag") ?? "")?.[1] ?? "";
   try {
-    return { text: new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes), digest, readOnly: readOnly === null ? null : decodeURIComponent(readOnly) };
+    return {
+      text: new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes),
+      digest,
+      readOnly: readOnly === null ? null : decodeURIComponent(readOnly),
+    };
   } catch {
     throw new ApiError(0, { detail: "The file is not UTF-8, so it cannot be edited here. Save it as UTF-8." }, null);
   }
 }
 
-async function send(method: Method, path: string, { body, text, authorization, ifMatch }: Asked): Promise<{ readonly response: Response; readonly bytes: ArrayBuffer }> {
+async function send(
+  method: Method,
+  path: string,
+  { body, text, authorization, ifMatch }: Asked,
+): Promise<{ readonly response: Response; readonly bytes: ArrayBuffer }> {
   const headers = new Headers({ Accept: "application/json" });
   const content = text ?? (body === undefined ? null : JSON.stringify(body));
   if (content !== null) headers.set("Content-Type", "application/json");
@@ -87,17 +103,36 @@ async function send(method: Method, path: string, { body, text, authorization, i
   let bytes: ArrayBuffer;
   try {
     const signal = AbortSignal.timeout(method === "POST" || method === "PUT" ? POST_MS : REPLY_MS);
-    response = await fetch(`/api${path}`, { method, headers, body: content, signal, credentials: "same-origin", cache: "no-store" });
+    response = await fetch(`/api${path}`, {
+      method,
+      headers,
+      body: content,
+      signal,
+      credentials: "same-origin",
+      cache: "no-store",
+    });
     bytes = await response.arrayBuffer();
   } catch (error) {
     const isLate = error instanceof DOMException && error.name === "TimeoutError";
-    throw new ApiError(0, { detail: isLate ? "The gateway's admin interface takes too long to answer." : "The management server does not answer. Is it still running?" }, null);
+    throw new ApiError(
+      0,
+      {
+        detail: isLate
+          ? "The gateway's admin interface takes too long to answer."
+          : "The management server does not answer. Is it still running?",
+      },
+      null,
+    );
   }
   ownVersion ??= response.headers.get("Management-UI-Version");
   if (response.ok) return { response, bytes };
   const value = parsed(decoded(bytes));
   const wait = Number(response.headers.get("Retry-After") ?? Number.NaN);
-  throw new ApiError(response.status, typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {}, Number.isFinite(wait) ? wait : null);
+  throw new ApiError(
+    response.status,
+    typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {},
+    Number.isFinite(wait) ? wait : null,
+  );
 }
 
 function decoded(bytes: ArrayBuffer): string {

@@ -1,6 +1,6 @@
 /**
- * The page that applies the draft: "#/apply". It shows what would change, sends the text with the digest of the file that it is based on, and says
- * what the gateway made of it. A refused draft is kept.
+ * The page that applies the draft: "#/apply". It shows what would change, sends the text with the digest of the file
+ * that it is based on, and says what the gateway made of it. A refused draft is kept.
  */
 import { ApiError, ask, isSessionEnd, type Change, type Issue } from "./api.ts";
 import { askingFor } from "./asking.ts";
@@ -32,7 +32,13 @@ class ApplyPage implements Page {
 
   constructor(frame: Frame) {
     this.#frame = frame;
-    const read = askingFor({ frame, what: "The file", node: this.node, ask: () => draft.load(), show: () => this.#show() });
+    const read = askingFor({
+      frame,
+      what: "The file",
+      node: this.node,
+      ask: () => draft.load(),
+      show: () => this.#show(),
+    });
     void read();
   }
 
@@ -44,19 +50,59 @@ class ApplyPage implements Page {
     replace(this.node, this.#result, this.#body);
     if (!draft.isDirty) {
       const text = "There is nothing to apply: the draft is the same as the file.";
-      return replace(this.#body, el("div", { class: "card empty" }, el("p", {}, text), el("p", {}, link("#/edit", "Edit the text"), ", ", link("#/add", "add something"), ", or ", link("#/history", "go back to a former configuration"), ".")));
+      return replace(
+        this.#body,
+        el(
+          "div",
+          { class: "card empty" },
+          el("p", {}, text),
+          el(
+            "p",
+            {},
+            link("#/edit", "Edit the text"),
+            ", ",
+            link("#/add", "add something"),
+            ", or ",
+            link("#/history", "go back to a former configuration"),
+            ".",
+          ),
+        ),
+      );
     }
     setText(this.#button, "Apply");
     const { readOnly } = draft;
-    const tools = el("div", { class: "toolbar" }, readOnly === null && this.#button, el("a", { class: "button", href: "#/edit" }, "Edit further"), button("Download the draft", () => download(draft.text)));
-    const effect = readOnly === null ? "Nothing is changed before you apply." : `It cannot be applied from here: download it. ${readOnly}`;
+    const tools = el(
+      "div",
+      { class: "toolbar" },
+      readOnly === null && this.#button,
+      el("a", { class: "button", href: "#/edit" }, "Edit further"),
+      button("Download the draft", () => download(draft.text)),
+    );
+    const effect =
+      readOnly === null
+        ? "Nothing is changed before you apply."
+        : `It cannot be applied from here: download it. ${readOnly}`;
     const review = changeReview({
       frame: this.#frame,
       before: draft.baseText,
       after: draft.text,
-      judged: (validation) => setText(this.#button, (validation?.diff?.guards_lost.length ?? 0) > 0 ? "Apply, and lose guards" : "Apply"),
+      judged: (validation) =>
+        setText(this.#button, (validation?.diff?.guards_lost.length ?? 0) > 0 ? "Apply, and lose guards" : "Apply"),
     });
-    replace(this.#body, el("div", { class: "card stack" }, tools, el("p", { class: readOnly === null && "muted" }, `Based on the file with the digest ${draft.baseDigest}. ${effect}`)), review);
+    replace(
+      this.#body,
+      el(
+        "div",
+        { class: "card stack" },
+        tools,
+        el(
+          "p",
+          { class: readOnly === null && "muted" },
+          `Based on the file with the digest ${draft.baseDigest}. ${effect}`,
+        ),
+      ),
+      review,
+    );
   }
 
   async #apply(): Promise<void> {
@@ -86,7 +132,13 @@ class ApplyPage implements Page {
     // Without a reply nobody knows whether the change was made.
     const isUnknown = error.status === 0 || error.status === 502 || error.status === 504;
     const again = button("Look at the file", () => void this.#onChangedFile(), "small");
-    this.#say("bad", isUnknown ? "Nobody knows whether it was applied." : "Not applied. Your draft is kept.", error.message, issues.length > 0 && issueLinks(issues), isUnknown && again);
+    this.#say(
+      "bad",
+      isUnknown ? "Nobody knows whether it was applied." : "Not applied. Your draft is kept.",
+      error.message,
+      issues.length > 0 && issueLinks(issues),
+      isUnknown && again,
+    );
   }
 
   /** Takes the file as it is now for the base; the draft stays as it is. */
@@ -102,8 +154,18 @@ class ApplyPage implements Page {
     if (!draft.isDirty) return this.#say("good", "The file is the same as your draft.", "It was applied.");
     if (draft.baseText === before) return this.#say("warn", "The file is as it was.", "Your draft was not applied.");
     const both = merged(before, mine, draft.baseText);
-    const join = both === null ? "Your draft and the file differ in the same lines: edit further, and take over what you want to keep." : button("Put my changes onto the new file", () => this.#join(both));
-    this.#say("warn", "The file has been changed since you began, by somebody else or by hand. Nothing was applied, and your draft is kept.", "Applying the draft as it stands would undo these changes:", textChanges(before, draft.baseText), join);
+    const join =
+      both === null
+        ? "Your draft and the file differ in the same lines: edit further, and take over what you want to keep."
+        : button("Put my changes onto the new file", () => this.#join(both));
+    this.#say(
+      "warn",
+      "The file has been changed since you began, by somebody else or by hand. " +
+        "Nothing was applied, and your draft is kept.",
+      "Applying the draft as it stands would undo these changes:",
+      textChanges(before, draft.baseText),
+      join,
+    );
   }
 
   #join(text: string): void {
@@ -113,7 +175,10 @@ class ApplyPage implements Page {
   }
 
   #say(tone: "good" | "warn" | "bad", title: string, ...more: readonly Child[]): void {
-    replace(this.#result, el("div", { class: `notice notice--${tone} stack` }, el("p", {}, el("strong", {}, title)), ...more));
+    replace(
+      this.#result,
+      el("div", { class: `notice notice--${tone} stack` }, el("p", {}, el("strong", {}, title)), ...more),
+    );
     this.#result.scrollIntoView({ block: "nearest" });
   }
 
@@ -124,11 +189,20 @@ class ApplyPage implements Page {
 }
 
 /** What the gateway made of a text that it has taken: on how many workers is known a little later. */
-export function inForce({ digest, changes }: Applied): { readonly node: HTMLElement; update(known: Pick<Known, "status">): void } {
+export function inForce({ digest, changes }: Applied): {
+  readonly node: HTMLElement;
+  update(known: Pick<Known, "status">): void;
+} {
   const where = el("p", {});
   const title = changes.length > 0 ? "Applied." : "Applied. It does what the one before did.";
   return {
-    node: el("div", { class: "notice notice--good stack" }, el("p", {}, el("strong", {}, title), " Digest ", el("span", { class: "mono" }, digest), "."), where, changes.length > 0 && changeList(changes)),
+    node: el(
+      "div",
+      { class: "notice notice--good stack" },
+      el("p", {}, el("strong", {}, title), " Digest ", el("span", { class: "mono" }, digest), "."),
+      where,
+      changes.length > 0 && changeList(changes),
+    ),
     update({ status }) {
       if (status === null) return;
       const { workers } = status;

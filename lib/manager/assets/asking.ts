@@ -1,5 +1,6 @@
 /**
- * What pages ask the gateway for beside its live state. Answers to an earlier question, and those for a page that was left, count for nothing.
+ * What pages ask the gateway for beside its live state. Answers to an earlier question, and those for a page that was
+ * left, count for nothing.
  */
 import { ask as request, isSessionEnd, messageOf } from "./api.ts";
 import { unreadable } from "./components.ts";
@@ -52,10 +53,16 @@ export function askingFor<T>({ frame, what, node, ...options }: PartOptions<T>):
 }
 
 /**
- * Figures that are asked for again while the page is updated, so while it is visible. `path` is one of the admin interface; `note` says that they
- * could not be read. The page's own requests lead to the login where the session has ended.
+ * Figures that are asked for again while the page is updated, so while it is visible. `path` is one of the admin
+ * interface; `note` says that they could not be read. The page's own requests lead to the login where the session has
+ * ended.
  */
-export function figuresAt<T>(path: string | (() => string), what: string, show: (found: T) => void, everyMs = () => 2000) {
+export function figuresAt<T>(
+  path: string | (() => string),
+  what: string,
+  show: (found: T) => void,
+  everyMs = () => 2000,
+) {
   const note = el("p", { class: "muted", role: "status" });
   // By the browser's own clock, since that of the gateway may be set back; none is due while one is under way.
   let dueAt = 0;

@@ -14,12 +14,24 @@ const STRATEGIES: Readonly<Record<string, string>> = {
 };
 
 /** The parts of `hash_on` before the colon. */
-const HASHED: Readonly<Record<string, string>> = { client_ip: "client address", credential: "credential", header: "header", cookie: "cookie", param: "path parameter" };
+const HASHED: Readonly<Record<string, string>> = {
+  client_ip: "client address",
+  credential: "credential",
+  header: "header",
+  cookie: "cookie",
+  param: "path parameter",
+};
 
-type Balanced = Pick<ServiceConfig, "load_balancing_strategy" | "hash_on" | "hash_balance_factor" | "sticky" | "split" | "upstreams">;
+type Balanced = Pick<
+  ServiceConfig,
+  "load_balancing_strategy" | "hash_on" | "hash_balance_factor" | "sticky" | "split" | "upstreams"
+>;
 
 /** "The same upstream for the same header X-Tenant"; "" for an unknown strategy. */
-export function strategyText({ load_balancing_strategy: strategy, hash_on: hashOn }: Pick<Balanced, "load_balancing_strategy" | "hash_on">): string {
+export function strategyText({
+  load_balancing_strategy: strategy,
+  hash_on: hashOn,
+}: Pick<Balanced, "load_balancing_strategy" | "hash_on">): string {
   return hashOn === undefined ? (STRATEGIES[strategy] ?? "") : `The same upstream for the same ${hashedText(hashOn)}`;
 }
 
@@ -29,7 +41,10 @@ export function hashedText(hashOn: string): string {
   return [HASHED[kind] ?? kind, name.join(":")].filter((part) => part !== "").join(" ");
 }
 
-/** What is decided before the strategy, and what limits it: "Sticky by the cookie route", "5 % to canary". Empty for most services. */
+/**
+ * What is decided before the strategy, and what limits it: "Sticky by the cookie route", "5 % to canary". Empty for
+ * most services.
+ */
 export function balancingNotes({ sticky, split = [], hash_balance_factor: factor = 0 }: Balanced): readonly string[] {
   return [
     ...(sticky === undefined ? [] : [`Sticky by the cookie ${sticky.cookie}`]),
@@ -46,7 +61,10 @@ export function splitText({ group, percent, match }: SplitConfig): string {
 /** "5 %, by credential", "100 %, by request, where header X-Beta = 1" */
 function shareText({ percent, hash_on: hashOn, match }: SplitConfig): string {
   const where = whereText(match);
-  return `${number(percent)} %, by ${hashOn === undefined ? "request" : hashedText(hashOn)}${where === "" ? "" : `,${where}`}`;
+  return (
+    `${number(percent)} %, by ` +
+    `${hashOn === undefined ? "request" : hashedText(hashOn)}${where === "" ? "" : `,${where}`}`
+  );
 }
 
 /** One group of a service's upstreams. */
@@ -66,7 +84,12 @@ export function groupsOf({ upstreams, split = [] }: Pick<ServiceConfig, "upstrea
   if (names.size === 0) return [];
   const groupOf = (name: string | null): Group => {
     const rules = split.filter(({ group }) => group === name).map(shareText);
-    return { group: name, upstreams: upstreams.filter(({ group = null }) => group === name), rules, rest: split.length === 0 ? "its share by weight" : "the rest, by weight" };
+    return {
+      group: name,
+      upstreams: upstreams.filter(({ group = null }) => group === name),
+      rules,
+      rest: split.length === 0 ? "its share by weight" : "the rest, by weight",
+    };
   };
   const groups = [...names].map(groupOf);
   return upstreams.some(({ group }) => group === undefined) ? [...groups, groupOf(null)] : groups;
@@ -79,7 +102,11 @@ export interface Share {
 }
 
 /** By id. With `states` null nothing is known without traffic. */
-export function sharesOf(upstreams: readonly Pick<UpstreamConfig, "id">[], states: readonly Pick<UpstreamHealth, "id" | "share">[] | null, rateOf: (id: string) => number): ReadonlyMap<string, Share> {
+export function sharesOf(
+  upstreams: readonly Pick<UpstreamConfig, "id">[],
+  states: readonly Pick<UpstreamHealth, "id" | "share">[] | null,
+  rateOf: (id: string) => number,
+): ReadonlyMap<string, Share> {
   const rates = upstreams.map(({ id }) => rateOf(id));
   const rate = rates.reduce((a, b) => a + b, 0);
   if (rate > 0) return new Map(upstreams.map(({ id }, i) => [id, { share: rates[i]! / rate, how: "measured" }]));

@@ -15,8 +15,18 @@ import { DataTable, figureColumns, fixedPart, numberColumn, type Part } from "./
 export function balancingFacts(service: ServiceConfig): readonly (readonly [string, Child] | null)[] {
   const { load_balancing_strategy: strategy, hash_balance_factor: factor, sticky, split = [] } = service;
   return [
-    ["Strategy", el("span", {}, el("span", { class: "mono" }, strategy), el("span", { class: "muted sub" }, strategyText(service)))],
-    factor === undefined || factor === 0 ? null : ["Balance factor", `${factor} % of the mean load: further requests go to another upstream`],
+    [
+      "Strategy",
+      el(
+        "span",
+        {},
+        el("span", { class: "mono" }, strategy),
+        el("span", { class: "muted sub" }, strategyText(service)),
+      ),
+    ],
+    factor === undefined || factor === 0
+      ? null
+      : ["Balance factor", `${factor} % of the mean load: further requests go to another upstream`],
     sticky === undefined ? null : ["Sticky", stickyText(sticky)],
     split.length === 0 ? null : ["Split", el("div", {}, ...split.map((entry) => el("div", {}, splitText(entry))))],
   ];
@@ -35,17 +45,27 @@ export function stateFacts({ since, until, reason }: StateTimes): readonly (read
 }
 
 function stickyText({ cookie, ttl_s: ttl }: NonNullable<ServiceConfig["sticky"]>): HTMLElement {
-  return el("span", {}, "by the cookie ", el("span", { class: "mono" }, cookie), ttl === 0 ? ", until the browser is closed" : `, for ${ttl} s`);
+  return el(
+    "span",
+    {},
+    "by the cookie ",
+    el("span", { class: "mono" }, cookie),
+    ttl === 0 ? ", until the browser is closed" : `, for ${ttl} s`,
+  );
 }
 
 /** Whether each upstream of a group can be used; null: not known. */
 function usableOf(service: ServiceConfig, { upstreams }: Group): readonly { readonly usable: boolean }[] | null {
-  return live.health(service.name) && upstreams.map(({ id }) => ({ usable: live.upstream(service.name, id)?.usable ?? false }));
+  return (
+    live.health(service.name) &&
+    upstreams.map(({ id }) => ({ usable: live.upstream(service.name, id)?.usable ?? false }))
+  );
 }
 
 export function groupTable(service: ServiceConfig): DataTable<Group> {
   const labelOf = (group: Group): Label => usableLabel(usableOf(service, group), group.upstreams.length);
-  const shareOf = ({ upstreams }: Group) => upstreams.reduce((sum, { id }) => sum + (live.share(service, id)?.share ?? 0), 0);
+  const shareOf = ({ upstreams }: Group) =>
+    upstreams.reduce((sum, { id }) => sum + (live.share(service, id)?.share ?? 0), 0);
   return new DataTable<Group>({
     name: "groups",
     caption: "Groups",
@@ -55,9 +75,30 @@ export function groupTable(service: ServiceConfig): DataTable<Group> {
     searchText: ({ group }) => group ?? "",
     empty: null,
     columns: [
-      { key: "group", title: "Group", sortBy: ({ group }) => group, make: ({ group }) => fixedPart(...(group === null ? ["no group"] : breakable(group))) },
-      { key: "gets", title: "Gets", width: 190, className: "wide", drop: 3, sortBy: ({ rules }) => rules.join(), make: (row) => rulesPart(row, service) },
-      { key: "upstreams", title: "Upstreams", kind: "state", width: 142, className: "half", sortBy: (row) => labelOf(row).tone, make: (row) => usablePart(() => labelOf(row)) },
+      {
+        key: "group",
+        title: "Group",
+        sortBy: ({ group }) => group,
+        make: ({ group }) => fixedPart(...(group === null ? ["no group"] : breakable(group))),
+      },
+      {
+        key: "gets",
+        title: "Gets",
+        width: 190,
+        className: "wide",
+        drop: 3,
+        sortBy: ({ rules }) => rules.join(),
+        make: (row) => rulesPart(row, service),
+      },
+      {
+        key: "upstreams",
+        title: "Upstreams",
+        kind: "state",
+        width: 142,
+        className: "half",
+        sortBy: (row) => labelOf(row).tone,
+        make: (row) => usablePart(() => labelOf(row)),
+      },
       numberColumn({ key: "share", title: "Share" }, shareOf, percent),
       ...figureColumns<Group>(({ group }) => live.figures.group(service.name, group)),
     ],

@@ -1,5 +1,6 @@
 /**
- * The callers page: who is in the configuration, in which groups, which plugins know them, and whether they were here within the last minute.
+ * The callers page: who is in the configuration, in which groups, which plugins know them, and whether they were here
+ * within the last minute.
  */
 import { ask, type CallersView, type ShownCaller } from "./api.ts";
 import { askingFor } from "./asking.ts";
@@ -23,7 +24,11 @@ class CallersPage implements Page {
   readonly node = el("div", { class: "stack" });
   readonly #table: DataTable<ShownCaller>;
   readonly #count = el("p", { class: "muted", role: "status" });
-  readonly #input = searchInput({ id: "search-callers", value: viewIn(location.hash, "callers").query, oninput: () => this.#search() });
+  readonly #input = searchInput({
+    id: "search-callers",
+    value: viewIn(location.hash, "callers").query,
+    oninput: () => this.#search(),
+  });
   readonly #changes: Part;
   readonly #ask;
   #askedAt = 0;
@@ -32,7 +37,8 @@ class CallersPage implements Page {
 
   constructor(frame: Frame) {
     this.#changes = formLinks(frame, ["Add a caller", "caller"]);
-    const read = () => ask<CallersView>("GET", `/gateway/callers?${new URLSearchParams({ search: this.#input.value })}`);
+    const read = () =>
+      ask<CallersView>("GET", `/gateway/callers?${new URLSearchParams({ search: this.#input.value })}`);
     this.#ask = askingFor({ frame, what: "The callers", node: this.node, ask: read, show: (view) => this.#show(view) });
     this.#table = new DataTable<ShownCaller>({
       name: "callers",
@@ -44,10 +50,34 @@ class CallersPage implements Page {
       empty: el("p", {}, "No callers: “callers” and “caller_files” of the configuration name them."),
       columns: [
         { key: "id", title: "Caller", sortBy: ({ id }) => id, make: ({ id }) => textPart(() => id, "kind") },
-        { key: "groups", title: "Groups", sortBy: ({ groups }) => groups.join(), make: ({ groups }) => textPart(() => groups.join(", ") || "–") },
-        { key: "enabled", title: "State", width: 85, sortBy: ({ enabled }) => Number(enabled), make: ({ enabled }) => fixedPart(fixedBadge(enabled ? "good" : "idle", enabled ? "On" : "Off")) },
-        { key: "plugins", title: "Known by", className: "wide", drop: 1, sortBy: ({ plugins }) => plugins.length, make: knownBy },
-        { key: "used", title: "Last minute", width: 110, sortBy: ({ used }) => Number(used), make: ({ used }) => textPart(() => (used ? "used" : "–")) },
+        {
+          key: "groups",
+          title: "Groups",
+          sortBy: ({ groups }) => groups.join(),
+          make: ({ groups }) => textPart(() => groups.join(", ") || "–"),
+        },
+        {
+          key: "enabled",
+          title: "State",
+          width: 85,
+          sortBy: ({ enabled }) => Number(enabled),
+          make: ({ enabled }) => fixedPart(fixedBadge(enabled ? "good" : "idle", enabled ? "On" : "Off")),
+        },
+        {
+          key: "plugins",
+          title: "Known by",
+          className: "wide",
+          drop: 1,
+          sortBy: ({ plugins }) => plugins.length,
+          make: knownBy,
+        },
+        {
+          key: "used",
+          title: "Last minute",
+          width: 110,
+          sortBy: ({ used }) => Number(used),
+          make: ({ used }) => textPart(() => (used ? "used" : "–")),
+        },
       ],
     });
     replace(this.node, loading("the callers"));
@@ -74,11 +104,15 @@ class CallersPage implements Page {
 
   #show({ total, matching, callers }: CallersView): void {
     const left = matching - callers.length;
-    setText(this.#count, `${number(matching)} of ${number(total)}${left > 0 ? `, the first ${number(callers.length)} are here` : ""}`);
+    setText(
+      this.#count,
+      `${number(matching)} of ${number(total)}${left > 0 ? `, the first ${number(callers.length)} are here` : ""}`,
+    );
     const search = total > 0 && field("Search callers and groups", this.#input);
     const tools = el("div", { class: "toolbar toolbar--apart" }, search, total > 0 && this.#count, this.#changes.node);
     // The field that has the focus stays where it is.
-    if (!this.#table.node.isConnected || this.#input.isConnected !== total > 0) replace(this.node, el("div", { class: "card stack" }, tools, this.#table.node));
+    if (!this.#table.node.isConnected || this.#input.isConnected !== total > 0)
+      replace(this.node, el("div", { class: "card stack" }, tools, this.#table.node));
     // Rows are drawn anew: a link that has the focus would lose it.
     if (this.#table.node.querySelector("tbody :focus") === null) this.#table.show(callers);
   }
@@ -100,5 +134,8 @@ function knownBy({ plugins }: ShownCaller): Part {
   const listed = (some: readonly HTMLElement[]) => some.flatMap((each, i) => (i === 0 ? [each] : [", ", each]));
   const rest = links.slice(MAX_LINKS);
   const count = `and ${links.length === MOST_PLUGINS ? "at least " : ""}${rest.length} more`;
-  return fixedPart(...listed(links.slice(0, MAX_LINKS)), rest.length > 0 && el("details", { class: "more" }, el("summary", {}, count), ...listed(rest)));
+  return fixedPart(
+    ...listed(links.slice(0, MAX_LINKS)),
+    rest.length > 0 && el("details", { class: "more" }, el("summary", {}, count), ...listed(rest)),
+  );
 }

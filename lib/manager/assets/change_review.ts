@@ -1,6 +1,6 @@
 /**
- * Shows what another text of the configuration would change, before anything does: lost guards first, then routes, tests and recent requests, as the
- * gateway has found them, and the lines of the text.
+ * Shows what another text of the configuration would change, before anything does: lost guards first, then routes,
+ * tests and recent requests, as the gateway has found them, and the lines of the text.
  */
 import { ask, isSessionEnd, type Issue, type RoutePlace, type Validation } from "./api.ts";
 import { asking } from "./asking.ts";
@@ -44,7 +44,12 @@ export function changeReview({ frame, before, after, judged }: ReviewOptions): H
     },
   });
   void judge();
-  return el("div", { class: "stack" }, section("What it means", meaning), section("The text", textChanges(before, after)));
+  return el(
+    "div",
+    { class: "stack" },
+    section("What it means", meaning),
+    section("The text", textChanges(before, after)),
+  );
 }
 
 /** Lines as in a patch, with three lines around each change. */
@@ -57,10 +62,23 @@ export function textChanges(before: string, after: string): HTMLElement {
     const { kind, text } = line;
     const shown = text.length > MAX_COLUMNS ? `${text.slice(0, MAX_COLUMNS)}…` : text;
     // White space at the end would look like no change.
-    const content = kind === "same" ? shown : shown.replace(/[ \t\r]+$/, (space) => space.replaceAll(" ", "·").replaceAll("\t", "→").replaceAll("\r", "␍"));
-    const numbers = el("span", { class: "diff__number" }, `${line.before ?? ""}`.padStart(5), `${line.after ?? ""}`.padStart(6));
+    const content =
+      kind === "same"
+        ? shown
+        : shown.replace(/[ \t\r]+$/, (space) => space.replaceAll(" ", "·").replaceAll("\t", "→").replaceAll("\r", "␍"));
+    const numbers = el(
+      "span",
+      { class: "diff__number" },
+      `${line.before ?? ""}`.padStart(5),
+      `${line.after ?? ""}`.padStart(6),
+    );
     const tag = kind === "same" ? "span" : kind === "added" ? "ins" : "del";
-    return el("div", { class: `diff__line diff__line--${kind}` }, numbers, el(tag, {}, `${{ same: " ", added: "+", removed: "−" }[kind]} ${content}`));
+    return el(
+      "div",
+      { class: `diff__line diff__line--${kind}` },
+      numbers,
+      el(tag, {}, `${{ same: " ", added: "+", removed: "−" }[kind]} ${content}`),
+    );
   });
   const rest = lines.length - rows.length;
   const node = el("div", { class: "diff mono", tabindex: "0", role: "region", "aria-label": "Changed lines" }, ...rows);
@@ -71,20 +89,52 @@ export function textChanges(before: string, after: string): HTMLElement {
 export function issueLinks(issues: readonly Issue[]): HTMLElement {
   return listOf(issues, ({ path, line, column, message, file }) => {
     const place = line === null ? null : `line ${line}, column ${column ?? 1}`;
-    const where = place === null || file !== undefined ? [file, place].filter((part) => part != null).join(", ") : link(`#/edit?line=${line}&column=${column ?? 1}`, place);
+    const where =
+      place === null || file !== undefined
+        ? [file, place].filter((part) => part != null).join(", ")
+        : link(`#/edit?line=${line}&column=${column ?? 1}`, place);
     return [where, where !== "" && ": ", path !== "" && el("code", {}, ...breakable(path)), " ", message];
   });
 }
 
 function meaningOf({ outcome, issues, tests, untested, diff, requests, warnings }: Validation): readonly Child[] {
   const isUnsigned = issues.every(({ code }) => code === "unsigned");
-  const refused = notice(isUnsigned ? "warn" : "bad", isUnsigned ? "The gateway would accept it with a signature." : "The gateway would refuse it.", "", issueLinks(issues));
-  return [outcome === "refused" ? refused : el("p", {}, fixedBadge("good", "The gateway would accept it")), ...(diff === null ? [] : routeChanges(diff)), ...testsOf(tests, untested), ...moved(requests), warnings.length > 0 && el("details", { class: "more" }, el("summary", {}, counted(warnings.length, "warning")), listOf(warnings, ({ message, remedy }) => [`${message} ${remedy}`]))];
+  const refused = notice(
+    isUnsigned ? "warn" : "bad",
+    isUnsigned ? "The gateway would accept it with a signature." : "The gateway would refuse it.",
+    "",
+    issueLinks(issues),
+  );
+  return [
+    outcome === "refused" ? refused : el("p", {}, fixedBadge("good", "The gateway would accept it")),
+    ...(diff === null ? [] : routeChanges(diff)),
+    ...testsOf(tests, untested),
+    ...moved(requests),
+    warnings.length > 0 &&
+      el(
+        "details",
+        { class: "more" },
+        el("summary", {}, counted(warnings.length, "warning")),
+        listOf(warnings, ({ message, remedy }) => [`${message} ${remedy}`]),
+      ),
+  ];
 }
 
-function routeChanges({ guards_lost: lost, removed, changed, added, other }: NonNullable<Validation["diff"]>): readonly Child[] {
-  if ([lost, removed, changed, added, other].every((list) => list.length === 0)) return [el("p", {}, "No route changes.")];
-  const guards = listOf(lost, (each) => [placeLink(each), ` is no longer guarded by ${each.guards.join(", ")}`, each.altered.length > 0 && ` (another configuration: ${each.altered.join(", ")})`, each.example !== null && el("span", {}, ", as in ", el("code", {}, ...breakable(each.example)))]);
+function routeChanges({
+  guards_lost: lost,
+  removed,
+  changed,
+  added,
+  other,
+}: NonNullable<Validation["diff"]>): readonly Child[] {
+  if ([lost, removed, changed, added, other].every((list) => list.length === 0))
+    return [el("p", {}, "No route changes.")];
+  const guards = listOf(lost, (each) => [
+    placeLink(each),
+    ` is no longer guarded by ${each.guards.join(", ")}`,
+    each.altered.length > 0 && ` (another configuration: ${each.altered.join(", ")})`,
+    each.example !== null && el("span", {}, ", as in ", el("code", {}, ...breakable(each.example))),
+  ]);
   return [
     lost.length > 0 && notice("bad", `Guards are lost on ${counted(lost.length, "route")}.`, "", guards),
     part("Routes removed", "bad", removed, (place) => [placeLink(place)]),
@@ -94,25 +144,63 @@ function routeChanges({ guards_lost: lost, removed, changed, added, other }: Non
   ];
 }
 
-function part<T>(title: string, tone: "good" | "warn" | "bad" | "idle", items: readonly T[], shown: (item: T) => readonly Child[]): HTMLElement | null {
-  return items.length === 0 ? null : el("div", { class: "part" }, el("h3", {}, fixedBadge(tone, `${title}: ${number(items.length)}`)), listOf(items, shown));
+function part<T>(
+  title: string,
+  tone: "good" | "warn" | "bad" | "idle",
+  items: readonly T[],
+  shown: (item: T) => readonly Child[],
+): HTMLElement | null {
+  return items.length === 0
+    ? null
+    : el(
+        "div",
+        { class: "part" },
+        el("h3", {}, fixedBadge(tone, `${title}: ${number(items.length)}`)),
+        listOf(items, shown),
+      );
 }
 
 function testsOf(tests: Validation["tests"], untested: string | null): readonly Child[] {
   if (tests === null) return [el("p", { class: "muted" }, "The configuration has no tests.")];
   const { passed, failed, failures } = tests;
-  const list = listOf(failures, ({ name, line, column, differences }) => [line === null ? name : link(`#/edit?line=${line}&column=${column ?? 1}`, name), `: ${differences.join("; ")}`]);
-  const text = failed === 0 ? `${counted(passed, "test")} passed.` : `${number(failed)} of ${counted(passed + failed, "test")} failed.`;
-  return [notice(failed === 0 ? "good" : "bad", text, "", untested !== null && el("p", {}, untested), failures.length > 0 && list)];
+  const list = listOf(failures, ({ name, line, column, differences }) => [
+    line === null ? name : link(`#/edit?line=${line}&column=${column ?? 1}`, name),
+    `: ${differences.join("; ")}`,
+  ]);
+  const text =
+    failed === 0
+      ? `${counted(passed, "test")} passed.`
+      : `${number(failed)} of ${counted(passed + failed, "test")} failed.`;
+  return [
+    notice(
+      failed === 0 ? "good" : "bad",
+      text,
+      "",
+      untested !== null && el("p", {}, untested),
+      failures.length > 0 && list,
+    ),
+  ];
 }
 
 function moved(requests: Validation["requests"]): readonly Child[] {
   if (requests === null || requests.checked === 0) return [];
   const { checked, other_route: other, no_route: none, undecided, examples } = requests;
   const open = undecided === 0 ? "" : ` ${number(undecided)} depend on headers, which are not kept.`;
-  const text = `Of the last ${counted(checked, "request")}, ${number(other)} would meet another route and ${number(none)} no route.${open}`;
-  const list = listOf(examples, ({ request, before, after }) => [el("code", {}, ...breakable(request)), `: ${placeText(before)} → ${placeText(after)}`]);
-  return [el("div", { class: `notice notice--${other + none === 0 ? "good" : "warn"}` }, el("p", {}, text), examples.length > 0 && list)];
+  const text =
+    `Of the last ${counted(checked, "request")}, ${number(other)} would meet another route and ` +
+    `${number(none)} no route.${open}`;
+  const list = listOf(examples, ({ request, before, after }) => [
+    el("code", {}, ...breakable(request)),
+    `: ${placeText(before)} → ${placeText(after)}`,
+  ]);
+  return [
+    el(
+      "div",
+      { class: `notice notice--${other + none === 0 ? "good" : "warn"}` },
+      el("p", {}, text),
+      examples.length > 0 && list,
+    ),
+  ];
 }
 
 function placeLink({ service, route }: RoutePlace): HTMLElement {

@@ -1,9 +1,22 @@
 /**
- * A line chart of the last 15 minutes or more, or of those since the start, in SVG, with axes, marks, a cursor for pointer and keyboard, a summary sentence and a table.
+ * A line chart of the last 15 minutes or more, or of those since the start, in SVG, with axes, marks, a cursor for
+ * pointer and keyboard, a summary sentence and a table.
  */
 import { el, replace, setText, svg } from "./dom.ts";
 import type { Sample } from "./history.ts";
-import { areaPath, dotsPath, groupedByMinute, linePath, axisMarks, nearestIndex, maximums, spanOf, timeMarks, type ChartArea, type Span } from "./chart_geometry.ts";
+import {
+  areaPath,
+  dotsPath,
+  groupedByMinute,
+  linePath,
+  axisMarks,
+  nearestIndex,
+  maximums,
+  spanOf,
+  timeMarks,
+  type ChartArea,
+  type Span,
+} from "./chart_geometry.ts";
 
 export interface ChartOptions {
   readonly title: string;
@@ -64,7 +77,8 @@ export class Chart {
     this.#el = chartElements(options);
     this.node = this.#el.node;
     const { plot, more } = this.#el;
-    for (const type of ["pointermove", "pointerdown"] as const) plot.addEventListener(type, (event) => this.#span !== null && this.#point(this.#momentAt(event, this.#span)));
+    for (const type of ["pointermove", "pointerdown"] as const)
+      plot.addEventListener(type, (event) => this.#span !== null && this.#point(this.#momentAt(event, this.#span)));
     plot.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && this.#point(null));
     plot.addEventListener("keydown", (event) => this.#step(event));
     plot.addEventListener("blur", () => this.#point(null));
@@ -91,16 +105,34 @@ export class Chart {
   #draw(): void {
     const span = this.#span;
     if (this.#width <= LEFT + RIGHT || span === null) return;
-    const highest = maximums(this.#samples, this.#options.series.length).reduce<number>((most, each) => Math.max(most, each ?? 0), this.#options.least);
+    const highest = maximums(this.#samples, this.#options.series.length).reduce<number>(
+      (most, each) => Math.max(most, each ?? 0),
+      this.#options.least,
+    );
     const vertical = axisMarks(highest);
     const plane = this.#chartAreaOf(vertical.at(-1)!, span);
     this.#el.drawing.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
     const times = timeMarks(span, (this.#width - LEFT - RIGHT) / MARK_WIDTH);
-    replace(this.#el.grid, ...vertical.flatMap((mark) => this.#horizontalMark(mark, plane)), ...times.flatMap((mark) => this.#timeMark(mark, times, plane)));
+    replace(
+      this.#el.grid,
+      ...vertical.flatMap((mark) => this.#horizontalMark(mark, plane)),
+      ...times.flatMap((mark) => this.#timeMark(mark, times, plane)),
+    );
     this.#el.areas.setAttribute("d", this.#options.series.length === 1 ? areaPath(this.#samples, 0, plane) : "");
     this.#el.lines.forEach((line, i) => line.setAttribute("d", linePath(this.#samples, i, plane)));
     this.#el.singles.forEach((dots, i) => dots.setAttribute("d", dotsPath(this.#samples, i, plane)));
-    replace(this.#el.marks, ...this.#marks.filter(({ at }) => at >= span.from && at <= span.to).map(({ at, text }) => svg("line", { class: "chart__mark", x1: plane.x(at), x2: plane.x(at), y1: TOP, y2: HEIGHT - BOTTOM }, svg("title", {}, text))));
+    replace(
+      this.#el.marks,
+      ...this.#marks
+        .filter(({ at }) => at >= span.from && at <= span.to)
+        .map(({ at, text }) =>
+          svg(
+            "line",
+            { class: "chart__mark", x1: plane.x(at), x2: plane.x(at), y1: TOP, y2: HEIGHT - BOTTOM },
+            svg("title", {}, text),
+          ),
+        ),
+    );
     this.#el.none.setAttribute("x", String((this.#width + LEFT - RIGHT) / 2));
     setText(this.#el.none, this.#el.lines.every((line) => line.getAttribute("d") === "") ? this.#emptyText : "");
     this.#drawCursor(plane);
@@ -149,13 +181,20 @@ export class Chart {
     setText(this.#el.at, this.#pointed === null || sample === undefined ? "now" : clockS.format(sample.at));
     this.#el.plot.setAttribute("aria-valuemax", String(Math.max(this.#samples.length - 1, 0)));
     // A slider at the last moment would announce a new value to screen readers each second.
-    if (this.#pointed === null && this.#el.plot.hasAttribute("aria-valuenow") && document.activeElement === this.#el.plot) return;
+    if (
+      this.#pointed === null &&
+      this.#el.plot.hasAttribute("aria-valuenow") &&
+      document.activeElement === this.#el.plot
+    )
+      return;
     this.#el.plot.setAttribute("aria-valuenow", String(Math.max(index, 0)));
     this.#el.plot.setAttribute("aria-valuetext", sample === undefined ? this.#emptyText : this.#spoken(sample));
   }
 
   #spoken(sample: Sample): string {
-    const values = this.#options.series.map((name, i) => `${name} ${sample.values[i] == null ? "nothing" : this.#options.format(sample.values[i])}`);
+    const values = this.#options.series.map(
+      (name, i) => `${name} ${sample.values[i] == null ? "nothing" : this.#options.format(sample.values[i])}`,
+    );
     return `${clockS.format(sample.at)}: ${values.join(", ")}`;
   }
 
@@ -163,14 +202,20 @@ export class Chart {
     const most = maximums(this.#samples, this.#options.series.length)[this.#options.leading.series] ?? null;
     const last = this.#samples.at(-1)?.values[this.#options.leading.series] ?? null;
     if (most === null) return `${this.#emptyText}.`;
-    return `${this.#options.leading.name === "" ? "Now" : `${this.#options.leading.name} now`} ${last === null ? "–" : this.#options.format(last)}, peak ${this.#options.format(most)} in ${lengthOf(to - from)}.`;
+    return (
+      `${this.#options.leading.name === "" ? "Now" : `${this.#options.leading.name} now`} ` +
+      (`${last === null ? "–" : this.#options.format(last)}, ` +
+        `peak ${this.#options.format(most)} in ${lengthOf(to - from)}.`)
+    );
   }
 
   #fillTable(): void {
     if (!this.#el.more.open) return;
     const minutes = groupedByMinute(this.#samples);
     const rows = minutes.map((minute) => {
-      const values = maximums(minute.samples, this.#options.series.length).map((value) => el("td", { class: "num" }, value === null ? "–" : this.#options.format(value)));
+      const values = maximums(minute.samples, this.#options.series.length).map((value) =>
+        el("td", { class: "num" }, value === null ? "–" : this.#options.format(value)),
+      );
       return el("tr", {}, el("th", { scope: "row" }, clock.format(minute.at)), ...values);
     });
     replace(this.#el.rows, ...rows);
@@ -207,17 +252,47 @@ function chartElements({ title, series }: ChartOptions) {
   const cursor = svg("line", { class: "chart__cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
   const dots = series.map((_, i) => svg("circle", { class: `chart__dot fill-${i + 1}`, r: 4.5, visibility: "hidden" }));
   const none = svg("text", { class: "chart__none", "text-anchor": "middle", y: (HEIGHT - BOTTOM + TOP) / 2 });
-  const drawing = svg("svg", { class: "chart__svg", "aria-hidden": "true" }, grid, areas, ...lines, ...singles, marks, cursor, ...dots, none);
-  const slider = { role: "slider", tabindex: "0", "aria-valuemin": "0", "aria-label": `${title}: values at a moment`, "aria-describedby": `${id}-summary` };
+  const drawing = svg(
+    "svg",
+    { class: "chart__svg", "aria-hidden": "true" },
+    grid,
+    areas,
+    ...lines,
+    ...singles,
+    marks,
+    cursor,
+    ...dots,
+    none,
+  );
+  const slider = {
+    role: "slider",
+    tabindex: "0",
+    "aria-valuemin": "0",
+    "aria-label": `${title}: values at a moment`,
+    "aria-describedby": `${id}-summary`,
+  };
   const plot = el("div", { class: "chart__plot", ...slider }, drawing);
   const summary = el("p", { class: "chart__summary", id: `${id}-summary` });
   const figures = series.map(() => el("strong", {}));
   const at = el("span", { class: "chart__at" });
-  const keys = series.map((name, i) => el("span", { class: "chart__key" }, swatch(i), series.length === 1 ? null : name, figures[i]!));
+  const keys = series.map((name, i) =>
+    el("span", { class: "chart__key" }, swatch(i), series.length === 1 ? null : name, figures[i]!),
+  );
   const read = el("div", { class: "chart__read" }, ...keys);
   const rows = el("tbody");
-  const head = el("tr", {}, el("th", { scope: "col" }, "Minute"), ...series.map((name) => el("th", { scope: "col", class: "num" }, name)));
-  const table = el("table", { class: "table" }, el("caption", { class: "visually-hidden" }, `${title}: the highest value of each minute`), el("thead", {}, head), rows);
+  const head = el(
+    "tr",
+    {},
+    el("th", { scope: "col" }, "Minute"),
+    ...series.map((name) => el("th", { scope: "col", class: "num" }, name)),
+  );
+  const table = el(
+    "table",
+    { class: "table" },
+    el("caption", { class: "visually-hidden" }, `${title}: the highest value of each minute`),
+    el("thead", {}, head),
+    rows,
+  );
   const more = el(
     "details",
     { class: "more" },
@@ -225,8 +300,33 @@ function chartElements({ title, series }: ChartOptions) {
     el("p", { class: "muted" }, "The highest value of each minute."),
     el("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": `${title} as a table` }, table),
   );
-  const node = el("section", { class: "card chart", "aria-labelledby": `${id}-title` }, el("div", { class: "chart__head" }, el("h2", { id: `${id}-title` }, title), at), summary, plot, read, more);
-  return { node, grid, areas, lines, singles, marks, cursor, dots, none, drawing, plot, summary, figures, at, rows, more };
+  const node = el(
+    "section",
+    { class: "card chart", "aria-labelledby": `${id}-title` },
+    el("div", { class: "chart__head" }, el("h2", { id: `${id}-title` }, title), at),
+    summary,
+    plot,
+    read,
+    more,
+  );
+  return {
+    node,
+    grid,
+    areas,
+    lines,
+    singles,
+    marks,
+    cursor,
+    dots,
+    none,
+    drawing,
+    plot,
+    summary,
+    figures,
+    at,
+    rows,
+    more,
+  };
 }
 
 /** "15 min", "24 h" */
@@ -236,5 +336,9 @@ function lengthOf(ms: number): string {
 }
 
 function swatch(i: number): SVGSVGElement {
-  return svg("svg", { viewBox: "0 0 20 8", "aria-hidden": "true" }, svg("line", { class: `tone-${i + 1}`, x1: 1, x2: 19, y1: 4, y2: 4 }));
+  return svg(
+    "svg",
+    { viewBox: "0 0 20 8", "aria-hidden": "true" },
+    svg("line", { class: `tone-${i + 1}`, x1: 1, x2: 19, y1: 4, y2: 4 }),
+  );
 }

@@ -26,7 +26,10 @@ export interface Span {
   readonly to: number;
 }
 
-/** From the first sample, at most `mostMs` (15 minutes) ago, to `now`; a minute at least, which then fills from the left. */
+/**
+ * From the first sample, at most `mostMs` (15 minutes) ago, to `now`; a minute at least, which then fills from the
+ * left.
+ */
 export function spanOf(samples: readonly Sample[], now: number, mostMs = HISTORY_MS): Span {
   const from = Math.max(Math.min(samples[0]?.at ?? now, now), now - mostMs);
   return { from, to: Math.max(now, from + MINUTE) };
@@ -49,12 +52,17 @@ export interface ChartArea {
 
 /** The `d` of one series' line. A single sample becomes a line of no length, which round ends show as a dot. */
 export function linePath(samples: readonly Sample[], series: number, plane: ChartArea): string {
-  return runsOf(samples, series, plane).map((points) => `M${points.join("L")}${points.length === 1 ? `L${points[0]!}` : ""}`).join("");
+  return runsOf(samples, series, plane)
+    .map((points) => `M${points.join("L")}${points.length === 1 ? `L${points[0]!}` : ""}`)
+    .join("");
 }
 
 /** The `d` of the dots of samples that no line leads to. */
 export function dotsPath(samples: readonly Sample[], series: number, plane: ChartArea): string {
-  return runsOf(samples, series, plane).filter(({ length }) => length === 1).map(([point]) => `M${point!}L${point!}`).join("");
+  return runsOf(samples, series, plane)
+    .filter(({ length }) => length === 1)
+    .map(([point]) => `M${point!}L${point!}`)
+    .join("");
 }
 
 /** The `d` of the area between the line and zero. */
@@ -90,7 +98,9 @@ export function maximums(samples: readonly Sample[], count: number): readonly (n
 }
 
 /** Samples of each minute by the clock, the last one first. */
-export function groupedByMinute(samples: readonly Sample[]): readonly { readonly at: number; readonly samples: readonly Sample[] }[] {
+export function groupedByMinute(
+  samples: readonly Sample[],
+): readonly { readonly at: number; readonly samples: readonly Sample[] }[] {
   const minutes = new Map<number, Sample[]>();
   for (const sample of samples) {
     const at = Math.floor(sample.at / MINUTE) * MINUTE;
@@ -102,7 +112,11 @@ export function groupedByMinute(samples: readonly Sample[]): readonly { readonly
 }
 
 /** The samples that are connected, each as "x y". */
-function runsOf(samples: readonly Sample[], series: number, { x, y, gapMs }: ChartArea): readonly (readonly string[])[] {
+function runsOf(
+  samples: readonly Sample[],
+  series: number,
+  { x, y, gapMs }: ChartArea,
+): readonly (readonly string[])[] {
   const all: string[][] = [];
   let last = -Infinity;
   for (const { at, values } of samples) {

@@ -10,13 +10,22 @@ const ID = "editor-suggestions";
 const KEYS = ["Escape", "Enter", "Tab", "ArrowDown", "ArrowUp"];
 
 export class CompletionList {
-  readonly node = el("ul", { class: "editor__suggestions", role: "listbox", id: ID, "aria-label": "Suggestions", hidden: true });
+  readonly node = el("ul", {
+    class: "editor__suggestions",
+    role: "listbox",
+    id: ID,
+    "aria-label": "Suggestions",
+    hidden: true,
+  });
   readonly #view: () => EditorView;
   readonly #catchUp: () => void;
   #completion: Completion | null = null;
   #chosen = 0;
 
-  /** `catchUp` shows what is suggested for the text and the caret of this moment: a text is read a little later than it is typed. */
+  /**
+   * `catchUp` shows what is suggested for the text and the caret of this moment: a text is read a little later than it
+   * is typed.
+   */
   constructor(view: () => EditorView, catchUp: () => void) {
     this.#view = view;
     this.#catchUp = catchUp;
@@ -33,10 +42,18 @@ export class CompletionList {
     this.node.hidden = completion === null;
     const { field } = this.#view();
     if (completion === null) return field.removeAttribute("aria-activedescendant");
-    replace(this.node, ...completion.suggestions.map(({ label, detail }, i) => {
-      const onpointerdown = (event: Event) => (event.preventDefault(), this.#acceptLabel(label));
-      return el("li", { role: "option", id: `${ID}-${i}`, onpointerdown }, el("span", { class: "mono" }, label), el("span", { class: "muted" }, ` ${detail}`));
-    }));
+    replace(
+      this.node,
+      ...completion.suggestions.map(({ label, detail }, i) => {
+        const onpointerdown = (event: Event) => (event.preventDefault(), this.#acceptLabel(label));
+        return el(
+          "li",
+          { role: "option", id: `${ID}-${i}`, onpointerdown },
+          el("span", { class: "mono" }, label),
+          el("span", { class: "muted" }, ` ${detail}`),
+        );
+      }),
+    );
     this.#choose(0);
     const { x, y } = this.#view().pointOf(completion.from);
     const isBelow = y < field.clientHeight / 2;
@@ -58,7 +75,8 @@ export class CompletionList {
 
   #choose(index: number): void {
     this.#chosen = index;
-    for (const [i, option] of [...this.node.children].entries()) option.setAttribute("aria-selected", String(i === index));
+    for (const [i, option] of [...this.node.children].entries())
+      option.setAttribute("aria-selected", String(i === index));
     this.#view().field.setAttribute("aria-activedescendant", `${ID}-${index}`);
     this.node.children[index]!.scrollIntoView({ block: "nearest" });
   }

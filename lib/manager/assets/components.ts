@@ -15,7 +15,11 @@ export function link(href: string, ...children: readonly Child[]): HTMLAnchorEle
 /** Breadcrumbs; the last name is the page's own, without a link. */
 export function breadcrumbs(path: readonly (readonly [string, string])[], current: string): HTMLElement {
   const items = path.map(([href, text]) => el("li", {}, link(href, text)));
-  return el("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, el("ol", {}, ...items, el("li", { "aria-current": "page" }, current)));
+  return el(
+    "nav",
+    { class: "crumbs", "aria-label": "Breadcrumbs" },
+    el("ol", {}, ...items, el("li", { "aria-current": "page" }, current)),
+  );
 }
 
 export function section(title: string, ...children: readonly Child[]): HTMLElement {
@@ -27,7 +31,12 @@ export function card(title: string, aside: Child, ...children: readonly Child[])
   return el("section", { class: "card" }, el("div", { class: "card__title" }, el("h2", {}, title), aside), ...children);
 }
 
-export function notice(tone: "good" | "warn" | "bad", title: string, text: Child, ...more: readonly Child[]): HTMLElement {
+export function notice(
+  tone: "good" | "warn" | "bad",
+  title: string,
+  text: Child,
+  ...more: readonly Child[]
+): HTMLElement {
   return el("div", { class: `notice notice--${tone}` }, el("p", {}, el("strong", {}, title), " ", text), ...more);
 }
 
@@ -44,7 +53,13 @@ export function searchInput(attributes: NonNullable<Parameters<typeof el>[1]>): 
 /** JSON to be copied: its rows are those of the text. */
 export function readOnlyJson(value: unknown, attributes: NonNullable<Parameters<typeof el>[1]>): HTMLTextAreaElement {
   const text = JSON.stringify(value, null, 2);
-  const area = el("textarea", { class: "mono", readonly: true, rows: text.split("\n").length, spellcheck: "false", ...attributes });
+  const area = el("textarea", {
+    class: "mono",
+    readonly: true,
+    rows: text.split("\n").length,
+    spellcheck: "false",
+    ...attributes,
+  });
   area.value = text;
   return area;
 }
@@ -85,9 +100,16 @@ export function figureStrip({ ofRequests }: { readonly ofRequests: boolean }) {
   ];
   const values = stats.map(() => el("dd", { class: "stat__value" }, "–"));
   const statuses = el("p", { class: "muted" });
-  const tiles = stats.map(([label], i) => el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), values[i]!));
+  const tiles = stats.map(([label], i) =>
+    el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), values[i]!),
+  );
   return {
-    node: el("div", { class: "part" }, el("dl", { class: "stats stats--strip live" }, ...tiles), ofRequests && statuses),
+    node: el(
+      "div",
+      { class: "part" },
+      el("dl", { class: "stats stats--strip live" }, ...tiles),
+      ofRequests && statuses,
+    ),
     update(figures: AnyFigures | null): void {
       if (figures !== null && isFigures(figures)) setText(statuses, statusesText(figures));
       stats.forEach(([, text], i) => setText(values[i]!, figures === null ? "–" : text(figures)));
@@ -115,7 +137,10 @@ export function settingsList(settings: unknown, empty = "No settings."): HTMLEle
   );
 }
 
-/** Lets long names, paths and addresses break after an underscore, a dot, a slash or a colon; "2.5 %" stays in one piece. */
+/**
+ * Lets long names, paths and addresses break after an underscore, a dot, a slash or a colon; "2.5 %" stays in one
+ * piece.
+ */
 export function breakable(name: string): readonly Child[] {
   return name.split(/(?<=[^\s*_./:][_./:])(?!$|\d+ %)/).flatMap((part, i) => (i === 0 ? [part] : [el("wbr"), part]));
 }
@@ -128,7 +153,11 @@ export function fixedBadge(tone: Label["tone"], text: string, title: string | nu
 /** For what could not be asked for, with a button that asks again. */
 export function unreadable(what: string, error: unknown, again: () => void): readonly HTMLElement[] {
   return [
-    el("div", { class: "notice notice--bad", role: "alert" }, el("p", {}, `${what} could not be read. ${messageOf(error)}`)),
+    el(
+      "div",
+      { class: "notice notice--bad", role: "alert" },
+      el("p", {}, `${what} could not be read. ${messageOf(error)}`),
+    ),
     el("p", { class: "again" }, button("Try again", again, "small")),
   ];
 }
@@ -195,22 +224,50 @@ export function secretText(name: string, read: () => Promise<string>): HTMLEleme
 /** Items of a list that are shown; the others are only counted. */
 const MAX_ITEMS = 200;
 
-export function listOf<T>(items: readonly T[], shown: (item: T) => readonly Child[], className = "reasons"): HTMLElement {
+export function listOf<T>(
+  items: readonly T[],
+  shown: (item: T) => readonly Child[],
+  className = "reasons",
+): HTMLElement {
   const rest = items.length - MAX_ITEMS;
-  return el("ul", { class: className }, ...items.slice(0, MAX_ITEMS).map((item) => el("li", {}, ...shown(item))), rest > 0 && el("li", { class: "muted" }, `and ${number(rest)} more`));
+  return el(
+    "ul",
+    { class: className },
+    ...items.slice(0, MAX_ITEMS).map((item) => el("li", {}, ...shown(item))),
+    rest > 0 && el("li", { class: "muted" }, `and ${number(rest)} more`),
+  );
 }
 
-const CHANGES: Readonly<Record<string, readonly [Label["tone"], string]>> = { added: ["good", "Added"], altered: ["warn", "Altered"], removed: ["bad", "Removed"] };
+const CHANGES: Readonly<Record<string, readonly [Label["tone"], string]>> = {
+  added: ["good", "Added"],
+  altered: ["warn", "Altered"],
+  removed: ["bad", "Removed"],
+};
 
 export function changeList(changes: readonly Change[]): HTMLElement {
-  return listOf(changes, ({ change, name }) => [fixedBadge(...(CHANGES[change] ?? ["idle", change])), " ", el("span", { class: "mono" }, name)], "list changes");
+  return listOf(
+    changes,
+    ({ change, name }) => [
+      fixedBadge(...(CHANGES[change] ?? ["idle", change])),
+      " ",
+      el("span", { class: "mono" }, name),
+    ],
+    "list changes",
+  );
 }
 
 /** The errors of a refused configuration: where each is, and what is wrong. */
 export function issueList({ file, issues }: Refusal): HTMLElement {
-  const placeOf = (issue: Issue): string => [issue.file ?? file, issue.line, issue.column].filter((part) => part !== null).join(":");
-  const items = issues.map((issue) => el("li", {}, [placeOf(issue), issue.path, issue.message].filter((part) => part !== "").join("  ")));
-  return el("div", { class: "lines", tabindex: "0", role: "region", "aria-label": "Errors in the configuration" }, el("ul", { class: "issues mono" }, ...items));
+  const placeOf = (issue: Issue): string =>
+    [issue.file ?? file, issue.line, issue.column].filter((part) => part !== null).join(":");
+  const items = issues.map((issue) =>
+    el("li", {}, [placeOf(issue), issue.path, issue.message].filter((part) => part !== "").join("  ")),
+  );
+  return el(
+    "div",
+    { class: "lines", tabindex: "0", role: "region", "aria-label": "Errors in the configuration" },
+    el("ul", { class: "issues mono" }, ...items),
+  );
 }
 
 /** That of an error reply; null: it has none. */

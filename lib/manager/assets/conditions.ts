@@ -1,5 +1,6 @@
 /**
- * Writes conditions on a request (`match` of a route, a split or a fault) as texts, and finds a request that meets them.
+ * Writes conditions on a request (`match` of a route, a split or a fault) as texts, and finds a request that meets
+ * them.
  */
 import type { Condition, Conditions } from "./api.ts";
 import { MASK } from "./setting_lines.ts";
@@ -10,9 +11,14 @@ const KINDS = [
   ["cookies", "cookie"],
 ] as const;
 
-/** "header X-Version = 2", "query beta absent", "cookie plan matches ^gold": in the order headers, query, cookies, scheme. */
+/**
+ * "header X-Version = 2", "query beta absent", "cookie plan matches ^gold": in the order headers, query, cookies,
+ * scheme.
+ */
 export function conditionTexts(match: Conditions | undefined): readonly string[] {
-  const named = KINDS.flatMap(([kind, word]) => Object.entries(match?.[kind] ?? {}).map(([name, condition]) => `${word} ${name} ${conditionText(condition)}`));
+  const named = KINDS.flatMap(([kind, word]) =>
+    Object.entries(match?.[kind] ?? {}).map(([name, condition]) => `${word} ${name} ${conditionText(condition)}`),
+  );
   return match?.scheme === undefined ? named : [...named, `scheme = ${match.scheme}`];
 }
 

@@ -25,7 +25,14 @@ export function configFacts({ digest, loaded_at: loaded, last_reload: last, coun
 }
 
 /** What of the status is in the facts. */
-export function shownOf({ digest, loaded_at: loaded, last_reload: last, last_change: change, counts, tests }: Status): unknown {
+export function shownOf({
+  digest,
+  loaded_at: loaded,
+  last_reload: last,
+  last_change: change,
+  counts,
+  tests,
+}: Status): unknown {
   return [digest, loaded, last, change, counts, tests];
 }
 
@@ -36,11 +43,15 @@ function lastReload({ at, by, outcome }: Reload): HTMLElement {
 
 function testsText(tests: Status["tests"]): string {
   if (tests === null) return "none";
-  return tests.failed > 0 ? `${number(tests.failed)} failed, ${number(tests.passed)} passed` : `${number(tests.passed)} passed`;
+  return tests.failed > 0
+    ? `${number(tests.failed)} failed, ${number(tests.passed)} passed`
+    : `${number(tests.passed)} passed`;
 }
 
 /** "3 services, 1 route" */
 function countsText(counts: Status["counts"]): string {
   const noun = (what: string, count: number) => (count === 1 ? what.replace(/s$/, "") : what).replaceAll("_", " ");
-  return Object.entries(counts).map(([what, count]) => `${number(count)} ${noun(what, count)}`).join(", ");
+  return Object.entries(counts)
+    .map(([what, count]) => `${number(count)} ${noun(what, count)}`)
+    .join(", ");
 }

@@ -1,5 +1,6 @@
 /**
- * The configuration page: the configuration as the gateway has read it, a button that reloads it, and the settings of the process.
+ * The configuration page: the configuration as the gateway has read it, a button that reloads it, and the settings of
+ * the process.
  * It changes nothing itself: the file is the source.
  */
 import { ageOf } from "./ages.ts";
@@ -11,14 +12,29 @@ import { number } from "./format.ts";
 import { occurrences, type JsonPath } from "./json_text.ts";
 import { JsonView } from "./json_view.ts";
 import type { Frame, Known, OpenPage } from "./page.ts";
-import { card, changeList, issueList, loading, notice, pair, refusalIn, searchInput, secretText } from "./components.ts";
+import {
+  card,
+  changeList,
+  issueList,
+  loading,
+  notice,
+  pair,
+  refusalIn,
+  searchInput,
+  secretText,
+} from "./components.ts";
 import { configFacts, shownOf } from "./config_facts.ts";
 import { MASK } from "./setting_lines.ts";
 
 export const page: OpenPage = (frame) => {
   const file = fileCard(frame);
   const state = stateCard(frame);
-  const node = el("div", { class: "config" }, file.node, el("div", { class: "stack" }, state.node, settingsCard(frame)));
+  const node = el(
+    "div",
+    { class: "config" },
+    file.node,
+    el("div", { class: "stack" }, state.node, settingsCard(frame)),
+  );
   return {
     title: "Configuration",
     node,
@@ -31,13 +47,23 @@ export const page: OpenPage = (frame) => {
 
 function fileCard(frame: Frame) {
   const view = new JsonView("The configuration as JSON");
-  const find = searchInput({ id: "config-find", placeholder: "Find a name or a value", oninput: search, onkeydown: onKey });
+  const find = searchInput({
+    id: "config-find",
+    placeholder: "Find a name or a value",
+    oninput: search,
+    onkeydown: onKey,
+  });
   const status = el("span", { class: "muted", role: "status" });
   const secrets = button("Show secrets", () => void toggleSecrets(), "small", { "aria-pressed": "false" });
   const tools = el(
     "div",
     { class: "toolbar" },
-    el("div", { class: "json__find" }, el("label", { class: "visually-hidden", for: "config-find" }, "Find in the configuration"), find),
+    el(
+      "div",
+      { class: "json__find" },
+      el("label", { class: "visually-hidden", for: "config-find" }, "Find in the configuration"),
+      find,
+    ),
     button("Next", () => go(1), "small"),
     status,
     button("Open all", () => view.expandAll(), "small"),
@@ -45,7 +71,12 @@ function fileCard(frame: Frame) {
     button("Copy", () => void copyMasked(config, frame), "small"),
     secrets,
   );
-  const hint = el("p", { class: "muted" }, "As the gateway has read it, with defaults filled in. The gateway masks secrets, and always in copies; references such as ${env:NAME} are shown as written.");
+  const hint = el(
+    "p",
+    { class: "muted" },
+    "As the gateway has read it, with defaults filled in. The gateway masks secrets, and always in copies; " +
+      "references such as ${env:NAME} are shown as written.",
+  );
   const body = el("div", { class: "stack" }, loading("the configuration"));
   let config: ProxyConfig | null = null;
   let root: unknown = null;
@@ -125,7 +156,12 @@ function stateCard(frame: Frame) {
   let busy = false;
   /** The reload that the result is of; "next": the one that the next status reports. */
   let resultOf: string | null = null;
-  const tools = el("div", { class: "toolbar" }, reloader, el("span", { class: "muted" }, "All or nothing: a file with an error changes nothing."));
+  const tools = el(
+    "div",
+    { class: "toolbar" },
+    reloader,
+    el("span", { class: "muted" }, "All or nothing: a file with an error changes nothing."),
+  );
   const draw = whenChanged((status: Status) => replace(facts, ...stateOf(status)), shownOf);
   return {
     node: el("section", { class: "card stack" }, el("h2", {}, "In force"), facts, el("div", {}, tools, result)),
@@ -172,7 +208,12 @@ function stateCard(frame: Frame) {
 function reloadedNotice({ changed, changes, digest }: Reloaded): HTMLElement {
   if (!changed) return notice("good", "Reloaded.", "The configuration has not changed.");
   const count = changes.length === 1 ? "One change." : `${number(changes.length)} changes.`;
-  return notice("good", "Reloaded.", el("span", {}, `${count} The digest is now `, el("span", { class: "mono" }, digest.slice(0, 16)), "."), changeList(changes));
+  return notice(
+    "good",
+    "Reloaded.",
+    el("span", {}, `${count} The digest is now `, el("span", { class: "mono" }, digest.slice(0, 16)), "."),
+    changeList(changes),
+  );
 }
 
 function refusedNotice({ problem, message }: ApiError, isShownAbove: boolean): HTMLElement {
@@ -185,7 +226,8 @@ function refusedNotice({ problem, message }: ApiError, isShownAbove: boolean): H
 
 function stateOf(status: Status): readonly Child[] {
   const { last_reload: last, last_change: change } = status;
-  const refused = "The last reload was refused; the gateway keeps its current configuration. Correct the file, then reload it.";
+  const refused =
+    "The last reload was refused; the gateway keeps its current configuration. Correct the file, then reload it.";
   return [
     configFacts(status),
     last?.outcome === "refused" && el("div", { class: "notice notice--bad" }, el("p", {}, refused), issueList(last)),
@@ -204,7 +246,15 @@ function settingsCard(frame: Frame): HTMLElement {
     what: "The settings",
     node: body,
     ask: () => ask<Settings>("GET", "/gateway/config?secrets=masked"),
-    show: (settings) => replace(body, el("dl", { class: "pairs" }, ...Object.entries(settings).flatMap(([name, value]) => pair(name, settingValue(name, value, frame))))),
+    show: (settings) =>
+      replace(
+        body,
+        el(
+          "dl",
+          { class: "pairs" },
+          ...Object.entries(settings).flatMap(([name, value]) => pair(name, settingValue(name, value, frame))),
+        ),
+      ),
   });
   void read();
   return card("Settings", null, body);

@@ -46,7 +46,12 @@ export function listPage<Row>({ title, table, rowsOf, shown = "total", above, be
 
 /** The service of a row. */
 export function serviceColumn<Row extends { readonly service: ServiceConfig }>(): Column<Row> {
-  return { key: "service", title: "Service", sortBy: ({ service }) => service.name, make: ({ service: { name } }) => fixedPart(link(hashFor("services", name), name)) };
+  return {
+    key: "service",
+    title: "Service",
+    sortBy: ({ service }) => service.name,
+    make: ({ service: { name } }) => fixedPart(link(hashFor("services", name), name)),
+  };
 }
 
 export type Detail = Pick<Page, "node" | "update">;
@@ -64,7 +69,14 @@ interface DetailOptions<Item> {
   readonly create: (item: Item, config: ProxyConfig) => Detail;
 }
 
-export function detailPage<Item>({ title, service, find, missing: { what, href, back }, shown, create }: DetailOptions<Item>): Page {
+export function detailPage<Item>({
+  title,
+  service,
+  find,
+  missing: { what, href, back },
+  shown,
+  create,
+}: DetailOptions<Item>): Page {
   const content = slot();
   content.put(loading("the configuration"));
   const notFound = missing(what, href, back);

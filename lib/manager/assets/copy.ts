@@ -5,7 +5,12 @@ import { el } from "./dom.ts";
 import type { Frame } from "./page.ts";
 
 /** Tells the user. Where the browser does not allow it, the text in `field` is selected for the user. */
-export async function copy(frame: Frame, text: string, copied: string, field: HTMLTextAreaElement | null = null): Promise<void> {
+export async function copy(
+  frame: Frame,
+  text: string,
+  copied: string,
+  field: HTMLTextAreaElement | null = null,
+): Promise<void> {
   if (await isCopied(text, field)) return frame.showMessage(copied, "good");
   const remedy = field === null ? "Select the text instead." : "The text is selected: copy it with the keyboard.";
   frame.showMessage(`Your browser does not let this page copy. ${remedy}`, "bad");

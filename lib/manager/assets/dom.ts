@@ -7,21 +7,34 @@ export type Child = Node | string | number | null | false;
 type Props = Readonly<Record<string, string | number | boolean | null | undefined | ((event: never) => void)>>;
 
 /**
- * `el("a", { href: "#/", class: "link", onclick: (event: MouseEvent) => … }, "text", child)`: attributes by their HTML names; functions
- * are listeners of the event after "on"; false, null and undefined omit an attribute; true sets it without a value.
+ * `el("a", { href: "#/", class: "link", onclick: (event: MouseEvent) => … }, "text", child)`: attributes by their HTML
+ * names; functions are listeners of the event after "on"; false, null and undefined omit an attribute; true sets it
+ * without a value.
  */
-export function el<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = {}, ...children: readonly Child[]): HTMLElementTagNameMap[K] {
+export function el<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  props: Props = {},
+  ...children: readonly Child[]
+): HTMLElementTagNameMap[K] {
   return fill(document.createElement(tag), props, children);
 }
 
 /** The same for SVG. */
-export function svg<K extends keyof SVGElementTagNameMap>(tag: K, props: Props = {}, ...children: readonly Child[]): SVGElementTagNameMap[K] {
+export function svg<K extends keyof SVGElementTagNameMap>(
+  tag: K,
+  props: Props = {},
+  ...children: readonly Child[]
+): SVGElementTagNameMap[K] {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), props, children);
 }
 
 /** `kinds`: of "primary", "quiet" and "small". */
 export function button(text: string, onclick: () => unknown, kinds = "", props: Props = {}): HTMLButtonElement {
-  return el("button", { type: "button", class: `button ${kinds.replace(/\w+/g, "button--$&")}`.trim(), onclick, ...props }, text);
+  return el(
+    "button",
+    { type: "button", class: `button ${kinds.replace(/\w+/g, "button--$&")}`.trim(), onclick, ...props },
+    text,
+  );
 }
 
 /** `aria-disabled` instead of `disabled`, so that the button keeps the focus. */
@@ -41,7 +54,10 @@ export function setText(node: Node, text: string): void {
 }
 
 /** Calls `draw` when what it shows of its arguments (default: the first one) differs, as JSON, from the time before. */
-export function whenChanged<Values extends readonly unknown[]>(draw: (...values: Values) => void, shownOf = (...[first]: Values): unknown => first): typeof draw {
+export function whenChanged<Values extends readonly unknown[]>(
+  draw: (...values: Values) => void,
+  shownOf = (...[first]: Values): unknown => first,
+): typeof draw {
   let drawn = "";
   return (...values) => {
     const key = JSON.stringify(shownOf(...values));

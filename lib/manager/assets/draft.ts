@@ -1,5 +1,6 @@
 /**
- * The text of the configuration under edit, which the editor, the forms and "Apply" share. It is kept in memory only, because it may hold secrets:
+ * The text of the configuration under edit, which the editor, the forms and "Apply" share. It is kept in memory only,
+ * because it may hold secrets:
  * it survives a change of the page and the end of a session, and ends with the tab or a sign-out.
  */
 import { askSource } from "./api.ts";
@@ -61,7 +62,10 @@ export class Draft {
     if (!this.isDirty) await this.rebase();
   }
 
-  /** Reads the file and takes it as the base. A text under edit stays: its difference to the file is then what Apply shows and sends. */
+  /**
+   * Reads the file and takes it as the base. A text under edit stays: its difference to the file is then what Apply
+   * shows and sends.
+   */
   rebase(): Promise<void> {
     this.#reading ??= this.#readBase().finally(() => (this.#reading = null));
     return this.#reading;

@@ -1,5 +1,6 @@
 /**
- * Edits one value in the text of a JSON document and keeps every other byte: order, white space, indentation and line ends stay as they are.
+ * Edits one value in the text of a JSON document and keeps every other byte: order, white space, indentation and line
+ * ends stay as they are.
  */
 import { outlineOf, type JsonValue } from "./json_outline.ts";
 import type { JsonPath } from "./json_text.ts";
@@ -17,9 +18,9 @@ export function readJson(text: string): unknown {
 }
 
 /**
- * Puts `value` at `path` of a document: replaces the value there, or adds it as the last member of its object, or as the last element of its
- * array, whose length is then the last step. What is missing on the way is created. Throws a `RangeError` where no value can stand, and for a
- * document with errors.
+ * Puts `value` at `path` of a document: replaces the value there, or adds it as the last member of its object, or as
+ * the last element of its array, whose length is then the last step. What is missing on the way is created. Throws a
+ * `RangeError` where no value can stand, and for a document with errors.
  */
 export function putJson(text: string, path: JsonPath, value: unknown): Edit {
   const { root, faults } = outlineOf(text);
@@ -27,12 +28,18 @@ export function putJson(text: string, path: JsonPath, value: unknown): Edit {
   const style = styleOf(text);
   let found = root;
   for (const [depth, step] of path.entries()) {
-    const next = found.kind === "array" ? found.items[step as number] : found.members.find(({ key }) => key === step)?.value;
+    const next =
+      found.kind === "array" ? found.items[step as number] : found.members.find(({ key }) => key === step)?.value;
     if (next == null) return insert(text, found, path.slice(depth), value, style);
     found = next;
   }
   const old = text.slice(found.start, found.end);
-  return spliced(text, found.start, found.end, written(value, isOneLine(old) && /^[[{]./.test(old) ? oneLineOf(old, style) : style, indentAt(text, found.start)));
+  return spliced(
+    text,
+    found.start,
+    found.end,
+    written(value, isOneLine(old) && /^[[{]./.test(old) ? oneLineOf(old, style) : style, indentAt(text, found.start)),
+  );
 }
 
 /** How values are written. */
@@ -67,12 +74,31 @@ function oneLineOf(sibling: string, style: Style): Style {
 }
 
 /** Adds the last item of a container; `path`: from its key on. */
-function insert(text: string, { kind, start: open, end: close, members, items }: JsonValue, [key, ...rest]: JsonPath, value: unknown, style: Style): Edit {
-  if (kind === "array" ? key !== items.length : kind !== "object" || typeof key !== "string") throw new RangeError(`There is no place for ${JSON.stringify(key)} here.`);
-  const inner = rest.reduceRight<unknown>((nested, step) => (typeof step === "number" ? [nested] : { [step]: nested }), value);
-  const all = kind === "array" ? items.map((item) => ({ from: item.start, nameEnd: item.start, value: item })) : members.map(({ start, end, value: own }) => ({ from: start, nameEnd: end, value: own! }));
+function insert(
+  text: string,
+  { kind, start: open, end: close, members, items }: JsonValue,
+  [key, ...rest]: JsonPath,
+  value: unknown,
+  style: Style,
+): Edit {
+  if (kind === "array" ? key !== items.length : kind !== "object" || typeof key !== "string")
+    throw new RangeError(`There is no place for ${JSON.stringify(key)} here.`);
+  const inner = rest.reduceRight<unknown>(
+    (nested, step) => (typeof step === "number" ? [nested] : { [step]: nested }),
+    value,
+  );
+  const all =
+    kind === "array"
+      ? items.map((item) => ({ from: item.start, nameEnd: item.start, value: item }))
+      : members.map(({ start, end, value: own }) => ({ from: start, nameEnd: end, value: own! }));
   const [before, last] = [all.at(-2), all.at(-1)];
-  if (last === undefined) return spliced(text, open, close, written(kind === "array" ? [inner] : { [key!]: inner }, style, indentAt(text, open)));
+  if (last === undefined)
+    return spliced(
+      text,
+      open,
+      close,
+      written(kind === "array" ? [inner] : { [key!]: inner }, style, indentAt(text, open)),
+    );
   // As the last item stands behind the one before it, or behind the bracket.
   const gap = text.slice(before === undefined ? open + 1 : text.indexOf(",", before.value.end) + 1, last.from);
   const sibling = text.slice(last.value.start, last.value.end);
@@ -81,7 +107,12 @@ function insert(text: string, { kind, start: open, end: close, members, items }:
   // The first item of a line may have another space before it than the others.
   const space = before === undefined && isOneLine(gap) ? style.space : gap;
   const indent = isOneLine(gap) ? indentAt(text, last.from) : gap.slice(gap.lastIndexOf("\n") + 1);
-  return spliced(text, last.value.end, last.value.end, `,${space}${name}${written(inner, isFlat ? oneLineOf(sibling, style) : style, indent)}`);
+  return spliced(
+    text,
+    last.value.end,
+    last.value.end,
+    `,${space}${name}${written(inner, isFlat ? oneLineOf(sibling, style) : style, indent)}`,
+  );
 }
 
 function spliced(text: string, start: number, end: number, added: string): Edit {
@@ -108,7 +139,8 @@ function written(value: unknown, style: Style, indent: string): string {
   const [open, close] = isArray ? "[]" : "{}";
   if (items.length === 0) return `${open}${close}`;
   const isFlat = style.isOneLine || (isArray && value.every((item) => typeof item !== "object" || item === null));
-  if (!isFlat) return `${open}${style.newline}${inner}${items.join(`,${style.newline}${inner}`)}${style.newline}${indent}${close}`;
+  if (!isFlat)
+    return `${open}${style.newline}${inner}${items.join(`,${style.newline}${inner}`)}${style.newline}${indent}${close}`;
   const pad = isArray ? "" : style.pad;
   return `${open}${pad}${items.join(`,${style.space}`)}${pad}${close}`;
 }

@@ -25,8 +25,15 @@ interface EditorOptions {
   readonly failed: (error: unknown) => void;
 }
 
-const KEYS = "Tab leaves the text. Ctrl+Space suggests names and values, Ctrl+F finds, F8 goes to the next problem, and Tab shifts selected lines.";
-const ATTRIBUTES = { id: "editor-text", "aria-label": "Text of the configuration", "aria-describedby": "editor-keys", "aria-autocomplete": "list" };
+const KEYS =
+  "Tab leaves the text. Ctrl+Space suggests names and values, Ctrl+F finds, F8 goes to the next problem, " +
+  "and Tab shifts selected lines.";
+const ATTRIBUTES = {
+  id: "editor-text",
+  "aria-label": "Text of the configuration",
+  "aria-describedby": "editor-keys",
+  "aria-autocomplete": "list",
+};
 /** Problems listed individually. */
 const MAX_PROBLEMS = 100;
 const READ_MS = 60;
@@ -34,7 +41,10 @@ const READ_MS = 60;
 export class Editor {
   readonly node: HTMLElement;
   readonly #options: EditorOptions;
-  readonly #list = new CompletionList(() => this.#view, () => (this.#outline.text === this.text ? this.#selectionChanged() : this.#read()));
+  readonly #list = new CompletionList(
+    () => this.#view,
+    () => (this.#outline.text === this.text ? this.#selectionChanged() : this.#read()),
+  );
   readonly #view = new EditorView({ ...ATTRIBUTES, "aria-controls": this.#list.node.id }, this.#list.node);
   readonly #find = new FindBar(this.#view, () => this.#mark());
   readonly #state = el("p", { role: "status" });
@@ -51,7 +61,12 @@ export class Editor {
 
   constructor(options: EditorOptions) {
     this.#options = options;
-    this.#checks = new Checks({ validate: options.validate, after, changed: () => this.#mark(), failed: options.failed });
+    this.#checks = new Checks({
+      validate: options.validate,
+      after,
+      changed: () => this.#mark(),
+      failed: options.failed,
+    });
     const { field } = this.#view;
     const edit = (command: "undo" | "redo") => (field.focus(), document.execCommand(command));
     const tools = [
@@ -65,11 +80,18 @@ export class Editor {
     const hint = el("p", { class: "muted", id: "editor-keys" }, KEYS);
     const body = [el("div", { class: "toolbar" }, ...tools), this.#find.node, this.#view.node, this.#help, hint];
     const problems = el("section", { class: "card stack" }, el("h2", {}, "Problems"), this.#state, this.#problems);
-    this.node = el("div", { class: "stack" }, el("section", { class: "card stack", "aria-label": "Editor" }, ...body), problems);
+    this.node = el(
+      "div",
+      { class: "stack" },
+      el("section", { class: "card stack", "aria-label": "Editor" }, ...body),
+      problems,
+    );
     field.addEventListener("input", () => this.#onInput());
     field.addEventListener("keydown", (event) => this.#onKey(event));
     field.addEventListener("blur", () => this.#list.show(null));
-    field.addEventListener("pointermove", ({ clientX, clientY }) => this.#showHelp(this.#view.offsetAt(clientX, clientY) ?? field.selectionStart));
+    field.addEventListener("pointermove", ({ clientX, clientY }) =>
+      this.#showHelp(this.#view.offsetAt(clientX, clientY) ?? field.selectionStart),
+    );
     field.addEventListener("pointerleave", () => this.#showHelp(field.selectionStart));
     document.addEventListener("selectionchange", this.#onSelection);
   }
@@ -129,25 +151,56 @@ export class Editor {
   #mark(): void {
     const { verdict, trouble } = this.#checks;
     const isCurrent = verdict?.text === this.text;
-    const local = isCurrent ? [] : this.#outline.faults.map(({ from, message }): Finding => ({ kind: "error", at: from, message }));
+    const local = isCurrent
+      ? []
+      : this.#outline.faults.map(({ from, message }): Finding => ({ kind: "error", at: from, message }));
     const place = moved(verdict?.text ?? "", this.text);
-    const known = (verdict?.findings ?? []).map((finding) => ({ ...finding, at: finding.at === null ? null : place(finding.at) }));
-    this.#findings = [...local, ...known.filter(({ at }, i) => isCurrent || (verdict!.findings[i]!.at !== null && at !== null && !local.some((each) => each.at === at)))];
-    const marks = this.#findings.flatMap(({ kind, at }) => (at === null ? [] : [{ kind, from: at, to: tokenEnd(this.text, at) }]));
+    const known = (verdict?.findings ?? []).map((finding) => ({
+      ...finding,
+      at: finding.at === null ? null : place(finding.at),
+    }));
+    this.#findings = [
+      ...local,
+      ...known.filter(
+        ({ at }, i) =>
+          isCurrent || (verdict!.findings[i]!.at !== null && at !== null && !local.some((each) => each.at === at)),
+      ),
+    ];
+    const marks = this.#findings.flatMap(({ kind, at }) =>
+      at === null ? [] : [{ kind, from: at, to: tokenEnd(this.text, at) }],
+    );
     this.#view.setMarks([...marks, ...this.#find.marks]);
     const errors = this.#findings.filter(({ kind }) => kind === "error").length;
     this.#view.field.setAttribute("aria-invalid", String(errors > 0));
     const counts = `${counted(errors, "error")}, ${counted(this.#findings.length - errors, "warning")}`;
     const { tests } = verdict ?? { tests: null };
-    const run = tests === null ? "" : tests.failed > 0 ? ` Tests: ${number(tests.failed)} failed.` : ` Tests: ${number(tests.passed)} passed.`;
-    setText(this.#state, trouble !== null ? `Not checked by the gateway. ${trouble}` : isCurrent ? `Checked by the gateway: ${counts}.${run}` : `Being checked: ${counts} so far.`);
+    const run =
+      tests === null
+        ? ""
+        : tests.failed > 0
+          ? ` Tests: ${number(tests.failed)} failed.`
+          : ` Tests: ${number(tests.passed)} passed.`;
+    setText(
+      this.#state,
+      trouble !== null
+        ? `Not checked by the gateway. ${trouble}`
+        : isCurrent
+          ? `Checked by the gateway: ${counts}.${run}`
+          : `Being checked: ${counts} so far.`,
+    );
     replace(this.#problems, ...this.#findings.slice(0, MAX_PROBLEMS).map((finding) => this.#problemRow(finding)));
     this.#showHelp(this.#view.field.selectionStart);
   }
 
   #problemRow({ kind, at, message }: Finding): HTMLElement {
     const badge = kind === "error" ? fixedBadge("bad", "Error") : fixedBadge("warn", "Warning");
-    return el("li", { class: "editor__problem" }, badge, at !== null && button(this.#placeText(at), () => this.goTo(at), "small"), el("span", {}, message));
+    return el(
+      "li",
+      { class: "editor__problem" },
+      badge,
+      at !== null && button(this.#placeText(at), () => this.goTo(at), "small"),
+      el("span", {}, message),
+    );
   }
 
   #placeText(offset: number): string {
@@ -164,7 +217,8 @@ export class Editor {
   #selectionChanged(): void {
     const { field } = this.#view;
     if (document.activeElement !== field) return;
-    if (this.#list.isOpen && this.#outline.text === this.text && field.selectionStart !== this.#suggested.at) this.#list.show(null);
+    if (this.#list.isOpen && this.#outline.text === this.text && field.selectionStart !== this.#suggested.at)
+      this.#list.show(null);
     this.#showHelp(field.selectionStart);
   }
 
@@ -173,15 +227,29 @@ export class Editor {
     if (this.#outline.text !== this.text) return;
     const { schema } = this.#options;
     const line = this.#view.lineAt(offset);
-    const wrong = this.#findings.filter(({ at }) => at !== null && this.#view.lineAt(at) === line).map(({ message }) => message);
+    const wrong = this.#findings
+      .filter(({ at }) => at !== null && this.#view.lineAt(at) === line)
+      .map(({ message }) => message);
     const { path, values, member } = placeAt(this.#outline, offset);
-    const required = schemasAt(schema, this.#outline, { path: path.slice(0, -1), values }).flatMap((each) => each.required ?? []);
-    const { description, facts } = helpOf(schemasAt(schema, this.#outline, { path, values }), member !== null && required.includes(member.key));
-    const name = path.map((step) => (typeof step === "number" ? `[${step}]` : step)).join(".").replaceAll(".[", "[");
+    const required = schemasAt(schema, this.#outline, { path: path.slice(0, -1), values }).flatMap(
+      (each) => each.required ?? [],
+    );
+    const { description, facts } = helpOf(
+      schemasAt(schema, this.#outline, { path, values }),
+      member !== null && required.includes(member.key),
+    );
+    const name = path
+      .map((step) => (typeof step === "number" ? `[${step}]` : step))
+      .join(".")
+      .replaceAll(".[", "[");
     const lines = [...wrong, description, facts].filter((text) => text !== "");
     const shown = [name === "" ? "The configuration" : name, ...lines];
     if (this.#help.textContent === shown.join("")) return;
-    replace(this.#help, el("p", { class: "mono" }, shown[0]!), ...lines.map((text, i) => el("p", { class: i < wrong.length && "editor__wrong" }, text)));
+    replace(
+      this.#help,
+      el("p", { class: "mono" }, shown[0]!),
+      ...lines.map((text, i) => el("p", { class: i < wrong.length && "editor__wrong" }, text)),
+    );
   }
 
   #onKey(event: KeyboardEvent): void {

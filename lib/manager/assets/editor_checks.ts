@@ -1,5 +1,6 @@
 /**
- * Has the gateway check a text while it is typed: once the keys rest, one text at a time, and later if the gateway asks for that.
+ * Has the gateway check a text while it is typed: once the keys rest, one text at a time, and later if the gateway asks
+ * for that.
  */
 import { ApiError, messageOf, type Issue, type Warning } from "./api.ts";
 
@@ -33,7 +34,8 @@ const RETRY_S = 5;
 export class Checks {
   readonly #options: CheckOptions;
   /** Of `text`, and null before the first. */
-  verdict: { readonly text: string; readonly findings: readonly Finding[]; readonly tests: Verdict["tests"] } | null = null;
+  verdict: { readonly text: string; readonly findings: readonly Finding[]; readonly tests: Verdict["tests"] } | null =
+    null;
   /** Why the text could not be checked; null: it was, or is about to be. */
   trouble: string | null = null;
   #text: string | null = null;
@@ -87,10 +89,20 @@ function findingsOf(text: string, { issues, warnings }: Verdict): readonly Findi
   const at = (line: number | null, column: number | null) => (line === null ? null : offsetIn(text, line, column ?? 1));
   const errors = issues.map((issue): Finding => {
     const { path, line, column, message, file, code } = issue;
-    const where = [file === undefined ? "" : line === null ? file : `${file}:${line}:${column}`, path].filter((part) => part !== "");
-    return { kind: code === "unsigned" ? "warning" : "error", at: file === undefined ? at(line, column) : null, message: [...where, message].join(": ") };
+    const where = [file === undefined ? "" : line === null ? file : `${file}:${line}:${column}`, path].filter(
+      (part) => part !== "",
+    );
+    return {
+      kind: code === "unsigned" ? "warning" : "error",
+      at: file === undefined ? at(line, column) : null,
+      message: [...where, message].join(": "),
+    };
   });
-  const others = warnings.map(({ line, column, message, remedy }): Finding => ({ kind: "warning", at: at(line, column), message: `${message} Remedy: ${remedy}` }));
+  const others = warnings.map(({ line, column, message, remedy }): Finding => ({
+    kind: "warning",
+    at: at(line, column),
+    message: `${message} Remedy: ${remedy}`,
+  }));
   return [...errors, ...others];
 }
 
@@ -98,7 +110,9 @@ function findingsOf(text: string, { issues, warnings }: Verdict): readonly Findi
 export function offsetIn(text: string, line: number, column: number): number {
   let start = 0;
   for (let i = 1; i < line && start >= 0; i++) start = text.indexOf("\n", start) + 1 || -1;
-  return start < 0 ? text.length : start + [...text.slice(start, start + 2 * column)].slice(0, column - 1).join("").length;
+  return start < 0
+    ? text.length
+    : start + [...text.slice(start, start + 2 * column)].slice(0, column - 1).join("").length;
 }
 
 /** Where an offset of `before` is in `after`; null: that part has been changed. */
@@ -108,8 +122,10 @@ export function moved(before: string, after: string): (offset: number) => number
   let start = 0;
   while (start < least && before.charCodeAt(start) === after.charCodeAt(start)) start++;
   let end = 0;
-  while (end < least - start && before.charCodeAt(before.length - 1 - end) === after.charCodeAt(after.length - 1 - end)) end++;
-  return (offset) => (offset < start ? offset : offset >= before.length - end ? offset + after.length - before.length : null);
+  while (end < least - start && before.charCodeAt(before.length - 1 - end) === after.charCodeAt(after.length - 1 - end))
+    end++;
+  return (offset) =>
+    offset < start ? offset : offset >= before.length - end ? offset + after.length - before.length : null;
 }
 
 const TOKEN = /"[^"\\\n]*(?:\\.[^"\\\n]*)*"?|[^\s,:[\]{}"]+/y;

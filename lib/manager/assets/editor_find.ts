@@ -12,7 +12,13 @@ export class FindBar {
   readonly #view: EditorView;
   /** Called when other matches are to be marked. */
   readonly #changed: () => void;
-  readonly #input = el("input", { type: "search", id: "editor-find", autocomplete: "off", spellcheck: "false", oninput: () => this.#search(0) });
+  readonly #input = el("input", {
+    type: "search",
+    id: "editor-find",
+    autocomplete: "off",
+    spellcheck: "false",
+    oninput: () => this.#search(0),
+  });
   readonly #count = el("span", { class: "muted", role: "status" });
   /** Offsets. */
   #found: readonly number[] = [];
@@ -23,7 +29,12 @@ export class FindBar {
     const steps = [button("Previous", () => this.#go(-1), "small"), button("Next", () => this.#go(1), "small")];
     const buttons = [...steps, this.#count, button("Close", () => this.#close(), "small")];
     const field = [el("label", { for: "editor-find" }, "Find"), el("div", { class: "json__find" }, this.#input)];
-    this.node = el("div", { class: "toolbar", role: "search", hidden: true, onkeydown: (event: KeyboardEvent) => this.#onKey(event) }, ...field, ...buttons);
+    this.node = el(
+      "div",
+      { class: "toolbar", role: "search", hidden: true, onkeydown: (event: KeyboardEvent) => this.#onKey(event) },
+      ...field,
+      ...buttons,
+    );
   }
 
   get marks(): readonly Mark[] {
@@ -50,9 +61,17 @@ export class FindBar {
     const wanted = this.#input.value.toLowerCase();
     const text = this.#view.text.toLowerCase();
     const found: number[] = [];
-    for (let at = wanted === "" ? -1 : text.indexOf(wanted); at >= 0 && found.length < MAX_FOUND; at = text.indexOf(wanted, at + wanted.length)) found.push(at);
+    for (
+      let at = wanted === "" ? -1 : text.indexOf(wanted);
+      at >= 0 && found.length < MAX_FOUND;
+      at = text.indexOf(wanted, at + wanted.length)
+    )
+      found.push(at);
     this.#found = found;
-    this.#current = Math.max(found.findIndex((at) => at >= this.#view.field.selectionStart), Math.min(found.length, 1) - 1);
+    this.#current = Math.max(
+      found.findIndex((at) => at >= this.#view.field.selectionStart),
+      Math.min(found.length, 1) - 1,
+    );
     if (by === null) this.#show();
     else this.#go(by);
   }

@@ -1,5 +1,6 @@
 /**
- * The page that edits the text of the configuration: "#/edit". It changes the draft in memory; the page "Apply" sends that to the gateway.
+ * The page that edits the text of the configuration: "#/edit". It changes the draft in memory; the page "Apply" sends
+ * that to the gateway.
  */
 import { ask, type Status } from "./api.ts";
 import { askingFor } from "./asking.ts";
@@ -25,7 +26,13 @@ export const page: OpenPage = (frame) => {
   const endListening = draft.onChange(() => {
     if (editor !== null && draft.text !== draftText(editor.text)) editor.setText(fieldText(draft.text));
   });
-  const read = askingFor({ frame, what: "The file", node: content.node, ask: () => Promise.all([schema ?? ask<Schema>("GET", "/gateway/schema"), draft.load()]), show: ([root]) => open(root) });
+  const read = askingFor({
+    frame,
+    what: "The file",
+    node: content.node,
+    ask: () => Promise.all([schema ?? ask<Schema>("GET", "/gateway/schema"), draft.load()]),
+    show: ([root]) => open(root),
+  });
   content.put(loading("the file"));
   void read();
   return {
@@ -38,7 +45,8 @@ export const page: OpenPage = (frame) => {
       endListening();
       if (editor === null) return;
       caret = editor.close();
-      if (draft.isDirty) frame.showMessage("Your changes are not applied. They are kept until you sign out or close this tab.");
+      if (draft.isDirty)
+        frame.showMessage("Your changes are not applied. They are kept until you sign out or close this tab.");
     },
   };
 
@@ -52,15 +60,21 @@ export const page: OpenPage = (frame) => {
       discard: () => fieldText(draft.baseText),
       failed: frame.showError,
     });
-    const readOnly = draft.readOnly === null ? null : notice("warn", "This text is a draft.", `${draft.readOnly} Change it here, and download it.`);
+    const readOnly =
+      draft.readOnly === null
+        ? null
+        : notice("warn", "This text is a draft.", `${draft.readOnly} Change it here, and download it.`);
     content.put(el("div", { class: "stack" }, readOnly, notes, editor.node));
     editor.setText(fieldText(draft.text));
-    // "#/edit?line=12&column=7" of a link to an error. With "of", the digest of another text: its lines are not those of the draft.
+    // "#/edit?line=12&column=7" of a link to an error. With "of", the digest of another text: its lines are not those
+    // of the draft.
     const asked = queryIn(location.hash);
     const [line, of, path] = [asked.get("line"), asked.get("of"), asked.get("path")];
     const isOther = of !== null && (of !== draft.baseDigest || draft.isDirty);
     if (isOther) frame.showMessage(`This text is not the one that had ${path} in line ${line}: find it by its name.`);
-    editor.goTo(line !== null && !isOther ? offsetIn(editor.text, Number(line), Number(asked.get("column") ?? 1)) : caret);
+    editor.goTo(
+      line !== null && !isOther ? offsetIn(editor.text, Number(line), Number(asked.get("column") ?? 1)) : caret,
+    );
   }
 
   /** The file was changed by somebody else: a text that nobody has edited follows it, another one stays. */
@@ -72,7 +86,15 @@ export const page: OpenPage = (frame) => {
     const isNew = now !== seen;
     const isNoted = notes.firstChild !== null;
     const differs = now !== draft.baseDigest;
-    if (differs && draft.isDirty && !isNoted) replace(notes, notice("warn", "The file has been changed since you began.", "Your text is kept. Apply puts both together, or shows where they differ."));
+    if (differs && draft.isDirty && !isNoted)
+      replace(
+        notes,
+        notice(
+          "warn",
+          "The file has been changed since you began.",
+          "Your text is kept. Apply puts both together, or shows where they differ.",
+        ),
+      );
     if (isNoted && (!differs || !draft.isDirty)) replace(notes);
     if (differs && !draft.isDirty && (isNew || isNoted)) void draft.load().catch(frame.showError);
     seen = now;

@@ -9,7 +9,10 @@ export interface TextEdit {
   readonly caret: number;
 }
 
-/** A new line in place of a selection: indented as its line, further within a bracket, and with a closing bracket on a line of its own. */
+/**
+ * A new line in place of a selection: indented as its line, further within a bracket, and with a closing bracket on a
+ * line of its own.
+ */
 export function newLine(text: string, from: number, to: number): TextEdit {
   const before = text.slice(text.lastIndexOf("\n", from - 1) + 1, from);
   const indent = /^[ \t]*/.exec(before)![0];
@@ -24,7 +27,12 @@ export function shiftedLines(text: string, from: number, to: number, by: 1 | -1)
   const start = text.lastIndexOf("\n", from - 1) + 1;
   const end = text.indexOf("\n", to - 1) < 0 ? text.length : text.indexOf("\n", to - 1);
   const unit = unitOf(text);
-  const lines = text.slice(start, end).split("\n").map((line) => (by > 0 ? (line === "" ? "" : unit + line) : line.startsWith(unit) ? line.slice(unit.length) : line.trimStart()));
+  const lines = text
+    .slice(start, end)
+    .split("\n")
+    .map((line) =>
+      by > 0 ? (line === "" ? "" : unit + line) : line.startsWith(unit) ? line.slice(unit.length) : line.trimStart(),
+    );
   const shifted = lines.join("\n");
   return { from: start, to: end, text: shifted, caret: shifted.length };
 }

@@ -1,6 +1,7 @@
 /**
- * A text field with line numbers, colours and marks. The browser's own field does the editing: the keyboard, undo, input methods and screen readers
- * work as in every other field. Its text is transparent, and behind it the visible lines are drawn in colour.
+ * A text field with line numbers, colours and marks. The browser's own field does the editing: the keyboard, undo,
+ * input methods and screen readers work as in every other field. Its text is transparent, and behind it the visible
+ * lines are drawn in colour.
  */
 import { el, replace, setText, type Child } from "./dom.ts";
 import { MAX_COLOURED, piecesOf, type LineMark } from "./json_colours.ts";
@@ -26,11 +27,23 @@ export class EditorView {
   #drawn: string[] = [];
 
   constructor(attributes: Readonly<Record<string, string>>, overlay: Child) {
-    const own = { class: "editor__field", wrap: "off", spellcheck: "false", autocomplete: "off", autocapitalize: "off", rows: 12 };
+    const own = {
+      class: "editor__field",
+      wrap: "off",
+      spellcheck: "false",
+      autocomplete: "off",
+      autocapitalize: "off",
+      rows: 12,
+    };
     this.field = el("textarea", { ...own, ...attributes, onscroll: () => this.draw() });
     const layer = el("div", { class: "editor__layer", "aria-hidden": "true" }, this.#rows);
     const numbers = el("div", { class: "editor__numbers", "aria-hidden": "true" }, this.#numbers);
-    this.node = el("div", { class: "editor" }, numbers, el("div", { class: "editor__body" }, layer, this.field, overlay));
+    this.node = el(
+      "div",
+      { class: "editor" },
+      numbers,
+      el("div", { class: "editor__body" }, layer, this.field, overlay),
+    );
     new ResizeObserver(() => this.draw()).observe(this.field);
   }
 
@@ -54,12 +67,16 @@ export class EditorView {
     this.read();
   }
 
-  /** Replaces a part as if it had been typed, so that undo reverts it; the caret is then behind it, or at `caret` within it. */
+  /**
+   * Replaces a part as if it had been typed, so that undo reverts it; the caret is then behind it, or at `caret` within
+   * it.
+   */
   replace(from: number, to: number, text: string, caret = text.length): void {
     this.field.focus();
     this.field.setSelectionRange(from, to);
     // Deprecated, but the only edit by script that browsers can undo.
-    const isDone = text === "" ? from === to || document.execCommand("delete") : document.execCommand("insertText", false, text);
+    const isDone =
+      text === "" ? from === to || document.execCommand("delete") : document.execCommand("insertText", false, text);
     if (!isDone) {
       this.field.setRangeText(text, from, to, "end");
       this.field.dispatchEvent(new InputEvent("input"));
@@ -123,7 +140,9 @@ export class EditorView {
     while (this.#rows.children.length < lines.length) this.#rows.append(el("div", { class: "editor__row" }));
     const isLong = lines.some((line) => line.length > MAX_COLOURED);
     const drawn = lines.map((line, i) => (isLong ? "" : `${line} ${JSON.stringify(marks[i])}`));
-    for (const [i, line] of lines.entries()) if (drawn[i] !== this.#drawn[i]) replace(this.#rows.children[i]!, ...(isLong ? [] : piecesOf(line, marks[i]!).map(pieceNode)));
+    for (const [i, line] of lines.entries())
+      if (drawn[i] !== this.#drawn[i])
+        replace(this.#rows.children[i]!, ...(isLong ? [] : piecesOf(line, marks[i]!).map(pieceNode)));
     this.#drawn = drawn;
     this.node.toggleAttribute("data-plain", isLong);
     this.#rows.style.transform = `translate(${-scrollLeft}px, ${first * LINE_PX - scrollTop}px)`;
@@ -144,7 +163,9 @@ export class EditorView {
     return this.#text.slice(this.startOf(line), (this.#starts[line] ?? this.#text.length + 1) - 1);
   }
 
-  /** By line; `first` counts from 0. A mark has at least one character, so that it can be seen, and ends with its line. */
+  /**
+   * By line; `first` counts from 0. A mark has at least one character, so that it can be seen, and ends with its line.
+   */
   #marksOf(first: number, lines: readonly string[]): readonly (readonly LineMark[])[] {
     const found = lines.map((): LineMark[] => []);
     for (const { from, to, kind } of this.#marks) {
@@ -163,5 +184,7 @@ function signOf(marks: readonly LineMark[]): string {
 }
 
 function pieceNode({ text, kinds }: { readonly text: string; readonly kinds: string }): Node {
-  return kinds === "" ? document.createTextNode(text) : el("span", { class: kinds.replace(/\w+/g, "editor__$&") }, text);
+  return kinds === ""
+    ? document.createTextNode(text)
+    : el("span", { class: kinds.replace(/\w+/g, "editor__$&") }, text);
 }

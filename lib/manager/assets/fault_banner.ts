@@ -16,9 +16,16 @@ export function faultBanner() {
   const draw = whenChanged((faults: readonly Warning[]) => {
     node.hidden = faults.length === 0;
     if (faults.length === 0) return replace(node);
-    replace(node, el("strong", { class: "badge badge--warn" }, "Faults are injected"), el("span", { class: "banner__text" }, ...placesOf(faults)));
+    replace(
+      node,
+      el("strong", { class: "badge badge--warn" }, "Faults are injected"),
+      el("span", { class: "banner__text" }, ...placesOf(faults)),
+    );
   });
-  return { node, update: (status: Status | null) => draw((status?.warnings ?? []).filter(({ code }) => code === "faults_injected")) };
+  return {
+    node,
+    update: (status: Status | null) => draw((status?.warnings ?? []).filter(({ code }) => code === "faults_injected")),
+  };
 }
 
 /** "Route list of shop, all routes of pay and 3 more": links; several plugins of one place are one. */
@@ -26,11 +33,19 @@ function placesOf(faults: readonly Warning[]): readonly Child[] {
   const places = [...new Map(faults.map((fault) => [JSON.stringify([fault.service, fault.route]), fault])).values()];
   const shown = places.slice(0, MAX_PLACES).map(placeLink);
   const rest = places.length - shown.length;
-  return [...shown.flatMap((place, i) => (i === 0 ? [place] : [", ", place])), ...(rest === 0 ? [] : [" and ", link("#/plugins", `${number(rest)} more`)])];
+  return [
+    ...shown.flatMap((place, i) => (i === 0 ? [place] : [", ", place])),
+    ...(rest === 0 ? [] : [" and ", link("#/plugins", `${number(rest)} more`)]),
+  ];
 }
 
 function placeLink(place: Warning): HTMLElement {
   const { service, route } = place;
   const of = service === null ? ["all services"] : breakable(service);
-  return link(hashForPlace(place), ...(route === null ? ["all routes"] : ["route ", ...breakable(route)]), " of ", ...of);
+  return link(
+    hashForPlace(place),
+    ...(route === null ? ["all routes"] : ["route ", ...breakable(route)]),
+    " of ",
+    ...of,
+  );
 }

@@ -1,5 +1,6 @@
 /**
- * Charts of a service, a route or an upstream: its requests, errors and times of the last 15 minutes or of a day, with a mark for each reload.
+ * Charts of a service, a route or an upstream: its requests, errors and times of the last 15 minutes or of a day, with
+ * a mark for each reload.
  */
 import type { FigurePoint, FiguresHistory } from "./api.ts";
 import { figuresAt } from "./asking.ts";
@@ -23,13 +24,21 @@ const SPANS = [
 ] as const;
 
 export function figureCharts(of: Of) {
-  let chosen: (typeof SPANS)[number] = SPANS.find(({ name }) => name === queryIn(location.hash).get("span")) ?? SPANS[0];
+  let chosen: (typeof SPANS)[number] =
+    SPANS.find(({ name }) => name === queryIn(location.hash).get("span")) ?? SPANS[0];
   let charts = chartsOf(chosen.mostMs, of.upstream === undefined);
   const grid = el("div", { class: "grid charts charts--three live" });
   const path = () => `/gateway/figures?${new URLSearchParams({ ...of, span: chosen.name })}`;
   const asking = figuresAt<FiguresHistory>(path, "The history", show, () => chosen.everyMs);
-  const buttons = SPANS.map((span) => button(span.label, () => choose(span), "small", { "aria-pressed": String(span === chosen) }));
-  const node = section("Over time", el("div", { class: "toolbar", role: "group", "aria-label": "Shown" }, ...buttons), grid, asking.note);
+  const buttons = SPANS.map((span) =>
+    button(span.label, () => choose(span), "small", { "aria-pressed": String(span === chosen) }),
+  );
+  const node = section(
+    "Over time",
+    el("div", { class: "toolbar", role: "group", "aria-label": "Shown" }, ...buttons),
+    grid,
+    asking.note,
+  );
   grid.append(...charts.map(({ chart }) => chart.node));
   return { node, update: asking.update };
 
@@ -43,14 +52,36 @@ export function figureCharts(of: Of) {
   }
 
   function show({ step_s: stepS, since, recorded, points, reloads }: FiguresHistory): void {
-    const marks: Mark[] = reloads.map(({ at, digest }) => ({ at: Date.parse(at), text: `${moment(at)}: reloaded, ${digest}` }));
+    const marks: Mark[] = reloads.map(({ at, digest }) => ({
+      at: Date.parse(at),
+      text: `${moment(at)}: reloaded, ${digest}`,
+    }));
     const last = points.at(-1);
     const end = last === undefined ? null : Date.parse(last.at) + stepS * 1000;
-    for (const { chart, values } of charts) chart.update(points.map((point): Sample => ({ at: Date.parse(point.at), values: values(point, secondsOf(point, stepS, since)) })), stepS, end, marks);
+    for (const { chart, values } of charts)
+      chart.update(
+        points.map((point): Sample => ({
+          at: Date.parse(point.at),
+          values: values(point, secondsOf(point, stepS, since)),
+        })),
+        stepS,
+        end,
+        marks,
+      );
     const begin = points[0] === undefined ? NaN : Date.parse(points[0].at);
     const shown = marks.filter(({ at }) => at >= begin).map(({ text }) => text);
-    const missing = recorded ? "" : "The gateway has no history of it: it keeps that of the first 2,000 services, routes and upstreams that had requests. ";
-    setText(asking.note, missing + (shown.length === 0 ? "" : `Dashed lines mark reloads: ${shown.slice(-5).join("; ")}${shown.length > 5 ? `, and ${shown.length - 5} before` : ""}.`));
+    const missing = recorded
+      ? ""
+      : "The gateway has no history of it: it keeps that of the first 2,000 services, " +
+        "routes and upstreams that had requests. ";
+    setText(
+      asking.note,
+      missing +
+        (shown.length === 0
+          ? ""
+          : `Dashed lines mark reloads: ` +
+            `${shown.slice(-5).join("; ")}${shown.length > 5 ? `, and ${shown.length - 5} before` : ""}.`),
+    );
   }
 }
 
@@ -60,9 +91,14 @@ function secondsOf({ at }: FigurePoint, stepS: number, since: string | null): nu
   return stepS - Math.min(Math.max(before, 0), stepS - 1);
 }
 
-function chartsOf(mostMs: number, ofRequests: boolean): readonly (Pick<TrafficChart, "values"> & { readonly chart: Chart })[] {
+function chartsOf(
+  mostMs: number,
+  ofRequests: boolean,
+): readonly (Pick<TrafficChart, "values"> & { readonly chart: Chart })[] {
   const requests = ofRequests ? CHARTS.requests : { ...CHARTS.requests, series: ["all"] };
-  return [requests, { ...CHARTS.errors, series: ["5xx"] }, CHARTS.times].map(({ title, values, ...options }: TrafficChart) => {
-    return { values, chart: new Chart({ ...options, title: `${title} over time`, empty: "No requests", mostMs }) };
-  });
+  return [requests, { ...CHARTS.errors, series: ["5xx"] }, CHARTS.times].map(
+    ({ title, values, ...options }: TrafficChart) => {
+      return { values, chart: new Chart({ ...options, title: `${title} over time`, empty: "No requests", mostMs }) };
+    },
+  );
 }

@@ -84,7 +84,12 @@ export interface PluginFigures {
     readonly callers: number | null;
   }[];
   /** Without those that have neither. */
-  readonly routes: readonly { readonly service: string | null; readonly route: string | null; readonly cache: Readonly<Record<string, number>>; readonly refusals: Readonly<Record<string, number>> }[];
+  readonly routes: readonly {
+    readonly service: string | null;
+    readonly route: string | null;
+    readonly cache: Readonly<Record<string, number>>;
+    readonly refusals: Readonly<Record<string, number>>;
+  }[];
   /** What caches hold now, and what they have dropped for want of room. */
   readonly caches: readonly {
     readonly plugin: string;
@@ -97,5 +102,10 @@ export interface PluginFigures {
     readonly entries: number;
     readonly evictions: number;
   }[];
-  readonly circuits: readonly { readonly service: string; readonly state: string; readonly requests: number; readonly failures: number }[];
+  readonly circuits: readonly {
+    readonly service: string;
+    readonly state: string;
+    readonly requests: number;
+    readonly failures: number;
+  }[];
 }

@@ -11,6 +11,10 @@ type FormLink = readonly [text: string, form: string, ...names: string[]];
 
 /** Hidden from users from whom the gateway takes no changes, which a page may learn later. */
 export function formLinks(frame: Frame, ...links: readonly FormLink[]): Part {
-  const node = el("span", { class: "badges" }, ...links.map(([text, ...form]) => el("a", { class: "button", href: hashForForm(...form) }, text)));
+  const node = el(
+    "span",
+    { class: "badges" },
+    ...links.map(([text, ...form]) => el("a", { class: "button", href: hashForForm(...form) }, text)),
+  );
   return { node, refresh: () => void (node.hidden = frame.session?.write !== true) };
 }

@@ -12,7 +12,15 @@ const DAY = 24 * HOUR;
 const plain = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
 const hundredths = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
-const local = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
+const local = new Intl.DateTimeFormat("en-GB", {
+  day: "numeric",
+  month: "short",
+  year: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  timeZoneName: "short",
+});
 
 /** "a, b and 3 more" */
 export function listed(names: readonly string[], most: number): string {
@@ -69,7 +77,10 @@ export function percent(share: number | null): string {
   return `${digits.format(share * 100)} %`;
 }
 
-/** "3 min ago"; "just now" for less than five seconds, and for times in the future, since the clocks may differ. `now` in ms since 1970. */
+/**
+ * "3 min ago"; "just now" for less than five seconds, and for times in the future, since the clocks may differ. `now`
+ * in ms since 1970.
+ */
 export function ago(iso: string, now: number): string {
   const ms = now - Date.parse(iso);
   if (Number.isNaN(ms)) return NOTHING;

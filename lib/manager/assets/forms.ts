@@ -26,7 +26,11 @@ export interface Form {
   readonly title: string;
   readonly fields: (file: unknown) => readonly Field[];
   /** What to put where. `chosen`: the path of the choice; `key_sha256` is in `values` where the form makes a key. */
-  readonly put: (file: unknown, chosen: JsonPath, values: Values) => { readonly path: JsonPath; readonly value: unknown };
+  readonly put: (
+    file: unknown,
+    chosen: JsonPath,
+    values: Values,
+  ) => { readonly path: JsonPath; readonly value: unknown };
   /** Makes a key, which is shown once. */
   readonly makesKey?: true;
 }
@@ -41,32 +45,77 @@ export const FORMS: Readonly<Record<string, Form>> = {
     fields: (file) => [
       { name: "place", label: "Service", kind: "choice", choices: servicesOf(file) },
       { name: "name", label: "Name", kind: "text", isRequired: true },
-      { name: "path", label: "Path", kind: "text", isRequired: true, hint: "Below the base path of the service: /items/{id}" },
+      {
+        name: "path",
+        label: "Path",
+        kind: "text",
+        isRequired: true,
+        hint: "Below the base path of the service: /items/{id}",
+      },
       { name: "methods", label: "Methods", kind: "text", hint: "GET, POST; empty: all" },
     ],
-    put: (file, chosen, { name, path, methods }) => appended(file, [...chosen, "routes"], { name, path, ...(methods !== "" && { methods: wordsOf(methods).map((word) => word.toUpperCase()) }) }),
+    put: (file, chosen, { name, path, methods }) =>
+      appended(file, [...chosen, "routes"], {
+        name,
+        path,
+        ...(methods !== "" && { methods: wordsOf(methods).map((word) => word.toUpperCase()) }),
+      }),
   },
   caller: {
     title: "Add a caller with a key",
     fields: () => [
-      { name: "id", label: "Caller", kind: "text", isRequired: true, hint: "Its identity in limits, quotas and the access log" },
+      {
+        name: "id",
+        label: "Caller",
+        kind: "text",
+        isRequired: true,
+        hint: "Its identity in limits, quotas and the access log",
+      },
       { name: "groups", label: "Groups", kind: "text", hint: "gold, partners; may be empty" },
     ],
-    put: (file, _chosen, { id, groups, key_sha256 }) => appended(file, ["callers"], { id, ...(groups !== "" && { groups: (groups ?? "").split(",").map((group) => group.trim()).filter((group) => group !== "") }), keys: [{ key_sha256 }] }),
+    put: (file, _chosen, { id, groups, key_sha256 }) =>
+      appended(file, ["callers"], {
+        id,
+        ...(groups !== "" && {
+          groups: (groups ?? "")
+            .split(",")
+            .map((group) => group.trim())
+            .filter((group) => group !== ""),
+        }),
+        keys: [{ key_sha256 }],
+      }),
     makesKey: true,
   },
   limit: {
     title: "Add a rate limit",
     fields: (file) => [
-      { name: "place", label: "For", kind: "choice", choices: [{ label: "All requests", path: ["global"], of: [] }, ...servicesOf(file).flatMap((service) => [service, ...routesOf(file, service)])] },
+      {
+        name: "place",
+        label: "For",
+        kind: "choice",
+        choices: [
+          { label: "All requests", path: ["global"], of: [] },
+          ...servicesOf(file).flatMap((service) => [service, ...routesOf(file, service)]),
+        ],
+      },
       { name: "limit_second", label: "Requests per second", kind: "number", range: LEAST_ONE },
       { name: "limit_min", label: "Requests per minute", kind: "number", range: LEAST_ONE },
       { name: "limit_hour", label: "Requests per hour", kind: "number", range: LEAST_ONE },
-      { name: "limit_by", label: "Counted by", kind: "text", hint: "client_ip (default), credential, all, or header:X-Name" },
+      {
+        name: "limit_by",
+        label: "Counted by",
+        kind: "text",
+        hint: "client_ip (default), credential, all, or header:X-Name",
+      },
     ],
     put(file, chosen, { limit_by, ...limits }) {
-      const set = Object.entries(limits).filter(([name, value]) => name.startsWith("limit_") && value !== "").map(([name, value]) => [name, Number(value)]);
-      return appended(file, [...chosen, "plugins"], { name: "rate_limit", config: { ...Object.fromEntries(set), ...(limit_by !== "" && { limit_by }) } });
+      const set = Object.entries(limits)
+        .filter(([name, value]) => name.startsWith("limit_") && value !== "")
+        .map(([name, value]) => [name, Number(value)]);
+      return appended(file, [...chosen, "plugins"], {
+        name: "rate_limit",
+        config: { ...Object.fromEntries(set), ...(limit_by !== "" && { limit_by }) },
+      });
     },
   },
   upstream: {
@@ -80,7 +129,13 @@ export const FORMS: Readonly<Record<string, Form>> = {
       { name: "group", label: "Group", kind: "text", hint: "For a canary; may be empty" },
     ],
     put: (file, chosen, { id, host, port, weight, group }) =>
-      appended(file, [...chosen, "upstreams"], { ...(id !== "" && { id }), host, port: Number(port), ...(weight !== "" && { weight: Number(weight) }), ...(group !== "" && { group }) }),
+      appended(file, [...chosen, "upstreams"], {
+        ...(id !== "" && { id }),
+        host,
+        port: Number(port),
+        ...(weight !== "" && { weight: Number(weight) }),
+        ...(group !== "" && { group }),
+      }),
   },
   share: {
     title: "Change the share of a canary",
@@ -108,11 +163,19 @@ function textOf(value: unknown, name: string): string {
 }
 
 function servicesOf(file: unknown): readonly Choice[] {
-  return listAt(file, ["services"]).map((service, i) => ({ label: textOf(service, "name"), path: ["services", i], of: [textOf(service, "name")] }));
+  return listAt(file, ["services"]).map((service, i) => ({
+    label: textOf(service, "name"),
+    path: ["services", i],
+    of: [textOf(service, "name")],
+  }));
 }
 
 function routesOf(file: unknown, { path, label, of }: Choice): readonly Choice[] {
-  return listAt(file, [...path, "routes"]).map((route, i) => ({ label: `${label} / ${routeName(route)}`, path: [...path, "routes", i], of: [...of, routeName(route)] }));
+  return listAt(file, [...path, "routes"]).map((route, i) => ({
+    label: `${label} / ${routeName(route)}`,
+    path: [...path, "routes", i],
+    of: [...of, routeName(route)],
+  }));
 }
 
 /** The gateway names a route without a name by its methods and path: "GET,POST /items". */
@@ -126,7 +189,12 @@ function splitsOf(file: unknown): readonly Choice[] {
     listAt(file, [...path, "split"]).map((split, i) => {
       const now = textOf(split, "percent");
       const where = (split as { readonly match?: unknown } | null)?.match === undefined ? "" : ", by conditions";
-      return { label: `${label}: ${textOf(split, "group")}${where}, now ${now} %`, path: [...path, "split", i], of: [...of, textOf(split, "group")], now };
+      return {
+        label: `${label}: ${textOf(split, "group")}${where}, now ${now} %`,
+        path: [...path, "split", i],
+        of: [...of, textOf(split, "group")],
+        now,
+      };
     }),
   );
 }

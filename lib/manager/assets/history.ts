@@ -12,7 +12,9 @@ export interface Sample {
   readonly values: readonly (number | null)[];
 }
 
-/** `history` with `point` appended, or in place of a point with the same start; without points older than 15 minutes. */
+/**
+ * `history` with `point` appended, or in place of a point with the same start; without points older than 15 minutes.
+ */
 export function withPoint(history: readonly Point[], point: Point): readonly Point[] {
   const at = Date.parse(point.at);
   const kept = history.filter((each) => {
@@ -23,8 +25,8 @@ export function withPoint(history: readonly Point[], point: Point): readonly Poi
 }
 
 /**
- * The history of a reply, with points that are known already, later and earlier: a restarted gateway has no history, and operators want to see
- * what happened before.
+ * The history of a reply, with points that are known already, later and earlier: a restarted gateway has no history,
+ * and operators want to see what happened before.
  */
 export function mergedHistory(answer: StatsWithHistory, known: readonly Point[]): readonly Point[] {
   const begin = Date.parse((answer.history[0] ?? answer.point).at) - answer.step_s * 1000;

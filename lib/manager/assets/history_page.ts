@@ -14,7 +14,12 @@ import type { Frame, Known, OpenPage, Page } from "./page.ts";
 
 export const page: OpenPage = (frame) => new HistoryPage(frame);
 
-const CAUSES: Readonly<Record<string, string>> = { start: "the start of the gateway", file: "a change of the file", signal: "a signal (SIGHUP)", admin: "a reload by the admin interface" };
+const CAUSES: Readonly<Record<string, string>> = {
+  start: "the start of the gateway",
+  file: "a change of the file",
+  signal: "a signal (SIGHUP)",
+  admin: "a reload by the admin interface",
+};
 
 class HistoryPage implements Page {
   readonly title = "History";
@@ -29,7 +34,13 @@ class HistoryPage implements Page {
   constructor(frame: Frame) {
     this.#frame = frame;
     const read = () => ask<{ readonly entries: readonly HistoryEntry[] }>("GET", "/gateway/history");
-    this.#ask = askingFor({ frame, what: "The history", node: this.#list, ask: read, show: ({ entries }) => this.#show(entries) });
+    this.#ask = askingFor({
+      frame,
+      what: "The history",
+      node: this.#list,
+      ask: read,
+      show: ({ entries }) => this.#show(entries),
+    });
   }
 
   update({ status }: Known): void {
@@ -42,23 +53,52 @@ class HistoryPage implements Page {
     // Where the file cannot be changed from here, each has the same one.
     const common = entries.length > 1 && entries.every((entry) => entry.reason === reason) ? reason : null;
     const items = entries.map((entry) => this.#item(entry, common === null));
-    replace(this.#list, el("div", { class: "stack" }, common !== null && notice("warn", "Roll back is not possible from here.", common), el("ol", { class: "list" }, ...items)));
+    replace(
+      this.#list,
+      el(
+        "div",
+        { class: "stack" },
+        common !== null && notice("warn", "Roll back is not possible from here.", common),
+        el("ol", { class: "list" }, ...items),
+      ),
+    );
   }
 
-  #item({ digest, at, by, changes, in_force: isInForce, can_roll_back: canRollBack, reason }: HistoryEntry, hasReason: boolean): HTMLElement {
+  #item(
+    { digest, at, by, changes, in_force: isInForce, can_roll_back: canRollBack, reason }: HistoryEntry,
+    hasReason: boolean,
+  ): HTMLElement {
     const who = "cause" in by ? `by ${CAUSES[by.cause] ?? by.cause}` : `by ${by.user} from ${by.address}`;
     const place = el("div", {});
-    const open = button("Roll back…", () => void this.#confirm(digest, place, open), "small", { "aria-label": `Roll back to ${digest}` });
-    const state = [isInForce && fixedBadge("good", "In force"), el("span", { class: "muted" }, ageOf(at), ` ${who}`), !isInForce && canRollBack && open];
-    const more = changes.length > 0 && el("details", { class: "more" }, el("summary", {}, counted(changes.length, "change")), changeList(changes));
+    const open = button("Roll back…", () => void this.#confirm(digest, place, open), "small", {
+      "aria-label": `Roll back to ${digest}`,
+    });
+    const state = [
+      isInForce && fixedBadge("good", "In force"),
+      el("span", { class: "muted" }, ageOf(at), ` ${who}`),
+      !isInForce && canRollBack && open,
+    ];
+    const more =
+      changes.length > 0 &&
+      el("details", { class: "more" }, el("summary", {}, counted(changes.length, "change")), changeList(changes));
     const head = el("div", { class: "toolbar" }, el("h2", { class: "mono" }, digest), ...state);
-    return el("li", { class: "card" }, head, hasReason && reason !== null && el("p", { class: "muted" }, reason), more, place);
+    return el(
+      "li",
+      { class: "card" },
+      head,
+      hasReason && reason !== null && el("p", { class: "muted" }, reason),
+      more,
+      place,
+    );
   }
 
   /** Shows what would change below the entry, with the button that does it. */
   async #confirm(digest: string, place: HTMLElement, opener: HTMLElement): Promise<void> {
     try {
-      const [now, then] = await Promise.all([askSource(), askSource(`/gateway/history?${new URLSearchParams({ digest })}`)]);
+      const [now, then] = await Promise.all([
+        askSource(),
+        askSource(`/gateway/history?${new URLSearchParams({ digest })}`),
+      ]);
       const act = button(`Roll back to ${digest}`, () => void this.#rollBack(digest, now.digest, act), "primary");
       const cancel = button("Cancel", () => (replace(place), opener.focus()));
       const title = el("h3", { tabindex: "-1" }, "This would change:");

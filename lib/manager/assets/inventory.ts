@@ -31,13 +31,19 @@ export function pluginsOf(config: ProxyConfig): readonly PluginPlace[] {
     ...config.plugins.map((plugin): PluginPlace => ({ level: "global", service: null, route: null, plugin })),
     ...config.services.flatMap(({ name, plugins, routes }) => [
       ...plugins.map((plugin): PluginPlace => ({ level: "service", service: name, route: null, plugin })),
-      ...routes.flatMap((route) => route.plugins.map((plugin): PluginPlace => ({ level: "route", service: name, route: route.name, plugin }))),
+      ...routes.flatMap((route) =>
+        route.plugins.map((plugin): PluginPlace => ({ level: "route", service: name, route: route.name, plugin })),
+      ),
     ]),
   ];
 }
 
 /** The place of a plugin that runs for a route. */
-export function placeOf({ level, name, id, config }: Pick<RoutePlugins["plugins"][number], "level" | "name" | "id" | "config">, service: string, route: string): PluginPlace {
+export function placeOf(
+  { level, name, id, config }: Pick<RoutePlugins["plugins"][number], "level" | "name" | "id" | "config">,
+  service: string,
+  route: string,
+): PluginPlace {
   const plugin: PluginConfig = { name, enabled: true, config, ...(id !== null && { id }) };
   return { level, service: level === "global" ? null : service, route: level === "route" ? route : null, plugin };
 }
@@ -47,11 +53,14 @@ export function disabledOf(config: ProxyConfig, service: ServiceConfig, route: R
   return pluginsOf({ ...config, services: [{ ...service, routes: [route] }] }).filter(({ plugin }) => !plugin.enabled);
 }
 
-/** Requests that got 500 because the instance failed. Instances of the same kind and place without ids share a count. */
+/**
+ * Requests that got 500 because the instance failed. Instances of the same kind and place without ids share a count.
+ */
 export function faultsOf(status: Status | null, { level, service, route, plugin }: PluginPlace): number {
   let count = 0;
   for (const fault of status?.plugin_faults ?? []) {
-    const isSame = fault.plugin === plugin.name && fault.level === level && fault.service === service && fault.route === route;
+    const isSame =
+      fault.plugin === plugin.name && fault.level === level && fault.service === service && fault.route === route;
     if (isSame && fault.id === (plugin.id ?? null)) count += fault.count;
   }
   return count;
@@ -72,7 +81,10 @@ export function warningCounts(status: Status | null): WarningCounts {
     const key = JSON.stringify([service, route]);
     routes.set(key, (routes.get(key) ?? 0) + 1);
   }
-  return { service: (service) => services.get(service) ?? 0, route: (service, route) => routes.get(JSON.stringify([service, route])) ?? 0 };
+  return {
+    service: (service) => services.get(service) ?? 0,
+    route: (service, route) => routes.get(JSON.stringify([service, route])) ?? 0,
+  };
 }
 
 /** `base_path` and `path` as one pattern: "/" for both is "/", and a final slash is ignored. */
@@ -100,16 +112,31 @@ export interface FiguresByName {
   service(service: string): Figures | null;
 }
 
-const IDLE: Figures = { requests_per_s: 0, errors_per_s: 0, limited_per_s: 0, statuses_per_s: {}, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
+const IDLE: Figures = {
+  requests_per_s: 0,
+  errors_per_s: 0,
+  limited_per_s: 0,
+  statuses_per_s: {},
+  p50_ms: null,
+  p95_ms: null,
+  p99_ms: null,
+  in_flight: 0,
+};
 
 export function figuresByName(stats: Stats | null): FiguresByName {
   const all = stats?.services ?? null;
   if (all === null) return { route: () => null, upstream: () => null, group: () => null, service: () => null };
-  const services = new Map(all.map((service) => {
-    const { total, routes, upstreams, groups } = service;
-    const by = { routes: new Map(routes.map((each) => [each.name, each])), upstreams: new Map(upstreams.map((each) => [each.id, each])), groups: new Map(groups.map((each) => [each.group, each])) };
-    return [service.name, { total, ...by }];
-  }));
+  const services = new Map(
+    all.map((service) => {
+      const { total, routes, upstreams, groups } = service;
+      const by = {
+        routes: new Map(routes.map((each) => [each.name, each])),
+        upstreams: new Map(upstreams.map((each) => [each.id, each])),
+        groups: new Map(groups.map((each) => [each.group, each])),
+      };
+      return [service.name, { total, ...by }];
+    }),
+  );
   return {
     route: (service, route) => services.get(service)?.routes.get(route) ?? IDLE,
     upstream: (service, id) => services.get(service)?.upstreams.get(id) ?? IDLE,
@@ -126,7 +153,9 @@ export function clientErrorShare({ requests_per_s: requests, statuses_per_s: sta
 /** "401 1.5/s · 404 0.2/s"; "" without such replies. */
 export function refusalsText(figures: Figures | null): string {
   const { statuses_per_s: statuses = {} } = figures ?? {};
-  return (["401", "403", "404"] as const).flatMap((status) => (statuses[status] === undefined ? [] : [`${status} ${perSecond(statuses[status])}`])).join(" · ");
+  return (["401", "403", "404"] as const)
+    .flatMap((status) => (statuses[status] === undefined ? [] : [`${status} ${perSecond(statuses[status])}`]))
+    .join(" · ");
 }
 
 /** "2xx 90/s · 4xx 2/s (401 1.5/s · 404 0.2/s)"; "" without replies. */

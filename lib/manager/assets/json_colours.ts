@@ -1,5 +1,6 @@
 /**
- * Divides a line of JSON into pieces to be coloured and marked. A line needs no other one: a JSON string ends with its line.
+ * Divides a line of JSON into pieces to be coloured and marked. A line needs no other one: a JSON string ends with its
+ * line.
  */
 
 export interface LineMark {
@@ -26,7 +27,9 @@ export function piecesOf(line: string, marks: readonly LineMark[]): readonly Pie
     tokens.push({ from: match.index, to: match.index + match[0].length, kind });
   }
   const all = [...tokens, ...marks];
-  const cuts = [...new Set([0, line.length, ...all.flatMap(({ from, to }) => [from, to])])].filter((at) => at >= 0 && at <= line.length).sort((a, b) => a - b);
+  const cuts = [...new Set([0, line.length, ...all.flatMap(({ from, to }) => [from, to])])]
+    .filter((at) => at >= 0 && at <= line.length)
+    .sort((a, b) => a - b);
   return cuts.slice(1).map((end, i) => {
     const start = cuts[i]!;
     const kinds = all.filter(({ from, to }) => from < end && to > start).map(({ kind }) => kind);

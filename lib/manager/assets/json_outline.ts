@@ -1,6 +1,6 @@
 /**
- * Reads JSON as it is while somebody types it: an outline of whatever is there, with the offset of each value, and what the gateway's reader would
- * refuse first. The gateway has the last word; see `editor_checks.ts`.
+ * Reads JSON as it is while somebody types it: an outline of whatever is there, with the offset of each value, and what
+ * the gateway's reader would refuse first. The gateway has the last word; see `editor_checks.ts`.
  */
 
 export interface JsonValue {
@@ -82,8 +82,10 @@ class Reader {
     const start = this.#at;
     const token = this.#take(TOKEN);
     if (token === "") this.#fault("expected a value");
-    else if (/^[-\d]/.test(token) && !NUMBER.test(token)) this.#fault("expected a number such as 80 or -1.5e3", start, this.#at);
-    else if (!/^[-\d]/.test(token) && !["true", "false", "null"].includes(token)) this.#fault("expected a value: write strings in double quotes", start, this.#at);
+    else if (/^[-\d]/.test(token) && !NUMBER.test(token))
+      this.#fault("expected a number such as 80 or -1.5e3", start, this.#at);
+    else if (!/^[-\d]/.test(token) && !["true", "false", "null"].includes(token))
+      this.#fault("expected a value: write strings in double quotes", start, this.#at);
     return made(token === "" ? "missing" : /^[-\d]/.test(token) ? "number" : "word", start, this.#at);
   }
 
@@ -94,7 +96,12 @@ class Reader {
     value.isClosed = token.length > 1 && token.endsWith('"');
     if (!value.isClosed) this.#fault("expected the closing quote of this string", start, this.#at);
     const bad = GOOD_STRING.exec(token)![0].length;
-    if (bad < token.length) this.#fault('expected a printable character or one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX', start + bad, start + bad + 1);
+    if (bad < token.length)
+      this.#fault(
+        'expected a printable character or one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX',
+        start + bad,
+        start + bad + 1,
+      );
     return value;
   }
 
@@ -104,7 +111,7 @@ class Reader {
     value.isClosed = false;
     const places = new Map<string, number>();
     this.#depth++;
-    for (let comma = -1; ; ) {
+    for (let comma = -1; ;) {
       const char = this.#skip();
       if (char === close) {
         if (comma >= 0) this.#fault("remove the trailing comma", comma, comma + 1);
@@ -137,7 +144,12 @@ class Reader {
     const key = textOf(token);
     const end = this.#at;
     const first = token === "" ? undefined : places.get(key);
-    if (first !== undefined) this.faults.push({ from: start, to: end, message: `duplicate key: the first ${JSON.stringify(key)} is at line ${lineAt(this.#text, first)}` });
+    if (first !== undefined)
+      this.faults.push({
+        from: start,
+        to: end,
+        message: `duplicate key: the first ${JSON.stringify(key)} is at line ${lineAt(this.#text, first)}`,
+      });
     places.set(key, first ?? start);
     const colon = this.#skip() === ":" ? this.#at++ : -1;
     if (colon < 0) this.#fault(`expected ":" after the key ${JSON.stringify(key)}`);
@@ -204,12 +216,22 @@ export interface Place {
 export function placeAt({ root }: Outline, offset: number): Place {
   const path: (string | number)[] = [];
   const values: JsonValue[] = [];
-  const found = (at: Place["at"], token: Place["token"], member: JsonMember | null = null): Place => ({ path, values, at, token, member });
+  const found = (at: Place["at"], token: Place["token"], member: JsonMember | null = null): Place => ({
+    path,
+    values,
+    at,
+    token,
+    member,
+  });
   let value = root;
   while (isInside(value, offset)) {
     values.push(value);
-    const member = value.members.find(({ start, end, value: own }) => start <= offset && offset <= Math.max(end, own?.end ?? 0)) ?? null;
-    const index = value.items.findIndex(({ start, end, kind }) => start <= offset && offset <= end && kind !== "missing");
+    const member =
+      value.members.find(({ start, end, value: own }) => start <= offset && offset <= Math.max(end, own?.end ?? 0)) ??
+      null;
+    const index = value.items.findIndex(
+      ({ start, end, kind }) => start <= offset && offset <= end && kind !== "missing",
+    );
     if (member === null && index < 0) return found(value.kind === "object" ? "key" : "value", null);
     path.push(member?.key ?? index);
     if (member !== null && offset <= member.end) return found("key", member, member);
@@ -238,7 +260,9 @@ function isInside(value: JsonValue, offset: number): boolean {
 export function textsAt({ text, root }: Outline, path: string): readonly string[] {
   let found: readonly JsonValue[] = [root];
   for (const step of path.replaceAll("[]", ".[]").split(".")) {
-    found = found.flatMap(({ items, members }) => (step === "[]" ? items : members.flatMap(({ key, value }) => (key === step && value !== null ? [value] : []))));
+    found = found.flatMap(({ items, members }) =>
+      step === "[]" ? items : members.flatMap(({ key, value }) => (key === step && value !== null ? [value] : [])),
+    );
   }
   return found.filter(({ kind }) => kind === "string").map(({ start, end }) => textOf(text.slice(start, end)));
 }

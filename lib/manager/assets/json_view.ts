@@ -1,5 +1,6 @@
 /**
- * Shows JSON as a tree with a search. A level is created when it is first opened, so that large configurations stay fast.
+ * Shows JSON as a tree with a search. A level is created when it is first opened, so that large configurations stay
+ * fast.
  */
 import { el, replace } from "./dom.ts";
 import { cutAt, isRecord, valueAt, type JsonPath } from "./json_text.ts";
@@ -29,9 +30,13 @@ export class JsonView {
     this.#draw();
   }
 
-  /** Marks `text` in the values at `found`, also in levels that are opened later. In place: rendering a large configuration takes seconds. */
+  /**
+   * Marks `text` in the values at `found`, also in levels that are opened later. In place: rendering a large
+   * configuration takes seconds.
+   */
   mark(text: string, found: readonly JsonPath[]): void {
-    for (const { parentElement: span } of this.node.querySelectorAll("mark")) if (span !== null) replace(span, span.textContent);
+    for (const { parentElement: span } of this.node.querySelectorAll("mark"))
+      if (span !== null) replace(span, span.textContent);
     this.#query = text;
     for (const path of found) {
       const element = this.#drawn.get(keyOf(path));
@@ -44,7 +49,8 @@ export class JsonView {
     for (let depth = 0; depth < path.length; depth++) {
       const level = this.#drawn.get(keyOf(path.slice(0, depth)));
       // The toggle event comes too late: the next level is needed at once.
-      if (level instanceof HTMLDetailsElement && !level.open) (level.open = true), this.#fill(level, path.slice(0, depth));
+      if (level instanceof HTMLDetailsElement && !level.open)
+        ((level.open = true), this.#fill(level, path.slice(0, depth)));
     }
     this.node.querySelector('[data-found="now"]')?.removeAttribute("data-found");
     const found = this.#drawn.get(keyOf(path));
@@ -76,11 +82,25 @@ export class JsonView {
   #valueNode(path: JsonPath, value: unknown, last: boolean): HTMLElement {
     const comma = last ? "" : ",";
     const members = membersOf(value);
-    if (members === null || members.length === 0) return this.#keep(path, el("div", { class: "json__row" }, ...this.#name(path), this.#atom(value), comma));
+    if (members === null || members.length === 0)
+      return this.#keep(path, el("div", { class: "json__row" }, ...this.#name(path), this.#atom(value), comma));
     const [begin, end] = Array.isArray(value) ? ["[", "]"] : ["{", "}"];
-    const isOpen = (this.#all || path.length < FIRST_OPEN || this.#open.has(keyOf(path))) && !this.#closed.has(keyOf(path));
-    const summary = el("summary", {}, ...this.#name(path), begin, el("span", { class: "json__hint" }, ` ${hintOf(value, members.length)} ${end}${comma}`));
-    const level = el("details", { open: isOpen }, summary, el("div", { class: "json__inner" }), el("div", {}, end + comma));
+    const isOpen =
+      (this.#all || path.length < FIRST_OPEN || this.#open.has(keyOf(path))) && !this.#closed.has(keyOf(path));
+    const summary = el(
+      "summary",
+      {},
+      ...this.#name(path),
+      begin,
+      el("span", { class: "json__hint" }, ` ${hintOf(value, members.length)} ${end}${comma}`),
+    );
+    const level = el(
+      "details",
+      { open: isOpen },
+      summary,
+      el("div", { class: "json__inner" }),
+      el("div", {}, end + comma),
+    );
     level.addEventListener("toggle", () => {
       const key = keyOf(path);
       (level.open ? this.#open : this.#closed).add(key);
@@ -94,12 +114,16 @@ export class JsonView {
   #fill(level: HTMLDetailsElement, path: JsonPath, members = membersOf(valueAt(this.#root, path)) ?? []): void {
     const inner = level.children[1]!;
     if (inner.hasChildNodes()) return;
-    inner.append(...members.map(([member, value], i) => this.#valueNode([...path, member], value, i === members.length - 1)));
+    inner.append(
+      ...members.map(([member, value], i) => this.#valueNode([...path, member], value, i === members.length - 1)),
+    );
   }
 
   #name(path: JsonPath): readonly (Node | string)[] {
     const last = path.at(-1);
-    return typeof last === "string" ? [el("span", { class: "json__key" }, ...this.#marked(JSON.stringify(last))), ": "] : [];
+    return typeof last === "string"
+      ? [el("span", { class: "json__key" }, ...this.#marked(JSON.stringify(last))), ": "]
+      : [];
   }
 
   #atom(value: unknown): HTMLElement {

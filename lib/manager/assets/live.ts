@@ -1,5 +1,6 @@
 /**
- * What is known of the gateway at this moment, by names. The frame renews it before a page is updated; what a page draws again reads it.
+ * What is known of the gateway at this moment, by names. The frame renews it before a page is updated; what a page
+ * draws again reads it.
  */
 import type { ServiceConfig, ServiceHealth, UpstreamHealth, Warning } from "./api.ts";
 import { sharesOf, type Share } from "./balancing.ts";
@@ -27,7 +28,9 @@ class Live {
 
   /** Of a service and its routes, or of one route. */
   warningsOf(service: string, route?: string): readonly Warning[] {
-    return (this.known?.status?.warnings ?? []).filter((warning) => warning.service === service && (route === undefined || warning.route === route));
+    return (this.known?.status?.warnings ?? []).filter(
+      (warning) => warning.service === service && (route === undefined || warning.route === route),
+    );
   }
 
   /** Null: not known. */
@@ -36,13 +39,19 @@ class Live {
   }
 
   upstream(service: string, id: string): UpstreamHealth | null {
-    const states = kept(this.#states, service, () => new Map(this.health(service)?.upstreams.map((one) => [one.id, one])));
+    const states = kept(
+      this.#states,
+      service,
+      () => new Map(this.health(service)?.upstreams.map((one) => [one.id, one])),
+    );
     return states.get(id) ?? null;
   }
 
   share({ name, upstreams }: Pick<ServiceConfig, "name" | "upstreams">, id: string): Share | null {
     const rateOf = (each: string) => this.figures.upstream(name, each)?.requests_per_s ?? 0;
-    return kept(this.#shares, name, () => sharesOf(upstreams, this.health(name)?.upstreams ?? null, rateOf)).get(id) ?? null;
+    return (
+      kept(this.#shares, name, () => sharesOf(upstreams, this.health(name)?.upstreams ?? null, rateOf)).get(id) ?? null
+    );
   }
 }
 

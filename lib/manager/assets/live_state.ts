@@ -1,6 +1,6 @@
 /**
- * Keeps the state of the gateway up to date: asks each second for what the page shows, and more rarely while there is no answer. No request
- * stays open, since all pages of a browser share six connections to one origin.
+ * Keeps the state of the gateway up to date: asks each second for what the page shows, and more rarely while there is
+ * no answer. No request stays open, since all pages of a browser share six connections to one origin.
  */
 import { isSessionEnd, messageOf, type ApiError, type ask, type Now, type ProxyConfig } from "./api.ts";
 import { mergedHistory, withPoint } from "./history.ts";
@@ -27,7 +27,16 @@ export interface ConnectionLoss {
   readonly retryAt: number | null;
 }
 
-const NOTHING = { config: null, status: null, uptimeS: null, health: null, stats: null, history: [], stepS: 5, connection: "connecting" } as const;
+const NOTHING = {
+  config: null,
+  status: null,
+  uptimeS: null,
+  health: null,
+  stats: null,
+  history: [],
+  stepS: 5,
+  connection: "connecting",
+} as const;
 const TURN_MS = 1000;
 const MAX_RETRY_WAIT_MS = 15_000;
 /** An answer about thousands of services costs the gateway some time: of that a page takes no more than a fifth. */
@@ -61,7 +70,11 @@ export class LiveState {
   get known(): Known {
     const { stats } = this.#known;
     const isOfPage = this.#statsFor === queryOf(this.#options.shown());
-    return { ...this.#known, stats: stats === null || isOfPage ? stats : { ...stats, services: null }, now: this.#options.now() + this.#offset };
+    return {
+      ...this.#known,
+      stats: stats === null || isOfPage ? stats : { ...stats, services: null },
+      now: this.#options.now() + this.#offset,
+    };
   }
 
   /** Null while connected, and during the first attempt after a loss. */
@@ -112,8 +125,14 @@ export class LiveState {
     this.#statsFor = query;
     this.#failures = 0;
     const earlier = this.#known.history;
-    const past = stats.history === undefined ? { history: withPoint(earlier, stats.point) } : { history: mergedHistory(stats, earlier), stepS: stats.step_s };
-    this.#setState({ status, health, stats, ...past, uptimeS: Math.floor((at - this.#startedAt) / 1000), connection: "live" }, null);
+    const past =
+      stats.history === undefined
+        ? { history: withPoint(earlier, stats.point) }
+        : { history: mergedHistory(stats, earlier), stepS: stats.step_s };
+    this.#setState(
+      { status, health, stats, ...past, uptimeS: Math.floor((at - this.#startedAt) / 1000), connection: "live" },
+      null,
+    );
     // After a reload the configuration that was read is outdated.
     if (status === null || status.digest === this.#digest) return;
     const config = await ask<ProxyConfig>("GET", "/gateway?secrets=masked");

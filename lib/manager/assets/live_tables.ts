@@ -15,11 +15,30 @@ export function plainTable(caption: string, columns: readonly string[], numbers:
   const kind = (i: number) => (numbers.includes(i) ? "num" : null);
   const rows = el("tbody");
   const head = el("tr", {}, ...columns.map((column, i) => el("th", { scope: "col", class: kind(i) }, column)));
-  const table = el("table", { class: "table table--plain" }, el("caption", { class: "visually-hidden" }, caption), el("thead", {}, head), rows);
+  const table = el(
+    "table",
+    { class: "table table--plain" },
+    el("caption", { class: "visually-hidden" }, caption),
+    el("thead", {}, head),
+    rows,
+  );
   const node = el("div", { class: "card data" }, el("div", { class: "table-wrap" }, table));
-  const resized = new ResizeObserver(([change]) => table.classList.toggle("table--cards", change!.contentRect.width < LEAST_WIDTH));
+  const resized = new ResizeObserver(([change]) =>
+    table.classList.toggle("table--cards", change!.contentRect.width < LEAST_WIDTH),
+  );
   resized.observe(node);
-  const rowOf = (cells: readonly Child[]) => el("tr", {}, ...cells.map((cell, i) => el(i === 0 ? "th" : "td", { class: kind(i), "data-label": columns[i]!, ...(i === 0 && { scope: "row" }) }, cell)));
+  const rowOf = (cells: readonly Child[]) =>
+    el(
+      "tr",
+      {},
+      ...cells.map((cell, i) =>
+        el(
+          i === 0 ? "th" : "td",
+          { class: kind(i), "data-label": columns[i]!, ...(i === 0 && { scope: "row" }) },
+          cell,
+        ),
+      ),
+    );
   return { node, rows, rowOf };
 }
 

@@ -16,7 +16,8 @@ export interface LoginOptions {
 /** "asking": a reply is pending. "waiting": the admin interface has asked for a pause. */
 type State = "idle" | "asking" | "waiting";
 
-const WRONG = "The name or the password is wrong. Use the ADMIN_USER and ADMIN_PASSWORD that the gateway was started with.";
+const WRONG =
+  "The name or the password is wrong. Use the ADMIN_USER and ADMIN_PASSWORD that the gateway was started with.";
 
 export class LoginPage implements Page {
   readonly title = "Sign in";
@@ -53,7 +54,8 @@ export class LoginPage implements Page {
   #send(event: SubmitEvent): void {
     event.preventDefault();
     if (this.#state !== "idle") return;
-    const missing = this.#el.user.value === "" ? this.#el.user : this.#el.password.value === "" ? this.#el.password : null;
+    const missing =
+      this.#el.user.value === "" ? this.#el.user : this.#el.password.value === "" ? this.#el.password : null;
     if (missing !== null) {
       this.#show("warn", missing === this.#el.user ? "Enter the name first." : "Enter the password.");
       missing.focus();
@@ -71,7 +73,9 @@ export class LoginPage implements Page {
   async #signIn(): Promise<void> {
     this.#setState("asking");
     try {
-      await ask("POST", "/login", { authorization: `Basic ${base64(`${this.#el.user.value}:${this.#el.password.value}`)}` });
+      await ask("POST", "/login", {
+        authorization: `Basic ${base64(`${this.#el.user.value}:${this.#el.password.value}`)}`,
+      });
     } catch (error) {
       this.#setState("idle");
       this.#explainRefusal(error);
@@ -99,7 +103,11 @@ export class LoginPage implements Page {
     }
     if (error.status === 429) return this.#wait(error.retryAfterS ?? 5);
     if (error.status === 0 || error.status === 502 || error.status === 503 || error.status === 504) {
-      const what = error.status === 0 ? "" : "Is the gateway running, and does it have ADMIN_USER and ADMIN_PASSWORD? Without them its admin interface is off. ";
+      const what =
+        error.status === 0
+          ? ""
+          : "Is the gateway running, and does it have ADMIN_USER and ADMIN_PASSWORD? Without them its " +
+            "admin interface is off. ";
       return this.#show("bad", `${error.message} `, `${what}Then try again.`.trim());
     }
     this.#show("bad", `${error.message} (HTTP ${error.status})`);
@@ -107,12 +115,20 @@ export class LoginPage implements Page {
 
   /** The cookie is `Secure`: browsers keep it over HTTPS and from localhost, and silently drop it elsewhere. */
   #explainMissingCookie(): void {
-    if (isSecureContext) return this.#show("bad", "The name and password are right, but your browser did not store the session cookie.", "Allow cookies for this site, and try again.");
+    if (isSecureContext)
+      return this.#show(
+        "bad",
+        "The name and password are right, but your browser did not store the session cookie.",
+        "Allow cookies for this site, and try again.",
+      );
     const local = `http://localhost:${location.port === "" ? "80" : location.port}`;
     this.#show(
       "bad",
-      `The name and password are right, but your browser stores the session cookie only over HTTPS or from localhost, and this page comes from ${location.origin}.`,
-      `On the gateway's own machine open ${local}; from another machine open a tunnel (ssh -L 5173:localhost:${location.port === "" ? "80" : location.port} …), or serve this UI over HTTPS (MANAGER_TLS=true).`,
+      `The name and password are right, but your browser stores the session cookie only over HTTPS or from ` +
+        `localhost, and this page comes from ${location.origin}.`,
+      `On the gateway's own machine open ${local}; from another machine open a tunnel (ssh -L ` +
+        (`5173:localhost:${location.port === "" ? "80" : location.port} …), ` +
+          `or serve this UI over HTTPS (MANAGER_TLS=true).`),
     );
   }
 
@@ -140,21 +156,50 @@ export class LoginPage implements Page {
   }
 
   #show(kind: "good" | "warn" | "bad", ...sentences: readonly string[]): void {
-    replace(this.#el.message, el("div", { class: `notice notice--${kind}` }, ...sentences.map((each) => el("p", {}, each.trim()))));
+    replace(
+      this.#el.message,
+      el("div", { class: `notice notice--${kind}` }, ...sentences.map((each) => el("p", {}, each.trim()))),
+    );
   }
 }
 
 function loginElements(notice: string | null) {
-  const message = el("div", { class: "login__said", role: "alert" }, notice === null ? null : el("p", { class: "notice" }, notice));
-  const user = el("input", { id: "login-user", name: "username", autocomplete: "username", autocapitalize: "none", spellcheck: "false", required: true });
-  const password = el("input", { id: "login-password", name: "password", type: "password", autocomplete: "current-password", required: true });
-  const reveal = el("button", { type: "button", class: "button", "aria-pressed": "false", "aria-controls": "login-password" }, "Show");
+  const message = el(
+    "div",
+    { class: "login__said", role: "alert" },
+    notice === null ? null : el("p", { class: "notice" }, notice),
+  );
+  const user = el("input", {
+    id: "login-user",
+    name: "username",
+    autocomplete: "username",
+    autocapitalize: "none",
+    spellcheck: "false",
+    required: true,
+  });
+  const password = el("input", {
+    id: "login-password",
+    name: "password",
+    type: "password",
+    autocomplete: "current-password",
+    required: true,
+  });
+  const reveal = el(
+    "button",
+    { type: "button", class: "button", "aria-pressed": "false", "aria-controls": "login-password" },
+    "Show",
+  );
   const submit = el("button", { type: "submit", class: "button button--primary" }, "Sign in");
   const form = el(
     "form",
     { class: "login__form", novalidate: true },
     field("Name", user),
-    el("div", { class: "field" }, el("label", { for: "login-password" }, "Password"), el("div", { class: "login__password" }, password, reveal)),
+    el(
+      "div",
+      { class: "field" },
+      el("label", { for: "login-password" }, "Password"),
+      el("div", { class: "login__password" }, password, reveal),
+    ),
     submit,
   );
   return { node: el("div", { class: "stack" }, message, form), form, message, user, password, reveal, submit };

@@ -31,7 +31,11 @@ const RENEW_AGAIN_MS = 30_000;
 
 class App implements Frame {
   readonly texts = new Map<string, Readonly<Record<string, string>>>();
-  readonly #shell = new Shell({ goTo: (hash) => this.goTo(hash), signOut: () => void this.#signOut(), tryNow: () => this.#live.start() });
+  readonly #shell = new Shell({
+    goTo: (hash) => this.goTo(hash),
+    signOut: () => void this.#signOut(),
+    tryNow: () => this.#live.start(),
+  });
   readonly #visits = new Visits(this.#shell.main);
   readonly #live: LiveState;
   /** Tells the other tabs "in", "out" and "renewed". */
@@ -66,7 +70,8 @@ class App implements Frame {
     addEventListener("beforeunload", (event) => draft.isDirty && event.preventDefault());
     document.addEventListener("visibilitychange", () => this.#follow());
     this.#tabs?.addEventListener("message", ({ data }) => this.#onTab(data));
-    for (const type of ["wheel", "keydown", "pointerdown"]) addEventListener(type, () => this.#onInput(), { passive: true });
+    for (const type of ["wheel", "keydown", "pointerdown"])
+      addEventListener(type, () => this.#onInput(), { passive: true });
     this.#follow();
   }
 
@@ -87,7 +92,8 @@ class App implements Frame {
     if (this.#state.is === "signed in") this.#onSessionEnded(error);
   };
 
-  readonly showMessage = (text: string, kind: "info" | "good" | "bad" = "info"): void => this.#shell.showMessage(text, kind);
+  readonly showMessage = (text: string, kind: "info" | "good" | "bad" = "info"): void =>
+    this.#shell.showMessage(text, kind);
 
   /** Only a visible page asks, also one that was opened in the background. */
   #follow(): void {
@@ -98,7 +104,8 @@ class App implements Frame {
   /** Shows what belongs to the new state. */
   #onStateChange(): void {
     const { known, loss } = this.#live;
-    if (known.status !== null && this.#session === null && this.#state.is !== "signed out") void this.#askSession("GET");
+    if (known.status !== null && this.#session === null && this.#state.is !== "signed out")
+      void this.#askSession("GET");
     // Without a connection there is a page that says so.
     if (loss !== null) this.#enter();
     if (this.#frameRequest === 0) this.#frameRequest = requestAnimationFrame(() => this.#draw());
@@ -127,10 +134,14 @@ class App implements Frame {
       page.update(known);
     } catch (error) {
       reportError(error);
-      this.#showPage(parseHash(location.hash).page, unreadablePage(error, () => this.#show()));
+      this.#showPage(
+        parseHash(location.hash).page,
+        unreadablePage(error, () => this.#show()),
+      );
     }
     clearTimeout(this.#countdown);
-    // While the connection is lost nothing else updates the countdown and the ages, and no figures are asked for while the tab is hidden.
+    // While the connection is lost nothing else updates the countdown and the ages, and no figures are asked for while
+    // the tab is hidden.
     if (loss !== null) this.#countdown = window.setTimeout(() => !document.hidden && this.#draw(), 1000);
   }
 
@@ -141,7 +152,9 @@ class App implements Frame {
     else if (this.#state.is === "signed in") void this.#openPage(page, segments);
   }
 
-  /** Replaces the entry of the history: an entry that only redirects would send users forward again when they go back. */
+  /**
+   * Replaces the entry of the history: an entry that only redirects would send users forward again when they go back.
+   */
   #redirect(hash: string): void {
     history.replaceState(history.state, "", hash);
     this.#show();
@@ -153,7 +166,9 @@ class App implements Frame {
     // Routes and upstreams are named with their service: "#/routes/shop" is about the service.
     if (section?.names === 2 && segments.length === 1) return this.#redirect(hashFor("services", segments[0]!));
     const isClosed = section?.writes === true && this.#session?.write === false;
-    const open = await opener(isClosed ? READ_ONLY : section, isClosed ? 0 : segments.length).catch((): OpenPage => unloadablePage);
+    const open = await opener(isClosed ? READ_ONLY : section, isClosed ? 0 : segments.length).catch(
+      (): OpenPage => unloadablePage,
+    );
     if (own !== this.#turn || this.#state.is !== "signed in") return;
     let page: Page;
     try {
@@ -230,7 +245,9 @@ class App implements Frame {
   #onSessionEnded({ problem, message }: ApiError): void {
     // The cookie of another application has taken the place of ours: the reply says what to do.
     const isForeign = typeof problem.cookie === "string";
-    this.#showSignedOut(isForeign ? message : this.#session !== null ? "Your session has ended. Sign in to continue." : null);
+    this.#showSignedOut(
+      isForeign ? message : this.#session !== null ? "Your session has ended. Sign in to continue." : null,
+    );
   }
 
   async #signOut(): Promise<void> {
@@ -315,18 +332,30 @@ async function opener(section: Pick<Section, "load" | "loadOne" | "names"> | nul
 }
 
 function notFoundPage(): Page {
-  return emptyPage("Page not found", "There is no page at this address.", el("a", { href: "#/" }, "Go to the overview"));
+  return emptyPage(
+    "Page not found",
+    "There is no page at this address.",
+    el("a", { href: "#/" }, "Go to the overview"),
+  );
 }
 
 /** Its module does not arrive: the connection is lost, or the UI is now one of another version. */
 function unloadablePage(): Page {
   const text = "This page could not be loaded. The management UI may have been updated or have ended.";
-  return emptyPage("Page not loaded", text, button("Reload", () => location.reload()));
+  return emptyPage(
+    "Page not loaded",
+    text,
+    button("Reload", () => location.reload()),
+  );
 }
 
 /** It cannot show an answer of the gateway, as one of another version may have. */
 function unreadablePage(error: unknown, again: () => void): Page {
-  return emptyPage("Page not shown", `This page cannot show what the gateway has answered. ${messageOf(error)}`, button("Try again", again));
+  return emptyPage(
+    "Page not shown",
+    `This page cannot show what the gateway has answered. ${messageOf(error)}`,
+    button("Try again", again),
+  );
 }
 
 function emptyPage(title: string, text: string, remedy: HTMLElement): Page {

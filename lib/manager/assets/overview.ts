@@ -1,5 +1,6 @@
 /**
- * The overview page: first what is wrong, then traffic as statistics and charts, the busiest, slowest and most failing routes, refusals by code, health of upstreams, the last reload, certificates and warnings.
+ * The overview page: first what is wrong, then traffic as statistics and charts, the busiest, slowest and most failing
+ * routes, refusals by code, health of upstreams, the last reload, certificates and warnings.
  */
 import type { Certificate, Health, ServiceHealth, Status, UpstreamHealth } from "./api.ts";
 import { Chart } from "./chart.ts";
@@ -32,7 +33,10 @@ export const page: OpenPage = (frame) => {
   const fine = el("p", { class: "notice notice--good", hidden: true }, "Nothing fails at this moment.");
   const warnings = warningList(frame);
   const tiles = tileRow();
-  const charts = Object.values(CHARTS).map(({ values, ...options }) => ({ values, chart: new Chart({ ...options, empty: "No requests yet" }) }));
+  const charts = Object.values(CHARTS).map(({ values, ...options }) => ({
+    values,
+    chart: new Chart({ ...options, empty: "No requests yet" }),
+  }));
   const rankings = RANKINGS.map(rankingCard);
   const health = healthCard();
   const reload = reloadCard();
@@ -56,7 +60,8 @@ export const page: OpenPage = (frame) => {
     const { status, stats, history, stepS, now } = known;
     const old = stats === null || known.connection === "live" ? 0 : now - Date.parse(stats.at);
     age.hidden = old < FRESH_MS;
-    if (stats !== null) setText(age, `These statistics are from ${ago(stats.at, now)}. They update again once the connection is back.`);
+    if (stats !== null)
+      setText(age, `These statistics are from ${ago(stats.at, now)}. They update again once the connection is back.`);
     if (status !== null) drawWarnings(status);
     tiles.update(known);
     const end = stats === null ? null : Date.parse(stats.at);
@@ -81,26 +86,47 @@ interface Part<T extends readonly unknown[]> {
 }
 
 function tileRow(): Part<[Known]> {
-  const tiles = ["Requests", "Error share", "4xx", "No route", "p95 response", "In flight", "Limits hit", "Up for"].map((label) => {
-    const value = el("dd", { class: "stat__value" }, "–");
-    const note = el("dd", { class: "stat__note" });
-    return { node: el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), value, note), value, note };
-  });
+  const tiles = ["Requests", "Error share", "4xx", "No route", "p95 response", "In flight", "Limits hit", "Up for"].map(
+    (label) => {
+      const value = el("dd", { class: "stat__value" }, "–");
+      const note = el("dd", { class: "stat__note" });
+      return {
+        node: el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), value, note),
+        value,
+        note,
+      };
+    },
+  );
   return {
     node: el("dl", { class: "stats live", "aria-label": "Current statistics" }, ...tiles.map((tile) => tile.node)),
     update({ stats, status, uptimeS }) {
       const total = stats?.total ?? null;
       const unrouted = stats?.unrouted ?? null;
-      const window = stats === null ? "" : `over the last ${Math.min(stats.window_s, Math.max(uptimeS ?? stats.window_s, 1))} s`;
+      const window =
+        stats === null ? "" : `over the last ${Math.min(stats.window_s, Math.max(uptimeS ?? stats.window_s, 1))} s`;
       const texts: readonly (readonly [string, string])[] = [
         [perSecond(total?.requests_per_s ?? null), window],
         [percent(total && errorShare(total)), total === null ? "" : `${perSecond(total.errors_per_s)} with 5xx`],
-        [percent(total && clientErrorShare(total)), total === null ? "" : refusalsText(total).split(" · ").map(unbroken).join(" · ") || "no 401, 403 or 404"],
-        [perSecond(unrouted?.requests_per_s ?? null), unrouted === null ? "" : statusesText(unrouted) || "no request without one"],
-        [milliseconds(total?.p95_ms ?? null), total === null ? "" : [`p50 ${milliseconds(total.p50_ms)}`, `p99 ${milliseconds(total.p99_ms)}`].map(unbroken).join(" · ")],
+        [
+          percent(total && clientErrorShare(total)),
+          total === null ? "" : refusalsText(total).split(" · ").map(unbroken).join(" · ") || "no 401, 403 or 404",
+        ],
+        [
+          perSecond(unrouted?.requests_per_s ?? null),
+          unrouted === null ? "" : statusesText(unrouted) || "no request without one",
+        ],
+        [
+          milliseconds(total?.p95_ms ?? null),
+          total === null
+            ? ""
+            : [`p50 ${milliseconds(total.p50_ms)}`, `p99 ${milliseconds(total.p99_ms)}`].map(unbroken).join(" · "),
+        ],
         [number(total?.in_flight ?? null), "requests now"],
         [perSecond(total?.limited_per_s ?? null), "requests refused"],
-        [uptimeS === null ? "–" : durationText(uptimeS), status === null ? "" : [stateOf(status), ...workersOf(status).map(unbroken)].join(" · ")],
+        [
+          uptimeS === null ? "–" : durationText(uptimeS),
+          status === null ? "" : [stateOf(status), ...workersOf(status).map(unbroken)].join(" · "),
+        ],
       ];
       tiles.forEach(({ value, note }, i) => {
         setText(value, texts[i]![0]);
@@ -121,9 +147,20 @@ function healthCard(): Part<[Health | null]> {
       rows = shown.map(serviceRow);
       replace(list, ...rows.map(({ node }) => node));
       replace(rest, `and ${number(more)} more services: `, el("a", { href: "#/upstreams" }, "all upstreams"));
-      replace(body, shown.length === 0 ? el("p", { class: "empty" }, "The configuration has no services yet.") : list, more > 0 && rest);
+      replace(
+        body,
+        shown.length === 0 ? el("p", { class: "empty" }, "The configuration has no services yet.") : list,
+        more > 0 && rest,
+      );
     },
-    (shown, more) => [more, shown.map(({ name, upstreams }) => [name, upstreams.length, orderOf(upstreams).map(({ id, group }) => [id, group])])],
+    (shown, more) => [
+      more,
+      shown.map(({ name, upstreams }) => [
+        name,
+        upstreams.length,
+        orderOf(upstreams).map(({ id, group }) => [id, group]),
+      ]),
+    ],
   );
   let last: Health | null = null;
   return {
@@ -134,7 +171,10 @@ function healthCard(): Part<[Health | null]> {
       const services = [...health.services].sort((a, b) => severity(b) - severity(a));
       const shown = services.slice(0, MAX_SERVICES);
       const all = health.services.flatMap(({ upstreams }) => upstreams);
-      setText(title, all.length === 0 ? "" : `${number(all.filter(({ usable }) => usable).length)} of ${number(all.length)} usable`);
+      setText(
+        title,
+        all.length === 0 ? "" : `${number(all.filter(({ usable }) => usable).length)} of ${number(all.length)} usable`,
+      );
       drawRows(shown, services.length - shown.length);
       for (const row of rows) row.refresh();
     },
@@ -148,12 +188,25 @@ function serviceRow({ name, upstreams }: ServiceHealth): Cell {
     const badge = stateBadge();
     const texts = [el("span", { class: "mono" }, id), group !== null && el("span", { class: "muted" }, group)];
     const place = { class: "health__upstream", href: hashFor("upstreams", name, id), title: `${host}:${port}` };
-    return { node: el("li", {}, el("a", place, ...texts, badge.node)), refresh: () => badge.set(upstreamLabel(live.upstream(name, id))) };
+    return {
+      node: el("li", {}, el("a", place, ...texts, badge.node)),
+      refresh: () => badge.set(upstreamLabel(live.upstream(name, id))),
+    };
   });
   const more = upstreams.length - shown.length;
   const rest = more > 0 ? `and ${more} more` : upstreams.length === 0 ? "no upstreams" : null;
-  const items = el("ul", { class: "health__upstreams" }, ...shown.map(({ node }) => node), rest !== null && el("li", { class: "muted" }, rest));
-  const head = el("div", { class: "health__name" }, el("a", { href: hashFor("services", name) }, name), el("div", {}, circuit.node));
+  const items = el(
+    "ul",
+    { class: "health__upstreams" },
+    ...shown.map(({ node }) => node),
+    rest !== null && el("li", { class: "muted" }, rest),
+  );
+  const head = el(
+    "div",
+    { class: "health__name" },
+    el("a", { href: hashFor("services", name) }, name),
+    el("div", {}, circuit.node),
+  );
   return {
     node: el("li", { class: "health__service" }, head, items),
     refresh() {
@@ -168,10 +221,18 @@ function reloadCard(): Part<[Status | null]> {
   const body = el("div", {}, loading("the state of the configuration"));
   const draw = whenChanged((status: Status) => {
     const why = el("a", { href: "#/config" }, "See its errors");
-    const refused = el("p", { class: "notice notice--bad" }, "The file was refused; the gateway keeps its current configuration. ", why);
+    const refused = el(
+      "p",
+      { class: "notice notice--bad" },
+      "The file was refused; the gateway keeps its current configuration. ",
+      why,
+    );
     replace(body, configFacts(status), status.last_reload?.outcome === "refused" && refused);
   }, shownOf);
-  return { node: card("Configuration", el("a", { href: "#/config" }, "Details"), body), update: (status) => status !== null && draw(status) };
+  return {
+    node: card("Configuration", el("a", { href: "#/config" }, "Details"), body),
+    update: (status) => status !== null && draw(status),
+  };
 }
 
 function certificateCard(): Part<[Status | null, number]> {
@@ -179,22 +240,46 @@ function certificateCard(): Part<[Status | null, number]> {
   const draw = whenChanged(
     (certificates: readonly Certificate[], now: number) => {
       const list = [...certificates].sort((a, b) => Date.parse(a.not_after) - Date.parse(b.not_after));
-      replace(body, list.length === 0 ? el("p", { class: "muted" }, "None: the gateway accepts plain HTTP only.") : el("ul", { class: "list" }, ...list.map((each) => certificateRow(each, now))));
+      replace(
+        body,
+        list.length === 0
+          ? el("p", { class: "muted" }, "None: the gateway accepts plain HTTP only.")
+          : el("ul", { class: "list" }, ...list.map((each) => certificateRow(each, now))),
+      );
     },
     // Its text has whole days.
     (certificates, now) => certificates.map((each) => [each, until(each.not_after, now)]),
   );
-  return { node: card("Certificates", null, body), update: (status, now) => status !== null && draw(status.certificates, now) };
+  return {
+    node: card("Certificates", null, body),
+    update: (status, now) => status !== null && draw(status.certificates, now),
+  };
 }
 
-function certificateRow({ where, names, common_name: commonName, not_after: end }: Certificate, now: number): HTMLElement {
+function certificateRow(
+  { where, names, common_name: commonName, not_after: end }: Certificate,
+  now: number,
+): HTMLElement {
   const left = Date.parse(end) - now;
   const tone = left <= 0 ? "bad" : left < SOON_MS ? "warn" : "good";
   const text = left <= 0 ? `Expired ${ago(end, now)}` : `Expires ${until(end, now)}`;
   return el(
     "li",
     { class: "certificate" },
-    el("div", {}, el("div", { class: "certificate__names" }, names.length > 0 ? listed(names, 4) : commonName === null ? "no names" : `${commonName} (a common name only: browsers refuse it)`), el("div", { class: "muted" }, where)),
+    el(
+      "div",
+      {},
+      el(
+        "div",
+        { class: "certificate__names" },
+        names.length > 0
+          ? listed(names, 4)
+          : commonName === null
+            ? "no names"
+            : `${commonName} (a common name only: browsers refuse it)`,
+      ),
+      el("div", { class: "muted" }, where),
+    ),
     fixedBadge(tone, text, moment(end)),
   );
 }

@@ -20,7 +20,10 @@ export interface Known {
   readonly now: number;
 }
 
-/** The services whose figures a page shows: none, those of the first routes, all as a whole, all with routes and upstreams, or one with these. */
+/**
+ * The services whose figures a page shows: none, those of the first routes, all as a whole, all with routes and
+ * upstreams, or one with these.
+ */
 export type Shown = "total" | "top" | "services" | "busy" | { readonly service: string };
 
 /** As the query of GET /gateway/now. */
@@ -66,5 +69,8 @@ export interface Frame {
   showError(error: unknown): void;
 }
 
-/** `segments` are the parts of the hash after the page's own name, decoded: "#/routes/shop/list%20all" has ["shop", "list all"]. */
+/**
+ * `segments` are the parts of the hash after the page's own name, decoded: "#/routes/shop/list%20all" has ["shop",
+ * "list all"].
+ */
 export type OpenPage = (frame: Frame, segments: readonly string[]) => Page;

@@ -1,15 +1,33 @@
 /**
- * Draws the path of a request: plugins level by level in the order in which they run, the balancing strategy, and the upstreams with their
- * state and share. Each stage is a button that opens its details.
+ * Draws the path of a request: plugins level by level in the order in which they run, the balancing strategy, and the
+ * upstreams with their state and share. Each stage is a button that opens its details.
  */
-import type { ExplainedPlugin, Figures, PluginCounts, ServiceConfig, ServiceHealth, TryFigures, UpstreamHealth } from "./api.ts";
+import type {
+  ExplainedPlugin,
+  Figures,
+  PluginCounts,
+  ServiceConfig,
+  ServiceHealth,
+  TryFigures,
+  UpstreamHealth,
+} from "./api.ts";
 import { circuitLabel, upstreamLabel } from "./state_labels.ts";
 import { button, el, replace, setText, svg } from "./dom.ts";
 import { counted, milliseconds, number, percent, perSecond, unbroken } from "./format.ts";
 import { balancingNotes, strategyText, type Share } from "./balancing.ts";
 import { stateFacts } from "./balancing_view.ts";
 import { addressOf, type Level } from "./inventory.ts";
-import { breakable, factList, fixedBadge, groupBadge, link, setOptional, settingsList, stateBadge, type Badge } from "./components.ts";
+import {
+  breakable,
+  factList,
+  fixedBadge,
+  groupBadge,
+  link,
+  setOptional,
+  settingsList,
+  stateBadge,
+  type Badge,
+} from "./components.ts";
 import { injectsFaults, pluginText } from "./plugin_texts.ts";
 import { serviceSettings } from "./services_page.ts";
 import { hashFor } from "./url_hash.ts";
@@ -17,7 +35,12 @@ import { hashFor } from "./url_hash.ts";
 /** The stages to draw. */
 export interface Plan {
   /** `notes`: conditions on the request. */
-  readonly listener: { readonly title: string; readonly text: string; readonly notes: readonly string[]; details(): HTMLElement };
+  readonly listener: {
+    readonly title: string;
+    readonly text: string;
+    readonly notes: readonly string[];
+    details(): HTMLElement;
+  };
   /** In the order in which they run, as the gateway gives it. */
   readonly plugins: readonly PlannedPlugin[];
   readonly service: string;
@@ -43,7 +66,11 @@ export interface Traffic {
   counts(index: number): PluginCounts | null;
   /** Faults of the plugin at that index. */
   faults(index: number): number;
-  upstream(id: string): { readonly health: UpstreamHealth | null; readonly figures: TryFigures | null; readonly share: Share | null };
+  upstream(id: string): {
+    readonly health: UpstreamHealth | null;
+    readonly figures: TryFigures | null;
+    readonly share: Share | null;
+  };
 }
 
 /** Upstreams that are drawn; further ones are only counted. */
@@ -92,8 +119,21 @@ export class Pipeline {
     this.#plan = plan;
     const close = button("Close", () => this.#show(null), "quiet");
     const head = el("div", { class: "stage-panel__head" }, this.#title, close);
-    this.#panel = el("section", { class: "card stage-panel", id: "stage-panel", "aria-label": "Details of the stage", hidden: true }, head, this.#content);
-    this.#listener = this.#stage("listener", listener.title, listener.text, 2, "Received", listener.details, listener.notes);
+    this.#panel = el(
+      "section",
+      { class: "card stage-panel", id: "stage-panel", "aria-label": "Details of the stage", hidden: true },
+      head,
+      this.#content,
+    );
+    this.#listener = this.#stage(
+      "listener",
+      listener.title,
+      listener.text,
+      2,
+      "Received",
+      listener.details,
+      listener.notes,
+    );
     this.#plugins = plugins.map((plugin) => this.#pluginStage(plugin));
     this.#strategy = this.#strategyStage(plan);
     const drawn = upstreams.slice(0, MAX_DRAWN);
@@ -101,7 +141,11 @@ export class Pipeline {
     const rows = drawn.length + (upstreams.length > drawn.length ? 1 : 0);
     this.#upstreams = drawn.map((upstream, i) => this.#upstreamStage(upstream, curveTo(i, rows)));
     this.#list = el("ol", { class: "pipe" }, ...this.#steps(rows));
-    this.#wrap = el("div", { class: "pipe-wrap", role: "region", "aria-label": "Stages of a request", tabindex: 0 }, this.#list);
+    this.#wrap = el(
+      "div",
+      { class: "pipe-wrap", role: "region", "aria-label": "Stages of a request", tabindex: 0 },
+      this.#list,
+    );
     this.node = el("div", { class: "pipeline" }, this.#wrap, this.#panel);
     new ResizeObserver(() => this.#placePanel()).observe(this.node);
   }
@@ -122,8 +166,12 @@ export class Pipeline {
       const { health, figures, share } = traffic.upstream(id);
       badge.set(upstreamLabel(health));
       const part = share?.share ?? 0;
-      const shareText = share === null ? "" : `${percent(part)} ${share.how === "measured" ? "of the traffic" : "planned"}`;
-      write(lines, figures === null ? [shareText] : [shareText, `${perSecond(figures.requests_per_s)} in`, timesText(figures)]);
+      const shareText =
+        share === null ? "" : `${percent(part)} ${share.how === "measured" ? "of the traffic" : "planned"}`;
+      write(
+        lines,
+        figures === null ? [shareText] : [shareText, `${perSecond(figures.requests_per_s)} in`, timesText(figures)],
+      );
       setNumber(meter, "width", Math.round(part * 1000) / 10);
       setNumber(curve, "stroke-width", Math.round((1.5 + part * 4.5) * 10) / 10);
       curve.classList.toggle("fan__curve--away", health !== null && !health.usable);
@@ -131,7 +179,15 @@ export class Pipeline {
     }
   }
 
-  #stage(kind: string, name: string, text: string, lineCount: number, title: string, details: () => HTMLElement, notes: readonly string[] = []): Stage {
+  #stage(
+    kind: string,
+    name: string,
+    text: string,
+    lineCount: number,
+    title: string,
+    details: () => HTMLElement,
+    notes: readonly string[] = [],
+  ): Stage {
     const lines = Array.from({ length: lineCount }, () => el("span", { class: "stage__line num" }));
     const button = el(
       "button",
@@ -152,7 +208,8 @@ export class Pipeline {
     const text = [id ?? "", pluginText({ name, config }, 2)].filter(Boolean).join(" · ");
     const stage = this.#stage("plugin", name, text, 3, title, () => settingsList(config));
     if (injectsFaults({ name, config })) stage.button.append(fixedBadge("warn", "Injects faults"));
-    if (verdict !== undefined) stage.button.append(el("span", { class: `stage__verdict stage__verdict--${action}` }, ...breakable(verdict)));
+    if (verdict !== undefined)
+      stage.button.append(el("span", { class: `stage__verdict stage__verdict--${action}` }, ...breakable(verdict)));
     return stage;
   }
 
@@ -161,7 +218,15 @@ export class Pipeline {
     const place = el("p", {}, link(hashFor("services", service), `Service ${service}`));
     const details = () => el("div", { class: "stack" }, place, config !== undefined && serviceSettings(config));
     const text = strategyText(config ?? { load_balancing_strategy: strategy });
-    const stage = this.#stage("strategy", strategy, text, 0, "Load balancing", details, config === undefined ? [] : balancingNotes(config));
+    const stage = this.#stage(
+      "strategy",
+      strategy,
+      text,
+      0,
+      "Load balancing",
+      details,
+      config === undefined ? [] : balancingNotes(config),
+    );
     stage.button.append(this.#circuit.node);
     return stage;
   }
@@ -176,7 +241,12 @@ export class Pipeline {
     const stage = this.#stage("upstream", id, address === id ? "" : address, 3, `Upstream ${id}`, details);
     stage.button.append(
       el("span", { class: "badges" }, badge.node, group !== null && groupBadge(group)),
-      svg("svg", { class: "share", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" }, whole, meter),
+      svg(
+        "svg",
+        { class: "share", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" },
+        whole,
+        meter,
+      ),
     );
     return { ...stage, id, badge, meter, curve: svg("path", { class: "fan__curve", d }) };
   }
@@ -198,17 +268,34 @@ export class Pipeline {
     const { plugins, upstreams } = this.#plan;
     const steps = [el("li", { class: "pipe__step" }, this.#listener.button)];
     for (const { level, stages: ofLevel } of this.#groups()) {
-      const list = el("ol", { class: "pipe__plugins" }, ...ofLevel.map(({ button }, i) => el("li", {}, i > 0 && arrow("down"), button)));
+      const list = el(
+        "ol",
+        { class: "pipe__plugins" },
+        ...ofLevel.map(({ button }, i) => el("li", {}, i > 0 && arrow("down"), button)),
+      );
       const group = el("div", { class: "pipe__group" }, el("p", { class: "pipe__level" }, `${level} plugins`), list);
       steps.push(el("li", { class: "pipe__step pipe__step--level" }, arrow("on"), group));
     }
-    if (plugins.length === 0) steps.push(el("li", { class: "pipe__step" }, arrow("on"), el("p", { class: "pipe__none muted" }, "No plugins")));
+    if (plugins.length === 0)
+      steps.push(el("li", { class: "pipe__step" }, arrow("on"), el("p", { class: "pipe__none muted" }, "No plugins")));
     const curves = this.#upstreams.map(({ curve }) => curve);
-    const fan = svg("svg", { class: "fan", viewBox: `0 0 100 ${Math.max(rows, 1) * 100}`, preserveAspectRatio: "none", "aria-hidden": "true" }, ...curves);
+    const fan = svg(
+      "svg",
+      {
+        class: "fan",
+        viewBox: `0 0 100 ${Math.max(rows, 1) * 100}`,
+        preserveAspectRatio: "none",
+        "aria-hidden": "true",
+      },
+      ...curves,
+    );
     const rest = upstreams.length - this.#upstreams.length;
     const list = el(
       "ul",
-      { class: this.#upstreams.length > MAX_DETAILED ? "pipe__upstreams pipe__upstreams--many" : "pipe__upstreams", "aria-label": "Upstreams" },
+      {
+        class: this.#upstreams.length > MAX_DETAILED ? "pipe__upstreams pipe__upstreams--many" : "pipe__upstreams",
+        "aria-label": "Upstreams",
+      },
       ...this.#upstreams.map(({ button }) => el("li", {}, button)),
       rest > 0 && el("li", { class: "muted" }, `and ${rest} more, in the table of upstreams`),
       upstreams.length === 0 && el("li", { class: "muted" }, "No upstreams"),
@@ -218,7 +305,9 @@ export class Pipeline {
     return steps;
   }
 
-  /** Plugins of one level that run one after the other. A cache of an outer level may run behind guards of an inner one. */
+  /**
+   * Plugins of one level that run one after the other. A cache of an outer level may run behind guards of an inner one.
+   */
   #groups(): readonly { readonly level: Level; readonly stages: readonly Stage[] }[] {
     const groups: { level: Level; stages: Stage[] }[] = [];
     for (const [i, stage] of this.#plugins.entries()) {
@@ -258,7 +347,9 @@ function setNumber(element: Element, name: string, value: number): void {
 }
 
 function countTexts(counts: PluginCounts | null): readonly string[] {
-  return counts === null ? ["", ""] : [`${number(counts.requests)} in`, counts.answered === 0 ? "" : `${number(counts.answered)} answered here`];
+  return counts === null
+    ? ["", ""]
+    : [`${number(counts.requests)} in`, counts.answered === 0 ? "" : `${number(counts.answered)} answered here`];
 }
 
 function timesText({ p50_ms: p50, p95_ms: p95, p99_ms: p99 }: TryFigures): string {

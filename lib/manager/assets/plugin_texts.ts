@@ -13,7 +13,10 @@ export function injectsFaults({ name, config }: Configured): boolean {
   return name === "fault" && config.percent !== 0;
 }
 
-/** "200 ms delay, then 503 for 10 % of requests", "copies 5 % to http://10.0.0.7:8080"; for other kinds the first `most` settings. */
+/**
+ * "200 ms delay, then 503 for 10 % of requests", "copies 5 % to http://10.0.0.7:8080"; for other kinds the first `most`
+ * settings.
+ */
 export function pluginText(plugin: Configured, most?: number): string {
   const { name, config } = plugin;
   if (name === "fault") return faultText(config);
@@ -22,7 +25,8 @@ export function pluginText(plugin: Configured, most?: number): string {
 }
 
 function faultText(config: PluginConfig["config"]): string {
-  const delay = typeof config.delay_ms === "number" && config.delay_ms > 0 ? `${milliseconds(config.delay_ms)} delay` : "";
+  const delay =
+    typeof config.delay_ms === "number" && config.delay_ms > 0 ? `${milliseconds(config.delay_ms)} delay` : "";
   const status = typeof config.status === "number" ? String(config.status) : "";
   const effect = [delay, status].filter((part) => part !== "").join(", then ");
   return `${effect} for ${percentOf(config)} of requests${whereText(config.match as Conditions | undefined)}`;

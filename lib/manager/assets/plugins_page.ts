@@ -24,11 +24,13 @@ const LEVEL_ORDER = { global: 0, service: 1, route: 2 } as const;
 
 export const page: OpenPage = () => {
   const figures = pluginFigures();
-  const count = (what: "requests" | "answered") => ({ plugin, key }: PluginRow) => {
-    const counts = figures.counts();
-    if (counts === null || !plugin.enabled) return null;
-    return counts.get(key)?.[what] ?? 0;
-  };
+  const count =
+    (what: "requests" | "answered") =>
+    ({ plugin, key }: PluginRow) => {
+      const counts = figures.counts();
+      if (counts === null || !plugin.enabled) return null;
+      return counts.get(key)?.[what] ?? 0;
+    };
   const faults = (row: PluginRow) => live.known && faultsOf(live.known.status, row);
   const table = new DataTable<PluginRow>({
     name: "plugins",
@@ -36,12 +38,39 @@ export const page: OpenPage = () => {
     nouns: ["plugin", "plugins"],
     keyOf: ({ index }) => String(index),
     searchText: ({ level, service, route, plugin }) =>
-      [plugin.name, plugin.id ?? "", level, service ?? "", route ?? "", plugin.enabled ? "on" : "off", pluginText(plugin, 20)].join(" "),
+      [
+        plugin.name,
+        plugin.id ?? "",
+        level,
+        service ?? "",
+        route ?? "",
+        plugin.enabled ? "on" : "off",
+        pluginText(plugin, 20),
+      ].join(" "),
     empty: el("p", {}, "No plugins: requests are forwarded unchanged."),
     columns: [
-      { key: "kind", title: "Kind", width: 165, sortBy: ({ plugin }) => plugin.name, make: ({ plugin }) => textPart(() => plugin.name, "kind") },
-      { key: "id", title: "Id", drop: 2, sortBy: ({ plugin }) => plugin.id ?? null, make: ({ plugin }) => textPart(() => plugin.id ?? "–") },
-      { key: "level", title: "Level", width: 75, drop: 1, sortBy: ({ level }) => LEVEL_ORDER[level], make: ({ level }) => textPart(() => level) },
+      {
+        key: "kind",
+        title: "Kind",
+        width: 165,
+        sortBy: ({ plugin }) => plugin.name,
+        make: ({ plugin }) => textPart(() => plugin.name, "kind"),
+      },
+      {
+        key: "id",
+        title: "Id",
+        drop: 2,
+        sortBy: ({ plugin }) => plugin.id ?? null,
+        make: ({ plugin }) => textPart(() => plugin.id ?? "–"),
+      },
+      {
+        key: "level",
+        title: "Level",
+        width: 75,
+        drop: 1,
+        sortBy: ({ level }) => LEVEL_ORDER[level],
+        make: ({ level }) => textPart(() => level),
+      },
       {
         key: "service",
         title: "Service",
@@ -52,22 +81,43 @@ export const page: OpenPage = () => {
         key: "route",
         title: "Route",
         sortBy: ({ route }) => route,
-        make: ({ service, route }) => fixedPart(service === null || route === null ? "–" : link(hashFor("routes", service, route), route)),
+        make: ({ service, route }) =>
+          fixedPart(service === null || route === null ? "–" : link(hashFor("routes", service, route), route)),
       },
       {
         key: "enabled",
         title: "State",
         width: 72,
         sortBy: ({ plugin }) => Number(plugin.enabled),
-        make: ({ plugin }) => fixedPart(fixedBadge(!plugin.enabled ? "idle" : injectsFaults(plugin) ? "warn" : "good", plugin.enabled ? "On" : "Off")),
+        make: ({ plugin }) =>
+          fixedPart(
+            fixedBadge(
+              !plugin.enabled ? "idle" : injectsFaults(plugin) ? "warn" : "good",
+              plugin.enabled ? "On" : "Off",
+            ),
+          ),
       },
-      { key: "settings", title: "Settings", width: 236, className: "wide", sortBy: ({ plugin }) => pluginText(plugin), make: settingsPart },
+      {
+        key: "settings",
+        title: "Settings",
+        width: 236,
+        className: "wide",
+        sortBy: ({ plugin }) => pluginText(plugin),
+        make: settingsPart,
+      },
       numberColumn({ key: "requests", title: "Requests", width: 84, drop: 3 }, count("requests"), number),
       numberColumn({ key: "answered", title: "Answered", width: 84, drop: 3 }, count("answered"), number),
-      numberColumn({ key: "faults", title: "Failures", width: 76, drop: 3 }, faults, number, (node, row) => node.classList.toggle("figure--bad", (faults(row) ?? 0) > 0)),
+      numberColumn({ key: "faults", title: "Failures", width: 76, drop: 3 }, faults, number, (node, row) =>
+        node.classList.toggle("figure--bad", (faults(row) ?? 0) > 0),
+      ),
     ],
   });
-  const note = el("p", { class: "muted" }, "As configured, with the requests since the start and those that the plugin answered itself: refusals, redirects, replies from a cache. The page of a route shows its plugins in the order in which they run.");
+  const note = el(
+    "p",
+    { class: "muted" },
+    "As configured, with the requests since the start and those that the plugin answered itself: refusals, " +
+      "redirects, replies from a cache. The page of a route shows its plugins in the order in which they run.",
+  );
   return listPage({
     title: "Plugins",
     table,
@@ -81,7 +131,12 @@ export const page: OpenPage = () => {
 function rowsOf(places: readonly PluginPlace[]): readonly PluginRow[] {
   const numbers = new Map<string, number>();
   return places.map((place, index) => {
-    const { plugin: { name: plugin, id }, level, service, route } = place;
+    const {
+      plugin: { name: plugin, id },
+      level,
+      service,
+      route,
+    } = place;
     const kind = JSON.stringify([plugin, level, service, route]);
     const number = (numbers.get(kind) ?? 0) + 1;
     numbers.set(kind, number);

@@ -11,14 +11,42 @@ import type { OpenPage } from "./page.ts";
 
 export const page: OpenPage = () => {
   const facts = el("dl", { class: "pairs" });
-  const threads = liveTable("Threads that serve", ["Thread", "Delay p50", "p99", "Longest", "Heap used", "Heap", "Buffers", "Connections", "In flight"], [1, 2, 3, 4, 5, 6, 7, 8]);
+  const threads = liveTable(
+    "Threads that serve",
+    ["Thread", "Delay p50", "p99", "Longest", "Heap used", "Heap", "Buffers", "Connections", "In flight"],
+    [1, 2, 3, 4, 5, 6, 7, 8],
+  );
   const asking = figuresAt<ProcessFigures>("/gateway/process", "Figures of the process", show);
-  const explained = el("p", { class: "muted" }, "The delay is how late the event loop came round in the last seconds: requests wait as long.");
-  const node = el("div", { class: "stack live" }, asking.note, el("div", { class: "card" }, facts), threads.node, explained);
+  const explained = el(
+    "p",
+    { class: "muted" },
+    "The delay is how late the event loop came round in the last seconds: requests wait as long.",
+  );
+  const node = el(
+    "div",
+    { class: "stack live" },
+    asking.note,
+    el("div", { class: "card" }, facts),
+    threads.node,
+    explained,
+  );
   return { title: "Process", node, update: asking.update };
 
-  function show({ rss_bytes: memory, cpu_s: cpu, open_files: files, connections, in_flight: inFlight, threads: all }: ProcessFigures): void {
-    const lines = [["Memory", bytes(memory)], ["Processor time", `${number(cpu)} s`], ["Open files", files === null ? "–" : number(files)], ["Connections", number(connections)], ["In flight", number(inFlight)]];
+  function show({
+    rss_bytes: memory,
+    cpu_s: cpu,
+    open_files: files,
+    connections,
+    in_flight: inFlight,
+    threads: all,
+  }: ProcessFigures): void {
+    const lines = [
+      ["Memory", bytes(memory)],
+      ["Processor time", `${number(cpu)} s`],
+      ["Open files", files === null ? "–" : number(files)],
+      ["Connections", number(connections)],
+      ["In flight", number(inFlight)],
+    ];
     replace(facts, ...lines.flatMap(([name, text]) => pair(name!, text!)));
     threads.show(all, ({ worker, lag_ms: lag, ...thread }) => [
       worker === null ? "main" : `worker ${worker}`,

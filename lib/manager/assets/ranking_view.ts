@@ -36,7 +36,12 @@ function rowOf({ name, hash, note, value, share }: RankingRow): HTMLElement {
   return el(
     "li",
     { class: "ranking__row" },
-    el("span", { class: hash === null ? "ranking__name mono" : "ranking__name" }, hash === null ? el("span", {}, ...breakable(name)) : el("a", { href: hash }, name), note !== "" && el("span", { class: "muted ranking__note" }, note)),
+    el(
+      "span",
+      { class: hash === null ? "ranking__name mono" : "ranking__name" },
+      hash === null ? el("span", {}, ...breakable(name)) : el("a", { href: hash }, name),
+      note !== "" && el("span", { class: "muted ranking__note" }, note),
+    ),
     el("span", { class: "ranking__value num" }, value),
     bar,
   );

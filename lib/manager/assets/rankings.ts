@@ -31,21 +31,51 @@ export interface Ranking {
 }
 
 export const RANKINGS: readonly Ranking[] = [
-  ofRoutes("Busiest routes", "requests", "No requests.", (route) => route.requests_per_s, ({ requests_per_s: rate }) => perSecond(rate)),
-  ofRoutes("Slowest routes", "p95", "No requests.", (route) => route.p95_ms, (route) => milliseconds(route.p95_ms)),
-  ofRoutes("Most failing routes", "5xx", "No reply with 5xx.", (route) => route.errors_per_s, (route) => `${perSecond(route.errors_per_s)} · ${percent(errorShare(route))}`),
+  ofRoutes(
+    "Busiest routes",
+    "requests",
+    "No requests.",
+    (route) => route.requests_per_s,
+    ({ requests_per_s: rate }) => perSecond(rate),
+  ),
+  ofRoutes(
+    "Slowest routes",
+    "p95",
+    "No requests.",
+    (route) => route.p95_ms,
+    (route) => milliseconds(route.p95_ms),
+  ),
+  ofRoutes(
+    "Most failing routes",
+    "5xx",
+    "No reply with 5xx.",
+    (route) => route.errors_per_s,
+    (route) => `${perSecond(route.errors_per_s)} · ${percent(errorShare(route))}`,
+  ),
   {
     title: "Refusals by code",
     unit: "by the gateway",
     none: "The gateway refused nothing.",
     rowsOf({ codes_per_s: codes }) {
-      const rows = Object.entries(codes).map(([name, rate]) => ({ name, hash: null, note: "", value: perSecond(rate), by: rate }));
+      const rows = Object.entries(codes).map(([name, rate]) => ({
+        name,
+        hash: null,
+        note: "",
+        value: perSecond(rate),
+        by: rate,
+      }));
       return first(rows);
     },
   },
 ];
 
-function ofRoutes(title: string, unit: string, none: string, by: (route: Figures) => number | null, text: (route: Figures) => string): Ranking {
+function ofRoutes(
+  title: string,
+  unit: string,
+  none: string,
+  by: (route: Figures) => number | null,
+  text: (route: Figures) => string,
+): Ranking {
   return {
     title,
     unit,
@@ -53,7 +83,13 @@ function ofRoutes(title: string, unit: string, none: string, by: (route: Figures
     rowsOf({ services }) {
       if (services === null) return null;
       const rows = services.flatMap((service) =>
-        service.routes.map((route) => ({ name: route.name, hash: hashFor("routes", service.name, route.name), note: service.name, value: text(route), by: by(route) ?? 0 })),
+        service.routes.map((route) => ({
+          name: route.name,
+          hash: hashFor("routes", service.name, route.name),
+          note: service.name,
+          value: text(route),
+          by: by(route) ?? 0,
+        })),
       );
       return first(rows);
     },
@@ -61,6 +97,9 @@ function ofRoutes(title: string, unit: string, none: string, by: (route: Figures
 }
 
 function first(rows: readonly (Omit<RankingRow, "share"> & { readonly by: number })[]): readonly RankingRow[] {
-  const sorted = rows.filter(({ by }) => by > 0).sort((a, b) => b.by - a.by).slice(0, MAX_ROWS);
+  const sorted = rows
+    .filter(({ by }) => by > 0)
+    .sort((a, b) => b.by - a.by)
+    .slice(0, MAX_ROWS);
   return sorted.map(({ by, ...row }) => ({ ...row, share: by / sorted[0]!.by }));
 }

@@ -6,7 +6,15 @@ import { el } from "./dom.ts";
 import type { OpenPage } from "./page.ts";
 
 export const page: OpenPage = ({ session }) => {
-  const why = session?.role === "viewer" ? `You are signed in as ${session.user}, a viewer, who cannot change anything.` : "This gateway takes no changes from the browser. Its operator can allow that with ADMIN_WRITE=true.";
-  const node = el("div", { class: "card empty" }, el("p", {}, why), el("p", {}, link("#/config", "See the configuration")));
+  const why =
+    session?.role === "viewer"
+      ? `You are signed in as ${session.user}, a viewer, who cannot change anything.`
+      : "This gateway takes no changes from the browser. Its operator can allow that with ADMIN_WRITE=true.";
+  const node = el(
+    "div",
+    { class: "card empty" },
+    el("p", {}, why),
+    el("p", {}, link("#/config", "See the configuration")),
+  );
   return { title: "Read only", node, update: () => {} };
 };

@@ -1,5 +1,6 @@
 /**
- * The page of one request, "#/requests/{id}": who has answered it, with what, after which tries, and which configuration has decided.
+ * The page of one request, "#/requests/{id}": who has answered it, with what, after which tries, and which
+ * configuration has decided.
  */
 import { ask, ApiError, type RequestDecision } from "./api.ts";
 import { askingFor } from "./asking.ts";
@@ -11,14 +12,24 @@ import { plainTable } from "./live_tables.ts";
 import type { OpenPage } from "./page.ts";
 import { hashFor } from "./url_hash.ts";
 
-/** What ids are made of; without those with "", "." or ".." between slashes, which browsers and the manager would make the path of another id. */
+/**
+ * What ids are made of; without those with "", "." or ".." between slashes, which browsers and the manager would make
+ * the path of another id.
+ */
 const ID = /^(?!(?:.*\/)?\.{0,2}(?:\/|$))[\w.:/+=@-]{1,128}$/;
 /** Requests that are remembered where the configuration does not say how many. */
 const KEPT = 10_000;
-const WHERE = "Ids are in the header X-Request-Id of replies, in error bodies as request_id, in the access log and in the lines of the page Tail.";
+const WHERE =
+  "Ids are in the header X-Request-Id of replies, in error bodies as request_id, " +
+  "in the access log and in the lines of the page Tail.";
 
 export const page: OpenPage = () => {
-  const node = el("div", { class: "card empty" }, el("p", {}, "Enter the id of a request in the field “Request id”."), el("p", {}, WHERE));
+  const node = el(
+    "div",
+    { class: "card empty" },
+    el("p", {}, "Enter the id of a request in the field “Request id”."),
+    el("p", {}, WHERE),
+  );
   return { title: "Requests", node, update() {} };
 };
 
@@ -33,17 +44,36 @@ export const onePage: OpenPage = (frame, [id = ""]) => {
 
   function update(): void {
     const { status = null } = live.known ?? {};
-    if (status !== null && digest !== null) force.set(status.digest === digest ? { text: "In force", tone: "good" } : { text: "No longer in force", tone: "idle" });
+    if (status !== null && digest !== null)
+      force.set(
+        status.digest === digest ? { text: "In force", tone: "good" } : { text: "No longer in force", tone: "idle" },
+      );
   }
 
   function show(found: RequestDecision | null): void {
-    if (found === null) return replace(node, unknown(), el("p", {}, button("Look again", () => void look())));
+    if (found === null)
+      return replace(
+        node,
+        unknown(),
+        el(
+          "p",
+          {},
+          button("Look again", () => void look()),
+        ),
+      );
     digest = found.digest;
     update();
-    const cells = found.tries.map(({ upstream, status, ms }) => [placeLink(["upstreams", found.service, upstream]), status ?? "no response", milliseconds(ms)]);
+    const cells = found.tries.map(({ upstream, status, ms }) => [
+      placeLink(["upstreams", found.service, upstream]),
+      status ?? "no response",
+      milliseconds(ms),
+    ]);
     replace(tries.rows, ...cells.map(tries.rowOf));
     const facts = el("section", { class: "card" }, factsOf(found, force.node));
-    const asking = section("Requests to upstreams", cells.length === 0 ? el("p", { class: "muted" }, "No upstream was asked.") : tries.node);
+    const asking = section(
+      "Requests to upstreams",
+      cells.length === 0 ? el("p", { class: "muted" }, "No upstream was asked.") : tries.node,
+    );
     replace(node, notice(toneOf(found.status), sentenceOf(found), `It took ${milliseconds(found.ms)}.`), facts, asking);
   }
 
@@ -51,8 +81,16 @@ export const onePage: OpenPage = (frame, [id = ""]) => {
     const config = live.known?.config ?? null;
     const kept = config === null ? null : (config.global.decisions ?? KEPT);
     const latest = kept === null ? "The latest requests" : `The latest ${number(kept)} requests of all workers`;
-    const memory = kept === 0 ? "The gateway remembers none: global.decisions is 0." : `${latest} are remembered, as global.decisions says, from their end until a restart.`;
-    return notice("warn", "No request with this id is remembered.", memory, el("p", {}, `Ids are compared exactly, upper and lower case too. ${WHERE}`));
+    const memory =
+      kept === 0
+        ? "The gateway remembers none: global.decisions is 0."
+        : `${latest} are remembered, as global.decisions says, from their end until a restart.`;
+    return notice(
+      "warn",
+      "No request with this id is remembered.",
+      memory,
+      el("p", {}, `Ids are compared exactly, upper and lower case too. ${WHERE}`),
+    );
   }
 };
 
@@ -73,7 +111,16 @@ async function decisionOf(id: string): Promise<RequestDecision | null> {
 function sentenceOf({ by, status, code, tries }: RequestDecision): string {
   if (status === null) return "Nobody answered: the client disconnected before.";
   const upstream = tries.at(-1)?.upstream;
-  const who = by === null ? "It" : by === "gateway" ? "The gateway itself" : by !== "upstream" ? `The plugin ${by}` : upstream == null ? "An upstream" : `The upstream ${upstream}`;
+  const who =
+    by === null
+      ? "It"
+      : by === "gateway"
+        ? "The gateway itself"
+        : by !== "upstream"
+          ? `The plugin ${by}`
+          : upstream == null
+            ? "An upstream"
+            : `The upstream ${upstream}`;
   return `${who} ${by === null ? "was answered with" : "answered"} ${status}${code === null ? "" : ` ${code}`}.`;
 }
 
@@ -81,10 +128,16 @@ function toneOf(status: number | null): "good" | "warn" | "bad" {
   return status === null || status >= 500 ? "bad" : status >= 400 ? "warn" : "good";
 }
 
-function factsOf({ time, client, method, host, path, service, route, digest }: RequestDecision, force: HTMLElement): HTMLElement {
+function factsOf(
+  { time, client, method, host, path, service, route, digest }: RequestDecision,
+  force: HTMLElement,
+): HTMLElement {
   return factList([
     ["Ended", el("time", { datetime: time }, moment(time))],
-    ["Request", method === null ? "could not be read" : el("span", { class: "mono" }, `${method} ${host ?? ""}${path ?? ""}`)],
+    [
+      "Request",
+      method === null ? "could not be read" : el("span", { class: "mono" }, `${method} ${host ?? ""}${path ?? ""}`),
+    ],
     ["Client", client ?? "not known"],
     ["Service", placeLink(["services", service])],
     ["Route", placeLink(["routes", service, route])],

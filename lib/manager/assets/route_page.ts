@@ -38,29 +38,49 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
   const drawn = slot("card");
   // Only the gateway knows in which order plugins run.
   const ofPlugins = `/gateway/plugins?${new URLSearchParams({ service: service.name, route: route.name })}`;
-  const asking = figuresAt<RoutePlugins>(() => (drawing === null ? ofPlugins : `${ofPlugins}&only=counts`), "The plugins", ({ plugins }) => {
-    counts = plugins;
-    drawing ??= draw(plugins);
-    drawTraffic();
-  });
+  const asking = figuresAt<RoutePlugins>(
+    () => (drawing === null ? ofPlugins : `${ofPlugins}&only=counts`),
+    "The plugins",
+    ({ plugins }) => {
+      counts = plugins;
+      drawing ??= draw(plugins);
+      drawTraffic();
+    },
+  );
   const legend = el("p", { class: "muted" });
   const strip = figureStrip({ ofRequests: true });
   const charts = figureCharts({ service: service.name, route: route.name });
   const warnings = warningList(frame);
   const off = disabledOf(config, service, route);
-  const path = [["#/routes", "Routes"], [hashFor("services", service.name), service.name]] as const;
+  const path = [
+    ["#/routes", "Routes"],
+    [hashFor("services", service.name), service.name],
+  ] as const;
   const tryLink = el("a", { class: "button", href: `#/try?${exampleRequest(service, route)}` }, "Try it");
-  const tailLink = el("a", { class: "button", href: `#/tail?${new URLSearchParams({ service: service.name, route: route.name })}` }, "Tail");
+  const tailLink = el(
+    "a",
+    { class: "button", href: `#/tail?${new URLSearchParams({ service: service.name, route: route.name })}` },
+    "Tail",
+  );
   const changes = formLinks(frame, ["Add a rate limit", "limit", service.name, route.name]);
   const node = el(
     "div",
     { class: "stack" },
-    el("div", { class: "toolbar toolbar--apart" }, breadcrumbs(path, route.name), el("span", { class: "badges" }, changes.node, tailLink, tryLink)),
+    el(
+      "div",
+      { class: "toolbar toolbar--apart" },
+      breadcrumbs(path, route.name),
+      el("span", { class: "badges" }, changes.node, tailLink, tryLink),
+    ),
     warnings.node,
     strip.node,
     section("Path of a request", drawn.node, asking.note, legend),
     charts.node,
-    off.length > 0 && section("Switched off", el("div", { class: "card" }, el("ul", { class: "plugin-list" }, ...off.map(disabledPlugin)))),
+    off.length > 0 &&
+      section(
+        "Switched off",
+        el("div", { class: "card" }, el("ul", { class: "plugin-list" }, ...off.map(disabledPlugin))),
+      ),
   );
   drawn.put(loading("the plugins"));
   return { node, update };
@@ -68,9 +88,19 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
   function draw(found: RoutePlugins["plugins"]): Pipeline {
     running = found.map((plugin) => placeOf(plugin, service.name, route.name));
     const pipeline = new Pipeline({
-      listener: { title: methodsOf(route), text: patternOf(service, route), notes: conditionTexts(route.match), details: () => matchFacts(service, route) },
+      listener: {
+        title: methodsOf(route),
+        text: patternOf(service, route),
+        notes: conditionTexts(route.match),
+        details: () => matchFacts(service, route),
+      },
       plugins: found,
-      ...{ service: service.name, strategy: service.load_balancing_strategy, config: service, upstreams: service.upstreams },
+      ...{
+        service: service.name,
+        strategy: service.load_balancing_strategy,
+        config: service,
+        upstreams: service.upstreams,
+      },
     });
     drawn.put(pipeline.node);
     setText(legend, legendOf(running));
@@ -93,7 +123,11 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
       circuit: live.health(name)?.circuit_breaker ?? null,
       counts: (i) => counts[i] ?? null,
       faults: (i) => faultsOf(live.known?.status ?? null, running[i]!),
-      upstream: (id) => ({ health: live.upstream(name, id), figures: live.figures.upstream(name, id), share: live.share(service, id) }),
+      upstream: (id) => ({
+        health: live.upstream(name, id),
+        figures: live.figures.upstream(name, id),
+        share: live.share(service, id),
+      }),
     });
   }
 }
@@ -114,7 +148,9 @@ function matchFacts(service: ServiceConfig, route: RouteConfig): HTMLElement {
     ["Methods", methods === undefined ? "all" : methodsOf(route) + (answersHead ? " (and HEAD, as GET)" : "")],
     ["Path", el("span", { class: "mono" }, patternOf(service, route))],
     ["Hosts", hosts.length === 0 ? "all" : hosts.join(", ")],
-    conditions.length === 0 ? null : ["Conditions", el("div", {}, ...conditions.map((text) => el("div", { class: "mono" }, text)))],
+    conditions.length === 0
+      ? null
+      : ["Conditions", el("div", {}, ...conditions.map((text) => el("div", { class: "mono" }, text)))],
     ["Sent to the upstream as", el("span", { class: "mono" }, route.path)],
   ]);
 }
@@ -125,6 +161,10 @@ function disabledPlugin({ level, plugin }: PluginPlace): HTMLElement {
 
 /** Explains the numbers in the drawing. */
 function legendOf(running: readonly PluginPlace[]): string {
-  const plugins = running.length === 0 ? "" : "Counts of plugins are since the start, on all routes for which they run. ";
-  return `${plugins}Figures and shares of upstreams count all routes of the service; without traffic, the share follows from splits and weights.`;
+  const plugins =
+    running.length === 0 ? "" : "Counts of plugins are since the start, on all routes for which they run. ";
+  return (
+    `${plugins}Figures and shares of upstreams count all routes of the service; without traffic, ` +
+    `the share follows from splits and weights.`
+  );
 }

@@ -21,11 +21,18 @@ export interface RouteRow {
 }
 
 export const page: OpenPage = () => {
-  return listPage({ title: "Routes", table: routeTable({ ofService: false }), rowsOf: ({ services }) => routeRows(services), shown: "busy" });
+  return listPage({
+    title: "Routes",
+    table: routeTable({ ofService: false }),
+    rowsOf: ({ services }) => routeRows(services),
+    shown: "busy",
+  });
 };
 
 export function routeRows(services: readonly ServiceConfig[]): readonly RouteRow[] {
-  return services.flatMap((service) => service.routes.map((route) => ({ service, route, pattern: patternOf(service, route) })));
+  return services.flatMap((service) =>
+    service.routes.map((route) => ({ service, route, pattern: patternOf(service, route) })),
+  );
 }
 
 /** `ofService`: the routes of one service, without the service column. */
@@ -37,14 +44,31 @@ export function routeTable({ ofService }: { readonly ofService: boolean }): Data
     nouns: ["route", "routes"],
     keyOf: (row) => JSON.stringify([row.service.name, row.route.name]),
     searchText: ({ service: { name, hosts }, route, pattern }) =>
-      [route.name, pattern, name, methodsOf(route), ...conditionTexts(route.match), ...(hosts ?? []), ...route.plugins.map((plugin) => plugin.name)].join(" "),
-    empty: el("p", {}, ofService ? "This service has no routes: nothing reaches it." : "No routes yet. Add a service with routes to the configuration file, and reload."),
+      [
+        route.name,
+        pattern,
+        name,
+        methodsOf(route),
+        ...conditionTexts(route.match),
+        ...(hosts ?? []),
+        ...route.plugins.map((plugin) => plugin.name),
+      ].join(" "),
+    empty: el(
+      "p",
+      {},
+      ofService
+        ? "This service has no routes: nothing reaches it."
+        : "No routes yet. Add a service with routes to the configuration file, and reload.",
+    ),
     columns: [
       {
         key: "route",
         title: "Route",
         sortBy: (row) => row.route.name,
-        make: ({ service, route }) => withWarnings([link(hashFor("routes", service.name, route.name), route.name)], () => live.warnings.route(service.name, route.name)),
+        make: ({ service, route }) =>
+          withWarnings([link(hashFor("routes", service.name, route.name), route.name)], () =>
+            live.warnings.route(service.name, route.name),
+          ),
       },
       ...(ofService ? [] : [serviceColumn<RouteRow>()]),
       {
@@ -58,7 +82,11 @@ export function routeTable({ ofService }: { readonly ofService: boolean }): Data
       },
       { key: "pattern", title: "Path", className: "wide", sortBy: (row) => row.pattern, make: patternPart },
       ...figureColumns(figuresOf, clientErrorColumn(figuresOf)),
-      numberColumn({ key: "limited", title: "Limited/s", width: 86, drop: 1 }, (row) => figuresOf(row)?.limited_per_s ?? null, number),
+      numberColumn(
+        { key: "limited", title: "Limited/s", width: 86, drop: 1 },
+        (row) => figuresOf(row)?.limited_per_s ?? null,
+        number,
+      ),
     ],
   });
 }

@@ -35,19 +35,55 @@ const MAX_NESTED = 16;
 /** Values of an enumeration in the help; completion has all. */
 const MAX_LISTED = 12;
 
-/** All schemas that hold for the value at the place, alternatives included: those of a plugin's `config` are those of its kind. */
-export function schemasAt(root: Schema, outline: Outline, { path, values }: Pick<Place, "path" | "values">): readonly Schema[] {
+/**
+ * All schemas that hold for the value at the place, alternatives included: those of a plugin's `config` are those of
+ * its kind.
+ */
+export function schemasAt(
+  root: Schema,
+  outline: Outline,
+  { path, values }: Pick<Place, "path" | "values">,
+): readonly Schema[] {
   let found = expanded(root, [root], outline, values[0]);
-  path.forEach((step, i) => (found = expanded(root, found.flatMap((schema) => below(schema, step)), outline, values[i + 1])));
+  path.forEach(
+    (step, i) =>
+      (found = expanded(
+        root,
+        found.flatMap((schema) => below(schema, step)),
+        outline,
+        values[i + 1],
+      )),
+  );
   return found;
 }
 
-function expanded(root: Schema, schemas: readonly Schema[], outline: Outline, value: JsonValue | undefined, depth = 0): readonly Schema[] {
+function expanded(
+  root: Schema,
+  schemas: readonly Schema[],
+  outline: Outline,
+  value: JsonValue | undefined,
+  depth = 0,
+): readonly Schema[] {
   if (depth > MAX_NESTED) return [];
   return schemas.flatMap((schema) => {
     const named = schema.$ref === undefined ? undefined : root.$defs?.[schema.$ref.replace("#/$defs/", "")];
-    const more = [named, ...(schema.anyOf ?? []), ...(schema.oneOf ?? []), ...(schema.allOf ?? []), holds(schema.if, outline, value) ? schema.then : undefined];
-    return [schema, ...expanded(root, more.filter((each) => each !== undefined), outline, value, depth + 1)];
+    const more = [
+      named,
+      ...(schema.anyOf ?? []),
+      ...(schema.oneOf ?? []),
+      ...(schema.allOf ?? []),
+      holds(schema.if, outline, value) ? schema.then : undefined,
+    ];
+    return [
+      schema,
+      ...expanded(
+        root,
+        more.filter((each) => each !== undefined),
+        outline,
+        value,
+        depth + 1,
+      ),
+    ];
   });
 }
 
@@ -66,16 +102,29 @@ function below({ properties, additionalProperties, items }: Schema, step: string
 }
 
 /** What is to be known about a field: its meaning, and its type, bounds and default in one line. */
-export function helpOf(schemas: readonly Schema[], isRequired: boolean): { readonly description: string; readonly facts: string } {
+export function helpOf(
+  schemas: readonly Schema[],
+  isRequired: boolean,
+): { readonly description: string; readonly facts: string } {
   const facts = [...new Set(schemas.map(typeText).filter((text) => text !== ""))];
   const standard = schemas.find((schema) => schema.default !== undefined)?.default;
-  const more = [standard === undefined ? "" : `default ${JSON.stringify(standard)}`, isRequired ? "required" : ""].filter((text) => text !== "");
-  return { description: schemas.find(({ description }) => description !== undefined)?.description ?? "", facts: [facts.join(" or "), ...more].filter((text) => text !== "").join(" · ") };
+  const more = [
+    standard === undefined ? "" : `default ${JSON.stringify(standard)}`,
+    isRequired ? "required" : "",
+  ].filter((text) => text !== "");
+  return {
+    description: schemas.find(({ description }) => description !== undefined)?.description ?? "",
+    facts: [facts.join(" or "), ...more].filter((text) => text !== "").join(" · "),
+  };
 }
 
 /** "integer from 1 to 65,535"; "" if the schema says nothing of it. */
 function typeText(schema: Schema): string {
-  if (schema.enum !== undefined) return `one of ${listed(schema.enum.map((value) => JSON.stringify(value)), MAX_LISTED)}`;
+  if (schema.enum !== undefined)
+    return `one of ${listed(
+      schema.enum.map((value) => JSON.stringify(value)),
+      MAX_LISTED,
+    )}`;
   if (schema.const !== undefined) return JSON.stringify(schema.const);
   const type = [schema.type ?? []].flat().join(" or ");
   const bounds = [

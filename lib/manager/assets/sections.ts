@@ -1,5 +1,6 @@
 /**
- * The table of pages: each with an icon has a link in the navigation. All but the first are loaded when they are opened.
+ * The table of pages: each with an icon has a link in the navigation. All but the first are loaded when they are
+ * opened.
  */
 import * as overview from "./overview.ts";
 import type { OpenPage } from "./page.ts";
@@ -20,7 +21,11 @@ export interface Section {
 export const SECTIONS: Readonly<Record<string, Section>> = {
   "": { label: "Overview", icon: "M2 12h3l2.5-7 3.5 10 2-5h3", load: async () => overview },
   services: {
-    ...{ label: "Services", icon: "M3 3h12v5H3zM3 10.5h12v5H3zM6 5.5h.01M6 13h.01", load: () => import("./services_page.ts") },
+    ...{
+      label: "Services",
+      icon: "M3 3h12v5H3zM3 10.5h12v5H3zM6 5.5h.01M6 13h.01",
+      load: () => import("./services_page.ts"),
+    },
     ...{ names: 1, loadOne: () => import("./services_page.ts") },
   },
   routes: {
@@ -28,11 +33,23 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
     ...{ names: 2, loadOne: () => import("./route_page.ts") },
   },
   upstreams: {
-    ...{ label: "Upstreams", icon: "M9 15V8M9 8 4 4M9 8l5-4M4 4h.01M14 4h.01M9 15h.01", load: () => import("./upstreams_page.ts") },
+    ...{
+      label: "Upstreams",
+      icon: "M9 15V8M9 8 4 4M9 8l5-4M4 4h.01M14 4h.01M9 15h.01",
+      load: () => import("./upstreams_page.ts"),
+    },
     ...{ names: 2, loadOne: () => import("./upstreams_page.ts") },
   },
-  plugins: { label: "Plugins", icon: "M6 2v4M12 2v4M4 6h10v3a5 5 0 0 1-10 0zM9 14v3", load: () => import("./plugins_page.ts") },
-  callers: { label: "Callers", icon: "M9 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM3 15.5c0-3.5 2.7-5 6-5s6 1.5 6 5", load: () => import("./callers_page.ts") },
+  plugins: {
+    label: "Plugins",
+    icon: "M6 2v4M12 2v4M4 6h10v3a5 5 0 0 1-10 0zM9 14v3",
+    load: () => import("./plugins_page.ts"),
+  },
+  callers: {
+    label: "Callers",
+    icon: "M9 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM3 15.5c0-3.5 2.7-5 6-5s6 1.5 6 5",
+    load: () => import("./callers_page.ts"),
+  },
   tail: { label: "Tail", icon: "M3 4h12M3 7.5h9M3 11h12M3 14.5h6M12 13l2 2 2-2", load: () => import("./tail_page.ts") },
   requests: {
     ...{ label: "Requests", icon: null, load: () => import("./request_page.ts") },
@@ -49,14 +66,28 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
     icon: "M3 4.5 4.5 6 7 3M9.5 4.5H15M3 9.5 4.5 11 7 8M9.5 9.5H15M3 14.5 4.5 16 7 13M9.5 14.5H15",
     load: () => import("./tests_page.ts"),
   },
-  config: { label: "Configuration", icon: "M2.5 5.5H9M13 5.5h2.5M2.5 12.5H5M9 12.5h6.5M11 3.5v4M7 10.5v4", load: () => import("./config_page.ts") },
-  edit: { label: "Edit", icon: "M3 15h3l8.5-8.5-3-3L3 12zM9.5 5.5l3 3", load: () => import("./editor_page.ts"), writes: true },
+  config: {
+    label: "Configuration",
+    icon: "M2.5 5.5H9M13 5.5h2.5M2.5 12.5H5M9 12.5h6.5M11 3.5v4M7 10.5v4",
+    load: () => import("./config_page.ts"),
+  },
+  edit: {
+    label: "Edit",
+    icon: "M3 15h3l8.5-8.5-3-3L3 12zM9.5 5.5l3 3",
+    load: () => import("./editor_page.ts"),
+    writes: true,
+  },
   add: {
     ...{ label: "Add", icon: "M9 3.5v11M3.5 9h11", load: () => import("./add_page.ts"), writes: true },
     ...{ names: 1, loadOne: () => import("./add_page.ts") },
   },
   apply: { label: "Apply", icon: "M3 9.5 7 13.5 15 4.5", load: () => import("./apply_page.ts"), writes: true },
-  history: { label: "History", icon: "M3 9a6 6 0 1 0 2-4.5L3 6M3 3v3h3M9 6v3l2.5 1.5", load: () => import("./history_page.ts"), writes: true },
+  history: {
+    label: "History",
+    icon: "M3 9a6 6 0 1 0 2-4.5L3 6M3 3v3h3M9 6v3l2.5 1.5",
+    load: () => import("./history_page.ts"),
+    writes: true,
+  },
 };
 
 /** In place of a page that changes something, for users from whom the gateway takes no changes. */

@@ -1,5 +1,6 @@
 /**
- * The services page: all services in a table, and each on a separate page with its routes, upstreams, settings and plugins.
+ * The services page: all services in a table, and each on a separate page with its routes, upstreams, settings and
+ * plugins.
  */
 import type { PluginConfig, ServiceConfig } from "./api.ts";
 import { circuitLabel, upstreamLabel, usableLabel } from "./state_labels.ts";
@@ -11,7 +12,18 @@ import { formLinks } from "./form_links.ts";
 import { hashFor } from "./url_hash.ts";
 import { live } from "./live.ts";
 import type { Frame, OpenPage } from "./page.ts";
-import { breakable, breadcrumbs, factList, figureStrip, fixedBadge, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
+import {
+  breakable,
+  breadcrumbs,
+  factList,
+  figureStrip,
+  fixedBadge,
+  link,
+  section,
+  setOptional,
+  settingsList,
+  stateBadge,
+} from "./components.ts";
 import { countText } from "./table_rows.ts";
 import { balancingFacts, groupTable } from "./balancing_view.ts";
 import { groupsOf, hashedText } from "./balancing.ts";
@@ -28,12 +40,29 @@ export const page: OpenPage = () => {
     nouns: ["service", "services"],
     keyOf: ({ name }) => name,
     searchText: ({ name, base_path, protocol, load_balancing_strategy, hosts, hash_on, sticky, split }) =>
-      [name, base_path, protocol, load_balancing_strategy, ...(hosts ?? []), hash_on ?? "", sticky === undefined ? "" : "sticky", ...(split ?? []).map(({ group }) => group)].join(" "),
+      [
+        name,
+        base_path,
+        protocol,
+        load_balancing_strategy,
+        ...(hosts ?? []),
+        hash_on ?? "",
+        sticky === undefined ? "" : "sticky",
+        ...(split ?? []).map(({ group }) => group),
+      ].join(" "),
     empty: el("p", {}, "No services yet. Add one to the configuration file, and reload."),
     columns: [
       { key: "service", title: "Service", sortBy: ({ name }) => name, make: serviceName },
       { key: "base_path", title: "Base path", className: "half", sortBy: (row) => row.base_path, make: basePath },
-      { key: "strategy", title: "Strategy", width: 150, className: "wide", drop: 2, sortBy: (row) => row.load_balancing_strategy, make: strategyPart },
+      {
+        key: "strategy",
+        title: "Strategy",
+        width: 150,
+        className: "wide",
+        drop: 2,
+        sortBy: (row) => row.load_balancing_strategy,
+        make: strategyPart,
+      },
       {
         key: "upstreams",
         title: "Upstreams",
@@ -43,7 +72,10 @@ export const page: OpenPage = () => {
         sortBy: worstOf,
         make: upstreamsPart,
       },
-      ...figureColumns<ServiceConfig>(({ name }) => live.figures.service(name), clientErrorColumn(({ name }) => live.figures.service(name))),
+      ...figureColumns<ServiceConfig>(
+        ({ name }) => live.figures.service(name),
+        clientErrorColumn(({ name }) => live.figures.service(name)),
+      ),
     ],
   });
   return listPage({ title: "Services", table, rowsOf: ({ services }) => services, shown: "services" });
@@ -65,19 +97,27 @@ function strategyPart({ protocol, load_balancing_strategy, hash_on: hashOn, stic
     groups.length === 0 ? "" : `split to ${listed(groups, MAX_GROUPS)}`,
     `over ${protocol}`,
   ];
-  return fixedPart(load_balancing_strategy, ...more.filter((text) => text !== "").map((text) => el("span", { class: "muted sub" }, text)));
+  return fixedPart(
+    load_balancing_strategy,
+    ...more.filter((text) => text !== "").map((text) => el("span", { class: "muted sub" }, text)),
+  );
 }
 
 function basePath({ base_path, hosts }: ServiceConfig): Part {
   const names = hosts ?? [];
-  return fixedPart(el("span", { class: "mono" }, base_path), names.length > 0 && el("span", { class: "muted sub" }, ...breakable(names.join(", "))));
+  return fixedPart(
+    el("span", { class: "mono" }, base_path),
+    names.length > 0 && el("span", { class: "muted sub" }, ...breakable(names.join(", "))),
+  );
 }
 
 /** An open circuit is worse than any state of an upstream. */
 function worstOf({ name, upstreams }: ServiceConfig): number {
   const known = live.health(name);
   if (known?.circuit_breaker?.state === "open") return 1000;
-  return upstreams.length === 0 ? 0 : (known?.upstreams ?? []).reduce((sum, upstream) => sum + upstreamLabel(upstream).rank, 0) / upstreams.length;
+  return upstreams.length === 0
+    ? 0
+    : (known?.upstreams ?? []).reduce((sum, upstream) => sum + upstreamLabel(upstream).rank, 0) / upstreams.length;
 }
 
 function upstreamsPart({ name, upstreams }: ServiceConfig): Part {
@@ -124,9 +164,17 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[],
   const badge = stateBadge();
   const circuit = stateBadge();
   const warnings = warningList(frame);
-  const forms = [["Add a route", "route"], ["Add an upstream", "upstream"], ["Add a rate limit", "limit"]] as const;
+  const forms = [
+    ["Add a route", "route"],
+    ["Add an upstream", "upstream"],
+    ["Add a rate limit", "limit"],
+  ] as const;
   const changes = formLinks(frame, ...forms.map(([text, form]) => [text, form, service.name] as const));
-  const tailLink = el("a", { class: "button", href: `#/tail?${new URLSearchParams({ service: service.name })}` }, "Tail");
+  const tailLink = el(
+    "a",
+    { class: "button", href: `#/tail?${new URLSearchParams({ service: service.name })}` },
+    "Tail",
+  );
   const routes = routeTable({ ofService: true });
   const upstreams = upstreamTable({ searchable: false });
   const groups = groupTable(service);
@@ -134,13 +182,19 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[],
   const node = el(
     "div",
     { class: "stack" },
-    el("div", { class: "toolbar toolbar--apart" }, breadcrumbs([["#/services", "Services"]], service.name), el("span", { class: "badges" }, changes.node, tailLink)),
+    el(
+      "div",
+      { class: "toolbar toolbar--apart" },
+      breadcrumbs([["#/services", "Services"]], service.name),
+      el("span", { class: "badges" }, changes.node, tailLink),
+    ),
     el("p", { class: "badges" }, badge.node, circuit.node),
     warnings.node,
     strip.node,
     charts.node,
     section("Routes", el("div", { class: "card" }, routes.node)),
-    rows.groups.length > 0 && section("Groups", el("div", { class: "card" }, groups.node), el("p", { class: "muted" }, GROUPS_NOTE)),
+    rows.groups.length > 0 &&
+      section("Groups", el("div", { class: "card" }, groups.node), el("p", { class: "muted" }, GROUPS_NOTE)),
     section("Upstreams", el("div", { class: "card" }, upstreams.node)),
     section("Plugins", pluginLists(service, globals)),
     section("Settings", serviceSettings(service)),
@@ -163,10 +217,14 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[],
   };
 }
 
-const GROUPS_NOTE = "Share is measured; without traffic, it follows from splits and weights. Requests without the value that a split hashes on are divided by request.";
+const GROUPS_NOTE =
+  "Share is measured; without traffic, it follows from splits and weights. " +
+  "Requests without the value that a split hashes on are divided by request.";
 
 export function serviceSettings(service: ServiceConfig): HTMLElement {
-  const others = Object.fromEntries(Object.entries(service).filter(([key]) => !SHOWN_ELSEWHERE.has(key) && !GROUPS.some(([group]) => group === key)));
+  const others = Object.fromEntries(
+    Object.entries(service).filter(([key]) => !SHOWN_ELSEWHERE.has(key) && !GROUPS.some(([group]) => group === key)),
+  );
   const { base_path: basePath, hosts = [], protocol } = service;
   const own = factList([
     ["Base path", el("span", { class: "mono" }, basePath)],
@@ -190,13 +248,20 @@ function settingsCard(title: string, content: HTMLElement): HTMLElement {
 /** The service's own plugins, and how many others its routes have. */
 function pluginLists({ plugins, routes }: ServiceConfig, globals: readonly PluginConfig[]): HTMLElement {
   const ofRoutes = routes.reduce((sum, route) => sum + route.plugins.length, 0);
-  const others = [globals.length === 0 ? "" : counted(globals.length, "global plugin"), ofRoutes === 0 ? "" : countText(ofRoutes, ofRoutes, ["plugin of a route", "plugins of routes"])];
+  const others = [
+    globals.length === 0 ? "" : counted(globals.length, "global plugin"),
+    ofRoutes === 0 ? "" : countText(ofRoutes, ofRoutes, ["plugin of a route", "plugins of routes"]),
+  ];
   const more = others.filter((text) => text !== "").join(" and ");
-  const text = [plugins.length === 0 ? "The service has no plugins. " : "", more === "" ? "" : `Requests also pass ${more}: the page of a route shows the order in which they run.`].join("");
+  const text = [
+    plugins.length === 0 ? "The service has no plugins. " : "",
+    more === "" ? "" : `Requests also pass ${more}: the page of a route shows the order in which they run.`,
+  ].join("");
   return el(
     "div",
     { class: "card stack" },
-    plugins.length > 0 && el("ol", { class: "plugin-list" }, ...plugins.map((plugin) => el("li", {}, pluginDetails(plugin)))),
+    plugins.length > 0 &&
+      el("ol", { class: "plugin-list" }, ...plugins.map((plugin) => el("li", {}, pluginDetails(plugin)))),
     text !== "" && el("p", { class: "muted" }, text),
   );
 }

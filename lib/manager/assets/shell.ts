@@ -1,5 +1,6 @@
 /**
- * What stands around a page: the navigation, the state of the connection and of the session, banners and messages; and the login page's card.
+ * What stands around a page: the navigation, the state of the connection and of the session, banners and messages; and
+ * the login page's card.
  */
 import { ownVersion } from "./api.ts";
 import { button, el, replace, setText, svg } from "./dom.ts";
@@ -36,9 +37,16 @@ export class Shell {
     this.#el = shellElements(options, this.#themeButtons[0]!, this.#faults.node);
     const { main, menu, side } = this.#el;
     // By script: the hash of the address names the page, so a link with a fragment would leave it.
-    this.#skip = el("a", { class: "skip", href: "#main", onclick: (event: MouseEvent) => (event.preventDefault(), main.focus()) }, "Skip to the content");
+    this.#skip = el(
+      "a",
+      { class: "skip", href: "#main", onclick: (event: MouseEvent) => (event.preventDefault(), main.focus()) },
+      "Skip to the content",
+    );
     menu.addEventListener("click", () => this.#openMenu(!side.hasAttribute("data-open")));
-    side.addEventListener("keydown", ({ key }) => key === "Escape" && side.hasAttribute("data-open") && (this.#openMenu(false), menu.focus()));
+    side.addEventListener(
+      "keydown",
+      ({ key }) => key === "Escape" && side.hasAttribute("data-open") && (this.#openMenu(false), menu.focus()),
+    );
     this.#setTheme(restoreTheme());
   }
 
@@ -79,7 +87,13 @@ export class Shell {
     const version = known.status?.version ?? null;
     setText(brandVersion, version === null ? "" : `edge-gateway ${version}`);
     versions.hidden = version === null || ownVersion === null || version === ownVersion;
-    setText(versions, versions.hidden ? "" : `The gateway is edge-gateway ${version}, this management UI is ${ownVersion}. Reload the page; if this notice stays, start the UI of the gateway's version.`);
+    setText(
+      versions,
+      versions.hidden
+        ? ""
+        : `The gateway is edge-gateway ${version}, this management UI is ${ownVersion}. Reload the page; ` +
+            `if this notice stays, start the UI of the gateway's version.`,
+    );
     connection.dataset.state = known.connection;
     setText(connectionText, CONNECTIONS[known.connection]);
     main.dataset.connection = known.connection;
@@ -100,7 +114,10 @@ export class Shell {
     if (loss === null) return setText(announcement, "");
     const left = loss.retryAt === null ? 0 : Math.max(Math.ceil((loss.retryAt - Date.now()) / 1000), 0);
     setText(announcement, `Connection lost. ${loss.why}`);
-    setText(bannerText, `Connection lost. ${loss.why} ${loss.retryAt === null ? "Trying again now…" : `Trying again in ${left} s.`}`);
+    setText(
+      bannerText,
+      `Connection lost. ${loss.why} ${loss.retryAt === null ? "Trying again now…" : `Trying again in ${left} s.`}`,
+    );
   }
 
   #drawSession(session: Session | null, now: number): void {
@@ -130,17 +147,35 @@ export class Shell {
 function shellElements({ goTo, signOut, tryNow }: ShellOptions, themeButton: HTMLElement, faults: HTMLElement) {
   const main = el("main", { class: "main", id: "main", tabindex: "-1" });
   const bannerText = el("span", { class: "banner__text" });
-  const banner = el("section", { class: "banner", "aria-label": "Connection", hidden: true }, bannerText, button("Try now", tryNow, "small"));
+  const banner = el(
+    "section",
+    { class: "banner", "aria-label": "Connection", hidden: true },
+    bannerText,
+    button("Try now", tryNow, "small"),
+  );
   const versions = el("div", { class: "banner banner--warn", role: "status", hidden: true });
   const announcement = el("div", { class: "visually-hidden", role: "status" });
   const brandName = el("div", { class: "brand__name" }, "edge-gateway");
   const brandVersion = el("div", { class: "brand__version" });
   const connectionText = el("span", {}, CONNECTIONS.connecting);
-  const connection = el("div", { class: "connection", "data-state": "connecting" }, el("span", { class: "connection__dot", "aria-hidden": "true" }), connectionText);
+  const connection = el(
+    "div",
+    { class: "connection", "data-state": "connecting" },
+    el("span", { class: "connection__dot", "aria-hidden": "true" }),
+    connectionText,
+  );
   const user = el("div");
   const ends = el("div", { hidden: true });
-  const menu = el("button", { type: "button", class: "button side__menu", "aria-expanded": "false", "aria-controls": "menu" }, "Menu");
-  const links = new Map(Object.entries(SECTIONS).flatMap(([name, { label, icon }]) => (icon === null ? [] : [[name, linkOf(name, label, icon)]])));
+  const menu = el(
+    "button",
+    { type: "button", class: "button side__menu", "aria-expanded": "false", "aria-controls": "menu" },
+    "Menu",
+  );
+  const links = new Map(
+    Object.entries(SECTIONS).flatMap(([name, { label, icon }]) =>
+      icon === null ? [] : [[name, linkOf(name, label, icon)]],
+    ),
+  );
   const signOutButton = button("Sign out", signOut, "quiet");
   const side = el(
     "header",
@@ -152,11 +187,39 @@ function shellElements({ goTo, signOut, tryNow }: ShellOptions, themeButton: HTM
       { class: "side__body", id: "menu" },
       requestSearch(goTo),
       el("nav", { class: "nav", "aria-label": "Pages" }, ...links.values()),
-      el("div", { class: "side__foot" }, connection, el("div", { class: "session" }, user, ends, el("div", {}, `Times: ${timeZone()}`)), themeButton, signOutButton),
+      el(
+        "div",
+        { class: "side__foot" },
+        connection,
+        el("div", { class: "session" }, user, ends, el("div", {}, `Times: ${timeZone()}`)),
+        themeButton,
+        signOutButton,
+      ),
     ),
   );
-  const frame = el("div", { class: "frame" }, side, el("div", { class: "content" }, banner, announcement, versions, faults, main));
-  return { frame, side, menu, links, main, banner, bannerText, announcement, versions, brandName, brandVersion, connection, connectionText, user, ends };
+  const frame = el(
+    "div",
+    { class: "frame" },
+    side,
+    el("div", { class: "content" }, banner, announcement, versions, faults, main),
+  );
+  return {
+    frame,
+    side,
+    menu,
+    links,
+    main,
+    banner,
+    bannerText,
+    announcement,
+    versions,
+    brandName,
+    brandVersion,
+    connection,
+    connectionText,
+    user,
+    ends,
+  };
 }
 
 /** Enter leads to the page of the request. */
@@ -164,15 +227,41 @@ function requestSearch(goTo: (hash: string) => void): HTMLElement {
   const onkeydown = ({ key }: KeyboardEvent): void => {
     if (key === "Enter") goTo(hashFor("requests", input.value.trim()));
   };
-  const input = el("input", { type: "text", "aria-label": "Request id", placeholder: "Request id", autocomplete: "off", spellcheck: "false", enterkeyhint: "search", onkeydown });
+  const input = el("input", {
+    type: "text",
+    "aria-label": "Request id",
+    placeholder: "Request id",
+    autocomplete: "off",
+    spellcheck: "false",
+    enterkeyhint: "search",
+    onkeydown,
+  });
   return el("div", { role: "search" }, input);
 }
 
 function linkOf(name: string, label: string, icon: string): HTMLAnchorElement {
-  const line = svg("path", { d: icon, fill: "none", stroke: "currentColor", "stroke-width": "1.6", "stroke-linecap": "round", "stroke-linejoin": "round" });
-  return el("a", { class: "nav__link", href: `#/${name}` }, svg("svg", { class: "nav__icon", viewBox: "0 0 18 18", "aria-hidden": "true" }, line), label);
+  const line = svg("path", {
+    d: icon,
+    fill: "none",
+    stroke: "currentColor",
+    "stroke-width": "1.6",
+    "stroke-linecap": "round",
+    "stroke-linejoin": "round",
+  });
+  return el(
+    "a",
+    { class: "nav__link", href: `#/${name}` },
+    svg("svg", { class: "nav__icon", viewBox: "0 0 18 18", "aria-hidden": "true" }, line),
+    label,
+  );
 }
 
 function logo(): HTMLImageElement {
-  return el("img", { class: "brand__mark", src: new URL("icon.svg", import.meta.url).href, alt: "", width: 28, height: 28 });
+  return el("img", {
+    class: "brand__mark",
+    src: new URL("icon.svg", import.meta.url).href,
+    alt: "",
+    width: 28,
+    height: 28,
+  });
 }

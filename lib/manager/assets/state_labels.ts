@@ -28,7 +28,9 @@ export function upstreamLabel(upstream: Pick<UpstreamHealth, "state" | "admin_st
   if (upstream === null) return { text: "Not known", tone: "idle", rank: 1 };
   const { state, admin_state: adminState } = upstream;
   // By an administrator: it gets no requests, healthy or not.
-  return adminState === null ? UPSTREAMS[state] : { text: adminState === "drain" ? "Drained" : "Taken out", tone: "warn", rank: 3 };
+  return adminState === null
+    ? UPSTREAMS[state]
+    : { text: adminState === "drain" ? "Drained" : "Taken out", tone: "warn", rank: 3 };
 }
 
 type Breaker = NonNullable<ServiceHealth["circuit_breaker"]>;

@@ -29,7 +29,11 @@ export function matches(searchText: string, query: string): boolean {
 const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 
 /** A sorted copy. Rows without a value come last in both directions; equal rows keep their order. */
-export function sorted<Item>(items: readonly Item[], valueOf: (item: Item) => SortValue, descending: boolean): readonly Item[] {
+export function sorted<Item>(
+  items: readonly Item[],
+  valueOf: (item: Item) => SortValue,
+  descending: boolean,
+): readonly Item[] {
   const sign = descending ? -1 : 1;
   const valued = items.map((item) => ({ item, value: valueOf(item) }));
   valued.sort((a, b) => {
@@ -46,11 +50,18 @@ export function countText(found: number, all: number, [one, many]: readonly [str
   return found === all ? `${number(all)} ${noun}` : `${number(found)} of ${number(all)} ${noun}`;
 }
 
-/** The view of a table in the hash of its page: "#/routes?search=shop&sort=-p95&rows=all"; on pages of other names as "routes.search". */
+/**
+ * The view of a table in the hash of its page: "#/routes?search=shop&sort=-p95&rows=all"; on pages of other names as
+ * "routes.search".
+ */
 export function viewIn(hash: string, table: string): View {
   const [query, prefix] = [queryIn(hash), prefixOf(hash, table)];
   const [, minus, key] = /^(-?)(\w.*)$/.exec(query.get(`${prefix}sort`) ?? "") ?? [];
-  return { query: query.get(`${prefix}search`) ?? "", sort: key === undefined ? null : { key, descending: minus === "-" }, all: query.get(`${prefix}rows`) === "all" };
+  return {
+    query: query.get(`${prefix}search`) ?? "",
+    sort: key === undefined ? null : { key, descending: minus === "-" },
+    all: query.get(`${prefix}rows`) === "all",
+  };
 }
 
 /** The hash with what is given of a table's view. */

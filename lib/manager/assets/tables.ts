@@ -1,5 +1,6 @@
 /**
- * A table with search and sorting, fast with thousands of rows: a row is created once, later only changed texts are written.
+ * A table with search and sorting, fast with thousands of rows: a row is created once, later only changed texts are
+ * written.
  */
 import type { Figures, TryFigures } from "./api.ts";
 import { field, searchInput } from "./components.ts";
@@ -119,7 +120,11 @@ export class DataTable<Row> {
     this.#made.clear();
     this.#near.clear();
     this.#watch.disconnect();
-    this.#entries = next.map((row) => ({ key: this.#options.keyOf(row), row, searchText: this.#options.searchText(row).toLowerCase() }));
+    this.#entries = next.map((row) => ({
+      key: this.#options.keyOf(row),
+      row,
+      searchText: this.#options.searchText(row).toLowerCase(),
+    }));
     this.#arrangeRows();
   }
 
@@ -127,7 +132,9 @@ export class DataTable<Row> {
   #fit(width: number): void {
     const { columns } = this.#options;
     const { table } = this.#el;
-    const widths = [0, 1, 2, 3].map((level) => columns.filter(({ drop = 4 }) => drop > level).reduce((sum, column) => sum + (widthOf(column) ?? MIN_WIDTH), 0));
+    const widths = [0, 1, 2, 3].map((level) =>
+      columns.filter(({ drop = 4 }) => drop > level).reduce((sum, column) => sum + (widthOf(column) ?? MIN_WIDTH), 0),
+    );
     const level = width < LEAST_WIDTH ? -1 : widths.findIndex((least) => least <= width);
     table.className = level < 0 ? "table table--cards" : `table table--less-${level}`;
     table.style.setProperty("--table-width", `${widths[level] ?? 0}px`);
@@ -179,7 +186,10 @@ export class DataTable<Row> {
     const sort = this.#view.sort;
     const column = this.#options.columns.find(({ key }) => key === sort?.key);
     const matching = this.#entries.filter(({ searchText }) => matches(searchText, this.#view.query));
-    const ordered = sort === null || column === undefined ? matching : sorted(matching, ({ row }) => column.sortBy(row), sort.descending);
+    const ordered =
+      sort === null || column === undefined
+        ? matching
+        : sorted(matching, ({ row }) => column.sortBy(row), sort.descending);
     this.#found = ordered.length;
     this.#shown = this.#view.all ? ordered : ordered.slice(0, FIRST_ROWS);
     this.#placeRows();
@@ -197,7 +207,8 @@ export class DataTable<Row> {
       if (tr === at) at = at.nextElementSibling;
       else this.#el.body.insertBefore(tr, at);
     }
-    if (focused instanceof HTMLElement && this.#el.body.contains(focused) && document.activeElement !== focused) focused.focus({ preventScroll: true });
+    if (focused instanceof HTMLElement && this.#el.body.contains(focused) && document.activeElement !== focused)
+      focused.focus({ preventScroll: true });
   }
 
   #rowOf({ key, row }: Entry<Row>): MadeRow {
@@ -210,7 +221,11 @@ export class DataTable<Row> {
     const cells = parts.map(({ node: content }, i) => {
       const { kind, title, className = "", drop = 0 } = this.#options.columns[i]!;
       if (i === 0) return el("th", { scope: "row", role: "rowheader" }, content);
-      return el("td", { role: "cell", class: `${kind === "number" ? "num" : className} drop-${drop}`, "data-label": title }, content);
+      return el(
+        "td",
+        { role: "cell", class: `${kind === "number" ? "num" : className} drop-${drop}`, "data-label": title },
+        content,
+      );
     });
     const fresh = { tr: el("tr", { role: "row" }, ...cells), parts };
     refresh(fresh);
@@ -248,29 +263,55 @@ export class DataTable<Row> {
     this.#el.empty.hidden = !none;
     this.#el.toolbar.hidden = none;
     this.#el.more.hidden = this.#shown.length === this.#found;
-    setText(this.#el.more, `Show all ${number(this.#found)} ${this.#options.nouns[1]} (the first ${number(this.#shown.length)} are here)`);
+    setText(
+      this.#el.more,
+      `Show all ${number(this.#found)} ${this.#options.nouns[1]} (the first ${number(this.#shown.length)} are here)`,
+    );
     setText(this.#el.nothingText, `No ${this.#options.nouns[0]} matches “${this.#view.query.trim()}”.`);
   }
 
   /** While a row has the pointer or the focus, rows keep their places, so that a click hits the intended one. */
   #isInUse(): boolean {
-    return this.#el.body.contains(document.activeElement) || (matchMedia("(hover: hover)").matches && this.#el.body.matches(":hover"));
+    return (
+      this.#el.body.contains(document.activeElement) ||
+      (matchMedia("(hover: hover)").matches && this.#el.body.matches(":hover"))
+    );
   }
 }
 
-function tableElements<Row>({ name, caption, nouns, columns, empty: emptyContent, searchable = true }: TableOptions<Row>) {
+function tableElements<Row>({
+  name,
+  caption,
+  nouns,
+  columns,
+  empty: emptyContent,
+  searchable = true,
+}: TableOptions<Row>) {
   const input = searchInput({ id: `search-${name}` });
   const count = el("p", { class: "muted data__count", role: "status" });
   const headers = columns.map((column) => {
     const sorter = el("button", { type: "button", class: "sort" }, column.title);
-    return { column, sorter, th: el("th", { scope: "col", role: "columnheader", class: `${column.kind === "number" ? "num " : ""}drop-${column.drop ?? 0}` }, sorter) };
+    return {
+      column,
+      sorter,
+      th: el(
+        "th",
+        {
+          scope: "col",
+          role: "columnheader",
+          class: `${column.kind === "number" ? "num " : ""}drop-${column.drop ?? 0}`,
+        },
+        sorter,
+      ),
+    };
   });
   // On narrow screens a row is a card, and browsers drop the table role of other layouts: so the roles are explicit.
   const body = el("tbody", { role: "rowgroup" });
   const head = el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ...headers.map(({ th }) => th)));
   const table = el("table", { class: "table", role: "table", "aria-label": caption }, head, body);
   // Fixed widths: otherwise the browser measures every cell again when a number changes.
-  for (const { column, th } of headers) if (widthOf(column) !== undefined) th.style.setProperty("width", `${widthOf(column)}px`);
+  for (const { column, th } of headers)
+    if (widthOf(column) !== undefined) th.style.setProperty("width", `${widthOf(column)}px`);
   const wrap = el("div", { class: "table-wrap", role: "region", "aria-label": caption, tabindex: 0 }, table);
   const more = el("button", { type: "button", class: "button button--quiet data__more" });
   const nothingText = el("p", {});
@@ -343,12 +384,21 @@ export function numberColumn<Row>(
 }
 
 /** Columns for requests, errors, times and requests in flight; `others` behind the errors. */
-export function figureColumns<Row>(figuresOf: (row: Row) => TryFigures | null, ...others: readonly Column<Row>[]): readonly Column<Row>[] {
+export function figureColumns<Row>(
+  figuresOf: (row: Row) => TryFigures | null,
+  ...others: readonly Column<Row>[]
+): readonly Column<Row>[] {
   const figure = (name: keyof TryFigures) => (row: Row) => figuresOf(row)?.[name] ?? null;
-  const markErrors = (node: HTMLElement, row: Row) => void node.classList.toggle("figure--bad", (figuresOf(row)?.errors_per_s ?? 0) > 0);
+  const markErrors = (node: HTMLElement, row: Row) =>
+    void node.classList.toggle("figure--bad", (figuresOf(row)?.errors_per_s ?? 0) > 0);
   return [
     numberColumn({ key: "requests", title: "Req/s" }, figure("requests_per_s"), number),
-    numberColumn({ key: "errors", title: "Errors", width: 70 }, (row) => valueOf(figuresOf(row), errorShare), percent, markErrors),
+    numberColumn(
+      { key: "errors", title: "Errors", width: 70 },
+      (row) => valueOf(figuresOf(row), errorShare),
+      percent,
+      markErrors,
+    ),
     ...others,
     numberColumn({ key: "p50_ms", title: "p50", drop: 1 }, figure("p50_ms"), milliseconds),
     numberColumn({ key: "p95_ms", title: "p95" }, figure("p95_ms"), milliseconds),
@@ -360,7 +410,12 @@ export function figureColumns<Row>(figuresOf: (row: Row) => TryFigures | null, .
 /** The share of replies with 4xx, with 401, 403 and 404 as the title of the cell. */
 export function clientErrorColumn<Row>(figuresOf: (row: Row) => Figures | null): Column<Row> {
   const share = (row: Row) => valueOf(figuresOf(row), clientErrorShare);
-  return numberColumn({ key: "client_errors", title: "4xx", width: 70 }, share, percent, (node, row) => (node.title = refusalsText(figuresOf(row))));
+  return numberColumn(
+    { key: "client_errors", title: "4xx", width: 70 },
+    share,
+    percent,
+    (node, row) => (node.title = refusalsText(figuresOf(row))),
+  );
 }
 
 function valueOf<From, To>(value: From | null, to: (value: From) => To): To | null {

@@ -1,5 +1,6 @@
 /**
- * The tail page: lines of the access log as requests end, with filters in the address. A hidden tab, and a page that pauses, reads nothing.
+ * The tail page: lines of the access log as requests end, with filters in the address. A hidden tab, and a page that
+ * pauses, reads nothing.
  */
 import type { AccessLine, TailBatch } from "./api.ts";
 import { field, link } from "./components.ts";
@@ -27,7 +28,12 @@ const AGAIN_MS = 5_000;
 /** Characters of an id in a line. */
 const ID_SHOWN = 8;
 
-const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
+const clock = new Intl.DateTimeFormat("en-GB", {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  fractionalSecondDigits: 3,
+});
 
 export const page: OpenPage = () => {
   let source: EventSource | null = null;
@@ -35,7 +41,17 @@ export const page: OpenPage = () => {
   let timer = 0;
   let counts = { matched: 0, shown: 0 };
   const given = queryIn(location.hash);
-  const inputs = FILTERS.map(([name, , example]) => el("input", { id: `tail-${name}`, type: "text", autocomplete: "off", spellcheck: "false", value: given.get(name) ?? "", placeholder: example, oninput: () => later(FILTER_AFTER_MS) }));
+  const inputs = FILTERS.map(([name, , example]) =>
+    el("input", {
+      id: `tail-${name}`,
+      type: "text",
+      autocomplete: "off",
+      spellcheck: "false",
+      value: given.get(name) ?? "",
+      placeholder: example,
+      oninput: () => later(FILTER_AFTER_MS),
+    }),
+  );
   const fields = FILTERS.map(([, label], i) => field(label, inputs[i]!));
   const pause = button("Pause", toggle, "", { "aria-pressed": "false" });
   const note = el("p", { class: "muted", role: "status" }, "Waiting for requests…");
@@ -73,14 +89,19 @@ export const page: OpenPage = () => {
     source.addEventListener("lines", (event: MessageEvent<string>) => show(JSON.parse(event.data) as TailBatch));
     source.addEventListener("open", () => setText(note, "Waiting for requests…"));
     source.addEventListener("error", () => {
-      setText(note, "The tail could not be read: a filter cannot be used, 32 others read it, or the connection is lost.");
+      setText(
+        note,
+        "The tail could not be read: a filter cannot be used, 32 others read it, or the connection is lost.",
+      );
       // A broken stream the browser opens again by itself, one that was refused it does not.
       if (source?.readyState === EventSource.CLOSED) timer = window.setTimeout(follow, AGAIN_MS);
     });
   }
 
   function filters(): URLSearchParams {
-    return new URLSearchParams(FILTERS.flatMap(([name], i) => (inputs[i]!.value.trim() === "" ? [] : [[name, inputs[i]!.value.trim()]])));
+    return new URLSearchParams(
+      FILTERS.flatMap(([name], i) => (inputs[i]!.value.trim() === "" ? [] : [[name, inputs[i]!.value.trim()]])),
+    );
   }
 
   function later(ms: number): void {
@@ -104,13 +125,34 @@ export const page: OpenPage = () => {
     counts = { matched: counts.matched + matched, shown: counts.shown + lines.length };
     rows.prepend(...lines.map((line) => table.rowOf(cellsOf(line))).reverse());
     while (rows.children.length > MAX_LINES) rows.lastElementChild!.remove();
-    setText(note, counts.shown === counts.matched ? `${number(counts.matched)} requests` : `${number(counts.shown)} of ${number(counts.matched)} requests: the gateway sends 50 a second at most`);
+    setText(
+      note,
+      counts.shown === counts.matched
+        ? `${number(counts.matched)} requests`
+        : `${number(counts.shown)} of ${number(counts.matched)} requests: the gateway sends 50 a second at most`,
+    );
   }
 };
 
 /** What clients send stays text. */
-function cellsOf({ request_id: id, trace_id: trace, time, status, code, method, path, service, route, client_ip: client, duration_ms: took, caller, fault, user_agent: agent }: AccessLine): readonly Child[] {
-  const place = service === null || route === null ? "–" : link(hashFor("routes", service, route), `${service} ${route}`);
+function cellsOf({
+  request_id: id,
+  trace_id: trace,
+  time,
+  status,
+  code,
+  method,
+  path,
+  service,
+  route,
+  client_ip: client,
+  duration_ms: took,
+  caller,
+  fault,
+  user_agent: agent,
+}: AccessLine): readonly Child[] {
+  const place =
+    service === null || route === null ? "–" : link(hashFor("routes", service, route), `${service} ${route}`);
   const why = [code, fault].filter((text) => text != null).join(": ");
   const failed = status === null || status >= 500;
   return [
@@ -122,7 +164,12 @@ function cellsOf({ request_id: id, trace_id: trace, time, status, code, method, 
     el("span", { title: agent }, client),
     milliseconds(took),
     caller ?? "–",
-    el("span", {}, el("a", { href: hashFor("requests", id), class: "link", title: id }, shortened(id)), traceLink(trace)),
+    el(
+      "span",
+      {},
+      el("a", { href: hashFor("requests", id), class: "link", title: id }, shortened(id)),
+      traceLink(trace),
+    ),
   ];
 }
 
@@ -132,7 +179,11 @@ const TRACE_URL = document.querySelector<HTMLMetaElement>('meta[name="trace-url"
 function traceLink(id: string | null): Child {
   if (TRACE_URL === undefined || id === null || !/^[0-9a-f]{32}$/.test(id)) return null;
   const opened = { target: "_blank", rel: "noopener noreferrer", title: `Trace ${id}, in a new tab` };
-  return el("a", { href: TRACE_URL.replaceAll("{trace_id}", id), class: "link sub", ...opened }, `Trace ${shortened(id)}`);
+  return el(
+    "a",
+    { href: TRACE_URL.replaceAll("{trace_id}", id), class: "link sub", ...opened },
+    `Trace ${shortened(id)}`,
+  );
 }
 
 function shortened(id: string): string {

@@ -15,7 +15,12 @@ export interface TestJson {
     readonly body?: string;
     readonly client_ip?: string;
   };
-  readonly expect: { readonly status?: number; readonly code?: string; readonly service?: string; readonly route?: string };
+  readonly expect: {
+    readonly status?: number;
+    readonly code?: string;
+    readonly service?: string;
+    readonly route?: string;
+  };
 }
 
 const MAX_NAME_LENGTH = 200;
@@ -28,10 +33,13 @@ export const EXAMPLE_TEST: TestJson = {
 };
 
 /**
- * A test that expects what was explained. It expects no status if a plugin asks another machine: that depends on the `answers` of the
- * test. A request that reaches the upstream gets the 200 that tests assume.
+ * A test that expects what was explained. It expects no status if a plugin asks another machine: that depends on the
+ * `answers` of the test. A request that reaches the upstream gets the 200 that tests assume.
  */
-export function testOf(request: ExplainRequest, { outcome, status, code, service, route, open, answer: ofPlugin }: Explanation): TestJson {
+export function testOf(
+  request: ExplainRequest,
+  { outcome, status, code, service, route, open, answer: ofPlugin }: Explanation,
+): TestJson {
   const { method, url, headers, body, client_ip: clientIp } = request;
   const asked = {
     method,
@@ -42,7 +50,10 @@ export function testOf(request: ExplainRequest, { outcome, status, code, service
   };
   const place = outcome === "refused" ? {} : { service: service ?? "", route: route ?? "" };
   const answer = outcome === "refused" ? { status, code } : open ? null : ofPlugin;
-  const name = `${method} ${url} ${answer === null ? `reaches ${service}, ${route}` : `gets ${reply(answer)}`}`.slice(0, MAX_NAME_LENGTH);
+  const name = `${method} ${url} ${answer === null ? `reaches ${service}, ${route}` : `gets ${reply(answer)}`}`.slice(
+    0,
+    MAX_NAME_LENGTH,
+  );
   if (answer !== null) return { name, request: asked, expect: { ...expected(answer), ...place } };
   return { name, request: asked, expect: open ? place : { status: 200, ...place } };
 }
@@ -73,19 +84,43 @@ interface WrittenRequest {
 
 /** `missing`: what the form does not have of the request, a sentence each. */
 export function formOf(request: unknown): { readonly input: TryInput; readonly missing: readonly string[] } {
-  const { method = "GET", url, headers = {}, body, client_ip: clientIp = "", as, certificate, times = 1, every_ms: _, ...others } = request as WrittenRequest;
+  const {
+    method = "GET",
+    url,
+    headers = {},
+    body,
+    client_ip: clientIp = "",
+    as,
+    certificate,
+    times = 1,
+    every_ms: _,
+    ...others
+  } = request as WrittenRequest;
   const missing: string[] = [];
   const isKnown = (what: string, text: string): boolean => {
-    const why = text.includes(MASK) ? "is masked for you" : /\$\{(?:env|file):/.test(text.replaceAll("$${", "")) ? "has a reference, which tests alone resolve" : null;
+    const why = text.includes(MASK)
+      ? "is masked for you"
+      : /\$\{(?:env|file):/.test(text.replaceAll("$${", ""))
+        ? "has a reference, which tests alone resolve"
+        : null;
     if (why !== null) missing.push(`${what} ${why}.`);
     return why === null;
   };
-  const lines = Object.entries(headers).flatMap(([name, values]) => [values].flat().flatMap((value) => (isKnown(`The header ${name}`, value) ? [`${name}: ${value}`] : [])));
+  const lines = Object.entries(headers).flatMap(([name, values]) =>
+    [values].flat().flatMap((value) => (isKnown(`The header ${name}`, value) ? [`${name}: ${value}`] : [])),
+  );
   const text = body === undefined ? "" : typeof body === "string" ? body : JSON.stringify(body);
   // In a configuration `$${` is `${` itself.
   const plain = (written: string) => written.replaceAll("$${", "${");
-  const input = { method, url: isKnown("The URL", url) ? plain(url) : "", headers: plain(lines.join("\n")), clientIp, body: isKnown("The body", text) ? plain(text) : "" };
-  if (as !== undefined) missing.push("The caller or token of “as”, which plugins accept without a check: here they see the headers alone.");
+  const input = {
+    method,
+    url: isKnown("The URL", url) ? plain(url) : "",
+    headers: plain(lines.join("\n")),
+    clientIp,
+    body: isKnown("The body", text) ? plain(text) : "",
+  };
+  if (as !== undefined)
+    missing.push("The caller or token of “as”, which plugins accept without a check: here they see the headers alone.");
   if (certificate !== undefined) missing.push("The certificate of the client: here it has none.");
   if (times > 1) missing.push(`The test sends it ${times} times: here it is explained once.`);
   for (const name of Object.keys(others)) missing.push(`“${name}”, which this page does not know.`);

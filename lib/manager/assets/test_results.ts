@@ -31,7 +31,13 @@ export function comparisonsOf({ expected, found, differing }: TestResult): reado
 /** The names of what differs, or the reason why there was nothing to compare: "status, headers.Via". */
 export function differenceOf(result: TestResult): string {
   const [other] = otherDifferences(result);
-  return other ?? comparisonsOf(result).filter(({ differs }) => differs).map(({ name }) => name).join(", ");
+  return (
+    other ??
+    comparisonsOf(result)
+      .filter(({ differs }) => differs)
+      .map(({ name }) => name)
+      .join(", ")
+  );
 }
 
 /** Differences that belong to no line, such as a test that did not end. */
@@ -58,6 +64,7 @@ function namesIn(expected: unknown): readonly { readonly name: string; readonly 
 function valueOf(value: unknown): string {
   if (value === null || value === undefined) return "none";
   if (value === "") return '""';
-  if (isRecord(value) && Object.keys(value).length === 1 && typeof value.matches === "string") return `matches ${value.matches}`;
+  if (isRecord(value) && Object.keys(value).length === 1 && typeof value.matches === "string")
+    return `matches ${value.matches}`;
   return typeof value === "string" ? value : JSON.stringify(value);
 }

@@ -1,8 +1,18 @@
 /**
- * The tests page: the last run of the configuration's tests, failed ones first, with what was expected beside what was found.
+ * The tests page: the last run of the configuration's tests, failed ones first, with what was expected beside what was
+ * found.
  */
 import { ageOf } from "./ages.ts";
-import { ask, isSessionEnd, messageOf, type Status, type TestResult, type TestRun, type Validation, type WrittenTest } from "./api.ts";
+import {
+  ask,
+  isSessionEnd,
+  messageOf,
+  type Status,
+  type TestResult,
+  type TestRun,
+  type Validation,
+  type WrittenTest,
+} from "./api.ts";
 import { askingFor } from "./asking.ts";
 import { breakable, field, fixedBadge, loading, notice, readOnlyJson, searchInput } from "./components.ts";
 import { copy } from "./copy.ts";
@@ -32,11 +42,18 @@ class TestsPage implements Page {
   readonly #result = el("div", { role: "status" });
   readonly #ask;
   /** Another run follows a reload. */
-  readonly #onRun = whenChanged((_status: Status) => void this.#ask(), ({ digest, tests, last_reload: last }) => [digest, tests, last?.at]);
+  readonly #onRun = whenChanged(
+    (_status: Status) => void this.#ask(),
+    ({ digest, tests, last_reload: last }) => [digest, tests, last?.at],
+  );
   readonly #list = el("div");
   /** What is open stays so after a run with the same results, and so does the result of a test that was run again. */
   readonly #drawList = whenChanged(
-    ({ tests, digest }: TestRun) => replace(this.#list, testList(tests, (test) => this.#actionsOf(test, digest))),
+    ({ tests, digest }: TestRun) =>
+      replace(
+        this.#list,
+        testList(tests, (test) => this.#actionsOf(test, digest)),
+      ),
     ({ tests, digest }) => [tests, digest, this.#frame.session?.role, this.#frame.session?.write],
   );
   #status: Status | null = null;
@@ -44,7 +61,13 @@ class TestsPage implements Page {
 
   constructor(frame: Frame) {
     this.#frame = frame;
-    this.#ask = askingFor({ frame, what: "The tests", node: this.node, ask: () => ask<TestRun>("GET", "/gateway/tests?secrets=masked"), show: (run) => this.#show(run) });
+    this.#ask = askingFor({
+      frame,
+      what: "The tests",
+      node: this.node,
+      ask: () => ask<TestRun>("GET", "/gateway/tests?secrets=masked"),
+      show: (run) => this.#show(run),
+    });
     replace(this.node, loading("the tests"));
   }
 
@@ -58,7 +81,14 @@ class TestsPage implements Page {
     if (run.tests.length === 0) return replace(this.node, noTests(this.#frame));
     replace(this.#summary, this.#summaryOf(run));
     // A viewer only reads.
-    const again = this.#frame.session?.role !== "viewer" && el("div", { class: "toolbar" }, button("Run again", () => void this.#run(this.#result, verdictOnAll)), el("span", { class: "muted" }, "with the file as it is now; nothing is reloaded."));
+    const again =
+      this.#frame.session?.role !== "viewer" &&
+      el(
+        "div",
+        { class: "toolbar" },
+        button("Run again", () => void this.#run(this.#result, verdictOnAll)),
+        el("span", { class: "muted" }, "with the file as it is now; nothing is reloaded."),
+      );
     this.#drawList(run);
     replace(this.node, this.#summary, again, this.#result, this.#list);
   }
@@ -73,8 +103,11 @@ class TestsPage implements Page {
       "div",
       { class: "toolbar" },
       request !== null && el("a", { class: "button", href: `#/try?${new URLSearchParams({ test: name })}` }, "Try it"),
-      session?.role !== "viewer" && button("Run again", () => void this.#run(result, (validation) => verdictOn(name, validation)), "quiet"),
-      isLinked ? el("a", { href: editorHash({ line: line!, column, path: name }, digest) }, place) : place && el("span", { class: "muted" }, place),
+      session?.role !== "viewer" &&
+        button("Run again", () => void this.#run(result, (validation) => verdictOn(name, validation)), "quiet"),
+      isLinked
+        ? el("a", { href: editorHash({ line: line!, column, path: name }, digest) }, place)
+        : place && el("span", { class: "muted" }, place),
     );
     return [toolbar, result];
   }
@@ -96,46 +129,99 @@ class TestsPage implements Page {
 
   #summaryOf({ at, digest, passed, failed }: TestRun): HTMLElement {
     const all = passed + failed;
-    const when = at === null ? null : el("p", {}, "Last run ", ageOf(at), digest === null ? "." : ", configuration ", digest !== null && el("span", { class: "mono" }, digest.slice(0, 16)));
+    const when =
+      at === null
+        ? null
+        : el(
+            "p",
+            {},
+            "Last run ",
+            ageOf(at),
+            digest === null ? "." : ", configuration ",
+            digest !== null && el("span", { class: "mono" }, digest.slice(0, 16)),
+          );
     if (failed === 0) return notice("good", `${counted(all, "test")} passed.`, "", when);
     const refused = this.#status?.last_reload?.outcome === "refused";
     return notice(
       "bad",
       `${number(failed)} of ${number(all)} tests failed.`,
       "",
-      refused && el("p", {}, "The reload was refused, and the gateway keeps its current configuration. Correct the configuration or the test, then reload: ", el("a", { href: "#/config" }, "Configuration")),
+      refused &&
+        el(
+          "p",
+          {},
+          "The reload was refused, and the gateway keeps its current configuration. " +
+            "Correct the configuration or the test, then reload: ",
+          el("a", { href: "#/config" }, "Configuration"),
+        ),
       when,
     );
   }
 }
 
 function verdictOnAll({ tests, issues, untested }: Validation): HTMLElement {
-  if (tests === null) return el("div", { class: `notice notice--${issues.length > 0 ? "bad" : "good"}` }, el("p", {}, whyNotRun({ issues, untested })));
+  if (tests === null)
+    return el(
+      "div",
+      { class: `notice notice--${issues.length > 0 ? "bad" : "good"}` },
+      el("p", {}, whyNotRun({ issues, untested })),
+    );
   const { passed, failed, not_run: notRun, failures } = tests;
-  const text = `The file as it is now: ${number(passed)} passed, ${number(failed)} failed${notRun === 0 ? "" : `, ${number(notRun)} not run`}.`;
-  const list = el("ol", { class: "tests" }, ...failures.map((failure) => testItem({ ...failure, passed: false }, failures.length === 1)));
-  return el("div", { class: `notice notice--${failed > 0 || issues.length > 0 ? "bad" : "good"}` }, el("p", {}, text), failures.length > 0 && list);
+  const text =
+    `The file as it is now: ${number(passed)} passed, ` +
+    `${number(failed)} failed${notRun === 0 ? "" : `, ${number(notRun)} not run`}.`;
+  const list = el(
+    "ol",
+    { class: "tests" },
+    ...failures.map((failure) => testItem({ ...failure, passed: false }, failures.length === 1)),
+  );
+  return el(
+    "div",
+    { class: `notice notice--${failed > 0 || issues.length > 0 ? "bad" : "good"}` },
+    el("p", {}, text),
+    failures.length > 0 && list,
+  );
 }
 
 function verdictOn(name: string, { tests, issues, untested }: Validation): HTMLElement {
   if (tests === null) return notice("bad", whyNotRun({ issues, untested }), "");
   const { failures, failed, passes = [] } = tests;
   const failure = failures.find((each) => each.name === name);
-  if (failure !== undefined) return notice("bad", "It fails with the file as it is now.", "", ...comparison({ ...failure, passed: false }));
+  if (failure !== undefined)
+    return notice("bad", "It fails with the file as it is now.", "", ...comparison({ ...failure, passed: false }));
   if (passes.includes(name)) return notice("good", "It passes with the file as it is now.", "");
-  return notice("bad", "It is not known how it ends.", failed > failures.length ? `It is not among the first ${number(failures.length)} failures.` : "The file as it is now has no test of this name.");
+  return notice(
+    "bad",
+    "It is not known how it ends.",
+    failed > failures.length
+      ? `It is not among the first ${number(failures.length)} failures.`
+      : "The file as it is now has no test of this name.",
+  );
 }
 
 function whyNotRun({ issues, untested }: Pick<Validation, "issues" | "untested">): string {
   return untested ?? (issues.length > 0 ? "The file has errors: its tests cannot be run." : "The file has no tests.");
 }
 
-function testList(tests: readonly WrittenTest[], actionsOf: (test: WrittenTest) => readonly HTMLElement[]): HTMLElement {
-  const items = failedFirst(tests).map((test, i) => ({ text: searchTextOf(test), node: null as HTMLElement | null, test, open: i < FIRST_OPEN && !test.passed }));
+function testList(
+  tests: readonly WrittenTest[],
+  actionsOf: (test: WrittenTest) => readonly HTMLElement[],
+): HTMLElement {
+  const items = failedFirst(tests).map((test, i) => ({
+    text: searchTextOf(test),
+    node: null as HTMLElement | null,
+    test,
+    open: i < FIRST_OPEN && !test.passed,
+  }));
   const list = el("ol", { class: "tests" });
   const count = el("p", { class: "muted", role: "status" });
   const onchange = () => keepInAddress("tests", { query: input.value });
-  const input = searchInput({ id: "search-tests", value: viewIn(location.hash, "tests").query, oninput: draw, onchange });
+  const input = searchInput({
+    id: "search-tests",
+    value: viewIn(location.hash, "tests").query,
+    oninput: draw,
+    onchange,
+  });
   const more = button("", showAll, "quiet");
   const search = el("div", { class: "toolbar toolbar--apart" }, field("Search tests", input), count);
   let all = false;
@@ -161,10 +247,21 @@ function testList(tests: readonly WrittenTest[], actionsOf: (test: WrittenTest) 
 }
 
 /** The comparison is created when it is opened: there may be thousands of tests. */
-function testItem<Test extends TestResult>(test: Test, open: boolean, actionsOf: (test: Test) => readonly HTMLElement[] = () => []): HTMLElement {
+function testItem<Test extends TestResult>(
+  test: Test,
+  open: boolean,
+  actionsOf: (test: Test) => readonly HTMLElement[] = () => [],
+): HTMLElement {
   const { name, passed } = test;
   const badge = fixedBadge(passed ? "good" : "bad", passed ? "Passed" : "Failed");
-  const summary = el("summary", {}, badge, " ", el("strong", {}, name), !passed && el("span", { class: "muted test__why" }, ` ${differenceOf(test)}`));
+  const summary = el(
+    "summary",
+    {},
+    badge,
+    " ",
+    el("strong", {}, name),
+    !passed && el("span", { class: "muted test__why" }, ` ${differenceOf(test)}`),
+  );
   const details = el("details", { class: "test", open, ontoggle: fill }, summary);
   fill();
   return el("li", {}, details);
@@ -178,10 +275,27 @@ function comparison(test: TestResult): readonly HTMLElement[] {
   const others = otherDifferences(test);
   const rows = comparisonsOf(test).map(({ name, expected, found, differs }) => {
     const difference = differs && fixedBadge("bad", "differs");
-    return el("tr", {}, el("th", { scope: "row" }, el("code", {}, ...breakable(name)), " ", difference), cell(expected), cell(found));
+    return el(
+      "tr",
+      {},
+      el("th", { scope: "row" }, el("code", {}, ...breakable(name)), " ", difference),
+      cell(expected),
+      cell(found),
+    );
   });
-  const head = el("tr", {}, el("th", { scope: "col" }, "Field"), el("th", { scope: "col" }, "Expected"), el("th", { scope: "col" }, "Found"));
-  const table = el("table", { class: "table table--fixed", "aria-label": `Expected and found: ${test.name}` }, el("thead", {}, head), el("tbody", {}, ...rows));
+  const head = el(
+    "tr",
+    {},
+    el("th", { scope: "col" }, "Field"),
+    el("th", { scope: "col" }, "Expected"),
+    el("th", { scope: "col" }, "Found"),
+  );
+  const table = el(
+    "table",
+    { class: "table table--fixed", "aria-label": `Expected and found: ${test.name}` },
+    el("thead", {}, head),
+    el("tbody", {}, ...rows),
+  );
   return [...others.map((each) => el("p", { class: "figure--bad" }, each)), ...(rows.length > 0 ? [table] : [])];
 }
 
@@ -191,13 +305,21 @@ function cell(text: string): HTMLElement {
 
 function noTests(frame: Frame): HTMLElement {
   const example = readOnlyJson({ tests: [EXAMPLE_TEST] }, { id: "test-example" });
-  const what = "A test names a request and what has to become of it. All tests run at the start and before each reload, without any upstream: if one fails, the current configuration stays in force.";
+  const what =
+    "A test names a request and what has to become of it. All tests run at the start and before each reload, " +
+    "without any upstream: if one fails, the current configuration stays in force.";
   return el(
     "div",
     { class: "card stack" },
     el("p", {}, el("strong", {}, "The configuration has no tests.")),
     el("p", {}, what),
     field("A test in the configuration file", example),
-    el("div", { class: "toolbar" }, button("Copy", () => void copy(frame, example.value, "Copied.", example)), el("a", { href: "#/try" }, "Try it"), el("span", { class: "muted" }, "writes a test from a request.")),
+    el(
+      "div",
+      { class: "toolbar" },
+      button("Copy", () => void copy(frame, example.value, "Copied.", example)),
+      el("a", { href: "#/try" }, "Try it"),
+      el("span", { class: "muted" }, "writes a test from a request."),
+    ),
   );
 }

@@ -13,13 +13,19 @@ export interface DiffLine {
 /** Consecutive lines: changes with the lines around them. */
 export type Hunk = readonly DiffLine[];
 
-/** Differences further apart than this are shown as one; the steps kept for the way back need memory of the square of it. */
+/**
+ * Differences further apart than this are shown as one; the steps kept for the way back need memory of the square of
+ * it.
+ */
 const MAX_DISTANCE = 1000;
 /** Lines that are compared at most. */
 const MAX_STEPS = 400_000;
 const CONTEXT = 3;
 
-/** Empty: the texts are the same. Where they differ too much for a shortest answer, everything from the first to the last difference is replaced. */
+/**
+ * Empty: the texts are the same. Where they differ too much for a shortest answer, everything from the first to the
+ * last difference is replaced.
+ */
 export function textDiff(before: string, after: string): readonly Hunk[] {
   const [old, next] = [before.split("\n"), after.split("\n")];
   return hunksOf(differences(old, next), old, next);
@@ -51,7 +57,10 @@ function differences(old: readonly string[], next: readonly string[]): readonly 
   let end = 0;
   while (end < least - start && old[old.length - 1 - end] === next[next.length - 1 - end]) end += 1;
   const numbers = new Map<string, number>();
-  const numbered = (lines: readonly string[]) => lines.slice(start, lines.length - end).map((line) => numbers.get(line) ?? (numbers.set(line, numbers.size), numbers.size - 1));
+  const numbered = (lines: readonly string[]) =>
+    lines
+      .slice(start, lines.length - end)
+      .map((line) => numbers.get(line) ?? (numbers.set(line, numbers.size), numbers.size - 1));
   const pairs = samePairs(numbered(old), numbered(next)).map(([x, y]) => [x + start, y + start] as const);
   return blocksOf([...pairs, [old.length - end, next.length - end]], start);
 }
@@ -67,7 +76,10 @@ function samePairs(a: readonly number[], b: readonly number[]): readonly (readon
     trace.push(reach.slice(most + 1 - distance, most + 2 + distance));
     for (let diagonal = -distance; diagonal <= distance; diagonal += 2) {
       const at = most + 1 + diagonal;
-      let x = diagonal === -distance || (diagonal !== distance && reach[at - 1]! < reach[at + 1]!) ? reach[at + 1]! : reach[at - 1]! + 1;
+      let x =
+        diagonal === -distance || (diagonal !== distance && reach[at - 1]! < reach[at + 1]!)
+          ? reach[at + 1]!
+          : reach[at - 1]! + 1;
       const from = x;
       while (x < a.length && x - diagonal < b.length && a[x] === b[x - diagonal]) x += 1;
       reach[at] = x;
@@ -124,13 +136,15 @@ function hunksOf(blocks: readonly Block[], old: readonly string[], next: readonl
     if (!isNear) hunks.push([]);
     const lines = hunks.at(-1)!;
     const addSame = (from: number, to: number, shift: number) => {
-      for (let at = from; at < to; at++) lines.push({ kind: "same", text: old[at]!, before: at + 1, after: at + 1 + shift });
+      for (let at = from; at < to; at++)
+        lines.push({ kind: "same", text: old[at]!, before: at + 1, after: at + 1 + shift });
     };
     addSame(isNear ? last.toX : Math.max(x - CONTEXT, 0), x, y - x);
     for (let at = x; at < toX; at++) lines.push({ kind: "removed", text: old[at]!, before: at + 1, after: null });
     for (let at = y; at < toY; at++) lines.push({ kind: "added", text: next[at]!, before: null, after: at + 1 });
     const following = blocks[i + 1];
-    if (following === undefined || following.x - toX > 2 * CONTEXT) addSame(toX, Math.min(toX + CONTEXT, old.length), toY - toX);
+    if (following === undefined || following.x - toX > 2 * CONTEXT)
+      addSame(toX, Math.min(toX + CONTEXT, old.length), toY - toX);
   }
   return hunks;
 }

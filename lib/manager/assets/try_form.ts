@@ -34,15 +34,30 @@ export function readTryForm(form: TryInput): TryForm {
   if (!TOKEN.test(method))
     errors.push({
       field: "method",
-      message: method === "" ? "Enter a method, such as GET." : `“${method}” is not a method: letters, digits and some punctuation, no spaces.`,
+      message:
+        method === ""
+          ? "Enter a method, such as GET."
+          : `“${method}” is not a method: letters, digits and some punctuation, no spaces.`,
     });
   const problem = urlError(url);
   if (problem !== null) errors.push({ field: "url", message: problem });
   const headers = readHeaderLines(form.headers, errors);
   const clientIp = form.clientIp.trim();
-  if (clientIp !== "" && !isAddress(clientIp)) errors.push({ field: "clientIp", message: `“${clientIp}” is not an IP address such as 203.0.113.9 or 2001:db8::1.` });
+  if (clientIp !== "" && !isAddress(clientIp))
+    errors.push({
+      field: "clientIp",
+      message: `“${clientIp}” is not an IP address such as 203.0.113.9 or 2001:db8::1.`,
+    });
   if (errors.length > 0) return { errors };
-  return { request: { method, url, headers, ...(clientIp !== "" && { client_ip: clientIp }), ...(form.body !== "" && { body: form.body }) } };
+  return {
+    request: {
+      method,
+      url,
+      headers,
+      ...(clientIp !== "" && { client_ip: clientIp }),
+      ...(form.body !== "" && { body: form.body }),
+    },
+  };
 }
 
 function isAddress(text: string): boolean {
@@ -56,7 +71,8 @@ function urlError(url: string): string | null {
   if (!url.startsWith("/") && !/^https?:\/\/[^/?#]/i.test(url))
     return "A path starts with “/”; a full URL starts with http:// or https:// and names a host.";
   if (/[^\x21-\x7e]/.test(url)) return "A path contains only ASCII characters: write %C3%A9 for é.";
-  if (/^https?:\/\/[^/?]*@/i.test(url)) return "User name and password are not sent in a URL: write an Authorization header.";
+  if (/^https?:\/\/[^/?]*@/i.test(url))
+    return "User name and password are not sent in a URL: write an Authorization header.";
   return url.includes("#") ? "The fragment after “#” is never sent to a server: leave it out." : null;
 }
 
@@ -71,9 +87,16 @@ function readHeaderLines(text: string, errors: FieldError[]): Readonly<Record<st
     else if (!TOKEN.test(name))
       errors.push({
         field: "headers",
-        message: name === "" ? `Line ${i + 1}: the name before the colon is missing.` : `Line ${i + 1}: “${name}” is not a header name.`,
+        message:
+          name === ""
+            ? `Line ${i + 1}: the name before the colon is missing.`
+            : `Line ${i + 1}: “${name}” is not a header name.`,
       });
-    else if (!FIELD_VALUE.test(value)) errors.push({ field: "headers", message: `Line ${i + 1}: the value of ${name} contains a character that no header can carry.` });
+    else if (!FIELD_VALUE.test(value))
+      errors.push({
+        field: "headers",
+        message: `Line ${i + 1}: the value of ${name} contains a character that no header can carry.`,
+      });
     else {
       const key = name.toLowerCase();
       const before = headers.get(key);

@@ -1,5 +1,6 @@
 /**
- * The "Try it" page: asks the gateway how it would handle a request, and shows the route, the plugins and the upstreams.
+ * The "Try it" page: asks the gateway how it would handle a request, and shows the route, the plugins and the
+ * upstreams.
  */
 import { ApiError, ask, isSessionEnd, type Explanation, type ExplainRequest, type TestRun } from "./api.ts";
 import { conditionTexts } from "./conditions.ts";
@@ -15,14 +16,19 @@ import { formOf, testOf } from "./test_json.ts";
 import { readTryForm, type FieldError, type TryInput } from "./try_form.ts";
 
 const FIELDS = ["method", "url", "headers", "clientIp", "body"] as const;
-const HEADERS_HINT = "One per line, as “Name: value”; cookies as “Cookie: name=value”. Host selects among services that are restricted to host names.";
+const HEADERS_HINT =
+  "One per line, as “Name: value”; cookies as “Cookie: name=value”. " +
+  "Host selects among services that are restricted to host names.";
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 /** Candidates that are listed; further ones are only counted. */
 const MAX_CANDIDATES = 100;
 
 const MAX_DRAFTS = 20;
 
-/** "#/try?method=GET&url=/shop/items&headers=X-Version: 2" fills in the form, and "#/try?test=NAME" with the request of a test. */
+/**
+ * "#/try?method=GET&url=/shop/items&headers=X-Version: 2" fills in the form, and "#/try?test=NAME" with the request of
+ * a test.
+ */
 export const page: OpenPage = (frame) => new TryPage(frame);
 
 class TryPage implements Page {
@@ -44,7 +50,11 @@ class TryPage implements Page {
   constructor(frame: Frame) {
     this.#frame = frame;
     const { node: form } = this.#form;
-    const given: Readonly<Record<string, string>> = { method: "GET", ...Object.fromEntries(queryIn(location.hash)), ...frame.texts.get(location.hash) };
+    const given: Readonly<Record<string, string>> = {
+      method: "GET",
+      ...Object.fromEntries(queryIn(location.hash)),
+      ...frame.texts.get(location.hash),
+    };
     for (const name of FIELDS) this.#form[name].value = given[name] ?? "";
     const test = queryIn(location.hash).get("test");
     if (test !== null) void this.#fillIn(test);
@@ -90,18 +100,37 @@ class TryPage implements Page {
     }
   }
 
-  /** "#/try?test=NAME": the request of a test, which may have secrets: they are in no address. What somebody has entered stays. */
+  /**
+   * "#/try?test=NAME": the request of a test, which may have secrets: they are in no address. What somebody has entered
+   * stays.
+   */
   async #fillIn(name: string): Promise<void> {
     replace(this.#notes, loading("the test"));
     try {
       const { tests } = await ask<TestRun>("GET", "/gateway/tests");
       const written = tests.find((test) => test.name === name)?.request ?? null;
-      if (written === null) return replace(this.#notes, notice("warn", "The request of this test is not known.", `“${name}” is no test of the configuration in force.`));
+      if (written === null)
+        return replace(
+          this.#notes,
+          notice(
+            "warn",
+            "The request of this test is not known.",
+            `“${name}” is no test of the configuration in force.`,
+          ),
+        );
       const { input, missing } = formOf(written);
       const isEntered = this.#frame.texts.has(location.hash);
       if (!isEntered) for (const part of FIELDS) this.#form[part].value = input[part];
       const more = missing.length === 0 ? null : listOf(missing, (each) => [each]);
-      replace(this.#notes, notice(missing.length === 0 ? "good" : "warn", `${isEntered ? "Begun with the" : "The"} request of the test “${name}”.`, missing.length === 0 ? "" : "Not taken over:", more));
+      replace(
+        this.#notes,
+        notice(
+          missing.length === 0 ? "good" : "warn",
+          `${isEntered ? "Begun with the" : "The"} request of the test “${name}”.`,
+          missing.length === 0 ? "" : "Not taken over:",
+          more,
+        ),
+      );
     } catch (error) {
       if (isSessionEnd(error)) return this.#frame.showError(error);
       replace(this.#notes, failure(error));
@@ -121,14 +150,25 @@ class TryPage implements Page {
     this.#service = explanation.service;
     this.#drawing = explanation.outcome === "matched" ? matched(explanation, request.method) : null;
     replace(this.#outcome, outcomeNotice(explanation));
-    replace(this.#rest, ...(this.#drawing?.nodes ?? []), candidateList(explanation), testCard(request, explanation, this.#frame));
+    replace(
+      this.#rest,
+      ...(this.#drawing?.nodes ?? []),
+      candidateList(explanation),
+      testCard(request, explanation, this.#frame),
+    );
     this.#drawing?.update();
   }
 
   /** Returns what is in the form. */
   #keep(): TryInput {
     const { method, url, headers, clientIp, body } = this.#form;
-    const input = { method: method.value, url: url.value, headers: headers.value, clientIp: clientIp.value, body: body.value };
+    const input = {
+      method: method.value,
+      url: url.value,
+      headers: headers.value,
+      clientIp: clientIp.value,
+      body: body.value,
+    };
     const { texts } = this.#frame;
     texts.delete(location.hash);
     texts.set(location.hash, input);
@@ -160,8 +200,15 @@ function tryForm() {
     body: el("textarea", { ...plain, class: "mono", rows: 4 }),
   };
   const hint = el("p", { class: "field__hint", id: "try-headers-hint" }, HEADERS_HINT);
-  const problem = (name: keyof TryInput) => el("p", { class: "try__problem", id: `try-${name}-problem`, role: "alert" });
-  const errors = { method: problem("method"), url: problem("url"), headers: problem("headers"), clientIp: problem("clientIp"), body: problem("body") };
+  const problem = (name: keyof TryInput) =>
+    el("p", { class: "try__problem", id: `try-${name}-problem`, role: "alert" });
+  const errors = {
+    method: problem("method"),
+    url: problem("url"),
+    headers: problem("headers"),
+    clientIp: problem("clientIp"),
+    body: problem("body"),
+  };
   const fieldOf = (name: keyof TryInput, label: string): HTMLElement => {
     const input = inputs[name];
     const above = name === "headers" && hint;
@@ -177,7 +224,12 @@ function tryForm() {
     fieldOf("url", "Path and query"),
     el("div", { class: "try__texts" }, fieldOf("headers", "Headers"), fieldOf("body", "Body")),
     el("div", { class: "try__client" }, fieldOf("clientIp", "Client IP")),
-    el("div", { class: "toolbar try__send" }, send, el("p", { class: "muted" }, "Nothing is forwarded: the gateway only explains what it would do.")),
+    el(
+      "div",
+      { class: "toolbar try__send" },
+      send,
+      el("p", { class: "muted" }, "Nothing is forwarded: the gateway only explains what it would do."),
+    ),
     el("datalist", { id: "try-methods" }, ...METHODS.map((value) => el("option", { value }))),
   );
   return { ...inputs, node, errors, send };
@@ -188,7 +240,17 @@ function keepInAddress({ method, url }: ExplainRequest): void {
   history.replaceState(history.state, "", `#/try?${new URLSearchParams({ method, url })}`);
 }
 
-function outcomeNotice({ outcome, status, code, reasons, service, route, path, open, answer }: Explanation): HTMLElement {
+function outcomeNotice({
+  outcome,
+  status,
+  code,
+  reasons,
+  service,
+  route,
+  path,
+  open,
+  answer,
+}: Explanation): HTMLElement {
   const tone = outcome === "refused" ? "bad" : answer === null || answer.status! < 400 ? "good" : "warn";
   const where = path === null ? "" : `: ${path}`;
   const head =
@@ -200,10 +262,18 @@ function outcomeNotice({ outcome, status, code, reasons, service, route, path, o
           link(hashFor("routes", service ?? "", route ?? ""), el("strong", {}, route ?? "")),
           " of ",
           link(hashFor("services", service ?? ""), service ?? ""),
-          answer === null ? "." : `. ${open ? "If the plugins before it let the request pass, the" : "The"} plugin ${answer.name} answers with ${replyText(answer)}: the request does not reach an upstream.`,
+          answer === null
+            ? "."
+            : `. ${open ? "If the plugins before it let the request pass, the" : "The"} plugin ${answer.name} ` +
+                `answers with ${replyText(answer)}: the request does not reach an upstream.`,
         )
       : el("p", {}, el("strong", {}, `Refused with ${replyText({ status, code })}`), where);
-  return el("div", { class: `notice notice--${tone}` }, head, reasons.length > 0 && listOf(reasons, (reason) => [reason]));
+  return el(
+    "div",
+    { class: `notice notice--${tone}` },
+    head,
+    reasons.length > 0 && listOf(reasons, (reason) => [reason]),
+  );
 }
 
 /** "401 key_missing" */
@@ -219,11 +289,25 @@ function candidateList({ candidates, service: taken, route: takenRoute }: Explan
     const name = link(hashFor("routes", service, route), ...breakable(route));
     const isTaken = service === taken && route === takenRoute;
     const text = isTaken ? el("span", { class: "badge badge--good badge--wrap" }, verdict) : verdict;
-    return el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, link(hashFor("services", service), ...breakable(service))), el("td", {}, text));
+    return el(
+      "tr",
+      {},
+      el("th", { scope: "row" }, name),
+      el("td", {}, link(hashFor("services", service), ...breakable(service))),
+      el("td", {}, text),
+    );
   });
-  const table = el("table", { class: "table table--fixed candidates", "aria-label": "Candidates" }, el("thead", {}, head), el("tbody", {}, ...rows));
+  const table = el(
+    "table",
+    { class: "table table--fixed candidates", "aria-label": "Candidates" },
+    el("thead", {}, head),
+    el("tbody", {}, ...rows),
+  );
   const rest = candidates.length - rows.length;
-  return section("Candidates", el("div", { class: "card" }, table, rest > 0 && el("p", { class: "muted" }, `and ${number(rest)} more`)));
+  return section(
+    "Candidates",
+    el("div", { class: "card" }, table, rest > 0 && el("p", { class: "muted" }, `and ${number(rest)} more`)),
+  );
 }
 
 /** A button that copies the request as a test, and shows the copy. */
@@ -232,11 +316,28 @@ function testCard(request: ExplainRequest, explanation: Explanation, frame: Fram
   const shown = field("Test as JSON", test);
   shown.hidden = true;
   const hints = [
-    "Goes into “tests” of the configuration file, or into a file of “test_files”. It holds headers and body as entered, secrets included.",
-    explanation.open ? "It expects no status, since not every plugin has decided. Answers of other machines go into “answers” of the test." : "",
+    "Goes into “tests” of the configuration file, or into a file of “test_files”. " +
+      "It holds headers and body as entered, secrets included.",
+    explanation.open
+      ? "It expects no status, since not every plugin has decided. " +
+        "Answers of other machines go into “answers” of the test."
+      : "",
   ];
   const hint = el("p", { class: "muted", id: "try-test-hint" }, hints.join(" ").trim());
-  return section("As a test", el("div", { class: "card stack" }, el("div", { class: "toolbar" }, button("Copy as test", () => void showAndCopy()), hint), shown));
+  return section(
+    "As a test",
+    el(
+      "div",
+      { class: "card stack" },
+      el(
+        "div",
+        { class: "toolbar" },
+        button("Copy as test", () => void showAndCopy()),
+        hint,
+      ),
+      shown,
+    ),
+  );
 
   async function showAndCopy(): Promise<void> {
     shown.hidden = false;
@@ -245,7 +346,8 @@ function testCard(request: ExplainRequest, explanation: Explanation, frame: Fram
 }
 
 function failure(error: unknown): HTMLElement {
-  const { status, message, retryAfterS } = error instanceof ApiError ? error : new ApiError(0, { detail: String(error) }, null);
+  const { status, message, retryAfterS } =
+    error instanceof ApiError ? error : new ApiError(0, { detail: String(error) }, null);
   const head =
     status === 0
       ? "The request did not reach the gateway."
@@ -254,7 +356,13 @@ function failure(error: unknown): HTMLElement {
         : status < 500
           ? "The gateway rejected this request."
           : "The gateway failed to answer.";
-  return notice("bad", head, "", el("p", {}, message), retryAfterS !== null && el("p", {}, `Try again in ${retryAfterS} s.`));
+  return notice(
+    "bad",
+    head,
+    "",
+    el("p", {}, message),
+    retryAfterS !== null && el("p", {}, `Try again in ${retryAfterS} s.`),
+  );
 }
 
 interface Drawing {
@@ -269,7 +377,8 @@ function matched(explanation: Explanation, method: string): Drawing {
   const match = configured?.routes.find((each) => each.name === explanation.route)?.match;
   const given = Object.entries(params);
   const explained = new Map(upstreams.map((upstream) => [upstream.id, upstream]));
-  const facts = (...more: readonly (readonly [string, Child])[]) => factList([["Path", mono(path ?? "")], ["Pattern", mono(pattern ?? "")], ...more]);
+  const facts = (...more: readonly (readonly [string, Child])[]) =>
+    factList([["Path", mono(path ?? "")], ["Pattern", mono(pattern ?? "")], ...more]);
   const drawing = new Pipeline({
     listener: {
       title: method,
@@ -279,12 +388,19 @@ function matched(explanation: Explanation, method: string): Drawing {
     },
     ...{ plugins, upstreams, service: name, strategy: strategy ?? "", config: configured },
   });
-  const placeholders = given.length === 0 ? "none" : el("div", {}, ...given.map(([key, value]) => el("div", { class: "mono" }, `${key} = ${value}`)));
+  const placeholders =
+    given.length === 0
+      ? "none"
+      : el("div", {}, ...given.map(([key, value]) => el("div", { class: "mono" }, `${key} = ${value}`)));
   const what = facts(["The upstream gets", mono(forwarded ?? "")], ["Placeholders", placeholders]);
   return {
     nodes: [
       section("The match", el("div", { class: "card" }, what)),
-      section("Path through the gateway", el("div", { class: "card" }, drawing.node), el("p", { class: "muted" }, sharesNote(explanation))),
+      section(
+        "Path through the gateway",
+        el("div", { class: "card" }, drawing.node),
+        el("p", { class: "muted" }, sharesNote(explanation)),
+      ),
     ],
     /** States are live; the shares come from the reply. */
     update() {
@@ -304,7 +420,9 @@ function matched(explanation: Explanation, method: string): Drawing {
 }
 
 function sharesNote({ open }: Explanation): string {
-  const shares = "Shares are those of requests like this one: they follow from splits, the strategy and the current state of the upstreams.";
+  const shares =
+    "Shares are those of requests like this one: they follow from splits, " +
+    "the strategy and the current state of the upstreams.";
   return open ? `${shares} A plugin may still refuse the request.` : shares;
 }
 

@@ -22,7 +22,11 @@ const UNTIL = "until the next reload of the configuration";
 export function upstreamActions(frame: Frame, service: string, id: string): Part {
   const buttons = STATES.map((state) => ({ state, node: button(ACTIONS[state].label, () => void set(state)) }));
   const note = el("p", { class: "muted" });
-  const group = el("div", { class: "badges", role: "group", "aria-label": `Traffic of upstream ${id}` }, ...buttons.map(({ node }) => node));
+  const group = el(
+    "div",
+    { class: "badges", role: "group", "aria-label": `Traffic of upstream ${id}` },
+    ...buttons.map(({ node }) => node),
+  );
   const node = el("div", { class: "card stack", hidden: true }, group, note);
   const stateNow = (): State | null => {
     const found = live.upstream(service, id);
@@ -35,7 +39,12 @@ export function upstreamActions(frame: Frame, service: string, id: string): Part
       const now = stateNow();
       node.hidden = now === null || frame.session?.write !== true;
       for (const { state, node: each } of buttons) each.setAttribute("aria-pressed", String(state === now));
-      setText(note, now === null || now === "use" ? `Drain and Eject hold ${UNTIL}; the file is not changed.` : `Taken out by an administrator ${UNTIL}: it ${ACTIONS[now].effect}.`);
+      setText(
+        note,
+        now === null || now === "use"
+          ? `Drain and Eject hold ${UNTIL}; the file is not changed.`
+          : `Taken out by an administrator ${UNTIL}: it ${ACTIONS[now].effect}.`,
+      );
     },
   };
 
@@ -43,7 +52,9 @@ export function upstreamActions(frame: Frame, service: string, id: string): Part
     if (isBusy || state === stateNow() || !confirm(questionOf(state))) return;
     isBusy = true;
     try {
-      await ask("POST", `/gateway/upstreams/${encodeURIComponent(service)}/${encodeURIComponent(id)}`, { body: { state } });
+      await ask("POST", `/gateway/upstreams/${encodeURIComponent(service)}/${encodeURIComponent(id)}`, {
+        body: { state },
+      });
       frame.showMessage(`Upstream ${id} ${ACTIONS[state].effect}.`, "good");
       await frame.refresh();
     } catch (error) {
@@ -57,7 +68,9 @@ export function upstreamActions(frame: Frame, service: string, id: string): Part
     const { label, effect } = ACTIONS[state];
     if (state === "use") return `${label} upstream “${id}”? It ${effect}.`;
     const isLast = !(live.health(service)?.upstreams ?? []).some((upstream) => upstream.usable && upstream.id !== id);
-    const warning = isLast ? `It is the last one of service “${service}” that can be used: requests will get 503.\n\n` : "";
+    const warning = isLast
+      ? `It is the last one of service “${service}” that can be used: requests will get 503.\n\n`
+      : "";
     return `${warning}${label} upstream “${id}”? It ${effect}, ${UNTIL}.`;
   }
 }

@@ -14,7 +14,18 @@ import type { Share } from "./balancing.ts";
 import { addressOf } from "./inventory.ts";
 import { live } from "./live.ts";
 import type { Frame, OpenPage } from "./page.ts";
-import { breakable, breadcrumbs, factList, figureStrip, groupBadge, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
+import {
+  breakable,
+  breadcrumbs,
+  factList,
+  figureStrip,
+  groupBadge,
+  link,
+  section,
+  setOptional,
+  settingsList,
+  stateBadge,
+} from "./components.ts";
 import { upstreamActions } from "./upstream_actions.ts";
 import { DataTable, figureColumns, fixedPart, numberColumn, type Part } from "./tables.ts";
 
@@ -25,9 +36,19 @@ export interface UpstreamRow {
 }
 
 export const page: OpenPage = () => {
-  const note = el("p", { class: "muted" }, "Share is an upstream's part of the traffic of its service; without traffic, it follows from splits and weights.");
+  const note = el(
+    "p",
+    { class: "muted" },
+    "Share is an upstream's part of the traffic of its service; without traffic, it follows from splits and weights.",
+  );
   const table = upstreamTable({ searchable: true });
-  return listPage({ title: "Upstreams", table, rowsOf: ({ services }) => upstreamRows(services), shown: "busy", below: note });
+  return listPage({
+    title: "Upstreams",
+    table,
+    rowsOf: ({ services }) => upstreamRows(services),
+    shown: "busy",
+    below: note,
+  });
 };
 
 export function upstreamRows(services: readonly ServiceConfig[]): readonly UpstreamRow[] {
@@ -42,7 +63,8 @@ export function upstreamTable({ searchable }: { readonly searchable: boolean }):
     nouns: ["upstream", "upstreams"],
     searchable,
     keyOf: (row) => JSON.stringify([row.service.name, row.upstream.id]),
-    searchText: ({ service: { name, protocol }, upstream }) => `${upstream.id} ${addressOf(upstream)} ${upstream.group ?? ""} ${name} ${protocol}`,
+    searchText: ({ service: { name, protocol }, upstream }) =>
+      `${upstream.id} ${addressOf(upstream)} ${upstream.group ?? ""} ${name} ${protocol}`,
     empty: el("p", {}, "No upstreams: the configuration has no services yet."),
     columns: [
       { key: "upstream", title: "Upstream", sortBy: (row) => row.upstream.id, make: upstreamName },
@@ -57,7 +79,11 @@ export function upstreamTable({ searchable }: { readonly searchable: boolean }):
         make: statePart,
       },
       numberColumn({ key: "weight", title: "Weight", width: 76, drop: 2 }, (row) => row.upstream.weight, String),
-      numberColumn({ key: "share", title: "Share" }, ({ service, upstream }) => live.share(service, upstream.id)?.share ?? null, percent),
+      numberColumn(
+        { key: "share", title: "Share" },
+        ({ service, upstream }) => live.share(service, upstream.id)?.share ?? null,
+        percent,
+      ),
       ...figureColumns<UpstreamRow>(figuresOf).filter(({ key }) => key !== "in_flight"),
       numberColumn({ key: "in_flight", title: "In flight", width: 80, drop: 3 }, inFlightOf, String),
     ],
@@ -136,7 +162,8 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
   const isCanary = group !== undefined && service.split?.some((split) => split.group === group) === true;
   const changes = formLinks(frame, ...(isCanary ? [["Change the share", "share", service.name, group] as const] : []));
   const state = el("div", { class: "card" });
-  const draw = (current: StateTimes, share: string) => replace(state, factList([...stateFacts(current), ["Share", share]]));
+  const draw = (current: StateTimes, share: string) =>
+    replace(state, factList([...stateFacts(current), ["Share", share]]));
   const drawState = whenChanged(draw, (...shown) => shown);
   const configuration = factList([
     ["Service", link(hashFor("services", service.name), service.name)],
@@ -146,7 +173,10 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
     group === undefined ? null : ["Group", group],
     ...balancingFacts(service),
   ]);
-  const path = [["#/upstreams", "Upstreams"], [hashFor("services", service.name), service.name]] as const;
+  const path = [
+    ["#/upstreams", "Upstreams"],
+    [hashFor("services", service.name), service.name],
+  ] as const;
   const node = el(
     "div",
     { class: "stack" },
@@ -161,7 +191,8 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
       { class: "columns" },
       section("State", state),
       section("Configuration", el("div", { class: "card" }, configuration)),
-      service.health !== undefined && section("Health checks", el("div", { class: "card" }, settingsList(service.health))),
+      service.health !== undefined &&
+        section("Health checks", el("div", { class: "card" }, settingsList(service.health))),
     ),
   );
   return {

@@ -15,7 +15,10 @@ export interface PageAddress {
 /** "#/", "" and anything else without "#/" is the overview. A part that is not valid UTF-8 stays encoded. */
 export function parseHash(hash: string): PageAddress {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
-  const [page = "", ...segments] = path.split("/").filter((part) => part !== "").map(decoded);
+  const [page = "", ...segments] = path
+    .split("/")
+    .filter((part) => part !== "")
+    .map(decoded);
   return { page, segments, returnTo: safeReturn(new URLSearchParams(query).get("back")) };
 }
 
@@ -51,11 +54,18 @@ export function hashForForm(form: string, ...names: readonly string[]): string {
 
 /** The page of a route, of a service, or of the plugins for what is global. */
 export function hashForPlace({ service, route }: Pick<Warning, "service" | "route">): string {
-  return service === null ? "#/plugins" : route === null ? hashFor("services", service) : hashFor("routes", service, route);
+  return service === null
+    ? "#/plugins"
+    : route === null
+      ? hashFor("services", service)
+      : hashFor("routes", service, route);
 }
 
 /** The editor at a place of the text with this digest; `path` is what is there, for a text that has changed since. */
-export function editorHash({ line, column, path }: { readonly line: number; readonly column?: number | null | undefined; readonly path: string }, digest: string): string {
+export function editorHash(
+  { line, column, path }: { readonly line: number; readonly column?: number | null | undefined; readonly path: string },
+  digest: string,
+): string {
   return `#/edit?${new URLSearchParams({ line: `${line}`, column: `${column ?? 1}`, of: digest, path })}`;
 }
 
@@ -66,8 +76,14 @@ export function loginHash(from: string): string {
 }
 
 /** The page for a warning, and the text of the link; null: there is none. */
-export function linkForWarning({ code, path, service, route }: Pick<Warning, "code" | "path" | "service" | "route">): { readonly hash: string; readonly text: string } | null {
-  if (code.startsWith("reload") || code.startsWith("config") || code === "stale_acceptance") return { hash: "#/config", text: "Configuration" };
+export function linkForWarning({
+  code,
+  path,
+  service,
+  route,
+}: Pick<Warning, "code" | "path" | "service" | "route">): { readonly hash: string; readonly text: string } | null {
+  if (code.startsWith("reload") || code.startsWith("config") || code === "stale_acceptance")
+    return { hash: "#/config", text: "Configuration" };
   if (code === "tests_failed") return { hash: "#/tests", text: "Tests" };
   if (service !== null && route !== null) return { hash: hashFor("routes", service, route), text: `Route ${route}` };
   if (service !== null) return { hash: hashFor("services", service), text: `Service ${service}` };
@@ -81,14 +97,23 @@ function safeReturn(hash: string | null): string {
   return hash === null || !hash.startsWith("#/") || /^#\/+login\b/.test(hash) ? "#/" : hash;
 }
 
-/** JSON can hold half of a surrogate pair, for which `encodeURIComponent` throws: it becomes "%uD800", which is otherwise invalid. */
+/**
+ * JSON can hold half of a surrogate pair, for which `encodeURIComponent` throws: it becomes "%uD800", which is
+ * otherwise invalid.
+ */
 function encoded(segment: string): string {
-  return segment.split(/(\p{Cs})/u).map((part, i) => (i % 2 === 0 ? encodeURIComponent(part) : `%u${part.charCodeAt(0).toString(16).toUpperCase()}`)).join("");
+  return segment
+    .split(/(\p{Cs})/u)
+    .map((part, i) => (i % 2 === 0 ? encodeURIComponent(part) : `%u${part.charCodeAt(0).toString(16).toUpperCase()}`))
+    .join("");
 }
 
 function decoded(part: string): string {
   try {
-    return part.split(/%u(D[89A-F][0-9A-F]{2})/).map((each, i) => (i % 2 === 0 ? decodeURIComponent(each) : String.fromCharCode(Number.parseInt(each, 16)))).join("");
+    return part
+      .split(/%u(D[89A-F][0-9A-F]{2})/)
+      .map((each, i) => (i % 2 === 0 ? decodeURIComponent(each) : String.fromCharCode(Number.parseInt(each, 16))))
+      .join("");
   } catch {
     return part;
   }

@@ -13,7 +13,8 @@ export class Visits {
     history.scrollRestoration = "manual";
     // For a reload of this page, whose entry keeps its key.
     addEventListener("pagehide", () => sessionStorage.setItem(this.#key, String(scrollY)));
-    for (const type of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(type, () => (this.#target = 0), { passive: true });
+    for (const type of ["wheel", "touchmove", "keydown", "pointerdown"])
+      addEventListener(type, () => (this.#target = 0), { passive: true });
     new ResizeObserver(() => this.scrollBack()).observe(content);
   }
 

@@ -3,7 +3,10 @@
  */
 import type { Status, Warning } from "./api.ts";
 
-/** "failing": requests or reloads fail at this moment. "risk": they may, or more is open than is meant. "advice": something has no use. */
+/**
+ * "failing": requests or reloads fail at this moment. "risk": they may, or more is open than is meant. "advice":
+ * something has no use.
+ */
 export type Severity = "failing" | "risk" | "advice";
 
 export interface WarningGroup {
@@ -15,8 +18,24 @@ export interface WarningGroup {
 
 /** Of one service they have one cause; the first one says most. */
 const OUTAGE = ["no_upstream", "circuit_open", "upstream_down", "upstream_ejected"];
-const FAILING = new Set<string>([...OUTAGE, "reload_refused", "tests_failed", "certificate_expired", "counters_down", "workers_missing", "plugin_faults", "mtls_idle"]);
-const ADVICE = new Set<string>(["certificates_unused", "route_unreachable", "group_unknown", "caller_unused", "stale_acceptance", "more"]);
+const FAILING = new Set<string>([
+  ...OUTAGE,
+  "reload_refused",
+  "tests_failed",
+  "certificate_expired",
+  "counters_down",
+  "workers_missing",
+  "plugin_faults",
+  "mtls_idle",
+]);
+const ADVICE = new Set<string>([
+  "certificates_unused",
+  "route_unreachable",
+  "group_unknown",
+  "caller_unused",
+  "stale_acceptance",
+  "more",
+]);
 /** Not failing yet, or on purpose, and not to be forgotten. */
 const PROBLEMS = ["certificate_expires", "upstream_taken_out"];
 const ORDER: readonly Severity[] = ["failing", "risk", "advice"];
@@ -42,14 +61,32 @@ export function groupsOf(warnings: readonly Warning[]): readonly WarningGroup[] 
 }
 
 /** What is wrong or out of use at this moment or within days, failed tests included, and all other warnings. */
-export function problemsOf({ warnings, tests }: Pick<Status, "warnings" | "tests">): { readonly problems: readonly Warning[]; readonly others: readonly Warning[] } {
+export function problemsOf({ warnings, tests }: Pick<Status, "warnings" | "tests">): {
+  readonly problems: readonly Warning[];
+  readonly others: readonly Warning[];
+} {
   const isProblem = (warning: Warning): boolean => severityOf(warning) === "failing" || PROBLEMS.includes(warning.code);
-  return { problems: [...testsWarning(tests), ...warnings.filter(isProblem)], others: warnings.filter((warning) => !isProblem(warning)) };
+  return {
+    problems: [...testsWarning(tests), ...warnings.filter(isProblem)],
+    others: warnings.filter((warning) => !isProblem(warning)),
+  };
 }
 
 function testsWarning(tests: Status["tests"]): readonly Warning[] {
   if (tests === null || tests.failed === 0) return [];
   const message = `${tests.failed} of ${tests.failed + tests.passed} tests of the configuration failed.`;
   const remedy = "Correct the configuration, or the tests.";
-  return [{ code: "tests_failed", message, remedy, path: null, line: null, column: null, example: null, service: null, route: null }];
+  return [
+    {
+      code: "tests_failed",
+      message,
+      remedy,
+      path: null,
+      line: null,
+      column: null,
+      example: null,
+      service: null,
+      route: null,
+    },
+  ];
 }

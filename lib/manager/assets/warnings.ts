@@ -1,5 +1,6 @@
 /**
- * Shows warnings: each with the problem, an example of a request, the remedy, and a link to the page of the item; those of one cause as one.
+ * Shows warnings: each with the problem, an example of a request, the remedy, and a link to the page of the item; those
+ * of one cause as one.
  */
 import type { Warning } from "./api.ts";
 import { breakable, fixedBadge, link, setOptional, stateBadge } from "./components.ts";
@@ -13,7 +14,11 @@ import { groupsOf, type Severity, type WarningGroup } from "./warning_groups.ts"
 
 /** Further warnings are shown after a click. */
 const MAX_WARNINGS = 6;
-const SEVERITIES = { failing: ["bad", "Failing"], risk: ["warn", "Risk"], advice: ["idle", "Advice"] } as const satisfies Readonly<Record<Severity, readonly [string, string]>>;
+const SEVERITIES = {
+  failing: ["bad", "Failing"],
+  risk: ["warn", "Risk"],
+  advice: ["idle", "Advice"],
+} as const satisfies Readonly<Record<Severity, readonly [string, string]>>;
 
 /** Hidden while there are no warnings. `isShort`: a line for each, which opens to the rest. */
 export function warningList(frame: Pick<Frame, "session">, label = "Warnings", isShort = false) {
@@ -30,7 +35,8 @@ export function warningList(frame: Pick<Frame, "session">, label = "Warnings", i
     rest.hidden = groups.length <= MAX_WARNINGS;
     setText(count, `${number(groups.length - MAX_WARNINGS)} more`);
   });
-  const update = (warnings: readonly Warning[]) => draw({ warnings, digest: live.known?.status?.digest ?? "", isEditable: frame.session?.write === true });
+  const update = (warnings: readonly Warning[]) =>
+    draw({ warnings, digest: live.known?.status?.digest ?? "", isEditable: frame.session?.write === true });
   return { node, update };
 }
 
@@ -43,8 +49,17 @@ interface Text {
 function groupRow({ severity, first, others }: WarningGroup, isShort: boolean, text: Text): HTMLElement {
   const [tone, label] = SEVERITIES[severity];
   const message = [fixedBadge(tone, label), " ", first.message];
-  const more = others.length > 0 && el("details", { class: "more" }, el("summary", {}, `and ${number(others.length)} more of it`), el("ul", { class: "stack" }, ...others.map((other) => otherRow(other, text))));
-  const all = isShort ? el("details", { class: "warning" }, el("summary", {}, ...message), ...factsOf(first, text), more) : el("div", { class: "warning" }, el("p", {}, ...message), ...factsOf(first, text), more);
+  const more =
+    others.length > 0 &&
+    el(
+      "details",
+      { class: "more" },
+      el("summary", {}, `and ${number(others.length)} more of it`),
+      el("ul", { class: "stack" }, ...others.map((other) => otherRow(other, text))),
+    );
+  const all = isShort
+    ? el("details", { class: "warning" }, el("summary", {}, ...message), ...factsOf(first, text), more)
+    : el("div", { class: "warning" }, el("p", {}, ...message), ...factsOf(first, text), more);
   return el("li", { class: `notice notice--${tone}` }, all, linkOf(first));
 }
 
@@ -52,13 +67,22 @@ function otherRow(warning: Warning, text: Text): HTMLElement {
   return el("li", {}, el("p", {}, warning.message), ...factsOf(warning, text), linkOf(warning));
 }
 
-function factsOf({ code, path, line, column, example, remedy }: Warning, { digest, isEditable }: Text): readonly (HTMLElement | false)[] {
+function factsOf(
+  { code, path, line, column, example, remedy }: Warning,
+  { digest, isEditable }: Text,
+): readonly (HTMLElement | false)[] {
   const place = line !== null && `line ${line}`;
   return [
     example !== null && el("p", {}, "Example: ", el("code", {}, example)),
     el("p", {}, "Remedy: ", remedy),
     // As `global.accept_warnings` names it.
-    el("p", { class: "muted" }, el("code", {}, ...breakable(path === null ? code : `${code}:${path}`)), place && " ", place && isEditable ? link(editorHash({ line, column, path: path ?? code }, digest), place) : place),
+    el(
+      "p",
+      { class: "muted" },
+      el("code", {}, ...breakable(path === null ? code : `${code}:${path}`)),
+      place && " ",
+      place && isEditable ? link(editorHash({ line, column, path: path ?? code }, digest), place) : place,
+    ),
   ];
 }
 

@@ -5,7 +5,15 @@ import type { Readable } from "node:stream";
 import type { Clock } from "../../base/clock.ts";
 import { Exchange, type CacheResult, type Call } from "../../http/exchange.ts";
 import type { Handler } from "../../http/handler.ts";
-import { endToEnd, hasHeader, headerValue, withHeader, withoutHeader, withoutHeaders, type HeaderList } from "../../http/headers.ts";
+import {
+  endToEnd,
+  hasHeader,
+  headerValue,
+  withHeader,
+  withoutHeader,
+  withoutHeaders,
+  type HeaderList,
+} from "../../http/headers.ts";
 import { discard, problem, problemReply, type Reply } from "../../http/reply.ts";
 import { Fetch, type Fetches } from "./fetches.ts";
 import { partial, rangesFor } from "./ranges.ts";
@@ -78,7 +86,11 @@ export class Cache {
     // Headers that Connection names do not reach the upstream, so its reply must not be selected by them.
     const exchange = hasHeader(headers, "connection") ? given.with({ headers: endToEnd(headers) }) : given;
     const known = identity !== null || claims !== null || isPersonal(call);
-    const request = rules.cacheRequestOf(exchange.headers, { known, trusted: call.trustedRemote, covered: this.#settings.varyBy.covered });
+    const request = rules.cacheRequestOf(exchange.headers, {
+      known,
+      trusted: call.trustedRemote,
+      covered: this.#settings.varyBy.covered,
+    });
     if (request.bypass || exchange.body !== null) {
       call.notes.cache ??= "bypass";
       return this.#forward(exchange, "fwd=bypass", null);
@@ -101,8 +113,10 @@ export class Cache {
     exchange.call.notes.cache ??= "miss";
     if (request.onlyIfCached) return this.#notStored(exchange);
     const lookup: Lookup = { exchange, key, request, changes, entry, fwd: verdict };
-    if (exchange.method === "HEAD") return this.#forward(exchange, missOf(lookup), (reply) => this.#compare(lookup, reply));
-    if (request.noStore || (request.range !== null && entry === null)) return this.#forward(exchange, missOf(lookup), null);
+    if (exchange.method === "HEAD")
+      return this.#forward(exchange, missOf(lookup), (reply) => this.#compare(lookup, reply));
+    if (request.noStore || (request.range !== null && entry === null))
+      return this.#forward(exchange, missOf(lookup), null);
     // The reply to a range may be a part, which other clients cannot use.
     const mayWait = !request.noCache && request.range === null && !this.#store.isUnshared(key, now);
     const name = this.#awaitedName(key, exchange);
@@ -141,7 +155,10 @@ export class Cache {
   #renew(lookup: Lookup): void {
     const name = this.#awaitedName(lookup.key, lookup.exchange);
     if (!this.#store.takes(lookup) || this.#fetches.get(name) !== undefined) return;
-    const exchange = lookup.exchange.with({ method: "GET", headers: withoutHeaders(lookup.exchange.headers, rules.OF_THE_CLIENT) });
+    const exchange = lookup.exchange.with({
+      method: "GET",
+      headers: withoutHeaders(lookup.exchange.headers, rules.OF_THE_CLIENT),
+    });
     // A failure is logged where it happens; the next request retries.
     this.#fetch({ ...lookup, exchange }, name, true).then(discard, () => {});
   }
@@ -150,13 +167,17 @@ export class Cache {
   async #fetch(lookup: Lookup, awaitedAs: string | null, isBackground: boolean): Promise<Reply> {
     const { exchange, entry, key, changes } = lookup;
     let askedAt = this.#settings.clock.now();
-    const fetch = new Fetch({ key, awaitedAs, client: exchange.call, isBackground, startedAt: askedAt, changes }, this.#fetches);
+    const fetch = new Fetch(
+      { key, awaitedAs, client: exchange.call, isBackground, startedAt: askedAt, changes },
+      this.#fetches,
+    );
     const send = (headers: HeaderList) => this.#next(new Exchange({ ...exchange, headers, call: fetch.call }));
     const validates = entry !== null && rules.isValidatable(entry.headers);
     try {
       let reply = await send(validates ? rules.validating(exchange.headers, entry.headers) : exchange.headers);
       if (validates && reply.status === 304) {
-        if (rules.confirms(reply.headers, entry.headers)) return this.#confirmed(lookup, entry, fetch, reply, this.#timing(askedAt));
+        if (rules.confirms(reply.headers, entry.headers))
+          return this.#confirmed(lookup, entry, fetch, reply, this.#timing(askedAt));
         this.#store.remove(entry);
         discard(reply);
         askedAt = this.#settings.clock.now();
@@ -175,13 +196,24 @@ export class Cache {
     fetch.copyNotes("answered");
     discard(reply);
     const headers = rules.updated(entry.headers, reply.headers);
-    const kept = rules.storable(entry.status, headers, request.authorised || isPersonal(fetch.call), timing, this.#impliedFor(request));
+    const kept = rules.storable(
+      entry.status,
+      headers,
+      request.authorised || isPersonal(fetch.call),
+      timing,
+      this.#impliedFor(request),
+    );
     const status = `fwd=${lookup.fwd}; fwd-status=304`;
     if (kept === null) {
       // A 304 to a request with credentials does not apply to other clients.
       if (speaksFor(request, entry)) this.#store.remove(entry);
       this.#unshared(fetch);
-      const once = { ...entry, headers: withoutHeader(headers, "age"), terms: { ...entry.terms, ageThen: 0 }, cameAt: timing.cameAt };
+      const once = {
+        ...entry,
+        headers: withoutHeader(headers, "age"),
+        terms: { ...entry.terms, ageThen: 0 },
+        cameAt: timing.cameAt,
+      };
       return this.#answer(once, exchange, request, status);
     }
     const renewed = entryOf(lookup, kept, timing, entry, entry.body);
@@ -195,7 +227,11 @@ export class Cache {
   #received(lookup: Lookup, fetch: Fetch, reply: Reply, timing: Timing): Reply {
     const { exchange, request, entry } = lookup;
     const isOwnError = fetch.call.notes.code !== null || fetch.call.aborted;
-    if (entry !== null && rules.isServerError(reply.status) && rules.replacesErrors(entry, request, this.#settings.clock.now())) {
+    if (
+      entry !== null &&
+      rules.isServerError(reply.status) &&
+      rules.replacesErrors(entry, request, this.#settings.clock.now())
+    ) {
       fetch.copyNotes("spared");
       discard(reply);
       fetch.end("failed");
@@ -207,17 +243,20 @@ export class Cache {
     const length = headerValue(headers, "content-length");
     const expected = length === undefined ? null : Number(length);
     const authorised = request.authorised || isPersonal(fetch.call);
-    const mayStore = !isOwnError && this.#store.takes(lookup) && rules.fits(reply, expected, this.#settings.maxObjectBytes);
+    const mayStore =
+      !isOwnError && this.#store.takes(lookup) && rules.fits(reply, expected, this.#settings.maxObjectBytes);
     const kept = mayStore ? rules.storable(status, headers, authorised, timing, this.#impliedFor(request)) : null;
     if (kept === null) {
       if (status >= 500) fetch.end("failed");
       else this.#unshared(fetch);
-      if (entry !== null && !authorised && speaksFor(request, entry) && !isOwnError && rules.supersedes(status)) this.#store.remove(entry);
+      if (entry !== null && !authorised && speaksFor(request, entry) && !isOwnError && rules.supersedes(status))
+        this.#store.remove(entry);
       return this.#withStatus(reply, missOf(lookup));
     }
     const ttl = Math.floor((kept.terms.lifetime - kept.terms.ageThen) / 1_000);
     const passed = this.#withStatus(reply, `${missOf(lookup)}; stored; ttl=${ttl}`);
-    const put = (whole: Buffer | null) => this.#store.put(entryOf(lookup, kept, timing, reply, whole), exchange.headers);
+    const put = (whole: Buffer | null) =>
+      this.#store.put(entryOf(lookup, kept, timing, reply, whole), exchange.headers);
     if (body === null || Buffer.isBuffer(body)) {
       this.#settle(fetch, put(body === null ? null : recordOf(body)) && isShareable(kept));
       return passed;
@@ -227,7 +266,13 @@ export class Cache {
   }
 
   /** Forwards a body to its client and stores it once it is complete. */
-  #recording(body: Readable, fetch: Fetch, exchange: Exchange, expected: number | null, put: (whole: Buffer) => boolean): Recorder {
+  #recording(
+    body: Readable,
+    fetch: Fetch,
+    exchange: Exchange,
+    expected: number | null,
+    put: (whole: Buffer) => boolean,
+  ): Recorder {
     const patience = this.#settings.clock.after(MAX_BODY_WAIT_MS, () => fetch.announce("unshared"));
     fetch.call.onAbort(() => body.destroy());
     return new Recorder(body, {
@@ -253,7 +298,10 @@ export class Cache {
     else this.#unshared(fetch);
   }
 
-  /** The waiting requests are forwarded; for a while no request waits, otherwise they would wait for one another in turn. */
+  /**
+   * The waiting requests are forwarded; for a while no request waits, otherwise they would wait for one another in
+   * turn.
+   */
   #unshared(fetch: Fetch, then: "announce" | "end" = "end"): void {
     if (fetch.isShared) this.#store.markUnshared(fetch.options.key, this.#settings.clock.now() + NO_WAIT_MS);
     fetch[then]("unshared");
@@ -262,11 +310,24 @@ export class Cache {
   /** A reply to HEAD shows whether the stored reply to GET is still valid (RFC 9111 §4.3.5). */
   #compare(lookup: Lookup, reply: Reply): void {
     const { exchange, entry, request } = lookup;
-    if (entry === null || !speaksFor(request, entry) || isPersonal(exchange.call) || reply.status !== 200 || entry.status !== 200) return;
+    if (
+      entry === null ||
+      !speaksFor(request, entry) ||
+      isPersonal(exchange.call) ||
+      reply.status !== 200 ||
+      entry.status !== 200
+    )
+      return;
     if (!this.#store.holds(entry)) return;
     if (!rules.describes(reply.headers, entry.headers, entry.body?.length ?? 0)) return this.#store.remove(entry);
     const timing = this.#timing(this.#settings.clock.now());
-    const kept = rules.storable(entry.status, rules.updated(entry.headers, reply.headers), false, timing, this.#impliedFor(request));
+    const kept = rules.storable(
+      entry.status,
+      rules.updated(entry.headers, reply.headers),
+      false,
+      timing,
+      this.#impliedFor(request),
+    );
     if (kept === null) this.#store.remove(entry);
     else this.#store.put(entryOf(lookup, kept, timing, entry, entry.body), exchange.headers);
   }
@@ -274,7 +335,9 @@ export class Cache {
   /** Drops entries that an unsafe request may have changed (RFC 9111 §4.4). */
   #invalidate(exchange: Exchange, { status, headers }: Reply): void {
     if (status < 200 || status > 399) return;
-    const references = ["location", "content-location"].map((name) => keyOfReference(exchange, headerValue(headers, name)));
+    const references = ["location", "content-location"].map((name) =>
+      keyOfReference(exchange, headerValue(headers, name)),
+    );
     for (const target of [targetUri(exchange), ...references]) if (target !== null) this.#store.change(target);
   }
 
@@ -352,7 +415,10 @@ function missOf({ fwd, exchange }: Lookup): string {
   return `fwd=${fwd}; key=${keyShown(exchange)}`;
 }
 
-/** Whether a reply to this request tells that a stored one is outdated: one to a request with credentials may be for it alone. */
+/**
+ * Whether a reply to this request tells that a stored one is outdated: one to a request with credentials may be for it
+ * alone.
+ */
 function speaksFor({ authorised, mayImply }: CacheRequest, { terms }: Entry): boolean {
   return !authorised && (mayImply || !terms.isImplied);
 }
@@ -364,7 +430,13 @@ function isShareable({ terms }: Storable): boolean {
 
 type Head = Pick<Entry, "status"> & Partial<Pick<Entry, "reason">>;
 
-function entryOf({ exchange, key, changes }: Lookup, kept: Storable, { cameAt }: Timing, { status, reason }: Head, body: Buffer | null): Entry {
+function entryOf(
+  { exchange, key, changes }: Lookup,
+  kept: Storable,
+  { cameAt }: Timing,
+  { status, reason }: Head,
+  body: Buffer | null,
+): Entry {
   return { ...kept, key, variant: variantOf(kept.vary, exchange.headers), status, reason, body, cameAt, changes };
 }
 

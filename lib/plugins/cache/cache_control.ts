@@ -7,8 +7,8 @@ import { headerValues, type HeaderList } from "../../http/headers.ts";
 export type Directives = ReadonlyMap<string, string | null>;
 
 /**
- * The directives of all lines. If a directive occurs twice and once without an argument, it is unqualified; two arguments are
- * joined by a comma, which makes a longer list of field names, and an invalid number.
+ * The directives of all lines. If a directive occurs twice and once without an argument, it is unqualified; two
+ * arguments are joined by a comma, which makes a longer list of field names, and an invalid number.
  */
 export function directives(list: HeaderList, lower: string): Directives {
   const found = new Map<string, string | null>();
@@ -27,8 +27,8 @@ export function directives(list: HeaderList, lower: string): Directives {
 }
 
 /**
- * A member that is not a directive has no name, and does not hide the members after it. Space around "=" is not allowed: `max-age = 5` is a
- * max-age without a number.
+ * A member that is not a directive has no name, and does not hide the members after it. Space around "=" is not
+ * allowed: `max-age = 5` is a max-age without a number.
  */
 const DIRECTIVE = /[\s,]*([^\s,="]*)(?:=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*)))?[^,]*/gy;
 
@@ -45,5 +45,9 @@ export function deltaSeconds(text: string | null): number {
 
 /** The field names that an argument lists, in lower case. */
 export function fieldNames(argument: string): string[] {
-  return argument.toLowerCase().split(",").map((name) => name.trim()).filter((name) => name !== "");
+  return argument
+    .toLowerCase()
+    .split(",")
+    .map((name) => name.trim())
+    .filter((name) => name !== "");
 }

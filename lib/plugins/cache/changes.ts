@@ -1,5 +1,6 @@
 /**
- * Counts the changes of targets for all workers of a program: a reply stored before a change, in whatever worker, is not used after it.
+ * Counts the changes of targets for all workers of a program: a reply stored before a change, in whatever worker, is
+ * not used after it.
  */
 import { randomInt } from "node:crypto";
 import { mix } from "../../base/mix.ts";

@@ -1,5 +1,6 @@
 /**
- * Requests to upstreams that fill the cache: each has its own call, so that one client may disconnect while other clients wait for the reply.
+ * Requests to upstreams that fill the cache: each has its own call, so that one client may disconnect while other
+ * clients wait for the reply.
  */
 import { Call } from "../../http/exchange.ts";
 
@@ -64,7 +65,8 @@ export class Fetch {
   /** Copies the notes of this call to the client's, except for an error that a stored reply replaces. */
   copyNotes(outcome: "answered" | "spared"): void {
     const { client } = this.options;
-    const { upstream, upstreamPath, attempts, tried, upstreamMs, identity, code, fault, plugin, pluginFrom } = this.call.notes;
+    const { upstream, upstreamPath, attempts, tried, upstreamMs, identity, code, fault, plugin, pluginFrom } =
+      this.call.notes;
     Object.assign(client.notes, { upstream, upstreamPath, attempts, tried, upstreamMs });
     // Behind the cache a plugin has answered.
     if (outcome === "answered" && plugin !== null) Object.assign(client.notes, { plugin, pluginFrom });

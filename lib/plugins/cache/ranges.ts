@@ -21,18 +21,28 @@ const MAX_RANGES = 16;
 const RANGE = /^(\d*)-(\d*)$/;
 
 /** The ranges of a stored reply that a request gets, none if none is within its body. Null: it gets the whole reply. */
-export function rangesFor(stored: Stored, range: string | null, headers: HeaderList, wall: number): readonly ByteRange[] | null {
+export function rangesFor(
+  stored: Stored,
+  range: string | null,
+  headers: HeaderList,
+  wall: number,
+): readonly ByteRange[] | null {
   const { status, body } = stored;
   if (range === null || status !== 200 || body === null) return null;
   return appliesTo(stored.headers, headerValue(headers, "if-range"), wall) ? rangesOf(range, body.length) : null;
 }
 
 /**
- * The parts of a body of this length that a Range header asks for, as far as there are any: `bytes=0-4, -5`. Null: the header is ignored
- * (§14.2), because it is invalid, or its ranges are many or longer than the body together, which would multiply what one request costs.
+ * The parts of a body of this length that a Range header asks for, as far as there are any: `bytes=0-4, -5`. Null: the
+ * header is ignored (§14.2), because it is invalid, or its ranges are many or longer than the body together, which
+ * would multiply what one request costs.
  */
 function rangesOf(range: string, length: number): readonly ByteRange[] | null {
-  const members = range.slice("bytes=".length).split(",").map((member) => member.trim()).filter((member) => member !== "");
+  const members = range
+    .slice("bytes=".length)
+    .split(",")
+    .map((member) => member.trim())
+    .filter((member) => member !== "");
   if (members.length === 0 || members.length > MAX_RANGES || length === 0) return null;
   const found: ByteRange[] = [];
   let bytes = 0;
@@ -50,8 +60,8 @@ function rangesOf(range: string, length: number): readonly ByteRange[] | null {
 }
 
 /**
- * Whether a Range applies to a stored reply (§13.1.5): without If-Range, or if that names the strong entity tag of the reply, or its
- * Last-Modified, where that is so old that no second change has the same date (§8.8.2.2).
+ * Whether a Range applies to a stored reply (§13.1.5): without If-Range, or if that names the strong entity tag of the
+ * reply, or its Last-Modified, where that is so old that no second change has the same date (§8.8.2.2).
  */
 function appliesTo(stored: HeaderList, ifRange: string | undefined, wall: number): boolean {
   if (ifRange === undefined) return true;
@@ -64,12 +74,20 @@ function appliesTo(stored: HeaderList, ifRange: string | undefined, wall: number
 const STRONG_AFTER_MS = 60_000;
 
 /** A 206 (§15.3.7): its body is one range, or several as multipart/byteranges (§14.6). */
-export function partial(stored: HeaderList, body: Buffer, ranges: readonly ByteRange[]): Pick<Reply, "status" | "headers" | "body"> {
+export function partial(
+  stored: HeaderList,
+  body: Buffer,
+  ranges: readonly ByteRange[],
+): Pick<Reply, "status" | "headers" | "body"> {
   const headers = withoutHeaders(stored, OF_THE_WHOLE);
   const [only, ...others] = ranges;
   if (only !== undefined && others.length === 0) {
     const part = body.subarray(only.start, only.end);
-    return { status: 206, headers: [...headers, "Content-Range", contentRange(only, body), "Content-Length", String(part.length)], body: part };
+    return {
+      status: 206,
+      headers: [...headers, "Content-Range", contentRange(only, body), "Content-Length", String(part.length)],
+      body: part,
+    };
   }
   // Random: a boundary must not occur in a part.
   const boundary = randomBytes(16).toString("hex");
@@ -83,7 +101,11 @@ export function partial(stored: HeaderList, body: Buffer, ranges: readonly ByteR
   const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
   const typed = withHeader(headers, "Content-Type", `multipart/byteranges; boundary=${boundary}`);
   // The pieces are views of the stored body, not a copy.
-  return { status: 206, headers: [...typed, "Content-Length", String(length)], body: Readable.from(pieces, { objectMode: false }) };
+  return {
+    status: 206,
+    headers: [...typed, "Content-Length", String(length)],
+    body: Readable.from(pieces, { objectMode: false }),
+  };
 }
 
 /** Headers about the bytes of the complete message (RFC 9530 §2, RFC 1864). */

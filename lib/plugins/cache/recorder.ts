@@ -1,9 +1,10 @@
 /**
  * Forwards a body to its reader and records it at the same time.
  *
- * While it is recorded, the source is read at full speed, however slow the reader: the record holds what the reader has not read yet.
- * A body that is too long to be recorded continues at the reader's pace. Once the whole body is received, no upstream timeout covers the
- * reader any more: a reader that reads nothing for a minute is dropped here.
+ * While it is recorded, the source is read at full speed, however slow the reader: the record holds what the reader has
+ * not read yet.
+ * A body that is too long to be recorded continues at the reader's pace. Once the whole body is received, no upstream
+ * timeout covers the reader any more: a reader that reads nothing for a minute is dropped here.
  */
 import { Readable } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -19,7 +20,9 @@ export interface RecorderOptions {
   readonly expected: number | null;
   /** Accounts for the memory while the body is recorded. */
   readonly store: Pick<CacheStore, "reserve" | "release">;
-  /** Called once: with the whole body, or the reason why there is no record. The reserved memory is released separately. */
+  /**
+   * Called once: with the whole body, or the reason why there is no record. The reserved memory is released separately.
+   */
   readonly recorded: (body: Buffer | "too much" | "broken") => void;
   /** The reader disconnected. Returns whether to continue without it. */
   readonly readerLeft: () => boolean;
@@ -87,7 +90,8 @@ export class Recorder extends GuardedReadable {
     } else if (this.#state === "recording") {
       const { expected, recorded } = this.#options;
       this.#state = "whole";
-      if (this.#record.length > this.#filled) this.#record = copied(this.#record.subarray(0, this.#filled), this.#filled);
+      if (this.#record.length > this.#filled)
+        this.#record = copied(this.#record.subarray(0, this.#filled), this.#filled);
       this.#releaseAll();
       recorded(expected === null || expected === this.#filled ? this.#record : "broken");
       if (this.#isReaderWaiting) this.#give();

@@ -1,10 +1,19 @@
 /**
- * The rules of RFC 9111 for a shared cache: which replies may be stored, when a stored reply may answer a request, and what a validation
- * changes.
+ * The rules of RFC 9111 for a shared cache: which replies may be stored, when a stored reply may answer a request, and
+ * what a validation changes.
  */
 import { httpDate } from "../../http/date.ts";
 import { CREDENTIAL_HEADERS } from "../../http/redact.ts";
-import { hasHeader, headerValue, headerValues, NameMap, nameSet, tokens, withoutHeaders, type HeaderList } from "../../http/headers.ts";
+import {
+  hasHeader,
+  headerValue,
+  headerValues,
+  NameMap,
+  nameSet,
+  tokens,
+  withoutHeaders,
+  type HeaderList,
+} from "../../http/headers.ts";
 import type { Reply } from "../../http/reply.ts";
 import { deltaSeconds, directives, fieldNames, milliseconds, type Directives } from "./cache_control.ts";
 import type { Entry, Terms } from "./store.ts";
@@ -21,12 +30,20 @@ export interface Sender {
 }
 
 /**
- * The cache-related parts of a request (§5.2.1): its directives, in milliseconds, its Range header or null, and whether it has credentials
- * (`authorised`), conditions that a stored reply can answer, or a header that only the origin can evaluate. `mayImply`: whether lifetimes
- * that the origin has not stated apply. `keyed`: the lines of headers that are part of the key.
+ * The cache-related parts of a request (§5.2.1): its directives, in milliseconds, its Range header or null, and whether
+ * it has credentials (`authorised`), conditions that a stored reply can answer, or a header that only the origin can
+ * evaluate. `mayImply`: whether lifetimes that the origin has not stated apply. `keyed`: the lines of headers that are
+ * part of the key.
  */
 export function cacheRequestOf(headers: HeaderList, { known, trusted, covered }: Sender) {
-  const has = { authorised: known, credential: false, conditional: false, bypass: false, directed: false, ranged: false };
+  const has = {
+    authorised: known,
+    credential: false,
+    conditional: false,
+    bypass: false,
+    directed: false,
+    ranged: false,
+  };
   let mayImply = true;
   let keyed = "";
   for (let i = 0; i < headers.length; i += 2) {
@@ -44,7 +61,15 @@ export function cacheRequestOf(headers: HeaderList, { known, trusted, covered }:
   const { authorised, conditional, directed } = has;
   const range = has.ranged ? headerValues(headers, "range").join() : null;
   const bypass = has.bypass || (range !== null && !BYTES.test(range));
-  return { ...(directed ? requestDirectives(headers) : NO_DIRECTIVES), authorised, mayImply, keyed, conditional, bypass, range };
+  return {
+    ...(directed ? requestDirectives(headers) : NO_DIRECTIVES),
+    authorised,
+    mayImply,
+    keyed,
+    conditional,
+    bypass,
+    range,
+  };
 }
 
 export type CacheRequest = Readonly<ReturnType<typeof cacheRequestOf>>;
@@ -64,9 +89,29 @@ const RELEVANT = new NameMap<"authorised" | "credential" | "conditional" | "bypa
   ["if-unmodified-since", "bypass"],
 ]);
 /** Of nearly every request, and of no influence by itself: Vary names them where they matter. */
-const PLAIN = nameSet(["host", "user-agent", "accept", "accept-encoding", "accept-language", "connection", "referer", "if-range", "te", "dnt", "priority"]);
+const PLAIN = nameSet([
+  "host",
+  "user-agent",
+  "accept",
+  "accept-encoding",
+  "accept-language",
+  "connection",
+  "referer",
+  "if-range",
+  "te",
+  "dnt",
+  "priority",
+]);
 
-const NO_DIRECTIVES = { noStore: false, noCache: false, onlyIfCached: false, maxAge: Infinity, minFresh: 0, maxStale: 0, staleIfError: 0 };
+const NO_DIRECTIVES = {
+  noStore: false,
+  noCache: false,
+  onlyIfCached: false,
+  maxAge: Infinity,
+  minFresh: 0,
+  maxStale: 0,
+  staleIfError: 0,
+};
 
 function requestDirectives(headers: HeaderList): typeof NO_DIRECTIVES {
   const all = directives(headers, "cache-control");
@@ -86,7 +131,9 @@ function requestDirectives(headers: HeaderList): typeof NO_DIRECTIVES {
   };
 }
 
-/** When the request was sent and the head of the reply received (monotonic clock), and the wall clock at that moment. */
+/**
+ * When the request was sent and the head of the reply received (monotonic clock), and the wall clock at that moment.
+ */
 export interface Timing {
   readonly askedAt: number;
   readonly cameAt: number;
@@ -107,10 +154,16 @@ export function fits({ headers, body }: Reply, expected: number | null, most: nu
 const EVENTS = /^text\/event-stream/i;
 
 /**
- * How a reply to GET may be stored; null if it may not (§3) or could never be used. `implied`: the lifetime of replies that state none, in
- * milliseconds, 0 for a heuristic one (§4.2.2); null if such a reply must not be stored.
+ * How a reply to GET may be stored; null if it may not (§3) or could never be used. `implied`: the lifetime of replies
+ * that state none, in milliseconds, 0 for a heuristic one (§4.2.2); null if such a reply must not be stored.
  */
-export function storable(status: number, given: HeaderList, authorised: boolean, timing: Timing, implied: number | null): Storable | null {
+export function storable(
+  status: number,
+  given: HeaderList,
+  authorised: boolean,
+  timing: Timing,
+  implied: number | null,
+): Storable | null {
   const targeted = targetedDirectives(given);
   const all = targeted ?? directives(given, "cache-control");
   if (status < 200 || status === 206 || status === 304) return null;
@@ -144,7 +197,9 @@ export function storable(status: number, given: HeaderList, authorised: boolean,
 }
 
 /** Final statuses whose meaning for caches is known here (RFC 9110 §15, RFC 7538, RFC 7725). */
-const UNDERSTOOD = new Set([200, 203, 204, 300, 301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 410, 414, 451, 500, 501, 502, 503, 504]);
+const UNDERSTOOD = new Set([
+  200, 203, 204, 300, 301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 410, 414, 451, 500, 501, 502, 503, 504,
+]);
 
 /** "Heuristically cacheable" (RFC 9110 §15.1), without 206. */
 const HEURISTIC = new Set([200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501]);
@@ -152,19 +207,32 @@ const HEURISTIC = new Set([200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501
 /** Whether a stored reply can ever be used: it is fresh, may be used while stale, or can be validated. */
 function isUseful(terms: Terms, headers: HeaderList): boolean {
   if (isValidatable(headers) || terms.noCache) return isValidatable(headers);
-  return terms.lifetime > terms.ageThen || (!terms.neverStale && (terms.staleWhileRevalidate > 0 || terms.staleIfError > 0));
+  return (
+    terms.lifetime > terms.ageThen || (!terms.neverStale && (terms.staleWhileRevalidate > 0 || terms.staleIfError > 0))
+  );
 }
 
 /** Removes headers that must not be stored (§3.1, §5.2.2.4, §5.2.2.7), and adds a Date (RFC 9110 §6.6.1). */
 function keptHeaders(given: HeaderList, all: Directives, wall: number): HeaderList {
-  const kept = withoutHeaders(given, nameSet([...NEVER_KEPT, ...fieldNames(all.get("no-cache") ?? ""), ...fieldNames(all.get("private") ?? "")]));
+  const kept = withoutHeaders(
+    given,
+    nameSet([...NEVER_KEPT, ...fieldNames(all.get("no-cache") ?? ""), ...fieldNames(all.get("private") ?? "")]),
+  );
   if (!hasHeader(kept, "date")) kept.push("Date", new Date(wall).toUTCString());
   return kept;
 }
 
 /** Trailers are not stored; Age is computed for each reply; rate limits belong to one caller. */
 const NEVER_KEPT = [
-  ...["age", "trailer", "proxy-authenticate", "proxy-authentication-info", "proxy-authorization", "authentication-info", "x-request-id"],
+  ...[
+    "age",
+    "trailer",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "authentication-info",
+    "x-request-id",
+  ],
   ...["ratelimit", "ratelimit-policy"],
 ];
 
@@ -244,7 +312,10 @@ export function isServerError(status: number): boolean {
   return status === 500 || (status >= 502 && status <= 504);
 }
 
-/** Whether this status means that the stored reply is outdated. A refusal of one request (401, 429) does not affect other requests. */
+/**
+ * Whether this status means that the stored reply is outdated. A refusal of one request (401, 429) does not affect
+ * other requests.
+ */
 export function supersedes(status: number): boolean {
   return (status < 400 && status !== 206 && status !== 304) || status === 404 || status === 410;
 }
@@ -269,7 +340,10 @@ const CONDITIONS = nameSet(["if-none-match", "if-modified-since"]);
 /** What a client asks for itself, and no renewal in the background. */
 export const OF_THE_CLIENT = nameSet(["if-none-match", "if-modified-since", "range", "if-range"]);
 
-/** Whether a 304 is about this reply (§4.3.4): it names the same entity tag; without one, the same date of change; or neither. */
+/**
+ * Whether a 304 is about this reply (§4.3.4): it names the same entity tag; without one, the same date of change; or
+ * neither.
+ */
 export function confirms(given: HeaderList, stored: HeaderList): boolean {
   const etag = headerValue(given, "etag");
   if (etag !== undefined) return opaque(etag) === opaque(headerValue(stored, "etag") ?? "");
@@ -286,10 +360,18 @@ export function updated(stored: HeaderList, given: HeaderList): HeaderList {
 }
 
 /**
- * The stored entity tag stays: it may differ in strength, which depends on how the stored body was encoded. So do digests of the stored bytes:
+ * The stored entity tag stays: it may differ in strength, which depends on how the stored body was encoded. So do
+ * digests of the stored bytes:
  * those of a 304 may be about its own empty content (RFC 9530 §2).
  */
-const OF_THE_BODY = nameSet(["content-length", "content-encoding", "content-range", "content-digest", "content-md5", "etag"]);
+const OF_THE_BODY = nameSet([
+  "content-length",
+  "content-encoding",
+  "content-range",
+  "content-digest",
+  "content-md5",
+  "etag",
+]);
 
 /** Whether a reply to HEAD still describes the stored one (§4.3.5). */
 export function describes(given: HeaderList, stored: HeaderList, bytes: number): boolean {
@@ -305,7 +387,11 @@ export function isNotModified(headers: HeaderList, { status, headers: stored }: 
   const tags = headerValues(headers, "if-none-match");
   if (tags.length > 0) {
     const etag = headerValue(stored, "etag");
-    return tags.some((list) => list.trim() === "*" || (etag !== undefined && (list.match(ENTITY_TAG) ?? []).some((tag) => opaque(tag) === opaque(etag))));
+    return tags.some(
+      (list) =>
+        list.trim() === "*" ||
+        (etag !== undefined && (list.match(ENTITY_TAG) ?? []).some((tag) => opaque(tag) === opaque(etag))),
+    );
   }
   const modified = dateIn(stored, hasHeader(stored, "last-modified") ? "last-modified" : "date", wall);
   return modified <= dateIn(headers, "if-modified-since", wall);

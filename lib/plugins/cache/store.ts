@@ -108,12 +108,17 @@ export class CacheStore {
     return this.#changes.of(end < 0 ? key : key.slice(0, end));
   }
 
-  /** Whether a reply may be stored: one that was requested before a change of its target may be older than the change. */
+  /**
+   * Whether a reply may be stored: one that was requested before a change of its target may be older than the change.
+   */
   takes({ key, changes }: Pick<Entry, "key" | "changes">): boolean {
     return !this.#closed && changes === this.changesOf(key);
   }
 
-  /** Replaces the entries that match these request headers. False if there is no room, or if the target has changed meanwhile. */
+  /**
+   * Replaces the entries that match these request headers. False if there is no room, or if the target has changed
+   * meanwhile.
+   */
   put(entry: Entry, headers: HeaderList): boolean {
     if (!this.takes(entry)) return false;
     this.#unshared.delete(this.#changes.hash(entry.key));
@@ -130,7 +135,10 @@ export class CacheStore {
     this.#dropWhere(entry.key, (other) => other === entry);
   }
 
-  /** The target has changed: outdates its entries under all keys, in all stores and workers. They are dropped when they are looked for. */
+  /**
+   * The target has changed: outdates its entries under all keys, in all stores and workers. They are dropped when they
+   * are looked for.
+   */
   change(target: string): void {
     this.#changes.add(target);
   }
@@ -160,7 +168,9 @@ export class CacheStore {
     this.#fixed -= bytes;
   }
 
-  /** Counts a body that is being sent to a client until the returned function is called, even if it is no longer stored. */
+  /**
+   * Counts a body that is being sent to a client until the returned function is called, even if it is no longer stored.
+   */
   hold(body: Buffer): () => void {
     this.#count(body, "readers", 1);
     return () => this.#count(body, "readers", -1);
@@ -224,7 +234,7 @@ export class CacheStore {
     const counts = this.#bodies.get(body) ?? { entries: 0, readers: 0 };
     const { entries, readers } = counts;
     counts[whose] += change;
-    if ((readers > 0) !== (counts.readers > 0)) this.#fixed += change * body.length;
+    if (readers > 0 !== counts.readers > 0) this.#fixed += change * body.length;
     if (entries + readers > 0 && counts.entries + counts.readers > 0) return;
     this.#used += change * body.length;
     if (change > 0) this.#bodies.set(body, counts);
@@ -257,12 +267,22 @@ function isFor({ vary, variant }: Entry, headers: HeaderList): boolean {
   return variantOf(vary, headers) === variant;
 }
 
-/** The values of the named headers: lines joined, space around commas removed. A missing header differs from an empty one. */
+/**
+ * The values of the named headers: lines joined, space around commas removed. A missing header differs from an empty
+ * one.
+ */
 export function variantOf(vary: readonly string[], headers: HeaderList): string {
   let variant = "";
   for (const name of vary) {
     const values = headerValues(headers, name);
-    variant += values.length === 0 ? "-\n" : `=${values.join(",").split(",").map((value) => value.trim()).join(",")}\n`;
+    variant +=
+      values.length === 0
+        ? "-\n"
+        : `=${values
+            .join(",")
+            .split(",")
+            .map((value) => value.trim())
+            .join(",")}\n`;
   }
   return variant;
 }

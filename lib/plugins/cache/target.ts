@@ -14,11 +14,13 @@ export function targetUri(exchange: Exchange): string {
 }
 
 /**
- * The target, and behind `END_OF_TARGET` what else selects the reply: the audience (replies are for requests of the same route with the same
- * guards only), `keyed`, and the values of `vary_by`.
+ * The target, and behind `END_OF_TARGET` what else selects the reply: the audience (replies are for requests of the
+ * same route with the same guards only), `keyed`, and the values of `vary_by`.
  */
 export function keyOf(exchange: Exchange, keyed: string, varyBy: VaryBy): string {
-  return targetUri(exchange) + END_OF_TARGET + (exchange.route.audience ?? "") + keyed + varyBy.valuesOf(exchange.headers);
+  return (
+    targetUri(exchange) + END_OF_TARGET + (exchange.route.audience ?? "") + keyed + varyBy.valuesOf(exchange.headers)
+  );
 }
 
 /** The target as reported by a trusted proxy: upstreams use it in links. */
@@ -47,12 +49,15 @@ export interface VaryBy {
 export function varyingBy(places: readonly string[]): VaryBy {
   const parts = places.map((place) => {
     const name = place.slice(place.indexOf(":") + 1);
-    return place.startsWith("cookie:") ? { header: "cookie", cookie: name } : { header: name.toLowerCase(), cookie: null };
+    return place.startsWith("cookie:")
+      ? { header: "cookie", cookie: name }
+      : { header: name.toLowerCase(), cookie: null };
   });
   const valuesOf = (headers: HeaderList) => {
     let text = "";
     for (const { header, cookie } of parts) {
-      for (const value of cookie === null ? headerValues(headers, header) : cookieValues(headers, cookie)) text += `\n${header} ${cookie ?? ""}: ${value}`;
+      for (const value of cookie === null ? headerValues(headers, header) : cookieValues(headers, cookie))
+        text += `\n${header} ${cookie ?? ""}: ${value}`;
     }
     return text;
   };
@@ -73,7 +78,12 @@ export function keyOfReference(exchange: Exchange, reference: string | undefined
   if (!URL.canParse(reference, base.href)) return null;
   const url = new URL(reference, base);
   if (url.origin !== base.origin) return null;
-  return origin + url.pathname.replace(/\/{2,}/g, "/").replace(/%[0-9a-f]{2}/gi, normalised) + url.search + forwardedAs(exchange);
+  return (
+    origin +
+    url.pathname.replace(/\/{2,}/g, "/").replace(/%[0-9a-f]{2}/gi, normalised) +
+    url.search +
+    forwardedAs(exchange)
+  );
 }
 
 /** Normalised like the path of a request. */
@@ -85,7 +95,9 @@ function normalised(encoded: string): string {
 /** The key for Cache-Status. The query is hashed: the header may be logged, and queries may contain API keys. */
 export function keyShown(exchange: Exchange): string {
   const { path, query } = exchange;
-  return quotedString(originOf(exchange) + path + (query === "" ? "" : `?${hash("sha256", query, "hex").slice(0, 12)}`));
+  return quotedString(
+    originOf(exchange) + path + (query === "" ? "" : `?${hash("sha256", query, "hex").slice(0, 12)}`),
+  );
 }
 
 /** The gateway's name for Cache-Status: a token of structured fields (RFC 9651 §3.3.4), else a string. */

@@ -1,20 +1,20 @@
 /**
- * Parses CDN-Cache-Control (RFC 9213), which replaces Cache-Control and Expires for this cache: a dictionary of structured fields
- * (RFC 8941 §3.2).
+ * Parses CDN-Cache-Control (RFC 9213), which replaces Cache-Control and Expires for this cache: a dictionary of
+ * structured fields (RFC 8941 §3.2).
  */
 import { TOKEN_CHARACTERS } from "../../base/http_grammar.ts";
 import { headerValues, type HeaderList } from "../../http/headers.ts";
 import type { Directives } from "./cache_control.ts";
 
 /**
- * Its directives; null if the header is missing, empty or no dictionary: then it counts as missing (RFC 9213 §2.1). The last of two
- * directives of one name counts, parameters do not. A value of another type than the directive's is not used: `max-age="60"` is a max-age
- * without a number, `no-cache=1` a no-cache without field names.
+ * Its directives; null if the header is missing, empty or no dictionary: then it counts as missing (RFC 9213 §2.1). The
+ * last of two directives of one name counts, parameters do not. A value of another type than the directive's is not
+ * used: `max-age="60"` is a max-age without a number, `no-cache=1` a no-cache without field names.
  */
 export function targetedDirectives(list: HeaderList): Directives | null {
   const text = headerValues(list, "cdn-cache-control").join(", ");
   const found = new Map<string, string | null>();
-  for (let at = 0; at < text.length; ) {
+  for (let at = 0; at < text.length;) {
     MEMBER.lastIndex = at;
     const member = MEMBER.exec(text)?.groups;
     if (member === undefined) return null;
@@ -39,4 +39,7 @@ const INNER_LIST = String.raw`\((?: *${ITEM}${PARAMETERS}(?=[ )]))* *\)`;
 const INTEGER = String.raw`-?\d{1,15}(?![\d.])`;
 const VALUE = String.raw`(?<integer>${INTEGER})|"(?<string>${STRING.slice(1, -1)})"|(?<token>${TOKEN})|\?(?<boolean>[01])|${ITEM}|${INNER_LIST}`;
 /** One member, with the comma before the next one: a comma at the end is an error. */
-const MEMBER = new RegExp(String.raw`(?<name>${KEY})(?:=(?<value>${VALUE}))?${PARAMETERS}(?:[ \t]*,[ \t]*(?=[^ \t])|$)`, "y");
+const MEMBER = new RegExp(
+  String.raw`(?<name>${KEY})(?:=(?<value>${VALUE}))?${PARAMETERS}(?:[ \t]*,[ \t]*(?=[^ \t])|$)`,
+  "y",
+);

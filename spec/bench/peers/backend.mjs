@@ -1,6 +1,6 @@
 /**
- * The backend behind every proxy where nginx is not installed: answers 200 with the body of the path, and reads request bodies. /never is not
- * answered. Arguments: PORT SMALL_BYTES LARGE_BYTES.
+ * The backend behind every proxy where nginx is not installed: answers 200 with the body of the path, and reads request
+ * bodies. /never is not answered. Arguments: PORT SMALL_BYTES LARGE_BYTES.
  */
 import http from "node:http";
 

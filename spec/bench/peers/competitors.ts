@@ -1,6 +1,7 @@
 /**
- * The proxies that are measured, and the backend behind them: what there is of them on this machine, what each can do, and its
- * configuration for a scenario, as alike as they can be. Starting them is `machine.ts`, measuring is `../peers.ts`.
+ * The proxies that are measured, and the backend behind them: what there is of them on this machine, what each can do,
+ * and its configuration for a scenario, as alike as they can be. Starting them is `machine.ts`, measuring is
+ * `../peers.ts`.
  */
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
@@ -44,24 +45,47 @@ export function competitors(): Competitor[] {
     ...(oursHas("http1") ? [ours("ours-http1-node", { http1: "node" })] : []),
     ...(oursHas("upstream_client") ? [{ ...ours("ours-node", { client: "node" }), onlyIfNamed: true }] : []),
     ours("ours-plain", { plain: true }),
-    { name: "nginx", kind: "native", version: versionSaid("nginx", ["-v"]), guards: true, takesPart: () => true, command: (scenario, place) => nginx(scenario, place, TUNED) },
+    {
+      name: "nginx",
+      kind: "native",
+      version: versionSaid("nginx", ["-v"]),
+      guards: true,
+      takesPart: () => true,
+      command: (scenario, place) => nginx(scenario, place, TUNED),
+    },
     {
       ...{ name: "nginx-default", kind: "native", version: versionSaid("nginx", ["-v"]), guards: true },
       // Its buffers matter to bodies only.
       takesPart: ({ name }) => ["large", "post"].includes(name),
       command: (scenario, place) => nginx(scenario, place, ""),
     },
-    { name: "haproxy", kind: "native", version: versionSaid("haproxy", ["-v"]), guards: true, takesPart: () => true, command: haproxy },
-    { name: "caddy", kind: "native", version: versionSaid("caddy", ["version"]), guards: true, takesPart: () => true, command: caddy },
+    {
+      name: "haproxy",
+      kind: "native",
+      version: versionSaid("haproxy", ["-v"]),
+      guards: true,
+      takesPart: () => true,
+      command: haproxy,
+    },
+    {
+      name: "caddy",
+      kind: "native",
+      version: versionSaid("caddy", ["version"]),
+      guards: true,
+      takesPart: () => true,
+      command: caddy,
+    },
     {
       ...{ name: "bare", kind: "node", version: process.versions.node, guards: false },
       takesPart: ({ name }) => ["small", "large"].includes(name),
-      command: (scenario, place) => nodeProgram("bare.mjs", [String(place.port), String(place.backendPort)], scenario, place),
+      command: (scenario, place) =>
+        nodeProgram("bare.mjs", [String(place.port), String(place.backendPort)], scenario, place),
     },
     {
       ...{ name: "undici", kind: "node", version: versionOf("undici"), guards: false },
       takesPart: ({ routes, protocol }) => routes === 0 && protocol !== "h2",
-      command: (scenario, place) => nodeProgram("undici.mjs", [String(place.port), String(place.backendPort)], scenario, place),
+      command: (scenario, place) =>
+        nodeProgram("undici.mjs", [String(place.port), String(place.backendPort)], scenario, place),
     },
     foreign("http-proxy", "http-proxy", ({ routes, protocol }) => routes === 0 && protocol !== "h2"),
     { ...foreign("fastify", "@fastify/http-proxy", () => true), onlyIfNamed: true },
@@ -72,7 +96,11 @@ export function competitors(): Competitor[] {
 /** nginx where it is installed: it costs the processor it shares with the load least. */
 export function backend({ folder, port }: Omit<Place, "backendPort">): Command {
   const program = find("nginx");
-  if (program === null) return { program: process.execPath, words: [own("backend.mjs"), String(port), String(SMALL_BYTES), String(LARGE_BYTES)] };
+  if (program === null)
+    return {
+      program: process.execPath,
+      words: [own("backend.mjs"), String(port), String(SMALL_BYTES), String(LARGE_BYTES)],
+    };
   writeFileSync(join(folder, "large"), "x".repeat(LARGE_BYTES));
   const locations = `root ${folder}; location = /large { } location / { return 200 "${"x".repeat(SMALL_BYTES)}"; }`;
   const settings = "default_type text/plain; sendfile on; tcp_nopush on; open_file_cache max=10;";
@@ -124,13 +152,20 @@ function ours(name: string, { log = false, client, http1, plain = false, node = 
         name: "backend",
         base_path: "/",
         upstreams: [{ host: "127.0.0.1", port: backendPort }],
-        routes: scenario.routes === 0 ? [{ path: "/{rest*}" }] : Array.from({ length: scenario.routes }, (_none, i) => ({ path: `/r${i}/{id}` })),
+        routes:
+          scenario.routes === 0
+            ? [{ path: "/{rest*}" }]
+            : Array.from({ length: scenario.routes }, (_none, i) => ({ path: `/r${i}/{id}` })),
         plugins: scenario.guarded && !plain ? GUARDS : [],
         ...(client === undefined ? {} : { upstream_client: client }),
       };
       const config: ConfigInput = {
         // The load comes from one address; the others limit no client either.
-        global: { ...(http1 === undefined ? {} : { http1 }), limits: { max_client_share: 1 }, access_log: log ? { file: join(folder, "access.log") } : { enabled: false } },
+        global: {
+          ...(http1 === undefined ? {} : { http1 }),
+          limits: { max_client_share: 1 },
+          access_log: log ? { file: join(folder, "access.log") } : { enabled: false },
+        },
         services: [service],
       };
       const file = join(folder, "gw.json");
@@ -158,14 +193,23 @@ function foreign(name: string, from: string, takesPart: Competitor["takesPart"])
   return {
     ...{ name, kind: "node", version: versionOf(from), guards: false, takesPart },
     command: (scenario, place) => {
-      const words = [name, String(place.port), String(place.backendPort), String(scenario.routes), scenario.protocol === "h2" ? "2" : "1"];
+      const words = [
+        name,
+        String(place.port),
+        String(place.backendPort),
+        String(scenario.routes),
+        scenario.protocol === "h2" ? "2" : "1",
+      ];
       return nodeProgram("foreign.mjs", words, scenario, place);
     },
   };
 }
 
 function nodeProgram(file: string, words: readonly string[], scenario: Scenario, { folder }: Place): Command {
-  return { program: process.execPath, words: [own(file), ...words, ...(scenario.protocol === "http" ? [] : certificate(folder))] };
+  return {
+    program: process.execPath,
+    words: [own(file), ...words, ...(scenario.protocol === "http" ? [] : certificate(folder))],
+  };
 }
 
 function own(file: string): string {
@@ -197,14 +241,17 @@ function nginx(scenario: Scenario, { folder, port, backendPort }: Place, buffers
   const locations =
     scenario.routes === 0
       ? `location / { ${guards} proxy_pass http://backend; }`
-      : Array.from({ length: scenario.routes }, (_none, i) => `location /r${i}/ { proxy_pass http://backend; }`).join("\n");
+      : Array.from({ length: scenario.routes }, (_none, i) => `location /r${i}/ { proxy_pass http://backend; }`).join(
+          "\n",
+        );
   return nginxWith(
     find("nginx")!,
     folder,
     `
     map $http_apikey $known { default 0; "${KEY}" 1; }
     limit_req_zone $http_apikey zone=callers:10m rate=${PER_SECOND}r/s;
-    upstream backend { server 127.0.0.1:${backendPort}; keepalive 256; keepalive_requests 1000000000; keepalive_timeout 600s; }
+    upstream backend { server \
+127.0.0.1:${backendPort}; keepalive 256; keepalive_requests 1000000000; keepalive_timeout 600s; }
     server {
       listen 127.0.0.1:${port} backlog=4096 ${secure ? "ssl" : ""} ${scenario.protocol === "h2" ? "http2" : ""};
       ${secure ? `ssl_certificate ${cert}; ssl_certificate_key ${key};` : ""}
@@ -223,7 +270,9 @@ function nginx(scenario: Scenario, { folder, port, backendPort }: Place, buffers
 
 function nginxWith(program: string, folder: string, http: string): Command {
   const file = join(folder, "nginx.conf");
-  const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((what) => `${what}_temp_path ${folder}/${what};`).join(" ");
+  const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+    .map((what) => `${what}_temp_path ${folder}/${what};`)
+    .join(" ");
   // Its worker is to be able to read what lies in the folder.
   const user = process.getuid?.() === 0 ? "user root;" : "";
   const common = `access_log off; keepalive_timeout 600s; keepalive_requests 1000000000; ${temporary}`;
@@ -248,7 +297,10 @@ function haproxy(scenario: Scenario, { folder, port, backendPort }: Place): Comm
   http-request deny deny_status 429 if { sc_http_req_rate(0) gt ${PER_SECOND} }`;
   }
   if (scenario.routes > 0) {
-    writeFileSync(join(folder, "routes"), Array.from({ length: scenario.routes }, (_none, i) => `/r${i}/ found\n`).join(""));
+    writeFileSync(
+      join(folder, "routes"),
+      Array.from({ length: scenario.routes }, (_none, i) => `/r${i}/ found\n`).join(""),
+    );
     rules = `\n  http-request deny deny_status 404 unless { path,map_beg(${folder}/routes) -m found }`;
   }
   const file = join(folder, "haproxy.cfg");
@@ -287,7 +339,11 @@ function caddy(scenario: Scenario, { folder, port, backendPort }: Place): Comman
     : scenario.routes === 0
       ? [{ handle }]
       : [
-          ...Array.from({ length: scenario.routes }, (_none, i) => ({ match: [{ path: [`/r${i}/*`] }], handle, terminal: true })),
+          ...Array.from({ length: scenario.routes }, (_none, i) => ({
+            match: [{ path: [`/r${i}/*`] }],
+            handle,
+            terminal: true,
+          })),
           { handle: [{ handler: "static_response", status_code: 404 }] },
         ];
   const server = {
@@ -307,5 +363,9 @@ function caddy(scenario: Scenario, { folder, port, backendPort }: Place): Comman
   };
   const file = join(folder, "caddy.json");
   writeFileSync(file, JSON.stringify(config));
-  return { program: find("caddy")!, words: ["run", "--config", file], environment: { XDG_CONFIG_HOME: folder, XDG_DATA_HOME: folder } };
+  return {
+    program: find("caddy")!,
+    words: ["run", "--config", file],
+    environment: { XDG_CONFIG_HOME: folder, XDG_DATA_HOME: folder },
+  };
 }

@@ -1,5 +1,6 @@
 /**
- * The proxies of `spec/bench/package.json`, each set up as its documentation says: forwarded headers, kept backend connections, no log.
+ * The proxies of `spec/bench/package.json`, each set up as its documentation says: forwarded headers, kept backend
+ * connections, no log.
  * Arguments: WHICH PORT BACKEND_PORT ROUTES(0: everything) HTTP_VERSION [CERT KEY].
  */
 import { readFileSync } from "node:fs";

@@ -1,6 +1,6 @@
 /**
- * Checks the response of a proxy to one request of each kind, then puts it under load with wrk or h2load if they are installed, or else
- * with `loader.mjs`.
+ * Checks the response of a proxy to one request of each kind, then puts it under load with wrk or h2load if they are
+ * installed, or else with `loader.mjs`.
  */
 import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -21,7 +21,10 @@ export interface Gauged {
   readonly p99: number | null;
   /** Responses other than 200, and broken connections. */
   readonly failures: number;
-  /** For a paced load: the longest gap between the loader's own timers, in milliseconds. Much more than one means that the loader was slow. */
+  /**
+   * For a paced load: the longest gap between the loader's own timers, in milliseconds. Much more than one means that
+   * the loader was slow.
+   */
   readonly timerP99?: number;
 }
 
@@ -57,7 +60,13 @@ export function fullLoad(machine: Machine, scenario: Scenario, port: number, sec
 }
 
 /** A load of `rate` requests a second, each with its own due time. */
-export function pacedLoad(machine: Machine, scenario: Scenario, port: number, seconds: number, rate: number): Promise<Gauged> {
+export function pacedLoad(
+  machine: Machine,
+  scenario: Scenario,
+  port: number,
+  seconds: number,
+  rate: number,
+): Promise<Gauged> {
   return byLoader(machine, scenario, port, { mode: "paced", seconds, rate });
 }
 
@@ -87,7 +96,16 @@ function ask(scenario: Scenario, port: number, path: string, withKey: boolean): 
   const headers: Record<string, string> = withKey ? { apiKey: KEY } : {};
   const body = Buffer.alloc(scenario.bodyBytes, "x");
   if (scenario.protocol === "h2") return askOverHttp2(port, path, headers);
-  const options = { host: "127.0.0.1", port, path, method: scenario.method, agent: false, headers, ca: CA.cert, servername: "localhost" };
+  const options = {
+    host: "127.0.0.1",
+    port,
+    path,
+    method: scenario.method,
+    agent: false,
+    headers,
+    ca: CA.cert,
+    servername: "localhost",
+  };
   return new Promise((resolve, reject) => {
     const asked = (scenario.protocol === "https" ? https : http).request(options, (response) => {
       const pieces: Buffer[] = [];
@@ -103,7 +121,10 @@ function ask(scenario: Scenario, port: number, path: string, withKey: boolean): 
 }
 
 async function askOverHttp2(port: number, path: string, headers: Record<string, string>): Promise<Answer> {
-  const session = http2.connect(`https://localhost:${port}`, { ca: CA.cert, host: "127.0.0.1" } as http2.SecureClientSessionOptions);
+  const session = http2.connect(`https://localhost:${port}`, {
+    ca: CA.cert,
+    host: "127.0.0.1",
+  } as http2.SecureClientSessionOptions);
   try {
     return await new Promise((resolve, reject) => {
       session.on("error", reject);
@@ -126,7 +147,18 @@ async function byWrk(machine: Machine, scenario: Scenario, port: number, seconds
   writeFileSync(script, luaOf(scenario));
   const url = `${scenario.protocol}://127.0.0.1:${port}${scenario.paths[0]!}`;
   // wrk counts in whole seconds and does not cut a longer run off.
-  const words = ["-t", "1", "-c", String(scenario.connections), "-d", `${Math.max(1, Math.round(seconds))}s`, "--latency", "-s", script, url];
+  const words = [
+    "-t",
+    "1",
+    "-c",
+    String(scenario.connections),
+    "-d",
+    `${Math.max(1, Math.round(seconds))}s`,
+    "--latency",
+    "-s",
+    script,
+    url,
+  ];
   const output = await outputOf(machine.start({ program: find("wrk")!, words }, OTHERS), seconds);
   const [, requests, took] = /(\d+) requests in ([\d.]+\w+)/.exec(output) ?? [];
   if (requests === undefined) throw new Error(`wrk said: ${output}`);
@@ -134,12 +166,20 @@ async function byWrk(machine: Machine, scenario: Scenario, port: number, seconds
   const broken = /Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)/.exec(output)?.slice(1) ?? [];
   const others = Number(/Non-2xx or 3xx responses: (\d+)/.exec(output)?.[1] ?? 0);
   const failures = broken.reduce((sum, each) => sum + Number(each), others);
-  return { requests: Number(requests), rps: (Number(requests) / msOf(took)!) * 1000, p50: latency(50), p99: latency(99), failures };
+  return {
+    requests: Number(requests),
+    rps: (Number(requests) / msOf(took)!) * 1000,
+    p50: latency(50),
+    p99: latency(99),
+    failures,
+  };
 }
 
 /** The key, the method and the body; and the paths in turn when there are several. */
 function luaOf({ method, bodyBytes, paths }: Scenario): string {
-  const common = `wrk.method = "${method}"\nwrk.headers["apiKey"] = "${KEY}"\n${bodyBytes > 0 ? `wrk.body = string.rep("x", ${bodyBytes})\n` : ""}`;
+  const common =
+    `wrk.method = "${method}"\nwrk.headers["apiKey"] = ` +
+    `"${KEY}"\n${bodyBytes > 0 ? `wrk.body = string.rep("x", ${bodyBytes})\n` : ""}`;
   if (paths.length === 1) return common;
   return `${common}local texts, turn = {}, 0
 function init(args)
@@ -169,10 +209,29 @@ async function byH2load(machine: Machine, scenario: Scenario, port: number, seco
 
 const H2_PROBE = 1_000;
 
-async function h2loadOf(machine: Machine, scenario: Scenario, port: number, requests: number, seconds: number): Promise<Gauged> {
+async function h2loadOf(
+  machine: Machine,
+  scenario: Scenario,
+  port: number,
+  requests: number,
+  seconds: number,
+): Promise<Gauged> {
   const log = join(machine.folder, "h2load.log");
   writeFileSync(log, "");
-  const words = ["-t", "1", "-c", String(scenario.connections), "-m", "16", "-n", String(requests), "--log-file", log, "-H", `apiKey: ${KEY}`];
+  const words = [
+    "-t",
+    "1",
+    "-c",
+    String(scenario.connections),
+    "-m",
+    "16",
+    "-n",
+    String(requests),
+    "--log-file",
+    log,
+    "-H",
+    `apiKey: ${KEY}`,
+  ];
   const command = { program: find("h2load")!, words: [...words, `https://127.0.0.1:${port}${scenario.paths[0]!}`] };
   const output = await outputOf(machine.start(command, OTHERS), seconds);
   const rps = /finished in [\d.]+\w+, ([\d.]+) req\/s/.exec(output)?.[1];

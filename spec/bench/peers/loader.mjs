@@ -1,7 +1,7 @@
 /**
- * Sends requests over kept `node:net` or `node:tls` connections: as fast as possible, at a steady rate, or once on each connection, which
- * it then holds. Reads only responses with a Content-Length. The argument is a JSON object, see `gauge.ts`; prints its figures as one line
- * of JSON and holds until its standard input ends.
+ * Sends requests over kept `node:net` or `node:tls` connections: as fast as possible, at a steady rate, or once on each
+ * connection, which it then holds. Reads only responses with a Content-Length. The argument is a JSON object, see
+ * `gauge.ts`; prints its figures as one line of JSON and holds until its standard input ends.
  */
 import net from "node:net";
 import tls from "node:tls";
@@ -25,7 +25,9 @@ class Line {
       // One memory for all that is read: new memory each time would have the collector take the time that is measured.
       const onread = { buffer: INLET, callback: (bytes) => (this.read(INLET.subarray(0, bytes)), true) };
       const options = { port, host: "127.0.0.1", ...(secure ? {} : { onread }) };
-      this.socket = secure ? tls.connect({ ...options, rejectUnauthorized: false }, resolve) : net.connect(options, resolve);
+      this.socket = secure
+        ? tls.connect({ ...options, rejectUnauthorized: false }, resolve)
+        : net.connect(options, resolve);
       this.socket.once("error", reject);
     });
     this.socket.setNoDelay(true);
@@ -78,7 +80,13 @@ if (mode === "hold") {
   const elapsed = (performance.now() - began) / 1000;
   latencies.sort((a, b) => a - b);
   const share = (part) => latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * part))] ?? null;
-  const figures = { requests: latencies.length, rps: latencies.length / elapsed, failures, p50: share(0.5), p99: share(0.99) };
+  const figures = {
+    requests: latencies.length,
+    rps: latencies.length / elapsed,
+    failures,
+    p50: share(0.5),
+    p99: share(0.99),
+  };
   console.log(JSON.stringify({ ...figures, ...result }));
   process.exit();
 }
@@ -100,9 +108,9 @@ async function closed() {
 }
 
 /**
- * Each request has a moment at which it is due. Its time runs from then, so that what waits for a connection because others are slow counts
- * as slow; what is due within the millisecond of a timer begins with it. How late the timers were is told: then it was the loader that was
- * slow.
+ * Each request has a moment at which it is due. Its time runs from then, so that what waits for a connection because
+ * others are slow counts as slow; what is due within the millisecond of a timer begins with it. How late the timers
+ * were is told: then it was the loader that was slow.
  */
 async function paced() {
   const free = [...lines];

@@ -18,13 +18,23 @@ async function busy(then: string) {
     await withMachine(async ({ folder, start }) => {
       const running = start({ program: "/bin/sh", words: ["-c", ${JSON.stringify(SHELL)}] }, 0);
       await once(running.child.stdout, "data");
-      console.log(JSON.stringify({ folder, pids: running.output().trim().split(" ").map(Number), costs: costsOf(running.pid) }));
+      console.log(JSON.stringify({ folder, pids: running.output().trim().split(" ").map(Number), costs: \
+costsOf(running.pid) }));
       ${then}
     });`;
-  const child = spawn(process.execPath, ["--import", LOADER, "--input-type=module", "-e", program], { stdio: ["pipe", "pipe", "inherit"] });
+  const child = spawn(process.execPath, ["--import", LOADER, "--input-type=module", "-e", program], {
+    stdio: ["pipe", "pipe", "inherit"],
+  });
   onTestFinished(() => void child.kill("SIGKILL"));
   const [line] = (await once(child.stdout, "data")) as [Buffer];
-  return { child, ...(JSON.parse(line.toString()) as { folder: string; pids: number[]; costs: { cpuMicros: number; rssMib: number } }) };
+  return {
+    child,
+    ...(JSON.parse(line.toString()) as {
+      folder: string;
+      pids: number[];
+      costs: { cpuMicros: number; rssMib: number };
+    }),
+  };
 }
 
 function alive(pid: number): boolean {
@@ -53,7 +63,10 @@ describe.skipIf(process.platform !== "linux")("the machine of a benchmark", () =
     const { child, folder, pids } = await busy(`await once(process.stdin.resume(), "end");`);
     expect(pids.map(gone)).toEqual([false, false]);
     child.kill("SIGKILL");
-    await vi.waitFor(() => expect([...pids.map(gone), existsSync(folder)]).toEqual([true, true, false]), { timeout: 10_000, interval: 20 });
+    await vi.waitFor(() => expect([...pids.map(gone), existsSync(folder)]).toEqual([true, true, false]), {
+      timeout: 10_000,
+      interval: 20,
+    });
   });
 
   it("the machine of a benchmark counts the memory of a process and all its children", async () => {

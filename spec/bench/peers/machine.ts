@@ -1,4 +1,7 @@
-/** Starts processes on chosen processors, reads their costs from /proc, and ends them all, even when this process is killed. */
+/**
+ * Starts processes on chosen processors, reads their costs from /proc, and ends them all, even when this process is
+ * killed.
+ */
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { accessSync, constants, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -41,12 +44,20 @@ export interface Machine {
 export async function withMachine<T>(run: (machine: Machine) => Promise<T>): Promise<T> {
   const folder = mkdtempSync(join(tmpdir(), "edge-gateway-bench-"));
   // The pipe closes however this process ends; then the guard ends the processes it knows.
-  const guard = spawn("/bin/sh", ["-c", GUARD, "guard", folder], { stdio: ["pipe", "ignore", "ignore"], detached: true });
+  const guard = spawn("/bin/sh", ["-c", GUARD, "guard", folder], {
+    stdio: ["pipe", "ignore", "ignore"],
+    detached: true,
+  });
   guard.stdin!.on("error", () => {});
   const guarded = once(guard, "close");
   const tell = (line: string) => void guard.stdin!.write(`${line}\n`);
   const running = new Set<Running>();
-  const notPinned = availableParallelism() < 2 ? "there is one processor" : find("taskset") === null ? "taskset is not installed" : null;
+  const notPinned =
+    availableParallelism() < 2
+      ? "there is one processor"
+      : find("taskset") === null
+        ? "taskset is not installed"
+        : null;
   if (notPinned === null) spawnSync("taskset", ["-acp", String(OTHERS), String(process.pid)]);
   try {
     return await run({
@@ -118,7 +129,7 @@ export function costsOf(pid: number): Costs {
   }
   let ticks = 0;
   let kib = 0;
-  for (const family = [pid]; family.length > 0; ) {
+  for (const family = [pid]; family.length > 0;) {
     const each = family.pop()!;
     family.push(...(parents.get(each) ?? []));
     const stat = statOf(each);
@@ -152,7 +163,11 @@ function textOf(file: string): string | null {
 }
 
 function pinned({ program, words, environment }: Command, processor: number): Command {
-  return { program: "taskset", words: ["-c", String(processor), program, ...words], ...(environment === undefined ? {} : { environment }) };
+  return {
+    program: "taskset",
+    words: ["-c", String(processor), program, ...words],
+    ...(environment === undefined ? {} : { environment }),
+  };
 }
 
 /** In a process group of its own, so that it ends with all its children. */
@@ -168,7 +183,9 @@ function start({ program, words, environment = {} }: Command, folder: string, te
   const texts = { output: "", errors: "" };
   child.stdin!.on("error", () => {});
   child.stdout!.setEncoding("utf8").on("data", (text: string) => (texts.output += text));
-  child.stderr!.setEncoding("utf8").on("data", (text: string) => (texts.errors = (texts.errors + text).slice(-MAX_TEXT)));
+  child
+    .stderr!.setEncoding("utf8")
+    .on("data", (text: string) => (texts.errors = (texts.errors + text).slice(-MAX_TEXT)));
   let over = false;
   const ended = new Promise<number | null>((resolve) => {
     child.once("error", (error) => {

@@ -1,7 +1,7 @@
 /**
- * The backend that streams: answers every GET with chunks, one every two milliseconds, each in a write of its own. Arguments: PORT PIECES
- * PIECE_BYTES. The pace is the same for all proxies, and one that none is busy with: chunks that arrived while a slow proxy was busy would
- * be read and written together, and cost it less than a fast one.
+ * The backend that streams: answers every GET with chunks, one every two milliseconds, each in a write of its own.
+ * Arguments: PORT PIECES PIECE_BYTES. The pace is the same for all proxies, and one that none is busy with: chunks that
+ * arrived while a slow proxy was busy would be read and written together, and cost it less than a fast one.
  */
 import net from "node:net";
 

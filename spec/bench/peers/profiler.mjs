@@ -1,6 +1,6 @@
 /**
- * Loaded before the gateway's program (`node --import`): takes a CPU profile from the line "begin" to the line "end FILE" on standard
- * input, writes it there and prints "written".
+ * Loaded before the gateway's program (`node --import`): takes a CPU profile from the line "begin" to the line "end
+ * FILE" on standard input, writes it there and prints "written".
  */
 import { writeFileSync } from "node:fs";
 import { Session } from "node:inspector/promises";

@@ -60,19 +60,30 @@ export function report(run: Run, folder: URL): boolean {
   const at = new Date();
   const name = `peers-${at.toISOString().replace(/[-:]|\.\d+/g, "")}`;
   writeFileSync(new URL(`${name}.md`, folder), `${text}\n`);
-  writeFileSync(new URL(`${name}.json`, folder), `${JSON.stringify({ at, machine: machine(), verdicts, ...run }, null, 2)}\n`);
+  writeFileSync(
+    new URL(`${name}.json`, folder),
+    `${JSON.stringify({ at, machine: machine(), verdicts, ...run }, null, 2)}\n`,
+  );
   console.log(`\n${text}\n\nin ${fileURLToPath(new URL(name, folder))}.md and .json`);
   return verdicts.every(({ met }) => met !== false);
 }
 
 function machine(): string {
   const all = cpus();
-  return `${all.length} × ${all[0]?.model.trim() ?? "unknown processor"}, Linux ${release()}, Node ${process.versions.node}`;
+  return (
+    `${all.length} × ${all[0]?.model.trim() ?? "unknown processor"}, Linux ${release()}, ` +
+    `Node ${process.versions.node}`
+  );
 }
 
 function versions({ versions }: Run): string {
   return Object.entries(versions)
-    .filter(([name, version]) => version !== null && (!name.startsWith("ours") || name === "ours-node24") && !["bare", "nginx-default"].includes(name))
+    .filter(
+      ([name, version]) =>
+        version !== null &&
+        (!name.startsWith("ours") || name === "ours-node24") &&
+        !["bare", "nginx-default"].includes(name),
+    )
     .map(([name, version]) => `${name} ${version}`)
     .join(", ");
 }
@@ -81,10 +92,22 @@ function versions({ versions }: Run): string {
 function tableOf(some: readonly Measured[]): string {
   const weight = (each: Measured | null) => each?.cpuMicros ?? each?.rssMib ?? null;
   const nginx = some.find(({ name }) => name === "nginx") ?? null;
-  const node = least(some.filter(({ kind }) => kind === "node"), weight);
+  const node = least(
+    some.filter(({ kind }) => kind === "node"),
+    weight,
+  );
   const untuned = some.find(({ name }) => name === "nginx-default") ?? null;
   const paced = some.some(({ rate }) => rate > 0);
-  const common = ["requests/s", "CPU µs", "p50 ms", "p99 ms", "RSS MiB", "× nginx", ...(untuned === null ? [] : ["× nginx-default"]), "× best of Node"];
+  const common = [
+    "requests/s",
+    "CPU µs",
+    "p50 ms",
+    "p99 ms",
+    "RSS MiB",
+    "× nginx",
+    ...(untuned === null ? [] : ["× nginx-default"]),
+    "× best of Node",
+  ];
   const heads = paced ? ["proxy", "asked/s", ...common, "loader's timers, p99 ms"] : ["proxy", ...common];
   const rows = some.map((each) => [
     each.plain ? `${each.name} (without)` : each.name,
@@ -99,7 +122,10 @@ function tableOf(some: readonly Measured[]): string {
 }
 
 function least(some: readonly Measured[], of: (each: Measured) => number | null): Measured | null {
-  return some.reduce<Measured | null>((best, each) => (of(each) !== null && (best === null || of(each)! < of(best)!) ? each : best), null);
+  return some.reduce<Measured | null>(
+    (best, each) => (of(each) !== null && (best === null || of(each)! < of(best)!) ? each : best),
+    null,
+  );
 }
 
 function ratio(value: number | null | undefined, other: number | null | undefined): number | null {
@@ -126,7 +152,9 @@ const OF_NGINX: readonly (readonly [scenario: string, most: number])[] = [
   ["connections", 1.3],
 ];
 
-/** The same, with key and limit, as a multiple of others, of which Caddy has no limit, and those of Node have neither. */
+/**
+ * The same, with key and limit, as a multiple of others, of which Caddy has no limit, and those of Node have neither.
+ */
 const OF_OTHERS: readonly (readonly [name: string, most: number])[] = [
   ["caddy", 0.42],
   ["http-proxy", 0.32],
@@ -134,7 +162,8 @@ const OF_OTHERS: readonly (readonly [name: string, most: number])[] = [
 ];
 
 function judged(measured: readonly Measured[]): Verdict[] {
-  const one = (scenario: string, name: string) => measured.find((each) => each.scenario === scenario && each.name === name) ?? null;
+  const one = (scenario: string, name: string) =>
+    measured.find((each) => each.scenario === scenario && each.name === name) ?? null;
   const cpu = (each: Measured | null) => each?.cpuMicros ?? null;
   const times = (what: string, value: Measured | null, other: Measured | null, most: number): Verdict => {
     const is = ratio(cpu(value), cpu(other));
@@ -146,12 +175,21 @@ function judged(measured: readonly Measured[]): Verdict[] {
     met: typeof value === "number" ? value <= most : null,
   });
   return [
-    ...OF_NGINX.map(([scenario, most]) => times(`${scenario}, CPU, against nginx`, one(scenario, "ours"), one(scenario, "nginx"), most)),
-    ...OF_OTHERS.map(([name, most]) => times(`guarded, CPU, against ${name}`, one("guarded", "ours"), one("guarded", name), most)),
+    ...OF_NGINX.map(([scenario, most]) =>
+      times(`${scenario}, CPU, against nginx`, one(scenario, "ours"), one(scenario, "nginx"), most),
+    ),
+    ...OF_OTHERS.map(([name, most]) =>
+      times(`guarded, CPU, against ${name}`, one("guarded", "ours"), one("guarded", name), most),
+    ),
     times("access log on, CPU, against off", one("small", "ours-log"), one("small", "ours"), 1.06),
     tail(one("paced", "ours"), one("paced", "nginx")),
     mib("RSS, 1000 connections at load", one("connections", "ours")?.rssMib, 140),
-    ...ELSEWHERE.map(([what, bench]) => ({ what, figure: `\`npm run bench -- ${bench}\``, target: "told there", met: null })),
+    ...ELSEWHERE.map(([what, bench]) => ({
+      what,
+      figure: `\`npm run bench -- ${bench}\``,
+      target: "told there",
+      met: null,
+    })),
   ];
 }
 
@@ -159,7 +197,12 @@ function judged(measured: readonly Measured[]): Verdict[] {
 function tail(ours: Measured | null, nginx: Measured | null): Verdict {
   const is = ratio(ours?.p99, nginx?.p99);
   const figure = is === null ? "–" : `${brief(is)}× (${brief(ours!.p99)} : ${brief(nginx!.p99)} ms)`;
-  return { what: "p99 at 60 % of the own peak, against nginx", figure, target: `≤ ${MAX_TAIL}×`, met: is === null ? null : is <= MAX_TAIL };
+  return {
+    what: "p99 at 60 % of the own peak, against nginx",
+    figure,
+    target: `≤ ${MAX_TAIL}×`,
+    met: is === null ? null : is <= MAX_TAIL,
+  };
 }
 
 const MAX_TAIL = 1.5;

@@ -45,7 +45,10 @@ const SMALL: Omit<Scenario, "name" | "title"> = {
   among: null,
 };
 
-/** The loader in Node that paces is too slow for the fastest: whoever is not of them, and nginx to see where the loader stands. */
+/**
+ * The loader in Node that paces is too slow for the fastest: whoever is not of them, and nginx to see where the loader
+ * stands.
+ */
 const PACED = ["ours", "nginx", "caddy", "bare", "http-proxy", "fastify"];
 
 const MANY = 1_000;
@@ -59,7 +62,13 @@ export const SCENARIOS: readonly Scenario[] = [
     ...{ ...SMALL, name: "pieces", title: `GET, ${PIECES} chunks of ${PIECE_BYTES} bytes, one every 2 ms` },
     ...{ paths: ["/pieces"], answerBytes: PIECES * PIECE_BYTES, pieces: true },
   },
-  { ...SMALL, name: "routes", title: "GET, 200 bytes, 1000 routes", routes: MANY, paths: Array.from({ length: MANY }, (_none, i) => `/r${i}/42`) },
+  {
+    ...SMALL,
+    name: "routes",
+    title: "GET, 200 bytes, 1000 routes",
+    routes: MANY,
+    paths: Array.from({ length: MANY }, (_none, i) => `/r${i}/42`),
+  },
   { ...SMALL, name: "https", title: "GET, 200 bytes, over HTTPS", protocol: "https" },
   { ...SMALL, name: "http2", title: "GET, 200 bytes, over HTTP/2", protocol: "h2", connections: 8 },
   { ...SMALL, name: "connections", title: "GET, 200 bytes, from 1000 connections", connections: MANY },

@@ -1,5 +1,6 @@
 /**
- * The smallest proxy in Node with undici: `node:http` in front of an `undici.Pool`, raw headers, no checks; a baseline, not an example.
+ * The smallest proxy in Node with undici: `node:http` in front of an `undici.Pool`, raw headers, no checks; a baseline,
+ * not an example.
  * Arguments: PORT BACKEND_PORT [CERT KEY].
  */
 import { readFileSync } from "node:fs";
@@ -29,7 +30,8 @@ const handler = (request, response) => {
         for (let i = 0; i < rawHeaders.length; i += 2) {
           const name = rawHeaders[i].toString("latin1");
           const lower = name.toLowerCase();
-          if (lower !== "connection" && lower !== "keep-alive" && lower !== "transfer-encoding") fields.push(name, rawHeaders[i + 1].toString("latin1"));
+          if (lower !== "connection" && lower !== "keep-alive" && lower !== "transfer-encoding")
+            fields.push(name, rawHeaders[i + 1].toString("latin1"));
         }
         response.writeHead(status, fields);
         response.on("drain", resume);
@@ -42,6 +44,9 @@ const handler = (request, response) => {
   );
 };
 
-const server = cert === undefined ? http.createServer(handler) : https.createServer({ cert: readFileSync(cert), key: readFileSync(key) }, handler);
+const server =
+  cert === undefined
+    ? http.createServer(handler)
+    : https.createServer({ cert: readFileSync(cert), key: readFileSync(key) }, handler);
 server.keepAliveTimeout = 600_000;
 server.listen(Number(port), "127.0.0.1", 4096);

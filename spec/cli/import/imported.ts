@@ -10,7 +10,11 @@ export interface Result extends Imported {
   readonly notes: readonly string[];
 }
 
-async function result(document: unknown, run: (root: Place, draft: Draft) => void, environment: Record<string, string> = {}): Promise<Result> {
+async function result(
+  document: unknown,
+  run: (root: Place, draft: Draft) => void,
+  environment: Record<string, string> = {},
+): Promise<Result> {
   const draft = new Draft();
   run(new Place(document, [], draft.notes), draft);
   const config = await draft.finished();
@@ -21,6 +25,9 @@ async function result(document: unknown, run: (root: Place, draft: Draft) => voi
 }
 
 export const fromOpenApi = (document: object, upstream = "http://127.0.0.1:3000") =>
-  result({ openapi: "3.0.3", info: { title: "t" }, ...document }, (root, draft) => importOpenApi(root, draft, readTarget(upstream) as Target));
+  result({ openapi: "3.0.3", info: { title: "t" }, ...document }, (root, draft) =>
+    importOpenApi(root, draft, readTarget(upstream) as Target),
+  );
 
-export const fromKong = (document: object, environment?: Record<string, string>) => result({ _format_version: "3.0", ...document }, importKong, environment);
+export const fromKong = (document: object, environment?: Record<string, string>) =>
+  result({ _format_version: "3.0", ...document }, importKong, environment);

@@ -22,16 +22,53 @@ function accepts(schema: unknown, value: unknown, options?: Parameters<typeof co
 describe("schemas of OpenAPI as JSON Schema", () => {
   it.each([
     ["nullable types", { type: "string", minLength: 2, nullable: true }, { type: ["string", "null"], minLength: 2 }],
-    ["nullable enumerations", { type: "string", enum: ["a"], nullable: true }, { type: ["string", "null"], enum: ["a", null] }],
-    ["nullable references", { nullable: true, allOf: [{ type: "object" }] }, { anyOf: [{ type: "null" }, { allOf: [{ type: "object" }] }] }],
-    ["exclusive bounds of 3.0", { minimum: 1, exclusiveMinimum: true, maximum: 9, exclusiveMaximum: false }, { exclusiveMinimum: 1, maximum: 9 }],
-    ["exclusive bounds of 3.1", { exclusiveMinimum: 1, exclusiveMaximum: 9 }, { exclusiveMinimum: 1, exclusiveMaximum: 9 }],
-    ["read-only properties", { required: ["id", "name"], properties: { id: { readOnly: true } } }, { properties: { id: {} }, required: ["name"] }],
+    [
+      "nullable enumerations",
+      { type: "string", enum: ["a"], nullable: true },
+      { type: ["string", "null"], enum: ["a", null] },
+    ],
+    [
+      "nullable references",
+      { nullable: true, allOf: [{ type: "object" }] },
+      { anyOf: [{ type: "null" }, { allOf: [{ type: "object" }] }] },
+    ],
+    [
+      "exclusive bounds of 3.0",
+      { minimum: 1, exclusiveMinimum: true, maximum: 9, exclusiveMaximum: false },
+      { exclusiveMinimum: 1, maximum: 9 },
+    ],
+    [
+      "exclusive bounds of 3.1",
+      { exclusiveMinimum: 1, exclusiveMaximum: 9 },
+      { exclusiveMinimum: 1, exclusiveMaximum: 9 },
+    ],
+    [
+      "read-only properties",
+      { required: ["id", "name"], properties: { id: { readOnly: true } } },
+      { properties: { id: {} }, required: ["name"] },
+    ],
     ["lists of item schemas", { items: [{ type: "string" }] }, { prefixItems: [{ type: "string" }] }],
-    ["annotations", { title: "t", description: "d", example: 1, discriminator: {}, xml: {}, "x-a": 1, deprecated: true, type: "string" }, { type: "string" }],
+    [
+      "annotations",
+      {
+        title: "t",
+        description: "d",
+        example: 1,
+        discriminator: {},
+        xml: {},
+        "x-a": 1,
+        deprecated: true,
+        type: "string",
+      },
+      { type: "string" },
+    ],
     ["formats that say how a value is stored", { type: "integer", format: "int64" }, { type: "integer" }],
     ["formats that are checked", { type: "string", format: "uuid" }, { type: "string", format: "uuid" }],
-    ["names of properties that are not harmless in JavaScript", JSON.parse('{"properties":{"__proto__":{"type":"string"}}}'), JSON.parse('{"properties":{"__proto__":{"type":"string"}}}')],
+    [
+      "names of properties that are not harmless in JavaScript",
+      JSON.parse('{"properties":{"__proto__":{"type":"string"}}}'),
+      JSON.parse('{"properties":{"__proto__":{"type":"string"}}}'),
+    ],
   ])("carries over %s without a note", (_what, given, expected) => {
     expect(converted(given)).toEqual({ schema: expected, isExact: true, notes: [] });
   });
@@ -39,12 +76,32 @@ describe("schemas of OpenAPI as JSON Schema", () => {
   it.each([
     ["a pattern that needs backtracking", { pattern: "(?=a)b" }, {}, "pattern: the pattern uses lookahead"],
     ["a pattern with a mistake", { pattern: "(" }, {}, "pattern: the pattern is no regular expression"],
-    ["a keyword that is not supported", { unevaluatedProperties: false }, {}, 'unevaluatedProperties: request_validation has no "unevaluatedProperties": it is not checked'],
+    [
+      "a keyword that is not supported",
+      { unevaluatedProperties: false },
+      {},
+      'unevaluatedProperties: request_validation has no "unevaluatedProperties": it is not checked',
+    ],
     ["a keyword of the wrong form", { minLength: "3" }, {}, 'minLength: "minLength" has a value of the wrong form'],
     ["a type that is none", { type: "file" }, {}, 'type: "type" has a value of the wrong form'],
-    ["a schema that is none", { properties: { a: 3 } }, { properties: { a: true } }, "properties.a: expected a schema, found 3: every value is accepted"],
-    ["a reference to another document", { items: { $ref: "other.json#/a" } }, { items: true }, 'items: "$ref" leads to nothing in this document'],
-    ["a reference to nothing", { items: { $ref: "#/components/schemas/%zz" } }, { items: true }, 'items: "$ref" leads to nothing in this document'],
+    [
+      "a schema that is none",
+      { properties: { a: 3 } },
+      { properties: { a: true } },
+      "properties.a: expected a schema, found 3: every value is accepted",
+    ],
+    [
+      "a reference to another document",
+      { items: { $ref: "other.json#/a" } },
+      { items: true },
+      'items: "$ref" leads to nothing in this document',
+    ],
+    [
+      "a reference to nothing",
+      { items: { $ref: "#/components/schemas/%zz" } },
+      { items: true },
+      'items: "$ref" leads to nothing in this document',
+    ],
     ["then without if", { then: { type: "string" } }, {}, undefined],
   ])("leaves out %s, and notes it", (_what, given, expected, note) => {
     const { schema, notes } = converted(given);
@@ -53,7 +110,11 @@ describe("schemas of OpenAPI as JSON Schema", () => {
   });
 
   it("notes an unknown format, which constrains nothing", () => {
-    expect(converted({ format: "iban" })).toEqual({ schema: {}, isExact: true, notes: ['format: the format "iban" is unknown: it is not checked'] });
+    expect(converted({ format: "iban" })).toEqual({
+      schema: {},
+      isExact: true,
+      notes: ['format: the format "iban" is unknown: it is not checked'],
+    });
   });
 
   it("ignores what stands beside a reference in 3.0, and checks it in 3.1", () => {
@@ -61,49 +122,78 @@ describe("schemas of OpenAPI as JSON Schema", () => {
     const beside = { $ref: "#/components/schemas/A", minLength: 3 };
     expect(accepts(beside, "ab", { schemas })).toBe(true);
     expect(accepts(beside, "ab", { schemas, openapi: "3.1.0" })).toBe(false);
-    expect(converted({ $ref: "#/components/schemas/A", description: "d" }, { schemas, openapi: "3.1.0" }).schema).toMatchObject({ $ref: "#/$defs/A" });
+    expect(
+      converted({ $ref: "#/components/schemas/A", description: "d" }, { schemas, openapi: "3.1.0" }).schema,
+    ).toMatchObject({ $ref: "#/$defs/A" });
   });
 
   it("never refuses what the document accepts because a part was left out", () => {
     const lost = { pattern: "^(?!x)" };
-    expect(accepts({ oneOf: [{ type: "string", ...lost }, { type: "string", maxLength: 3 }] }, "xyz")).toBe(true);
+    expect(
+      accepts(
+        {
+          oneOf: [
+            { type: "string", ...lost },
+            { type: "string", maxLength: 3 },
+          ],
+        },
+        "xyz",
+      ),
+    ).toBe(true);
     expect(accepts({ oneOf: [{ type: "string", ...lost }], anyOf: [{ type: "string" }] }, 7)).toBe(false);
     expect(accepts({ not: { type: "string", ...lost } }, "xyz")).toBe(true);
     expect(accepts({ if: lost, then: { maxLength: 1 } }, "xyz")).toBe(true);
     expect(accepts({ contains: { type: "string", ...lost }, maxContains: 1 }, ["a", "x"])).toBe(true);
     expect(accepts({ patternProperties: { "^(?!x)": {} }, additionalProperties: false }, { a: 1 })).toBe(true);
     const schemas = { A: { type: "string", ...lost } };
-    expect(accepts({ oneOf: [{ $ref: "#/components/schemas/A" }, { type: "string", maxLength: 3 }] }, "xyz", { schemas })).toBe(true);
+    expect(
+      accepts({ oneOf: [{ $ref: "#/components/schemas/A" }, { type: "string", maxLength: 3 }] }, "xyz", { schemas }),
+    ).toBe(true);
   });
 
   it("keeps oneOf and not where all of their parts are carried over", () => {
     expect(accepts({ oneOf: [{ type: "string" }, { maxLength: 3 }] }, "abc")).toBe(false);
     expect(accepts({ not: { type: "string" } }, "abc")).toBe(false);
-    expect(accepts({ type: "object", properties: { a: { pattern: "(?=a)" } }, additionalProperties: false }, { b: 1 })).toBe(false);
+    expect(
+      accepts({ type: "object", properties: { a: { pattern: "(?=a)" } }, additionalProperties: false }, { b: 1 }),
+    ).toBe(false);
   });
 
   it("gives two definitions of one name different names", () => {
-    const schemas = { A: { properties: { b: { $ref: "#/components/schemas/A/properties/A" }, A: { type: "integer" } } } };
+    const schemas = {
+      A: { properties: { b: { $ref: "#/components/schemas/A/properties/A" }, A: { type: "integer" } } },
+    };
     const { schema } = converted({ $ref: "#/components/schemas/A" }, { schemas });
     expect(Object.keys((schema as { $defs: object }).$defs).sort()).toEqual(["A", "A_2"]);
   });
 
   it("follows chains of thousands of references, and accepts everything below a schema that is nested too deep", () => {
-    const schemas = Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`S${i}`, i === 4_999 ? { type: "string" } : { properties: { n: { $ref: `#/components/schemas/S${i + 1}` } } }]));
+    const schemas = Object.fromEntries(
+      Array.from({ length: 5_000 }, (_, i) => [
+        `S${i}`,
+        i === 4_999 ? { type: "string" } : { properties: { n: { $ref: `#/components/schemas/S${i + 1}` } } },
+      ]),
+    );
     const { schema, notes } = converted({ $ref: "#/components/schemas/S0" }, { schemas });
     expect(Object.keys((schema as { $defs: object }).$defs)).toHaveLength(5_000);
     expect(notes).toEqual([]);
     let deep: object = { type: "string" };
     for (let i = 0; i < 10_000; i++) deep = { items: deep };
-    expect(converted(deep).notes).toEqual([expect.stringContaining("the schema is nested too deep: every value is accepted")]);
+    expect(converted(deep).notes).toEqual([
+      expect.stringContaining("the schema is nested too deep: every value is accepted"),
+    ]);
   });
 
   it("bounds what all schemas of a document hold together, however often they are used", () => {
     const properties = Object.fromEntries(Array.from({ length: 9_000 }, (_, i) => [`p${i}`, { type: "string" }]));
     const notes = new Notes();
     const reader = new SchemaReader({ openapi: "3.0.3", components: { schemas: { Wide: { properties } } } }, notes);
-    const made = Array.from({ length: 20 }, (_, i) => reader.whole(reader.convert({ $ref: "#/components/schemas/Wide" }, []), [`a${i}`]));
+    const made = Array.from({ length: 20 }, (_, i) =>
+      reader.whole(reader.convert({ $ref: "#/components/schemas/Wide" }, []), [`a${i}`]),
+    );
     expect(made.filter((schema) => schema !== undefined)).toHaveLength(13);
-    expect(notes.lines(1)).toEqual(["a13 and 6 more: the schema is too large: at most 20000 values each, and 250000 in all"]);
+    expect(notes.lines(1)).toEqual([
+      "a13 and 6 more: the schema is too large: at most 20000 values each, and 250000 in all",
+    ]);
   });
 });

@@ -1,4 +1,7 @@
-/** Realistic documents, imported and served: each request asks the upstream for the path for which its source would have asked. */
+/**
+ * Realistic documents, imported and served: each request asks the upstream for the path for which its source would have
+ * asked.
+ */
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { backend, running } from "../../support/gateway.ts";
@@ -23,9 +26,16 @@ async function served({ services, global }: Result) {
   const { port } = await running({ global: { ...global, trusted_proxies: ["127.0.0.1"] }, services: stood } as never);
   /** Such as "orders GET /api/orders/7", or the status of a refusal. */
   return async (method: string, path: string, headers: Record<string, string> = {}) => {
-    const body = method === "POST" ? "{\"sku\":\"a\"}" : undefined;
-    const { status } = await ask(port, { method, path, headers: { "X-Forwarded-Proto": "https", "Content-Type": "application/json", ...headers }, ...(body === undefined ? {} : { body }) });
-    const [reached] = [...origins].flatMap(([host, { seen }]) => seen.splice(0).map((each) => `${host} ${each.method} ${each.url}`));
+    const body = method === "POST" ? '{"sku":"a"}' : undefined;
+    const { status } = await ask(port, {
+      method,
+      path,
+      headers: { "X-Forwarded-Proto": "https", "Content-Type": "application/json", ...headers },
+      ...(body === undefined ? {} : { body }),
+    });
+    const [reached] = [...origins].flatMap(([host, { seen }]) =>
+      seen.splice(0).map((each) => `${host} ${each.method} ${each.url}`),
+    );
     return reached ?? String(status);
   };
 }
@@ -89,16 +99,27 @@ describe("a realistic file of Kong", () => {
   it("names what is closed first, and all that is not carried over", async () => {
     const { notes } = await fromKong(document("kong.json"));
     const [first, ...others] = notes;
-    expect(first).toBe('services[6].routes[1]: the route is not carried over: its requests get 503 (request_termination) until you replace it, or go to another route that has its guards');
+    expect(first).toBe(
+      "services[6].routes[1]: the route is not carried over: its requests get 503 (request_termination) " +
+        "until you replace it, or go to another route that has its guards",
+    );
     expect(others.join("\n")).not.toContain("503");
-    expect(others).toContain('services[6].routes[1].paths[0]: "~/admin/(?!internal).*/export$" is not carried over: it looks ahead or behind; write routes with placeholders such as /users/{id}');
+    expect(others).toContain(
+      'services[6].routes[1].paths[0]: "~/admin/(?!internal).*/export$" is not carried over: ' +
+        "it looks ahead or behind; write routes with placeholders such as /users/{id}",
+    );
   });
 });
 
 describe("a regular expression of Kong that is left out and begins with no text", () => {
   const documentWith = (plugins: readonly object[]) => ({
     services: [
-      { name: "catalog", url: "http://catalog:80", plugins, routes: [{ name: "alternatives", paths: ["~/(de|en)/catalog$"] }] },
+      {
+        name: "catalog",
+        url: "http://catalog:80",
+        plugins,
+        routes: [{ name: "alternatives", paths: ["~/(de|en)/catalog$"] }],
+      },
       { name: "web", url: "http://web:80", routes: [{ name: "all", paths: ["/"], strip_path: false }] },
     ],
     consumers: [{ username: "ada", keyauth_credentials: [{ key: "shop-key-1f0c" }] }],
@@ -116,13 +137,35 @@ describe("a realistic OpenAPI document", () => {
   it("is served below the path of its server, and asks the upstream for the paths below its own path", async () => {
     const result = await fromOpenApi(document("openapi.json"), "http://orders:3000/v2");
     const send = await served(result);
-    const sent = ["GET /orders?page=2", "GET /orders?page=x", "POST /orders", "GET /orders/7", "DELETE /orders/7", "GET /orders/7.pdf", "GET /invoices/7.pdf", "GET /orders/7/lines/2", "GET /orders/export", "POST /$batch"];
+    const sent = [
+      "GET /orders?page=2",
+      "GET /orders?page=x",
+      "POST /orders",
+      "GET /orders/7",
+      "DELETE /orders/7",
+      "GET /orders/7.pdf",
+      "GET /invoices/7.pdf",
+      "GET /orders/7/lines/2",
+      "GET /orders/export",
+      "POST /$batch",
+    ];
     const found = [];
     for (const each of sent) found.push(await send(each.split(" ")[0]!, `/shop/v2${each.split(" ")[1]!}`));
     expect(found).toEqual([
-      "orders GET /v2/orders?page=2", "400", "orders POST /v2/orders", "orders GET /v2/orders/7", "orders DELETE /v2/orders/7", "orders GET /v2/orders/7.pdf",
-      "orders GET /v2/invoices/7.pdf", "orders GET /v2/orders/7/lines/2", "orders GET /v2/orders/export", "orders POST /v2/$batch",
+      "orders GET /v2/orders?page=2",
+      "400",
+      "orders POST /v2/orders",
+      "orders GET /v2/orders/7",
+      "orders DELETE /v2/orders/7",
+      "orders GET /v2/orders/7.pdf",
+      "orders GET /v2/invoices/7.pdf",
+      "orders GET /v2/orders/7/lines/2",
+      "orders GET /v2/orders/export",
+      "orders POST /v2/$batch",
     ]);
-    expect(result.notes.map((note) => note.slice(0, 60))).toEqual(['paths["/orders/{id}.pdf"].get: the route is not carried over', 'paths["/invoices/{id}.pdf"].get: its path mixes text and pla']);
+    expect(result.notes.map((note) => note.slice(0, 60))).toEqual([
+      'paths["/orders/{id}.pdf"].get: the route is not carried over',
+      'paths["/invoices/{id}.pdf"].get: its path mixes text and pla',
+    ]);
   });
 });

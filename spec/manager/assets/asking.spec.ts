@@ -27,17 +27,20 @@ describe("a question of a page", () => {
     expect(seen).toEqual(["new"]);
   });
 
-  it("a question of a page fails with the error of the last one, and shows the answer when it is asked again", async () => {
-    const { load, answers, seen } = questions();
-    const [first, second] = [load(), load()];
-    answers[0]!.reject(new Error("old"));
-    answers[1]!.reject(new Error("new"));
-    await Promise.all([first, second]);
-    const third = load();
-    answers[2]!.resolve("there");
-    await third;
-    expect(seen).toEqual(["Error: new", "there"]);
-  });
+  it(
+    "a question of a page fails with the error of the last one, " + "and shows the answer when it is asked again",
+    async () => {
+      const { load, answers, seen } = questions();
+      const [first, second] = [load(), load()];
+      answers[0]!.reject(new Error("old"));
+      answers[1]!.reject(new Error("new"));
+      await Promise.all([first, second]);
+      const third = load();
+      answers[2]!.resolve("there");
+      await third;
+      expect(seen).toEqual(["Error: new", "there"]);
+    },
+  );
 
   it.each(["resolve", "reject"] as const)("a question of a page ends with the page: %s", async (how) => {
     const { load, node, answers, seen } = questions();
@@ -50,30 +53,39 @@ describe("a question of a page", () => {
 });
 
 describe("figures of a page", () => {
-  it("figures of a page are asked for again after their pause, which is longer after an answer that took long, and not while one is awaited", async () => {
-    const answers: ((value: unknown) => void)[] = [];
-    vi.stubGlobal("document", { createElement: () => ({ isConnected: true, setAttribute: () => {}, append: () => {} }) });
-    vi.stubGlobal("fetch", () => new Promise((resolve) => void answers.push((value) => resolve(Response.json(value)))));
-    const clock = vi.spyOn(performance, "now");
-    onTestFinished(() => void (vi.unstubAllGlobals(), clock.mockRestore()));
-    const seen: unknown[] = [];
-    const { update } = figuresAt("/figures", "Figures", (found) => seen.push(found));
-    const updateAt = (ms: number) => (clock.mockReturnValue(ms), update());
-    for (const ms of [1, 2_500, 9_000]) updateAt(ms);
-    expect(answers).toHaveLength(1);
-    answers[0]!("late");
-    await vi.waitFor(() => expect(seen).toEqual(["late"]));
-    for (const ms of [9_001, 11_002, 13_999]) updateAt(ms);
-    expect(answers).toHaveLength(1);
-    updateAt(14_000);
-    expect(answers).toHaveLength(2);
-    answers[1]!("again");
-    await vi.waitFor(() => expect(seen).toEqual(["late", "again"]));
-    updateAt(15_999);
-    expect(answers).toHaveLength(2);
-    updateAt(16_000);
-    expect(answers).toHaveLength(3);
-  });
+  it(
+    "figures of a page are asked for again after their pause, which is longer after an answer that took long, " +
+      "and not while one is awaited",
+    async () => {
+      const answers: ((value: unknown) => void)[] = [];
+      vi.stubGlobal("document", {
+        createElement: () => ({ isConnected: true, setAttribute: () => {}, append: () => {} }),
+      });
+      vi.stubGlobal(
+        "fetch",
+        () => new Promise((resolve) => void answers.push((value) => resolve(Response.json(value)))),
+      );
+      const clock = vi.spyOn(performance, "now");
+      onTestFinished(() => void (vi.unstubAllGlobals(), clock.mockRestore()));
+      const seen: unknown[] = [];
+      const { update } = figuresAt("/figures", "Figures", (found) => seen.push(found));
+      const updateAt = (ms: number) => (clock.mockReturnValue(ms), update());
+      for (const ms of [1, 2_500, 9_000]) updateAt(ms);
+      expect(answers).toHaveLength(1);
+      answers[0]!("late");
+      await vi.waitFor(() => expect(seen).toEqual(["late"]));
+      for (const ms of [9_001, 11_002, 13_999]) updateAt(ms);
+      expect(answers).toHaveLength(1);
+      updateAt(14_000);
+      expect(answers).toHaveLength(2);
+      answers[1]!("again");
+      await vi.waitFor(() => expect(seen).toEqual(["late", "again"]));
+      updateAt(15_999);
+      expect(answers).toHaveLength(2);
+      updateAt(16_000);
+      expect(answers).toHaveLength(3);
+    },
+  );
 });
 
 describe("what is drawn when it has changed", () => {
@@ -81,8 +93,16 @@ describe("what is drawn when it has changed", () => {
     const drawn: unknown[] = [];
     const one = whenChanged((value: readonly number[]) => drawn.push(value));
     for (const value of [[], [1], [1], [2]]) one(value);
-    const both = whenChanged((a: number, b: number) => drawn.push([a, b]), (a, b) => a + b);
-    for (const [a, b] of [[1, 2], [2, 1], [2, 2]] as const) both(a, b);
+    const both = whenChanged(
+      (a: number, b: number) => drawn.push([a, b]),
+      (a, b) => a + b,
+    );
+    for (const [a, b] of [
+      [1, 2],
+      [2, 1],
+      [2, 2],
+    ] as const)
+      both(a, b);
     expect(drawn).toEqual([[], [1], [2], [1, 2], [2, 2]]);
   });
 });

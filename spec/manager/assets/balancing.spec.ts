@@ -1,13 +1,21 @@
 import { describe, expect, it } from "vitest";
 import { balancingNotes, groupsOf, hashedText, sharesOf, strategyText } from "../../../lib/manager/assets/balancing.ts";
 
-const upstream = (id: string, weight: number, group?: string) => ({ id, host: "10.0.0.1", port: 80, weight, ...(group !== undefined && { group }) });
+const upstream = (id: string, weight: number, group?: string) => ({
+  id,
+  host: "10.0.0.1",
+  port: 80,
+  weight,
+  ...(group !== undefined && { group }),
+});
 const BETA = { headers: { "X-Beta": "1" } };
 
 describe("the text of a strategy", () => {
   it("says how an upstream is chosen", () => {
     expect(strategyText({ load_balancing_strategy: "round_robin" })).toBe("In turn, by weight");
-    expect(strategyText({ load_balancing_strategy: "hash", hash_on: "header:X-Tenant" })).toBe("The same upstream for the same header X-Tenant");
+    expect(strategyText({ load_balancing_strategy: "hash", hash_on: "header:X-Tenant" })).toBe(
+      "The same upstream for the same header X-Tenant",
+    );
     expect(strategyText({ load_balancing_strategy: "of a later version" })).toBe("");
   });
 
@@ -20,7 +28,12 @@ describe("the text of a strategy", () => {
   ])("reads %s as %s", (hashOn, text) => expect(hashedText(hashOn)).toBe(text));
 
   it("is followed by what is decided before it, and by the limit of the load", () => {
-    const service = { load_balancing_strategy: "hash", upstreams: [], sticky: { cookie: "route", ttl_s: 0 }, hash_balance_factor: 125 };
+    const service = {
+      load_balancing_strategy: "hash",
+      upstreams: [],
+      sticky: { cookie: "route", ttl_s: 0 },
+      hash_balance_factor: 125,
+    };
     const split = [
       { group: "beta", percent: 100, match: BETA },
       { group: "canary", percent: 0.05 },
@@ -31,7 +44,9 @@ describe("the text of a strategy", () => {
       "0.05 % to canary",
       "At most 125 % of the mean load",
     ]);
-    expect(balancingNotes({ load_balancing_strategy: "round_robin", upstreams: [], hash_balance_factor: 0 })).toEqual([]);
+    expect(balancingNotes({ load_balancing_strategy: "round_robin", upstreams: [], hash_balance_factor: 0 })).toEqual(
+      [],
+    );
   });
 });
 
@@ -44,7 +59,12 @@ describe("the groups of a service", () => {
       { group: "canary", percent: 100, match: BETA },
     ];
     expect(groupsOf({ upstreams: [old, fresh], split })).toEqual([
-      { group: "canary", upstreams: [fresh], rules: ["5 %, by credential", "100 %, by request, where header X-Beta = 1"], rest: "the rest, by weight" },
+      {
+        group: "canary",
+        upstreams: [fresh],
+        rules: ["5 %, by credential", "100 %, by request, where header X-Beta = 1"],
+        rest: "the rest, by weight",
+      },
       { group: null, upstreams: [old], rules: [], rest: "the rest, by weight" },
     ]);
   });
@@ -54,7 +74,10 @@ describe("the groups of a service", () => {
       ["canary", [], "its share by weight"],
       [null, [], "its share by weight"],
     ]);
-    const groups = groupsOf({ upstreams: [old, fresh, upstream("spare", 1, "spare")], split: [{ group: "canary", percent: 5 }] });
+    const groups = groupsOf({
+      upstreams: [old, fresh, upstream("spare", 1, "spare")],
+      split: [{ group: "canary", percent: 5 }],
+    });
     expect(groups.find(({ group }) => group === "spare")!.rules).toEqual([]);
   });
 
@@ -63,15 +86,24 @@ describe("the groups of a service", () => {
 
 describe("shares of upstreams", () => {
   const upstreams = [upstream("a", 2), upstream("b", 1)];
-  const states = [{ id: "a", share: 0.9 }, { id: "b", share: 0.1 }];
+  const states = [
+    { id: "a", share: 0.9 },
+    { id: "b", share: 0.1 },
+  ];
 
   it("are measured where there is traffic", () => {
     const shares = sharesOf(upstreams, states, (id) => ({ a: 1, b: 3 })[id] ?? 0);
-    expect([...shares]).toEqual([["a", { share: 0.25, how: "measured" }], ["b", { share: 0.75, how: "measured" }]]);
+    expect([...shares]).toEqual([
+      ["a", { share: 0.25, how: "measured" }],
+      ["b", { share: 0.75, how: "measured" }],
+    ]);
   });
 
   it("are those that the gateway plans where there is none, and not known before it has told them", () => {
-    expect([...sharesOf(upstreams, states, () => 0)]).toEqual([["a", { share: 0.9, how: "planned" }], ["b", { share: 0.1, how: "planned" }]]);
+    expect([...sharesOf(upstreams, states, () => 0)]).toEqual([
+      ["a", { share: 0.9, how: "planned" }],
+      ["b", { share: 0.1, how: "planned" }],
+    ]);
     expect(sharesOf(upstreams, null, () => 0).size).toBe(0);
   });
 });

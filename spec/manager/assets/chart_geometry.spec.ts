@@ -1,6 +1,15 @@
 import { describe, expect, it } from "vitest";
 import type { Sample } from "../../../lib/manager/assets/history.ts";
-import { areaPath, groupedByMinute, linePath, axisMarks, nearestIndex, maximums, spanOf, timeMarks } from "../../../lib/manager/assets/chart_geometry.ts";
+import {
+  areaPath,
+  groupedByMinute,
+  linePath,
+  axisMarks,
+  nearestIndex,
+  maximums,
+  spanOf,
+  timeMarks,
+} from "../../../lib/manager/assets/chart_geometry.ts";
 
 const sample = (at: number, ...values: (number | null)[]): Sample => ({ at, values });
 const PLANE = { x: (at: number) => at, y: (value: number) => 100 - value, gapMs: 10 };
@@ -29,7 +38,8 @@ describe("axis marks", () => {
 
   it("axis marks stand at whole minutes of the clock on a time axis", () => {
     const at = (time: string) => Date.parse(`2026-11-21T${time}Z`);
-    const marks = (from: string, to: string, most: number) => timeMarks({ from: at(from), to: at(to) }, most).map((each) => new Date(each).toISOString().slice(11, 19));
+    const marks = (from: string, to: string, most: number) =>
+      timeMarks({ from: at(from), to: at(to) }, most).map((each) => new Date(each).toISOString().slice(11, 19));
     expect(marks("12:01:30", "12:16:30", 4)).toEqual(["12:05:00", "12:10:00", "12:15:00"]);
     expect(marks("12:01:30", "12:16:30", 1)).toEqual(["12:05:00", "12:10:00", "12:15:00"]);
     expect(marks("12:01:30", "12:16:30", 5)).toEqual(["12:03:00", "12:06:00", "12:09:00", "12:12:00", "12:15:00"]);
@@ -50,14 +60,20 @@ describe("axis marks", () => {
 });
 
 describe("a line of a chart", () => {
-  it("a line of a chart has a gap where a value is unknown or samples are far apart, and draws a single sample as a dot", () => {
-    const samples = [sample(0, 1), sample(5, 2), sample(10, null), sample(15, 3), sample(40, 4), sample(45, 5)];
-    expect(linePath(samples, 0, PLANE)).toBe("M0 99L5 98M15 97L15 97M40 96L45 95");
-    expect(areaPath(samples, 0, PLANE)).toBe("M0 100L0 99L5 98L5 100ZM40 100L40 96L45 95L45 100Z");
-  });
+  it(
+    "a line of a chart has a gap where a value is unknown or samples are far apart, " +
+      "and draws a single sample as a dot",
+    () => {
+      const samples = [sample(0, 1), sample(5, 2), sample(10, null), sample(15, 3), sample(40, 4), sample(45, 5)];
+      expect(linePath(samples, 0, PLANE)).toBe("M0 99L5 98M15 97L15 97M40 96L45 95");
+      expect(areaPath(samples, 0, PLANE)).toBe("M0 100L0 99L5 98L5 100ZM40 100L40 96L45 95L45 100Z");
+    },
+  );
 
   it("a line of a chart has no points without samples", () => {
-    expect([linePath([], 0, PLANE), linePath([sample(0, null)], 0, PLANE), linePath([sample(0, 1)], 2, PLANE)]).toEqual(["", "", ""]);
+    expect([linePath([], 0, PLANE), linePath([sample(0, null)], 0, PLANE), linePath([sample(0, 1)], 2, PLANE)]).toEqual(
+      ["", "", ""],
+    );
   });
 });
 

@@ -27,20 +27,32 @@ describe("the texts of conditions", () => {
 
 describe("the clause of conditions", () => {
   it("joins them, and is empty without any", () => {
-    expect(whereText({ headers: { "X-Version": "2" }, cookies: { seen: true } })).toBe(" where header X-Version = 2 and cookie seen present");
+    expect(whereText({ headers: { "X-Version": "2" }, cookies: { seen: true } })).toBe(
+      " where header X-Version = 2 and cookie seen present",
+    );
     expect(whereText(undefined)).toBe("");
   });
 });
 
 describe("the example of a request that meets conditions", () => {
   it("has the exact values, encoded in the query, and 1 for what only has to be present", () => {
-    expect(exampleFor(MATCH)).toEqual({ query: "beta=1&a+b=c%26d&empty=", headers: "X-Version: 2\nCookie: plan=gold; seen=1" });
+    expect(exampleFor(MATCH)).toEqual({
+      query: "beta=1&a+b=c%26d&empty=",
+      headers: "X-Version: 2\nCookie: plan=gold; seen=1",
+    });
   });
 
   it("leaves out what the gateway has masked, and is empty without conditions", () => {
-    expect(exampleFor({ headers: { Authorization: MASK }, query: { token: `\${env:A}${MASK}` }, cookies: { password: MASK } })).toEqual({ query: "", headers: "" });
+    expect(
+      exampleFor({
+        headers: { Authorization: MASK },
+        query: { token: `\${env:A}${MASK}` },
+        cookies: { password: MASK },
+      }),
+    ).toEqual({ query: "", headers: "" });
     expect(exampleFor(undefined)).toEqual({ query: "", headers: "" });
   });
 
-  it("accepts half of a surrogate pair, which JSON can hold", () => expect(exampleFor({ query: { "\ud800": "1" } }).query).toBe("%EF%BF%BD=1"));
+  it("accepts half of a surrogate pair, which JSON can hold", () =>
+    expect(exampleFor({ query: { "\ud800": "1" } }).query).toBe("%EF%BF%BD=1"));
 });

@@ -107,7 +107,11 @@ describe("checks while typing", () => {
     tick();
     const place = { line: 2, column: 7 };
     await answer({
-      issues: [{ path: "services[0].name", ...place, message: "expected a name" }, { path: "", line: null, column: null, message: "not signed" }, { path: "[0]", ...place, message: "wrong", file: "/etc/tests.json" }],
+      issues: [
+        { path: "services[0].name", ...place, message: "expected a name" },
+        { path: "", line: null, column: null, message: "not signed" },
+        { path: "[0]", ...place, message: "wrong", file: "/etc/tests.json" },
+      ],
       warnings: [
         { ...WARNING, message: "Open to all.", remedy: "Add key_auth.", ...place },
         { ...WARNING, message: "Old.", remedy: "Remove it.", line: null, column: null },
@@ -134,7 +138,15 @@ describe("the place of a finding", () => {
   });
 
   it("counts lines and columns from 1, characters and not halves of them, and ends with the text", () => {
-    expect([[1, 1], [2, 1], [2, 3], [9, 9], [1, 99]].map(([line, column]) => offsetIn("ab\n😀c", line!, column!))).toEqual([0, 3, 6, 6, 6]);
+    expect(
+      [
+        [1, 1],
+        [2, 1],
+        [2, 3],
+        [9, 9],
+        [1, 99],
+      ].map(([line, column]) => offsetIn("ab\n😀c", line!, column!)),
+    ).toEqual([0, 3, 6, 6, 6]);
   });
 
   it("is a whole string, number or word, or one character", () => {

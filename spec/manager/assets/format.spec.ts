@@ -1,5 +1,14 @@
 import { describe, expect, it } from "vitest";
-import { ago, listed, milliseconds, moment, number, perSecond, percent, until } from "../../../lib/manager/assets/format.ts";
+import {
+  ago,
+  listed,
+  milliseconds,
+  moment,
+  number,
+  perSecond,
+  percent,
+  until,
+} from "../../../lib/manager/assets/format.ts";
 
 const NOW = Date.parse("2026-11-21T12:00:00Z");
 const before = (ms: number) => new Date(NOW - ms).toISOString();
@@ -100,7 +109,9 @@ describe("moments", () => {
   });
 
   it("moments have date, time and the name of the time zone; an invalid moment becomes a dash", () => {
-    expect(moment(new Date(2026, 10, 21, 14, 15, 10).toISOString())).toMatch(/^21 Nov 2026, 14:15:10 (?:[A-Z]{2,5}|GMT[+-]\d+(?::\d\d)?)$/);
+    expect(moment(new Date(2026, 10, 21, 14, 15, 10).toISOString())).toMatch(
+      /^21 Nov 2026, 14:15:10 (?:[A-Z]{2,5}|GMT[+-]\d+(?::\d\d)?)$/,
+    );
     expect(moment("soon")).toBe("–");
   });
 });

@@ -35,47 +35,106 @@ function filled(name: string, choice: string | null, given: Readonly<Record<stri
 
 const KEY = "9b94dc1a51a38769f135edf04033ad7f2f487b6c25929be7a861cfc1ab10cf98";
 const cases: readonly (readonly [string, string | null, Readonly<Record<string, string>>, string, string])[] = [
-  ["route", "shop", { name: "new", path: "/new", methods: "get, POST" }, '"/items/{id}" }', '"/items/{id}" },\n        { "name": "new", "path": "/new", "methods": ["GET", "POST"] }'],
-  ["route", "shop", { name: "new", path: "/new" }, '"/items/{id}" }', '"/items/{id}" },\n        { "name": "new", "path": "/new" }'],
-  ["upstream", "shop", { host: "::1", port: "3002", weight: "0" }, '"group": "canary" }\n      ]', '"group": "canary" },\n        { "host": "::1", "port": 3002, "weight": 0 }\n      ]'],
+  [
+    "route",
+    "shop",
+    { name: "new", path: "/new", methods: "get, POST" },
+    '"/items/{id}" }',
+    '"/items/{id}" },\n        { "name": "new", "path": "/new", "methods": ["GET", "POST"] }',
+  ],
+  [
+    "route",
+    "shop",
+    { name: "new", path: "/new" },
+    '"/items/{id}" }',
+    '"/items/{id}" },\n        { "name": "new", "path": "/new" }',
+  ],
+  [
+    "upstream",
+    "shop",
+    { host: "::1", port: "3002", weight: "0" },
+    '"group": "canary" }\n      ]',
+    '"group": "canary" },\n        { "host": "::1", "port": 3002, "weight": 0 }\n      ]',
+  ],
   ["share", "shop: canary, now 5 %", { percent: "12.5" }, '"percent": 5', '"percent": 12.5'],
-  ["limit", "shop / items", { limit_min: "60" }, '"/items/{id}" }', '"/items/{id}", "plugins": [{ "name": "rate_limit", "config": { "limit_min": 60 } }] }'],
+  [
+    "limit",
+    "shop / items",
+    { limit_min: "60" },
+    '"/items/{id}" }',
+    '"/items/{id}", "plugins": [{ "name": "rate_limit", "config": { "limit_min": 60 } }] }',
+  ],
 ];
 
 describe("a form", () => {
-  it.each(cases)("%s writes into the item that was chosen, and nothing else changes", (name, choice, values, before, after) => {
-    expect(filled(name, choice, values)).toBe(FILE.replace(before, after));
-  });
+  it.each(cases)(
+    "%s writes into the item that was chosen, and nothing else changes",
+    (name, choice, values, before, after) => {
+      expect(filled(name, choice, values)).toBe(FILE.replace(before, after));
+    },
+  );
 
-  it.each([...cases, ["limit", "All requests", { limit_second: "9", limit_by: "credential" }, "", ""], ["limit", "shop", { limit_hour: "9" }, "", ""], ["caller", null, { id: "ada", groups: "gold, silver", key_sha256: KEY }, "", ""]] as const)("%s of %s makes a configuration that the gateway reads", (name, choice, values) => {
-    expect(loadConfig({ text: filled(name, choice, values), file: "gw.json" }, { kinds: builtinPlugins, environment: {} })).toMatchObject({ ok: true });
+  it.each([
+    ...cases,
+    ["limit", "All requests", { limit_second: "9", limit_by: "credential" }, "", ""],
+    ["limit", "shop", { limit_hour: "9" }, "", ""],
+    ["caller", null, { id: "ada", groups: "gold, silver", key_sha256: KEY }, "", ""],
+  ] as const)("%s of %s makes a configuration that the gateway reads", (name, choice, values) => {
+    expect(
+      loadConfig({ text: filled(name, choice, values), file: "gw.json" }, { kinds: builtinPlugins, environment: {} }),
+    ).toMatchObject({ ok: true });
   });
 
   it("adds the SHA-256 of a caller's key, and groups only where some are given", () => {
-    expect(readJson(filled("caller", null, { id: "ada", groups: "gold, ", key_sha256: KEY }))).toMatchObject({ callers: [{ id: "ada", groups: ["gold"], keys: [{ key_sha256: KEY }] }] });
-    expect(readJson(filled("caller", null, { id: "bob", key_sha256: KEY }, '{"callers":[{"id":"ada"}]}'))).toEqual({ callers: [{ id: "ada" }, { id: "bob", keys: [{ key_sha256: KEY }] }] });
+    expect(readJson(filled("caller", null, { id: "ada", groups: "gold, ", key_sha256: KEY }))).toMatchObject({
+      callers: [{ id: "ada", groups: ["gold"], keys: [{ key_sha256: KEY }] }],
+    });
+    expect(readJson(filled("caller", null, { id: "bob", key_sha256: KEY }, '{"callers":[{"id":"ada"}]}'))).toEqual({
+      callers: [{ id: "ada" }, { id: "bob", keys: [{ key_sha256: KEY }] }],
+    });
   });
 
-  it.each(["a/b", "100%", "#/x?of=y&of=z", "a+b c", "%2F", "<img src=x onerror=alert(1)>", "☃ 🚀", ""])("is led to by a link with the service %j chosen, and its route and group of that name", (name) => {
-    const service = { name, routes: [{ name }, { path: name, methods: ["GET", "PUT"] }, { path: name }, { name: `${name}/${name}` }], split: [{ group: name, percent: 1 }] };
-    const file = { services: [{ name: `${name}/${name}` }, { name: "other", routes: service.routes, split: service.split }, service] };
-    const chosenBy = (form: string, ...names: readonly string[]) => {
-      const of = queryIn(hashForForm(form, ...names)).getAll("of");
-      const choices = FORMS[form]!.fields(file).flatMap((field) => field.choices ?? []);
-      return choices.filter((choice) => JSON.stringify(choice.of) === JSON.stringify(of)).map(({ path }) => path);
-    };
-    expect(parseHash(hashForForm("limit", name, name))).toMatchObject({ page: "add", segments: ["limit"] });
-    for (const form of ["route", "upstream", "limit"]) expect(chosenBy(form, name)).toEqual([["services", 2]]);
-    expect(chosenBy("limit", name, name).at(0)).toEqual(["services", 2, "routes", 0]);
-    expect(chosenBy("limit", name, `GET,PUT ${name}`)).toEqual([["services", 2, "routes", 1]]);
-    expect(chosenBy("limit", name, `${name}/${name}`)).toEqual([["services", 2, "routes", 3]]);
-    expect(chosenBy("share", name, name)).toEqual([["services", 2, "split", 0]]);
-    expect(chosenBy("limit")).toEqual([["global"]]);
-    expect(chosenBy("limit", name, "gone")).toEqual([]);
-  });
+  it.each(["a/b", "100%", "#/x?of=y&of=z", "a+b c", "%2F", "<img src=x onerror=alert(1)>", "☃ 🚀", ""])(
+    "is led to by a link with the service %j chosen, and its route and group of that name",
+    (name) => {
+      const service = {
+        name,
+        routes: [{ name }, { path: name, methods: ["GET", "PUT"] }, { path: name }, { name: `${name}/${name}` }],
+        split: [{ group: name, percent: 1 }],
+      };
+      const file = {
+        services: [
+          { name: `${name}/${name}` },
+          { name: "other", routes: service.routes, split: service.split },
+          service,
+        ],
+      };
+      const chosenBy = (form: string, ...names: readonly string[]) => {
+        const of = queryIn(hashForForm(form, ...names)).getAll("of");
+        const choices = FORMS[form]!.fields(file).flatMap((field) => field.choices ?? []);
+        return choices.filter((choice) => JSON.stringify(choice.of) === JSON.stringify(of)).map(({ path }) => path);
+      };
+      expect(parseHash(hashForForm("limit", name, name))).toMatchObject({ page: "add", segments: ["limit"] });
+      for (const form of ["route", "upstream", "limit"]) expect(chosenBy(form, name)).toEqual([["services", 2]]);
+      expect(chosenBy("limit", name, name).at(0)).toEqual(["services", 2, "routes", 0]);
+      expect(chosenBy("limit", name, `GET,PUT ${name}`)).toEqual([["services", 2, "routes", 1]]);
+      expect(chosenBy("limit", name, `${name}/${name}`)).toEqual([["services", 2, "routes", 3]]);
+      expect(chosenBy("share", name, name)).toEqual([["services", 2, "split", 0]]);
+      expect(chosenBy("limit")).toEqual([["global"]]);
+      expect(chosenBy("limit", name, "gone")).toEqual([]);
+    },
+  );
 
   it("survives a file that is no configuration, and offers what there is", () => {
-    for (const file of [null, 1, "x", [], { services: 7 }, { services: [null, 1, {}, { name: 5, routes: {}, split: [null] }] }, JSON.parse('{"__proto__": {"services": [{"name": "x"}]}}')]) {
+    for (const file of [
+      null,
+      1,
+      "x",
+      [],
+      { services: 7 },
+      { services: [null, 1, {}, { name: 5, routes: {}, split: [null] }] },
+      JSON.parse('{"__proto__": {"services": [{"name": "x"}]}}'),
+    ]) {
       for (const { fields } of Object.values(FORMS)) expect(fields(file).length).toBeGreaterThan(1);
     }
   });

@@ -24,7 +24,10 @@ function at(marked: string) {
 describe("the outline of a text", () => {
   it("has all values of a valid document, and no faults", () => {
     const text = ' {"a": [1, -2.5e3, "x\\"y"], "b": {"c": null, "d": true}, "e": []}\r\n';
-    expect(read(text)).toEqual({ root: { a: ["1", "-2.5e3", '"x\\"y"'], b: { c: "null", d: "true" }, e: [] }, faults: [] });
+    expect(read(text)).toEqual({
+      root: { a: ["1", "-2.5e3", '"x\\"y"'], b: { c: "null", d: "true" }, e: [] },
+      faults: [],
+    });
     expect(read('\uFEFF{"a":1}').faults).toEqual([]);
     // A pattern.
     expect(read('["^\\\\d+\\\\.$", "\\\\"]').faults).toEqual([]);
@@ -35,7 +38,7 @@ describe("the outline of a text", () => {
     expect(read('{"a": 1 "b": 2}')).toEqual({ root: { a: "1", b: "2" }, faults: ['8-9 expected "," or "}"'] });
     expect(read('{"a": , "b": 2}')).toEqual({ root: { a: "?", b: "2" }, faults: ["6-7 expected a value"] });
     expect(read('{"a" 1, "b": 2}').faults).toEqual(['5-6 expected ":" after the key "a"']);
-    expect(read('{a: 1}')).toEqual({ root: { a: "1" }, faults: ["1-2 expected a key in double quotes"] });
+    expect(read("{a: 1}")).toEqual({ root: { a: "1" }, faults: ["1-2 expected a key in double quotes"] });
     expect(read('["a, 1]\n, 2]')).toMatchObject({ faults: ["1-7 expected the closing quote of this string"] });
     expect(read('{"a": tru}').faults).toEqual(["6-9 expected a value: write strings in double quotes"]);
     expect(read('{"a": 01}').faults).toEqual(["6-8 expected a number such as 80 or -1.5e3"]);
@@ -43,12 +46,15 @@ describe("the outline of a text", () => {
     expect(read('["\t"]').faults).toEqual([expect.stringMatching(/^2-3 expected a printable character/)]);
     expect(read('{"a": [1, 2}').faults).toEqual(['6-7 the "[" is not closed']);
     expect(read('{"a": {').faults).toEqual(['6-7 the "{" is not closed']);
-    expect(read('{} x').faults).toEqual(["3-4 expected the end of the file"]);
+    expect(read("{} x").faults).toEqual(["3-4 expected the end of the file"]);
     expect(read("").faults).toEqual(["0-1 expected a value"]);
   });
 
   it("refuses comments as the gateway does, and reads what is behind them", () => {
-    expect(read('{ // why\n "a": 1, /* and\n more */ "b": 2 # end\n}')).toEqual({ root: { a: "1", b: "2" }, faults: ["2-8 JSON has no comments"] });
+    expect(read('{ // why\n "a": 1, /* and\n more */ "b": 2 # end\n}')).toEqual({
+      root: { a: "1", b: "2" },
+      faults: ["2-8 JSON has no comments"],
+    });
     expect(read("{ /* open").faults).toEqual(["2-9 JSON has no comments"]);
   });
 
@@ -62,7 +68,22 @@ describe("the outline of a text", () => {
   });
 
   it("ends with every text, however broken or deep", () => {
-    for (const text of ["{{", "{[}]", "[:]", "{:}", "{,,}", "[,]", "}", "]", '{"', "{1:{[", "/", '{"a"/', "\\", ...["[", '{"a":', "[[]"].map((part) => part.repeat(200_000))]) {
+    for (const text of [
+      "{{",
+      "{[}]",
+      "[:]",
+      "{:}",
+      "{,,}",
+      "[,]",
+      "}",
+      "]",
+      '{"',
+      "{1:{[",
+      "/",
+      '{"a"/',
+      "\\",
+      ...["[", '{"a":', "[[]"].map((part) => part.repeat(200_000)),
+    ]) {
       expect(outlineOf(text).faults.length).toBeGreaterThan(0);
     }
     expect(read(`${"[".repeat(100)}${"]".repeat(100)}`).faults).toEqual([]);
@@ -74,7 +95,7 @@ describe("the place of the caret", () => {
   it("is a key, a value or neither, with what is written there", () => {
     expect(at('{"na|me": "x"}')).toEqual(["name", "key", '"name"']);
     expect(at('{"na|')).toEqual(["na", "key", '"na']);
-    expect(at('{|}')).toEqual(["", "key", null]);
+    expect(at("{|}")).toEqual(["", "key", null]);
     expect(at('{"a": 1, | "b": 2}')).toEqual(["", "key", null]);
     expect(at('{"a": "x|y"}')).toEqual(["a", "value", '"xy"']);
     expect(at('{"a": |}')).toEqual(["a", "value", null]);
@@ -84,12 +105,14 @@ describe("the place of the caret", () => {
     expect(at('{"a": [|]}')).toEqual(["a", "value", null]);
     expect(at('{"a": ["x", "y|"]}')).toEqual(["a.1", "value", '"y"']);
     expect(at('{"a": {}|}')).toEqual(["a", null, null]);
-    expect(at('{} |')).toEqual(["", null, null]);
-    expect(at('|')).toEqual(["", "value", null]);
+    expect(at("{} |")).toEqual(["", null, null]);
+    expect(at("|")).toEqual(["", "value", null]);
   });
 
   it("finds the texts at a path, everywhere", () => {
-    const outline = outlineOf('{"services": [{"name": "a", "routes": [{"name": "r\\u0031"}]}, {"name": 5}, {"name": "b"}, {}]}');
+    const outline = outlineOf(
+      '{"services": [{"name": "a", "routes": [{"name": "r\\u0031"}]}, {"name": 5}, {"name": "b"}, {}]}',
+    );
     expect(textsAt(outline, "services[].name")).toEqual(["a", "b"]);
     expect(textsAt(outline, "services[].routes[].name")).toEqual(["r1"]);
     expect(textsAt(outline, "callers[].id")).toEqual([]);

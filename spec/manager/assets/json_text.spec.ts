@@ -4,7 +4,16 @@ import { cutAt, occurrences } from "../../../lib/manager/assets/json_text.ts";
 const CONFIG = {
   name: "shop",
   plugins: [
-    { name: "key_auth", config: { keys: [{ id: "web", key: "s3cr3t" }, { id: "mobile", key: "${env:MOBILE}" }], header: "X-Key" } },
+    {
+      name: "key_auth",
+      config: {
+        keys: [
+          { id: "web", key: "s3cr3t" },
+          { id: "mobile", key: "${env:MOBILE}" },
+        ],
+        header: "X-Key",
+      },
+    },
     { name: "basic_auth", config: { user: "ada", password: "s3cr3t too" } },
   ],
   tokens: ["t-1", "${file:/run/t}"],

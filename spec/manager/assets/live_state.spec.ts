@@ -9,13 +9,40 @@ const START = 100_000;
 const BEHIND_MS = 1_200_000;
 
 function pointAt(ms: number): Point {
-  return { at: new Date(ms).toISOString(), requests: 1, errors: 0, limited: 0, statuses: {}, p50_ms: null, p95_ms: null, p99_ms: null };
+  return {
+    at: new Date(ms).toISOString(),
+    requests: 1,
+    errors: 0,
+    limited: 0,
+    statuses: {},
+    p50_ms: null,
+    p95_ms: null,
+    p99_ms: null,
+  };
 }
 
 function statusOf(digest: string, uptime = 1): Status {
   return {
-    ...{ version: "1.0.0", state: "serving", ready: true, uptime_s: uptime, in_flight: 0, digest, loaded_at: new Date(0).toISOString() },
-    ...{ counts: { services: 0, routes: 0, upstreams: 0 }, last_reload: null, last_change: null, counters: null, workers: null, tests: null, plugin_faults: [], certificates: [], warnings: [] },
+    ...{
+      version: "1.0.0",
+      state: "serving",
+      ready: true,
+      uptime_s: uptime,
+      in_flight: 0,
+      digest,
+      loaded_at: new Date(0).toISOString(),
+    },
+    ...{
+      counts: { services: 0, routes: 0, upstreams: 0 },
+      last_reload: null,
+      last_change: null,
+      counters: null,
+      workers: null,
+      tests: null,
+      plugin_faults: [],
+      certificates: [],
+      warnings: [],
+    },
   };
 }
 
@@ -27,7 +54,14 @@ const NO_SESSION = new ApiError(401, { code: "unauthenticated" }, null);
 function made(first: { fails?: ApiError | null } = {}) {
   const asked: string[] = [];
   const timers = new Set<{ at: number; run: () => void }>();
-  const gateway = { fails: first.fails ?? null, digest: "a", uptime: 1, behind: 0, held: [] as (() => void)[], holds: false };
+  const gateway = {
+    fails: first.fails ?? null,
+    digest: "a",
+    uptime: 1,
+    behind: 0,
+    held: [] as (() => void)[],
+    holds: false,
+  };
   const page: { shown: Shown } = { shown: "total" };
   let now = START;
   const ended: ApiError[] = [];
@@ -35,9 +69,26 @@ function made(first: { fails?: ApiError | null } = {}) {
     if (path.startsWith("/gateway?")) return CONFIG;
     const [tag, at] = [`${gateway.digest}.h`, now - gateway.behind];
     const known = new URLSearchParams(path.split("?")[1]).get("known");
-    const figures = { requests_per_s: 1, errors_per_s: 0, limited_per_s: 0, statuses_per_s: {}, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
+    const figures = {
+      requests_per_s: 1,
+      errors_per_s: 0,
+      limited_per_s: 0,
+      statuses_per_s: {},
+      p50_ms: null,
+      p95_ms: null,
+      p99_ms: null,
+      in_flight: 0,
+    };
     const step = Math.floor(at / STEP_MS) * STEP_MS;
-    const stats = { at: new Date(at).toISOString(), window_s: 60, total: figures, unrouted: figures, codes_per_s: {}, services: [], point: pointAt(step) };
+    const stats = {
+      at: new Date(at).toISOString(),
+      window_s: 60,
+      total: figures,
+      unrouted: figures,
+      codes_per_s: {},
+      services: [],
+      point: pointAt(step),
+    };
     const past = { ...stats, step_s: STEP_MS / 1000, history: [pointAt(step - STEP_MS)] };
     const state = { status: statusOf(gateway.digest, gateway.uptime), health: { services: [] } };
     return { known: tag, ...(known !== tag && state), stats: known === null ? past : stats } satisfies Now;
@@ -86,7 +137,13 @@ describe("the known state of the gateway", () => {
   it("is asked for as a whole, then each second for what the page shows and what has changed", async () => {
     const { live, asked, page, pass } = await connected();
     expect(asked).toEqual(["/gateway/now?figures=total", "/gateway?secrets=masked"]);
-    expect(live.known).toMatchObject({ connection: "live", config: CONFIG, status: { digest: "a" }, health: { services: [] }, stepS: 5 });
+    expect(live.known).toMatchObject({
+      connection: "live",
+      config: CONFIG,
+      status: { digest: "a" },
+      health: { services: [] },
+      stepS: 5,
+    });
     await pass(1000);
     page.shown = { service: "a & b" };
     await pass(1000);
@@ -94,27 +151,31 @@ describe("the known state of the gateway", () => {
     expect(live.known).toMatchObject({ status: { digest: "a" }, health: { services: [] } });
   });
 
-  it("is asked for later after an answer that took long, so that a page takes no more than a fifth of the gateway's time", async () => {
-    const { gateway, asked, pass } = await connected();
-    const asks = async (tookMs: number, pause: number) => {
-      gateway.holds = true;
-      await pass(pause);
-      const before = asked.length;
-      await pass(tookMs);
-      gateway.holds = false;
-      gateway.held.pop()!();
-      await pass(0);
-      return before;
-    };
-    const before = await asks(600, 1000);
-    await pass(2399);
-    expect(asked).toHaveLength(before);
-    await asks(30_000, 1);
-    await pass(4_999);
-    expect(asked).toHaveLength(before + 1);
-    await pass(1);
-    expect(asked).toHaveLength(before + 2);
-  });
+  it(
+    "is asked for later after an answer that took long, " +
+      "so that a page takes no more than a fifth of the gateway's time",
+    async () => {
+      const { gateway, asked, pass } = await connected();
+      const asks = async (tookMs: number, pause: number) => {
+        gateway.holds = true;
+        await pass(pause);
+        const before = asked.length;
+        await pass(tookMs);
+        gateway.holds = false;
+        gateway.held.pop()!();
+        await pass(0);
+        return before;
+      };
+      const before = await asks(600, 1000);
+      await pass(2399);
+      expect(asked).toHaveLength(before);
+      await asks(30_000, 1);
+      await pass(4_999);
+      expect(asked).toHaveLength(before + 1);
+      await pass(1);
+      expect(asked).toHaveLength(before + 2);
+    },
+  );
 
   it("adds each step to the history", async () => {
     const { live, pass } = await connected();
@@ -255,15 +316,19 @@ describe("a session", () => {
 });
 
 describe("a hidden page", () => {
-  it("asks nothing, also before it was visible for the first time, keeps its state, and asks for everything when it is visible", async () => {
-    const { live, asked, timers, settle, pass } = await connected();
-    live.pause();
-    expect([timers.size, live.known.connection]).toEqual([0, "live"]);
-    await pass(60_000);
-    live.start();
-    await settle();
-    expect(asked.slice(2)).toEqual(["/gateway/now?figures=total"]);
-  });
+  it(
+    "asks nothing, also before it was visible for the first time, keeps its state, " +
+      "and asks for everything when it is visible",
+    async () => {
+      const { live, asked, timers, settle, pass } = await connected();
+      live.pause();
+      expect([timers.size, live.known.connection]).toEqual([0, "live"]);
+      await pass(60_000);
+      live.start();
+      await settle();
+      expect(asked.slice(2)).toEqual(["/gateway/now?figures=total"]);
+    },
+  );
 
   it("does not begin to ask again each second after one request of its own", async () => {
     const { live, timers } = await connected();

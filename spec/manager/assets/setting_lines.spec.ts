@@ -5,10 +5,26 @@ import { MASK as OF_THE_GATEWAY } from "../../../lib/config/schema_core.ts";
 describe("lines of settings", () => {
   it("lines of settings have the order of the configuration, and the path of each value as name", () => {
     expect(
-      settingLines({ limit_second: 5, set: { "X-Team": "shop" }, keys: [{ id: "web" }], on: ["reset", 503], off: false, none: null, list: [], empty: {} }).map(
-        ({ name, value }) => `${name}=${value}`,
-      ),
-    ).toEqual(["limit_second=5", "set.X-Team=shop", "keys[0].id=web", "on=reset, 503", "off=no", "none=none", "list=none", "empty=none"]);
+      settingLines({
+        limit_second: 5,
+        set: { "X-Team": "shop" },
+        keys: [{ id: "web" }],
+        on: ["reset", 503],
+        off: false,
+        none: null,
+        list: [],
+        empty: {},
+      }).map(({ name, value }) => `${name}=${value}`),
+    ).toEqual([
+      "limit_second=5",
+      "set.X-Team=shop",
+      "keys[0].id=web",
+      "on=reset, 503",
+      "off=no",
+      "none=none",
+      "list=none",
+      "empty=none",
+    ]);
   });
 
   it.each([{}, null, undefined, []])("lines of settings show no value for %j", (settings) =>
@@ -16,7 +32,9 @@ describe("lines of settings", () => {
   );
 
   it("lines of settings show the first few settings in the one-line form, shortened", () => {
-    expect(summaryOf({ key: MASK, path: "x".repeat(100), a: 1, b: 2 })).toBe(`key ${MASK} · path ${"x".repeat(31)}… · a 1 · …`);
+    expect(summaryOf({ key: MASK, path: "x".repeat(100), a: 1, b: 2 })).toBe(
+      `key ${MASK} · path ${"x".repeat(31)}… · a 1 · …`,
+    );
     expect(summaryOf({})).toBe("");
   });
 

@@ -3,8 +3,26 @@ import type { Explanation } from "../../../lib/manager/assets/admin_types.ts";
 import { formOf, testOf } from "../../../lib/manager/assets/test_json.ts";
 
 const REFUSED: Explanation = {
-  ...{ outcome: "refused", status: 405, code: "method_not_allowed", reasons: [], candidates: [], path: "/shop/items", service: null, route: null },
-  ...{ pattern: null, params: {}, forwarded: null, plugins: [], open: false, answer: null, strategy: null, upstreams: [] },
+  ...{
+    outcome: "refused",
+    status: 405,
+    code: "method_not_allowed",
+    reasons: [],
+    candidates: [],
+    path: "/shop/items",
+    service: null,
+    route: null,
+  },
+  ...{
+    pattern: null,
+    params: {},
+    forwarded: null,
+    plugins: [],
+    open: false,
+    answer: null,
+    strategy: null,
+    upstreams: [],
+  },
 };
 const REQUEST = { method: "GET", url: "/shop/items", headers: {} };
 
@@ -38,7 +56,8 @@ describe("the test made of an explanation", () => {
   });
 
   it("expects no status where a plugin may decide otherwise, also before another one answers", () => {
-    for (const answer of [null, [429, "rate_limited"] as const]) expect(testOf(REQUEST, matched(answer, true)).expect).toEqual({ service: "shop", route: "list" });
+    for (const answer of [null, [429, "rate_limited"] as const])
+      expect(testOf(REQUEST, matched(answer, true)).expect).toEqual({ service: "shop", route: "list" });
   });
 
   it("has a name of at most 200 characters", () => {
@@ -53,14 +72,42 @@ describe("the test made of an explanation", () => {
 
 describe("the form made of a test's request", () => {
   it("has what the page Try it takes, a line for each header, and JSON as text", () => {
-    const request = { method: "POST", url: "https://shop.example.com/a?x=1", headers: { Host: "h", Accept: ["a/b", "c/d"] }, body: { n: [1] }, client_ip: "203.0.113.9", times: 1 };
-    expect(formOf(request)).toEqual({ input: { method: "POST", url: request.url, headers: "Host: h\nAccept: a/b\nAccept: c/d", clientIp: "203.0.113.9", body: '{"n":[1]}' }, missing: [] });
-    expect(formOf({ url: "/a", body: "$${HOME}" })).toEqual({ input: { method: "GET", url: "/a", headers: "", clientIp: "", body: "${HOME}" }, missing: [] });
+    const request = {
+      method: "POST",
+      url: "https://shop.example.com/a?x=1",
+      headers: { Host: "h", Accept: ["a/b", "c/d"] },
+      body: { n: [1] },
+      client_ip: "203.0.113.9",
+      times: 1,
+    };
+    expect(formOf(request)).toEqual({
+      input: {
+        method: "POST",
+        url: request.url,
+        headers: "Host: h\nAccept: a/b\nAccept: c/d",
+        clientIp: "203.0.113.9",
+        body: '{"n":[1]}',
+      },
+      missing: [],
+    });
+    expect(formOf({ url: "/a", body: "$${HOME}" })).toEqual({
+      input: { method: "GET", url: "/a", headers: "", clientIp: "", body: "${HOME}" },
+      missing: [],
+    });
   });
 
   it("leaves out what is masked, has a reference, or is not sent here, and says so of each", () => {
     const headers = { apikey: "********", Authorization: "Bearer ${env:TOKEN}", Accept: "$${env:A}" };
-    const request = { url: "/a?key=********", headers, body: { password: "${file:/p}" }, as: { caller: "c" }, certificate: { subject: "CN=a" }, times: 3, every_ms: 9, trailers: {} };
+    const request = {
+      url: "/a?key=********",
+      headers,
+      body: { password: "${file:/p}" },
+      as: { caller: "c" },
+      certificate: { subject: "CN=a" },
+      times: 3,
+      every_ms: 9,
+      trailers: {},
+    };
     const { input, missing } = formOf(request);
     expect(input).toEqual({ method: "GET", url: "", headers: "Accept: ${env:A}", clientIp: "", body: "" });
     expect(missing).toEqual([

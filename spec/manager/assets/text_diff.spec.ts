@@ -35,7 +35,17 @@ describe("the difference of two texts", () => {
     const [hunk, ...others] = textDiff(before, before.replace("\n10\n", "\nten\nand a half\n"));
     expect(others).toEqual([]);
     expect(shown(hunk!)).toEqual([" 7", " 8", " 9", "-10", "+ten", "+and a half", " 11", " 12", " 13"]);
-    expect(hunk!.map((line) => [line.before, line.after])).toEqual([[7, 7], [8, 8], [9, 9], [10, null], [null, 10], [null, 11], [11, 12], [12, 13], [13, 14]]);
+    expect(hunk!.map((line) => [line.before, line.after])).toEqual([
+      [7, 7],
+      [8, 8],
+      [9, 9],
+      [10, null],
+      [null, 10],
+      [null, 11],
+      [11, 12],
+      [12, 13],
+      [13, 14],
+    ]);
   });
 
   it("joins changes that are six lines apart, and parts those that are seven apart", () => {
@@ -54,11 +64,15 @@ describe("the difference of two texts", () => {
     for (let seed = 0; seed < 2000; seed++) {
       const r = random(seed);
       const before = r.list(0, 30, () => r.pick(["a", "b", "c", "d"]));
-      const after = r.chance(0.2) ? r.list(0, 30, () => r.pick(["a", "b", "e"])) : before.flatMap((line) => (r.chance(0.1) ? [] : r.chance(0.1) ? [line, "new"] : [line]));
+      const after = r.chance(0.2)
+        ? r.list(0, 30, () => r.pick(["a", "b", "e"]))
+        : before.flatMap((line) => (r.chance(0.1) ? [] : r.chance(0.1) ? [line, "new"] : [line]));
       const hunks = textDiff(before.join("\n"), after.join("\n"));
       expect(patched(before.join("\n"), hunks), `seed ${seed}`).toBe(after.join("\n"));
       const [old, next] = [before, after].map((lines) => lines.join("\n").split("\n"));
-      expect(hunks.flat().filter(({ kind }) => kind !== "same").length, `seed ${seed}`).toBe(old!.length + next!.length - 2 * commonLength(old!, next!));
+      expect(hunks.flat().filter(({ kind }) => kind !== "same").length, `seed ${seed}`).toBe(
+        old!.length + next!.length - 2 * commonLength(old!, next!),
+      );
     }
   });
 
@@ -71,9 +85,13 @@ describe("the difference of two texts", () => {
   });
 
   it("takes time in proportion to the lines, also for texts made to take long", () => {
-    const lines = (count: number, of: (i: number) => string) => Array.from({ length: count }, (_, i) => of(i)).join("\n");
+    const lines = (count: number, of: (i: number) => string) =>
+      Array.from({ length: count }, (_, i) => of(i)).join("\n");
     const time = (size: number) => {
-      const [before, after] = [lines(size, (i) => (i % 3 === 0 ? "a" : "b")), lines(size, (i) => (i % 2 === 0 ? "a" : "b"))];
+      const [before, after] = [
+        lines(size, (i) => (i % 3 === 0 ? "a" : "b")),
+        lines(size, (i) => (i % 2 === 0 ? "a" : "b")),
+      ];
       return processorTime(() => void textDiff(before, after));
     };
     expect(time(16_000) / time(2000)).toBeLessThan(LINEAR);
@@ -101,6 +119,10 @@ describe("the changes of two people", () => {
 /** The length of a longest common subsequence, by the table of all pairs. */
 function commonLength(a: readonly string[], b: readonly string[]): number {
   let row = new Array<number>(b.length + 1).fill(0);
-  for (const line of a) row = b.reduce<number[]>((made, other, j) => [...made, line === other ? row[j]! + 1 : Math.max(made[j]!, row[j + 1]!)], [0]);
+  for (const line of a)
+    row = b.reduce<number[]>(
+      (made, other, j) => [...made, line === other ? row[j]! + 1 : Math.max(made[j]!, row[j + 1]!)],
+      [0],
+    );
   return row[b.length]!;
 }

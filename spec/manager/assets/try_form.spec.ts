@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { readTryForm, type TryInput } from "../../../lib/manager/assets/try_form.ts";
 
-const read = (form: Partial<TryInput>) => readTryForm({ method: "GET", url: "/shop", headers: "", clientIp: "", body: "", ...form });
+const read = (form: Partial<TryInput>) =>
+  readTryForm({ method: "GET", url: "/shop", headers: "", clientIp: "", body: "", ...form });
 const errorsOf = (form: Parameters<typeof read>[0]) => {
   const answer = read(form);
   return "errors" in answer ? answer.errors.map(({ field, message }) => `${field}: ${message}`) : [];
@@ -9,20 +10,28 @@ const errorsOf = (form: Parameters<typeof read>[0]) => {
 
 describe("the input of the form", () => {
   it("the input of the form becomes a question, without leading and trailing spaces", () => {
-    expect(read({ method: " POST ", url: " /shop/items?x=1 ", headers: "Host: api.example.com\r\n\n  X-Tenant :  a:b  " })).toEqual({
+    expect(
+      read({ method: " POST ", url: " /shop/items?x=1 ", headers: "Host: api.example.com\r\n\n  X-Tenant :  a:b  " }),
+    ).toEqual({
       request: { method: "POST", url: "/shop/items?x=1", headers: { Host: "api.example.com", "X-Tenant": "a:b" } },
     });
   });
 
-  it.each(["203.0.113.9", "0.0.0.0", "2001:db8::1", "::", "::ffff:192.0.2.1"])("the form sends the client IP %s, and the body as it was entered", (clientIp) => {
-    expect(read({ clientIp: ` ${clientIp} `, body: ' {"a": 1}\n' })).toMatchObject({ request: { client_ip: clientIp, body: ' {"a": 1}\n' } });
-  });
+  it.each(["203.0.113.9", "0.0.0.0", "2001:db8::1", "::", "::ffff:192.0.2.1"])(
+    "the form sends the client IP %s, and the body as it was entered",
+    (clientIp) => {
+      expect(read({ clientIp: ` ${clientIp} `, body: ' {"a": 1}\n' })).toMatchObject({
+        request: { client_ip: clientIp, body: ' {"a": 1}\n' },
+      });
+    },
+  );
 
   it("the form sends neither client IP nor body if the fields are empty", () => {
     expect(read({})).toEqual({ request: { method: "GET", url: "/shop", headers: {} } });
   });
 
-  it("the input of the form accepts an absolute URL", () => expect(errorsOf({ url: "https://api.example.com:8443/v1" })).toEqual([]));
+  it("the input of the form accepts an absolute URL", () =>
+    expect(errorsOf({ url: "https://api.example.com:8443/v1" })).toEqual([]));
 
   it("the input of the form joins lines of one name, whatever its case, and cookies by semicolons", () => {
     expect(read({ headers: "Accept: a\naccept: b\nCookie: x=1\ncookie: y=2" })).toMatchObject({
@@ -62,5 +71,6 @@ describe("the input of the form", () => {
     expect(errorsOf(form)).toEqual([expect.stringMatching(message)]);
   });
 
-  it("the input of the form reports all errors at once", () => expect(errorsOf({ method: "", url: "x", headers: "a\nb" })).toHaveLength(4));
+  it("the input of the form reports all errors at once", () =>
+    expect(errorsOf({ method: "", url: "x", headers: "a\nb" })).toHaveLength(4));
 });

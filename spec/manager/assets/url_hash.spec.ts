@@ -16,7 +16,17 @@ describe("the hash of an address", () => {
     expect(parseHash(hash)).toEqual({ page, segments, returnTo: "#/" });
   });
 
-  it.each(["a/b ?#%\"", "<script>", "..", "100%", "%uD800", "\u2603 \ud83d\ude80", "half \ud83d of a pair", "\ude80 the other", "\ud800"])("the hash of an address holds %j as it is", (name) => {
+  it.each([
+    'a/b ?#%"',
+    "<script>",
+    "..",
+    "100%",
+    "%uD800",
+    "\u2603 \ud83d\ude80",
+    "half \ud83d of a pair",
+    "\ude80 the other",
+    "\ud800",
+  ])("the hash of an address holds %j as it is", (name) => {
     expect(parseHash(hashFor("routes", name, name))).toMatchObject({ page: "routes", segments: [name, name] });
     expect(hashFor(name)).toMatch(/^#\/[!-~]+$/);
   });
@@ -37,14 +47,27 @@ describe("the hash of an address", () => {
     expect(loginHash("")).toBe("#/login");
   });
 
-  it.each(["https://evil.example", "//evil.example", "javascript:alert(1)", "#/login", "#/login?back=x", "#//login", ""])("the hash of an address never leads back to %s", (back) => {
+  it.each([
+    "https://evil.example",
+    "//evil.example",
+    "javascript:alert(1)",
+    "#/login",
+    "#/login?back=x",
+    "#//login",
+    "",
+  ])("the hash of an address never leads back to %s", (back) => {
     expect(parseHash(`#/login?back=${encodeURIComponent(back)}`).returnTo).toBe("#/");
     expect(loginHash(back)).toBe("#/login");
   });
 });
 
 describe("the link of a warning", () => {
-  const warning = (code: Warning["code"], service: string | null = null, route: string | null = null, path: string | null = null) => linkForWarning({ code, path, service, route })?.hash;
+  const warning = (
+    code: Warning["code"],
+    service: string | null = null,
+    route: string | null = null,
+    path: string | null = null,
+  ) => linkForWarning({ code, path, service, route })?.hash;
 
   it("the link of a warning leads to the page with the details", () => {
     expect(warning("reload_refused")).toBe("#/config");

@@ -17,12 +17,27 @@ describe("directives", () => {
     [[""], {}],
     [["=1, b"], { b: null }],
   ])("have the expected values in %j", (lines, expected) => {
-    expect(Object.fromEntries(directives(lines.flatMap((line) => ["Cache-Control", line]), "cache-control"))).toEqual(expected);
+    expect(
+      Object.fromEntries(
+        directives(
+          lines.flatMap((line) => ["Cache-Control", line]),
+          "cache-control",
+        ),
+      ),
+    ).toEqual(expected);
   });
 
   it("directives are parsed in a time that grows linearly with their length", () => {
-    for (const [start, part] of [["", " "], ["", ","], ["", '"'], ['a="', "\\"], ["", "a="], ["", 'a="']] as const) {
-      const parse = (size: number) => directives(["Cache-Control", start + part.repeat(size / part.length)], "cache-control");
+    for (const [start, part] of [
+      ["", " "],
+      ["", ","],
+      ["", '"'],
+      ['a="', "\\"],
+      ["", "a="],
+      ["", 'a="'],
+    ] as const) {
+      const parse = (size: number) =>
+        directives(["Cache-Control", start + part.repeat(size / part.length)], "cache-control");
       expect(growth(parse, 12_500), part).toBeLessThan(LINEAR);
     }
   });

@@ -31,7 +31,11 @@ export interface Got {
 export function cached(answer: Answer, config: object = {}): Origin {
   const clock = manualClock();
   const asked: Exchange[] = [];
-  const handle = instance(responseCache, config, madeUpTools({ clock }))((exchange) => {
+  const handle = instance(
+    responseCache,
+    config,
+    madeUpTools({ clock }),
+  )((exchange) => {
     asked.push(exchange);
     return answer(exchange, asked.length);
   });
@@ -60,7 +64,9 @@ export async function read({ status, headers, body }: Reply): Promise<Got> {
 }
 
 export function flat(headers: Headers): string[] {
-  return Object.entries(headers).flatMap(([name, value]) => (typeof value === "string" ? [name, value] : value.flatMap((each) => [name, each])));
+  return Object.entries(headers).flatMap(([name, value]) =>
+    typeof value === "string" ? [name, value] : value.flatMap((each) => [name, each]),
+  );
 }
 
 export function ok(headers: Headers, body: string | Readable = "hello"): Reply {

@@ -53,7 +53,22 @@ describe("a range of a stored reply", () => {
   });
 
   it.each([
-    ...["bytes=", "bytes=,", "bytes=-", "bytes=a-b", "bytes=1", "bytes=4-2", "bytes=1-2-3", "bytes=1 - 2", "bytes=0x1-2", "bytes=+1-2", "bytes=1.5-2", "bytes=1-2, x", "bytes=--1", "bytes=99-, 4-2"],
+    ...[
+      "bytes=",
+      "bytes=,",
+      "bytes=-",
+      "bytes=a-b",
+      "bytes=1",
+      "bytes=4-2",
+      "bytes=1-2-3",
+      "bytes=1 - 2",
+      "bytes=0x1-2",
+      "bytes=+1-2",
+      "bytes=1.5-2",
+      "bytes=1-2, x",
+      "bytes=--1",
+      "bytes=99-, 4-2",
+    ],
     ...["bytes=0-9, 0-0", "bytes=0-, 0-, 0-", "bytes=0-5, 3-9, -1"],
     `bytes=${Array.from({ length: 17 }, () => "99-").join()}`,
   ])("%s is ignored: the client gets the whole reply", async (range) => {
@@ -62,16 +77,23 @@ describe("a range of a stored reply", () => {
     expect(headerValue(got.headers, "content-range")).toBeUndefined();
   });
 
-  it.each(["bytes=10-", "bytes=10-20", "bytes=99-, 10-11", "bytes=-0", "bytes=99999999999999999999-"])("%s is refused with 416 and the length, as it begins behind the end", async (range) => {
-    const origin = cached(() => ok(FRESH, BODY));
-    await origin.get();
-    const exchange = anExchange({ headers: ["Range", range] });
-    const reply = atOnce(origin.handle(exchange));
-    expect(problemOf(reply)).toMatchObject({ status: 416, code: "range_not_satisfiable", detail: expect.stringContaining("10 bytes") });
-    expect(headerValue(reply.headers, "content-range")).toBe("bytes */10");
-    expect(headerValue(reply.headers, "cache-status")).toContain("; hit;");
-    expect(exchange.call.notes).toMatchObject({ code: "range_not_satisfiable", cache: "hit" });
-  });
+  it.each(["bytes=10-", "bytes=10-20", "bytes=99-, 10-11", "bytes=-0", "bytes=99999999999999999999-"])(
+    "%s is refused with 416 and the length, as it begins behind the end",
+    async (range) => {
+      const origin = cached(() => ok(FRESH, BODY));
+      await origin.get();
+      const exchange = anExchange({ headers: ["Range", range] });
+      const reply = atOnce(origin.handle(exchange));
+      expect(problemOf(reply)).toMatchObject({
+        status: 416,
+        code: "range_not_satisfiable",
+        detail: expect.stringContaining("10 bytes"),
+      });
+      expect(headerValue(reply.headers, "content-range")).toBe("bytes */10");
+      expect(headerValue(reply.headers, "cache-status")).toContain("; hit;");
+      expect(exchange.call.notes).toMatchObject({ code: "range_not_satisfiable", cache: "hit" });
+    },
+  );
 
   it("several ranges are answered as multipart/byteranges, in the order of the request", async () => {
     const got = await ranged({ Range: "bytes=7-, 0-1 ,3-3" });
@@ -95,11 +117,18 @@ describe("a range of a stored reply", () => {
       const wanted = Array.from({ length: from.int(1, 3) }, part);
       const texts = wanted.map((range) => {
         const [first, last] = range.split("-");
-        return [...BODY].filter((_each, at) => (first === "" ? at >= BODY.length - Number(last) : at >= Number(first) && (last === "" || at <= Number(last)))).join("");
+        return [...BODY]
+          .filter((_each, at) =>
+            first === ""
+              ? at >= BODY.length - Number(last)
+              : at >= Number(first) && (last === "" || at <= Number(last)),
+          )
+          .join("");
       });
       const inside = texts.filter((text) => text !== "");
       const got = await ranged({ Range: `bytes=${wanted.join()}` });
-      const parts = got.status === 206 ? (inside.length === 1 ? [got.body] : partsOf(got).map(({ body }) => body)) : null;
+      const parts =
+        got.status === 206 ? (inside.length === 1 ? [got.body] : partsOf(got).map(({ body }) => body)) : null;
       const expected = inside.join("").length > 10 ? [200, null] : inside.length === 0 ? [416, null] : [206, inside];
       expect([got.status, parts], wanted.join()).toEqual(expected);
     }
@@ -108,21 +137,45 @@ describe("a range of a stored reply", () => {
   it("several ranges have no Content-Type each if the stored reply has none", async () => {
     const origin = cached(() => ok(FRESH, BODY));
     await origin.get();
-    expect(partsOf(await origin.get({ headers: ["Range", "bytes=0-0,2-2"] }))).toEqual([{ headers: "Content-Range: bytes 0-0/10", body: "0" }, { headers: "Content-Range: bytes 2-2/10", body: "2" }]);
+    expect(partsOf(await origin.get({ headers: ["Range", "bytes=0-0,2-2"] }))).toEqual([
+      { headers: "Content-Range: bytes 0-0/10", body: "0" },
+      { headers: "Content-Range: bytes 2-2/10", body: "2" },
+    ]);
   });
 
   it("ranges have the stored headers and an Age, except for headers about the whole content", async () => {
-    const says = { ETag: '"1"', Vary: "A", "X-A": "1", "Content-Digest": "sha-256=:AA==:", "Content-MD5": "AA==", "Repr-Digest": "sha-256=:AA==:", "Content-Encoding": "gzip" };
+    const says = {
+      ETag: '"1"',
+      Vary: "A",
+      "X-A": "1",
+      "Content-Digest": "sha-256=:AA==:",
+      "Content-MD5": "AA==",
+      "Repr-Digest": "sha-256=:AA==:",
+      "Content-Encoding": "gzip",
+    };
     for (const range of ["bytes=0-1", "bytes=0-1,4-5"]) {
       const { headers } = await ranged({ Range: range }, says);
       const names = Object.fromEntries(pairs(headers).map(([name, value]) => [name.toLowerCase(), value]));
-      expect(names).toMatchObject({ etag: '"1"', vary: "A", "x-a": "1", age: "0", "cache-control": "max-age=60", "repr-digest": "sha-256=:AA==:", "content-encoding": "gzip", date: expect.any(String) });
+      expect(names).toMatchObject({
+        etag: '"1"',
+        vary: "A",
+        "x-a": "1",
+        age: "0",
+        "cache-control": "max-age=60",
+        "repr-digest": "sha-256=:AA==:",
+        "content-encoding": "gzip",
+        date: expect.any(String),
+      });
       expect([names["content-digest"], names["content-md5"]]).toEqual([undefined, undefined]);
     }
   });
 
   it("ranges apply to a stored 200 with a body only", async () => {
-    for (const [status, body] of [[404, BODY], [200, ""], [204, null]] as const) {
+    for (const [status, body] of [
+      [404, BODY],
+      [200, ""],
+      [204, null],
+    ] as const) {
       const origin = cached(() => ({ status, headers: flat(FRESH), body: body === null ? null : Buffer.from(body) }));
       await origin.get();
       expect(await origin.get({ headers: ["Range", "bytes=0-1"] })).toMatchObject({ status, body: body ?? "" });
@@ -140,7 +193,10 @@ describe("a range of a stored reply", () => {
     const says = { ETag: '"1"', "Last-Modified": DAY_BEFORE };
     expect(await ranged({ Range: "bytes=99-", "If-None-Match": '"1"' }, says)).toMatchObject({ status: 304, asked: 1 });
     expect(await ranged({ Range: "bytes=0-1", "If-None-Match": '"2"' }, says)).toMatchObject({ status: 206, asked: 1 });
-    expect(await ranged({ Range: "bytes=0-1", "If-Modified-Since": DAY_BEFORE }, says)).toMatchObject({ status: 304, asked: 1 });
+    expect(await ranged({ Range: "bytes=0-1", "If-Modified-Since": DAY_BEFORE }, says)).toMatchObject({
+      status: 304,
+      asked: 1,
+    });
   });
 
   it.each<[string, Headers, number]>([
@@ -160,8 +216,15 @@ describe("a range of a stored reply", () => {
     ['"1', { ETag: '"1"' }, 200],
     ["", { ETag: '"1"' }, 200],
   ])("If-Range: %s with a stored reply with %j gets %d", async (ifRange, says, status) => {
-    expect(await ranged({ Range: "bytes=99-", "If-Range": ifRange }, says)).toMatchObject({ status: status === 206 ? 416 : 200, asked: 1 });
-    expect(await ranged({ Range: "bytes=2-4", "If-Range": ifRange }, says)).toMatchObject({ status, body: status === 206 ? "234" : BODY, asked: 1 });
+    expect(await ranged({ Range: "bytes=99-", "If-Range": ifRange }, says)).toMatchObject({
+      status: status === 206 ? 416 : 200,
+      asked: 1,
+    });
+    expect(await ranged({ Range: "bytes=2-4", "If-Range": ifRange }, says)).toMatchObject({
+      status,
+      body: status === 206 ? "234" : BODY,
+      asked: 1,
+    });
   });
 
   it("an If-Range without Range is ignored", async () => {
@@ -174,7 +237,12 @@ describe("a request for a range that the store cannot answer", () => {
     for (const status of [206, 200, 416]) {
       const opened: PassThrough[] = [];
       const origin = cached(({ headers }) => {
-        if (headerValue(headers, "range") !== undefined) return { status, headers: ["Cache-Control", "max-age=60", "Content-Range", "bytes 0-1/10"], body: Buffer.from("01") };
+        if (headerValue(headers, "range") !== undefined)
+          return {
+            status,
+            headers: ["Cache-Control", "max-age=60", "Content-Range", "bytes 0-1/10"],
+            body: Buffer.from("01"),
+          };
         opened.push(new PassThrough());
         return ok(FRESH, opened.at(-1)!);
       });
@@ -190,60 +258,99 @@ describe("a request for a range that the store cannot answer", () => {
   });
 
   it("is forwarded with several Range headers that do not all count bytes", async () => {
-    expect(await ranged({ Range: ["lines=1-2", "bytes=0-1"] })).toMatchObject({ asked: 2, cacheStatus: "edge-gateway; fwd=bypass" });
+    expect(await ranged({ Range: ["lines=1-2", "bytes=0-1"] })).toMatchObject({
+      asked: 2,
+      cacheStatus: "edge-gateway; fwd=bypass",
+    });
   });
 
   it("gets 504 with only-if-cached", async () => {
     const origin = cached(() => ok(FRESH, BODY));
-    expect(await origin.get({ headers: ["Range", "bytes=0-1", "Cache-Control", "only-if-cached"] })).toMatchObject({ status: 504 });
+    expect(await origin.get({ headers: ["Range", "bytes=0-1", "Cache-Control", "only-if-cached"] })).toMatchObject({
+      status: 504,
+    });
     await origin.get();
-    expect(await origin.get({ headers: ["Range", "bytes=0-1", "Cache-Control", "only-if-cached"] })).toMatchObject({ status: 206, body: "01" });
+    expect(await origin.get({ headers: ["Range", "bytes=0-1", "Cache-Control", "only-if-cached"] })).toMatchObject({
+      status: 206,
+      body: "01",
+    });
   });
 });
 
 describe("a range of a stale reply", () => {
   it("is served where stale replies may be, and the renewal in the background asks for the whole", async () => {
-    const origin = cached(() => ok({ "Cache-Control": "max-age=10, stale-while-revalidate=60" }, Readable.from([Buffer.from(BODY)])));
+    const origin = cached(() =>
+      ok({ "Cache-Control": "max-age=10, stale-while-revalidate=60" }, Readable.from([Buffer.from(BODY)])),
+    );
     await origin.get();
     origin.clock.advance(20_000);
     const call = aCall();
-    const got = await read(await origin.handle(anExchange({ call, headers: ["Range", "bytes=99-", "If-Range", '"1"'] })));
+    const got = await read(
+      await origin.handle(anExchange({ call, headers: ["Range", "bytes=99-", "If-Range", '"1"'] })),
+    );
     expect(got).toMatchObject({ status: 200, body: BODY });
     await turn();
-    expect(origin.asked.map(({ headers }) => [headerValue(headers, "range"), headerValue(headers, "if-range")])).toEqual([[undefined, undefined], [undefined, undefined]]);
+    expect(
+      origin.asked.map(({ headers }) => [headerValue(headers, "range"), headerValue(headers, "if-range")]),
+    ).toEqual([
+      [undefined, undefined],
+      [undefined, undefined],
+    ]);
     origin.clock.advance(20_000);
     const none = anExchange({ call: aCall("2"), headers: ["Range", "bytes=99-"] });
     expect((await origin.handle(none)).status).toBe(416);
     await turn();
-    expect(await origin.get({ headers: ["Range", "bytes=0-1"] })).toMatchObject({ status: 206, body: "01", cacheStatus: expect.stringContaining("hit; ttl=10") });
+    expect(await origin.get({ headers: ["Range", "bytes=0-1"] })).toMatchObject({
+      status: 206,
+      body: "01",
+      cacheStatus: expect.stringContaining("hit; ttl=10"),
+    });
     expect(origin.asked.length).toBe(3);
   });
 
   it("is validated, and served from the store after a 304, which makes the stored reply fresh again", async () => {
     const says = { "Cache-Control": "max-age=10", ETag: '"1"' };
-    const origin = cached((_exchange, nth) => (nth === 1 ? ok(says, BODY) : { status: 304, headers: flat(says), body: null }));
+    const origin = cached((_exchange, nth) =>
+      nth === 1 ? ok(says, BODY) : { status: 304, headers: flat(says), body: null },
+    );
     await origin.get();
     origin.clock.advance(20_000);
     const part = await origin.get({ headers: ["Range", "bytes=2-4", "If-Range", '"1"'] });
-    expect(part).toMatchObject({ status: 206, body: "234", cacheStatus: expect.stringContaining("fwd=stale; fwd-status=304; stored") });
+    expect(part).toMatchObject({
+      status: 206,
+      body: "234",
+      cacheStatus: expect.stringContaining("fwd=stale; fwd-status=304; stored"),
+    });
     expect(headerValue(origin.asked[1]!.headers, "if-none-match")).toBe('"1"');
     expect(await origin.get()).toMatchObject({ status: 200, body: BODY, cacheStatus: expect.stringContaining("hit") });
     expect(origin.asked.length).toBe(2);
   });
 
-  it("is the upstream's where the reply has changed: a part is not stored, and a later request gets the whole", async () => {
-    const says = (tag: string) => ({ "Cache-Control": "max-age=10", ETag: tag });
-    const origin = cached(({ headers }, nth) =>
-      nth === 1 ? ok(says('"1"'), BODY) : headerValue(headers, "range") === undefined ? ok(says('"2"'), "new") : { ...ok({ ...says('"2"'), "Content-Range": "bytes 0-0/3" }, "n"), status: 206 });
-    await origin.get();
-    origin.clock.advance(20_000);
-    expect(await origin.get({ headers: ["Range", "bytes=0-0"] })).toMatchObject({ status: 206, body: "n" });
-    expect(headerValue(origin.asked[1]!.headers, "range")).toBe("bytes=0-0");
-    expect(await origin.get()).toMatchObject({ status: 200, body: "new" });
-  });
+  it(
+    "is the upstream's where the reply has changed: a part is not stored, " + "and a later request gets the whole",
+    async () => {
+      const says = (tag: string) => ({ "Cache-Control": "max-age=10", ETag: tag });
+      const origin = cached(({ headers }, nth) =>
+        nth === 1
+          ? ok(says('"1"'), BODY)
+          : headerValue(headers, "range") === undefined
+            ? ok(says('"2"'), "new")
+            : { ...ok({ ...says('"2"'), "Content-Range": "bytes 0-0/3" }, "n"), status: 206 },
+      );
+      await origin.get();
+      origin.clock.advance(20_000);
+      expect(await origin.get({ headers: ["Range", "bytes=0-0"] })).toMatchObject({ status: 206, body: "n" });
+      expect(headerValue(origin.asked[1]!.headers, "range")).toBe("bytes=0-0");
+      expect(await origin.get()).toMatchObject({ status: 200, body: "new" });
+    },
+  );
 
   it("is served in place of an error where the stored reply allows it", async () => {
-    const origin = cached(({ call }, nth) => (nth === 1 ? ok({ "Cache-Control": "max-age=1, stale-if-error=60" }, BODY) : problem(call, "upstream_connect_failed")));
+    const origin = cached(({ call }, nth) =>
+      nth === 1
+        ? ok({ "Cache-Control": "max-age=1, stale-if-error=60" }, BODY)
+        : problem(call, "upstream_connect_failed"),
+    );
     await origin.get();
     origin.clock.advance(5_000);
     const call = aCall();
@@ -274,7 +381,10 @@ describe("a range of a stale reply", () => {
 describe("the memory of a range", () => {
   it("counts as the whole body until a slow client has read it", async () => {
     for (const range of ["bytes=0-0", "bytes=0-0,2-2"]) {
-      const origin = cached(() => ({ ...ok(FRESH), body: Buffer.alloc(40_000) }), { max_bytes: 70_000, max_object_bytes: 50_000 });
+      const origin = cached(() => ({ ...ok(FRESH), body: Buffer.alloc(40_000) }), {
+        max_bytes: 70_000,
+        max_object_bytes: 50_000,
+      });
       await origin.get({ path: "/1" });
       const slow = aCall("slow");
       await origin.handle(anExchange({ path: "/1", call: slow, headers: ["Range", range] }));

@@ -55,26 +55,30 @@ describe("a recorder", () => {
     recorder.destroy();
   });
 
-  it("a recorder gives up a reader that reads nothing for a minute once the body is complete, and no reader that reads a little", async () => {
-    for (const most of [1_000_000, 1_000]) {
-      const { recorder, seen, clock } = recording(Readable.from([Buffer.alloc(300_000)]), { most });
-      while (seen.recorded.length === 0) await turn();
-      recorder.read(0);
-      for (let i = 0; i < 3; i++) {
-        await turn();
-        clock.advance(59_000);
-        expect(recorder.destroyed).toBe(false);
-        if (most === 1_000_000) expect(recorder.read(65_536)?.length).toBe(65_536);
-        else break;
+  it(
+    "a recorder gives up a reader that reads nothing for a minute once the body is complete, " +
+      "and no reader that reads a little",
+    async () => {
+      for (const most of [1_000_000, 1_000]) {
+        const { recorder, seen, clock } = recording(Readable.from([Buffer.alloc(300_000)]), { most });
+        while (seen.recorded.length === 0) await turn();
+        recorder.read(0);
+        for (let i = 0; i < 3; i++) {
+          await turn();
+          clock.advance(59_000);
+          expect(recorder.destroyed).toBe(false);
+          if (most === 1_000_000) expect(recorder.read(65_536)?.length).toBe(65_536);
+          else break;
+        }
+        clock.advance(60_000);
+        expect(recorder.errored).toMatchObject({ code: "request_timeout", message: "the client reads no more" });
+        expect(clock.pending).toBe(0);
       }
-      clock.advance(60_000);
-      expect(recorder.errored).toMatchObject({ code: "request_timeout", message: "the client reads no more" });
-      expect(clock.pending).toBe(0);
-    }
-    const { recorder, seen, clock } = recording(Readable.from(parts(5)));
-    await all(recorder);
-    expect([seen.recorded.length, clock.pending]).toEqual([1, 0]);
-  });
+      const { recorder, seen, clock } = recording(Readable.from(parts(5)));
+      await all(recorder);
+      expect([seen.recorded.length, clock.pending]).toEqual([1, 0]);
+    },
+  );
 
   it("a recorder reads the whole source although its reader reads nothing", async () => {
     const { recorder, seen } = recording(Readable.from(parts(90)));
@@ -83,27 +87,28 @@ describe("a recorder", () => {
     expect(await all(recorder)).toEqual(Buffer.concat(parts(90)));
   });
 
-  it.each([["too long", { most: 20_000 }], ["without memory", { store: { reserve: () => false, release: () => {} } }], ["longer than it says", { expected: 20_000 }]])(
-    "a recorder goes on at its reader's pace when the body is %s",
-    async (_why, options) => {
-      let read = 0;
-      const source = Readable.from(
-        (function* () {
-          for (const part of parts(200)) {
-            read++;
-            yield part;
-          }
-        })(),
-      );
-      const { recorder, seen } = recording(source, options);
-      while (seen.recorded.length === 0) await turn();
-      for (let i = 0; i < 50; i++) await turn();
-      expect(seen.recorded).toEqual(["too much"]);
-      expect(read).toBeLessThan(80);
-      expect(await all(recorder)).toEqual(Buffer.concat(parts(200)));
-      expect(seen.reserved).toBe(0);
-    },
-  );
+  it.each([
+    ["too long", { most: 20_000 }],
+    ["without memory", { store: { reserve: () => false, release: () => {} } }],
+    ["longer than it says", { expected: 20_000 }],
+  ])("a recorder goes on at its reader's pace when the body is %s", async (_why, options) => {
+    let read = 0;
+    const source = Readable.from(
+      (function* () {
+        for (const part of parts(200)) {
+          read++;
+          yield part;
+        }
+      })(),
+    );
+    const { recorder, seen } = recording(source, options);
+    while (seen.recorded.length === 0) await turn();
+    for (let i = 0; i < 50; i++) await turn();
+    expect(seen.recorded).toEqual(["too much"]);
+    expect(read).toBeLessThan(80);
+    expect(await all(recorder)).toEqual(Buffer.concat(parts(200)));
+    expect(seen.reserved).toBe(0);
+  });
 
   it("a recorder breaks off when its source does", async () => {
     const source = new PassThrough();

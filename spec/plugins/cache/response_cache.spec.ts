@@ -12,43 +12,57 @@ import { aCall, anExchange, cached, flat, FRESH, ok, read } from "./cached.ts";
 import { CASES, type Headers, type Step } from "./response_cache.cases.ts";
 
 describe("RFC 9111, case by case", () => {
-  it.each(CASES.map((each, i) => [`${each.section}: ${each.promise} (${i})`, each] as const))("%s", async (_title, { steps, defaultTtl = 0 }) => {
-    let step: Step = {};
-    const bodies = steps.map((_step, i) => `body ${i + 1}`);
-    const origin = cached(async ({ headers, method }, nth) => {
-      const { says = {}, takes = 0 } = step;
-      if (takes > 0) origin.clock.advance(takes * 1_000);
-      const validates = headerValue(headers, "if-none-match") !== undefined || headerValue(headers, "if-modified-since") !== undefined;
-      const status = step.status ?? (validates && steps.indexOf(step) > 0 ? 304 : 200);
-      const bodiless = status === 304 || status === 204 || method === "HEAD";
-      return { status, headers: flat(says), body: bodiless ? null : Readable.from([Buffer.from(`body ${nth}`)]) };
-    }, { default_ttl_s: defaultTtl });
-    for (const [i, each] of steps.entries()) {
-      step = each;
-      const where = `step ${i + 1}`;
-      const { ask = {}, method = "GET", from = i === 0 ? "origin" : "store", gets = {} } = each;
-      origin.clock.advance((each.after ?? (i === 0 ? 0 : 1)) * 1_000);
-      const before = origin.asked.length;
-      const got = await origin.get({ method, headers: flat(ask), identity: each.identity ?? null, ...target(each.target ?? "/a/b") });
-      await turn();
-      const asked = origin.asked.slice(before);
-      if (from === "store") expect(asked.length, `${where} asks nobody`).toBe(0);
-      else expect(asked.length, `${where} asks the origin`).toBeGreaterThan(0);
-      const last = asked.at(-1);
-      for (const [name, value] of Object.entries(each.sent ?? {})) expect(headerValue(last!.headers, name) ?? null, `${where} sends ${name}`).toBe(value);
-      if (gets.status !== undefined) expect(got.status, where).toBe(gets.status);
-      else if (from === "origin") expect(got.status, where).toBe(each.status ?? 200);
-      for (const [name, value] of Object.entries(gets.headers ?? {})) {
-        const values = headerValues(got.headers, name);
-        expect(values.length === 0 ? null : values.join(", "), `${where} gets ${name}`).toBe(value);
+  it.each(CASES.map((each, i) => [`${each.section}: ${each.promise} (${i})`, each] as const))(
+    "%s",
+    async (_title, { steps, defaultTtl = 0 }) => {
+      let step: Step = {};
+      const bodies = steps.map((_step, i) => `body ${i + 1}`);
+      const origin = cached(
+        async ({ headers, method }, nth) => {
+          const { says = {}, takes = 0 } = step;
+          if (takes > 0) origin.clock.advance(takes * 1_000);
+          const validates =
+            headerValue(headers, "if-none-match") !== undefined ||
+            headerValue(headers, "if-modified-since") !== undefined;
+          const status = step.status ?? (validates && steps.indexOf(step) > 0 ? 304 : 200);
+          const bodiless = status === 304 || status === 204 || method === "HEAD";
+          return { status, headers: flat(says), body: bodiless ? null : Readable.from([Buffer.from(`body ${nth}`)]) };
+        },
+        { default_ttl_s: defaultTtl },
+      );
+      for (const [i, each] of steps.entries()) {
+        step = each;
+        const where = `step ${i + 1}`;
+        const { ask = {}, method = "GET", from = i === 0 ? "origin" : "store", gets = {} } = each;
+        origin.clock.advance((each.after ?? (i === 0 ? 0 : 1)) * 1_000);
+        const before = origin.asked.length;
+        const got = await origin.get({
+          method,
+          headers: flat(ask),
+          identity: each.identity ?? null,
+          ...target(each.target ?? "/a/b"),
+        });
+        await turn();
+        const asked = origin.asked.slice(before);
+        if (from === "store") expect(asked.length, `${where} asks nobody`).toBe(0);
+        else expect(asked.length, `${where} asks the origin`).toBeGreaterThan(0);
+        const last = asked.at(-1);
+        for (const [name, value] of Object.entries(each.sent ?? {}))
+          expect(headerValue(last!.headers, name) ?? null, `${where} sends ${name}`).toBe(value);
+        if (gets.status !== undefined) expect(got.status, where).toBe(gets.status);
+        else if (from === "origin") expect(got.status, where).toBe(each.status ?? 200);
+        for (const [name, value] of Object.entries(gets.headers ?? {})) {
+          const values = headerValues(got.headers, name);
+          expect(values.length === 0 ? null : values.join(", "), `${where} gets ${name}`).toBe(value);
+        }
+        if (method !== "HEAD" && got.status !== 304 && got.status !== 204 && got.status !== 504) {
+          if (from === "origin") expect(got.body, where).toBe(`body ${origin.asked.length}`);
+          else expect(bodies.slice(0, before), where).toContain(got.body);
+          if (each.like !== undefined) expect(got.body, where).toBe(`body ${each.like}`);
+        }
       }
-      if (method !== "HEAD" && got.status !== 304 && got.status !== 204 && got.status !== 504) {
-        if (from === "origin") expect(got.body, where).toBe(`body ${origin.asked.length}`);
-        else expect(bodies.slice(0, before), where).toContain(got.body);
-        if (each.like !== undefined) expect(got.body, where).toBe(`body ${each.like}`);
-      }
-    }
-  });
+    },
+  );
 });
 
 function target(text: string): Partial<ExchangeParts> {
@@ -63,7 +77,9 @@ describe("the Cache-Status header (RFC 9211)", () => {
 
   it("the Cache-Status header reports a stored miss, then a hit with its remaining lifetime", async () => {
     const origin = cached(() => ok(FRESH));
-    expect((await origin.get()).cacheStatus).toBe(`edge-gateway; fwd=uri-miss; ${key("http://gateway.example/a/b")}; stored; ttl=60`);
+    expect((await origin.get()).cacheStatus).toBe(
+      `edge-gateway; fwd=uri-miss; ${key("http://gateway.example/a/b")}; stored; ttl=60`,
+    );
     origin.clock.advance(15_500);
     expect((await origin.get()).cacheStatus).toBe(`edge-gateway; hit; ttl=44; ${key("http://gateway.example/a/b")}`);
   });
@@ -73,7 +89,12 @@ describe("the Cache-Status header (RFC 9211)", () => {
     ["another variant", "fwd=vary-miss;", { headers: ["A", "2"] }, { ...FRESH, Vary: "A" }],
     ["another method", "fwd=method", { method: "PUT" }, FRESH],
     ["a range", "hit;", { headers: ["Range", "bytes=0-1"] }, FRESH],
-    ["a range of what is stale", "fwd=stale;", { headers: ["Range", "bytes=0-1"] }, { "Cache-Control": "max-age=0", ETag: '"1"' }],
+    [
+      "a range of what is stale",
+      "fwd=stale;",
+      { headers: ["Range", "bytes=0-1"] },
+      { "Cache-Control": "max-age=0", ETag: '"1"' },
+    ],
     ["a range in another unit", "fwd=bypass", { headers: ["Range", "lines=0-1"] }, FRESH],
     ["a condition for the origin", "fwd=bypass", { headers: ["If-Match", '"1"'] }, FRESH],
     ["a wish for news", "fwd=request;", { headers: ["Cache-Control", "no-cache"] }, FRESH],
@@ -85,20 +106,32 @@ describe("the Cache-Status header (RFC 9211)", () => {
   });
 
   it("the Cache-Status header reports the status of a validation", async () => {
-    const origin = cached((_exchange, nth) => (nth === 1 ? ok({ "Cache-Control": "max-age=1", ETag: '"1"' }) : { status: 304, headers: [], body: null }));
+    const origin = cached((_exchange, nth) =>
+      nth === 1 ? ok({ "Cache-Control": "max-age=1", ETag: '"1"' }) : { status: 304, headers: [], body: null },
+    );
     await origin.get();
     origin.clock.advance(2_000);
     expect((await origin.get()).cacheStatus).toContain("edge-gateway; fwd=stale; fwd-status=304; stored; ttl=1;");
   });
 
-  it("the Cache-Status header stands behind the entries of caches further in, with the gateway's name quoted and the query as a digest", async () => {
-    const clock = manualClock();
-    const handle = instance(responseCache, {}, madeUpTools({ clock, gatewayName: 'my "gateway"' }))(() => ok({ ...FRESH, "Cache-Status": "inner; hit" }));
-    const { headers } = await read(await handle(anExchange({ query: "?apiKey=secret" })));
-    const told = headerValues(headers, "cache-status");
-    expect(told[0]).toBe("inner; hit");
-    expect(told[1]).toMatch(/^"my \\"gateway\\""; fwd=uri-miss; key="http:\/\/gateway\.example\/a\/b\?[0-9a-f]{12}"; stored; ttl=60$/);
-  });
+  it(
+    "the Cache-Status header stands behind the entries of caches further in, " +
+      "with the gateway's name quoted and the query as a digest",
+    async () => {
+      const clock = manualClock();
+      const handle = instance(
+        responseCache,
+        {},
+        madeUpTools({ clock, gatewayName: 'my "gateway"' }),
+      )(() => ok({ ...FRESH, "Cache-Status": "inner; hit" }));
+      const { headers } = await read(await handle(anExchange({ query: "?apiKey=secret" })));
+      const told = headerValues(headers, "cache-status");
+      expect(told[0]).toBe("inner; hit");
+      expect(told[1]).toMatch(
+        /^"my \\"gateway\\""; fwd=uri-miss; key="http:\/\/gateway\.example\/a\/b\?[0-9a-f]{12}"; stored; ttl=60$/,
+      );
+    },
+  );
 
   it("the header is not added to WebSockets and gRPC, which pass unchanged", () => {
     const reply: Reply = { status: 200, headers: [], body: null };
@@ -119,7 +152,9 @@ describe("the Cache-Status header (RFC 9211)", () => {
 describe("targets", () => {
   it("targets differ by X-Forwarded-Host of a trusted proxy only", async () => {
     for (const trustedRemote of [true, false]) {
-      const origin = cached(({ method }) => (method === "GET" ? ok(FRESH) : { status: 204, headers: ["Content-Location", "/a/b"], body: null }));
+      const origin = cached(({ method }) =>
+        method === "GET" ? ok(FRESH) : { status: 204, headers: ["Content-Location", "/a/b"], body: null },
+      );
       const ask = (host: string, parts: Partial<ExchangeParts> = {}) =>
         origin.get({ call: aCall("request-1", trustedRemote), headers: ["X-Forwarded-Host", host], ...parts });
       await ask("one.example");
@@ -142,7 +177,9 @@ describe("interim responses", () => {
     });
     for (const expected of [[[103, ["Link", "</style.css>; rel=preload"]]], []]) {
       const got: unknown[] = [];
-      const { headers } = await origin.get({ call: aCall("1", false, (status, informed) => void got.push([status, informed])) });
+      const { headers } = await origin.get({
+        call: aCall("1", false, (status, informed) => void got.push([status, informed])),
+      });
       expect(got).toEqual(expected);
       expect(headerValue(headers, "link")).toBeUndefined();
     }
@@ -185,19 +222,36 @@ describe("hits", () => {
     expect(origin.asked.length).toBe(2);
   });
 
-  it("hits survive a refused no-cache request, unless its reply shows that the target changed or no longer exists", async () => {
-    const refused = (status: number, own: boolean) =>
-      cached((exchange, nth) => (nth === 1 ? ok(FRESH) : own ? problem(exchange.call, "rate_limited") : { status, headers: [], body: null }));
-    for (const [status, own, remains] of [[429, true, true], [401, false, true], [400, false, true], [200, false, false], [302, false, false], [404, false, false], [410, false, false]] as const) {
-      const origin = refused(status, own);
-      await origin.get();
-      expect((await origin.get({ headers: ["Cache-Control", "no-cache"] })).status).toBe(status);
-      expect((await origin.get()).cacheStatus!.includes("hit"), String(status)).toBe(remains);
-    }
-  });
+  it(
+    "hits survive a refused no-cache request, unless its reply shows that the target " + "changed or no longer exists",
+    async () => {
+      const refused = (status: number, own: boolean) =>
+        cached((exchange, nth) =>
+          nth === 1 ? ok(FRESH) : own ? problem(exchange.call, "rate_limited") : { status, headers: [], body: null },
+        );
+      for (const [status, own, remains] of [
+        [429, true, true],
+        [401, false, true],
+        [400, false, true],
+        [200, false, false],
+        [302, false, false],
+        [404, false, false],
+        [410, false, false],
+      ] as const) {
+        const origin = refused(status, own);
+        await origin.get();
+        expect((await origin.get({ headers: ["Cache-Control", "no-cache"] })).status).toBe(status);
+        expect((await origin.get()).cacheStatus!.includes("hit"), String(status)).toBe(remains);
+      }
+    },
+  );
 
   it("hits for stale-if-error leave no error in the notes of the request", async () => {
-    const origin = cached((exchange, nth) => (nth === 1 ? ok({ "Cache-Control": "max-age=1, stale-if-error=60" }) : problem(exchange.call, "upstream_connect_failed")));
+    const origin = cached((exchange, nth) =>
+      nth === 1
+        ? ok({ "Cache-Control": "max-age=1, stale-if-error=60" })
+        : problem(exchange.call, "upstream_connect_failed"),
+    );
     await origin.get();
     origin.clock.advance(5_000);
     const exchange = anExchange();
@@ -316,65 +370,77 @@ describe("requests for the same", () => {
     expect(origin.asked.length).toBe(1);
   });
 
-  it("requests for the same target go to the upstream all at once when the reply may not be shared, and do not wait again for a minute", async () => {
-    const { origin, reply } = slowly();
-    const all = [origin.get(), origin.get(), origin.get()];
-    reply(ok({ "Cache-Control": "private" }));
-    await all[0];
-    expect(origin.asked.length).toBe(3);
-    all.push(origin.get());
-    expect(origin.asked.length).toBe(4);
-    for (const nth of [2, 3, 4]) reply(ok({ "Cache-Control": "private" }), nth);
-    await Promise.all(all);
-    origin.clock.advance(60_000);
-    all.push(origin.get(), origin.get());
-    expect(origin.asked.length).toBe(5);
-    reply(ok(FRESH));
-    await Promise.all(all);
-  });
-
-  it("requests for the same target go to the upstream when the first one fails, before its reply or within its body", async () => {
-    const first = slowly();
-    const all = [first.origin.get(), first.origin.get()];
-    first.reply({ status: 502, headers: [], body: null });
-    await all[0];
-    expect(first.origin.asked.length).toBe(2);
-    first.reply(ok(FRESH));
-    expect((await all[1]!).status).toBe(200);
-
-    const second = slowly();
-    const body = new PassThrough();
-    const [one, other] = [second.origin.get(), second.origin.get()];
-    second.reply(ok(FRESH, body));
-    body.write("half of ");
-    await turn();
-    body.destroy(new Error("broken"));
-    await expect(one).rejects.toThrow("broken");
-    second.reply(ok(FRESH, "whole"), 2);
-    expect((await other).body).toBe("whole");
-    expect((await second.origin.get()).body).toBe("whole");
-  });
-
-  it("requests for the same target get the reply although the first client disconnects, before the reply or within its body", async () => {
-    for (const when of ["before", "within"]) {
+  it(
+    "requests for the same target go to the upstream all at once when the reply may not be shared, " +
+      "and do not wait again for a minute",
+    async () => {
       const { origin, reply } = slowly();
-      const call = aCall("gone");
-      const gone = Promise.resolve(origin.handle(anExchange({ call })));
-      const other = origin.get();
+      const all = [origin.get(), origin.get(), origin.get()];
+      reply(ok({ "Cache-Control": "private" }));
+      await all[0];
+      expect(origin.asked.length).toBe(3);
+      all.push(origin.get());
+      expect(origin.asked.length).toBe(4);
+      for (const nth of [2, 3, 4]) reply(ok({ "Cache-Control": "private" }), nth);
+      await Promise.all(all);
+      origin.clock.advance(60_000);
+      all.push(origin.get(), origin.get());
+      expect(origin.asked.length).toBe(5);
+      reply(ok(FRESH));
+      await Promise.all(all);
+    },
+  );
+
+  it(
+    "requests for the same target go to the upstream when the first one fails, " +
+      "before its reply or within its body",
+    async () => {
+      const first = slowly();
+      const all = [first.origin.get(), first.origin.get()];
+      first.reply({ status: 502, headers: [], body: null });
+      await all[0];
+      expect(first.origin.asked.length).toBe(2);
+      first.reply(ok(FRESH));
+      expect((await all[1]!).status).toBe(200);
+
+      const second = slowly();
       const body = new PassThrough();
-      if (when === "before") call.abort();
-      expect(origin.asked[0]!.call.aborted).toBe(false);
-      reply(ok(FRESH, body));
-      const passed = await gone;
-      body.write("all ");
+      const [one, other] = [second.origin.get(), second.origin.get()];
+      second.reply(ok(FRESH, body));
+      body.write("half of ");
       await turn();
-      if (when === "within") call.abort();
-      discard(passed);
-      body.end("of it");
-      expect((await other).body).toBe("all of it");
-      expect(origin.asked.length).toBe(1);
-    }
-  });
+      body.destroy(new Error("broken"));
+      await expect(one).rejects.toThrow("broken");
+      second.reply(ok(FRESH, "whole"), 2);
+      expect((await other).body).toBe("whole");
+      expect((await second.origin.get()).body).toBe("whole");
+    },
+  );
+
+  it(
+    "requests for the same target get the reply although the first client disconnects, " +
+      "before the reply or within its body",
+    async () => {
+      for (const when of ["before", "within"]) {
+        const { origin, reply } = slowly();
+        const call = aCall("gone");
+        const gone = Promise.resolve(origin.handle(anExchange({ call })));
+        const other = origin.get();
+        const body = new PassThrough();
+        if (when === "before") call.abort();
+        expect(origin.asked[0]!.call.aborted).toBe(false);
+        reply(ok(FRESH, body));
+        const passed = await gone;
+        body.write("all ");
+        await turn();
+        if (when === "within") call.abort();
+        discard(passed);
+        body.end("of it");
+        expect((await other).body).toBe("all of it");
+        expect(origin.asked.length).toBe(1);
+      }
+    },
+  );
 
   it("requests for the same target do not wait for the fetch of a client that had disconnected before", async () => {
     const { origin, reply } = slowly();
@@ -390,24 +456,27 @@ describe("requests for the same", () => {
     expect((await other).body).toBe("hello");
   });
 
-  it("requests for the same target abort the fetch when the last client disconnects, and nothing is stored", async () => {
-    const { origin, reply } = slowly();
-    const calls = [aCall("1"), aCall("2")];
-    const all = calls.map((call) => Promise.resolve(origin.handle(anExchange({ call }))));
-    const body = new PassThrough();
-    reply(ok(FRESH, body));
-    discard(await all[0]!);
-    body.write("half");
-    await turn();
-    calls[0]!.abort();
-    expect(origin.asked[0]!.call.aborted).toBe(false);
-    calls[1]!.abort();
-    expect(origin.asked[0]!.call.aborted).toBe(true);
-    expect(body.destroyed).toBe(true);
-    await all[1];
-    void origin.get();
-    expect(origin.asked.length).toBe(2);
-  });
+  it(
+    "requests for the same target abort the fetch when the last client " + "disconnects, and nothing is stored",
+    async () => {
+      const { origin, reply } = slowly();
+      const calls = [aCall("1"), aCall("2")];
+      const all = calls.map((call) => Promise.resolve(origin.handle(anExchange({ call }))));
+      const body = new PassThrough();
+      reply(ok(FRESH, body));
+      discard(await all[0]!);
+      body.write("half");
+      await turn();
+      calls[0]!.abort();
+      expect(origin.asked[0]!.call.aborted).toBe(false);
+      calls[1]!.abort();
+      expect(origin.asked[0]!.call.aborted).toBe(true);
+      expect(body.destroyed).toBe(true);
+      await all[1];
+      void origin.get();
+      expect(origin.asked.length).toBe(2);
+    },
+  );
 
   it("requests for the same target wait at most five seconds for a body that does not end", async () => {
     const { origin, reply } = slowly();
@@ -424,25 +493,39 @@ describe("requests for the same", () => {
     expect((await all[1]!).body).toBe("2");
   });
 
-  it("requests for the same target do not wait for event streams, nor for bodies whose Content-Length is too long to be stored", async () => {
-    for (const says of [{ ...FRESH, "Content-Type": "text/event-stream" }, { ...FRESH, "Content-Length": "2000000" }]) {
-      const { origin, reply } = slowly();
-      const all = [origin.get(), origin.get()];
-      reply(ok(says, new PassThrough()));
-      await turn();
-      expect(origin.asked.length).toBe(2);
-      reply(ok(FRESH, "2"), 2);
-      await all[1];
-    }
-  });
+  it(
+    "requests for the same target do not wait for event streams, " +
+      "nor for bodies whose Content-Length is too long to be stored",
+    async () => {
+      for (const says of [
+        { ...FRESH, "Content-Type": "text/event-stream" },
+        { ...FRESH, "Content-Length": "2000000" },
+      ]) {
+        const { origin, reply } = slowly();
+        const all = [origin.get(), origin.get()];
+        reply(ok(says, new PassThrough()));
+        await turn();
+        expect(origin.asked.length).toBe(2);
+        reply(ok(FRESH, "2"), 2);
+        await all[1];
+      }
+    },
+  );
 
-  it("requests for the same target do not wait with no-cache, nor for a request with a condition of its own", async () => {
-    const { origin, reply } = slowly();
-    const all = [origin.get({ headers: ["If-None-Match", '"1"'] }), origin.get(), origin.get({ headers: ["Cache-Control", "no-cache"] })];
-    expect(origin.asked.length).toBe(3);
-    for (const nth of [1, 2, 3]) reply(ok(FRESH), nth);
-    await Promise.all(all);
-  });
+  it(
+    "requests for the same target do not wait with no-cache, " + "nor for a request with a condition of its own",
+    async () => {
+      const { origin, reply } = slowly();
+      const all = [
+        origin.get({ headers: ["If-None-Match", '"1"'] }),
+        origin.get(),
+        origin.get({ headers: ["Cache-Control", "no-cache"] }),
+      ];
+      expect(origin.asked.length).toBe(3);
+      for (const nth of [1, 2, 3]) reply(ok(FRESH), nth);
+      await Promise.all(all);
+    },
+  );
 
   it("requests for the same target do not share a reply with another variant", async () => {
     const { origin, reply } = slowly();
@@ -474,37 +557,50 @@ describe("requests for the same", () => {
 describe("a change while a reply is on its way", () => {
   const OLD = { "Cache-Control": "max-age=10", ETag: '"1"' };
 
-  it.each(["GET", "HEAD"])("a change while a reply is on its way stays in effect after the reply to an older %s that validates the old entry", async (method) => {
-    const { origin, reply } = slowly();
-    const first = origin.get();
-    reply(ok(OLD, "old"));
-    await first;
-    origin.clock.advance(11_000);
-    const late = origin.get({ method });
-    const change = method === "GET" ? origin.get({ headers: ["Cache-Control", "no-cache"] }) : origin.get({ method: "POST" });
-    reply(method === "GET" ? ok({ ...FRESH, ETag: '"2"' }, "new") : { status: 204, headers: [], body: null }, 3);
-    await change;
-    reply(method === "GET" ? { status: 304, headers: flat(OLD), body: null } : { status: 200, headers: flat(OLD), body: null }, 2);
-    await late;
-    if (method === "GET") return expect((await origin.get()).body).toBe("new");
-    void origin.get();
-    expect(origin.asked.length).toBe(4);
-  });
+  it.each(["GET", "HEAD"])(
+    "a change while a reply is on its way stays in effect after the reply to an older %s that validates the old entry",
+    async (method) => {
+      const { origin, reply } = slowly();
+      const first = origin.get();
+      reply(ok(OLD, "old"));
+      await first;
+      origin.clock.advance(11_000);
+      const late = origin.get({ method });
+      const change =
+        method === "GET" ? origin.get({ headers: ["Cache-Control", "no-cache"] }) : origin.get({ method: "POST" });
+      reply(method === "GET" ? ok({ ...FRESH, ETag: '"2"' }, "new") : { status: 204, headers: [], body: null }, 3);
+      await change;
+      reply(
+        method === "GET"
+          ? { status: 304, headers: flat(OLD), body: null }
+          : { status: 200, headers: flat(OLD), body: null },
+        2,
+      );
+      await late;
+      if (method === "GET") return expect((await origin.get()).body).toBe("new");
+      void origin.get();
+      expect(origin.asked.length).toBe(4);
+    },
+  );
 
-  it("a change while a reply is on its way keeps an older reply out of the store, and later requests do not wait for it", async () => {
-    const { origin, reply } = slowly();
-    const before = origin.get();
-    const change = origin.get({ method: "POST" });
-    reply({ status: 204, headers: [], body: null }, 2);
-    await change;
-    const after = origin.get();
-    expect(origin.asked.length).toBe(3);
-    reply(ok(FRESH, "old"), 1);
-    expect((await before).body).toBe("old");
-    reply(ok(FRESH, "new"), 3);
-    expect((await after).body).toBe("new");
-    expect((await origin.get()).body).toBe("new");
-  });
+  it(
+    "a change while a reply is on its way keeps an older reply out of the store, " +
+      "and later requests do not wait for it",
+    async () => {
+      const { origin, reply } = slowly();
+      const before = origin.get();
+      const change = origin.get({ method: "POST" });
+      reply({ status: 204, headers: [], body: null }, 2);
+      await change;
+      const after = origin.get();
+      expect(origin.asked.length).toBe(3);
+      reply(ok(FRESH, "old"), 1);
+      expect((await before).body).toBe("old");
+      reply(ok(FRESH, "new"), 3);
+      expect((await after).body).toBe("new");
+      expect((await origin.get()).body).toBe("new");
+    },
+  );
 });
 
 describe("bodies", () => {
@@ -547,7 +643,10 @@ describe("bodies", () => {
 
   it("bodies pass with their trailers, which are not stored", async () => {
     const trailers = () => ["X-Sum", "1"];
-    const origin = cached(() => ({ ...ok({ ...FRESH, Trailer: "X-Sum" }, Readable.from([Buffer.from("a")])), trailers }));
+    const origin = cached(() => ({
+      ...ok({ ...FRESH, Trailer: "X-Sum" }, Readable.from([Buffer.from("a")])),
+      trailers,
+    }));
     const first = await origin.handle(anExchange());
     expect(first.trailers).toBe(trailers);
     await read(first);
@@ -555,18 +654,26 @@ describe("bodies", () => {
     expect([second.trailers, headerValue(second.headers, "trailer")]).toEqual([undefined, undefined]);
   });
 
-  it("bodies stay out of the store if an outer plugin discards them, and the upstream's body is destroyed", async () => {
-    const body = new PassThrough();
-    const origin = cached(() => ok(FRESH, body));
-    discard(await origin.handle(anExchange()));
-    await turn();
-    expect(body.destroyed).toBe(true);
-  });
+  it(
+    "bodies stay out of the store if an outer plugin discards them, " + "and the upstream's body is destroyed",
+    async () => {
+      const body = new PassThrough();
+      const origin = cached(() => ok(FRESH, body));
+      discard(await origin.handle(anExchange()));
+      await turn();
+      expect(body.destroyed).toBe(true);
+    },
+  );
 });
 
 describe("configuration", () => {
   it("response_cache has defaults for every field", () => {
-    expect(checked(responseCache.schema, {}).value).toEqual({ maxBytes: 67_108_864, maxObjectBytes: 1_048_576, defaultTtlS: 0, varyBy: [] });
+    expect(checked(responseCache.schema, {}).value).toEqual({
+      maxBytes: 67_108_864,
+      maxObjectBytes: 1_048_576,
+      defaultTtlS: 0,
+      varyBy: [],
+    });
   });
 
   it.each<[object, RegExp]>([
@@ -590,30 +697,43 @@ describe("configuration", () => {
 });
 
 describe("what is kept over reloads", () => {
-  it("depends on max_bytes, default_ttl_s and vary_by; once closed it stores nothing and aborts fetches in the background", async () => {
-    const kept: { settings: unknown; value: { close(): void | Promise<void> } }[] = [];
-    const clock = manualClock();
-    const tools = madeUpTools({
-      clock,
-      keep(_name, settings, make) {
-        const value = make();
-        kept.push({ settings, value });
-        return value;
-      },
-    });
-    const asked: Exchange[] = [];
-    const handle = instance(responseCache, { default_ttl_s: 5 }, tools)((exchange) => {
-      asked.push(exchange);
-      return asked.length === 2 ? new Promise<Reply>(() => {}) : ok({ "Cache-Control": "max-age=1, stale-while-revalidate=60" });
-    });
-    expect(kept.map(({ settings }) => settings)).toEqual([null, { maxBytes: 67_108_864, defaultTtlS: 5, places: [] }]);
-    await handle(anExchange());
-    clock.advance(2_000);
-    await handle(anExchange());
-    expect(asked[1]!.call.aborted).toBe(false);
-    await kept[1]!.value.close();
-    expect(asked[1]!.call.aborted).toBe(true);
-    for (let i = 0; i < 2; i++) await handle(anExchange());
-    expect(asked.length).toBe(4);
-  });
+  it(
+    "depends on max_bytes, default_ttl_s and vary_by; " +
+      "once closed it stores nothing and aborts fetches in the background",
+    async () => {
+      const kept: { settings: unknown; value: { close(): void | Promise<void> } }[] = [];
+      const clock = manualClock();
+      const tools = madeUpTools({
+        clock,
+        keep(_name, settings, make) {
+          const value = make();
+          kept.push({ settings, value });
+          return value;
+        },
+      });
+      const asked: Exchange[] = [];
+      const handle = instance(
+        responseCache,
+        { default_ttl_s: 5 },
+        tools,
+      )((exchange) => {
+        asked.push(exchange);
+        return asked.length === 2
+          ? new Promise<Reply>(() => {})
+          : ok({ "Cache-Control": "max-age=1, stale-while-revalidate=60" });
+      });
+      expect(kept.map(({ settings }) => settings)).toEqual([
+        null,
+        { maxBytes: 67_108_864, defaultTtlS: 5, places: [] },
+      ]);
+      await handle(anExchange());
+      clock.advance(2_000);
+      await handle(anExchange());
+      expect(asked[1]!.call.aborted).toBe(false);
+      await kept[1]!.value.close();
+      expect(asked[1]!.call.aborted).toBe(true);
+      for (let i = 0; i < 2; i++) await handle(anExchange());
+      expect(asked.length).toBe(4);
+    },
+  );
 });

@@ -4,8 +4,29 @@ import { bytesOf, CacheStore, END_OF_TARGET, variantOf, type Entry } from "../..
 import { random } from "../../support/random.ts";
 
 function entry(key: string, bodyBytes: number, parts: Partial<Entry> = {}): Entry {
-  const terms = { lifetime: 1, isImplied: false, ageThen: 0, noCache: false, neverStale: false, staleWhileRevalidate: 0, staleIfError: 0, forAuthorised: false };
-  return { key, vary: [], variant: "", status: 200, reason: undefined, headers: [], body: Buffer.alloc(bodyBytes), terms, cameAt: 0, changes: 0, ...parts };
+  const terms = {
+    lifetime: 1,
+    isImplied: false,
+    ageThen: 0,
+    noCache: false,
+    neverStale: false,
+    staleWhileRevalidate: 0,
+    staleIfError: 0,
+    forAuthorised: false,
+  };
+  return {
+    key,
+    vary: [],
+    variant: "",
+    status: 200,
+    reason: undefined,
+    headers: [],
+    body: Buffer.alloc(bodyBytes),
+    terms,
+    cameAt: 0,
+    changes: 0,
+    ...parts,
+  };
 }
 
 function storeOf(mostBytes: number, changes = new Changes(new ArrayBuffer(CHANGES_BYTES))): CacheStore {
@@ -21,26 +42,43 @@ describe("the store of a cache", () => {
     expect(["a", "b", "c", "d"].map((key) => store.find(key, []) !== null)).toEqual([true, false, true, true]);
   });
 
-  it("the store of a cache gives back the memory of replies that another worker's change has outdated, when they are looked for", () => {
-    const changes = new Changes(new ArrayBuffer(CHANGES_BYTES));
-    const store = storeOf(100_000, changes);
-    for (const a of ["1", "2"]) store.put(entry("a", 1_000, { vary: ["a"], variant: `=${a}\n` }), ["A", a]);
-    changes.add("a");
-    expect([store.find("a", ["A", "1"]), store.varyOf("a"), store.used]).toEqual([null, null, 0]);
-  });
+  it(
+    "the store of a cache gives back the memory of replies that another worker's change has outdated, " +
+      "when they are looked for",
+    () => {
+      const changes = new Changes(new ArrayBuffer(CHANGES_BYTES));
+      const store = storeOf(100_000, changes);
+      for (const a of ["1", "2"]) store.put(entry("a", 1_000, { vary: ["a"], variant: `=${a}\n` }), ["A", a]);
+      changes.add("a");
+      expect([store.find("a", ["A", "1"]), store.varyOf("a"), store.used]).toEqual([null, null, 0]);
+    },
+  );
 
-  it("the store of a cache counts what it drops for want of room, for other replies or for variants, and neither what is replaced nor what is outdated", () => {
-    const counts = { evictions: 0 };
-    const store = new CacheStore(40 * bytesOf(entry("a", 1_000)), new Changes(new ArrayBuffer(CHANGES_BYTES)), counts);
-    for (const key of ["a", "b", "a"]) store.put(entry(key, 1_000), []);
-    store.change("b");
-    expect([store.find("b", []), store.entries, counts.evictions]).toEqual([null, 1, 0]);
-    for (let i = 0; i < 33; i++) store.put(entry("v", 10, { vary: ["a"], variant: `=${i}\n` }), ["A", String(i)]);
-    expect([store.entries, counts.evictions]).toEqual([33, 1]);
-    expect([store.reserve(store.maxBytes), store.entries, store.used, counts.evictions]).toEqual([true, 0, store.maxBytes, 34]);
-    store.close();
-    expect(counts.evictions).toBe(34);
-  });
+  it(
+    "the store of a cache counts what it drops for want of room, for other replies or for variants, " +
+      "and neither what is replaced nor what is outdated",
+    () => {
+      const counts = { evictions: 0 };
+      const store = new CacheStore(
+        40 * bytesOf(entry("a", 1_000)),
+        new Changes(new ArrayBuffer(CHANGES_BYTES)),
+        counts,
+      );
+      for (const key of ["a", "b", "a"]) store.put(entry(key, 1_000), []);
+      store.change("b");
+      expect([store.find("b", []), store.entries, counts.evictions]).toEqual([null, 1, 0]);
+      for (let i = 0; i < 33; i++) store.put(entry("v", 10, { vary: ["a"], variant: `=${i}\n` }), ["A", String(i)]);
+      expect([store.entries, counts.evictions]).toEqual([33, 1]);
+      expect([store.reserve(store.maxBytes), store.entries, store.used, counts.evictions]).toEqual([
+        true,
+        0,
+        store.maxBytes,
+        34,
+      ]);
+      store.close();
+      expect(counts.evictions).toBe(34);
+    },
+  );
 
   it("the store of a cache counts the bytes of headers, keys and bodies", () => {
     const plain = bytesOf(entry("a", 10));
@@ -114,7 +152,10 @@ describe("the store of a cache", () => {
 
   it("the store of a cache finds an entry by its own key only, and removes a target under all keys", () => {
     const store = storeOf(1_000_000);
-    const [keys, variant] = [["guarded", "open", ""].map((audience) => "a" + END_OF_TARGET + audience), variantOf(["v"], [])];
+    const [keys, variant] = [
+      ["guarded", "open", ""].map((audience) => "a" + END_OF_TARGET + audience),
+      variantOf(["v"], []),
+    ];
     const [guarded, open] = [entry(keys[0]!, 1, { vary: ["v"], variant }), entry(keys[1]!, 1)];
     store.put(guarded, []);
     store.put(open, []);
@@ -125,45 +166,64 @@ describe("the store of a cache", () => {
     expect(store.used).toBe(0);
   });
 
-  it("the store of a cache takes no reply that was requested before a change of its target, whichever store the change was made in", () => {
-    const changes = new Changes(new ArrayBuffer(CHANGES_BYTES));
-    const [one, other] = [storeOf(10_000, changes), storeOf(10_000, changes)];
-    const early = entry("a", 1);
-    other.change("a");
-    expect([one.takes(early), one.put(early, []), one.find("a", [])]).toEqual([false, false, null]);
-    expect(one.put({ ...early, changes: one.changesOf("a") }, [])).toBe(true);
-  });
+  it(
+    "the store of a cache takes no reply that was requested before a change of its target, " +
+      "whichever store the change was made in",
+    () => {
+      const changes = new Changes(new ArrayBuffer(CHANGES_BYTES));
+      const [one, other] = [storeOf(10_000, changes), storeOf(10_000, changes)];
+      const early = entry("a", 1);
+      other.change("a");
+      expect([one.takes(early), one.put(early, []), one.find("a", [])]).toEqual([false, false, null]);
+      expect(one.put({ ...early, changes: one.changesOf("a") }, [])).toBe(true);
+    },
+  );
 
   it("the store of a cache keeps the newest 32 variants of a target", () => {
     const store = storeOf(1_000_000);
-    for (let i = 0; i < 40; i++) store.put(entry("a", 1, { vary: ["v"], variant: variantOf(["v"], ["V", String(i)]) }), ["V", String(i)]);
+    for (let i = 0; i < 40; i++)
+      store.put(entry("a", 1, { vary: ["v"], variant: variantOf(["v"], ["V", String(i)]) }), ["V", String(i)]);
     const known = Array.from({ length: 40 }, (_each, i) => store.find("a", ["V", String(i)]) !== null);
     expect(known.indexOf(true)).toBe(8);
     expect(known.filter(Boolean).length).toBe(32);
   });
 
-  it("the store of a cache remembers targets whose replies cannot be shared, until a time or until a reply is stored", () => {
-    const store = storeOf(10_000);
-    store.markUnshared("a", 100);
-    expect([store.isUnshared("a", 99), store.isUnshared("a", 100), store.isUnshared("b", 0)]).toEqual([true, false, false]);
-    expect(store.varyOf("a")).toBe(null);
-    store.put(entry("a", 1), []);
-    expect(store.isUnshared("a", 99)).toBe(false);
-  });
+  it(
+    "the store of a cache remembers targets whose replies cannot be shared, " +
+      "until a time or until a reply is stored",
+    () => {
+      const store = storeOf(10_000);
+      store.markUnshared("a", 100);
+      expect([store.isUnshared("a", 99), store.isUnshared("a", 100), store.isUnshared("b", 0)]).toEqual([
+        true,
+        false,
+        false,
+      ]);
+      expect(store.varyOf("a")).toBe(null);
+      store.put(entry("a", 1), []);
+      expect(store.isUnshared("a", 99)).toBe(false);
+    },
+  );
 
-  it("the store of a cache remembers 4096 such targets and forgets the oldest: no other target is taken for one", () => {
-    const store = storeOf(10_000);
-    for (let i = 0; i < 5_000; i++) store.markUnshared(`a${i}`, 100);
-    const marked = (name: string, count: number) => Array.from({ length: count }, (_each, i) => store.isUnshared(`${name}${i}`, 99)).filter(Boolean).length;
-    expect(marked("b", 100)).toBe(0);
-    expect(marked("a", 5_000)).toBe(4_096);
-  });
+  it(
+    "the store of a cache remembers 4096 such targets and forgets the oldest: " + "no other target is taken for one",
+    () => {
+      const store = storeOf(10_000);
+      for (let i = 0; i < 5_000; i++) store.markUnshared(`a${i}`, 100);
+      const marked = (name: string, count: number) =>
+        Array.from({ length: count }, (_each, i) => store.isUnshared(`${name}${i}`, 99)).filter(Boolean).length;
+      expect(marked("b", 100)).toBe(0);
+      expect(marked("a", 5_000)).toBe(4_096);
+    },
+  );
 
   it("changes of 1000 targets outdate few of 1000 others", () => {
     const store = storeOf(10_000_000);
     for (let i = 0; i < 1_000; i++) store.put(entry(`a${i}`, 1, { changes: store.changesOf(`a${i}`) }), []);
     for (let i = 0; i < 1_000; i++) store.change(`b${i}`);
-    const found = Array.from({ length: 1_000 }, (_each, i) => store.find(`a${i}`, [])).filter((each) => each !== null).length;
+    const found = Array.from({ length: 1_000 }, (_each, i) => store.find(`a${i}`, [])).filter(
+      (each) => each !== null,
+    ).length;
     expect(found).toBeGreaterThan(950);
   });
 });
