@@ -117,6 +117,11 @@ describe("settings", () => {
   });
 });
 
+/** Texts that stand in several lines, each as one. */
+function joined(text: string): string {
+  return text.replace(/(["'`]) \+\s+\1/g, "");
+}
+
 describe("errors and warnings", () => {
   const troubleshooting = document("docs/troubleshooting.md");
 
@@ -141,9 +146,9 @@ describe("errors and warnings", () => {
     "every message that is logged as a warning or an error has a row with a cause and a remedy, " +
       "and every row is such a message",
     () => {
-      const logged = sources.flatMap((text) => [
+      const logged = sources.map(joined).flatMap((text) => [
         ...found(text, /\.(?:warn|error)\(\s*[`"](?! )([^`"]*)[`"]/g),
-        ...found(text, /const message = `([^`]*)`;\s*log\.warn\(message/g),
+        ...found(text, /const message =\s*`([^`]*)`;\s*log\.warn\(message/g),
       ]);
       const messages = logged.map((message) => message.replace(/\$\{(?:[^{}]|\{[^{}]*\})*\}/g, "…"));
       const table = tableUnder("Log messages", troubleshooting);
@@ -174,7 +179,7 @@ describe("the threat model", () => {
       rows.filter(([threat, stops, proof]) => !threat || !stops || !/`spec\/[\w./]+\.spec\.ts` “/.test(proof!)),
     ).toEqual([]);
     const titles = (path: string) =>
-      found(read(path), /^(?:.*?\b(?:it|describe)\b.*?)?\s*["'`](.*)/gm)
+      found(joined(read(path)), /^(?:.*?\b(?:it|describe)\b.*?|\s*\]\)\()?\s*["'`](.*)/gm)
         .join("\n")
         .replaceAll("\\", "");
     expect(proofs.filter(({ path, title }) => !existsSync(`${root}/${path}`) || !titles(path).includes(title))).toEqual(
@@ -257,7 +262,7 @@ describe("what programs see", () => {
   });
 
   it("every benchmark has a row, and every row is a benchmark", () => {
-    const benchmarks = found(read("spec/bench/main.ts"), /^  (\w+): \[async/gm);
+    const benchmarks = found(read("spec/bench/main.ts"), /^  (\w+): \[\s*async/gm);
     const rows = tableUnder("Benchmarks", document("docs/performance.md")).map(([command]) => command!.split(" ")[4]);
     expect(benchmarks.length).toBeGreaterThan(10);
     expect(rows.sort()).toEqual(benchmarks.sort());
