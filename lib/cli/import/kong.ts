@@ -5,20 +5,15 @@
  * route gets the list that it has in Kong; what all lists begin with moves to the service, and what all services begin
  * with to the gateway, so that the order stays.
  */
-import * as references from "../../config/references.ts";
-import { CONDITIONS, type Conditions } from "../../config/conditions.ts";
-import { nodeFrom } from "../../config/json.ts";
-import { accepts } from "../../config/schema_further.ts";
 import { isObject } from "../../json_schema/values.ts";
-import { HOST, readTarget, type Draft, type Plugin, type Service, type Target } from "./draft.ts";
+import type { Draft, Plugin, Service, Target } from "./draft.ts";
 import { balancing } from "./kong_balancing.ts";
+import { matchOf, whyUnroutable } from "./kong_conditions.ts";
 import { readPath, templateOf, type KongPath } from "./kong_paths.ts";
-import type { GroupLimit } from "./kong_limits.ts";
+import { groupNames, LABELS, limitOf, type GroupLimit } from "./kong_limits.ts";
 import { KongPlugins, OPEN, type Attached } from "./kong_plugins.ts";
+import { retries, targetOf, timeouts } from "./kong_services.ts";
 import { freeName, type Place } from "./place.ts";
-
-/** Fields that name or describe. */
-const LABELS = ["id", "tags", "created_at", "updated_at", "ws_id"];
 
 export function importKong(root: Place, draft: Draft): void {
   new KongReader(root, draft).run();
@@ -41,38 +36,6 @@ const OF_ROUTES = {
 interface Bucket {
   readonly service: Service;
   readonly lists: Plugin[][];
-}
-
-/** The names of the groups that a consumer is in. */
-function groupsOf(consumer: Place): readonly string[] {
-  return consumer
-    .get("groups")
-    .items()
-    .flatMap((group) => groupName(group) ?? []);
-}
-
-/** It is named, or an object with a name. */
-function groupName(group: Place): string | undefined {
-  return typeof group.value === "string"
-    ? group.value
-    : group
-        .ignore(...LABELS)
-        .get("name")
-        .text();
-}
-
-/** The limit that a plugin is for the consumers of a group, wherever they ask. */
-function limitOf(group: Place, plugin: Place): GroupLimit[] {
-  const name = groupName(group);
-  const isForAll = ["service", "route", "consumer"].every((field) => plugin.get(field).value === undefined);
-  if (
-    name === undefined ||
-    !isForAll ||
-    plugin.get("name").text() !== "rate-limiting-advanced" ||
-    plugin.get("enabled").flag() === false
-  )
-    return [];
-  return [{ group: name, place: plugin.ignore(...LABELS, "protocols", "instance_name"), isUsed: false }];
 }
 
 class KongReader {
@@ -130,7 +93,7 @@ class KongReader {
         return {
           place,
           of,
-          groups: groupsOf(place),
+          groups: groupNames(place),
           refusal: refusalOf([...of("plugins"), ...(isInGroup ? ofGroups : [])]),
         };
       });
@@ -206,7 +169,7 @@ class KongReader {
 
   #service(place: Place, global: readonly Attached[]): void {
     if (place.get("enabled").flag() === false) return place.leaveOut("is disabled, and left out");
-    const target = this.#target(place);
+    const target = targetOf(place);
     const isLost = typeof target === "string";
     const name = place.get("name").text() ?? (isLost ? "" : target.host);
     const settings = isLost ? {} : { ...this.#upstreams(place, target), ...timeouts(place), ...retries(place) };
@@ -235,7 +198,7 @@ class KongReader {
             .map((host) => host.replace(/:\d+$/, ""))
         : [];
       const close = (path: string) => this.#draft.leaveGap(route.at, path, hosts, plugins);
-      const reason = isLost ? "its service is not" : unroutable(route);
+      const reason = isLost ? "its service is not" : whyUnroutable(route);
       if (isLost || reason !== undefined) {
         for (const path of Array.isArray(route.get("paths").value) ? route.get("paths").texts() : ["/"]) close(path);
         route.leaveOut(`the route is not carried over: ${reason}`);
@@ -372,21 +335,6 @@ class KongReader {
     });
   }
 
-  #target(place: Place): Target | string {
-    const url = place.get("url").text();
-    if (url !== undefined) return readTarget(url);
-    const protocol = place.get("protocol").text() ?? "http";
-    const host = place.get("host").text();
-    if (host === undefined) return 'it needs "url", or "host"';
-    if (!/^(http|grpc|ws)s?$/.test(protocol)) return `the protocol "${protocol}" is not forwarded`;
-    const wire = protocol.endsWith("s") ? "https" : "http";
-    const path = place.get("path").text() ?? "";
-    if (!/^(?:\/|$)/.test(path)) return `its path "${path}" has to begin with "/"`;
-    return readTarget(
-      `${wire}://${host.includes(":") ? `[${host}]` : host}:${place.get("port").number() ?? (wire === "http" ? 80 : 443)}${path}`,
-    );
-  }
-
   /** The targets of the upstream that the service names as its host, or that host itself. */
   #upstreams(place: Place, target: Target): Record<string, unknown> {
     const written = place.get("protocol").text();
@@ -466,104 +414,4 @@ function commonStart(lists: readonly (readonly Plugin[])[]): Plugin[] {
   const [first = [], ...others] = lists;
   const end = first.findIndex((plugin, i) => others.some((list) => list[i] !== plugin));
   return first.slice(0, end < 0 ? first.length : end);
-}
-
-/**
- * Why requests that Kong tells apart cannot be told apart here; leaving the condition out would let more of them
- * through.
- */
-function unroutable(route: Place): string | undefined {
-  const wrong = ["hosts", "methods", "paths", "protocols"].find((name) => !route.get(name).isTexts());
-  if (wrong !== undefined) return `"${wrong}" is no list of texts`;
-  const condition = ["snis", "sources", "destinations", "expression"].find((name) => isGiven(route.get(name)));
-  if (condition !== undefined) return `it matches by "${condition}"`;
-  const match = matchOf(route);
-  if (match !== undefined && !accepts(CONDITIONS, nodeFrom(match), references))
-    return 'it matches by "headers" that cannot be conditions here';
-  if (match?.headers !== undefined)
-    route
-      .get("headers")
-      .note(
-        "values are compared with case here, and a longer path goes before headers: " +
-          "a request that fits none gets 404, and no route of a shorter path",
-      );
-  const protocols = route.get("protocols").texts();
-  const odd = protocols.find((name) => !/^(https?|grpcs?|wss?)$/.test(name));
-  if (odd !== undefined) return `the protocol "${odd}" is not served`;
-  if (schemeOf(route) === "https")
-    route
-      .get("protocols")
-      .note(
-        "requests over HTTP get 404 here, unless global.https_redirect redirects all of them; " +
-          "a proxy that ends TLS has to be in global.trusted_proxies",
-      );
-  const host = route
-    .get("hosts")
-    .texts()
-    .find((each) => !HOST.test(each));
-  return host === undefined ? undefined : `the host "${host}" has a port, or a wildcard that is not its first label`;
-}
-
-function isGiven({ value }: Place): boolean {
-  return value !== undefined && Object.keys(Object(value)).length > 0;
-}
-
-/**
- * The headers and the scheme of a route as conditions, which may be invalid: each header has a list of values, of which
- * one has to fit.
- */
-function matchOf(route: Place): Partial<Conditions> | undefined {
-  const headers = route.get("headers");
-  const scheme = schemeOf(route);
-  const ofScheme = scheme === undefined ? undefined : { scheme };
-  if (!isGiven(headers)) return ofScheme;
-  const wanted = (values: Place) => {
-    const texts = values.isTexts() ? values.texts() : [];
-    // "~*" begins a regular expression, which ignores case.
-    if (texts.length === 0 || texts.some((text) => text.startsWith("~*"))) return null;
-    return texts.length === 1
-      ? texts[0]!.replaceAll("${", () => "$${")
-      : { matches: `^(?:${texts.map(quoted).join("|")})$` };
-  };
-  const conditions = Object.keys(Object(headers.value)).map((name) => [name, wanted(headers.get(name))] as const);
-  const isValid = conditions.every(([, value]) => value !== null);
-  return isValid ? ({ headers: Object.fromEntries(conditions), ...ofScheme } as Partial<Conditions>) : { headers: {} };
-}
-
-/** The only scheme of the protocols of a route. */
-function schemeOf(route: Place): "http" | "https" | undefined {
-  const schemes = new Set(
-    route
-      .get("protocols")
-      .texts()
-      .map((name) => (name.endsWith("s") ? ("https" as const) : ("http" as const))),
-  );
-  return schemes.size === 1 ? [...schemes][0] : undefined;
-}
-
-/** As a part of a regular expression that matches this text. */
-function quoted(text: string): string {
-  return text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
-}
-
-function timeouts(place: Place): object {
-  const ms = (name: string) => clamped(place.get(name).number());
-  const [connect, read, write] = [ms("connect_timeout"), ms("read_timeout"), ms("write_timeout")];
-  const idle = read === undefined && write === undefined ? undefined : Math.max(read ?? 0, write ?? 0);
-  const made = Object.fromEntries(
-    Object.entries({ connect_ms: connect, response_ms: read, idle_ms: idle }).filter(
-      ([, value]) => value !== undefined,
-    ),
-  );
-  return Object.keys(made).length === 0 ? {} : { timeouts: made };
-}
-
-/** At most a day. */
-function clamped(ms: number | undefined): number | undefined {
-  return ms === undefined ? undefined : Math.min(ms, 86_400_000);
-}
-
-function retries(place: Place): object {
-  const attempts = place.get("retries").number() ?? 0;
-  return attempts > 0 ? { retries: { attempts: Math.min(attempts, 10) } } : {};
 }

@@ -11,6 +11,41 @@ export interface GroupLimit {
   isUsed: boolean;
 }
 
+/** Fields that name or describe. */
+export const LABELS = ["id", "tags", "created_at", "updated_at", "ws_id"];
+
+/** The names of the groups that a consumer is in. */
+export function groupNames(consumer: Place): readonly string[] {
+  return consumer
+    .get("groups")
+    .items()
+    .flatMap((group) => groupName(group) ?? []);
+}
+
+/** It is named, or an object with a name. */
+function groupName(group: Place): string | undefined {
+  return typeof group.value === "string"
+    ? group.value
+    : group
+        .ignore(...LABELS)
+        .get("name")
+        .text();
+}
+
+/** The limit that a plugin is for the consumers of a group, wherever they ask. */
+export function limitOf(group: Place, plugin: Place): GroupLimit[] {
+  const name = groupName(group);
+  const isForAll = ["service", "route", "consumer"].every((field) => plugin.get(field).value === undefined);
+  if (
+    name === undefined ||
+    !isForAll ||
+    plugin.get("name").text() !== "rate-limiting-advanced" ||
+    plugin.get("enabled").flag() === false
+  )
+    return [];
+  return [{ group: name, place: plugin.ignore(...LABELS, "protocols", "instance_name"), isUsed: false }];
+}
+
 const LIMITED = "refused requests get 429 and the gateway's own body";
 /** Settings of `rate-limiting` without a counterpart, with Kong's default. */
 const OF_LIMITS = {

@@ -1,0 +1,41 @@
+/**
+ * Reads where a service of Kong sends requests, and its time limits and retries.
+ */
+import { readTarget, type Target } from "./draft.ts";
+import type { Place } from "./place.ts";
+
+export function targetOf(place: Place): Target | string {
+  const url = place.get("url").text();
+  if (url !== undefined) return readTarget(url);
+  const protocol = place.get("protocol").text() ?? "http";
+  const host = place.get("host").text();
+  if (host === undefined) return 'it needs "url", or "host"';
+  if (!/^(http|grpc|ws)s?$/.test(protocol)) return `the protocol "${protocol}" is not forwarded`;
+  const wire = protocol.endsWith("s") ? "https" : "http";
+  const path = place.get("path").text() ?? "";
+  if (!/^(?:\/|$)/.test(path)) return `its path "${path}" has to begin with "/"`;
+  const port = place.get("port").number() ?? (wire === "http" ? 80 : 443);
+  return readTarget(`${wire}://${host.includes(":") ? `[${host}]` : host}:${port}${path}`);
+}
+
+export function timeouts(place: Place): object {
+  const ms = (name: string) => clamped(place.get(name).number());
+  const [connect, read, write] = [ms("connect_timeout"), ms("read_timeout"), ms("write_timeout")];
+  const idle = read === undefined && write === undefined ? undefined : Math.max(read ?? 0, write ?? 0);
+  const made = Object.fromEntries(
+    Object.entries({ connect_ms: connect, response_ms: read, idle_ms: idle }).filter(
+      ([, value]) => value !== undefined,
+    ),
+  );
+  return Object.keys(made).length === 0 ? {} : { timeouts: made };
+}
+
+/** At most a day. */
+function clamped(ms: number | undefined): number | undefined {
+  return ms === undefined ? undefined : Math.min(ms, 86_400_000);
+}
+
+export function retries(place: Place): object {
+  const attempts = place.get("retries").number() ?? 0;
+  return attempts > 0 ? { retries: { attempts: Math.min(attempts, 10) } } : {};
+}
