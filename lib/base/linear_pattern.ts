@@ -12,7 +12,7 @@ export interface LinearPattern {
 }
 
 export interface StepMeter {
-  /** Called after each character with the number of states that were followed. */
+  /** Called after each character with the number of states that were looked at. */
   spend(steps: number): void;
   /** Whether it is time to pause. */
   readonly isDue: boolean;
@@ -185,7 +185,9 @@ function statesOf(source: string): States | string {
 }
 
 const MAX_SOURCE = 1000;
+/** Of states, and of the repetitions of one part. */
 const MAX_STATES = 2000;
+const TOO_LONG = "is too long once its repetitions are written out";
 /** No text is long enough to get from here to the end of 32 bits. */
 const MAX_TURN = 2 ** 30;
 
@@ -228,7 +230,7 @@ class Parser {
     while (this.#skip("|")) parts.push(this.#sequence());
     return parts.length === 1
       ? parts[0]!
-      : (next) => this.#add({ kind: "fork", next: parts.map((build) => build(next)) });
+      : (next) => this.#add({ kind: "fork", next: [...new Set(parts.map((build) => build(next)))] });
   }
 
   #sequence(): Build {
@@ -249,6 +251,7 @@ class Parser {
   }
 
   #repeated(part: Build, min: number, max: number): Build {
+    if (min > MAX_STATES || (max > MAX_STATES && max < Infinity)) throw new Unsupported(TOO_LONG);
     return (next) => {
       let start = next;
       if (max === Infinity) {
@@ -258,7 +261,12 @@ class Parser {
       } else {
         for (let i = min; i < max; i++) start = this.#add({ kind: "fork", next: [part(start), next] });
       }
-      for (let i = 0; i < min; i++) start = part(start);
+      for (let i = 0; i < min; i++) {
+        const before = start;
+        start = part(before);
+        // A part without states, such as `(?:)`, would be repeated without ever reaching their bound.
+        if (start === before) break;
+      }
       return start;
     };
   }
@@ -285,7 +293,7 @@ class Parser {
   }
 
   #add(state: State): number {
-    if (this.#states.length >= MAX_STATES) throw new Unsupported("is too long once its repetitions are written out");
+    if (this.#states.length >= MAX_STATES) throw new Unsupported(TOO_LONG);
     return this.#states.push(state) - 1;
   }
 
@@ -338,9 +346,9 @@ function matcher(states: readonly State[], start: number): LinearPattern {
           let steps = 0;
           while (pending.length > 0) {
             const index = pending.pop()!;
+            steps++;
             if (followed[index] === turn) continue;
             followed[index] = turn;
-            steps++;
             const state = states[index]!;
             if (state.kind === "match") return true;
             if (state.kind === "fork") pending.push(...state.next);

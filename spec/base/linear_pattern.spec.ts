@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { charactersUpTo, examplePattern, linearPattern } from "../../lib/base/linear_pattern.ts";
+import { charactersUpTo, examplePattern, linearPattern, type LinearPattern } from "../../lib/base/linear_pattern.ts";
 import { random } from "../support/random.ts";
 
 const free = { spend() {}, isDue: false, pause: () => Promise.resolve() };
@@ -247,6 +247,22 @@ describe("an example of a linear pattern", () => {
   });
 });
 
+describe("a pattern that repeats what has no states", () => {
+  it.each(["^(?:(?:(?:(?:){2000}){2000}){2000}){2000}$", "^(?:a{0}){2000}$", "^(?:(?:a{0}|b{0}){900}c){1,2}$"])(
+    "is compiled at once, and matches as in Node's engine: %s",
+    (source) => {
+      for (const text of ["", "c", "cc", "b"]) expect(test(source, text)).toBe(new RegExp(source, "u").test(text));
+    },
+  );
+
+  it("costs as many steps as states are looked at: hundreds of equal alternatives are one", () => {
+    const pattern = linearPattern(`(?:${"|".repeat(900)}){1900}!`) as LinearPattern;
+    let followed = 0;
+    expect(pattern.test("a", { ...free, spend: (steps) => void (followed += steps) })).toBe(false);
+    expect(followed).toBeLessThan(4_000);
+  });
+});
+
 describe("unsupported and invalid patterns", () => {
   it.each<[string, RegExp]>([
     ["(", /is no regular expression: \/\(\/u?: Unterminated group/],
@@ -259,6 +275,11 @@ describe("unsupported and invalid patterns", () => {
     ["(?<!a)b", /uses lookahead or lookbehind/],
     ["(a)\\1", /uses a back reference/],
     ["(?<x>a)\\k<x>", /uses a back reference/],
+    ["(?:){99999999999999}", /is too long once its repetitions are written out/],
+    ["(?:){0,99999999999999}", /is too long once its repetitions are written out/],
+    ["(?:){99999999999999,}", /is too long once its repetitions are written out/],
+    [`(?:){${"9".repeat(400)}}`, /is too long once its repetitions are written out/],
+    ["(?:a{0}){99999999999999}", /is too long once its repetitions are written out/],
     ["a{3000}", /is too long once its repetitions are written out/],
     ["((a{100}){100}){100}", /is too long/],
     ["a".repeat(1001), /has more than 1000 characters/],
