@@ -17,8 +17,6 @@ export type Parsed = { readonly segments: readonly Segment[] } | { readonly erro
 /** `base` is the base_path of the path: a parameter name may occur only once in both together. */
 export function parsePattern(text: string, field: "base_path" | "path", base: readonly Segment[] = []): Parsed {
   if (!text.startsWith("/")) return { error: `must start with "/": write ${show("/" + text)}` };
-  if (/[?#]/.test(text))
-    return { error: `a pattern describes the path only: leave out everything from "?" or "#" on in ${show(text)}` };
   const trimmed = text.endsWith("/") ? text.slice(0, -1) : text;
   if (trimmed === "") return { segments: [] };
 
@@ -50,8 +48,10 @@ function parseSegment(written: string, text: string): Segment | { readonly error
   if (PLAIN.test(written)) return { kind: "literal", text: written };
   if (PLAIN_PLACEHOLDER.test(written)) return { kind: "one", name: written.slice(1, -1) };
   if (written === "") return { error: `has an empty segment: write "/" once in ${show(text)}` };
-  const foreign = foreignPattern(written);
+  const foreign = QUERY.test(written) ? undefined : foreignPattern(written);
   if (foreign !== undefined) return { error: `${show(written)} ${foreign}` };
+  if (/[?#]/.test(written))
+    return { error: `a pattern describes the path only: leave out everything from "?" or "#" on in ${show(text)}` };
   if (/[{}<>]/.test(written)) return parsePlaceholder(written);
   if (/\p{Surrogate}/u.test(written))
     return { error: `${show(written)} contains half a surrogate pair, which no path can contain` };
@@ -68,17 +68,26 @@ function parseSegment(written: string, text: string): Segment | { readonly error
 const PLAIN = /^[\w~-][\w.~-]*$/;
 const PLAIN_PLACEHOLDER = /^\{[A-Za-z_]\w*\}$/;
 
-/** What is wrong with a segment that other gateways read as a pattern: `*`, `:id`, `(.*)`, `[0-9]+`. */
+/** `?page=1`, unlike the `?` of a regular expression. */
+const QUERY = /\?[\w.~-]+=/;
+
+/** What is wrong with a segment that other gateways read as a pattern: `*`, `:id?`, `(.*)`, `[0-9]+`. */
 function foreignPattern(written: string): string | undefined {
   if (/^\*+$/.test(written))
     return (
       `is no pattern here: write "{rest*}" as the last segment for the rest of the path, ` +
       `"{name}" for one segment, or %2A for the character`
     );
-  const [, name] = /^:([A-Za-z_]\w*)/.exec(written) ?? [];
-  if (name !== undefined) return `is no placeholder here: write "{${name}}", or %3A for the character`;
+  const [, optional] = /^\{(\w+)(?:\?\}|\}\?)$/.exec(written) ?? [];
+  if (optional !== undefined) return `cannot be optional: write "{${optional}}", and ${WITHOUT}`;
+  const [, name, mark = ""] = /^:([A-Za-z_]\w*)([*+?]?)/.exec(written) ?? [];
+  if (name !== undefined) {
+    const placeholder = mark === "*" || mark === "+" ? `{${name}*}` : `{${name}}`;
+    const second = mark === "*" || mark === "?" ? `, and ${WITHOUT}` : "";
+    return `is no placeholder here: write "${placeholder}"${second}, or %3A for the character`;
+  }
   const outside = written.replace(/\{\w*\*?\}|<\w*\*?>/g, "");
-  const found = /[()[\]^$\\]|\.\*/.exec(outside)?.[0];
+  const found = /[()[\]^$\\]|\.\*|\.\+\??$/.exec(outside)?.[0].replace("?", "");
   if (found === undefined) return undefined;
   const encoded = Array.from(found, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`).join("");
   const literal =
@@ -90,6 +99,8 @@ function foreignPattern(written: string): string | undefined {
     `"{name*}" for the rest of the path; ${literal}`
   );
 }
+
+const WITHOUT = "a route of its own for the path without it";
 
 /** `{name}`, `<name>` and both with a star. */
 function parsePlaceholder(written: string): Segment | { readonly error: string } {
