@@ -44,7 +44,7 @@ export async function readBody(exchange: Exchange, maxBytes: number): Promise<Bu
       isCounted = false;
       held -= own;
     });
-    const read = await wholeRequest(body, systemClock, (bytes) => {
+    const read = await wholeRequest(body, systemClock, ({ length: bytes }) => {
       if (own + bytes > most) return tooLarge();
       if (held + bytes > MAX_HELD)
         return new Fault("overloaded", `request bodies that plugins have read hold ${MAX_HELD} bytes`);
@@ -89,7 +89,7 @@ export async function readReply(reply: Reply, maxBytes: number): Promise<Buffer>
   const stream = body as Readable;
   refuseRead(stream, brokenReply);
   let received = 0;
-  const read = await wholeBody(stream, (bytes) => ((received += bytes) > most ? tooLarge() : null), brokenReply);
+  const read = await wholeBody(stream, ({ length }) => ((received += length) > most ? tooLarge() : null), brokenReply);
   if (read instanceof Fault) {
     discard(reply);
     throw read;
@@ -123,7 +123,7 @@ type Broken = (cause: Error | null) => Fault;
 export function wholeRequest<Stop>(
   body: Readable,
   clock: Clock,
-  take: (bytes: number) => Stop | null,
+  take: (chunk: Buffer) => Stop | null,
 ): Promise<Buffer[] | Stop> {
   return wholeBody(body, take, brokenRequest, clock);
 }
@@ -134,7 +134,7 @@ export function wholeRequest<Stop>(
  */
 function wholeBody<Stop>(
   body: Readable,
-  take: (bytes: number) => Stop | null,
+  take: (chunk: Buffer) => Stop | null,
   broken: Broken,
   clock?: Clock,
 ): Promise<Buffer[] | Stop> {
@@ -143,7 +143,7 @@ function wholeBody<Stop>(
     let joined = 0;
     const write = (chunk: Buffer) => {
       timer?.restart();
-      const stopped = take(chunk.length);
+      const stopped = take(chunk);
       // A chunk of one byte takes a hundred times its size in memory.
       if (chunks.push(chunk) - joined >= MAX_LOOSE) chunks.push(Buffer.concat(chunks.splice(joined++)));
       if (stopped === null) return true;

@@ -13,7 +13,7 @@ import type { Check, Done, Run } from "./run.ts";
 import { definitionPath, described, isObject, pointerStep, valueAt, type Path } from "./values.ts";
 
 export { readJson } from "./read_json.ts";
-export { eachOf, Run, TooMuchWork, Work, type Done } from "./run.ts";
+export { andThen, eachOf, resumed, Run, TooMuchWork, Work, type Done } from "./run.ts";
 export type { TextTypes };
 
 export interface CompiledSchema {
@@ -135,7 +135,7 @@ class Compiler {
       if (check !== undefined) checks.push(check);
     }
     return (value, pointer, run) => {
-      run.spendOn(value);
+      run.work.spendOn(value);
       return run.work.isDue
         ? run.work.pause().then(() => inTurn(checks, value, pointer, run, 0))
         : inTurn(checks, value, pointer, run, 0);
@@ -191,11 +191,12 @@ const ANNOTATIONS = [
 ];
 const DRAFT = /^https:\/\/json-schema\.org\/draft\/2020-12\/schema#?$/;
 
-const PASS: Check = () => {};
+const PASS: Check = (_value, _pointer, run) => run.step();
 
 function inTurn(checks: readonly Check[], value: unknown, pointer: string, run: Run, from: number): Done {
   for (let i = from; i < checks.length && !run.isFull; i++) {
-    const done = checks[i]!(value, pointer, run);
+    // A check that cannot pause itself is followed by a pause.
+    const done = checks[i]!(value, pointer, run) ?? (run.work.isDue ? run.work.pause() : undefined);
     if (done !== undefined) return done.then(() => inTurn(checks, value, pointer, run, i + 1));
   }
 }

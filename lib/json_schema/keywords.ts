@@ -2,8 +2,9 @@
  * The table of the JSON Schema keywords that constrain values: the form of each keyword's value, and its check.
  */
 import { linearPattern, type LinearPattern } from "../base/linear_pattern.ts";
+import { atOnce } from "../base/time_slices.ts";
 import { FORMATS } from "./formats.ts";
-import { andThen, countOf, eachOf, type Check, type Done, type Run } from "./run.ts";
+import { andThen, countOf, eachOf, resumed, type Check, type Done, type Run } from "./run.ts";
 import * as values from "./values.ts";
 import { isObject, pointerStep, type Path } from "./values.ts";
 
@@ -168,13 +169,26 @@ function enumeration(choices: readonly unknown[]): Check {
 }
 
 function equals(allowed: readonly unknown[], expected: string): Check {
-  const texts = new Set(allowed.map((each) => values.canonical(each)));
-  const largest = Math.max(...allowed.map((each) => values.countValues(each, Infinity)));
+  const simple = new Set(allowed.filter((each) => !isComposite(each)));
+  const composite = allowed.filter(isComposite);
+  const texts = new Set(composite.map((each) => atOnce(values.canonical(each, null))));
+  const largest = Math.max(0, ...composite.map((each) => values.countValues(each, Infinity)));
+  const compare = (isEqual: boolean, pointer: string, run: Run) =>
+    isEqual ? undefined : run.add(pointer, `expected ${expected}`);
   return (value, pointer, run) => {
+    if (!isComposite(value)) return compare(simple.has(value), pointer, run);
+    if (largest === 0) return compare(false, pointer, run);
     // Avoids serialising a large value to compare it with small ones.
-    const isEqual = values.countValues(value, largest) <= largest && texts.has(values.canonical(value, run));
-    if (!isEqual) run.add(pointer, `expected ${expected}`);
+    const room = { left: largest };
+    return andThen(resumed(values.canonical(value, run.work, room), run.work), (text) =>
+      compare(room.left >= 0 && texts.has(text), pointer, run),
+    );
   };
+}
+
+/** An array or an object. */
+function isComposite(value: unknown): value is object {
+  return typeof value === "object" && value !== null;
 }
 
 function numbers(expected: string, fits: (value: number, run: Run) => boolean): Check {
@@ -206,7 +220,7 @@ function lengthOf(value: unknown, enough: number): number | null {
 }
 
 function propertyCount(value: unknown, run: Run): number | null {
-  return isObject(value) ? run.namesOf(value).length : null;
+  return isObject(value) ? run.work.namesOf(value).length : null;
 }
 
 function pattern(source: string): Check {
@@ -228,27 +242,35 @@ function format(name: string): Check {
 
 const checkUnique: Check = (value, pointer, run) => {
   if (!Array.isArray(value)) return;
-  const seen = new Map<string, number>();
-  let isRepeated = false;
-  return eachOf(value.length, run, (i) => {
-    if (isRepeated) return;
-    const text = values.canonical(value[i], run);
-    const first = seen.get(text);
-    if (first === undefined) seen.set(text, i);
-    else {
-      isRepeated = true;
-      run.add(`${pointer}/${i}`, `is the same as item ${first}`);
+  const simple = new Map<unknown, number>();
+  const composite = new Map<unknown, number>();
+  const isRepeated = (seen: Map<unknown, number>, key: unknown, i: number) => {
+    const first = seen.get(key);
+    if (first === undefined) seen.set(key, i);
+    else run.add(`${pointer}/${i}`, `is the same as item ${first}`);
+    return first !== undefined;
+  };
+  const repeats = countOf(value.length, 1, (i) => {
+    const item: unknown = value[i];
+    if (isComposite(item)) {
+      const text = resumed(values.canonical(item, run.work), run.work);
+      return typeof text === "string"
+        ? isRepeated(composite, text, i)
+        : text.then((later) => isRepeated(composite, later, i));
     }
-    if (run.work.isDue) return run.work.pause();
+    run.work.spendOn(item);
+    return run.work.isDue ? run.work.pause().then(() => isRepeated(simple, item, i)) : isRepeated(simple, item, i);
   });
+  return andThen(repeats, () => {});
 };
 
 function items({ schema, compile }: Subject): Check {
   const first = ((schema.prefixItems ?? []) as unknown[]).map((_item, i) => compile(["prefixItems", i], "part"));
-  const rest = schema.items === undefined ? undefined : compile(["items"], "part");
+  const rest = schema.items === undefined || schema.items === true ? undefined : compile(["items"], "part");
+  const last = rest === undefined ? first.length : Infinity;
   return (value, pointer, run) =>
     Array.isArray(value)
-      ? eachOf(value.length, run, (i) => (first[i] ?? rest)?.(value[i], `${pointer}/${i}`, run))
+      ? eachOf(Math.min(value.length, last), run, (i) => (first[i] ?? rest)!(value[i], `${pointer}/${i}`, run))
       : undefined;
 }
 
@@ -275,12 +297,14 @@ function objects(check: (value: Readonly<Record<string, unknown>>, pointer: stri
 }
 
 function requireAll(names: readonly string[], value: object, pointer: string, run: Run, message: string): void {
+  run.work.spend(names.length >> 2);
   for (const name of names) if (!Object.hasOwn(value, name)) run.add(`${pointer}/${pointerStep(name)}`, message);
 }
 
 function dependentRequired(given: Readonly<Record<string, readonly string[]>>): Check {
   const rules = Object.entries(given);
   return objects((value, pointer, run) => {
+    run.work.spend(rules.length >> 2);
     for (const [name, others] of rules) {
       if (Object.hasOwn(value, name))
         requireAll(others, value, pointer, run, `is required beside ${JSON.stringify(name)}`);
@@ -309,12 +333,13 @@ function members({ schema, compile }: Subject): Check {
     return andThen(matching, () => (isKnown ? undefined : additional?.(member, at, run)));
   };
   return objects((value, pointer, run) => {
-    const names = run.namesOf(value);
+    const names = run.work.namesOf(value);
     return eachOf(names.length, run, (i) => {
       const name = names[i]!;
-      const at = `${pointer}/${pointerStep(name)}`;
       const own = named.get(name);
-      if (patterns.length === 0) return (own ?? additional)?.(value[name], at, run);
+      if (own === undefined && patterns.length === 0 && additional === undefined) return run.step();
+      const at = `${pointer}/${pointerStep(name)}`;
+      if (patterns.length === 0) return (own ?? additional)!(value[name], at, run);
       return andThen(own?.(value[name], at, run), () => byPatterns(name, own !== undefined, value[name], at, run));
     });
   });
@@ -323,7 +348,7 @@ function members({ schema, compile }: Subject): Check {
 function propertyNames(_given: unknown, { compile }: Subject): Check {
   const check = compile(["propertyNames"], "part");
   return objects((value, pointer, run) => {
-    const names = run.namesOf(value);
+    const names = run.work.namesOf(value);
     return eachOf(names.length, run, (i) =>
       andThen(run.fits(check, names[i]), (fits) => {
         if (!fits) run.add(`${pointer}/${pointerStep(names[i]!)}`, "has a name that is not allowed");

@@ -24,6 +24,8 @@ export class Work implements StepMeter {
   readonly #sliceSteps: number;
   #left: number;
   #slice: number;
+  /** Of objects with many names: listing them cannot pause, so it is done once. */
+  #names: Map<object, string[]> | null = null;
 
   constructor(mostSteps: number, nextSlice: NextTimeSlice, sliceSteps = SLICE_STEPS) {
     this.#nextSlice = nextSlice;
@@ -35,7 +37,7 @@ export class Work implements StepMeter {
   spend(steps: number): void {
     this.#left -= steps;
     this.#slice -= steps;
-    if (this.#left < 0 || this.#slice < -MAX_OVERRUN) throw new TooMuchWork();
+    if (this.#left < 0) throw new TooMuchWork();
   }
 
   get isDue(): boolean {
@@ -46,12 +48,25 @@ export class Work implements StepMeter {
     await this.#nextSlice();
     this.#slice = this.#sliceSteps;
   }
+
+  /** Spends steps for looking at a value: more for long texts and arrays. */
+  spendOn(value: unknown): void {
+    this.spend(typeof value === "string" || Array.isArray(value) ? 1 + (value.length >> 4) : 1);
+  }
+
+  namesOf(value: object): string[] {
+    const known = this.#names?.get(value);
+    if (known !== undefined) return known;
+    const names = Object.keys(value);
+    if (names.length > MANY_NAMES) (this.#names ??= new Map()).set(value, names);
+    for (const name of names) this.spendOn(name);
+    return names;
+  }
 }
 
 /** One or two milliseconds. */
 const SLICE_STEPS = 25_000;
-/** For work that cannot pause: serialising one value to compare it, listing the names of one object. */
-const MAX_OVERRUN = 500_000;
+const MANY_NAMES = 100;
 
 /** Collects the violations of one value. */
 export class Run {
@@ -71,15 +86,10 @@ export class Run {
     return this.violations.length >= this.#most;
   }
 
-  /** Spends steps for looking at a value: more for long texts and arrays. */
-  spendOn(value: unknown): void {
-    this.work.spend(typeof value === "string" || Array.isArray(value) ? 1 + (value.length >> 4) : 1);
-  }
-
-  namesOf(value: object): string[] {
-    const names = Object.keys(value);
-    for (const name of names) this.spendOn(name);
-    return names;
+  /** Spends steps in a loop that does not look at values by a schema, which does so itself. */
+  step(steps = 1): Done {
+    this.work.spend(steps);
+    if (this.work.isDue) return this.work.pause();
   }
 
   add(at: string, message: string): void {
@@ -99,6 +109,12 @@ export class Run {
 export class TooMuchWork extends Error {}
 
 const MAX_POINTER = 500;
+
+/** The result of steps that yield where they can pause, and wait until the work may go on. */
+export function resumed<T>(steps: Iterator<void, T>, work: Work): T | Promise<T> {
+  const { done, value } = steps.next();
+  return done === true ? value : work.pause().then(() => resumed(steps, work));
+}
 
 /** Calls `step` for 0, 1, … `count` − 1 in turn, until the run is full. */
 export function eachOf(count: number, run: Run, step: (i: number) => Done, from = 0): Done {

@@ -1,7 +1,7 @@
 /**
  * JSON values: names of their types, equality, decimal multiples, lengths, and paths to them.
  */
-import type { Run } from "./run.ts";
+import type { Run, Work } from "./run.ts";
 
 /** Keys and indexes from the root. */
 export type Path = readonly (string | number)[];
@@ -76,20 +76,59 @@ export function pointerStep(name: string): string {
   return name.includes("~") || name.includes("/") ? name.replaceAll("~", "~0").replaceAll("/", "~1") : name;
 }
 
-/** Equal values give equal texts (JSON Schema Core §4.2.2): the members of an object have no order. */
-export function canonical(value: unknown, run?: Run): string {
-  run?.spendOn(value);
-  if (Array.isArray(value)) return `[${value.map((item) => canonical(item, run)).join(",")}]`;
+/** How many more values `canonical` may meet; below 0 there were too many, and the text is part of one. */
+interface Room {
+  left: number;
+}
+
+/**
+ * Equal values give equal texts (JSON Schema Core §4.2.2): the members of an object have no order. Yields where a pause
+ * is due.
+ */
+export function* canonical(
+  value: unknown,
+  work: Work | null,
+  room: Room = { left: Infinity },
+): Generator<void, string> {
+  work?.spendOn(value);
+  if (work?.isDue) yield;
+  room.left--;
+  const names = isObject(value) ? (work?.namesOf(value) ?? Object.keys(value)) : null;
+  if ((names ?? (Array.isArray(value) ? value : [])).length > room.left) room.left = -1;
+  if (room.left < 0) return "";
+  if (Array.isArray(value)) {
+    const items: string[] = [];
+    for (let i = 0; i < value.length && room.left >= 0; i++) items.push(yield* canonical(value[i], work, room));
+    return `[${items.join(",")}]`;
+  }
   if (isObject(value)) {
-    const names = run === undefined ? Object.keys(value) : run.namesOf(value);
-    return `{${names
-      .sort()
-      .map((name) => `${JSON.stringify(name)}:${canonical(value[name], run)}`)
-      .join(",")}}`;
+    const members: string[] = [];
+    for (const name of yield* inOrder(names!, work)) {
+      if (room.left < 0) break;
+      members.push(`${JSON.stringify(name)}:${yield* canonical(value[name], work, room)}`);
+    }
+    return `{${members.join(",")}}`;
   }
   // JSON.stringify writes Infinity (1e400) as null. String(-0) is "0".
   return typeof value === "number" ? String(value) : JSON.stringify(value);
 }
+
+/** Sorts names: few at once, many in parts that are merged with pauses. */
+function* inOrder(names: readonly string[], work: Work | null): Generator<void, readonly string[]> {
+  if (names.length <= SORTED_AT_ONCE || work === null) return names.toSorted();
+  const middle = names.length >> 1;
+  const left = yield* inOrder(names.slice(0, middle), work);
+  const right = yield* inOrder(names.slice(middle), work);
+  const merged: string[] = [];
+  for (let i = 0, j = 0; i + j < names.length;) {
+    merged.push(j >= right.length || left[i]! < right[j]! ? left[i++]! : right[j++]!);
+    work.spend(1);
+    if (work.isDue) yield;
+  }
+  return merged;
+}
+
+const SORTED_AT_ONCE = 1_000;
 
 /** Counts a value and all values within it, up to a little more than `limit`. */
 export function countValues(value: unknown, limit: number): number {

@@ -15,8 +15,18 @@ import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, headerValues, withoutHeader } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { wholeRequest } from "../http/whole_body.ts";
-import { compileJsonSchema, eachOf, readJson, Run, TooMuchWork, Work } from "../json_schema/json_schema.ts";
+import {
+  andThen,
+  compileJsonSchema,
+  eachOf,
+  readJson,
+  resumed,
+  Run,
+  TooMuchWork,
+  Work,
+} from "../json_schema/json_schema.ts";
 import type { CompiledSchema, Done, TextTypes } from "../json_schema/json_schema.ts";
+import { LONG_MEMORY, SHORT_BODY, SHORT_MEMORY, sizeOfValues } from "../json_schema/value_memory.ts";
 import type { Plugin } from "./plugin.ts";
 
 const schema = object(
@@ -145,6 +155,8 @@ export const requestValidation: Plugin<typeof schema> = {
       const { call } = exchange;
       const tooLarge = () =>
         problem(call, "body_too_large", { detail: `The request body may have at most ${maxBytes} bytes.` });
+      const tooMany = () =>
+        problem(call, "body_too_large", { detail: "The request body has more values than fit in memory." });
       const busy = () =>
         problem(call, "overloaded", {
           detail: "Too many request bodies are being checked at the moment. Try again shortly.",
@@ -154,17 +166,19 @@ export const requestValidation: Plugin<typeof schema> = {
       if (held.total + length > MAX_HELD) return busy();
       if (hasToken(headerValue(exchange.headers, "expect"), "100-continue")) call.inform(100, []);
       let received = 0;
+      let memory = 0;
       try {
-        const read = await wholeRequest(body, clock, (bytes) => {
-          if (received + bytes > maxBytes || !held.take(MAX_HELD, bytes))
-            return received + bytes > maxBytes ? tooLarge : busy;
-          received += bytes;
-          return null;
+        const read = await wholeRequest(body, clock, (chunk) => {
+          if (received + chunk.length > maxBytes) return tooLarge;
+          if (!held.take(MAX_HELD, chunk.length)) return busy;
+          received += chunk.length;
+          memory += sizeOfValues(chunk, received);
+          return memory > LONG_MEMORY.most ? tooMany : null;
         });
         if (typeof read === "function") return read();
-        const refused = await refusal(
-          exchange,
-          received === 0 && mayBeMissing(exchange) ? undefined : Buffer.concat(read),
+        const isMissing = received === 0 && mayBeMissing(exchange);
+        const refused = await (received > SHORT_BODY ? LONG_MEMORY : SHORT_MEMORY).take(memory, () =>
+          refusal(exchange, isMissing ? undefined : Buffer.concat(read)),
         );
         if (refused !== null) return refused;
         const again = Readable.from(read, { objectMode: false });
@@ -241,13 +255,9 @@ function checkBody({ headers }: Exchange, body: Buffer | null | undefined, schem
     if (!isCalledJson) run.add("/content-type", "expected application/json, or a type that ends with +json, in UTF-8");
     return isEncoded ? run.add("/content-encoding", "is not allowed: send the body unencoded") : undefined;
   }
-  const reading = readJson(body);
-  const resume = (): Done => {
-    const { done, value: read } = reading.next();
-    if (done !== true) return run.work.pause().then(resume);
-    return "problem" in read ? run.add(read.at, read.problem) : schema.check(read.value, run);
-  };
-  return resume();
+  return andThen(resumed(readJson(body), run.work), (read) =>
+    "problem" in read ? run.add(read.at, read.problem) : schema.check(read.value, run),
+  );
 }
 
 /** Names and values are encoded as in HTML forms (URL Standard §5.1). */
