@@ -124,7 +124,12 @@ export function replyText(
     let value = headers[i + 1]!;
     const kind = KINDS.get(name);
     if (kind === "own" || (kind === "trailer" && framing !== "chunked")) continue;
-    if (kind === "date") hasDate = true;
+    if (kind === "upgrade") {
+      if (status !== 426) continue;
+      // RFC 9110 §7.8.
+      text += "Connection: Upgrade\r\n";
+      lines++;
+    } else if (kind === "date") hasDate = true;
     else if (kind === "length") {
       if (hasLength) continue;
       hasLength = true;
@@ -166,10 +171,11 @@ export function dateLine(wall: number): string {
 }
 
 /** Headers that are checked; "own": the gateway sets them itself. */
-const KINDS = new NameMap<"own" | "date" | "length" | "trailer">([
-  ...["connection", "keep-alive", "x-request-id", "proxy-connection", "transfer-encoding", "upgrade"].map(
+const KINDS = new NameMap<"own" | "upgrade" | "date" | "length" | "trailer">([
+  ...["connection", "keep-alive", "x-request-id", "proxy-connection", "transfer-encoding"].map(
     (name) => [name, "own"] as const,
   ),
+  ["upgrade", "upgrade"],
   ["date", "date"],
   ["content-length", "length"],
   ["trailer", "trailer"],

@@ -10,7 +10,7 @@ import type { WriteBatch } from "../base/event_loop.ts";
 import { breakOff } from "../http/body.ts";
 import { Delivery, type DeliveryOptions } from "../http/delivery.ts";
 import type { Call } from "../http/exchange.ts";
-import { withoutHeader, type HeaderList } from "../http/headers.ts";
+import { headerValue, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { discardRest, endSoon, letFlow } from "./linger.ts";
@@ -52,6 +52,8 @@ export function respond(to: NodeRequest, given: Reply, options: RespondOptions):
   const framing = framingOf({ method, httpVersion: request.httpVersion, upgrade: null }, reply, body);
   const headers = withLength(replyHeaders(reply, call.id), method, reply);
   if (to.isLast) headers.push("Connection", "close");
+  // RFC 9110 §7.8.
+  if (reply.status === 426 && headerValue(headers, "upgrade") !== undefined) headers.push("Connection", "Upgrade");
   call.notes.status = reply.status;
   try {
     response.writeHead(

@@ -261,6 +261,11 @@ export function receivedHeaders({ statusCode, httpVersion, rawHeaders }: Respons
   if (length !== undefined && LEADING_ZERO.test(length))
     headers = [...withHeader(headers, "Content-Length", String(Number(length)))];
   headers.push("Via", `${httpVersion} ${viaName}`);
+  // What the client has to upgrade to (RFC 9110 §15.5.22).
+  if (statusCode === 426) {
+    const protocols = headerValues(rawHeaders, "upgrade");
+    if (protocols.length > 0) headers.push("Upgrade", protocols.join(", "));
+  }
   return statusCode === 204 || statusCode === 205 ? withoutHeader(headers, "content-length") : headers;
 }
 

@@ -2,8 +2,10 @@
  * Sends a request to an upstream over HTTP/2, on one stream.
  */
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type OutgoingHttpHeaders } from "node:http2";
+// Node's own function: see `base/event_loop.ts`.
+import { setImmediate } from "node:timers";
 import type { Timer } from "../base/clock.ts";
-import { guarded } from "../base/event_loop.ts";
+import { entry, guarded } from "../base/event_loop.ts";
 import { Fault } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { cancelWhenDestroyed, detectTruncatedBody, keepOpenUntilRead, resetStream } from "../http/h2_streams.ts";
@@ -232,13 +234,20 @@ class Http2Request extends UpstreamRequest<Sessions> {
       });
     }
     call.onEnd(() => this.#watchUnread());
-    this.given = stream;
     const isEmpty = (flags & NGHTTP2_FLAG_END_STREAM) !== 0 || isBodiless(method, status);
     // A body of no bytes is still a body if trailers may follow, as in gRPC errors. A stream without one is read: it
     // would not end.
     if (isEmpty) stream.resume();
     else keepOpenUntilRead(stream);
-    this.resolve({ status, headers, body: isEmpty ? null : stream, trailers: () => trailerFields(this.#trailers) });
+    const give = () => {
+      if (this.phase === "over") return;
+      this.given = stream;
+      this.resolve({ status, headers, body: isEmpty ? null : stream, trailers: () => trailerFields(this.#trailers) });
+    };
+    // By the end of this round Node reports what came in one packet with the head and makes it invalid, such as a body
+    // of another length than it states.
+    if (isEmpty) give();
+    else setImmediate(entry("a response", give));
   }
 
   /** Answers the client's upgrade with a 101: the stream carries the bytes that a socket would. */
@@ -317,6 +326,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
   #closed(): void {
     this.#release();
     const { phase } = this;
+    if (phase === "receiving" && this.given === null) return this.fail(this.#faultOf(null));
     if (phase === "receiving") {
       // To Node neither the end of the connection nor a reset with some codes is an error.
       const isBroken = !this.#stream.readableEnded && !this.attempt.exchange.call.aborted;

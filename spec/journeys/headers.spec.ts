@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { oneService, running } from "../support/gateway.ts";
+import { h2Ask, h2Session } from "../support/h2_client.ts";
 import { ask } from "../support/raw_client.ts";
 import { backend, client, get, headBackend } from "./harness.ts";
 
@@ -50,6 +51,25 @@ describe("hop-by-hop headers", () => {
     const answer = await ask(port, { path: "/a/x" });
     expect(answer.rawHeaders.join("\n")).not.toMatch(/secret|timeout=77|h2c/);
     expect(values(answer.rawHeaders, name).filter((value) => !/timeout/.test(value))).toEqual([]);
+  });
+
+  it("forwards the Upgrade of a 426 to the client, with the option of Connection that goes with it", async () => {
+    const upstream = await headBackend(({ socket }) => {
+      const lines = ["Connection: upgrade", "Upgrade: websocket", "Upgrade: h2c", "Content-Length: 2", "", "ok"];
+      socket.write(["HTTP/1.1 426 Upgrade Required", ...lines].join("\r\n"));
+    });
+    const { port } = await running(oneService(upstream.port, {}, { h2c: true }));
+    const connection = await client(port);
+    // Twice on one connection, which stays one of HTTP/1.1.
+    for (const _request of [1, 2]) {
+      connection.send(get("/a/x"));
+      const answer = await connection.until("\r\nok");
+      expect(answer).toContain("\r\nUpgrade: websocket, h2c\r\n");
+      expect(answer).toMatch(/\r\nConnection: (.+, )?Upgrade\r\n/);
+      connection.discard();
+    }
+    // HTTP/2 has no such header (RFC 9113 §8.2.2).
+    expect((await h2Ask(h2Session(port), { path: "/a/x" })).headers).not.toHaveProperty("upgrade");
   });
 
   it("keeps Host, Content-Length and the gateway's own headers even when Connection names them", async () => {

@@ -10,13 +10,16 @@ import {
   frame,
   frameReader,
   ACK,
+  CODES,
   CONTINUATION,
   DATA,
   END_HEADERS,
   END_STREAM,
   GOAWAY,
   HEADERS,
+  number32,
   PING,
+  RST_STREAM,
   SETTINGS,
   WINDOW_UPDATE,
 } from "../support/h2_raw.ts";
@@ -29,6 +32,7 @@ const PREFACE_BYTES = 24;
 const OPEN_TO_WEBSOCKETS = Buffer.from([0, 8, 0, 0, 0, 1]);
 const OK = (stream: number) => frame(HEADERS, END_HEADERS, stream, block([[":status", "200"]]));
 const GOOD = (stream: number) => Buffer.concat([OK(stream), frame(DATA, END_STREAM, stream, Buffer.from("good"))]);
+const DATA_OF = (stream: number, text: string) => frame(DATA, END_STREAM, stream, Buffer.from(text));
 /** More than SETTINGS_MAX_FRAME_SIZE: a connection error (RFC 9113 §4.2). */
 const TOO_LONG = (stream: number) => frame(HEADERS, END_HEADERS | END_STREAM, stream, Buffer.alloc(20_000));
 
@@ -101,6 +105,26 @@ describe("an HTTP/2 upstream that breaks the protocol", () => {
     const { port } = await running(oneService(upstream.port, { protocol: "h2c" }));
     const answer = await ask(port, { path: "/a/x" });
     expect(`${answer.status} ${codeIn(answer.body.toString())}`).toBe("502 upstream_invalid");
+  });
+
+  it.each([
+    { what: "a body shorter than its Content-Length", behind: (stream: number) => DATA_OF(stream, "abc") },
+    { what: "a body longer than its Content-Length", behind: (stream: number) => DATA_OF(stream, "abcdefgh") },
+    { what: "no body for its Content-Length", behind: () => Buffer.alloc(0) },
+    { what: "a reset", behind: (stream: number) => frame(RST_STREAM, 0, stream, number32(CODES.INTERNAL_ERROR)) },
+  ])("gives the client a 502 where the head comes in one packet with $what", async ({ behind }) => {
+    const upstream = await h2cUpstream((stream, socket) => {
+      const fields = block([
+        [":status", "200"],
+        ["content-length", "5"],
+      ]);
+      const rest = behind(stream);
+      const flags = rest.length === 0 ? END_HEADERS | END_STREAM : END_HEADERS;
+      socket.write(Buffer.concat([frame(HEADERS, flags, stream, fields), rest]));
+      return "alive";
+    });
+    const { port } = await running(oneService(upstream.port, { protocol: "h2c" }));
+    expect((await ask(port, { path: "/a/x" })).status).toBe(502);
   });
 
   it("does not keep the program from ending, when clients have left in the middle of it", async () => {
