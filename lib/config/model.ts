@@ -224,7 +224,7 @@ const TIMEOUTS = s.object({
 });
 
 const POOL = s.object({
-  max_connections: integer(1, 65_535, 256, "Most connections to one upstream."),
+  max_connections: integer(1, 65_535, 256, "Most connections to one upstream, unused ones included."),
   keepalive_idle_ms: milliseconds(1, 30_000, "How long an unused connection is kept"),
 });
 
@@ -260,8 +260,9 @@ const LIMITS = s.object(
     max_client_share: share(
       0.001,
       0.5,
-      "Most places at an upstream that the requests of one client address hold, as a share of its pool, " +
-        "and of max_requests_in_flight; 1: all.",
+      "Share of an upstream's pool.max_connections (over HTTP/2: of the streams on them), " +
+        "and of max_requests_in_flight, " +
+        "that the requests of one client address hold at one time, at least one; 1: all.",
     ),
   },
   { describe: "Limits for clients." },

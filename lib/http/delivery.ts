@@ -58,6 +58,8 @@ export class PacedSink implements Sink, HasDeadline {
   /** Of the connection that a stream shares with others, all that was taken before included. */
   #connectionReadBy = -Infinity;
   #takenByConnection = 0;
+  /** As `#aheadMs`, of the connection. */
+  #connectionAheadMs: number;
   #tookBytes = 0;
   #waitedMs = 0;
   #resume: () => void = ignore;
@@ -81,7 +83,7 @@ export class PacedSink implements Sink, HasDeadline {
     this.#tooSlow = tooSlow;
     this.#leastBytesPerS = options.leastBytesPerS();
     this.#steadyBytesPerMs = Math.max(STEADY_BYTES_PER_S, this.#leastBytesPerS) / 1000;
-    this.#aheadMs = options.idleMs;
+    this.#aheadMs = this.#connectionAheadMs = options.idleMs;
     this.#quietFrom = options.clock.now();
     // What was written before may be unread.
     const system = outlet instanceof Socket ? takenBySystem(outlet) : null;
@@ -155,6 +157,7 @@ export class PacedSink implements Sink, HasDeadline {
     if (this.#waitsFrom !== Infinity) {
       this.#waitedMs += now - this.#waitsFrom;
       this.#aheadMs -= now - this.#waitsFrom;
+      this.#connectionAheadMs -= now - this.#waitsFrom;
       this.#waitsFrom = now;
     }
     if (outlet.destroyed) return;
@@ -167,9 +170,12 @@ export class PacedSink implements Sink, HasDeadline {
     const { session } = outlet as Partial<Http2Stream>;
     const connection = session === undefined || session.destroyed ? null : takenBySystem(session.socket as Socket);
     if (connection === null) return;
-    this.#connectionReadBy = this.#readTime(this.#connectionReadBy, now, connection.bytes - this.#takenByConnection);
+    const took = connection.bytes - this.#takenByConnection;
     this.#takenByConnection = connection.bytes;
-    if (connection.isFull) this.#aheadMs = Math.max(this.#aheadMs, idleMs + this.#connectionReadBy - now);
+    this.#connectionReadBy = this.#readTime(this.#connectionReadBy, now, took);
+    if (took > 0) this.#connectionAheadMs += (took * 1000) / this.#leastBytesPerS;
+    this.#connectionAheadMs = Math.min(this.#connectionAheadMs, idleMs + Math.max(0, this.#connectionReadBy - now));
+    if (connection.isFull) this.#aheadMs = Math.max(this.#aheadMs, this.#connectionAheadMs);
   }
 
   #took(bytes: number, now: number): void {

@@ -17,6 +17,7 @@
 import type { Socket } from "node:net";
 import { entry, writeText } from "../base/event_loop.ts";
 import { ERRORS, ignore } from "../base/errors.ts";
+import { Pieces } from "../base/pieces.ts";
 import { Delivery } from "../http/delivery.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody, lentCopy } from "../http/lent_body.ts";
@@ -40,7 +41,7 @@ import type { Refusal } from "./framing.ts";
 import type { ConnectionFacts, Inbound, ReceiveOptions, RequestHead } from "./inbound.ts";
 import { receiveHead } from "./receive.ts";
 import { RequestBody } from "./request_body.ts";
-import { Pieces, RequestParser, type RequestSink } from "./request_parser.ts";
+import { RequestParser, type RequestSink } from "./request_parser.ts";
 
 type Phase = "idle" | "waiting" | "ready" | "streaming" | "flushing" | "discarding" | "over";
 

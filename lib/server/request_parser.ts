@@ -23,31 +23,6 @@ export interface RequestSink extends BodySink {
   ended(): void;
 }
 
-/** Joins the unparsed bytes with the bytes that follow. */
-export class Pieces {
-  /** The bytes, and room behind them; null while they are in the buffer of the last read. */
-  #memory: Buffer | null = null;
-
-  /** Memory doubles as it fills: a head in single bytes would otherwise be copied for each of them. */
-  joined(rest: Buffer, chunk: Buffer): Buffer {
-    const length = rest.length + chunk.length;
-    let memory = this.#memory;
-    let start = rest.byteOffset;
-    if (memory === null || rest.buffer !== memory.buffer || start + length > memory.length) {
-      memory = Buffer.allocUnsafeSlow(rest.length > chunk.length ? 2 * length : length);
-      memory.set(rest);
-      start = 0;
-      this.#memory = memory;
-    }
-    memory.set(chunk, start + rest.length);
-    return memory.subarray(start, start + length);
-  }
-
-  forget(): void {
-    this.#memory = null;
-  }
-}
-
 export class RequestParser {
   /** Why the connection cannot be read any further; the detail is for the log. */
   fault: Refusal | null = null;

@@ -83,9 +83,11 @@ export class RedisServers {
    * Null: the reply is no such error.
    */
   redirected(reply: ErrorReply, from: RedisConnection): RedisConnection | null {
-    const [kind, slot, address] = reply.message.split(" ");
+    const [kind, slot = "", address] = reply.message.split(" ", 3);
     const to = kind === "MOVED" || kind === "ASK" ? serverOf(address ?? "", from) : null;
-    if (to === null || this.#isClosed) return null;
+    // What a server says must not make the table larger, which is walked through.
+    const isSlot = /^\d{1,5}$/.test(slot) && Number(slot) < SLOTS;
+    if (to === null || !isSlot || this.#isClosed) return null;
     this.#isCluster = true;
     const connection = this.#connectionTo(to);
     connection.start();

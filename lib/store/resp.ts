@@ -2,6 +2,7 @@
  * Writes commands and parses replies of RESP2, the protocol of Redis and Valkey
  * (https://redis.io/docs/latest/develop/reference/protocol-spec/).
  */
+import { Pieces } from "../base/pieces.ts";
 
 /** Text is read as Latin-1. Null: the key or the list does not exist. */
 export type RespValue = string | number | null | ErrorReply | readonly RespValue[];
@@ -46,6 +47,8 @@ export function bulk(text: string): string {
 
 /** The longest reply that is awaited is the table of a Cluster: about 200 bytes for each of at most 1,000 servers. */
 const MAX_BYTES = 1024 * 1024;
+/** An incomplete line is read again with each piece of it. */
+const MAX_LINE_BYTES = 64 * 1024;
 const MAX_DEPTH = 8;
 
 const INCOMPLETE: unique symbol = Symbol("incomplete");
@@ -60,6 +63,7 @@ const NOTHING = Buffer.alloc(0);
 /** Parses the replies of one connection. Memory is bounded: a reply has at most 1 MiB. */
 export class ReplyParser {
   #bytes: Buffer = NOTHING;
+  readonly #pieces = new Pieces();
   #at = 0;
   /**
    * Lists that wait for items, the outermost first. An item is parsed once, in however many pieces its list arrives.
@@ -70,7 +74,7 @@ export class ReplyParser {
 
   /** Calls `take` with every reply that is complete. Throws a `ProtocolError`, after which nothing may be fed. */
   feed(chunk: Buffer, take: (reply: RespValue) => void): void {
-    this.#bytes = this.#bytes.length === 0 ? chunk : Buffer.concat([this.#bytes, chunk]);
+    this.#bytes = this.#bytes.length === 0 ? chunk : this.#pieces.joined(this.#bytes, chunk);
     let start = 0;
     while (start < this.#bytes.length) {
       this.#at = start;
@@ -84,6 +88,7 @@ export class ReplyParser {
       take(reply);
     }
     this.#bytes = this.#bytes.subarray(start);
+    if (this.#bytes.length === 0) this.#pieces.forget();
     if (this.#parsed + this.#bytes.length > MAX_BYTES)
       throw new ProtocolError(`a reply has more than ${MAX_BYTES} bytes`);
   }
@@ -122,6 +127,8 @@ export class ReplyParser {
   /** The line behind the type, without its end. */
   #line(): Read<string> {
     const end = this.#bytes.indexOf(CR, this.#at);
+    if (end === -1 && this.#bytes.length - this.#at > MAX_LINE_BYTES)
+      throw new ProtocolError(`a line of a reply has more than ${MAX_LINE_BYTES} bytes`);
     if (end === -1 || end + 1 === this.#bytes.length) return INCOMPLETE;
     const line = this.#bytes.toString("latin1", this.#at + 1, end);
     if (this.#bytes[end + 1] !== LF || line.includes("\n"))

@@ -46,8 +46,20 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
 
   giveBack(connection: Connection): void {
     connection.leave();
-    if (this.state !== "open" || !connection.isUsable || connection.parser.keepsFor === 0) connection.socket.destroy();
-    else this.#idle.push(connection);
+    const isKept = this.state === "open" && connection.isUsable && connection.parser.keepsFor !== 0;
+    // It still counts as leased.
+    if (isKept && this.open <= this.maxConnections) this.#idle.push(connection);
+    else connection.socket.destroy();
+  }
+
+  override limitTo(maxConnections: number, clientShare: number): void {
+    super.limitTo(maxConnections, clientShare);
+    this.#makeRoom();
+  }
+
+  /** Connections that are not in use count as well: the one that has been unused for longest is closed first. */
+  #makeRoom(): void {
+    while (this.#idle.length > 0 && this.open > this.maxConnections) this.#idle.shift()!.socket.destroy();
   }
 
   override get open(): number {
@@ -81,6 +93,7 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
 
   /** `lendsBytes`: Node reads into the memory that all share, which must be used or copied before the next read. */
   #open(address: Address | undefined, lendsBytes: boolean): Connection {
+    this.#makeRoom();
     const read = (bytes: number, buffer: Buffer) => {
       connection.read(buffer.subarray(0, bytes));
       return true;

@@ -3,6 +3,7 @@
  */
 import { LONGEST_TIMER_MS } from "../base/clock.ts";
 import { FIELD_LINE } from "../base/http_grammar.ts";
+import { Pieces } from "../base/pieces.ts";
 import { BodyReader, NO_TRAILERS, type BodySink } from "../http/body_reader.ts";
 import { connectionOptions, hasToken, MAX_CONNECTION_OPTIONS, nameSet, trimmed } from "../http/headers.ts";
 import { TOO_MANY_OPTIONS, type ResponseHead } from "./heads.ts";
@@ -41,6 +42,9 @@ export class ResponseParser {
   #isHead = false;
   /** The beginning of a head or of a line whose end has not arrived. */
   #rest: Buffer | null = null;
+  readonly #pieces = new Pieces();
+  /** Bytes of an incomplete head that have been checked: neither its end nor a fault is in them. */
+  #checked = 0;
   readonly #body = new BodyReader("drop");
   #isReusable = false;
   /** The position at which the last read ended. */
@@ -56,6 +60,7 @@ export class ResponseParser {
   /** The response to a request with `method` comes next. */
   begin(method: string, sink: ResponseSink): void {
     this.#state = "head";
+    this.#checked = 0;
     this.#sink = sink;
     this.#isHead = method === "HEAD";
   }
@@ -66,9 +71,15 @@ export class ResponseParser {
    */
   feed(chunk: Buffer): string | null {
     if (this.#rest !== null) {
-      chunk = Buffer.concat([this.#rest, chunk]);
+      chunk = this.#pieces.joined(this.#rest, chunk);
       this.#rest = null;
     }
+    const invalid = this.#read(chunk);
+    if (this.#rest === null) this.#pieces.forget();
+    return invalid;
+  }
+
+  #read(chunk: Buffer): string | null {
     let at = 0;
     while (at < chunk.length) {
       if (this.#state === "head") {
@@ -99,27 +110,24 @@ export class ResponseParser {
   }
 
   #keep(chunk: Buffer, at: number): null {
-    this.#rest = Buffer.from(chunk.subarray(at));
+    this.#rest = this.#pieces.kept(chunk.subarray(at));
     return null;
   }
 
   #readHead(chunk: Buffer, at: number): string | null {
-    // Most heads are short: most of a body behind one is not decoded.
-    let text = chunk.toString("latin1", at, Math.min(chunk.length, at + USUAL_HEAD_BYTES));
-    let end = text.indexOf("\r\n\r\n");
-    if (end < 0 && chunk.length - at > USUAL_HEAD_BYTES) {
-      text = chunk.toString("latin1", at, Math.min(chunk.length, at + MAX_RESPONSE_HEAD_BYTES));
+    let text = "";
+    let end = -1;
+    // Most heads are short and arrive whole: most of a body behind one is not decoded.
+    if (this.#checked === 0) {
+      text = chunk.toString("latin1", at, Math.min(chunk.length, at + USUAL_HEAD_BYTES));
       end = text.indexOf("\r\n\r\n");
     }
     if (end < 0) {
-      if (chunk.length - at >= MAX_RESPONSE_HEAD_BYTES)
-        return `the head of the response has more than ${MAX_RESPONSE_HEAD_BYTES} bytes`;
-      const isBeginning = text.length >= START.length ? text.startsWith(START) : START.startsWith(text);
-      if (!isBeginning || BARE_CR_OR_LF.test(text)) return "the upstream did not answer in HTTP/1.1";
-      this.#keep(chunk, at);
-      return UNFINISHED;
-    }
-    if (text.length > end + 4) text = text.slice(0, end + 4);
+      end = chunk.indexOf(HEAD_END, at + Math.max(0, this.#checked - 3)) - at;
+      if (end < 0 || end + 4 > MAX_RESPONSE_HEAD_BYTES) return this.#awaitHead(chunk, at);
+      text = chunk.toString("latin1", at, at + end + 4);
+    } else if (text.length > end + 4) text = text.slice(0, end + 4);
+    this.#checked = 0;
     if (!HEAD.test(text)) return "the head of the response is malformed";
     this.#at = at + end + 4;
     const firstEnd = text.indexOf("\r\n");
@@ -137,6 +145,20 @@ export class ResponseParser {
     };
     if (status >= 200) return this.#beginBody(head, chunk);
     return status === 101 ? this.#switch(head, chunk) : this.#inform(head);
+  }
+
+  /** Checks what has arrived of a head since it was last checked. */
+  #awaitHead(chunk: Buffer, at: number): string {
+    const length = chunk.length - at;
+    if (length >= MAX_RESPONSE_HEAD_BYTES)
+      return `the head of the response has more than ${MAX_RESPONSE_HEAD_BYTES} bytes`;
+    const isBeginning = START.startsWith(chunk.toString("latin1", at, at + Math.min(length, START.length)));
+    // With the byte before them, which may be a CR.
+    const added = chunk.toString("latin1", at + Math.max(0, this.#checked - 1));
+    if (!isBeginning || BARE_CR_OR_LF.test(added)) return "the upstream did not answer in HTTP/1.1";
+    this.#checked = length;
+    this.#keep(chunk, at);
+    return UNFINISHED;
   }
 
   /** Of a head that `HEAD` matches. */
@@ -243,6 +265,7 @@ export class ResponseParser {
 
 const KNOWN = nameSet(["upgrade", "connection", "keep-alive", "content-length", "transfer-encoding"]);
 const UNFINISHED = "unfinished";
+const HEAD_END = Buffer.from("\r\n\r\n");
 
 const START = "HTTP/1.";
 const USUAL_HEAD_BYTES = 1024;
@@ -252,7 +275,7 @@ const USUAL_HEAD_BYTES = 1024;
  * characters. A reason phrase that cannot be passed on is left out by `replyOf`.
  */
 const HEAD = new RegExp(String.raw`^HTTP/1\.[01] [1-9]\d\d(?: [^\r\n]*)?\r\n(?:${FIELD_LINE})*\r\n$`);
-const BARE_CR_OR_LF = /(?:^|[^\r])\n|\r[^\n]/;
+const BARE_CR_OR_LF = /[^\r]\n|\r[^\n]/;
 /** So few digits that arithmetic stays exact. */
 const LENGTH = /^\d{1,15}$/;
 

@@ -172,6 +172,32 @@ describe("the least rate", () => {
   });
 });
 
+it.each([
+  { bytesPerS: 20, isEnded: true },
+  { bytesPerS: 90, isEnded: true },
+  { bytesPerS: 110, isEnded: false },
+])("holds a whole connection that is behind to the least rate of 100 bytes a second: $bytesPerS", (given) => {
+  const clock = manualClock();
+  // The system takes what is read at once; nothing of it is of this stream.
+  const handle = { bytesWritten: 1_000_000, writeQueueSize: 990_000 };
+  const outlet = Object.defineProperty(new Writable(), "writableLength", { get: () => 50_000 });
+  Object.assign(outlet, { session: { destroyed: false, socket: { _handle: handle } } });
+  const options = { clock, watch: new DeadlineTimer(clock), idleMs: 60_000, leastBytesPerS: () => 100 };
+  let endedAt = null as number | null;
+  const sink = new PacedSink(
+    outlet as never,
+    options,
+    () => 50_000,
+    () => (endedAt = clock.now()),
+  );
+  sink.wait();
+  for (let second = 0; second < 5_000 && endedAt === null; second++) {
+    handle.writeQueueSize -= given.bytesPerS;
+    clock.advance(1000);
+  }
+  expect(endedAt !== null).toBe(given.isEnded);
+});
+
 it("knows that what was taken may still be read", () => {
   const slow = reader();
   slow.write(20_000);

@@ -368,15 +368,19 @@ describe("the counters in a Cluster", () => {
     },
   );
 
-  it.each(["-MOVED 1\r\n", "-MOVED 1 nowhere\r\n", "-MOVED 1 127.0.0.1:0\r\n", "-MOVED 1 127.0.0.1:99999\r\n"])(
-    "do not follow %j",
-    async (reply) => {
-      const { port } = await fake(() => reply);
-      const { limiter, errors } = countersOn([port]);
-      expect(await limiter.decide("a")).toBe("deny");
-      expect(errors.get("server")).toBe(1);
-    },
-  );
+  it.each([
+    "-MOVED 1\r\n",
+    "-MOVED 16384 127.0.0.1:1\r\n",
+    "-MOVED 99999999 127.0.0.1:1\r\n",
+    "-MOVED 1 nowhere\r\n",
+    "-MOVED 1 127.0.0.1:0\r\n",
+    "-MOVED 1 127.0.0.1:99999\r\n",
+  ])("do not follow %j", async (reply) => {
+    const { port } = await fake(() => reply);
+    const { limiter, errors } = countersOn([port]);
+    expect(await limiter.decide("a")).toBe("deny");
+    expect(errors.get("server")).toBe(1);
+  });
 
   it.each([
     ["an error", "-NOPERM no\r\n"],

@@ -46,6 +46,30 @@ describe("the parser of replies", () => {
     expect(lines.mock.calls.length).toBeLessThanOrEqual(text.length);
   });
 
+  it("copies a text that arrives in pieces of 1 KiB in proportion to its length", () => {
+    const allocated = vi.spyOn(Buffer, "allocUnsafeSlow");
+    const joined = vi.spyOn(Buffer, "concat");
+    onTestFinished(() => vi.restoreAllMocks());
+    const text = "x".repeat(1_000_000);
+    const pieces = `$${text.length}\r\n${text}\r\n`.match(/[^]{1,1024}/g)!;
+    expect(parsed(...pieces)).toEqual([text]);
+    expect(joined).not.toHaveBeenCalled();
+    // Twice as much each time.
+    expect(allocated.mock.calls.reduce((sum, [bytes]) => sum + bytes, 0)).toBeLessThan(6 * text.length);
+  });
+
+  it("refuses a line of more than 64 KiB before it is complete", () => {
+    expect(() =>
+      parsed(
+        "-MOVED ",
+        ..."x"
+          .repeat(65)
+          .match(/./g)!
+          .map((x) => x.repeat(1024)),
+      ),
+    ).toThrow(new ProtocolError("a line of a reply has more than 65536 bytes"));
+  });
+
   it("refuses a list that grows beyond 1 MiB before it is complete", () => {
     const parser = new ReplyParser();
     const item = Buffer.from(`$1000\r\n${"a".repeat(1_000)}\r\n`);
@@ -117,7 +141,7 @@ describe("the parser of replies", () => {
           .match(/./g)!
           .map((x) => x.repeat(1_024)),
       ),
-    ).toThrow("more than 1048576 bytes");
+    ).toThrow("more than 65536 bytes");
     expect(() =>
       parsed(
         "*1000000\r\n",

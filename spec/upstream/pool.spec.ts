@@ -204,6 +204,22 @@ describe("the addresses of a name", () => {
     expect([pool.tryLease(""), pool.tryLease(""), pool.tryLease("")]).toEqual([true, true, null]);
   });
 
+  it("the addresses of a name have at most max_connections together, unused ones included", async () => {
+    const { origin, pool, ask } = await bench(LOOPBACK, LOOPBACK);
+    const open = () => Object.values(origin.open).reduce((sum, each) => sum + each, 0);
+    for (const most of [1, 2]) {
+      pool.limitTo(most, 1);
+      for (let i = 0; i < LOOPBACK.length * 2; i++) {
+        await ask();
+        expect(pool.open).toBeLessThanOrEqual(most);
+      }
+      await eventually(() => open() === most, "the end of the others");
+    }
+    pool.limitTo(1, 1);
+    expect(pool.open).toBe(1);
+    await eventually(() => open() === 1, "the end of the one that is too many");
+  });
+
   it("the addresses of a name give way to the next address if they refuse", async () => {
     const { origin, ask } = await bench(["127.0.0.2"], [NOBODY, "127.0.0.2"]);
     expect([await ask(), await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2", "127.0.0.2"]);

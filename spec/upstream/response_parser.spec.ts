@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { MAX_RESPONSE_HEAD_BYTES, ResponseParser, type ResponseSink } from "../../lib/upstream/response_parser.ts";
 
 interface Read {
@@ -219,4 +219,20 @@ it.each<[string, number]>([
   ["5", Infinity],
 ])("Keep-Alive: %s keeps the connection for %d ms, a second less than it says", (value, ms) => {
   expect(read(`HTTP/1.1 204 X\r\nKeep-Alive: ${value}\r\n\r\n`).parser.keepsFor).toBe(ms);
+});
+
+it("copies and decodes a head that arrives in single bytes in proportion to its length", () => {
+  const decoded = vi.spyOn(Buffer.prototype, "toString");
+  const joined = vi.spyOn(Buffer, "concat");
+  const copied = vi.spyOn(Buffer, "from");
+  onTestFinished(() => vi.restoreAllMocks());
+  const length = 30_000;
+  const { events } = read(`HTTP/1.1 200 OK\r\nX-Long: ${"a".repeat(length)}\r\nContent-Length: 0\r\n\r\n`, { size: 1 });
+  expect(events.at(-1)).toBe("ended kept ");
+  const decodedBytes = decoded.mock.results.reduce((sum, { value }) => sum + String(value).length, 0);
+  const copiedBytes = copied.mock.results.reduce((sum, { value }) => sum + (value as Buffer).length, 0);
+  expect(joined).not.toHaveBeenCalled();
+  // For each byte the start of the line of status, and the byte before it.
+  expect(decodedBytes).toBeLessThan(12 * length);
+  expect(copiedBytes).toBeLessThan(4 * length);
 });
