@@ -8,12 +8,12 @@ import { problem, type Reply } from "../http/reply.ts";
 import { isObject } from "../json_schema/values.ts";
 import type { Inbound } from "../server/inbound.ts";
 import type { UpstreamState } from "../upstream/taken_out.ts";
-import type { ChangeLog } from "./change_log.ts";
+import { logChange } from "./change_log.ts";
 import { readJsonBody } from "./json_body.ts";
 import { askedOf, json } from "./replies.ts";
 import { view, type InterfaceOptions } from "./views.ts";
 
-export interface UpstreamOptions extends Pick<InterfaceOptions, "refresh"> {
+export interface UpstreamOptions extends Pick<InterfaceOptions, "refresh" | "log" | "audit"> {
   readonly gateway: Gateway;
 }
 
@@ -26,12 +26,8 @@ interface By {
 const MAX_BYTES = 1024;
 const STATES: readonly unknown[] = ["drain", "eject", "use"] satisfies UpstreamState["state"][];
 
-export async function upstreamRequest(
-  inbound: Inbound,
-  who: By,
-  { gateway, refresh }: UpstreamOptions,
-  changes: ChangeLog,
-): Promise<Reply> {
+export async function upstreamRequest(inbound: Inbound, who: By, options: UpstreamOptions): Promise<Reply> {
+  const { gateway, refresh } = options;
   const { call, clientAddress } = inbound;
   const named = namedBy(inbound);
   if (named === null)
@@ -54,7 +50,7 @@ export async function upstreamRequest(
   const before = peer.takenOut?.state ?? "use";
   const { reload } = configuration.inForce;
   takeOut(peer, state, runtime.healthTools.changes);
-  await changes.add({
+  await logChange(options, {
     user: who.user,
     address: clientAddress,
     action: "upstream",

@@ -17,10 +17,7 @@ import type { Time, View } from "../operator/json_view.ts";
 import type { Explanation } from "../proof/explain.ts";
 
 /** Settings of the interface, and what it shows. */
-export interface InterfaceOptions extends Omit<
-  NonNullable<Settings["admin"]>,
-  "host" | "port" | "tls" | "auditLogPath"
-> {
+export interface InterfaceOptions extends Omit<NonNullable<Settings["admin"]>, "host" | "port" | "tls"> {
   /** A bearer token that opens /metrics alone; null: there is none. */
   readonly metricsToken: string | null;
   readonly clock: Clock;

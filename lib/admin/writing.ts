@@ -15,7 +15,7 @@ import { headerValues, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
 import type { Endpoint, OnRequest, Who } from "./endpoints.ts";
-import { ChangeLog } from "./change_log.ts";
+import { logChange } from "./change_log.ts";
 import { ConfigHistory, type ChangedBy, type HistoryEntry } from "./history.ts";
 import { readConfiguration, readJsonBody } from "./json_body.ts";
 import { maskedText, maskIn } from "./masked_text.ts";
@@ -29,7 +29,6 @@ export interface WritingOptions extends Pick<
   "reload" | "refresh" | "log" | "audit" | "clock" | "redactSecrets"
 > {
   readonly gateway: Gateway;
-  readonly auditLogPath: string | null;
   readonly onRequest: Pick<OnRequest, "upstream">;
   /** `configKeyPath`: null: the configuration needs no signature. */
   readonly settings: Pick<Settings, "configPath" | "configKeyPath">;
@@ -52,7 +51,6 @@ interface Change {
 export class Writing {
   readonly #options: WritingOptions;
   readonly #file: SourceFile;
-  readonly #changes: ChangeLog;
   readonly #arriving = createTaskQueue(MAX_ARRIVING, 0);
   readonly #queue = createTaskQueue(1, MAX_WAITING);
   /** Null: the configuration is not in a file. */
@@ -72,16 +70,13 @@ export class Writing {
     {
       method: "POST",
       answer: async (inbound, who) =>
-        (await loaded(this.#options.onRequest.upstream)).upstreamRequest(inbound, who, this.#options, this.#changes),
+        (await loaded(this.#options.onRequest.upstream)).upstreamRequest(inbound, who, this.#options),
     },
   ];
 
-  /** Throws where the file of ADMIN_AUDIT_LOG cannot be written. */
   constructor(options: WritingOptions) {
-    const { settings, auditLogPath, clock, log, audit } = options;
     this.#options = options;
-    this.#file = new SourceFile(settings.configPath);
-    this.#changes = new ChangeLog(auditLogPath, clock, log, audit);
+    this.#file = new SourceFile(options.settings.configPath);
   }
 
   /** From now on each configuration that comes into force is in the history, beginning with the present one. */
@@ -268,7 +263,14 @@ export class Writing {
         { user, address, request_id: call.id },
       );
       const { digest } = reloaded;
-      await this.#changes.add({ user, address, action, before: before.digest, after: digest, request_id: call.id });
+      await logChange(this.#options, {
+        user,
+        address,
+        action,
+        before: before.digest,
+        after: digest,
+        request_id: call.id,
+      });
       return json(
         200,
         { digest, changed: digest !== inForce, changes: "changes" in reloaded ? reloaded.changes : [] },

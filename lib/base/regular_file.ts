@@ -1,8 +1,17 @@
 /**
- * Reads files that users name, and says why one cannot be read. Nothing waits: a FIFO or a device in place of a file,
- * whose reading may never end, is refused.
+ * Reads and writes files that users name, and says why one cannot be read or written. Nothing waits: a FIFO or a device
+ * in place of a file, whose reading or writing may never end, is refused.
  */
-import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
+import {
+  closeSync,
+  constants,
+  fchmodSync,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+  readFileSync,
+  writeFileSync,
+} from "node:fs";
 import { missingPermission } from "./errors.ts";
 
 /** Throws the system's error, or one that says what is there instead of a file. */
@@ -10,6 +19,26 @@ export function readRegularFile(path: string): Buffer {
   const fd = openRegularFile(path, constants.O_RDONLY);
   try {
     return readFileSync(fd);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/**
+ * Throws as `readRegularFile`. `mode` is that of the file afterwards, also of one that was there; default: a new one
+ * has what the system gives it. `isNew`: where something is there, it throws EEXIST.
+ */
+export function writeRegularFile(
+  path: string,
+  text: string,
+  { mode, isNew = false }: { readonly mode?: number; readonly isNew?: boolean } = {},
+): void {
+  const { O_CREAT, O_EXCL, O_WRONLY } = constants;
+  const fd = openRegularFile(path, O_WRONLY | O_CREAT | (isNew ? O_EXCL : 0), mode);
+  try {
+    if (mode !== undefined) fchmodSync(fd, mode);
+    ftruncateSync(fd);
+    writeFileSync(fd, text);
   } finally {
     closeSync(fd);
   }
@@ -36,6 +65,7 @@ const WHY = new Map([
   ["EACCES", "permission denied"],
   ["EPERM", "permission denied"],
   ["EISDIR", "it is a folder"],
+  ["ENXIO", "it is a FIFO or a socket, not a file"],
 ]);
 
 /** Whether a text that should be a path is a certificate, a key or a set of keys, which no message may quote. */

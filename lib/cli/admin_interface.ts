@@ -27,7 +27,7 @@ export function openAdmin(
   { gateway, tls, writing, reload, log }: AdminParts,
 ): Opened<Admin> {
   try {
-    const { redactSecrets, auditLogPath } = admin;
+    const { redactSecrets } = admin;
     const { audit } = GatewayCore.partsOf(gateway);
     const shared = { clock: systemClock, log, audit: audit?.sink ?? null };
     const tools = {
@@ -37,7 +37,7 @@ export function openAdmin(
       refresh: (extent: "counts" | "all") => refresh(gateway, extent),
       onRequest: OF_ADMIN,
     };
-    const changing = writing && new writing.Writing({ ...tools, settings, redactSecrets, auditLogPath });
+    const changing = writing && new writing.Writing({ ...tools, settings, redactSecrets });
     changing?.followGateway();
     const server = createAdmin({
       ...admin,

@@ -1,10 +1,10 @@
 /**
  * Collects what a gateway can do from its checked configuration and its settings, for `edge-gateway audit`.
  */
-import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { dirname, resolve } from "node:path";
 import type { Destination } from "../base/egress.ts";
+import { readRegularFile } from "../base/regular_file.ts";
 import { destinationOf } from "../base/url_destination.ts";
 import { nameServers } from "../base/egress_clients.ts";
 import { formatPath, type Json } from "../config/json.ts";
@@ -52,7 +52,7 @@ export async function auditOf(flags: Flags) {
   const bySettings: string[] = [];
   const readFile = (path: string) => {
     bySettings.push(resolve(path));
-    return readFileSync(path);
+    return readRegularFile(path);
   };
   const settings = await settingsOf(flags, process.env, { readFile });
   const { configPath, configKeyPath } = settings;
@@ -61,7 +61,7 @@ export async function auditOf(flags: Flags) {
   for (const name of partsNamedBy(settings)) await modules.loadPart(name);
   const reader = new ConfigReader(
     { configFile: configPath, modules, ...(configKeyFile !== undefined && { configKeyFile }) },
-    (path) => readFileSync(path),
+    readRegularFile,
   );
   const { read, destinations } = await modules.withPositions(() => {
     const found = reader.load(reader.source());

@@ -103,14 +103,7 @@ function verdictsOf({ settings, config: { global, services }, kinds }: Judged): 
       global.accessLog.enabled ? "met" : "not_met",
       admin === null && probe === null ? "not_met" : "met",
     ),
-    changes_logged:
-      audit !== null
-        ? "met"
-        : admin === null || !admin.write
-          ? "not_applicable"
-          : admin.auditLogPath === null
-            ? "partly"
-            : "met",
+    changes_logged: audit !== null ? "met" : admin === null || !admin.write ? "not_applicable" : "partly",
     admin: share(consoles),
     admin_session: admin === null ? "not_applicable" : admin.sessionTtlS <= 600 ? "met" : "not_met",
     masking: admin === null ? "not_applicable" : admin.redactSecrets ? "met" : "partly",

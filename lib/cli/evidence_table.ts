@@ -427,7 +427,7 @@ export const REQUIREMENTS: readonly Requirement[] = [
   row(
     "SRG-NET-ALG: changes",
     "changes_logged",
-    "AUDIT_LOG, ADMIN_WRITE, ADMIN_AUDIT_LOG",
+    "AUDIT_LOG, ADMIN_WRITE",
     "spec/cli/audit_log.spec.ts",
     "spec/admin/source.spec.ts",
     "docs/audit-log.md",

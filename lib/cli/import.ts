@@ -1,10 +1,10 @@
 /**
  * `edge-gateway import`: makes a configuration from an OpenAPI document, or from the configuration of Kong.
  */
-import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { statSync } from "node:fs";
 import { formatPath } from "../config/json.ts";
 import { parseJson } from "../config/json_text.ts";
-import { whyUnreadable } from "../base/regular_file.ts";
+import { readRegularFile, whyUnreadable, writeRegularFile } from "../base/regular_file.ts";
 import { isObject } from "../json_schema/values.ts";
 import type { Arguments, RunCommand } from "./arguments.ts";
 import { Failure } from "./failure.ts";
@@ -62,7 +62,7 @@ function readDocument(file: string, source: Source): unknown {
   try {
     const { size } = statSync(file);
     if (size > MAX_BYTES) throw new Failure(`${file} has ${size} bytes: at most ${MAX_BYTES} are read`, 2);
-    text = readFileSync(file);
+    text = readRegularFile(file);
   } catch (error) {
     throw error instanceof Failure ? error : new Failure(`cannot read ${file}: ${whyUnreadable(error)}`, 2);
   }
@@ -108,7 +108,7 @@ function write(text: string, { flags: { output, force } }: Arguments): void {
   if (output === undefined) return void process.stdout.write(text);
   try {
     // It may hold credentials.
-    writeFileSync(String(output), text, { flag: force === undefined ? "wx" : "w", mode: 0o600 });
+    writeRegularFile(String(output), text, { mode: 0o600, isNew: force === undefined });
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     throw new Failure(

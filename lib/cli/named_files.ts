@@ -1,7 +1,7 @@
 /**
  * Reads and writes files that a setting or the command line names.
  */
-import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { renameSync, rmSync, writeFileSync } from "node:fs";
 import { certificatesProblem } from "../base/pem.ts";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { Failure } from "./failure.ts";
@@ -11,7 +11,7 @@ export function readNamedFile(
   path: string,
   setting: string,
   what: string,
-  read: (path: string) => Buffer = readFileSync,
+  read: (path: string) => Buffer = readRegularFile,
 ): Buffer {
   try {
     return read(path);

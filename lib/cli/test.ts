@@ -2,8 +2,8 @@
  * `edge-gateway test`: runs the tests of a configuration and prints for each that fails what was expected and what was
  * found.
  */
-import { writeFileSync } from "node:fs";
 import type { Json } from "../config/json.ts";
+import { writeRegularFile } from "../base/regular_file.ts";
 import { isMatches } from "../config/expected.ts";
 import type { TestReport, TestResult } from "../gateway/status.ts";
 import { whyUnwritable } from "../observe/log_file.ts";
@@ -44,7 +44,7 @@ export const test: RunCommand = async (given) => {
 
 function writeReport(path: string, text: string, outcome: string): void {
   try {
-    writeFileSync(path, text);
+    writeRegularFile(path, text);
   } catch (error) {
     throw new Failure(`cannot write ${path} (--junit): ${whyUnwritable(error)}; ${outcome}`, 2);
   }

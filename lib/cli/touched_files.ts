@@ -87,17 +87,12 @@ export function realPath(path: string): string {
 }
 
 /**
- * With ADMIN_WRITE: the configuration's file, where its links lead, what is written beside it, its history, and the
- * file of changes.
+ * With ADMIN_WRITE: the configuration's file, where its links lead, what is written beside it, and its history.
  */
 function writtenByAdmin({ admin, configPath }: Settings): string[] {
   if (!admin?.write) return [];
   const path = resolve(configPath);
-  return unique([
-    realPath(path),
-    ...besidesOf(path),
-    ...(admin.auditLogPath === null ? [] : [resolve(admin.auditLogPath)]),
-  ]);
+  return unique([realPath(path), ...besidesOf(path)]);
 }
 
 function besidesOf(configPath: string): string[] {

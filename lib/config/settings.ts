@@ -41,6 +41,9 @@ export function readSettings(flags: Flags, environment: Environment, host: Gatew
   );
   const metricsToken = secret(METRICS_TOKEN, values.metricsToken, values.metricsTokenFile, host, issues);
   issues.push(...problemsTogether(values, password));
+  // Whoever reads that file would miss the changes.
+  if (environment["ADMIN_AUDIT_LOG"])
+    issues.push("ADMIN_AUDIT_LOG is gone: set AUDIT_LOG, a file that has the same events, and logins, in a chain");
   const tracing = asksForTraces(environment) ? host.readTracing!(environment, issues, host.readFile) : null;
   if (issues.length > 0) return { ok: false, issues };
   return {
@@ -111,8 +114,6 @@ function adminOf(values: Values, user: string, password: string, viewerPassword:
     viewer: viewer === null || viewerPassword === null ? null : { user: viewer, password: viewerPassword },
     /** Whether the administrator may change the configuration file. */
     write: values.adminWrite,
-    /** Null: changes are lines of the program's log alone. */
-    auditLogPath: values.adminAuditLogPath,
     host: values.adminHost,
     port: values.adminPort,
     tls: values.adminTls,
@@ -213,20 +214,12 @@ function problemsTogether(values: Read, password: string | null): string[] {
       "ADMIN_WRITE needs an admin interface: set ADMIN_USER and ADMIN_PASSWORD",
     ],
     [
-      values.adminAuditLogPath !== null && values.adminWrite === false,
-      "ADMIN_AUDIT_LOG needs ADMIN_WRITE=true: without it nothing can be changed",
-    ],
-    [
       values.auditLogPath === null && values.auditRefusals === true,
       "AUDIT_REFUSALS needs AUDIT_LOG, the file for them",
     ],
     [
       values.auditLogPath === null && values.auditFail === "closed",
       "AUDIT_FAIL needs AUDIT_LOG, the file that it is about",
-    ],
-    [
-      values.auditLogPath !== null && values.auditLogPath === values.adminAuditLogPath,
-      "AUDIT_LOG and ADMIN_AUDIT_LOG are one file: give each its own",
     ],
     ...(manager === true ? managerRules(values) : []),
     [

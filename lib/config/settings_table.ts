@@ -156,11 +156,6 @@ export const SETTINGS = {
     "Host names, beside localhost, for admin interface and UI over plain HTTP.",
   ),
   adminWrite: setting("ADMIN_WRITE", BOOLEAN, "false", "Let the administrator change the configuration file."),
-  adminAuditLogPath: optionalSetting(
-    "ADMIN_AUDIT_LOG",
-    FILE,
-    "File that gets one line for each change by the administrator.",
-  ),
   adminViewerUser: optionalSetting(
     "ADMIN_VIEWER_USER",
     { ...TEXT, value: "NAME" },

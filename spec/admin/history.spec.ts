@@ -1,4 +1,4 @@
-/** GET /gateway/history, POST /gateway/rollback, and the file of ADMIN_AUDIT_LOG. */
+/** GET /gateway/history and POST /gateway/rollback. */
 import { chmodSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -197,48 +197,5 @@ describe("POST /gateway/rollback", () => {
     writeFileSync(join(folder, name), readFileSync(join(folder, name), "utf8").replace('"port":1', '"port":9'));
     expect((await rollBack(all, digestOf(text(1)))).status).toBe(409);
     expect(all.content()).toBe(text(2));
-  });
-});
-
-describe("ADMIN_AUDIT_LOG", () => {
-  it("gets a line of JSON for each change, and only its owner reads it", async () => {
-    const path = join(emptyFolder(), "changes.log");
-    const all = await writable(text(1), { auditLogPath: path });
-    await all.put(text(2));
-    await all.put(text(3));
-    const lines = () =>
-      readFileSync(path, "utf8")
-        .split("\n")
-        .slice(0, -1)
-        .map((line) => JSON.parse(line) as object);
-    while (lines().length < 2) await new Promise((resolve) => setImmediate(resolve));
-    expect(lines()).toMatchObject([
-      {
-        time: expect.any(String),
-        message: "admin change",
-        user: "ädmin",
-        address: "127.0.0.1",
-        action: "source",
-        before: digestOf(text(1)),
-        after: digestOf(text(2)),
-      },
-      { after: digestOf(text(3)) },
-    ]);
-    expect(statSync(path).mode & 0o777).toBe(0o600);
-  });
-
-  it("refuses the start where it cannot be written", async () => {
-    await expect(writable(text(1), { auditLogPath: join(emptyFolder(), "no", "changes.log") })).rejects.toThrow(
-      /^ADMIN_AUDIT_LOG: cannot write to \S+: there is no such folder$/,
-    );
-  });
-
-  it("counts lines that are lost, and the next one says how many (/dev/full is of Linux)", async ({ skip }) => {
-    if (process.platform !== "linux") skip();
-    const all = await writable(text(1), { auditLogPath: "/dev/full" });
-    expect((await all.put(text(2))).status).toBe(200);
-    const lost = () => all.lines().filter(({ message }) => message === "a line of the file of changes is lost");
-    while (lost().length === 0) await new Promise((resolve) => setImmediate(resolve));
-    expect(lost()).toMatchObject([{ file: "/dev/full", lost: 1 }]);
   });
 });

@@ -164,16 +164,10 @@ describe("POST /gateway/upstreams/{service}/{id}", () => {
     expect((await asViewer("GET", "/gateway/health")).json.services[0].upstreams[0].admin_state).toBe(null);
   });
 
-  it("is a line in the log of changes, with the state before and after", async () => {
-    const auditLogPath = join(emptyFolder(), "changes.log");
-    const { asAdmin, lines } = await writable(withPort(1), { auditLogPath });
+  it("is a line in the log, with the state before and after", async () => {
+    const { asAdmin, lines } = await writable(withPort(1));
     for (const state of ["drain", "eject", "use"]) await asAdmin("POST", "/gateway/upstreams/s/u", stateful(state));
     await asAdmin("POST", "/gateway/upstreams/s/u", stateful("stop"));
-    await expect.poll(() => readFileSync(auditLogPath, "utf8").split("\n").length).toBe(4);
-    const written = readFileSync(auditLogPath, "utf8")
-      .split("\n")
-      .slice(0, -1)
-      .map((line) => JSON.parse(line) as Record<string, unknown>);
     const about = {
       message: "admin change",
       user: USER,
@@ -182,17 +176,12 @@ describe("POST /gateway/upstreams/{service}/{id}", () => {
       service: "s",
       upstream: "u",
     };
-    expect(written).toMatchObject(
+    expect(lines().filter(({ message }) => message === "admin change")).toMatchObject(
       [
         ["use", "drain"],
         ["drain", "eject"],
         ["eject", "use"],
       ].map(([before, after]) => ({ ...about, before, after })),
     );
-    expect(lines().filter(({ message }) => message === "admin change")).toMatchObject([
-      { after: "drain" },
-      { after: "eject" },
-      { after: "use" },
-    ]);
   });
 });

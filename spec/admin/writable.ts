@@ -59,12 +59,11 @@ interface Changes extends AdminChanges {
   readonly path?: string;
   readonly keyFile?: string;
   readonly environment?: Record<string, string>;
-  readonly auditLogPath?: string | null;
 }
 
 export async function writable(
   config: object | string = withPort(1),
-  { path, keyFile, environment = {}, auditLogPath = null, ...changes }: Changes = {},
+  { path, keyFile, environment = {}, ...changes }: Changes = {},
 ): Promise<Writable> {
   const folder = emptyFolder();
   const file = path ?? join(folder, "gw.json");
@@ -85,7 +84,6 @@ export async function writable(
     refresh: changes.refresh ?? (() => null),
     onRequest: OF_ADMIN,
     redactSecrets: changes.redactSecrets ?? false,
-    auditLogPath,
     clock: systemClock,
     reload,
     log,

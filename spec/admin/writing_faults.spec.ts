@@ -264,7 +264,6 @@ it("a gateway whose program gives the configuration has no file that could be ch
     refresh: () => null,
     onRequest: OF_ADMIN,
     redactSecrets: false,
-    auditLogPath: null,
     clock: systemClock,
     reload,
     log: silentLog,

@@ -226,7 +226,7 @@ describe("AUDIT_LOG", () => {
     [{ AUDIT_REFUSALS: "true" }, "AUDIT_REFUSALS needs AUDIT_LOG"],
     [{ AUDIT_FAIL: "closed" }, "AUDIT_FAIL needs AUDIT_LOG"],
     [{ AUDIT_LOG: "a.log", AUDIT_FAIL: "shut" }, "AUDIT_FAIL"],
-    [{ ...ADMIN, AUDIT_LOG: "a.log", ADMIN_AUDIT_LOG: "a.log" }, "AUDIT_LOG and ADMIN_AUDIT_LOG are one file"],
+    [{ ...ADMIN, ADMIN_AUDIT_LOG: "a.log" }, "ADMIN_AUDIT_LOG is gone: set AUDIT_LOG"],
   ])("%j is exit code 2", async (environment, why) => {
     expect(
       await program(["--config", fileWith(oneService(9))], { environment, cwd: emptyFolder() }).ended,

@@ -1,4 +1,5 @@
-import { readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { chmodSync, readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { emptyFolder, fileWith, program } from "../support/process.ts";
@@ -46,6 +47,16 @@ describe("edge-gateway import", () => {
     expect([code, stderr]).toEqual([0, ""]);
   });
 
+  it("neither reads nor writes a FIFO, which may wait without end", async () => {
+    const fifo = join(emptyFolder(), "fifo");
+    execFileSync("mkfifo", [fifo]);
+    expect(await run("openapi", fifo, ...UPSTREAM)).toMatchObject({ code: 2, stderr: expect.stringContaining("FIFO") });
+    expect(await run("openapi", fileWith(API), ...UPSTREAM, "--output", fifo, "--force")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("FIFO"),
+    });
+  });
+
   it("writes to --output, readable by its owner only, and replaces a file only with --force", async () => {
     const [file, output] = [fileWith(API), join(emptyFolder(), "gw.json")];
     const words = ["openapi", file, ...UPSTREAM, "--output", output];
@@ -57,7 +68,9 @@ describe("edge-gateway import", () => {
       stderr: `edge-gateway: ${output} is there already: --force replaces it\n`,
     });
     expect(readFileSync(output, "utf8")).toBe("mine");
+    chmodSync(output, 0o644);
     expect((await run(...words, "--force")).code).toBe(0);
+    expect(statSync(output).mode & 0o777).toBe(0o600);
     expect(JSON.parse(readFileSync(output, "utf8"))).toHaveProperty("services");
     expect(await run("openapi", file, ...UPSTREAM, "--output", "/nowhere/gw.json")).toMatchObject({
       code: 2,

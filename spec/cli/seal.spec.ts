@@ -219,9 +219,9 @@ describe("needs", () => {
     ["an admin interface", ADMIN, ["/proc/self/fd/"], ["/var/log/gw.log"], true],
     [
       "changes by the administrator",
-      { ...ADMIN, ADMIN_WRITE: "true", ADMIN_AUDIT_LOG: "/var/log/changes" },
-      ["/var/log/changes"],
-      ["/var/log/gw.log", "/etc/gw/gw.json", "/etc/gw/.gw.json.*", "/var/log/changes"],
+      { ...ADMIN, ADMIN_WRITE: "true" },
+      [],
+      ["/var/log/gw.log", "/etc/gw/gw.json", "/etc/gw/.gw.json.*"],
       true,
     ],
   ])("with %s", (_what, environment, reads, writes, threads) => {

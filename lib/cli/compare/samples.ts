@@ -3,7 +3,7 @@
  * routes, near misses, and those of the configuration's tests. Only one of the versions may accept the configuration,
  * so that it is read as JSON alone.
  */
-import { readFileSync } from "node:fs";
+import { readRegularFile } from "../../base/regular_file.ts";
 import { dirname } from "node:path";
 import { isHashed } from "../../base/password.ts";
 import { atOnce } from "../../base/time_slices.ts";
@@ -171,7 +171,7 @@ function valueOf(value: unknown, file: string): string | null {
   const { text, problems } = resolveReferences(value, {
     environment: process.env,
     folder: dirname(file),
-    readFile: (path) => readFileSync(path),
+    readFile: readRegularFile,
   });
   return problems.length === 0 && text !== "" ? text : null;
 }
