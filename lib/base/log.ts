@@ -1,6 +1,7 @@
 /**
  * The program's own log: one line per event on standard error, as text for a terminal or as JSON.
  */
+import type { Writable } from "node:stream";
 
 export const LOG_LEVELS = ["debug", "info", "warn", "error", "silent"] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
@@ -22,7 +23,7 @@ export interface LogOptions {
   readonly level?: LogLevel;
   /** Default "text". */
   readonly format?: LogFormat;
-  /** Writes a finished line, newline included. Default: standard error. */
+  /** Writes a finished line, newline included. Default: standard error, see `stderrLines`. */
   readonly write?: (line: string) => void;
   /** Milliseconds since 1970; default `Date.now`. */
   readonly wall?: () => number;
@@ -30,13 +31,54 @@ export interface LogOptions {
 
 export function createLog(options: LogOptions = {}): Log {
   const threshold = LOG_LEVELS.indexOf(options.level ?? "info");
-  const write = options.write ?? ((line: string) => void process.stderr.write(line));
+  let stderr: BoundedLines | null = null;
+  const toStderr = (line: string) => {
+    stderr ??= stderrLines();
+    stderr.add(line, log);
+  };
+  const write = options.write ?? toStderr;
   const wall = options.wall ?? Date.now;
   const render = options.format === "json" ? jsonLine : textLine;
   const at = (level: LogLevel) => (message: string, fields?: LogFields) => {
     if (LOG_LEVELS.indexOf(level) >= threshold) write(render(new Date(wall()).toISOString(), level, message, fields));
   };
-  return { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
+  const log: Log = { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
+  return log;
+}
+
+/** Lines of the program's log for a reader that may be slow: what it has not read must not fill the memory. */
+export class BoundedLines {
+  readonly #isFull: (line: string) => boolean;
+  readonly #send: (line: string) => void;
+  #lost = 0;
+
+  constructor(isFull: (line: string) => boolean, send: (line: string) => void) {
+    this.#isFull = isFull;
+    this.#send = send;
+  }
+
+  /** `log`, which writes here, gets the number of lines that were lost before this one. */
+  add(line: string, log: Log): void {
+    if (this.#isFull(line)) {
+      this.#lost++;
+      return;
+    }
+    const lines = this.#lost;
+    this.#lost = 0;
+    if (lines > 0) log.error("lines of this log are lost: they came faster than they could be written", { lines });
+    this.#send(line);
+  }
+}
+
+/** Characters that wait for the reader of standard error; further lines are lost. As of the access log. */
+const MAX_WAITING = 8 * 1024 * 1024;
+
+/** `stream`: only tests have another. */
+export function stderrLines(stream: Pick<Writable, "writableLength" | "write"> = process.stderr): BoundedLines {
+  return new BoundedLines(
+    ({ length }) => stream.writableLength + length > MAX_WAITING,
+    (line) => stream.write(line),
+  );
 }
 
 /** A log that drops everything: the default of an embedded gateway. */

@@ -3,7 +3,7 @@
  */
 import { availableParallelism } from "node:os";
 import { addressOf } from "../base/ip_address.ts";
-import type { Log } from "../base/log.ts";
+import { stderrLines, type Log } from "../base/log.ts";
 import type { BoundAddress } from "../cluster/messages.ts";
 import { Supervisor } from "../cluster/supervisor.ts";
 import type { Settings } from "../config/settings.ts";
@@ -35,7 +35,8 @@ export function openWorkers(settings: Settings, parts: readonly PartName[], log:
     cores: availableParallelism(),
   });
   if (count === 1) return null;
-  const write = (line: string) => void process.stderr.write(line);
+  const lines = stderrLines();
+  const write = (line: string) => lines.add(line, log);
   return new Supervisor({
     ...{ count, log: { level: logLevel, format: logFormat }, tracing, adminCookie: admin?.cookie ?? null },
     ...{ parts, logger: log, write },

@@ -2,39 +2,23 @@
  * Sends the lines of a worker's logs to the main thread.
  */
 import { entry } from "../base/event_loop.ts";
-import type { Log } from "../base/log.ts";
+import { BoundedLines } from "../base/log.ts";
 
 /** Lines that are sent and not written yet; further ones are lost. */
 const MAX_WAITING = 10_000;
 
-/** Of the program's log, as long as the main thread writes them: lines that nobody reads must not fill its memory. */
-export class LogLines {
-  readonly #words: Int32Array;
-  readonly #index: number;
-  readonly #send: (line: string) => void;
-  #lost = 0;
-
-  /**
-   * `words[index]`, in shared memory, counts the lines that wait: the main thread takes away those that it has written.
-   */
-  constructor(words: Int32Array, index: number, send: (line: string) => void) {
-    this.#words = words;
-    this.#index = index;
-    this.#send = send;
-  }
-
-  /** `log` gets the number of lines that were lost before this one. */
-  add(line: string, log: Log): void {
-    if (Atomics.load(this.#words, this.#index) >= MAX_WAITING) {
-      this.#lost++;
-      return;
-    }
-    const lost = this.#lost;
-    this.#lost = 0;
-    if (lost > 0) log.warn("lines of this log are lost: they came faster than they could be written", { lines: lost });
-    Atomics.add(this.#words, this.#index, 1);
-    this.#send(line);
-  }
+/**
+ * Of the program's log, as long as the main thread writes them. `words[index]`, in shared memory, counts the lines that
+ * wait: the main thread takes away those that it has written.
+ */
+export function sentLines(words: Int32Array, index: number, send: (line: string) => void): BoundedLines {
+  return new BoundedLines(
+    () => Atomics.load(words, index) >= MAX_WAITING,
+    (line) => {
+      Atomics.add(words, index, 1);
+      send(line);
+    },
+  );
 }
 
 /** Lines wait this long for others, or until this many characters have arrived. */

@@ -17,7 +17,7 @@ import type { Tail, TailReader } from "../observe/tail.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { Follower } from "./follower.ts";
 import { InFlight } from "./in_flight.ts";
-import { LineBatch, LogLines } from "./log_lines.ts";
+import { LineBatch, sentLines } from "./log_lines.ts";
 import {
   BEAT_MS,
   beatsOf,
@@ -34,7 +34,7 @@ const { id, place, count, words, addresses } = start;
 const port = parentPort!;
 const send = (message: ToMain) => port.postMessage({ edgeGateway: message } satisfies Posted);
 
-const logLines = new LogLines(words, waitingLinesOf(place, count), (line) => send({ type: "log", line }));
+const logLines = sentLines(words, waitingLinesOf(place, count), (line) => send({ type: "log", line }));
 /** Null: there is no audit log. */
 let auditEvents: AuditEvents | null = null;
 const accessLines = new LineBatch((lines) => send({ type: "access", lines }));

@@ -1,5 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
-import { createLog, jsonText, LOG_LEVELS, silentLog, type LogOptions } from "../../lib/base/log.ts";
+import { Writable } from "node:stream";
+import { createLog, jsonText, LOG_LEVELS, silentLog, stderrLines, type LogOptions } from "../../lib/base/log.ts";
 
 function collect(options: LogOptions = {}) {
   const lines: string[] = [];
@@ -87,4 +88,28 @@ describe("jsonText", () => {
     expect(JSON.parse(jsonText(value))).toEqual(value);
     expect(jsonText(() => 1)).toBe("null");
   });
+});
+
+it("the log holds at most 8 Mi characters for a reader that is slow, and says how many lines are lost", () => {
+  const written: string[] = [];
+  const finish: (() => void)[] = [];
+  const stream = new Writable({
+    decodeStrings: false,
+    write(line: string, _encoding, done) {
+      written.push(line);
+      finish.push(done);
+    },
+  });
+  const lines = stderrLines(stream);
+  const log = createLog({ level: "error", write: (line) => lines.add(line, log), wall: () => 0 });
+  for (let i = 0; i < 100_000; i++) log.error(`line ${i} ${"x".repeat(300)}`);
+  expect(stream.writableLength).toBeLessThanOrEqual(8 * 1024 * 1024);
+  while (stream.writableLength > 0) finish.shift()!();
+  const kept = written.length;
+  log.error("another");
+  while (stream.writableLength > 0) finish.shift()!();
+  expect(written.slice(kept).map((line) => line.slice(25))).toEqual([
+    `error lines of this log are lost: they came faster than they could be written lines=${100_000 - kept}\n`,
+    "error another\n",
+  ]);
 });
