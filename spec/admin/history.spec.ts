@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, 
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { startAdmin } from "./harness.ts";
-import { digestOf, emptyFolder, withPort, writable, type Writable } from "./writable.ts";
+import { digestOf, withPort, writable, type Writable } from "./writable.ts";
 
 const text = (port: number, more?: object) => JSON.stringify(withPort(port, more));
 const entriesOf = async ({ asAdmin }: Writable) => (await asAdmin("GET", "/gateway/history")).json.entries as any[];

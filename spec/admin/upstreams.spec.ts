@@ -1,9 +1,7 @@
 /** POST /gateway/upstreams/{service}/{id}: who may, what is refused, and what the answer and the log of changes say. */
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { RIGHT, startAdmin, USER } from "./harness.ts";
-import { AS_VIEWER, emptyFolder, withPort, writable } from "./writable.ts";
+import { AS_VIEWER, withPort, writable } from "./writable.ts";
 
 const JSON_TYPE = { "content-type": "application/json" };
 const upstream = (id: string) => ({ id, host: "127.0.0.1", port: 1 });

@@ -49,7 +49,7 @@ describe("the parser of replies", () => {
   it("copies a text that arrives in pieces of 1 KiB in proportion to its length", () => {
     const allocated = vi.spyOn(Buffer, "allocUnsafeSlow");
     const joined = vi.spyOn(Buffer, "concat");
-    onTestFinished(() => vi.restoreAllMocks());
+    onTestFinished(() => void vi.restoreAllMocks());
     const text = "x".repeat(1_000_000);
     const pieces = `$${text.length}\r\n${text}\r\n`.match(/[^]{1,1024}/g)!;
     expect(parsed(...pieces)).toEqual([text]);

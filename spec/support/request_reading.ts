@@ -1,9 +1,10 @@
 /** Reads the requests of one connection with `RequestParser`, from bytes in any pieces. */
+import { Pieces } from "../../lib/base/pieces.ts";
 import { noCertificate } from "../../lib/http/exchange.ts";
 import type { Limits } from "../../lib/server/limits.ts";
 import type { RequestHead } from "../../lib/server/inbound.ts";
 import { receiveHead } from "../../lib/server/receive.ts";
-import { Pieces, RequestParser } from "../../lib/server/request_parser.ts";
+import { RequestParser } from "../../lib/server/request_parser.ts";
 import { manualClock } from "./clock.ts";
 
 /** A request that was accepted, with its body and trailers as far as they have been read. */

@@ -225,7 +225,7 @@ it("copies and decodes a head that arrives in single bytes in proportion to its 
   const decoded = vi.spyOn(Buffer.prototype, "toString");
   const joined = vi.spyOn(Buffer, "concat");
   const copied = vi.spyOn(Buffer, "from");
-  onTestFinished(() => vi.restoreAllMocks());
+  onTestFinished(() => void vi.restoreAllMocks());
   const length = 30_000;
   const { events } = read(`HTTP/1.1 200 OK\r\nX-Long: ${"a".repeat(length)}\r\nContent-Length: 0\r\n\r\n`, { size: 1 });
   expect(events.at(-1)).toBe("ended kept ");
