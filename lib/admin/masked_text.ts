@@ -1,12 +1,11 @@
 /**
  * Masks the secrets in the text of a configuration, and keeps the rest of it byte for byte.
  */
-import { SECRET_NAME } from "../config/conditions.ts";
 import { endOfString } from "../config/json_places.ts";
 import { MASK } from "../config/schema_core.ts";
 import { concealerOf, type WithSecrets } from "../config/secrets.ts";
-import { maskLiterals } from "../config/references.ts";
-import { redacted } from "../http/redact_query.ts";
+import { REDACTED } from "../http/redact.ts";
+import { testText, type Conceal } from "../proof/displayed.ts";
 
 const STRUCTURE = /["{}[\],]/g;
 
@@ -47,7 +46,8 @@ export function maskedText(text: Buffer, loaded: WithSecrets): { readonly text: 
       isKey = false;
     } else {
       const value = JSON.parse(token) as string;
-      const shown = conceal(marked.get(JSON.stringify(path)) ?? (path[0] === "tests" ? inTest(path, value) : value));
+      const shown =
+        path[0] === "tests" ? inTest(path, value, conceal) : conceal(marked.get(JSON.stringify(path)) ?? value);
       if (shown === value) continue;
       result += written.slice(from, index) + JSON.stringify(shown);
       from = index + token.length;
@@ -68,12 +68,8 @@ export function maskIn(text: string, former: string): number {
   return -1;
 }
 
-/** The requests of tests have the credentials of callers, of which the configuration may have hashes alone. */
-function inTest(path: readonly (string | number)[], value: string): string {
-  const name = path.findLast((step) => typeof step === "string") as string;
-  // A form or a document: where in it the secret is, only its reader knows.
-  if (name === "body" && SECRET_NAME.test(value)) return maskLiterals(value);
-  return SECRET_NAME.test(name) || /cookie/i.test(name)
-    ? maskLiterals(value)
-    : redacted(value).replaceAll("[redacted]", MASK);
+/** As reports show it. */
+function inTest(path: readonly (string | number)[], value: string, conceal: Conceal): string {
+  const names = path.slice(1).filter((step) => typeof step === "string");
+  return testText(names, value, conceal).replaceAll(REDACTED, MASK);
 }

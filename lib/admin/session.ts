@@ -2,7 +2,7 @@
  * Issues, checks and revokes the token of a logged-in user, the administrator or the viewer, and its cookie (RFC 6265).
  */
 import { createHmac, randomBytes } from "node:crypto";
-import { signJwt, verifyJwt, type JwtClaims, type JwtVerdict } from "../base/jwt.ts";
+import { isTime, signJwt, verifyJwt, type JwtClaims, type JwtVerdict } from "../base/jwt.ts";
 import { SESSION_AUDIENCE, SESSION_ISSUER, unquoted } from "../operator/admin_cookie.ts";
 import { findCookie } from "../http/cookies.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
@@ -36,22 +36,22 @@ type SessionClaims = JwtClaims & {
   readonly jti: string;
   readonly iat: number;
   readonly exp: number;
+  /** The second of the login (OpenID Connect Core §2); renewals keep it. */
+  readonly auth_time: number;
 };
 
 const BEARER = /^bearer +([\w.-]+) *$/i;
+/** Of each account. */
 const MAX_REVOKED = 10_000;
+/** After its login a session ends, however often it is renewed (NIST SP 800-63B §4.2.3), or after its lifetime. */
+const MAX_SESSION_S = 12 * 60 * 60;
 
 export class Sessions {
   /** The Set-Cookie header that removes the token from the client. */
   readonly clearing: string;
   readonly #options: SessionOptions;
   readonly #maxRevoked: number;
-  /** Each has a key of its own, so that a token shows its role, and another password ends the sessions of its user. */
-  readonly #accounts: readonly (Account & { readonly key: Buffer })[];
-  /** `jti` of revoked tokens, with the second in which they expire. */
-  readonly #revoked = new Map<string, number>();
-  /** Tokens issued in this second or before it are refused. */
-  #refusedUpTo = -1;
+  readonly #accounts: readonly SessionAccount[];
 
   constructor(options: SessionOptions, maxRevoked = MAX_REVOKED) {
     const secret = options.jwtSecret ?? randomBytes(32);
@@ -60,27 +60,29 @@ export class Sessions {
     this.#maxRevoked = maxRevoked;
     this.#accounts = accountsOf(options).map(({ role, user, password }) => {
       const content = role === "admin" ? [user, password] : [user, password, role];
-      return { role, user, password, key: createHmac("sha256", secret).update(JSON.stringify(content)).digest() };
+      const key = createHmac("sha256", secret).update(JSON.stringify(content)).digest();
+      return { role, user, password, key, revoked: new Map(), refusedUpTo: -1 };
     });
   }
 
   /** A new session: the value of its Set-Cookie header, and its end. */
-  issue(role: Role = "admin", jti = randomBytes(16).toString("base64url")): AdminSession & { readonly cookie: string } {
+  issue(role: Role = "admin", former?: SessionClaims): AdminSession & { readonly cookie: string } {
     const { sessionTtlS, cookie, clock } = this.#options;
     const { user, key } = this.#accounts.find((account) => account.role === role)!;
     const iat = Math.floor(clock.wall() / 1000);
-    const exp = iat + sessionTtlS;
-    const token = signJwt({ sub: user, iat, exp, jti, iss: SESSION_ISSUER, aud: SESSION_AUDIENCE }, key);
-    return { role, user, expiresAt: exp * 1000, cookie: cookieOf(cookie, token, sessionTtlS) };
+    const { jti, auth_time } = former ?? { jti: randomBytes(16).toString("base64url"), auth_time: iat };
+    const exp = Math.min(iat + sessionTtlS, auth_time + Math.max(sessionTtlS, MAX_SESSION_S));
+    const claims = { sub: user, iat, exp, auth_time, jti, iss: SESSION_ISSUER, aud: SESSION_AUDIENCE };
+    return { role, user, expiresAt: exp * 1000, cookie: cookieOf(cookie, signJwt(claims, key), exp - iat) };
   }
 
   /**
-   * The same session with a later end. Its `jti` stays: a logout ends it whichever of its tokens it has. Null: it has
-   * ended meanwhile.
+   * The same session with a later end, 12 hours after its login at most. Its `jti` stays: a logout ends it whichever of
+   * its tokens it has. Null: it has ended meanwhile.
    */
   renew(headers: HeaderList): (AdminSession & { readonly cookie: string }) | null {
     const found = this.#found(headers);
-    return found && this.issue(found.role, found.claims.jti);
+    return found && this.issue(found.account.role, found.claims);
   }
 
   /**
@@ -89,7 +91,7 @@ export class Sessions {
    */
   of(headers: HeaderList): AdminSession | null {
     const found = this.#found(headers);
-    return found && { role: found.role, user: found.claims.sub, expiresAt: found.claims.exp * 1000 };
+    return found && { role: found.account.role, user: found.claims.sub, expiresAt: found.claims.exp * 1000 };
   }
 
   hasCookie(headers: HeaderList): boolean {
@@ -116,7 +118,7 @@ export class Sessions {
   revoke(headers: HeaderList): void {
     findCookie(headers, this.#options.cookie, (value) => {
       const found = this.#sessionOf(unquoted(value));
-      if (found !== null) this.#remember(found.claims);
+      if (found !== null) this.#remember(found);
       return null;
     });
   }
@@ -130,37 +132,47 @@ export class Sessions {
   }
 
   #sessionOf(token: string): Found | null {
-    for (const { role, user, key } of this.#accounts) {
-      const verdict = this.#verified(token, key, this.#options.clock.wall());
-      if (!verdict.ok || !isSession(verdict.claims) || verdict.claims.sub !== user) continue;
-      return verdict.claims.iat <= this.#refusedUpTo || this.#revoked.has(verdict.claims.jti)
+    for (const account of this.#accounts) {
+      const verdict = this.#verified(token, account.key, this.#options.clock.wall());
+      if (!verdict.ok || !isSession(verdict.claims) || verdict.claims.sub !== account.user) continue;
+      return verdict.claims.iat <= account.refusedUpTo || account.revoked.has(verdict.claims.jti)
         ? null
-        : { role, claims: verdict.claims };
+        : { account, claims: verdict.claims };
     }
     return null;
   }
 
-  #remember({ jti }: SessionClaims): void {
+  #remember({ account, claims: { jti } }: Found): void {
+    const { revoked } = account;
     const second = this.#options.clock.wall() / 1000;
-    if (this.#revoked.size >= this.#maxRevoked)
-      for (const [old, end] of this.#revoked) if (end <= second) this.#revoked.delete(old);
-    if (this.#revoked.size >= this.#maxRevoked) {
-      // Forgetting a revocation would revive a logged-out session, so end all sessions instead.
-      this.#revoked.clear();
-      this.#refusedUpTo = Math.floor(second);
+    if (revoked.size >= this.#maxRevoked) for (const [old, end] of revoked) if (end <= second) revoked.delete(old);
+    if (revoked.size >= this.#maxRevoked) {
+      // Forgetting a revocation would revive a logged-out session, so end all sessions of the account instead.
+      revoked.clear();
+      account.refusedUpTo = Math.floor(second);
     }
     // It may have been renewed until now.
-    this.#revoked.set(jti, second + this.#options.sessionTtlS);
+    revoked.set(jti, second + this.#options.sessionTtlS);
   }
 }
 
+/** Its key is its own, so that a token shows its role, and another password ends the sessions of its user. */
+interface SessionAccount extends Account {
+  readonly key: Buffer;
+  /** `jti` of revoked tokens, with the second in which they expire. */
+  readonly revoked: Map<string, number>;
+  /** Tokens issued in this second or before it are refused. */
+  refusedUpTo: number;
+}
+
 interface Found {
-  readonly role: Role;
+  readonly account: SessionAccount;
   readonly claims: SessionClaims;
 }
 
 function isSession(claims: JwtClaims): claims is SessionClaims {
-  return typeof claims.sub === "string" && typeof claims.jti === "string" && typeof claims.iat === "number";
+  const { sub, jti, iat, auth_time } = claims;
+  return typeof sub === "string" && typeof jti === "string" && isTime(iat) && isTime(auth_time);
 }
 
 /** A cookie is replaced or removed only by one with the same attributes. */

@@ -6,7 +6,7 @@ import type { PartFields } from "./part_fields.ts";
 import * as s from "./schema.ts";
 
 export const ADDRESS_RANGE = s.string({
-  references: "value",
+  references: "address",
   hint: "an IP address or a range such as 10.0.0.0/8",
   check(text) {
     if (text.includes("%")) return "leave the zone out";

@@ -3,6 +3,7 @@
  */
 import { FIELD_VALUE, FORWARDING, HOP_BY_HOP, TOKEN } from "../base/http_grammar.ts";
 import { charactersUpTo } from "../base/linear_pattern.ts";
+import { isSecretName } from "../base/secret_names.ts";
 import { byHeader, byName, matches, NULL } from "./expected.ts";
 import { nodeAt, type Path } from "./json.ts";
 import { maskLiterals } from "./references.ts";
@@ -35,12 +36,8 @@ function condition(hint: string, fits: (text: string) => boolean, alphabet?: str
  * secret.
  */
 function masked(text: string, at: Path): string {
-  return SECRET_NAME.test(String(at.at(-1))) ? maskLiterals(text) : text;
+  return isSecretName(String(at.at(-1))) ? maskLiterals(text) : text;
 }
-
-/** Names of headers, parameters and cookies whose values are secrets. */
-export const SECRET_NAME =
-  /(?:^|[^a-z])(?:auth|authorization|(?:api_?)?keys?|tokens?|secrets?|pass|password|passwd|credentials?|session(?:id)?|sid|signature|jwt)(?:[^a-z]|$)/i;
 
 /** Parsers cut spaces off at both ends (RFC 9110 §5.5). */
 const isHeaderText = (text: string) => FIELD_VALUE.test(text) && text === text.trim();

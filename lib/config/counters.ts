@@ -27,7 +27,7 @@ const URL_TEXT = s.string({
   hint: "a redis:// or rediss:// URL",
   describe: "redis://user:password@host:port/database of the server; rediss:// for TLS.",
   secret: maskUrl,
-  references: "value",
+  references: "address",
 });
 
 /** No message repeats the text, which may contain a password. */

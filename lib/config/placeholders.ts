@@ -3,6 +3,7 @@
  * decide what is told.
  */
 import { createHash, randomBytes } from "node:crypto";
+import { isLoopback } from "../base/url_destination.ts";
 import { nodeAt, type JsonNode, type Path } from "./json.ts";
 import { referencesIn } from "./references.ts";
 import {
@@ -17,9 +18,9 @@ import {
 
 /**
  * Of one reading of a configuration. A text with references is known where the configuration in force has the same text
- * at the same place (by names, not by numbers). A known reference gets the same random text everywhere, or its value
- * where a random text has the wrong form. All others get a random text that equals nothing. The same holds for the
- * names of files.
+ * at the same place (by names, not by numbers). A known reference gets the same random text everywhere, as a URL one
+ * with the scheme of its value, or its value where a random text has the wrong form. All others get a random text that
+ * equals nothing. The same holds for the names of files.
  */
 export class Placeholders implements PlaceholderSource {
   /** Texts with references and names of files that have been read, each with its place. */
@@ -43,12 +44,18 @@ export class Placeholders implements PlaceholderSource {
 
   alternatives(written: string, at: Path, use: ReferenceUse, sources: Sources, root: JsonNode | undefined): Sources[] {
     const by = (substitute: (reference: string) => string) => ({ ...sources, substitute });
-    const given = (reference: string) => {
-      const value = this.#values.get(reference)!;
+    const given = (reference: string) => this.#values.get(reference)!;
+    // Its tests must not tell whether a guess is right.
+    const givenUnasked = (reference: string) => {
+      this.unknown.push(at);
+      return given(reference);
+    };
+    const alike = (reference: string) => {
+      const text = urlLike(given(reference), this.#token(reference)) ?? this.#token(reference);
       // Warnings name the host of an address.
-      if (URL.canParse(value) && new URL(value).hostname !== "")
-        sources.resolved?.set(new URL(value).host, reference).set(new URL(value).hostname, reference);
-      return value;
+      if (URL.canParse(text))
+        sources.resolved?.set(new URL(text).host, reference).set(new URL(text).hostname, reference);
+      return text;
     };
     const isKnown = this.isKnown(written, at, root);
     const hasValues =
@@ -56,7 +63,8 @@ export class Placeholders implements PlaceholderSource {
     if (hasValues && use === "value") return [by(given)];
     (isKnown ? this.random : this.unknown).push(at);
     const token = isKnown ? (reference: string) => this.#token(reference) : () => randomBytes(32).toString("hex");
-    return [...FORMS.map((form) => by((reference) => form(token(reference)))), ...(hasValues ? [by(given)] : [])];
+    const forms = FORMS.map((form) => by((reference) => form(token(reference))));
+    return hasValues ? [...(use === "address" ? [by(alike)] : []), ...forms, by(givenUnasked)] : forms;
   }
 
   isKnown(written: string, at: Path, root: JsonNode | undefined): boolean {
@@ -113,8 +121,25 @@ const FORMS: readonly ((random: string) => string)[] = [
   (random) => `DNS:x${random.slice(0, 20)}.invalid`,
   // Of a network that nobody has (RFC 5737).
   (random) => `192.0.2.${1 + (parseInt(random.slice(0, 2), 16) % 254)}`,
-  (random) => String(1 + (parseInt(random.slice(0, 4), 16) % 65_535)),
+  (random) => String(portOf(random)),
 ];
+
+/**
+ * A random URL that is judged as this one is: by its scheme, its credentials, and whether its host is this machine.
+ * Null: `value` is no URL.
+ */
+function urlLike(value: string, random: string): string | null {
+  if (!URL.canParse(value)) return null;
+  const { protocol, hostname, password } = new URL(value);
+  if (hostname === "") return null;
+  const host = isLoopback(hostname) ? `${hostname}:${portOf(random)}` : `x${random.slice(0, 20)}.invalid`;
+  const path = protocol.startsWith("http") ? `/${random}` : "";
+  return `${protocol}//${password === "" ? "" : `:${random}@`}${host}${path}`;
+}
+
+function portOf(random: string): number {
+  return 1 + (parseInt(random.slice(0, 4), 16) % 65_535);
+}
 
 /** Items of lists by what names them; a number names nothing. */
 function placeOf(at: Path, root: JsonNode | undefined): (string | readonly string[])[] {

@@ -112,7 +112,9 @@ export function readReferences<T>(
   const { formed, resolved: _, ...others } = sources;
   if (value === INVALID || formed === undefined || use === "secret") return value;
   const needsForm =
-    use === "value" || read({ ...context, sources: { ...others, substitute: () => "0".repeat(64) } }) === INVALID;
+    use === "value" ||
+    use === "address" ||
+    read({ ...context, sources: { ...others, substitute: () => "0".repeat(64) } }) === INVALID;
   if (needsForm) for (const each of referencesIn(node.value)) formed.set(each, resolveReferences(each, others).text);
   return value;
 }

@@ -62,7 +62,9 @@ export type ReferenceUse =
   | "secret"
   /** As something that names or matches, and has no references. */
   | "name"
-  /** As something that random text cannot stand for: an address, a public key. */
+  /** As the URL or the address of a server or a network. */
+  | "address"
+  /** As something that random text cannot stand for, and that nobody guesses: a public key, a file. */
   | "value";
 
 /** See `Placeholders`. */

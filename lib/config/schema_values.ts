@@ -26,7 +26,7 @@ export interface StringOptions extends Described {
    * "value": also where no reference is resolved (see `Placeholders`), the value in force is used. "none": the text
    * names something, and references are errors. Default: as any text.
    */
-  readonly references?: "value" | "none";
+  readonly references?: "value" | "address" | "none";
 }
 
 /** A string, in which references are resolved. A message shows the reference, never the secret. */

@@ -80,7 +80,7 @@ const REQUEST_URL = s.string({
 });
 
 const ANSWER_URL = s.string({
-  references: "value",
+  references: "address",
   hint: 'an http:// or https:// URL, in printable ASCII, without "#", user name and password',
   describe: "The exact URL that is asked.",
   check: (text) => (isSendable(text) && isHttpUrl(text) ? undefined : ""),

@@ -2,34 +2,9 @@
  * Removes credentials that can be recognised by their place or form from paths that are logged or displayed.
  */
 
-export const REDACTED = "[redacted]";
+import { isSecretName } from "../base/secret_names.ts";
 
-/**
- * Headers that hold API keys and tokens by custom, in lower case; those of the standard are Authorization,
- * Proxy-Authorization and Cookie.
- */
-export const CREDENTIAL_HEADERS = [
-  ...[
-    "apikey",
-    "api-key",
-    "x-api-key",
-    "x-auth-token",
-    "x-access-token",
-    "x-csrf-token",
-    "x-amz-security-token",
-    "x-goog-api-key",
-  ],
-  ...[
-    "x-auth-key",
-    "x-authorization",
-    "x-session-token",
-    "x-session-id",
-    "x-user-token",
-    "private-token",
-    "x-gitlab-token",
-    "x-vault-token",
-  ],
-];
+export const REDACTED = "[redacted]";
 
 /**
  * Removes JWTs from the segments of a path (links that confirm an e-mail address contain them), and credentials from
@@ -41,28 +16,11 @@ export function redactedPath(path: string): string {
 }
 
 function withoutSecret(whole: string, before: string, name: string): string {
-  return SECRET_PARAMETERS.has(decoded(name).toLowerCase()) ? `${before}${name}=${REDACTED}` : whole;
+  return isSecretName(decoded(name)) ? `${before}${name}=${REDACTED}` : whole;
 }
 
 /** Names are bounded: otherwise the search for a name's end would start again behind each of many separators. */
 const PATH_PARAMETER = /([;&]|%(?:3[BbFf]|26))([^=;&/]{1,64})=(?:(?!%26|%3[Bb])[^;&/])*/g;
-
-export const SECRET_PARAMETERS = new Set([
-  ...["apikey", "api_key", "access_token", "id_token", "refresh_token", "auth_token", "token", "jwt", "authorization"],
-  ...[
-    "client_secret",
-    "secret",
-    "password",
-    "passwd",
-    "pwd",
-    "sig",
-    "signature",
-    "x-amz-signature",
-    "x-amz-security-token",
-    "x-goog-signature",
-  ],
-  "jsessionid", // servlets write it behind a path
-]);
 
 /** A JWT begins with `{"` in base64url, whatever the name and the text before it. */
 export function withoutTokens(text: string, token: RegExp): string {

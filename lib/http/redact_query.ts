@@ -2,7 +2,8 @@
  * Removes credentials that can be recognised by their place or form from queries and headers that are logged or
  * displayed.
  */
-import { decoded, REDACTED, SECRET_PARAMETERS, withoutTokens } from "./redact.ts";
+import { isSecretName } from "../base/secret_names.ts";
+import { decoded, REDACTED, withoutTokens } from "./redact.ts";
 
 /**
  * A query, or a header with URLs (Referer, Location, Link, …), without the values of parameters that hold credentials,
@@ -17,7 +18,7 @@ export function redacted(text: string, also?: ReadonlySet<string>): string {
     const start = PARAMETER.lastIndex;
     VALUE.lastIndex = ENCODED_JWT.lastIndex = start;
     const name = decoded(found[1]!).toLowerCase();
-    if (!SECRET_PARAMETERS.has(name) && also?.has(name) !== true && !ENCODED_JWT.test(text)) continue;
+    if (!isSecretName(name) && also?.has(name) !== true && !ENCODED_JWT.test(text)) continue;
     shown += text.slice(from, start) + REDACTED;
     from = PARAMETER.lastIndex = start + VALUE.exec(text)![0].length;
   }

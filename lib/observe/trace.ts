@@ -15,7 +15,7 @@ import { redactedPath } from "../http/redact.ts";
 import { redacted } from "../http/redact_query.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Span, TracedRequest, TracedUpstream, TrySpan } from "../http/span.ts";
-import { pathOf, short } from "./access_line.ts";
+import { hostOf, pathOf, short } from "./access_line.ts";
 import type { Sampler } from "./sampling.ts";
 import { attributesText, spanText, type FinishedSpan } from "./span_json.ts";
 import { createIds, parentOf, tracestateOf, type Ids, type RemoteParent } from "./trace_context.ts";
@@ -289,15 +289,12 @@ function nameOf({ method, call }: RequestFacts): string {
   return call.notes.pattern === null ? first : `${first} ${call.notes.pattern}`;
 }
 
-function requestAttributes(
-  { call, method, target, httpVersion, scheme, authority, clientAddress, headers }: RequestFacts,
-  error: string | null,
-  { secretParameters }: Trace,
-): string {
+function requestAttributes(facts: RequestFacts, error: string | null, { secretParameters }: Trace): string {
+  const { call, method, target, httpVersion, scheme, clientAddress, headers } = facts;
   const { notes } = call;
   const question = target.indexOf("?");
   const agent = headerValue(headers, "user-agent");
-  const [address, port] = hostAndPort(authority, scheme);
+  const [address, port] = hostAndPort(hostOf(facts), scheme);
   return attributesText([
     "http.request.method",
     knownMethod(method) ?? "_OTHER",
@@ -395,14 +392,17 @@ function isOurs({ status }: Notes, error: string): boolean {
 }
 
 /** `[2001:db8::1]:8443` is an address and its port; the default is the port of the scheme. */
-function hostAndPort(authority: string, scheme: "http" | "https"): [address: string | null, port: number | null] {
-  if (authority === "") return [null, null];
+function hostAndPort(
+  authority: string | null,
+  scheme: "http" | "https",
+): [address: string | null, port: number | null] {
+  if (authority === null) return [null, null];
   const colon = authority.lastIndexOf(":");
   const hasPort = colon > authority.lastIndexOf("]");
   const host = hasPort ? authority.slice(0, colon) : authority;
   const port =
     hasPort && colon < authority.length - 1 ? Number(authority.slice(colon + 1)) : scheme === "https" ? 443 : 80;
-  return [attribute(host.startsWith("[") ? host.slice(1, -1) : host), Number.isInteger(port) ? port : null];
+  return [host.startsWith("[") ? host.slice(1, -1) : host, Number.isInteger(port) ? port : null];
 }
 
 /** Of one attribute. Longer values are cut, after secrets have been removed. */

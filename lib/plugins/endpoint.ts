@@ -24,7 +24,7 @@ export function httpUrl(describe: string, secretFrom: "path" | "query" = "query"
   const text = string({
     hint: "an http:// or https:// URL",
     describe,
-    references: "value",
+    references: "address",
     secret: mask,
     check: (given) => (isHttp(given) ? undefined : ""),
   });

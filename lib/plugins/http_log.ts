@@ -5,12 +5,13 @@
  * places, or of a known form, are left out.
  */
 import { TOKEN } from "../base/http_grammar.ts";
+import { isSecretName } from "../base/secret_names.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import { integer, object, oneOf, optional, record, string, withDefault } from "../config/whole_schema.ts";
 import { DeliveryQueue } from "../client/delivery_queue.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
-import { CREDENTIAL_HEADERS, REDACTED, redactedPath } from "../http/redact.ts";
+import { REDACTED, redactedPath } from "../http/redact.ts";
 import { redacted } from "../http/redact_query.ts";
 import type { Reply } from "../http/reply.ts";
 import { checkTls, clientTls, hostOf, httpUrl } from "./endpoint.ts";
@@ -196,8 +197,7 @@ function shownHeaders(list: HeaderList, secretParameters: ReadonlySet<string>): 
   const shown = new Map<string, string | string[]>();
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i]!.toLowerCase();
-    const text =
-      SECRET_HEADERS.has(name) || secretParameters.has(name) ? REDACTED : redacted(list[i + 1]!, secretParameters);
+    const text = isSecretName(name) || secretParameters.has(name) ? REDACTED : redacted(list[i + 1]!, secretParameters);
     const before = shown.get(name);
     if (before === undefined) shown.set(name, text);
     else if (typeof before === "string") shown.set(name, [before, text]);
@@ -206,5 +206,3 @@ function shownHeaders(list: HeaderList, secretParameters: ReadonlySet<string>): 
   // fromEntries defines properties: a header named __proto__ is data like any other.
   return Object.fromEntries(shown);
 }
-
-const SECRET_HEADERS = new Set(["authorization", "proxy-authorization", "cookie", "set-cookie", ...CREDENTIAL_HEADERS]);

@@ -5,10 +5,9 @@ import { isDeepStrictEqual } from "node:util";
 import { linearPattern, type StepMeter } from "../base/linear_pattern.ts";
 import { isMatches } from "../config/expected.ts";
 import type { Json } from "../config/json.ts";
-import { maskLiterals } from "../config/references.ts";
 import type { ConfigTest } from "../config/tests.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
-import { redacted } from "../http/redact_query.ts";
+import { displayedFound, type Conceal } from "./displayed.ts";
 import type { Forwarded } from "./stand_ins.ts";
 
 /** What became of the last request of a test. */
@@ -48,11 +47,10 @@ export async function compare(
   const found: Record<string, Json> = {};
   const differences: string[] = [];
   const differing: string[] = [];
-  const judge = async (name: string, wanted: unknown, shown: Json, value: Json, isSecret = false): Promise<Json> => {
+  const judge = async (name: string, wanted: unknown, shown: Json, value: Json): Promise<Json> => {
     const isRight = await holds(wanted, value, meter);
     if (isRight && !isMatches(wanted)) return shown;
-    const text = typeof value === "object" ? JSON.stringify(value) : "";
-    const seen = displayed(text.length > MAX_KEPT ? text : value, conceal, isSecret);
+    const seen = displayedFound(value, conceal, ...name.split("."));
     const [left, right] = [inWords(shown), inWords(seen)];
     if (isRight) return seen;
     differing.push(name);
@@ -77,7 +75,6 @@ export async function compare(
         value,
         shown[header]!,
         valueOf(list ?? [], header, Array.isArray(value)),
-        isCredential(header),
       );
     }
     return values;
@@ -96,40 +93,6 @@ export async function compare(
   }
   return { found, differences, differing };
 }
-
-/** Conceals the secrets of a configuration in a text. */
-type Conceal = (text: string) => string;
-
-/**
- * A value as reports of tests show it, which are logged and stored: without secrets of the configuration, without
- * credentials, and cut.
- * `isSecret`: it is the value of a header that carries credentials, of which only references are shown.
- */
-export function displayed(value: Json, conceal: Conceal, isSecret = false): Json {
-  if (typeof value === "string") {
-    const begin = value.slice(0, MAX_KEPT + MAX_SECRET);
-    const shown = isSecret ? maskLiterals(begin) : conceal(redacted(begin));
-    return shown.length > MAX_KEPT ? `${shown.slice(0, MAX_KEPT)}…` : shown;
-  }
-  if (typeof value !== "object" || value === null) return value;
-  if (Array.isArray(value)) return value.map((each) => displayed(each, conceal, isSecret));
-  return Object.fromEntries(
-    Object.entries(value).map(([name, member]) => [name, displayed(member, conceal, isSecret || isCredential(name))]),
-  );
-}
-
-/** The characters of a text that are kept: the results of all tests stay in memory until the next run. */
-const MAX_KEPT = 2_000;
-
-/** A secret of up to so many characters is found whole, also where the text is cut. */
-const MAX_SECRET = 2 ** 16;
-
-/** Whether a header carries credentials, whatever its value is. */
-export function isCredential(name: string): boolean {
-  return CREDENTIALS.has(name.toLowerCase());
-}
-
-const CREDENTIALS = new Set(["authorization", "proxy-authorization", "cookie", "set-cookie", "apikey", "x-api-key"]);
 
 async function holds(wanted: unknown, value: Json, meter: StepMeter): Promise<boolean> {
   if (!isMatches(wanted)) return isDeepStrictEqual(wanted, value);

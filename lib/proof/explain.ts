@@ -20,7 +20,7 @@ import { usableOf } from "../upstream/usable.ts";
 import type { Configuration } from "../gateway/configuration.ts";
 import type { DisplayedConfig, DisplayedPlugin, DisplayedService } from "../gateway/displayed_config.ts";
 import { viaNameOf } from "../gateway/upstreams.ts";
-import { displayed, isCredential } from "./comparison.ts";
+import { displayed } from "./displayed.ts";
 import { headersFor } from "./stand_ins.ts";
 import { checkRequest, injected } from "./made_request.ts";
 import type { Parts } from "../gateway/parts.ts";
@@ -209,7 +209,7 @@ function shownHeaders(forwarded: Exchange, snapshot: Snapshot): HeaderList | nul
   const service = services.find(({ name }) => name === forwarded.service.name)!;
   const conceal = concealerOf(snapshot);
   const valueOf = (name: string, value: string) =>
-    value === forwarded.call.id ? REQUEST_ID : displayed(value, conceal, isCredential(name));
+    value === forwarded.call.id ? REQUEST_ID : displayed(value, conceal, name);
   try {
     return (
       headersFor(forwarded, service, viaNameOf(global.name))?.map((text, i, list) =>

@@ -22,7 +22,8 @@ import { receivingBy, type Loaded, type RouteTarget } from "../gateway/snapshot.
 import { viaNameOf } from "../gateway/upstreams.ts";
 import { shownIssue } from "../gateway/refusal.ts";
 import type { ShownIssue, TestReport, TestResult } from "../gateway/status.ts";
-import { compare, displayed, type Compared, type Outcome } from "./comparison.ts";
+import { compare, type Compared, type Outcome } from "./comparison.ts";
+import { displayed } from "./displayed.ts";
 import { matchingTable, Scratch } from "./scratch.ts";
 import { requestOf, serversOf, upstreamOf, type Forwarded } from "./stand_ins.ts";
 import { passwordsOnce, TestTime, TestTimes, threadUsage } from "./test_time.ts";

@@ -5,8 +5,8 @@
 import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
 import { FIELD_LINE, FIELD_VALUE, FORWARDING, HOP_BY_HOP, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
+import { CREDENTIAL_HEADERS } from "../base/secret_names.ts";
 import { BODILESS } from "../http/body.ts";
-import { CREDENTIAL_HEADERS } from "../http/redact.ts";
 import type { Exchange } from "../http/exchange.ts";
 import {
   dashed,

@@ -7,7 +7,10 @@ const PAGES = ["/gateway", "/gateway/config"];
 const NOW = Date.UTC(2026, 0, 1) / 1000;
 const HEADER = { alg: "HS256", typ: "JWT" };
 const MIDDLE = /\.[^.]+\./;
-const CLAIMS = { sub: USER, iat: NOW, exp: NOW + 60, jti: "j", iss: "edge-gateway", aud: "edge-gateway-admin" };
+const CLAIMS = {
+  ...{ sub: USER, iat: NOW, auth_time: NOW, exp: NOW + 60, jti: "j" },
+  ...{ iss: "edge-gateway", aud: "edge-gateway-admin" },
+};
 
 describe("the token cookie", () => {
   it.each(PAGES)("the token cookie gives access to GET and HEAD %s", async (path) => {
@@ -44,6 +47,10 @@ describe("the token cookie", () => {
     ["of another issuer", forged(HEADER, { ...CLAIMS, iss: "other" })],
     ["for another user", forged(HEADER, { ...CLAIMS, sub: "other" })],
     ["without a jti, so that it could not be revoked", forged(HEADER, { ...CLAIMS, jti: undefined })],
+    [
+      "without the time of its login, so that it could be renewed for ever",
+      forged(HEADER, { ...CLAIMS, auth_time: "1" }),
+    ],
     ["without an exp", forged(HEADER, { ...CLAIMS, exp: undefined })],
     ["expired", forged(HEADER, { ...CLAIMS, exp: NOW })],
     ["signed with another secret", forged(HEADER, CLAIMS, "another secret of more than 32 bytes")],
@@ -150,11 +157,15 @@ describe("DELETE /logout", () => {
 describe("revoked tokens", () => {
   const sessionsOf = (maxRevoked: number) => {
     const clock = manualClock();
+    const viewer = { user: "viewer", password: PASSWORD };
     const sessions = new Sessions(
-      { user: USER, password: PASSWORD, cookie: "token", jwtSecret: SECRET, sessionTtlS: 60, clock },
+      { user: USER, password: PASSWORD, viewer, cookie: "token", jwtSecret: SECRET, sessionTtlS: 60, clock },
       maxRevoked,
     );
-    const issue = () => ["Cookie", sessions.issue().cookie.split(";")[0]!];
+    const issue = (role: unknown = "admin") => [
+      "Cookie",
+      sessions.issue(role === "viewer" ? "viewer" : "admin").cookie.split(";")[0]!,
+    ];
     const isLive = (headers: readonly string[]) => sessions.hasCookie(headers);
     const revoke = (headers: readonly string[]) => sessions.revoke(headers);
     return { clock, issue, isLive, revoke };
@@ -172,6 +183,13 @@ describe("revoked tokens", () => {
     expect(isLive(issue())).toBe(true);
   });
 
+  it("revoked tokens of a viewer, however many, end no session of the administrator", () => {
+    const { issue, isLive, revoke } = sessionsOf(3);
+    const [administrator, viewer] = [issue(), issue("viewer")];
+    for (let i = 0; i < 4; i++) revoke(issue("viewer"));
+    expect([administrator, viewer].map(isLive)).toEqual([true, false]);
+  });
+
   it("revoked tokens leave memory once they have expired", () => {
     const { clock, issue, isLive, revoke } = sessionsOf(3);
     Array.from({ length: 3 }, issue).forEach(revoke);
@@ -180,5 +198,33 @@ describe("revoked tokens", () => {
     clock.advance(30_000);
     revoke(issue());
     expect(isLive(bystander)).toBe(true);
+  });
+});
+
+describe("a session that is renewed again and again", () => {
+  const renewed = (sessionTtlS: number) => {
+    const clock = manualClock();
+    const sessions = new Sessions({
+      ...{ user: USER, password: PASSWORD, cookie: "token", jwtSecret: SECRET, sessionTtlS, clock },
+    });
+    let cookie: string | undefined = sessions.issue().cookie;
+    let ms = 0;
+    while (ms < 48 * 3_600_000) {
+      const next: { readonly cookie: string } | null = sessions.renew(["Cookie", cookie.split(";")[0]!]);
+      if (next === null) break;
+      cookie = next.cookie;
+      clock.advance(60_000);
+      ms += 60_000;
+    }
+    return { hours: ms / 3_600_000, cookie };
+  };
+
+  it("a session that is renewed again and again ends 12 hours after its login, and its cookie with it", () => {
+    const { hours, cookie } = renewed(3600);
+    expect([hours, Number(/Max-Age=(\d+)/.exec(cookie)![1])]).toEqual([12, 60]);
+  });
+
+  it("a session that is renewed again and again ends after ADMIN_SESSION_TTL_S where that is longer", () => {
+    expect(renewed(86_400).hours).toBe(24);
   });
 });

@@ -72,9 +72,15 @@ describe("GET /gateway/source", () => {
         name: "t",
         request: {
           url: "/s/x?apiKey=other-key",
-          headers: { apiKey: "hush-hush", Cookie: ["sid=1"], Accept: "text/plain", Authorization: "Bearer ${env:KEY}" },
+          headers: {
+            apiKey: "hush-hush",
+            Cookie: ["sid=1"],
+            Accept: "text/plain",
+            Authorization: "Bearer ${env:KEY}",
+            "X-Vault-Token": "hush",
+          },
         },
-        expect: { status: 200 },
+        expect: { status: 200, upstream_headers: { "X-Vault-Token": { matches: "^hush" } } },
       },
     ];
     const written = JSON.stringify({ ...withPort(1, { plugins }), tests }, null, 2).replace(
@@ -87,7 +93,9 @@ describe("GET /gateway/source", () => {
       .replace('"hush\\u002dhush"', '"********"')
       .replace('"hush-hush"', '"********"')
       .replace("apiKey=other-key", "apiKey=********")
-      .replace('"sid=1"', '"********"');
+      .replace('"sid=1"', '"********"')
+      .replace('"hush"', '"********"')
+      .replace('"^hush"', '"********"');
     expect([got.status, got.text, got.headers.etag]).toEqual([
       200,
       shown.replace("Bearer ${env:KEY}", "********${env:KEY}"),

@@ -72,6 +72,7 @@ describe("the span of a request", () => {
     ["[2001:db8::1]", "http", "2001:db8::1", 80n],
     ["[2001:db8::1]:81", "http", "2001:db8::1", 81n],
     ["", "http", undefined, undefined],
+    ["user:secret@shop.example", "http", undefined, undefined],
   ] as const)(
     "the span of a request for %j over %s names the server %s and port %s",
     (authority, scheme, address, port) => {

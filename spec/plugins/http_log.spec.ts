@@ -227,7 +227,7 @@ describe("an entry", () => {
   it("an entry holds no credentials of fragments, paths and URLs in other headers", async () => {
     const jwt = "eyJhbGciOiJub25lIn0.e30.geheim";
     const headers = [
-      "X-Auth",
+      "X-Hop",
       `Bearer ${jwt}`,
       "Sec-WebSocket-Protocol",
       `access_token, ${jwt}`,
@@ -255,7 +255,7 @@ describe("an entry", () => {
     expect(JSON.stringify(entry)).not.toContain("geheim");
     expect(entry.request).toMatchObject({
       path: "/reset/[redacted]/now",
-      headers: { "x-auth": "Bearer [redacted]", "x-original-url": "/x?a=/y?token=[redacted]&b=1" },
+      headers: { "x-hop": "Bearer [redacted]", "x-original-url": "/x?a=/y?token=[redacted]&b=1" },
     });
     expect(entry.response["headers"]).toMatchObject({
       location: "https://app/#id_token=[redacted]&s=1",

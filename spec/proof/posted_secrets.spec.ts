@@ -17,17 +17,32 @@ const SECRETS = {
   ADMIN_JWT_SECRET: "s-32-bytes-that-sign-the-sessions-of-all",
   IN_FORCE: "s-in-force-and-never-told",
   IN_FORCE_URL: "https://s-host.internal/s-path",
+  IN_FORCE_NET: "198.51.100.64/26",
 };
 
 const SET = { name: "request_headers", config: { set: { "X-Token": "Bearer ${env:IN_FORCE}" } } };
 const KEY = { name: "key_auth", config: { key: "${env:IN_FORCE}" } };
 const FORWARD = { name: "forward_auth", config: { url: "${env:IN_FORCE_URL}" } };
+const NET = { name: "acl", config: { whitelist: ["${env:IN_FORCE_NET}"] } };
+const TOKEN = {
+  name: "introspection",
+  config: { url: "${env:IN_FORCE_URL}", client_id: "c", client_secret: "a-secret-of-some-length", scopes: ["a"] },
+};
+/** In force: its references are known. */
+const ASKED = {
+  name: "asked",
+  request: { url: "/a/ask" },
+  answers: [{ url: "${env:IN_FORCE_URL}", status: 401 }],
+  expect: { status: 401 },
+};
 const routes = (...more: object[]) =>
   oneService(9, {
     routes: [
       { name: "set", path: "/set", plugins: [SET] },
       { name: "key", path: "/key", plugins: [KEY] },
       { name: "ask", path: "/ask", plugins: [FORWARD] },
+      { name: "net", path: "/net", plugins: [NET] },
+      { name: "token", path: "/token", plugins: [TOKEN] },
       ...more,
     ] as never,
   });
@@ -38,7 +53,7 @@ async function gateway() {
   const [file, secret, module] = [join(folder, "gw.json"), join(folder, "secret.txt"), join(folder, "kind.mjs")];
   writeFileSync(secret, "s-in-a-file\n");
   writeFileSync(module, "export default [];");
-  writeFileSync(file, JSON.stringify(routes()));
+  writeFileSync(file, JSON.stringify({ ...routes(), tests: [ASKED] }));
   const running = createGateway({
     configFile: file,
     environment: SECRETS,
@@ -243,6 +258,50 @@ describe("a posted dry run", () => {
       found.add(await post({ ...routes(), tests: [testOf({ status: 200 }, { url: "/a/key", headers: { apiKey } })] }));
     expect(found.size).toBe(1);
     expect(JSON.parse([...found][0]!)).toMatchObject({ tests: { passed: 0, failed: 0, not_run: 1 } });
+  });
+
+  it.each<[string, readonly string[], (guess: string) => object]>([
+    [
+      "the URL that forward_auth asks",
+      [SECRETS.IN_FORCE_URL, "https://x-host.internal/x-path"],
+      (url) => ({ ...testOf({ status: 401 }, { url: "/a/ask" }), answers: [{ url, status: 401 }] }),
+    ],
+    [
+      "the URL that introspection asks",
+      [SECRETS.IN_FORCE_URL, "https://x-host.internal/x-path"],
+      (url) => ({
+        ...testOf({ code: "token_invalid" }, { url: "/a/token", headers: { Authorization: "Bearer t" } }),
+        answers: [{ url, body: { active: false } }],
+      }),
+    ],
+    [
+      "a network that may send requests",
+      ["198.51.100.65", "203.0.113.1"],
+      (client_ip) => testOf({ status: 200 }, { url: "/a/net", client_ip }),
+    ],
+  ])("does not run a test that would tell whether a guess is right: %s", async (_what, guesses, test) => {
+    const { post } = await gateway();
+    const found = new Set<string>();
+    for (const guess of guesses) found.add(withoutPlaces(await post({ ...routes(), tests: [test(guess)] })));
+    expect(found.size).toBe(1);
+    expect(JSON.parse([...found][0]!)).toMatchObject({ tests: { passed: 0, failed: 0, not_run: 1 } });
+  });
+
+  it("answers the same for a right and a wrong guess at the URL of another answer of the same test", async () => {
+    const { post } = await gateway();
+    const found = new Set<string>();
+    for (const url of [SECRETS.IN_FORCE_URL, "https://x-host.internal/x-path"])
+      found.add(
+        withoutPlaces(await post({ ...routes(), tests: [{ ...ASKED, answers: [...ASKED.answers, { url }] }] })),
+      );
+    expect([...found]).toEqual([expect.stringContaining('"outcome":"accepted"')]);
+  });
+
+  it("runs a test that names the URL by the same reference as the plugin", async () => {
+    const { post } = await gateway();
+    expect(JSON.parse(await post({ ...routes(), tests: [ASKED] }))).toMatchObject({
+      tests: { passed: 1, failed: 0, not_run: 0 },
+    });
   });
 
   it("tells no digest of a file, and not whether there is one", async () => {

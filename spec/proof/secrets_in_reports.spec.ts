@@ -58,6 +58,21 @@ describe("the report of a test", () => {
       "upstream_headers.authorization: not as expected; both are secret or too long to be shown",
     ],
     [
+      "credentials in a header of another custom name",
+      { upstream_headers: { "X-Vault-Token": "Ym9iOnB3" } },
+      'upstream_headers.X-Vault-Token: expected "********", found null',
+    ],
+    [
+      "credentials in a member of an expected document",
+      { body: { user: "ada", clientSecret: "Ym9iOnB3", session: { id: "Ym9iOnB3" } } },
+      'body: expected {"user":"ada","clientSecret":"********","session":{"id":"********"}}, found null',
+    ],
+    [
+      "an expected form with credentials",
+      { body: "user=ada&password=Ym9iOnB3" },
+      'body: expected "********", found ""',
+    ],
+    [
       "an expected list of cookies",
       { headers: { "Set-Cookie": ["sid=Ym9iOnB3"] } },
       'headers.Set-Cookie: expected ["********"], found null',

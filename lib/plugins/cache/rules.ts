@@ -3,7 +3,7 @@
  * what a validation changes.
  */
 import { httpDate } from "../../http/date.ts";
-import { CREDENTIAL_HEADERS } from "../../http/redact.ts";
+import { CREDENTIAL_HEADERS } from "../../base/secret_names.ts";
 import {
   hasHeader,
   headerValue,
