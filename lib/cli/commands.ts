@@ -191,14 +191,18 @@ export const COMMANDS = {
   },
   pin: {
     operand: "[FILE]",
-    about: "Write the SHA-256 of plugin modules into the configuration that names them, once you have read the modules",
+    about:
+      "Write the SHA-256 of plugin modules, callers and tests into the configuration that names their " +
+      "files, once you have read them",
     settings: { configPath },
     exits: "0 the configuration has the digests, 1 it cannot be written",
     load: async () => (await import("./pin.ts")).pin,
   },
   sign: {
     operand: "FILE",
-    about: "Write the Ed25519 signature of a configuration or of a list of checksums to FILE.sig",
+    about:
+      "Write the Ed25519 signature of a configuration, with the SHA-256 of its files, " +
+      "or of a list of checksums to FILE.sig",
     settings: {},
     flags: {
       key: {

@@ -1,12 +1,13 @@
 /**
- * `edge-gateway pin`: writes the digests of plugin modules into the configuration that names them. It runs no module.
+ * `edge-gateway pin`: writes the digests of plugin modules, callers and tests into the configuration that names their
+ * files. It runs no module.
  */
 import { hash } from "node:crypto";
 import { chmodSync, existsSync, realpathSync, statSync } from "node:fs";
 import { formatPath, type JsonNode, type Position } from "../config/json.ts";
 import { parsedFrom, readConfigFile } from "../config/source.ts";
 import { parseWithPositions } from "../config/json_text.ts";
-import { moduleFilesOf } from "../config/plugin_modules.ts";
+import { pinnedFilesOf } from "../config/pinned_file.ts";
 import * as references from "../config/references.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import type { RunCommand } from "./arguments.ts";
@@ -25,47 +26,65 @@ export const pin: RunCommand = async (given) => {
   const file = namedFile(given);
   if (/\.[cm]?js$/.test(file))
     throw new Failure(`${file} is a module: name the configuration that names it, edge-gateway pin gw.json`, 2);
-  const read = readConfigFile(file);
-  if (!read.ok) throw new ConfigError(read.issues, file);
-  parseWithPositions(read);
-  const { issues: inText } = parsedFrom(read);
-  const { modules, issues } = moduleFilesOf(read, { references, environment: process.env });
-  if (inText.length + issues.length > 0) throw new ConfigError(inText.length > 0 ? inText : issues, file);
-  if (modules.length === 0)
-    throw new Failure(`${file} names no plugin modules (global.plugin_modules): there is nothing to pin`, 2);
-  const text = read.text.toString();
-  const lines: string[] = [];
-  const edits: Edit[] = [];
-  for (const { at, node, file: module } of modules) {
-    const found = hash("sha256", module.content);
-    const written = node.members.get("sha256")?.value;
-    const before = written?.kind === "string" ? written.value : undefined;
-    const isSame = before?.toLowerCase() === found;
-    lines.push(
-      `${formatPath([...at, "sha256"])} of ${module.path}: ${found}, ` +
-        `${isSame ? "as before" : `was ${before ?? "missing"}`}`,
-    );
-    if (!isSame) edits.push(editOf(text, node, found));
-  }
-  if (edits.length > 0)
-    write(
-      file,
-      edits.reduceRight((edited, edit) => edited.slice(0, edit.at) + edit.text + edited.slice(edit.end), text),
+  const { lines, isChanged } = pinFiles(file, "all");
+  if (lines.length === 0)
+    throw new Failure(
+      `${file} names no plugin modules (global.plugin_modules) and no files of callers and tests ` +
+        `(caller_files, test_files): there is nothing to pin`,
+      2,
     );
   const signature = existsSync(`${file}.sig`) ? `; sign it again, ${file}.sig is of the text before` : "";
   lines.push(
-    edits.length > 0
-      ? `${file} is written: it trusts these modules now${signature}`
-      : `${file} has these digests already`,
+    isChanged ? `${file} is written: it trusts these files now${signature}` : `${file} has these digests already`,
   );
   process.stdout.write(printable(lines));
   return 0;
 };
 
-type ObjectNode = Extract<JsonNode, { readonly kind: "object" }>;
+/**
+ * Writes the digests of the files that a configuration names into it; "missing": of those alone that have none. Returns
+ * a line for each.
+ */
+export function pinFiles(
+  file: string,
+  which: "all" | "missing",
+): { readonly lines: string[]; readonly isChanged: boolean } {
+  const read = readConfigFile(file);
+  if (!read.ok) throw new ConfigError(read.issues, file);
+  parseWithPositions(read);
+  const { issues: inText } = parsedFrom(read);
+  const { files, issues } = pinnedFilesOf(read, { references, environment: process.env }, which);
+  if (inText.length + issues.length > 0) throw new ConfigError(inText.length > 0 ? inText : issues, file);
+  const text = read.text.toString();
+  const lines: string[] = [];
+  const edits: Edit[] = [];
+  for (const { at, node, file: named } of files) {
+    const found = hash("sha256", named.content);
+    const written = node.kind === "object" ? node.members.get("sha256")?.value : undefined;
+    const before = written?.kind === "string" ? written.value : undefined;
+    const isSame = before?.toLowerCase() === found;
+    lines.push(
+      `${formatPath([...at, "sha256"])} of ${named.path}: ${found}, ` +
+        `${isSame ? "as before" : `was ${before ?? "missing"}`}`,
+    );
+    if (!isSame) edits.push(editOf(text, node, found));
+  }
+  if (edits.length > 0) {
+    edits.sort((a, b) => a.at - b.at);
+    write(
+      file,
+      edits.reduceRight((edited, edit) => edited.slice(0, edit.at) + edit.text + edited.slice(edit.end), text),
+    );
+  }
+  return { lines, isChanged: edits.length > 0 };
+}
 
 /** Replaces the digest, or adds it behind the path, on a line of its own if the path has one. */
-function editOf(text: string, node: ObjectNode, digest: string): Edit {
+function editOf(text: string, node: JsonNode, digest: string): Edit {
+  if (node.kind !== "object") {
+    const { at, end } = stringAt(text, node.position!);
+    return { at, end, text: `{ "path": ${text.slice(at, end)}, "sha256": "${digest}" }` };
+  }
   const there = node.members.get("sha256");
   if (there !== undefined) return { ...stringAt(text, there.value.position!), text: `"${digest}"` };
   const path = node.members.get("path")!;

@@ -6,7 +6,7 @@ import { systemClock, waitAtMost } from "../base/clock.ts";
 import { ignore, messageOf } from "../base/errors.ts";
 import { createLog, type Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
-import { withSignatures } from "../config/source.ts";
+import { withSignature } from "../config/source.ts";
 import type { Flags } from "../config/start_settings.ts";
 import { watchFiles } from "../config/watch.ts";
 import { answerForThread } from "../gateway/faults.ts";
@@ -123,8 +123,10 @@ function reloadOnChange(
   whenStarted: WhenStarted,
   log: Log,
 ) {
-  const reloadingFiles = (documents: readonly string[]) =>
-    withSignatures([settings.configPath, ...documents], settings.configKeyPath);
+  const reloadingFiles = (documents: readonly string[]) => [
+    ...withSignature(settings.configPath, settings.configKeyPath),
+    ...documents,
+  ];
   const renew = tls?.createTlsRenewal(settings, log) ?? (() => {});
   /** A file that has changed since the configuration which names it was read, from `since` on, is read again. */
   const followFiles = ({ gateway }: Started, since: number) => {

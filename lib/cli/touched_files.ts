@@ -7,7 +7,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Config } from "../config/model.ts";
 import type { Settings } from "../config/settings.ts";
-import { withSignatures } from "../config/source.ts";
+import { withSignature } from "../config/source.ts";
 import { tlsPaths } from "./tls_files.ts";
 
 /** `bin/` and `lib/` are in it: in the package `dist/`. */
@@ -31,7 +31,7 @@ export function touchedFiles(
   settings: Settings,
   { accessLog: { enabled, file }, testFiles, callerFiles, named }: TouchingConfig,
 ) {
-  const signed = withSignatures([settings.configPath, ...testFiles, ...callerFiles], settings.configKeyPath);
+  const signed = [...withSignature(settings.configPath, settings.configKeyPath), ...testFiles, ...callerFiles];
   const watched = unique([...[...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...named]);
   const backendCa = settings.manager?.backendCaPath ?? null;
   const state = settings.stateDir === null ? [] : [resolve(settings.stateDir, "*")];

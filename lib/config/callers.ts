@@ -23,9 +23,10 @@ import {
 import { pathsTo } from "./json_paths.ts";
 import { parseJson } from "./json_text.ts";
 import type { PartFields } from "./part_fields.ts";
+import { contentOf, listedFile, reportUnpinned, writtenPath, type ListedFile } from "./pinned_file.ts";
 import * as references from "./references.ts";
 import { INVALID, report, type CheckContext } from "./schema.ts";
-import { parsedFrom, type CheckSignature, type ConfigSource } from "./source.ts";
+import { parsedFrom, type ConfigSource } from "./source.ts";
 import * as s from "./whole_schema.ts";
 
 const MAX_CALLERS = 1_000_000;
@@ -96,14 +97,12 @@ export const CALLERS = s.array(s.named("Caller", CALLER), {
   max: MAX_CALLERS,
   describe: "Who may send requests: ids, groups and keys.",
 });
-const CALLER_FILE = s.file({
-  describe: "A JSON file with an array of callers; relative to the configuration's folder.",
-});
+const CALLER_FILE = listedFile("A JSON file with an array of callers; relative to the configuration's folder.");
 export const CALLER_FILES = s.array(CALLER_FILE, { max: MAX_FILES, describe: "Files with further callers." });
 
 interface Configured {
   readonly callers?: readonly CallerEntry[];
-  readonly callerFiles?: readonly { readonly path: string; readonly content: Buffer }[];
+  readonly callerFiles?: readonly ListedFile[];
 }
 
 export interface CallersRead {
@@ -125,13 +124,8 @@ export class CallerReader {
   /** By the path of their files. */
   #made = new Map<string, Made>();
 
-  /** `context` gets the errors in the configuration's own text. With `checkSignature` each file must be signed. */
-  read(
-    root: JsonNode,
-    { callers, callerFiles = [] }: Configured,
-    context: CheckContext,
-    checkSignature?: CheckSignature,
-  ): CallersRead {
+  /** `context` gets the errors in the configuration's own text. With `mustPin` each file needs its digest. */
+  read(root: JsonNode, { callers, callerFiles = [] }: Configured, context: CheckContext, mustPin = false): CallersRead {
     if (callers === undefined && nodeAt(root, ["caller_files"]) === undefined) {
       reportWithout(root, context);
       return { lists: null, files: [], issues: [] };
@@ -140,23 +134,19 @@ export class CallerReader {
     callers?.forEach((caller, i) =>
       addTo(own, caller, ["callers", i], (message, at) => report(context, at, nodeAt(root, at) ?? root, message)),
     );
-    const made = callerFiles.flatMap(({ path, content }, i) => {
-      const first = callerFiles.findIndex((other) => other.path === path);
-      const unsigned = first < i ? undefined : checkSignature?.(path, content).problem;
-      if (first === i && unsigned === undefined) return [this.#of(path, content, context)];
-      const { position } = nodeAt(root, ["caller_files", i])!;
+    const files = callerFiles.map(contentOf);
+    const made = files.flatMap(({ path, content }, i) => {
+      const first = files.findIndex((other) => other.path === path);
       const at = ["caller_files", i];
-      context.issues.push(
-        unsigned === undefined
-          ? { at, message: `is the same file as caller_files[${first}]`, position }
-          : { at, message: unsigned, position, isSignature: true },
-      );
-      return [];
+      const node = nodeAt(root, at)!;
+      if (first < i) return (report(context, at, node, `is the same file as caller_files[${first}]`), []);
+      const isUnpinned = mustPin && reportUnpinned(callerFiles[i]!, at, node, context);
+      return isUnpinned ? [] : [this.#of(path, content, context)];
     });
     const lists = [own, ...made.map(({ list }) => list)];
     const issues = made.flatMap((each, i) => [...each.issues, ...betweenLists(each, lists.slice(0, i + 1))]);
     this.#made = new Map(made.flatMap((each) => (each.content.includes("${") ? [] : [[each.list.file!, each]])));
-    return { lists, files: callerFiles.map(({ path }) => path), issues };
+    return { lists, files: files.map(({ path }) => path), issues };
   }
 
   /**
@@ -167,8 +157,9 @@ export class CallerReader {
     const { node } = parsedFrom(source);
     const folder = source.file !== undefined ? dirname(resolve(source.file)) : process.cwd();
     for (const item of itemsOf(node === null ? undefined : nodeAt(node, ["caller_files"]))) {
-      if (item.kind !== "string" || item.value.includes("${")) continue;
-      const path = resolve(folder, item.value);
+      const written = writtenPath(item);
+      if (written === undefined || written.includes("${")) continue;
+      const path = resolve(folder, written);
       try {
         const content = readFile(path);
         if (this.#made.get(path)?.content.equals(content) === true || content.includes("${")) continue;

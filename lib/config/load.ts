@@ -21,14 +21,7 @@ import type { CallerList } from "./caller_list.ts";
 import type { ConfigSecrets } from "./secrets.ts";
 import { INVALID, type CheckContext, type NamedFile, type Secret } from "./schema.ts";
 import type { Sources } from "./schema_core.ts";
-import {
-  forgetParsed,
-  parsedFrom,
-  sourcesFor,
-  type CheckSignature,
-  type ConfigSource,
-  type ReadOptions,
-} from "./source.ts";
+import { forgetParsed, parsedFrom, sourcesFor, type ConfigSource, type ReadOptions } from "./source.ts";
 import type { ConfigTest } from "./tests.ts";
 
 export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOptions {
@@ -43,8 +36,8 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
   readonly withModules?: ((root: JsonNode, kinds: readonly K[], context: CheckContext) => readonly K[]) | undefined;
   /** Finds wrong path patterns and routes that conflict, once the part has been loaded. */
   readonly readRoutes?: ((root: JsonNode, sources: Sources) => RoutesRead) | undefined;
-  /** Checks the files of `test_files` and `caller_files`. Default: they need no signature. */
-  readonly checkSignature?: CheckSignature | undefined;
+  /** Whether the files of `test_files` and `caller_files` need their digests. Default: no. */
+  readonly mustPin?: boolean;
 }
 
 export type LoadResult<K extends PluginKind = PluginKind> =
@@ -95,9 +88,8 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
     tests,
     testFiles,
     issues: inTestFiles,
-  } = options.tests?.readTests(node, routes.declared, context, options.checkSignature) ?? NO_TESTS;
-  const callers =
-    (config !== INVALID && options.callers?.read(root, config, context, options.checkSignature)) || NO_CALLERS;
+  } = options.tests?.readTests(node, routes.declared, context, options.mustPin) ?? NO_TESTS;
+  const callers = (config !== INVALID && options.callers?.read(root, config, context, options.mustPin)) || NO_CALLERS;
   const inFiles = [...callers.issues, ...inTestFiles];
   if (config === INVALID || issues.length + inFiles.length > 0)
     return { ok: false, issues: [...issues.sort(byPosition), ...inFiles] };

@@ -4,28 +4,11 @@
 import { hash } from "node:crypto";
 import { itemsOf, nodeAt, type Issue, type JsonNode } from "./json.ts";
 import type { PartFields } from "./part_fields.ts";
+import { pinnedFile } from "./pinned_file.ts";
 import * as s from "./whole_schema.ts";
 import { parsedFrom, sourcesFor, type ConfigSource, type ReadOptions } from "./source.ts";
 
-const MODULE_FILE = s.file({ describe: "An ES module with plugin kinds; relative to the configuration's folder." });
-const MODULE_FIELDS = s.object(
-  {
-    path: MODULE_FILE,
-    sha256: s.string({
-      pattern: /^[0-9a-fA-F]{64}$/,
-      hint: "64 hex digits",
-      references: "none",
-      lowerCase: true,
-      describe: "SHA-256 of the file, in hexadecimal.",
-    }),
-  },
-  {
-    refine({ path: file, sha256 }, report) {
-      const found = hash("sha256", file.content);
-      if (found !== sha256) report(`is not the digest of ${file.path}: its SHA-256 is ${found}`, "sha256");
-    },
-  },
-);
+const MODULE_FIELDS = pinnedFile("An ES module with plugin kinds; relative to the configuration's folder.");
 
 /** If the digest is missing, the message contains the digest of the file. */
 export const PLUGIN_MODULE: typeof MODULE_FIELDS = {
@@ -71,26 +54,6 @@ export function pluginModulesOf(source: ConfigSource, options: ReadOptions): rea
   return node === null
     ? []
     : modulesIn(node, { issues: [], sources: sourcesFor(source, options) }).map(({ module }) => module);
-}
-
-/** The files of the plugin modules of a configuration, whatever their digests; other errors are ignored. */
-export function moduleFilesOf(source: ConfigSource, options: ReadOptions) {
-  const context: s.CheckContext = { issues: [], sources: sourcesFor(source, options) };
-  const { node: root } = parsedFrom(source);
-  const found = root === null ? [] : itemsOf(nodeAt(root, MODULES_AT));
-  const modules = found.flatMap((node, i) => {
-    const at = [...MODULES_AT, i];
-    if (node.kind !== "object") return (s.report(context, at, node, "expected an object with path and sha256"), []);
-    const [path, sha256] = [node.members.get("path")?.value, node.members.get("sha256")?.value];
-    if (sha256 !== undefined && sha256.kind !== "string")
-      s.report(context, [...at, "sha256"], sha256, "expected a string");
-    const module =
-      path === undefined
-        ? s.report(context, [...at, "path"], node, "is required")
-        : MODULE_FILE.check(path, [...at, "path"], context);
-    return module === s.INVALID ? [] : [{ at, node, file: module }];
-  });
-  return { modules, issues: context.issues };
 }
 
 /** The given kinds and those of the modules of a configuration; its other errors are ignored. */

@@ -7,9 +7,9 @@ import { byPosition, describeNode, formatPath, itemsOf, nodeAt, type Issue, type
 import { parseJson } from "./json_text.ts";
 import type { RouteDeclaration } from "./declarations.ts";
 import type { PartFields } from "./part_fields.ts";
+import { contentOf, reportUnpinned } from "./pinned_file.ts";
 import * as references from "./references.ts";
 import { INVALID, report, type CheckContext } from "./schema.ts";
-import type { CheckSignature } from "./source.ts";
 import { MAX_TESTS, TEST_FILE, TEST_FILES, TESTS, type ConfigTest } from "./tests.ts";
 
 /** The names of the routes by the names of their services. */
@@ -24,16 +24,16 @@ interface TestList {
 
 /**
  * The tests of `tests`, then of each file of `test_files`. `context` gets the files and the issues of the
- * configuration's own text; `issues` are those of the files. With `checkSignature` each file must be signed.
+ * configuration's own text; `issues` are those of the files. With `mustPin` each file needs its digest.
  */
 export function readTests(
   root: JsonNode,
   declared: readonly RouteDeclaration[],
   context: CheckContext,
-  checkSignature?: CheckSignature,
+  mustPin = false,
 ): { readonly tests: readonly ConfigTest[]; readonly testFiles: readonly string[]; readonly issues: readonly Issue[] } {
   const own = nodeAt(root, ["tests"]);
-  const inFiles = filesWithTests(root, context, checkSignature);
+  const inFiles = filesWithTests(root, context, mustPin);
   const lists: readonly TestList[] = [
     ...(own === undefined ? [] : [{ node: own, at: ["tests"], file: undefined, issues: context.issues }]),
     ...inFiles,
@@ -73,7 +73,7 @@ export function withoutTests(root: JsonNode): JsonNode {
 function filesWithTests(
   root: JsonNode,
   context: CheckContext,
-  checkSignature?: CheckSignature,
+  mustPin: boolean,
 ): (TestList & { readonly file: string })[] {
   const listed = nodeAt(root, ["test_files"]);
   if (listed === undefined) return [];
@@ -81,19 +81,16 @@ function filesWithTests(
   const seen = new Map<string, number>();
   return itemsOf(listed).flatMap((item, i) => {
     const at = ["test_files", i];
-    const file = TEST_FILE.check(item, at, { ...context, issues: [] }); // its errors are those of the whole list
-    if (file === INVALID) return [];
+    const listed = TEST_FILE.check(item, at, { ...context, issues: [] }); // its errors are those of the whole list
+    if (listed === INVALID) return [];
+    const file = contentOf(listed);
     const first = seen.get(file.path);
     if (first !== undefined) {
       report(context, at, item, `is the same file as test_files[${first}]`);
       return [];
     }
     seen.set(file.path, i);
-    const unsigned = checkSignature?.(file.path, file.content).problem;
-    if (unsigned !== undefined) {
-      context.issues.push({ at, message: unsigned, position: item.position, isSignature: true });
-      return [];
-    }
+    if (mustPin && reportUnpinned(listed, at, item, context)) return [];
     const { node, issues } = parseJson(file.content);
     return { node: node ?? NO_TESTS, at: [], file: file.path, issues: [...issues] };
   });

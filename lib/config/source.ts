@@ -121,9 +121,8 @@ export function sourcesFor(
 }
 
 /**
- * These files and, where they must be signed, their signatures and the public keys. `keyFile`: null where they need no
- * signature.
+ * A configuration and, where it must be signed, its signature and the public keys. `keyFile`: null where it need not.
  */
-export function withSignatures(paths: readonly string[], keyFile: string | null): readonly string[] {
-  return keyFile === null ? paths : [...paths, ...paths.map(signatureFile), keyFile];
+export function withSignature(path: string, keyFile: string | null): readonly string[] {
+  return keyFile === null ? [path] : [path, signatureFile(path), keyFile];
 }

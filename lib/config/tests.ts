@@ -5,6 +5,7 @@ import { isIP } from "node:net";
 import { byHeader, HEADER_VALUE, isMatches, MATCHES, NULL, SECRET, type Matches } from "./expected.ts";
 import { integer, METHOD, milliseconds, NAME } from "./fields.ts";
 import { nodeAt, type Json, type Path, type Position } from "./json.ts";
+import { listedFile } from "./pinned_file.ts";
 import * as s from "./whole_schema.ts";
 import { define } from "./schema_core.ts";
 
@@ -235,9 +236,7 @@ export const TESTS = s.array(s.named("Test", TEST), {
   max: MAX_TESTS,
   describe: "Requests, and what is expected of them.",
 });
-export const TEST_FILE = s.file({
-  describe: "A JSON file with an array of tests; relative to the configuration's folder.",
-});
+export const TEST_FILE = listedFile("A JSON file with an array of tests; relative to the configuration's folder.");
 export const TEST_FILES = s.array(TEST_FILE, { describe: "Files with further tests." });
 
 function isBrokenJson({ headers, body }: Fields["request"]): boolean {

@@ -89,7 +89,7 @@ export class ConfigReader {
       },
       readRoutes:
         errors === null ? undefined : (root, sources) => errors.readRoutes(root, sources, modules.fields, conditions),
-      checkSignature: known === undefined ? this.#checkSignature : undefined,
+      mustPin: known === undefined && this.options.configKeyFile !== undefined,
     });
     if (known === undefined) this.named = [...named];
     if (!loaded.ok) throw new ConfigError(loaded.issues, source.file);

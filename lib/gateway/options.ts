@@ -22,9 +22,9 @@ export interface ConfigurationOptions {
   /** What has been read for a start, if it could be: the file may be another by now. Default: it is read. */
   readonly source?: ConfigSource;
   /**
-   * Path of a PEM file with one public Ed25519 key or more. The configuration file and its `test_files` must then be
-   * signed by one of them, in `FILE.sig` beside each. The keys are read again at each reload. Default: no signature is
-   * needed.
+   * Path of a PEM file with one public Ed25519 key or more. The configuration file must then be signed
+   * by one of them, in `FILE.sig` beside it, and have the SHA-256 of its plugin modules, callers and tests. The keys
+   * are read again at each reload. Default: no signature is needed.
    */
   readonly configKeyFile?: string;
   /**

@@ -12,6 +12,7 @@ import {
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { emptyFolder, program } from "../support/process.ts";
+import { signingKeys } from "../support/signing_keys.ts";
 
 const digestOf = (text: string) => createHash("sha256").update(text).digest("hex");
 const MODULE = 'globalThis.wasRun = true;\nprocess.stdout.write("run");\nexport default 1;\n';
@@ -51,7 +52,7 @@ describe("edge-gateway pin", () => {
       const place = (i: number) => `global.plugin_modules[${i}].sha256 of ${fileOf(config)}: ${RIGHT}`;
       expect(stdout).toBe(
         `${place(0)}, was ${OTHER}\n${place(1)}, was missing\n${place(2)}, was missing\n${config} is written: ` +
-          `it trusts these modules now\n`,
+          `it trusts these files now\n`,
       );
       expect(readdirSync(dirname(config)).sort()).toEqual(["gw.json", "m.mjs"]);
     },
@@ -90,7 +91,7 @@ describe("edge-gateway pin", () => {
     const { code, stdout } = await pin(link);
     expect([code, stdout.split("\n").at(-2)]).toEqual([
       0,
-      `${link} is written: it trusts these modules now; sign it again, ${link}.sig is of the text before`,
+      `${link} is written: it trusts these files now; sign it again, ${link}.sig is of the text before`,
     ]);
     expect(lstatSync(link).isSymbolicLink()).toBe(true);
     expect(statSync(config).mode & 0o777).toBe(0o640);
@@ -122,7 +123,7 @@ describe("edge-gateway pin", () => {
     [
       "a configuration without modules",
       '{"services": []}',
-      /^edge-gateway: \S+gw\.json names no plugin modules \(global\.plugin_modules\): there is nothing to pin\n$/,
+      /^edge-gateway: \S+gw\.json names no plugin modules \(global\.plugin_modules\) and no files of callers and tests \(caller_files, test_files\): there is nothing to pin\n$/,
     ],
   ])("exits 2 for %s, names the place, and writes nothing", async (_what, text, message) => {
     const config = folder(text);
@@ -150,5 +151,36 @@ describe("edge-gateway pin", () => {
     const { code, stdout, stderr } = await pin(...words(folder("{}")));
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toMatch(message);
+  });
+
+  it.each(["pin", "sign"])(
+    "%s writes the digests of callers and tests, also where only their paths are",
+    async (command) => {
+      const config = folder(`{ "services": [], "caller_files": ["c.json"],
+  "test_files": [{ "path": "t.json" }, "u.json"] }`);
+      for (const name of ["c", "t", "u"])
+        writeFileSync(join(dirname(config), `${name}.json`), `[]${name === "t" ? " " : ""}`);
+      const key = join(dirname(config), "key.pem");
+      writeFileSync(key, signingKeys().privateKey);
+      const words = command === "pin" ? ["pin", config] : ["sign", config, "--key", key];
+      const { code, stdout, stderr } = await program(words).ended;
+      expect([code, stderr]).toEqual([0, ""]);
+      const [one, other] = [digestOf("[]"), digestOf("[] ")];
+      expect(readFileSync(config, "utf8")).toBe(
+        `{ "services": [], "caller_files": [{ "path": "c.json", "sha256": "${one}" }],
+  "test_files": [{ "path": "t.json", "sha256": "${other}" }, { "path": "u.json", "sha256": "${one}" }] }`,
+      );
+      expect(stdout).toContain(`caller_files[0].sha256 of ${join(dirname(config), "c.json")}: ${one}, was missing\n`);
+      expect((await program(["validate", config]).ended).code).toBe(0);
+    },
+  );
+
+  it("sign keeps a digest that is there, so that it trusts no file that has changed since", async () => {
+    const config = folder(JSON.stringify({ services: [], caller_files: [{ path: "m.mjs", sha256: OTHER }] }));
+    const key = join(dirname(config), "key.pem");
+    writeFileSync(key, signingKeys().privateKey);
+    const before = readFileSync(config, "utf8");
+    expect((await program(["sign", config, "--key", key]).ended).code).toBe(0);
+    expect(readFileSync(config, "utf8")).toBe(before);
   });
 });

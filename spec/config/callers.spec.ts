@@ -1,7 +1,7 @@
 /**
  * The callers of a configuration, of the field `callers` and of files: ids, groups and keys, and every error in them.
  */
-import { createHash } from "node:crypto";
+import { createHash, hash } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { CallerReader } from "../../lib/config/callers.ts";
 import { formatIssues, type LoadResult } from "../../lib/config/load.ts";
@@ -318,16 +318,23 @@ describe("callers", () => {
     expect(issues).toEqual([expect.stringContaining(issue)]);
   });
 
-  it("are refused where a file is missing, is named twice or needs a signature", () => {
+  it("are refused where a file is missing, is named twice or needs a digest", () => {
     expect(issuesOf({ caller_files: ["none.json"] })).toEqual([
       "caller_files[0]  cannot read /etc/gw/none.json: no such file",
     ]);
     expect(issuesOf({ caller_files: ["a.json", "/etc/gw/a.json"] }, { "/etc/gw/a.json": [] })).toEqual([
       "caller_files[1]  is the same file as caller_files[0]",
     ]);
-    const checkSignature = (path: string) => ({ problem: `${path} is not signed` });
-    expect(issuesOf({ caller_files: ["a.json"] }, { "/etc/gw/a.json": [] }, { checkSignature })).toEqual([
-      "caller_files[0]  /etc/gw/a.json is not signed",
+    expect(issuesOf({ caller_files: ["a.json"] }, { "/etc/gw/a.json": [] }, { mustPin: true })).toEqual([
+      "caller_files[0]  has no SHA-256, which a signed configuration needs: " +
+        "run edge-gateway pin FILE, then edge-gateway sign FILE --key private.pem",
+    ]);
+    const sha256 = hash("sha256", "[]");
+    const named = (digest: string) => ({ caller_files: [{ path: "a.json", sha256: digest }] });
+    expect(issuesOf(named(sha256), { "/etc/gw/a.json": [] }, { mustPin: true })).toEqual([]);
+    expect(issuesOf(named("0".repeat(64)), { "/etc/gw/a.json": [] })).toEqual([
+      `caller_files[0].sha256  is not the digest of /etc/gw/a.json: its SHA-256 is ${sha256}; ` +
+        "once you trust the file, run edge-gateway pin FILE",
     ]);
     expect(issuesOf({ caller_files: Array.from({ length: 17 }, (_, i) => `${i}.json`) }).at(0)).toBe(
       "caller_files  expected at most 16 items, found 17",

@@ -198,7 +198,7 @@ describe("a wrong file of tests", () => {
       "test_files[0]  cannot read /etc/gw/a.json: permission denied",
       "test_files[1]  cannot read ${env:KEY}: no such file",
       'test_files[2]  expected the path of a file, found ""',
-      "test_files[3]  expected the path of a file, found 5",
+      "test_files[3]  expected the path of a file or an object, found 5",
       "test_files[4]  expected the path of a file, found the content of a file: " +
         "save it to a file and write its path here",
     ]);

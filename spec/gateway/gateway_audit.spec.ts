@@ -11,7 +11,7 @@ import { withAllParts } from "../../lib/parts/all_parts.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";
 import { ask } from "../support/raw_client.ts";
-import { signed, signingKeys } from "../support/signing_keys.ts";
+import { pinned, signed, signingKeys } from "../support/signing_keys.ts";
 
 type Seen = readonly [event: string, fields: Readonly<Record<string, unknown>>];
 type Options = {
@@ -91,18 +91,18 @@ describe("a refused configuration", () => {
     ["that is not signed", () => fileWith(oneService(9)), "signature_refused"],
     ["that another key has signed", () => signed(fileWith(oneService(9)), signingKeys()), "signature_refused"],
     [
-      "whose tests are not signed",
+      "whose tests have no digest",
       () => signed(fileWith({ ...oneService(9), test_files: [tests()] }), keys),
       "signature_refused",
     ],
     [
-      "whose callers are not signed",
+      "whose callers have no digest",
       () => signed(fileWith({ ...oneService(9), caller_files: [callers()] }), keys),
       "signature_refused",
     ],
     [
       "that names callers twice",
-      () => signed(fileWith({ ...oneService(9), caller_files: Array<string>(2).fill(signed(callers(), keys)) }), keys),
+      () => signed(fileWith({ ...oneService(9), caller_files: Array(2).fill(pinned(callers())) }), keys),
       "configuration_refused",
     ],
     ["that is not there", () => `${fileWith("")}.none`, "configuration_refused"],

@@ -292,7 +292,8 @@ Buffer.from("hello") }) };`,
     const changed = "globalThis.wasRun = true; export default 1;";
     put("m.mjs", changed);
     expect((await refused(file))[0]).toBe(
-      `global.plugin_modules.0.sha256: is not the digest of ${path}/m.mjs: its SHA-256 is ${sha256(changed)}`,
+      `global.plugin_modules.0.sha256: is not the digest of ${path}/m.mjs: its SHA-256 is ${sha256(changed)}; ` +
+        "once you trust the file, run edge-gateway pin FILE",
     );
     expect(globalThis).not.toHaveProperty("wasRun");
   });

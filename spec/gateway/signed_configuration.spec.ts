@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { Gateway } from "../../lib/embed/gateway.ts";
@@ -10,7 +10,7 @@ import { manualClock } from "../support/clock.ts";
 import { oneService } from "../support/gateway.ts";
 import { issueLines } from "../support/issue_lines.ts";
 import { fileWith } from "../support/process.ts";
-import { fingerprintOf, signed, signingKeys } from "../support/signing_keys.ts";
+import { fingerprintOf, pinned, signed, signingKeys } from "../support/signing_keys.ts";
 
 const [keys, next] = [signingKeys(), signingKeys()];
 
@@ -81,22 +81,35 @@ describe("a gateway with configKeyFile", () => {
     },
   );
 
-  it("takes each of test_files only with its own signature, and names the place that lists it", async () => {
+  it("takes each of test_files only with its digest, and names the place that lists it", async () => {
     const tests = fileWith(test(200), "tests.json");
-    const config = { ...oneService(9), test_files: [tests] };
-    expect(() => signedGateway(config)).toThrow(
-      /gw\.json:1:\d+ +test_files\[0\] +\S*tests\.json is not signed: cannot read \S*tests\.json\.sig: no such file; sign it: edge-gateway sign \S*tests\.json/,
+    const config = (file: unknown) => ({ ...oneService(9), test_files: [file] });
+    expect(() => signedGateway(config(signed(tests, keys)))).toThrow(
+      /gw\.json:1:\d+ +test_files\[0\] +has no SHA-256, which a signed configuration needs: run edge-gateway pin FILE, then edge-gateway sign FILE/,
     );
-    signed(tests, next);
-    expect(() => signedGateway(config)).toThrow(/test_files\[0\] +\S*tests\.json is not signed by the public key/);
-    signed(tests, keys);
-    const { gateway } = signedGateway(config);
+    const { gateway } = signedGateway(config(pinned(tests)));
     expect(await gateway.reload()).toMatchObject({ changed: false });
     write(tests, test(201));
     await expect(gateway.reload()).rejects.toThrow(
-      /tests\.json is not signed by the public key: it was changed after signing/,
+      /test_files\[0\]\.sha256 +is not the digest of \S*tests\.json: its SHA-256 is \w{64}; once you trust the file, run edge-gateway pin FILE/,
     );
   });
+
+  it.each(["caller_files", "test_files"])(
+    "does not take an older file of %s back, although signed once, under a configuration with a higher serial",
+    async (list) => {
+      const file = fileWith("[]", "named.json");
+      const { configFile, gateway } = signedGateway({ serial: 1, ...oneService(9), [list]: [pinned(file)] });
+      const older = readFileSync(file);
+      writeFileSync(file, "[ ]");
+      write(configFile, { serial: 2, ...oneService(9), [list]: [pinned(file)] });
+      signed(configFile, keys);
+      await gateway.reload();
+      writeFileSync(file, older);
+      signed(file, keys);
+      await expect(gateway.reload()).rejects.toThrow(/is not the digest of \S*named\.json/);
+    },
+  );
 
   it("does not run a plugin module that a file without a valid signature names", async () => {
     const { configFile, configKeyFile, gateway } = signedGateway();
@@ -124,13 +137,13 @@ describe("a gateway with configKeyFile", () => {
   it(
     "takes new certificates under the configuration in force, " + "whatever has become of signature, tests and keys",
     () => {
-      const tests = signed(fileWith(test(200), "tests.json"), keys);
+      const tests = fileWith(test(200), "tests.json");
       const [cert, key] = [fileWith(SERVER.cert, "cert.pem"), fileWith(SERVER.key, "key.pem")];
       const { configFile, configKeyFile, gateway } = signedGateway({
         ...oneService(9, {}, { certificates: [{ hosts: ["localhost"], cert, key }] }),
-        test_files: [tests],
+        test_files: [pinned(tests)],
       });
-      for (const file of [`${configFile}.sig`, `${tests}.sig`, configKeyFile]) writeFileSync(file, "");
+      for (const file of [`${configFile}.sig`, tests, configKeyFile]) writeFileSync(file, "");
       writeFileSync(cert, EXPIRED.cert);
       expect(gateway.rereadFiles()).toBe(true);
     },

@@ -53,7 +53,7 @@ describe("the callers of a running program", () => {
     },
   );
 
-  it("need a signature of their file where the configuration needs one", async () => {
+  it("need the digest of their file where the configuration needs a signature", async () => {
     const { file, config } = await configured();
     const keys = signingKeys();
     const gateway = signed(fileWith(config), keys);
@@ -61,16 +61,19 @@ describe("the callers of a running program", () => {
     const refused = await program(["validate", gateway], { environment }).ended;
     expect([refused.code, refused.stderr]).toEqual([
       2,
-      expect.stringMatching(/caller_files\[0\] +\S*callers\.json is not signed/),
+      expect.stringMatching(/caller_files\[0\] +has no SHA-256, .*: run edge-gateway pin FILE, then edge-gateway sign/),
     ]);
-    signed(file, keys);
+    const key = fileWith(keys.privateKey, "private.pem");
+    const signedAnew = async () => (await program(["sign", gateway, "--key", key]).ended).code;
+    expect(await signedAnew()).toBe(0);
     const running = await runningFile(gateway, [], environment);
     expect(await status(running.port, "ada")).toBe(200);
     writeFileSync(file, callersOf("mallory"));
-    await running.says(/callers\.json is not signed by the public key: it was changed after signing/);
+    await running.says(/is not the digest of \S*callers\.json/);
     expect([await status(running.port, "ada"), await status(running.port, "mallory")]).toEqual([200, 401]);
-    signed(file, keys);
-    await running.says(/"message":"configuration read again/);
+    expect((await program(["pin", gateway]).ended).code).toBe(0);
+    expect(await signedAnew()).toBe(0);
+    await running.says(/"message":"configuration re/);
     expect(await status(running.port, "mallory")).toBe(200);
   });
 

@@ -2,7 +2,7 @@ import { rmSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
 import { fileWith, textOf } from "../support/process.ts";
-import { signed, signingKeys } from "../support/signing_keys.ts";
+import { pinned, signed, signingKeys } from "../support/signing_keys.ts";
 import { RELEASES } from "./nodes.ts";
 import { clientOn, probeModule, withWorkers, workersOn } from "./workers.ts";
 
@@ -14,10 +14,11 @@ describe.each(RELEASES)("two workers with a configuration that must be signed, o
       const { port } = await backend();
       const keys = signingKeys();
       const plugin_modules = [probeModule()];
-      const tests = signed(fileWith("[]", "tests.json"), keys);
+      const tests = fileWith("[]", "tests.json");
+      const named = pinned(tests);
       const config = (set: number) => ({
         ...oneService(port, { plugins: [{ name: "probe", config: { set } }] }, { plugin_modules }),
-        test_files: [tests],
+        test_files: [named],
       });
       const words = ["--config-key", fileWith(keys.publicKey, "public.pem")];
       const running = await withWorkers(config(1), { release, words, before: (file) => void signed(file, keys) });
@@ -39,7 +40,7 @@ describe.each(RELEASES)("two workers with a configuration that must be signed, o
       await running.admin("/gateway/reload", "POST");
       expect(await setsOf(threads)).toEqual(["2", "2"]);
       writeFileSync(running.file, textOf(config(3)));
-      rmSync(`${tests}.sig`);
+      rmSync(tests);
       const victim = await clientOn(running.port, (worker) => worker === threads[0]);
       await victim.ask("/a/x?exit").catch(() => {});
       const replaced = await clientOn(running.port, (worker) => !threads.includes(worker));

@@ -21,6 +21,11 @@ export function signed(file: string, { privateKey }: SigningKeys): string {
   return file;
 }
 
+/** A file as a configuration names it that binds its content. */
+export function pinned(path: string): { readonly path: string; readonly sha256: string } {
+  return { path, sha256: createHash("sha256").update(readFileSync(path)).digest("hex") };
+}
+
 /** See `PublicKey.fingerprint`. */
 export function fingerprintOf({ publicKey }: SigningKeys): string {
   return createHash("sha256")
