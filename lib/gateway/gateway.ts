@@ -18,6 +18,7 @@ import type { Listening } from "./parts.ts";
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
 import { Shutdown } from "./shutdown.ts";
+import { UnreadRequests } from "./unread_requests.ts";
 import type { Snapshot } from "./snapshot.ts";
 import type { ConfigWarning } from "./status.ts";
 
@@ -78,13 +79,8 @@ export class GatewayCore {
     const recent = recentPart && new recentPart.RecentRequests(runtime.lasting);
     const withoutSessions =
       adminCookie === undefined ? undefined : modules.part("adminCookie").sessionRemover(adminCookie);
-    const requests = new Requests({
-      ...tools,
-      configuration,
-      recent,
-      withoutSessions,
-      activate: () => this.#activate(),
-    });
+    const serving = { ...tools, configuration, recent, withoutSessions, activate: () => this.#activate() };
+    const requests = new Requests(serving);
     const join: Http1Options["join"] = (client, behind, tunnel, notes, delivery) => {
       // A tunnel may last for days, and its trace would not be sent until it ends.
       tracer?.end(notes);
@@ -105,7 +101,7 @@ export class GatewayCore {
         ended: requests.ended,
         join,
       },
-      unread: (id, code, client) => metrics?.decisions?.unread(id, code, client, configuration.snapshot.digest),
+      unread: new UnreadRequests(serving).add,
       ...(runtime.connections && { connections: runtime.connections }),
       receiving: following === null ? requests.receiving : () => inForce().receiving,
       ports: threads.place < 0 ? "taken" : threads.count > 1 ? "shared" : "alone",

@@ -32,7 +32,7 @@ export interface ServeTools {
   readonly withoutSessions?: ((headers: HeaderList) => HeaderList) | undefined;
 }
 
-interface RequestsTools extends ServeTools, Pick<CompileTools, "metrics" | "tracer"> {
+export interface RequestsTools extends ServeTools, Pick<CompileTools, "metrics" | "tracer"> {
   readonly configuration: { readonly snapshot: Snapshot };
   readonly runtime: Pick<Runtime, "threads" | "inFlight">;
   /** Called once, before the first request. */

@@ -203,7 +203,9 @@ export class Notes {
    * it.
    */
   answeredAt: number | null = null;
-  /** The plugin that has the request now, and `clock.now()` when it got it; null where none has. */
+  /** The plugin that has answered, or has the request now; null: it has been sent to an upstream, or met no plugin. */
+  by: { readonly name: string; readonly scope: { readonly id: string | null } } | null = null;
+  /** The plugin that has the request now, where its time is counted, and `clock.now()` when it got it. */
   plugin: PluginTime | null = null;
   pluginFrom = 0;
   /** By the last cache that was asked; null where none was. */

@@ -17,9 +17,11 @@ export function combinedLines(): LineFormat {
     const agent = headerValue(headers, "user-agent");
     // Readers of this format expect a number: 499 is nginx's for a client that disconnected before an answer.
     const status = notes.status ?? (call.aborted ? 499 : "-");
+    const path = plainPath(target) ?? inQuotes(redactedPath(pathOf(target)));
     return (
-      `${bare(clientAddress)} - ${bare(notes.identity)} [${dateOf(wall)}] "${inQuotes(method)} ` +
-      `${plainPath(target) ?? inQuotes(redactedPath(pathOf(target)))} HTTP/${httpVersion}" ` +
+      `${bare(clientAddress)} - ${bare(notes.identity)} [${dateOf(wall)}] ` +
+      // As Apache has it for a request whose line could not be read.
+      (method === "" ? '"-" ' : `"${inQuotes(method)} ${path} HTTP/${httpVersion}" `) +
       `${status} ${notes.sent === null || notes.sent === 0 ? "-" : notes.sent} ` +
       (`"${referer === undefined ? "-" : inQuotes(short(withoutSecrets(referer)))}" ` +
         `"${agent === undefined ? "-" : inQuotes(short(agent))}"\n`)

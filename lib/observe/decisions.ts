@@ -5,9 +5,8 @@
  */
 import { createHash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
-import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import { textHash } from "../base/mix.ts";
-import { Call, type Notes } from "../http/exchange.ts";
+import type { Notes } from "../http/exchange.ts";
 import { redactedPath } from "../http/redact.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
 import { hostOf, pathOf, plainPath } from "./access_line.ts";
@@ -204,33 +203,13 @@ export class Decisions {
     if (plain === 0 || ring.plainLine(plain, target, end, OF_PATH) === 0) {
       // What it has written may be a secret.
       ring.bytes.fill(0, next, end);
-      const path = target === "" ? "" : (plainPath(target) ?? beginOf(pathOf(target)));
+      const path = plainPath(target) ?? beginOf(pathOf(target));
       // An end of the path is worth more than one of the host.
       next = ring.line(next, hostOf({ authority, target }) ?? "", Math.max(end - path.length - 1, (next + end) >> 1));
       ring.line(next, path, end);
     }
     words[(at >> 2) + 1] = (tries << 16) | (notes.status ?? 0);
     ring.end(number);
-  }
-
-  /** A request was refused that could not be read. */
-  unread(id: string, code: ErrorCode, address = "", digest: string): void {
-    const remoteAddress = address.replace(/^::ffff:(?=.*\.)/, "");
-    const call = new Call({ id, remoteAddress, trustedRemote: false, startedAt: 0, inform() {} });
-    Object.assign(call.notes, { status: ERRORS[code].status, code, digest } satisfies Partial<Notes>);
-    this.add(
-      {
-        call,
-        method: "",
-        target: "",
-        authority: "",
-        httpVersion: "",
-        scheme: "http",
-        headers: [],
-        clientAddress: remoteAddress,
-      },
-      0,
-    );
   }
 }
 
@@ -250,9 +229,8 @@ export function idText(id: string): string {
 }
 
 /** Who has given the reply; null: nobody has. */
-function answererOf({ status, code, plugin, cache, tried }: Notes): string | null {
+function answererOf({ status, code, by, tried }: Notes): string | null {
   if (status === null) return null;
-  if (plugin !== null) return plugin.name;
-  if (cache === "stale_if_error" || cache === "revalidated") return "response_cache";
+  if (by !== null) return by.name;
   return tried !== null && (code === null || (tried.status === status && code !== "internal")) ? "upstream" : "gateway";
 }

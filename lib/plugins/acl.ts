@@ -35,7 +35,8 @@ export const acl: Plugin<typeof schema> = {
   create({ whitelist, blacklist }) {
     const listed = cidrSet(whitelist ?? blacklist ?? []);
     const passes = whitelist !== undefined;
-    const refused = { detail: "Requests from this address are not accepted here." };
+    const why = passes ? "acl: not in the whitelist" : "acl: in the blacklist";
+    const refused = { detail: "Requests from this address are not accepted here.", why };
     return (next) => (exchange) => {
       const { clientAddress } = exchange;
       return clientAddress !== "" && listed.has(clientAddress) === passes

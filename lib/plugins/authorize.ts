@@ -93,7 +93,9 @@ export const authorize: Plugin<typeof schema> = {
   guards: true,
   create({ rules }, { gatewayName, groupsOf }) {
     const tests = rules.map((rule) => ruleTest(rule, groupsOf));
-    const refused = { detail: "No rule admits this caller to this request." };
+    const why =
+      rules.length === 1 ? "authorize: its rule does not hold" : `authorize: none of ${rules.length} rules holds`;
+    const refused = { detail: "No rule admits this caller to this request.", why };
     // RFC 9110 §15.5.2 requires a challenge; which scheme another plugin would take is not known here.
     const unknown = {
       detail: "Only known callers are admitted here.",

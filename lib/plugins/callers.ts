@@ -8,7 +8,7 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Middleware } from "../http/handler.ts";
 import { problem } from "../http/reply.ts";
 
-const DISABLED = { detail: "This caller is disabled." };
+const DISABLED = { detail: "This caller is disabled.", why: "callers: enabled is false" };
 
 export class CallerRegistry {
   readonly lists: readonly CallerList[];

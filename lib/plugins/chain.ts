@@ -49,6 +49,7 @@ export function composeChain(links: readonly Link[], innermost: Handler, clock: 
   if (links.length === 0) return innermost;
   const last: Handler = (exchange) => {
     const { call } = exchange;
+    call.notes.by = null;
     if (call.notes.plugin !== null) stopPluginTime(call.notes, clock.now());
     return (call.passed = innermost(exchange));
   };
@@ -83,6 +84,7 @@ function linkHandler(link: Link, next: Handler, clock: Clock, onFault: OnFault):
   };
   return (exchange) => {
     const { call } = exchange;
+    call.notes.by = link;
     if (meter !== null) startPluginTime(call.notes, meter, clock.now());
     let returned: Reply | Promise<Reply>;
     try {

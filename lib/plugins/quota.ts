@@ -78,6 +78,7 @@ function limiting(
   const callerOf = callerBy(limitBy);
   const name = quotedString(`${tools.scope.id ?? "quota"}-${per}`);
   const policy = `${name};q=${limit};w=${NOMINAL_S[per]}`;
+  const why = `quota: ${limit} per ${per}`;
   /** The headers of `rate_limit`. */
   const withQuota = (reply: Reply, left: string): Reply => ({
     ...reply,
@@ -95,7 +96,7 @@ function limiting(
         `The quota of this ${per} is used up. The next ${per} begins in ${seconds} ` +
         `${seconds === 1 ? "second" : "seconds"}.`;
       return withQuota(
-        problem(exchange.call, "quota_exceeded", { detail, headers: ["Retry-After", String(seconds)] }),
+        problem(exchange.call, "quota_exceeded", { detail, headers: ["Retry-After", String(seconds)], why }),
         left,
       );
     }

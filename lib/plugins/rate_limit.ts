@@ -163,8 +163,10 @@ function enforcing(windows: readonly Window[], id: string | null): Settle {
     if (!decision.admitted) {
       const seconds = Math.max(1, Math.ceil(decision.retryMs / 1000));
       const detail = `Try again in ${seconds} ${seconds === 1 ? "second" : "seconds"}.`;
+      const reached = windows.filter((_window, i) => decision.remaining[i] === 0);
+      const why = `rate_limit: ${reached.map(({ name, limit }) => `${limit} per ${name}`).join(", ")}`;
       return withLimits(
-        problem(exchange.call, "rate_limited", { detail, headers: ["Retry-After", String(seconds)] }),
+        problem(exchange.call, "rate_limited", { detail, headers: ["Retry-After", String(seconds)], why }),
         limits,
       );
     }

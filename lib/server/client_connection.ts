@@ -26,10 +26,13 @@ import { kept, ownReads, SharingSocket } from "./client_socket.ts";
 import { bodyToSend, dateLine, framingOf, replyText, sendableReply, streamReply } from "./client_reply.ts";
 import {
   CLOSE,
+  CUT_OFF,
   KEEP_ALIVE,
   KEEP_ALIVE_MS,
+  LATE_HEAD,
   NOTHING,
   refuseUnread,
+  requestLineOf,
   UPGRADE,
   writeInformation,
   type Http1Options,
@@ -128,7 +131,7 @@ export class ClientConnection implements RequestSink, Responder {
       this.#rest = null;
       this.#rules = this.#server.receiving();
       const used = this.#parser.read(bytes, this.#rules.limits, this.#rules.underscores);
-      if (used < 0) return this.#refuse(this.#parser.fault!);
+      if (used < 0) return this.#refuse(this.#parser.fault!, bytes);
       if (used < bytes.length) this.#rest = bytes.subarray(used);
       if (!this.#parser.isOver) break;
     }
@@ -319,8 +322,7 @@ export class ClientConnection implements RequestSink, Responder {
     if (this.#phase === "idle") {
       const isKept = this.#rest === null && this.#hasServed;
       if (isKept && waited >= KEEP_ALIVE_MS) this.#socket.destroy();
-      else if (!isKept && (isLate || waited >= headersTimeoutMs))
-        this.#refuse({ code: "request_timeout", detail: "the head did not arrive in time" });
+      else if (!isKept && (isLate || waited >= headersTimeoutMs)) this.#refuse(LATE_HEAD);
     } else if (this.#phase === "discarding") {
       if (waited >= MAX_DISCARD_MS || Math.min(waited, now - this.#body!.arrivedAt) >= MAX_QUIET_MS)
         this.#socket.destroy();
@@ -369,8 +371,12 @@ export class ClientConnection implements RequestSink, Responder {
     if (this.#hasServed || this.#connection.encrypted || this.#socket.bytesRead === 0) this.#socket.destroy();
   }
 
-  /** Refuses a request that cannot be read or does not arrive; the client gets the reason where no reply has begun. */
-  #refuse({ code, detail }: Refusal): void {
+  /**
+   * Refuses a request that cannot be read or does not arrive; the client gets the reason where no reply has begun.
+   * `head`: what has arrived of it.
+   */
+  #refuse(refusal: Refusal, head = this.#rest): void {
+    const { code, detail } = refusal;
     // Replies to earlier requests are sent first.
     if (this.#phase === "ready") this.#server.writeBatch.now();
     const inbound = this.#inbound;
@@ -379,13 +385,18 @@ export class ClientConnection implements RequestSink, Responder {
       return this.giveUp();
     }
     this.#phase = "over";
-    if (inbound !== null) {
+    if (inbound === null) {
+      const line = head === null || code === "uri_too_long" ? null : requestLineOf(head);
+      return refuseUnread(this.#socket, this.#server, refusal, { line });
+    }
+    // A client that has disconnected gets no reply, although one that has ended only its own side may read it.
+    if (refusal !== CUT_OFF) {
       inbound.call.fail(code, detail);
       inbound.call.notes.status = ERRORS[code].status;
-      inbound.call.abort();
-      this.#body?.destroy(new Error(detail));
     }
-    refuseUnread(this.#socket, this.#server, { code, detail }, inbound?.call.id);
+    inbound.call.abort();
+    this.#body?.destroy(new Error(detail));
+    refuseUnread(this.#socket, this.#server, refusal, { id: inbound.call.id });
   }
 
   /** Closes the connection after the last reply. */
@@ -408,10 +419,8 @@ export class ClientConnection implements RequestSink, Responder {
     if (this.#phase === "over") return;
     if (this.#phase === "flushing") return void (this.#ending = "decided");
     // A client that has ended only its own side can still read why its request is refused.
-    if (!this.#parser.isOver && (this.#phase === "waiting" || (this.#phase === "idle" && this.#rest !== null))) {
-      this.#inbound?.call.abort();
-      return this.#refuse({ code: "bad_request", detail: "the connection ended before the request did" });
-    }
+    if (!this.#parser.isOver && (this.#phase === "waiting" || (this.#phase === "idle" && this.#rest !== null)))
+      return this.#refuse(CUT_OFF);
     if (this.#phase !== "idle") return this.giveUp();
     this.#phase = "over";
     this.#socket.end(() => this.#socket.destroy());

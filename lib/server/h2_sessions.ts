@@ -2,6 +2,7 @@
  * Runs HTTP/2 connections from their preface to their GOAWAY: limits what one may cost, ends idle and dead ones, drains
  * them.
  */
+import { randomUUID } from "node:crypto";
 import http2, {
   type IncomingHttpHeaders,
   type ServerHttp2Session,
@@ -14,13 +15,16 @@ import { ignore } from "../base/errors.ts";
 import { PacedSink, takenBySystem } from "../http/delivery.ts";
 import { holdsOutputBack, isClosed, isGone, ownStream, type StreamOwner } from "../http/h2_streams.ts";
 import * as h2 from "./h2_limits.ts";
-import type { Http1Options } from "./http1.ts";
+import { LATE_HEAD, type Http1Options } from "./http1.ts";
 import type { Limits } from "./limits.ts";
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR } = http2.constants;
 
 /** Connections are opened under the rules that are in force then. */
-export interface H2SessionsOptions extends Pick<Http1Options, "clock" | "log" | "deadlines" | "receiving" | "drain"> {
+export interface H2SessionsOptions extends Pick<
+  Http1Options,
+  "clock" | "log" | "deadlines" | "receiving" | "drain" | "connectionOf" | "unread"
+> {
   /**
    * Milliseconds that a connection without streams is kept; before its first one it is `limits.headersTimeoutMs`, if
    * that is less.
@@ -153,7 +157,7 @@ class Session implements StreamOwner {
     guarded(session).on("stream", this.#onStream);
     session.on("remoteSettings", () => this.#spend(this.#settings, "SETTINGS"));
     session.on("ping", () => this.#spend(this.#pings, "PING"));
-    session.on("error", (error) => options.log.debug("HTTP/2 connection failed", { error: error.message }));
+    session.on("error", this.#onError);
     session.once(
       "close",
       options.deadlines.everySecond((now, elapsedMs) => this.#check(now, elapsedMs)),
@@ -310,6 +314,17 @@ class Session implements StreamOwner {
     this.#session.destroy(SILENT, NGHTTP2_NO_ERROR);
   });
 
+  /** What nghttp2 cannot read ends its connection, without an event for a request and without a reply. */
+  readonly #onError = (error: NodeJS.ErrnoException): void => {
+    const { log, unread, connectionOf } = this.#options;
+    log.debug("HTTP/2 connection failed", { error: error.message });
+    const isLate = error === SLOW_HEAD;
+    if (!isLate && error.code !== "ERR_HTTP2_ERROR") return;
+    const [id, code] = [randomUUID(), isLate ? LATE_HEAD.code : "bad_request"] as const;
+    const connection = connectionOf(this.#socket);
+    unread({ id, code, detail: error.message, connection, line: null, httpVersion: "2.0", sent: null, isGone: false });
+  };
+
   #spend(allowance: h2.Allowance, what: string): void {
     const session = this.#session;
     if (allowance.spend(this.#options.clock.now()) || session.destroyed) return;
@@ -324,5 +339,5 @@ class Session implements StreamOwner {
  * Created once: an attack must not cost a stack trace for each connection. Without an error, node would send NO_ERROR.
  */
 const TOO_MUCH = new Error("the client sends too many control frames or resets");
-const SLOW_HEAD = new Error("a request head did not arrive in time");
+const SLOW_HEAD: NodeJS.ErrnoException = new Error(LATE_HEAD.detail);
 const SILENT = new Error("the client does not answer a PING or reads nothing");

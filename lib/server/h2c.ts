@@ -2,9 +2,8 @@
  * Distinguishes HTTP/2 by prior knowledge (RFC 9113 §3.3) from HTTP/1 on a plain port, by the first bytes of a
  * connection.
  */
-import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
-import { refuseBare, type Http1Options } from "./http1.ts";
+import { LATE_HEAD, refuseUnread, type Http1Options } from "./http1.ts";
 
 /** The part of the preface that no HTTP/1 request can start with; the HTTP/2 parser checks the rest. */
 const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n");
@@ -15,9 +14,10 @@ const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n");
  */
 export function detectProtocol(
   socket: Socket,
-  { clock, drain, receiving, unread }: Http1Options,
+  options: Http1Options,
   decided: (protocol: "HTTP/1" | "HTTP/2") => void,
 ): void {
+  const { clock, drain, receiving } = options;
   let seen: Buffer = Buffer.alloc(0);
   const onReadable = () => {
     for (let chunk: Buffer | null; (chunk = socket.read() as Buffer | null) !== null;)
@@ -42,14 +42,7 @@ export function detectProtocol(
   };
   const timer = clock.after(receiving().limits.headersTimeoutMs, () => {
     stop();
-    const requestId = randomUUID();
-    unread(requestId, "request_timeout", socket.remoteAddress);
-    refuseBare(
-      socket,
-      { code: "request_timeout", detail: "The request head did not arrive in time." },
-      clock,
-      requestId,
-    );
+    refuseUnread(socket, options, LATE_HEAD);
   });
   drain.add(undecided);
   socket.on("readable", onReadable).on("end", onEnd).on("close", stop);

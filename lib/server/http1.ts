@@ -7,7 +7,7 @@ import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Clock, DeadlineTimer, Timer } from "../base/clock.ts";
-import { ERRORS, type ErrorCode } from "../base/errors.ts";
+import { ERRORS } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { WriteBatch } from "../base/event_loop.ts";
 import type { DeliveryOptions } from "../http/delivery.ts";
@@ -16,7 +16,7 @@ import type { HeaderList } from "../http/headers.ts";
 import { problemDocument, type Reply, type Tunnel } from "../http/reply.ts";
 import type { Refusal } from "./framing.ts";
 import { endSoon } from "./linger.ts";
-import type { ConnectionFacts, Inbound, ReceiveOptions } from "./inbound.ts";
+import type { ConnectionFacts, Inbound, ReceiveOptions, Unread } from "./inbound.ts";
 
 /** Sends the reply to one request. */
 export interface Responder {
@@ -41,7 +41,7 @@ export interface Http1Options {
   /** Called once for each request, when its reply was sent or its client has disconnected. */
   readonly ended: (inbound: Inbound) => void;
   /** Called for each request that is refused and never became one. */
-  readonly unread: (id: string, code: ErrorCode, client: string | undefined) => void;
+  readonly unread: (unread: Unread) => void;
   /** How replies that clients do not read are ended. */
   readonly delivery: DeliveryOptions;
   /** Connects an upgraded client to its tunnel. */
@@ -111,28 +111,50 @@ export const NOTHING = Buffer.alloc(0);
 /** Milliseconds that a client may leave a reply unread. */
 export const CLIENT_IDLE_MS = 60_000;
 
-/** Refuses a request that could not be read, and ends its connection; `detail` is for the log. */
-export function refuseUnread(
-  socket: Duplex,
-  { clock, log, receiving, unread }: Http1Options,
-  { code, detail }: Refusal,
-  knownId?: string,
-): void {
-  const requestId = knownId ?? randomUUID();
-  if (knownId === undefined) unread(requestId, code, (socket as Socket).remoteAddress);
-  const { maxHeaderBytes, maxUriBytes } = receiving().limits;
-  log.debug("a request could not be read", { request_id: requestId, code, error: detail });
-  let said = "The request is not valid HTTP/1.1.";
-  if (code === "headers_too_large")
-    said = `The request line and header fields may have at most ${maxHeaderBytes} bytes together.`;
-  else if (code === "uri_too_long") said = `The request target may have at most ${maxUriBytes} bytes.`;
-  else if (code === "request_timeout") said = "The request did not arrive in time.";
-  refuseBare(socket, { code, detail: said }, clock, requestId);
+/** Why a request is refused that its client has not sent to its end. */
+export const CUT_OFF: Refusal = { code: "bad_request", detail: "the connection ended before the request did" };
+
+export const LATE_HEAD: Refusal = { code: "request_timeout", detail: "the head did not arrive in time" };
+
+/** What is known of a request that could not be read. */
+export interface KnownOfUnread {
+  /** Its connection, where that of the reply is a view of it. */
+  readonly socket?: Socket;
+  /** Of a request that has begun, and is reported when it ends. */
+  readonly id?: string | undefined;
+  readonly line?: Unread["line"];
+  /** What the client is told; default: by the code. */
+  readonly said?: string;
 }
 
-/** A problem document for a request that never became one, and the end of the connection. */
-export function refuseBare(socket: Duplex, { code, detail }: Refusal, clock: Clock, requestId: string): void {
-  if (!socket.writable) return void socket.destroy();
+/** Refuses a request that could not be read, and ends its connection; `detail` is for the log. */
+export function refuseUnread(socket: Duplex, options: Http1Options, refusal: Refusal, known: KnownOfUnread = {}): void {
+  const { id = randomUUID(), line = null, said = saidOf(refusal, options.receiving().limits) } = known;
+  const connection = options.connectionOf(known.socket ?? (socket as Socket));
+  const sent = socket.writable ? sendRefusal(socket, { ...refusal, detail: said }, options.clock, id) : null;
+  if (sent === null) socket.destroy();
+  if (known.id !== undefined) return;
+  options.unread({ ...refusal, id, connection, line, httpVersion: "1.1", sent, isGone: refusal === CUT_OFF });
+}
+
+/** The request line of a head that could not be read as a whole, for the log; null: it has none, or not all of it. */
+export function requestLineOf(head: Buffer): Unread["line"] {
+  const end = head.indexOf("\n", 2) + 1;
+  const [, method, target, httpVersion] = REQUEST_LINE.exec(head.toString("latin1", 0, end)) ?? [];
+  return method === undefined ? null : { method, target: target!, httpVersion: httpVersion! };
+}
+
+const REQUEST_LINE = /^(?:\r\n)?([A-Z-]{1,20}) ((?:\/|[A-Za-z]+:\/\/)[\x21-\x7e]*) HTTP\/(1\.[01])\r\n$/;
+
+function saidOf({ code }: Refusal, { maxHeaderBytes, maxUriBytes }: ReceiveOptions["limits"]): string {
+  if (code === "headers_too_large")
+    return `The request line and header fields may have at most ${maxHeaderBytes} bytes together.`;
+  if (code === "uri_too_long") return `The request target may have at most ${maxUriBytes} bytes.`;
+  return code === "request_timeout" ? "The request did not arrive in time." : "The request is not valid HTTP/1.1.";
+}
+
+/** A problem document, and the end of the connection. Returns the bytes of the document. */
+function sendRefusal(socket: Duplex, { code, detail }: Refusal, clock: Clock, requestId: string): number {
   const { status, title } = ERRORS[code];
   const body = problemDocument({ code, status, title }, requestId, detail);
   const headers = [
@@ -147,6 +169,7 @@ export function refuseBare(socket: Duplex, { code, detail }: Refusal, clock: Clo
   socket.write(head(`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, headers), "latin1");
   socket.write(body);
   endSoon(socket, clock);
+  return body.length;
 }
 
 /**

@@ -2,7 +2,6 @@
  * Serves HTTP/1 clients by node's own parser (`global.http1: "node"`, and a host's own `http.Server`), one request at a
  * time on each connection.
  */
-import { randomUUID } from "node:crypto";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import type { Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -13,7 +12,7 @@ import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { malformed, NO_TUNNEL, readFraming, type Refusal } from "./framing.ts";
-import { head, KEEP_ALIVE_MS, refuseBare, refuseUnread, writeInformation, type Http1Options } from "./http1.ts";
+import { CUT_OFF, head, KEEP_ALIVE_MS, refuseUnread, writeInformation, type Http1Options } from "./http1.ts";
 import { isLive, UploadPace, type Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
 import { respond } from "./node_reply.ts";
@@ -187,7 +186,7 @@ export class NodeHttp1 {
   #giveUp(socket: Duplex, { response, call }: Current, error: NodeJS.ErrnoException): void {
     // If the client closed its side, it disconnected; in all other cases the gateway ends the exchange, and the access
     // log must show that.
-    const gone = error.code === "HPE_INVALID_EOF_STATE";
+    const gone = isCutOff(error);
     // A complete reply may wait for the end of this turn. It is the answer, so the rest of the request is not needed.
     this.#options.writeBatch.now();
     if (response.writableEnded) return endSoon(socket, this.#options.clock);
@@ -201,14 +200,14 @@ export class NodeHttp1 {
 
   #refuse(socket: Duplex, error: NodeJS.ErrnoException, requestId?: string): void {
     const code = clientErrorCode(error, this.#options.receiving().limits.maxUriBytes);
-    refuseUnread(socket, this.#options, { code, detail: error.message }, requestId);
+    const refusal = isCutOff(error) ? CUT_OFF : { code, detail: error.message };
+    refuseUnread(socket, this.#options, refusal, { id: requestId });
   }
 
   /** `socket` may be a view of that of the request. */
-  #refuseBare(socket: Duplex, request: IncomingMessage, refusal: Refusal): void {
-    const requestId = randomUUID();
-    this.#options.unread(requestId, refusal.code, request.socket.remoteAddress);
-    refuseBare(socket, refusal, this.#options.clock, requestId);
+  #refuseBare(socket: Duplex, { method, url, httpVersion, socket: own }: IncomingMessage, refusal: Refusal): void {
+    const line = { method: method!, target: url!, httpVersion };
+    refuseUnread(socket, this.#options, refusal, { socket: own, line, said: refusal.detail });
   }
 
   /** As node's `shouldUpgradeCallback`. */
@@ -317,6 +316,11 @@ function enforce(
   server.requestTimeout = requestTimeoutMs;
   // node exchanges the two where the head may take longer than the whole.
   server.headersTimeout = requestTimeoutMs === 0 ? headersTimeoutMs : Math.min(headersTimeoutMs, requestTimeoutMs);
+}
+
+/** Whether the client has closed its side before it sent all of its request. */
+function isCutOff(error: NodeJS.ErrnoException): boolean {
+  return error.code === "HPE_INVALID_EOF_STATE";
 }
 
 function clientErrorCode(error: NodeJS.ErrnoException & { rawPacket?: Buffer }, maxUriBytes: number): ErrorCode {

@@ -51,5 +51,21 @@ export interface RequestHead {
   readonly framing: Framing;
 }
 
+/** A request that is refused and never became one: it could not be read, or has not arrived. */
+export interface Unread extends Refusal {
+  readonly id: string;
+  readonly connection: ConnectionFacts;
+  /** Null: it could not be read. */
+  readonly line: RequestLine | null;
+  /** Of its connection. */
+  readonly httpVersion: string;
+  /** Bytes of the body of the reply; null: there was no reply. */
+  readonly sent: number | null;
+  /** Whether the client has disconnected before all of the request was sent. */
+  readonly isGone: boolean;
+}
+
+export type RequestLine = Pick<RequestHead, "method" | "target" | "httpVersion">;
+
 /** Sends an informational response (RFC 9110 §15.2) on the request's connection. */
 export type Inform = (status: number, headers: HeaderList) => void;

@@ -142,15 +142,13 @@ describe("a decision", () => {
       {
         status: 401,
         code: "key_missing",
-        plugin: Object.assign(
-          new Metrics().plan().plugin({ name: "key_auth", level: "route", service: "s", route: "r", id: "1" }),
-        ),
+        by: { name: "key_auth", scope: { id: "1" } },
       },
       "key_auth",
     ],
     [
       "a cache that has asked in vain",
-      { status: 200, cache: "stale_if_error", tried: tried("a", 503, 1) },
+      { status: 200, by: { name: "response_cache", scope: { id: null } }, tried: tried("a", 503, 1) },
       "response_cache",
     ],
     ["nobody", { status: null }, null],
@@ -516,8 +514,7 @@ describe("threads", () => {
           digest: "0123456789ab",
           service: "shop",
           route: "items",
-          plugin: null,
-          cache: null,
+          by: null,
           askedAt: null,
           upstream: "a",
           tried: { upstream: "a", status: 200, ms: 1, before: null },

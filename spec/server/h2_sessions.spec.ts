@@ -13,6 +13,8 @@ import {
 } from "../../lib/server/h2_limits.ts";
 import { H2Sessions } from "../../lib/server/h2_sessions.ts";
 import { Drain } from "../../lib/server/http1.ts";
+import type { Unread } from "../../lib/server/inbound.ts";
+import { connectionWithoutTls } from "../../lib/server/receive.ts";
 import { DeadlineTimer } from "../../lib/base/clock.ts";
 import { SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
@@ -45,6 +47,7 @@ async function listening(keepAliveMs = 1_000, secure = false) {
   const clock = manualClock();
   const streams: ServerHttp2Stream[] = [];
   const sockets: Socket[] = [];
+  const unreads: Unread[] = [];
   let limits = defaultLimits;
   const sessions = new H2Sessions({
     clock,
@@ -53,6 +56,8 @@ async function listening(keepAliveMs = 1_000, secure = false) {
     drain: new Drain(),
     receiving: () => ({ clock, proxies: null, limits }),
     keepAliveMs,
+    connectionOf: connectionWithoutTls,
+    unread: (unread) => void unreads.push(unread),
     onStream: (stream) => void streams.push(stream),
   });
   const serve = (socket: Socket) => {
@@ -78,7 +83,8 @@ async function listening(keepAliveMs = 1_000, secure = false) {
   const pass = (ms: number) => {
     for (let passed = 0; passed < ms; passed += 1_000) clock.advance(1_000);
   };
-  return { clock, pass, streams, sockets, sessions, connect, setLimits: (next: typeof limits) => (limits = next) };
+  const setLimits = (next: typeof limits) => (limits = next);
+  return { clock, pass, streams, sockets, sessions, unreads, connect, setLimits };
 }
 
 it("closes a connection without streams after keepAliveMs with a GOAWAY, and stops its timer", async () => {
@@ -197,7 +203,7 @@ describe("an incomplete request head beside an open stream", () => {
     "an incomplete request head beside an open stream ends the connection after headersTimeoutMs if it stays " +
       "incomplete, even if bytes of it keep arriving",
     async () => {
-      const { clock, pass, streams, sessions, talk, arrived } = await busy({ acknowledge: false });
+      const { clock, pass, streams, sessions, unreads, talk, arrived } = await busy({ acknowledge: false });
       talk.send(frame(HEADERS, END_STREAM, 3, HALF));
       for (let second = 0; second < 3; second++) {
         talk.send(frame(CONTINUATION, 0, 3, Buffer.alloc(1)));
@@ -212,6 +218,21 @@ describe("an incomplete request head beside an open stream", () => {
         () => streams[0]!.destroyed && sessions.open === 0 && clock.pending === 0,
         "the end of the first stream, the end of the session and no pending timer",
       );
+      expect(unreads).toMatchObject([{ code: "request_timeout", line: null, httpVersion: "2.0", sent: null }]);
+    },
+  );
+
+  it(
+    "reports a stream with an id of the server as one request that could not be " + "read, and no end of a client",
+    async () => {
+      const { sessions, unreads, pass, connect } = await listening();
+      const [broken, leaving] = [await connect(), await connect()];
+      broken.send(frame(HEADERS, END_HEADERS | END_STREAM, 2, block(GET)));
+      leaving.socket.resetAndDestroy();
+      await eventually(() => unreads.length > 0, "the report");
+      pass(MAX_LINGER_MS);
+      await eventually(() => sessions.open === 0, "the end of both");
+      expect(unreads).toMatchObject([{ code: "bad_request", detail: "Protocol error", isGone: false }]);
     },
   );
 

@@ -1,6 +1,8 @@
 import { PassThrough } from "node:stream";
 import { expect, it } from "vitest";
-import { head, refuseBare } from "../../lib/server/http1.ts";
+import { head, refuseUnread, type Http1Options } from "../../lib/server/http1.ts";
+import { connectionWithoutTls } from "../../lib/server/receive.ts";
+import { defaultLimits } from "../support/limits.ts";
 import { manualClock } from "../support/clock.ts";
 
 it("writes a head as its first line and header lines, byte for byte", () => {
@@ -14,7 +16,13 @@ it("refuses a request with a whole problem document that announces the end of th
   const socket = new PassThrough();
   let text = "";
   socket.on("data", (chunk: Buffer) => (text += chunk.toString()));
-  refuseBare(socket, { code: "bad_request", detail: "Because." }, manualClock(), "id-2");
+  const clock = manualClock();
+  const options = {
+    clock,
+    connectionOf: connectionWithoutTls,
+    receiving: () => ({ clock, proxies: null, limits: defaultLimits }),
+  } as unknown as Http1Options;
+  refuseUnread(socket, options, { code: "bad_request", detail: "for the log" }, { id: "id-2", said: "Because." });
   const [first, body] = text.split("\r\n\r\n");
   expect(first).toMatch(
     /^HTTP\/1\.1 400 Bad Request\r\nContent-Type: application\/problem\+json\r\nContent-Length: \d+\r\nDate: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\nX-Request-Id: id-2\r\nConnection: close$/,

@@ -193,7 +193,7 @@ export class Cache {
   /** Handles a 304: the stored reply is valid and as fresh as the 304 (RFC 9111 §4.3.4). */
   #confirmed(lookup: Lookup, entry: Entry, fetch: Fetch, reply: Reply, timing: Timing): Reply {
     const { exchange, request } = lookup;
-    fetch.copyNotes("answered");
+    fetch.copyNotes("spared");
     discard(reply);
     const headers = rules.updated(entry.headers, reply.headers);
     const kept = rules.storable(

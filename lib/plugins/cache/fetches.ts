@@ -41,9 +41,11 @@ export class Fetch {
     const { notes } = this.call;
     notes.span = client.notes.span;
     // The time after this plugin is not the cache's own time.
-    notes.plugin = client.notes.plugin;
-    notes.pluginFrom = client.notes.pluginFrom;
-    client.notes.plugin = null;
+    if (!isBackground) {
+      notes.plugin = client.notes.plugin;
+      notes.pluginFrom = client.notes.pluginFrom;
+      client.notes.plugin = null;
+    }
     if (awaitedAs !== null) awaited.set(awaitedAs, this);
     if (!isBackground) this.#join(client, null);
   }
@@ -62,17 +64,23 @@ export class Fetch {
     return new Promise((resolve) => this.#join(client, resolve));
   }
 
-  /** Copies the notes of this call to the client's, except for an error that a stored reply replaces. */
+  /**
+   * Copies the notes of this call to those of a client that waits for it: the error, and who has answered, only where a
+   * stored reply does not replace what was received.
+   */
   copyNotes(outcome: "answered" | "spared"): void {
-    const { client } = this.options;
-    const { upstream, upstreamPath, attempts, tried, upstreamMs, identity, code, fault, plugin, pluginFrom } =
+    const { client, isBackground } = this.options;
+    if (isBackground) return;
+    const { upstream, upstreamPath, attempts, tried, upstreamMs, identity, code, fault, by, plugin, pluginFrom } =
       this.call.notes;
     Object.assign(client.notes, { upstream, upstreamPath, attempts, tried, upstreamMs });
-    // Behind the cache a plugin has answered.
-    if (outcome === "answered" && plugin !== null) Object.assign(client.notes, { plugin, pluginFrom });
     client.notes.identity ??= identity;
     client.personal ||= this.call.personal;
-    if (outcome === "answered" && code !== null) client.fail(code, fault ?? undefined);
+    if (outcome === "spared") return;
+    client.notes.by = by;
+    // Behind the cache a plugin has answered.
+    if (plugin !== null) Object.assign(client.notes, { plugin, pluginFrom });
+    if (code !== null) client.fail(code, fault ?? undefined);
   }
 
   /** The client disconnected. */

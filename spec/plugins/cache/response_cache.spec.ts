@@ -328,6 +328,22 @@ describe("stale-while-revalidate (RFC 5861 3)", () => {
     expect(origin.asked.length).toBe(2);
   });
 
+  it("keeps the failure of a renewal out of the notes of the client that got the stale reply", async () => {
+    const origin = cached(({ call }, nth) => {
+      if (nth === 1) return ok(SWR, "old");
+      Object.assign(call.notes, { upstream: "u", attempts: 1 });
+      return problem(call, "upstream_connect_failed", { why: "refused" });
+    });
+    await origin.get();
+    origin.clock.advance(20_000);
+    const call = aCall();
+    expect((await read(atOnce(origin.handle(anExchange({ call }))))).body).toBe("old");
+    await turn();
+    await turn();
+    expect(origin.asked.length).toBe(2);
+    expect(call.notes).toMatchObject({ code: null, fault: null, upstream: null, attempts: 0, cache: "hit" });
+  });
+
   it("goes on with the stale reply when a renewal fails, and tries again", async () => {
     const origin = cached((_exchange, nth) => {
       if (nth === 1) return ok(SWR, "old");
