@@ -235,13 +235,22 @@ export class Runtime {
     for (const [service, { upstreamSet }] of before?.upstreamSets ?? [])
       if (!inUse.upstreamSets.has(service)) upstreamSet.close();
     for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) {
+      const out = upstreamSet.peers.filter(isOut).map((peer) => [peer.id, outBy(peer)] as const);
       upstreamSet.adopt(members, breaker, isSame);
       this.parts.partIfLoaded("choice")?.adoptHealth(upstreamSet, members, this.healthTools);
+      if (out.length > 0 && !isWorker(this.threads)) this.#logReturns(upstreamSet, out);
     }
     this.#start();
     this.limits?.adopt?.(inUse.memory);
     this.limits?.retire(inUse.limiters);
     void closeKept(before, inUse);
+  }
+
+  /** `out`: ids of the upstreams that got no requests before, and why. */
+  #logReturns({ service, peers }: UpstreamSet, out: readonly (readonly [id: string, why: string])[]): void {
+    for (const [upstream, was] of out)
+      if (peers.some((peer) => peer.id === upstream && !isOut(peer)))
+        this.healthTools.log.warn("upstream back with a reload", { service, upstream, was });
   }
 
   /** From now on names are resolved and upstreams probed: a configuration that is only checked causes no traffic. */
@@ -329,4 +338,14 @@ function shareOf(maxConnections: number, { place, count }: Threads): number {
 function closeKept(inUse: InUse | null, other: InUse | null): Promise<unknown> {
   const closing = Array.from(inUse?.kept ?? []).filter(([name, value]) => other?.kept.get(name) !== value);
   return Promise.allSettled(closing.map(async ([, value]) => value.close()));
+}
+
+/** Whether it gets no requests for another reason than its configured weight. */
+function isOut({ takenOut, health }: Peer): boolean {
+  return takenOut !== null || !health.usable;
+}
+
+/** As the admin interface names it. */
+function outBy({ takenOut, health }: Peer): string {
+  return takenOut === null ? health.report.state : takenOut.state;
 }

@@ -65,7 +65,7 @@ export class QuotaFile implements KeptTables {
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #tables = new Map<string, CallerTable>();
-  /** Of quotas that no configuration has had since the start, by period and key: they may come back. */
+  /** Of quotas that no configuration has had since the start, by period and key: they may come back, for `LIFE_S`. */
   readonly #others = new Map<string, { readonly key: string; readonly per: Per; readonly records: Buffer }>();
   #timer: Timer | null = null;
   #saved = "";
@@ -131,12 +131,19 @@ export class QuotaFile implements KeptTables {
     const tables: Header["tables"][number][] = [];
     const pieces: Buffer[] = [];
     for (const [key, table] of this.#tables) {
-      for (const [per, records] of yield* recordsOf(table, this.#clock.wall() - this.#clock.now())) {
+      for (const [per, records] of yield* recordsOf(table, this.#clock)) {
         tables.push({ key, per, callers: records.count });
         pieces.push(...records.pieces());
       }
     }
-    for (const { key, per, records } of this.#others.values()) {
+    for (const [name, { key, per, records }] of this.#others) {
+      const lastTimes = Array.from({ length: records.length / RECORD_BYTES }, (_, i) =>
+        records.readDoubleLE(i * RECORD_BYTES + 24),
+      );
+      if (!lastTimes.some((last) => isAlive(per, last, this.#clock.wall()))) {
+        this.#others.delete(name);
+        continue;
+      }
       tables.push({ key, per, callers: records.length / RECORD_BYTES });
       for (let at = 0; at < records.length; at += PIECE_BYTES) pieces.push(records.subarray(at, at + PIECE_BYTES));
     }
@@ -165,7 +172,7 @@ export class QuotaFile implements KeptTables {
         records.readDoubleLE(at + 16),
         records.readDoubleLE(at + 24) - ahead,
       ];
-      if (last + 1000 * LIFE_S[options.per] < this.#clock.now()) continue;
+      if (!isAlive(options.per, last, this.#clock.now())) continue;
       // What new callers start with is that of all shards: their number may be another one now.
       for (const shard of isOverflow ? table.shards : [table.shards[hashed[1]! & (table.shards.length - 1)]!]) {
         shard.enter(hashed);
@@ -208,6 +215,11 @@ function newestOf({ words, numbers }: Callers): string {
   return `${numbers[words[OLDER]! / 2 + LAST]}/${numbers[OVERFLOW / 2 + LAST]}`;
 }
 
+/** Whether a caller whose last request was at `last` is remembered: its quota may be configured no longer. */
+function isAlive(per: Per, last: number, now: number): boolean {
+  return last + 1000 * LIFE_S[per] >= now;
+}
+
 /** The records of one period. */
 class Records {
   count = 0;
@@ -239,7 +251,9 @@ class Records {
  * Callers say themselves what they were counted in: a reload with another period may have been refused, or they have
  * sent nothing since.
  */
-function* recordsOf(table: CallerTable, ahead: number): Generator<void, ReadonlyMap<Per, Records>> {
+function* recordsOf(table: CallerTable, clock: Clock): Generator<void, ReadonlyMap<Per, Records>> {
+  const now = clock.now();
+  const ahead = clock.wall() - now;
   const records = new Map<Per, Records>();
   const add = (shard: Callers, caller: number) => {
     const window = shard.words[caller + WINDOWS]!;
@@ -247,7 +261,7 @@ function* recordsOf(table: CallerTable, ahead: number): Generator<void, Readonly
       window === 0 || shard.numbers[window / 2 + USED]! <= 0
         ? undefined
         : WINDOW_NAMES.get(shard.words[window + WINDOW_NAME]!);
-    if (per === undefined) return;
+    if (per === undefined || !isAlive(per, shard.numbers[caller / 2 + LAST]!, now)) return;
     if (!records.has(per)) records.set(per, new Records());
     records.get(per)!.add(shard, caller, markOf(shard, window), ahead);
   };

@@ -43,7 +43,8 @@ export function quotaLimiter(
   const callers = local.all.get(key)!;
   if (shared === null) state?.keep(key, callers, options);
   const limiter = new QuotaLimiter(clock, callers, table, { ...options, periodAt });
-  return shared?.quota(key, options.limit, options.isCosted, limiter) ?? limiter;
+  // There a count has no period of its own: the number of a month, read as that of a day, would lie decades ahead.
+  return shared?.quota(`${key} ${options.per}`, options.limit, options.isCosted, limiter) ?? limiter;
 }
 
 interface PeriodOptions extends QuotaOptions {

@@ -256,6 +256,39 @@ describe("an upstream that an administrator has taken out", () => {
     ]);
   });
 
+  it("is reported as back, with service and id, by the reload that brings it back, and by no other", async () => {
+    const { log, lines } = recordedLog();
+    const [a, b] = [await restartableBackend("http"), await restartableBackend("http")];
+    const config = oneService([a.port, b.port]);
+    const { gateway } = await running(config, { log });
+    const backs = () => lines.filter(({ message }) => message === "upstream back with a reload");
+    await gateway.reload({ ...config, global: { name: "one" } });
+    expect(backs()).toEqual([]);
+    set(gateway as Gateway, `127.0.0.1:${b.port}`, "drain");
+    await gateway.reload({ ...config, global: { name: "two" } });
+    expect(backs()).toMatchObject([{ service: "s", upstream: `127.0.0.1:${b.port}`, was: "drain" }]);
+    await gateway.reload({ ...config, global: { name: "three" } });
+    expect(backs()).toHaveLength(1);
+  });
+
+  it("that failed requests is reported as back by a reload that ends its passive checks", async () => {
+    const { log, lines } = recordedLog();
+    const good = await restartableBackend("http");
+    const upstreams = [
+      { id: "down", host: "127.0.0.1", port: 9 },
+      { id: "good", host: "127.0.0.1", port: good.port },
+    ];
+    const checked = (health: object) => oneService([], { upstreams, ...health });
+    const passive = { max_failures: 1, eject_ms: 60_000 };
+    const { gateway, port } = await running(checked({ health: { passive } }), { log });
+    for (let i = 0; i < 4; i++) await ask(port, { path: "/a/x" });
+    expect(lines.map(({ message }) => message)).toContain("upstream ejected: it fails requests");
+    await gateway.reload(checked({ health: { passive: { ...passive, max_failures: 0 } } }));
+    expect(lines.filter(({ message }) => message === "upstream back with a reload")).toMatchObject([
+      { service: "s", upstream: "down", was: "ejected" },
+    ]);
+  });
+
   it("stays out after a reload that is refused", async () => {
     const { set, answers, gateway } = await several(2);
     set("a", "eject");

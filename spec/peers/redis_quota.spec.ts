@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
+import { countingPeriods } from "../contracts/quotas.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { random } from "../support/random.ts";
 import { ask } from "../support/raw_client.ts";
@@ -31,6 +32,14 @@ const calls = async (server: Redis) =>
   Number(/cmdstat_evalsha:calls=(\d+)/.exec(await server.cli("INFO", "commandstats"))?.[1] ?? 0);
 
 describe("quotas and costs in Redis", () => {
+  countingPeriods(async () => {
+    const server = await redis();
+    return async (per) => {
+      const made = await gatewayOn(server, { name: "quota", config: { limit: 1, per, limit_by: "all" } });
+      return async () => (await made.left(1))[0]!;
+    };
+  });
+
   it("gateways count a quota together, in one call a request, and it outlives them", async () => {
     const server = await redis();
     const plugin = { name: "quota", config: { limit: 10, per: "month", limit_by: "all" } };

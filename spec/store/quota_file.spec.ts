@@ -122,6 +122,35 @@ describe("quotas in a file", () => {
   });
 
   it(
+    "that are configured no longer are in the file for two periods after their last " + "request, and then leave it",
+    async () => {
+      const path = emptyFolder();
+      const first = await started(path);
+      first.quota("daily", { per: "day" }).decide("a");
+      first.quota("monthly").decide("a");
+      await first.close();
+      const keys = () => {
+        const [, header] = readFileSync(join(path, "quotas"), "latin1").split("\n");
+        return (JSON.parse(header!) as { tables: { key: string }[] }).tables.map(({ key }) => key).sort();
+      };
+      const second = await started(path, { wall: START + DAY });
+      second.quota("other").decide("a");
+      await second.file.save();
+      expect(keys()).toEqual(["daily", "monthly", "other"]);
+      second.clock.advance(2 * DAY);
+      second.quota("other").decide("a");
+      await second.file.save();
+      expect(keys()).toEqual(["monthly", "other"]);
+      // Those of this process, too, once a reload has dropped them.
+      second.quota("new", { per: "day" }).decide("a");
+      second.clock.advance(3 * DAY);
+      second.quota("other").decide("a");
+      await second.close();
+      expect(keys()).toEqual(["monthly", "other"]);
+    },
+  );
+
+  it(
     "stay what they are when a reload with another period is refused, " +
       "and those of callers of the period before are not taken for the new one's",
     async () => {

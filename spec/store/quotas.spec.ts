@@ -3,9 +3,12 @@ import { calendar } from "../../lib/base/calendar.ts";
 import type { LocalCosted } from "../../lib/store/counters.ts";
 import { memoryCounters } from "../../lib/store/memory.ts";
 import { quotaLimiter, type QuotaOptions } from "../../lib/store/quotas.ts";
+import { countingPeriods, type Per } from "../contracts/quotas.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
+import { backend, oneService, running } from "../support/gateway.ts";
 import { sizeOf } from "../support/limiters.ts";
 import { random } from "../support/random.ts";
+import { ask } from "../support/raw_client.ts";
 
 const DAY = 86_400_000;
 const DEFAULTS: QuotaOptions = { limit: 3, per: "day", timeZone: "UTC", maxCallers: 100, isCosted: false };
@@ -33,6 +36,19 @@ function quota(
     Array.from({ length: times }, () => limiter.decide(name).admitted).filter(Boolean).length;
   return { clock, counters: local, limiter, admitted };
 }
+
+describe("quotas in memory", () => {
+  countingPeriods(async () => {
+    const { port } = await backend();
+    const config = (per: Per) =>
+      oneService(port, { plugins: [{ name: "quota", config: { limit: 1, per, limit_by: "all" } }] });
+    const { gateway, port: own } = await running(config("day"));
+    return async (per) => {
+      await gateway.reload(config(per));
+      return async () => (await ask(own, { path: "/a/x" })).status;
+    };
+  });
+});
 
 describe("quotas", () => {
   it("a caller has its limit in a period, and all of it again when the next one begins", () => {
