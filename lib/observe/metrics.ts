@@ -89,10 +89,9 @@ export class RouteMeter implements Meter {
     return report;
   }
 
-  /** Adds the counts of a report, as if these requests ended now. */
+  /** Adds the counts of a report, as if these requests ended now; but to the total, which reports have themselves. */
   add({ recent, rateLimited, receivedBytes, sentBytes, requests, cached, refusals }: RouteReport): void {
     this.recent.addCounts(recent);
-    this.#total.addCounts(recent);
     this.rateLimited += rateLimited;
     this.receivedBytes += receivedBytes;
     this.sentBytes += sentBytes;

@@ -1,7 +1,7 @@
 /**
  * Reports the counts of a worker's `Metrics` to the main thread, whose own `Metrics` are then those of all workers.
  */
-import { increase, MAX_CODES, RouteMeter } from "./metrics.ts";
+import { increase, MAX_CODES, type RouteMeter } from "./metrics.ts";
 import type { Metrics } from "./metrics_plan.ts";
 
 export type MetricsReport = ReturnType<typeof takeMetrics>;
@@ -24,6 +24,8 @@ export function takeMetrics({ services, plugins, pluginFaults, total, unrouted }
     }).filter(({ routes, upstreams, retries }) => routes.length > 0 || upstreams.length > 0 || retries > 0),
     plugins: [...plugins].filter(([, meter]) => meter.isUsed).map(([labels, meter]) => [labels, meter.take()] as const),
     pluginFaults: [...pluginFaults],
+    // Not a sum of those above: a route that a reload has removed may still end requests.
+    total: total.take(),
     codes: [...total.codes],
   };
   total.codes.clear();
@@ -37,15 +39,17 @@ export function takeMetrics({ services, plugins, pluginFaults, total, unrouted }
  * requests of routes that this one does not have count in all only, as those do that end after a reload.
  */
 export function addMetrics(
-  { services, plugins, pluginFaults, steps, total, unrouted }: Metrics,
+  { services, plugins, pluginFaults, total, unrouted }: Metrics,
   report: MetricsReport,
   hold: (meter: RouteMeter, inFlight: number) => void,
 ): void {
+  total.addCounts(report.total);
   unrouted.add(report.unrouted);
   for (const { service, routes, upstreams, retries } of report.services) {
     const known = services.get(service);
     for (const [name, counts] of routes) {
-      const meter = known?.routes.get(name) ?? new RouteMeter(steps, total);
+      const meter = known?.routes.get(name);
+      if (meter === undefined) continue;
       hold(meter, counts.inFlight);
       meter.add(counts);
     }

@@ -196,13 +196,15 @@ export function headerListOf(headers: Headers): HeaderList {
   );
 }
 
-/** Counts the target, and names and values of headers, without separators. */
+/** As the parser counts a head as HTTP clients write it: `GET / HTTP/1.1`, `Name: value`, and the ends of the lines. */
 function refuseBytes(
-  { target, headers }: RequestHead,
+  { method, target, headers }: RequestHead,
   { limits: { maxHeaderBytes, maxUriBytes } }: ReceiveOptions,
 ): Refusal | null {
-  if (target.length > maxUriBytes || headers.reduce((sum, text) => sum + text.length, target.length) < maxHeaderBytes)
-    return null;
+  const line = method.length + target.length + " ".length + " HTTP/1.1\r\n".length;
+  // Each name and each value has two characters behind it. The empty line at the end does not count.
+  const bytes = headers.reduce((sum, text) => sum + text.length + 2, line);
+  if (target.length > maxUriBytes || bytes - "\r\n".length <= maxHeaderBytes) return null;
   return {
     code: "headers_too_large",
     detail: `The request line and header fields may have at most ${maxHeaderBytes} bytes together.`,

@@ -8,7 +8,9 @@ import {
   type Gateway,
   type GatewayOptions,
 } from "../../lib/index.ts";
-import { backend, oneService } from "../support/gateway.ts";
+import { codec } from "../support/codec.ts";
+import { backend, oneService, running } from "../support/gateway.ts";
+import { connect } from "../support/raw_client.ts";
 import { behaving } from "../gateway/plugins.ts";
 
 function mounted(config: ConfigInput, options: Partial<GatewayOptions> = {}): Gateway {
@@ -172,6 +174,25 @@ describe("inject", () => {
     ["a Host that is none", { url: "/a/x", headers: { Host: "a b" } }, 400],
   ])("refuses %s, like a listener", async (_what, request, status) => {
     expect((await mounted(oneService(9)).inject(request)).status).toBe(status);
+  });
+
+  // Node's own codec counts heads in another way.
+  it.runIf(codec === "wire")("refuses heads from the same size on as a listener, to the byte", async () => {
+    const limits = { max_header_bytes: 4096 };
+    const { gateway, port } = await running(oneService((await backend()).port, {}, { limits }));
+    const rest = "GET /a/x HTTP/1.1\r\nHost: a\r\nX-One: \r\n".length;
+    for (const bytes of [4095, 4096, 4097, 4098]) {
+      // The end of the last line and the empty line do not count.
+      const value = "x".repeat(bytes + "\r\n".length - rest);
+      const headers = { Host: "a", "X-One": value };
+      const { status: inject } = await gateway.inject({ url: "/a/x", headers });
+      const talk = await connect(port);
+      talk.send(`GET /a/x HTTP/1.1\r\nHost: a\r\nX-One: ${value}\r\n\r\n`);
+      const [, status] = /^HTTP\/1.1 (\d+)/.exec(await talk.until("\r\n"))!;
+      talk.socket.destroy();
+      expect([bytes, inject]).toEqual([bytes, Number(status)]);
+      expect(inject).toBe(bytes > 4096 ? 431 : 200);
+    }
   });
 
   it("inject rejects when the body is interrupted, and the access log has the request", async () => {

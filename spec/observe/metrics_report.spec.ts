@@ -158,6 +158,23 @@ describe("the reports of workers", () => {
     expect(busy!.inFlight).toBe(3);
   });
 
+  it("count in all the requests of a route that end after a reload of the worker has removed it", () => {
+    const [worker, whole] = [made(), made()];
+    const removed = worker.metrics.services.get("orders")!.routes.get("one")!;
+    removed.inFlight = 1;
+    for (const { metrics } of [worker, whole]) {
+      const plan = metrics.plan();
+      plan.service({ name: "orders", upstreams: [], routes: [{ name: "list" }] });
+      plan.adopt();
+    }
+    const notes = Object.assign(new Notes(), { status: 200, meter: removed });
+    removed.ended("GET", notes, 5);
+    report(worker, whole);
+    expect(whole.metrics.total.requests).toBe(1);
+    report(worker, whole);
+    expect(whole.metrics.total.requests).toBe(1);
+  });
+
   it(
     "count requests in all only where the main thread has another configuration, " +
       "and leave the rest of the report readable",
