@@ -6,6 +6,8 @@ import type { Clock } from "./clock.ts";
 export interface ManualClock extends Clock {
   /** Advances time by `ms` and runs the timers that become due, in order. */
   advance(ms: number): void;
+  /** Advances time by `ms` at once, as for a busy process: the timers that have become due run late, and once each. */
+  stall(ms: number): void;
   /** How many timers are pending. */
   readonly pending: number;
 }
@@ -19,7 +21,7 @@ export function manualClock(epoch = Date.UTC(2026, 0, 1)): ManualClock {
   }
   const pending = new Set<Entry>();
   let now = 0;
-  return {
+  const clock: ManualClock = {
     now: () => now,
     wall: () => epoch + now,
     after(ms, run) {
@@ -45,8 +47,13 @@ export function manualClock(epoch = Date.UTC(2026, 0, 1)): ManualClock {
       }
       now = end;
     },
+    stall(ms) {
+      now += ms;
+      clock.advance(0);
+    },
     get pending() {
       return pending.size;
     },
   };
+  return clock;
 }

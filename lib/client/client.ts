@@ -9,6 +9,7 @@ import tls, { type PeerCertificate } from "node:tls";
 import type { Clock } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
 import type { Egress } from "../base/egress.ts";
+import { TimeLimit } from "../base/time_limit.ts";
 import { destinationOf } from "../base/url_destination.ts";
 import { agentOf, requestBy } from "../base/egress_clients.ts";
 import { connectFailure } from "../base/errors.ts";
@@ -54,7 +55,10 @@ export interface ClientRequestOptions {
   readonly body?: Buffer;
   /** Whether it is sent again if the server had closed a kept connection. Default: for GET and HEAD. */
   readonly isRepeatable?: boolean;
-  /** From the wait for a connection to the last byte of the answer, in milliseconds. */
+  /**
+   * From the last byte of the request on the wire to the last byte of the answer, in milliseconds; and as long at most
+   * until the request is on the wire. Not counted: the time in which this process is busy itself.
+   */
   readonly timeoutMs: number;
   /** Largest body of an answer. */
   readonly maxBytes: number;
@@ -75,8 +79,8 @@ export interface ClientAnswer {
 }
 
 /**
- * "saturated": the time was over while or after the request waited for a connection of this client, or this machine
- * cannot open one.
+ * "saturated": the time was over before the request got a connection of this client and was sent, or this machine
+ * cannot open one, or this process was late itself.
  * "unsendable": HTTP cannot carry the request. These two and "cancelled" say nothing of the server.
  */
 export type FailureKind =
@@ -150,32 +154,36 @@ export class HttpClient implements Client {
     let head: IncomingMessage | null = null;
     let again = options.isRepeatable ?? (method === "GET" || method === "HEAD");
     let waitedForConnection = false;
+    let isSent = false;
     const end = (): boolean => {
       if (isOver) return false;
       isOver = true;
-      timer.cancel();
+      limit.cancel();
       signal?.removeEventListener("abort", cancel);
       return true;
     };
     const fail = (kind: FailureKind, message: string, code?: string) => {
       if (!end()) return;
       request?.destroy();
-      reject(new ClientFailure(kind, message, head, code));
+      const isOwn = limit.wasLate && (kind === "timeout" || (kind === "unreachable" && OURS_IF_LATE.has(code)));
+      reject(new ClientFailure(isOwn ? "saturated" : kind, message, head, code));
     };
     const cancel = () => fail("cancelled", "the request was given up");
-    const expire = () =>
-      fail(
-        waitedForConnection ? "saturated" : "timeout",
-        `no ${waitedForConnection ? "free connection and answer" : "answer"} within ${timeoutMs} ms`,
-      );
-    // An answer that has arrived while this process was busy is read first.
-    const timer = this.#options.clock.after(timeoutMs, () => void setImmediate(entry("a late answer", expire)));
+    const limit = new TimeLimit(this.#options.clock, timeoutMs, () => {
+      if (waitedForConnection && !isSent) fail("saturated", `no free connection within ${timeoutMs} ms`);
+      else fail("timeout", `no answer within ${timeoutMs} ms`);
+    });
     if (signal?.aborted) return cancel();
     signal?.addEventListener("abort", cancel);
     const send = (): void => {
       const asked = this.#request(options);
       if (asked instanceof Error) return fail("unsendable", asked.message);
       request = asked;
+      asked.on("finish", () => {
+        if (asked !== request) return;
+        isSent = true;
+        limit.restart();
+      });
       asked.on("response", (response) => {
         head = response;
         receive(response, options, fail, (answer) => {
@@ -256,6 +264,12 @@ function kindOf({ code = "" }: NodeJS.ErrnoException): FailureKind {
   if (code.startsWith("HPE_")) return "invalid";
   return OWN_SHORTAGE.has(code) ? "saturated" : "unreachable";
 }
+
+/**
+ * How a server ends a connection on which it has waited for too long; ETIMEDOUT: Node has tried the next address after
+ * 250 ms, whether or not it was late itself.
+ */
+const OURS_IF_LATE = new Set([undefined, "ECONNRESET", "EPIPE", "ETIMEDOUT"]);
 
 /** Files, ports and memory of this machine. */
 const OWN_SHORTAGE = new Set(["EMFILE", "ENFILE", "EADDRNOTAVAIL", "ENOBUFS", "ENOMEM"]);

@@ -137,7 +137,7 @@ type Finding = Admitted | keyof typeof REFUSALS;
 
 /**
  * `error`: why nothing is known of the token; `isOfServer`: whether the server has failed, and not this side or the
- * token.
+ * question.
  */
 type Verdict = Finding | { readonly error: string; readonly isOfServer: boolean };
 
@@ -248,7 +248,7 @@ function asker(config: Config, clock: Tools["clock"], client: Client) {
         maxBytes: MAX_BYTES,
         signal,
       });
-      isOfServer = !OF_THE_TOKEN.has(status);
+      isOfServer = !OF_THE_QUESTION.has(status);
       const claims = claimsOf(status, body);
       return { claims, bytes: freezeClaims(claims) + body.length * BYTES_PER_CHARACTER };
     } catch (error) {
@@ -262,10 +262,10 @@ const VISIBLE = /^[\x20-\x7e]+$/;
 const FORM_HEADERS = ["Content-Type", "application/x-www-form-urlencoded", "Accept", "application/json"];
 const MAX_BYTES = 64 * 1024;
 /**
- * Statuses by which a server refuses the question for what is in it: a client must not choose a token that cannot be
- * asked about.
+ * Statuses by which a server refuses the question for what is in it, since it came late (408) or after too many others
+ * (429): a client must not be able to bring about that its token is not judged.
  */
-const OF_THE_TOKEN = new Set([400, 413, 414, 422, 431]);
+const OF_THE_QUESTION = new Set([400, 408, 413, 414, 422, 429, 431]);
 
 /** Throws for anything else than an answer of RFC 7662 §2.2. A member that is null counts as missing. */
 function claimsOf(status: number, body: Buffer): JwtClaims {

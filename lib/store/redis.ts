@@ -242,8 +242,8 @@ export class RedisCounters implements Counters, SharedCosts {
   }
 
   /**
-   * Decides by `on_error`, and counts that. A full queue is ours and no failure of the server: nobody may pass
-   * uncounted by filling it.
+   * Decides by `on_error`, and counts that. A full queue is ours and no failure of the server, and so is a command that
+   * was not sent in time: nobody may pass uncounted by keeping this gateway busy.
    */
   undecided(reason: Reason, { local, caller }: Question): Decision | Undecided {
     const { onError } = this.settings;
@@ -323,13 +323,14 @@ interface Question {
 /** One decision that is awaited. */
 class Asked implements Command, HasDeadline {
   text: string;
-  readonly dueAt: number;
+  dueAt: number;
   place = -1;
   readonly #counters: RedisCounters;
   readonly #question: Question;
   readonly #resolve: (decision: Decision | Undecided) => void;
   readonly #key: string;
   #connection: RedisConnection | null = null;
+  #isWritten = false;
   #isSettled = false;
   #redirections = 0;
 
@@ -348,8 +349,15 @@ class Asked implements Command, HasDeadline {
 
   send(connection: RedisConnection): void {
     this.#connection = connection;
+    this.#isWritten = false;
     if (!connection.send(this))
       this.#fail(connection.state === "up" || connection.state === "connecting" ? "queue" : "connection");
+  }
+
+  /** The server's time begins: it does not answer for the time in which this process was busy or had no connection. */
+  written(now: number): void {
+    this.#isWritten = true;
+    this.dueAt = now + this.#counters.settings.timeoutMs;
   }
 
   answered(reply: RespValue, from: RedisConnection): void {
@@ -378,13 +386,17 @@ class Asked implements Command, HasDeadline {
   }
 
   overdue(): void {
-    this.#counters.deadlines.remove(this);
+    const { deadlines, settings, tools } = this.#counters;
+    deadlines.remove(this);
     // When this process was busy itself, the reply may be there: it is read before the next round of the event loop.
     setImmediate(
       entry("a late reply of Redis", () => {
         if (this.#isSettled) return;
-        this.#fail("timeout");
-        this.#connection?.giveUpAfter(SILENT_FOR * this.#counters.settings.timeoutMs);
+        const now = tools.clock.now();
+        // It has just been sent, perhaps to another server.
+        if (now < this.dueAt) return deadlines.add(this, now);
+        this.#fail(this.#isWritten ? "timeout" : "queue");
+        this.#connection?.giveUpAfter(SILENT_FOR * settings.timeoutMs);
       }),
     );
   }

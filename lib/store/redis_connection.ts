@@ -5,12 +5,15 @@
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../base/clock.ts";
 import { connectFailure, messageOf } from "../base/errors.ts";
+import { TimeLimit } from "../base/time_limit.ts";
 import type { WriteBatch } from "../base/event_loop.ts";
 import { ErrorReply, ReplyParser, type RespValue } from "./resp.ts";
 
 export interface Command {
   /** As it is sent. */
   readonly text: string;
+  /** It is on the wire. `now`: the monotonic clock. */
+  written?(now: number): void;
   /** Called once, unless `failed` is. */
   answered(reply: RespValue, connection: RedisConnection): void;
   /** There will be no reply: the connection was lost, or cannot be used. */
@@ -33,7 +36,7 @@ export interface RedisConnectionOptions {
   readonly open: () => { readonly socket: Socket; readonly ready: string };
   /** At least two. The last one is sent when the others are answered. */
   readonly greetings: readonly Greeting[];
-  /** Time limit for the connection and all greetings except the last one, in milliseconds. */
+  /** Time limit for the connection, and for all greetings except the last one, in milliseconds. */
   readonly connectMs: number;
   /** Time limit for the last greeting: a server that is slower is not used. In milliseconds. */
   readonly answerMs: number;
@@ -66,6 +69,8 @@ export class RedisConnection {
   #greetings: readonly Greeting[] = [];
   /** Commands without a reply, in the order in which they were added. */
   #pending: Command[] = [];
+  /** How many of them are on the wire. */
+  #owed = 0;
   /** When the server was last heard of, or owed nothing. */
   #heardAt = 0;
   /** Commands that are not written yet. */
@@ -73,7 +78,7 @@ export class RedisConnection {
   #failures = 0;
   #upAt = 0;
   #retry: Timer | null = null;
-  #limit: Timer | null = null;
+  #limit: TimeLimit | null = null;
 
   constructor(options: RedisConnectionOptions) {
     this.address = options.address;
@@ -100,7 +105,7 @@ export class RedisConnection {
   send(command: Command): boolean {
     if (this.#state === "down" || this.#state === "closed" || this.#pending.length >= MAX_PENDING) return false;
     this.start();
-    if (this.#pending.push(command) === 1) this.#heardAt = this.#options.clock.now();
+    this.#pending.push(command);
     if (this.#unwritten === "" && this.#state === "up") this.#options.writeBatch.add(this.#write);
     this.#unwritten += command.text;
     return true;
@@ -111,12 +116,12 @@ export class RedisConnection {
    * silent for `ms` is given up.
    */
   giveUpAfter(ms: number): void {
-    if (this.#pending.length === 0 || this.#state !== "up") return;
+    if (this.#owed === 0 || this.#state !== "up") return;
     const { clock } = this.#options;
     const left = this.#heardAt + ms - clock.now();
     if (left <= 0) return this.giveUp(`no answer within ${ms} ms`);
     this.#limit?.cancel();
-    this.#limit = clock.after(left, () => this.giveUpAfter(ms));
+    this.#limit = new TimeLimit(clock, left, () => this.giveUpAfter(ms));
   }
 
   /**
@@ -158,14 +163,16 @@ export class RedisConnection {
     this.#expectAnswer(connectMs);
     // Firewalls drop silent connections. The clients of requests keep the process alive, not this connection.
     socket.setKeepAlive(true, KEEP_ALIVE_MS).unref();
-    socket.once(ready, () =>
+    const greet = own(() => {
+      this.#expectAnswer(connectMs);
       socket.write(
         greetings
           .slice(0, -1)
           .map(({ text }) => text)
           .join(""),
-      ),
-    );
+      );
+    });
+    socket.once(ready, greet);
     const failed = own((error: unknown) => this.#lose("down", messageOf(error)));
     const read = own((chunk: Buffer) => {
       this.#heardAt = this.#options.clock.now();
@@ -199,13 +206,14 @@ export class RedisConnection {
       return;
     }
     const command = this.#pending.shift();
+    this.#owed--;
     if (command === undefined) return this.#lose("down", "the server sent a reply to no command");
     command.answered(reply, this);
   }
 
   #expectAnswer(ms: number): void {
     this.#limit?.cancel();
-    this.#limit = this.#options.clock.after(ms, () => this.#lose("down", `no answer within ${ms} ms`));
+    this.#limit = new TimeLimit(this.#options.clock, ms, () => this.#lose("down", `no answer within ${ms} ms`));
   }
 
   #ready(): void {
@@ -220,6 +228,10 @@ export class RedisConnection {
     if (text === "" || this.#state !== "up") return;
     this.#unwritten = "";
     this.#socket!.write(text);
+    const now = this.#options.clock.now();
+    if (this.#owed === 0) this.#heardAt = now;
+    for (let i = this.#owed; i < this.#pending.length; i++) this.#pending[i]!.written?.(now);
+    this.#owed = this.#pending.length;
   };
 
   /** "connecting": a working connection has ended, as by a restart; commands wait for the next one. */
@@ -249,6 +261,7 @@ export class RedisConnection {
   #failAll(): void {
     const failed = this.#pending;
     this.#pending = [];
+    this.#owed = 0;
     this.#unwritten = "";
     for (const command of failed) command.failed();
   }

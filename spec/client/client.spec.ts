@@ -35,6 +35,12 @@ async function failure(asked: Promise<unknown>): Promise<string> {
   return error instanceof ClientFailure ? error.kind : String(error);
 }
 
+const failed = (asked: Promise<unknown>) =>
+  asked.then(
+    () => null,
+    (reason: unknown) => reason as ClientFailure,
+  );
+
 describe("a request", () => {
   it("a request has its method, target, headers and body, and resolves with the whole answer", async () => {
     const origin = await backend(
@@ -248,32 +254,69 @@ describe("a request that fails", () => {
     expect(await failure(client().ask(to(origin.port, { headers: ["X-A", "a\r\nb"] })))).toBe("unsendable");
   });
 
+  it("a request that waits in vain for a connection of the client is not the server's failure", async () => {
+    const clock = manualClock();
+    const begun = gate();
+    const origin = await rawBackend(() => begun.open());
+    const asking = client({ clock, maxConnections: 1 });
+    const all = [2_000, 1_000].map((timeoutMs) => failed(asking.ask(to(origin.port, { timeoutMs }))));
+    await begun.opened;
+    clock.advance(1_000);
+    expect(await all[1]).toMatchObject({ kind: "saturated", isOfServer: false });
+    clock.advance(1_000);
+    expect(await all[0]).toMatchObject({ kind: "timeout", isOfServer: true });
+  });
+
+  it("the time of a request begins when all of it is on the wire, not while it waits for a connection", async () => {
+    const clock = manualClock();
+    const answers: ServerResponse[] = [];
+    const origin = await rawBackend((_request, response) => void answers.push(response));
+    const asking = client({ clock, maxConnections: 1 });
+    const all = [1, 2].map(() => failed(asking.ask(to(origin.port, { timeoutMs: 1_000 }))));
+    await eventually(() => answers.length === 1, "the first request");
+    clock.advance(900);
+    answers[0]!.end();
+    expect(await all[0]).toBeNull();
+    await eventually(() => answers.length === 2, "the second request, which has waited");
+    clock.advance(999);
+    for (let rounds = 0; rounds < 2; rounds++) await new Promise((resolve) => setImmediate(resolve));
+    answers[1]!.end();
+    expect(await all[1]).toBeNull();
+  });
+
   it(
-    "a request that fails while or after it waits for a connection of the client is " + "not the server's failure",
+    "a request whose process is blocked before it is on the wire, " + "or before its answer is read, is answered",
     async () => {
       const clock = manualClock();
-      const answers: ServerResponse[] = [];
-      const origin = await rawBackend((_request, response) => void answers.push(response));
-      const asking = client({ clock, maxConnections: 1 });
-      const all = Array.from({ length: 3 }, () =>
-        asking.ask(to(origin.port, { timeoutMs: 1_000 })).then(
-          () => null,
-          (reason: ClientFailure) => reason,
-        ),
-      );
-      await eventually(() => answers.length === 1, "the first request");
-      clock.advance(900);
-      answers[0]!.end();
-      expect(await all[0]).toBeNull();
-      await eventually(() => answers.length === 2, "the second request, which has waited");
-      clock.advance(100);
-      const [, second, third] = await Promise.all(all);
-      expect([second, third].map((each) => [each!.kind, each!.isOfServer])).toEqual([
-        ["saturated", false],
-        ["saturated", false],
-      ]);
+      const origin = await backend();
+      const asking = client({ clock });
+      for (let i = 0; i < 2; i++) {
+        const asked = asking.ask(to(origin.port, { timeoutMs: 1_000 }));
+        clock.stall(60_000);
+        process.nextTick(() => clock.stall(60_000));
+        expect((await asked).status).toBe(200);
+      }
     },
   );
+
+  it("a connection that breaks is the server's failure only if this process was not late itself", async () => {
+    const clock = manualClock();
+    let whenAsked = () => {};
+    const origin = await byteBackend((socket) => {
+      socket.once("data", () => {
+        whenAsked();
+        socket.destroy();
+      });
+    });
+    const ask = () => failed(client({ clock }).ask(to(origin.port, { timeoutMs: 1_000 })));
+    expect(await ask()).toMatchObject({ kind: "unreachable", isOfServer: true });
+    whenAsked = () => clock.stall(251);
+    expect(await ask()).toMatchObject({ kind: "saturated", isOfServer: false });
+    // Whoever refuses connections does so to every process.
+    const refused = failed(client({ clock }).ask(to(await closedPort(), { timeoutMs: 1_000 })));
+    clock.stall(251);
+    expect(await refused).toMatchObject({ kind: "unreachable", isOfServer: true });
+  });
 
   it(
     "a request that fails because this machine has no file descriptor or port left is " + "not the server's failure",

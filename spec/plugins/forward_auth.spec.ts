@@ -231,6 +231,16 @@ describe("no answer", () => {
     expect([reply.status, forwarded]).toEqual([503, null]);
   });
 
+  it("a refusal counts with on_error allow, however long this process was blocked while it asked", async () => {
+    const { ask, tools: own } = await asking((_request, response) => void response.writeHead(403).end(), {
+      on_error: "allow",
+    });
+    const waiting = ask();
+    (own.clock as ReturnType<typeof manualClock>).stall(60_000);
+    const { reply, forwarded } = await waiting;
+    expect([reply.status, forwarded]).toEqual([403, null]);
+  });
+
   it("a failure is assumed after timeout_ms, and when the answer is too large", async () => {
     const begun = gate();
     const silent = await rawBackend(() => begun.open());

@@ -563,6 +563,29 @@ describe("no answer about the token", () => {
     expect([(await ask(null)).code, (await ask()).code]).toEqual(["token_missing", "token_invalid"]);
   });
 
+  it(
+    "an inactive token is refused with on_error allow, " + "however long this process was blocked while it asked",
+    async () => {
+      const { ask, tools: own } = await asking({ active: false }, { on_error: "allow" });
+      const waiting = ask();
+      own.clock.stall(60_000);
+      expect((await waiting).code).toBe("token_invalid");
+    },
+  );
+
+  it.each([400, 408, 413, 414, 422, 429, 431])(
+    "a question that the server refuses with %i, which a client can bring about, admits nobody with on_error allow",
+    async (status) => {
+      const { ask } = await asking(
+        (_request: unknown, response: ServerResponse) => void response.writeHead(status).end(),
+        {
+          on_error: "allow",
+        },
+      );
+      expect((await ask()).code).toBe("auth_unavailable");
+    },
+  );
+
   it("an answer is given up after timeout_ms", async () => {
     const begun = gate();
     const silent = await rawBackend(() => begun.open());

@@ -193,7 +193,8 @@ describe("the counters in Redis", () => {
       clock.advance(99);
       expect(counters.report.state).toBe("up");
       clock.advance(1);
-      expect(counters.report).toMatchObject({ state: "down", servers: [{ reason: "no answer within 150 ms" }] });
+      await eventually(() => counters.report.state === "down");
+      expect(counters.report).toMatchObject({ servers: [{ reason: "no answer within 150 ms" }] });
     },
   );
 
@@ -288,6 +289,26 @@ describe("the counters in Redis", () => {
     expect(await awaited).toMatchObject({ admitted: true });
     expect(counters.report.state).toBe("up");
   });
+
+  it(
+    "count in memory with on_error allow what was not on the wire in time, " + "however long this process was blocked",
+    async () => {
+      const { port } = await fake(() => ADMITTED);
+      const clock = manualClock();
+      const { limiter, counters, errors } = countersOn([port], { timeoutMs: 50, onError: "allow" }, clock);
+      // The connection is not up yet.
+      const early = limiter.decide("a");
+      clock.stall(60_000);
+      expect(await early).toMatchObject({ admitted: true, remaining: [2] });
+      await eventually(() => counters.report.state === "up");
+      const late = limiter.decide("b");
+      // Before the end of this round, in which it is written.
+      clock.stall(60_000);
+      expect(await late).not.toBe("allow");
+      expect(counters.report.state).toBe("up");
+      expect([errors.get("timeout"), errors.get("connection")]).toEqual([0, 0]);
+    },
+  );
 
   it("connect again after 0.1, 0.2, 0.4, 0.8, 1.6 and then each 2 seconds", async () => {
     const clock = manualClock();
