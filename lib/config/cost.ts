@@ -40,8 +40,8 @@ export const COST = object(
 
 export const fields: PartFields = { schemas: { cost: COST } };
 
-/** A cost, rounded up; null for what is none. */
+/** A cost, rounded up, and at most the largest one that is counted; null for what is none. */
 export function costOf(text: string): number | null {
   const value = /^\s*\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\s*$/.test(text) ? Number(text) : NaN;
-  return value >= 0 && value <= MAX_LIMIT ? Math.ceil(value) : null;
+  return value >= 0 ? Math.ceil(Math.min(value, MAX_LIMIT)) : null;
 }

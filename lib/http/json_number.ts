@@ -3,8 +3,6 @@
  * grow with the text, so that long replies to many clients cost nothing.
  */
 
-/** Longer values of JSON are not searched to their end. */
-const MAX_BYTES = 1024 * 1024;
 const MAX_DEPTH = 512;
 const MAX_NUMBER = 32;
 
@@ -68,7 +66,6 @@ export class JsonNumber {
 
   write(bytes: Buffer, from = 0, end = bytes.length): void {
     this.#size += end - from;
-    if (this.#size > MAX_BYTES) this.#state = "dead";
     for (let i = from; i < end && this.#state !== "dead"; i++) {
       const byte = bytes[i]!;
       if (this.#isInString) this.#inString(byte);

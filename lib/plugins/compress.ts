@@ -18,6 +18,7 @@ import {
   nameSet,
   tokens,
   withHeader,
+  withoutHeader,
   withoutHeaders,
   type HeaderList,
 } from "../http/headers.ts";
@@ -114,8 +115,11 @@ function withVary(headers: HeaderList): HeaderList {
 /** Null if the reply is not encoded. */
 function encode(exchange: Exchange, reply: Reply, headers: HeaderList, coding: Coding): Reply | null {
   const { body } = reply;
-  if (reply.status === 304)
-    return isOfEncoded(exchange.headers, headers) ? { ...reply, headers: withWeakTag(headers) } : null;
+  if (reply.status === 304) {
+    // Its length would be that of the plain reply (RFC 9110 §8.6).
+    const unsized = withoutHeader(headers, "content-length");
+    return { ...reply, headers: isOfEncoded(exchange.headers, headers) ? withWeakTag(unsized) : unsized };
+  }
   if (exchange.method === "HEAD" && !Buffer.isBuffer(body)) {
     // Without a length, the reply to GET may be too short to be encoded.
     return hasHeader(headers, "content-length") ? { ...reply, headers: encodedHeaders(headers, coding) } : null;

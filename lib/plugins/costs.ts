@@ -8,7 +8,7 @@ import { costOf, type COST } from "../config/cost.ts";
 import type { Infer } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
-import { headerValue, headerValues, withHeader, withoutHeader } from "../http/headers.ts";
+import { headerValue, withHeader, withoutHeader } from "../http/headers.ts";
 import { JsonNumber } from "../http/json_number.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
@@ -47,21 +47,13 @@ export function bookingCosts(
   };
 }
 
-/**
- * The whole reply, with codings that are read here alone: a client that asked for another one, or for a part, would
- * have its reply for the default.
- */
+/** The whole reply as it is: a client could else have it for the default, by what it asks for. */
 function askingReadable(exchange: Exchange): Exchange {
-  // A server may ignore Range as well (RFC 9110 §14.2).
-  let headers = withoutHeader(exchange.headers, "range");
-  const codings = headerValues(headers, "accept-encoding").flatMap((value) => value.split(","));
-  const readable = codings.filter((coding) => READABLE.test(coding));
-  if (readable.length < codings.length)
-    headers = withHeader(headers, "Accept-Encoding", readable.join(",").trim() || "identity");
-  return headers === exchange.headers ? exchange : exchange.with({ headers });
+  // A server may ignore both (RFC 9110 §12.5.3, §14.2), and a coding that it chooses itself is read.
+  return exchange.with({
+    headers: withHeader(withoutHeader(exchange.headers, "range"), "Accept-Encoding", "identity"),
+  });
 }
-
-const READABLE = /^[ \t]*(?:gzip|x-gzip|identity)[ \t]*(?:;|$)/i;
 
 /**
  * Costs of replies that have ended, and whose compressed bytes are still being read: the gateway waits for them before

@@ -90,11 +90,8 @@ describe("a number in JSON that passes by", () => {
     expect(number.found).toBe("2");
   });
 
-  it("at most a megabyte of a value is searched, and objects in 512 others", () => {
-    const padded = (bytes: number) => `{"pad":"${"x".repeat(bytes - 37)}","usage":{"total_tokens":5}}`;
-    expect(padded(MB).length).toBe(MB);
-    expect(find(padded(MB))).toBe("5");
-    expect(find(padded(MB + 1))).toBeNull();
+  it("a value of any length is searched, and objects in 512 others", () => {
+    expect(find(`{"pad":"${"x".repeat(MB)}","usage":{"total_tokens":5}}`)).toBe("5");
     const deep = (depth: number) => `{"a":${"[".repeat(depth)}${"]".repeat(depth)},"usage":{"total_tokens":5}}`;
     expect(find(deep(511))).toBe("5");
     expect(find(deep(512))).toBeNull();

@@ -185,6 +185,18 @@ describe("a reply without a body", () => {
   );
 });
 
+describe("a 304", () => {
+  it.each([
+    ["of what was encoded", 'W/"x"', 'W/"x"'],
+    ["of what was not encoded", '"x"', '"x"'],
+  ])("has no Content-Length of the plain reply: %s", (_what, asked, etag) => {
+    const made = ask(reply(["ETag", '"x"', "Content-Length", "5000"], null, 304), [...ACCEPT, "If-None-Match", asked]);
+    expect(made).toEqual(reply(["ETag", etag, "Vary", "Accept-Encoding"], null, 304));
+    const plain = reply(["ETag", '"x"', "Content-Length", "5000"], null, 304);
+    expect(ask(plain, []).headers).toEqual([...plain.headers, "Vary", "Accept-Encoding"]);
+  });
+});
+
 describe("replies that stay as they are, without Vary", () => {
   it.each<[string, Reply, (readonly string[])?, object?]>([
     ["an encoded reply", reply(["Content-Encoding", "br"])],

@@ -89,7 +89,7 @@ export class Cache {
     const request = rules.cacheRequestOf(exchange.headers, {
       known,
       trusted: call.trustedRemote,
-      covered: this.#settings.varyBy.covered,
+      covers: this.#settings.varyBy.covers,
     });
     if (request.bypass || exchange.body !== null) {
       call.notes.cache ??= "bypass";

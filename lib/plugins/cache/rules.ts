@@ -17,6 +17,7 @@ import {
 import type { Reply } from "../../http/reply.ts";
 import { deltaSeconds, directives, fieldNames, milliseconds, type Directives } from "./cache_control.ts";
 import type { Entry, Terms } from "./store.ts";
+import type { VaryBy } from "./target.ts";
 import { targetedDirectives } from "./targeted_control.ts";
 import { influenceOf } from "./unkeyed_headers.ts";
 
@@ -25,8 +26,8 @@ export interface Sender {
   /** An auth plugin knows the caller. */
   readonly known: boolean;
   readonly trusted: boolean;
-  /** Headers in lower case whose values are in the key, by `vary_by`. */
-  readonly covered: ReadonlySet<string>;
+  /** See `VaryBy`. */
+  readonly covers: VaryBy["covers"];
 }
 
 /**
@@ -35,7 +36,7 @@ export interface Sender {
  * evaluate. `mayImply`: whether lifetimes that the origin has not stated apply. `keyed`: the lines of headers that are
  * part of the key.
  */
-export function cacheRequestOf(headers: HeaderList, { known, trusted, covered }: Sender) {
+export function cacheRequestOf(headers: HeaderList, { known, trusted, covers }: Sender) {
   const has = {
     authorised: known,
     credential: false,
@@ -50,7 +51,7 @@ export function cacheRequestOf(headers: HeaderList, { known, trusted, covered }:
     const name = headers[i]!;
     const kind = RELEVANT.get(name);
     if (kind !== undefined) has[kind] = true;
-    if (kind === "authorised" || kind === "credential") mayImply &&= covered.has(name.toLowerCase());
+    if (kind === "authorised" || kind === "credential") mayImply &&= covers(name.toLowerCase(), headers[i + 1]!);
     if (kind !== undefined || PLAIN.has(name)) continue;
     const lower = name.toLowerCase();
     const influence = influenceOf(lower);

@@ -40,8 +40,11 @@ const FOR_AND_BY = /(?<=^|[;,\s])(?:for|by)=(?:"(?:[^"\\]|\\.)*"|[^;,\s"]*)/gi;
 
 /** What `vary_by` adds to the key. */
 export interface VaryBy {
-  /** Headers in lower case whose values are in the key. */
-  readonly covered: ReadonlySet<string>;
+  /**
+   * Whether all of a header line is in the key, by its name in lower case: a cookie that is not named would still tell
+   * users apart.
+   */
+  covers(lower: string, line: string): boolean;
   valuesOf(headers: HeaderList): string;
 }
 
@@ -61,7 +64,12 @@ export function varyingBy(places: readonly string[]): VaryBy {
     }
     return text;
   };
-  return { covered: new Set(parts.map(({ header }) => header)), valuesOf };
+  const covered = new Set(parts.map(({ header, cookie }) => (cookie === null ? header : `cookie ${cookie}`)));
+  const isCovered = (pair: string) =>
+    pair.includes("=") && covered.has(`cookie ${pair.slice(0, pair.indexOf("=")).trim()}`);
+  const covers = (lower: string, line: string) =>
+    covered.has(lower) || (lower === "cookie" && line.split(";").every(isCovered));
+  return { covers, valuesOf };
 }
 
 function originOf({ scheme, authority }: Exchange): string {
