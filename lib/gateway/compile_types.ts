@@ -5,14 +5,19 @@ import type { Egress } from "../base/egress.ts";
 import type { Log } from "../base/log.ts";
 import type { Client } from "../client/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
+import type { Reply } from "../http/reply.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics_plan.ts";
 import type { Tracer } from "../observe/trace.ts";
 import type { Link, OnFault } from "../plugins/chain.ts";
 import type { CallerRegistry } from "../plugins/callers.ts";
 import type { AnyPlugin, Tools } from "../plugins/plugin.ts";
 import type { DefaultCertificate } from "../server/certificates.ts";
+import type { Inbound } from "../server/inbound.ts";
 import type { Watch } from "./bundle.ts";
 import type { InUse, Runtime } from "./runtime.ts";
+
+/** Completes what is answered before a route is known. */
+export type BeforeRoutes = (inbound: Inbound, reply: Reply) => Reply | Promise<Reply>;
 
 /** The parts of a gateway that a configuration is compiled with. */
 export interface CompileTools {

@@ -77,12 +77,14 @@ export class Requests {
     call.notes.logged = accessLog.isOn;
     call.notes.digest = snapshot.digest;
     tracer?.begin(inbound);
-    const reply = this.#admit(inbound, snapshot.global.limits)
+    const given = this.#admit(inbound, snapshot.global.limits)
       ? serve(inbound, snapshot, this.#tools)
       : this.#refuse(inbound);
-    const { serverTiming } = snapshot;
+    const { serverTiming, beforeRoutes } = snapshot;
+    const isEarly = beforeRoutes !== null && call.notes.route === null && !(given instanceof Promise);
+    const reply = isEarly ? beforeRoutes(inbound, given) : given;
     if (serverTiming === null) return reply;
-    const timed = (given: Reply) => serverTiming.withServerTiming(given, call, clock.now());
+    const timed = (later: Reply) => serverTiming.withServerTiming(later, call, clock.now());
     return reply instanceof Promise ? reply.then(timed) : timed(reply);
   };
 

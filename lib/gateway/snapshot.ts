@@ -20,7 +20,7 @@ import type * as proxiesPart from "../server/trusted_proxies.ts";
 import type { HostCertificates } from "../server/certificates.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import { destinationsOf } from "./destinations.ts";
-import type { CompileTools, PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
+import type { BeforeRoutes, CompileTools, PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
 import type { HttpsRedirect } from "./https_redirect.ts";
 import type { Parts } from "./parts.ts";
 import type { Place } from "./plugin_error.ts";
@@ -48,6 +48,8 @@ export interface Snapshot extends Loaded {
    * neither.
    */
   readonly early: HttpsRedirect | null;
+  /** Null: nothing does. */
+  readonly beforeRoutes: BeforeRoutes | null;
   readonly certificates: HostCertificates;
   /** The certificates of `global.certificates`, as they are reported. */
   readonly shownCertificates: readonly (ShownCertificate & {
@@ -113,6 +115,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
     ...loaded,
     global,
     table: compileTable(entries),
+    beforeRoutes: globals.length === 0 ? null : runtime.parts.part("plugins").beforeRoutes(globals, context),
     redirect,
     ...(certificatesOf?.(global.certificates, redirect, tools) ?? {
       early: redirect,

@@ -418,6 +418,38 @@ describe("cors", () => {
     }
   });
 
+  it.each<[string, Request, string]>([
+    ["a path without a route", { path: "/b" }, "404 route_not_found"],
+    ["a method that the path does not accept", { method: "DELETE" }, "405 method_not_allowed"],
+    ["an ambiguous path", { path: "/a/%2e%2e/x" }, "400 path_ambiguous"],
+    ["a long target", { path: `/a/x?${"x".repeat(9_000)}` }, "414 uri_too_long"],
+    ["a body that is announced as too long", { method: "POST", body: "xxxx" }, "413 body_too_large"],
+  ])("of all services lets a page read why the request was refused before a route was known: %s", async (...row) => {
+    const [, request, outcome] = row;
+    const upstream = await origin();
+    const routes = [{ path: "/x", methods: ["GET", "POST"] }];
+    const { port } = await running({
+      ...oneService(upstream.port, { routes }),
+      global: { h2c: true, limits: { max_body_bytes: 3, max_uri_bytes: 8_192 }, plugins: [cors()] },
+    });
+    for (const { status, headers, body } of await both(port, { ...request, headers: { origin: APP } })) {
+      expect(`${status} ${codeIn(body)}`).toBe(outcome);
+      expect([headers["access-control-allow-origin"], headers.vary]).toEqual([APP, "Origin"]);
+    }
+    for (const { headers } of await both(port, { ...request, headers: { origin: "https://evil.example" } }))
+      expect([headers["access-control-allow-origin"], headers.vary]).toEqual([undefined, "Origin"]);
+    // The request itself says why, then.
+    const asking = { ...preflight, "access-control-request-method": "DELETE" };
+    for (const { status } of await both(port, { ...request, method: "OPTIONS", body: undefined!, headers: asking }))
+      expect(status).toBe(204);
+  });
+
+  it("of one service adds nothing to what is answered before a route is known", async () => {
+    const { port } = await running(withPlugins((await origin()).port, [cors()]));
+    for (const { status, headers } of await both(port, { path: "/b", headers: { origin: APP } }))
+      expect([status, headers["access-control-allow-origin"]]).toEqual([404, undefined]);
+  });
+
   it.each<[string, Record<string, unknown>, number, string]>([
     ["basic_auth", { username: "ada", password: QUICK }, 401, "credentials_missing"],
     ["jwt", { alg: "HS256", secret: "0123456789abcdef0123456789abcdef" }, 401, "token_missing"],
