@@ -5,15 +5,14 @@
 import { hash, randomUUID } from "node:crypto";
 import { Egress } from "../base/egress.ts";
 import type { PluginInstance } from "../config/model.ts";
-import { Exchange, groupsOf, type Call } from "../http/exchange.ts";
+import { groupsOf } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { dashed } from "../http/headers.ts";
-import type { Reply } from "../http/reply.ts";
 import { composeChain, runningOrder } from "../plugins/chain.ts";
 import type { Scope, Tools } from "../plugins/plugin.ts";
 import type { Counters } from "../store/counters.ts";
 import type { WatchedRoute } from "./bundle.ts";
-import type { BeforeRoutes, PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
+import type { PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
 import { creating, pluginPath, type Place } from "./plugin_error.ts";
 
 export { placed } from "./plugin_error.ts";
@@ -160,37 +159,6 @@ function identityOf(key: string, config: unknown): string {
     return randomUUID();
   }
 }
-
-/**
- * The global instances that take preflights also see what is answered before a route is known: pages of other origins
- * could else not read why. Null: there are none.
- */
-export function beforeRoutes(globals: readonly PluginLink[], { runtime, onFault }: PluginContext): BeforeRoutes | null {
-  const links = globals.filter(({ kind }) => kind.takes === "preflights");
-  if (links.length === 0) return null;
-  const replies = new WeakMap<Call, Reply>();
-  const handler = composeChain(links, ({ call }) => replies.get(call)!, runtime.clock, onFault);
-  return (inbound, reply) => {
-    replies.set(inbound.call, reply);
-    const { httpVersion, scheme, authority, clientAddress, headers, method, target, trailers, call } = inbound;
-    const known = { httpVersion, scheme, authority, clientAddress, headers, method, target, trailers, call };
-    return handler(new Exchange({ ...known, ...UNROUTED }));
-  };
-}
-
-const UNROUTED = {
-  path: "/",
-  upstreamPath: "/",
-  query: "",
-  params: {},
-  service: { name: "", basePath: "/" },
-  route: { name: "", path: "/" },
-  identity: null,
-  claims: null,
-  groups: [],
-  body: null,
-  upgrade: null,
-} as const;
 
 /**
  * Chains the instances of a route, written from the outermost to the innermost, around the handler that asks the

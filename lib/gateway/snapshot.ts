@@ -115,7 +115,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
     ...loaded,
     global,
     table: compileTable(entries),
-    beforeRoutes: globals.length === 0 ? null : runtime.parts.part("plugins").beforeRoutes(globals, context),
+    beforeRoutes: runtime.parts.partIfLoaded("beforeRoutes")?.beforeRoutes(globals, context) ?? null,
     redirect,
     ...(certificatesOf?.(global.certificates, redirect, tools) ?? {
       early: redirect,

@@ -70,7 +70,8 @@ export interface RouteName {
    */
   readonly audience?: string;
   /**
-   * The request headers that plugins of the route set or remove, see `dashed`: upstreams get none of them as trailers.
+   * The request headers that plugins of the route read, set or remove, see `dashed`: upstreams get none of them as
+   * trailers. Absent: the route has no plugins.
    */
   readonly ownHeaders?: ReadonlySet<string> | undefined;
   /** The callers of the configuration; absent: it has none. */
@@ -85,6 +86,16 @@ export function groupsOf({
 }: Pick<ExchangeParts, "groups" | "identity" | "route">): readonly string[] {
   return callers === undefined ? groups : callers.groupsOf(identity, groups);
 }
+
+/**
+ * What replaces all that earlier plugins have said of the caller, for a plugin that identifies by a name alone: a name
+ * never keeps the groups of another one's token.
+ */
+export function callerNamed(identity: string) {
+  return { identity, claims: null, groups: NO_GROUPS };
+}
+
+const NO_GROUPS: readonly string[] = Object.freeze([]);
 
 export interface Exchange extends ExchangeParts {}
 
@@ -123,7 +134,7 @@ export class Exchange {
     if (problem !== null) throw new TypeError(problem);
     // Assigned over a copy: spread into one, the parts are gathered twice, which takes three times as long.
     const copy = Object.assign(new Exchange(this), changes);
-    if (typeof changes.identity === "string") this.call.notes.identity = changes.identity;
+    if (changes.identity !== undefined) this.call.notes.identity = changes.identity;
     // A body made by a plugin: all its readers expect bytes.
     if (changes.body instanceof Readable) (copy as { body: Readable | null }).body = byteStream(changes.body);
     return copy;

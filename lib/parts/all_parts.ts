@@ -34,6 +34,7 @@ import * as serverTiming from "../observe/server_timing.ts";
 import * as callers from "../plugins/callers.ts";
 import * as costs from "../plugins/costs.ts";
 import * as groupLimits from "../plugins/group_limits.ts";
+import * as beforeRoutes from "../gateway/before_routes.ts";
 import * as shadow from "../plugins/shadow.ts";
 import * as foreignKinds from "../plugins/foreign_kind.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
@@ -119,6 +120,7 @@ const ALL: LoadedParts = {
   costs,
   groupLimits,
   limiters,
+  beforeRoutes,
   shadow,
   client,
   dials,

@@ -178,6 +178,10 @@ export const PARTS = {
   },
   /** Costs that replies state. */
   costs: { named: COST_PLACES, load: () => import("../plugins/costs.ts") },
+  beforeRoutes: {
+    named: ["global.plugins[].name=cors", "global.plugin_modules[]"],
+    load: () => import("../gateway/before_routes.ts"),
+  },
   shadow: {
     named: KIND_PLACES.map((place) => place.replace("name", "config.mode=shadow")),
     load: () => import("../plugins/shadow.ts"),

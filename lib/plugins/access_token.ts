@@ -83,14 +83,14 @@ export function claimsCheck({
   };
 }
 
-/**
- * Returns a function that gives the groups of a token; undefined where the configuration names no claim that has them.
- */
-export function groupsReader({ groupsClaim }: ClaimSettings): (claims: JwtClaims) => readonly string[] | undefined {
-  if (groupsClaim === undefined) return () => undefined;
+/** Returns a function that gives the groups of a token: none where the configuration names no claim that has them. */
+export function groupsReader({ groupsClaim }: ClaimSettings): (claims: JwtClaims) => readonly string[] {
+  if (groupsClaim === undefined) return () => NO_GROUPS;
   const read = claimReader(groupsClaim);
   return (claims) => groupsIn(read(claims));
 }
+
+const NO_GROUPS: readonly string[] = Object.freeze([]);
 
 export function listOf<T>(value: T | readonly T[] | undefined): readonly T[] | null {
   return value === undefined ? null : Array.isArray(value) ? (value as readonly T[]) : [value as T];
@@ -115,22 +115,22 @@ const CONTROL = /[\x00-\x1f\x7f]/;
 export interface Admitted {
   readonly claims: JwtClaims | null;
   readonly identity: string | null;
-  /** Undefined: those of an earlier token stay. */
-  readonly groups?: readonly string[] | undefined;
+  readonly groups: readonly string[];
   /** For the upstream. */
   readonly headers: HeaderList;
 }
 
-/** Returns a function that passes a request on as one of the caller whose token it has. */
+/**
+ * Returns a function that passes a request on as one of the caller whose token it has, and of nobody whom an earlier
+ * plugin has identified: identity, claims and groups are those of one credential.
+ */
 export function admission({
   claimsToHeaders,
 }: ClaimSettings): (next: Handler, exchange: Exchange, admitted: Admitted) => Reply | Promise<Reply> {
   const withClaims = headerReplacer(Object.values(claimsToHeaders ?? {}));
-  return (next, exchange, { identity, claims, groups = exchange.groups, headers }) => {
+  return (next, exchange, { identity, claims, groups, headers }) => {
     if (identity === null) exchange.call.personal = true;
-    return next(
-      exchange.with({ identity: identity ?? exchange.identity, claims, groups, ...withClaims(exchange, headers) }),
-    );
+    return next(exchange.with({ identity, claims, groups, ...withClaims(exchange, headers) }));
   };
 }
 

@@ -12,11 +12,12 @@ import type { MemoryPart } from "../base/shared_memory.ts";
 import { createTaskQueue, type TaskQueue } from "../base/task_queue.ts";
 import { array, boolean, object, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import { basicCredentials, type Credentials } from "../http/basic.ts";
-import type { Exchange } from "../http/exchange.ts";
+import { callerNamed, type Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValues, quotedString, withoutHeader } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Count, Plugin, Tools } from "./plugin.ts";
+import { SingleFlight } from "./single_flight.ts";
 
 const USERNAME = {
   min: 1,
@@ -113,8 +114,10 @@ export const basicAuth: Plugin<typeof schema> = {
     function settle(exchange: Exchange, identity: string | null | undefined, next: Handler): Reply | Promise<Reply> {
       if (identity === undefined) return problem(exchange.call, "auth_unavailable", OVERLOADED);
       if (identity === null) return problem(exchange.call, "credentials_invalid", invalid);
-      if (!config.hideCredentials) return next(exchange.with({ identity }));
-      return next(exchange.with({ identity, headers: withoutHeader(exchange.headers, "authorization") }));
+      if (!config.hideCredentials) return next(exchange.with(callerNamed(identity)));
+      return next(
+        exchange.with({ ...callerNamed(identity), headers: withoutHeader(exchange.headers, "authorization") }),
+      );
     }
 
     return (next) => (exchange) => {
@@ -180,7 +183,7 @@ export function createVerifier(
     else plain.set(nameOf(user.username, user.password), user.username);
   }
   const [decoy] = hashed.values();
-  const pending = new Map<string, Promise<string | null>>();
+  const verifying = new SingleFlight<string | null>();
 
   /**
    * An unknown user costs as much as the first one with a hash: if all hashes cost the same, the time does not reveal
@@ -195,7 +198,6 @@ export function createVerifier(
       return username;
     } finally {
       admitted.give();
-      pending.delete(pair);
     }
   }
 
@@ -208,12 +210,10 @@ export function createVerifier(
       const pair = nameOf(given.user, given.password);
       const known = plain.get(pair);
       if (known !== undefined || decoy === undefined) return known ?? null;
-      const earlier = recent.get(pair) ?? pending.get(pair);
+      const earlier = recent.get(pair) ?? verifying.current(pair);
       if (earlier !== undefined) return earlier;
       if (!queue.room || !admitted.take(MAX_VERIFYING + MAX_WAITING)) return undefined;
-      const answer = verified(given, pair, decoy);
-      pending.set(pair, answer);
-      return answer;
+      return verifying.join(pair, () => verified(given, pair, decoy));
     },
     close: () => recent.close(),
   };

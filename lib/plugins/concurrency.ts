@@ -8,7 +8,7 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Plugin } from "./plugin.ts";
-import { callerBy, LIMIT_BY } from "./rate_limit.ts";
+import { callerBy, headerOf, LIMIT_BY } from "./rate_limit.ts";
 
 const schema = object(
   {
@@ -21,6 +21,7 @@ const schema = object(
 export const concurrency: Plugin<typeof schema> = {
   name: "concurrency",
   schema,
+  ownHeaders: headerOf,
   create({ maxInFlight, limitBy }, { counts, scope }) {
     const held = counts("in flight");
     const callerOf = callerBy(limitBy);

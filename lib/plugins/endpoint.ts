@@ -2,11 +2,13 @@
  * Shared by plugins that call another HTTP server: schemas of its URL and TLS settings, and replacement of headers that
  * upstreams trust.
  */
+import { gunzipSync } from "node:zlib";
+import { messageOf } from "../base/errors.ts";
 import { TOKEN } from "../base/http_grammar.ts";
 import type { CLIENT_TLS } from "../config/tls_fields.ts";
 import { maskLiterals } from "../config/references.ts";
 import { INVALID, report, string, type Infer, type Schema } from "../config/schema.ts";
-import type { ClientTls } from "../client/client.ts";
+import type { ClientAnswer, ClientTls } from "../client/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { dashed, headerValue, headerValues, isHopByHop, nameSet, type HeaderList } from "../http/headers.ts";
 
@@ -40,6 +42,21 @@ export function httpUrl(describe: string, secretFrom: "path" | "query" = "query"
         : report(context, at, node, "is a URL with a user name or password: leave them out");
     },
   };
+}
+
+/**
+ * The body of an answer as text, at most `maxBytes` of it; decoded, where the server has used gzip although it was not
+ * asked to. Throws for a body that is not what it says.
+ */
+export function answerText({ headers, body }: ClientAnswer, maxBytes: number): string {
+  const coding = headerValue(headers, "content-encoding")?.toLowerCase() ?? "identity";
+  if (coding === "identity" || body.length === 0) return body.toString();
+  if (coding !== "gzip" && coding !== "x-gzip") throw new Error("its answer has a coding that was not asked for");
+  try {
+    return gunzipSync(body, { maxOutputLength: maxBytes }).toString();
+  } catch (error) {
+    throw new Error(`its answer in gzip cannot be read: ${messageOf(error)}`);
+  }
 }
 
 /** Host and port: the part of a URL that may be logged. */

@@ -59,7 +59,7 @@ export const forwardAuth: Plugin<typeof schema> = {
   name: "forward_auth",
   schema,
   guards: true,
-  ownHeaders: ({ responseHeaders }) => responseHeaders,
+  ownHeaders: ({ requestHeaders, responseHeaders }) => [...requestHeaders, ...responseHeaders],
   dials: { why: "forward_auth", urls: ({ url }) => [url] },
   create(config, tools) {
     const { timeoutMs } = config;

@@ -27,8 +27,9 @@ import {
 } from "./access_token.ts";
 import type { Admitted } from "./access_token.ts";
 import { checkClient, CLIENT_FIELDS, clientCredentials } from "./client_credentials.ts";
-import { checkTls, clientTls, httpUrl } from "./endpoint.ts";
+import { checkTls, clientTls, httpUrl, answerText } from "./endpoint.ts";
 import type { Plugin, Tools } from "./plugin.ts";
+import { SingleFlight } from "./single_flight.ts";
 import { sparseCount } from "./sparse_count.ts";
 import { queryPlaces, TOKEN_PLACES, tokenReader } from "./token_place.ts";
 
@@ -110,7 +111,9 @@ export const introspection: Plugin<typeof schema> = {
           });
         }
         logPassed(error);
-        return admit(next, exchange, { identity: null, claims: exchange.claims, headers: [] });
+        const { identity, claims, groups } = exchange;
+        exchange.call.personal = true;
+        return admit(next, exchange, { identity, claims, groups, headers: [] });
       };
       if (assumed !== null) return (exchange) => settle(exchange, tokens.examine(assumed));
       return (exchange) => {
@@ -149,22 +152,13 @@ interface Remembered {
   readonly expiresAt: number;
 }
 
-/** A request to the server that has not been answered. */
-interface Question {
-  readonly verdict: Promise<Verdict>;
-  /** How many requests wait for it. */
-  waiting: number;
-  /** None of them waits any more. */
-  giveUp(): void;
-}
-
 /** Asks about tokens, about each of them once at a time, and remembers the answers. */
 function introspector(config: Config, { clock, verdicts }: Tools, client: Client) {
   const examine = examiner(config, clock);
   const ask = asker(config, clock, client);
   /** By the SHA-256 of the token. */
   const remembered = verdicts.part<Remembered>();
-  const questions = new Map<string, Question>();
+  const questions = new SingleFlight<Verdict>("abort");
 
   async function learn(token: string, key: string, signal: AbortSignal): Promise<Verdict> {
     const answer = await ask(token, signal);
@@ -181,19 +175,6 @@ function introspector(config: Config, { clock, verdicts }: Tools, client: Client
     return finding;
   }
 
-  function questionAbout(token: string, key: string): Question {
-    const controller = new AbortController();
-    // There may be another one about the same token by then.
-    const forget = () => void (questions.get(key) === question && questions.delete(key));
-    const giveUp = () => {
-      forget();
-      controller.abort();
-    };
-    const question = { verdict: learn(token, key, controller.signal).finally(forget), waiting: 0, giveUp };
-    questions.set(key, question);
-    return question;
-  }
-
   return {
     examine,
     /** A promise where the server has to be asked. Requests with one token share its answer. */
@@ -204,25 +185,15 @@ function introspector(config: Config, { clock, verdicts }: Tools, client: Client
         if (clock.now() < known.until && clock.wall() < known.expiresAt) return known.finding;
         remembered.delete(key);
       }
-      const asked = questions.get(key);
-      if (asked === undefined && (token.length > MAX_TOKEN || !VISIBLE.test(token))) return "malformed";
-      return answerTo(asked ?? questionAbout(token, key), call);
+      if (token.length > MAX_TOKEN || !VISIBLE.test(token)) return "malformed";
+      return questions.wait(key, call, DISCONNECTED, (signal) => learn(token, key, signal));
     },
     /** Waiting requests still get their answers. */
     close: () => remembered.close(),
   };
 }
 
-function answerTo(question: Question, call: Call): Promise<Verdict> {
-  question.waiting++;
-  return new Promise((resolve, reject) => {
-    question.verdict.then(resolve, reject);
-    call.onAbort(() => {
-      resolve({ error: "the client has disconnected", isOfServer: false });
-      if (--question.waiting === 0) question.giveUp();
-    });
-  });
-}
+const DISCONNECTED = { error: "the client has disconnected", isOfServer: false };
 
 /** Returns a function that asks the server: the claims of its answer, and an estimate of the bytes that they take. */
 function asker(config: Config, clock: Tools["clock"], client: Client) {
@@ -241,16 +212,18 @@ function asker(config: Config, clock: Tools["clock"], client: Client) {
     };
     let isOfServer = true;
     try {
-      const { status, body } = await client.ask({
+      const answer = await client.ask({
         ...request,
         isRepeatable: true,
         timeoutMs: config.timeoutMs,
         maxBytes: MAX_BYTES,
         signal,
       });
-      isOfServer = !OF_THE_QUESTION.has(status);
-      const claims = claimsOf(status, body);
-      return { claims, bytes: freezeClaims(claims) + body.length * BYTES_PER_CHARACTER };
+      isOfServer = !OF_THE_QUESTION.has(answer.status);
+      if (answer.status !== 200) throw new Error(`it answered with status ${answer.status}`);
+      const text = answerText(answer, MAX_BYTES);
+      const claims = claimsOf(text);
+      return { claims, bytes: freezeClaims(claims) + text.length * BYTES_PER_CHARACTER };
     } catch (error) {
       return { error: messageOf(error), isOfServer: (error as Partial<ClientFailure>).isOfServer ?? isOfServer };
     }
@@ -268,11 +241,10 @@ const MAX_BYTES = 64 * 1024;
 const OF_THE_QUESTION = new Set([400, 408, 413, 414, 422, 429, 431]);
 
 /** Throws for anything else than an answer of RFC 7662 §2.2. A member that is null counts as missing. */
-function claimsOf(status: number, body: Buffer): JwtClaims {
-  if (status !== 200) throw new Error(`it answered with status ${status}`);
+function claimsOf(text: string): JwtClaims {
   let claims: JwtClaims | null;
   try {
-    claims = JSON.parse(body.toString()) as JwtClaims | null;
+    claims = JSON.parse(text) as JwtClaims | null;
   } catch {
     throw new Error("its answer is not JSON");
   }

@@ -190,8 +190,8 @@ const MAX_KEYS = 100;
 function namedKey(entry: unknown, accepted: readonly Algorithm[]): NamedKey | null {
   if (typeof entry !== "object" || entry === null) return null;
   const { kid, use, key_ops: operations, alg, kty, ...parts } = entry as Record<string, unknown>;
-  if (use !== undefined && use !== "sig") return null;
-  if (operations !== undefined && !(Array.isArray(operations) && operations.includes("verify"))) return null;
+  if (isStated(use) && use !== "sig") return null;
+  if (isStated(operations) && !(Array.isArray(operations) && operations.includes("verify"))) return null;
   // Symmetric keys ("oct") are secrets and do not belong in a public set.
   const members = PUBLIC_MEMBERS[kty as string];
   if (members === undefined) return null;
@@ -199,12 +199,17 @@ function namedKey(entry: unknown, accepted: readonly Algorithm[]): NamedKey | nu
     const jwk = { kty, ...Object.fromEntries(members.map((name) => [name, parts[name]])) } as JsonWebKey;
     const key = createPublicKey({ key: jwk, format: "jwk" });
     const algorithms = accepted.filter(
-      (name) => (alg === undefined || alg === name) && unfitness(key, name) === undefined,
+      (name) => (!isStated(alg) || alg === name) && unfitness(key, name) === undefined,
     );
     return algorithms.length === 0 ? null : { id: typeof kid === "string" ? kid : null, algorithms, key };
   } catch {
     return null;
   }
+}
+
+/** Some issuers write a member that they leave open as null, "" or []. */
+function isStated(member: unknown): boolean {
+  return member !== undefined && member !== null && member !== "" && !(Array.isArray(member) && member.length === 0);
 }
 
 const PUBLIC_MEMBERS: Readonly<Record<string, readonly string[]>> = {

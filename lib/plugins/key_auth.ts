@@ -2,15 +2,16 @@
  * The plugin kind `key_auth`: admits requests that present a configured API key.
  *
  * The key is read from the first place of `from` that the request has, by default the query parameter `apiKey`, then
- * the header `apiKey`; of several there, the first counts. A parameter that is present but empty counts as presented.
+ * the header `apiKey`; several different ones there are refused. A parameter that is present but empty counts as
+ * presented.
  * Names and values in the query are read as HTML forms are encoded, so `api%4Bey` is the parameter `apiKey` too; text
  * that cannot be decoded is used unchanged. Names of parameters are case-sensitive: `apikey` is another parameter.
  */
 import { hash, timingSafeEqual } from "node:crypto";
 import { FORWARDING, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { array, boolean, object, optional, string, withDefault } from "../config/schema.ts";
-import type { Exchange } from "../http/exchange.ts";
-import { headerValue, headerValues, isHopByHop, quotedString, withoutHeader } from "../http/headers.ts";
+import { callerNamed, type Exchange } from "../http/exchange.ts";
+import { headerValue, headerValues, isHopByHop, sameName, quotedString, withoutHeader } from "../http/headers.ts";
 import { problem } from "../http/reply.ts";
 import type { Plugin } from "./plugin.ts";
 
@@ -94,8 +95,7 @@ export const keyAuth: Plugin<typeof schema> = {
   schema,
   guards: true,
   identifies: true,
-  ownHeaders: ({ from = DEFAULT_PLACES, hideCredentials }) =>
-    from.map(placeOf).flatMap(({ isQuery, name }) => (hideCredentials && !isQuery ? name : [])),
+  ownHeaders: ({ from = DEFAULT_PLACES }) => from.map(placeOf).flatMap(({ isQuery, name }) => (isQuery ? [] : name)),
   secretParameters: ({ from = DEFAULT_PLACES }) => from.map((place) => placeOf(place).name),
   create(
     { key, keys = [], callers: isOfAll, from = DEFAULT_PLACES, hideCredentials },
@@ -125,20 +125,20 @@ export const keyAuth: Plugin<typeof schema> = {
       from !== DEFAULT_PLACES &&
       places.some((other) => other !== place && keysAt(other, exchange).some((each) => each !== presented));
     return (next) => (exchange) => {
-      let presented: string | undefined;
+      let presented: string | null | undefined;
       let place = 0;
       while ((presented = keyAt(places[place]!, exchange)) === undefined)
         if (++place === places.length) return problem(exchange.call, "key_missing", missing);
-      const identity = found.get(presented) ?? find(presented);
-      if (identity === undefined || isContradicted(exchange, presented, places[place]!))
+      const identity = presented === null ? undefined : (found.get(presented) ?? find(presented));
+      if (identity === undefined || isContradicted(exchange, presented!, places[place]!))
         return problem(exchange.call, "key_invalid", invalid);
-      if (!hideCredentials) return next(exchange.with({ identity }));
+      if (!hideCredentials) return next(exchange.with(callerNamed(identity)));
       let { query, headers } = exchange;
       for (const { isQuery, name } of places) {
         if (isQuery) query = withoutKey(query, name);
         else headers = withoutHeader(headers, name);
       }
-      return next(exchange.with({ identity, query, headers }));
+      return next(exchange.with({ ...callerNamed(identity), query, headers }));
     };
   },
 };
@@ -154,10 +154,16 @@ function placeOf(text: string): Place {
   return kind === "query" ? { isQuery: true, name } : { isQuery: false, name: name.toLowerCase() };
 }
 
-function keyAt({ isQuery, name }: Place, { query, headers }: Exchange): string | undefined {
-  if (isQuery) return queryKeys(query, name)[0];
+/** Undefined: there is none; null: there are different ones, of which the upstream might use another one. */
+function keyAt({ isQuery, name }: Place, { query, headers }: Exchange): string | null | undefined {
+  if (isQuery) {
+    const keys = queryKeys(query, name);
+    return keys.some((key) => key !== keys[0]) ? null : keys[0];
+  }
   const value = headerValue(headers, name);
-  return value === undefined ? undefined : headerKey(value);
+  if (value === undefined) return undefined;
+  for (let i = 0; i < headers.length; i += 2) if (sameName(headers[i]!, name) && headers[i + 1] !== value) return null;
+  return headerKey(value);
 }
 
 function keysAt({ isQuery, name }: Place, { query, headers }: Exchange): readonly string[] {

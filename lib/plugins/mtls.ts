@@ -5,6 +5,7 @@
 import { array, object, optional, string } from "../config/schema.ts";
 import type { ClientCertificate } from "../http/client_certificate.ts";
 import { nameSet, quotedString, withoutHeaders, type HeaderList } from "../http/headers.ts";
+import { callerNamed } from "../http/exchange.ts";
 import { problem } from "../http/reply.ts";
 import type { Plugin } from "./plugin.ts";
 
@@ -51,7 +52,7 @@ export const mtls: Plugin<typeof schema> = {
       const identity = certificate.commonName ?? certificate.fingerprint;
       const replaced = withoutHeaders(exchange.headers, OWN);
       replaced.push(...verdict.headers);
-      return next(exchange.with({ identity, headers: replaced }));
+      return next(exchange.with({ ...callerNamed(identity), headers: replaced }));
     };
   },
 };

@@ -175,15 +175,8 @@ export const oidc: Plugin<typeof schema> = {
             headers: cookies,
           });
         }
-        const replaced = withClaims({ headers }, verdict.headers);
-        const replies = next(
-          exchange.with({
-            identity: verdict.identity,
-            claims: verdict.claims,
-            groups: verdict.groups ?? exchange.groups,
-            ...replaced,
-          }),
-        );
+        const { identity, claims, groups } = verdict;
+        const replies = next(exchange.with({ identity, claims, groups, ...withClaims({ headers }, verdict.headers) }));
         return replies instanceof Promise
           ? replies.then((reply) => unshared(reply, cookies))
           : unshared(replies, cookies);

@@ -8,9 +8,11 @@ import type { ObjectOut } from "../config/whole_schema.ts";
 import type { Client, ClientFailure } from "../client/client.ts";
 import { listOf } from "./access_token.ts";
 import { clientCredentials, type CLIENT_FIELDS } from "./client_credentials.ts";
+import { answerText } from "./endpoint.ts";
 import { JwksSource } from "./jwks_source.ts";
 import { ALGORITHM_NAMES, isHmac } from "./jwt_keys.ts";
 import type { KeptState, Tools } from "./plugin.ts";
+import { BackOff, SingleFlight } from "./single_flight.ts";
 import { NO_KEYS, signedClaims, typeCheck } from "./signed_token.ts";
 
 export interface ProviderSettings extends ObjectOut<typeof CLIENT_FIELDS> {
@@ -40,17 +42,18 @@ export interface Tokens {
   readonly expiresIn: number | null;
 }
 
-/**
- * `refusal`: the error code by which the provider has refused a code or token; null: it could not be asked, or its
- * answer is of no use.
- */
+/** The provider could not be asked, or its answer is of no use. */
 export class ProviderFailure extends Error {
+  /** The error code by which the provider has refused a code or token. */
   readonly refusal: string | null;
+  /** Whether the provider has failed, and not the question. */
+  readonly isOfServer: boolean;
 
-  constructor(message: string, refusal: string | null = null) {
+  constructor(message: string, { refusal = null as string | null, isOfServer = true } = {}) {
     super(message);
     this.name = "ProviderFailure";
     this.refusal = refusal;
+    this.isOfServer = isOfServer;
   }
 }
 
@@ -60,16 +63,18 @@ export class Provider implements KeptState {
   readonly #client: Client;
   #metadata: Metadata | null = null;
   #fetchedAt = -Infinity;
-  #fetching: Promise<Metadata> | null = null;
+  readonly #fetches = new SingleFlight<Metadata>();
+  /** While the provider fails, questions become less frequent. */
+  readonly #pauses: { readonly metadata: BackOff; readonly tokens: BackOff };
   #keys: { readonly uri: string; readonly source: JwksSource } | null = null;
-  /** No request before then: it could not be reached just now. */
-  #downUntil = -Infinity;
-  #lastFailure = "";
 
   constructor(settings: ProviderSettings, tools: Pick<Tools, "clock" | "log" | "scope">, client: Client) {
     this.#settings = settings;
     this.#tools = tools;
     this.#client = client;
+    const named = { plugin: tools.scope.path, issuer: settings.issuer };
+    const pause = () => new BackOff(tools, named, PAUSE_MS);
+    this.#pauses = { metadata: pause(), tokens: pause() };
   }
 
   /** Rejects with a `ProviderFailure`. Metadata that are old are fetched again beside the request. */
@@ -77,17 +82,22 @@ export class Provider implements KeptState {
     const now = this.#tools.clock.now();
     const known = this.#metadata;
     if (known !== null && now - this.#fetchedAt < REFRESH_MS) return Promise.resolve(known);
-    if (now < this.#downUntil) return Promise.reject(new ProviderFailure(this.#lastFailure));
-    this.#fetching ??= this.#fetch().finally(() => (this.#fetching = null));
-    if (known === null) return this.#fetching;
-    this.#fetching.catch(() => {});
+    const fetching = this.#fetches.join("", () => this.#sparsely("metadata", () => this.#fetch()));
+    if (known === null) return fetching;
+    fetching.catch(() => {});
     return Promise.resolve(known);
   }
 
   /** Rejects with a `ProviderFailure`. `fields` of the token request beside the client's credentials. */
   async tokens(fields: Readonly<Record<string, string>>): Promise<Tokens> {
-    if (this.#tools.clock.now() < this.#downUntil) throw new ProviderFailure(this.#lastFailure);
-    const { token: url, takesSecretInForm } = await this.metadata();
+    const metadata = await this.metadata();
+    return this.#sparsely("tokens", () => this.#askForTokens(metadata, fields));
+  }
+
+  async #askForTokens(
+    { token: url, takesSecretInForm }: Metadata,
+    fields: Readonly<Record<string, string>>,
+  ): Promise<Tokens> {
     const { clientId, clientSecret } = this.#settings;
     const inForm = takesSecretInForm && clientSecret !== undefined;
     const credentials = inForm
@@ -107,7 +117,9 @@ export class Provider implements KeptState {
       const code = typeof json.error === "string" && CODE.test(json.error) ? json.error : null;
       const message = `its token endpoint answered with status ${status}${code === null ? "" : ` and "${code}"`}`;
       // Any other code is about the gateway's own credentials or request, and no fault of the person who logs in.
-      throw new ProviderFailure(message, code === "invalid_grant" ? code : null);
+      // A code that somebody has made up must not keep others from logging in.
+      const isOfServer = status >= 500 || status === 429 || status === 401;
+      throw new ProviderFailure(message, { refusal: code === "invalid_grant" ? code : null, isOfServer });
     }
     const { id_token: idToken, refresh_token: refreshToken, expires_in: expiresIn } = json;
     const seconds = typeof expiresIn === "string" ? Number(expiresIn) : expiresIn;
@@ -168,28 +180,30 @@ export class Provider implements KeptState {
   }
 
   async #fetch(): Promise<Metadata> {
-    const { clock, log, scope } = this.#tools;
     const { issuer, origins } = this.#settings;
-    try {
-      const { status, json } = await this.#ask(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`, {
-        headers: ["Accept", "application/json"],
-      });
-      if (status !== 200) throw new ProviderFailure(`its metadata have status ${status}`);
-      this.#metadata = metadataOf(json, issuer, [issuer, ...origins]);
-      this.#fetchedAt = clock.now();
-      return this.#metadata;
-    } catch (error) {
-      if (this.#metadata === null) this.#isDown(messageOf(error));
-      // Tokens can be asked for with the old ones.
-      else this.#fetchedAt = clock.now() - REFRESH_MS + RETRY_MS;
-      log.warn("oidc cannot use the metadata of its provider", { plugin: scope.path, issuer, error: messageOf(error) });
-      throw error;
-    }
+    const { status, json } = await this.#ask(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`, {
+      headers: ["Accept", "application/json"],
+    });
+    if (status !== 200) throw new ProviderFailure(`its metadata have status ${status}`);
+    this.#metadata = metadataOf(json, issuer, [issuer, ...origins]);
+    this.#fetchedAt = this.#tools.clock.now();
+    return this.#metadata;
   }
 
-  #isDown(why: string): void {
-    this.#downUntil = this.#tools.clock.now() + PAUSE_MS;
-    this.#lastFailure = why;
+  /** Asks, unless the provider has just failed at it. */
+  async #sparsely<T>(what: "metadata" | "tokens", ask: () => Promise<T>): Promise<T> {
+    const pause = this.#pauses[what];
+    if (pause.isPausing) throw new ProviderFailure(pause.why, { isOfServer: false });
+    try {
+      const found = await ask();
+      pause.worked(`oidc has ${what} from its provider again`, 0);
+      return found;
+    } catch (error) {
+      if ((error as Partial<ProviderFailure>).isOfServer === false) throw error;
+      if (what === "tokens") pause.warn("oidc gets no tokens from its provider", error);
+      else pause.warn("oidc cannot use the metadata of its provider", error);
+      throw error;
+    }
   }
 
   async #ask(
@@ -206,12 +220,11 @@ export class Provider implements KeptState {
       });
     } catch (error) {
       // Whoever keeps all connections busy must not keep others from logging in.
-      if ((error as Partial<ClientFailure>).isOfServer !== false) this.#isDown(messageOf(error));
-      throw new ProviderFailure(messageOf(error));
+      throw new ProviderFailure(messageOf(error), { isOfServer: (error as Partial<ClientFailure>).isOfServer ?? true });
     }
-    const { status, body } = answer;
+    const { status } = answer;
     try {
-      const json: unknown = JSON.parse(body.toString());
+      const json: unknown = JSON.parse(answerText(answer, MAX_BYTES));
       if (typeof json === "object" && json !== null && !Array.isArray(json))
         return { status, json: json as Answer["json"] };
     } catch {
@@ -232,8 +245,7 @@ export const CODE = /^[\x20-\x21\x23-\x5b\x5d-\x7e]{1,100}$/;
 const ALGORITHMS = ALGORITHM_NAMES.filter((name) => !isHmac(name));
 const isIdToken = typeCheck(["JWT", "absent"]);
 const REFRESH_MS = 60 * 60_000;
-const RETRY_MS = 60_000;
-/** After a failure, so that requests do not all wait for a provider that is down. */
+/** After the first failure, so that requests do not all wait for a provider that is down. */
 const PAUSE_MS = 2_000;
 const MAX_BYTES = 512 * 1024;
 

@@ -13,6 +13,7 @@ import { BYTES_PER_CHARACTER, freezeClaims, type Admitted } from "./access_token
 import { joinedText, MAX_SEALED, type Seal } from "./oidc_cookies.ts";
 import { ProviderFailure, type Provider, type Tokens } from "./oidc_provider.ts";
 import type { Tools } from "./plugin.ts";
+import { SingleFlight } from "./single_flight.ts";
 
 /** What the cookie contains. Times in seconds since 1970. */
 interface Written {
@@ -52,7 +53,7 @@ interface Refreshes {
    * itself.
    */
   readonly outcomes: MemoryPart<string>;
-  readonly running: Map<string, Promise<string | ProviderFailure>>;
+  readonly running: SingleFlight<string | ProviderFailure>;
   readonly claim: ReturnType<typeof refreshClaims>;
 }
 
@@ -69,7 +70,7 @@ export class LoginSessions {
     const memory = tools.shared("refreshes", CLAIMS * 8);
     this.#refreshes = tools.common("refreshes", () => ({
       outcomes: tools.verdicts.part(),
-      running: new Map(),
+      running: new SingleFlight(),
       claim: refreshClaims(memory),
     }));
   }
@@ -107,13 +108,9 @@ export class LoginSessions {
       if ("text" in Object(later)) outcomes.set(key, (later as LoginSession).text, known.length);
       return later;
     }
-    let outcome = running.get(key);
-    if (outcome === undefined) {
-      if (!claim(key, Math.floor(this.#now()))) return session;
-      outcome = this.#renewal(session, refreshToken, key).finally(() => running.delete(key));
-      running.set(key, outcome);
-    }
-    return outcome.then((found) => {
+    if (running.current(key) === undefined && !claim(key, Math.floor(this.#now()))) return session;
+    const renewal = running.join(key, () => this.#renewal(session, refreshToken, key));
+    return renewal.then((found) => {
       if (typeof found === "string") return found === "" ? "over" : this.#opened(found)!;
       // What has not ended yet stays good while the provider cannot be asked.
       return this.#now() < refresh.end ? session : found;

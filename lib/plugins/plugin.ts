@@ -201,8 +201,8 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
    */
   readonly stores?: boolean;
   /**
-   * The request headers that an instance with this configuration sets or removes: upstreams get none of them as
-   * trailers. Default: none.
+   * The request headers that an instance with this configuration reads, sets or removes: upstreams get none of them as
+   * trailers, and never one that the head has. Default: none.
    */
   readonly ownHeaders?: (config: Infer<S>) => readonly string[];
   /**

@@ -14,7 +14,7 @@ import { problem, type Reply } from "../http/reply.ts";
 import type { Decision, Undecided } from "../store/counters.ts";
 import { quotaLimiter } from "../store/quotas.ts";
 import type { Plugin, Tools } from "./plugin.ts";
-import { callerBy, LIMIT_BY, UNCOUNTED } from "./rate_limit.ts";
+import { callerBy, headerOf, LIMIT_BY, UNCOUNTED } from "./rate_limit.ts";
 
 const schemaWith = (field: PartField) =>
   object(
@@ -50,6 +50,7 @@ export const quota: Plugin<typeof schema> = {
   name: "quota",
   schema,
   schemaWith,
+  ownHeaders: headerOf,
   create(config, tools) {
     const usual = limiting(config.limit, config, tools);
     // All count in one table: a caller who gets another group keeps what has been counted.

@@ -67,6 +67,7 @@ export const rateLimit: Plugin<typeof schema> = {
   name: "rate_limit",
   schema,
   schemaWith,
+  ownHeaders: headerOf,
   create(config, tools) {
     const usual = limiting(config, config, tools, tools.scope.key);
     const { limitsByGroup } = config;
@@ -122,13 +123,20 @@ function windowsOf({ limitSecond, limitMin, limitHour, limitDay }: Limits): Wind
   return [...short, ...window("hour", limitHour, 3_600_000), ...window("day", limitDay, 86_400_000)];
 }
 
+/** The header that `callerBy` reads, for `ownHeaders`. */
+export function headerOf({ limitBy }: { readonly limitBy: string }): readonly string[] {
+  return limitBy.startsWith(HEADER) ? [limitBy.slice(HEADER.length)] : [];
+}
+
+const HEADER = "header:";
+
 /** Names begin with their kind, so that no header value can pose as an address. */
 export function callerBy(limitBy: string): (exchange: Exchange) => string {
   if (limitBy === "all") return () => "all";
   if (limitBy === "credential")
     return (exchange) => (exchange.identity === null ? byAddress(exchange) : "c:" + exchange.identity);
   if (limitBy === "client_ip") return byAddress;
-  const lower = limitBy.slice("header:".length).toLowerCase();
+  const lower = limitBy.slice(HEADER.length).toLowerCase();
   return (exchange) => {
     const value = headerValue(exchange.headers, lower);
     return value === undefined ? byAddress(exchange) : "h:" + value;

@@ -120,6 +120,7 @@ type PartCheck = (exchange: Exchange, body: Buffer | null | undefined, run: Run)
 export const requestValidation: Plugin<typeof schema> = {
   name: "request_validation",
   schema,
+  ownHeaders: ({ headers }) => Object.keys(((headers?.written ?? {}) as HeadersSchema).properties ?? {}),
   create({ body: bodySchema, bodyRequired, query, headers, maxBytes }, { clock, count }) {
     const parts = partChecks(query, headers, bodySchema);
     const mayBeMissing = ({ method }: Exchange) => !bodyRequired || BODILESS.has(method);

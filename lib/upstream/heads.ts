@@ -285,13 +285,18 @@ export function trailerFields(list: HeaderList): HeaderList {
 }
 
 /**
- * The trailers of a request for its upstream: without fields that its plugins set or remove as headers, whether they
- * have done so this time or not. For an upstream that merges the two, a client could otherwise replace what a plugin
- * has checked.
+ * The trailers of a request for its upstream: without fields that the head has as well, which a plugin may have checked
+ * there, and without those that its plugins read, set or remove, whether the head had them this time or not. For an
+ * upstream that merges the two, a client could otherwise replace what a plugin has checked.
  */
-export function requestTrailers({ trailers, route: { ownHeaders } }: Exchange): HeaderList {
+export function requestTrailers({ headers, trailers, route: { ownHeaders } }: Exchange): HeaderList {
   const given = trailerFields(trailers());
-  return ownHeaders === undefined ? given : given.filter((_text, i) => !ownHeaders.has(dashed(given[i & ~1]!)));
+  if (ownHeaders === undefined || given.length === 0) return given;
+  const taken = new Set(headers.flatMap((name, i) => (i % 2 === 0 ? dashed(name) : [])));
+  return given.filter((_text, i) => {
+    const name = dashed(given[i & ~1]!);
+    return !taken.has(name) && !ownHeaders.has(name);
+  });
 }
 
 const NOT_IN_TRAILERS = nameSet([

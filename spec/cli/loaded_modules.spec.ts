@@ -61,6 +61,7 @@ const PARTS = {
   auditLog: /^lib\/(?:cli\/audit_log|gateway\/gateway_audit|observe\/audit_(?:log|file)|base\/audit_chain)$/,
   quotas: /^lib\/(?:store\/quotas|base\/calendar)$/,
   costs: /^lib\/(?:plugins\/costs|config\/cost|http\/json_number)$/,
+  beforeRoutes: /^lib\/gateway\/before_routes$/,
   shadow: /^lib\/plugins\/shadow$/,
   groupLimits: /^lib\/(?:config|plugins)\/group_limits$/,
   heldCounts: /^lib\/store\/held_counts$/,
@@ -160,6 +161,13 @@ describe("the program loads what is named, and only that,", () => {
       [],
       {},
       ["kinds", "plugins", "counters", "costs"],
+    ],
+    [
+      "with CORS for all services",
+      { ...quickstart, global: { plugins: [{ name: "cors", config: { allow_origins: ["*"] } }] } },
+      [],
+      {},
+      ["kinds", "plugins", "beforeRoutes"],
     ],
     [
       "with a limit in shadow mode",

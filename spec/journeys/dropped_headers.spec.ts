@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { ConfigInput, PluginInput } from "../../lib/config/model.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { HANDSHAKE } from "../gateway/plugins.ts";
 import { h2Ask, h2Session } from "../support/h2_client.ts";
@@ -177,4 +177,48 @@ describe("the limit of 100 Connection options", () => {
       }
     },
   );
+});
+
+describe("trailers of a request", () => {
+  const judge = () => backend((_request, response) => void response.writeHead(204).end());
+  const KINDS: [string, (judgePort: number) => PluginInput, Fields, string][] = [
+    ["key_auth", () => ({ name: "key_auth", config: { key: "k" } }), [["apiKey", "k"]], "apikey"],
+    ["acl", () => ({ name: "acl", config: { whitelist: ["127.0.0.1"] } }), [["X-Seen", "1"]], "x-seen"],
+    ["rate_limit", () => ({ name: "rate_limit", config: { limit_min: 9, limit_by: "header:X-A" } }), [], "x-a"],
+    ["concurrency", () => ({ name: "concurrency", config: { max_in_flight: 9, limit_by: "header:X-A" } }), [], "x-a"],
+    ["quota", () => ({ name: "quota", config: { limit: 9, per: "day", limit_by: "header:X-A" } }), [], "x-a"],
+    [
+      "request_validation",
+      () => ({ name: "request_validation", config: { headers: { properties: { "x-a": { maxLength: 1 } } } } }),
+      [],
+      "x-a",
+    ],
+    [
+      "forward_auth",
+      (port) => ({ name: "forward_auth", config: { url: `http://127.0.0.1:${port}/`, request_headers: ["X-A"] } }),
+      [],
+      "x-a",
+    ],
+  ];
+  it.each(KINDS)("have no header that %s has read in the head, whether it was there or not", async (...row) => {
+    const [, pluginOf, head, name] = row;
+    const upstream = await backend();
+    const plugins = [pluginOf((await judge()).port)];
+    const { port } = await running(oneService(upstream.port, { plugins }, { h2c: true }));
+    const trailers = { [name]: "forged", "x-more": "stays" };
+    const lines = [...head.flat(), "Transfer-Encoding", "chunked"];
+    const connection = await client(port);
+    const written = Object.entries(trailers).map(([key, value]) => `${key}: ${value}\r\n`);
+    const fields = lines.flatMap((text, i) => (i % 2 === 0 ? `${text}: ${lines[i + 1]}\r\n` : []));
+    connection.send(
+      `POST /a/x HTTP/1.1\r\nHost: gw.example\r\n${fields.join("")}\r\n2\r\nhi\r\n0\r\n${written.join("")}\r\n`,
+    );
+    await connection.until("\r\nok");
+    const headers = Object.fromEntries(head.map(([key, value]) => [key.toLowerCase(), value]));
+    await h2Ask(h2Session(port), { method: "POST", headers, body: "hi", trailers });
+    expect(upstream.seen.map(({ trailers: got }) => got.map((text) => text.toLowerCase()))).toEqual([
+      ["x-more", "stays"],
+      ["x-more", "stays"],
+    ]);
+  });
 });

@@ -220,9 +220,9 @@ describe("an active token", () => {
     [{ sub: "s", username: "u", client_id: "c" }, "s"],
     [{ username: "u", client_id: "c" }, "u"],
     [{ sub: "", username: null, client_id: "c" }, "c"],
-    [{ sub: 7 }, "before"],
-    [{}, "before"],
-  ])("the caller is sub, else username, else client_id, else as before: %j", async (claims, identity) => {
+    [{ sub: 7 }, null],
+    [{}, null],
+  ])("the caller is sub, else username, else client_id, else nobody: %j", async (claims, identity) => {
     const { ask } = await asking({ active: true, ...claims });
     const { forwarded, exchange } = await ask("t", { identity: "before" });
     expect(forwarded!.identity).toBe(identity);

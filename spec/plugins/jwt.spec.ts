@@ -1,4 +1,5 @@
 import { createHmac, createSign, generateKeyPairSync, sign, type KeyObject } from "node:crypto";
+import { gzipSync } from "node:zlib";
 import { describe, expect, it, onTestFinished } from "vitest";
 import * as references from "../../lib/config/references.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
@@ -139,16 +140,16 @@ describe("a token that passes", () => {
       "and then leaves none of another token",
     () => {
       const parts = { ...bearer(token({ ...CLAIMS, groups: ["gold"] })), groups: ["before"] };
-      expect(ask({}, parts).forwarded!.groups).toEqual(["before"]);
+      expect(ask({}, parts).forwarded!.groups).toEqual([]);
       expect(ask({ groups_claim: "roles" }, parts).forwarded!.groups).toEqual([]);
       expect(ask({ groups_claim: "constructor" }, parts).forwarded!.groups).toEqual([]);
     },
   );
 
-  it("a token that passes keeps the previous caller if it has no sub", () => {
-    expect(ask({}, { ...bearer(token({ exp: NOW + 1 })), identity: "before" }).forwarded).toMatchObject({
-      identity: "before",
-    });
+  it("a token that passes replaces the previous caller, also if it has no sub", () => {
+    const { forwarded } = ask({}, { ...bearer(token({ exp: NOW + 1 })), identity: "before", groups: ["before"] });
+    expect(forwarded).toMatchObject({ identity: null, groups: [], claims: { exp: NOW + 1 } });
+    expect(forwarded!.call.notes.identity).toBeNull();
   });
 
   it("a token is verified once, and again when it has expired", () => {
@@ -496,16 +497,20 @@ describe("jwks_file", () => {
   it.each([
     { key_ops: "verify" },
     { key_ops: ["sign"] },
-    { key_ops: null },
     { use: "enc" },
-    { use: null },
+    { use: 0 },
     { alg: "ES384" },
-    { alg: null },
+    { alg: ["ES256"] },
   ])("a key with %j verifies nothing", (more) => {
     expect(
       issuesWith({ alg: "ES256", jwks_file: "k" }, JSON.stringify({ keys: [jwk(p256.publicKey, more)] })),
     ).toHaveLength(1);
   });
+
+  it.each(["use", "alg", "key_ops"].flatMap((name) => [null, "", []].map((value) => ({ [name]: value }))))(
+    "a key with %j verifies as one without this member",
+    (more) => expect(status({ alg: "ES256" }, p256, { keys: [jwk(p256.publicKey, more)] })).toBe(200),
+  );
 
   it("must contain a key that fits", () => {
     expect(issuesWith({ alg: "ES256", jwks_file: "k" }, JSON.stringify(set))).toEqual([]);
@@ -591,6 +596,29 @@ describe("jwks_uri", () => {
     expect(await both).toEqual([200, 200]);
     expect(atOnce(request("a")).status).toBe(200);
     expect(issuer.connections.total).toBe(1);
+  });
+
+  it("jwks_uri is read in gzip, too, from a server that compresses without being asked", async () => {
+    let [coding, body] = ["gzip", gzipSync(published("a"))];
+    const issuer = await backend(
+      (_request, response) => void response.writeHead(200, { "Content-Encoding": coding }).end(body),
+    );
+    const { status, clock, lines } = asking(issuer.port);
+    expect(await status("a")).toBe(200);
+    for (const [bad, bytes] of [
+      ["gzip", Buffer.from(published("a"))],
+      ["gzip", gzipSync(published("a").padEnd(512 * 1024 + 1))],
+      ["br", Buffer.from("x")],
+    ] as const) {
+      [coding, body] = [bad, bytes];
+      clock.advance(60_000);
+      expect(await status("next")).toBe(401);
+    }
+    expect(lines.map(({ fields }) => fields!["error"])).toEqual([
+      expect.stringMatching(/^its answer in gzip cannot be read: /),
+      expect.stringMatching(/^its answer in gzip cannot be read: /),
+      "its answer has a coding that was not asked for",
+    ]);
   });
 
   it("jwks_uri is fetched again for an unknown kid, but not more often than every ten seconds", async () => {

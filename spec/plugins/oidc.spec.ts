@@ -743,10 +743,49 @@ describe("a refresh", () => {
       expect(await person.open("/a/page")).toMatchObject({ status: 503, code: "auth_unavailable", forwarded: null });
       at.behaviour.isDown = false;
       answers(LIFE);
-      gateway.tools.clock.advance(2_000);
+      gateway.tools.clock.advance(4_000);
       expect((await person.open("/a/page")).status).toBe(200);
     },
   );
+
+  it.each([401, 429, 500, 503])(
+    "that is answered with %i is tried less and less often, and each try is logged once",
+    async (status) => {
+      const { at, person, gateway, answers, old } = await nearlyOver();
+      answers({ error: "server_error" }, status);
+      gateway.tools.lines.length = 0;
+      for (const pauseMs of [2_000, 4_000, 8_000]) {
+        const all = Array.from({ length: 3 }, () => browser(gateway, new Map(old)).open("/a/page"));
+        expect((await Promise.all(all)).map((each) => each.status)).toEqual([200, 200, 200]);
+        gateway.tools.clock.advance(pauseMs - 1);
+        expect((await person.open("/a/page")).status).toBe(200);
+        gateway.tools.clock.advance(1);
+      }
+      expect(at.asked).toHaveLength(3);
+      answers(LIFE);
+      expect((await person.open("/a/page")).status).toBe(200);
+      expect(at.asked).toHaveLength(4);
+      expect(gateway.tools.lines.map(({ level, message, fields }) => [level, message, fields!["error"]])).toEqual([
+        ...Array.from({ length: 3 }, () => [
+          "warn",
+          "oidc gets no tokens from its provider",
+          `its token endpoint answered with status ${status} and "server_error"`,
+        ]),
+        ["info", "oidc has tokens from its provider again", undefined],
+      ]);
+    },
+  );
+
+  it("that is refused for what is in it keeps nobody else from logging in", async () => {
+    const { at, person, gateway, answers } = await nearlyOver();
+    answers({ error: "invalid_request" }, 400);
+    gateway.tools.lines.length = 0;
+    for (let i = 1; i <= 2; i++) {
+      expect((await person.open("/a/page")).status).toBe(200);
+      expect(at.asked).toHaveLength(i);
+    }
+    expect(gateway.tools.lines).toEqual([]);
+  });
 
   it.each<[string, object, object, boolean]>([
     ["of the same person", {}, {}, true],
@@ -892,7 +931,7 @@ describe("a provider", () => {
   });
 
   it(
-    "whose metadata are broken later is asked for tokens with the old ones, " + "and for metadata once a minute",
+    "whose metadata are broken later is asked for tokens with the old ones, " + "and for metadata less and less often",
     async () => {
       const at = await provider();
       const gateway = gatewayAt(at);
