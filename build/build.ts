@@ -12,6 +12,7 @@ import { filesOf, setModes } from "./files.ts";
 /** What dist/ depends on; package-lock.json names the compiler. */
 const SOURCES = ["lib", "bin", "build/build.ts", "tsconfig.json", "package.json", "package-lock.json"];
 const PAGES = "lib/manager/assets";
+const MANIFEST = "lib/modules.json";
 /**
  * The sums of the sources and of dist/, when it was built. A build that was killed, or met by another one, leaves a
  * dist/ of another sum.
@@ -46,6 +47,7 @@ function build(): void {
       if (/\.(html|css|svg)$/.test(name)) copyFileSync(join(PAGES, name), join(folder, PAGES, name));
     const exported = reachable(join(folder, "lib/index.d.ts"));
     for (const path of filesOf(folder)) if (path.endsWith(".d.ts") && !exported.has(path)) rmSync(path);
+    writeFileSync(join(folder, MANIFEST), manifestOf(folder));
     setModes([folder]);
     const sums = `${sum} ${sumOf([folder], folder)}`;
     replace(folder);
@@ -96,6 +98,16 @@ function replace(folder: string): void {
   }
   const kept = new Set(made.map(({ to }) => to));
   for (const path of filesOf("dist")) if (!kept.has(path)) rmSync(path, { force: true });
+}
+
+/** See `lib/base/own_code.ts`. The pages are for browsers. */
+function manifestOf(folder: string): string {
+  const modules = filesOf(folder).filter((path) => path.endsWith(".js") && !path.includes(PAGES));
+  const sums = modules.map((path) => [
+    relative(folder, path),
+    createHash("sha256").update(readFileSync(path)).digest("hex"),
+  ]);
+  return `${JSON.stringify(Object.fromEntries(sums), null, 2)}\n`;
 }
 
 function sumOf(paths: readonly string[], folder = "dist"): string {

@@ -233,12 +233,17 @@ describe("what an auditor has to trust", () => {
       expect(makers.test('const made = new Function("x");')).toBe(true);
       expect(makers.test('await import("./x.ts");')).toBe(true);
       const LOADER = "lib/gateway/module_loader.ts";
+      // Its hooks compare modules with what they were at the start.
+      const HOOKS = "lib/base/own_code.ts";
       expect(
         sources
           .filter(({ code }) => makers.test(code))
           .map(({ path }) => path)
           .sort(),
-      ).toEqual([...TABLES_OF_PARTS, LOADER].sort());
+      ).toEqual([...TABLES_OF_PARTS, LOADER, HOOKS].sort());
+      const hooks = known.get(HOOKS)!.code;
+      expect(makers.test(hooks.replace('"node:module"', ""))).toBe(false);
+      expect(hooks).not.toMatch(/\bsource:(?! nodeModule\.ModuleSource)/);
       const loader = known.get(LOADER)!.code;
       expect(loader.match(/\bimport\s*\(/g)).toHaveLength(1);
       expect(makers.test(loader.replace(/\bimport\s*\(/, ""))).toBe(false);

@@ -1,7 +1,7 @@
 /**
  * The endpoints of the admin interface: paths, methods, replies and access control.
  */
-import { messageOf } from "../base/errors.ts";
+import { Fault, messageOf } from "../base/errors.ts";
 import { loaded } from "../gateway/parts.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
 import { basicCredentials } from "../http/basic.ts";
@@ -167,7 +167,7 @@ export class Endpoints {
       reply = await this.#route(inbound);
     } catch (error) {
       this.#options.log.error("admin request failed", { request_id: call.id, error: messageOf(error, "stack") });
-      reply = problem(call, "internal");
+      reply = error instanceof Fault ? problem(call, error.code, { detail: error.message }) : problem(call, "internal");
     }
     const origin = headerValue(headers, "origin");
     const shared =

@@ -57,10 +57,10 @@ export const ROWS: readonly Row[] = [
 ];
 
 /** The first modules of threads and processes, which no import leads to, by the names of rows. */
-const THREADS = new Map([
-  ["dryRuns", "parts/dry_run_thread"],
-  ["workers", "cluster/worker"],
-  ["compare", "cli/compare/child"],
+const THREADS = new Map<string, readonly string[]>([
+  ["dryRuns", ["base/thread_code", "parts/dry_run_thread"]],
+  ["workers", ["base/thread_code", "cluster/worker"]],
+  ["compare", ["cli/compare/child"]],
 ]);
 
 /** What a start loads after its first modules. `hasTests`: whether the configuration is tested then. */
@@ -129,12 +129,13 @@ export function auditedFile(path: string, content: Buffer, source = content): Au
 }
 
 /**
- * What the row loads: the names in `import("…")` of its function, whose source Node keeps, and the first module of its
+ * What the row loads: the names in `import("…")` of its function, whose source Node keeps, and the first modules of its
  * thread.
  */
 function filesOf({ name: row, load, folder }: Row): URL[] {
   const imports = Array.from(String(load).matchAll(/\bimport\("([^"]+)"\)/g), ([, name]) => new URL(name!, folder));
-  return THREADS.has(row) ? [...imports, new URL(`${THREADS.get(row)}.${SUFFIX}`, LIB)] : imports;
+  const ofThread = (THREADS.get(row) ?? []).map((path) => new URL(`${path}.${SUFFIX}`, LIB));
+  return [...imports, ...ofThread];
 }
 
 function visit(file: URL, found: Map<string, AuditedModule>): void {

@@ -7,6 +7,7 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } 
 import { dirname, join, resolve } from "node:path";
 import { messageOf } from "../base/errors.ts";
 import type { Destination } from "../base/egress.ts";
+import { MANIFEST } from "../base/own_code.ts";
 import { whyUnreadable } from "../base/regular_file.ts";
 import { isInBuild } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
@@ -147,6 +148,7 @@ function filesOf(audit: Audit, names: ReadonlySet<string>, modules: readonly Aud
       );
     files.set(path, packageFile(path)).set(sourcePath(path), source);
   }
+  files.set(`dist/${MANIFEST}`, manifestOf(modules));
   if (names.has("manager")) for (const path of pages()) files.set(path, packageFile(path));
   const own = JSON.parse(packageFile("package.json").toString()) as Described & Readonly<Record<string, unknown>>;
   const { name, version, description, license, type, engines, bin } = own;
@@ -159,6 +161,12 @@ function filesOf(audit: Audit, names: ReadonlySet<string>, modules: readonly Aud
   const properties = [{ name: "edge-gateway:parts", value: [...names].join(",") }];
   files.set("sbom.cdx.json", jsonOf(billOfMaterials(own, auditedFile("", sumsOf(files)).sha256, { properties })));
   return files.set(SUMS, sumsOf(files));
+}
+
+/** See `base/own_code.ts`. */
+function manifestOf(modules: readonly AuditedModule[]): Buffer {
+  const compiled = modules.filter(({ path }) => path.startsWith("dist/"));
+  return jsonOf(Object.fromEntries(compiled.map(({ path, sha256 }) => [path.slice("dist/".length), sha256])));
 }
 
 /** The management UI, as browsers get it, and its sources. */

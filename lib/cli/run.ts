@@ -5,6 +5,7 @@
 import { systemClock, waitAtMost } from "../base/clock.ts";
 import { ignore, messageOf } from "../base/errors.ts";
 import { createLog, type Log } from "../base/log.ts";
+import { holdToStart } from "../base/own_code.ts";
 import type { Settings } from "../config/settings.ts";
 import { withSignature } from "../config/source.ts";
 import type { Flags } from "../config/start_settings.ts";
@@ -98,6 +99,7 @@ async function serve(settings: Settings, audit: GatewayAudit | null = null): Pro
   );
   try {
     started = await starting;
+    holdToStart();
     followFiles(started, startedAt);
     audit?.applied({ by: "start" }, null, GatewayCore.partsOf(started.gateway).configuration);
     announce(started, settings, log);

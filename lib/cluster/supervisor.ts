@@ -9,6 +9,7 @@ import { waitAtMost } from "../base/clock.ts";
 import { entry, guarded } from "../base/event_loop.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { asReplaced, heldThread } from "../base/own_code.ts";
 import type { Threads } from "../base/threads.ts";
 import type { Bundle, Followers, ReportExtent } from "../gateway/bundle.ts";
 import { GatewayCore, type GatewayParts } from "../gateway/gateway.ts";
@@ -304,7 +305,9 @@ export class Supervisor implements Followers {
     Atomics.store(this.#words, waitingLinesOf(index, count), 0);
     let worker: Worker;
     try {
-      worker = place.worker = new Worker(ENTRY, { workerData: start, name: `worker ${index}` });
+      const { sums, ...held } = heldThread();
+      const workerData = { ...start, sums };
+      worker = place.worker = new Worker(ENTRY, { workerData, name: `worker ${index}`, ...held });
     } catch (error) {
       // The system may refuse a further thread. Others serve on.
       place.reason = messageOf(error);
@@ -315,7 +318,9 @@ export class Supervisor implements Followers {
       this.#receive(place, posted.edgeGateway);
       this.#changed();
     });
-    worker.on("error", (error) => (place.reason ??= messageOf(error, "stack")));
+    worker.on("error", (error) => {
+      place.reason ??= asReplaced(error)?.message ?? messageOf(error, "stack");
+    });
     worker.on("exit", (code) => void (this.#lost.delete(worker) || this.#ended(place, code)));
   }
 

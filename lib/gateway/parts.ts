@@ -3,6 +3,8 @@
  * configuration names, and the types of what they do. Whatever starts a gateway brings the table that says how each is
  * loaded, `parts/table.ts`.
  */
+import { Fault, messageOf } from "../base/errors.ts";
+import { importedLater } from "../base/own_code.ts";
 import { isInBuild } from "../base/version.ts";
 import { valuesAt, type JsonNode } from "../config/json.ts";
 import { NOT_LOADED, unloaded, type PartFields } from "../config/part_fields.ts";
@@ -182,15 +184,12 @@ function notLoaded(name: string): AnyPlugin {
   return { name, schema: unloaded(what), create };
 }
 
-/** `load` imports a part. Rejects with what to do when the files of the program have been replaced since it started. */
+/** `load` imports a part. Rejects with a `Fault` when the files of the program have been replaced since it started. */
 export async function loaded<T>(load: () => Promise<T>): Promise<T> {
   try {
-    return await load();
+    return await importedLater(load);
   } catch (error) {
-    const { message } = error as Error;
-    throw new Error(
-      `a part of the program cannot be loaded; if its files were replaced since it started, restart it: ${message}`,
-      { cause: error },
-    );
+    if (error instanceof Fault) throw error;
+    throw new Error(`a part of the program cannot be loaded: ${messageOf(error)}`, { cause: error });
   }
 }

@@ -166,6 +166,7 @@ export interface ConfigWarning extends Warning {
 
 export type WarningCode =
   | "reload_refused"
+  | "program_replaced"
   | "certificate_expired"
   | "certificate_expires"
   | "configuration_expired"

@@ -6,6 +6,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { Worker, type WorkerOptions } from "node:worker_threads";
 import { Fault, messageOf, missingPermission } from "../base/errors.ts";
 import { entry } from "../base/event_loop.ts";
+import { asReplaced, heldThread } from "../base/own_code.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import type { Configuration } from "../gateway/configuration.ts";
 import type { DryRun, DryRunInput } from "./dry_run.ts";
@@ -63,8 +64,10 @@ export class DryRuns {
       maxYoungGenerationSizeMb: megabytes * 0.09,
       stackSizeMb: 4,
     };
+    const { sums, ...held } = heldThread();
     const worker = threadFor(program, {
-      workerData: input,
+      ...held,
+      workerData: { ...input, sums },
       name: "dry run",
       resourceLimits,
       ...(!hasModules && { env: {} }),
@@ -88,7 +91,7 @@ export class DryRuns {
         throw new Fault("overloaded", `The dry run needs more than ${ms / 1000} seconds. ${ELSEWHERE}`);
       if (code === "ERR_WORKER_OUT_OF_MEMORY")
         throw new Fault("overloaded", `The dry run needs more than ${megabytes} MB. ${ELSEWHERE}`);
-      throw error;
+      throw asReplaced(error) ?? error;
     } finally {
       clearTimeout(timer);
       closed.removeEventListener("abort", stop);

@@ -1,6 +1,7 @@
 /**
  * The status of a gateway at one moment.
  */
+import { isProgramReplaced } from "../base/own_code.ts";
 import { version } from "../base/version.ts";
 import type { Metrics } from "../observe/metrics_plan.ts";
 import type { CountersReport } from "../store/redis.ts";
@@ -71,6 +72,7 @@ export function statusOf(source: GatewayParts): GatewayStatus {
   const upstreamSets = runtime.upstreamSets.map((each) => upstreamSetReport(each));
   const further = {
     areQuotasKept: runtime.state !== null || runtime.shared !== null,
+    isProgramReplaced: isProgramReplaced(),
     expiresAt: configuration.validity?.endOf(snapshot.config) ?? null,
     wall: clock.wall(),
   };

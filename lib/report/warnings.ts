@@ -18,6 +18,7 @@ export interface WarningsSource extends Pick<
   readonly listeners: { readonly https: boolean; readonly asksForCertificates: boolean } | null;
   readonly configWarnings: readonly ConfigWarning[];
   readonly areQuotasKept: boolean;
+  readonly isProgramReplaced: boolean;
   /** The end of a signed configuration, in milliseconds since 1970; null: it has none. */
   readonly expiresAt: number | null;
   /** Milliseconds since 1970. */
@@ -33,6 +34,7 @@ export function warningsOf(source: WarningsSource): readonly Warning[] {
   const faults = configWarnings.filter(({ code }) => code === "faults_injected");
   const ofState = [
     ...ofReload(source),
+    ...ofProgram(source),
     ...ofExpiry(source),
     ...ofCertificates(source),
     ...ofIdle(source),
@@ -59,6 +61,12 @@ function* ofReload({ lastReload, digest }: WarningsSource): Iterable<Warning> {
     `The last reload was refused (${why}); configuration ${digest} stays in force.`,
     "Correct the configuration; it is then reloaded.",
   );
+}
+
+function* ofProgram({ isProgramReplaced }: WarningsSource): Iterable<Warning> {
+  if (!isProgramReplaced) return;
+  const message = "The program's files have been replaced since the start, and nothing of them runs in this process.";
+  yield warning("program_replaced", message, "Restart it.");
 }
 
 const DAY_MS = 86_400_000;

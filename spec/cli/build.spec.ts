@@ -144,14 +144,18 @@ describe("edge-gateway build", () => {
     const { name, ...own } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as Record<string, unknown>;
     expect([name, own.version]).toEqual(["edge-gateway", version]);
     for (const field of ["dependencies", "devDependencies", "scripts"]) expect(own).not.toHaveProperty(field);
-    const modules = filesBelow(folder).filter((path) => path.startsWith("dist/"));
+    const manifest = "dist/lib/modules.json";
+    const modules = filesBelow(folder).filter((path) => path.startsWith("dist/") && path !== manifest);
     expect(modules.filter((path) => !path.endsWith(".js"))).toEqual([]);
+    const sums = JSON.parse(readFileSync(join(folder, manifest), "utf8")) as Record<string, string>;
+    expect(Object.keys(sums).map((path) => `dist/${path}`)).toEqual(modules);
     expect(modules).toEqual(expect.arrayContaining(["dist/lib/plugins/key_auth.js", "dist/lib/plugins/rate_limit.js"]));
     expect(modules.filter((path) => /plugins\/jwt|admin\/|cli\/(?:build|import|demo)/.test(path))).toEqual([]);
     expect(filesBelow(folder).filter((path) => path.endsWith(".ts"))).toEqual(
       modules.map((path) => path.replace(/^dist\/(.*)\.js$/, "$1.ts")).sort(),
     );
-    for (const path of filesBelow(folder).filter((each) => /^(?:dist|lib|bin)\/|LICENSE/.test(each)))
+    const copies = filesBelow(folder).filter((each) => /^(?:dist|lib|bin)\/|LICENSE/.test(each) && each !== manifest);
+    for (const path of copies)
       expect([path, readFileSync(join(folder, path), "utf8")]).toEqual([path, readFileSync(join(ROOT, path), "utf8")]);
     const audit = readFileSync(join(folder, "AUDIT.md"), "utf8");
     for (const path of modules) {

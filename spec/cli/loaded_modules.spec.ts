@@ -119,14 +119,14 @@ const partsOf = (modules: readonly string[]) =>
 
 describe("the program with examples/quickstart.json", () => {
   it(
-    "loads at most 86 of its modules with 113,000 tokens, " + "and no part that the configuration does not name",
+    "loads at most 87 of its modules with 114,000 tokens, " + "and no part that the configuration does not name",
     async () => {
       const modules = await loadedBy(quickstart);
       expect(modules).toContain("lib/gateway/gateway");
       expect(modules).toHaveLength(new Set(modules).size);
       expect(partsOf(modules)).toEqual([]);
-      expect(modules.length).toBeLessThanOrEqual(86);
-      expect(tokensIn(modules)).toBeLessThanOrEqual(113_000);
+      expect(modules.length).toBeLessThanOrEqual(87);
+      expect(tokensIn(modules)).toBeLessThanOrEqual(114_000);
     },
   );
 });
@@ -376,16 +376,16 @@ describe("the program loads what is named, and only that,", () => {
 
   it.each<readonly [string, object, Record<string, string>, number]>([
     [
-      "with a key and a limit of a route: 127,000 tokens",
+      "with a key and a limit of a route: 128,000 tokens",
       withService({ routes: [{ path: "/a", plugins: KEY_AND_LIMIT }] }),
       {},
-      127_000,
+      128_000,
     ],
     [
       "with those of a service: no more than with those of a route",
       withService({ plugins: KEY_AND_LIMIT }),
       {},
-      127_000,
+      128_000,
     ],
   ])("%s at most", async (_title, config, environment, most) => {
     expect(tokensIn(await loadedBy(config, [], environment))).toBeLessThanOrEqual(most);

@@ -26,6 +26,7 @@ const quiet: WarningsSource = {
   shown: { global: { certificates: [], plugins: [] }, services: [] },
   listeners: null,
   areQuotasKept: true,
+  isProgramReplaced: false,
   expiresAt: null,
   configWarnings: [],
   wall: NOW,

@@ -21,6 +21,7 @@ const OUTAGE = ["no_upstream", "circuit_open", "upstream_down", "upstream_ejecte
 const FAILING = new Set<string>([
   ...OUTAGE,
   "reload_refused",
+  "program_replaced",
   "tests_failed",
   "certificate_expired",
   "counters_down",
