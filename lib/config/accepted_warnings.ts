@@ -1,5 +1,5 @@
 /**
- * The warnings about configurations that an operator can accept, and the field that does so.
+ * The warnings about configurations that an operator can accept, and the field that does so. Each entry accepts one.
  */
 import { suggest } from "../base/suggest.ts";
 import type { PartFields } from "./part_fields.ts";
@@ -27,7 +27,7 @@ export type AcceptableWarning = (typeof ACCEPTABLE_WARNINGS)[number];
 
 export const ACCEPTED_WARNING = s.string({
   references: "none",
-  hint: 'a code and a path, like "guard_bypassed:services.shop.routes.items"',
+  hint: 'a code and a path, like "route_unreachable:services.shop.routes.items"',
   check(text) {
     const [code = "", path] = text.split(/:(.*)/s);
     if (!(ACCEPTABLE_WARNINGS as readonly string[]).includes(code)) {

@@ -6,13 +6,13 @@ import { atOnce, inSlices, paced, type NextTimeSlice } from "../base/time_slices
 import { isLoopback } from "../base/url_destination.ts";
 import { formatPath, type Path } from "../config/json.ts";
 import { concealerOf, unfilledSecrets } from "../config/secrets.ts";
-import { proveRoutes } from "../route/overlaps.ts";
+import { MAX_TAKERS, proveRoutes } from "../route/overlaps.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import { entryOf, type Loaded } from "../gateway/snapshot.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
 import { ofCallers } from "./known_callers.ts";
 import { ofPlugins, redirectLoops } from "./plugin_warnings.ts";
-import { ofRoutes } from "./route_warnings.ts";
+import { bypassPath, ofRoutes } from "./route_warnings.ts";
 import { destinations, written } from "./written.ts";
 
 /**
@@ -31,7 +31,12 @@ export function configWarningsInSlices(loaded: Loaded, nextSlice?: NextTimeSlice
 function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarning[], undefined> {
   const { routes, plugins } = yield* written(loaded);
   const entries = routes.map((each) => entryOf(each.service, each.route, each, loaded));
-  const proof = yield* proveRoutes(entries, { guardsOf: ({ guards }) => guards, destinationOf: destinations() });
+  const accepted = new Acceptances(loaded.config.global.acceptWarnings);
+  const proof = yield* proveRoutes(entries, {
+    guardsOf: ({ guards }) => guards,
+    destinationOf: destinations(),
+    isAccepted: (guarded, taker) => accepted.has("guard_bypassed", bypassPath(guarded, taker)),
+  });
   const isLate = ({ code }: ConfigWarning) => Number(code !== "faults_injected");
   const warnings = [
     ...ofCounters(loaded),
@@ -45,7 +50,11 @@ function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarn
   const shown = hasValues
     ? warnings.map((each) => (each.example === null ? each : { ...each, example: concealerOf(loaded)(each.example) }))
     : warnings;
-  return accept(shown, loaded.config.global.acceptWarnings);
+  const left = shown.filter(({ code, path }) => !accepted.has(code, path));
+  const mayBeUsed = proof.bypasses.flatMap(({ target, takers }) =>
+    takers.length === MAX_TAKERS ? `guard_bypassed:${target.path} by ` : [],
+  );
+  return [...left, ...accepted.stale(left, mayBeUsed)];
 }
 
 function ofCounters({ config }: Loaded): readonly ConfigWarning[] {
@@ -99,23 +108,45 @@ function ofUnfilled(loaded: Loaded): readonly ConfigWarning[] {
   return [...new Map(found.reverse().map((each) => [each.path, each])).values()];
 }
 
-/** Leaves out the warnings that are accepted, and adds those about entries that accept none. */
-function accept(warnings: readonly ConfigWarning[], entries: readonly string[]): readonly ConfigWarning[] {
-  const used = new Set<string>();
-  const left = warnings.filter(({ code, path }) => {
-    const accepting = entries.filter(
-      (entry) => `${code}:${path}` === entry || `${code}:${path}`.startsWith(`${entry}.plugins.`),
-    );
-    for (const entry of accepting) used.add(entry);
-    return accepting.length === 0;
-  });
-  return [...left, ...entries.flatMap((entry, i) => (used.has(entry) ? [] : [staleAcceptance(entry, i)]))];
+/** The entries of `global.accept_warnings`. Each accepts the warnings of one code and path. */
+class Acceptances {
+  readonly #entries: readonly string[];
+  readonly #areUsed: Map<string, boolean>;
+
+  constructor(entries: readonly string[]) {
+    this.#entries = entries;
+    this.#areUsed = new Map(entries.map((entry) => [entry, false]));
+  }
+
+  has(code: string, path: string | null): boolean {
+    const name = `${code}:${path}`;
+    const isAccepted = this.#areUsed.has(name);
+    if (isAccepted) this.#areUsed.set(name, true);
+    return isAccepted;
+  }
+
+  /**
+   * Warnings about the entries that accept nothing, but for those that begin with one of `mayBeUsed`: what they accept
+   * was not looked for.
+   */
+  stale(left: readonly ConfigWarning[], mayBeUsed: readonly string[]): readonly ConfigWarning[] {
+    const names = left.map(({ code, path }) => `${code}:${path}`);
+    return this.#entries.flatMap((entry, i) => {
+      if (this.#areUsed.get(entry) === true || mayBeUsed.some((begin) => entry.startsWith(begin))) return [];
+      // Entries of versions before 0.3 stood for all routes that bypass a guarded one, and for all plugins of a place.
+      const meant = names.filter((name) => name.startsWith(`${entry} by `) || name.startsWith(`${entry}.plugins.`));
+      return [staleAcceptance(entry, i, meant)];
+    });
+  }
 }
 
-function staleAcceptance(entry: string, i: number): ConfigWarning {
+function staleAcceptance(entry: string, i: number, meant: readonly string[]): ConfigWarning {
   const at = ["global", "accept_warnings", i];
   const message = `global.accept_warnings has "${entry}", and there is no such warning.`;
-  const remedy = "Remove the entry, or correct the path: it is the one that the warning names.";
+  const remedy =
+    meant.length === 0
+      ? "Remove the entry, or correct the path: it is the one that the warning names."
+      : `Write instead, for each that is intended: ${meant.map((name) => `"${name}"`).join(", ")}.`;
   return {
     code: "stale_acceptance",
     path: `global.accept_warnings[${i}]`,

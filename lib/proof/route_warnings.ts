@@ -1,13 +1,13 @@
 /**
  * Writes the warnings about routes: those that get no requests, and those whose guards a request can pass by.
  */
-import { MAX_TAKERS, type BypassReason, type Proof, type Taker } from "../route/overlaps.ts";
+import type { BypassReason, Proof, Taker } from "../route/overlaps.ts";
 import type { SampleRequest } from "../route/sample_requests.ts";
 import { describePlace } from "../gateway/plugin_error.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
 import { exampleOf, type WrittenRoute } from "./written.ts";
 
-/** How many other routes one warning names. */
+/** How many other routes the warning about an unreachable route names. */
 const MAX_NAMED = 3;
 
 export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readonly ConfigWarning[] {
@@ -29,40 +29,28 @@ export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readon
         "Remove the route, or give it a path, methods, hosts or conditions (match) that no other route takes",
       );
     }),
-    ...bypasses.map(({ target, takers }) => {
-      const beside = takers.filter(({ reason }) => reason === "upstream");
-      const within = takers.filter(({ reason }) => reason !== "upstream");
-      const isMore = takers.length === MAX_TAKERS;
-      const message = [
-        ...sentence(
-          `Requests that match the path of ${nameOf(target)} can avoid its guards`,
-          within.map((taker) => phrase(target, taker)),
-          isMore && beside.length === 0,
-        ),
-        ...sentence(
-          `What ${nameOf(target)} leads to can be reached without its guards`,
-          beside.map((taker) => phrase(target, taker)),
-          isMore,
-        ),
-      ].join(" ");
-      const request = takers.find((taker) => taker.request !== null)?.request ?? null;
-      return warning(
-        "guard_bypassed",
-        target,
-        message,
-        request,
-        "Give the other route the same guards, or refuse such requests there with request_termination",
-      );
-    }),
+    ...bypasses.flatMap(({ target, takers }) =>
+      takers.map((taker) => {
+        const { reason, request } = taker;
+        const begin =
+          reason === "upstream"
+            ? `What ${nameOf(target)} leads to can be reached without its guards`
+            : `Requests that match the path of ${nameOf(target)} can avoid its guards`;
+        return warning(
+          "guard_bypassed",
+          { ...target, path: bypassPath(target, taker.target) },
+          `${begin}: ${phrase(target, taker)}.`,
+          request,
+          "Give the other route the same guards, or refuse such requests there with request_termination",
+        );
+      }),
+    ),
   ];
 }
 
-/** None without phrases. "isMore": there may be further ones. */
-function sentence(begin: string, phrases: readonly string[], isMore: boolean): string[] {
-  const more = phrases.length - MAX_NAMED;
-  const others =
-    more > 0 ? [`${isMore ? "at least " : ""}${more} more ${more === 1 ? "route does" : "routes do"} the same`] : [];
-  return phrases.length === 0 ? [] : [`${begin}: ${[...phrases.slice(0, MAX_NAMED), ...others].join(", ")}.`];
+/** The path of a warning that a route bypasses the guards of another one. */
+export function bypassPath(guarded: WrittenRoute, taker: WrittenRoute): string {
+  return `${guarded.path} by ${taker.path}`;
 }
 
 function phrase(target: WrittenRoute, taker: Taker<WrittenRoute>): string {

@@ -40,7 +40,7 @@ export interface Taker<T> {
 export interface Bypass<T> {
   /** The guarded route. */
   readonly target: T;
-  /** At least one; `MAX_TAKERS` at most. */
+  /** At least one; `MAX_TAKERS` at most. Without those that are accepted. */
   readonly takers: readonly Taker<T>[];
 }
 
@@ -61,6 +61,8 @@ export interface ProofQuestion<T> {
   readonly guardsOf: (target: T) => ReadonlySet<string>;
   /** Where a route leads; routes of one service have one object. Default: no two routes lead to the same upstream. */
   readonly destinationOf?: (target: T) => RouteDestination | null;
+  /** Whether the guarded route may be bypassed by the other one. Asked for bypasses only. Default: none may. */
+  readonly isAccepted?: (guarded: T, taker: T) => boolean;
 }
 
 /**
@@ -69,12 +71,13 @@ export interface ProofQuestion<T> {
  * A route is unreachable if `RouteTable.find` gives it no request. A guarded route is bypassed by a route that lacks
  * one of its guards if there is a host name for both, and `find` gives the other one a request, for whatever host,
  * whose path matches the guarded route's pattern, as it is spelt or with each `%2F` read as "/"; or if `find` gives
- * both of them a request with the same method that leads to the same path of the same upstream. Path parameters (`;`)
- * are not tried: `find` refuses them where they matter.
+ * both of them a request with the same method that leads to the same path of the same upstream. Two routes of one
+ * pattern that name different methods and have a guard each that the other one lacks do not bypass each other. Path
+ * parameters (`;`) are not tried: `find` refuses them where they matter.
  */
 export function* proveRoutes<T>(
   entries: readonly TableEntry<T>[],
-  { guardsOf, destinationOf }: ProofQuestion<T>,
+  { guardsOf, destinationOf, isAccepted = () => false }: ProofQuestion<T>,
 ): Generator<undefined, Proof<T>, undefined> {
   const routes = routesOf(entries);
   yield;
@@ -95,7 +98,7 @@ export function* proveRoutes<T>(
     else samples.set(route.target, sample);
     // Nothing is missing where all routes have the guards of this one.
     const takers = lacks(placed.commonGuards, route.guards)
-      ? yield* takersOf({ placed, decoded, upstreams }, route)
+      ? yield* takersOf({ placed, decoded, upstreams, isAccepted }, route)
       : [];
     if (takers.length > 0) bypasses.push({ target: route.target, takers });
   }
@@ -106,6 +109,7 @@ interface Prover<T> {
   readonly placed: PlacedRoutes<T>;
   readonly decoded: DecodedOverlaps<T>;
   readonly upstreams: UpstreamOverlaps<T>;
+  readonly isAccepted: (guarded: T, taker: T) => boolean;
 }
 
 /** A request that the route takes; null if there is none. */
@@ -142,11 +146,18 @@ function hiding<T>(placed: PlacedRoutes<T>, route: Placed<T>): Unreachable<T> {
 
 /** The routes that take requests of a guarded one. */
 function* takersOf<T>(
-  { placed, decoded, upstreams }: Prover<T>,
+  { placed, decoded, upstreams, isAccepted }: Prover<T>,
   guarded: Placed<T>,
 ): Generator<undefined, readonly Taker<T>[], undefined> {
   const { keys, segments, rank, guards } = guarded;
-  const takers = new Map<Placed<T>, Taker<T>>();
+  const takers: Taker<T>[] = [];
+  const settled = new Set<Placed<T>>();
+  const isSettled = (route: Placed<T>) => settled.has(route) || haveOwnMethods(guarded, route);
+  const isFull = () => takers.length === MAX_TAKERS;
+  const add = (route: Placed<T>, reason: BypassReason, request: SampleRequest | null) => {
+    settled.add(route);
+    if (!isAccepted(guarded.target, route.target)) takers.push({ target: route.target, reason, request });
+  };
   // Of the patterns that can win a path of this one.
   let acceptsSlashes = false;
   let leastRank = rank;
@@ -160,37 +171,47 @@ function* takersOf<T>(
     // On the same hosts the more specific pattern wins every path that both match.
     if (isLess && (pattern.keys === keys || pattern.keys?.every((key) => keys.includes(key)))) return true;
     for (const route of pattern.routes) {
-      if (takers.size === MAX_TAKERS) return false;
-      if (route === guarded || !lacks(route.guards, guards) || takers.has(route)) continue;
+      if (isFull()) return false;
+      if (route === guarded || !lacks(route.guards, guards) || isSettled(route)) continue;
       const taker = spelt(placed, guarded, route);
-      if (taker !== null) takers.set(route, taker);
+      if (taker !== null) add(route, taker.reason, taker.request);
     }
     return true;
   });
-  const isFull = () => takers.size === MAX_TAKERS;
-  for (const found of isFull()
-    ? []
-    : decoded.takers(guarded, { leastRank, acceptsSlashes, isKnown: (route) => takers.has(route) })) {
+  for (const found of isFull() ? [] : decoded.takers(guarded, { leastRank, acceptsSlashes, isKnown: isSettled })) {
     yield;
-    if (found !== undefined)
-      takers.set(found.route, { target: found.route.target, reason: "%2F", request: found.request });
+    if (found !== undefined) add(found.route, "%2F", found.request);
     if (isFull()) break;
   }
   for (const found of isFull() ? [] : upstreams.takers(guarded)) {
     yield;
-    if (found !== undefined && !takers.has(found.route))
-      takers.set(found.route, { target: found.route.target, reason: "upstream", request: found.request });
+    if (found !== undefined && !isSettled(found.route)) add(found.route, "upstream", found.request);
     if (isFull()) break;
   }
-  return [...takers.values()];
+  return takers;
+}
+
+/**
+ * Whether two routes of one pattern divide its methods and both have a guard that the other one lacks: then each method
+ * has the guards that are meant for it. HEAD goes with GET.
+ */
+function haveOwnMethods<T>(guarded: Placed<T>, route: Placed<T>): boolean {
+  if (guarded.methods.length === 0 || route.methods.length === 0 || !lacks(guarded.guards, route.guards)) return false;
+  if (!guarded.patterns.some(({ routes }) => routes.includes(route))) return false;
+  const methods = methodsOf([guarded]);
+  return !methodsOf([route]).some((method) => methods.includes(method));
 }
 
 /**
  * A request for the other route that the path of the guarded one matches as it is spelt; for one of its hosts, if there
  * is such a request.
  */
-function spelt<T>(placed: PlacedRoutes<T>, guarded: Placed<T>, route: Placed<T>): Taker<T> | null {
-  let found: Taker<T> | null = null;
+function spelt<T>(
+  placed: PlacedRoutes<T>,
+  guarded: Placed<T>,
+  route: Placed<T>,
+): Pick<Taker<T>, "reason" | "request"> | null {
+  let found: Pick<Taker<T>, "reason" | "request"> | null = null;
   for (const pattern of route.patterns) {
     const isShared = guarded.keys.includes(pattern.key);
     if (found !== null && !isShared) continue;
@@ -201,7 +222,7 @@ function spelt<T>(placed: PlacedRoutes<T>, guarded: Placed<T>, route: Placed<T>)
       : pattern.routes.includes(guarded)
         ? reasonOf(guarded, route, request)
         : "specificity";
-    found = { target: route.target, reason, request };
+    found = { reason, request };
     if (isShared) break;
   }
   return found;

@@ -121,7 +121,11 @@ describe("edge-gateway validate", () => {
     });
     const text = (config: object) => JSON.stringify(config, null, 2);
     const warning = (file: string) => [
-      expect.stringMatching(new RegExp(`^${file}:\\d+:\\d+  guard_bypassed  services\\.s\\.routes\\.items  `)),
+      expect.stringMatching(
+        new RegExp(
+          `^${file}:\\d+:\\d+  guard_bypassed  services\\.s\\.routes\\.items by services\\.s\\.routes\\.news  `,
+        ),
+      ),
       expect.stringMatching(/^ {4}example: GET http:\/\/\S+\/a\/items\/news$/),
       expect.stringMatching(/^ {4}remedy: \S/),
     ];
@@ -147,7 +151,8 @@ describe("edge-gateway validate", () => {
         "edge-gateway: --strict accepts no warning: correct it, or name it in global.accept_warnings",
         "",
       ]);
-      const accepted = { ...bypassed, global: { accept_warnings: ["guard_bypassed:services.s.routes.items"] } };
+      const entry = "guard_bypassed:services.s.routes.items by services.s.routes.news";
+      const accepted = { ...bypassed, global: { accept_warnings: [entry] } };
       expect(await run(fileWith(accepted), "--strict")).toMatchObject({ code: 0, stderr: "" });
       expect(await run(fileWith({ ...accepted, services: [] }), "--strict")).toMatchObject({
         code: 2,
@@ -168,7 +173,7 @@ describe("edge-gateway validate", () => {
         [
           {
             code: "guard_bypassed",
-            path: "services.s.routes.items",
+            path: "services.s.routes.items by services.s.routes.news",
             message: expect.any(String),
             example: expect.any(String),
             remedy: expect.any(String),

@@ -93,7 +93,7 @@ function config(from: Random): unknown {
   });
   const url = "redis://user:password@redis.test:6379";
   const global = {
-    ...rarely({ accept_warnings: ["guard_bypassed:services.s0"] }),
+    ...rarely({ accept_warnings: ["route_unreachable:services.s0.routes.r0"] }),
     ...rarely({ counters: { store: "redis", url } }),
     ...rarely({ plugins: [{ name: "redirect", config: { location: "/a" } }] }),
   };

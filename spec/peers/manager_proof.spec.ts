@@ -76,7 +76,7 @@ describe("warnings", () => {
       expect(await rows.filter({ hasText: "list" }).getByText("1 warning").isVisible()).toBe(false);
       await page.getByRole("link", { name: "Services" }).click();
       await heading(page, "Services");
-      await rows.filter({ hasText: "shop" }).getByText("2 warnings").waitFor();
+      await rows.filter({ hasText: "shop" }).getByText("3 warnings").waitFor();
       await page.getByRole("link", { name: "shop" }).click();
       await heading(page, "Service shop");
       await warning.waitFor();

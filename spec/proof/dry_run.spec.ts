@@ -99,7 +99,9 @@ describe("a dry run", () => {
     const { warnings } = await gateway.dryRun(
       textOf(withRoutes(ITEMS, { name: "news", path: "/items/news", methods: ["GET"] })),
     );
-    expect(warnings.map(({ code, path }) => [code, path])).toEqual([["guard_bypassed", "services.s.routes.items"]]);
+    expect(warnings.map(({ code, path }) => [code, path])).toEqual([
+      ["guard_bypassed", "services.s.routes.items by services.s.routes.news"],
+    ]);
     expect((await gateway.dryRun(textOf(withRoutes(ITEMS)))).warnings).toEqual([]);
   });
 

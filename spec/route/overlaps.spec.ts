@@ -185,6 +185,16 @@ describe("proveRoutes", () => {
       [`GET /a | key`, `GET /a *.${"a".repeat(60)}.${"b".repeat(60)}.${"c".repeat(60)}.${"d".repeat(60)}.test`],
       [["host", `GET x.${"a".repeat(60)}.${"b".repeat(60)}.${"c".repeat(60)}.${"d".repeat(60)}.test/a`]],
     ],
+    [
+      "nothing where two routes divide the methods of a pattern by their own guards",
+      ["GET /a | key", "PUT /a | jwt"],
+      [],
+    ],
+    [
+      "the same methods of a pattern by other guards",
+      ["GET /+/a/b | key", "GET,PUT /a+/b | jwt"],
+      [["base_path", "GET localhost/a/b"]],
+    ],
     ["nothing for hosts that do not meet", ["GET /a a.test | key", "GET /{x*} b.test"], []],
     ["nothing for a less specific pattern", ["GET /a | key", "GET /{x*}"], []],
     [
@@ -448,7 +458,7 @@ function someEntries(r: Random): Entry[] {
         "/" + [...r.list(0, (base === "" ? 3 : 2) - Number(isOpen), segment), ...(isOpen ? ["{*}"] : [])].join("/");
       const methods = r.pick(["*", "GET", "GET", "PUT", "GET,PUT", "HEAD"]);
       const hosts = areHostsNamed ? r.pick(["", "", "x.test", "*.test", "x.test,y.test"]) : "";
-      const guards = r.pick(["", "", "k", "k", "k,l"]);
+      const guards = r.pick(["", "", "k", "k", "l", "k,l"]);
       let count = 0;
       const named = (text: string) => text.replace(/\{(\*?)\}/g, (_, star) => `{p${count++}${star}}`);
       const text = `${r.chance(0.5) ? "%" : ""}${methods} ${named(base) || "/"}+${named(path)} ${hosts} | ${guards}`;
@@ -529,7 +539,7 @@ function tryAll(entries: readonly Entry[]) {
   const reached = new Set<Target>();
   const pairs = new Set<string>();
   const index = new Map(entries.map(({ target }, i) => [target, i]));
-  const meets = entries.map((a) => entries.map((b) => meet(a.hosts, b.hosts)));
+  const meets = entries.map((a) => entries.map((b) => meet(a.hosts, b.hosts) && !haveOwnMethods(a, b)));
   for (const method of METHODS) {
     for (const host of entries.some(({ hosts }) => hosts.length > 0) ? HOSTS : ["other"]) {
       PATHS.forEach((path, p) => {
@@ -591,7 +601,9 @@ function tryPlaces(entries: readonly Entry[], destinationOf: (target: Target) =>
       const isSameService =
         to === other &&
         !entries.some(({ target, upstreamPath }) => destinationOf(target) === to && upstreamPath?.isOfRoute);
-      if (a === b || isSameService || ![...a.guards].some((guard) => !b.guards.has(guard))) continue;
+      const [own, of] = [a, b].map((each) => entries.find(({ target }) => target === each)!);
+      if (a === b || isSameService || haveOwnMethods(own!, of!) || ![...a.guards].some((guard) => !b.guards.has(guard)))
+        continue;
       const isHostTold = to.preservesHost && other.preservesHost;
       if (
         [...reached].some(
@@ -602,6 +614,28 @@ function tryPlaces(entries: readonly Entry[], destinationOf: (target: Target) =>
     }
   }
   return pairs;
+}
+
+/** Whether two routes of one pattern divide its methods, and each has a guard that the other one lacks. */
+function haveOwnMethods(a: Entry, b: Entry): boolean {
+  const [pattern, other] = [a, b].map(({ basePath, path }) =>
+    `${basePath}/${path}`
+      .replace(/\{p\d+/g, "{")
+      .replace(/\/+/g, "/")
+      .replace(/\/$/, ""),
+  );
+  const hosts = (of: Entry) => (of.hosts.length === 0 ? ["*"] : of.hosts);
+  const methods = (of: Entry) => (of.methods.includes("GET") ? [...of.methods, "HEAD"] : of.methods);
+  const isLacking = (of: Entry, needed: Entry) => [...needed.target.guards].some((each) => !of.target.guards.has(each));
+  return (
+    pattern === other &&
+    hosts(a).some((host) => hosts(b).includes(host)) &&
+    a.methods.length > 0 &&
+    b.methods.length > 0 &&
+    !methods(a).some((method) => methods(b).includes(method)) &&
+    isLacking(a, b) &&
+    isLacking(b, a)
+  );
 }
 
 function meet(a: readonly string[], b: readonly string[]): boolean {
