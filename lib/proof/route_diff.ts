@@ -28,11 +28,12 @@ export interface RouteDiff {
  * content of files.
  */
 export async function routeDiff(before: Compared, after: Compared, slice: NextTimeSlice = paced()): Promise<RouteDiff> {
-  return {
-    guardsLost: await guardsLost(before, after, slice),
-    ...(await changesOfRoutes(before.shown, after.shown, slice)),
-  };
+  const { found, isComplete } = await guardsLost(before, after, slice);
+  const { other, ...changes } = await changesOfRoutes(before.shown, after.shown, slice);
+  return { guardsLost: found, ...changes, other: isComplete ? other : [...other, INCOMPLETE] };
 }
+
+const INCOMPLETE = "more routes share paths than could be compared: guards may be lost that are not listed";
 
 async function changesOfRoutes(
   before: Json,

@@ -32,15 +32,16 @@ export interface PlacedCondition {
   readonly name: string;
   readonly wanted: Condition;
   /**
-   * A value that fulfils the condition and, if one is found, no exact value and no pattern of `rivals`; of null one as
-   * of true.
+   * A value that fulfils all of `together`, conditions on the same name of which this is the first, and, if one is
+   * found, no exact value and no pattern of `rivals`; where `together` is empty any value. Null: no value can fulfil
+   * them.
    */
-  readonly valueAgainst: (rivals: readonly Condition[]) => SampleValue;
+  readonly valueAgainst: (rivals: readonly Condition[], together: readonly Condition[]) => SampleValue | null;
 }
 
 interface SampleValue {
   readonly value: string;
-  /** Whether it fulfils no exact value and no pattern of the rivals: no other value fulfils less. */
+  /** Whether it fulfils all, and no exact value and no pattern of the rivals: no other value fulfils less. */
   readonly isPlain: boolean;
 }
 
@@ -54,7 +55,7 @@ export function listOf(conditions: Conditions): readonly PlacedCondition[] {
       place,
       name,
       wanted,
-      valueAgainst: (rivals) => valueFor(wanted, rivals),
+      valueAgainst: valueFor,
     };
   });
 }
@@ -99,16 +100,28 @@ function valuesMeet(a: Condition, b: Condition): boolean {
   return others === null || others.some((text) => fits(a, text));
 }
 
-function valueFor(wanted: Condition, rivals: readonly Condition[]): SampleValue {
-  if (typeof wanted === "string") return { value: wanted, isPlain: true };
-  const example = wanted === null || wanted === true ? "x" : (examplePattern(wanted.matches) ?? "");
-  const values = [example, `${example}x`, `x${example}`, ..."0az~", `${example}${example}`].filter((value) =>
-    fits(wanted ?? true, value),
-  );
+function valueFor(rivals: readonly Condition[], together: readonly Condition[]): SampleValue | null {
+  const [first = true, ...others] = together;
+  if (others.some((each) => together.some((other) => !valuesMeet(each, other)))) return null;
+  const exact = together.find((each) => typeof each === "string");
+  if (exact !== undefined) return { value: exact, isPlain: true };
+  const wanted = [first, ...others];
+  const listed = others.length === 0 ? [] : wanted.flatMap((each) => textsOf(each) ?? []);
+  const examples = [...wanted.map(exampleOf), ...listed];
+  const values = [
+    ...examples.flatMap((example) => [example, `${example}x`, `x${example}`, `${example}${example}`]),
+    ..."0az~",
+  ].filter((value) => wanted.every((each) => fits(each ?? true, value)));
   // Every value that fulfils this pattern fulfils the same pattern of another route.
-  const avoided = rivals.filter((each) => each !== null && each !== true && !isDeepStrictEqual(each, wanted));
+  const avoided = rivals.filter(
+    (each) => each !== null && each !== true && !wanted.some((own) => isDeepStrictEqual(each, own)),
+  );
   const plain = values.find((value) => !avoided.some((each) => fits(each, value)));
-  return { value: plain ?? values[0] ?? example, isPlain: plain !== undefined };
+  return { value: plain ?? values[0] ?? examples[0]!, isPlain: plain !== undefined };
+}
+
+function exampleOf(wanted: Condition): string {
+  return wanted === null || typeof wanted !== "object" ? "x" : (examplePattern(wanted.matches) ?? "");
 }
 
 /** Whether a value fulfils a condition. */

@@ -35,34 +35,46 @@ export class PlacedRoutes<T> {
   readonly trees = new HostTrees<Placed<T>>();
   readonly patterns = new Map<readonly Placed<T>[], Pattern<T>>();
   readonly index: PatternIndex<Pattern<T>>;
-  /** All hosts. */
+  /** All hosts, also those of the other table. */
   readonly keys: ReadonlySet<string>;
-  /** Of the longest pattern, in segments. */
+  /** Of the longest pattern of both tables, in segments. */
   readonly longest: number;
   /** The guards that every route has. */
   readonly commonGuards: ReadonlySet<string>;
   readonly haveSameHosts: boolean;
   /** A segment, a host, and the first label of a host, that occur nowhere. */
   segment = "";
+  readonly #others: readonly Route<T>[];
   readonly #host: string;
   readonly #label: string;
   readonly #starts = new Map<string, PathState<Pattern<T>>>();
 
-  constructor(routes: readonly Route<T>[], guardsOf: (target: T) => ReadonlySet<string>) {
+  /** `others` are those of another table: hosts, lengths and texts that occur nowhere are those of both. */
+  constructor(
+    routes: readonly Route<T>[],
+    guardsOf: (target: T) => ReadonlySet<string>,
+    others: readonly Route<T>[] = [],
+  ) {
     const keysOf = new Map<string, readonly string[]>();
-    this.routes = routes.map((route) => {
-      const hosts = route.entry.hosts.join();
-      const keys = keysOf.get(hosts) ?? hostKeys(route.entry.hosts);
+    const keysOn = (list: readonly string[]) => {
+      const hosts = list.join();
+      const keys = keysOf.get(hosts) ?? hostKeys(list);
       keysOf.set(hosts, keys);
+      return keys;
+    };
+    this.routes = routes.map((route) => {
+      const keys = keysOn(route.entry.hosts);
       return { ...route, keys, guards: guardsOf(route.target), rank: rankOf(route), patterns: [] };
     });
+    this.#others = others;
+    for (const { entry } of others) keysOn(entry.hosts);
     this.keys = new Set([...keysOf.values()].flat());
     this.index = new PatternIndex(this.keys);
     this.haveSameHosts = keysOf.size === 1;
     this.#host = unused("localhost", this.keys);
     // As short as possible: no name is longer than 253.
     this.#label = unused("x", new Set([...this.keys].map((key) => key.split(".", 1)[0]!)));
-    this.longest = routes.reduce((longest, { segments }) => Math.max(longest, segments.length), 0);
+    this.longest = [...routes, ...others].reduce((longest, { segments }) => Math.max(longest, segments.length), 0);
     const common = new Set(this.routes[0]?.guards);
     for (const { guards } of this.routes) for (const guard of common) if (!guards.has(guard)) common.delete(guard);
     this.commonGuards = common;
@@ -71,9 +83,12 @@ export class PlacedRoutes<T> {
   /** To be run before anything is asked. */
   *prepare(): Generator<undefined, void, undefined> {
     const literals = new Set<string>();
+    for (const { segments } of [...this.routes, ...this.#others]) {
+      yield;
+      for (const segment of segments) if (segment.kind === "literal") literals.add(segment.text);
+    }
     for (const route of this.routes) {
       yield;
-      for (const segment of route.segments) if (segment.kind === "literal") literals.add(segment.text);
       this.trees.routesAt(route.entry.hosts, route.segments).forEach((routes, i) => {
         routes.push(route);
         let pattern = this.patterns.get(routes);
@@ -109,10 +124,7 @@ export class PlacedRoutes<T> {
    * wins none.
    */
   lengthWonBy({ routes, segments }: Pattern<T>, other: readonly Segment[], host: string): number | null {
-    const areOpen = isOpen(segments) && isOpen(other);
-    const least = areOpen ? Math.max(segments.length, other.length) : isOpen(segments) ? other.length : segments.length;
-    const most = areOpen ? this.longest + 1 : least;
-    for (let length = least; length <= most; length++) {
+    for (const length of this.lengthsOf(segments, other)) {
       const path = this.sharedPath(segments, other, length);
       const winners = this.trees.find(host, path)!;
       if (winners === routes && !this.isRefused(host, path, routes)) return length;
@@ -120,6 +132,15 @@ export class PlacedRoutes<T> {
       if (winners !== routes && isOpen(winners[0]!.segments)) break;
     }
     return null;
+  }
+
+  /** The lengths of the paths that both patterns match, up to one from which on nothing changes. */
+  *lengthsOf(a: readonly Segment[], b: readonly Segment[]): Generator<number, void, undefined> {
+    const areOpen = isOpen(a) && isOpen(b);
+    const closed = isOpen(a) ? b.length : a.length;
+    const least = areOpen ? Math.max(a.length, b.length) : closed;
+    const most = areOpen ? this.longest + 1 : least;
+    for (let length = least; length <= most; length++) yield length;
   }
 
   acceptsSlashes(pattern: Pattern<T>): boolean {

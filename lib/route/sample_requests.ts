@@ -23,6 +23,12 @@ export type Choice = Pick<SampleRequest, "method" | "query" | "headers" | "schem
 
 export const COMMON_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
+/** A route and all routes of its pattern. */
+interface Asked<T> {
+  readonly route: Route<T>;
+  readonly routes: readonly Route<T>[];
+}
+
 /**
  * A choice with which the route of a pattern gets the request; null if the others take all that it could get. `routes`
  * are all routes of the pattern. Where patterns of values overlap, that cannot always be told: then it may be one that
@@ -33,11 +39,21 @@ export function choiceFor<T>(
   routes: readonly Route<T>[],
   methods = methodsFor(route, routes),
 ): Choice | null {
+  return choiceOfAll([{ route, routes }], methods);
+}
+
+/** The same for two routes, each of which gets the request from the routes of its own pattern in its own table. */
+export function sharedChoice<T>(a: Asked<T>, b: Asked<T>): Choice | null {
+  const all = [...a.routes, ...b.routes];
+  return choiceOfAll([a, b], new Set([...methodsFor(a.route, all), ...methodsFor(b.route, all)]));
+}
+
+function choiceOfAll<T>(asked: readonly Asked<T>[], methods: Iterable<string>): Choice | null {
   for (const method of methods) {
-    const rivals = contenders(routes, method);
-    if (!rivals.includes(route)) continue;
-    const found =
-      rivals.length === 1 && route.holds === null ? NO_CONDITIONS : conditionsFor(route, routes, method, rivals);
+    const rivals = asked.map(({ routes }) => contenders(routes, method));
+    if (!asked.every(({ route }, i) => rivals[i]!.includes(route))) continue;
+    const isPlain = asked.every(({ route }, i) => rivals[i]!.length === 1 && route.holds === null);
+    const found = isPlain ? NO_CONDITIONS : conditionsFor(asked, method, rivals.flat());
     if (found !== null) return { method, ...found };
   }
   return null;
@@ -55,7 +71,7 @@ export function methodsFor<T>(route: Route<T>, routes: readonly Route<T>[]): rea
 /** Headers, query and scheme that fulfil the conditions of a route, whatever other routes do. */
 export function fulfilling(conditions: readonly PlacedCondition[]): Omit<Choice, "method"> {
   return written(
-    conditions.flatMap((each) => (each.wanted === null ? [] : { ...each, value: each.valueAgainst([]).value })),
+    conditions.flatMap((each) => (each.wanted === null ? [] : { ...each, ...each.valueAgainst([], [each.wanted])! })),
   );
 }
 
@@ -65,36 +81,56 @@ const NO_CONDITIONS = { headers: [], query: "", scheme: "http" } as const;
 const MAX_TRIED = 1024;
 
 function conditionsFor<T>(
-  route: Route<T>,
-  routes: readonly Route<T>[],
+  asked: readonly Asked<T>[],
   method: string,
   rivals: readonly Route<T>[],
 ): Omit<Choice, "method"> | null {
-  const others = rivals.filter((each) => each !== route).flatMap(({ conditions }) => conditions);
-  const wishes = new Map<string, Condition[]>();
-  for (const { key, wanted } of others) {
-    const list = wishes.get(key);
-    if (list === undefined) wishes.set(key, [wanted]);
-    else list.push(wanted);
+  const routes = asked.map(({ route }) => route);
+  const wanted = routes.flatMap(({ conditions }) => conditions);
+  const others = rivals.filter((each) => !routes.includes(each)).flatMap(({ conditions }) => conditions);
+  const wishes = wishesOf(others);
+  const withValue = (each: PlacedCondition, together: readonly Condition[]): Value | null => {
+    const found = each.valueAgainst(wishes.get(each.key) ?? [], together);
+    return found && { ...each, ...found };
+  };
+  const own: Value[] = [];
+  for (const [key, together] of wishesOf(wanted)) {
+    const found = withValue(
+      wanted.find((each) => each.key === key)!,
+      together,
+    );
+    if (found === null) return null;
+    if (found.wanted !== null) own.push(found);
   }
-  const withValue = (each: PlacedCondition) => ({ ...each, ...each.valueAgainst(wishes.get(each.key) ?? []) });
-  const own = route.conditions.filter(({ wanted }) => wanted !== null).map(withValue);
   // A condition of another route fails without its name, unless it wants the name to be absent.
-  const taken = new Set(route.conditions.map(({ key }) => key));
+  const taken = new Set(wanted.map(({ key }) => key));
   const free = new Map(
-    others.filter(({ key, wanted }) => wanted === null && !taken.has(key)).map((each) => [each.key, each]),
+    others.filter((each) => each.wanted === null && !taken.has(each.key)).map((each) => [each.key, each]),
   );
-  const added = [...free.values()].map(withValue);
+  const added = [...free.values()].flatMap((each) => withValue(each, []) ?? []);
   const isComplete = [...own, ...added].every(({ isPlain }) => isPlain) && 2 ** added.length <= MAX_TRIED;
   for (let bits = 0; bits < Math.min(2 ** added.length, MAX_TRIED); bits++) {
-    const tried = written([...own, ...added.filter((_each, i) => ((bits >> i) & 1) === 1)]);
-    if (routeFor(routes, method, tried.headers, tried.query, tried.scheme) === route) return tried;
+    const { headers, query, scheme } = written([...own, ...added.filter((_each, i) => ((bits >> i) & 1) === 1)]);
+    if (asked.every(({ route, routes }) => routeFor(routes, method, headers, query, scheme) === route))
+      return { headers, query, scheme };
   }
   return isComplete ? null : written(own);
 }
 
+/** All conditions on each name, by their keys. */
+function wishesOf(conditions: readonly PlacedCondition[]): ReadonlyMap<string, readonly Condition[]> {
+  const wishes = new Map<string, Condition[]>();
+  for (const { key, wanted } of conditions) {
+    const list = wishes.get(key);
+    if (list === undefined) wishes.set(key, [wanted]);
+    else list.push(wanted);
+  }
+  return wishes;
+}
+
 interface Value extends PlacedCondition {
   readonly value: string;
+  readonly isPlain: boolean;
 }
 
 /** Conditions with values, as a request has them. */

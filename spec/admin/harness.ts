@@ -278,7 +278,7 @@ export const DRY_RUN: DryRun = {
         guards: ["jwt"],
         altered: [],
         before: { service: "s", route: "r" },
-        example: "GET http://any-host/",
+        example: "GET http://localhost/",
       },
     ],
     added: [],

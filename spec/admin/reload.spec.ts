@@ -143,7 +143,7 @@ describe("POST /gateway/reload?dry_run=true", () => {
             guards: ["jwt"],
             altered: [],
             before: { service: "s", route: "r" },
-            example: "GET http://any-host/",
+            example: "GET http://localhost/",
           },
         ],
         added: [],

@@ -30,7 +30,7 @@ describe("edge-gateway diff", () => {
     expect([code, stderr]).toEqual([1, ""]);
     expect(stdout.split("\n")).toEqual([
       "guards lost:",
-      "  s / items: key_auth (GET http://any-host/a/items)",
+      "  s / items: key_auth (GET http://localhost/a/items)",
       "routes added:",
       "  s / new",
       "routes removed:",
@@ -54,7 +54,7 @@ describe("edge-gateway diff", () => {
           guards: ["key_auth"],
           altered: [],
           before: { service: "s", route: "items" },
-          example: "GET http://any-host/a/items",
+          example: "GET http://localhost/a/items",
         },
       ],
       added: [{ service: "s", route: "new" }],

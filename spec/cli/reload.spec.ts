@@ -186,7 +186,7 @@ describe("edge-gateway reload --dry-run", () => {
     expect([code, errors]).toEqual([0, ""]);
     expect(stdout.split("\n")).toEqual([
       "guards lost:",
-      "  s / items: key_auth (GET http://any-host/a/items)",
+      "  s / items: key_auth (GET http://localhost/a/items)",
       "routes removed:",
       "  s / rest",
       "routes changed:",

@@ -57,7 +57,7 @@ describe("a dry run", () => {
               guards: ["key_auth"],
               altered: [],
               before: { service: "s", route: "items" },
-              example: "GET http://any-host/a/items/any-id",
+              example: "GET http://localhost/a/items/x",
             },
           ],
           added: [
