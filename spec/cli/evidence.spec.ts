@@ -98,7 +98,8 @@ describe("edge-gateway audit --evidence", () => {
     expect([code, stderr]).toEqual([0, ""]);
     const { entries } = JSON.parse(stdout) as { readonly entries: readonly EvidenceEntry[] };
     expect(entries.map(({ requirement }) => requirement)).toEqual(REQUIREMENTS.map(({ requirement }) => requirement));
-    for (const entry of entries) expect(Object.keys(entry)).toEqual(["requirement", "status", "setting", "proof"]);
+    for (const entry of entries)
+      expect(Object.keys(entry)).toEqual(["requirement", "status", "fact", "setting", "proof"]);
     return new Map(entries.map((entry) => [entry.requirement, entry]));
   }
   const TLS = "NIST SP 800-228 REC-API-9",
@@ -211,6 +212,33 @@ describe("edge-gateway audit --evidence", () => {
     const unverified = { ...config, services: [{ ...service, protocol: "https", tls: { verify: false } }] };
     const open = await printed(unverified, { ...environment, ADMIN_HOST: "0.0.0.0", ADMIN_SESSION_TTL_S: "3600" });
     expect(statuses(open, TLS, MANAGEMENT, SESSION)).toEqual(["partly", "not_met", "not_met"]);
+  });
+
+  it("names the fact of this configuration for each verdict, and takes no other fact for it", async () => {
+    const [service] = plain.services;
+    const SERVERS = "SRG-NET-000138-ALG-000089";
+    const jwt = (config: object) => ({ name: "jwt", config: { aud: "a", ...config } });
+    const of = async (plugins: object[], environment = {}) =>
+      printed({ services: [{ ...service, plugins }] }, environment);
+    const local = await of([jwt({ secret: "a secret of more than thirty-two bytes", alg: "HS256" })]);
+    expect(local.get(SERVERS)).toMatchObject({
+      status: "not_applicable",
+      fact: "no plugin of a route asks a server who the caller is",
+    });
+    expect(local.get(CREDENTIALS)).toMatchObject({ status: "met", fact: "2 of 2 routes: jwt" });
+    const remote = await of([jwt({ jwks_uri: "https://issuer.example/keys", alg: "RS256" })]);
+    expect(remote.get(SERVERS)).toMatchObject({ status: "met", fact: "servers are asked by jwt" });
+    const failing = await of([{ name: "forward_auth", config: { url: "https://auth.example/", on_error: "allow" } }]);
+    expect(statuses(failing, GUARDS, CREDENTIALS)).toEqual(["not_met", "not_met"]);
+    const { cert, key, ca } = pem();
+    const tls = { SERVER_CERT_PATH: cert, SERVER_KEY_PATH: key, CA_CERT_PATH: ca, CLIENT_AUTH: "require" };
+    const beside = await of([], tls);
+    expect(beside.get(CLIENTS)).toMatchObject({
+      status: "partly",
+      fact: "CLIENT_AUTH is require; HTTPS is on, HTTP is on",
+    });
+    expect((await of([], { ...tls, HTTP_PORT: "off" })).get(CLIENTS)!.status).toBe("met");
+    for (const { fact } of [...local.values(), ...beside.values()]) expect(fact).not.toBe("");
   });
 
   it("takes AUDIT_LOG for changes, and with AUDIT_REFUSALS for attempts to get access", async () => {
