@@ -71,9 +71,14 @@ export function announce(started: Started, settings: Settings, log: Log): void {
   // Without that part nothing in the configuration causes one of them.
   const warnings = started.reported?.status.warnings ?? [];
   logWarnings(log, [...warnings.filter(({ code }) => OF_SETTINGS.has(code)), ...gateway.configWarnings]);
+  const proxies = PROXIES.flatMap((name) => [name, name.toLowerCase()]).filter((name) => process.env[name]);
+  if (proxies.length > 0) log.warn(`proxies of the environment are not used: ${proxies.join(", ")}`);
   const http2 = runtime.parts.partIfLoaded("http2Server") ?? runtime.parts.partIfLoaded("http2");
   http2?.warnOfNode({ ...snapshot.config, https }, log);
 }
+
+/** Variables that other programs read; whoever sets them may expect it here. */
+const PROXIES = ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"];
 
 /** Warnings that the settings cause. */
 const OF_SETTINGS: ReadonlySet<string> = new Set(["certificates_unused", "mtls_idle", "quota_not_durable"]);

@@ -12,6 +12,7 @@ import { shownIssue } from "../gateway/refusal.ts";
 import { loadPluginModules } from "../parts/plugin_modules.ts";
 import { Candidate } from "../proof/candidate.ts";
 import { configWarnings } from "../proof/config_warnings.ts";
+import type { Config } from "../config/model.ts";
 import { placedWarnings } from "../proof/placed_warnings.ts";
 import type { Arguments, RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
@@ -54,7 +55,7 @@ async function validated(file: string, keyFile: string | undefined, seen: Seen, 
     candidate = await openCandidate(file, keyFile, { read: () => seen, write() {} });
   } catch (error) {
     if (error instanceof ConfigError)
-      return { counts: null, digest: null, signer: undefined, tests: null, warnings: [], error };
+      return { counts: null, digest: null, signer: undefined, tests: null, warnings: [], undecided: [], error };
     throw error;
   }
   const { configuration } = candidate;
@@ -71,6 +72,7 @@ async function validated(file: string, keyFile: string | undefined, seen: Seen, 
       digest,
       signer: configuration.signer,
       tests: configuration.lastTests?.report ?? null,
+      undecided: undecidedIn(configuration.snapshot.config),
       warnings: placedWarnings(configWarnings(configuration.snapshot), configuration.inForce.source),
       error,
     };
@@ -80,7 +82,7 @@ async function validated(file: string, keyFile: string | undefined, seen: Seen, 
 }
 
 /** "12 services, 84 routes; 31 tests passed; 2 warnings" */
-function summaryOf({ counts, signer, tests, warnings }: Validated, ranTests: boolean): string {
+function summaryOf({ counts, signer, tests, warnings, undecided }: Validated, ranTests: boolean): string {
   const { services, routes } = counts!;
   const parts = [
     `${counted(services, "service")}, ${counted(routes, "route")}`,
@@ -91,10 +93,23 @@ function summaryOf({ counts, signer, tests, warnings }: Validated, ranTests: boo
     ...(ranTests ? [] : ["tests not run"]),
     ...(signer === undefined ? [] : ["signature valid"]),
     ...(warnings.length === 0 ? [] : [counted(warnings.length, "warning")]),
+    ...(undecided.length === 0 ? [] : [`the settings decide about ${undecided.join(", ")}`]),
   ].join("; ");
 }
 
-function viewOf({ counts, digest, signer, tests, warnings, error }: Validated) {
+/** The warnings of a start that its settings decide about: a file may be checked on another machine. */
+function undecidedIn({ global, services }: Config): string[] {
+  const places = [global, ...services, ...services.flatMap(({ routes }) => routes)];
+  const has = (kind: string) =>
+    places.some(({ plugins }) => plugins.some(({ name, enabled }) => name === kind && enabled));
+  return [
+    ...(has("quota") && global.counters === undefined ? ["quota_not_durable"] : []),
+    ...(global.certificates.length > 0 ? ["certificates_unused"] : []),
+    ...(has("mtls") ? ["mtls_idle"] : []),
+  ];
+}
+
+function viewOf({ counts, digest, signer, tests, warnings, undecided, error }: Validated) {
   const shown = warnings.map(({ code, path, message, example, remedy }) => ({ code, path, message, example, remedy }));
   return {
     valid: error === null,
@@ -103,6 +118,7 @@ function viewOf({ counts, digest, signer, tests, warnings, error }: Validated) {
     counts,
     tests,
     warnings: shown,
+    undecided,
     issues: (error?.issues ?? []).map((issue) => issueView(issue, error?.file)),
   };
 }

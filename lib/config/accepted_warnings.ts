@@ -21,6 +21,7 @@ export const ACCEPTABLE_WARNINGS = [
   "limit_by_any_header",
   "redirect_loop",
   "caller_unused",
+  "retries_unused",
 ] as const;
 
 export type AcceptableWarning = (typeof ACCEPTABLE_WARNINGS)[number];

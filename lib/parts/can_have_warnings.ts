@@ -11,6 +11,7 @@ const CAUSES = [
   "caller_files",
   "global.counters",
   "global.accept_warnings",
+  "services[].retries.on",
   "services[].routes[].match",
   "services[].routes[].upstream_path",
 ];

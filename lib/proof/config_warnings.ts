@@ -12,7 +12,7 @@ import { entryOf, type Loaded } from "../gateway/snapshot.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
 import { ofCallers } from "./known_callers.ts";
 import { ofPlugins, redirectLoops } from "./plugin_warnings.ts";
-import { bypassPath, ofRoutes } from "./route_warnings.ts";
+import { bypassPath, ofRetries, ofRoutes } from "./route_warnings.ts";
 import { destinations, written } from "./written.ts";
 
 /**
@@ -44,6 +44,7 @@ function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarn
     ...ofCallers(loaded, plugins),
     ...ofPlugins(plugins, proof.samples, redirectLoops(entries), loaded.callers),
     ...ofRoutes(proof),
+    ...ofRetries(routes, proof.samples),
   ].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
   // An example contains the values of conditions, which may be secret.
   const hasValues = routes.some(({ route }) => route.match !== undefined);

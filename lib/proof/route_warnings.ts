@@ -5,6 +5,7 @@ import type { BypassReason, Proof, Taker } from "../route/overlaps.ts";
 import type { SampleRequest } from "../route/sample_requests.ts";
 import { describePlace } from "../gateway/plugin_error.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
+import { isIdempotent } from "../upstream/upstream_request.ts";
 import { exampleOf, type WrittenRoute } from "./written.ts";
 
 /** How many other routes the warning about an unreachable route names. */
@@ -48,6 +49,27 @@ export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readon
   ];
 }
 
+/**
+ * Routes whose methods are not sent again once an upstream has answered (RFC 9110 §9.2.2), below `retries.on` with
+ * statuses.
+ */
+export function ofRetries(
+  routes: readonly WrittenRoute[],
+  samples: ReadonlyMap<WrittenRoute, SampleRequest>,
+): readonly ConfigWarning[] {
+  return routes.flatMap((each) => {
+    const { methods } = each.route;
+    const { attempts = 0, on = [] } = each.service.retries ?? {};
+    const statuses = on.filter((failure) => typeof failure === "number");
+    if (attempts === 0 || statuses.length === 0 || methods.length === 0 || methods.some(isIdempotent)) return [];
+    const message =
+      `${statuses.join(", ")} in "retries.on" of service "${each.service.name}" never applies to ${nameOf(each)}: ` +
+      `${methods.join(", ")} might be done twice, so such a request is not sent again after a response.`;
+    const remedy = "Leave the statuses out, or give the route a service of its own";
+    return warning("retries_unused", each, message, samples.get(each) ?? null, remedy);
+  });
+}
+
 /** The path of a warning that a route bypasses the guards of another one. */
 export function bypassPath(guarded: WrittenRoute, taker: WrittenRoute): string {
   return `${guarded.path} by ${taker.path}`;
@@ -85,7 +107,7 @@ function missing({ plugins }: WrittenRoute, { target }: Taker<WrittenRoute>): st
 }
 
 function warning(
-  code: "route_unreachable" | "guard_bypassed",
+  code: "route_unreachable" | "guard_bypassed" | "retries_unused",
   { service, route, path, at }: WrittenRoute,
   message: string,
   request: SampleRequest | null,

@@ -65,6 +65,7 @@ describe("edge-gateway validate", () => {
       counts,
       tests: { passed: 1, failed: 0, tests: [passed] },
       warnings: [],
+      undecided: [],
       issues: [],
     });
     expect(await json(withTests(FAILS), "--no-tests")).toEqual({
@@ -74,6 +75,7 @@ describe("edge-gateway validate", () => {
       counts,
       tests: null,
       warnings: [],
+      undecided: [],
       issues: [],
     });
     const file = withTests(FAILS);
@@ -91,6 +93,7 @@ describe("edge-gateway validate", () => {
       counts,
       tests: { passed: 0, failed: 1, tests: [failed] },
       warnings: [],
+      undecided: [],
       issues: [issue],
     });
     const broken = fileWith('{\n"services": 1}');
@@ -108,7 +111,18 @@ describe("edge-gateway validate", () => {
       counts: null,
       tests: null,
       warnings: [],
+      undecided: [],
       issues: [expected],
+    });
+  });
+
+  it("names the warnings of a start that settings decide about", async () => {
+    const plugins = [{ name: "quota", config: { limit: 5, per: "day" } }, { name: "mtls" }];
+    const file = fileWith(oneService(9, { plugins } as never));
+    const { stdout } = await run(file);
+    expect(stdout).toContain("; the settings decide about quota_not_durable, mtls_idle)");
+    expect(JSON.parse((await run(file, "--json")).stdout)).toMatchObject({
+      undecided: ["quota_not_durable", "mtls_idle"],
     });
   });
 

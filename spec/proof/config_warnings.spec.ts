@@ -990,6 +990,33 @@ describe("configWarnings", () => {
     });
   });
 
+  it("statuses to retry are reported for each route whose methods are never sent again after a response", () => {
+    const found = (on: unknown[], more: object = {}) =>
+      warningsOf(
+        oneService(9, {
+          base_path: "/",
+          retries: { attempts: 2, on, ...more },
+          routes: [
+            { name: "post", path: "/a", methods: ["POST", "PATCH"] },
+            { name: "put", path: "/a", methods: ["PUT"] },
+            { name: "any", path: "/b" },
+          ],
+        } as never),
+      );
+    expect(found(["connect", 502, 503])).toMatchObject([
+      {
+        code: "retries_unused",
+        path: "services.s.routes.post",
+        message:
+          '502, 503 in "retries.on" of service "s" never applies to route "post" of service "s": ' +
+          "POST, PATCH might be done twice, so such a request is not sent again after a response.",
+        example: "POST http://localhost/a",
+      },
+    ]);
+    expect(found(["connect", "reset", "timeout"])).toEqual([]);
+    expect(found([503], { attempts: 0 })).toEqual([]);
+  });
+
   it("two routes of one path that divide its methods and have their own guards do not bypass each other", () => {
     const orders = (name: string, methods: readonly string[], ...plugins: object[]) => ({
       name,

@@ -34,6 +34,7 @@ const ADVICE = new Set<string>([
   "route_unreachable",
   "group_unknown",
   "caller_unused",
+  "retries_unused",
   "stale_acceptance",
   "more",
 ]);
