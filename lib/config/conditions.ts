@@ -4,6 +4,7 @@
 import { FIELD_VALUE, FORWARDING, HOP_BY_HOP, TOKEN } from "../base/http_grammar.ts";
 import { charactersUpTo } from "../base/linear_pattern.ts";
 import { isSecretName } from "../base/secret_names.ts";
+import { droppedProblem } from "./dropped_names.ts";
 import { byHeader, byName, matches, NULL } from "./expected.ts";
 import { nodeAt, type Path } from "./json.ts";
 import { maskLiterals } from "./references.ts";
@@ -78,12 +79,11 @@ export const CONDITIONS = s.object(
  * Some headers are never seen by the conditions, see `isDropped` in `server/framing.ts` and `receiveHead` in
  * `server/receive.ts`.
  */
-function headerProblem(name: string, { root }: s.CheckContext): string | undefined {
+function headerProblem(name: string, context: s.CheckContext): string | undefined {
   const lower = name.toLowerCase();
-  const settingOf = (setting: string) => (root ? nodeAt(root, ["global", setting]) : undefined);
   if (lower === "host") return 'cannot be a condition: write the host into the "hosts" of the service';
   if (lower === "cookie") return 'contains all cookies in one line: write each of them under "cookies"';
-  const proxies = settingOf("trusted_proxies");
+  const proxies = context.root && nodeAt(context.root, ["global", "trusted_proxies"]);
   if (FORWARDING.includes(lower) && !(proxies?.kind === "array" && proxies.items.length > 0)) {
     return (
       'cannot be a condition: it counts only from proxies that "trusted_proxies" of "global" ' +
@@ -97,12 +97,8 @@ function headerProblem(name: string, { root }: s.CheckContext): string | undefin
   if (read === lower) return undefined;
   if (RESERVED.test(read))
     return 'cannot be a condition: the gateway removes this header from every request; the one with "-" can be one';
-  const underscores = settingOf("underscore_headers");
-  if (underscores?.kind === "string" && underscores.value === "allow") return undefined;
-  return (
-    'cannot be a condition: headers with "_" in their names are dropped, ' +
-    'unless "underscore_headers" of "global" is "allow"'
-  );
+  const problem = droppedProblem(lower, context);
+  return problem && `cannot be a condition: ${problem}`;
 }
 
 const REMOVED = /^(?:proxy$|x-client-cert-)/;

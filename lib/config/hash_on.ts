@@ -3,6 +3,7 @@
  */
 import { TOKEN } from "../base/http_grammar.ts";
 import { suggest } from "../base/suggest.ts";
+import { droppedProblem } from "./dropped_names.ts";
 import type { PartFields, Report } from "./part_fields.ts";
 import * as s from "./schema.ts";
 
@@ -20,7 +21,7 @@ export const HASH_ON = s.string({
   describe:
     "Part of a request: equal ones go to the same upstream or group. By address (IPv6 by /64), identity, " +
     "header, cookie or path parameter.",
-  check(text) {
+  check(text, _suggest, context) {
     if (ALONE.includes(text)) return undefined;
     const colon = text.indexOf(":");
     const [kind, name] = colon < 0 ? [text, ""] : [text.slice(0, colon), text.slice(colon + 1)];
@@ -34,7 +35,8 @@ export const HASH_ON = s.string({
     if (name === "") return `write a name behind it, as in "${kind}:${example}"`;
     if (kind === "param")
       return PARAMETER.test(name) ? undefined : `write the placeholder's name alone, as in "param:${example}"`;
-    return TOKEN.test(name) ? undefined : `"${name}" cannot be the name of a ${kind}`;
+    if (!TOKEN.test(name)) return `"${name}" cannot be the name of a ${kind}`;
+    return kind === "header" ? droppedProblem(name, context) : undefined;
   },
 });
 

@@ -132,7 +132,11 @@ export interface ObjectOptions<F> extends Described {
   /**
    * Checks the fields together, once each is valid; `report` gets the message and the path of the field, as configured.
    */
-  readonly refine?: (value: ObjectOut<F>, report: (message: string, ...under: Path) => void) => void;
+  readonly refine?: (
+    value: ObjectOut<F>,
+    report: (message: string, ...under: Path) => void,
+    context: CheckContext,
+  ) => void;
   /** Keys that are allowed and ignored. */
   readonly ignoreKeys?: readonly string[];
 }
@@ -179,11 +183,12 @@ export function object<const F extends Fields>(
         else if (from !== undefined) out[name] = from(values);
       }
       let isOpen = false;
-      refine?.(out as ObjectOut<F>, (message, ...under) => {
+      const reportIt = (message: string, ...under: Path) => {
         // It may be about a text in place of a value, see `readReferences`.
         if (context.sources.placeholders?.isAt([...at, ...under])) isOpen = true;
         else context.issues.push({ at: [...at, ...under], message, position: positionAt(node, under) });
-      });
+      };
+      refine?.(out as ObjectOut<F>, reportIt, context);
       return isOpen || context.issues.length > before ? INVALID : (out as ObjectOut<F>);
     },
     show(node) {

@@ -3,7 +3,7 @@
  */
 import type { Path } from "./json.ts";
 import { conceal, countText, define, MASK, mismatch, report } from "./schema_core.ts";
-import type { AcceptText, Described, Schema, Suggest } from "./schema_core.ts";
+import type { AcceptText, CheckContext, Described, Schema, Suggest } from "./schema_core.ts";
 
 export interface StringOptions extends Described {
   readonly min?: number;
@@ -13,7 +13,7 @@ export interface StringOptions extends Described {
   /** Completes "expected …": "a host name or IP address". */
   readonly hint?: string;
   /** Undefined if the text is valid, else a remedy (may be empty). */
-  readonly check?: (text: string, suggest: Suggest) => string | undefined;
+  readonly check?: (text: string, suggest: Suggest, context: CheckContext) => string | undefined;
   /** Output in lower case; checked as written. */
   readonly lowerCase?: boolean;
   /**
@@ -47,7 +47,7 @@ export function string(options: StringOptions = {}): Schema<string, string> {
       const { references: reader, suggest = () => undefined } = context.sources;
       const accept: AcceptText = (text, refuse) => {
         const fits = text.length >= min && text.length <= max && (pattern === undefined || pattern.test(text));
-        const remedy = fits ? check?.(text, suggest) : "";
+        const remedy = fits ? check?.(text, suggest, context) : "";
         if (remedy === undefined) return lowerCase ? text.toLowerCase() : text;
         // A remedy may quote the text.
         return refuse(schema.secret ? "" : remedy);

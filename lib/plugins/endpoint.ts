@@ -5,6 +5,7 @@
 import { gunzipSync } from "node:zlib";
 import { messageOf } from "../base/errors.ts";
 import { TOKEN } from "../base/http_grammar.ts";
+import { droppedProblem } from "../config/dropped_names.ts";
 import type { CLIENT_TLS } from "../config/tls_fields.ts";
 import { maskLiterals } from "../config/references.ts";
 import { INVALID, report, string, type Infer, type Schema } from "../config/schema.ts";
@@ -101,15 +102,18 @@ export function originHeaders({ call, headers, scheme, authority }: Exchange): H
   return ["X-Forwarded-Proto", scheme, "X-Forwarded-Host", host, "X-Forwarded-For", chain, "X-Request-Id", call.id];
 }
 
-/** The name of a header that a plugin may set or copy. */
-export function headerName(describe: string): Schema<string, string> {
+/** The name of a header that a plugin may set or copy. "sent": by clients. */
+export function headerName(describe: string, use: "set" | "sent" = "set"): Schema<string, string> {
   return string({
     references: "none",
     pattern: TOKEN,
     max: 200,
     hint: "the name of a header",
     describe,
-    check: (text) => (isHopByHop(text) || OWN.test(text) ? "the gateway sets this header itself" : undefined),
+    check(text, _suggest, context) {
+      if (isHopByHop(text) || OWN.test(text)) return "the gateway sets this header itself";
+      return use === "sent" ? droppedProblem(text, context) : undefined;
+    },
   });
 }
 

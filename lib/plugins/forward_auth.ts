@@ -29,7 +29,7 @@ const schema = object(
   {
     url: httpUrl("Whom to ask."),
     request_headers: withDefault(
-      array(headerName("A request header."), { describe: "Request headers that are sent to the server." }),
+      array(headerName("A request header.", "sent"), { describe: "Request headers that are sent to the server." }),
       DEFAULT_HEADERS,
     ),
     response_headers: withDefault(

@@ -3,6 +3,7 @@
  * `response_headers`.
  */
 import { TOKEN } from "../base/http_grammar.ts";
+import { droppedProblem } from "../config/dropped_names.ts";
 import { anyOf, array, object, optional, record, string, type ObjectOut, type Path } from "../config/whole_schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { isHopByHop, NameMap, nameSet, type HeaderList } from "../http/headers.ts";
@@ -36,7 +37,7 @@ export type HeaderChanges = ObjectOut<ReturnType<typeof fieldsWith>>;
 export function headerChanges(describe: string, values: "secret" | "open", refuse: Refuse) {
   return object(fieldsWith(values === "secret"), {
     describe,
-    refine(value, report) {
+    refine(value, report, context) {
       const { remove = [], rename = {}, set = {}, add = {} } = value;
       if (remove.length + [rename, set, add].flatMap(Object.keys).length === 0)
         report('needs at least one of "remove", "rename", "set" and "add"');
@@ -50,6 +51,8 @@ export function headerChanges(describe: string, values: "secret" | "open", refus
       const targets = new Map<string, string>();
       for (const [from, to] of Object.entries(rename)) {
         if (!check(from, "away", "rename", from) || !check(to, "here", "rename", from)) continue;
+        const dropped = values === "secret" ? droppedProblem(from, context) : undefined;
+        if (dropped !== undefined) report(dropped, "rename", from);
         const first = targets.get(to.toLowerCase());
         if (first !== undefined) report(`gets the same name as ${first}`, "rename", from);
         else targets.set(to.toLowerCase(), from);

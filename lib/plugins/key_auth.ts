@@ -9,6 +9,7 @@
  */
 import { hash, timingSafeEqual } from "node:crypto";
 import { FORWARDING, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
+import { droppedProblem } from "../config/dropped_names.ts";
 import { array, boolean, object, optional, string, withDefault } from "../config/schema.ts";
 import { callerNamed, type Exchange } from "../http/exchange.ts";
 import { headerValue, headerValues, isHopByHop, sameName, quotedString, withoutHeader } from "../http/headers.ts";
@@ -56,7 +57,10 @@ const schema = object(
           pattern: new RegExp(`^(header|query):[${TOKEN_CHARACTERS}]+$`),
           hint: '"header:<name>" or "query:<name>"',
           describe: "A place of the key.",
-          check: (text) => (isNeverSeen(placeOf(text)) ? "plugins never see this header" : undefined),
+          check(text, _suggest, context) {
+            if (isNeverSeen(placeOf(text))) return "plugins never see this header";
+            return text.startsWith("header:") ? droppedProblem(text, context) : undefined;
+          },
         }),
         {
           min: 1,

@@ -3,6 +3,7 @@
  */
 import { callerAddress } from "../base/ip_address.ts";
 import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
+import { droppedProblem } from "../config/dropped_names.ts";
 import { NO_WINDOW, WINDOW_FIELDS } from "../config/fields.ts";
 import { fieldsOf } from "../config/part_fields.ts";
 import type { PartField, PartSchemas } from "../config/part_schemas.ts";
@@ -23,6 +24,7 @@ export const LIMIT_BY = string({
   references: "none",
   pattern: new RegExp(`^(client_ip|credential|all|header:[${TOKEN_CHARACTERS}]+)$`),
   hint: '"client_ip", "credential", "all" or "header:<name>"',
+  check: (text, _suggest, context) => (text.startsWith("header:") ? droppedProblem(text, context) : undefined),
   describe: "Whose requests are counted together: by address (IPv6 by /64), by identity, by a header's value, or all.",
 });
 

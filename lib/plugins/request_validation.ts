@@ -8,6 +8,7 @@
  */
 import { Readable } from "node:stream";
 import { createTimeSlices } from "../base/time_slices.ts";
+import { droppedProblem } from "../config/dropped_names.ts";
 import { describeNode, nodeAt, positionAt, type Json, type JsonNode, type Path } from "../config/json.ts";
 import { boolean, INVALID, integer, object, optional, report, withDefault, type Schema } from "../config/schema.ts";
 import { BODILESS } from "../http/body.ts";
@@ -42,7 +43,7 @@ const schema = object(
   },
   {
     describe: "Refuses requests that do not match a JSON Schema.",
-    refine({ body, bodyRequired, query, headers }, report) {
+    refine({ body, bodyRequired, query, headers }, report, context) {
       if (body === undefined && !bodyRequired) report('is for "body"', "body_required");
       if (body === undefined && query === undefined && headers === undefined)
         report('needs at least one of "body", "query" and "headers"');
@@ -51,7 +52,9 @@ const schema = object(
       if (headers?.written === false) report("refuses every request", "headers");
       const { properties = {}, required = [], additionalProperties } = (headers?.written ?? {}) as HeadersSchema;
       const check = (name: string, ...under: Path) => {
-        if (name !== name.toLowerCase()) report("names of headers are written in lower case here", "headers", ...under);
+        const isLower = name === name.toLowerCase();
+        const wrong = isLower ? droppedProblem(name, context) : "names of headers are written in lower case here";
+        if (wrong !== undefined) report(wrong, "headers", ...under);
       };
       for (const name of Object.keys(properties)) check(name, "properties", name);
       required.forEach((name, i) => check(name, "required", i));

@@ -8,6 +8,7 @@
  * CDN-Cache-Control (RFC 9213) in place of Cache-Control. Also from RFC 5861: stale-while-revalidate, stale-if-error.
  */
 import { TOKEN_CHARACTERS } from "../../base/http_grammar.ts";
+import { droppedProblem } from "../../config/dropped_names.ts";
 import { array, integer, object, string, withDefault } from "../../config/schema.ts";
 import type { KeptState, Plugin } from "../plugin.ts";
 import { Cache, type CacheState } from "./cache.ts";
@@ -23,6 +24,7 @@ const PLACE = string({
   pattern: new RegExp(`^(?:cookie|header):[${TOKEN_CHARACTERS}]+$`),
   hint: '"cookie:<name>" or "header:<name>"',
   describe: "A cookie or a header.",
+  check: (text, _suggest, context) => (text.startsWith("header:") ? droppedProblem(text, context) : undefined),
 });
 
 /** In the key of every request, or of a meaning to caches. */
