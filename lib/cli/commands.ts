@@ -173,6 +173,7 @@ export const COMMANDS = {
     settings: {},
     flags: {
       upstream: { value: "URL", help: "openapi: the server that has the API." },
+      "check-formats": { value: null, help: 'openapi: check values for "format", too, which is an annotation.' },
       output: { value: "FILE", help: "Write the configuration to this file instead of standard output." },
       force: { value: null, help: "Replace the file of --output if it is there." },
       all: {

@@ -26,13 +26,15 @@ export const importCommand: RunCommand = async (given) => {
     throw new Failure(`name what is imported, and its file: edge-gateway import ${SOURCES.join("|")} FILE.json`, 2);
   }
   const upstream = upstreamOf(given, source);
+  if (given.flags["check-formats"] !== undefined && source !== "openapi")
+    throw new Failure("--check-formats is for openapi: other sources have no schemas", 2);
   if (given.flags.force !== undefined && given.flags.output === undefined)
     throw new Failure("--force is for --output FILE", 2);
   const draft = new Draft();
   const root = new Place(readDocument(file, source), [], draft.notes);
   checkKind(root, source, file);
   if (source === "kong") importKong(root, draft);
-  else importOpenApi(root, draft, upstream!);
+  else importOpenApi(root, draft, upstream!, given.flags["check-formats"] !== undefined);
   const config = await draft.finished();
   // The rest of the control characters, which JSON allows in texts, would act on the terminal.
   write(

@@ -5,6 +5,7 @@
  * A guard that cannot be carried over does not leave its routes open: they answer 503 until it is replaced.
  */
 import { messageOf } from "../../base/errors.ts";
+import { DROPPED } from "../../config/dropped_names.ts";
 import { formatPath, type Issue, type Path } from "../../config/json.ts";
 import { hasReference } from "../../config/references.ts";
 import { ConfigError } from "../../gateway/gateway.ts";
@@ -39,7 +40,7 @@ export interface Service {
 }
 
 export interface Imported {
-  global?: { plugins: Plugin[] };
+  global?: { plugins?: Plugin[]; underscore_headers?: "allow" };
   callers?: readonly { readonly id: string; readonly groups: readonly string[] }[];
   services: Service[];
 }
@@ -241,6 +242,14 @@ export class Draft {
     return number;
   }
 
+  /** The source has a header with "_" in its name, which is dropped otherwise. False: that is allowed already. */
+  allowUnderscores(at: Path): boolean {
+    if (this.config.global?.underscore_headers === "allow") return false;
+    this.config.global = { ...this.config.global, underscore_headers: "allow" };
+    this.notes.add(at, 'has a header with "_" in its name: underscore_headers of "global" is "allow" here');
+    return true;
+  }
+
   /** The valid configuration. Throws a `Failure` when nothing is left of it. */
   async finished(): Promise<Imported> {
     this.#closeOverlaps();
@@ -254,7 +263,9 @@ export class Draft {
           ["no route could be carried over", ...this.notes.lines(3).map(withoutControls)].join("\n"),
           2,
         );
-      const issues = await this.#issues();
+      const all = await this.#issues();
+      const issues = all.filter(({ at, message }) => !message.endsWith(DROPPED) || !this.allowUnderscores(at));
+      if (issues.length < all.length) continue;
       if (issues.length === 0)
         return {
           ...(this.config.global === undefined ? {} : { global: this.config.global }),

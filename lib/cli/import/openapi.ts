@@ -11,7 +11,7 @@ import { freeName, Place } from "./place.ts";
 
 const METHODS = ["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
 
-export function importOpenApi(root: Place, draft: Draft, upstream: Target): void {
+export function importOpenApi(root: Place, draft: Draft, upstream: Target, checksFormats = false): void {
   const paths = root
     .get("paths")
     .entries()
@@ -19,8 +19,7 @@ export function importOpenApi(root: Place, draft: Draft, upstream: Target): void
   if (paths.length === 0) throw new Failure('the document has no "paths": there is nothing to route', 2);
   const served = serverPath(root);
   noteOutgoing(root.get("webhooks"));
-  const operations = new OperationReader(root, draft);
-  const routes = paths.flatMap(([path, item]) => operations.routes(path, item));
+  const routes = new OperationReader(root, draft, checksFormats).routes(paths);
   const { protocol, host, port } = upstream;
   const prefix = upstream.path === "" ? {} : { upstream_path: upstream.path };
   const name = draft.serviceName(root.get("info").get("title").text() ?? "api");
@@ -45,7 +44,7 @@ function serverPath(root: Place): string {
     if (url === null) server.note("is no URL: the base_path is /");
     if (url !== null && url.search + url.hash !== "")
       server.note("its query and fragment are not carried over: clients send their own");
-    return url === null ? "" : decodeURI(url.pathname).replace(/\/+$/, "");
+    return url === null ? "" : literal(decodeURI(url.pathname)).replace(/\/+$/, "");
   };
   const path = first === undefined ? "" : pathOf(first);
   for (const other of others)
@@ -65,59 +64,58 @@ class OperationReader {
   readonly #draft: Draft;
   readonly #schemas: SchemaReader;
   readonly #names = new Map<string, number>();
-  /** Of the routes, such as "GET /orders/{}". */
-  readonly #shapes = new Set<string>();
+  /** How many operations have routes of one shape, such as "GET /orders/{}". */
+  readonly #shapes = new Map<string, number>();
+  /** Those that have a route. */
+  readonly #taken = new Set<string>();
 
-  constructor(root: Place, draft: Draft) {
+  constructor(root: Place, draft: Draft, checksFormats: boolean) {
     this.#root = root;
-    for (const [path, item] of root.get("paths").entries())
-      for (const method of METHODS) if (isObject(item.get(method).value)) this.#shapes.add(shapeOf(path, method));
     this.#draft = draft;
-    this.#schemas = new SchemaReader(root.value, draft.notes);
+    this.#schemas = new SchemaReader(root.value, draft.notes, checksFormats);
   }
 
-  routes(path: string, given: Place): Route[] {
-    const item = this.#resolved(given);
-    if (item === null) return [];
+  routes(paths: readonly (readonly [string, Place])[]): Route[] {
+    const all = paths.flatMap(([path, given]) => {
+      const item = this.#resolved(given);
+      return item === null
+        ? []
+        : [{ ...patternOf(path), item, methods: METHODS.filter((method) => isObject(item.get(method).value)) }];
+    });
+    for (const { nearest, why, methods } of all) {
+      for (const shape of methods.map((method) => shapeOf(nearest, method))) {
+        this.#shapes.set(shape, (this.#shapes.get(shape) ?? 0) + 1);
+        if (why === undefined) this.#taken.add(shape);
+      }
+    }
+    return all.flatMap((each) => this.#ofPath(each));
+  }
+
+  #ofPath({
+    nearest,
+    why,
+    item,
+    methods,
+  }: Pattern & { readonly item: Place; readonly methods: readonly string[] }): Route[] {
     for (const part of [item, ...METHODS.map((method) => item.get(method))]) {
       if (part.get("servers").items().length > 0)
         part.get("servers").note("only the servers of the whole document are used");
     }
     if (item.get("additionalOperations").value !== undefined)
       item.get("additionalOperations").note("has no counterpart here: add routes with these methods");
-    const named = path.replace(
-      /\{([^{}/+*]+)\}/g,
-      (_, name: string) => `{${name.replace(/\W/g, "_").replace(/^(?=\d)/, "_")}}`,
-    );
-    // Literal characters that would be a pattern of another gateway: /$metadata, /me().
-    const written = named.replace(/\{[^{}]*\}|[()[\]^$*]|(?<=\/):/g, (part) =>
-      part.length > 1 ? part : `%${part.charCodeAt(0).toString(16).toUpperCase()}`,
-    );
-    // The nearest pattern of /orders/{id}.pdf is /orders/{id}.
-    const nearest = written
-      .split("/")
-      .map((segment) =>
-        /^[^{}]*(?:\{\w+\}[^{}]*)+$/.test(segment)
-          ? `{${[...segment.matchAll(/\{(\w+)\}/g)].map(([, name]) => name).join("_")}}`
-          : segment,
-      )
-      .join("/");
-    return METHODS.filter((method) => isObject(item.get(method).value)).flatMap((method) => {
-      const operation = item.get(method);
+    return methods.flatMap((method) => {
+      // What leads nowhere is noted, and has a route for its path and method.
+      const operation = this.#resolved(item.get(method)) ?? new Place({}, item.get(method).at, this.#draft.notes);
       const shape = shapeOf(nearest, method);
-      if (nearest !== written && this.#shapes.has(shape)) {
+      if (why !== undefined && this.#taken.has(shape)) {
         operation.leaveOut(
-          "the route is not carried over: its path mixes text and placeholders in a segment, " +
-            "and another path here matches its requests: they go there",
+          `the route is not carried over: ${why}, and another path here matches its requests: they go there`,
         );
         return [];
       }
-      if (nearest !== written) {
-        this.#shapes.add(shape);
-        operation.note(
-          `its path mixes text and placeholders in a segment: it is "${nearest}" here, ` +
-            `and the upstream has to refuse other texts`,
-        );
+      if (why !== undefined) {
+        this.#taken.add(shape);
+        operation.note(`${why}: it is "${nearest}" here, and the upstream has to refuse other requests`);
       }
       const id = operation.get("operationId").text();
       const name = id === undefined ? undefined : freeName(id, this.#names);
@@ -125,7 +123,12 @@ class OperationReader {
         operation.get("operationId").note("is no name, or the name of another operation: the route has a number more");
       this.#noteSecurity(operation);
       noteOutgoing(operation.get("callbacks"));
-      const plugins = this.#validation(operation, this.#parameters(item, operation), method);
+      const parameters = this.#parameters(item, operation);
+      const checks = this.#validation(operation, parameters, method);
+      const isShared = this.#shapes.get(shape)! > 1;
+      if (isShared && checks.length > 0)
+        operation.note("gets the requests of several operations: they are not checked");
+      const plugins = isShared ? [] : checks;
       const route = {
         ...(name === undefined ? {} : { name }),
         path: nearest,
@@ -174,7 +177,8 @@ class OperationReader {
       "headers",
       this.#parametersSchema(operation, headers, (name) => name.toLowerCase()),
     );
-    for (const { in: where, place } of parameters) {
+    for (const { name, in: where, place } of parameters) {
+      if (where === "header" && name.includes("_")) this.#draft.allowUnderscores(place.at);
       if (where === "cookie") place.note("cookies are not checked: request_validation has no schema for them");
       const { type, ...others } = (place.get("schema").value ?? {}) as Record<string, unknown>;
       const isFree =
@@ -271,6 +275,8 @@ class OperationReader {
       for (const [name] of requirement.entries()) {
         const scheme = this.#resolved(this.#root.get("components").get("securitySchemes").get(name));
         const kind = scheme?.get("type").text() ?? "unknown";
+        const isDropped = scheme?.get("in").value === "header" && scheme.get("name").text()?.includes("_") === true;
+        if (isDropped) this.#draft.allowUnderscores(scheme.at);
         const plugin =
           kind === "http"
             ? /^basic$/i.test(scheme?.get("scheme").text() ?? "")
@@ -287,6 +293,42 @@ class OperationReader {
       }
     }
   }
+}
+
+interface Pattern {
+  /** The pattern whose requests are those of the path, or more. */
+  readonly nearest: string;
+  /** Why they are more. */
+  readonly why: string | undefined;
+}
+
+function patternOf(path: string): Pattern {
+  const bare = path.replace(/[?#].*$/s, "");
+  const named = bare.replace(
+    /\{([^{}/+*]+)\}/g,
+    (_, name: string) => `{${name.replace(/\W/g, "_").replace(/^(?=\d)/, "_")}}`,
+  );
+  const written = named.replace(/\{[^{}]*\}|[^{}]+/g, (part) => (part.startsWith("{") ? part : literal(part)));
+  // The nearest pattern of /orders/{id}.pdf is /orders/{id}.
+  const nearest = written
+    .split("/")
+    .map((segment) =>
+      /^[^{}]*(?:\{\w+\}[^{}]*)+$/.test(segment)
+        ? `{${[...segment.matchAll(/\{(\w+)\}/g)].map(([, name]) => name).join("_")}}`
+        : segment,
+    )
+    .join("/");
+  if (bare !== path) return { nearest, why: 'its path goes on with "?" or "#", which is no part of a path' };
+  const isMixed = nearest !== written;
+  return { nearest, why: isMixed ? "its path mixes text and placeholders in a segment" : undefined };
+}
+
+/** Escapes what would be a pattern here, or of another gateway: /$metadata, /me(). */
+function literal(text: string): string {
+  return text.replace(
+    /[()[\]^$*{}<>\\]|(?<=\/):/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
 }
 
 function shapeOf(path: string, method: string): string {

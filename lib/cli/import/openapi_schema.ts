@@ -5,8 +5,9 @@
  * then refuse what the document accepts are left out or loosened, too. All of it is noted.
  */
 import type { Path } from "../../config/json.ts";
+import { FORMATS } from "../../json_schema/formats.ts";
 import { KEYWORDS, type Subject } from "../../json_schema/keywords.ts";
-import { countValues, described, isObject } from "../../json_schema/values.ts";
+import { countValues, described, isObject, isOfType, shortJson } from "../../json_schema/values.ts";
 import { freeName, type Notes } from "./place.ts";
 
 export type Schema = boolean | Readonly<Record<string, unknown>>;
@@ -31,6 +32,9 @@ const MAX_DEPTH = 100;
  */
 const MAX_LEVELS = 80;
 const MAX_LEVELS_OF_VALUE = 5;
+/** Of schemas that are searched for read-only properties; further ones are as they are written. */
+const MAX_VISITS = 1_000_000;
+const NO_NAMES: ReadonlySet<string> = new Set();
 
 export class SchemaReader {
   readonly #document: unknown;
@@ -48,10 +52,15 @@ export class SchemaReader {
   #levels = 0;
   #size = 0;
   #uses = new Set<string>();
+  #visits = 0;
+  readonly #checksFormats: boolean;
+  /** The read-only ones among the properties of schemas. */
+  readonly #readOnly = new Map<object, readonly string[]>();
 
-  constructor(document: unknown, notes: Notes) {
+  constructor(document: unknown, notes: Notes, checksFormats = false) {
     this.#document = document;
     this.#notes = notes;
+    this.#checksFormats = checksFormats;
     this.#isOld = isObject(document) && String(document.openapi).startsWith("3.0");
   }
 
@@ -66,10 +75,11 @@ export class SchemaReader {
     return found;
   }
 
-  convert(given: unknown, at: Path): Converted {
+  /** `readOnly`: names of properties that other schemas of the same object say are read-only. */
+  convert(given: unknown, at: Path, readOnly = NO_NAMES): Converted {
     const [levels, size, uses] = [this.#levels, this.#size, this.#uses];
     [this.#levels, this.#size, this.#uses] = [0, 0, new Set()];
-    const { schema, isExact } = this.#schema(given, at);
+    const { schema, isExact } = this.#schema(given, at, readOnly);
     const converted = { schema, isExact, size: this.#size, uses: [...this.#uses] };
     [this.#levels, this.#size, this.#uses] = [levels, size, uses];
     return converted;
@@ -119,19 +129,25 @@ export class SchemaReader {
     return { value, at };
   }
 
-  #reference(reference: string, at: Path): { readonly schema: Schema; readonly isExact: boolean } {
+  #reference(
+    reference: string,
+    at: Path,
+    readOnly: ReadonlySet<string>,
+  ): { readonly schema: Schema; readonly isExact: boolean } {
     const found = this.#target(reference);
     if (found === undefined) return this.#loose(at, LEADS_NOWHERE);
-    let definition = this.#definitions.get(reference);
+    const names = this.#optionalIn(found.value, readOnly);
+    const key = names.length === 0 ? reference : `${reference} without ${JSON.stringify(names)}`;
+    let definition = this.#definitions.get(key);
     if (definition === undefined) {
       const name = freeName(String(found.at.at(-1) ?? "document").replace(/[^\w.-]/g, "_"), this.#names);
       const added = (definition = { name, converted: null as Converted | null });
-      this.#definitions.set(reference, added);
-      const convert = () => void (added.converted = this.convert(found.value, found.at));
+      this.#definitions.set(key, added);
+      const convert = () => void (added.converted = this.convert(found.value, found.at, new Set(names)));
       if (this.#depth > MAX_DEPTH) this.#later.push(convert);
       else convert();
     }
-    this.#uses.add(reference);
+    this.#uses.add(key);
     return { schema: { $ref: `#/$defs/${definition.name}` }, isExact: definition.converted?.isExact ?? false };
   }
 
@@ -140,22 +156,31 @@ export class SchemaReader {
     return { schema: true, isExact: false };
   }
 
-  #schema(given: unknown, at: Path): { readonly schema: Schema; readonly isExact: boolean } {
+  #schema(given: unknown, at: Path, outer = NO_NAMES): { readonly schema: Schema; readonly isExact: boolean } {
     this.#size++;
     if (typeof given === "boolean") return { schema: given, isExact: true };
     if (!isObject(given))
       return this.#loose(at, `expected a schema, found ${described(given)}: every value is accepted`);
     if (this.#levels > MAX_LEVELS) return this.#loose(at, "the schema is nested too deep: every value is accepted");
     const isReference = typeof given.$ref === "string";
-    if (isReference && this.#isOld) return this.#within(0, () => this.#reference(given.$ref as string, at));
+    if (isReference && this.#isOld) return this.#within(0, () => this.#reference(given.$ref as string, at, outer));
     const made: Record<string, unknown> = {};
     const inexact = new Set<string>();
-    for (const [keyword, value] of Object.entries(modern(given, (name) => this.#isReadOnly(given, name)))) {
+    const readOnly = new Set([...outer, ...this.#readOnlyIn(given, "all")]);
+    // What one choice says is read-only may be required by another.
+    const ofChoices = new Set([...outer, ...this.#readOnlyIn(given, "always")]);
+    for (const [keyword, value] of Object.entries(modern(given, readOnly))) {
       if (ANNOTATIONS.has(keyword) || keyword.startsWith("x-")) continue;
+      if (keyword === "format" && !this.#checksFormats) {
+        if (typeof value === "string" && Object.hasOwn(FORMATS, value)) this.#notes.add([...at, keyword], UNCHECKED);
+        continue;
+      }
       // `oneOf` may become an `anyOf` within an `allOf`, and what may be null a choice.
       const levels = (SUBSCHEMAS.has(keyword) ? 1 : keyword === "oneOf" ? 4 : 2) + (given.nullable === true ? 2 : 0);
-      if (!this.#keyword(keyword, value, made, [...at, keyword], levels)) inexact.add(keyword);
+      const names = CHOICES.has(keyword) ? ofChoices : readOnly;
+      if (!this.#keyword(keyword, value, { made, names }, [...at, keyword], levels)) inexact.add(keyword);
     }
+    this.#noteImpossible(made, at);
     loosen(made, inexact);
     const isOnlyReference = isReference && Object.keys(made).length === 1 && (made.allOf as Schema[]).length === 1;
     return asNullable(
@@ -166,7 +191,13 @@ export class SchemaReader {
   }
 
   /** Adds the keyword to `made`, with subschemas that are `levels` below it. Returns whether that is exact. */
-  #keyword(keyword: string, value: unknown, made: Record<string, unknown>, at: Path, levels: number): boolean {
+  #keyword(
+    keyword: string,
+    value: unknown,
+    { made, names }: { readonly made: Record<string, unknown>; readonly names: ReadonlySet<string> },
+    at: Path,
+    levels: number,
+  ): boolean {
     const isValue = keyword === "enum" || keyword === "const";
     if (isValue && isDeeper(value, MAX_LEVELS_OF_VALUE))
       return (this.#notes.add(at, "the value is nested too deep: it is not checked"), false);
@@ -176,8 +207,10 @@ export class SchemaReader {
       if (keyword === "$ref" || LISTS.has(keyword)) {
         const parts =
           keyword === "$ref"
-            ? [this.#reference(value as string, at)]
-            : (value as unknown[]).map((each, i) => this.#schema(each, [...at, i]));
+            ? [this.#reference(value as string, at, names)]
+            : (value as unknown[]).map((each, i) =>
+                this.#schema(each, [...at, i], IN_PLACE.has(keyword) ? names : NO_NAMES),
+              );
         const name = keyword === "$ref" ? "allOf" : keyword;
         made[name] = [...((name === "allOf" && (made.allOf as Schema[])) || []), ...parts.map(({ schema }) => schema)];
         return parts.every((part) => part.isExact);
@@ -189,7 +222,7 @@ export class SchemaReader {
         made[keyword] = Object.fromEntries(parts.map(([name, { schema }]) => [name, schema]));
         return parts.every(([, part]) => part.isExact);
       }
-      const part = SUBSCHEMAS.has(keyword) ? this.#schema(value, at) : null;
+      const part = SUBSCHEMAS.has(keyword) ? this.#schema(value, at, IN_PLACE.has(keyword) ? names : NO_NAMES) : null;
       if (part === null || part.isExact || !NEGATIVE.has(keyword)) made[keyword] = part === null ? value : part.schema;
       return part?.isExact ?? true;
     });
@@ -228,16 +261,67 @@ export class SchemaReader {
     }
   }
 
-  /** In requests, `required` does not hold for such a property (OpenAPI 3.0.3, Schema Object). */
-  #isReadOnly(schema: Readonly<Record<string, unknown>>, name: string): boolean {
-    const property =
-      isObject(schema.properties) && Object.hasOwn(schema.properties, name) ? schema.properties[name] : undefined;
-    const found =
-      isObject(property) && typeof property.$ref === "string" ? this.#target(property.$ref)?.value : property;
-    return isObject(found) && found.readOnly === true;
+  /** Of YAML 1.1, `enum: [DE, NO]` is "DE" and false. */
+  #noteImpossible({ type, enum: values }: Record<string, unknown>, at: Path): void {
+    if (type === undefined || !Array.isArray(values)) return;
+    const types = [type].flat() as string[];
+    for (const [i, value] of values.entries()) {
+      if (value !== null && !types.some((each) => isOfType(value, each)))
+        this.#notes.add(
+          [...at, "enum", i],
+          `${shortJson(value, 40)} is never valid, since "type" is ${JSON.stringify(type)}: ` +
+            `YAML 1.1 reads NO, on and 1.10 as false, true and 1.1: quote it, or convert as YAML 1.2`,
+        );
+    }
+  }
+
+  /**
+   * The read-only properties of the object that the schema describes, also by what it refers to; "always": not by one
+   * of several choices. In requests, `required` does not hold for them (OpenAPI 3.0.3, Schema Object).
+   */
+  #readOnlyIn(schema: unknown, which: "all" | "always"): string[] {
+    return this.#inPlace(schema, which).flatMap((each) => this.#ownReadOnly(each));
+  }
+
+  /** Those of `names` that the schema requires, and does not itself say are read-only. */
+  #optionalIn(schema: unknown, names: ReadonlySet<string>): string[] {
+    if (names.size === 0) return [];
+    const required = this.#inPlace(schema, "all").flatMap((each) => each.required ?? []);
+    const own = new Set(this.#readOnlyIn(schema, "all"));
+    return [...new Set(required as string[])].filter((name) => names.has(name) && !own.has(name)).sort();
+  }
+
+  /** The schema, and those that describe the same value: its parts, and what they refer to. */
+  #inPlace(schema: unknown, which: "all" | "always"): readonly Readonly<Record<string, unknown>>[] {
+    const found = new Set<Readonly<Record<string, unknown>>>();
+    const queue = [schema];
+    while (queue.length > 0) {
+      const each = queue.pop();
+      if (!isObject(each) || found.has(each) || ++this.#visits > MAX_VISITS) continue;
+      found.add(each);
+      if (typeof each.$ref === "string") queue.push(this.#target(each.$ref)?.value);
+      for (const keyword of IN_PLACE)
+        if (which === "all" || !CHOICES.has(keyword)) queue.push(...[each[keyword]].flat());
+    }
+    return [...found];
+  }
+
+  #ownReadOnly(schema: Readonly<Record<string, unknown>>): readonly string[] {
+    if (!isObject(schema.properties)) return [];
+    const known = this.#readOnly.get(schema);
+    if (known !== undefined) return known;
+    const names = Object.entries(schema.properties).flatMap(([name, property]) =>
+      this.#inPlace(property, "always").some(({ readOnly }) => readOnly === true) ? [name] : [],
+    );
+    this.#readOnly.set(schema, names);
+    return names;
   }
 }
 
+const UNCHECKED = '"format" is an annotation: values are not checked for it, unless you import with --check-formats';
+/** They describe the same value as the schema that they are in. */
+const IN_PLACE = new Set(["allOf", "anyOf", "oneOf", "then", "else"]);
+const CHOICES = new Set(["anyOf", "oneOf", "then", "else"]);
 const LEADS_NOWHERE =
   '"$ref" leads to nothing in this document: join documents to one first, as with "npx @redocly/cli bundle"';
 const LISTS = new Set(["allOf", "anyOf", "oneOf", "prefixItems"]);
@@ -285,7 +369,7 @@ function isDeeper(value: unknown, levels: number): boolean {
 /** The keywords of OpenAPI 3.0 and of old drafts as those of draft 2020-12. */
 function modern(
   given: Readonly<Record<string, unknown>>,
-  isReadOnly: (name: string) => boolean,
+  readOnly: ReadonlySet<string>,
 ): Readonly<Record<string, unknown>> {
   const { exclusiveMinimum, exclusiveMaximum, minimum, maximum, items, required, ...rest } = given;
   const bound = (value: unknown, limit: unknown) => (value === true ? limit : value === false ? undefined : value);
@@ -296,9 +380,7 @@ function modern(
     exclusiveMaximum: bound(exclusiveMaximum, maximum),
     // Draft 4: a list of schemas, item by item.
     [Array.isArray(items) ? "prefixItems" : "items"]: items,
-    required: Array.isArray(required)
-      ? required.filter((name) => typeof name !== "string" || !isReadOnly(name))
-      : required,
+    required: Array.isArray(required) ? required.filter((name) => !readOnly.has(name)) : required,
   };
   return Object.fromEntries(Object.entries({ ...rest, ...changed }).filter(([, value]) => value !== undefined));
 }

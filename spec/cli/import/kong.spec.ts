@@ -759,7 +759,7 @@ describe("plugins of Kong", () => {
       ],
       consumers: CONSUMERS,
     });
-    expect(global!.plugins.map(({ name }) => name)).toEqual(["cors"]);
+    expect(global!.plugins!.map(({ name }) => name)).toEqual(["cors"]);
     expect(services.map((service) => service.plugins!.map(({ name, config }) => [name, config.limit_min]))).toEqual([
       [
         ["key_auth", undefined],

@@ -49,6 +49,89 @@ describe("routes of an OpenAPI document", () => {
     },
   );
 
+  it("are below the path of the server, whose literal characters are percent-encoded, too", async () => {
+    const { services, notes } = await fromOpenApi({
+      servers: [{ url: "https://x.org/V4/(S(abc))/:v/" }],
+      paths: { "/a": { get: OK } },
+    });
+    expect([services[0]!.base_path, notes]).toEqual(["/V4/%28S%28abc%29%29/%3Av", []]);
+  });
+
+  it(
+    "get the requests of operations that only a verb, " + "a query or a fragment tells apart, and then check nothing",
+    async () => {
+      const checked = { ...OK, requestBody: json({ type: "object", required: ["a"] }) };
+      const other = { ...OK, requestBody: json({ type: "object", required: ["b"] }) };
+      const { services, notes } = await fromOpenApi({
+        paths: {
+          "/orders/{id}": { post: checked, put: checked },
+          "/orders/{id}:cancel": { post: other },
+          "/items": { post: checked },
+          "/items?action=copy": { post: other },
+          "/notes#a": { post: checked },
+          "/notes#b": { post: other },
+          "/odata/Users({key})": { patch: checked },
+          "/odata/Groups({key})": { patch: other },
+        },
+      });
+      const routes = services[0]!.routes.map(
+        ({ path, methods, plugins }) => `${methods![0]} ${path} ${plugins?.length ?? 0}`,
+      );
+      expect(routes).toEqual([
+        "PUT /orders/{id} 1",
+        "POST /orders/{id} 0",
+        "POST /items 0",
+        "POST /notes 0",
+        "PATCH /odata/{key} 0",
+      ]);
+      expect(notes.join("\n")).toContain(
+        'paths["/orders/{id}"].post, paths["/items"].post, paths["/notes#a"].post and 1 more: ' +
+          "gets the requests of several operations: they are not checked",
+      );
+      expect(notes.join("\n")).toContain('its path goes on with "?" or "#", which is no part of a path');
+    },
+  );
+
+  it("are made of operations that are references, also where those lead nowhere, which is noted", async () => {
+    const { services, notes } = await fromOpenApi({
+      paths: {
+        "/a": { get: { $ref: "#/components/x-operations/list" }, put: { $ref: "other.yml" } },
+      },
+      components: {
+        "x-operations": {
+          list: { ...OK, operationId: "list", parameters: [{ name: "q", in: "query", required: true }] },
+        },
+      },
+    });
+    expect(services[0]!.routes.map(({ name, methods, plugins }) => [name, methods, plugins?.[0]!.name])).toEqual([
+      ["list", ["GET"], "request_validation"],
+      [undefined, ["PUT"], undefined],
+    ]);
+    expect(notes).toEqual([expect.stringMatching(/^paths\["\/a"\]\.put: "\$ref" leads to nothing in this document/)]);
+  });
+
+  it("let headers with an underscore pass where the document has parameters or keys with such names", async () => {
+    const parameter = { name: "X_Tenant", in: "header", required: true };
+    const scheme = { type: "apiKey", in: "header", name: "api_key" };
+    const documents = [
+      { paths: { "/a": { get: { ...OK, parameters: [parameter] } } } },
+      { paths: { "/a": { get: { ...OK, parameters: [{ ...parameter, required: false }] } } } },
+      {
+        paths: { "/a": { get: { ...OK, security: [{ key: [] }] } } },
+        components: { securitySchemes: { key: scheme } },
+      },
+    ];
+    for (const document of documents) {
+      const { global, notes } = await fromOpenApi(document);
+      expect(global).toEqual({ underscore_headers: "allow" });
+      expect(notes.join()).toContain(
+        'has a header with "_" in its name: underscore_headers of "global" is "allow" here',
+      );
+    }
+    const query = { paths: { "/a": { get: { ...OK, parameters: [{ ...parameter, in: "query" }] } } } };
+    expect((await fromOpenApi(query)).global).toBeUndefined();
+  });
+
   it("have literal characters percent-encoded that would be patterns of other gateways", async () => {
     const { services, notes } = await fromOpenApi({
       paths: { "/$metadata": { get: OK }, "/me()/{id}": { get: OK }, "/:x/a*": { get: OK } },
@@ -109,9 +192,9 @@ describe("routes of an OpenAPI document", () => {
           ("its path mixes text and placeholders in a segment, " +
             "and another path here matches its requests: they go there"),
         'paths["/a/{id}.pdf"].put: its path mixes text and placeholders in a segment: it is "/a/{id}" here, ' +
-          "and the upstream has to refuse other texts",
+          "and the upstream has to refuse other requests",
         'paths["/b/v{x}-{y-z}/c"].get: its path mixes text and placeholders in a segment: ' +
-          'it is "/b/{x_y_z}/c" here, and the upstream has to refuse other texts',
+          'it is "/b/{x_y_z}/c" here, and the upstream has to refuse other requests',
       ]);
     },
   );
@@ -140,11 +223,12 @@ describe("routes of an OpenAPI document", () => {
     expect(services[0]!.routes.map(({ path, methods }) => `${methods![0]} ${path}`)).toEqual([
       "GET /a/{x}",
       "PUT /a/{x}",
+      "GET /c",
     ]);
     expect(notes.map((note) => note.slice(0, 90))).toEqual([
+      'paths["/c?d=1"].get: its path goes on with "?" or "#", which is no part of a path: it is "',
       'paths.f.get: the route is not carried over: path: expected a path that starts with "/", fo',
       'paths["/a/{y}"].get: the route is not carried over: path: route "GET /a/{y}" of service "t',
-      'paths["/c?d=1"].get: the route is not carried over: path: a pattern describes the path onl',
       'paths["/e/{x}/{x}"].get: the route is not carried over: path: the placeholder "x" occurs t',
     ]);
   });

@@ -3,9 +3,15 @@ import { Notes } from "../../../lib/cli/import/place.ts";
 import { SchemaReader } from "../../../lib/cli/import/openapi_schema.ts";
 import { compileJsonSchema, Run, Work } from "../../../lib/json_schema/json_schema.ts";
 
-function converted(schema: unknown, { openapi = "3.0.3", schemas = {} }: { openapi?: string; schemas?: object } = {}) {
+interface Options {
+  readonly openapi?: string;
+  readonly schemas?: object;
+  readonly checksFormats?: boolean;
+}
+
+function converted(schema: unknown, { openapi = "3.0.3", schemas = {}, checksFormats }: Options = {}) {
   const notes = new Notes();
-  const reader = new SchemaReader({ openapi, components: { schemas } }, notes);
+  const reader = new SchemaReader({ openapi, components: { schemas } }, notes, checksFormats);
   const made = reader.convert(schema, []);
   return { schema: reader.whole(made, []), isExact: made.isExact, notes: notes.lines(9) };
 }
@@ -63,7 +69,7 @@ describe("schemas of OpenAPI as JSON Schema", () => {
       { type: "string" },
     ],
     ["formats that say how a value is stored", { type: "integer", format: "int64" }, { type: "integer" }],
-    ["formats that are checked", { type: "string", format: "uuid" }, { type: "string", format: "uuid" }],
+    ["formats, which are annotations", { type: "string", format: "phone" }, { type: "string" }],
     [
       "names of properties that are not harmless in JavaScript",
       JSON.parse('{"properties":{"__proto__":{"type":"string"}}}'),
@@ -110,7 +116,7 @@ describe("schemas of OpenAPI as JSON Schema", () => {
   });
 
   it("notes an unknown format, which constrains nothing", () => {
-    expect(converted({ format: "iban" })).toEqual({
+    expect(converted({ format: "iban" }, { checksFormats: true })).toEqual({
       schema: {},
       isExact: true,
       notes: ['format: the format "iban" is unknown: it is not checked'],
@@ -195,5 +201,95 @@ describe("schemas of OpenAPI as JSON Schema", () => {
     expect(notes.lines(1)).toEqual([
       "a13 and 6 more: the schema is too large: at most 20000 values each, and 250000 in all",
     ]);
+  });
+
+  it("has formats that are checked with --check-formats, and notes them without it", () => {
+    const schema = { type: "string", format: "uuid" };
+    expect(converted(schema, { checksFormats: true })).toEqual({ schema, isExact: true, notes: [] });
+    expect(converted(schema)).toEqual({
+      schema: { type: "string" },
+      isExact: true,
+      notes: [
+        'format: "format" is an annotation: values are not checked for it, unless you import with --check-formats',
+      ],
+    });
+  });
+
+  it("notes values that the type next to them excludes, as YAML 1.1 makes them of NO", () => {
+    expect(converted({ type: "string", enum: ["DE", false, null] }).notes).toEqual([
+      'enum[1]: false is never valid, since "type" is "string": ' +
+        "YAML 1.1 reads NO, on and 1.10 as false, true and 1.1: quote it, or convert as YAML 1.2",
+    ]);
+    expect(converted({ type: ["integer", "string"], enum: [1, "a", 2] }).notes).toEqual([]);
+  });
+});
+
+describe("a read-only property that is required", () => {
+  const ID = { properties: { id: { readOnly: true } } };
+  const REQUIRED = { required: ["id", "name"] };
+  it.each<[string, object, Options?]>([
+    ["beside it", { ...ID, ...REQUIRED }],
+    ["by the schema around an allOf", { ...REQUIRED, allOf: [ID] }],
+    ["by one part of an allOf, of another", { allOf: [REQUIRED, ID] }],
+    ["by a part of an allOf, of the schema around it", { ...ID, allOf: [REQUIRED] }],
+    [
+      "by a schema that is referred to",
+      { allOf: [{ $ref: "#/components/schemas/R" }, ID] },
+      { schemas: { R: REQUIRED } },
+    ],
+    [
+      "by the schema around, of one that is referred to",
+      { ...REQUIRED, allOf: [{ $ref: "#/components/schemas/I" }] },
+      { schemas: { I: ID } },
+    ],
+    [
+      "beside the reference (3.1)",
+      { ...REQUIRED, $ref: "#/components/schemas/I" },
+      { openapi: "3.1.0", schemas: { I: ID } },
+    ],
+    [
+      "by two references behind one another",
+      { allOf: [{ $ref: "#/components/schemas/A" }, ID] },
+      { schemas: { A: { allOf: [{ $ref: "#/components/schemas/R" }] }, R: REQUIRED } },
+    ],
+    [
+      "where its own schema is referred to",
+      { ...REQUIRED, properties: { id: { $ref: "#/components/schemas/Id" } } },
+      { schemas: { Id: { readOnly: true } } },
+    ],
+    ["where its own schema has parts", { ...REQUIRED, properties: { id: { allOf: [{ readOnly: true }] } } }],
+    ["by the schema around a choice", { ...REQUIRED, anyOf: [ID, { properties: { kind: {} } }] }],
+    ["in a choice", { ...ID, oneOf: [REQUIRED] }],
+  ])("may be missing in a request: required %s", (_, schema, options) => {
+    expect(accepts(schema, { name: "a" }, options)).toBe(true);
+    expect(accepts(schema, { id: 1 }, options)).toBe(false);
+  });
+
+  it(
+    "stays required where another schema refers to it, another property has the name, " +
+      "or only another choice says so",
+    () => {
+      const schemas = { R: REQUIRED, Made: { allOf: [{ $ref: "#/components/schemas/R" }, ID] } };
+      expect(accepts({ $ref: "#/components/schemas/R" }, { name: "a" }, { schemas })).toBe(false);
+      const both = {
+        properties: { made: { $ref: "#/components/schemas/Made" }, kept: { $ref: "#/components/schemas/R" } },
+      };
+      expect(accepts(both, { made: { name: "a" } }, { schemas })).toBe(true);
+      expect(accepts(both, { kept: { name: "a" } }, { schemas })).toBe(false);
+      expect(accepts({ ...REQUIRED, properties: { a: ID } }, { name: "a" })).toBe(false);
+      const choices = {
+        oneOf: [
+          { ...ID, ...REQUIRED, maxProperties: 1 },
+          { ...REQUIRED, minProperties: 2 },
+        ],
+      };
+      expect([{ name: "a" }, { name: "a", b: 1 }].map((value) => accepts(choices, value))).toEqual([true, false]);
+    },
+  );
+
+  it("is looked for in schemas that contain themselves", () => {
+    const schemas = { A: { ...REQUIRED, allOf: [{ $ref: "#/components/schemas/B" }] }, B: { ...ID, anyOf: [true] } };
+    const loop = { ...schemas, B: { ...schemas.B, allOf: [{ $ref: "#/components/schemas/A" }] } };
+    expect(converted({ $ref: "#/components/schemas/A" }, { schemas: loop }).notes).toEqual([]);
   });
 });
