@@ -1,7 +1,7 @@
 /**
  * The gateway in Node's event loop: guards the entries, so that what a timer, an event or a later turn throws is
- * reported, ends at most what it belongs to, such as a connection, and never the process; and sends what was written in
- * one round together at its end.
+ * reported, ends at most what it belongs to, such as a connection, and never the process; joins what is read in pieces,
+ * and sends what was written in one round together at its end.
  */
 import { channel } from "node:diagnostics_channel";
 import type { EventEmitter } from "node:events";
@@ -81,6 +81,39 @@ export class GuardedReadable extends Readable {
 export function reportEntryFault(error: unknown, name: string): void {
   if (!ENTRY_FAULTS.hasSubscribers) throw error;
   ENTRY_FAULTS.publish({ error, entry: name, isAnswered: false } satisfies EntryFault);
+}
+
+/**
+ * Joins the bytes of a message whose end has not arrived with those that follow. Memory doubles as it fills: a head in
+ * single bytes would otherwise be copied for each of them.
+ */
+export class Pieces {
+  /** The bytes, and room behind them; null while they are in the buffer of the last read. */
+  #memory: Buffer | null = null;
+
+  /** `rest`, of which nothing else writes to the memory behind it, and then `chunk`. */
+  joined(rest: Buffer, chunk: Buffer): Buffer {
+    const length = rest.length + chunk.length;
+    let memory = this.#memory;
+    let start = rest.byteOffset;
+    if (memory === null || rest.buffer !== memory.buffer || start + length > memory.length) {
+      memory = Buffer.allocUnsafeSlow(rest.length > chunk.length ? 2 * length : length);
+      memory.set(rest);
+      start = 0;
+      this.#memory = memory;
+    }
+    memory.set(chunk, start + rest.length);
+    return memory.subarray(start, start + length);
+  }
+
+  /** `bytes` for the next `joined`: a copy where they are in memory that the next read overwrites. */
+  kept(bytes: Buffer): Buffer {
+    return bytes.buffer === this.#memory?.buffer ? bytes : Buffer.from(bytes);
+  }
+
+  forget(): void {
+    this.#memory = null;
+  }
 }
 
 const MAX_READY = 64;

@@ -15,9 +15,8 @@
  * read (`#wantsBytes`).
  */
 import type { Socket } from "node:net";
-import { entry, writeText } from "../base/event_loop.ts";
+import { entry, Pieces, writeText } from "../base/event_loop.ts";
 import { ERRORS, ignore } from "../base/errors.ts";
-import { Pieces } from "../base/pieces.ts";
 import { Delivery } from "../http/delivery.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody, lentCopy } from "../http/lent_body.ts";

@@ -2,7 +2,7 @@
  * Writes commands and parses replies of RESP2, the protocol of Redis and Valkey
  * (https://redis.io/docs/latest/develop/reference/protocol-spec/).
  */
-import { Pieces } from "../base/pieces.ts";
+import { Pieces } from "../base/event_loop.ts";
 
 /** Text is read as Latin-1. Null: the key or the list does not exist. */
 export type RespValue = string | number | null | ErrorReply | readonly RespValue[];

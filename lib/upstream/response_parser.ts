@@ -3,7 +3,7 @@
  */
 import { LONGEST_TIMER_MS } from "../base/clock.ts";
 import { FIELD_LINE } from "../base/http_grammar.ts";
-import { Pieces } from "../base/pieces.ts";
+import { Pieces } from "../base/event_loop.ts";
 import { BodyReader, NO_TRAILERS, type BodySink } from "../http/body_reader.ts";
 import { connectionOptions, hasToken, MAX_CONNECTION_OPTIONS, nameSet, trimmed } from "../http/headers.ts";
 import { TOO_MANY_OPTIONS, type ResponseHead } from "./heads.ts";

@@ -1,5 +1,5 @@
 /** Reads the requests of one connection with `RequestParser`, from bytes in any pieces. */
-import { Pieces } from "../../lib/base/pieces.ts";
+import { Pieces } from "../../lib/base/event_loop.ts";
 import { noCertificate } from "../../lib/http/exchange.ts";
 import type { Limits } from "../../lib/server/limits.ts";
 import type { RequestHead } from "../../lib/server/inbound.ts";
