@@ -24,7 +24,7 @@ export interface Plugin {
 export interface Route {
   readonly name?: string;
   readonly path: string;
-  readonly methods?: readonly string[];
+  methods?: readonly string[];
   readonly upstream_path?: string;
   readonly match?: object;
   plugins?: Plugin[];
@@ -147,7 +147,7 @@ export class Draft {
       if (!guarded.has(gap.head)) guarded.set(gap.head, []);
       guarded.get(gap.head)!.push(gap);
     }
-    for (const [service, route, plugins] of guarded.size === 0 ? [] : this.#routes()) {
+    for (const [service, route, plugins] of guarded.size === 0 ? [] : this.routes()) {
       const numbers = new Set(plugins.map((plugin) => this.#numberOf(plugin)));
       const lacks = (guard: Plugin) => !numbers.has(this.#numberOf(guard));
       if (plugins.some(({ name }) => name === "request_termination")) continue;
@@ -160,7 +160,7 @@ export class Draft {
           .filter(lacks)
           .map(({ name }) => `"${name}"`)
           .join(", ");
-        this.#close(route, `would get requests of ${formatPath(gap.at)}, which is left out, without ${missing}`);
+        this.close(route, `would get requests of ${formatPath(gap.at)}, which is left out, without ${missing}`);
         break;
       }
     }
@@ -181,7 +181,8 @@ export class Draft {
     }
   }
 
-  #close(route: Route, why: string): void {
+  /** Until a guard is put in the place of what is left out. */
+  close(route: Route, why: string): void {
     const at = this.#origins.get(route)!;
     this.notes.addClosed(at, `${why}: it answers 503 (request_termination) until you replace it`);
     route.plugins = [...(route.plugins ?? []), this.from(at, CLOSED())];
@@ -192,14 +193,13 @@ export class Draft {
    * more than an expression.
    * A route that so gets requests of another one, which has a guard that it lacks, is closed.
    */
-  #closeOverlaps(): void {
+  closeOverlaps(): void {
     if (this.#expressions.size === 0) return;
-    const all = [...this.#routes()].map(([service, route, plugins]) => {
-      const guards = plugins.filter(({ name }) => GUARDS.has(name)).map((plugin) => this.#numberOf(plugin));
+    const all = [...this.routes()].map(([service, route, plugins]) => {
       return {
         route,
         hosts: service.hosts ?? [],
-        guards,
+        guards: this.guardsIn(plugins),
         isClosed: plugins.some(({ name }) => name === "request_termination"),
         segments: joined(service, route).split("/").slice(1),
       };
@@ -216,7 +216,7 @@ export class Draft {
         ]) {
           if (to.isClosed || from.guards.every((guard) => to.guards.includes(guard))) continue;
           to.isClosed = true;
-          this.#close(
+          this.close(
             to.route,
             `may get requests of ${formatPath(this.#origins.get(from.route)!)}, which has other guards, ` +
               `since a regular expression is a pattern here`,
@@ -227,12 +227,17 @@ export class Draft {
   }
 
   /** The routes that are not closed, with the plugins that run for them. */
-  *#routes(): Generator<[Service, Route, readonly Plugin[]]> {
+  *routes(): Generator<[Service, Route, readonly Plugin[]]> {
     for (const service of this.config.services) {
       if (this.#closed.has(service)) continue;
       const shared = [...(this.config.global?.plugins ?? []), ...(service.plugins ?? [])];
       for (const route of service.routes) yield [service, route, [...shared, ...(route.plugins ?? [])]];
     }
+  }
+
+  /** The numbers of those that decide who passes. */
+  guardsIn(plugins: readonly Plugin[]): readonly number[] {
+    return plugins.filter(({ name }) => GUARDS.has(name)).map((plugin) => this.#numberOf(plugin));
   }
 
   #numberOf(plugin: Plugin): number {
@@ -252,7 +257,6 @@ export class Draft {
 
   /** The valid configuration. Throws a `Failure` when nothing is left of it. */
   async finished(): Promise<Imported> {
-    this.#closeOverlaps();
     for (;;) {
       this.#closeGaps();
       const { services } = this.config;
@@ -331,7 +335,7 @@ export class Draft {
         `${what} is not carried over: ${inner.rest.length === 0 ? "" : `${formatPath(inner.rest)}: `}${message}`,
       );
     }
-    for (const [service, route, plugins] of this.#routes()) {
+    for (const [service, route, plugins] of this.routes()) {
       const isLost = (out.has(service) || out.has(route)) && !doubles.has(route);
       if (isLost && plugins.some(({ name }) => GUARDS.has(name)))
         this.leaveGap(this.#origins.get(route)!, joined(service, route), service.hosts, plugins);
@@ -369,12 +373,12 @@ const GUARDS: ReadonlySet<string> = new Set(
   builtinPlugins.filter(({ guards }) => guards === true).map(({ name }) => name),
 );
 
-function joined(service: Service, route: Route): string {
+export function joined(service: Service, route: Route): string {
   return `${service.base_path}/${route.path}`.replace(/\/{2,}/g, "/");
 }
 
 /** Of "/a/b": "", "/a" and "/a/b". */
-function headsOf(path: string): string[] {
+export function headsOf(path: string): string[] {
   const segments = path
     .split("/")
     .slice(1)
@@ -383,7 +387,7 @@ function headsOf(path: string): string[] {
 }
 
 /** Whether a path can match both patterns. */
-function overlap(one: readonly string[], other: readonly string[]): boolean {
+export function overlap(one: readonly string[], other: readonly string[]): boolean {
   for (let i = 0; i < Math.max(one.length, other.length); i++) {
     const [a, b] = [one[i], other[i]];
     if (a === undefined || b === undefined) return false;
@@ -408,7 +412,7 @@ function shareMethod({ methods: one }: Route, { methods: other }: Route): boolea
  * Whether a request for one of these hosts may be for a service with `others` in place of one with `hosts`; none is all
  * hosts. A service without hosts comes after those with.
  */
-function meet(hosts: readonly string[], others: readonly string[]): boolean {
+export function meet(hosts: readonly string[], others: readonly string[]): boolean {
   if (hosts.length === 0) return true;
   const covers = (a: string, b: string) => a === b || (a.startsWith("*.") && b.endsWith(a.slice(1)));
   return others.some((other) =>

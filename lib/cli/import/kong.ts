@@ -6,7 +6,7 @@
  * with to the gateway, so that the order stays.
  */
 import { isObject } from "../../json_schema/values.ts";
-import type { Draft, Plugin, Service, Target } from "./draft.ts";
+import type { Draft, Plugin, Route, Service, Target } from "./draft.ts";
 import { balancing } from "./kong_balancing.ts";
 import { matchOf, whyUnroutable } from "./kong_conditions.ts";
 import { readPath, templateOf, type KongPath } from "./kong_paths.ts";
@@ -14,6 +14,7 @@ import { groupNames, LABELS, limitOf, type GroupLimit } from "./kong_limits.ts";
 import { KongPlugins, OPEN, type Attached } from "./kong_plugins.ts";
 import { retries, targetOf, timeouts } from "./kong_services.ts";
 import { freeName, type Place } from "./place.ts";
+import { addMethods, closePrefixes } from "./prefixes.ts";
 
 export function importKong(root: Place, draft: Draft): void {
   new KongReader(root, draft).run();
@@ -53,11 +54,16 @@ class KongReader {
   readonly #indexes = new Map<string, Map<unknown, Place[]>>();
   readonly #upstreamsByName: ReadonlyMap<string, Place>;
   readonly #limits: readonly GroupLimit[];
+  /** Routes whose last segment may go on in Kong: "/admin" is also "/admin.php". */
+  readonly #prefixes = new Set<Route>();
   #expressions = 0;
+  /** Before 3.0 every path with a character of regular expressions is one. */
+  readonly #isOld: boolean;
 
   constructor(root: Place, draft: Draft) {
     this.#root = root;
     this.#draft = draft;
+    this.#isOld = Number(root.get("_format_version").value ?? 3) < 3;
     this.#upstreamsByName = new Map(
       root
         .get("upstreams")
@@ -140,6 +146,9 @@ class KongReader {
     if (shared.length > 0) this.#draft.config.global = { plugins: shared };
     for (const service of this.#draft.config.services) service.plugins = service.plugins?.slice(shared.length) ?? [];
     this.#noteCounters();
+    addMethods(this.#draft);
+    this.#draft.closeOverlaps();
+    closePrefixes(this.#draft, this.#prefixes);
   }
 
   /** The entities of a list that are within the parent, or at the top with a reference to it by name or id. */
@@ -222,7 +231,7 @@ class KongReader {
   }): void {
     const {
       route,
-      path: { pattern, isPrefix, isRegex, isWider },
+      path: { pattern, isPrefix, isRegex, isWider, goesOn },
       uri,
       plugins,
       target,
@@ -286,6 +295,7 @@ class KongReader {
         ...(methods.length === 0 ? {} : { methods }),
       });
       if (isRegex) this.#draft.isExpression(made, isWider);
+      if (goesOn && !below.endsWith("*}")) this.#prefixes.add(made);
       bucket.service.routes.push(made);
       bucket.lists.push(plugins);
     }
@@ -299,7 +309,9 @@ class KongReader {
     for (const place of places) {
       const written = place.text()!;
       const isTooMany = written.startsWith("~") && ++this.#expressions > MAX_EXPRESSIONS;
-      const path = isTooMany ? `only ${MAX_EXPRESSIONS} regular expressions are: split the file` : readPath(written);
+      const path = isTooMany
+        ? `only ${MAX_EXPRESSIONS} regular expressions are: split the file`
+        : readPath(written, this.#isOld);
       if (typeof path === "string") {
         close(written);
         place.note(`"${written}" is not carried over: ${path}`);
@@ -313,7 +325,7 @@ class KongReader {
         );
     }
     return places.length === 0
-      ? [{ pattern: "", isPrefix: true, isRegex: false, isWider: false }]
+      ? [{ pattern: "", isPrefix: true, isRegex: false, isWider: false, goesOn: false }]
       : [...paths.values()];
   }
 

@@ -3,6 +3,8 @@
  * into patterns.
  */
 
+import { literal } from "./place.ts";
+
 export interface KongPath {
   /** Such as "/items/{id}"; "" is the whole site. */
   readonly pattern: string;
@@ -11,6 +13,8 @@ export interface KongPath {
   readonly isRegex: boolean;
   /** Whether a placeholder accepts more than the expression did. */
   readonly isWider: boolean;
+  /** Whether its last segment may have more characters: "/a" is also "/ab". */
+  readonly goesOn: boolean;
 }
 
 const LITERALS = /^(?:[\w~!'&=,%@;:-]|\\[.~_-])+$/;
@@ -23,13 +27,19 @@ const CLASSES = new RegExp(String.raw`^(?:(?:${CLASS})(?:\+[?+]?|\{[1-9]\d*(?:,\
 const MAX_CHARACTERS = 2000;
 const GROUP = /\((?:\?P?<(\w+)>|\?:)?([^()]+)\)/;
 
-/** Returns why there is no pattern. */
-export function readPath(written: string): KongPath | string {
+/** What a path without "~" has only if an expression was meant; "/$metadata" and "/me()" are texts. */
+const MEANT = /\\|\(\?|\.[*+]|\][*+?{]|\)[*+?]/;
+
+/** Returns why there is no pattern. `isOld`: by the format 1.1 or 2.1. */
+export function readPath(given: string, isOld: boolean): KongPath | string {
+  const written = isOld && /[^\w.~/%-]/.test(given) && !given.startsWith("~") ? `~${given}` : given;
   if (!/^~?\//.test(written)) return 'a path begins with "/" or "~/"';
   if (!written.startsWith("~")) {
-    if (/[~()[\]{}*+?^$|\\]/.test(written))
-      return 'a regular expression begins with "~/"; write routes with placeholders such as /users/{id}';
-    return { pattern: written.replace(/\/+$/, ""), isPrefix: true, isRegex: false, isWider: false };
+    if (MEANT.test(written))
+      return 'Kong 3 reads it as a text, which no request has: a regular expression begins with "~/"';
+    if (/[?#]/.test(written)) return 'it has "?" or "#", which is no part of a path';
+    const pattern = literal(written.replace(/\/+$/, ""));
+    return { pattern, isPrefix: true, isRegex: false, isWider: false, goesOn: !written.endsWith("/") };
   }
   if (/\(\?<?[=!]/.test(written)) return "it looks ahead or behind; write routes with placeholders such as /users/{id}";
   if (written.includes("|")) return "it has alternatives (|): write a route for each of them";
@@ -49,7 +59,8 @@ export function readPath(written: string): KongPath | string {
   for (const [i, segment] of segments.entries()) {
     const name = GROUP.exec(segment)?.[1] ?? `segment_${i + 1}`;
     const bare = segment.replace(GROUP, "$2");
-    if (bare === ".*" && i === segments.length - 1) return { pattern, isPrefix: true, isRegex: true, isWider };
+    if (bare === ".*" && i === segments.length - 1)
+      return { pattern, isPrefix: true, isRegex: true, isWider, goesOn: false };
     const isRest = bare === ".+" && i === segments.length - 1;
     if (LITERALS.test(segment)) {
       pattern += `/${segment.replaceAll("\\", "")}`;
@@ -65,7 +76,8 @@ export function readPath(written: string): KongPath | string {
     isWider ||= !isRest && !/^\[\^\/\]\+[?+]?$/.test(bare);
     pattern += isRest ? `/{${name}*}` : `/{${name}}`;
   }
-  return { pattern, isPrefix: isOpen && !pattern.endsWith("*}"), isRegex: true, isWider };
+  const isPrefix = isOpen && !pattern.endsWith("*}");
+  return { pattern, isPrefix, isRegex: true, isWider, goesOn: isPrefix && !/\/\??$/.test(body) };
 }
 
 /**

@@ -317,6 +317,10 @@ function isSamePlace(one: string, other: string): boolean {
 }
 
 function commonFields(config: Place): void {
+  config.note(
+    "upstreams get no X-Consumer-Username, X-Consumer-Custom-ID, X-Consumer-ID, X-Consumer-Groups and " +
+      "X-Credential-Identifier: set what they need by request_headers, such as ${caller.id} and ${caller.groups}",
+  );
   config.noteUnusual({ run_on_preflight: [true, "preflights need credentials here, unless cors answers them first"] });
   if (config.get("anonymous").value !== undefined)
     config.get("anonymous").note("requests without credentials are refused");

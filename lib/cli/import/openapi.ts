@@ -7,7 +7,7 @@ import { isObject } from "../../json_schema/values.ts";
 import { Failure } from "../failure.ts";
 import type { Draft, Plugin, Route, Target } from "./draft.ts";
 import { SchemaReader, type Schema } from "./openapi_schema.ts";
-import { freeName, Place } from "./place.ts";
+import { freeName, literal, Place } from "./place.ts";
 
 const METHODS = ["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
 
@@ -321,14 +321,6 @@ function patternOf(path: string): Pattern {
   if (bare !== path) return { nearest, why: 'its path goes on with "?" or "#", which is no part of a path' };
   const isMixed = nearest !== written;
   return { nearest, why: isMixed ? "its path mixes text and placeholders in a segment" : undefined };
-}
-
-/** Escapes what would be a pattern here, or of another gateway: /$metadata, /me(). */
-function literal(text: string): string {
-  return text.replace(
-    /[()[\]^$*{}<>\\]|(?<=\/):/g,
-    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
-  );
 }
 
 function shapeOf(path: string, method: string): string {

@@ -186,3 +186,11 @@ export function freeName(wanted: string, taken: Map<string, number>): string {
   if (found !== name) taken.set(found, 1);
   return found;
 }
+
+/** Escapes what would be a pattern here, or of another gateway: /$metadata, /me(). */
+export function literal(text: string): string {
+  return text.replace(
+    /[()[\]^$*{}<>\\]|(?<=\/):/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
+}

@@ -29,5 +29,8 @@ export const fromOpenApi = (document: object, upstream = "http://127.0.0.1:3000"
     importOpenApi(root, draft, readTarget(upstream) as Target),
   );
 
-export const fromKong = (document: object, environment?: Record<string, string>) =>
-  result({ _format_version: "3.0", ...document }, importKong, environment);
+/** Without the note on headers of consumers, which each plugin that knows them has. */
+export const fromKong = async (document: object, environment?: Record<string, string>) => {
+  const made = await result({ _format_version: "3.0", ...document }, importKong, environment);
+  return { ...made, notes: made.notes.filter((note) => !note.includes("X-Consumer-")), allNotes: made.notes };
+};

@@ -127,7 +127,7 @@ describe("services and routes of Kong", () => {
       "is not carried over: it has more than 2000 characters",
     ],
     ["any character", { paths: ["~/a/v1.0/b$"] }, '"v1.0" is no expression for one segment of the path'],
-    ["an expression without ~", { paths: ["/a/\\d+"] }, 'is not carried over: a regular expression begins with "~/"'],
+    ["an expression without ~", { paths: ["/a/\\d+"] }, 'which no request has: a regular expression begins with "~/"'],
     ["a path that is not absolute", { paths: ["a/b"] }, '"a/b" is not carried over: a path begins with "/" or "~/"'],
     [
       "a pattern of a header",
@@ -203,7 +203,7 @@ describe("services and routes of Kong", () => {
           .filter(({ name, base_path: path }) => name.startsWith("s") && path === base)
           .map(({ plugins = [], routes }) => [...plugins, ...(routes[0]!.plugins ?? [])].map(({ name }) => name));
       expect([at("/"), at("/admin/open"), at("/tenants"), at("/admin/keyed")]).toEqual([
-        [[]],
+        [["request_termination"]],
         [["request_termination"]],
         [[]],
         [["key_auth"]],
@@ -452,7 +452,7 @@ describe("services and routes of Kong", () => {
     // Methods of their own.
     expect(
       await states({ paths: ["~/a/(?<id>\\d+)$"], methods: ["GET"] }, { paths: ["/a"], methods: ["POST"], ...guarded }),
-    ).toEqual(["/a/{id} ", "/a/{rest*} key_auth", "/a key_auth"]);
+    ).toEqual(["/a/{id} ", "/a/{rest*} key_auth", "/a key_auth", "/a/{id} key_auth"]);
   });
 
   it("have the path that request-transformer writes, with the groups of their path", async () => {
@@ -737,6 +737,123 @@ describe("services and routes of Kong", () => {
       'vaults: "vaults" has no counterpart here',
     ]);
     await expect(fromKong({ services: [] })).rejects.toThrow("no route could be carried over");
+  });
+});
+
+describe("prefixes of Kong", () => {
+  const guarded = { plugins: [{ name: "key-auth" }] };
+  const OTHER = { name: "other", url: "http://other.test" };
+  const shown = (services: Awaited<ReturnType<typeof fromKong>>["services"]) =>
+    services.flatMap(({ name, base_path: base, plugins = [], routes }) =>
+      routes.map((route) =>
+        [
+          name,
+          base,
+          route.path,
+          route.methods?.join() ?? "all",
+          ...[...plugins, ...(route.plugins ?? [])].map((each) => each.name),
+        ].join(" "),
+      ),
+    );
+
+  it(
+    "close the route at their upstream that would get /admin.php of a guarded " + "/admin, and note one at another",
+    async () => {
+      const routes = [
+        { paths: ["/admin"], strip_path: false, ...guarded },
+        { paths: ["/"], strip_path: false },
+      ];
+      const one = await fromKong({ services: [{ ...SERVICE, routes }], consumers: CONSUMERS });
+      expect(shown(one.services)).toEqual([
+        "s / /admin/{rest*} all key_auth",
+        "s / /admin all key_auth",
+        "s / /{rest*} all request_termination",
+        "s / / all",
+      ]);
+      expect(one.notes[0]).toBe(
+        'services[0].routes[1]: would get requests such as "/admin.php" of services[0].routes[0], ' +
+          "which has other guards, " +
+          "since a path matches whole segments here: it answers 503 (request_termination) until you replace it",
+      );
+      const two = await fromKong({
+        services: [
+          { ...SERVICE, routes: [routes[0]] },
+          { ...OTHER, routes: [routes[1]] },
+        ],
+        consumers: CONSUMERS,
+      });
+      expect(shown(two.services).join()).not.toContain("request_termination");
+      expect(two.notes.join("\n")).toContain(
+        'services[1].routes[0]: gets requests such as "/admin.php" of services[0]',
+      );
+    },
+  );
+
+  it("that end with a slash, or whose guards the other route has, close nothing", async () => {
+    for (const [path, more] of [
+      ["/admin/", {}],
+      ["/admin", guarded],
+    ] as const) {
+      const routes = [
+        { paths: [path], ...guarded },
+        { paths: ["/"], ...more },
+      ];
+      const { services } = await fromKong({ services: [{ ...SERVICE, routes }], consumers: CONSUMERS });
+      expect(shown(services).join()).not.toContain("request_termination");
+    }
+  });
+
+  it("leave methods that a longer one does not accept to a shorter one, with its guards", async () => {
+    const { services } = await fromKong({
+      services: [
+        { ...SERVICE, routes: [{ paths: ["/orders"], methods: ["GET", "POST"], ...guarded }] },
+        { ...OTHER, routes: [{ paths: ["/orders/special"], methods: ["GET"], strip_path: false }] },
+      ],
+      consumers: CONSUMERS,
+    });
+    expect(shown(services)).toEqual([
+      "s /orders /{rest*} GET,POST key_auth",
+      "s /orders / GET,POST key_auth",
+      "s /orders /special/{rest*} POST key_auth",
+      "s /orders /special POST key_auth",
+      "other / /orders/special/{rest*} GET",
+      "other / /orders/special GET",
+    ]);
+  });
+
+  it("without methods have the rest of the methods that a route of the same path does not accept", async () => {
+    const routes = [
+      { paths: ["/a"], methods: ["GET"] },
+      { paths: ["/a"], ...guarded },
+    ];
+    const { services } = await fromKong({ services: [{ ...SERVICE, routes }], consumers: CONSUMERS });
+    expect(shown(services)).toContain("s /a / HEAD,POST,PUT,PATCH,DELETE,OPTIONS key_auth");
+    expect(shown(services)).toContain("s /a / GET");
+  });
+
+  it("are texts where format 3 has no ~, and expressions in older formats", async () => {
+    const routes = [{ paths: ["/$metadata", "/me()"], strip_path: false }];
+    const { services, notes } = await fromKong({ services: [{ ...SERVICE, routes }] });
+    expect(services[0]!.routes.map(({ path }) => path)).toEqual([
+      "/%24metadata/{rest*}",
+      "/%24metadata",
+      "/me%28%29/{rest*}",
+      "/me%28%29",
+    ]);
+    expect(notes).toEqual([WHOLE]);
+    const old = await fromKong({
+      _format_version: "1.1",
+      services: [{ ...SERVICE, routes: [{ paths: ["/users/\\d+$"], strip_path: false }] }],
+    });
+    expect(old.services[0]!.routes.map(({ path }) => path)).toEqual(["/users/{segment_2}"]);
+  });
+
+  it("and the plugins that know consumers say which headers upstreams no longer get", async () => {
+    const { allNotes } = await fromKong({
+      services: [{ ...SERVICE, routes: [{ paths: ["/a"] }], ...guarded }],
+      consumers: CONSUMERS,
+    });
+    expect(allNotes.join("\n")).toContain("services[0].plugins[0].config: upstreams get no X-Consumer-Username");
   });
 });
 

@@ -1,0 +1,143 @@
+/**
+ * Makes the routes of a draft answer as those of a source where a path is a prefix: one that does not accept a method
+ * leaves it to a shorter one, and "/admin" is also "/admin.php".
+ */
+import { formatPath } from "../../config/json.ts";
+import { headsOf, joined, meet, overlap, type Draft, type Route, type Service } from "./draft.ts";
+
+/** Those of a route that names none; others are rare. */
+const ALL_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+const REST = "/{rest*}";
+
+interface Found {
+  readonly service: Service;
+  readonly route: Route;
+  /** Of service and route. */
+  readonly path: string;
+}
+
+/** Here the longest path alone decides: it gets routes for the methods that a shorter one accepts. */
+export function addMethods(draft: Draft): void {
+  const all = [...draft.routes()].map(([service, route]) => ({ service, route, path: joined(service, route) }));
+  /** By place: of all routes, and of those without conditions. */
+  const taken = new Map(all.map((found) => [placeOf(found), new Set<string>()]));
+  const plain = new Map(all.map((found) => [placeOf(found), new Set<string>()]));
+  for (const found of all) {
+    for (const method of found.route.methods ?? []) {
+      taken.get(placeOf(found))!.add(method);
+      if (found.route.match === undefined) plain.get(placeOf(found))!.add(method);
+    }
+  }
+  for (const found of all.filter(({ route }) => route.methods === undefined && route.match === undefined)) {
+    const others = plain.get(placeOf(found))!;
+    const left = ALL_METHODS.filter((method) => !others.has(method));
+    if (others.size > 0 && left.length > 0) found.route.methods = left;
+    for (const method of left) taken.get(placeOf(found))!.add(method);
+  }
+  const isWide = ({ path }: Found) => path.endsWith(REST);
+  const wide = grouped(all.filter(isWide), ({ service, path }) => `${hostsOf(service)} ${path.slice(0, -REST.length)}`);
+  for (const found of all)
+    if (found.route.methods !== undefined) addOthers(draft, found, wide, taken.get(placeOf(found))!);
+}
+
+function addOthers(
+  draft: Draft,
+  { service, route: longer, path }: Found,
+  wide: ReadonlyMap<string, Found[]>,
+  taken: Set<string>,
+): void {
+  const heads = headsOf(path).filter((head) => head !== path && head + REST !== path);
+  const hosts = hostsOf(service);
+  const keys = heads.reverse().flatMap((head) => [`${hosts} ${head}`, ...(hosts === "" ? [] : [` ${head}`])]);
+  for (const { service: other, route } of keys.flatMap((key) => wide.get(key) ?? [])) {
+    const methods = (route.methods ?? ALL_METHODS).filter((method) => !taken.has(method));
+    if (methods.length === 0) continue;
+    const base = other.base_path.replace(/\/$/, "");
+    const isSame = hosts === hostsOf(other) && route.upstream_path === undefined && route.match === undefined;
+    if (!isSame || !path.startsWith(`${base}/`)) {
+      const at = formatPath(draft.originOf(route)!);
+      draft.notes.add(
+        draft.originOf(longer)!,
+        `other methods get 405 here, and do not reach the shorter path of ${at}`,
+      );
+      continue;
+    }
+    for (const method of methods) taken.add(method);
+    const plugins = route.plugins === undefined ? {} : { plugins: [...route.plugins] };
+    other.routes.push(draft.from(draft.originOf(route)!, { path: path.slice(base.length), methods, ...plugins }));
+  }
+}
+
+/**
+ * Closes the routes that would get "/admin.php" of a route "/admin" without its guards, at the same upstream. At
+ * another one it is nothing that the source would have guarded: noted.
+ */
+export function closePrefixes(draft: Draft, prefixes: ReadonlySet<Route>): void {
+  const all = [...draft.routes()].map(([service, route, plugins]) => ({
+    hosts: service.hosts ?? [],
+    upstreams: upstreamsOf(service),
+    route,
+    guards: draft.guardsIn(plugins),
+    isClosed: plugins.some(({ name }) => name === "request_termination"),
+    segments: joined(service, route).split("/").slice(1),
+  }));
+  const open = grouped(all, ({ segments }) => fixedStart(segments));
+  for (const own of all.filter(
+    ({ route, guards, isClosed }) => !isClosed && guards.length > 0 && prefixes.has(route),
+  )) {
+    const before = own.segments.slice(0, -1);
+    const longer = [
+      [...before, "{x}"],
+      [...before, "{x}", "{rest*}"],
+    ];
+    for (const other of headsOf(fixedStart(before)).flatMap((head) => open.get(head) ?? [])) {
+      if (other.isClosed || own.guards.every((guard) => other.guards.includes(guard))) continue;
+      const [segment] = other.segments.slice(before.length, before.length + 1).concat(other.segments.at(-1)!);
+      const isReached = segment!.startsWith("{") && longer.some((path) => overlap(path, other.segments));
+      if (!isReached || !meet(own.hosts, other.hosts)) continue;
+      const what = `requests such as "/${own.segments.join("/")}.php" of ${formatPath(draft.originOf(own.route)!)}`;
+      const why = "which has other guards, since a path matches whole segments here";
+      if (own.upstreams.some((upstream) => other.upstreams.includes(upstream))) {
+        other.isClosed = true;
+        draft.close(other.route, `would get ${what}, ${why}`);
+      } else draft.notes.add(draft.originOf(other.route)!, `gets ${what}, ${why}: its upstream is another one`);
+    }
+  }
+}
+
+function grouped<T>(list: readonly T[], keyOf: (item: T) => string): ReadonlyMap<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const item of list) {
+    const group = groups.get(keyOf(item));
+    if (group === undefined) groups.set(keyOf(item), [item]);
+    else group.push(item);
+  }
+  return groups;
+}
+
+/** "/a/b" of /a/b/{id}/c. */
+function fixedStart(segments: readonly string[]): string {
+  const end = segments.findIndex((segment) => segment.startsWith("{") || segment === "");
+  return segments
+    .slice(0, end < 0 ? segments.length : end)
+    .map((segment) => `/${segment}`)
+    .join("");
+}
+
+/** Routes of one place differ by their methods only. */
+function placeOf({ service, path }: Found): string {
+  return `${hostsOf(service)} ${path.replace(/\{[^{}*]*/g, "{").replace(/(?<=.)\/$/, "")}`;
+}
+
+function hostsOf({ hosts = [] }: Service): string {
+  return [...hosts]
+    .map((host) => host.toLowerCase())
+    .sort()
+    .join();
+}
+
+function upstreamsOf({ upstreams }: Service): string[] {
+  return (upstreams as readonly { readonly host: string; readonly port: number }[]).map(
+    ({ host, port }) => `${host}:${port}`,
+  );
+}
