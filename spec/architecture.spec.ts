@@ -54,6 +54,16 @@ function filesBelow(folder: string): string[] {
   });
 }
 
+/** Sources of programs and of pages, also for tests and benchmarks. */
+function allFilesBelow(folder: string): string[] {
+  return readdirSync(join(ROOT, folder)).flatMap((name) => {
+    const path = join(folder, name);
+    if (name === "node_modules" || name === "results") return [];
+    if (statSync(join(ROOT, path)).isDirectory()) return allFilesBelow(path);
+    return /\.(?:[cm]?[jt]s|css|html)$/.test(name) ? [path] : [];
+  });
+}
+
 function read(path: string): Source {
   const text = readFileSync(join(ROOT, path), "utf8");
   const code = text.replace(/^[ \t]*\/\*\*[\s\S]*?\*\//gm, "").replace(/(^|\s)\/\/.*$/gm, "$1");
@@ -129,10 +139,14 @@ function functionsIn(text: string): { readonly line: number; readonly lines: num
   });
 }
 
-const CONTROL =
-  /^\s*(?:\} )?(?:if|else|for|while|do|switch|try|catch|finally|class|export class|interface|export interface|type|export type)\b/;
-const FUNCTION =
-  /\bfunction\b|=> \{$|^\s*(?:(?:static|async|override|readonly|get|set|protected|private) )*\*?#?\w+(?:<[^>]*>)?\(.*\{$/;
+const CONTROL = new RegExp(
+  String.raw`^\s*(?:\} )?(?:if|else|for|while|do|switch|try|catch|finally|class|export class|` +
+    String.raw`interface|export interface|type|export type)\b`,
+);
+const FUNCTION = new RegExp(
+  String.raw`\bfunction\b|=> \{$|^\s*(?:(?:static|async|override|readonly|get|set|protected|` +
+    String.raw`private) )*\*?#?\w+(?:<[^>]*>)?\(.*\{$`,
+);
 
 describe("the reader of imports", () => {
   it("sees every form of an import", () => {
@@ -228,8 +242,10 @@ describe("what an auditor has to trust", () => {
     "no file makes code at run time: no eval, no Function, no vm, no require; " +
       "and only six files have dynamic imports",
     () => {
-      const makers =
-        /\beval\s*\(|\bnew\s+Function\b|(?<![.\w])Function\s*\(|["']node:(?:vm|module)["']|\brequire\s*\(|(?<!type \w+ = )\bimport\s*\(/;
+      const makers = new RegExp(
+        String.raw`\beval\s*\(|\bnew\s+Function\b|(?<![.\w])Function\s*\(|["']node:(?:vm|module)` +
+          String.raw`["']|\brequire\s*\(|(?<!type \w+ = )\bimport\s*\(`,
+      );
       expect(makers.test('const made = new Function("x");')).toBe(true);
       expect(makers.test('await import("./x.ts");')).toBe(true);
       const LOADER = "lib/gateway/module_loader.ts";
@@ -263,7 +279,10 @@ describe("what an auditor has to trust", () => {
         /\bnew\s+(?:(?:net|tls|https?)\.)?(?:Socket|TLSSocket|Agent|WebSocket|EventSource|XMLHttpRequest)\b/,
         /(?<![.\w#])fetch\s*\(/,
         /["']node:(?:dns(?:\/promises)?|dgram|child_process|cluster|inspector|wasi)["']|process\.binding/,
-        /import\s(?!type)[^;]*\{[^}]*\b(?<!type )(?:connect|createConnection|request|get)\b[^}]*\}\s+from "node:(?:net|tls|https?|http2)"/,
+        new RegExp(
+          String.raw`import\s(?!type)[^;]*\{[^}]*\b(?<!type )(?:connect|createConnection|request|` +
+            String.raw`get)\b[^}]*\}\s+from "node:(?:net|tls|https?|http2)"`,
+        ),
       ];
       const examples = [
         "net.connect(1)",
@@ -443,6 +462,16 @@ describe("house style", () => {
         path.startsWith("lib/") && !/[.:`]\n( \*\n| \* )|\.\n \*\/\n/.test(text.slice(0, text.indexOf("*/") + 3)),
     );
     expect(unfinished.map(({ path }) => path)).toEqual([]);
+  });
+
+  it("no line of lib, bin, build and spec is wider than 120 columns", () => {
+    const files = ["lib", "bin", "build", "spec"].flatMap(allFilesBelow);
+    expect(files.length).toBeGreaterThan(1_000);
+    const wide = files.flatMap((path) => {
+      const lines = readFileSync(join(ROOT, path), "utf8").split("\n");
+      return lines.flatMap((line, i) => (line.length > 120 ? [`${path}:${i + 1}`] : []));
+    });
+    expect(wide).toEqual([]);
   });
 
   it("no file has more than 5,500 tokens, and no function more than 1,560", () => {

@@ -56,10 +56,9 @@ async function runAsShown(job: string, ports: Readonly<Record<number, number>>):
     .split(/^\$ /m)
     .slice(1)
     .map((step) => step.trimEnd().split("\n"));
-  const script = steps.map(
-    ([line = ""]) =>
-      `${line.replace(/(?:localhost|127\.0\.0\.1):(\d+)/g, (_, port: string) => `127.0.0.1:${ports[Number(port)]}`)}\necho; echo @@@`,
-  );
+  const placed = (line: string) =>
+    line.replace(/(?:localhost|127\.0\.0\.1):(\d+)/g, (_, port: string) => `127.0.0.1:${ports[Number(port)]}`);
+  const script = steps.map(([line = ""]) => `${placed(line)}\necho; echo @@@`);
   const shell = spawn("sh", ["-c", script.join("\n")], { cwd: root });
   let out = "";
   shell.stdout.on("data", (chunk: Buffer) => (out += chunk));

@@ -1158,7 +1158,10 @@ describe("Node for lib/upstream/health_checks.ts, lib/client/client.ts and lib/m
       onTestFinished(() => void request.destroy());
       const text = await overSocket((await taken)[0]).until("\r\n\r\n");
       expect(text).toMatch(
-        /^GET \/ HTTP\/1\.1\r\nx-A: 1\r\nHost: b\r\nX-a: caf\xe9\r\nx-A: 2\r\nConnection: (?:close|keep-alive)\r\n\r\n$/,
+        new RegExp(
+          String.raw`^GET \/ HTTP\/1\.1\r\nx-A: 1\r\nHost: b\r\nX-a: caf\xe9\r\nx-A: 2\r\n` +
+            String.raw`Connection: (?:close|keep-alive)\r\n\r\n$`,
+        ),
       );
     },
   );

@@ -577,7 +577,8 @@ max-forwards origin
 refresh retry-after
   sec-fetch-site sec-websocket-key sec-websocket-protocol server server-timing set-cookie strict-transport-security \
 sunset tk trailer
-  traceparent tracestate upgrade-insecure-requests user-agent vary via want-digest warning www-authenticate x-content-type-options
+  traceparent tracestate upgrade-insecure-requests user-agent vary via want-digest warning www-authenticate \
+x-content-type-options
   x-forwarded-for x-frame-options x-real-ip x-request-id x-robots-tag x-xss-protection`.split(/\s+/);
 
 describe("Node for lib/upstream/sessions.ts and lib/upstream/http2_request.ts", () => {

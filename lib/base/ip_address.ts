@@ -33,7 +33,10 @@ export function callerAddress(text: string): string {
   if (address === null) return text;
   const [a, b, , d] = address.words;
   if (address.version === 4) return `${d >>> 24}.${(d >>> 16) & 255}.${(d >>> 8) & 255}.${d & 255}`;
-  return `${(a >>> 16).toString(16)}:${(a & 0xffff).toString(16)}:${(b >>> 16).toString(16)}:${(b & 0xffff).toString(16)}::/64`;
+  return (
+    `${(a >>> 16).toString(16)}:${(a & 0xffff).toString(16)}:${(b >>> 16).toString(16)}:` +
+    `${(b & 0xffff).toString(16)}::/64`
+  );
 }
 
 /**

@@ -305,8 +305,12 @@ class Parser {
 }
 
 /** Matches one character: a class, an escape, or the character itself. */
-const ONE =
-  /^(?:\[(?:\\.|[^\]\\])*\]|\\(?:u\{[^}]*\}|u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|u[\da-fA-F]{4}|x[\da-fA-F]{2}|c[A-Za-z]|[pP]\{[^}]*\}|.)|.)/su;
+const ONE = new RegExp(
+  String.raw`^(?:\[(?:\\.|[^\]\\])*\]|\\(?:u\{[^}]*\}|` +
+    String.raw`u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|u[\da-fA-F]{4}|` +
+    String.raw`x[\da-fA-F]{2}|c[A-Za-z]|[pP]\{[^}]*\}|.)|.)`,
+  "su",
+);
 
 /** Node's engine decides about classes and escapes: for a single character it has nothing to backtrack over. */
 function characterTest(text: string): Fits {

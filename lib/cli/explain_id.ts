@@ -53,6 +53,8 @@ export function rememberedText({ decision: raw, inForce }: Remembered, paint: Pa
     (each) => `  ${each.upstream ?? "unknown"}: ${each.status ?? "no response"} after ${each.ms} ms\n`,
   );
   const isOther = inForce !== null && inForce !== digest;
+  const replaced = () => paint("bad", ` is no longer in force: now it is ${withoutControls(inForce!)}`);
+  const untilNow = inForce === null ? "" : " is in force";
   return [
     `${asked}${client === null ? "" : ` from ${client}`} got ` +
       `${paint(status !== null && status < 400 ? "good" : "bad", got)}\n`,
@@ -60,8 +62,7 @@ export function rememberedText({ decision: raw, inForce }: Remembered, paint: Pa
     `  ${place}\n`,
     ...(rows.length === 0 ? [] : ["\nUpstreams that were asked\n", ...rows]),
     `\nRequest ${id} ended at ${time}, after ${ms} ms.\n`,
-    `Configuration ` +
-      `${digest}${isOther ? paint("bad", ` is no longer in force: now it is ` + `${withoutControls(inForce)}`) : inForce === null ? "" : " is in force"}.\n`,
+    `Configuration ${digest}${isOther ? replaced() : untilNow}.\n`,
     ...(code === null || status === null ? [] : [`What ${code} means: edge-gateway help ${code}\n`]),
   ].join("");
 }

@@ -58,7 +58,10 @@ export function helpTextOf(name: string, { operand, about, settings, flags, exit
   );
   const own = flags === undefined ? "" : `\nFlags:\n${ownFlagsText(flags)}`;
   const shared = hasSettings ? `\n${FLAGS}:\n${flagsText(settings)}` : "";
-  return `Usage: ${usage.join(" ")}\n\n${about}.\n${own}${shared}${"httpPort" in settings ? `\n${TRACES}` : ""}\n${exitCodes(exits)}`;
+  return (
+    `Usage: ${usage.join(" ")}\n\n${about}.\n${own}${shared}` +
+    `${"httpPort" in settings ? `\n${TRACES}` : ""}\n${exitCodes(exits)}`
+  );
 }
 
 const FLAGS = "Flags, each with its environment variable; flags win";

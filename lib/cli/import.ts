@@ -37,10 +37,9 @@ export const importCommand: RunCommand = async (given) => {
   else importOpenApi(root, draft, upstream!, given.flags["check-formats"] !== undefined);
   const config = await draft.finished();
   // The rest of the control characters, which JSON allows in texts, would act on the terminal.
-  write(
-    `${JSON.stringify(config, null, 2).replace(/[\u007f-\u009f]/g, (control) => `\\u00${control.charCodeAt(0).toString(16)}`)}\n`,
-    given,
-  );
+  const escaped = (control: string) => `\\u00${control.charCodeAt(0).toString(16)}`;
+  const text = JSON.stringify(config, null, 2).replace(/[\u007f-\u009f]/g, escaped);
+  write(`${text}\n`, given);
   if (draft.notes.size > 0) {
     const lines = draft.notes.lines(given.flags.all === undefined ? 3 : Infinity).map((line) => `  ${line}`);
     process.stderr.write(printable([`Not carried over as it was, in ${file}:`, ...lines]));

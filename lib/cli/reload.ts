@@ -78,7 +78,8 @@ function printDryRun({ status, json, ...rest }: AdminAnswer, file: string | null
     ...(diff === null ? [] : diffLines(diff)),
     ...(requests === null ? [] : requestLines(requests)),
     `${name} would be ` +
-      `${outcome}${untested === null || outcome === "refused" ? "" : " if all tests pass"}${facts.length === 0 ? "" : ` (${facts.join("; ")})`}; nothing has been changed`,
+      (`${outcome}${untested === null || outcome === "refused" ? "" : " if all tests pass"}` +
+        `${facts.length === 0 ? "" : ` (${facts.join("; ")})`}; nothing has been changed`),
   ];
   process[outcome === "accepted" ? "stdout" : "stderr"].write(printable(lines));
   return outcome === "accepted" ? 0 : 1;

@@ -115,8 +115,10 @@ const FLAGS: ReadonlySet<string> = new Set(
   Object.values(START_SETTINGS).flatMap(({ flag, value }) => (value === BOOLEAN.value ? [] : (flag ?? []))),
 );
 /** The beginnings of the variables of all other settings. */
-const FURTHER =
-  /^(?:ADMIN_|PROBE_|METRICS_|MANAGER|OTEL_|SERVER_|CA_CERT_|CLIENT_AUTH|PERSISTENCE_|WORKERS$|STATE_DIR$|AUDIT_|SEAL$)/;
+const FURTHER = new RegExp(
+  String.raw`^(?:ADMIN_|PROBE_|METRICS_|MANAGER|OTEL_|SERVER_|CA_CERT_|CLIENT_AUTH|PERSISTENCE_|` +
+    String.raw`WORKERS$|STATE_DIR$|AUDIT_|SEAL$)`,
+);
 
 /** Whether these flags, and the variables that are set, need no other settings than those of this file. */
 export function areOfStart(flags: Flags, environment: Environment = {}): boolean {

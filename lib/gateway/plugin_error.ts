@@ -45,7 +45,10 @@ export function describePlace({ service, route }: Pick<Scope, "service" | "route
 
 /** The path of a plugin by names: "services.shop.plugins.jwt". */
 export function pluginPath({ service, route }: Pick<Scope, "service" | "route">, name: string): string {
-  return `${service === null ? "global" : `services.${service}`}${route === null ? "" : `.routes.${route}`}.plugins.${name}`;
+  return (
+    `${service === null ? "global" : `services.${service}`}` +
+    `${route === null ? "" : `.routes.${route}`}.plugins.${name}`
+  );
 }
 
 /**

@@ -277,7 +277,9 @@ export class AuditLog {
     let text = isBehind ? "\n" : "";
     let more = (torn === undefined ? "" : `,"torn":"${torn}"`) + (this.#lost === 0 ? "" : `,"lost":${this.#lost}`);
     for (const { time, event, fields } of batch) {
-      const line = `{"seq":${++seq},"time":"${time}","event":"${event}","prev":"${prev}"${more}${fields === "" ? "" : ","}${fields}}`;
+      const line =
+        `{"seq":${++seq},"time":"${time}","event":"${event}","prev":` +
+        `"${prev}"${more}${fields === "" ? "" : ","}${fields}}`;
       text += `${line}\n`;
       [prev, more] = [hash("sha256", line), ""];
     }

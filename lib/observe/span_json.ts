@@ -33,8 +33,10 @@ export function spanText(span: FinishedSpan): string {
   const flags = span.parent === "remote" ? 0x301 : 0x101;
   return (
     `{"traceId":"${traceId}","spanId":"${spanId}"${parentId === null ? "" : `,"parentSpanId":"${parentId}"`}` +
-    `${tracestate === null ? "" : `,"traceState":${quoted(tracestate)}`},"flags":${flags},"name":${quoted(span.name)},"kind":${KINDS[kind]}` +
-    `,"startTimeUnixNano":"${nanoseconds(span.startMs)}","endTimeUnixNano":"${nanoseconds(Math.max(span.startMs, span.endMs))}"` +
+    (`${tracestate === null ? "" : `,"traceState":${quoted(tracestate)}`},"flags":${flags},"name":` +
+      `${quoted(span.name)},"kind":${KINDS[kind]}`) +
+    (`,"startTimeUnixNano":"${nanoseconds(span.startMs)}","endTimeUnixNano":` +
+      `"${nanoseconds(Math.max(span.startMs, span.endMs))}"`) +
     `,"attributes":[${attributes}],"status":${span.status === "error" ? '{"code":2}' : "{}"}}`
   );
 }

@@ -350,7 +350,8 @@ function tryAttributes(
     originalOf(exchange.method),
     "url.full",
     attribute(
-      `${scheme}://${upstream.authority}${redactedPath(exchange.upstreamPath)}${redacted(exchange.query, secretParameters)}`,
+      `${scheme}://${upstream.authority}${redactedPath(exchange.upstreamPath)}` +
+        `${redacted(exchange.query, secretParameters)}`,
     ),
     "server.address",
     upstream.host,

@@ -56,8 +56,10 @@ const MAX_READ = 20_000;
  * §3.3.1.3: a key of up to 256 characters, perhaps with a system's name after "@", and a value without comma, "=" and
  * final blank.
  */
-const ENTRY =
-  /^(?:[a-z][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
+const ENTRY = new RegExp(
+  String.raw`^(?:[a-z][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})` +
+    String.raw`=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$`,
+);
 
 export interface Ids {
   /** 32 hexadecimal digits, not all of them 0. */

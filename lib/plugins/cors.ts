@@ -220,8 +220,10 @@ export function originProblem(text: string): string | undefined {
   return isDefault ? `browsers leave out the default port: write "${text.slice(0, text.lastIndexOf(":"))}"` : undefined;
 }
 
-const ORIGIN =
-  /^(?<scheme>[a-z][a-z0-9+.-]*):\/\/(?:(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(?::(?<port>[0-9]{1,5}))?(?<rest>(?:\/.*)?)$/;
+const ORIGIN = new RegExp(
+  String.raw`^(?<scheme>[a-z][a-z0-9+.-]*):\/\/(?:(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|` +
+    String.raw`\[[0-9a-f:.]+\])(?::(?<port>[0-9]{1,5}))?(?<rest>(?:\/.*)?)$`,
+);
 
 function methodProblem(text: string): string | undefined {
   if (!TOKEN.test(text)) return "";

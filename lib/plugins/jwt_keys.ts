@@ -119,7 +119,9 @@ export function signedJwt(claims: object, key: KeyObject, algorithm: Algorithm, 
   const signed = [{ alg: algorithm, typ: "JWT", kid: id }, claims]
     .map((part) => Buffer.from(JSON.stringify(part)).toString("base64url"))
     .join(".");
-  return `${signed}.${sign(kind.family === "eddsa" ? null : kind.hash, Buffer.from(signed), { key, ...PADDING[kind.family] }).toString("base64url")}`;
+  const digest = kind.family === "eddsa" ? null : kind.hash;
+  const signature = sign(digest, Buffer.from(signed), { key, ...PADDING[kind.family] });
+  return `${signed}.${signature.toString("base64url")}`;
 }
 
 interface NamedKey {

@@ -235,7 +235,11 @@ it("a former text that cannot be put back either: the answer says both reasons",
   );
   expect([got.status, got.json.code]).toEqual([409, "conflict"]);
   expect(got.json.detail).toMatch(
-    /^The configuration cannot come into force: [^]*cannot write to [^]*\. The former text of the file could not be put back: .*gw\.json has been changed meanwhile: its digest is [0-9a-f]{12}\.$/,
+    new RegExp(
+      String.raw`^The configuration cannot come into force: [^]*cannot write to [^]*\. The former ` +
+        String.raw`text of the file could not be put back: .*gw\.json has been changed meanwhile: ` +
+        String.raw`its digest is [0-9a-f]{12}\.$`,
+    ),
   );
   expect([all.content(), all.gateway.digest]).toEqual([text(7), digestOf(text(1))]);
 });

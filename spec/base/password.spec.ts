@@ -4,7 +4,8 @@ import { hashPassword, passwordProblem, sameText, verifyPassword } from "../../l
 
 const SALT = Buffer.alloc(16, 7);
 const hashOf = (password: string, N = 1024, r = 8, p = 1) =>
-  `scrypt$${N}$${r}$${p}$${SALT.toString("base64url")}$${scryptSync(password, SALT, 32, { N, r, p, maxmem: 2 ** 28 }).toString("base64url")}`;
+  `scrypt$${N}$${r}$${p}$${SALT.toString("base64url")}$` +
+  `${scryptSync(password, SALT, 32, { N, r, p, maxmem: 2 ** 28 }).toString("base64url")}`;
 
 describe("a password", () => {
   it("a password matches only its own hash", async () => {

@@ -158,9 +158,8 @@ async function throughput(turns: number): Promise<readonly number[]> {
         brief(costsOf(running.pid).rssMib),
       ];
     });
-    console.log(
-      `${markdown(["workers", "requests/s", "CPU µs of a request", "main thread's", "p99 ms", "MiB at rest", "MiB under load"], rows)}\n`,
-    );
+    const costs = ["requests/s", "CPU µs of a request", "main thread's", "p99 ms", "MiB at rest", "MiB under load"];
+    console.log(`${markdown(["workers", ...costs], rows)}\n`);
     return gateways.map(cpu);
   });
 }

@@ -325,10 +325,8 @@ describe("edge-gateway audit --json", () => {
     writeFileSync(join(folder, "key.txt"), "k3y");
     writeFileSync(join(folder, "more.json"), JSON.stringify([test("u", { Key: "${file:key.txt}" })]));
     const file = join(folder, "gw.json");
-    writeFileSync(
-      file,
-      `\uFEFF${JSON.stringify({ services: [service()], tests: [test("t", { Key: "${env:TEST_KEY}" })], test_files: ["more.json"] })}`,
-    );
+    const tests = [test("t", { Key: "${env:TEST_KEY}" })];
+    writeFileSync(file, `\uFEFF${JSON.stringify({ services: [service()], tests, test_files: ["more.json"] })}`);
     expect((await audited(file, { ...QUIET, TEST_KEY: "t" })).secrets).toEqual([
       "env:TEST_KEY",
       `file:${join(folder, "key.txt")}`,

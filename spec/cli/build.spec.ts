@@ -297,7 +297,10 @@ describe("a build", () => {
       expect(explained).toMatchObject({
         code: 0,
         stdout: expect.stringMatching(
-          /Status: 401\n {2}Title: An API key is required\n {2}This package has no documentation: docs\/troubleshooting\.md/,
+          new RegExp(
+            String.raw`Status: 401\n {2}Title: An API key is required\n {2}This package has no ` +
+              String.raw`documentation: docs\/troubleshooting\.md`,
+          ),
         ),
       });
       for (const words of [["--version"], ["validate", fileWith(KEYED)], ["audit", fileWith(KEYED)]])

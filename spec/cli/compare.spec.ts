@@ -199,7 +199,10 @@ describe("compare", { timeout: 60_000 }, () => {
       expect([code, stdout]).toEqual([
         1,
         expect.stringMatching(
-          /\nguards lost:\n {2}shop \/ rest: no longer refused[^]*\nother headers for the upstream:\n[^]*: read them before you upgrade\n$/,
+          new RegExp(
+            String.raw`\nguards lost:\n {2}shop \/ rest: no longer refused[^]*\nother headers for ` +
+              String.raw`the upstream:\n[^]*: read them before you upgrade\n$`,
+          ),
         ),
       ]);
       for (const secret of [SECRET, PASSWORD, Buffer.from(`ada:${PASSWORD}`).toString("base64")])
@@ -326,7 +329,10 @@ process.env.NAMED])); }`;
     [
       "with a version that has no explain",
       () => [written("export const loadPluginModules = () => {}; export const createGateway = () => ({})"), ROOT],
-      /cannot be run: it ended with exit code 1: Error: it has no createGateway with explain, as versions since 0.2.0 have/,
+      new RegExp(
+        String.raw`cannot be run: it ended with exit code 1: Error: it has no createGateway with ` +
+          String.raw`explain, as versions since 0.2.0 have`,
+      ),
     ],
     [
       "with a package that is no gateway",

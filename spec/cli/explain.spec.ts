@@ -417,7 +417,10 @@ ${ended(failed)}`),
         /got 200\n {2}Upstream b answered\.\n[^]*\n {2}b: 200 after [\d.]+ ms\n[^]* is in force\.\n$/,
       );
       expect(await text(["--id", await id(fetch(`${url}/nowhere`)), "--admin", admin])).toMatch(
-        /got 404 route_not_found\n {2}The gateway itself answered; no upstream was asked\.\n {2}No route was found, or looked for\.\n/,
+        new RegExp(
+          String.raw`got 404 route_not_found\n {2}The gateway itself answered; no upstream was ` +
+            String.raw`asked\.\n {2}No route was found, or looked for\.\n`,
+        ),
       );
       const asJson = await json(["--id", refused, "--admin-port", new URL(admin).port], CREDENTIALS);
       expect(asJson).toEqual({

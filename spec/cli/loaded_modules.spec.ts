@@ -89,8 +89,10 @@ const PARTS = {
   recentRequests: /^lib\/(?:gateway\/recent_requests|observe\/decisions)$/,
   decisionsField: /^lib\/config\/decisions$/,
   operator: /^lib\/operator\//,
-  admin:
-    /^lib\/(?:admin\/(?!writing$|source_file$|masked_text$|history$|change_log$)|cli\/(?:admin_interface|admin_requests|own_folder)$)/,
+  admin: new RegExp(
+    String.raw`^lib\/(?:admin\/(?!writing$|source_file$|masked_text$|history$|change_log$)|` +
+      String.raw`cli\/(?:admin_interface|admin_requests|own_folder)$)`,
+  ),
   seal: /^lib\/(?:cli\/seal|base\/rights)$/,
   adminWrite: /^lib\/admin\/(?:writing|source_file|masked_text|history|change_log)$/,
   manager: /^lib\/(?:manager\/(?!proxy$|backend$)|cli\/(?:manager|management_ui)$)/,
@@ -98,16 +100,21 @@ const PARTS = {
   cluster: /^lib\/(?:cluster\/|cli\/workers$)/,
   settings: /^lib\/config\/(?:settings(?:_table|_errors)?|tracing)$/,
   commandLine: /^lib\/cli\/(?:command_line|commands|arguments)$/,
-  warnings:
-    /^lib\/(?:proof\/(?:config_warnings|known_callers|plugin_warnings|route_warnings|written)|route\/(?:\w*overlaps|placed_routes|pattern_index|spellings|sample_requests))$/,
+  warnings: new RegExp(
+    String.raw`^lib\/(?:proof\/(?:config_warnings|known_callers|plugin_warnings|route_warnings|` +
+      String.raw`written)|route\/(?:\w*overlaps|placed_routes|pattern_index|spellings|` +
+      String.raw`sample_requests))$`,
+  ),
   proof: /^lib\/proof\/(?!config_diff$|config_warnings$|known_callers$|plugin_warnings$|route_warnings$|written$)/,
   reloads: /^lib\/gateway\/reloads$/,
   changes: /^lib\/proof\/config_diff$/,
   jsonText: /^lib\/config\/json_text$/,
   places: /^lib\/config\/json_places$/,
   sockets: /^lib\/cli\/socket_activation$/,
-  commands:
-    /^lib\/cli\/(?:demo|config_file|test|junit|explain|explain_id|diff|compare|compare\/\w+|reload|admin_client|schema|hash_password|help|terminal|warning_text)$/,
+  commands: new RegExp(
+    String.raw`^lib\/cli\/(?:demo|config_file|test|junit|explain|explain_id|diff|compare|` +
+      String.raw`compare\/\w+|reload|admin_client|schema|hash_password|help|terminal|warning_text)$`,
+  ),
 } as const;
 
 const tokensIn = (modules: readonly string[]) =>

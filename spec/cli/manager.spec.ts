@@ -107,7 +107,10 @@ describe("edge-gateway manager", () => {
   it("announces itself in rows with LOG_FORMAT text", async () => {
     const manager = program(["manager", "--manager-port", "0", "--log-format", "text"]);
     expect(await manager.says(/ {2}backend .*\n/)).toMatch(
-      /^edge-gateway \S+ manager started\n {2}manager {2}http:\/\/localhost:\d+\n {2}backend {2}http:\/\/127\.0\.0\.1:8081\n$/,
+      new RegExp(
+        String.raw`^edge-gateway \S+ manager started\n {2}manager {2}http:\/\/localhost:\d+\n` +
+          String.raw` {2}backend {2}http:\/\/127\.0\.0\.1:8081\n$`,
+      ),
     );
   });
 

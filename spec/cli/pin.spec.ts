@@ -123,7 +123,11 @@ describe("edge-gateway pin", () => {
     [
       "a configuration without modules",
       '{"services": []}',
-      /^edge-gateway: \S+gw\.json names no plugin modules \(global\.plugin_modules\) and no files of callers and tests \(caller_files, test_files\): there is nothing to pin\n$/,
+      new RegExp(
+        String.raw`^edge-gateway: \S+gw\.json names no plugin modules \(global\.plugin_modules\) ` +
+          String.raw`and no files of callers and tests \(caller_files, test_files\): there is ` +
+          String.raw`nothing to pin\n$`,
+      ),
     ],
   ])("exits 2 for %s, names the place, and writes nothing", async (_what, text, message) => {
     const config = folder(text);

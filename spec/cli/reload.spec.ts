@@ -54,7 +54,10 @@ describe("edge-gateway reload", () => {
     const { code, stdout, stderr } = await reload();
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toMatch(
-      /^\S+gw\.json:1:\d+ +services\[0\]\.upstreams\[0\]\.host .*\nThe configuration was refused; [0-9a-f]{12} stays in force\.\n$/,
+      new RegExp(
+        String.raw`^\S+gw\.json:1:\d+ +services\[0\]\.upstreams\[0\]\.host .*\nThe configuration ` +
+          String.raw`was refused; [0-9a-f]{12} stays in force\.\n$`,
+      ),
     );
   });
 
@@ -97,7 +100,11 @@ describe("edge-gateway reload", () => {
     const { code, stdout } = await running.reload();
     expect(code).toBe(0);
     expect(stdout).toMatch(
-      /^the text has not changed.*\nthe last change was at \d{4}-\S+Z \(file\):\nadded +service "t"\n(.*\n)+removed +service "s"\n(.*\n)+configuration [0-9a-f]{12} is in force\n$/,
+      new RegExp(
+        String.raw`^the text has not changed.*\nthe last change was at \d{4}-\S+Z \(file\):\n` +
+          String.raw`added +service "t"\n(.*\n)+removed +service "s"\n(.*\n)+configuration ` +
+          String.raw`[0-9a-f]{12} is in force\n$`,
+      ),
     );
   });
 

@@ -101,7 +101,10 @@ describe("sockets that a service manager passes", () => {
     const log = createLog({ write: (line) => void (logged += line) });
     expect(passedSockets({ LISTEN_FDS: "1", LISTEN_PID: owner }, 42, WITH_TLS, log)).toEqual({ http: [], https: [] });
     expect(logged).toMatch(
-      / warn +LISTEN_FDS is ignored: it is for (process 43|no process \(LISTEN_PID is not set\)), this one is 42; start edge-gateway itself, or with exec/,
+      new RegExp(
+        String.raw` warn +LISTEN_FDS is ignored: it is for (process 43|no process \(LISTEN_PID is ` +
+          String.raw`not set\)), this one is 42; start edge-gateway itself, or with exec`,
+      ),
     );
   });
 });

@@ -94,7 +94,12 @@ describe("a start", () => {
     ]);
     const text = await running.says(/^ {2}reload .*\n/m);
     expect(text).toMatch(
-      /^edge-gateway \S+ started\n {2}config .*gw\.json \(1 service, 2 routes, 1 upstream\), digest [0-9a-f]{12}\n {2}http +http:\/\/127\.0\.0\.1:\d+\n {2}https +off: .*\n {2}admin +off: .*\n {2}probes +off: .*\n {2}manager +off: .*\n {2}reload .*\n$/,
+      new RegExp(
+        String.raw`^edge-gateway \S+ started\n {2}config .*gw\.json \(1 service, 2 routes, 1 ` +
+          String.raw`upstream\), digest [0-9a-f]{12}\n {2}http +http:\/\/127\.0\.0\.1:\d+\n` +
+          String.raw` {2}https +off: .*\n {2}admin +off: .*\n {2}probes +off: .*\n {2}manager +off: ` +
+          String.raw`.*\n {2}reload .*\n$`,
+      ),
     );
   });
 

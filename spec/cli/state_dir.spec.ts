@@ -76,7 +76,10 @@ describe("STATE_DIR", () => {
       }).ended;
       expect(second.code).toBe(2);
       expect(second.stderr).toMatch(
-        /STATE_DIR \(--state-dir\): another process uses .*: give each gateway a folder of its own, or let them count together with global\.counters/,
+        new RegExp(
+          String.raw`STATE_DIR \(--state-dir\): another process uses .*: give each gateway a ` +
+            String.raw`folder of its own, or let them count together with global\.counters`,
+        ),
       );
       expect(await statuses(first.port, 1)).toEqual([200]);
       await eventually(() => written(folder) === 1);

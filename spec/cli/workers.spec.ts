@@ -36,7 +36,10 @@ describe("the number of workers", () => {
     for (const platform of ["linux", "freebsd"]) expect(count(2, { platform }).found).toBe(2);
     for (const platform of ["darwin", "win32", "openbsd"]) {
       expect(() => count(3, { platform })).toThrow(
-        /^WORKERS \(--workers\) is 3: more than one worker needs a system where threads can share a port \(Linux, .*\), and this is \w+; set WORKERS=1$/,
+        new RegExp(
+          String.raw`^WORKERS \(--workers\) is 3: more than one worker needs a system where ` +
+            String.raw`threads can share a port \(Linux, .*\), and this is \w+; set WORKERS=1$`,
+        ),
       );
     }
   });

@@ -35,7 +35,8 @@ describe("placesIn", () => {
       for (let i = 0; i < 300; i++) {
         const original = value(0);
         const bom = chance.pick(["", "\uFEFF"]);
-        const written = `${bom}${chance.pick(["", " \n\t\r\n"])}${JSON.stringify(original, null, chance.pick([0, 2]))} \n`;
+        const written =
+          `${bom}${chance.pick(["", " \n\t\r\n"])}` + `${JSON.stringify(original, null, chance.pick([0, 2]))} \n`;
         const { node } = parseJson(written);
         const asked = pathsIn(node!)
           .filter(() => chance.chance(0.5))

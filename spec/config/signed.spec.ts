@@ -33,7 +33,10 @@ describe("the signature of a configuration", () => {
     [
       "a file that was changed after signing",
       ({ file }) => writeFileSync(file, '{"services":[] }\n'),
-      /^FILE is not signed by the public key: it was changed after signing, .*; sign it: edge-gateway sign FILE --key private\.pem$/,
+      new RegExp(
+        String.raw`^FILE is not signed by the public key: it was changed after signing, .*; sign ` +
+          String.raw`it: edge-gateway sign FILE --key private\.pem$`,
+      ),
     ],
     [
       "a file whose line ends were changed to CRLF",
@@ -88,7 +91,10 @@ describe("the signature of a configuration", () => {
     [
       "a private key in place of the public key",
       ({ keyFile }) => writeFileSync(keyFile, keys.privateKey),
-      /^KEYS \(CONFIG_PUBLIC_KEY\) has a private key where public keys belong: make one with openssl pkey -in PRIVATE -pubout$/,
+      new RegExp(
+        String.raw`^KEYS \(CONFIG_PUBLIC_KEY\) has a private key where public keys belong: make ` +
+          String.raw`one with openssl pkey -in PRIVATE -pubout$`,
+      ),
     ],
     [
       "a key of another kind",

@@ -49,7 +49,8 @@ function response(dice: Random): string {
   const version = dice.chance(0.12) ? "1.0" : "1.1";
   const start =
     `HTTP/${version} ` +
-    `${dice.pick([200, 200, 200, 201, 204, 205, 301, 304, 404, 500, 599, 700, 999])}${dice.pick([" OK", " ", "", " Not so \xe4\t"])}\r\n`;
+    (`${dice.pick([200, 200, 200, 201, 204, 205, 301, 304, 404, 500, 599, 700, 999])}` +
+      `${dice.pick([" OK", " ", "", " Not so \xe4\t"])}\r\n`);
   switch (dice.int(0, 3)) {
     case 0:
       return `${start}${fields(dice)}Content-Length: ${text.length}\r\n${fields(dice)}\r\n${text}`;
@@ -61,7 +62,8 @@ function response(dice: Random): string {
         .map((chunk) => `${dice.pick(["", "0", "000"])}${chunk.length.toString(16)}${extension(dice)}\r\n${chunk}\r\n`);
       return (
         `${start}${fields(dice)}transfer-encoding: ` +
-        `${dice.pick(["chunked", "Chunked"])}\r\n${fields(dice)}\r\n${chunks.join("")}0${extension(dice)}\r\n${dice.chance(0.3) ? fields(dice) : ""}\r\n`
+        (`${dice.pick(["chunked", "Chunked"])}\r\n${fields(dice)}\r\n${chunks.join("")}0${extension(dice)}\r\n` +
+          `${dice.chance(0.3) ? fields(dice) : ""}\r\n`)
       );
     }
   }

@@ -82,7 +82,10 @@ describe("exercisePlugin", () => {
     const wrong = { wrd: "x", loud: "yes" } as never;
     expect(() => exercisePlugin(greeting, wrong)).toThrow(ConfigError);
     expect(() => exercisePlugin(greeting, wrong)).toThrow(
-      /config\.wrd +is not a known field; did you mean "word"\?\nconfig\.word +is required[^]*\nconfig\.loud +expected true or false, found "yes"/,
+      new RegExp(
+        String.raw`config\.wrd +is not a known field; did you mean "word"\?\nconfig\.word +is ` +
+          String.raw`required[^]*\nconfig\.loud +expected true or false, found "yes"`,
+      ),
     );
   });
 

@@ -166,7 +166,10 @@ describe("custom plugins", () => {
     expect(thrown(() => createGateway({ configFile: file, plugins: [fragile] }))).toMatchObject({
       file,
       message: expect.stringMatching(
-        /gw\.json:1:\d+  global\.plugins\[0\]  plugin fragile of the global level cannot be created: the fragile thing broke$/,
+        new RegExp(
+          String.raw`gw\.json:1:\d+  global\.plugins\[0\]  plugin fragile of the global level ` +
+            String.raw`cannot be created: the fragile thing broke$`,
+        ),
       ),
     });
   });

@@ -109,7 +109,10 @@ describe("the rate limits of a program with workers", () => {
     await expect(
       main.reload(config(perMinute(64, { limit_hour: 64, max_callers: 200_000 }), ANSWER) as never),
     ).rejects.toThrow(
-      /the system gives no \d+ MB of memory for the limiter .*Array buffer allocation failed; lower "max_callers" of rate limits/,
+      new RegExp(
+        String.raw`the system gives no \d+ MB of memory for the limiter .*Array buffer allocation ` +
+          String.raw`failed; lower "max_callers" of rate limits`,
+      ),
     );
     expect(await admitted([worker()], 9)).toBe(7);
   });

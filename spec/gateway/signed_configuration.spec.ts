@@ -85,13 +85,19 @@ describe("a gateway with configKeyFile", () => {
     const tests = fileWith(test(200), "tests.json");
     const config = (file: unknown) => ({ ...oneService(9), test_files: [file] });
     expect(() => signedGateway(config(signed(tests, keys)))).toThrow(
-      /gw\.json:1:\d+ +test_files\[0\] +has no SHA-256, which a signed configuration needs: run edge-gateway pin FILE, then edge-gateway sign FILE/,
+      new RegExp(
+        String.raw`gw\.json:1:\d+ +test_files\[0\] +has no SHA-256, which a signed configuration ` +
+          String.raw`needs: run edge-gateway pin FILE, then edge-gateway sign FILE`,
+      ),
     );
     const { gateway } = signedGateway(config(pinned(tests)));
     expect(await gateway.reload()).toMatchObject({ changed: false });
     write(tests, test(201));
     await expect(gateway.reload()).rejects.toThrow(
-      /test_files\[0\]\.sha256 +is not the digest of \S*tests\.json: its SHA-256 is \w{64}; once you trust the file, run edge-gateway pin FILE/,
+      new RegExp(
+        String.raw`test_files\[0\]\.sha256 +is not the digest of \S*tests\.json: its SHA-256 is ` +
+          String.raw`\w{64}; once you trust the file, run edge-gateway pin FILE`,
+      ),
     );
   });
 
@@ -177,7 +183,10 @@ describe("a dry run of a gateway with configKeyFile", () => {
     async () => {
       const { gateway } = signedGateway();
       const unsigned = expect.stringMatching(
-        /^\(posted\) +came without a signature, and this gateway accepts signed configurations only \(CONFIG_PUBLIC_KEY\)/,
+        new RegExp(
+          String.raw`^\(posted\) +came without a signature, and this gateway accepts signed ` +
+            String.raw`configurations only \(CONFIG_PUBLIC_KEY\)`,
+        ),
       ) as unknown;
       const text = (value: unknown) => Buffer.from(JSON.stringify(value));
       const tried = await gateway.dryRun(text({ ...oneService(9, { base_path: "/b" }), tests: test(201) }));

@@ -18,7 +18,8 @@ describe("a number in JSON that passes by", () => {
   it.each([
     ['{"usage":{"total_tokens":17}}', "17"],
     [
-      '{"id":"x","choices":[{"message":{"content":"{\\"usage\\":{\\"total_tokens\\":0}}"}}],"usage":{"prompt_tokens":1,"total_tokens":9,"x":{"total_tokens":3}}}',
+      '{"id":"x","choices":[{"message":{"content":"{\\"usage\\":{\\"total_tokens\\":0}}"}}],"usage":' +
+        '{"prompt_tokens":1,"total_tokens":9,"x":{"total_tokens":3}}}',
       "9",
     ],
     [' \r\n{ "usage" : { "total_tokens" : 1.5e3 } } \n', "1.5e3"],

@@ -64,7 +64,10 @@ describe("tests of the configuration of a running program", () => {
       ]).ended;
       expect([ended.code, ended.stdout]).toEqual([2, ""]);
       expect(ended.stderr).toMatch(
-        /gw\.json:1:\d+ +tests\[0\] +"a is served" failed: status: expected 404, found 200\nThe configuration has an error; nothing was started\.\n$/,
+        new RegExp(
+          String.raw`gw\.json:1:\d+ +tests\[0\] +"a is served" failed: status: expected 404, found ` +
+            String.raw`200\nThe configuration has an error; nothing was started\.\n$`,
+        ),
       );
       expect(ended.stderr).not.toMatch(/ started"/);
       expect(origin.connections.total).toBe(0);

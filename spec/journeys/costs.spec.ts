@@ -32,15 +32,20 @@ async function metered(cost: object, answer: (response: ServerResponse, url: str
 
 /** As the API reference of OpenAI has it, with `stream_options: {"include_usage": true}`. */
 const CHUNKS = [
-  'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}\n\n',
-  'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"{\\"usage\\":{\\"total_tokens\\":1}}"},"finish_reason":null}],"usage":null}\n\n',
-  'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":null}\n\n',
-  'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[],"usage":{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29}}\n\n',
+  'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,' +
+    '"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}\n\n',
+  'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,' +
+    '"delta":{"content":"{\\"usage\\":{\\"total_tokens\\":1}}"},"finish_reason":null}],"usage":null}\n\n',
+  'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,' +
+    '"delta":{},"finish_reason":"stop"}],"usage":null}\n\n',
+  'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[],"usage":' +
+    '{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29}}\n\n',
   "data: [DONE]\n\n",
 ];
 const EVENTS = CHUNKS.join("");
 const COMPLETION =
-  '{"id":"chatcmpl-1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hi ü"},"finish_reason":"stop"}],"usage":{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29}}\n';
+  '{"id":"chatcmpl-1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":' +
+  '"Hi ü"},"finish_reason":"stop"}],"usage":{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29}}\n';
 /** The events of the Responses API have names. */
 const RESPONSES =
   'event: response.created\ndata: {"type":"response.created","response":{"id":"r","usage":null}}\n\nevent: ' +
@@ -48,8 +53,11 @@ const RESPONSES =
     '"response":{"id":"r","usage":{"total_tokens":29}}}\r\n\r\n');
 /** As the API documentation of Ollama has it. */
 const OLLAMA = [
-  '{"model":"llama3.2","created_at":"2023-08-04T08:52:19.385406455-07:00","message":{"role":"assistant","content":"The"},"done":false}\n',
-  '{"model":"llama3.2","created_at":"2023-08-04T19:22:45.499127Z","message":{"role":"assistant","content":""},"done":true,"total_duration":4883583458,"load_duration":1334875,"prompt_eval_count":26,"prompt_eval_duration":342546000,"eval_count":282,"eval_duration":4535599000}\n',
+  '{"model":"llama3.2","created_at":"2023-08-04T08:52:19.385406455-07:00","message":{"role":"assistant",' +
+    '"content":"The"},"done":false}\n',
+  '{"model":"llama3.2","created_at":"2023-08-04T19:22:45.499127Z","message":{"role":"assistant","content":""},' +
+    ('"done":true,"total_duration":4883583458,"load_duration":1334875,"prompt_eval_count":26,' +
+      '"prompt_eval_duration":342546000,"eval_count":282,"eval_duration":4535599000}\n'),
 ].join("");
 
 const SSE = { "Content-Type": "text/event-stream; charset=utf-8" };

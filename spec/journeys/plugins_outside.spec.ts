@@ -196,7 +196,9 @@ describe("jwt", () => {
       (_request, response) => void response.end(JSON.stringify({ keys: [pair.publicKey.export({ format: "jwk" })] })),
     );
     const text = `${encode({ alg: "ES256" })}.${encode({ exp: inAnHour() })}`;
-    const signed = `${text}.${sign("sha256", Buffer.from(text), { key: pair.privateKey, dsaEncoding: "ieee-p1363" }).toString("base64url")}`;
+    const signed =
+      `${text}.` +
+      `${sign("sha256", Buffer.from(text), { key: pair.privateKey, dsaEncoding: "ieee-p1363" }).toString("base64url")}`;
     const config = (leeway_s: number) =>
       oneService(origin.port, {
         plugins: [{ name: "jwt", config: { alg: "ES256", jwks_uri: `http://127.0.0.1:${issuer.port}/`, leeway_s } }],

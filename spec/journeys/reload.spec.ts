@@ -128,7 +128,10 @@ describe("the configuration file", () => {
     writeFileSync(file, "{}");
     const text = await running.says(/error .*\n\S+ error .*\n/);
     expect(text).toMatch(
-      /error +reload refused, configuration [0-9a-f]{12} stays in force file=\S+gw\.json by=file\n\S+ error +\S+gw\.json:1:1 .*services.*\n$/,
+      new RegExp(
+        String.raw`error +reload refused, configuration [0-9a-f]{12} stays in force file=\S` +
+          String.raw`+gw\.json by=file\n\S+ error +\S+gw\.json:1:1 .*services.*\n$`,
+      ),
     );
   });
 

@@ -57,7 +57,10 @@ describe("a running gateway whose configuration must be signed", () => {
         by: "file",
         issues: [
           expect.stringMatching(
-            /gw\.json is not signed by the public key: it was changed after signing, .*; sign it: edge-gateway sign \S+gw\.json --key private\.pem$/,
+            new RegExp(
+              String.raw`gw\.json is not signed by the public key: it was changed after signing, ` +
+                String.raw`.*; sign it: edge-gateway sign \S+gw\.json --key private\.pem$`,
+            ),
           ),
         ],
       });
@@ -135,14 +138,21 @@ describe("a running gateway whose configuration must be signed", () => {
       expect(await reload("--dry-run")).toMatchObject({
         code: 1,
         stderr: expect.stringMatching(
-          /is not signed by the public key[^]*the gateway's configuration file would be refused; nothing has been changed\n$/,
+          new RegExp(
+            String.raw`is not signed by the public key[^]*the gateway's configuration file would ` +
+              String.raw`be refused; nothing has been changed\n$`,
+          ),
         ) as unknown,
       });
       const { code, stderr } = await reload("--dry-run", file);
       expect([code, stderr]).toEqual([
         1,
         expect.stringMatching(
-          /^\S+gw\.json {2}came without a signature, and this gateway accepts signed configurations only \(CONFIG_PUBLIC_KEY\): .*\n[^]*gw\.json would be refused \(0 of 1 test passed\); nothing has been changed\n$/,
+          new RegExp(
+            String.raw`^\S+gw\.json {2}came without a signature, and this gateway accepts signed ` +
+              String.raw`configurations only \(CONFIG_PUBLIC_KEY\): .*\n[^]*gw\.json would be ` +
+              String.raw`refused \(0 of 1 test passed\); nothing has been changed\n$`,
+          ),
         ),
       ]);
     },

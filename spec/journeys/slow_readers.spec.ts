@@ -182,7 +182,10 @@ it("says in the log what became of a client that reads nothing", async () => {
   }
   // The system decides when it takes a last little: on a machine under load in any of these minutes.
   const fault = expect.stringMatching(
-    /^the client reads the reply too slowly: its system took (nothing for \d+ s|\d+ bytes in \d+ s, and nearly nothing at the end)$/,
+    new RegExp(
+      String.raw`^the client reads the reply too slowly: its system took (nothing for \d+ s|\d+ ` +
+        String.raw`bytes in \d+ s, and nearly nothing at the end)$`,
+    ),
   ) as string;
   expect(await made.logged()).toMatchObject({ status: 200, code: "request_timeout", fault });
 });

@@ -566,7 +566,10 @@ describe("informational responses", () => {
     connection.send(get());
     const received = await connection.until("\r\nok");
     expect(received).toMatch(
-      /^HTTP\/1\.1 103 Early Hints\r\nLink: <\/a\.css>\r\nLink: <\/b\.css>\r\n\r\nHTTP\/1\.1 102 Processing\r\n\r\nHTTP\/1\.1 200/,
+      new RegExp(
+        String.raw`^HTTP\/1\.1 103 Early Hints\r\nLink: <\/a\.css>\r\nLink: <\/b\.css>\r\n\r\n` +
+          String.raw`HTTP\/1\.1 102 Processing\r\n\r\nHTTP\/1\.1 200`,
+      ),
     );
     expect(received).not.toContain("secret");
   });

@@ -90,7 +90,10 @@ describe.each(BODIES)("an HTTP/1.1 client that reads nothing of %s", (_what, bod
       await eventually(() => lines.length > 0, "the access log");
       // The system decides when it takes a last little: on a machine under load in any of these minutes.
       const fault = expect.stringMatching(
-        /^the client reads the reply too slowly: its system took (nothing for \d+ s|\d+ bytes in \d+ s, and nearly nothing at the end)$/,
+        new RegExp(
+          String.raw`^the client reads the reply too slowly: its system took (nothing for \d+ s|` +
+            String.raw`\d+ bytes in \d+ s, and nearly nothing at the end)$`,
+        ),
       ) as string;
       expect(JSON.parse(lines[0]!)).toMatchObject({ status: 200, code: "request_timeout", fault });
     },

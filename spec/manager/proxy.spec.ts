@@ -196,7 +196,10 @@ describe("an admin interface that does not answer", () => {
       const [status, code, detail] = problemOf(await ask("GET", "/api/gateway"));
       expect([status, code]).toEqual([502, "upstream_connect_failed"]);
       expect(detail).toMatch(
-        /^The admin interface does not answer: nothing listens at its address; .*MANAGER_BACKEND_API_URL.* \(ECONNREFUSED\)\.$/,
+        new RegExp(
+          String.raw`^The admin interface does not answer: nothing listens at its address; ` +
+            String.raw`.*MANAGER_BACKEND_API_URL.* \(ECONNREFUSED\)\.$`,
+        ),
       );
       expect(detail).not.toContain(String(port));
       for (let i = 0; i < 3; i++) await ask("GET", "/api/gateway");

@@ -69,8 +69,10 @@ describe("a line of JSON", () => {
       identity: "anna",
     };
     expect(jsonLines()(entry({ headers }, notes), 112.345, WALL)).toBe(
-      '{"time":"2026-01-01T00:00:00.012Z","request_id":"r1","trace_id":"0af7651916cd43dd8448eb211c80319c","client_ip":"192.0.2.1","method":"GET",' +
-        '"scheme":"http","host":"a.example:8080","path":"/a/b","protocol":"HTTP/1.1","tls":null,"status":200,"code":null,"bytes_received":3,"bytes_sent":4,"service":"s","route":"r","upstream":"u",' +
+      '{"time":"2026-01-01T00:00:00.012Z","request_id":"r1","trace_id":"0af7651916cd43dd8448eb211c80319c",' +
+        '"client_ip":"192.0.2.1","method":"GET",' +
+        ('"scheme":"http","host":"a.example:8080","path":"/a/b","protocol":"HTTP/1.1","tls":null,"status":200,' +
+          '"code":null,"bytes_received":3,"bytes_sent":4,"service":"s","route":"r","upstream":"u",') +
         '"attempts":1,"caller":"anna","duration_ms":12.35,"upstream_ms":10,"plugins_ms":1.50,"user_agent":"curl/8"}\n',
     );
   });

@@ -12,7 +12,10 @@ function look() {
   const words = (element) => {
     const { id } = element;
     const text = element.textContent.trim().slice(0, 30);
-    return `<${element.tagName.toLowerCase()}${id === "" ? "" : ` id="${id}"`}${element.getAttribute("class") === null ? "" : ` class="${element.getAttribute("class")}"`}>${text}`;
+    return (
+      `<${element.tagName.toLowerCase()}${id === "" ? "" : ` id="${id}"`}` +
+      `${element.getAttribute("class") === null ? "" : ` class="${element.getAttribute("class")}"`}>${text}`
+    );
   };
   const named = (ids) =>
     (ids ?? "")

@@ -85,7 +85,8 @@ async function provider() {
     if (request.url === "/token/introspection") questions++;
     answer(request, response);
   });
-  const basic = `Basic ${Buffer.from(`${APP}:${new URLSearchParams([["", SECRET]]).toString().slice(1)}`).toString("base64")}`;
+  const secret = new URLSearchParams([["", SECRET]]).toString().slice(1);
+  const basic = `Basic ${Buffer.from(`${APP}:${secret}`).toString("base64")}`;
   const post = (to: string, fields: Record<string, string>) =>
     fetch(issuer + to, { method: "POST", headers: { Authorization: basic }, body: new URLSearchParams(fields) });
   return {

@@ -122,7 +122,8 @@ describe("completion and help", () => {
     ]);
     const chosen = () =>
       page.evaluate(
-        `document.getElementById(document.querySelector("textarea").getAttribute("aria-activedescendant"))?.getAttribute("aria-selected")`,
+        `document.getElementById(document.querySelector("textarea").getAttribute("aria-activedescendant"))` +
+          `?.getAttribute("aria-selected")`,
       );
     expect(await chosen()).toBe("true");
     await page.keyboard.press("ArrowDown");

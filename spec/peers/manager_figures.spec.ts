@@ -145,7 +145,8 @@ describe("the overview", () => {
     // The line begins at the left end of the axis.
     await until(
       page,
-      'document.querySelector(".chart__line").getAttribute("d").startsWith(`M${document.querySelector(".chart__grid").getAttribute("x1")} `)',
+      'document.querySelector(".chart__line").getAttribute("d")' +
+        '.startsWith(`M${document.querySelector(".chart__grid").getAttribute("x1")} `)',
     );
   });
 

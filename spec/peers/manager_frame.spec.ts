@@ -213,7 +213,11 @@ describe("a gateway of another version", () => {
       await heading(page, "Page not shown");
       await page.getByText(/^This page cannot show what the gateway has answered\. /).waitFor();
       await soon(() => notice.innerText()).toMatch(
-        /^The gateway is edge-gateway 0\.0\.1, this management UI is \d+\.\d+\.\d+.*\. Reload the page; if this notice stays, start the UI of the gateway's version\.$/,
+        new RegExp(
+          String.raw`^The gateway is edge-gateway 0\.0\.1, this management UI is \d+\.\d+\.\d+.*\. ` +
+            String.raw`Reload the page; if this notice stays, start the UI of the gateway's ` +
+            String.raw`version\.$`,
+        ),
       );
       expect(await allFaultsOf(page)).toEqual([]);
       await page.getByRole("link", { name: "Routes" }).first().click();

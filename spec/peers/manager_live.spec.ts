@@ -245,7 +245,11 @@ describe("one request", () => {
             `document.querySelector("main .notice") !== null`,
         );
         expect(await page.locator("main .notice").innerText()).toMatch(
-          /^No request with this id is remembered\. The latest 10,000 requests of all workers are remembered, as global\.decisions says[^]*Ids are compared exactly/,
+          new RegExp(
+            String.raw`^No request with this id is remembered\. The latest 10,000 requests of all ` +
+              String.raw`workers are remembered, as global\.decisions says[^]*Ids are compared ` +
+              String.raw`exactly`,
+          ),
         );
       }
       expect(

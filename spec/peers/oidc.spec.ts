@@ -311,7 +311,8 @@ describe("a person with a browser", () => {
       const state = new URL(asked.headers.location!).searchParams.get("state")!;
       const victim = (await visit(browser)).page;
       await victim.goto(
-        `${first.url}/a/.oidc/callback?code=of-the-attacker&state=${state}&iss=${encodeURIComponent(first.provider!.issuer)}`,
+        `${first.url}/a/.oidc/callback?code=of-the-attacker&state=${state}&iss=` +
+          `${encodeURIComponent(first.provider!.issuer)}`,
       );
       await titleOf(victim).toBe("The login was not completed");
       expect(first.provider!.counted.refused).toBe(0);

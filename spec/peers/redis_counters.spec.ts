@@ -291,7 +291,11 @@ describe("a server of rate counters", () => {
     expect(made.log).toEqual([
       `info  rate counters are shared servers=${address}`,
       expect.stringMatching(
-        /^warn {2}rate counters are not shared: their server cannot be used server=\S+ reason="(the server closed the connection|connect ECONNREFUSED .*)" on_error=deny$/,
+        new RegExp(
+          String.raw`^warn {2}rate counters are not shared: their server cannot be used server=\S+ ` +
+            String.raw`reason="(the server closed the connection|connect ECONNREFUSED .*)" ` +
+            String.raw`on_error=deny$`,
+        ),
       ),
       `info  rate counters are shared servers=${address}`,
     ]);

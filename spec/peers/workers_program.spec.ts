@@ -153,7 +153,11 @@ describe("a program with workers starts", () => {
     expect(refused).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(
-        /^edge-gateway: a worker cannot start: \S+gw\.json:\d+:\d+  services\[0\]\.plugins\[0\]  plugin probe of service "s" cannot be created: thread 2 refuses 0\n$/,
+        new RegExp(
+          String.raw`^edge-gateway: a worker cannot start: \S+gw\.json:\d+:\d+  ` +
+            String.raw`services\[0\]\.plugins\[0\]  plugin probe of service "s" cannot be created: ` +
+            String.raw`thread 2 refuses 0\n$`,
+        ),
       ),
     });
     expect(exited).toMatchObject({ code: 1, stderr: "edge-gateway: a worker cannot start: it exited with code 5\n" });

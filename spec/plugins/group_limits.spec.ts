@@ -119,7 +119,10 @@ describe("limits_by_group of rate_limit", () => {
     const groups = Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`g${i}`, { limit_min: 64 }]));
     expect(checked(SCHEMA, { limit_min: 64, limits_by_group: groups }).issues).toEqual([
       expect.stringMatching(
-        /^max_callers: 100000 callers of up to 23560 bytes each could take 2\.4 GB, more than 2 GB: with these limits at most 84889$/,
+        new RegExp(
+          String.raw`^max_callers: 100000 callers of up to 23560 bytes each could take 2\.4 GB, ` +
+            String.raw`more than 2 GB: with these limits at most 84889$`,
+        ),
       ),
     ]);
     expect(checked(SCHEMA, { limit_min: 64, limits_by_group: groups, max_callers: 80_000 }).issues).toEqual([]);

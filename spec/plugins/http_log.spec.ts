@@ -215,7 +215,8 @@ describe("an entry", () => {
     );
     expect(JSON.stringify(entry)).not.toMatch(/geheim|eyJhb/);
     expect(entry.request["query"]).toBe(
-      "?a=1&X-Shop-Key=[redacted]&apiKey=[redacted]&api%4Bey=[redacted]&ACCESS_TOKEN=[redacted]&x=[redacted]&y=[redacted]&flag&%zz=2",
+      "?a=1&X-Shop-Key=[redacted]&apiKey=[redacted]&api%4Bey=[redacted]&ACCESS_TOKEN=[redacted]&" +
+        "x=[redacted]&y=[redacted]&flag&%zz=2",
     );
     expect(entry.request["headers"]).toMatchObject({
       authorization: "[redacted]",

@@ -389,7 +389,10 @@ describe("configuration", () => {
     [
       "more callers than may take memory",
       { limit_second: 64, limit_min: 1000, limit_hour: 100_000, max_callers: 10_000_000 },
-      /max_callers: 10000000 callers of up to 2200 bytes each could take 22\.0 GB, more than 2 GB: with these limits at most 909090$/,
+      new RegExp(
+        String.raw`max_callers: 10000000 callers of up to 2200 bytes each could take 22\.0 GB, ` +
+          String.raw`more than 2 GB: with these limits at most 909090$`,
+      ),
     ],
     ["more callers than fit for one small limit", { limit_min: 16, max_callers: 10_000_000 }, /at most 7\d{6}$/],
     [

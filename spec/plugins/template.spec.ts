@@ -250,7 +250,10 @@ describe("the parameters of a route", () => {
   it("parameters are checked for a plugin of a route: those of base_path and path, in every notation", () => {
     expect(issues("{tenant} {item_id} {rest}", "route")).toBe("");
     expect(issues("{other}", "route")).toMatch(
-      /plugins\[0\]\.config\.v +\{other\} is no placeholder of this route's path \(it has \{tenant\}, \{item_id\}, \{rest\}; write \{\{other\}\}/,
+      new RegExp(
+        String.raw`plugins\[0\]\.config\.v +\{other\} is no placeholder of this route's path \(it ` +
+          String.raw`has \{tenant\}, \{item_id\}, \{rest\}; write \{\{other\}\}`,
+      ),
     );
     expect(issues("{itemid}", "route")).toMatch(/did you mean \{item_id\}\?/);
   });

@@ -518,7 +518,11 @@ describe("configWarnings", () => {
         at: ["global", "plugins", 0],
       });
       expect(warning!.message).toMatch(
-        /^The plugin response_cache of the global level is written further out than key_auth of route "a" of service "s", .* runs it behind that guard all the same\.$/,
+        new RegExp(
+          String.raw`^The plugin response_cache of the global level is written further out than ` +
+            String.raw`key_auth of route "a" of service "s", .* runs it behind that guard all the ` +
+            String.raw`same\.$`,
+        ),
       );
       expect(warningsOf(configOf([["a", "/a", key(), cache]]))).toEqual([]);
     },
@@ -1163,7 +1167,10 @@ describe("the gateway's configWarnings", () => {
     );
     expect(warning).toMatchObject({ code: "guard_bypassed", example: null });
     expect(warning!.message).toMatch(
-      /route "open" of service "s" may take some without key_auth \(those with %2F, .*; there are too many ways to spell them to try them all\)\.$/,
+      new RegExp(
+        String.raw`route "open" of service "s" may take some without key_auth \(those with %2F, ` +
+          String.raw`.*; there are too many ways to spell them to try them all\)\.$`,
+      ),
     );
   });
 

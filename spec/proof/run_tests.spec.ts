@@ -23,7 +23,8 @@ const ISSUER = generateKeyPairSync("ec", { namedCurve: "P-256" });
 function tokenWith(claims: object): string {
   const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
   const signed = `${part({ alg: "ES256", kid: "1" })}.${part({ exp: 4_000_000_000, ...claims })}`;
-  return `${signed}.${sign("sha256", Buffer.from(signed), { key: ISSUER.privateKey, dsaEncoding: "ieee-p1363" }).toString("base64url")}`;
+  const signature = sign("sha256", Buffer.from(signed), { key: ISSUER.privateKey, dsaEncoding: "ieee-p1363" });
+  return `${signed}.${signature.toString("base64url")}`;
 }
 
 const bearer = { Authorization: `Bearer ${tokenWith({ sub: "ada" })}` };

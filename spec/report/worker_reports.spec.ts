@@ -87,9 +87,10 @@ describe("the main thread of several workers", () => {
           .split("\n")
           .filter(
             (line) =>
-              !/^(# |process_|edge_gateway_(event_loop|worker|upstream_connections|cache_(bytes|max_bytes|entries)))/.test(
-                line,
-              ),
+              !new RegExp(
+                String.raw`^(# |process_|edge_gateway_(event_loop|worker|upstream_connections|` +
+                  String.raw`cache_(bytes|max_bytes|entries)))`,
+              ).test(line),
           );
       expect(own(main)).toEqual(own(alone));
       expect(own(main)).toContain(

@@ -57,14 +57,21 @@ describe("patterns", () => {
     ["/\ud800", /surrogate/],
     [
       "/*",
-      /^"\*" is no pattern here: write "\{rest\*\}" as the last segment for the rest of the path, "\{name\}" for one segment, or %2A for the character$/,
+      new RegExp(
+        String.raw`^"\*" is no pattern here: write "\{rest\*\}" as the last segment for the rest ` +
+          String.raw`of the path, "\{name\}" for one segment, or %2A for the character$`,
+      ),
     ],
     ["/a/**", /is no pattern here/],
     ["/items/:id", /^":id" is no placeholder here: write "\{id\}", or %3A for the character$/],
     ["/items/:id.json", /^":id.json" is no placeholder here: write "\{id\}"/],
     [
       "/u/(.*)",
-      /^"\(\.\*\)" looks like a regular expression, which is no pattern here: write "\{name\}" for one segment, "\{name\*\}" for the rest of the path; %28 stands for the character "\("$/,
+      new RegExp(
+        String.raw`^"\(\.\*\)" looks like a regular expression, which is no pattern here: write ` +
+          String.raw`"\{name\}" for one segment, "\{name\*\}" for the rest of the path; %28 stands ` +
+          String.raw`for the character "\("$`,
+      ),
     ],
     ["/u/[0-9]+", /regular expression.*%5B/],
     ["/u/a]", /regular expression.*%5D/],

@@ -603,7 +603,10 @@ it("leaves the socket to the tunnel behind a 101, with what the client has sent 
   talk.send(`${get("/", ...UPGRADE)}frames`);
   const received = await talk.until("\r\n\r\n");
   expect(received).toMatch(
-    /^HTTP\/1\.1 101 Switching Protocols\r\nX-A: 1\r\nX-Request-Id: [^\r]+\r\nDate: [^\r]+\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n$/,
+    new RegExp(
+      String.raw`^HTTP\/1\.1 101 Switching Protocols\r\nX-A: 1\r\nX-Request-Id: [^\r]+\r\nDate: ` +
+        String.raw`[^\r]+\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n$`,
+    ),
   );
   expect(joined).toEqual(["frames"]);
   expect(ended).toEqual([]);

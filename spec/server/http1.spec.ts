@@ -25,7 +25,11 @@ it("refuses a request with a whole problem document that announces the end of th
   refuseUnread(socket, options, { code: "bad_request", detail: "for the log" }, { id: "id-2", said: "Because." });
   const [first, body] = text.split("\r\n\r\n");
   expect(first).toMatch(
-    /^HTTP\/1\.1 400 Bad Request\r\nContent-Type: application\/problem\+json\r\nContent-Length: \d+\r\nDate: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\nX-Request-Id: id-2\r\nConnection: close$/,
+    new RegExp(
+      String.raw`^HTTP\/1\.1 400 Bad Request\r\nContent-Type: application\/problem\+json\r\n` +
+        String.raw`Content-Length: \d+\r\nDate: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\n` +
+        String.raw`X-Request-Id: id-2\r\nConnection: close$`,
+    ),
   );
   expect(JSON.parse(body!)).toEqual({
     type: "about:blank",

@@ -340,7 +340,8 @@ describe("the counters in a Cluster", () => {
   const slots = (...ports: number[]) => {
     const ranges = ports.map(
       (port, i) =>
-        `*3\r\n:${Math.floor((i * 16_384) / ports.length)}\r\n:${Math.floor(((i + 1) * 16_384) / ports.length) - 1}\r\n*3\r\n$0\r\n\r\n:${port}\r\n$2\r\nid\r\n`,
+        `*3\r\n:${Math.floor((i * 16_384) / ports.length)}\r\n:` +
+        `${Math.floor(((i + 1) * 16_384) / ports.length) - 1}\r\n*3\r\n$0\r\n\r\n:${port}\r\n$2\r\nid\r\n`,
     );
     return `*${ports.length}\r\n${ranges.join("")}`;
   };

@@ -305,23 +305,31 @@ function request(dice: Random): string {
       const chunks = dice.list(0, 3, () => chunk(dice)).join("");
       return (
         `${start}Transfer-Encoding: ` +
-        `${dice.chance(0.9) ? "chunked" : dice.pick(["Chunked", "gzip, chunked", "chunked,"])}\r\n\r\n${chunks}${dice.pick(["0", "0", "00"])}${extension(dice)}\r\n${dice.chance(0.3) ? fields(dice) : ""}\r\n`
+        (`${dice.chance(0.9) ? "chunked" : dice.pick(["Chunked", "gzip, chunked", "chunked,"])}\r\n\r\n${chunks}` +
+          `${dice.pick(["0", "0", "00"])}${extension(dice)}\r\n${dice.chance(0.3) ? fields(dice) : ""}\r\n`)
       );
     }
     default:
       return dice.chance(0.7)
         ? `${start}\r\n`
-        : `${start}Connection: ` +
-            `${dice.pick(["Upgrade", "Upgrade", "upgrade, close", "keep-alive, Upgrade", "upgrade;a", "Upgrade\xa0", "x,upgrade\t,", "upgrade\t", "\tupgrade"])}\r\nUpgrade: ${dice.pick(["websocket", "h2c", "WebSocket, x"])}\r\n\r\n${dice.chance(0.3) ? "\x81\x05hello" : ""}`;
+        : `${start}Connection: ${dice.pick(UPGRADES)}\r\nUpgrade: ${dice.pick(["websocket", "h2c", "WebSocket, x"])}` +
+            `\r\n\r\n${dice.chance(0.3) ? "\x81\x05hello" : ""}`;
   }
 }
 
+const UPGRADES = [
+  ...["Upgrade", "Upgrade", "upgrade, close", "keep-alive, Upgrade", "upgrade;a", "Upgrade\xa0"],
+  ...["x,upgrade\t,", "upgrade\t", "\tupgrade"],
+];
 const BODIES = ["hello, world", "GET / HTTP/1.1", "\r\n\r\n0\r\n\r\n", "0\r\n\r\n", "\0\xff\n\r"];
 
 function chunk(dice: Random): string {
   const data = dice.pick(BODIES).slice(0, dice.int(1, 12));
   const size = data.length.toString(16);
-  return `${dice.pick(["", "", "0", "000"])}${dice.chance(0.2) ? size.toUpperCase() : size}${extension(dice)}\r\n${data}\r\n`;
+  return (
+    `${dice.pick(["", "", "0", "000"])}${dice.chance(0.2) ? size.toUpperCase() : size}` +
+    `${extension(dice)}\r\n${data}\r\n`
+  );
 }
 
 const EXTENSIONS = [

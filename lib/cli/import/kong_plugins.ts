@@ -49,8 +49,11 @@ const ORDER = [
 /** Kinds that an `acl` of groups needs. */
 const IDENTIFYING = ["jwt", "key-auth", "basic-auth"];
 /** Kinds that refuse nobody: without them, the same requests pass. */
-export const OPEN =
-  /^(correlation-id|prometheus|opentelemetry|zipkin|datadog|statsd|syslog|loggly|.*-log|.*rate-?limiting.*|proxy-cache.*|.*-transformer.*|cors|grpc-.*|http-log|request-size-limiting)$/;
+export const OPEN = new RegExp(
+  String.raw`^(correlation-id|prometheus|opentelemetry|zipkin|datadog|statsd|syslog|loggly|` +
+    String.raw`.*-log|.*rate-?limiting.*|proxy-cache.*|.*-transformer.*|cors|grpc-.*|http-log|` +
+    String.raw`request-size-limiting)$`,
+);
 const BUILT_IN: Readonly<Record<string, string>> = {
   "correlation-id": "X-Request-Id is always there",
   prometheus: "the admin interface has /metrics",

@@ -37,7 +37,14 @@ const ITEM = String.raw`(?:-?\d{1,12}\.\d{1,3}|-?\d{1,15}|${STRING}|${TOKEN}|:[A
 const PARAMETERS = `(?:; *${KEY}(?:=${ITEM})?)*`;
 const INNER_LIST = String.raw`\((?: *${ITEM}${PARAMETERS}(?=[ )]))* *\)`;
 const INTEGER = String.raw`-?\d{1,15}(?![\d.])`;
-const VALUE = String.raw`(?<integer>${INTEGER})|"(?<string>${STRING.slice(1, -1)})"|(?<token>${TOKEN})|\?(?<boolean>[01])|${ITEM}|${INNER_LIST}`;
+const VALUE = [
+  `(?<integer>${INTEGER})`,
+  `"(?<string>${STRING.slice(1, -1)})"`,
+  `(?<token>${TOKEN})`,
+  String.raw`\?(?<boolean>[01])`,
+  ITEM,
+  INNER_LIST,
+].join("|");
 /** One member, with the comma before the next one: a comma at the end is an error. */
 const MEMBER = new RegExp(
   String.raw`(?<name>${KEY})(?:=(?<value>${VALUE}))?${PARAMETERS}(?:[ \t]*,[ \t]*(?=[^ \t])|$)`,

@@ -66,7 +66,9 @@ function complete(marked: string, isAsked = false) {
   return {
     labels: completion.suggestions.map(({ label }) => label),
     details: completion.suggestions.map(({ detail }) => detail),
-    text: `${text.slice(0, completion.from)}${insert.slice(0, caret)}|${insert.slice(caret)}${text.slice(completion.to)}`,
+    text:
+      `${text.slice(0, completion.from)}${insert.slice(0, caret)}|${insert.slice(caret)}` +
+      `${text.slice(completion.to)}`,
   };
 }
 

@@ -47,10 +47,10 @@ function anyValue(r: Random, depth: number): unknown {
 /** With any white space that JSON allows, and escapes where none is needed. */
 function anyText(r: Random, value: unknown, spaces: readonly string[]): string {
   const space = () => r.pick(spaces);
-  const text = (of: string) =>
-    r.chance(0.2)
-      ? `"${[...of].map((each) => (each.length > 1 || r.chance(0.5) ? JSON.stringify(each).slice(1, -1) : `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`)).join("")}"`
-      : JSON.stringify(of);
+  const escaped = (each: string) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  const written = (each: string) =>
+    each.length > 1 || r.chance(0.5) ? JSON.stringify(each).slice(1, -1) : escaped(each);
+  const text = (of: string) => (r.chance(0.2) ? `"${[...of].map(written).join("")}"` : JSON.stringify(of));
   if (typeof value === "string") return text(value);
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
   const [open, close] = Array.isArray(value) ? ["[", "]"] : ["{", "}"];

@@ -6,7 +6,10 @@ function typed(marked: string, edit: (text: string, from: number, to: number) =>
   const [before = "", selected = "", after] = marked.split("|");
   const text = marked.replaceAll("|", "");
   const done = edit(text, before.length, after === undefined ? before.length : before.length + selected.length);
-  return `${text.slice(0, done.from)}${done.text.slice(0, done.caret)}|${done.text.slice(done.caret)}${text.slice(done.to)}`;
+  return (
+    `${text.slice(0, done.from)}${done.text.slice(0, done.caret)}|` +
+    `${done.text.slice(done.caret)}${text.slice(done.to)}`
+  );
 }
 
 describe("typing in the editor", () => {
