@@ -9,6 +9,13 @@ import { headsOf, joined, meet, overlap, type Draft, type Route, type Service } 
 const ALL_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 const REST = "/{rest*}";
 
+interface Receiver {
+  readonly hosts: readonly string[];
+  readonly route: Route;
+  /** Of its path. */
+  readonly segments: readonly string[];
+}
+
 interface Found {
   readonly service: Service;
   readonly route: Route;
@@ -18,7 +25,7 @@ interface Found {
 
 /** Here the longest path alone decides: it gets routes for the methods that a shorter one accepts. */
 export function addMethods(draft: Draft): void {
-  const all = [...draft.routes()].map(([service, route]) => ({ service, route, path: joined(service, route) }));
+  const all = [...draft.routes()].map(([service, route]) => ({ service, route, path: pathOf(service, route) }));
   /** By place: of all routes, and of those without conditions. */
   const taken = new Map(all.map((found) => [placeOf(found), new Set<string>()]));
   const plain = new Map(all.map((found) => [placeOf(found), new Set<string>()]));
@@ -79,7 +86,7 @@ export function closePrefixes(draft: Draft, prefixes: ReadonlySet<Route>): void 
     route,
     guards: draft.guardsIn(plugins),
     isClosed: plugins.some(({ name }) => name === "request_termination"),
-    segments: joined(service, route).split("/").slice(1),
+    segments: pathOf(service, route).split("/").slice(1),
   }));
   const open = grouped(all, ({ segments }) => fixedStart(segments));
   for (const own of all.filter(
@@ -90,10 +97,13 @@ export function closePrefixes(draft: Draft, prefixes: ReadonlySet<Route>): void 
       [...before, "{x}"],
       [...before, "{x}", "{rest*}"],
     ];
-    for (const other of headsOf(fixedStart(before)).flatMap((head) => open.get(head) ?? [])) {
+    const groups = headsOf(fixedStart(before)).map((head) => open.get(head) ?? []);
+    // A shorter path gets nothing of what a longer one takes as a whole.
+    const end = groups.findLastIndex((group) => group.some((other) => isWhole(other, own)));
+    for (const other of groups.slice(Math.max(end, 0)).flat()) {
       if (other.isClosed || own.guards.every((guard) => other.guards.includes(guard))) continue;
-      const [segment] = other.segments.slice(before.length, before.length + 1).concat(other.segments.at(-1)!);
-      const isReached = segment!.startsWith("{") && longer.some((path) => overlap(path, other.segments));
+      const segment = other.segments[before.length] ?? other.segments.at(-1) ?? "";
+      const isReached = segment.startsWith("{") && longer.some((path) => overlap(path, other.segments));
       if (!isReached || !meet(own.hosts, other.hosts)) continue;
       const what = `requests such as "/${own.segments.join("/")}.php" of ${formatPath(draft.originOf(own.route)!)}`;
       const why = "which has other guards, since a path matches whole segments here";
@@ -103,6 +113,13 @@ export function closePrefixes(draft: Draft, prefixes: ReadonlySet<Route>): void 
       } else draft.notes.add(draft.originOf(other.route)!, `gets ${what}, ${why}: its upstream is another one`);
     }
   }
+}
+
+/** Whether the first route takes all requests that begin as its path does, of the hosts of the second. */
+function isWhole(one: Receiver, other: Receiver): boolean {
+  const { route, hosts, segments } = one;
+  const isEverything = segments.at(-1) === "{rest*}" && route.methods === undefined && route.match === undefined;
+  return isEverything && String(hosts) === String(other.hosts) && one.segments.length <= other.segments.length;
 }
 
 function grouped<T>(list: readonly T[], keyOf: (item: T) => string): ReadonlyMap<string, T[]> {
@@ -124,9 +141,14 @@ function fixedStart(segments: readonly string[]): string {
     .join("");
 }
 
+/** Without a slash at its end: a service at /a has its route / at /a. */
+function pathOf(service: Service, route: Route): string {
+  return joined(service, route).replace(/\/$/, "");
+}
+
 /** Routes of one place differ by their methods only. */
 function placeOf({ service, path }: Found): string {
-  return `${hostsOf(service)} ${path.replace(/\{[^{}*]*/g, "{").replace(/(?<=.)\/$/, "")}`;
+  return `${hostsOf(service)} ${path.replace(/\{[^{}*]*/g, "{")}`;
 }
 
 function hostsOf({ hosts = [] }: Service): string {

@@ -775,6 +775,16 @@ describe("prefixes of Kong", () => {
           "which has other guards, " +
           "since a path matches whole segments here: it answers 503 (request_termination) until you replace it",
       );
+      const stripped = [{ paths: ["/v1/admin"], ...guarded }, { paths: ["/v1"] }, { paths: ["/v1/admin/open"] }];
+      const three = await fromKong({ services: [{ ...SERVICE, routes: stripped }], consumers: CONSUMERS });
+      expect(shown(three.services)).toEqual([
+        "s /v1/admin /{rest*} all key_auth",
+        "s /v1/admin / all key_auth",
+        "s_2 /v1 /{rest*} all request_termination",
+        "s_2 /v1 / all",
+        "s_3 /v1/admin/open /{rest*} all",
+        "s_3 /v1/admin/open / all",
+      ]);
       const two = await fromKong({
         services: [
           { ...SERVICE, routes: [routes[0]] },
@@ -789,19 +799,29 @@ describe("prefixes of Kong", () => {
     },
   );
 
-  it("that end with a slash, or whose guards the other route has, close nothing", async () => {
-    for (const [path, more] of [
-      ["/admin/", {}],
-      ["/admin", guarded],
-    ] as const) {
-      const routes = [
-        { paths: [path], ...guarded },
-        { paths: ["/"], ...more },
-      ];
-      const { services } = await fromKong({ services: [{ ...SERVICE, routes }], consumers: CONSUMERS });
-      expect(shown(services).join()).not.toContain("request_termination");
-    }
-  });
+  it(
+    "that end with a slash, that lie within one of the same guards, " +
+      "or whose guards the other route has, close nothing",
+    async () => {
+      const shorter = [{ paths: ["/v1/admin", "/v1/"], ...guarded }, { paths: ["/"] }];
+      const { services: between } = await fromKong({
+        services: [{ ...SERVICE, routes: shorter }],
+        consumers: CONSUMERS,
+      });
+      expect(shown(between).join()).not.toContain("request_termination");
+      for (const [path, more] of [
+        ["/admin/", {}],
+        ["/admin", guarded],
+      ] as const) {
+        const routes = [
+          { paths: [path], ...guarded },
+          { paths: ["/"], ...more },
+        ];
+        const { services } = await fromKong({ services: [{ ...SERVICE, routes }], consumers: CONSUMERS });
+        expect(shown(services).join()).not.toContain("request_termination");
+      }
+    },
+  );
 
   it("leave methods that a longer one does not accept to a shorter one, with its guards", async () => {
     const { services } = await fromKong({
