@@ -413,7 +413,6 @@ const SAID_TWICE: ReadonlySet<string> = new Set([
     "ConfigInput",
     "Described",
     "Failure",
-    "Member",
     "NAME",
     "Names",
   ],

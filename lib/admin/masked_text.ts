@@ -1,7 +1,6 @@
 /**
  * Masks the secrets in the text of a configuration, and keeps the rest of it byte for byte.
  */
-import { endOfString } from "../config/json_places.ts";
 import { MASK } from "../config/schema_core.ts";
 import { concealerOf, type WithSecrets } from "../config/secrets.ts";
 import { REDACTED } from "../http/redact.ts";
@@ -20,6 +19,16 @@ function* tokensOf(text: string): Generator<{ readonly token: string; readonly i
     if (first === '"') structure.lastIndex = endOfString(text, index + 1);
     yield { token: first === '"' ? text.slice(index, structure.lastIndex) : first, index };
   }
+}
+
+/** Behind the closing quote of a string, whose content begins at `from`. */
+function endOfString(text: string, from: number): number {
+  for (let at = text.indexOf('"', from); at >= 0; at = text.indexOf('"', at + 1)) {
+    let escapes = at;
+    while (text[escapes - 1] === "\\") escapes--;
+    if ((at - escapes) % 2 === 0) return at + 1;
+  }
+  return text.length;
 }
 
 /** `loaded`: what the text, which has no errors, was read as. `masked`: how many of its texts are masked. */

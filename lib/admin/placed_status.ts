@@ -2,15 +2,14 @@
  * The status of a gateway as the admin interface shows it, with the places of its warnings in the text of the
  * configuration in force.
  */
-import { placesIn } from "../config/json_places.ts";
 import type { Path, Position } from "../config/json.ts";
 import type { Config } from "../config/model.ts";
-import type { ConfigSource } from "../config/source.ts";
+import { placesIn, type ConfigSource } from "../config/source.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import type { ConfigWarning, Warning } from "../gateway/status.ts";
 import { statusView, type ShownGateway } from "./views.ts";
 
-/** Found so far, by the path as JSON: a large text is read again only for a place that nobody has asked for yet. */
+/** Found so far, by the path as JSON: a large text is looked through again only for a place that is new. */
 const known = new WeakMap<ConfigSource, Map<string, Position | null>>();
 
 export function placedStatus(gateway: Pick<ShownGateway, "status">) {
@@ -22,8 +21,7 @@ export function placedStatus(gateway: Pick<ShownGateway, "status">) {
 function positionsOf(warnings: readonly Warning[], gateway: object): readonly (Position | null)[] {
   if (warnings.length === 0 || !(gateway instanceof GatewayCore)) return [];
   const {
-    inForce: { source },
-    snapshot: { config },
+    snapshot: { config, source, secrets },
   } = GatewayCore.partsOf(gateway).configuration;
   if (!("text" in source)) return [];
   const found = known.get(source) ?? new Map<string, Position | null>();
@@ -31,8 +29,8 @@ function positionsOf(warnings: readonly Warning[], gateway: object): readonly (P
   const paths = warnings.map((warning) => pathOf(warning, config));
   const missing = paths.filter((path) => path !== null && !found.has(JSON.stringify(path))) as Path[];
   if (missing.length > 0) {
-    const places = placesIn(source.text, missing);
-    for (const path of missing) found.set(JSON.stringify(path), places(path));
+    const placeOf = placesIn(source, secrets.root);
+    for (const path of missing) found.set(JSON.stringify(path), placeOf(path));
   }
   return paths.map((path) => found.get(JSON.stringify(path)) ?? null);
 }

@@ -3,8 +3,8 @@
  * as written.
  */
 import { readRegularFile } from "../base/regular_file.ts";
-import { placesIn } from "../config/json_places.ts";
-import { formatPath, type Path } from "../config/json.ts";
+import { formatPath, nodeAt, type Path } from "../config/json.ts";
+import { parseJson } from "../config/json_parser.ts";
 import { sourceDigest } from "../config/load.ts";
 import type { Configuration } from "../gateway/configuration.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
@@ -87,10 +87,11 @@ function textWith(digest: string, file: string): Buffer | null {
 
 /** `at`: of the list. `text`: null: there is none. */
 function placed(tests: readonly Test[], text: Buffer | string | null, at: Path): WrittenTest[] {
-  const paths = tests.map((_test, i) => [...at, i]);
-  const places = text === null ? null : placesIn(text, paths);
+  const { node, positionOf } = parseJson(text ?? "null");
   return tests.map(({ name, request }, i) => {
-    const { line, column } = places?.(paths[i]!) ?? { line: null, column: null };
-    return { name, path: formatPath(paths[i]!), line, column, request };
+    const path = [...at, i];
+    const found = node === null ? undefined : nodeAt(node, path);
+    const { line, column } = positionOf(found?.offset ?? -1) ?? { line: null, column: null };
+    return { name, path: formatPath(path), line, column, request };
   });
 }

@@ -79,7 +79,7 @@ export function loadedAtStart(
 }
 
 /** What any reload may load, besides what the new configuration names. */
-export const FOR_RELOADS: readonly PartName[] = ["warnings", "reloads", "changes", "jsonText"];
+export const FOR_RELOADS: readonly PartName[] = ["warnings", "reloads", "changes"];
 
 /**
  * What reloads and requests of the admin interface can load, besides what a text can name that is posted for a dry run.

@@ -63,10 +63,8 @@ export async function auditOf(flags: Flags) {
     { configFile: configPath, modules, ...(configKeyFile !== undefined && { configKeyFile }) },
     readRegularFile,
   );
-  const { read, destinations } = await modules.withPositions(() => {
-    const found = reader.load(reader.source());
-    return { read: found, destinations: destinationsIn(found.loaded, modules) };
-  });
+  const read = reader.load(reader.source());
+  const destinations = destinationsIn(read.loaded, modules);
   const { config, tests, testFiles, callerFiles } = read.loaded;
   const keys = [...read.inputs.files].flatMap(([path, content]) =>
     PRIVATE_KEY.test(content.toString("latin1")) ? [path] : [],
@@ -129,7 +127,7 @@ function destinationsIn(loaded: Loaded, parts: Parts): readonly Destination[] {
   try {
     return destinationsOf(loaded.config, loaded.kinds, parts);
   } catch (error) {
-    throw placed(error, loaded, parts);
+    throw placed(error, loaded);
   }
 }
 

@@ -73,7 +73,7 @@ async function validated(file: string, keyFile: string | undefined, seen: Seen, 
       signer: configuration.signer,
       tests: configuration.lastTests?.report ?? null,
       undecided: undecidedIn(configuration.snapshot.config),
-      warnings: placedWarnings(configWarnings(configuration.snapshot), configuration.inForce.source),
+      warnings: placedWarnings(configWarnings(configuration.snapshot), configuration.snapshot),
       error,
     };
   } finally {
@@ -176,10 +176,7 @@ export async function openCandidate(
 ): Promise<Candidate> {
   const modules = await loadPluginModules(file, process.env, keyFile);
   try {
-    return await modules.withPositions(
-      () =>
-        new Candidate({ configFile: file, seen, modules, ...(keyFile !== undefined && { configKeyFile: keyFile }) }),
-    );
+    return new Candidate({ configFile: file, seen, modules, ...(keyFile !== undefined && { configKeyFile: keyFile }) });
   } catch (error) {
     throw error instanceof ConfigError ? error : new Failure(`${file}: ${messageOf(error)}`, 2);
   }

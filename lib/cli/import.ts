@@ -3,7 +3,7 @@
  */
 import { statSync } from "node:fs";
 import { formatPath } from "../config/json.ts";
-import { parseJson } from "../config/json_text.ts";
+import { parseJson } from "../config/json_parser.ts";
 import { readRegularFile, whyUnreadable, writeRegularFile } from "../base/regular_file.ts";
 import { isObject } from "../json_schema/values.ts";
 import type { Arguments, RunCommand } from "./arguments.ts";

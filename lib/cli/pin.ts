@@ -4,9 +4,8 @@
  */
 import { hash } from "node:crypto";
 import { chmodSync, existsSync, realpathSync, statSync } from "node:fs";
-import { formatPath, type JsonNode, type Position } from "../config/json.ts";
+import { formatPath, type JsonNode } from "../config/json.ts";
 import { parsedFrom, readConfigFile } from "../config/source.ts";
-import { parseWithPositions } from "../config/json_text.ts";
 import { pinnedFilesOf } from "../config/pinned_file.ts";
 import * as references from "../config/references.ts";
 import { ConfigError } from "../gateway/config_error.ts";
@@ -51,16 +50,15 @@ export function pinFiles(
 ): { readonly lines: string[]; readonly isChanged: boolean } {
   const read = readConfigFile(file);
   if (!read.ok) throw new ConfigError(read.issues, file);
-  parseWithPositions(read);
   const { issues: inText } = parsedFrom(read);
   const { files, issues } = pinnedFilesOf(read, { references, environment: process.env }, which);
   if (inText.length + issues.length > 0) throw new ConfigError(inText.length > 0 ? inText : issues, file);
-  const text = read.text.toString();
+  const [, mark, text] = /^(\uFEFF?)([^]*)$/.exec(read.text.toString()) as unknown as [string, string, string];
   const lines: string[] = [];
   const edits: Edit[] = [];
   for (const { at, node, file: named } of files) {
     const found = hash("sha256", named.content);
-    const written = node.kind === "object" ? node.members.get("sha256")?.value : undefined;
+    const written = node.kind === "object" ? node.members.get("sha256") : undefined;
     const before = written?.kind === "string" ? written.value : undefined;
     const isSame = before?.toLowerCase() === found;
     lines.push(
@@ -73,7 +71,7 @@ export function pinFiles(
     edits.sort((a, b) => a.at - b.at);
     write(
       file,
-      edits.reduceRight((edited, edit) => edited.slice(0, edit.at) + edit.text + edited.slice(edit.end), text),
+      mark + edits.reduceRight((edited, edit) => edited.slice(0, edit.at) + edit.text + edited.slice(edit.end), text),
     );
   }
   return { lines, isChanged: edits.length > 0 };
@@ -82,29 +80,21 @@ export function pinFiles(
 /** Replaces the digest, or adds it behind the path, on a line of its own if the path has one. */
 function editOf(text: string, node: JsonNode, digest: string): Edit {
   if (node.kind !== "object") {
-    const { at, end } = stringAt(text, node.position!);
+    const { at, end } = stringAt(text, node.offset);
     return { at, end, text: `{ "path": ${text.slice(at, end)}, "sha256": "${digest}" }` };
   }
   const there = node.members.get("sha256");
-  if (there !== undefined) return { ...stringAt(text, there.value.position!), text: `"${digest}"` };
+  if (there !== undefined) return { ...stringAt(text, there.offset), text: `"${digest}"` };
   const path = node.members.get("path")!;
-  const { end } = stringAt(text, path.value.position!);
-  const space = /\s*$/.exec(text.slice(0, offsetOf(text, path.keyPosition!)))![0];
+  const { end } = stringAt(text, path.offset);
+  const space = /\s*$/.exec(text.slice(0, path.keyOffset))![0];
   return { at: end, end, text: `,${space.includes("\n") ? space : " "}"sha256": "${digest}"` };
 }
 
-function stringAt(text: string, position: Position): { readonly at: number; readonly end: number } {
-  const at = offsetOf(text, position);
+function stringAt(text: string, at: number): { readonly at: number; readonly end: number } {
   const string = /"(?:[^"\\]|\\.)*"/y;
   string.lastIndex = at;
   return { at, end: at + string.exec(text)![0].length };
-}
-
-/** Columns count characters, of which some are two in a string. */
-function offsetOf(text: string, { line, column }: Position): number {
-  let start = text.startsWith("\uFEFF") ? 1 : 0;
-  for (let i = 1; i < line; i++) start = text.indexOf("\n", start) + 1;
-  return start + [...text.slice(start, start + 2 * column)].slice(0, column - 1).join("").length;
 }
 
 /** In place of the file itself, where `file` is a link. */

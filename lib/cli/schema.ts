@@ -1,9 +1,7 @@
 /**
  * `edge-gateway schema`: prints the JSON Schema of the configuration. It runs the code of plugin modules.
  */
-import { suggest } from "../base/suggest.ts";
 import { schemaDocument } from "../config/json_schema_document.ts";
-import { parseWithPositions } from "../config/json_text.ts";
 import { kindsWithModules } from "../config/plugin_modules.ts";
 import type { PluginKind } from "../config/model.ts";
 import * as references from "../config/references.ts";
@@ -35,10 +33,9 @@ async function kindsFor(file: string, keyFile: string | undefined): Promise<read
   const modules = await loadPluginModules(file, process.env, keyFile);
   const read = readConfigFile(file, signatureCheck(modules, keyFile));
   if (!read.ok) throw new ConfigError(read.issues, file);
-  parseWithPositions(read);
   const { kinds, issues } = kindsWithModules<AnyPlugin>(
     read,
-    { references, suggest, environment: process.env },
+    { references, environment: process.env },
     builtinPlugins,
     modules.kindsOf,
   );

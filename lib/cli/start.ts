@@ -87,8 +87,8 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     ...(adminCookie !== undefined && { adminCookie }),
   };
   const reporting = modules.partIfLoaded("reporting");
-  const reported = reporting && (await open(reporting.Gateway, made, supervisor?.threads));
-  const gateway = reported ?? (await open(GatewayCore, made, supervisor?.threads));
+  const reported = reporting && open(reporting.Gateway, made, supervisor?.threads);
+  const gateway = reported ?? open(GatewayCore, made, supervisor?.threads);
   const { configuration } = GatewayCore.partsOf(gateway);
   // Before anything listens: to find the warnings of ten thousand routes takes a second.
   await configuration.findWarnings();
@@ -157,13 +157,13 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
 }
 
 /** Throws a `ConfigError`, or a `Failure` when a plugin cannot be created or names no servers that it could ask. */
-async function open<G extends GatewayCore>(
+function open<G extends GatewayCore>(
   Kind: new (options: CompleteOptions, threads?: Threads) => G,
   options: CompleteOptions,
   threads: Threads | undefined,
-): Promise<G> {
+): G {
   try {
-    return await options.modules.withPositions(() => new Kind(options, threads));
+    return new Kind(options, threads);
   } catch (error) {
     throw error instanceof ConfigError
       ? error

@@ -29,7 +29,6 @@ export class Follower implements Following {
    */
   async prepare(configuration: Configuration, { version, reload, source, environment, files }: Bundle): Promise<void> {
     const { parts, reader } = configuration;
-    await parts.loadPart("jsonText");
     await parts.load(source, environment, (path) => files.get(path) ?? readNoFile(path));
     await parts
       .partIfLoaded("callers")

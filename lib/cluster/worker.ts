@@ -98,7 +98,7 @@ async function create(): Promise<GatewayCore> {
     accessLog: (lines: string) => accessLines.add(lines),
   };
   const threads = { id, place, count, memory: sharedMemory };
-  return modules.withPositions(() => new GatewayCore(options, threads, follower));
+  return new GatewayCore(options, threads, follower);
 }
 
 async function auditOf(modules: ReturnType<typeof freshModules>, settings: AuditSettings): Promise<GatewayAudit> {

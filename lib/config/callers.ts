@@ -2,30 +2,20 @@
  * Reads the callers of a configuration from its field `callers` and from the files of `caller_files`, and reports all
  * their errors.
  */
-import { isUtf8 } from "node:buffer";
 import { hash } from "node:crypto";
 import { dirname, resolve } from "node:path";
 import { readRegularFile } from "../base/regular_file.ts";
 import { atOnce, inSlices, paced } from "../base/time_slices.ts";
 import { CallerList, digestOf, type CallerEntry } from "./caller_list.ts";
 import { flag } from "./fields.ts";
-import {
-  formatPath,
-  itemsOf,
-  nodeAt,
-  positionAt,
-  readValidJson,
-  type Issue,
-  type JsonNode,
-  type Path,
-  type Position,
-} from "./json.ts";
+import { byPosition, formatPath, itemsOf, nodeAt, NOWHERE, offsetAt } from "./json.ts";
+import { parseJson, parseSteps } from "./json_parser.ts";
+import type { Issue, JsonDocument, JsonNode, Path, PositionOf } from "./json.ts";
 import { pathsTo } from "./json_paths.ts";
-import { parseJson } from "./json_text.ts";
 import type { PartFields } from "./part_fields.ts";
 import { contentOf, listedFile, reportUnpinned, writtenPath, type ListedFile } from "./pinned_file.ts";
 import * as references from "./references.ts";
-import { INVALID, report, type CheckContext } from "./schema.ts";
+import { INVALID, report, reportAt, type CheckContext } from "./schema.ts";
 import { parsedFrom, type ConfigSource } from "./source.ts";
 import * as s from "./whole_schema.ts";
 
@@ -232,8 +222,9 @@ function betweenLists({ list, content, issues: found }: Made, earlier: readonly 
   if (found.length > 0) return [];
   const issues: Issue[] = [];
   const complain: Complain = (message, at) => {
-    const root = issues.length === 0 && content.length < MOST_WITH_POSITIONS ? parseJson(content).node : null;
-    issues.push({ at, message, position: root && positionAt(root, at), file: list.file! });
+    const isPlaced = issues.length === 0 && content.length < MOST_WITH_POSITIONS;
+    const { node, positionOf } = isPlaced ? parseJson(content) : NO_DOCUMENT;
+    issues.push({ at, message, position: node && positionOf(offsetAt(node, at)), file: list.file! });
   };
   for (const other of earlier) {
     const where = other.file === undefined ? "" : ` of ${other.file}`;
@@ -255,106 +246,33 @@ function betweenLists({ list, content, issues: found }: Made, earlier: readonly 
 /** The rest is like the first ones, and each is logged. */
 const MAX_ISSUES = 100;
 const MOST_WITH_POSITIONS = 4 * 1024 * 1024;
+const NO_DOCUMENT: JsonDocument = { node: null, issues: [], positionOf: NOWHERE };
 
 /**
- * Makes the list of a file in steps. A file without errors is never held as a document, which takes ten times as much
- * memory.
+ * Makes the list of a file in steps. The file is never held as a document, which takes ten times as much memory.
  */
 function* stepsOf(file: string, content: Buffer, { sources }: CheckContext): Generator<void, Made> {
   const list = new CallerList(file);
-  if (!isUtf8(content)) return { content, list, issues: issuesOf(content, file, sources) };
-  const text = content.toString().replace(/^\uFEFF/, "");
-  const spans = spansOf(text);
-  for (;;) {
-    const { done, value } = spans.next();
-    if (done && value) return { content, list, issues: [] };
-    const node = done ? null : readValidJson(`[${text.slice(...value)}]`);
-    if (done || node?.kind !== "array") return { content, list, issues: issuesOf(content, file, sources) };
-    const issues: Issue[] = [];
-    const first = list.callers.length;
-    const context = { issues, sources: { ...sources, references }, root: node };
-    for (const [i, item] of node.items.entries()) {
-      const entry = CALLER.check(item, [first + i], context);
-      if (entry !== INVALID)
-        addTo(list, entry, [first + i], (message, at) => issues.push({ at, message, position: null }));
-    }
-    if (issues.length > 0)
-      return { content, list, issues: placed(issues.slice(0, MAX_ISSUES), text, value as Span, first, file) };
-    if (list.callers.length > MAX_CALLERS)
-      return {
-        content,
-        list,
-        issues: [{ at: [], message: `expected at most ${MAX_CALLERS} callers`, position: null, file }],
-      };
-    yield;
-  }
-}
-
-/** Of what is no array of JSON in UTF-8. */
-function issuesOf(content: Buffer, file: string, sources: CheckContext["sources"]): readonly Issue[] {
-  const { node, issues: inText } = parseJson(content);
-  const issues = [...inText];
-  if (node !== null) CALLERS.check(node, [], { issues, sources: { ...sources, references }, root: node });
-  return issues.slice(0, MAX_ISSUES).map((issue) => ({ ...issue, file }));
-}
-
-type Span = readonly [start: number, end: number];
-
-/** Where callers stand in the text of an array, some hundred at a time; true: to its end. */
-function* spansOf(text: string): Generator<Span, boolean> {
-  let start = text.search(/[^ \t\r\n]/) + 1;
-  if (text[start - 1] !== "[") return false;
-  for (let i = start, depth = 0; i < text.length; i++) {
-    const character = text.charCodeAt(i);
-    if (character === QUOTE) {
-      do i = text.indexOf('"', i + 1);
-      while (i > 0 && isEscaped(text, i));
-      if (i < 0) return false;
-    } else if (character === BRACE || character === BRACKET) depth++;
-    else if (character === COMMA && depth === 0 && i - start > SPAN) {
-      yield [start, i];
-      start = i + 1;
-    } else if ((character === END_BRACE || character === END_BRACKET) && --depth < 0) {
-      // Nothing behind a comma is an error.
-      if (text[start - 1] === "," && text.slice(start, i).trim() === "") return false;
-      yield [start, i];
-      return character === END_BRACKET && text.slice(i + 1).trim() === "";
-    }
-  }
-  return false;
-}
-
-const SPAN = 16 * 1024;
-const [QUOTE, COMMA, BRACKET, END_BRACKET, BRACE, END_BRACE] = [0x22, 0x2c, 0x5b, 0x5d, 0x7b, 0x7d];
-
-/** Whether an odd number of backslashes stands before this place. */
-function isEscaped(text: string, at: number): boolean {
-  let before = at;
-  while (text[before - 1] === "\\") before--;
-  return (at - before) % 2 === 1;
-}
-
-/** The issues with their positions in the file. `first`: the number of the first caller of the span. */
-function placed(
-  issues: readonly Issue[],
-  text: string,
-  [start, end]: Span,
-  first: number,
-  file: string,
-): readonly Issue[] {
-  // A bracket takes the place of the character before the span, which is one as well.
-  const { node } = parseJson(`[${text.slice(start, end)}]`);
-  const lines = text.slice(0, start - 1).split("\n");
-  const before = [...lines.at(-1)!].length;
-  const shifted = ({ line, column }: Position) => ({
-    line: line + lines.length - 1,
-    column: line === 1 ? column + before : column,
+  const inItems: Issue[] = [];
+  let count = 0;
+  const contextOf = (positionOf: PositionOf) => ({
+    issues: inItems,
+    positionOf,
+    sources: { ...sources, references },
   });
-  return issues.map((issue) => {
-    const [index, ...rest] = issue.at as [number, ...Path];
-    const position = node === null ? null : positionAt(node, [index - first, ...rest]);
-    return { ...issue, position: position && shifted(position), file };
+  const { node, issues, positionOf } = yield* parseSteps(content, (item, positionOf) => {
+    const at = [count++];
+    if (count > MAX_CALLERS || inItems.length >= MAX_ISSUES) return;
+    const context = contextOf(positionOf);
+    const entry = CALLER.check(item, at, context);
+    const complain: Complain = (message, under) =>
+      reportAt(context, under, offsetAt(item, under.slice(at.length)), message);
+    if (entry !== INVALID) addTo(list, entry, at, complain);
   });
+  if (node !== null && node.kind !== "array") CALLERS.check(node, [], contextOf(positionOf));
+  if (count > MAX_CALLERS) inItems.push({ at: [], message: `expected at most ${MAX_CALLERS} callers`, position: null });
+  const found = node === null ? issues : [...issues, ...inItems].sort(byPosition);
+  return { content, list, issues: found.slice(0, MAX_ISSUES).map((issue) => ({ ...issue, file })) };
 }
 
 export const fields: PartFields = { schemas: { callers: CALLERS, caller_files: CALLER_FILES } };

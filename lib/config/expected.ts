@@ -76,11 +76,10 @@ export function byName<S extends s.AnySchema>(
     check(node, at, context) {
       const before = context.issues.length;
       const seen = new Set<string>();
-      for (const [name, { keyPosition: position }] of node.kind === "object" ? node.members : []) {
+      for (const [name, { keyOffset }] of node.kind === "object" ? node.members : []) {
         const folded = fold(name);
         const message = problemOf(name, context) ?? (seen.has(folded) ? "occurs twice, in different cases" : undefined);
-        if (message !== undefined)
-          context.issues.push({ at: TOKEN.test(name) ? [...at, name] : at, message, position });
+        if (message !== undefined) s.reportAt(context, TOKEN.test(name) ? [...at, name] : at, keyOffset, message);
         seen.add(folded);
       }
       return context.issues.length > before ? s.INVALID : values.check(node, at, context);

@@ -1,6 +1,7 @@
 /**
  * Parts of the configuration schema that are used in several places: fields with defaults, and text formats.
  */
+import { suggest } from "../base/suggest.ts";
 import { METHODS } from "node:http";
 import { isIP } from "node:net";
 import { TOKEN } from "../base/http_grammar.ts";
@@ -78,7 +79,7 @@ export function pathSchema(describe: string) {
 export const METHOD = s.string({
   references: "none",
   hint: "an HTTP method in upper case",
-  check(text, suggest) {
+  check(text) {
     if (METHODS.includes(text) && text !== "CONNECT") return undefined;
     if (!TOKEN.test(text)) return "";
     if (text !== text.toUpperCase()) return `methods are case-sensitive, write "${text.toUpperCase()}"`;

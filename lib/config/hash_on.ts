@@ -21,7 +21,7 @@ export const HASH_ON = s.string({
   describe:
     "Part of a request: equal ones go to the same upstream or group. By address (IPv6 by /64), identity, " +
     "header, cookie or path parameter.",
-  check(text, _suggest, context) {
+  check(text, context) {
     if (ALONE.includes(text)) return undefined;
     const colon = text.indexOf(":");
     const [kind, name] = colon < 0 ? [text, ""] : [text.slice(0, colon), text.slice(colon + 1)];

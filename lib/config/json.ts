@@ -1,8 +1,6 @@
 /**
- * JSON documents as nodes, and the reading of those without errors. Positions and errors: `json_text.ts`.
+ * JSON documents as nodes that know where they stand in their text. Texts are read by `json_parser.ts`.
  */
-import { isUtf8 } from "node:buffer";
-
 /** Line and column count from 1; a column is a character (code point), not a byte. */
 export interface Position {
   readonly line: number;
@@ -15,7 +13,7 @@ export type Path = readonly (string | number)[];
 export interface Issue {
   readonly at: Path;
   readonly message: string;
-  /** Null when the document did not come from text, or was read without positions. */
+  /** Null when the document did not come from text. */
   readonly position: Position | null;
   /** Absolute path of the file that it is in, unless that is the configuration itself. */
   readonly file?: string;
@@ -25,74 +23,69 @@ export interface Issue {
 
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
-export interface Member {
-  readonly keyPosition: Position | null;
-  readonly value: JsonNode;
+/** Where it stands in its text, in UTF-16 code units behind a byte order mark. */
+export interface JsonPlace {
+  /** -1: it did not come from text. */
+  readonly offset: number;
+  /** Of its key; -1: it has none. */
+  readonly keyOffset: number;
 }
 
-export type JsonNode = { readonly position: Position | null } & (
-  | { readonly kind: "null" }
-  | { readonly kind: "boolean"; readonly value: boolean }
-  | { readonly kind: "number"; readonly value: number; readonly text: string }
-  | { readonly kind: "string"; readonly value: string }
-  | { readonly kind: "array"; readonly items: readonly JsonNode[] }
-  | { readonly kind: "object"; readonly members: ReadonlyMap<string, Member> }
-  /** A JavaScript value that JSON cannot express; `text` names it. */
-  | { readonly kind: "other"; readonly text: string }
-);
+export type JsonNode = JsonPlace &
+  (
+    | { readonly kind: "null" }
+    | { readonly kind: "boolean"; readonly value: boolean }
+    | { readonly kind: "number"; readonly value: number; readonly text: string }
+    | { readonly kind: "string"; readonly value: string }
+    | { readonly kind: "array"; readonly items: readonly JsonNode[] }
+    | { readonly kind: "object"; readonly members: ReadonlyMap<string, JsonNode> }
+    /** A JavaScript value that JSON cannot express; `text` names it. */
+    | { readonly kind: "other"; readonly text: string }
+  );
+
+/** Finds line and column of an offset; null for -1. */
+export type PositionOf = (offset: number) => Position | null;
+
+/** A text that has been read. */
+export interface JsonDocument {
+  /** Null after a syntax error, which is the only issue then. */
+  readonly node: JsonNode | null;
+  readonly issues: readonly Issue[];
+  readonly positionOf: PositionOf;
+}
 
 export const MAX_DEPTH = 100;
 export const HALF_PAIR = /\p{Surrogate}/u;
 
-/** The document of a text, without positions. Null: `parseJson` finds an error in it. */
-export function readValidJson(input: Buffer | string): JsonNode | null {
-  if (typeof input !== "string" && !isUtf8(input)) return null;
-  const text = String(input).replace(/^\uFEFF/, "");
-  try {
-    const node = nodeFrom(JSON.parse(text));
-    let written = 0;
-    for (const [, colon] of text.matchAll(STRING)) if (colon !== "") written++;
-    return keysIn(node) === written ? node : null;
-  } catch {
-    return null;
-  }
-}
+/** Of a document that did not come from text. */
+export const NOWHERE: PositionOf = () => null;
 
-/** A string, and the colon behind it if it is a key. */
-const STRING = /"[^"\\]*(?:\\.[^"\\]*)*"[ \n\r\t]*(:?)/g;
-
-/** `JSON.parse` keeps one of two equal keys. NaN: a value in the node is invalid. */
-function keysIn(node: JsonNode): number {
-  if (node.kind === "array") return node.items.reduce((sum, item) => sum + keysIn(item), 0);
-  if (node.kind !== "object") return node.kind === "other" ? NaN : 0;
-  return Array.from(node.members.values()).reduce((sum, { value }) => sum + keysIn(value), node.members.size);
-}
-
-/** Nodes for a JavaScript value, all at one position. Values that JSON cannot express become nodes of kind "other". */
-export function nodeFrom(value: unknown, position: Position | null = null, depth = 0): JsonNode {
-  const other = (text: string): JsonNode => ({ kind: "other", text, position });
+/** Nodes for a JavaScript value, all at one offset. Values that JSON cannot express become nodes of kind "other". */
+export function nodeFrom(value: unknown, offset = -1, depth = 0): JsonNode {
+  const place = { offset, keyOffset: offset };
+  const other = (text: string): JsonNode => ({ kind: "other", ...place, text });
   // ends cycles too
   if (depth >= MAX_DEPTH && Object(value) === value) return other(`a value nested deeper than ${MAX_DEPTH} levels`);
-  if (value === null) return { kind: "null", position };
-  if (typeof value === "boolean") return { kind: "boolean", value, position };
+  if (value === null) return { kind: "null", ...place };
+  if (typeof value === "boolean") return { kind: "boolean", ...place, value };
   if (typeof value === "number" && Number.isFinite(value))
-    return { kind: "number", value, text: String(value), position };
+    return { kind: "number", ...place, value, text: String(value) };
   if (typeof value === "number") return other(String(value));
   if (typeof value === "string" && HALF_PAIR.test(value)) return other("a string with half a surrogate pair");
-  if (typeof value === "string") return { kind: "string", value, position };
+  if (typeof value === "string") return { kind: "string", ...place, value };
   if (typeof value !== "object") return other(value === undefined ? "undefined" : `a ${typeof value}`);
   if (Array.isArray(value))
-    return { kind: "array", items: Array.from(value, (item) => nodeFrom(item, position, depth + 1)), position };
+    return { kind: "array", ...place, items: Array.from(value, (item) => nodeFrom(item, offset, depth + 1)) };
   const prototype: unknown = Object.getPrototypeOf(value);
   if (prototype !== null && Object.getPrototypeOf(prototype) !== null)
     return other(`an instance of ${value.constructor.name}`);
-  const members = new Map<string, Member>();
+  const members = new Map<string, JsonNode>();
   for (const [key, item] of Object.entries(value)) {
     if (item === undefined) continue; // as in JSON.stringify
     if (HALF_PAIR.test(key)) return other("an object with half a surrogate pair in a key");
-    members.set(key, { keyPosition: position, value: nodeFrom(item, position, depth + 1) });
+    members.set(key, nodeFrom(item, offset, depth + 1));
   }
-  return { kind: "object", members, position };
+  return { kind: "object", ...place, members };
 }
 
 /** `services[0].upstreams[1].port`; keys that are not identifiers are quoted: `headers["X-A"]`. */
@@ -110,7 +103,7 @@ export function formatPath(path: Path): string {
 export function nodeAt(node: JsonNode, path: Path): JsonNode | undefined {
   let found: JsonNode | undefined = node;
   for (const step of path) {
-    if (found?.kind === "object") found = found.members.get(String(step))?.value;
+    if (found?.kind === "object") found = found.members.get(String(step));
     else found = found?.kind === "array" && typeof step === "number" ? found.items[step] : undefined;
   }
   return found;
@@ -137,7 +130,7 @@ export function valuesAt(
     found =
       known.get(begin) ??
       found.flatMap((node) =>
-        step === "[]" ? itemsOf(node) : (node.kind === "object" && node.members.get(step)?.value) || [],
+        step === "[]" ? itemsOf(node) : (node.kind === "object" && node.members.get(step)) || [],
       );
     known.set(begin, found);
   }
@@ -151,14 +144,14 @@ export function textsOf(nodes: readonly JsonNode[]): readonly string[] {
     return node.kind === "array"
       ? textsOf(node.items)
       : node.kind === "object"
-        ? textsOf(Array.from(node.members.values(), ({ value }) => value))
+        ? textsOf([...node.members.values()])
         : [];
   });
 }
 
-/** The position of the value at the path, or of its nearest ancestor that exists. */
-export function positionAt(node: JsonNode, path: Path): Position | null {
-  return path.length === 0 ? node.position : (nodeAt(node, path)?.position ?? positionAt(node, path.slice(0, -1)));
+/** The offset of the value at the path, or of its nearest ancestor that exists. */
+export function offsetAt(node: JsonNode, path: Path): number {
+  return path.length === 0 ? node.offset : (nodeAt(node, path)?.offset ?? offsetAt(node, path.slice(0, -1)));
 }
 
 /** For issues of one text, in its order. */

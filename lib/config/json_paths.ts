@@ -12,7 +12,7 @@ export function pathsTo(document: JsonNode, place: string): readonly { readonly 
       if (step === "[]")
         return value.kind === "array" ? value.items.map((item, i) => ({ at: [...at, i], value: item })) : [];
       const member = value.kind === "object" ? value.members.get(step) : undefined;
-      return member === undefined ? [] : [{ at: [...at, step], value: member.value }];
+      return member === undefined ? [] : [{ at: [...at, step], value: member }];
     });
   }
   return text === undefined ? found : found.filter(({ value }) => value.kind === "string" && value.value === text);

@@ -6,7 +6,7 @@ import {
   byPosition,
   formatPath,
   inKeyOrder,
-  positionAt,
+  offsetAt,
   type Issue,
   type Json,
   type JsonNode,
@@ -20,7 +20,7 @@ import type { CallerReader } from "./callers.ts";
 import type { CallerList } from "./caller_list.ts";
 import type { ConfigSecrets } from "./secrets.ts";
 import { INVALID, type CheckContext, type NamedFile, type Secret } from "./schema.ts";
-import type { Sources } from "./schema_core.ts";
+import { reportAt, type Sources } from "./schema_core.ts";
 import { forgetParsed, parsedFrom, sourcesFor, type ConfigSource, type ReadOptions } from "./source.ts";
 import type { ConfigTest } from "./tests.ts";
 
@@ -34,7 +34,7 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
   readonly callers?: CallerReader | undefined;
   /** Returns the given kinds and those of the plugin modules, once the part has been loaded. */
   readonly withModules?: ((root: JsonNode, kinds: readonly K[], context: CheckContext) => readonly K[]) | undefined;
-  /** Finds wrong path patterns and routes that conflict, once the part has been loaded. */
+  /** Finds wrong path patterns and routes that conflict. */
   readonly readRoutes?: ((root: JsonNode, sources: Sources) => RoutesRead) | undefined;
   /** Whether the files of `test_files` and `caller_files` need their digests. Default: no. */
   readonly mustPin?: boolean;
@@ -56,6 +56,7 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       readonly shown: Json;
       /** For `masked.ts` and `secrets.ts`. */
       readonly secrets: ConfigSecrets;
+      readonly source: ConfigSource;
       /** Of the source; undefined: it is a value. */
       readonly file: string | undefined;
       /** Of the file; of a value: of `shown`, whatever the order of its keys. 12 hexadecimal digits of a SHA-256. */
@@ -70,7 +71,7 @@ export type LoadResult<K extends PluginKind = PluginKind> =
   | { readonly ok: false; readonly issues: readonly Issue[] };
 
 export function loadConfig<K extends PluginKind>(source: ConfigSource, options: LoadOptions<K>): LoadResult<K> {
-  const { node, issues: inText } = parsedFrom(source);
+  const { node, issues: inText, positionOf } = parsedFrom(source);
   forgetParsed(source);
   const issues: Issue[] = [...inText];
   if (node === null) return { ok: false, issues };
@@ -78,12 +79,12 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const sources = sourcesFor(source, options);
   const files = new Map<string, NamedFile>();
   const secrets: Secret[] = [];
-  const context: CheckContext = { issues, sources, root, files, secrets };
+  const context: CheckContext = { issues, positionOf, sources, root, files, secrets };
   const kinds = options.withModules?.(root, options.kinds, context) ?? options.kinds;
   const schema = configSchema(kinds, options.parts);
   const config = schema.check(root, [], context);
   const routes = options.readRoutes?.(root, sources) ?? { declared: [], issues: [] };
-  for (const { at, message } of routes.issues) issues.push({ at, message, position: positionAt(root, at) });
+  for (const { at, message } of routes.issues) reportAt(context, at, offsetAt(root, at), message);
   const {
     tests,
     testFiles,
@@ -109,6 +110,7 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
     },
     secrets: { root, marked: secrets, sources },
     formed: sources.formed,
+    source,
     file: source.file,
     files: [...files.values()],
   };

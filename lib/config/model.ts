@@ -295,7 +295,7 @@ function pluginSchema<P extends PluginInput>(
   const shapes = new Map(kinds.map((kind) => [kind.name, shape(kind.schema)]));
   const unknown = shape(ANYTHING);
   const shapeOf = (node: JsonNode) => {
-    const name = node.kind === "object" ? node.members.get("name")?.value : undefined;
+    const name = node.kind === "object" ? node.members.get("name") : undefined;
     return (name?.kind === "string" ? shapes.get(name.value) : undefined) ?? unknown;
   };
   return {

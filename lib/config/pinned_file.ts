@@ -50,7 +50,8 @@ export function contentOf(file: ListedFile): s.NamedFile {
 export function reportUnpinned(file: ListedFile, at: Path, node: JsonNode | undefined, context: s.CheckContext) {
   if ("sha256" in file) return false;
   const message = `has no SHA-256, which a signed configuration needs: ${PIN_REMEDY}`;
-  context.issues.push({ at, message, position: node?.position ?? null, isSignature: true });
+  const position = context.positionOf?.(node?.offset ?? -1) ?? null;
+  context.issues.push({ at, message, position, isSignature: true });
   return true;
 }
 
@@ -59,7 +60,7 @@ const PIN_REMEDY = "run edge-gateway pin FILE, then edge-gateway sign FILE --key
 
 /** The path of an item of a list of files as it is written; undefined: it has none. */
 export function writtenPath(item: JsonNode): string | undefined {
-  const path = item.kind === "object" ? item.members.get("path")?.value : item;
+  const path = item.kind === "object" ? item.members.get("path") : item;
   return path?.kind === "string" ? path.value : undefined;
 }
 
@@ -70,19 +71,19 @@ const LISTS = [["global", "plugin_modules"], ["caller_files"], ["test_files"]] a
  * without one. Other errors are ignored.
  */
 export function pinnedFilesOf(source: ConfigSource, options: ReadOptions, which: "all" | "missing") {
-  const context: s.CheckContext = { issues: [], sources: sourcesFor(source, options) };
-  const { node: root } = parsedFrom(source);
+  const { node: root, positionOf } = parsedFrom(source);
+  const context: s.CheckContext = { issues: [], positionOf, sources: sourcesFor(source, options) };
   const files = LISTS.flatMap((list) =>
     itemsOf(root === null ? undefined : nodeAt(root, list)).flatMap((node, i) => {
       const at = [...list, i];
       if (node.kind !== "object" && (node.kind !== "string" || list[0] === "global"))
         return (s.report(context, at, node, "expected an object with path and sha256"), []);
       const members = node.kind === "object" ? node.members : null;
-      const sha256 = members?.get("sha256")?.value;
+      const sha256 = members?.get("sha256");
       if (sha256 !== undefined && sha256.kind !== "string")
         s.report(context, [...at, "sha256"], sha256, "expected a string");
       if (which === "missing" && sha256 !== undefined) return [];
-      const path = members === null ? node : members.get("path")?.value;
+      const path = members === null ? node : members.get("path");
       const file =
         path === undefined
           ? s.report(context, [...at, "path"], node, "is required")

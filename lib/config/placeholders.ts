@@ -148,7 +148,7 @@ function placeOf(at: Path, root: JsonNode | undefined): (string | readonly strin
     const item = root === undefined ? undefined : nodeAt(root, at.slice(0, i + 1));
     if (item?.kind !== "object") return [];
     const text = (name: string) => {
-      const value = item.members.get(name)?.value;
+      const value = item.members.get(name);
       return value?.kind === "string" || value?.kind === "number" ? [`${name}=${value.value}`] : [];
     };
     const named = ["name", "id", "username"].flatMap(text);

@@ -20,7 +20,7 @@ export const PLUGIN_MODULE: typeof MODULE_FIELDS = {
     if (placeholders?.isKnown(JSON.stringify([path, sha256?.toLowerCase()]), at, context.root) === false)
       return s.report(context, at, node, MODULE_UNKNOWN);
     const value = MODULE_FIELDS.check(node, at, context);
-    const named = node.kind === "object" && !node.members.has("sha256") ? node.members.get("path")?.value : undefined;
+    const named = node.kind === "object" && !node.members.has("sha256") ? node.members.get("path") : undefined;
     const file = named === undefined ? s.INVALID : s.file().check(named, at, { ...context, issues: [] });
     if (file === s.INVALID) return value;
     const found = context.issues.findIndex((issue, i) => i >= before && issue.at.at(-1) === "sha256");
@@ -33,7 +33,7 @@ export const PLUGIN_MODULE: typeof MODULE_FIELDS = {
 };
 
 function textAt(node: JsonNode, name: string): string | undefined {
-  const value = node.kind === "object" ? node.members.get(name)?.value : undefined;
+  const value = node.kind === "object" ? node.members.get(name) : undefined;
   return value?.kind === "string" ? value.value : undefined;
 }
 
@@ -63,9 +63,9 @@ export function kindsWithModules<K extends { readonly name: string }>(
   kinds: readonly K[],
   kindsOf: FindKinds<K>,
 ): { readonly kinds: readonly K[]; readonly issues: readonly Issue[] } {
-  const { node, issues: inText } = parsedFrom(source);
+  const { node, issues: inText, positionOf } = parsedFrom(source);
   if (node === null) return { kinds, issues: inText };
-  const context: s.CheckContext = { issues: [...inText], sources: sourcesFor(source, options) };
+  const context: s.CheckContext = { issues: [...inText], positionOf, sources: sourcesFor(source, options) };
   modulesIn(node, context);
   return { kinds: withModules(node, kinds, context, kindsOf), issues: context.issues };
 }

@@ -3,8 +3,9 @@
  * errors.
  */
 import { suggest } from "../base/suggest.ts";
-import { byPosition, describeNode, formatPath, itemsOf, nodeAt, type Issue, type JsonNode, type Path } from "./json.ts";
-import { parseJson } from "./json_text.ts";
+import { byPosition, describeNode, formatPath, itemsOf, nodeAt, nodeFrom, NOWHERE } from "./json.ts";
+import { parseJson } from "./json_parser.ts";
+import type { Issue, JsonNode, Path, PositionOf } from "./json.ts";
 import type { RouteDeclaration } from "./declarations.ts";
 import type { PartFields } from "./part_fields.ts";
 import { contentOf, reportUnpinned } from "./pinned_file.ts";
@@ -20,6 +21,7 @@ interface TestList {
   readonly at: Path;
   readonly file: string | undefined;
   readonly issues: Issue[];
+  readonly positionOf: PositionOf;
 }
 
 /**
@@ -35,20 +37,36 @@ export function readTests(
   const own = nodeAt(root, ["tests"]);
   const inFiles = filesWithTests(root, context, mustPin);
   const lists: readonly TestList[] = [
-    ...(own === undefined ? [] : [{ node: own, at: ["tests"], file: undefined, issues: context.issues }]),
+    ...(own === undefined
+      ? []
+      : [
+          {
+            node: own,
+            at: ["tests"],
+            file: undefined,
+            issues: context.issues,
+            positionOf: context.positionOf ?? NOWHERE,
+          },
+        ]),
     ...inFiles,
   ];
   const nameCheck = new NameCheck(namesIn(root, declared), context);
   let count = 0;
   const tests = lists.flatMap((list) => {
-    const { node, at, file, issues } = list;
+    const { node, at, file, issues, positionOf } = list;
     count += itemsOf(node).length;
     if (count > MAX_TESTS) {
-      report({ ...context, issues }, at, node, `expected at most ${MAX_TESTS} tests in all, found ${count}`);
+      report(
+        { ...context, issues, positionOf },
+        at,
+        node,
+        `expected at most ${MAX_TESTS} tests in all, found ${count}`,
+      );
       return [];
     }
     const found = TESTS.check(node, at, {
       issues,
+      positionOf,
       sources: { ...context.sources, references },
       root: file === undefined ? root : node,
     });
@@ -91,12 +109,12 @@ function filesWithTests(
     }
     seen.set(file.path, i);
     if (mustPin && reportUnpinned(listed, at, item, context)) return [];
-    const { node, issues } = parseJson(file.content);
-    return { node: node ?? NO_TESTS, at: [], file: file.path, issues: [...issues] };
+    const { node, issues, positionOf } = parseJson(file.content);
+    return { node: node ?? NO_TESTS, at: [], file: file.path, issues: [...issues], positionOf };
   });
 }
 
-const NO_TESTS: JsonNode = { kind: "array", items: [], position: null };
+const NO_TESTS = nodeFrom([]);
 
 /**
  * Null if some name cannot be read: an unknown name may then be right. `declared`: the routes that can be read, for
@@ -136,8 +154,8 @@ class NameCheck {
     this.#context = context;
   }
 
-  test(node: JsonNode, at: Path, { file, issues }: TestList): void {
-    const context = { ...this.#context, issues };
+  test(node: JsonNode, at: Path, { file, issues, positionOf }: TestList): void {
+    const context = { ...this.#context, issues, positionOf };
     const named = nodeAt(node, ["name"]);
     const name = references.nameIn(named);
     if (name !== undefined) {

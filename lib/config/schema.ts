@@ -10,7 +10,7 @@
  *   type Input = InputOf<typeof schema>;  // { key: string; hide_credentials?: boolean }
  */
 export { formatPath, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
-export { conceal, INVALID, named, report } from "./schema_core.ts";
+export { conceal, INVALID, named, report, reportAt } from "./schema_core.ts";
 export type {
   AnySchema,
   CheckContext,

@@ -65,7 +65,12 @@ export function named<S extends AnySchema>(name: string, schema: S): S {
 
 /** Reports an issue at a node. */
 export function report(context: CheckContext, at: Path, node: JsonNode, message: string): Invalid {
-  context.issues.push({ at, message, position: node.position });
+  return reportAt(context, at, node.offset, message);
+}
+
+/** The same for a place that is not the beginning of a value, such as a key. */
+export function reportAt(context: CheckContext, at: Path, offset: number, message: string): Invalid {
+  context.issues.push({ at, message, position: context.positionOf?.(offset) ?? null });
   return INVALID;
 }
 

@@ -92,13 +92,13 @@ export function record<S extends AnySchema>(
     check(node, at, context) {
       const before = context.issues.length;
       const entries = [...node.members].map(
-        ([key, member]) => [key, value.check(member.value, [...at, key], context)] as const,
+        ([key, member]) => [key, value.check(member, [...at, key], context)] as const,
       );
       // fromEntries defines properties: a key named __proto__ is data like any other.
       if (context.issues.length > before || entries.some(([, value]) => value === INVALID)) return INVALID;
       return Object.fromEntries(entries) as Record<string, Infer<S>>;
     },
-    show: (node) => Object.fromEntries([...node.members].map(([key, member]) => [key, value.show(member.value)])),
+    show: (node) => Object.fromEntries([...node.members].map(([key, member]) => [key, value.show(member)])),
     jsonSchema: (definitions) => ({ type: "object", additionalProperties: value.jsonSchema(definitions) }),
   });
 }

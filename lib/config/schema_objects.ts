@@ -1,8 +1,9 @@
 /**
  * Schemas of values that contain other values: lists, and objects with fixed fields.
  */
-import { formatPath, nodeFrom, positionAt, type Json, type JsonNode, type Path } from "./json.ts";
-import { camel, countText, define, INVALID, report } from "./schema_core.ts";
+import { suggest } from "../base/suggest.ts";
+import { formatPath, nodeFrom, offsetAt, type Json, type JsonNode, type Path } from "./json.ts";
+import { camel, countText, define, INVALID, report, reportAt } from "./schema_core.ts";
 import type { AnySchema, CheckContext, Described, Infer, InputOf, Invalid, JsonSchema, Schema } from "./schema_core.ts";
 
 export interface ArrayOptions extends Described {
@@ -57,7 +58,7 @@ function checkUnique(
 ): void {
   const seen = new Map<unknown, number>();
   nodes.forEach((node, i) => {
-    const member = node.kind === "object" ? node.members.get(key)?.value : undefined;
+    const member = node.kind === "object" ? node.members.get(key) : undefined;
     const written = member?.kind === "string" ? member.value : undefined;
     // An item with other errors still has its name.
     const value = values[i] === INVALID ? written : (values[i] as Record<string, unknown>)[camel(key)];
@@ -158,18 +159,14 @@ export function object<const F extends Fields>(
       const before = context.issues.length;
       for (const [key, member] of node.members) {
         if (known.has(key)) continue;
-        context.issues.push({
-          at: [...at, key],
-          message: unknownField(key, Object.keys(fields), context),
-          position: member.keyPosition,
-        });
+        reportAt(context, [...at, key], member.keyOffset, unknownField(key, Object.keys(fields)));
       }
       const values: Record<string, unknown> = {};
       for (const { key, presence, schema, value } of plan) {
         const member = node.members.get(key);
-        if (member !== undefined) values[key] = schema.check(member.value, at.concat(key), context);
+        if (member !== undefined) values[key] = schema.check(member, at.concat(key), context);
         else if (presence === "defaulted")
-          values[key] = schema.check(nodeFrom(value, node.position), at.concat(key), context);
+          values[key] = schema.check(nodeFrom(value, node.offset), at.concat(key), context);
         else if (presence === "required")
           report(context, [...at, key], node, `is required (${schema.describe ?? schema.expects})`);
       }
@@ -186,7 +183,7 @@ export function object<const F extends Fields>(
       const reportIt = (message: string, ...under: Path) => {
         // It may be about a text in place of a value, see `readReferences`.
         if (context.sources.placeholders?.isAt([...at, ...under])) isOpen = true;
-        else context.issues.push({ at: [...at, ...under], message, position: positionAt(node, under) });
+        else reportAt(context, [...at, ...under], offsetAt(node, under), message);
       };
       refine?.(out as ObjectOut<F>, reportIt, context);
       return isOpen || context.issues.length > before ? INVALID : (out as ObjectOut<F>);
@@ -195,7 +192,7 @@ export function object<const F extends Fields>(
       const shown: Record<string, Json> = {};
       for (const { key, schema, presence, shownDefault } of plan) {
         const member = node.members.get(key);
-        if (member !== undefined) shown[key] = schema.show(member.value);
+        if (member !== undefined) shown[key] = schema.show(member);
         else if (shownDefault !== undefined) shown[key] = shownDefault;
         else if (presence === "derived") shown[key] = null; // keeps its place until its siblings are known
       }
@@ -223,8 +220,8 @@ function planned(key: string, field: Field) {
   return { key, name: camel(key), shownDefault, ...planned };
 }
 
-function unknownField(key: string, known: readonly string[], { sources }: CheckContext): string {
-  const nearest = sources.suggest?.(key, known);
+function unknownField(key: string, known: readonly string[]): string {
+  const nearest = suggest(key, known);
   return (
     `is not a known ` +
     `field${nearest === undefined ? ` (known here: ${known.join(", ")})` : `; did you mean "${nearest}"?`}`

@@ -1,7 +1,7 @@
 /**
  * The types of schemas, and of what they are checked with: the sources of values, and what a check finds.
  */
-import type { Issue, Json, JsonNode, Path } from "./json.ts";
+import type { Issue, Json, JsonNode, Path, PositionOf } from "./json.ts";
 
 declare const INVALID: unique symbol;
 /** The type of `INVALID`. */
@@ -10,6 +10,8 @@ export type Invalid = typeof INVALID;
 export interface CheckContext {
   /** All errors; `check` appends. */
   readonly issues: Issue[];
+  /** Of the text that is checked. Default: it is a value. */
+  readonly positionOf?: PositionOf;
   readonly sources: Sources;
   /** The whole document, for checks that look at other nodes; it may have errors elsewhere. */
   readonly root?: JsonNode;
@@ -33,8 +35,6 @@ export interface Secret {
 
 /** The sources of reference values, and of help with errors. */
 export interface Sources {
-  /** Undefined: it has not been loaded, since no error was found so far. */
-  readonly suggest?: Suggest | undefined;
   /** Undefined: no text has references. */
   readonly references?: ReferenceReader | undefined;
   readonly environment: Readonly<Record<string, string | undefined>>;
@@ -50,9 +50,6 @@ export interface Sources {
   /** Returns the text in place of a reference. Default: its value. */
   readonly substitute?: (reference: string) => string;
 }
-
-/** Finds the nearest known name. */
-export type Suggest = (word: string, known: Iterable<string>) => string | undefined;
 
 /** How the value of a reference is used. */
 export type ReferenceUse =

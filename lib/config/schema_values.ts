@@ -1,9 +1,10 @@
 /**
  * Schemas of single values: texts, numbers, true or false, and literals.
  */
+import { suggest } from "../base/suggest.ts";
 import type { Path } from "./json.ts";
 import { conceal, countText, define, MASK, mismatch, report } from "./schema_core.ts";
-import type { AcceptText, CheckContext, Described, Schema, Suggest } from "./schema_core.ts";
+import type { AcceptText, CheckContext, Described, Schema } from "./schema_core.ts";
 
 export interface StringOptions extends Described {
   readonly min?: number;
@@ -13,7 +14,7 @@ export interface StringOptions extends Described {
   /** Completes "expected …": "a host name or IP address". */
   readonly hint?: string;
   /** Undefined if the text is valid, else a remedy (may be empty). */
-  readonly check?: (text: string, suggest: Suggest, context: CheckContext) => string | undefined;
+  readonly check?: (text: string, context: CheckContext) => string | undefined;
   /** Output in lower case; checked as written. */
   readonly lowerCase?: boolean;
   /**
@@ -44,10 +45,10 @@ export function string(options: StringOptions = {}): Schema<string, string> {
     kinds: ["string"],
     secret: secret !== false,
     check(node, at, context) {
-      const { references: reader, suggest = () => undefined } = context.sources;
+      const { references: reader } = context.sources;
       const accept: AcceptText = (text, refuse) => {
         const fits = text.length >= min && text.length <= max && (pattern === undefined || pattern.test(text));
-        const remedy = fits ? check?.(text, suggest, context) : "";
+        const remedy = fits ? check?.(text, context) : "";
         if (remedy === undefined) return lowerCase ? text.toLowerCase() : text;
         // A remedy may quote the text.
         return refuse(schema.secret ? "" : remedy);
@@ -147,7 +148,7 @@ export function oneOf<const T extends readonly (string | number)[]>(
     check(node, at, context) {
       const { value } = node;
       if (literals.includes(value)) return value;
-      const nearest = typeof value === "string" ? context.sources.suggest?.(value, literals.map(String)) : undefined;
+      const nearest = typeof value === "string" ? suggest(value, literals.map(String)) : undefined;
       return mismatch(schema, node, at, context, nearest && `did you mean "${nearest}"?`);
     },
     jsonSchema: () => ({ enum: literals }),

@@ -4,8 +4,11 @@
  */
 import { dirname, resolve } from "node:path";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
-import { nodeFrom, readValidJson, type Issue, type JsonNode } from "./json.ts";
-import type { PlaceholderSource, ReferenceReader, Sources, Suggest } from "./schema_core.ts";
+import { inSlices, paced } from "../base/time_slices.ts";
+import { nodeFrom, NOWHERE, offsetAt } from "./json.ts";
+import { parseJson, parseSteps, positionsIn } from "./json_parser.ts";
+import type { Issue, JsonDocument, JsonNode, Path, Position } from "./json.ts";
+import type { PlaceholderSource, ReferenceReader, Sources } from "./schema_core.ts";
 
 /** A file that has been read, or a JavaScript value of the same shape. */
 export type ConfigSource = ReadFile | { readonly value: unknown; readonly file?: undefined };
@@ -28,7 +31,6 @@ export type CheckSignature = (path: string, content: Uint8Array) => SignatureChe
 export interface ReadOptions {
   /** Needed where the configuration has `${`. */
   readonly references?: ReferenceReader | undefined;
-  readonly suggest?: Suggest | undefined;
   /** Resolves `${env:NAME}`. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Resolves `${file:/path}`; default: the file system. */
@@ -73,22 +75,30 @@ export function signatureFile(path: string): string {
   return `${path}.sig`;
 }
 
-/** A source is read for its parts and modules before it is read as a whole, and parsed once. */
-export const parsed = new WeakMap<ConfigSource, Parsed>();
+/** A source is read for what it needs before it is checked, and parsed once. */
+export const parsed = new WeakMap<ConfigSource, JsonDocument>();
 
-interface Parsed {
-  readonly node: JsonNode | null;
-  readonly issues: readonly Issue[];
-}
-
-/** The document of a source; what is wrong with its text, and where, once `parseWithPositions` has read it. */
-export function parsedFrom(source: ConfigSource): Parsed {
+/** The document of a source, and what is wrong with its text. */
+export function parsedFrom(source: ConfigSource): JsonDocument {
   const known = parsed.get(source);
   if (known !== undefined) return known;
-  const node = "value" in source ? nodeFrom(source.value) : readValidJson(source.text);
-  const found = { node, issues: node === null ? [{ at: [], message: "is not valid JSON", position: null }] : [] };
-  parsed.set(source, found);
-  return found;
+  const document =
+    "value" in source ? { node: nodeFrom(source.value), issues: [], positionOf: NOWHERE } : parseJson(source.text);
+  parsed.set(source, document);
+  return document;
+}
+
+/** Has `parsedFrom` know the document of a text, which is read in slices beside the traffic. */
+export async function parseInSlices(source: ConfigSource): Promise<void> {
+  if ("value" in source || parsed.has(source)) return;
+  parsed.set(source, await inSlices(parseSteps(source.text), paced()));
+}
+
+/** Finds values, or their nearest ancestors, in the text that `root` was read from. */
+export function placesIn(source: ConfigSource, root: JsonNode): (at: Path) => Position | null {
+  if ("value" in source) return () => null;
+  const positionOf = positionsIn(source.text);
+  return (at) => positionOf(offsetAt(root, at));
 }
 
 /** Ends the memory of the document of a source: sources are kept. */
@@ -99,7 +109,7 @@ export function forgetParsed(source: ConfigSource): void {
 /** Each file is read once, so that one load sees one state of it. */
 export function sourcesFor(
   source: ConfigSource,
-  { readFile = readRegularFile, placeholders, references, suggest, environment }: ReadOptions,
+  { readFile = readRegularFile, placeholders, references, environment }: ReadOptions,
 ) {
   const contents = new Map<string, Buffer | string>();
   const readOnce = (path: string) => {
@@ -111,7 +121,6 @@ export function sourcesFor(
   const noted = { resolved: new Map<string, string>(), formed: new Map<string, string>() };
   return {
     references,
-    suggest,
     environment,
     readFile: readOnce,
     ...noted,

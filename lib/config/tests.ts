@@ -65,7 +65,7 @@ const EXPECTED_BODY: s.Schema<Json | Matches, Json> = {
   describe: "Body of the reply.",
   check(node, at, context) {
     const isPattern =
-      node.kind === "object" && node.members.size === 1 && node.members.get("matches")?.value.kind === "string";
+      node.kind === "object" && node.members.size === 1 && node.members.get("matches")?.kind === "string";
     return (isPattern ? MATCHES : ANY_JSON).check(node, at, context);
   },
   jsonSchema: () => ({ description: "Body of the reply." }),
@@ -226,7 +226,7 @@ const TEST: s.Schema<ConfigTest, s.InputOf<typeof FIELDS>> = {
       ...test,
       expected: ANY_JSON.show(nodeAt(node, ["expect"])!),
       at,
-      position: node.position,
+      position: context.positionOf?.(node.offset) ?? null,
       file: undefined,
     };
   },

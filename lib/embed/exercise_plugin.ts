@@ -8,7 +8,6 @@ import { manualClock, type ManualClock } from "../base/manual_clock.ts";
 import * as passwords from "../base/password.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
 import * as sharedMemory from "../base/shared_memory.ts";
-import { suggest } from "../base/suggest.ts";
 import type { Names } from "../base/option_names.ts";
 import { loadConfig } from "../config/load.ts";
 import * as references from "../config/references.ts";
@@ -201,7 +200,7 @@ function loadGlobal(
   const plugins = [{ name: plugin.name, config }];
   const loaded = loadConfig(
     { value: { global: { plugins }, services: [] } },
-    { kinds: [plugin], references, suggest, environment },
+    { kinds: [plugin], references, environment },
   );
   if (!loaded.ok)
     throw new ConfigError(

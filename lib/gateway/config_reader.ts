@@ -6,7 +6,7 @@ import { loadConfig } from "../config/load.ts";
 import { readConfigFile, type CheckSignature, type ConfigSource } from "../config/source.ts";
 import type { PlaceholderSource } from "../config/schema_core.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
-import { areDistinct } from "../route/distinct.ts";
+import { readRoutes } from "../route/checks.ts";
 import { ConfigError } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { ConfigurationOptions } from "./options.ts";
@@ -63,8 +63,6 @@ export class ConfigReader {
   /** Files that `known` has are not read again, and were checked when they were read. Throws a `ConfigError`. */
   load(source: ConfigSource, known?: Inputs, placeholders?: PlaceholderSource): ReadConfig {
     const { modules } = this.options;
-    const errors = modules.partIfLoaded("jsonText");
-    errors?.parseWithPositions(source);
     const lacking = modules.partIfLoaded("lacking")?.lackingIn(source, modules) ?? [];
     if (lacking.length > 0) throw new ConfigError(lacking, source.file);
     const environment = known?.environment ?? { ...(this.options.environment ?? process.env) };
@@ -75,7 +73,6 @@ export class ConfigReader {
       kinds: this.#kinds(),
       parts: modules.fields,
       references: modules.partIfLoaded("references") ?? undefined,
-      suggest: errors?.suggest,
       tests: modules.partIfLoaded("tests") ?? undefined,
       callers: modules.partIfLoaded("callers")?.callerReaderOf(modules),
       withModules: (root, kinds, context) => modules.withModules(kinds, root, context),
@@ -87,13 +84,11 @@ export class ConfigReader {
         files.set(path, content);
         return content;
       },
-      readRoutes:
-        errors === null ? undefined : (root, sources) => errors.readRoutes(root, sources, modules.fields, conditions),
+      readRoutes: (root, sources) => readRoutes(root, sources, modules.fields, conditions),
       mustPin: known === undefined && this.options.configKeyFile !== undefined,
     });
     if (known === undefined) this.named = [...named];
     if (!loaded.ok) throw new ConfigError(loaded.issues, source.file);
-    if (errors === null && !areDistinct(loaded.config.services)) throw new ConfigError([CHECK_ROUTES], source.file);
     if (this.options.hasHttps === false) modules.partIfLoaded("httpsRedirect")?.refuseHttpsRedirect(loaded);
     return {
       source,
@@ -147,9 +142,6 @@ const VALUE_UNSIGNED = {
   message: "a configuration that is given as a value has no signature: with configKeyFile it must be a file",
   position: null,
 };
-
-/** Nobody sees it: `Parts.withPositions` reads again, with `checkRoutes`. */
-const CHECK_ROUTES = { at: ["services"], message: "may have routes that conflict", position: null };
 
 /** For another thread, which has what the main thread has read. */
 export function readNoFile(path: string): never {

@@ -32,6 +32,31 @@ export interface Prepared extends ReadConfig {
   readonly reload: number;
 }
 
+/** A configuration that has been read and checked, before anything of a gateway is made with it. */
+export interface FirstConfiguration {
+  readonly options: ConfigurationOptions;
+  readonly reader: ConfigReader;
+  readonly read: ReadConfig;
+  /** Null: configurations need no signature. */
+  readonly validity: Validity | null;
+  /** See `Bundle`; undefined: it is the first one. */
+  readonly reload: number | undefined;
+}
+
+/**
+ * `bundle`: of the main thread, in a worker. Throws a `ConfigError` when it is refused, a `TypeError` for other
+ * options.
+ */
+export function readFirst(options: ConfigurationOptions, clock: Clock, bundle?: Bundle): FirstConfiguration {
+  const { modules, configKeyFile } = options;
+  const reader = new ConfigReader(options, bundle === undefined ? readRegularFile : readNoFile);
+  const source = bundle?.source ?? options.source ?? reader.source();
+  const read = reader.load(source, bundle);
+  const validity = configKeyFile === undefined ? null : modules.part("signatures").validityOf(options, clock);
+  validity?.check(read);
+  return { options, reader, read, validity, reload: bundle?.reload };
+}
+
 export class Configuration {
   readonly options: ConfigurationOptions;
   readonly reader: ConfigReader;
@@ -65,22 +90,15 @@ export class Configuration {
   /** Of the configuration that was compiled last. */
   #lastVersion = 0;
 
-  /**
-   * `bundle`: of the main thread, in a worker. Throws a `ConfigError` when it is refused, a `TypeError` for other
-   * options.
-   */
-  constructor(options: ConfigurationOptions, tools: ConfigurationTools, bundle?: Bundle) {
+  /** Throws a `ConfigError` when a plugin cannot be created. */
+  constructor({ options, reader, read, validity, reload }: FirstConfiguration, tools: ConfigurationTools) {
     this.options = options;
     this.tools = tools;
     this.parts = tools.runtime.parts;
-    this.reader = new ConfigReader(options, bundle === undefined ? readRegularFile : readNoFile);
+    this.reader = reader;
+    this.validity = validity;
     this.loadedAt = tools.clock.wall();
-    const source = bundle?.source ?? options.source ?? this.reader.source();
-    const read = this.reader.load(source, bundle);
-    this.validity =
-      options.configKeyFile === undefined ? null : this.parts.part("signatures").validityOf(options, tools.clock);
-    this.validity?.check(read);
-    this.inForce = this.compile(read, undefined, bundle?.reload);
+    this.inForce = this.compile(read, undefined, reload);
     this.snapshot = this.inForce.loaded;
     this.enforce(this.inForce);
   }

@@ -11,7 +11,7 @@ import type { Http1Options } from "../server/http1.ts";
 import { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
-import { Configuration } from "./configuration.ts";
+import { Configuration, readFirst } from "./configuration.ts";
 import type { Following, GatewayParts } from "./joined.ts";
 import type { CompleteOptions, ListenOptions } from "./options.ts";
 import type { Listening } from "./parts.ts";
@@ -48,6 +48,7 @@ export class GatewayCore {
       state,
       audit = null,
     } = options;
+    const first = readFirst(options, clock, following?.bundle);
     const listening: Listening = { state: "serving", isListening: false, https: null };
     const [metricsPart, recentPart] = [modules.partIfLoaded("metrics"), modules.partIfLoaded("recentRequests")];
     const metrics = metricsPart && new metricsPart.Metrics(recentPart && new recentPart.Decisions(clock));
@@ -75,7 +76,7 @@ export class GatewayCore {
       observed: audit?.observed,
       defaultCertificate: () => listening.https,
     };
-    const configuration = new Configuration(options, tools, following?.bundle);
+    const configuration = new Configuration(first, tools);
     const recent = recentPart && new recentPart.RecentRequests(runtime.lasting);
     const withoutSessions =
       adminCookie === undefined ? undefined : modules.part("adminCookie").sessionRemover(adminCookie);

@@ -1,9 +1,9 @@
 /**
  * Redirects requests that arrive over plain HTTP to HTTPS, before a route is looked up (`global.https_redirect`).
  */
-import { positionAt } from "../config/json.ts";
 import type { LoadResult } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
+import { placesIn } from "../config/source.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
 import { ConfigError } from "./config_error.ts";
@@ -32,12 +32,12 @@ export function httpsRedirect({ status, port }: NonNullable<Config["global"]["ht
 export function refuseHttpsRedirect({
   config,
   secrets: { root },
-  file,
-}: Pick<Extract<LoadResult, { readonly ok: true }>, "config" | "secrets" | "file">): void {
+  source,
+}: Pick<Extract<LoadResult, { readonly ok: true }>, "config" | "secrets" | "source">): void {
   if (config.global.httpsRedirect === undefined) return;
   const at = ["global", "https_redirect"];
   const message = "needs an HTTPS listener: set SERVER_CERT_PATH and SERVER_KEY_PATH";
-  throw new ConfigError([{ at, message, position: positionAt(root, at) }], file);
+  throw new ConfigError([{ at, message, position: placesIn(source, root)(at) }], source.file);
 }
 
 /** Of a target in absolute-form (RFC 9112 §3.2.2). */

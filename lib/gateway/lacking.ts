@@ -11,17 +11,17 @@ export function lackingIn(
   source: ConfigSource,
   { named, kindNames }: Pick<Parts, "named" | "kindNames">,
 ): readonly Issue[] {
-  const { node } = parsedFrom(source);
+  const { node, positionOf } = parsedFrom(source);
   const has = kindNames.filter(isInBuild).join(", ") || "no plugin kind";
   const found = new Map<string, Issue>();
   for (const [name, naming] of node === null ? [] : named.filter(([name]) => !isInBuild(name))) {
-    for (const { at, what, position } of namings(node!, naming)) {
+    for (const { at, what, offset } of namings(node!, naming)) {
       const ofKinds = kindNames.includes(name) ? `, which has ${has}` : "";
       const message =
         `${what ?? `needs the part "${name}", which `}is not in this build${ofKinds}: ` +
         `build again with this configuration, or with --with ${name}`;
       const path = formatPath(at);
-      if (!found.has(path)) found.set(path, { at, message, position });
+      if (!found.has(path)) found.set(path, { at, message, position: positionOf(offset) });
     }
   }
   return [...found.values()];
@@ -31,13 +31,13 @@ export function lackingIn(
  * Where a document names a part. `what`: the text that does, quoted; undefined: a rule finds that it needs the part.
  */
 function namings(node: JsonNode, naming: Naming) {
-  if (typeof naming === "function") return naming(node) ? [{ at: [], what: undefined, position: node.position }] : [];
+  if (typeof naming === "function") return naming(node) ? [{ at: [], what: undefined, offset: node.offset }] : [];
   return naming.flatMap((place) => {
     const [, text] = place.split("=");
-    return pathsTo(node, place).map(({ at, value: { position } }) => ({
+    return pathsTo(node, place).map(({ at, value: { offset } }) => ({
       at,
       what: text === undefined ? "" : `"${text}" `,
-      position,
+      offset,
     }));
   });
 }

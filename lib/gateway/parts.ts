@@ -11,10 +11,9 @@ import { NOT_LOADED, unloaded, type PartFields } from "../config/part_fields.ts"
 import type { PluginModule } from "../config/plugin_modules.ts";
 import type { CheckContext } from "../config/schema.ts";
 import type { Environment } from "../config/start_settings.ts";
-import { parsedFrom, type ConfigSource } from "../config/source.ts";
+import { parsedFrom, parseInSlices, type ConfigSource } from "../config/source.ts";
 import type { TABLE } from "../parts/table.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
-import { ConfigError } from "./config_error.ts";
 
 export type { KeptSeen, Validity } from "./validity.ts";
 export type { Reloads } from "./reloads.ts";
@@ -106,10 +105,7 @@ export class Parts {
 
   /** Loads the parts that a configuration names, or what says which of them this build does not have. */
   async loadParts(source: ConfigSource): Promise<void> {
-    if (parsedFrom(source).node === null) {
-      await this.loadPart("jsonText");
-      this.part("jsonText").parseWithPositions(source);
-    }
+    await parseInSlices(source);
     const { node } = parsedFrom(source);
     if (node === null) return;
     // A configuration of 50,000 routes is walked through once, not for each of some 200 places.
@@ -130,17 +126,6 @@ export class Parts {
     if (this.#loaded.has(name)) return;
     this.called.add(load);
     this.#loaded.set(name, await loaded(load));
-  }
-
-  /** What `read` returns. After a `ConfigError` it reads again, with what tells the positions of errors. */
-  async withPositions<T>(read: () => T): Promise<T> {
-    try {
-      return read();
-    } catch (error) {
-      if (!(error instanceof ConfigError) || this.partIfLoaded("jsonText") !== null) throw error;
-      await this.loadPart("jsonText");
-      return read();
-    }
   }
 
   /** The kinds of a module, or why there are none. */

@@ -2,12 +2,12 @@
  * A plugin instance that cannot be created, and where it is configured: as an error of the configuration.
  */
 import { messageOf } from "../base/errors.ts";
-import { positionAt } from "../config/json.ts";
 import type { LoadResult } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
+import { concealerOf } from "../config/secrets.ts";
+import { placesIn } from "../config/source.ts";
 import type { Scope } from "../plugins/plugin.ts";
 import { ConfigError } from "./config_error.ts";
-import type { Parts } from "./parts.ts";
 
 export type Place = Pick<Scope, "level" | "service" | "route">;
 
@@ -51,23 +51,18 @@ export function pluginPath({ service, route }: Pick<Scope, "service" | "route">,
   );
 }
 
-/**
- * A `PluginError` as a `ConfigError`, without its message until what conceals secrets has been loaded, see
- * `withPositions`; any other error as it is.
- */
+/** A `PluginError` as a `ConfigError`, any other error as it is. */
 export function placed(
   error: unknown,
-  { config, file, secrets }: Omit<Extract<LoadResult, { readonly ok: true }>, "ok">,
-  parts: Parts,
+  { config, source, secrets }: Omit<Extract<LoadResult, { readonly ok: true }>, "ok">,
 ): unknown {
   if (!(error instanceof PluginError)) return error;
   const at = [...pathOf(error.place, config), "plugins", error.index];
-  const message =
-    parts.partIfLoaded("jsonText")?.concealerOf({ secrets })(error.message) ?? "a plugin cannot be created";
+  const message = concealerOf({ secrets })(error.message);
   // A cause may repeat the same secrets.
   return new ConfigError(
-    [{ at, message, position: positionAt(secrets.root, at) }],
-    file,
+    [{ at, message, position: placesIn(source, secrets.root)(at) }],
+    source.file,
     message === error.message ? error.cause : undefined,
   );
 }

@@ -3,7 +3,7 @@
  * into force in all threads of the program or in none.
  */
 import { ignore } from "../base/errors.ts";
-import type { ConfigSource } from "../config/source.ts";
+import { parseInSlices, type ConfigSource } from "../config/source.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { ReadConfig } from "./config_reader.ts";
 import type { Configuration } from "./configuration.ts";
@@ -56,7 +56,6 @@ export class Reloads {
       const { named } = reader;
       const source = { text: replacement.text, file: options.configFile! };
       try {
-        await this.#parse(source);
         // The reload fails for the same reason, and reports it.
         await parts.load(source, options.environment ?? process.env).catch(ignore);
         return await this.#reload(source, by, replacement.write);
@@ -80,11 +79,9 @@ export class Reloads {
   /** As `rereadFiles`, in all threads of the program. */
   rereadFilesInAll(): Promise<boolean> {
     return this.#inTurn(async () => {
-      const { parts } = this.#configuration;
-      const reread = await parts.withPositions(() => this.#reread());
+      await parseInSlices(this.#configuration.inForce.source);
+      const reread = this.#reread();
       if (reread === null) return false;
-      // The error of a plugin may have a secret, which that part conceals.
-      await parts.loadPart("jsonText");
       await this.#replace(reread, { isReread: true });
       this.#findWarningsLater();
       return true;
@@ -120,7 +117,6 @@ export class Reloads {
     const configuration = this.#configuration;
     const { parts, reader } = configuration;
     const at = configuration.tools.clock.wall();
-    await this.#parse(source);
     await parts.loadParts(source);
     await parts.loadPart("changes");
     this.#isReread = false;
@@ -144,16 +140,6 @@ export class Reloads {
     configuration.lastReload = taken;
     if (changed) configuration.lastChange = taken;
     return { digest, changed, changes };
-  }
-
-  /**
-   * Once for all that reads it, and with positions: JSON.parse takes seconds for millions of brackets, this ends at the
-   * hundredth level.
-   */
-  async #parse(source: ConfigSource): Promise<void> {
-    const { parts } = this.#configuration;
-    await parts.loadPart("jsonText");
-    parts.part("jsonText").parseWithPositions(source);
   }
 
   /** `write` is called when all threads can use the configuration, and just before they do. */

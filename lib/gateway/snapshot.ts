@@ -84,7 +84,7 @@ export function compile(loaded: Loaded, tools: CompileTools): Snapshot {
     return compileInto(inUse, loaded, tools);
   } catch (error) {
     tools.runtime.abandon(inUse);
-    throw tools.runtime.parts.partIfLoaded("plugins")?.placed(error, loaded, tools.runtime.parts) ?? error;
+    throw tools.runtime.parts.partIfLoaded("plugins")?.placed(error, loaded) ?? error;
   }
 }
 

@@ -3,7 +3,8 @@
  * (`expires_at`).
  */
 import type { Clock } from "../base/clock.ts";
-import { positionAt, type Issue } from "../config/json.ts";
+import type { Issue } from "../config/json.ts";
+import { placesIn } from "../config/source.ts";
 import type { Config } from "../config/model.ts";
 import { timeOf } from "../config/validity_fields.ts";
 import { ConfigError } from "./config_error.ts";
@@ -52,17 +53,12 @@ export class Validity {
   }
 
   /** Throws a `ConfigError` for a configuration that is older than one that was in force, or has ended. */
-  check({
-    loaded: {
-      config: { serial, expiresAt },
-      secrets: { root },
-      file,
-    },
-  }: ReadConfig): void {
+  check({ source, loaded }: ReadConfig): void {
+    const { serial, expiresAt } = loaded.config;
     const wall = this.#clock.wall();
     const issues: Issue[] = [];
     const refuse = (field: "serial" | "expires_at", message: string) =>
-      issues.push({ at: [field], message, position: positionAt(root, [field]) });
+      issues.push({ at: [field], message, position: placesIn(source, loaded.secrets.root)([field]) });
     const { serial: highest, time } = this.#seen;
     if (highest !== null && serial === undefined)
       refuse("serial", `is missing, and serial ${highest} has been in force: give this configuration a higher one`);
@@ -75,7 +71,7 @@ export class Validity {
           : "";
       refuse("expires_at", `the configuration has ended at ${expiresAt}: sign it again with a later end${back}`);
     }
-    if (issues.length > 0) throw new ConfigError(issues, file);
+    if (issues.length > 0) throw new ConfigError(issues, source.file);
   }
 
   /** In milliseconds since 1970; null: it does not end. */

@@ -7,10 +7,7 @@ import * as addressRanges from "../config/address_range.ts";
 import * as passwords from "../base/password.ts";
 import * as moduleFields from "../config/plugin_modules.ts";
 import * as callerFields from "../config/callers.ts";
-import * as suggestions from "../base/suggest.ts";
-import * as jsonText from "../config/json_text.ts";
 import * as references from "../config/references.ts";
-import * as secrets from "../config/secrets.ts";
 import * as tests from "../config/read_tests.ts";
 import * as signatures from "../config/signed.ts";
 import * as validityFields from "../config/validity_fields.ts";
@@ -38,7 +35,6 @@ import * as beforeRoutes from "../gateway/before_routes.ts";
 import * as shadow from "../plugins/shadow.ts";
 import * as foreignKinds from "../plugins/foreign_kind.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
-import * as routeChecks from "../route/checks.ts";
 import * as conditions from "../route/conditions.ts";
 import * as upstreamPath from "../route/upstream_path.ts";
 import * as heldCounts from "../store/held_counts.ts";
@@ -155,7 +151,6 @@ const ALL: LoadedParts = {
   signatures: { ...signatures, ...validity },
   validity: validityFields,
   references,
-  jsonText: { ...suggestions, ...jsonText, ...secrets, ...routeChecks },
   warnings: { ...acceptedWarnings, ...warnings },
 };
 

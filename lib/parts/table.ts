@@ -148,20 +148,6 @@ export const PARTS = {
   },
   /** The tests of a configuration, which `ON_DEMAND.tests` runs. */
   tests: { named: ["tests", "test_files"], load: () => import("../config/read_tests.ts") },
-  /**
-   * Positions, errors of texts and routes, the nearest names, what conceals secrets: of a configuration that may be
-   * refused, and of tests.
-   */
-  jsonText: {
-    named: ["tests", "test_files"],
-    load: () =>
-      all(
-        import("../base/suggest.ts"),
-        import("../config/json_text.ts"),
-        import("../config/secrets.ts"),
-        import("../route/checks.ts"),
-      ),
-  },
   /** What `${` stands for. */
   references: {
     named: (document) => textsOf([document]).some((text) => text.includes("${")),

@@ -38,7 +38,7 @@ const PARAMS: typeof TEXTS = {
   check(node, at, context) {
     const known = routeParams(at, context);
     const before = context.issues.length;
-    for (const [name, { value }] of node.kind === "object" ? node.members : []) {
+    for (const [name, value] of node.kind === "object" ? node.members : []) {
       if (known === null || known.includes(name)) continue;
       const there = known.map((each) => `{${each}}`).join(", ") || "none";
       report(

@@ -110,7 +110,7 @@ export function headerName(describe: string, use: "set" | "sent" = "set"): Schem
     max: 200,
     hint: "the name of a header",
     describe,
-    check(text, _suggest, context) {
+    check(text, context) {
       if (isHopByHop(text) || OWN.test(text)) return "the gateway sets this header itself";
       return use === "sent" ? droppedProblem(text, context) : undefined;
     },

@@ -57,7 +57,7 @@ const schema = object(
           pattern: new RegExp(`^(header|query):[${TOKEN_CHARACTERS}]+$`),
           hint: '"header:<name>" or "query:<name>"',
           describe: "A place of the key.",
-          check(text, _suggest, context) {
+          check(text, context) {
             if (isNeverSeen(placeOf(text))) return "plugins never see this header";
             return text.startsWith("header:") ? droppedProblem(text, context) : undefined;
           },

@@ -24,7 +24,7 @@ export const LIMIT_BY = string({
   references: "none",
   pattern: new RegExp(`^(client_ip|credential|all|header:[${TOKEN_CHARACTERS}]+)$`),
   hint: '"client_ip", "credential", "all" or "header:<name>"',
-  check: (text, _suggest, context) => (text.startsWith("header:") ? droppedProblem(text, context) : undefined),
+  check: (text, context) => (text.startsWith("header:") ? droppedProblem(text, context) : undefined),
   describe: "Whose requests are counted together: by address (IPv6 by /64), by identity, by a header's value, or all.",
 });
 

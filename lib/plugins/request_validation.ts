@@ -9,8 +9,18 @@
 import { Readable } from "node:stream";
 import { createTimeSlices } from "../base/time_slices.ts";
 import { droppedProblem } from "../config/dropped_names.ts";
-import { describeNode, nodeAt, positionAt, type Json, type JsonNode, type Path } from "../config/json.ts";
-import { boolean, INVALID, integer, object, optional, report, withDefault, type Schema } from "../config/schema.ts";
+import { describeNode, nodeAt, offsetAt, type Json, type JsonNode, type Path } from "../config/json.ts";
+import {
+  boolean,
+  INVALID,
+  integer,
+  object,
+  optional,
+  report,
+  reportAt,
+  withDefault,
+  type Schema,
+} from "../config/schema.ts";
 import { BODILESS } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, headerValues, withoutHeader } from "../http/headers.ts";
@@ -90,11 +100,11 @@ function jsonSchema(describe: string): Schema<WrittenSchema, boolean | { readonl
       if ("check" in compiled) return { ...compiled, written };
       for (const { at: path, message, isAtKey = false } of compiled) {
         const parent = nodeAt(node, path.slice(0, -1));
-        const position =
+        const offset =
           isAtKey && parent?.kind === "object"
-            ? parent.members.get(String(path.at(-1)))!.keyPosition
-            : positionAt(node, path);
-        context.issues.push({ at: [...at, ...path], message, position });
+            ? parent.members.get(String(path.at(-1)))!.keyOffset
+            : offsetAt(node, path);
+        reportAt(context, [...at, ...path], offset, message);
       }
       return INVALID;
     },
@@ -108,7 +118,7 @@ function plain(node: JsonNode): Json {
     case "array":
       return node.items.map(plain);
     case "object":
-      return Object.fromEntries([...node.members].map(([key, { value }]) => [key, plain(value)]));
+      return Object.fromEntries([...node.members].map(([key, value]) => [key, plain(value)]));
     case "null":
     case "other":
       return null;

@@ -7,7 +7,7 @@ import { silentLog } from "../base/log.ts";
 import { ClientFailure } from "../client/client.ts";
 import { AccessLog } from "../observe/access_log.ts";
 import type { ConfigurationOptions } from "../gateway/options.ts";
-import { Configuration } from "../gateway/configuration.ts";
+import { Configuration, readFirst } from "../gateway/configuration.ts";
 import type { Explanation, Question } from "./explain.ts";
 import type { Parts } from "../gateway/parts.ts";
 import type { StandIns } from "../gateway/compile_types.ts";
@@ -24,6 +24,7 @@ export class Candidate {
    * Throws a `ConfigError` when the configuration is refused, and the error of a plugin that cannot be created.
    */
   constructor(options: ConfigurationOptions, clock: Clock = systemClock) {
+    const first = readFirst(options, clock);
     this.#clock = clock;
     this.#runtime = new Runtime(clock, silentLog, undefined, undefined, options.modules);
     const accessLog = new AccessLog({ sink: null, clock, log: silentLog, part: (name) => options.modules.part(name) });
@@ -37,7 +38,7 @@ export class Candidate {
       standIns: OFFLINE,
     };
     try {
-      this.configuration = new Configuration(options, tools);
+      this.configuration = new Configuration(first, tools);
     } catch (error) {
       this.#runtime.destroy();
       throw error;

@@ -7,7 +7,6 @@ import type { Right } from "../base/rights.ts";
 import { paced, type NextTimeSlice } from "../base/time_slices.ts";
 import { concealerOf, concealing } from "../config/secrets.ts";
 import type { Path } from "../config/json.ts";
-import { parseWithPositions } from "../config/json_text.ts";
 import { readConfigFile, type ConfigSource } from "../config/source.ts";
 import { Placeholders } from "../config/placeholders.ts";
 import type { Seen } from "../gateway/validity.ts";
@@ -119,7 +118,6 @@ export async function dryRun(
   const inputs = { environment: Object.fromEntries(variables), files: inForce.files };
   const fromMemory = (path: string) => inForce.files.get(path) ?? readNoFile(path);
   await modules.load(inForce.source, inputs.environment, fromMemory);
-  await modules.loadPart("jsonText");
   const reader = new ConfigReader({ plugins, modules, ...(options.kinds && { kinds: options.kinds }) }, readNoFile);
   const known = new Placeholders(inForce.formed, null);
   const before = reader.load(inForce.source, inputs, known).loaded;
@@ -141,8 +139,6 @@ export async function dryRun(
     );
   const source = { text, file: join(dirname(options.configFile ?? ""), POSTED) };
   const lacks = options.configKeyFile === undefined ? [] : [UNSIGNED];
-  // Before anything else reads it: JSON.parse needs far more memory for a million brackets.
-  parseWithPositions(source);
   await modules.loadParts(source);
   // The kinds of `lenient` are nobody's.
   modules.add({ foreignKinds });
@@ -155,11 +151,7 @@ export async function dryRun(
       isOpen: (test, place, passed) => isOpen(loaded, placeholders, test, place, passed),
     });
     const failed = report.failed === 0 ? [] : failuresOf(loaded.tests, report).map(shownIssue);
-    const result = await compared(
-      { file: POSTED, issues: [...lacks, ...failed] },
-      { loaded, source, report },
-      recent(loaded),
-    );
+    const result = await compared({ file: POSTED, issues: [...lacks, ...failed] }, { loaded, report }, recent(loaded));
     const isUnread = placeholders.unknown.some(([root]) => root === "test_files");
     const untested = [result.untested ?? [], isUnread ? UNREAD : []].flat().join(" ");
     return concealedBy(concealerOf(loaded), { ...result, untested: untested || null });
@@ -181,7 +173,6 @@ async function ofOwnSource(options: ConfigurationOptions, recent: (loaded: Loade
         ? { ok: true as const, value: config }
         : readConfigFile(configFile!, signatureCheck(options.modules, configKeyFile));
     if (read.ok) await options.modules.load(read, environment ?? {});
-    await options.modules.loadPart("jsonText");
     candidate = new Candidate(options);
   } catch (error) {
     return refused(whyRefused(error));
@@ -190,11 +181,7 @@ async function ofOwnSource(options: ConfigurationOptions, recent: (loaded: Loade
   try {
     const refusal = await configuration.prove("strict").then(() => ({ file: null, issues: [] }), whyRefused);
     const report = configuration.lastTests?.report ?? { passed: 0, failed: 0, tests: [] };
-    const result = await compared(
-      refusal,
-      { loaded: configuration.snapshot, source: configuration.inForce.source, report },
-      recent(configuration.snapshot),
-    );
+    const result = await compared(refusal, { loaded: configuration.snapshot, report }, recent(configuration.snapshot));
     const passes = report.tests.flatMap(({ name, passed }) => (passed ? [name] : []));
     return { ...result, tests: result.tests && { ...result.tests, passes } };
   } finally {
@@ -211,13 +198,12 @@ interface Comparison {
 /** A configuration without errors, and the results of its tests. */
 interface Tried {
   readonly loaded: Loaded;
-  readonly source: ConfigSource;
   readonly report: TestReport;
 }
 
 async function compared(
   refusal: Refusal,
-  { loaded, source, report }: Tried,
+  { loaded, report }: Tried,
   { from, to, recent }: Comparison,
 ): Promise<DryRun> {
   const slice = paced();
@@ -225,7 +211,7 @@ async function compared(
   return {
     outcome: refusal.issues.length === 0 ? "accepted" : "refused",
     ...refusal,
-    warnings: placedWarnings(await configWarningsInSlices(to), source),
+    warnings: placedWarnings(await configWarningsInSlices(to), loaded),
     tests:
       passed + failed + notRun === 0 ? null : { passed, failed, notRun, failures: failedTests(loaded.tests, report) },
     untested: notRun === 0 ? null : UNTESTED,

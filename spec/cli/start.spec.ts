@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
@@ -260,6 +261,32 @@ describe("a start", () => {
       expect(await get(CLIENT)).toBe(200);
       await expect(get({})).rejects.toThrow();
       await expect(get(STRANGER)).rejects.toThrow();
+    },
+  );
+
+  it(
+    "a start whose configuration is refused creates no plugin, " +
+      "and each plugin once where one of them cannot be created",
+    async () => {
+      const code = `export default ({ schema }) => [
+        { name: "noted", schema: schema.object({}), create: () => { console.error("created"); return (next) => next; } \
+},
+        { name: "broken", schema: schema.object({}), create: () => { throw new Error("out of order"); } },
+      ];`;
+      const sha256 = createHash("sha256").update(code).digest("hex");
+      const refused = async (name: string, paths: readonly string[]) => {
+        const plugins = [{ name: "noted" }, { name }];
+        const { services } = oneService(9, { plugins, routes: paths.map((path) => ({ path })) });
+        const file = fileWith({ global: { plugin_modules: [{ path: fileWith(code, "own.mjs"), sha256 }] }, services });
+        const { code: exit, stderr } = await program(["--config", file, "--http-port", "0"]).ended;
+        return { exit, created: stderr.match(/^created$/gm)?.length ?? 0, stderr };
+      };
+      const conflicting = await refused("noted", ["/a", "/{x}", "/{y}"]);
+      expect(conflicting).toMatchObject({ exit: 2, created: 0 });
+      expect(conflicting.stderr).toMatch(/gw\S*:\d+:\d+ +services\[0\]\.routes\[2\]\.path +route .* both match/);
+      const broken = await refused("broken", ["/a"]);
+      expect(broken).toMatchObject({ exit: 2, created: 1 });
+      expect(broken.stderr).toContain("plugin broken of service");
     },
   );
 

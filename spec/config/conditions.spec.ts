@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
 import * as references from "../../lib/config/references.ts";
-import { suggest } from "../../lib/base/suggest.ts";
 import { CONDITIONS } from "../../lib/config/conditions.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import { INVALID, type CheckContext } from "../../lib/config/schema.ts";
@@ -131,7 +130,7 @@ describe("headers with an underscore", () => {
     const root = nodeFrom({ global: { underscore_headers, trusted_proxies: ["10.0.0.1"] } });
     const context: CheckContext = {
       issues: [],
-      sources: { references, suggest, environment: {}, readFile: () => "", folder: "" },
+      sources: { references, environment: {}, readFile: () => "", folder: "" },
       root,
     };
     return CONDITIONS.check(nodeFrom(input), [], context) === INVALID ? "refused" : "valid";

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { formatPath, nodeAt, nodeFrom, positionAt, readValidJson, type JsonNode } from "../../lib/config/json.ts";
-import { parseJson } from "../../lib/config/json_text.ts";
+import { inSlices } from "../../lib/base/time_slices.ts";
+import { formatPath, nodeAt, nodeFrom, offsetAt, type JsonNode } from "../../lib/config/json.ts";
+import { parseJson, parseSteps } from "../../lib/config/json_parser.ts";
 import { random } from "../support/random.ts";
 
 function parsed(text: string | Buffer): JsonNode {
   const { node, issues } = parseJson(text);
   expect(issues).toEqual([]);
-  expect(plain(readValidJson(text)!)).toEqual(plain(node!));
   return node!;
 }
 
@@ -17,7 +17,7 @@ function plain(node: JsonNode): unknown {
     case "array":
       return node.items.map(plain);
     case "object":
-      return Object.fromEntries([...node.members].map(([key, member]) => [key, plain(member.value)]));
+      return Object.fromEntries([...node.members].map(([key, member]) => [key, plain(member)]));
     case "other":
       throw new Error(node.text);
     default:
@@ -28,7 +28,6 @@ function plain(node: JsonNode): unknown {
 function failure(text: string | Buffer): string {
   const { node, issues } = parseJson(text);
   expect(node).toBeNull();
-  expect(readValidJson(text)).toBeNull();
   expect(issues).toHaveLength(1);
   const [{ position, message }] = issues as [(typeof issues)[number]];
   return `${position!.line}:${position!.column} ${message}`;
@@ -64,7 +63,6 @@ describe("parseJson", () => {
       const put = chance.pick(["", ",", "}", "]", '"', "0", "-", ".", "e", "\\", " ", "\n", "x", ":", "/", "\u0001"]);
       const text = sample.slice(0, at) + put + sample.slice(at + chance.int(0, 1));
       const ours = parseJson(text);
-      expect(readValidJson(text) === null, text).toBe(ours.issues.length > 0);
       let theirs: unknown;
       try {
         theirs = JSON.parse(text);
@@ -77,18 +75,45 @@ describe("parseJson", () => {
   });
 
   it("gives line and column of every value and key, counted in characters", () => {
-    const root = parsed('{\r\n  "é😀": [1,\n    "two"]\n}');
-    expect(root.position).toEqual({ line: 1, column: 1 });
-    expect(nodeAt(root, ["é😀"])!.position).toEqual({ line: 2, column: 9 });
-    expect(root.kind === "object" && root.members.get("é😀")!.keyPosition).toEqual({ line: 2, column: 3 });
-    expect(nodeAt(root, ["é😀", 1])!.position).toEqual({ line: 3, column: 5 });
-    expect(positionAt(root, ["é😀", 1, "deeper"])).toEqual({ line: 3, column: 5 });
+    const { node, positionOf } = parseJson('{\r\n  "é😀": [1,\n    "two"]\n}');
+    const root = node!;
+    expect(positionOf(root.offset)).toEqual({ line: 1, column: 1 });
+    expect(positionOf(nodeAt(root, ["é😀"])!.offset)).toEqual({ line: 2, column: 9 });
+    expect(positionOf(nodeAt(root, ["é😀"])!.keyOffset)).toEqual({ line: 2, column: 3 });
+    expect(positionOf(nodeAt(root, ["é😀", 1])!.offset)).toEqual({ line: 3, column: 5 });
+    expect(positionOf(offsetAt(root, ["é😀", 1, "deeper"]))).toEqual({ line: 3, column: 5 });
+    expect(positionOf(root.keyOffset)).toBeNull();
+  });
+
+  it("finds every value of a document where its text begins, whatever is around it", () => {
+    const chance = random(31);
+    const text = () => String.fromCodePoint(...chance.list(0, 4, () => chance.pick([9, 34, 44, 92, 93, 65, 0x1f600])));
+    const value = (depth: number): unknown => {
+      if (depth > 3 || chance.chance(0.4)) return chance.pick([null, true, -2.5e3, text()]);
+      const entries = chance.list(0, 4, () => [text(), value(depth + 1)] as const);
+      return chance.chance(0.5) ? entries.map(([, item]) => item) : Object.fromEntries(entries);
+    };
+    const check = (node: JsonNode, json: string): void => {
+      const opening = { null: "n", boolean: "t", number: "-", string: '"', array: "[", object: "{", other: "" };
+      expect(json.startsWith(opening[node.kind], node.offset), json.slice(node.offset)).toBe(true);
+      if (node.kind === "array") for (const item of node.items) check(item, json);
+      if (node.kind !== "object") return;
+      for (const [key, member] of node.members) {
+        expect(json.startsWith(JSON.stringify(key), member.keyOffset)).toBe(true);
+        check(member, json);
+      }
+    };
+    for (let i = 0; i < 200; i++) {
+      const written = `${chance.pick(["", " \n\t\r\n"])}${JSON.stringify(value(0), null, chance.pick([0, 2]))} \n`;
+      check(parseJson(chance.pick(["", "\uFEFF"]) + written).node!, written);
+    }
   });
 
   it("skips a byte order mark, in bytes and in text", () => {
     expect(plain(parsed(Buffer.from("\uFEFF[1]")))).toEqual([1]);
     expect(plain(parsed("\uFEFF[1]"))).toEqual([1]);
-    expect(parsed("\uFEFF[1]").position).toEqual({ line: 1, column: 1 });
+    const { node, positionOf } = parseJson("\uFEFF[1]");
+    expect(positionOf(node!.offset)).toEqual({ line: 1, column: 1 });
   });
 
   it("gives line and column of the first byte that is not UTF-8", () => {
@@ -128,7 +153,7 @@ describe("parseJson", () => {
   );
 
   it("does not accept JavaScript strings and keys with half a surrogate pair", () => {
-    expect(nodeFrom("a\ud800")).toEqual({ kind: "other", text: "a string with half a surrogate pair", position: null });
+    expect(nodeFrom("a\ud800")).toMatchObject({ kind: "other", text: "a string with half a surrogate pair" });
     expect(nodeFrom({ "\ud800": 1 })).toMatchObject({ kind: "other" });
     expect(nodeFrom({ "\u{1f600}": "\u{1f600}" })).toMatchObject({ kind: "object" });
   });
@@ -198,24 +223,36 @@ describe("parseJson", () => {
   });
 });
 
-describe("readValidJson", () => {
-  it.each([
-    '{"a": 1, "a": 2}',
-    '[{"b": {"c": 1, "\\u0063": 2}}]',
-    '{"a": "\\ud800"}',
-    '{"\\ud800": 1}',
-    "1e400",
-    "[".repeat(101) + "]".repeat(101),
-    "",
-    '{"a": ":", "b": "x\\": 1"} x',
-  ])("leaves %s to parseJson, which finds an error or a number that is none for JavaScript", (text) =>
-    expect(readValidJson(text)).toBeNull(),
-  );
+describe("parseSteps", () => {
+  it("reads a large text in steps of a thousand values, so that others run between them", async () => {
+    const items = Array.from({ length: 10_000 }, (_, i) => ({ i }));
+    let steps = 0;
+    const { node } = await inSlices(parseSteps(JSON.stringify(items)), () => (steps++, Promise.resolve()));
+    expect(plain(node!)).toEqual(items);
+    expect(steps).toBe(20);
+  });
 
-  it("takes colons and quotes in strings for what they are", () => {
-    const text = '{"a:": "b\\":", "c" : ["\\\\", "\\":\\"", ":"]}';
-    expect(plain(readValidJson(text)!)).toEqual(JSON.parse(text));
-    expect(readValidJson("[".repeat(100) + "]".repeat(100))).not.toBeNull();
+  it("hands over the items of an array one by one, at their places, and keeps none of them", async () => {
+    const found: unknown[] = [];
+    const text = '[1,\n {"a": [2, 3]}, []]';
+    const { node } = await inSlices(
+      parseSteps(text, (item, positionOf) => void found.push([plain(item), positionOf(item.offset)])),
+      () => Promise.resolve(),
+    );
+    expect(found).toEqual([
+      [1, { line: 1, column: 2 }],
+      [{ a: [2, 3] }, { line: 2, column: 2 }],
+      [[], { line: 2, column: 17 }],
+    ]);
+    expect(plain(node!)).toEqual([]);
+  });
+
+  it("gives the path of an error among items that are handed over", async () => {
+    const { issues } = await inSlices(
+      parseSteps('[{}, {"a": x}]', () => {}),
+      () => Promise.resolve(),
+    );
+    expect(issues.map(({ at }) => at)).toEqual([[1, "a"]]);
   });
 });
 
@@ -223,7 +260,7 @@ describe("nodeFrom", () => {
   it("makes the same nodes as a document, without positions", () => {
     const value = { a: [1, "x", null, true], b: {} };
     expect(plain(nodeFrom(value))).toEqual(value);
-    expect(nodeFrom(value).position).toBeNull();
+    expect(nodeFrom(value)).toMatchObject({ offset: -1, keyOffset: -1 });
   });
 
   it.each([

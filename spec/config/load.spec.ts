@@ -102,7 +102,7 @@ describe("loadConfig", () => {
   it("loads the displayed configuration as the same configuration", () => {
     const first = load(GOOD);
     const again = first.ok && loadConfig({ value: first.shown }, options);
-    const { secrets: _, file: __, digest: ___, ...same } = first as Extract<typeof first, { ok: true }>;
+    const { secrets: _, source: __, file: ___, digest: ____, ...same } = first as Extract<typeof first, { ok: true }>;
     expect(again).toMatchObject(same);
   });
 

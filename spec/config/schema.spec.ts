@@ -2,7 +2,7 @@ import { describe, expect, expectTypeOf, it } from "vitest";
 import * as references from "../../lib/config/references.ts";
 import { suggest } from "../../lib/base/suggest.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
-import { parseJson } from "../../lib/config/json_text.ts";
+import { parseJson } from "../../lib/config/json_parser.ts";
 import * as s from "../../lib/config/whole_schema.ts";
 
 const sources = {
@@ -206,7 +206,8 @@ describe("object", () => {
 
   it("gives line and column of the unknown key, and of the object that lacks a key", () => {
     const issues: s.Issue[] = [];
-    schema.check(parseJson('{\n  "x1": 1 }').node!, [], { issues, sources });
+    const { node, positionOf } = parseJson('{\n  "x1": 1 }');
+    schema.check(node!, [], { issues, positionOf, sources });
     expect(issues.map((issue) => issue.position)).toEqual([
       { line: 2, column: 3 },
       { line: 1, column: 1 },

@@ -5,7 +5,7 @@
 import { generateKeyPairSync } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { nodeFrom, type JsonNode, type Member } from "../../lib/config/json.ts";
+import { nodeFrom, NOWHERE, type JsonNode } from "../../lib/config/json.ts";
 import { parsed, type ConfigSource } from "../../lib/config/source.ts";
 import { ConfigError } from "../../lib/gateway/config_error.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
@@ -45,8 +45,8 @@ const text = (json: string): ConfigSource => ({ text: json, file: "gw.json" });
 function watched(node: JsonNode, looks: { count: number }): JsonNode {
   if (node.kind === "array") return { ...node, items: node.items.map((item) => watched(item, looks)) };
   if (node.kind !== "object") return node;
-  const members = new Map<string, Member>(
-    Array.from(node.members, ([name, member]) => [name, { ...member, value: watched(member.value, looks) }]),
+  const members = new Map<string, JsonNode>(
+    Array.from(node.members, ([name, member]) => [name, watched(member, looks)]),
   );
   const get = members.get.bind(members);
   members.get = (name) => (looks.count++, get(name));
@@ -62,7 +62,7 @@ describe("the table of plugin kinds", () => {
         services: [{ ...service, routes: Array.from({ length: routes }, (_, i) => ({ path: `/${i}`, plugins: [] })) }],
       },
     };
-    parsed.set(source, { node: watched(nodeFrom(source.value), looks), issues: [] });
+    parsed.set(source, { node: watched(nodeFrom(source.value), looks), issues: [], positionOf: NOWHERE });
     await new Parts(TABLE).loadParts(source);
     expect(looks.count).toBeGreaterThan(routes);
     expect(looks.count / routes).toBeLessThan(20);
@@ -172,7 +172,7 @@ describe("a gateway whose parts are loaded on demand", () => {
       const issuesOf = async (config: ConfigInput) => {
         const modules = freshModules();
         try {
-          await modules.withPositions(() => new Gateway({ config, modules }));
+          new Gateway({ config, modules });
         } catch (error) {
           return (error as ConfigError).issues.map(({ at, message }) => `${at.join(".")}: ${message}`);
         }

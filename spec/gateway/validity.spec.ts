@@ -1,7 +1,7 @@
 /** The fields serial and expires_at of signed configurations, and which configurations they keep out. */
 import { describe, expect, it } from "vitest";
 import type { Clock } from "../../lib/base/clock.ts";
-import { parseJson } from "../../lib/config/json_text.ts";
+import { parseJson } from "../../lib/config/json_parser.ts";
 import { timeOf } from "../../lib/config/validity_fields.ts";
 import type { ConfigError } from "../../lib/gateway/config_error.ts";
 import { Validity, type Seen } from "../../lib/gateway/validity.ts";
@@ -20,7 +20,7 @@ function validityFrom(seen: Seen = { serial: null, time: 0 }) {
   const why = (config: { serial?: number; expiresAt?: string }, at = EARLY): string[] => {
     wall = at;
     try {
-      validity.check({ loaded: { config, secrets: { root } } } as never);
+      validity.check({ source: { value: {} }, loaded: { config, secrets: { root } } } as never);
       return [];
     } catch (error) {
       return (error as ConfigError).issues.map((issue) => `${issue.at.join(".")}: ${issue.message}`);

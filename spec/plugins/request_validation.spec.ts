@@ -5,7 +5,7 @@ import { SharedCount } from "../../lib/base/shared_counts.ts";
 import { ALONE } from "../../lib/base/threads.ts";
 import { Call, type Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
-import { parseJson } from "../../lib/config/json_text.ts";
+import { parseJson } from "../../lib/config/json_parser.ts";
 import { INVALID } from "../../lib/config/schema.ts";
 import { requestValidation } from "../../lib/plugins/request_validation.ts";
 import { manualClock } from "../support/clock.ts";
@@ -506,8 +506,8 @@ describe("configuration", () => {
     "an error is reported where it stands in the text: an unknown keyword at its name, " + "a wrong value at the value",
     () => {
       const issues: { position: unknown }[] = [];
-      const { node } = parseJson('{"body": {\n "tpye": "string",\n "minLength": -1 } }');
-      expect(requestValidation.schema.check(node!, [], { issues, sources: {} } as never)).toBe(INVALID);
+      const { node, positionOf } = parseJson('{"body": {\n "tpye": "string",\n "minLength": -1 } }');
+      expect(requestValidation.schema.check(node!, [], { issues, positionOf, sources: {} } as never)).toBe(INVALID);
       expect(issues.map(({ position }) => position)).toEqual([
         { line: 2, column: 2 },
         { line: 3, column: 15 },

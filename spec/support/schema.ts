@@ -1,11 +1,9 @@
 /** Configurations read with the fields of all parts, and their routes checked with them, whatever has been loaded. */
 import { loadConfig as load, type LoadOptions, type LoadResult } from "../../lib/config/load.ts";
 import type { ConfigSource } from "../../lib/config/source.ts";
-import { suggest } from "../../lib/base/suggest.ts";
 import { declarations, type RouteDeclaration, type RouteIssue } from "../../lib/config/declarations.ts";
 import { CallerReader } from "../../lib/config/callers.ts";
 import type { PluginKind } from "../../lib/config/model.ts";
-import { parseWithPositions } from "../../lib/config/json_text.ts";
 import * as tests from "../../lib/config/read_tests.ts";
 import * as references from "../../lib/config/references.ts";
 import { CallerRegistry } from "../../lib/plugins/callers.ts";
@@ -23,7 +21,6 @@ export function loadConfig<K extends PluginKind>(
   source: ConfigSource,
   { checkRoutes = () => [], ...options }: CheckedOptions<K>,
 ) {
-  parseWithPositions(source);
   const readRoutes: LoadOptions["readRoutes"] = (root, sources) => {
     const declared = declarations(root, sources, ALL_FIELDS);
     return { declared, issues: checkRoutes(declared) };
@@ -33,7 +30,6 @@ export function loadConfig<K extends PluginKind>(
     tests,
     callers: new CallerReader(),
     references,
-    suggest,
     readRoutes,
     ...options,
   });

@@ -24,7 +24,7 @@ const PLACE = string({
   pattern: new RegExp(`^(?:cookie|header):[${TOKEN_CHARACTERS}]+$`),
   hint: '"cookie:<name>" or "header:<name>"',
   describe: "A cookie or a header.",
-  check: (text, _suggest, context) => (text.startsWith("header:") ? droppedProblem(text, context) : undefined),
+  check: (text, context) => (text.startsWith("header:") ? droppedProblem(text, context) : undefined),
 });
 
 /** In the key of every request, or of a meaning to caches. */

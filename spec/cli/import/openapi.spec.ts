@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parseJson } from "../../../lib/config/json_text.ts";
+import { parseJson } from "../../../lib/config/json_parser.ts";
 import { fromOpenApi } from "./imported.ts";
 
 const OK = { responses: { 200: { description: "ok" } } };

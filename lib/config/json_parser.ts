@@ -1,0 +1,382 @@
+/**
+ * The one reader of JSON texts (RFC 8259, strictly), in steps, which explains what is wrong with them.
+ */
+import { isUtf8 } from "node:buffer";
+import { atOnce } from "../base/time_slices.ts";
+import { HALF_PAIR, MAX_DEPTH, NOWHERE } from "./json.ts";
+import type { Issue, JsonDocument, JsonNode, Path, PositionOf } from "./json.ts";
+
+/**
+ * The document of a text. Duplicate keys are issues; the first one is kept. So are strings with half a surrogate pair:
+ * UTF-8 cannot express it, and two names that differ only in it are the same in logs and metrics.
+ */
+export function parseJson(input: Buffer | string): JsonDocument {
+  return atOnce(parseSteps(input));
+}
+
+/** Gets each item of a text that is one array, in place of the document. */
+export type EachItem = (item: JsonNode, positionOf: PositionOf) => void;
+
+/** The same in steps of about a millisecond, for `inSlices`. */
+export function* parseSteps(input: Buffer | string, each?: EachItem): Generator<void, JsonDocument> {
+  const wrong = typeof input === "string" ? null : encodingIssue(input);
+  if (wrong !== null) return { node: null, issues: [wrong], positionOf: NOWHERE };
+  const text = textOf(input);
+  const positionOf = positionsIn(text);
+  const parser = new Parser(text, positionOf, each);
+  try {
+    const node = yield* parser.document();
+    return { node, issues: parser.issues, positionOf };
+  } catch (error) {
+    if (!(error instanceof SyntaxFault)) throw error;
+    return { node: null, issues: [error.issue], positionOf };
+  }
+}
+
+function textOf(input: Buffer | string): string {
+  return String(input).replace(/^\uFEFF/, "");
+}
+
+/** Looks through a text once somebody asks for a position. */
+export function positionsIn(input: Buffer | string): PositionOf {
+  let marks: { readonly lines: readonly number[]; readonly pairs: readonly number[] } | null = null;
+  return (offset) => {
+    if (offset < 0) return null;
+    marks ??= marksIn(textOf(input));
+    const { lines, pairs } = marks;
+    const line = countUpTo(lines, offset);
+    const start = lines[line - 1]!;
+    const halves = countUpTo(pairs, offset - 1) - countUpTo(pairs, start);
+    return { line, column: offset - start - halves + 1 };
+  };
+}
+
+/** Where lines begin, and the second halves of surrogate pairs, which are no characters. */
+function marksIn(text: string) {
+  const [lines, pairs]: [number[], number[]] = [[0], []];
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === 10) lines.push(at + 1);
+    else if (code >= 0xdc00 && code <= LAST_SURROGATE) pairs.push(at);
+  }
+  return { lines, pairs };
+}
+
+/** How many of the ascending numbers are not greater than `most`. */
+function countUpTo(numbers: readonly number[], most: number): number {
+  let [from, to] = [0, numbers.length];
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if (numbers[middle]! <= most) from = middle + 1;
+    else to = middle;
+  }
+  return from;
+}
+
+/** The place of the first byte that is not UTF-8; null if all bytes are. */
+function encodingIssue(bytes: Buffer): Issue | null {
+  if (isUtf8(bytes)) return null;
+  const isWide = (bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff);
+  if (isWide)
+    return {
+      at: [],
+      message: "expected UTF-8, found UTF-16: save the file as UTF-8",
+      position: { line: 1, column: 1 },
+    };
+  // A line feed is never part of a longer sequence, so each line can be checked by itself.
+  for (let start = 0, line = 1; ; line++) {
+    const feed = bytes.indexOf(10, start);
+    const content = bytes.subarray(start, feed < 0 ? bytes.length : feed);
+    if (!isUtf8(content)) {
+      const column = [...content.toString()].indexOf("\uFFFD") + 1;
+      return {
+        at: [],
+        message: "expected UTF-8, found bytes that are not UTF-8: save the file as UTF-8",
+        position: { line, column },
+      };
+    }
+    start = feed + 1;
+  }
+}
+
+class SyntaxFault extends Error {
+  readonly issue: Issue;
+
+  constructor(issue: Issue) {
+    super(issue.message);
+    this.issue = issue;
+  }
+}
+
+const HALF_PAIR_FOUND =
+  "contains half a surrogate pair: write the character itself, or both halves of it (\\uD83D\\uDE00)";
+const ESCAPES = 'one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX (four hexadecimal digits)';
+const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
+const WORD = /[A-Za-z_$][\w$-]*/y;
+const KEY = /"[^"\n]{0,40}"?|[\w$.+-]{1,40}/y;
+const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
+const [QUOTE, BACKSLASH, COMMA, COLON] = [0x22, 0x5c, 0x2c, 0x3a];
+const [BRACKET, END_BRACKET, BRACE, END_BRACE] = [0x5b, 0x5d, 0x7b, 0x7d];
+const [SPACE, FIRST_SURROGATE, LAST_SURROGATE] = [0x20, 0xd800, 0xdfff];
+
+/** Less than a millisecond of work. */
+const VALUES_OF_A_STEP = 1000;
+
+/** An array or object whose end has not been read. */
+interface Open {
+  readonly node: JsonNode;
+  /** Null: it is an object. */
+  readonly items: JsonNode[] | null;
+  readonly members: Map<string, JsonNode>;
+  readonly end: number;
+  /** Of the value that is being read; null between two. */
+  step: string | number | null;
+  keyOffset: number;
+  /** How many items have been read. */
+  count: number;
+}
+
+/** One pass over the text, without recursion, so that it can pause between any two values. */
+class Parser {
+  readonly issues: Issue[] = [];
+  readonly #text: string;
+  readonly #positionOf: PositionOf;
+  readonly #each: EachItem | undefined;
+  /** From the root inwards. */
+  readonly #open: Open[] = [];
+  /** Behind what has been read. */
+  #offset = 0;
+
+  constructor(text: string, positionOf: PositionOf, each: EachItem | undefined) {
+    this.#text = text;
+    this.#positionOf = positionOf;
+    this.#each = each;
+  }
+
+  *document(): Generator<void, JsonNode> {
+    for (let count = 1; ; count++) {
+      if (count % VALUES_OF_A_STEP === 0) yield;
+      const node = this.#value();
+      const root = node === null ? null : this.#put(node);
+      if (root === null) continue;
+      this.#skipSpace();
+      if (this.#offset < this.#text.length) throw this.#expected("the end of the file");
+      return root;
+    }
+  }
+
+  /** Null: an array or object has begun, whose first value is next. */
+  #value(): JsonNode | null {
+    const code = this.#skipSpace();
+    const offset = this.#offset;
+    const keyOffset = this.#open.at(-1)?.keyOffset ?? -1;
+    if (code === QUOTE) return { kind: "string", offset, keyOffset, value: this.#string() };
+    if (code === BRACE) return this.#begin({ kind: "object", offset, keyOffset, members: new Map() });
+    if (code === BRACKET) return this.#begin({ kind: "array", offset, keyOffset, items: [] });
+    const char = this.#text[offset];
+    if (char !== undefined && ((char >= "0" && char <= "9") || char === "-")) {
+      const text = this.#number();
+      return { kind: "number", offset, keyOffset, value: Number(text), text };
+    }
+    const word = this.#peek(WORD);
+    if (word === "true" || word === "false" || word === "null") {
+      this.#offset += word.length;
+      return word === "null"
+        ? { kind: "null", offset, keyOffset }
+        : { kind: "boolean", offset, keyOffset, value: word === "true" };
+    }
+    const hint = word && "write strings in double quotes; the only words in JSON are true, false and null";
+    throw this.#expected(
+      "a value",
+      hint || (char === "+" || char === "." ? "a number starts with a digit or a minus sign" : ""),
+    );
+  }
+
+  /** Returns the node if it is empty. */
+  #begin(node: JsonNode & { readonly kind: "array" | "object" }): JsonNode | null {
+    if (this.#open.length >= MAX_DEPTH) throw this.#fault(this.#offset, `nested deeper than ${MAX_DEPTH} levels`);
+    this.#offset++;
+    const isArray = node.kind === "array";
+    const end = isArray ? END_BRACKET : END_BRACE;
+    if (this.#skipSpace() === end) {
+      this.#offset++;
+      return node;
+    }
+    const items = isArray ? (node.items as JsonNode[]) : null;
+    const members = isArray ? NO_MEMBERS : (node.members as Map<string, JsonNode>);
+    const open: Open = { node, items, members, end, step: null, keyOffset: -1, count: 0 };
+    this.#open.push(open);
+    this.#beginItem(open);
+    return null;
+  }
+
+  #beginItem(open: Open): void {
+    if (open.items !== null) {
+      open.step = open.count;
+      return;
+    }
+    if (this.#skipSpace() !== QUOTE) {
+      const word = this.#peek(WORD);
+      throw this.#expected("a key in double quotes", word && `write "${word}"`, this.#peek(KEY));
+    }
+    open.keyOffset = this.#offset;
+    const key = this.#string();
+    open.step = key;
+    if (this.#skipSpace() !== COLON) throw this.#expected(`":" after the key ${JSON.stringify(key)}`);
+    this.#offset++;
+  }
+
+  /** Puts a whole value where it belongs, and reads on to the next one. Returns the root once that is whole. */
+  #put(value: JsonNode): JsonNode | null {
+    let node = value;
+    for (;;) {
+      const open = this.#open.at(-1);
+      if (open === undefined) return node;
+      this.#add(open, node);
+      open.step = null;
+      const code = this.#skipSpace();
+      if (code === open.end) {
+        this.#offset++;
+        this.#open.pop();
+        node = open.node;
+        continue;
+      }
+      if (code !== COMMA) throw this.#unseparated(open);
+      const comma = this.#offset++;
+      if (this.#skipSpace() === open.end) {
+        const [what, end] = open.items === null ? ["a key", "}"] : ["a value", "]"];
+        throw this.#fault(comma, `expected ${what} after ",", found "${end}": remove the trailing comma`);
+      }
+      this.#beginItem(open);
+      return null;
+    }
+  }
+
+  #add(open: Open, node: JsonNode): void {
+    const { items, members, step, keyOffset } = open;
+    if (items !== null) {
+      open.count++;
+      if (this.#each !== undefined && this.#open.length === 1) this.#each(node, this.#positionOf);
+      else items.push(node);
+      return;
+    }
+    const key = step as string;
+    const first = members.get(key);
+    if (first === undefined) {
+      members.set(key, node);
+      return;
+    }
+    const { line, column } = this.#positionOf(first.keyOffset)!;
+    this.#report(`duplicate key: the first ${JSON.stringify(key)} is at ${line}:${column}`, keyOffset);
+  }
+
+  #unseparated({ node, end }: Open): SyntaxFault {
+    const char = this.#text[this.#offset];
+    const [begin, close] = end === END_BRACE ? ["{", "}"] : ["[", "]"];
+    const { line, column } = this.#positionOf(node.offset)!;
+    const isEnd = char === undefined || char === "}" || char === "]";
+    const isItem = !isEnd && /["{[\w-]/.test(char);
+    const unclosed = isEnd ? `the "${begin}" at ${line}:${column} is not closed` : "";
+    return this.#expected(`"," or "${close}"`, isItem ? "a comma is missing before it" : unclosed);
+  }
+
+  #number(): string {
+    const text = this.#peek(NUMBER);
+    const next = this.#text[this.#offset + text.length];
+    if (text === "" || (next !== undefined && /[\w.+-]/.test(next)))
+      throw this.#fault(this.#offset, "expected a number such as 80 or -1.5e3, found a number in another form");
+    this.#offset += text.length;
+    return text;
+  }
+
+  #string(): string {
+    const text = this.#text;
+    const start = this.#offset;
+    let isPlain = true;
+    let at = start + 1;
+    for (let code = text.charCodeAt(at); code !== QUOTE; code = text.charCodeAt(++at)) {
+      if (code === BACKSLASH) {
+        ESCAPE.lastIndex = at;
+        // The character after the backslash is not quoted: the string may be a secret.
+        if (!ESCAPE.test(text)) throw this.#fault(at, `expected ${ESCAPES}, found another escape`);
+        at = ESCAPE.lastIndex - 1;
+        isPlain = false;
+      } else if (code >= FIRST_SURROGATE) isPlain &&= code > LAST_SURROGATE;
+      else if (!(code >= SPACE)) throw this.#unprintable(start, at);
+    }
+    this.#offset = at + 1;
+    if (isPlain) return text.slice(start + 1, at);
+    const value = JSON.parse(text.slice(start, at + 1)) as string;
+    if (HALF_PAIR.test(value)) this.#report(HALF_PAIR_FOUND, start);
+    return value;
+  }
+
+  /** For what a string cannot contain, or does not have: its end. */
+  #unprintable(start: number, at: number): SyntaxFault {
+    const char = this.#text[at];
+    if (char === undefined || char === "\n" || char === "\r") {
+      const end = char === undefined ? "file" : "line";
+      return this.#fault(start, `expected the closing quote of this string, found the end of the ${end}`);
+    }
+    this.#offset = at;
+    return this.#expected("printable characters", `write \\u${hex(char)} inside a string`);
+  }
+
+  /** Returns the code of the next character; NaN at the end. */
+  #skipSpace(): number {
+    const text = this.#text;
+    let at = this.#offset;
+    let code = text.charCodeAt(at);
+    while (code === SPACE || code === 10 || code === 13 || code === 9) code = text.charCodeAt(++at);
+    this.#offset = at;
+    return code;
+  }
+
+  /** The next characters that match the pattern. */
+  #peek(pattern: RegExp): string {
+    pattern.lastIndex = this.#offset;
+    return pattern.test(this.#text) ? this.#text.slice(this.#offset, pattern.lastIndex) : "";
+  }
+
+  /** `quoted` is the text found if it cannot be a value: values may be secrets, so only their kind is reported. */
+  #expected(what: string, hint = "", quoted = ""): SyntaxFault {
+    const char = this.#text[this.#offset] ?? "";
+    const help = habit(char, this.#text[this.#offset + 1]) || hint;
+    const kind = char === '"' ? "a string" : /[\d-]/.test(char) ? "a number" : /[\w$]/.test(char) ? "a word" : "";
+    const found = quoted || kind || describeChar(this.#text.codePointAt(this.#offset));
+    return this.#fault(this.#offset, `expected ${what}, found ${found}${help && `: ${help}`}`);
+  }
+
+  #fault(offset: number, message: string): SyntaxFault {
+    return new SyntaxFault({ at: this.#path(), message, position: this.#positionOf(offset) });
+  }
+
+  #report(message: string, offset: number): void {
+    this.issues.push({ at: this.#path(), message, position: this.#positionOf(offset) });
+  }
+
+  /** Of the value that is being read. */
+  #path(): Path {
+    return this.#open.flatMap(({ step }) => (step === null ? [] : [step]));
+  }
+}
+
+const NO_MEMBERS: Map<string, JsonNode> = new Map();
+
+/** Remedies for common mistakes from JavaScript, YAML and word processors. */
+function habit(char: string, next: string | undefined): string {
+  if (char === "#" || (char === "/" && (next === "/" || next === "*"))) return "JSON has no comments";
+  if (char !== "" && "'`\u2018\u2019\u201c\u201d\u201e".includes(char))
+    return 'JSON has only straight double quotes (")';
+  return "";
+}
+
+function describeChar(code: number | undefined): string {
+  if (code === undefined) return "the end of the file";
+  const char = String.fromCodePoint(code);
+  return /^[\p{L}\p{N}\p{P}\p{S}]$/u.test(char) ? `"${char}"` : `U+${hex(char)}`;
+}
+
+function hex(char: string): string {
+  return char.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0");
+}
