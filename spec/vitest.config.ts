@@ -15,13 +15,7 @@ const OF_THE_PROGRAM = filesOf(
  * They replace a module before anything has loaded it, or measure memory and processor time of their own process, or of
  * one that it starts (which begins with the peak of its parent).
  */
-const OF_OWN_PROCESS = filesOf(
-  "plugins/key_auth",
-  "store/memory",
-  "journeys/streaming",
-  "journeys/small_chunks",
-  "cli/verify",
-);
+const OF_OWN_PROCESS = filesOf("plugins/key_auth", "store/memory", "journeys/streaming", "cli/verify");
 
 const OF_CODECS = ["spec/journeys/**/*.spec.ts", ...filesOf("server/listener")];
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { REDACTED, redactedPath } from "../../lib/http/redact.ts";
 import { redacted } from "../../lib/http/redact_query.ts";
-import { growth, LINEAR } from "../support/growth.ts";
+import { counted, growth, LINEAR } from "../support/growth.ts";
 
 const JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln";
 
@@ -38,7 +38,8 @@ describe("redactedPath", () => {
     expect(redactedPath(path)).toBe(shown);
   });
 
-  it.each(["%3F", ";", ";a", "%26=", ";token="])("takes linear time for a path of many %j", (part) => {
-    expect(growth((size) => redactedPath(`/=/${part.repeat(size / part.length)}`), 16_384)).toBeLessThan(LINEAR);
+  it.each(["%3F", ";", ";a", "%26=", ";token="])("takes linear time for a path of many %j", async (part) => {
+    const redact = await counted(() => import("../../lib/http/redact.ts"));
+    expect(growth((size) => redact.redactedPath(`/=/${part.repeat(size / part.length)}`), 1_024)).toBeLessThan(LINEAR);
   });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createIds, parentOf, tracestateOf } from "../../lib/observe/trace_context.ts";
 import { traceIdOf } from "../../lib/observe/traceparent.ts";
-import { growth, LINEAR } from "../support/growth.ts";
+import { counted, growth, LINEAR } from "../support/growth.ts";
 
 const TRACE = "0af7651916cd43dd8448eb211c80319c";
 const VALID = `00-${TRACE}-b7ad6b7169203331-01`;
@@ -71,10 +71,12 @@ describe("parentOf", () => {
   });
 });
 
+const pairs = (values: readonly string[]) => values.flatMap((value) => ["TraceState", value]);
+
 describe("tracestateOf", () => {
   const entries = (count: number, length: number) =>
     Array.from({ length: count }, (_none, i) => `k${i}=`.padEnd(length, "v"));
-  const of = (...values: string[]) => tracestateOf(values.flatMap((value) => ["TraceState", value]));
+  const of = (...values: string[]) => tracestateOf(pairs(values));
 
   it.each([
     ["one entry", ["rojo=00f067aa0ba902b7"], "rojo=00f067aa0ba902b7"],
@@ -104,7 +106,8 @@ describe("tracestateOf", () => {
     expect(of(...values)).toBeNull();
   });
 
-  it("takes linear time for a hostile value", () => {
+  it("takes linear time for a hostile value", async () => {
+    const fresh = await counted(() => import("../../lib/observe/trace_context.ts"));
     for (const hostile of [
       ["a=b", " ", "c"],
       ["", ",", ""],
@@ -113,7 +116,7 @@ describe("tracestateOf", () => {
     ] as const) {
       const [start, part, end] = hostile;
       const parse = (size: number) => {
-        for (let i = 0; i < 5; i++) of(start + part.repeat(size / part.length) + end);
+        void fresh.tracestateOf(pairs([start + part.repeat(size / part.length) + end]));
       };
       expect(growth(parse, 2_000), hostile.join("")).toBeLessThan(LINEAR);
     }

@@ -3,7 +3,7 @@ import { cors, originProblem, originTest } from "../../lib/plugins/cors.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { problem } from "../../lib/http/reply.ts";
 import { atOnce, checked, exercise, instance, madeUpExchange, plainReply } from "../support/exercise.ts";
-import { growth, LINEAR } from "../support/growth.ts";
+import { counted, growth, LINEAR } from "../support/growth.ts";
 
 const APP = "https://app.example.com";
 const EVIL = "https://evil.example";
@@ -347,11 +347,12 @@ describe("an entry that is no origin", () => {
     expect(originProblem(text)).toEqual(typeof problem === "string" ? problem : expect.stringMatching(problem)),
   );
 
-  it("an invalid entry is rejected in a time that grows linearly with its length", () => {
+  it("an invalid entry is rejected in a time that grows linearly with its length", async () => {
+    const cors = await counted(() => import("../../lib/plugins/cors.ts"));
     for (const part of ["a.", "a-", "a"]) {
       expect(originProblem(`https://${part.repeat(100_000)}!`)).toBe("");
       expect(
-        growth((size) => originProblem(`https://${part.repeat(size / part.length)}!`), 25_000),
+        growth((size) => cors.originProblem(`https://${part.repeat(size / part.length)}!`), 1_000),
         part,
       ).toBeLessThan(LINEAR);
     }

@@ -7,7 +7,7 @@ import type { KeptState, Tools } from "../../lib/plugins/plugin.ts";
 import { backend, gate, rawBackend } from "../journeys/harness.ts";
 import { manualClock } from "../support/clock.ts";
 import { checked, exercise, instance, madeUpExchange, madeUpTools, plainReply } from "../support/exercise.ts";
-import { growth, LINEAR } from "../support/growth.ts";
+import { counted, growth, LINEAR } from "../support/growth.ts";
 import { closedPort, type Origin } from "../support/origin.ts";
 import { eventually } from "../support/raw_client.ts";
 
@@ -18,7 +18,7 @@ interface Entry {
 }
 
 /** An instance that sends to a server on this port. */
-function logging(port: number, config: object = {}) {
+function logging(port: number, config: object = {}, plugin = httpLog) {
   let kept: KeptState | null = null;
   const keep: Tools["keep"] = (_name, _settings, make) => {
     const made = make();
@@ -37,7 +37,7 @@ function logging(port: number, config: object = {}) {
     secretParameters: new Set(["x-shop-key"]),
     clock: { now: clock.now, wall: clock.wall, after },
   });
-  const middleware = instance(httpLog, { http_endpoint: `http://127.0.0.1:${port}/in`, ...config }, own);
+  const middleware = instance(plugin, { http_endpoint: `http://127.0.0.1:${port}/in`, ...config }, own);
   onTestFinished(async () => {
     const closed = kept!.close();
     clock.advance(10_000);
@@ -265,7 +265,8 @@ describe("an entry", () => {
   });
 
   it("an entry is made in linear time for hostile texts", async () => {
-    const { run } = logging(await closedPort());
+    const fresh = await counted(() => import("../../lib/plugins/http_log.ts"));
+    const { run } = logging(await closedPort(), {}, fresh.httpLog);
     const log = (size: number) => {
       const of = (part: string) => part.repeat(size / part.length);
       run({
@@ -273,7 +274,7 @@ describe("an entry", () => {
         headers: ["X-A", of("//"), "X-B", of("&a"), "X-C", of("%65yJ?=")],
       }).exchange.call.close();
     };
-    expect(growth(log, 25_000)).toBeLessThan(LINEAR);
+    expect(growth(log, 1_000)).toBeLessThan(LINEAR);
   });
 });
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { createGateway, type Explanation, type Question } from "../../lib/index.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
-import { LINEAR, processorTimeOf } from "../support/growth.ts";
+import { blocksOf, counted, LINEAR } from "../support/growth.ts";
 import { readMetrics } from "../support/metrics_text.ts";
 import { closedPort } from "../support/origin.ts";
 import { random as seeded } from "../support/random.ts";
@@ -633,18 +633,19 @@ describe("the candidates of explain", () => {
   });
 
   it("explain of a path that many routes share by conditions takes time in proportion to their number", async () => {
-    const timeOf = async (count: number) => {
+    const fresh = await counted(() => import("../../lib/index.ts"));
+    const cost = async (count: number) => {
       const routes = Array.from({ length: count }, (_, i) => ({
         name: `r${i}`,
         path: "/x",
         match: { headers: { "x-version": String(i) } },
       }));
-      const own = createGateway({ config: { services: [{ name: "s", base_path: "/", upstreams, routes }] } });
-      return processorTimeOf(
+      const own = fresh.createGateway({ config: { services: [{ name: "s", base_path: "/", upstreams, routes }] } });
+      return blocksOf(
         async () => void expect((await own.explain({ method: "GET", url: "/x" })).candidates).toHaveLength(100),
       );
     };
-    expect((await timeOf(2000)) / (await timeOf(250))).toBeLessThan(LINEAR);
+    expect((await cost(2000)) / (await cost(250))).toBeLessThan(LINEAR);
   });
 });
 

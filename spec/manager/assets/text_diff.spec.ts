@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { merged, textDiff, type Hunk } from "../../../lib/manager/assets/text_diff.ts";
-import { LINEAR, processorTime } from "../../support/growth.ts";
+import { counted, growth, LINEAR } from "../../support/growth.ts";
 import { random } from "../../support/random.ts";
 
 const shown = (hunk: Hunk) => hunk.map(({ kind, text }) => `${{ same: " ", removed: "-", added: "+" }[kind]}${text}`);
@@ -84,17 +84,18 @@ describe("the difference of two texts", () => {
     expect(hunks.flat().filter(({ kind }) => kind === "removed")).toHaveLength(3000);
   });
 
-  it("takes time in proportion to the lines, also for texts made to take long", () => {
+  it("takes time in proportion to the lines, also for texts made to take long", async () => {
+    const fresh = await counted(() => import("../../../lib/manager/assets/text_diff.ts"));
     const lines = (count: number, of: (i: number) => string) =>
       Array.from({ length: count }, (_, i) => of(i)).join("\n");
-    const time = (size: number) => {
+    const compare = (size: number) => {
       const [before, after] = [
         lines(size, (i) => (i % 3 === 0 ? "a" : "b")),
         lines(size, (i) => (i % 2 === 0 ? "a" : "b")),
       ];
-      return processorTime(() => void textDiff(before, after));
+      fresh.textDiff(before!, after!);
     };
-    expect(time(16_000) / time(2000)).toBeLessThan(LINEAR);
+    expect(growth(compare, 2_000)).toBeLessThan(LINEAR);
   });
 });
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { deltaSeconds, directives, fieldNames } from "../../../lib/plugins/cache/cache_control.ts";
-import { growth, LINEAR } from "../../support/growth.ts";
+import { counted, growth, LINEAR } from "../../support/growth.ts";
 
 describe("directives", () => {
   it.each<[readonly string[], Record<string, string | null>]>([
@@ -27,7 +27,8 @@ describe("directives", () => {
     ).toEqual(expected);
   });
 
-  it("directives are parsed in a time that grows linearly with their length", () => {
+  it("directives are parsed in a time that grows linearly with their length", async () => {
+    const control = await counted(() => import("../../../lib/plugins/cache/cache_control.ts"));
     for (const [start, part] of [
       ["", " "],
       ["", ","],
@@ -37,8 +38,8 @@ describe("directives", () => {
       ["", 'a="'],
     ] as const) {
       const parse = (size: number) =>
-        directives(["Cache-Control", start + part.repeat(size / part.length)], "cache-control");
-      expect(growth(parse, 12_500), part).toBeLessThan(LINEAR);
+        control.directives(["Cache-Control", start + part.repeat(size / part.length)], "cache-control");
+      expect(growth(parse, 1_000), part).toBeLessThan(LINEAR);
     }
   });
 });
