@@ -163,14 +163,14 @@ it.each([
         ? (await rawBackend((_request, response) => void response.end(whole))).port
         : await h2Backend((stream) => void stream.end(whole));
     const { port: own, gateway } = await running(
-      oneService(port, { protocol, upstream_client, timeouts: { idle_ms: 300 } }),
+      oneService(port, { protocol, upstream_client, timeouts: { idle_ms: 1_000 } }),
     );
     const connection = await client(own);
     connection.socket.pause();
     connection.send(get("/a/x", "Connection: close"));
     await eventually(() => gateway.inFlight === 1, "the request");
     // Longer only lets more silences pass.
-    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    await new Promise((resolve) => setTimeout(resolve, 3_000));
     let received = 0;
     connection.socket.on("data", (bytes: Buffer) => (received += bytes.length));
     connection.socket.resume();
@@ -197,12 +197,12 @@ it.each([
     await new Promise<void>((resolve) => body.once("error", (error) => resolve(void errors.push(error.message))));
     return { ...reply, headers: withoutHeader(reply.headers, "content-length"), body: null };
   });
-  const parts = { protocol, upstream_client, plugins: [{ name: "behave" }], timeouts: { idle_ms: 100 } };
+  const parts = { protocol, upstream_client, plugins: [{ name: "behave" }], timeouts: { idle_ms: 1_000 } };
   const made = await running(oneService(port, parts), { plugins: [plugin] });
   const connection = await client(made.port);
   connection.send(get());
   await connection.until("HTTP/1.1 200");
-  expect(errors).toEqual(["the reply was not read for 100 ms"]);
+  expect(errors).toEqual(["the reply was not read for 1000 ms"]);
 });
 
 describe("an upload that continues after its complete reply", () => {
