@@ -46,8 +46,7 @@ export async function reloadRequest(
   log.info("reload requested by an administrator", fields);
   const reloaded = await reload(undefined, { user, ...fields });
   const { digest } = reloaded;
-  if (reloaded.outcome === "taken")
-    return json(200, { digest, changed: reloaded.changes.length > 0, changes: reloaded.changes });
+  if (reloaded.outcome === "taken") return json(200, { digest, changed: reloaded.changed, changes: reloaded.changes });
   const detail = `Configuration ${digest} stays in force.`;
   return problem(call, "configuration_refused", {
     detail,

@@ -11,7 +11,7 @@ import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../embed/gateway.ts";
 import type { AuditSink } from "../observe/audit_log.ts";
 import type { Replacement } from "../gateway/reloads.ts";
-import type { GatewayStatus, LastReload, LastTests, ShownIssue, Warning } from "../gateway/status.ts";
+import type { AskedBy, GatewayStatus, LastTests, ReloadOutcome, ShownIssue, Warning } from "../gateway/status.ts";
 import type { GatewayStats, StatusCounts } from "../observe/stats.ts";
 import type { Time, View } from "../operator/json_view.ts";
 import type { Explanation } from "../proof/explain.ts";
@@ -37,10 +37,10 @@ export interface InterfaceOptions extends Omit<NonNullable<Settings["admin"]>, "
   /** Default: there is no audit log. */
   readonly audit?: AuditSink | null;
   /**
-   * `who`: see `AskedBy`. Reloads like a change of the file does, and returns the outcome. With `replacement` it
+   * Reloads like a change of the file does, and returns the outcome. With `replacement` it
    * rejects where that cannot become the configuration.
    */
-  readonly reload: (replacement?: Replacement, who?: object) => Promise<LastReload>;
+  readonly reload: (replacement?: Replacement, who?: Omit<AskedBy, "by">) => Promise<ReloadOutcome>;
 }
 
 type Shown =

@@ -4,10 +4,10 @@
 import { Fault, messageOf } from "../base/errors.ts";
 import { entry } from "../base/event_loop.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
-import { sourceDigest } from "../config/load.ts";
 import { MASK } from "../config/schema_core.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../embed/gateway.ts";
+import type { Prepared } from "../gateway/configuration.ts";
 import { ConfigError, GatewayCore } from "../gateway/gateway.ts";
 import { loaded } from "../gateway/parts.ts";
 import { whyRefused } from "../gateway/refusal.ts";
@@ -16,7 +16,7 @@ import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
 import type { Endpoint, OnRequest, Who } from "./endpoints.ts";
 import { logChange } from "./change_log.ts";
-import { ConfigHistory, type ChangedBy, type HistoryEntry } from "./history.ts";
+import { ConfigHistory, type HistoryEntry } from "./history.ts";
 import { readConfiguration, readJsonBody } from "./json_body.ts";
 import { maskedText, maskIn } from "./masked_text.ts";
 import { validateRequest } from "./reload_request.ts";
@@ -55,8 +55,6 @@ export class Writing {
   readonly #queue = createTaskQueue(1, MAX_WAITING);
   /** Null: the configuration is not in a file. */
   #history: ConfigHistory | null = null;
-  /** Whose text is about to come into force. */
-  #author: { readonly digest: string; readonly by: ChangedBy } | null = null;
   readonly #table: Readonly<Record<string, readonly Endpoint[]>> = {
     "/gateway/validate": [{ method: "POST", answer: (inbound) => validateRequest(inbound, this.#options) }],
     "/gateway/source": [
@@ -89,28 +87,21 @@ export class Writing {
         this.#options.log.debug("unfinished files beside the configuration stay", { error: messageOf(error) }),
       );
     this.#history = new ConfigHistory(configuration.options.configFile, this.#options.log);
-    this.#remember();
-    const { onReplaced } = configuration;
-    configuration.onReplaced = (before, next) => {
-      onReplaced(before, next);
-      // The reload says at its end what has changed, and why.
-      setImmediate(entry("the history of configurations", () => this.#remember()));
+    const { inForce, loadedAt: at } = configuration;
+    this.#remember(inForce, { at, by: { cause: "start" }, changes: [] });
+    configuration.onApplied = ({ inForce: next, at: readAt, askers: [asked], changes }) => {
+      const { by: cause, user, address } = asked;
+      const by = user === undefined || address === undefined ? { cause } : { user, address };
+      // To mask a long text takes a while, and the answer to who asked comes first.
+      const remember = () => this.#remember(next, { at: readAt, by, changes });
+      setImmediate(entry("the history of configurations", remember));
     };
   }
 
-  #remember(): void {
-    const {
-      inForce: { source },
-      lastChange,
-      loadedAt: at,
-      snapshot,
-    } = this.#configuration;
+  #remember({ source, loaded }: Prepared, facts: Pick<HistoryEntry, "at" | "by" | "changes">): void {
     if (!("text" in source)) return;
-    const { digest } = snapshot;
-    const change = lastChange?.digest === digest ? lastChange : null;
-    const by: ChangedBy = this.#author?.digest === digest ? this.#author.by : { cause: change?.by ?? "start" };
-    const { text, masked } = maskedText(Buffer.from(source.text), snapshot);
-    this.#history!.add({ digest, at, by, changes: change?.changes ?? [], masked }, text);
+    const { text, masked } = maskedText(Buffer.from(source.text), loaded);
+    this.#history!.add({ digest: loaded.digest, ...facts, masked }, text);
   }
 
   /** Those of a path; none if there is no such path. */
@@ -255,9 +246,7 @@ export class Writing {
       const written = action === "source" ? text.toString() : ""; // what comes back had no secret
       const masked = maskIn(written, before.text.toString());
       if (masked >= 0) throw refused(written, masked);
-      const { digest: inForce } = this.#configuration.snapshot;
       const [user, address] = [who.user, clientAddress];
-      this.#author = { digest: sourceDigest(text), by: { user, address } };
       const reloaded = await reload(
         { text, write: (expect) => file.replace(text, before, expect) },
         { user, address, request_id: call.id },
@@ -273,11 +262,14 @@ export class Writing {
       });
       return json(
         200,
-        { digest, changed: digest !== inForce, changes: "changes" in reloaded ? reloaded.changes : [] },
+        {
+          digest,
+          changed: reloaded.outcome === "taken" && reloaded.changed,
+          changes: "changes" in reloaded ? reloaded.changes : [],
+        },
         ["ETag", `"${digest}"`],
       );
     } catch (error) {
-      this.#author = null; // who writes the same text into the file later is somebody else
       if (error instanceof Fault) return problem(call, error.code, { detail: error.message });
       if (!(error instanceof ConfigError)) throw error;
       const { digest } = this.#configuration.snapshot;

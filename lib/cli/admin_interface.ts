@@ -20,12 +20,12 @@ interface AdminParts extends Pick<AdminOptions, "tls" | "reload" | "log"> {
   readonly writing: typeof WritingPart | null;
 }
 
-/** Throws a `Failure`. */
+/** `followGateway`: see `Writing`. Throws a `Failure`. */
 export function openAdmin(
   admin: NonNullable<Settings["admin"]>,
   settings: Settings,
   { gateway, tls, writing, reload, log }: AdminParts,
-): Opened<Admin> {
+): Opened<Admin> & { readonly followGateway: () => void } {
   try {
     const { redactSecrets } = admin;
     const { audit } = GatewayCore.partsOf(gateway);
@@ -38,7 +38,6 @@ export function openAdmin(
       onRequest: OF_ADMIN,
     };
     const changing = writing && new writing.Writing({ ...tools, settings, redactSecrets });
-    changing?.followGateway();
     const server = createAdmin({
       ...admin,
       ...tools,
@@ -54,7 +53,7 @@ export function openAdmin(
       const { FigureHistory } = await loaded(OF_ADMIN.figures);
       return (reporting.history ??= new FigureHistory(GatewayCore.partsOf(gateway)));
     };
-    return opened(server, admin, "ADMIN");
+    return { ...opened(server, admin, "ADMIN"), followGateway: () => changing?.followGateway() };
   } catch (error) {
     throw new Failure((error as Error).message, 2);
   }

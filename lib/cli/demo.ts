@@ -43,7 +43,7 @@ export const demo: RunCommand = async (given) => {
       {
         config,
         accessLog: printRequests,
-        reload: async () => reloadFrom((await starting).gateway, "admin", settings, log),
+        reload: async () => reloadFrom((await starting).gateway, { by: "admin" }, settings, log),
       },
       log,
     );

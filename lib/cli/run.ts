@@ -11,10 +11,11 @@ import { withSignature } from "../config/source.ts";
 import type { Flags } from "../config/start_settings.ts";
 import { watchFiles } from "../config/watch.ts";
 import { answerForThread } from "../gateway/faults.ts";
-import { ConfigError, GatewayCore, type ReloadCause } from "../gateway/gateway.ts";
+import { ConfigError, GatewayCore } from "../gateway/gateway.ts";
 import type { GatewayAudit } from "../gateway/gateway_audit.ts";
 import { loaded } from "../gateway/parts.ts";
 import type { Replacement } from "../gateway/reloads.ts";
+import type { AskedBy } from "../gateway/status.ts";
 import { LineWriter } from "../observe/line_writer.ts";
 import { announce } from "./announce.ts";
 import { reportErrors, type ExitCode } from "./failure.ts";
@@ -66,7 +67,7 @@ async function serve(settings: Settings, audit: GatewayAudit | null = null): Pro
   const onHangup = whenStarted((started) => {
     // Under Node's permission model SIGUSR1 does not arrive.
     started.gateway.reopenAccessLog();
-    return reloadAll(started, "signal");
+    return reloadAll(started, { by: "signal" });
   });
   const onUser1 = whenStarted(({ gateway }) => gateway.reopenAccessLog()); // by default Node would open a debugger port
   process.on("SIGHUP", onHangup).on("SIGUSR1", onUser1);
@@ -94,14 +95,19 @@ async function serve(settings: Settings, audit: GatewayAudit | null = null): Pro
   };
   const starting = start(
     settings,
-    { ...options, reload: async (replacement, who) => reloadAll(await starting, "admin", replacement, who), onListen },
+    {
+      ...options,
+      reload: async (replacement, who) => reloadAll(await starting, { by: "admin", ...who }, replacement),
+      onListen,
+    },
     log,
   );
   try {
     started = await starting;
     holdToStart();
     followFiles(started, startedAt);
-    audit?.applied({ by: "start" }, null, GatewayCore.partsOf(started.gateway).configuration);
+    const { snapshot, signer } = GatewayCore.partsOf(started.gateway).configuration;
+    audit?.applied({ by: "start" }, null, { digest: snapshot.digest, signer });
     announce(started, settings, log);
     const code = await stopped!;
     await waitAtMost(output.close(), LINGER_MS);
@@ -148,23 +154,22 @@ function reloadOnChange(
     // Includes changes before the files were watched.
     if (named.length > 0) reread().catch(({ message }: Error) => log.error(message));
   };
-  const reload = async (started: Started, by: ReloadCause, replacement?: Replacement, who?: object) => {
+  const reload = async (started: Started, asked: AskedBy, replacement?: Replacement) => {
     const since = Date.now();
     const { reloadFrom } = await loaded(ON_DEMAND.reloading);
     return reloadFrom(
       started.gateway,
-      by,
+      asked,
       settings,
       log,
       () => followFiles(started, since),
       replacement && { ...replacement, write: () => replacement.write(reloading.expect) },
-      who,
     );
   };
   /** The configuration, and every file that it or the settings name. */
-  const reloadAll = (started: Started, by: ReloadCause, replacement?: Replacement, who?: object) => {
+  const reloadAll = (started: Started, asked: AskedBy, replacement?: Replacement) => {
     renew(started);
-    return reload(started, by, replacement, who);
+    return reload(started, asked, replacement);
   };
   const tlsFiles = watchFiles(whenStarted(renew));
   tlsFiles.follow(tls?.tlsPaths(settings) ?? []);
@@ -172,11 +177,11 @@ function reloadOnChange(
     whenStarted((started) => {
       // The named files may be the reason why a configuration was refused.
       if (GatewayCore.partsOf(started.gateway).configuration.lastReload?.outcome === "refused")
-        return reload(started, "file");
+        return reload(started, { by: "file" });
       return followFiles(started, Date.now());
     }),
   );
-  const reloading = watchFiles(whenStarted((started) => reload(started, "file")));
+  const reloading = watchFiles(whenStarted((started) => reload(started, { by: "file" })));
   reloading.follow(reloadingFiles([]));
   const close = () => [reloading, tlsFiles, namedFiles].forEach((watched) => watched.close());
   return { followFiles, reloadAll, close };

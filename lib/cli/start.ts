@@ -2,7 +2,7 @@
  * Starts everything the settings ask for: gateway, listeners, admin interface, management UI; all of it or nothing.
  */
 import type { AddressInfo } from "node:net";
-import type { Admin } from "../admin/server.ts";
+import type { Admin, AdminOptions } from "../admin/server.ts";
 import { messageOf } from "../base/errors.ts";
 import { addressOf } from "../base/ip_address.ts";
 import type { Log } from "../base/log.ts";
@@ -10,14 +10,7 @@ import type { Threads } from "../base/threads.ts";
 import type { BoundAddress } from "../cluster/messages.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../embed/gateway.ts";
-import {
-  ConfigError,
-  GatewayCore,
-  type CompleteOptions,
-  type LastReload,
-  type ListenOptions,
-} from "../gateway/gateway.ts";
-import type { Replacement } from "../gateway/reloads.ts";
+import { ConfigError, GatewayCore, type CompleteOptions, type ListenOptions } from "../gateway/gateway.ts";
 import { readForStart } from "../parts/load.ts";
 import type { Manager } from "../manager/server.ts";
 import type { OperatorServer, OperatorTls } from "../operator/operator_server.ts";
@@ -57,7 +50,7 @@ export interface StartOptions extends Pick<
   /** Used in place of ports that would be opened. Default: none. */
   readonly sockets?: PassedSockets;
   /** Called for a reload through the admin interface. */
-  readonly reload: (replacement?: Replacement, who?: object) => Promise<LastReload>;
+  readonly reload: AdminOptions["reload"];
   /** Called before the first port is open. */
   readonly onListen?: () => void;
 }
@@ -137,6 +130,8 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     const managerUrl = (await manager?.listen()) ?? null;
     // After the traffic, which is what "ready" is about.
     const probeUrl = (await probes?.listen()) ?? null;
+    // What a start that fails was to bring was never in force.
+    admin?.followGateway();
     const servers = { admin: admin?.server ?? null, manager: manager?.server ?? null, probes: probes?.server ?? null };
     return {
       gateway,

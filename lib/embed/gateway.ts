@@ -76,7 +76,10 @@ export class Gateway extends GatewayCore {
       configuration,
       runtime: { parts },
     } = this.#joined;
-    const reload = () => configuration.reloads.reload(config, by);
+    const reload = async () => {
+      const { digest, changed, changes } = await configuration.reloads.reload(config, { by });
+      return { digest, changed, changes };
+    };
     return parts.partIfLoaded("reloads") === null ? parts.loadPart("reloads").then(reload) : reload();
   }
 

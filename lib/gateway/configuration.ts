@@ -12,16 +12,28 @@ import type { Bundle, Followers } from "./bundle.ts";
 import { ConfigError } from "./config_error.ts";
 import { ConfigReader, readNoFile, type ReadConfig } from "./config_reader.ts";
 import type { ConfigurationOptions } from "./options.ts";
+import type { GatewayAudit } from "./gateway_audit.ts";
 import type { Parts, Reloads, Validity } from "./parts.ts";
 import type { CompileTools } from "./compile_types.ts";
 import { logFault } from "./serve.ts";
 import { compile, type Loaded, type Snapshot } from "./snapshot.ts";
-import type { ConfigWarning, GatewayStatus, LastReload, LastTests, PluginFaults, TestReport } from "./status.ts";
+import type {
+  AskedBy,
+  ConfigWarning,
+  GatewayStatus,
+  LastReload,
+  LastTests,
+  PluginFaults,
+  Reloaded,
+  TestReport,
+} from "./status.ts";
 
 /** The parts of a gateway that a configuration is compiled with, and that a new configuration changes. */
 export type ConfigurationTools = Omit<CompileTools, "onFault"> & {
   readonly clock: Clock;
   readonly accessLog: AccessLog;
+  /** Null: there is no audit log. */
+  readonly audit: GatewayAudit | null;
 };
 
 /** A configuration that is checked and compiled. */
@@ -57,6 +69,21 @@ export function readFirst(options: ConfigurationOptions, clock: Clock, bundle?: 
   return { options, reader, read, validity, reload: bundle?.reload };
 }
 
+/** A configuration that has come into force in place of another one, whatever is in force by now. */
+export interface Applied extends Reloaded {
+  /** When it was read, in milliseconds since 1970. */
+  readonly at: number;
+  /** In the order in which they asked; all of them before it was read. */
+  readonly askers: Askers;
+  /** The digest of the configuration that it has replaced. */
+  readonly before: string;
+  readonly inForce: Prepared;
+  /** See `Configuration.signer`. */
+  readonly signer: string | undefined;
+}
+
+export type Askers = readonly [AskedBy, ...AskedBy[]];
+
 export class Configuration {
   readonly options: ConfigurationOptions;
   readonly reader: ConfigReader;
@@ -85,6 +112,8 @@ export class Configuration {
   readonly pluginFaults = new Map<string, PluginFaults>();
   /** Called after a snapshot has replaced another one. */
   onReplaced: (before: Snapshot, next: Snapshot) => void = () => {};
+  /** Called in the order in which configurations came into force, before the next one can. */
+  onApplied: (applied: Applied) => void = () => {};
   /** The workers, in the main thread of a program that has some. */
   followers: Followers | null = null;
   /** Of the configuration that was compiled last. */

@@ -74,6 +74,7 @@ export class GatewayCore {
       tracer,
       watched: audit === null ? following?.watched : audit.watch(following?.watched),
       observed: audit?.observed,
+      audit,
       defaultCertificate: () => listening.https,
     };
     const configuration = new Configuration(first, tools);
@@ -117,7 +118,6 @@ export class GatewayCore {
       listener,
       spans,
       recent,
-      audit,
       listening,
       startedAt: clock.now(),
       reporting: null,

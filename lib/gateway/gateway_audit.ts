@@ -13,6 +13,7 @@ import type { AuditEvent, AuditSink } from "../observe/audit_log.ts";
 import type { Watch } from "./bundle.ts";
 import type { PluginPlace } from "./compile_types.ts";
 import { ConfigError } from "./config_error.ts";
+import type { AskedBy } from "./status.ts";
 
 /** The same for all threads. */
 export interface AuditSettings {
@@ -22,19 +23,13 @@ export interface AuditSettings {
   readonly failing: Int32Array;
 }
 
-/** Who asked for a configuration. `by`: "start", "file", "signal" or "admin"; the others: of an administrator. */
-export interface AskedBy {
-  readonly by: string;
-  readonly user?: string;
-  readonly address?: string;
-  readonly request_id?: string;
-}
-
-/** A configuration that came into force, and the fingerprint of the key that has signed it. */
+/** `signer`: see `Configuration.signer`. */
 interface InForce {
-  readonly snapshot: { readonly digest: string };
+  readonly digest: string;
   readonly signer: string | undefined;
 }
+
+type By = AskedBy | { readonly by: "start" };
 
 /** Of a refused configuration. */
 const [MAX_ISSUES, MAX_ISSUE] = [5, 256];
@@ -56,7 +51,7 @@ export class GatewayAudit {
   }
 
   /** `before`: the digest of the configuration that was in force; null: none was. */
-  applied(by: AskedBy, before: string | null, { snapshot: { digest }, signer }: InForce): void {
+  applied(by: By, before: string | null, { digest, signer }: InForce): void {
     this.sink.add("configuration_applied", {
       ...by,
       ...(before !== null && { before }),
@@ -66,7 +61,7 @@ export class GatewayAudit {
   }
 
   /** `inForce`: the digest that stays in force; null: none. */
-  refused(by: AskedBy, error: unknown, inForce: string | null): void {
+  refused(by: By, error: unknown, inForce: string | null): void {
     // Not the configuration was refused, but the request to change it.
     if (error instanceof Fault) return;
     const issues: readonly Pick<Issue, "message" | "isSignature">[] =

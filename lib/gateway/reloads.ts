@@ -6,9 +6,9 @@ import { ignore } from "../base/errors.ts";
 import { parseInSlices, type ConfigSource } from "../config/source.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { ReadConfig } from "./config_reader.ts";
-import type { Configuration } from "./configuration.ts";
+import type { Applied, Askers, Configuration, Prepared } from "./configuration.ts";
 import { whyRefused } from "./refusal.ts";
-import type { Reloaded, ReloadCause } from "./status.ts";
+import type { AskedBy } from "./status.ts";
 
 /** A text that is to become the content of the configuration's file. */
 export interface Replacement {
@@ -25,7 +25,7 @@ export class Reloads {
   /** Resolves when the jobs so far are over. */
   #queue: Promise<unknown> = Promise.resolve();
   /** The last reload in the queue, if it is to read the gateway's own source and has not begun. */
-  #waiting: Promise<Reloaded> | null = null;
+  #waiting: { readonly applied: Promise<Applied>; readonly askers: [AskedBy, ...AskedBy[]] } | null = null;
   /** Whether files were reread since a reload has begun. */
   #isReread = false;
 
@@ -34,31 +34,36 @@ export class Reloads {
   }
 
   /** See `Gateway.reload`. */
-  reload(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
+  reload(config: ConfigInput | undefined, asked: AskedBy): Promise<Applied> {
     // The last in the queue reads the same source, as it is by then.
-    if (config === undefined && this.#waiting !== null) return this.#waiting;
-    const reloaded = this.#inTurn(() => {
-      if (this.#waiting === reloaded) this.#waiting = null;
-      return this.#reloadSource(config, by);
+    if (config === undefined && this.#waiting !== null) {
+      this.#waiting.askers.push(asked);
+      return this.#waiting.applied;
+    }
+    const askers: [AskedBy] = [asked];
+    const applied = this.#inTurn(askers, () => {
+      if (this.#waiting?.askers === askers) this.#waiting = null;
+      return this.#reloadSource(config, askers);
     });
-    this.#waiting = config === undefined ? reloaded : null;
-    return reloaded;
+    this.#waiting = config === undefined ? { applied, askers } : null;
+    return applied;
   }
 
   /**
    * As `reload`, of the text, which replaces the file. Where it is refused, the file stays as it is, and so does
    * `lastReload`.
    */
-  replaceFile(replacement: Replacement, by: ReloadCause): Promise<Reloaded> {
+  replaceFile(replacement: Replacement, asked: AskedBy): Promise<Applied> {
     this.#waiting = null;
-    return this.#inTurn(async () => {
+    const askers: Askers = [asked];
+    return this.#inTurn(askers, async () => {
       const { reader, parts, options } = this.#configuration;
       const { named } = reader;
       const source = { text: replacement.text, file: options.configFile! };
       try {
         // The reload fails for the same reason, and reports it.
         await parts.load(source, options.environment ?? process.env).catch(ignore);
-        return await this.#reload(source, by, replacement.write);
+        return await this.#reload(source, askers, replacement.write);
       } catch (error) {
         reader.named = named;
         throw error;
@@ -78,33 +83,53 @@ export class Reloads {
 
   /** As `rereadFiles`, in all threads of the program. */
   rereadFilesInAll(): Promise<boolean> {
-    return this.#inTurn(async () => {
-      await parseInSlices(this.#configuration.inForce.source);
+    const askers: Askers = [{ by: "file" }];
+    return this.#inTurn(askers, async () => {
+      const { inForce: former, tools } = this.#configuration;
+      const at = tools.clock.wall();
+      await parseInSlices(former.source);
       const reread = this.#reread();
       if (reread === null) return false;
-      await this.#replace(reread, { isReread: true });
+      const inForce = await this.#replace(reread, { isReread: true });
+      const { digest } = inForce.loaded;
+      this.#report({ at, askers, before: digest, digest, changed: false, changes: [], inForce });
       this.#findWarningsLater();
       return true;
     });
   }
 
   /** Configurations replace one another in the order in which that was asked for. */
-  #inTurn<T>(replace: () => Promise<T>): Promise<T> {
-    const replaced = this.#queue.then(replace);
+  #inTurn<T>(askers: Askers, replace: () => Promise<T>): Promise<T> {
+    const replaced = this.#queue.then(replace).catch((error: unknown) => {
+      // Before the next one in the queue can come into force.
+      const { snapshot, tools } = this.#configuration;
+      for (const asked of askers) tools.audit?.refused(asked, error, snapshot.digest);
+      throw error;
+    });
     this.#queue = replaced.catch(() => {});
     return replaced;
   }
 
-  async #reloadSource(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
+  /** Those who asked meanwhile have asked for what is in force. */
+  #report(facts: Omit<Applied, "signer">): Applied {
+    const { onApplied, signer, tools } = this.#configuration;
+    const applied = { ...facts, signer };
+    const { askers, before, digest } = facts;
+    askers.forEach((asked, i) => tools.audit?.applied(asked, i === 0 ? before : digest, applied));
+    onApplied(applied);
+    return applied;
+  }
+
+  async #reloadSource(config: ConfigInput | undefined, askers: Askers): Promise<Applied> {
     const configuration = this.#configuration;
     const at = configuration.tools.clock.wall();
     try {
       configuration.checkOpen();
-      return await this.#reload(configuration.reader.source(config), by);
+      return await this.#reload(configuration.reader.source(config), askers);
     } catch (error) {
       configuration.lastReload = {
         at,
-        by,
+        by: askers[0].by,
         digest: configuration.snapshot.digest,
         outcome: "refused",
         ...whyRefused(error),
@@ -113,7 +138,7 @@ export class Reloads {
     }
   }
 
-  async #reload(source: ConfigSource, by: ReloadCause, write?: Replacement["write"]): Promise<Reloaded> {
+  async #reload(source: ConfigSource, askers: Askers, write?: Replacement["write"]): Promise<Applied> {
     const configuration = this.#configuration;
     const { parts, reader } = configuration;
     const at = configuration.tools.clock.wall();
@@ -127,26 +152,26 @@ export class Reloads {
     // In slices before the configuration is in force: status and log need them at once afterwards.
     const warnings = await parts.partIfLoaded("warnings")?.configWarningsInSlices(read.loaded);
     const before = configuration.snapshot;
-    await this.#replace(read, { write });
+    const inForce = await this.#replace(read, { write });
     configuration.validity?.take(configuration.snapshot.config);
     configuration.warnings = warnings ?? [];
     configuration.proven = Promise.resolve();
     if (this.#isReread) this.#rereadLater();
     configuration.loadedAt = at;
-    const { digest, shown } = configuration.snapshot;
+    const { digest, shown } = inForce.loaded;
     const changed = digest !== before.digest;
     const changes = changed ? parts.part("changes").changesBetween(before.shown, shown) : [];
-    const taken = { at, by, digest, outcome: "taken", changes } as const;
+    const taken = { at, by: askers[0].by, digest, outcome: "taken", changes } as const;
     configuration.lastReload = taken;
     if (changed) configuration.lastChange = taken;
-    return { digest, changed, changes };
+    return this.#report({ at, askers, before: before.digest, digest, changed, changes, inForce });
   }
 
   /** `write` is called when all threads can use the configuration, and just before they do. */
   async #replace(
     read: ReadConfig,
     { write, isReread = false }: { readonly write?: Replacement["write"] | undefined; readonly isReread?: boolean },
-  ): Promise<void> {
+  ): Promise<Prepared> {
     const configuration = this.#configuration;
     configuration.checkOpen();
     const { metrics, clock } = configuration.tools;
@@ -169,6 +194,7 @@ export class Reloads {
       throw error;
     }
     void follow?.();
+    return prepared;
   }
 
   /** Files were reread while their new configuration was tested, with its older content of them. */

@@ -18,6 +18,14 @@ export interface Reloaded {
 /** The cause of a reload: the watched file, a signal, the admin interface, or the program that embeds the gateway. */
 export type ReloadCause = "file" | "signal" | "admin" | "api";
 
+/** Who asked for a configuration. The others than `by`: of an administrator. */
+export interface AskedBy {
+  readonly by: ReloadCause;
+  readonly user?: string;
+  readonly address?: string;
+  readonly request_id?: string;
+}
+
 export type LastReload = {
   /** Milliseconds since 1970. */
   readonly at: number;
@@ -25,6 +33,10 @@ export type LastReload = {
   /** Of the configuration in force after the reload: the old one when it was refused. */
   readonly digest: string;
 } & ({ readonly outcome: "taken"; readonly changes: readonly Change[] } | ({ readonly outcome: "refused" } & Refusal));
+
+/** What has become of one reload, whatever has followed it. */
+export type ReloadOutcome =
+  (Reloaded & { readonly outcome: "taken" }) | (Refusal & { readonly outcome: "refused"; readonly digest: string });
 
 /** An error of a configuration. */
 export interface ShownIssue {

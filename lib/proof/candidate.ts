@@ -34,6 +34,7 @@ export class Candidate {
       metrics: null,
       runtime: this.#runtime,
       accessLog,
+      audit: null,
       tracer: null,
       standIns: OFFLINE,
     };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { RIGHT, source, startAdmin, TAKEN, UI, type Got } from "./harness.ts";
+import { RELOADED, RIGHT, source, startAdmin, UI, type Got } from "./harness.ts";
 
 const FOREIGN = [
   "http://evil.example",
@@ -129,7 +129,7 @@ describe("a request without Origin that another site has caused", () => {
     async (site) => {
       let reloads = 0;
       const { ask, session } = await startAdmin({
-        source: { ...source, reload: () => (reloads++, Promise.resolve(TAKEN)) },
+        source: { ...source, reload: () => (reloads++, Promise.resolve(RELOADED)) },
       });
       const cookie = await session();
       const headers = { cookie, "sec-fetch-site": site };

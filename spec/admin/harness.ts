@@ -9,6 +9,7 @@ import type { InterfaceOptions, Secrets, ShownGateway } from "../../lib/admin/vi
 import { silentLog } from "../../lib/base/log.ts";
 import type { Json } from "../../lib/config/json.ts";
 import { OF_ADMIN } from "../../lib/cli/admin_requests.ts";
+import type { ReloadOutcome } from "../../lib/gateway/status.ts";
 import type { DryRun } from "../../lib/proof/dry_run.ts";
 import type {
   Explanation,
@@ -202,6 +203,14 @@ export const TAKEN: Extract<LastReload, { readonly outcome: "taken" }> = {
   changes: [{ kind: "route", name: 'service "a" / route "r"', change: "added", fields: [] }],
 };
 
+/** The same, as the reload itself returns it. */
+export const RELOADED: ReloadOutcome = {
+  outcome: "taken",
+  digest: TAKEN.digest,
+  changed: true,
+  changes: TAKEN.changes,
+};
+
 export const TESTS: LastTests = {
   at: Date.UTC(2026, 0, 2),
   digest: "0123456789ab",
@@ -355,7 +364,7 @@ export const source: AdminSource = {
         : null,
     ),
   metrics: () => Promise.resolve(Readable.from(["# metrics\n"])),
-  reload: () => Promise.resolve(TAKEN),
+  reload: () => Promise.resolve(RELOADED),
   dryRun: () => Promise.resolve(DRY_RUN),
 };
 

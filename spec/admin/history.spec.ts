@@ -2,6 +2,7 @@
 import { chmodSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { GatewayCore } from "../../lib/gateway/gateway.ts";
 import { startAdmin } from "./harness.ts";
 import { digestOf, withPort, writable, type Writable } from "./writable.ts";
 
@@ -77,6 +78,47 @@ describe("GET /gateway/history", () => {
     await all.gateway.reload(undefined, "file");
     expect((await until(all, 2))[0].by).toEqual({ cause: "file" });
   });
+
+  it("names who brought a text into force this time, not who did so before", async () => {
+    const all = await writable(text(1));
+    await all.put(text(2));
+    await until(all, 2);
+    for (const port of [1, 2]) {
+      writeFileSync(all.file, text(port));
+      await all.gateway.reload(undefined, "file");
+    }
+    const entries = await until(all, 4);
+    expect(entries.map(({ digest, by }) => [digest, by])).toEqual([
+      [digestOf(text(2)), { cause: "file" }],
+      [digestOf(text(1)), { cause: "file" }],
+      [digestOf(text(2)), { user: "ädmin", address: "127.0.0.1" }],
+      [digestOf(text(1)), { cause: "start" }],
+    ]);
+  });
+
+  it(
+    "has a configuration that the next reload replaces at once, " + "and of both whose it is and what changed",
+    async () => {
+      const all = await writable(text(1));
+      const { configuration } = GatewayCore.partsOf(all.gateway);
+      const { onReplaced } = configuration;
+      const next: Promise<unknown>[] = [];
+      configuration.onReplaced = (before, after) => {
+        onReplaced(before, after);
+        if (next.length > 0) return;
+        writeFileSync(all.file, text(2, { name: "renamed" }));
+        next.push(all.gateway.reload(undefined, "signal"));
+      };
+      expect((await all.put(text(2))).json).toMatchObject({ digest: digestOf(text(2)), changed: true });
+      await Promise.all(next);
+      const upstream = expect.objectContaining({ kind: "upstream", change: "altered", fields: ["port"] }) as unknown;
+      expect((await until(all, 3)).map(({ digest, by, changes }) => [digest, by, changes])).toEqual([
+        [digestOf(text(2, { name: "renamed" })), { cause: "signal" }, expect.not.arrayContaining([upstream])],
+        [digestOf(text(2)), { user: "ädmin", address: "127.0.0.1" }, [upstream]],
+        [digestOf(text(1)), { cause: "start" }, []],
+      ]);
+    },
+  );
 
   it("is in a folder beside the file that only its owner reads, and survives a restart", async () => {
     const all = await writable(text(1));

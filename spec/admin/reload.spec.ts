@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
+import type { ReloadOutcome } from "../../lib/gateway/status.ts";
 import type { LastReload } from "../../lib/index.ts";
-import { DRY_RUN, source, startAdmin, STATUS, TAKEN, UI } from "./harness.ts";
+import { DRY_RUN, RELOADED, source, startAdmin, STATUS, TAKEN, UI } from "./harness.ts";
 
 async function loggedIn(changes: Parameters<typeof startAdmin>[0] = {}) {
   const running = await startAdmin(changes);
@@ -10,7 +11,7 @@ async function loggedIn(changes: Parameters<typeof startAdmin>[0] = {}) {
 }
 
 /** A source that counts how often it is asked to reload. */
-function reloading(outcome: LastReload = TAKEN) {
+function reloading(outcome: ReloadOutcome = RELOADED) {
   const asked = { count: 0 };
   const reload = async () => {
     asked.count++;
@@ -33,7 +34,9 @@ describe("POST /gateway/reload", () => {
   });
 
   it("returns that nothing changed", async () => {
-    const { ask, headers } = await loggedIn(reloading({ ...TAKEN, outcome: "taken", changes: [] }));
+    const { ask, headers } = await loggedIn(
+      reloading({ outcome: "taken", digest: TAKEN.digest, changed: false, changes: [] }),
+    );
     expect((await ask("POST", "/gateway/reload", { headers })).json).toEqual({
       digest: "0123456789ab",
       changed: false,
@@ -46,8 +49,8 @@ describe("POST /gateway/reload", () => {
       { path: "services[0].base_pth", line: 3, column: 5, message: "is not a known field" },
       { path: "[0]", line: 1, column: 2, message: "expected an object", file: "/etc/gw/tests.json" },
     ];
-    const { at, by, digest } = TAKEN;
-    const { ask, headers } = await loggedIn(reloading({ at, by, digest, outcome: "refused", file: "gw.json", issues }));
+    const { digest } = TAKEN;
+    const { ask, headers } = await loggedIn(reloading({ digest, outcome: "refused", file: "gw.json", issues }));
     const got = await ask("POST", "/gateway/reload", { headers });
     expect([got.status, got.headers["content-type"]]).toEqual([422, "application/problem+json"]);
     expect(got.json).toMatchObject({

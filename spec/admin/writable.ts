@@ -76,8 +76,8 @@ export async function writable(
   const read = readSettings({ config: file }, {});
   if (!read.ok) throw new Error(read.issues.join());
   const settings = { ...read.settings, configKeyPath: keyFile ?? null };
-  const reload: NonNullable<AdminChanges["reload"]> = (replacement) =>
-    reloadFrom(gateway, "admin", settings, log, undefined, replacement);
+  const reload: NonNullable<AdminChanges["reload"]> = (replacement, who) =>
+    reloadFrom(gateway, { by: "admin", ...who }, settings, log, undefined, replacement);
   const writing = new Writing({
     gateway,
     settings,

@@ -15,7 +15,7 @@ import type { Followers } from "../../lib/gateway/bundle.ts";
 import { ConfigError, GatewayCore } from "../../lib/gateway/gateway.ts";
 import { withAllParts } from "../../lib/parts/all_parts.ts";
 import { connect } from "../support/raw_client.ts";
-import { startAdmin, TAKEN } from "./harness.ts";
+import { RELOADED, startAdmin } from "./harness.ts";
 import { digestOf, withPort, writable, type Writable } from "./writable.ts";
 
 const text = (port: number, more?: object) => JSON.stringify(withPort(port, more), null, 2);
@@ -261,7 +261,7 @@ it("a gateway whose program gives the configuration has no file that could be ch
   onTestFinished(async () => void (await gateway.close(0)));
   const read = readSettings({}, {});
   if (!read.ok) throw new Error(read.issues.join());
-  const reload = () => Promise.resolve(TAKEN);
+  const reload = () => Promise.resolve(RELOADED);
   const writing = new Writing({
     gateway,
     settings: read.settings,

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { digestOf } from "../admin/writable.ts";
 import { oneService } from "../support/gateway.ts";
-import { emptyFolder, fileWith, program, PROGRAM, runningFile, runningProgram } from "../support/process.ts";
+import { emptyFolder, fileWith, program, PROGRAM, runningFile, runningProgram, textOf } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { signed, signingKeys } from "../support/signing_keys.ts";
 
@@ -93,6 +93,44 @@ describe("AUDIT_LOG", () => {
       stdout: expect.stringContaining("first seq 1, last seq 12, ") as string,
     });
   });
+
+  it(
+    "and the history agree on what replaced what, and by whom, when the administrator, signals and the file " +
+      "ask for reloads at once",
+    async () => {
+      const path = join(emptyFolder(), "audit.log");
+      const text = (n: number) => textOf(oneService(9, {}, { name: `n${n}` }));
+      const running = await runningFile(fileWith(text(0)), [], { ...ADMIN, AUDIT_LOG: path });
+      const admin = await loggedIn(Number(new URL(String(running.started.admin)).port), "anna", "a-password");
+      const rounds = 6;
+      for (let n = 1; n <= rounds; n++) {
+        const headers = { "if-match": `"${digestOf(readFileSync(running.file))}"` };
+        const put = admin("PUT", "/gateway/source", text(2 * n), headers);
+        running.child.kill("SIGHUP");
+        const answers = await Promise.all([put, ...[1, 2, 3].map(() => admin("POST", "/gateway/reload"))]);
+        expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+        writeFileSync(running.file, text(2 * n + 1));
+        await running.says(new RegExp(`"digest":"${digestOf(text(2 * n + 1))}","by":"file"`));
+      }
+      const { body } = await admin("GET", "/gateway/history");
+      running.child.kill("SIGTERM");
+      await running.ended;
+      const applied = linesOf(path).filter(({ event }) => event === "configuration_applied");
+      expect(applied.map(({ before }) => before)).toEqual(
+        [undefined, ...applied.map(({ digest }) => digest)].slice(0, -1),
+      );
+      const { entries } = JSON.parse(body.toString()) as { entries: { digest: string; by: object }[] };
+      expect(entries).toHaveLength(1 + 2 * rounds);
+      expect(entries.map(({ digest, by }) => ({ digest, by })).reverse()).toEqual(
+        applied
+          .filter(({ before, digest }) => before !== digest)
+          .map(({ digest, by: cause, user, address }) => ({
+            digest,
+            by: user === undefined ? { cause } : { user, address },
+          })),
+      );
+    },
+  );
 
   it("goes on after kill -9, and behind a torn line", async () => {
     const path = join(emptyFolder(), "audit.log");

@@ -4,8 +4,9 @@ import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { digestOf } from "../admin/writable.ts";
 import { CA } from "../support/certs.ts";
+import { backend } from "../support/gateway.ts";
 import { fileWith, logLines, program, runningFile } from "../support/process.ts";
-import { ask, type Answer } from "../support/raw_client.ts";
+import { ask, eventually, type Answer } from "../support/raw_client.ts";
 
 const CREDENTIALS = { ADMIN_USER: "anna", ADMIN_PASSWORD: "a-password" };
 const config = (more: object = {}) => ({
@@ -69,6 +70,49 @@ describe("PUT /gateway/source of a program that watches its file", () => {
       ]);
     },
   );
+});
+
+describe("the history of a program whose start fails", () => {
+  const failing = { tests: [{ name: "t", request: { url: "/nowhere" }, expect: { status: 200 } }] };
+
+  it.each([
+    ["a test of its configuration fails", failing, {}, /expected 200, found 404/],
+    ["its port is taken", {}, { HTTP_PORT: "taken" }, /EADDRINUSE|already in use/],
+    [
+      "the port of its management UI is taken",
+      {},
+      { MANAGER: "true", MANAGER_PORT: "taken" },
+      /EADDRINUSE|already in use/,
+    ],
+  ])("has no entry of it: %s", async (_why, more, environment, reason) => {
+    const { port } = await backend();
+    const text = (base: string, also: object = {}) =>
+      JSON.stringify({ ...config({ base_path: base, protocol: "http", tls: undefined }), ...also });
+    const file = fileWith(text("/s"));
+    const settings = { ...CREDENTIALS, ADMIN_WRITE: "true" };
+    const first = await runningFile(file, [], settings);
+    const names = () => readdirSync(join(dirname(file), ".gw.json.history")).map((name) => name.slice(-12));
+    await eventually(() => names().length === 1, "the entry of the first start");
+    first.child.kill("SIGTERM");
+    await first.ended;
+    writeFileSync(file, text("/t", more));
+    const ports = {
+      HTTP_PORT: "0",
+      HTTPS_PORT: "0",
+      ADMIN_PORT: "0",
+      LISTEN_HOST: "127.0.0.1",
+      MANAGER_HOST: "127.0.0.1",
+    };
+    const taken = Object.fromEntries(
+      Object.entries({ ...ports, ...environment }).map(([name, value]) => [
+        name,
+        value === "taken" ? String(port) : value,
+      ]),
+    );
+    const { code, stderr } = await program(["--config", file], { environment: { ...settings, ...taken } }).ended;
+    expect([code === 0, stderr]).toEqual([false, expect.stringMatching(reason)]);
+    expect(names()).toEqual([digestOf(text("/s"))]);
+  });
 });
 
 describe("edge-gateway demo", () => {
