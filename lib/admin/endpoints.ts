@@ -257,12 +257,17 @@ export class Endpoints {
     const isScript = headerValue(inbound.headers, "sec-fetch-dest") === "empty";
     const found = await this.#accountOf(inbound, isScript ? scriptChallenge(this.#options.cookie) : BASIC_CHALLENGE);
     if ("status" in found) return found;
-    const { user, role, expiresAt, cookie } = (await this.#sessions()).issue(found.role);
+    const sessions = await this.#sessions();
+    const { user, role, expiresAt, cookie } = sessions.issue(found.role);
+    const device = sessions.deviceCookie(found, inbound.headers);
     const from = { address: inbound.clientAddress, request_id: inbound.call.id, role };
     this.#options.log.info("admin logged in", from);
     this.#options.audit?.add("login", { by: role, user, ...from });
     await this.#options.audit?.written();
-    return json(200, { user, role, expires_at: new Date(expiresAt).toISOString() }, ["Set-Cookie", cookie]);
+    return json(200, { user, role, expires_at: new Date(expiresAt).toISOString() }, [
+      ...["Set-Cookie", cookie],
+      ...["Set-Cookie", device],
+    ]);
   }
 
   async #renew({ call, headers }: Inbound): Promise<Reply> {
@@ -285,7 +290,7 @@ export class Endpoints {
   async #accountOf(inbound: Inbound, challenge: HeaderList): Promise<Pick<Account, "role" | "user"> | Reply> {
     const { Login, accountOf } = await loaded(this.#options.onRequest.login);
     this.#login ??= new Login(this.#options);
-    return accountOf(this.#login, inbound, challenge, this.#options);
+    return accountOf(this.#login, inbound, challenge, this.#options, await this.#sessions());
   }
 
   async #logOut({ headers }: Inbound): Promise<Reply> {

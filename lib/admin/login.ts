@@ -11,7 +11,7 @@ import { headerValue, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
 import { retryAfter } from "./replies.ts";
-import { accountsOf, type Account, type Accounts, type Role } from "./session.ts";
+import { accountsOf, type Account, type Accounts, type Role, type Sessions } from "./session.ts";
 import { Throttle, type Pause } from "./throttle.ts";
 import type { InterfaceOptions } from "./views.ts";
 
@@ -32,8 +32,13 @@ export class Login {
   readonly #accounts: readonly Account[];
   readonly #verify: typeof verifyPassword;
   readonly #throttle: Throttle;
+  /**
+   * Of browsers with a device cookie, by its id: failures of others at the same address, behind one proxy for instance,
+   * must not lock them out, however many addresses fail.
+   */
+  readonly #ofDevices: Throttle;
   readonly #queue = createTaskQueue(MAX_VERIFYING, MAX_WAITING);
-  /** The last pending attempt of each address, and how many attempts wait for an earlier one. */
+  /** The last pending attempt of each address or device, and how many attempts wait for an earlier one. */
   readonly #pending = new Map<string, Promise<LoginOutcome>>();
   #waiting = 0;
   /**
@@ -47,50 +52,59 @@ export class Login {
     this.#accounts = accountsOf(options);
     this.#verify = verify;
     this.#throttle = new Throttle(options.clock);
+    this.#ofDevices = new Throttle(options.clock);
+    this.#ofDevices.remember(DEVICES);
   }
 
   /**
-   * `authorization` is the value of the header. Attempts of one address are verified one after another, so earlier ones
-   * are counted.
+   * `authorization` is the value of the header, `deviceOf` gives the id of the device that is known for a user.
+   * Attempts of one address or device are verified one after another, so earlier ones are counted.
    */
-  async attempt(authorization: string | undefined, clientAddress: string): Promise<LoginOutcome> {
+  async attempt(
+    authorization: string | undefined,
+    clientAddress: string,
+    deviceOf: (user: string) => string | null = () => null,
+  ): Promise<LoginOutcome> {
     const given = basicCredentials(authorization);
     if (given === null) return { kind: "missing" };
-    const address = callerAddress(clientAddress);
-    const earlier = this.#pending.get(address);
+    const network = networkOf(clientAddress);
+    const device = deviceOf(given.user);
+    const caller: Caller =
+      device === null
+        ? { throttle: this.#throttle, key: callerAddress(clientAddress), network }
+        : { throttle: this.#ofDevices, key: device, network: DEVICES };
+    const earlier = this.#pending.get(caller.key);
     if (earlier !== undefined && this.#waiting >= MAX_WAITING) return { kind: "overloaded" };
-    const own = this.#attemptAfter(earlier, given, address, networkOf(clientAddress));
-    this.#pending.set(address, own);
+    const own = this.#attemptAfter(earlier, given, caller);
+    this.#pending.set(caller.key, own);
     try {
-      return await own;
+      const outcome = await own;
+      if (outcome.kind === "accepted") this.#throttle.remember(network);
+      return outcome;
     } finally {
-      if (this.#pending.get(address) === own) this.#pending.delete(address);
+      if (this.#pending.get(caller.key) === own) this.#pending.delete(caller.key);
     }
   }
 
   async #attemptAfter(
     earlier: Promise<unknown> | undefined,
     given: Credentials,
-    address: string,
-    network: string,
+    { throttle, key, network }: Caller,
   ): Promise<LoginOutcome> {
     if (earlier !== undefined) {
       this.#waiting++;
       await earlier.catch(() => {}).finally(() => this.#waiting--);
     }
-    const pause = this.#throttle.pauseOf(address, network);
+    const pause = throttle.pauseOf(key, network);
     if (pause !== null) return { kind: "paused", pause };
-    // Checked after the pause: a paused address must not learn whether its guess was right.
+    // Checked after the pause: a paused caller must not learn whether its guess was right.
     const pair = createHmac("sha256", this.#secret)
       .update(JSON.stringify([given.user, given.password]))
       .digest();
     const known = this.#accounts.find(({ role }) => timingSafeEqual(pair, this.#accepted.get(role) ?? NO_PAIR));
-    if (known !== undefined) {
-      this.#throttle.remember(network);
-      return { kind: "accepted", account: known };
-    }
+    if (known !== undefined) return { kind: "accepted", account: known };
     if (!this.#queue.room) return { kind: "overloaded" };
-    const uncount = this.#throttle.begin(address, network);
+    const uncount = throttle.begin(key, network);
     const account = await this.#queue.take(() => this.#verified(given));
     if (account === null) return { kind: "wrong" };
     this.#accepted.set(account.role, pair);
@@ -113,6 +127,16 @@ export class Login {
   }
 }
 
+/** Whose failures count together. `key`: an address, or the id of a device, which looks like none. */
+interface Caller {
+  readonly throttle: Throttle;
+  readonly key: string;
+  readonly network: string;
+}
+
+/** Stands for the network of all devices: somebody has logged in with each of them. */
+const DEVICES = "devices";
+
 /** No pair of credentials has it. */
 const NO_PAIR = Buffer.alloc(32);
 
@@ -122,9 +146,10 @@ export async function accountOf(
   { call, headers, clientAddress }: Inbound,
   challenge: HeaderList,
   { log, audit }: Pick<InterfaceOptions, "log" | "audit">,
+  sessions: Sessions,
 ): Promise<Pick<Account, "role" | "user"> | Reply> {
   const authorization = headerValue(headers, "authorization");
-  const outcome = await login.attempt(authorization, clientAddress);
+  const outcome = await login.attempt(authorization, clientAddress, (user) => sessions.deviceOf(headers, user));
   switch (outcome.kind) {
     case "accepted":
       return outcome.account;
@@ -161,6 +186,6 @@ function shortName(name: string): string {
 }
 
 const TOO_MANY_FAILED = {
-  address: "Too many failed logins from this address.",
+  address: "Too many failed logins from this address or browser.",
   all: "Too many failed logins from all addresses together. Networks from which somebody has logged in do not wait.",
 };

@@ -1,9 +1,11 @@
 /**
- * Issues, checks and revokes the token of a logged-in user, the administrator or the viewer, and its cookie (RFC 6265).
+ * Issues, checks and revokes the token of a logged-in user, the administrator or the viewer, and its cookie (RFC 6265),
+ * and the cookie by which the user's browser is known at the next login.
  */
 import { createHmac, randomBytes } from "node:crypto";
 import { isTime, signJwt, verifyJwt, type JwtClaims, type JwtVerdict } from "../base/jwt.ts";
-import { SESSION_AUDIENCE, SESSION_ISSUER, unquoted } from "../operator/admin_cookie.ts";
+import { sameText } from "../base/password.ts";
+import { DEVICE_AUDIENCE, deviceCookie, SESSION_AUDIENCE, SESSION_ISSUER, unquoted } from "../operator/admin_cookie.ts";
 import { findCookie } from "../http/cookies.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { InterfaceOptions } from "./views.ts";
@@ -45,6 +47,8 @@ const BEARER = /^bearer +([\w.-]+) *$/i;
 const MAX_REVOKED = 10_000;
 /** After its login a session ends, however often it is renewed (NIST SP 800-63B §4.2.3), or after its lifetime. */
 const MAX_SESSION_S = 12 * 60 * 60;
+/** Each login begins it anew. */
+const DEVICE_S = 90 * 24 * 60 * 60;
 
 export class Sessions {
   /** The Set-Cookie header that removes the token from the client. */
@@ -70,7 +74,7 @@ export class Sessions {
     const { sessionTtlS, cookie, clock } = this.#options;
     const { user, key } = this.#accounts.find((account) => account.role === role)!;
     const iat = Math.floor(clock.wall() / 1000);
-    const { jti, auth_time } = former ?? { jti: randomBytes(16).toString("base64url"), auth_time: iat };
+    const { jti, auth_time } = former ?? { jti: newId(), auth_time: iat };
     const exp = Math.min(iat + sessionTtlS, auth_time + Math.max(sessionTtlS, MAX_SESSION_S));
     const claims = { sub: user, iat, exp, auth_time, jti, iss: SESSION_ISSUER, aud: SESSION_AUDIENCE };
     return { role, user, expiresAt: exp * 1000, cookie: cookieOf(cookie, signJwt(claims, key), exp - iat) };
@@ -92,6 +96,36 @@ export class Sessions {
   of(headers: HeaderList): AdminSession | null {
     const found = this.#found(headers);
     return found && { role: found.account.role, user: found.claims.sub, expiresAt: found.claims.exp * 1000 };
+  }
+
+  /**
+   * The Set-Cookie header that marks the browser of a user who has logged in (OWASP, "Device cookies"). The browser
+   * keeps its id, and with it the count of its failures.
+   */
+  deviceCookie({ role, user }: Pick<Account, "role" | "user">, headers: HeaderList): string {
+    const { cookie, clock } = this.#options;
+    const { key } = this.#accounts.find((account) => account.role === role)!;
+    const jti = this.deviceOf(headers, user) ?? newId();
+    const exp = Math.floor(clock.wall() / 1000) + DEVICE_S;
+    const claims = { sub: user, exp, jti, iss: SESSION_ISSUER, aud: DEVICE_AUDIENCE };
+    return cookieOf(deviceCookie(cookie), signJwt(claims, key), DEVICE_S);
+  }
+
+  /**
+   * The id in a valid device cookie of this user, or null. It is verified with all keys, so that the time taken does
+   * not show whether such a user exists.
+   */
+  deviceOf(headers: HeaderList, user: string): string | null {
+    const now = this.#options.clock.wall();
+    return findCookie(headers, deviceCookie(this.#options.cookie), (value) => {
+      for (const { key } of this.#accounts) {
+        const verdict = this.#verified(unquoted(value), key, now, DEVICE_AUDIENCE);
+        if (!verdict.ok) continue;
+        const { sub, jti } = verdict.claims;
+        if (typeof sub === "string" && typeof jti === "string" && sameText(sub, user)) return jti;
+      }
+      return null;
+    });
   }
 
   hasCookie(headers: HeaderList): boolean {
@@ -127,8 +161,8 @@ export class Sessions {
     return findCookie(headers, this.#options.cookie, (value) => this.#sessionOf(unquoted(value)));
   }
 
-  #verified(token: string, key: Buffer, now: number): JwtVerdict {
-    return verifyJwt(token, key, { now, issuer: SESSION_ISSUER, audience: SESSION_AUDIENCE });
+  #verified(token: string, key: Buffer, now: number, audience = SESSION_AUDIENCE): JwtVerdict {
+    return verifyJwt(token, key, { now, issuer: SESSION_ISSUER, audience });
   }
 
   #sessionOf(token: string): Found | null {
@@ -173,6 +207,10 @@ interface Found {
 function isSession(claims: JwtClaims): claims is SessionClaims {
   const { sub, jti, iat, auth_time } = claims;
   return typeof sub === "string" && typeof jti === "string" && isTime(iat) && isTime(auth_time);
+}
+
+function newId(): string {
+  return randomBytes(16).toString("base64url");
 }
 
 /** A cookie is replaced or removed only by one with the same attributes. */

@@ -59,7 +59,7 @@ export class Throttle {
 
   /**
    * The time until the next attempt of this address is allowed; null: now. `address` identifies one caller, for
-   * instance an IPv6 /64.
+   * instance an IPv6 /64, or a device.
    */
   pauseOf(address: string, network: string): Pause | null {
     const now = this.#clock.now();

@@ -3,7 +3,18 @@ import { Login } from "../../lib/admin/login.ts";
 import { createLog } from "../../lib/base/log.ts";
 import { hashPassword } from "../../lib/base/password.ts";
 import { manualClock } from "../support/clock.ts";
-import { basic, PASSWORD, RIGHT, startAdmin, USER, WRONG } from "./harness.ts";
+import {
+  basic,
+  cookieOf,
+  forged,
+  PASSWORD,
+  RIGHT,
+  startAdmin,
+  USER,
+  WRONG,
+  type AdminChanges,
+  type Got,
+} from "./harness.ts";
 
 /** scrypt of "quick" with N = 1024, which takes a millisecond. */
 const QUICK = "scrypt$1024$8$1$BwcHBwcHBwcHBwcHBwcHBw$Dj4MCJX6B5OKDIzJjNvQXdnTIySlUIIoys9kE_3K7cQ";
@@ -92,10 +103,13 @@ describe("POST /login", () => {
     expect(got.json).toEqual({ user: USER, role: "admin", expires_at: "2026-01-01T00:15:00.000Z" });
     expect(got.headers["set-cookie"]).toEqual([
       expect.stringMatching(/^token=[\w-]+\.[\w-]+\.[\w-]+; HttpOnly; Secure; SameSite=Strict; Path=\/; Max-Age=900$/),
+      expect.stringMatching(
+        /^token-device=[\w-]+\.[\w-]+\.[\w-]+; HttpOnly; Secure; SameSite=Strict; Path=\/; Max-Age=7776000$/,
+      ),
     ]);
   });
 
-  it("returns a token signed with HS256 whose claims are sub, iat, exp, jti, iss and aud", async () => {
+  it("returns a token signed with HS256 whose claims are sub, iat, exp, auth_time, jti, iss and aud", async () => {
     const { session } = await startAdmin({ sessionTtlS: 900 });
     const parts = async () =>
       (await session())
@@ -107,7 +121,8 @@ describe("POST /login", () => {
     const iat = Date.UTC(2026, 0, 1) / 1000;
     const jti = expect.stringMatching(/^[\w-]{22}$/);
     expect(header).toEqual({ alg: "HS256", typ: "JWT" });
-    expect(claims).toEqual({ sub: USER, iat, exp: iat + 900, jti, iss: "edge-gateway", aud: "edge-gateway-admin" });
+    const by = { iss: "edge-gateway", aud: "edge-gateway-admin" };
+    expect(claims).toEqual({ sub: USER, iat, exp: iat + 900, auth_time: iat, jti, ...by });
     expect((await parts())[1].jti).not.toBe(claims.jti);
   });
 
@@ -309,6 +324,140 @@ describe("guessing", () => {
       expect(away[0]!.json).toMatchObject({ code: "overloaded" });
       expect(away[0]!.headers["retry-after"]).toBe("1");
       expect(got.filter(({ status }) => status === 401).length).toBe(60 - away.length);
+    },
+  );
+});
+
+describe("a device cookie", () => {
+  const VIEWER = { user: "eve", password: "only looks" };
+  const AS_VIEWER = basic(VIEWER.user, VIEWER.password);
+  const DAY = 24 * 3_600_000;
+  const deviceOf = ({ headers }: Got) => headers["set-cookie"]![1]!.split(";")[0]!;
+
+  /** An admin interface, the cookie of a browser that has logged in, and five failed logins of others. */
+  async function besideOthers(changes: AdminChanges = {}, as = RIGHT) {
+    const running = await startAdmin({ viewer: VIEWER, ...changes });
+    const device = deviceOf(await running.login(as));
+    const others = async () => {
+      for (let i = 0; i < 5; i++) await running.login(WRONG);
+    };
+    await others();
+    const from = (cookie: string, authorization = RIGHT) =>
+      running.ask("POST", "/login", { headers: { authorization, cookie } });
+    return { ...running, device, others, from };
+  }
+
+  it("lets its user log in while others of the same address have to wait, and reads the same", async () => {
+    const { login, ask, from, device } = await besideOthers();
+    expect([(await login()).status, (await from(device)).status]).toEqual([429, 200]);
+    expect((await from(`a=b; token-device=x; ${device.replace("=", '="')}"; c=d`)).status).toBe(200);
+    const scrape = await ask("GET", "/gateway/status", { headers: { authorization: RIGHT, cookie: device } });
+    expect([scrape.status, scrape.headers["set-cookie"]]).toEqual([200, undefined]);
+    expect((await login()).status).toBe(429);
+  });
+
+  it("has a pause of its own failures, which count neither for others nor less after a login", async () => {
+    const { from, login, clock, device } = await besideOthers();
+    for (let i = 0; i < 5; i++) expect((await from(device, WRONG)).status).toBe(401);
+    const paused = await from(device);
+    expect([paused.status, paused.headers["retry-after"], paused.json.detail]).toEqual([
+      429,
+      "1",
+      "Too many failed logins from this address or browser.",
+    ]);
+    clock.advance(1000);
+    // The address has still its five failures, not ten.
+    expect((await login(WRONG)).status).toBe(401);
+    expect((await login()).headers["retry-after"]).toBe("2");
+    const renewed = deviceOf(await from(device));
+    expect(renewed).not.toBe("");
+    expect((await from(renewed, WRONG)).status).toBe(401);
+    for (const cookie of [renewed, device]) expect((await from(cookie)).headers["retry-after"]).toBe("2");
+  });
+
+  it("of a viewer gives no guesses at the administrator, and none of an administrator at the viewer", async () => {
+    const viewer = await besideOthers({}, AS_VIEWER);
+    expect([(await viewer.from(viewer.device)).status, (await viewer.from(viewer.device, AS_VIEWER)).status]).toEqual([
+      429, 200,
+    ]);
+    const admin = await besideOthers();
+    expect([(await admin.from(admin.device, AS_VIEWER)).status, (await admin.from(admin.device)).status]).toEqual([
+      429, 200,
+    ]);
+  });
+
+  it(
+    "is valid for 90 days from the last login, in each process with the key, " + "and until the password changes",
+    async () => {
+      const { from, others, clock, device } = await besideOthers();
+      clock.advance(90 * DAY - 10_000);
+      await others();
+      const renewed = deviceOf(await from(device));
+      expect(renewed).not.toBe(device);
+      clock.advance(10_000);
+      await others();
+      expect([(await from(device)).status, (await from(renewed)).status]).toEqual([429, 200]);
+      const again = await besideOthers({ clock });
+      expect((await again.from(renewed)).status).toBe(200);
+      const another = basic(USER, "another");
+      const changed = await besideOthers({ clock, password: "another" }, another);
+      expect((await changed.from(renewed, another)).status).toBe(429);
+      const other = await besideOthers({ clock, jwtSecret: null });
+      expect((await other.from(renewed)).status).toBe(429);
+      expect((await other.from(other.device)).status).toBe(200);
+    },
+  );
+
+  it("counts for nothing if it is forged, of another kind, none, or very long", async () => {
+    const { from, login, ask, device, clock } = await besideOthers();
+    clock.advance(1000);
+    const session = cookieOf(await login());
+    await login(WRONG);
+    const HS256 = { alg: "HS256", typ: "JWT" };
+    const claims = {
+      sub: USER,
+      exp: clock.wall() / 1000 + 60,
+      jti: "x",
+      iss: "edge-gateway",
+      aud: "edge-gateway-device",
+    };
+    const made = (...args: Parameters<typeof forged>) => forged(...args).replace("token=", "token-device=");
+    expect((await from(made(HS256, claims))).status).toBe(200);
+    const [head, body, signature] = device.split(".");
+    for (const cookie of [
+      made(HS256, claims, "another secret of thirty-two bytes"),
+      made({ alg: "none" }, claims),
+      made(HS256, { ...claims, jti: 1 }),
+      made(HS256, { ...claims, sub: ["x"] }),
+      made(HS256, { ...claims, exp: undefined }),
+      made(HS256, { ...claims, aud: "edge-gateway-admin" }),
+      made(HS256, { ...claims, jti: "x".repeat(5000) }),
+      `${head!}.${body!}.${signature!.slice(0, -2)}`,
+      `${head!}.${body!}.`,
+      session.replace("token=", "token-device="),
+      device.replace("token-device=", "token="),
+      device.replace("token-device=", "Token-Device="),
+      "token-device=",
+      `token-device=${"x".repeat(15_000)}`,
+      `token-device=${"e.y.j;token-device=".repeat(700)}`,
+    ])
+      expect([cookie.slice(0, 60), (await from(cookie)).status]).toEqual([cookie.slice(0, 60), 429]);
+    const asSession = device.replace("token-device=", "token=");
+    expect((await ask("GET", "/gateway", { headers: { cookie: asSession } })).status).toBe(401);
+  });
+
+  it(
+    "does not wait for the failures of all addresses together, " + "nor does its own failure count among them",
+    async () => {
+      const login = new Login({ user: USER, password: PASSWORD, clock: manualClock() });
+      const kind = async (authorization: string, address: string, device: string | null = null) =>
+        (await login.attempt(authorization, address, () => device)).kind;
+      for (let i = 0; i < 4; i++) expect(await kind(WRONG, "198.51.100.1", "one")).toBe("wrong");
+      for (let i = 0; i < 50; i++) expect(await kind(WRONG, `192.0.2.${i}`)).toBe("wrong");
+      expect(await kind(RIGHT, "198.51.100.1")).toBe("paused");
+      expect(await kind(RIGHT, "198.51.100.1", "one")).toBe("accepted");
+      // Somebody has logged in from its network.
+      expect(await kind(RIGHT, "198.51.100.1")).toBe("accepted");
     },
   );
 });

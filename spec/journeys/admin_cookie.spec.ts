@@ -65,11 +65,12 @@ describe("a session of the admin interface", () => {
           method: "POST",
           headers: { authorization: `Basic ${btoa("admin:right")}` },
         });
-        const ours = login.headers.getSetCookie()[0]!.split(";")[0]!;
-        expect(ours.startsWith(`${name}=ey`)).toBe(true);
-        expect((await fetch(`${String(started.admin)}/gateway`, { headers: { cookie: ours } })).status).toBe(200);
+        const [ours, device] = login.headers.getSetCookie().map((line) => line.split(";")[0]!);
+        expect(ours!.startsWith(`${name}=ey`) && device!.startsWith(`${name}-device=ey`)).toBe(true);
+        expect((await fetch(`${String(started.admin)}/gateway`, { headers: { cookie: ours! } })).status).toBe(200);
         const traffic = new URL("/a/x", (started.http as string[])[0]);
-        expect(await (await fetch(traffic, { headers: { cookie: `${ours}; token=own` } })).text()).toBe("token=own");
+        const headers = { cookie: `${device!}; ${ours!}; token=own` };
+        expect(await (await fetch(traffic, { headers })).text()).toBe("token=own");
       }
       const { started } = await runningProgram(oneService(origin.port), [], {});
       const kept = `token=${signJwt({ iss: "edge-gateway", aud: "edge-gateway-admin" }, "k")}`;

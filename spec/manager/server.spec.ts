@@ -161,7 +161,7 @@ describe("/api", () => {
       expect(wrong.headers["www-authenticate"]).toMatch(/^Cookie realm=/);
       const login = await ask("POST", "/api/login", { headers: { ...own, Authorization: RIGHT } });
       expect([login.status, json(login).user]).toEqual([200, USER]);
-      const [cookie] = login.headers["set-cookie"]!;
+      const [cookie, device] = login.headers["set-cookie"]!;
       expect(cookie).toMatch(/^token=[\w.-]+; HttpOnly; Secure; SameSite=Strict; Path=\/; Max-Age=3600$/);
       const Cookie = cookie!.split(";")[0]!;
       const config = await ask("GET", "/api/gateway/config", { headers: { Cookie } });
@@ -180,6 +180,13 @@ describe("/api", () => {
       expect([out.status, out.body.length]).toEqual([204, 0]);
       expect(out.headers["set-cookie"]![0]).toMatch(/^token=; .*Max-Age=0$/);
       expect((await ask("GET", "/api/gateway", { headers: { Cookie } })).status).toBe(401);
+      // All users of this UI may have its address.
+      for (let i = 0; i < 4; i++) await ask("POST", "/api/login", { headers: { ...own, Authorization: WRONG } });
+      const right = { ...own, Authorization: RIGHT };
+      expect([
+        (await ask("POST", "/api/login", { headers: right })).status,
+        (await ask("POST", "/api/login", { headers: { ...right, Cookie: device!.split(";")[0]! } })).status,
+      ]).toEqual([429, 200]);
     },
   );
 

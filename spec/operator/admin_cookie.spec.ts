@@ -1,13 +1,15 @@
 import { describe, expect, it } from "vitest";
 import { signJwt } from "../../lib/base/jwt.ts";
-import { isSessionToken, sessionRemover } from "../../lib/operator/admin_cookie.ts";
+import { isAdminToken, sessionRemover } from "../../lib/operator/admin_cookie.ts";
 
 const session = signJwt({ sub: "admin", iss: "edge-gateway", aud: "edge-gateway-admin", exp: 1 }, "k");
+const device = signJwt({ sub: "admin", jti: "x", iss: "edge-gateway", aud: "edge-gateway-device", exp: 1 }, "k");
 const theirs = signJwt({ sub: "ann", iss: "shop", aud: "shop" }, "k");
 
-describe("isSessionToken", () => {
+describe("isAdminToken", () => {
   it.each([
     ["a session, whoever has signed it, live or not", session, true],
+    ["a device cookie", device, true],
     ["a JWT of an application", theirs, false],
     ["a JWT of our issuer for another audience", signJwt({ iss: "edge-gateway", aud: "shop" }, "k"), false],
     ["claims that are null", `eyJh.${Buffer.from("null").toString("base64url")}.c`, false],
@@ -16,7 +18,7 @@ describe("isSessionToken", () => {
     ["four parts", `${session}.x`, false],
     ["nothing", "", false],
   ])("recognises %s", (_what, token, is) => {
-    expect(isSessionToken(token)).toBe(is);
+    expect(isAdminToken(token)).toBe(is);
   });
 });
 
@@ -37,6 +39,12 @@ describe("sessionRemover", () => {
       ["Cookie", `token=${theirs}; token=${session}`],
       ["Cookie", `token=${theirs}`],
     ],
+    [
+      "and the device cookie beside it",
+      ["Cookie", `token-device=${device}; a=b; token=${session}; token-device=${theirs}`],
+      ["Cookie", `a=b; token-device=${theirs}`],
+    ],
+    ["with a device cookie of our issuer alone", ["Cookie", `token-device=${device}`], []],
     ["in a second line", ["Cookie", "a=b", "Cookie", `token=${session}`], ["Cookie", "a=b"]],
   ])("sessionRemover removes a session %s", (_what, headers, left) => {
     expect(remove(headers)).toEqual(left);
