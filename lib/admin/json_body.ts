@@ -33,23 +33,26 @@ export async function readJsonBody(inbound: Inbound, maxBytes: number, what: str
 export const MAX_POSTED_BYTES = 16 * 1024 * 1024;
 
 /**
- * Reading takes its time by values, not by bytes: 16 MiB of "[]," are five million of them, and a large configuration
- * has one for some twenty bytes. A text with more is refused before anything reads it, by its commas.
+ * Time and memory go by values, not by bytes: 16 MiB of "[]," are five million of them, and a large configuration has
+ * one for some twenty bytes. Commas and opening brackets are counted before anything is parsed: together with one more
+ * they are at least as many as the values (`[[]]` has no comma).
  */
-const MAX_POSTED_COMMAS = 1_500_000;
-const COMMA = 0x2c;
+const MAX_POSTED_MARKS = 1_500_000;
+const [COMMA, BRACKET, BRACE] = [0x2c, 0x5b, 0x7b];
 
 export async function readConfiguration(inbound: Inbound): Promise<Buffer | Unreadable> {
   const text = await readJsonBody(inbound, MAX_POSTED_BYTES, "the configuration");
   if ("code" in text) return text;
-  let commas = 0;
-  for (let i = 0; i < text.length; i++) if (text[i] === COMMA) commas++;
-  return commas <= MAX_POSTED_COMMAS
-    ? text
-    : {
-        code: "body_too_large",
-        detail: `The text of a configuration may have at most ${MAX_POSTED_COMMAS} commas, and this one has ${commas}.`,
-      };
+  let [commas, openings] = [0, 0];
+  for (let i = 0; i < text.length; i++) {
+    const byte = text[i];
+    if (byte === COMMA) commas++;
+    else if (byte === BRACKET || byte === BRACE) openings++;
+  }
+  if (Math.max(commas, openings) <= MAX_POSTED_MARKS) return text;
+  const most = `at most ${MAX_POSTED_MARKS} commas, and as many opening brackets and braces`;
+  const detail = `The text of a configuration may have ${most}; this one has ${commas} and ${openings}.`;
+  return { code: "body_too_large", detail };
 }
 
 /**

@@ -134,7 +134,8 @@ export function formatIssues(
     path: typeof at === "string" ? at : formatPath(at),
     message,
   }));
-  const width = (texts: readonly string[]) => Math.min(60, Math.max(0, ...texts.map((text) => text.length)));
+  const width = (texts: readonly string[]) =>
+    texts.reduce((most, { length }) => Math.min(60, Math.max(most, length)), 0);
   const [placeWidth, pathWidth] = [width(rows.map((row) => row.place)), width(rows.map((row) => row.path))];
   const column = (text: string, wide: number) => (wide === 0 ? "" : `${text.padEnd(wide)}  `);
   return rows.map((row) => `${column(row.place, placeWidth)}${column(row.path, pathWidth)}${row.message}`).join("\n");

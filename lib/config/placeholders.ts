@@ -88,7 +88,7 @@ export class Placeholders implements PlaceholderSource {
     const checked = shape.check(node, at, context);
     // A kind may also report what it finds wrong with a text in place of a value.
     const certain = context.issues.splice(wrong).filter((issue) => !this.isAt(issue.at));
-    context.issues.push(...certain);
+    for (const issue of certain) context.issues.push(issue);
     const isOpen = checked === INVALID && certain.length === 0;
     if (isOpen) this.unknown.push([...at, "config"]);
     // Nobody can tell whether its configuration is valid: all but that is known of it.

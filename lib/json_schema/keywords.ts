@@ -172,7 +172,7 @@ function equals(allowed: readonly unknown[], expected: string): Check {
   const simple = new Set(allowed.filter((each) => !isComposite(each)));
   const composite = allowed.filter(isComposite);
   const texts = new Set(composite.map((each) => atOnce(values.canonical(each, null))));
-  const largest = Math.max(0, ...composite.map((each) => values.countValues(each, Infinity)));
+  const largest = composite.reduce<number>((most, each) => Math.max(most, values.countValues(each, Infinity)), 0);
   const compare = (isEqual: boolean, pointer: string, run: Run) =>
     isEqual ? undefined : run.add(pointer, `expected ${expected}`);
   return (value, pointer, run) => {

@@ -141,7 +141,8 @@ export function admission({
 export function freezeClaims(claims: JwtClaims): number {
   const found: unknown[] = [claims];
   for (const value of found)
-    if (typeof value === "object" && value !== null) found.push(...Object.values(Object.freeze(value)));
+    if (typeof value === "object" && value !== null)
+      for (const each of Object.values(Object.freeze(value))) found.push(each);
   return found.length * BYTES_PER_VALUE;
 }
 

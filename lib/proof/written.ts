@@ -67,14 +67,14 @@ export function* written({ config: { global, services }, kinds, shown }: Loaded)
       ];
     });
   const outermost = list(global.plugins, globalShown.plugins, "global", ["global"], null, null);
-  const plugins = [...outermost];
+  const lists = [outermost];
   const routes: WrittenRoute[] = [];
   const sets = new Map<string, ReadonlySet<string>>();
   for (const [i, service] of services.entries()) {
     const at = ["services", i];
     const path = `services.${service.name}`;
     const outer = list(service.plugins, servicesShown[i]!.plugins, path, at, service.name, null);
-    plugins.push(...outer);
+    lists.push(outer);
     for (const [j, route] of service.routes.entries()) {
       yield;
       const place = { path: `${path}.routes.${route.name}`, at: [...at, "routes", j] };
@@ -86,7 +86,7 @@ export function* written({ config: { global, services }, kinds, shown }: Loaded)
         service.name,
         route.name,
       );
-      plugins.push(...inner);
+      lists.push(inner);
       const all = [...outermost, ...outer, ...inner];
       const found = all.flatMap(({ guard }) => guard ?? []);
       const guards = all.some(({ kind }) => kind.name === "request_termination")
@@ -97,7 +97,7 @@ export function* written({ config: { global, services }, kinds, shown }: Loaded)
       routes.push({ ...place, service, route, plugins: all, guards: sets.get(name)! });
     }
   }
-  return { routes, plugins };
+  return { routes, plugins: lists.flat() };
 }
 
 /** Of a route that refuses all requests: it lacks no guard. Lists only its own. */

@@ -86,12 +86,8 @@ describe("POST /gateway/validate", () => {
     ["an unfinished text", '{\n "services": [', { path: "services[0]", line: 2, column: 15 }],
     ["bytes that are not UTF-8", Buffer.from([0x7b, 0x0a, 0xff, 0x7d]), { path: "", line: 2, column: 1 }],
     ["another document", "[]", { path: "", line: 1, column: 1 }],
-    [
-      "brackets of 16 MiB",
-      "[".repeat(16 * 1024 * 1024),
-      { line: 1, column: 101, message: "nested deeper than 100 levels" },
-    ],
-    ["objects of 16 MiB", '{"a":'.repeat(3_355_443), { line: 1, message: "nested deeper than 100 levels" }],
+    ["1,500,000 brackets", "[".repeat(1_500_000), { line: 1, column: 101, message: "nested deeper than 100 levels" }],
+    ["1,500,000 braces", '{"a":'.repeat(1_500_000), { line: 1, message: "nested deeper than 100 levels" }],
   ])("names the place of the error in %s", async (_what, text, issue) => {
     const { status, json } = await post(await writable(), text);
     expect([status, json.outcome, json.digest, json.diff]).toEqual([200, "refused", digestOf(text), null]);
@@ -110,11 +106,33 @@ describe("POST /gateway/validate", () => {
       status: 413,
       code: "body_too_large",
     });
-    const many = await post(running, `[${"[],".repeat(5_000_000)}[]]`);
-    expect([many.status, many.json.detail]).toEqual([
+  });
+
+  it.each([
+    ["of 1,500,001 commas", `[${"1,".repeat(1_500_001)}1]`, "1500001 and 1"],
+    // Seven million arrays, none deeper than the reader allows, with a comma for every ninety.
+    ["of arrays within arrays", `[${`${"[".repeat(90)}${"]".repeat(90)},`.repeat(80_000)}[]]`, "80000 and 7200002"],
+    ["of objects within objects", `${'{"a":'.repeat(1_500_001)}1`, "0 and 1500001"],
+  ])("refuses a text %s before it is parsed", async (_what, text, found) => {
+    const { status, json } = await post(await writable(), text);
+    const most = "at most 1500000 commas, and as many opening brackets and braces";
+    expect([status, json.code, json.detail]).toEqual([
       413,
-      "The text of a configuration may have at most 1500000 commas, and this one has 5000000.",
+      "body_too_large",
+      `The text of a configuration may have ${most}; this one has ${found}.`,
     ]);
+  });
+
+  it.each<[string, object]>([
+    ["services that are none", { services: Array(150_000).fill(1) }],
+    [
+      "addresses that are none, beside a variable",
+      withPort(1, { plugins: [{ name: "acl", config: { whitelist: ["${env:X}", ...Array(150_000).fill(1)] } }] }),
+    ],
+  ])("names each of 150,000 errors: %s", async (_what, config) => {
+    const { status, json } = await post(await writable(), JSON.stringify(config));
+    expect([status, json.outcome]).toEqual([200, "refused"]);
+    expect(json.issues.length).toBeGreaterThanOrEqual(150_000);
   });
 
   it.each(["/gateway/validate", "/gateway/reload?dry_run=true"])(

@@ -253,7 +253,10 @@ describe("edge-gateway audit --evidence", () => {
     expect(await of(quiet)).toEqual(["not_met", "not_met", "not_applicable"]);
     expect(await of(quiet, audited)).toEqual(["partly", "partly", "met"]);
     expect(await of(quiet, { ...audited, AUDIT_REFUSALS: "true" })).toEqual(["met", "met", "met"]);
+    // A sample leaves refusals out.
+    expect(await of(sampled)).toEqual(["partly", "partly", "not_applicable"]);
     expect(await of(sampled, audited)).toEqual(["partly", "partly", "met"]);
+    expect(await of(sampled, { ...audited, AUDIT_REFUSALS: "true" })).toEqual(["met", "met", "met"]);
     expect(await of(all, audited)).toEqual(["met", "met", "met"]);
   });
 

@@ -124,6 +124,7 @@ describe("an AccessLog", () => {
     ["a 200", 200, null, null, false],
     ["a 404", 404, "route_not_found", null, false],
     ["a token that is refused with a reason", 401, "unauthorized", "the signature is wrong", false],
+    ["a caller who may not", 403, "forbidden", null, false],
     ["a 502", 502, "upstream_reset", "socket hang up", true],
     ["an upstream's own 500", 500, null, null, true],
     ["a 200 that broke off", 200, "upstream_reset", "socket hang up", true],

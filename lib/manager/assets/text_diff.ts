@@ -39,14 +39,14 @@ export function merged(base: string, mine: string, theirs: string): string | nul
     return differences(lines, next).map(({ x, toX, y, toY }) => ({ x, toX, added: next.slice(y, toY) }));
   };
   const changes = [...changesOf(mine), ...changesOf(theirs)].sort((a, b) => a.x - b.x);
-  const result: string[] = [];
+  const parts: (readonly string[])[] = [];
   let at = 0;
   for (const [i, { x, toX, added }] of changes.entries()) {
     if (i > 0 && x <= at) return null;
-    result.push(...lines.slice(at, x), ...added);
+    parts.push(lines.slice(at, x), added);
     at = toX;
   }
-  return [...result, ...lines.slice(at)].join("\n");
+  return [...parts, lines.slice(at)].flat().join("\n");
 }
 
 function differences(old: readonly string[], next: readonly string[]): readonly Block[] {

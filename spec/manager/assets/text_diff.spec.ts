@@ -110,6 +110,12 @@ describe("the changes of two people", () => {
     expect(merged(base, base, theirs)).toBe(theirs);
   });
 
+  it("are merged in a text of 200,000 lines", () => {
+    const lines = Array.from({ length: 200_000 }, (_, i) => `${i}`);
+    const text = lines.join("\n");
+    expect(merged(text, `${text}\nmine`, `theirs\n${text}`)).toBe(`theirs\n${text}\nmine`);
+  });
+
   it("are left to the people where they are in the same lines or in lines beside each other", () => {
     expect(merged(base, base.replace("\n3\n", "\nthree\n"), base.replace("\n3\n", "\ndrei\n"))).toBeNull();
     expect(merged(base, base.replace("\n3\n", "\nthree\n"), base.replace("\n4\n", "\nvier\n"))).toBeNull();
