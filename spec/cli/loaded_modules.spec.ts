@@ -105,7 +105,10 @@ const PARTS = {
       String.raw`written)|route\/(?:\w*overlaps|placed_routes|pattern_index|spellings|` +
       String.raw`sample_requests))$`,
   ),
-  proof: /^lib\/proof\/(?!config_diff$|config_warnings$|known_callers$|plugin_warnings$|route_warnings$|written$)/,
+  proof: new RegExp(
+    String.raw`^lib\/proof\/(?!config_diff$|config_warnings$|displayed$|known_callers$|` +
+      String.raw`plugin_warnings$|route_warnings$|written$)`,
+  ),
   reloads: /^lib\/gateway\/reloads$/,
   changes: /^lib\/proof\/config_diff$/,
   sockets: /^lib\/cli\/socket_activation$/,
@@ -124,14 +127,14 @@ const partsOf = (modules: readonly string[]) =>
 
 describe("the program with examples/quickstart.json", () => {
   it(
-    "loads at most 92 of its modules with 121,000 tokens, " + "and no part that the configuration does not name",
+    "loads at most 93 of its modules with 123,000 tokens, " + "and no part that the configuration does not name",
     async () => {
       const modules = await loadedBy(quickstart);
       expect(modules).toContain("lib/gateway/gateway");
       expect(modules).toHaveLength(new Set(modules).size);
       expect(partsOf(modules)).toEqual([]);
-      expect(modules.length).toBeLessThanOrEqual(92);
-      expect(tokensIn(modules)).toBeLessThanOrEqual(121_000);
+      expect(modules.length).toBeLessThanOrEqual(93);
+      expect(tokensIn(modules)).toBeLessThanOrEqual(123_000);
     },
   );
 });
@@ -338,17 +341,7 @@ describe("the program loads what is named, and only that,", () => {
       quickstart,
       [],
       { ...ADMIN, ADMIN_WRITE: "true" },
-      [
-        "conditions",
-        "reporting",
-        "metrics",
-        "logFile",
-        "recentRequests",
-        "operator",
-        "admin",
-        "adminWrite",
-        "settings",
-      ],
+      ["reporting", "metrics", "logFile", "recentRequests", "operator", "admin", "adminWrite", "settings"],
     ],
     [
       "with the management UI",
@@ -380,16 +373,16 @@ describe("the program loads what is named, and only that,", () => {
 
   it.each<readonly [string, object, Record<string, string>, number]>([
     [
-      "with a key and a limit of a route: 135,500 tokens",
+      "with a key and a limit of a route: 138,000 tokens",
       withService({ routes: [{ path: "/a", plugins: KEY_AND_LIMIT }] }),
       {},
-      135_500,
+      138_000,
     ],
     [
       "with those of a service: no more than with those of a route",
       withService({ plugins: KEY_AND_LIMIT }),
       {},
-      135_500,
+      138_000,
     ],
   ])("%s at most", async (_title, config, environment, most) => {
     expect(tokensIn(await loadedBy(config, [], environment))).toBeLessThanOrEqual(most);

@@ -223,9 +223,9 @@ async function configurations(): Promise<readonly ConfigInput[]> {
         serial: 7,
         expires_at: "2027-01-31T12:00:00Z",
         tests: tests.map((each) => ({ ...each, request: { ...each.request, headers: { apiKey: "k" } } })),
-        test_files: [fileWith("[]")],
+        test_files: [fileWith("[]"), pinned("[]")],
         callers,
-        caller_files: [fileWith("[]")],
+        caller_files: [fileWith("[]"), pinned("[]")],
       },
     ),
   ] as readonly ConfigInput[];
@@ -425,6 +425,11 @@ describe("reloads between every two of a set of configurations that have every f
     60_000,
   );
 });
+
+/** A file with its digest. */
+function pinned(content: string): { readonly path: string; readonly sha256: string } {
+  return { path: fileWith(content), sha256: createHash("sha256").update(content).digest("hex") };
+}
 
 /**
  * The fields of a JSON Schema, as "services[].health.enabled"; without the settings of plugins and what is in a test,

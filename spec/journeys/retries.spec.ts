@@ -1,7 +1,9 @@
 import { once } from "node:events";
+import http, { type IncomingMessage } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
 import https from "node:https";
 import net, { type AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import type { GatewayOptions } from "../../lib/index.ts";
@@ -261,12 +263,18 @@ describe("a response that breaks off after it has begun", () => {
     "a response that breaks off after it has begun is not retried over %s: the client sees it broken",
     async (protocol) => {
       const [first, second] = [await restartableBackend(protocol), await restartableBackend(protocol)];
+      let breakOff = () => {};
       first.answer = (request, response) => {
         response.writeHead(200, { "Content-Length": "10" });
-        response.write("half", () => request.socket.destroy());
+        response.write("half");
+        breakOff = () => request.socket.destroy();
       };
       const { port } = await inOrder([first.port, second.port], speaking(protocol));
-      await expect(ask(port, { path: "/a/x" })).rejects.toThrow();
+      const begun = await new Promise<IncomingMessage>((resolve, reject) => {
+        http.get({ port, path: "/a/x", agent: false }, resolve).on("error", reject);
+      });
+      breakOff();
+      await expect(text(begun)).rejects.toThrow();
       expect([first.requests, second.requests]).toEqual([1, 0]);
     },
   );

@@ -208,11 +208,11 @@ describe("the request of a test", () => {
     expect(await verdict(guardedBy(acl), from("203.0.113.9"))).toBe(true);
     expect(await verdict(guardedBy(acl), from(undefined))).toEqual([
       "status: expected 200, found 403",
-      "the error code is forbidden",
+      "the gateway logs: acl: not in the whitelist",
     ]);
     expect(await verdict(guardedBy(acl), from(undefined, { "X-Forwarded-For": "203.0.113.9" }))).toEqual([
       "status: expected 200, found 403",
-      "the error code is forbidden",
+      "the gateway logs: acl: not in the whitelist",
     ]);
     const trusting = { ...guardedBy(acl), global: { trusted_proxies: ["127.0.0.1"] } };
     expect(await verdict(trusting, from(undefined, { "X-Forwarded-For": "203.0.113.9" }))).toBe(true);
