@@ -21,6 +21,11 @@ it.each(Object.keys(quadratic))("growth says that %s is quadratic, and twice the
   expect(growth(work, 100)).toBe(found);
 });
 
+it("growth ends with an error for an exponential regular expression", async () => {
+  const { exponential } = await planted();
+  expect(() => growth(exponential, 8)).toThrow("takes more than 20000000 steps");
+});
+
 it("growth refuses code that was loaded before blocks are counted", async () => {
   expect(() => growth(linear["a loop"]!, 10)).toThrow("loads with `counted`");
   await planted();

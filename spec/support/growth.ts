@@ -130,6 +130,9 @@ const searchedBackwards = (self: Long, [, from]: readonly [unknown, number?], fo
 const filled = (self: Long, [, from, to]: readonly [unknown, number?, number?]) => (to ?? self.length) - (from ?? 0);
 const matched = (self: RegExp, [text]: readonly [string]) => regexpSteps(self, text);
 
+/** The prototype of all typed arrays. */
+const TYPED = Object.getPrototypeOf(Uint8Array.prototype) as object;
+
 /**
  * The cost of each built-in function whose time is not constant; those that call a function are counted by its blocks.
  */
@@ -145,6 +148,9 @@ const COSTS: readonly (readonly [owner: object, cost: Cost, names: readonly Prop
   [Array.prototype, whole, ["includes", "shift", "unshift", "splice", "reverse", "sort", Symbol.iterator]],
   [Array.prototype, filled, ["fill"]],
   [Array.prototype, made, ["join", "concat", "slice", "flat"]],
+  [TYPED, made, ["slice"]],
+  [TYPED, parameter, ["set"]],
+  [TYPED, filled, ["fill"]],
   [Buffer, made, ["concat"]],
   [Buffer.prototype, made, ["toString", "latin1Slice", "utf8Slice"]],
   [Buffer.prototype, whole, ["copy", "indexOf", "includes", "equals"]],

@@ -17,6 +17,8 @@ export const linear: Readonly<Record<string, (size: number) => void>> = {
   "one join": (size) => void Array.from({ length: size }, () => "a").join(""),
 };
 
+export const exponential = (size: number) => /^(?:a+)+b/.test(text(size));
+
 export const quadratic: Readonly<Record<string, (size: number) => void>> = {
   "a loop within a loop": (size) => {
     let odd = 0;
@@ -54,6 +56,10 @@ export const quadratic: Readonly<Record<string, (size: number) => void>> = {
   "an array that is copied for each element": (size) => {
     let all: number[] = [];
     for (let i = 0; i < size; i++) all = [...all, i];
+  },
+  "numbers that are copied for each number": (size) => {
+    const all = new Int32Array(size);
+    for (let i = 0; i < size; i++) all.set(all.slice(1));
   },
   "an array whose first element is removed again and again": (size) => {
     const all = Array.from({ length: size }, (_, i) => i);

@@ -3,7 +3,7 @@
  * same possibilities in the same order, and leaves out some.
  */
 
-/** The steps of one search from `lastIndex`, which is left as it is. Throws for back references. */
+/** The steps of one search from `lastIndex`, which is left as it is. Throws for back references, and for too many. */
 export function regexpSteps(pattern: RegExp, text: string): number {
   const { source, flags, lastIndex } = pattern;
   const key = `${flags}/${source}`;
@@ -14,6 +14,9 @@ export function regexpSteps(pattern: RegExp, text: string): number {
   for (let start = /[gy]/.test(flags) ? lastIndex : 0; start <= last && !matches(program, run, start); start++);
   return run.steps;
 }
+
+/** Of one search: an exponential one would never end. */
+const MOST = 20_000_000;
 
 const PROGRAMS = new Map<string, Program>();
 
@@ -53,7 +56,7 @@ function matches(program: Program, run: Run, start: number): boolean {
   let [next, at] = [0, start];
   let begun: Begun | null = null;
   while (next < program.length) {
-    run.steps++;
+    if (++run.steps > MOST) throw new Error(`the regular expression takes more than ${MOST} steps`);
     const step = program[next++]!;
     let holds = true;
     if (step.kind === "one") {
