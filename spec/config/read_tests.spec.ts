@@ -381,9 +381,9 @@ describe("many tests", () => {
         }),
         tests: Array.from({ length: size }, (_, i) => testOf(`a${i}`, expected(i))),
       });
-      const texts = new Map([50, 400].map((size) => [size, JSON.stringify(configuration(size))]));
+      const texts = new Map([100, 800].map((size) => [size, JSON.stringify(configuration(size))]));
       expect(
-        growth((size) => void load(texts.get(size)!, {}, { checkRoutes: () => [] }, fresh.loadConfig), 50),
+        growth((size) => void load(texts.get(size)!, {}, { checkRoutes: () => [] }, fresh.loadConfig), 100),
       ).toBeLessThan(LINEAR);
     },
   );
