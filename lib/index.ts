@@ -58,7 +58,7 @@ export type { Issue as ConfigIssue } from "./config/json.ts";
 export type { TracesSampler, TracingSettings } from "./config/tracing.ts";
 export type { Change } from "./proof/config_diff.ts";
 export type { ExplainedPlugin, Explanation, Question, RunningPlugin } from "./proof/explain.ts";
-export type { CountersReport } from "./store/redis.ts";
+export type { CountersReport } from "./store/counters.ts";
 export type { DryRun, MovedRequest, MovedRequests } from "./proof/dry_run.ts";
 export type { GuardsLost, RoutePlace } from "./proof/guards_lost.ts";
 export type { PlacedWarning } from "./proof/placed_warnings.ts";
@@ -92,7 +92,7 @@ export type {
   TryFigures,
 } from "./observe/stats.ts";
 export type { InjectRequest, InjectResponse } from "./proof/made_request.ts";
-export type { TlsFiles } from "./server/tls.ts";
+export type { TlsFiles } from "./server/listener.ts";
 export type { ClientCertificate } from "./http/client_certificate.ts";
 export { Exchange, type Call, type ExchangeParts } from "./http/exchange.ts";
 export type {

@@ -24,6 +24,18 @@ export interface Threads {
   memory(name: string, bytes: number): ArrayBufferLike;
 }
 
+/** A number to which each worker adds its own share, which ends with it. */
+export interface ThreadCount {
+  readonly total: number;
+  /** Of one worker. */
+  of(place: number): number;
+  /** Counts `amount` more, default 1, unless there would be more than `most` then. */
+  take(most: number, amount?: number): boolean;
+  give(amount?: number): void;
+  /** Gives back what a worker that has ended held. */
+  clear(place: number): void;
+}
+
 /** Whether the thread is one of several workers. */
 export function isWorker({ place, count }: Threads): boolean {
   return place >= 0 && count > 1;

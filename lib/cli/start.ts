@@ -14,7 +14,7 @@ import { ConfigError, GatewayCore, type CompleteOptions, type ListenOptions } fr
 import { readForStart } from "../parts/load.ts";
 import type { Manager } from "../manager/server.ts";
 import type { OperatorServer, OperatorTls } from "../operator/operator_server.ts";
-import type { TlsFiles } from "../server/tls.ts";
+import type { TlsFiles } from "../server/listener.ts";
 import { Failure, listenFailure } from "./failure.ts";
 import { ON_DEMAND, partsNamedBy } from "./on_demand.ts";
 import type { Opened } from "./operators.ts";

@@ -11,8 +11,8 @@ import type { AuditSettings } from "../gateway/gateway_audit.ts";
 import type { AuditEvent } from "../observe/audit_log.ts";
 import type { TailBatch, TailReader } from "../observe/tail.ts";
 import type { WorkerReport } from "../report/worker_reports.ts";
-import type { TlsFiles } from "../server/tls.ts";
-import type { UpstreamFailures } from "../upstream/shared_health.ts";
+import type { TlsFiles } from "../server/listener.ts";
+import type { UpstreamFailures } from "../upstream/contracts.ts";
 import type { UpstreamState } from "../upstream/taken_out.ts";
 
 /** To a worker. It deals with one after the other. */

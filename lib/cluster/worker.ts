@@ -14,7 +14,7 @@ import { loaded } from "../gateway/parts.ts";
 import { freshModules } from "../parts/load.ts";
 import type { AuditEvents } from "../observe/audit_events.ts";
 import type { Tail, TailReader } from "../observe/tail.ts";
-import type { TlsFiles } from "../server/tls.ts";
+import type { TlsFiles } from "../server/listener.ts";
 import { Follower } from "./follower.ts";
 import { InFlight } from "./in_flight.ts";
 import { LineBatch, sentLines } from "./log_lines.ts";

@@ -4,7 +4,7 @@
  */
 import type { ConfigSource } from "../config/source.ts";
 import type { Handler } from "../http/handler.ts";
-import type { TlsFiles } from "../server/tls.ts";
+import type { TlsFiles } from "../server/listener.ts";
 import type { UpstreamState } from "../upstream/taken_out.ts";
 
 /** All inputs of one configuration, so that a worker compiles what the main thread has compiled, and reads no file. */

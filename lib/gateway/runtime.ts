@@ -5,26 +5,20 @@
  */
 import { isIP } from "node:net";
 import type { Clock } from "../base/clock.ts";
+import type { Dial } from "../base/egress.ts";
 import { WriteBatch } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
-import type { SharedCount } from "../base/shared_counts.ts";
-import { ALONE, isWorker, type Threads } from "../base/threads.ts";
+import { ALONE, isWorker, type ThreadCount, type Threads } from "../base/threads.ts";
 import type { KeptState } from "../plugins/plugin.ts";
-import type { SharedConnections } from "../server/shared_connections.ts";
-import type { KeptTables } from "../store/costs.ts";
-import type { MemoryCounters } from "../store/memory.ts";
-import type { RedisCounters } from "../store/redis.ts";
-import type { WorkerCounters } from "../store/shared_callers.ts";
-import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
+import type { ConnectionCounts } from "../server/limits.ts";
+import type { KeptTables, MemoryCounters } from "../store/caller_tables.ts";
+import type { GatewayCounters } from "../store/counters.ts";
+import type { Address, BreakerSettings, CircuitBreaker, FailureCounts } from "../upstream/contracts.ts";
+import type { HealthTools, HostNames, NamesOptions } from "../upstream/contracts.ts";
 import { UpstreamSet, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
+import type { RequestSplit, StickySessions } from "../upstream/upstream_set.ts";
 import { Pool } from "../upstream/pool.ts";
-import type { HealthTools } from "../upstream/choice.ts";
-import type { Address, Names, NamesOptions } from "../upstream/addresses.ts";
-import type { FailureReports } from "../upstream/shared_health.ts";
-import type { SplitPicker } from "../upstream/split.ts";
-import type { Sticky } from "../upstream/sticky.ts";
 import type { ConnectionPoolOptions } from "../upstream/connection_pool.ts";
-import type { ActiveChecks, Checks } from "./active_checks.ts";
 import { Parts } from "./parts.ts";
 
 /** The objects that one snapshot uses; all others are released when the snapshot comes into force. */
@@ -34,7 +28,7 @@ export interface InUse {
   readonly upstreamSets: Map<string, UpstreamSetPlan>;
   readonly limiters: Set<string>;
   /** The counters that gateways share (`global.counters`); null: rate limits count in this process. */
-  shared: RedisCounters | null;
+  shared: GatewayCounters | null;
   /** The state that plugin instances keep, by key and settings. */
   readonly kept: Map<string, KeptState>;
   /** What all threads of the program share, by name. */
@@ -43,17 +37,30 @@ export interface InUse {
   readonly maxClientShare: number;
 }
 
+/** Client connections of all workers. */
+interface WorkerConnections extends ConnectionCounts {
+  of(place: number): number;
+  /** A worker has ended. */
+  clear(place: number): void;
+}
+
+/** The upstreams of one service that are probed, and what is connected to for it. */
+interface Probes {
+  readonly settings: object;
+  readonly dials: ReadonlyMap<Peer, Dial>;
+}
+
 /** The upstreams of one service as a configuration has them. */
 export interface UpstreamSetPlan {
   readonly upstreamSet: UpstreamSet;
   readonly members: readonly Member[];
-  readonly breaker: { readonly breaker: Breaker; readonly settings: BreakerSettings } | null;
+  readonly breaker: { readonly breaker: CircuitBreaker; readonly settings: BreakerSettings } | null;
   /** Null: they are not probed. */
-  readonly checks: Checks | null;
+  readonly checks: Probes | null;
   /** Default: requests are not divided among groups. */
-  readonly split?: SplitPicker | null;
+  readonly split?: RequestSplit | null;
   /** Default: there are no sticky sessions. */
-  readonly sticky?: Sticky | null;
+  readonly sticky?: StickySessions | null;
 }
 
 export class Runtime {
@@ -68,24 +75,24 @@ export class Runtime {
   readonly writeBatch = new WriteBatch();
   readonly #namesOptions: NamesOptions;
   /** Null: no upstream has had a name. */
-  #names: Names | null = null;
+  #names: HostNames | null = null;
   /** Pools of upstreams that are no longer configured, while a request still uses one of their connections. */
   readonly #retired = new Set<Connections>();
   /** Null: no upstream has been probed. */
-  #checks: ActiveChecks | null = null;
+  #checks: { adopt(all: readonly Probes[]): void } | null = null;
   readonly #lastingMemory = new Map<string, ArrayBufferLike>();
   /** The threads of the program, with memory that belongs to no configuration and lives as long as the gateway. */
   readonly lasting: Threads;
   readonly #common = new Map<string, unknown>();
   /** In a worker: failures of upstreams, for the main thread; null elsewhere. */
-  readonly failures: FailureReports | null;
+  readonly failures: FailureCounts | null;
   /** Requests in flight of all workers; null without workers. */
-  readonly inFlight: SharedCount | null = null;
+  readonly inFlight: ThreadCount | null = null;
   /** Client connections of all workers; null without workers. */
-  readonly connections: SharedConnections | null = null;
+  readonly connections: WorkerConnections | null = null;
   readonly healthTools: HealthTools;
   /** Rate counters in the memory of this program; null: there is no limiter yet. */
-  limits: (MemoryCounters & Partial<Pick<WorkerCounters, "adopt" | "repair">>) | null = null;
+  limits: MemoryCounters | null = null;
   /** Where counts are kept in files; null: nowhere. */
   readonly state: KeptTables | null;
   #inUse: InUse | null = null;
@@ -161,7 +168,7 @@ export class Runtime {
   }
 
   /** A count over all workers, as long as the gateway. */
-  count(name: string): SharedCount {
+  count(name: string): ThreadCount {
     return this.common(name, () => new (this.parts.part("shared").SharedCount)(this.lasting, name));
   }
 
@@ -260,7 +267,7 @@ export class Runtime {
   }
 
   /** See `InUse`. */
-  get shared(): RedisCounters | null {
+  get shared(): GatewayCounters | null {
     return this.#inUse?.shared ?? null;
   }
 

@@ -7,7 +7,7 @@ import { callerAddress } from "../base/ip_address.ts";
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import type { SharedCount } from "../base/shared_counts.ts";
+import type { ThreadCount } from "../base/threads.ts";
 import { Exchange, stopPluginTime, type Call } from "../http/exchange.ts";
 import { headersAskedFor, headerValue, headerValues, withHeader, type HeaderList } from "../http/headers.ts";
 import { faultReply, problem, type Reply } from "../http/reply.ts";
@@ -44,7 +44,7 @@ export interface RequestsTools extends ServeTools, Pick<CompileTools, "metrics" 
 export class Requests {
   readonly #tools: RequestsTools;
   /** Those of all workers; null without workers. */
-  readonly #all: SharedCount | null;
+  readonly #all: ThreadCount | null;
   #inFlight = 0;
   /** How many requests of each client this thread is answering, by `Call.holder`. */
   readonly #held = new Map<string, number>();

@@ -4,6 +4,7 @@
 import { hash } from "node:crypto";
 import { Egress, type Destination } from "../base/egress.ts";
 import type { Config } from "../config/model.ts";
+import type { GatewayCounters } from "../store/counters.ts";
 import { RedisCounters, SharedState, type RedisSettings } from "../store/redis.ts";
 import { connect, readyEvent } from "../upstream/connect.ts";
 import { UpstreamTls } from "../upstream/tls.ts";
@@ -13,7 +14,7 @@ import type { InUse } from "./runtime.ts";
 type CountersConfig = NonNullable<Config["global"]["counters"]>;
 
 /** The counters that a configuration shares with other gateways. Nothing is connected before `start`. */
-export function sharedCounters(config: CountersConfig, inUse: InUse, { runtime, log }: CompileTools): RedisCounters {
+export function sharedCounters(config: CountersConfig, inUse: InUse, { runtime, log }: CompileTools): GatewayCounters {
   const settings = settingsOf(config);
   const egress = new Egress(destinationsOfCounters(config));
   const tls = [config.url].flat()[0]!.secure ? new UpstreamTls({ ...config.tls, verify: true }) : null;

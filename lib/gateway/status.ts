@@ -4,7 +4,7 @@
 import type { CertificateFacts } from "../base/pem.ts";
 import type { AcceptableWarning } from "../config/accepted_warnings.ts";
 import type { Json, Path } from "../config/json.ts";
-import type { CountersReport } from "../store/redis.ts";
+import type { CountersReport } from "../store/counters.ts";
 import type { Change } from "./parts.ts";
 
 export interface Reloaded {

@@ -4,12 +4,11 @@
 import type { Service } from "../config/model.ts";
 import type { Handler } from "../http/handler.ts";
 import { attempts, type AttemptsMeter, type AttemptsOptions } from "../upstream/attempts.ts";
-import type { HealthSettings } from "../upstream/health.ts";
+import type { HealthSettings } from "../upstream/contracts.ts";
 import { isSecure } from "../upstream/connection_pool.ts";
-import type { SplitOptions } from "../upstream/split.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
-import type { Sticky } from "../upstream/sticky.ts";
-import { onlyPicker, type Member, type Peer, type UpstreamSet } from "../upstream/upstream_set.ts";
+import { onlyPicker, type MakePicker, type Member, type Peer } from "../upstream/upstream_set.ts";
+import type { StickySessions, UpstreamSet } from "../upstream/upstream_set.ts";
 import type { PluginContext } from "./compile_types.ts";
 import type { Runtime, UpstreamSetPlan } from "./runtime.ts";
 
@@ -49,7 +48,7 @@ export function compileUpstreams(
   });
   const breaker = breakerOf(service, upstreamSet, { runtime, log, inUse });
   const peers = members.map(({ peer }) => peer);
-  const pickerOf: SplitOptions["picker"] = (some, choosable) => {
+  const pickerOf: MakePicker = (some, choosable) => {
     const { pickerAmong, balancerOf } = parts.part("choice");
     return pickerAmong(
       runtime.healthTools.changes,
@@ -107,7 +106,7 @@ function breakerOf(
 }
 
 /** Null: the service has no sticky sessions. */
-function stickyOf(service: Service, peers: readonly Peer[], runtime: Runtime): Sticky | null {
+function stickyOf(service: Service, peers: readonly Peer[], runtime: Runtime): StickySessions | null {
   if (service.sticky === undefined) return null;
   const { secret, ...rest } = service.sticky;
   const { Sticky, KEY_BYTES, drawnKey } = runtime.parts.part("sticky");

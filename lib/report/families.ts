@@ -6,7 +6,7 @@ import type { Family, Histogram, Labels } from "../observe/exposition.ts";
 import type { Recent, RouteMeter } from "../observe/metrics.ts";
 import { pluginLabels, type Metrics, type PluginMeter } from "../observe/metrics_plan.ts";
 import { gauge } from "../observe/process.ts";
-import type { BreakerState } from "../upstream/breaker.ts";
+import type { BreakerState } from "../upstream/contracts.ts";
 import type { UpstreamSet } from "../upstream/upstream_set.ts";
 import { cachesOf } from "./cache_figures.ts";
 import { countersOf, type ReportSource } from "./reports.ts";

@@ -4,7 +4,7 @@
 import { X509Certificate } from "node:crypto";
 import { coversHost, factsOf } from "../base/pem.ts";
 import type { DefaultCertificate } from "../server/certificates.ts";
-import type { TlsFiles } from "../server/tls.ts";
+import type { TlsFiles } from "../server/listener.ts";
 import type { ShownCertificate } from "../gateway/status.ts";
 
 export interface HttpsFacts extends DefaultCertificate {

@@ -4,7 +4,7 @@
 import { isProgramReplaced } from "../base/own_code.ts";
 import { version } from "../base/version.ts";
 import type { Metrics } from "../observe/metrics_plan.ts";
-import type { CountersReport } from "../store/redis.ts";
+import type { CountersReport } from "../store/counters.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import type { HttpsFacts } from "./https_facts.ts";
 import type { GatewayParts } from "../gateway/joined.ts";

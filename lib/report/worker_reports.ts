@@ -5,7 +5,7 @@
 import { addMetrics, takeMetrics, type MetricsReport } from "../observe/metrics_report.ts";
 import { createProcessFigures, type ProcessFigures, type ThreadFigures } from "../observe/process.ts";
 import type { TailBatch, TailReader } from "../observe/tail.ts";
-import type { CountersReport } from "../store/redis.ts";
+import type { CountersReport } from "../store/counters.ts";
 import type { ReportExtent } from "../gateway/bundle.ts";
 import type { PluginFaults } from "../gateway/status.ts";
 import { addEvictions, takeCaches, type AllCacheFigures } from "./cache_figures.ts";

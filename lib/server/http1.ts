@@ -49,7 +49,7 @@ export interface Http1Options {
 }
 
 /** A connection, or what has several. */
-interface HasConnections {
+export interface HasConnections {
   /** Ends those without a request. */
   endIdle(): void;
 }

@@ -3,30 +3,96 @@
  * them at the end.
  */
 import { once } from "node:events";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import net, { type AddressInfo, type Server, type Socket } from "node:net";
-import { DeadlineTimer } from "../base/clock.ts";
+import type { Duplex } from "node:stream";
+import type { TLSSocket } from "node:tls";
+import { DeadlineTimer, type Clock } from "../base/clock.ts";
 import { guarded, WriteBatch } from "../base/event_loop.ts";
 import { ignore, messageOf } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
 import type { Config } from "../config/model.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import type * as http2Server from "./http2.ts";
-import type { H2Sessions } from "./h2_sessions.ts";
+import type { HostCertificates, Pair } from "./certificates.ts";
 import { ClientConnection } from "./client_connection.ts";
 import { adopt } from "./client_socket.ts";
-import { CLIENT_IDLE_MS, Drain, type Http1Options, type Responder } from "./http1.ts";
-import type * as nodeHttp1 from "./http1_node.ts";
-import type { NodeHttp1 } from "./http1_node.ts";
+import { CLIENT_IDLE_MS, Drain, type HasConnections, type Http1Options, type Responder } from "./http1.ts";
 import { ConnectionLimit, type ConnectionCounts } from "./limits.ts";
-import type { Inbound } from "./inbound.ts";
+import type { ConnectionFacts, Inbound } from "./inbound.ts";
 import { isEncrypted, connectionWithoutTls } from "./receive.ts";
-import type * as tlsServer from "./tls.ts";
-import type { TlsFiles, TlsOptions, TlsServers } from "./tls.ts";
+
+export interface TlsFiles extends Pair {
+  /** CA certificates for client certificates; null: clients are not asked for one. */
+  readonly ca: Buffer | null;
+  /** Whether a handshake without a valid client certificate fails. */
+  readonly requireClientCert: boolean;
+  /** Where `cert` was read from, for the gateway's status. */
+  readonly path?: string;
+}
+
+export interface TlsOptions {
+  /** Those in force, by host name; asked once a handshake. Default: none. */
+  readonly certificates?: () => HostCertificates;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Milliseconds a client has for its handshake. Default 10 000. */
+  readonly handshakeMs?: number;
+  /** Whether a new connection may use HTTP/2, and more. Default: yes. */
+  readonly protocols?: () => { readonly http2: boolean };
+}
+
+export interface TlsConnections {
+  /** Whether a new TCP connection is accepted. */
+  readonly admit: (socket: Socket) => boolean;
+  /** Gets each connection whose handshake has finished. */
+  readonly serve: (socket: TLSSocket) => void;
+}
+
+/** Clients over HTTP/2. */
+export interface Http2Clients {
+  /** Serves HTTP/2 on a connection; bytes that were read from it and put back are included. */
+  add(socket: Socket): void;
+  /** Sends a GOAWAY to the clients of all connections, or of those with or without TLS. */
+  renew(which: "all" | "plain" | "secure"): void;
+  /** Ends every connection at once. */
+  destroy(): void;
+}
+
+/** Clients over HTTP/1 that Node's server serves, or a host's own. */
+export interface NodeClients {
+  readonly onRequest: (request: IncomingMessage, response: ServerResponse) => void;
+  readonly onUpgrade: (request: IncomingMessage, socket: Duplex, behind: Buffer) => void;
+  serve(socket: Socket): void;
+  destroy(): void;
+}
+
+/** The servers of TLS of one listener. */
+export interface SecureServers extends HasConnections {
+  /** A server that does not listen yet. Throws node's error for files that cannot be used. */
+  create(files: TlsFiles, connections: TlsConnections): Server;
+  /** Throws, and keeps the old files, when the new ones cannot be used. */
+  renew(files: TlsFiles): void;
+  /** For session tickets, in place of a key of its own. */
+  useTicketKey(key: Buffer): void;
+}
 
 /** What a listener needs for more than HTTP/1.1 by our own codec over plain TCP. */
 export interface ListenerParts {
-  readonly http2Server: typeof http2Server;
-  readonly nodeHttp1: typeof nodeHttp1;
-  readonly tlsServer: typeof tlsServer;
+  readonly http2Server: {
+    readonly createHttp2: (server: Http1Options) => Http2Clients;
+    readonly detectProtocol: (
+      socket: Socket,
+      server: Http1Options,
+      serve: (protocol: "HTTP/1" | "HTTP/2") => void,
+    ) => void;
+  };
+  readonly nodeHttp1: {
+    readonly NodeHttp1: new (options: Http1Options, serveUpgrade: (socket: Socket) => void) => NodeClients;
+  };
+  readonly tlsServer: {
+    readonly TlsServers: new (options: TlsOptions) => SecureServers;
+    readonly connectionOf: (socket: TLSSocket) => ConnectionFacts;
+  };
 }
 
 /** The options of codecs have defaults: a write batch of its own, `ended` that does nothing, and no tunnels. */
@@ -60,9 +126,9 @@ export class Listener {
   readonly #sockets = new Set<Socket>();
   readonly #shared: Http1Options;
   // Made when a connection needs them first, perhaps while the listener drains.
-  #node: NodeHttp1 | null = null;
-  #http2: H2Sessions | null = null;
-  #tls: TlsServers | null = null;
+  #node: NodeClients | null = null;
+  #http2: Http2Clients | null = null;
+  #tls: SecureServers | null = null;
   /** How many connections have been accepted. */
   #accepted = 0;
   readonly #drain = new Drain();
@@ -94,11 +160,11 @@ export class Listener {
   }
 
   /** Serves also the events of a host's own `http.Server`. */
-  get nodeHttp1(): NodeHttp1 {
+  get nodeHttp1(): NodeClients {
     return (this.#node ??= new (this.#options.part("nodeHttp1").NodeHttp1)(this.#shared, this.#serveWire));
   }
 
-  get tls(): TlsServers {
+  get tls(): SecureServers {
     if (this.#tls === null) {
       this.#tls = new (this.#options.part("tlsServer").TlsServers)(this.#options);
       this.#drain.add(this.#tls);

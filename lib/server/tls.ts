@@ -9,45 +9,18 @@
 import { constants, createHash, randomBytes } from "node:crypto";
 import type { Server, Socket } from "node:net";
 import tls, { type SecureContext, type SecureContextOptions } from "node:tls";
-import type { Clock, Timer } from "../base/clock.ts";
+import type { Timer } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
 import { guarded } from "../base/event_loop.ts";
-import type { Log } from "../base/log.ts";
-import type { HostCertificates, Pair } from "./certificates.ts";
+import type { Pair } from "./certificates.ts";
+import type { SecureServers, TlsConnections, TlsFiles, TlsOptions } from "./listener.ts";
 
 export { connectionOf } from "./client_certificate.ts";
-
-export interface TlsFiles extends Pair {
-  /** CA certificates for client certificates; null: clients are not asked for one. */
-  readonly ca: Buffer | null;
-  /** Whether a handshake without a valid client certificate fails. */
-  readonly requireClientCert: boolean;
-  /** Where `cert` was read from, for the gateway's status. */
-  readonly path?: string;
-}
 
 const HANDSHAKE_MS = 10_000;
 /** How long one key encrypts session tickets. Node lets a session be resumed for five minutes. */
 export const TICKET_KEY_MS = 3_600_000;
 export const TICKET_KEY_BYTES = 48;
-
-export interface TlsOptions {
-  /** Those in force, by host name; asked once a handshake. Default: none. */
-  readonly certificates?: () => HostCertificates;
-  readonly clock: Clock;
-  readonly log: Log;
-  /** Milliseconds a client has for its handshake. Default 10 000. */
-  readonly handshakeMs?: number;
-  /** Whether a new connection may use HTTP/2, and more. Default: yes. */
-  readonly protocols?: () => { readonly http2: boolean };
-}
-
-export interface TlsConnections {
-  /** Whether a new TCP connection is accepted. */
-  readonly admit: (socket: Socket) => boolean;
-  /** Gets each connection whose handshake has finished. */
-  readonly serve: (socket: tls.TLSSocket) => void;
-}
 
 interface Entry {
   readonly server: tls.Server;
@@ -56,7 +29,7 @@ interface Entry {
   contexts: WeakMap<Pair, SecureContext>;
 }
 
-export class TlsServers {
+export class TlsServers implements SecureServers {
   readonly #options: TlsOptions;
   /** TCP connections whose handshake has not finished, by their addresses. */
   readonly #handshakes = new Map<string, Socket>();

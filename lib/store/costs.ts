@@ -2,12 +2,14 @@
  * Limiters for requests whose cost is known when their replies end: they admit while anything is left, and the cost is
  * booked later. What a limiter is overdrawn by is carried.
  */
-import type { PeriodName } from "../base/calendar.ts";
 import type { Clock } from "../base/clock.ts";
 import { LAST, LIFE, NEXT, OVERFLOW, SHARED, USED, WINDOWS } from "./cells.ts";
 import type { Callers } from "./callers.ts";
-import type { CostedLimiter, Decision, GiveMemory, LimiterOptions, LocalCosted, SharedCosts } from "./counters.ts";
-import { MemoryLimiter, type CallerTable, type MemoryCounters, type Secret } from "./memory.ts";
+import type { KeptTables } from "./caller_tables.ts";
+import type { CostedLimiter, Decision, GiveMemory, LimiterOptions } from "./counters.ts";
+import type { MemoryCounters } from "./caller_tables.ts";
+import type { LocalCosted, SharedCosts } from "./counters.ts";
+import { MemoryLimiter } from "./memory.ts";
 
 /** What limiters of further kinds are made with, see `Tools.limiterBy`. */
 export interface LimiterTools {
@@ -19,25 +21,6 @@ export interface LimiterTools {
   /** Null: counts are not kept in files. */
   readonly state: KeptTables | null;
   readonly memory: GiveMemory | undefined;
-}
-
-/** The tables of quotas that are kept in files. */
-export interface KeptTables {
-  /** Of the hashes of callers. */
-  readonly secret: Secret;
-  /** Writes that have failed. */
-  readonly errors: number;
-  /** Keeps a table. One that nobody uses yet gets the counts of before. */
-  keep(key: string, table: CallerTable, options: KeptOptions): void;
-  /** Resolves when all is written, or cannot be. */
-  close(): Promise<void>;
-}
-
-/** See `QuotaOptions`. */
-export interface KeptOptions {
-  readonly per: PeriodName;
-  readonly maxCallers: number;
-  readonly callers?: number | undefined;
 }
 
 /** A limiter of sliding windows. */

@@ -81,3 +81,28 @@ export interface Counters {
    */
   limiter(key: string, options: LimiterOptions): Limiter;
 }
+
+export interface LocalLimiter extends Limiter {
+  decide(caller: string): Decision;
+}
+
+/** Counters that gateways share. */
+export interface GatewayCounters extends Counters, SharedCosts {
+  readonly report: CountersReport;
+  /** What the workers of a program know together. */
+  readonly shared: { forget(place: number): void };
+  limiter(key: string, options: LimiterOptions, memory?: GiveMemory): Limiter;
+  /** Connects to their server. */
+  start(): void;
+}
+
+/** The state of the counters, as `GET /gateway/status` shows it. */
+export interface CountersReport {
+  readonly store: "redis";
+  /** "down": at least one server that is needed cannot be used; its callers are counted as `onError` says. */
+  readonly state: "connecting" | "up" | "down";
+  readonly onError: "local" | Undecided;
+  /** When the state began, in milliseconds since 1970. */
+  readonly since: number;
+  readonly servers: readonly { readonly address: string; readonly state: string; readonly reason: string | null }[];
+}

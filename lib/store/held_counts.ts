@@ -4,7 +4,8 @@
  */
 import { NO_SLOT, REFUSED, SharedCounts } from "../base/shared_counts.ts";
 import type { Threads } from "../base/threads.ts";
-import { hashName, type Secret } from "./memory.ts";
+import type { Secret } from "./caller_tables.ts";
+import { hashName } from "./memory.ts";
 
 export class HeldCounts {
   readonly #counts: SharedCounts;

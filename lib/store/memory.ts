@@ -6,10 +6,9 @@ import { hash, randomInt } from "node:crypto";
 import { LONGEST_TIMER_MS, type Clock, type Timer } from "../base/clock.ts";
 import { Callers } from "./callers.ts";
 import { BATCH, BEGIN, FIRST, LAST, LIFE, MARKS, NAME, NEXT, OVERFLOW, SHARED, SIZE, USED, WINDOWS } from "./cells.ts";
+import type { CallerTable, Secret } from "./caller_tables.ts";
 import type { Decision, GiveMemory, Limiter, LimiterOptions } from "./counters.ts";
 import { planOf, type Plan } from "./marks.ts";
-
-export type MemoryCounters = ReturnType<typeof memoryCounters>;
 
 /** Makes the table of a limiter, or returns the known one. */
 export type TableOf = (
@@ -204,16 +203,6 @@ export class MemoryLimiter implements Limiter {
   }
 }
 
-/** The callers of one limiter. */
-export interface CallerTable {
-  /** Independent tables, each of which has some of the callers. */
-  readonly shards: readonly Callers[];
-  /** Callers that are remembered. */
-  readonly size: number;
-  /** Begins a turn in the shard of a caller, which ends it. */
-  enter(name: string): Callers;
-}
-
 /** A table of one shard. */
 export function callerTable(secret: Secret): CallerTable {
   const callers = new Callers();
@@ -231,12 +220,6 @@ export function callerTable(secret: Secret): CallerTable {
     },
   };
 }
-
-/**
- * Two numbers of 32 bits. A client that knew them could choose colliding names, to slow look-ups or to use up another
- * caller's limit.
- */
-export type Secret = readonly [number, number];
 
 export function randomSecret(): Secret {
   return [randomInt(2 ** 32) | 0, randomInt(2 ** 32) | 0];

@@ -23,8 +23,7 @@ import {
   USED,
   WINDOWS,
 } from "./cells.ts";
-import type { KeptOptions, KeptTables } from "./costs.ts";
-import type { CallerTable, Secret } from "./memory.ts";
+import type { CallerTable, KeptOptions, KeptTables, Secret } from "./caller_tables.ts";
 import type { SharedCallers } from "./shared_callers.ts";
 import { LIFE_S, markOf, planOfQuota, tableOptions } from "./quotas.ts";
 

@@ -6,10 +6,11 @@ import type { Clock } from "../base/clock.ts";
 import { calendar, type Period, type PeriodName } from "../base/calendar.ts";
 import { BATCH, FIRST, LAST, LIFE, MARKS, NAME, USED, WINDOWS } from "./cells.ts";
 import type { Callers } from "./callers.ts";
-import { CostedMemoryLimiter, type KeptOptions, type LimiterTools } from "./costs.ts";
+import { CostedMemoryLimiter, type LimiterTools } from "./costs.ts";
+import type { CallerTable, KeptOptions } from "./caller_tables.ts";
 import type { CostedLimiter, Decision, LimiterOptions } from "./counters.ts";
 import { planOf } from "./marks.ts";
-import { MemoryLimiter, type CallerTable } from "./memory.ts";
+import { MemoryLimiter } from "./memory.ts";
 
 /** `maxCallers` and `callers`: see `LimiterOptions`. */
 export interface QuotaOptions extends KeptOptions {

@@ -13,9 +13,9 @@ import type { Log } from "../base/log.ts";
 import { SharedCount } from "../base/shared_counts.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
 import type { WriteBatch } from "../base/event_loop.ts";
+import type { MemoryCounters } from "./caller_tables.ts";
 import type {
   CostedLimiter,
-  Counters,
   Decision,
   GiveMemory,
   Limiter,
@@ -24,8 +24,9 @@ import type {
   SharedCosts,
   Undecided,
   Window,
+  CountersReport,
+  GatewayCounters,
 } from "./counters.ts";
-import type { MemoryCounters } from "./memory.ts";
 import { RedisServers, type RedisServer } from "./redis_cluster.ts";
 import { RedisConnection, replyProblem, type Command, type Greeting } from "./redis_connection.ts";
 import { COST_SCRIPT, QUOTA_SCRIPT } from "./redis_costs.ts";
@@ -63,17 +64,6 @@ export interface RedisTools {
 
 /** Begins to connect to a server; `ready` names the event that the socket emits when it can be used. */
 export type RedisConnect = (server: RedisServer) => { readonly socket: Socket; readonly ready: string };
-
-/** The state of the counters, as `GET /gateway/status` shows it. */
-export interface CountersReport {
-  readonly store: "redis";
-  /** "down": at least one server that is needed cannot be used; its callers are counted as `onError` says. */
-  readonly state: "connecting" | "up" | "down";
-  readonly onError: "local" | Undecided;
-  /** When the state began, in milliseconds since 1970. */
-  readonly since: number;
-  readonly servers: readonly { readonly address: string; readonly state: string; readonly reason: string | null }[];
-}
 
 /** What the log says; 0: nothing yet. */
 const UP = 1;
@@ -125,7 +115,7 @@ const SILENT_FOR = 3;
 /** Redirections of one command in a Cluster. */
 const MAX_REDIRECTIONS = 5;
 
-export class RedisCounters implements Counters, SharedCosts {
+export class RedisCounters implements GatewayCounters {
   readonly settings: RedisSettings;
   readonly tools: RedisTools;
   readonly shared: SharedState;

@@ -27,9 +27,10 @@ import {
   USED,
   WINDOWS,
 } from "./cells.ts";
+import type { CallerTable, Secret } from "./caller_tables.ts";
 import type { Window } from "./counters.ts";
 import { MARKS_OF_CELL, type Plan } from "./marks.ts";
-import { hashName, memoryCounters, randomSecret, type CallerTable, type Secret } from "./memory.ts";
+import { hashName, memoryCounters, randomSecret } from "./memory.ts";
 
 /** The word of a shard with its lock. */
 const LOCK = 11;
@@ -102,8 +103,6 @@ export function workerCounters(
     },
   };
 }
-
-export type WorkerCounters = ReturnType<typeof workerCounters>;
 
 function nameOf(key: string): string {
   return `rate limit ${key}`;

@@ -4,26 +4,10 @@
  */
 import type { LookupAddress } from "node:dns";
 import net, { type LookupFunction } from "node:net";
-import type { Clock, Timer } from "../base/clock.ts";
+import type { Timer } from "../base/clock.ts";
 import { lookUp } from "../base/egress_clients.ts";
 import { ignore } from "../base/errors.ts";
-import type { Log } from "../base/log.ts";
-
-export interface Address {
-  readonly address: string;
-  readonly family: number;
-}
-
-export interface NamesOptions {
-  readonly clock: Clock;
-  readonly log: Log;
-  /** All addresses of a host. Default: getaddrinfo, without IPv6 addresses on a machine that has none. */
-  readonly lookup?: (host: string) => Promise<readonly Address[]>;
-  /** A number in [0, 1). Default: `Math.random`. */
-  readonly random?: () => number;
-  /** How old an answer may get, in milliseconds. Default 30,000. */
-  readonly ttlMs?: number;
-}
+import type { Address, NamesOptions } from "./contracts.ts";
 
 export class Names {
   readonly options: Required<NamesOptions>;

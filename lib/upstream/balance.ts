@@ -4,21 +4,7 @@
  */
 import type { Service, STRATEGIES } from "../config/model.ts";
 import type { Exchange } from "../http/exchange.ts";
-
-/** The properties of an upstream that a strategy uses. */
-export interface Candidate {
-  /** Unique within the service. */
-  readonly id: string;
-  /** Above 0; its share of the requests beside the others', reduced during a slow start. */
-  readonly weightNow: number;
-  /** Requests in progress and waiting. */
-  readonly load: number;
-  /**
-   * The state of smooth rotation; kept across reloads, so that a new configuration does not start at the first upstream
-   * again.
-   */
-  turn: number;
-}
+import type { Candidate } from "./contracts.ts";
 
 export interface Balancer {
   /** One of `candidates`, or null when there are none. */

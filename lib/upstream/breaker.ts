@@ -14,30 +14,9 @@ import { RollingCount } from "../base/rolling_count.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { problem, type Reply } from "../http/reply.ts";
+import type { BreakerReport, BreakerSettings, BreakerState, CircuitBreaker, Verdict } from "./contracts.ts";
 
 export { fields } from "../config/circuit_breaker.ts";
-
-export interface BreakerSettings {
-  /** Share of failed requests that opens it, above 0 to 1. */
-  readonly errorRatio: number;
-  /** With fewer requests than this within the window it stays closed. */
-  readonly minRequests: number;
-  readonly windowMs: number;
-  readonly openMs: number;
-  /** Requests that are admitted after `openMs`, all of which have to pass. */
-  readonly probes: number;
-}
-
-export type BreakerState = "closed" | "open" | "half_open";
-
-export interface BreakerReport {
-  readonly state: BreakerState;
-  /** When it entered that state, in milliseconds since 1970; null if it never left "closed". */
-  readonly since: number | null;
-}
-
-/** How an admitted request has ended; "unknown" says nothing about the service. */
-export type Verdict = "passed" | "failed" | "unknown";
 
 export interface BreakerOptions {
   readonly clock: Clock;
@@ -217,7 +196,7 @@ const CIRCUIT_OPEN =
   "Too many requests to the service behind this route have failed. Try again after the time in Retry-After.";
 
 /** Asks `next` while the breaker admits requests. */
-export function guarded(next: Handler, breaker: Breaker): Handler {
+export function guarded(next: Handler, breaker: CircuitBreaker): Handler {
   return async (exchange) => {
     const admission = breaker.admit();
     if (admission < 0) {

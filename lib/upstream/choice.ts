@@ -2,12 +2,10 @@
  * The choice among the upstreams of a service: of those that can be used, by its strategy; and of another one after a
  * try that has sent nothing.
  */
-import type { Clock } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
-import type { Log } from "../base/log.ts";
 import { LEAST_TRY_MS, tryPeer, upstreamFaultReply, type AttemptsOptions, type Tries } from "./attempts.ts";
 import type { Balancer } from "./balance.ts";
-import type { HealthOptions, UpstreamHealth } from "./health.ts";
+import type { HealthTools } from "./contracts.ts";
 import { Unsent } from "./faults.ts";
 import { isUntouched } from "./upstream_request.ts";
 import { ALWAYS_USABLE, type Member, type Peer, type Picker, type UpstreamSet } from "./upstream_set.ts";
@@ -36,15 +34,6 @@ export function pickerAmong(
       return left.length === 1 ? left[0]! : balancer.pick(left, exchange);
     },
   };
-}
-
-export interface HealthTools {
-  readonly clock: Clock;
-  readonly log: Log;
-  /** One word, which goes up whenever other upstreams may be usable; shared by all threads. */
-  readonly changes: Int32Array;
-  /** `memory`: as that of a member. */
-  readonly make: (options: HealthOptions, memory: ArrayBufferLike | null) => UpstreamHealth;
 }
 
 /** Puts the settings of a configuration for the health of its upstreams into force, after `UpstreamSet.adopt`. */

@@ -3,7 +3,7 @@
  */
 import type { Socket } from "node:net";
 import type { Dial, Secure } from "../base/egress.ts";
-import type { Address, Name } from "./addresses.ts";
+import type { Address, HostName } from "./contracts.ts";
 
 export interface ConnectTarget {
   readonly host: string;
@@ -11,12 +11,12 @@ export interface ConnectTarget {
   /** Connects to `host` and `port`. */
   readonly dial: Dial;
   /** The addresses of `host`, if it is a name. Default: Node looks the name up for every connection. */
-  readonly name?: Name;
+  readonly name?: HostName;
 }
 
 /**
- * `first`: see `Name.connectOptions`. `secure`: null for plain TCP. `readyEvent` names the event that the socket emits
- * when it can be used.
+ * `first`: see `HostName.connectOptions`. `secure`: null for plain TCP. `readyEvent` names the event that the socket
+ * emits when it can be used.
  */
 export function connect(to: ConnectTarget, secure: Secure | null, first: Address | undefined, more?: object): Socket {
   const socket = to.dial({ ...to.name?.connectOptions(first), ...more }, secure);

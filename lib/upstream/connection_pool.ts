@@ -6,7 +6,7 @@ import { DeadlineTimer, type Clock, type Timer } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
 import { Fault } from "../base/errors.ts";
 import type { Call } from "../http/exchange.ts";
-import type { Address } from "./addresses.ts";
+import type { Address } from "./contracts.ts";
 import { connect, type ConnectTarget } from "./connect.ts";
 import type { UpstreamTls } from "./tls.ts";
 

@@ -6,7 +6,8 @@ import { mix, textHash } from "../base/mix.ts";
 import { findCookie } from "../http/cookies.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue } from "../http/headers.ts";
-import { rotate, type Balancer, type Candidate } from "./balance.ts";
+import { rotate, type Balancer } from "./balance.ts";
+import type { Candidate } from "./contracts.ts";
 
 export { fields } from "../config/hash_on.ts";
 

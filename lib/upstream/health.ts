@@ -6,51 +6,10 @@
  *                └─────────checks fail───┴──────checks fail──────►┘
  *   passive   in ──max_failures within window_ms──► ejected ──eject_ms, longer while it repeats──► in (slow_start_ms)
  */
-import type { Clock, Timer } from "../base/clock.ts";
-import type { Log } from "../base/log.ts";
-import type { FailureReports } from "./shared_health.ts";
+import type { Timer } from "../base/clock.ts";
+import type { FailureCounts, HealthOptions, HealthReport, HealthSettings } from "./contracts.ts";
 
 export { fields } from "../config/health.ts";
-
-export interface HealthSettings {
-  /** Null: no active checks. */
-  readonly active: { readonly healthyThreshold: number; readonly unhealthyThreshold: number } | null;
-  readonly passive: {
-    /** Failures within `windowMs` that eject it; 0: it is never ejected. */
-    readonly maxFailures: number;
-    readonly windowMs: number;
-    /** The first ejection; it doubles while it repeats, to ten times. */
-    readonly ejectMs: number;
-    /** Statuses that count as failures. */
-    readonly statuses: readonly number[];
-    /** After a return, the time from a tenth of its share to the whole; 0: at once. */
-    readonly slowStartMs: number;
-  };
-}
-
-export interface HealthOptions {
-  readonly clock: Clock;
-  readonly log: Log;
-  /** For the log. */
-  readonly service: string;
-  readonly upstream: string;
-  /** Whether another upstream can serve its requests; called before it is ejected. */
-  readonly mayEject: () => boolean;
-  /** Called when `usable` or `ejected` has changed. */
-  readonly changed: () => void;
-}
-
-export type HealthState = "unknown" | "healthy" | "unhealthy" | "ejected";
-
-export interface HealthReport {
-  readonly state: HealthState;
-  /** When it entered that state, in milliseconds since 1970; null while it is unknown. */
-  readonly since: number | null;
-  /** Why it is unhealthy or ejected. */
-  readonly reason: string | null;
-  /** When an ejection ends, in milliseconds since 1970. */
-  readonly until: number | null;
-}
 
 /** An ejection is a repetition when it follows the return from the last within this many times `ejectMs`. */
 const REPEATS_WITHIN = 10;
@@ -64,14 +23,6 @@ const NO_CHECKS: HealthSettings = {
 };
 
 const UNKNOWN: HealthReport = { state: "unknown", since: null, reason: null, until: null };
-
-/**
- * The health of an upstream as requests see it. `checked` counts an active check, where checks are counted in this
- * thread.
- */
-export type UpstreamHealth = { [Name in keyof PublishedHealth]: PublishedHealth[Name] } & Partial<
-  Pick<Health, "checked">
->;
 
 /** A 32-bit word, the state, and a 64-bit cell: when a slow start is over, on the monotonic clock; 0: there is none. */
 export const HEALTH_BYTES = 16;
@@ -93,10 +44,10 @@ export class PublishedHealth {
   protected readonly words: Int32Array;
   protected readonly cells: Float64Array;
   protected settings = NO_CHECKS;
-  readonly #reports: Pick<FailureReports, "add"> | null;
+  readonly #reports: Pick<FailureCounts, "add"> | null;
 
   /** `memory`: what the thread that decides writes. `reports` are for that thread; null: it is this one. */
-  constructor(options: HealthOptions, memory: ArrayBufferLike, reports: Pick<FailureReports, "add"> | null) {
+  constructor(options: HealthOptions, memory: ArrayBufferLike, reports: Pick<FailureCounts, "add"> | null) {
     this.options = options;
     this.words = new Int32Array(memory);
     this.cells = new Float64Array(memory);

@@ -4,7 +4,7 @@
 import type { Socket } from "node:net";
 import { ignore } from "../base/errors.ts";
 import { GuardedReadable, type WriteBatch } from "../base/event_loop.ts";
-import type { Address } from "./addresses.ts";
+import type { Address } from "./contracts.ts";
 import { readyEvent } from "./connect.ts";
 import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts";
 import type { NodeResponseParser } from "./node_response_parser.ts";

@@ -18,6 +18,7 @@ import {
   type Tries,
 } from "./attempts.ts";
 import { tryFailure, Unsent, type TryFailure } from "./faults.ts";
+import type { RetryLimit } from "./contracts.ts";
 import { Replay, ReplayMemory, RetryBudget } from "./replay.ts";
 import type { Peer } from "./upstream_set.ts";
 import { isIdempotent, isUntouched } from "./upstream_request.ts";
@@ -40,7 +41,7 @@ export interface RetryPolicy {
 
 export interface Retries {
   readonly policy: RetryPolicy;
-  readonly budget: RetryBudget;
+  readonly budget: RetryLimit;
   readonly memory: ReplayMemory;
 }
 

@@ -11,7 +11,7 @@ import { entry } from "../base/event_loop.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { holdsOutputBack } from "../http/h2_streams.ts";
 import type { Reply } from "../http/reply.ts";
-import type { Address } from "./addresses.ts";
+import type { Address } from "./contracts.ts";
 import { readyEvent } from "./connect.ts";
 import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts";
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";

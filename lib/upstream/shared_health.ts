@@ -2,6 +2,7 @@
  * What workers report of upstreams to the main thread, which decides about their health: see `PublishedHealth`.
  */
 import { entry } from "../base/event_loop.ts";
+import type { UpstreamFailures } from "./contracts.ts";
 
 /**
  * In the main thread: failures that a worker reports. `find` returns undefined for an upstream that is no longer
@@ -15,15 +16,6 @@ export function addFailures(
     const peer = find(service, upstream);
     for (let i = 0; i < count; i++) peer?.health.failed(reason);
   }
-}
-
-/** Failures of one upstream in one worker. */
-export interface UpstreamFailures {
-  readonly service: string;
-  readonly upstream: string;
-  readonly count: number;
-  /** Of the latest one. */
-  readonly reason: string;
 }
 
 /**

@@ -7,7 +7,7 @@ import type { Service } from "../config/model.ts";
 import { compileConditions, type Holds } from "../http/conditions.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { HashKey } from "./hash.ts";
-import type { Member, Peer, Picker } from "./upstream_set.ts";
+import type { MakePicker, Member, Peer, Picker, RequestSplit, SplitDestination } from "./upstream_set.ts";
 import { healthyOf, usableOf } from "./usable.ts";
 
 export { fields } from "../config/split.ts";
@@ -32,15 +32,9 @@ export interface SplitOptions {
   /** All upstreams of the service. */
   readonly members: readonly Pick<Member, "peer" | "group">[];
   /** Makes a picker for these upstreams, see `UpstreamSet`. */
-  readonly picker: (peers: readonly Peer[], choosable?: (peers: readonly Peer[]) => readonly Peer[]) => Picker;
+  readonly picker: MakePicker;
   /** Numbers from 0 to below 1. Default `Math.random`. */
   readonly random?: () => number;
-}
-
-/** Upstreams, and their share of requests: above 0, at most 1. */
-export interface SplitDestination {
-  readonly peers: readonly Peer[];
-  readonly share: number;
 }
 
 interface Group {
@@ -66,7 +60,7 @@ export function splitPicker(
 }
 
 /** Chooses a group by the shares, and an upstream within it. */
-export class SplitPicker implements Picker {
+export class SplitPicker implements RequestSplit {
   readonly #divisions: readonly Division[];
   readonly #groups = new Map<string, Group>();
   /** Of each upstream. */

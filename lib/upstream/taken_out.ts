@@ -5,7 +5,7 @@
  * Their weight is 0 meanwhile, with which no picker chooses an upstream: not at first, not for a retry, and not if no
  * other is healthy.
  */
-import type { HealthTools } from "./choice.ts";
+import type { HealthTools } from "./contracts.ts";
 import type { Peer, UpstreamSet } from "./upstream_set.ts";
 
 export interface UpstreamState {

@@ -6,7 +6,7 @@ import { isIP, type Socket } from "node:net";
 import tls, { type PeerCertificate } from "node:tls";
 import type { Secure } from "../base/egress.ts";
 import { overTls } from "../base/egress_tls.ts";
-import type { Address } from "./addresses.ts";
+import type { Address } from "./contracts.ts";
 import { connect, type ConnectTarget } from "./connect.ts";
 
 export interface UpstreamTlsSettings {

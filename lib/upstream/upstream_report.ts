@@ -1,10 +1,9 @@
 /**
  * What is shown of the upstreams of a service.
  */
-import type { BreakerReport } from "./breaker.ts";
-import type { HealthReport } from "./health.ts";
-import type { SplitDestination, SplitPicker } from "./split.ts";
-import type { Peer, UpstreamSet } from "./upstream_set.ts";
+import type { BreakerReport } from "./contracts.ts";
+import type { HealthReport } from "./contracts.ts";
+import type { Peer, UpstreamSet, RequestSplit, SplitDestination } from "./upstream_set.ts";
 import { usableOf } from "./usable.ts";
 
 export interface UpstreamReport extends Omit<HealthReport, "state"> {
@@ -35,7 +34,7 @@ export interface UpstreamSetReport {
 /** `destinations`: where the requests that are asked about go; default: those of any callers that fit no `match`. */
 export function upstreamSetReport(
   { service, breaker, peers }: UpstreamSet,
-  split: SplitPicker | null = null,
+  split: RequestSplit | null = null,
   destinations?: readonly SplitDestination[],
 ): UpstreamSetReport {
   const usable = new Set(usableOf(peers));

@@ -4,19 +4,22 @@
  */
 import { ignore, type Fault } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
+import type { Handler } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
-import type { Candidate } from "./balance.ts";
-import type { Breaker, BreakerSettings } from "./breaker.ts";
+import { ConnectionPool } from "./connection_pool.ts";
+import type { BreakerSettings, Candidate, CircuitBreaker, HealthSettings } from "./contracts.ts";
+import type { RetryLimit, UpstreamHealth } from "./contracts.ts";
 import { isUpstreams } from "./faults.ts";
-import type { HealthSettings, UpstreamHealth } from "./health.ts";
 import { forwardHttp1 } from "./http1_request.ts";
 import { Pool } from "./pool.ts";
-import type { RetryBudget } from "./replay.ts";
-import type { Sessions } from "./sessions.ts";
 import type { ForwardOptions, Try, UpstreamDestination } from "./upstream_request.ts";
 
 /** The connections to one upstream: HTTP/1.1 or HTTP/2. */
-export type Connections = Pool | Sessions;
+export type Connections = Pool | Http2Connections;
+
+export interface Http2Connections extends ConnectionPool<any> {
+  readonly forward: (attempt: Try<any>) => Promise<Reply>;
+}
 
 export class Peer implements UpstreamDestination<Connections>, Candidate {
   readonly id: string;
@@ -70,7 +73,7 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
   forward(exchange: Exchange, options: ForwardOptions, endsAt: number): Promise<Reply> {
     const tryEndsAt = options.tryMs === 0 ? Infinity : options.clock.now() + options.tryMs;
     const attempt = { exchange, to: this, options, tryEndsAt, endsAt, isSecond: false, bytes: null };
-    return this.pool instanceof Pool ? forwardHttp1(attempt as Try<Pool>) : this.pool.forward(attempt as Try<Sessions>);
+    return this.pool instanceof Pool ? forwardHttp1(attempt as Try<Pool>) : this.pool.forward(attempt);
   }
 
   broken(fault: Fault): void {
@@ -124,6 +127,33 @@ export interface Picker {
   pick(exchange: Exchange, tried: readonly Peer[]): Peer | null;
 }
 
+/** Makes a picker for some upstreams. `choosable`: those of them that may be chosen. */
+export type MakePicker = (peers: readonly Peer[], choosable?: (peers: readonly Peer[]) => readonly Peer[]) => Picker;
+
+/** Upstreams, and their share of requests: above 0, at most 1. */
+export interface SplitDestination {
+  readonly peers: readonly Peer[];
+  readonly share: number;
+}
+
+/** Divides requests among groups of upstreams. */
+export interface RequestSplit extends Picker {
+  /** Those without a group, healthy or not. */
+  readonly rest: readonly Peer[];
+  /** Where a request can go; null: any request. */
+  destinations(exchange: Exchange | null): readonly SplitDestination[];
+}
+
+/** Sticky sessions of one service. */
+export interface StickySessions {
+  /** Asks `next` for requests without a session, and for retries. */
+  picker(next: Picker): Picker;
+  /** The upstream of the request's session; null: it has none, or not one that can be used. */
+  session(exchange: Exchange): Peer | null;
+  /** Adds the cookie to replies. */
+  handler(next: Handler): Handler;
+}
+
 /** For a service with no other upstream, which is always usable. */
 export function onlyPicker(peer: Peer): Picker {
   return { pick: (_exchange, tried) => (tried.length === 0 && peer.weight > 0 ? peer : null) };
@@ -133,9 +163,9 @@ export class UpstreamSet {
   readonly service: string;
   peers: readonly Peer[] = [];
   /** Null: no circuit breaker is configured. */
-  breaker: Breaker | null = null;
+  breaker: CircuitBreaker | null = null;
   /** Null: no retries were configured. */
-  budget: RetryBudget | null = null;
+  budget: RetryLimit | null = null;
 
   constructor(service: string) {
     this.service = service;
@@ -160,7 +190,7 @@ export class UpstreamSet {
    */
   adopt(
     members: readonly Member[],
-    breaker: { readonly breaker: Breaker; readonly settings: BreakerSettings } | null,
+    breaker: { readonly breaker: CircuitBreaker; readonly settings: BreakerSettings } | null,
     isSame = false,
   ): void {
     const before = this.peers;

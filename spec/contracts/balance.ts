@@ -1,6 +1,7 @@
 /** The promises of every balancing strategy. */
 import { expect, it } from "vitest";
-import type { Candidate, Strategy } from "../../lib/upstream/balance.ts";
+import type { Strategy } from "../../lib/upstream/balance.ts";
+import type { Candidate } from "../../lib/upstream/contracts.ts";
 import { balancerOf } from "../support/balance_parts.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { random } from "../support/random.ts";

@@ -11,7 +11,9 @@ import type { JsonSchema } from "../../lib/config/schema.ts";
 import { withAllParts } from "../../lib/parts/all_parts.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { freshModules } from "../../lib/parts/load.ts";
-import { PublishedHealth, type HealthSettings } from "../../lib/upstream/health.ts";
+import type { RedisCounters } from "../../lib/store/redis.ts";
+import { PublishedHealth } from "../../lib/upstream/health.ts";
+import type { HealthSettings } from "../../lib/upstream/contracts.ts";
 import type { Peer } from "../../lib/upstream/upstream_set.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
@@ -336,7 +338,7 @@ function rulesOf(gateway: Gateway): unknown {
   const active = fieldOf<object | null>(runtime, "#checks");
   const running = active === null ? [] : [...fieldOf<Map<Peer, { readonly settings: string }>>(active, "#running")];
   const checks = running.map(([{ id }, { settings }]) => [id, settings]);
-  const shared = runtime.shared === null ? null : runtime.shared.settings;
+  const shared = runtime.shared === null ? null : (runtime.shared as RedisCounters).settings;
   // Names of earlier configurations are no longer looked up.
   const hasNames = runtime.upstreamSets.some(({ peers }) => peers.some(({ pool }) => pool.options.name !== undefined));
   const ttlMs = hasNames ? fieldOf<{ readonly ttlMs: number }>(runtime, "#names").ttlMs : null;

@@ -4,7 +4,7 @@ import { headerValue, headerValues } from "../../lib/http/headers.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { rateLimit } from "../../lib/plugins/rate_limit.ts";
 import type { Counters, Decision, LimiterOptions, Undecided } from "../../lib/store/counters.ts";
-import type { MemoryCounters } from "../../lib/store/memory.ts";
+import type { MemoryCounters } from "../../lib/store/caller_tables.ts";
 import { manualClock } from "../support/clock.ts";
 import { sizeOf } from "../support/limiters.ts";
 import {

@@ -4,7 +4,8 @@ import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import os from "node:os";
 import { onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import { Names, type Address, type Name } from "../../lib/upstream/addresses.ts";
+import { Names, type Name } from "../../lib/upstream/addresses.ts";
+import type { Address } from "../../lib/upstream/contracts.ts";
 import { manualClock } from "./clock.ts";
 
 /** Loopback addresses of this machine, with ::1 if it has one. */

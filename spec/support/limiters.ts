@@ -1,4 +1,4 @@
-import type { MemoryCounters } from "../../lib/store/memory.ts";
+import type { MemoryCounters } from "../../lib/store/caller_tables.ts";
 
 /** How much the counters remember now. */
 export function sizeOf(counters: Pick<MemoryCounters, "tables">): {

@@ -1,5 +1,6 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import { Names, type Address } from "../../lib/upstream/addresses.ts";
+import { Names } from "../../lib/upstream/addresses.ts";
+import type { Address } from "../../lib/upstream/contracts.ts";
 import { addressOf, madeUpNames, turn } from "../support/addresses.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpTools } from "../support/exercise.ts";

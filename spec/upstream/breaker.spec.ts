@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { Breaker, BREAKER_BYTES, type BreakerSettings, type Verdict } from "../../lib/upstream/breaker.ts";
+import { Breaker, BREAKER_BYTES } from "../../lib/upstream/breaker.ts";
+import type { BreakerSettings, Verdict } from "../../lib/upstream/contracts.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpTools } from "../support/exercise.ts";
 import { inThreads, threadsOf, type Inside } from "../support/threads.ts";

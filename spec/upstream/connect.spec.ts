@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { Socket } from "node:net";
 import type { Dial } from "../../lib/base/egress.ts";
 import { createGateway } from "../../lib/index.ts";
-import type { Address, Name } from "../../lib/upstream/addresses.ts";
+import type { Address, HostName } from "../../lib/upstream/contracts.ts";
 import { connect } from "../../lib/upstream/connect.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { addressOf, madeUpNames } from "../support/addresses.ts";
@@ -14,7 +14,7 @@ import { madeUpTools } from "../support/exercise.ts";
 import { loadConfig } from "../support/schema.ts";
 
 describe("the look-up of a connection", () => {
-  const ask = (name: Name, first: Address, all: boolean) =>
+  const ask = (name: HostName, first: Address, all: boolean) =>
     new Promise((resolve) =>
       name.connectOptions(first).lookup("any", { all }, (...answer: unknown[]) => resolve(answer)),
     );

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { LogFields } from "../../lib/base/log.ts";
-import { Health, type HealthSettings } from "../../lib/upstream/health.ts";
+import { Health } from "../../lib/upstream/health.ts";
+import type { HealthSettings } from "../../lib/upstream/contracts.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpTools } from "../support/exercise.ts";
 

@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { Pool, type PoolOptions } from "../../lib/upstream/pool.ts";
-import type { Address, Name } from "../../lib/upstream/addresses.ts";
+import type { Address, HostName } from "../../lib/upstream/contracts.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
@@ -358,7 +358,7 @@ describe("the addresses of a name", () => {
           end();
         };
       },
-    } as unknown as Name;
+    } as unknown as HostName;
     const make = () =>
       new Pool(
         { ...ANYWHERE, protocol: "http", host: name.host, port: 1, keepaliveIdleMs: 1, name: counted },

@@ -1,8 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import { adoptHealth, pickerAmong, type HealthTools } from "../../lib/upstream/choice.ts";
-import { Health, HEALTH_BYTES, PublishedHealth, type HealthSettings } from "../../lib/upstream/health.ts";
-import { FailureReports, type UpstreamFailures } from "../../lib/upstream/shared_health.ts";
+import { adoptHealth, pickerAmong } from "../../lib/upstream/choice.ts";
+import type { HealthTools } from "../../lib/upstream/contracts.ts";
+import { Health, HEALTH_BYTES, PublishedHealth } from "../../lib/upstream/health.ts";
+import type { HealthSettings } from "../../lib/upstream/contracts.ts";
+import { FailureReports } from "../../lib/upstream/shared_health.ts";
+import type { UpstreamFailures } from "../../lib/upstream/contracts.ts";
 import { upstreamSetReport } from "../../lib/upstream/upstream_report.ts";
 import { UpstreamSet } from "../../lib/upstream/upstream_set.ts";
 import { balancerOf } from "../support/balance_parts.ts";

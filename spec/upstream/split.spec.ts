@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import type { Exchange } from "../../lib/http/exchange.ts";
-import { adoptHealth, pickerAmong, type HealthTools } from "../../lib/upstream/choice.ts";
+import { adoptHealth, pickerAmong } from "../../lib/upstream/choice.ts";
+import type { HealthTools } from "../../lib/upstream/contracts.ts";
 import { hashKey } from "../../lib/upstream/hash.ts";
 import { Health } from "../../lib/upstream/health.ts";
 import { sideAt, SplitPicker, type Share } from "../../lib/upstream/split.ts";

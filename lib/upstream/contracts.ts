@@ -1,0 +1,186 @@
+/**
+ * What serves requests sees of upstreams beyond one server over HTTP/1.1: their health, breakers, retries and names.
+ * The code behind it is loaded where a configuration needs it.
+ */
+import type { LookupFunction } from "node:net";
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+
+export interface HealthSettings {
+  /** Null: no active checks. */
+  readonly active: { readonly healthyThreshold: number; readonly unhealthyThreshold: number } | null;
+  readonly passive: {
+    /** Failures within `windowMs` that eject it; 0: it is never ejected. */
+    readonly maxFailures: number;
+    readonly windowMs: number;
+    /** The first ejection; it doubles while it repeats, to ten times. */
+    readonly ejectMs: number;
+    /** Statuses that count as failures. */
+    readonly statuses: readonly number[];
+    /** After a return, the time from a tenth of its share to the whole; 0: at once. */
+    readonly slowStartMs: number;
+  };
+}
+
+export interface HealthOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** For the log. */
+  readonly service: string;
+  readonly upstream: string;
+  /** Whether another upstream can serve its requests; called before it is ejected. */
+  readonly mayEject: () => boolean;
+  /** Called when `usable` or `ejected` has changed. */
+  readonly changed: () => void;
+}
+
+export type HealthState = "unknown" | "healthy" | "unhealthy" | "ejected";
+
+export interface HealthReport {
+  readonly state: HealthState;
+  /** When it entered that state, in milliseconds since 1970; null while it is unknown. */
+  readonly since: number | null;
+  /** Why it is unhealthy or ejected. */
+  readonly reason: string | null;
+  /** When an ejection ends, in milliseconds since 1970. */
+  readonly until: number | null;
+}
+
+/** The health of an upstream as requests see it. */
+export interface UpstreamHealth {
+  /** Statuses of responses that count as failures; null: `answered` need not be called. */
+  readonly failureStatuses: ReadonlySet<number> | null;
+  /** Read by balancers when it may have changed. */
+  readonly usable: boolean;
+  /** Whether it is ejected and not unhealthy: it is used if no other upstream is left. */
+  readonly ejected: boolean;
+  /** The share of its weight that counts, above 0 to 1. Read by balancers for every request. */
+  readonly share: number;
+  readonly report: HealthReport;
+  /** Sets new settings after a reload. */
+  configure(settings: HealthSettings): void;
+  /** Counts a response to a client. */
+  answered(status: number): void;
+  failed(reason: string): void;
+  /** Counts an active check, where checks are counted in this thread. `failure`: null: it has passed. */
+  checked?(failure: string | null): void;
+  close(): void;
+}
+
+export interface HealthTools {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** One word, which goes up whenever other upstreams may be usable; shared by all threads. */
+  readonly changes: Int32Array;
+  /** `memory`: as that of a member. */
+  readonly make: (options: HealthOptions, memory: ArrayBufferLike | null) => UpstreamHealth;
+}
+
+/** Failures of one upstream in one worker. */
+export interface UpstreamFailures {
+  readonly service: string;
+  readonly upstream: string;
+  readonly count: number;
+  /** Of the latest one. */
+  readonly reason: string;
+}
+
+/** In a worker: failures for the main thread. */
+export interface FailureCounts {
+  /** Sends them. */
+  send: (failures: readonly UpstreamFailures[]) => void;
+  add(service: string, upstream: string, reason: string): void;
+}
+
+export interface BreakerSettings {
+  /** Share of failed requests that opens it, above 0 to 1. */
+  readonly errorRatio: number;
+  /** With fewer requests than this within the window it stays closed. */
+  readonly minRequests: number;
+  readonly windowMs: number;
+  readonly openMs: number;
+  /** Requests that are admitted after `openMs`, all of which have to pass. */
+  readonly probes: number;
+}
+
+export type BreakerState = "closed" | "open" | "half_open";
+
+export interface BreakerReport {
+  readonly state: BreakerState;
+  /** When it entered that state, in milliseconds since 1970; null if it never left "closed". */
+  readonly since: number | null;
+}
+
+/** How an admitted request has ended; "unknown" says nothing about the service. */
+export type Verdict = "passed" | "failed" | "unknown";
+
+export interface CircuitBreaker {
+  readonly report: BreakerReport;
+  readonly counts: { readonly requests: number; readonly failures: number };
+  /** 0: requests are admitted. */
+  readonly retryAfterMs: number;
+  /** Sets new settings after a reload. */
+  configure(settings: BreakerSettings): void;
+  /** Admits a request and returns the number to pass to `settle`, once; -1 refuses it. */
+  admit(): number;
+  settle(admission: number, verdict: Verdict): void;
+}
+
+/** Limits the retries of one service to a share of its requests. */
+export interface RetryLimit {
+  /** Counts a request, not a retry. */
+  request(): void;
+  /** Takes the right to one retry; false if there is none left. */
+  take(ratio: number): boolean;
+}
+
+/** The properties of an upstream that a strategy uses. */
+export interface Candidate {
+  /** Unique within the service. */
+  readonly id: string;
+  /** Above 0; its share of the requests beside the others', reduced during a slow start. */
+  readonly weightNow: number;
+  /** Requests in progress and waiting. */
+  readonly load: number;
+  /**
+   * The state of smooth rotation; kept across reloads, so that a new configuration does not start at the first upstream
+   * again.
+   */
+  turn: number;
+}
+
+export interface Address {
+  readonly address: string;
+  readonly family: number;
+}
+
+export interface NamesOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** All addresses of a host. Default: getaddrinfo, without IPv6 addresses on a machine that has none. */
+  readonly lookup?: (host: string) => Promise<readonly Address[]>;
+  /** A number in [0, 1). Default: `Math.random`. */
+  readonly random?: () => number;
+  /** How old an answer may get, in milliseconds. Default 30,000. */
+  readonly ttlMs?: number;
+}
+
+/** One host name, shared by all pools that connect to it. */
+export interface HostName {
+  readonly host: string;
+  /** By the latest successful look-up, and the same array until they change; empty before the first. */
+  readonly addresses: readonly Address[];
+  /** Returns what ends it. */
+  onChange(listener: () => void): () => void;
+  /** For `net.connect`. `first`: the address to begin with, if the name still has it. */
+  connectOptions(first: Address | undefined): { readonly lookup: LookupFunction; readonly autoSelectFamily: true };
+}
+
+export interface HostNames {
+  /** The one `HostName` of a host; undefined for an address. */
+  name(host: string): HostName | undefined;
+  /** Looks these hosts up from now on, new ones at once, and no others. */
+  retain(hosts: Iterable<string>, ttlMs: number): void;
+  /** Ends all look-ups and timers; the last addresses stay. */
+  close(): void;
+}
