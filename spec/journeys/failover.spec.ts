@@ -336,7 +336,9 @@ describe("an upstream that answers with errors", () => {
             () => "broken",
           ),
         );
-      expect(ends.filter((end) => end === "broken")).toHaveLength(passive.max_failures);
+      // Over HTTP/2 the end may be read with the head: then nothing has passed to the client yet.
+      const failed = (end: string) => end === "broken" || (end === "502" && protocol.startsWith("h2"));
+      expect(ends.filter(failed)).toHaveLength(passive.max_failures);
       expect(ends.filter((end) => end === "200")).toHaveLength(12 - passive.max_failures);
       expect(recorded.upstreams("upstream ejected")).toEqual([backends[1].id]);
     },
