@@ -22,6 +22,7 @@ export const ACCEPTABLE_WARNINGS = [
   "redirect_loop",
   "caller_unused",
   "retries_unused",
+  "names_mixed",
 ] as const;
 
 export type AcceptableWarning = (typeof ACCEPTABLE_WARNINGS)[number];

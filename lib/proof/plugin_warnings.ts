@@ -28,6 +28,7 @@ export function ofPlugins(
   const found = new Map<WrittenPlugin, Draft[]>(
     plugins.map((plugin) => [plugin, [...ofSettings(plugin), ...ofGroups(plugin, groups)]]),
   );
+  if (callers !== null) for (const [plugin, draft] of ofNames(plugins)) found.get(plugin)!.push(draft);
   /** Of the first route that runs the plugin. */
   const examples = new Map<WrittenPlugin, string>();
   const logins: Logins = new Map();
@@ -267,6 +268,29 @@ function* ofLogin(plugin: WrittenPlugin, { service }: WrittenRoute, logins: Logi
     message,
     remedy: 'Give one of them another "session.cookie", or both the same "issuer" and "client_id".',
   };
+}
+
+/** About those that name callers in another way than the first one does: to `callers` a name is one caller. */
+function* ofNames(plugins: readonly WrittenPlugin[]): Iterable<readonly [WrittenPlugin, Draft]> {
+  const naming = plugins.filter(({ kind }) => kind.identifies === true);
+  const [first] = naming;
+  const seen = new Set(first === undefined ? [] : [namesOf(first)]);
+  for (const plugin of naming) {
+    const names = namesOf(plugin);
+    if (seen.has(names)) continue;
+    seen.add(names);
+    const message =
+      `${which(plugin)} and ${nameOf(first!)} take names of callers from different places: ` +
+      "who gets the name of another at one of them has its groups and limits.";
+    const remedy =
+      "Accept the warning once nobody can choose such a name, or write ids that only one of them can give.";
+    yield [plugin, { code: "names_mixed", message, remedy }];
+  }
+}
+
+/** Where the names of callers come from: keys have ids, a token the `sub` of its issuer. */
+function namesOf({ kind, config }: WrittenPlugin): string {
+  return JSON.stringify([kind.name, config["iss"] ?? config["issuer"] ?? config["url"] ?? null]);
 }
 
 function haveCommon(hosts: readonly string[], others: readonly string[]): boolean {

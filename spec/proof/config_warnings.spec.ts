@@ -682,6 +682,24 @@ describe("configWarnings", () => {
     ).toEqual([]);
   });
 
+  it("warns of names of callers that come from two places, once for each, and only where there are callers", () => {
+    const callers = { callers: [{ id: "ada", keys: [{ key: "k-ada" }] }] };
+    const keys = { name: "key_auth", config: { callers: true } };
+    const token = (iss: string) => ({ name: "jwt", config: { ...HMAC, aud: "s", iss } });
+    const told = (root: object, ...routes: object[]) =>
+      warningsOf({ ...configOf(routes.map((plugin, i) => [`r${i}`, `/r${i}`, plugin])), ...root })
+        .filter(({ code }) => code === "names_mixed")
+        .map(({ path, message }) => `${path}: ${message.split(" take ")[0]}`);
+    expect(told(callers, keys, token("a"), token("b"), token("b"))).toEqual([
+      'services.s.routes.r1.plugins.jwt: The plugin jwt of route "r1" of service "s" and key_auth of ' +
+        'route "r0" of service "s"',
+      'services.s.routes.r2.plugins.jwt: The plugin jwt of route "r2" of service "s" and key_auth of ' +
+        'route "r0" of service "s"',
+    ]);
+    expect(told(callers, keys, keys, { name: "acl", config: { whitelist: ["10.0.0.0/8"] } })).toEqual([]);
+    expect(told({}, key(), token("a"))).toEqual([]);
+  });
+
   it("warns of a limit by a header before every guard, at any level, and of no other limits", () => {
     const told = (global: object[], service: object[], route: object[]) =>
       pathsOf(warningsOf(configOf([["x", "/x", ...route]], { plugins: service }, { plugins: global })));
