@@ -2,9 +2,13 @@
  * Reports when the content of a file changes: by a rename-save, a write in place, or a symlink swap (Kubernetes
  * mounts).
  */
-import { statSync, watch, type FSWatcher } from "node:fs";
+import { stat, statSync, watch, type BigIntStats, type FSWatcher } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
 import { systemClock, type Clock, type Timer } from "../base/clock.ts";
+import { entry } from "../base/event_loop.ts";
+
+/** Finds the `signature` of a file, at once or later. */
+type Look = (path: string, found: (signature: string | null) => void) => void;
 
 export interface WatchOptions {
   /** Called after the file has changed and then stayed the same for 100 ms: saving often takes several steps. */
@@ -12,6 +16,8 @@ export interface WatchOptions {
   /** A change from this moment on counts, in milliseconds since 1970. Default: one from now on. */
   readonly since?: number | undefined;
   readonly clock?: Clock;
+  /** Default: `lookBeside`. */
+  readonly look?: Look;
 }
 
 const SETTLED_MS = 100;
@@ -22,21 +28,34 @@ const POLL_MS = 1500;
  * next to it.
  * Network and container file systems and link targets may send no events, so the file is polled too.
  * A file that disappears briefly has not changed; its replacement may differ. The watch does not keep the process
- * alive.
+ * alive. A look at a file system that hangs holds up nothing else; there is one look at a time.
  */
-export function watchFile(path: string, { onChange, clock = systemClock, since = Infinity }: WatchOptions) {
+export function watchFile(
+  path: string,
+  { onChange, clock = systemClock, since = Infinity, look = lookBeside }: WatchOptions,
+) {
   let known = changedAt(path) >= since ? null : signature(path);
   let settling: Timer | null = null;
   let watcher: FSWatcher | null = null;
+  let state: "idle" | "looking" | "closed" = "idle";
 
+  const lookFor = (seen: (current: string) => void) => {
+    if (state !== "idle") return;
+    state = "looking";
+    look(path, (current) => {
+      if (state === "closed") return;
+      state = "idle";
+      if (current !== null && current !== known) seen(current);
+    });
+  };
   const settle = () => {
     settling?.cancel();
     settling = clock.after(SETTLED_MS, () => {
       settling = null;
-      const current = signature(path);
-      if (current === null || current === known) return;
-      known = current;
-      onChange();
+      lookFor((current) => {
+        known = current;
+        onChange();
+      });
     });
   };
   const stopListening = () => {
@@ -57,8 +76,7 @@ export function watchFile(path: string, { onChange, clock = systemClock, since =
   const polling = clock.after(POLL_MS, () => {
     polling.restart();
     if (watcher === null) listen();
-    const current = signature(path);
-    if (settling === null && current !== null && current !== known) settle();
+    if (settling === null) lookFor(settle);
   });
 
   listen();
@@ -67,6 +85,7 @@ export function watchFile(path: string, { onChange, clock = systemClock, since =
     /** A file with this signature is no change. */
     expect: (next: string) => void (known = next),
     close() {
+      state = "closed";
       polling.cancel();
       settling?.cancel();
       stopListening();
@@ -86,12 +105,21 @@ function changedAt(path: string): number {
 /** Changes with the file that the path leads to, and with its content; null while there is no file. */
 export function signature(path: string): string | null {
   try {
-    const { dev, ino, size, mtimeNs } = statSync(path, { bigint: true });
-    return `${dev}:${ino}:${size}:${mtimeNs}`;
+    return signatureOf(statSync(path, { bigint: true }));
   } catch {
     return null;
   }
 }
+
+function signatureOf({ dev, ino, size, mtimeNs }: BigIntStats): string {
+  return `${dev}:${ino}:${size}:${mtimeNs}`;
+}
+
+/** By a thread of Node's: a network file system that hangs would stop the event loop. */
+const lookBeside: Look = (path, found) => {
+  const seen = (error: Error | null, stats: BigIntStats) => found(error === null ? signatureOf(stats) : null);
+  stat(path, { bigint: true }, entry("a look at a file", seen));
+};
 
 /**
  * Watches a set of files, which `follow` replaces: a file in both sets is watched without a gap. `since`: see

@@ -12,7 +12,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { systemClock, type Clock } from "../../lib/base/clock.ts";
-import { watchFile } from "../../lib/config/watch.ts";
+import { signature, watchFile } from "../../lib/config/watch.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 
 let folder: string;
@@ -34,7 +34,9 @@ afterEach(() => {
   rmSync(folder, { recursive: true });
 });
 
-const start = () => void (watching = watchFile(path, { clock, onChange: () => changes++ }));
+/** Looks at once, so that the clock alone decides when. */
+const atOnce = (file: string, found: (signature: string | null) => void) => found(signature(file));
+const start = () => void (watching = watchFile(path, { clock, onChange: () => changes++, look: atOnce }));
 
 /**
  * Long enough for a poll to notice and for the change to settle. The event loop does not turn, so no file event comes
@@ -121,6 +123,29 @@ describe("watchFile, polling", () => {
     clock.advance(10_000);
     expect(changes).toBe(0);
     expect(clock.pending).toBe(0);
+  });
+});
+
+describe("watchFile, where a look at the file does not end", () => {
+  it("looks once, goes on when the look ends, and closes meanwhile", () => {
+    const waiting: (() => void)[] = [];
+    const look = (file: string, found: (signature: string | null) => void) =>
+      void waiting.push(() => found(signature(file)));
+    watching = watchFile(path, { clock, onChange: () => changes++, look });
+    writeFileSync(path, '{"a":1}');
+    for (let i = 0; i < 5; i++) clock.advance(1500);
+    expect(waiting).toHaveLength(1);
+    waiting.pop()!();
+    clock.advance(100);
+    expect([waiting.length, changes]).toEqual([1, 0]);
+    waiting.pop()!();
+    expect(changes).toBe(1);
+    writeFileSync(path, '{"a":12}');
+    clock.advance(1500);
+    watching.close();
+    waiting.pop()!();
+    clock.advance(10_000);
+    expect([changes, clock.pending, waiting.length]).toEqual([1, 0, 0]);
   });
 });
 
