@@ -60,7 +60,10 @@ describe("npm run build", { timeout: 60_000 }, () => {
       (name) => `lib/manager/assets/${name}`,
     );
     const modules = ["bin/edge-gateway", "lib/index", "lib/kept", "lib/other"].map((name) => `${name}.js`);
-    expect(paths).toEqual([...modules, ...pages, "lib/index.d.ts", "lib/kept.d.ts"].sort());
+    const others = ["lib/index.d.ts", "lib/kept.d.ts", "lib/modules.json"];
+    expect(paths).toEqual([...modules, ...pages, ...others].sort());
+    const sums = JSON.parse(readFileSync(at("dist/lib/modules.json"), "utf8")) as Record<string, string>;
+    expect(Object.keys(sums)).toEqual([...modules].sort());
     expect([PROGRAM, "dist/lib/index.js"].map((path) => statSync(at(path)).mode & 0o777)).toEqual([0o755, 0o644]);
     expect(readFileSync(at("dist/lib/kept.d.ts"), "utf8")).toBe(
       "/** A comment. */\nexport interface Kept {\n    readonly field: string;\n}\n",

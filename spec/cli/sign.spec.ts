@@ -55,7 +55,7 @@ describe("edge-gateway sign", () => {
     ["with a folder", ["sign", "/tmp", "--key", "c"], "cannot read the file /tmp (FILE): it is a folder\n"],
     [
       "with a key that is missing",
-      ["sign", "/dev/null", "--key", "/nowhere/key.pem"],
+      ["sign", "package.json", "--key", "/nowhere/key.pem"],
       "cannot read the private key /nowhere/key.pem (--key): no such file\n",
     ],
   ])("exits 2 %s, and says so", async (_what, words, message) => {

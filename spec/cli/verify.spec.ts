@@ -218,7 +218,7 @@ describe("edge-gateway verify", () => {
     ],
     [
       "for a folder that is missing",
-      ["verify", "/nowhere", "--key", "/dev/null"],
+      ["verify", "/nowhere", "--key", "package.json"],
       "cannot read the folder /nowhere (DIR): no such file",
     ],
     [

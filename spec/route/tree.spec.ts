@@ -118,7 +118,8 @@ describe("literals at one position", () => {
     for (let n = 0; n < 300; n++) {
       const alphabet = r.list(1, 5, () => r.pick(ASCII));
       const word = () => "k" + r.list(0, 6, () => r.pick(alphabet)).join("");
-      const words = new Set(r.list(1, 80, word));
+      // ".+" at the end of a segment is refused as a regular expression.
+      const words = new Set(r.list(1, 80, word).filter((each) => !each.includes(".+")));
       const below = (name: string) => (name.length % 3 === 0 ? `/k${name}` : "");
       const tree = grow([...words].map((name) => `/${name}${below(name)}`));
       for (let m = 0; m < 60; m++) {

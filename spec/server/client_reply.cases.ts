@@ -37,6 +37,19 @@ export const REPLY_CASES: readonly ReplyCase[] = [
     lines: [OK, "content-length: 4", "A: b"],
   },
   {
+    title: "a 426 names the protocol to upgrade to, also in Connection",
+    status: 426,
+    framing: 0,
+    headers: ["Upgrade", "TLS/1.3"],
+    lines: ["HTTP/1.1 426 Upgrade Required", "Connection: Upgrade", "Upgrade: TLS/1.3", "Content-Length: 0"],
+  },
+  {
+    title: "another status has no Upgrade",
+    framing: 0,
+    headers: ["Upgrade", "TLS/1.3"],
+    lines: [OK, "Content-Length: 0"],
+  },
+  {
     title: "a second Content-Length is left out",
     framing: 4,
     headers: ["Content-Length", "4", "Content-Length", "5"],
