@@ -5,6 +5,7 @@
 import { existsSync, realpathSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { MANIFEST } from "../base/own_code.ts";
 import type { Config } from "../config/model.ts";
 import type { Settings } from "../config/settings.ts";
 import { withSignature } from "../config/source.ts";
@@ -70,7 +71,10 @@ export const NAME_FILES = ["/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/et
 
 /** The files of the program that are not modules, and what it reads of the system while it runs. */
 function programFiles({ admin, probe, manager }: Settings): string[] {
-  const files = [fileURLToPath(new URL("package.json", PACKAGE))];
+  const manifest = new URL(MANIFEST, PROGRAM);
+  const files = [new URL("package.json", PACKAGE), ...(isThere(manifest) ? [manifest] : [])].map((url) =>
+    fileURLToPath(url),
+  );
   if (manager !== null) files.push(fileURLToPath(new URL("lib/manager/assets/", PROGRAM)));
   // For metrics of open files and memory.
   if (admin !== null || probe !== null) files.push("/proc/self/fd/", "/proc/self/stat");

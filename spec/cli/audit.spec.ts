@@ -210,7 +210,10 @@ describe("edge-gateway audit --json", () => {
           .filter((path) => !path.startsWith(folder) && !path.startsWith("/etc/"))
           .map((path) => path.replace(fileURLToPath(ROOT), ""))
           .sort(),
-      ).toEqual(["/proc/self/fd/", "/proc/self/stat", "dist/lib/manager/assets/", "package.json"]);
+      ).toEqual([
+        ...["/proc/self/fd/", "/proc/self/stat"],
+        ...["dist/lib/manager/assets/", "dist/lib/modules.json", "package.json"],
+      ]);
       expect(writes).toEqual([join(folder, "access.log")]);
       expect(listens.map(({ host, port, why }) => `${why} ${host} ${port}`)).toEqual([
         "http 0.0.0.0 80",

@@ -91,6 +91,9 @@ async function isDown({ counters }: Made, reason: RegExp): Promise<void> {
   );
 }
 
+/** The time of a decision begins when its command is on the wire, at the end of this round of the event loop. */
+const isWritten = () => new Promise((resolve) => setImmediate(resolve));
+
 /** Lets time pass until it is down. */
 async function passesUntilDown(made: Made, clock: ManualClock, reason: RegExp): Promise<void> {
   await until(
@@ -334,6 +337,7 @@ describe("a server of rate counters", () => {
       onTestFinished(() => void server.process.kill("SIGCONT"));
       // Counted in memory, from the beginning.
       const first = Promise.all([limiter.decide("a"), limiter.decide("a")]);
+      await isWritten();
       clock.advance(50);
       expect(await first).toMatchObject([
         { admitted: true, remaining: [2] },
@@ -363,6 +367,7 @@ describe("a server of rate counters", () => {
     await isUp(made);
     between.swallows = true;
     const swallowed = limiterOf(made).decide("a");
+    await isWritten();
     clock.advance(50);
     expect(await swallowed).toBe("deny");
     await passesUntilDown(made, clock, /no answer within/);
