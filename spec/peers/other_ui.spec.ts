@@ -63,15 +63,17 @@ describe("a management UI on another port of localhost", () => {
       expect((await ask(page, `${admin}/login`, { method: "POST", headers: basic(CREDENTIALS.password) })).status).toBe(
         200,
       );
+      const device = expect.objectContaining({ name: "token-device" });
       expect(await page.context().cookies()).toEqual([
         expect.objectContaining({ name: "token", httpOnly: true, secure: true }),
+        device,
       ]);
       const { status, body } = await ask(page, `${admin}/gateway`, {});
       expect(status).toBe(200);
       expect(body).toMatchObject({ services: [{ name: "s", routes: expect.any(Array) as unknown }], plugins: [] });
       expect((await ask(page, `${admin}/gateway/config`, {})).body).toMatchObject({ AdminUser: CREDENTIALS.user });
       expect((await ask(page, `${admin}/logout`, { method: "DELETE" })).status).toBe(204);
-      expect(await page.context().cookies()).toEqual([]);
+      expect(await page.context().cookies()).toEqual([device]);
       expect((await ask(page, `${admin}/gateway`, {})).status).toBe(401);
     },
   );
