@@ -115,7 +115,8 @@ function objectIn(body: Buffer): Readonly<Record<string, unknown>> {
 }
 
 function reason({ kind, code, message }: ClientFailure, timeoutMs: number): string {
-  if (kind === "timeout") return `it did not answer within ${timeoutMs / 1000} s`;
+  // "saturated": this process was late itself, which makes no difference here.
+  if (kind === "timeout" || kind === "saturated") return `it did not answer within ${timeoutMs / 1000} s`;
   if (kind === "too_large") return message.replace("the answer", "its answer");
   if (code?.startsWith("HPE_"))
     return "the server there does not speak HTTP; with ADMIN_TLS=true the gateway speaks HTTPS";
