@@ -142,14 +142,16 @@ describe("a build", () => {
         [...readFileSync(trace, "utf8").matchAll(/\bopen(?:at)?\((?:\w+, )?"([^"]+)"/g)]
           .map(([, path]) => path!)
           .filter(existsSync);
-      const [, atStart = ""] = readFileSync(join(folder, "AUDIT.md"), "utf8").split("## The modules that it loads");
+      const [reads, atStart = ""] = readFileSync(join(folder, "AUDIT.md"), "utf8").split("## The modules that it loads");
+      const others = ["package.json", "dist/lib/modules.json"];
+      for (const path of others) expect(reads).toMatch(new RegExp(`\\s${path}$`, "m"));
       const listed = [...atStart.split("\n## ")[0]!.matchAll(/^\| (dist\/\S+) /gm)].map(([, path]) =>
         join(folder, path!),
       );
       // What reads named files again is loaded once they are watched, which may be after the last answer.
       await expect
         .poll(() => [...new Set(opened().filter((path) => path.startsWith(`${folder}/`)))].sort())
-        .toEqual([...listed, join(folder, "package.json")].sort());
+        .toEqual([...listed, ...others.map((path) => join(folder, path))].sort());
       expect(opened().filter((path) => path.startsWith(`${root}/`))).toEqual([]);
     },
   );
