@@ -142,7 +142,9 @@ describe("a build", () => {
         [...readFileSync(trace, "utf8").matchAll(/\bopen(?:at)?\((?:\w+, )?"([^"]+)"/g)]
           .map(([, path]) => path!)
           .filter(existsSync);
-      const [reads, atStart = ""] = readFileSync(join(folder, "AUDIT.md"), "utf8").split("## The modules that it loads");
+      const [reads, atStart = ""] = readFileSync(join(folder, "AUDIT.md"), "utf8").split(
+        "## The modules that it loads",
+      );
       const others = ["package.json", "dist/lib/modules.json"];
       for (const path of others) expect(reads).toMatch(new RegExp(`\\s${path}$`, "m"));
       const listed = [...atStart.split("\n## ")[0]!.matchAll(/^\| (dist\/\S+) /gm)].map(([, path]) =>
