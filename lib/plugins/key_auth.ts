@@ -13,6 +13,7 @@ import { droppedProblem } from "../config/dropped_names.ts";
 import { array, boolean, object, optional, string, withDefault } from "../config/schema.ts";
 import { callerNamed, type Exchange } from "../http/exchange.ts";
 import { headerValue, headerValues, isHopByHop, sameName, quotedString, withoutHeader } from "../http/headers.ts";
+import { queryValues, withoutParameter } from "../http/query.ts";
 import { problem } from "../http/reply.ts";
 import type { Plugin } from "./plugin.ts";
 
@@ -139,7 +140,7 @@ export const keyAuth: Plugin<typeof schema> = {
       if (!hideCredentials) return next(exchange.with(callerNamed(identity)));
       let { query, headers } = exchange;
       for (const { isQuery, name } of places) {
-        if (isQuery) query = withoutKey(query, name);
+        if (isQuery) query = withoutParameter(query, name);
         else headers = withoutHeader(headers, name);
       }
       return next(exchange.with({ ...callerNamed(identity), query, headers }));
@@ -161,7 +162,7 @@ function placeOf(text: string): Place {
 /** Undefined: there is none; null: there are different ones, of which the upstream might use another one. */
 function keyAt({ isQuery, name }: Place, { query, headers }: Exchange): string | null | undefined {
   if (isQuery) {
-    const keys = queryKeys(query, name);
+    const keys = queryValues(query, name);
     return keys.some((key) => key !== keys[0]) ? null : keys[0];
   }
   const value = headerValue(headers, name);
@@ -171,7 +172,7 @@ function keyAt({ isQuery, name }: Place, { query, headers }: Exchange): string |
 }
 
 function keysAt({ isQuery, name }: Place, { query, headers }: Exchange): readonly string[] {
-  return isQuery ? queryKeys(query, name) : headerValues(headers, name).map(headerKey);
+  return isQuery ? queryValues(query, name) : headerValues(headers, name).map(headerKey);
 }
 
 /** What concerns one connection, or tells where a request is from. */
@@ -193,50 +194,3 @@ function headerKey(value: string): string {
 }
 
 const BEYOND_ASCII = /[^\x00-\x7f]/;
-
-const NO_KEYS: readonly string[] = [];
-
-/** The values of a parameter of a query ("?" included), decoded. */
-function queryKeys(query: string, name: string): readonly string[] {
-  if (!mayHave(query, name)) return NO_KEYS;
-  return query
-    .slice(1)
-    .split("&")
-    .flatMap((pair) => valueOf(pair, name) ?? []);
-}
-
-/** The query without a parameter; all else stays byte for byte. */
-function withoutKey(query: string, name: string): string {
-  if (!mayHave(query, name)) return query;
-  const kept = query
-    .slice(1)
-    .split("&")
-    .filter((pair) => valueOf(pair, name) === undefined);
-  return kept.length === 0 ? "" : `?${kept.join("&")}`;
-}
-
-/** False for most queries: they hold neither the name as it is nor anything that might decode to it. */
-function mayHave(query: string, name: string): boolean {
-  return query.includes(name) || query.includes("%");
-}
-
-/** Undefined where the pair has another name. `?apiKey` without "=" is an empty key. */
-function valueOf(pair: string, name: string): string | undefined {
-  const equals = pair.indexOf("=");
-  const written = equals < 0 ? pair : pair.slice(0, equals);
-  // Encoded, a character takes three: longer names need not be decoded.
-  const isNamed =
-    written === name || (written.includes("%") && written.length <= 3 * name.length && decoded(written) === name);
-  return isNamed ? decoded(pair.slice(written.length + 1)) : undefined;
-}
-
-/** Form decoding (URL Standard §5.1); text whose encoding is broken stays as it is. */
-function decoded(text: string): string {
-  const spaced = text.includes("+") ? text.replaceAll("+", " ") : text;
-  if (!spaced.includes("%")) return spaced;
-  try {
-    return decodeURIComponent(spaced);
-  } catch {
-    return text;
-  }
-}

@@ -24,6 +24,7 @@ import {
 import { BODILESS } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, headerValues, withoutHeader } from "../http/headers.ts";
+import { formDecoded, parametersOf } from "../http/query.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { wholeRequest } from "../http/whole_body.ts";
 import {
@@ -277,11 +278,8 @@ function checkBody({ headers }: Exchange, body: Buffer | null | undefined, schem
 /** Names and values are encoded as in HTML forms (URL Standard §5.1). */
 function checkQuery(query: string, schema: CompiledSchema, run: Run): Done {
   const values = new Map<string, string[]>();
-  for (const pair of query.slice(1).split("&")) {
-    if (pair === "") continue;
-    const equals = pair.indexOf("=");
-    const name = decoded(equals < 0 ? pair : pair.slice(0, equals));
-    const value = decoded(equals < 0 ? "" : pair.slice(equals + 1));
+  for (const [written, text] of parametersOf(query)) {
+    const [name, value] = [formDecoded(written), formDecoded(text)];
     if (name === null || value === null) return run.add("", "is not percent-encoded in UTF-8");
     add(values, name, value);
   }
@@ -292,14 +290,6 @@ function add(values: Map<string, string[]>, name: string, value: string): void {
   const before = values.get(name);
   if (before === undefined) values.set(name, [value]);
   else before.push(value);
-}
-
-function decoded(text: string): string | null {
-  try {
-    return decodeURIComponent(text.includes("+") ? text.replaceAll("+", " ") : text);
-  } catch {
-    return null;
-  }
 }
 
 function headersObject({ headers, authority }: Exchange, schema: CompiledSchema): object {

@@ -6,6 +6,7 @@ import { anyOf, array, string, withDefault } from "../config/whole_schema.ts";
 import { cookieValues } from "../http/cookies.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
+import { queryValues } from "../http/query.ts";
 
 const PLACE = string({
   references: "none",
@@ -43,8 +44,7 @@ function readerOf(place: string): TokenReader {
   if (place === "header") return ({ headers }) => bearerToken(headers);
   const name = place.slice(place.indexOf(":") + 1);
   if (place.startsWith("cookie:")) return ({ headers }) => onlyOne(cookieValues(headers, name));
-  return ({ query }) =>
-    query.includes(name) || query.includes("%") ? onlyOne(new URLSearchParams(query).getAll(name)) : undefined;
+  return ({ query }) => onlyOne(queryValues(query, name));
 }
 
 /** With several tokens, upstream and gateway could read different ones. */
