@@ -17,231 +17,245 @@ type Instances<What extends string> = Iterable<readonly [key: string, figures: R
 
 /** Samples are made one by one when they are read: they may be many. */
 export function families(source: ReportSource): readonly Family[] {
-  const {
-    metrics,
-    requests,
-    configuration,
-    runtime,
-    spans,
-    listener,
-    listening: { https },
-    reports,
-  } = source;
-  const { snapshot, lastReload, loadedAt, followers } = configuration;
-  const counters = countersOf(source);
-  const end = configuration.validity?.endOf(snapshot.config) ?? null;
-  const caches = cachesOf(runtime, reports?.caches);
-  const services = Array.from(
-    metrics.services,
-    ([service, { meter }]) => [["service", service], meter.retries] as const,
-  );
-  const { upstreamSets } = runtime;
-  const circuits = upstreamSets.map(
-    ({ service, breaker }) => [["service", service], breaker?.report.state ?? null] as const,
-  );
-  const certificates: [Labels, number][] = snapshot.shownCertificates.flatMap(({ path, hosts, notAfter }) =>
-    hosts.map((host): [Labels, number] => [["file", path, "host", host], notAfter / 1000]),
-  );
-  if (https !== null) certificates.push([["file", "", "host", ""], https.certificate.notAfter / 1000]);
   return [
-    counter("edge_gateway_http_requests_total", HELP.requests, requestsOf(metrics)),
-    {
-      name: "edge_gateway_http_request_duration_seconds",
-      type: "histogram",
-      help: HELP.durations,
-      samples: timed(allRoutes(metrics)),
-    },
+    ...ofRequests(source),
+    ...ofPlugins(source),
+    ...ofCounters(source),
+    ...ofRefusals(source),
+    ...ofUpstreams(source),
+    ...ofWorkers(source),
+    ...ofConfiguration(source),
+    ...ofSpans(source),
+    gauges("edge_gateway_build_info", "What runs.", [[["version", version, "node_version", process.version], 1]]),
+  ];
+}
+
+function ofRequests({ metrics, requests, listener, runtime, reports }: ReportSource): Family[] {
+  const caches = cachesOf(runtime, reports?.caches);
+  return [
+    counters(
+      "edge_gateway_http_requests_total",
+      "Requests that are over. code is the status; none: the client disconnected before there was one.",
+      requestsOf(metrics),
+    ),
+    times(
+      "edge_gateway_http_request_duration_seconds",
+      "From the head of the request to the end of the reply, without WebSockets.",
+      allRoutes(metrics),
+    ),
     gauge(
       "edge_gateway_http_requests_in_flight",
       "Requests that are being answered, and open WebSockets.",
       requests.inFlight,
     ),
-    counter(
+    counters(
       "edge_gateway_http_received_bytes_total",
-      HELP.received,
+      "Bytes of request bodies, and of what clients sent through WebSockets.",
       aboveZero(allRoutes(metrics), ({ receivedBytes }) => receivedBytes),
     ),
-    counter(
+    counters(
       "edge_gateway_http_sent_bytes_total",
-      HELP.sent,
+      "Bytes of bodies that were sent to clients, and through WebSockets.",
       aboveZero(allRoutes(metrics), ({ sentBytes }) => sentBytes),
     ),
     gauge("edge_gateway_client_connections", "Connections of clients that are open.", listener.connections.open),
-    counter("edge_gateway_client_connections_refused_total", "Connections that a limit refused.", [
+    counters("edge_gateway_client_connections_refused_total", "Connections that a limit refused.", [
       [[], listener.connections.refused],
     ]),
-    counter(
+    counters(
       "edge_gateway_cache_requests_total",
-      HELP.cached,
+      "Requests that response_cache saw, by what it did.",
       counted(allRoutes(metrics), "result", ({ cached }) => cached),
     ),
-    {
-      name: "edge_gateway_cache_bytes",
-      type: "gauge",
-      help: "Memory that a cache uses.",
-      samples: summed(caches, "bytes"),
-    },
-    { name: "edge_gateway_cache_max_bytes", type: "gauge", help: HELP.cacheBound, samples: summed(caches, "maxBytes") },
-    {
-      name: "edge_gateway_cache_entries",
-      type: "gauge",
-      help: "Replies that a cache has stored.",
-      samples: summed(caches, "entries"),
-    },
-    counter("edge_gateway_cache_evictions_total", HELP.evictions, summed(caches, "evictions")),
-    counter(
+    gauges("edge_gateway_cache_bytes", "Memory that a cache uses.", summed(caches, "bytes")),
+    gauges(
+      "edge_gateway_cache_max_bytes",
+      "Memory that a cache may use: max_bytes, with workers of all of them.",
+      summed(caches, "maxBytes"),
+    ),
+    gauges("edge_gateway_cache_entries", "Replies that a cache has stored.", summed(caches, "entries")),
+    counters(
+      "edge_gateway_cache_evictions_total",
+      "Stored replies that a cache dropped for want of room.",
+      summed(caches, "evictions"),
+    ),
+  ];
+}
+
+function ofPlugins({ metrics }: ReportSource): Family[] {
+  return [
+    counters(
       "edge_gateway_plugin_requests_total",
       "Requests that a plugin got.",
       usedPlugins(metrics, (meter) => meter.requests),
     ),
-    counter(
+    counters(
       "edge_gateway_plugin_answers_total",
-      HELP.answers,
+      "Requests that a plugin answered itself: refusals, redirects, replies from a cache.",
       usedPlugins(metrics, (meter) => meter.answered),
     ),
-    counter(
+    counters(
       "edge_gateway_plugin_seconds_total",
-      HELP.plugins,
+      "Time from when a plugin got a request until it passed it on or answered it.",
       usedPlugins(metrics, (meter) => meter.ms / 1000),
     ),
-    counter(
+    counters(
       "edge_gateway_plugin_results_total",
-      HELP.results,
+      "What a plugin reports of its work; of mirror: its copies.",
       counted(pluginsOf(metrics), "result", ({ results }) => results),
     ),
-    counter(
+    counters(
       "edge_gateway_plugin_faults_total",
-      HELP.faults,
+      "Faults of plugins: in a request, or in a timer, a promise or a listener of their module.",
       Array.from(metrics.pluginFaults, ([plugin, count]) => [["plugin", plugin], count]),
     ),
-    {
-      name: "edge_gateway_rate_limit_callers",
-      type: "gauge",
-      help: "Callers that a rate limit remembers.",
-      samples: summed(limitersOf(source), "callers"),
-    },
-    counter("edge_gateway_rate_limit_shared_total", HELP.shared, summed(limitersOf(source), "shared")),
-    {
-      name: "edge_gateway_counters_up",
-      type: "gauge",
-      help: HELP.countersUp,
-      samples: counters === null ? [] : [[[], counters.state === "up" ? 1 : 0]],
-    },
-    counter(
+  ];
+}
+
+function ofCounters(source: ReportSource): Family[] {
+  const { runtime } = source;
+  const shared = countersOf(source);
+  return [
+    gauges(
+      "edge_gateway_rate_limit_callers",
+      "Callers that a rate limit remembers.",
+      summed(limitersOf(source), "callers"),
+    ),
+    counters(
+      "edge_gateway_rate_limit_shared_total",
+      "Decisions of a rate limit for callers that share one allowance, because its table is full.",
+      summed(limitersOf(source), "shared"),
+    ),
+    gauges(
+      "edge_gateway_counters_up",
+      "Whether every server of global.counters that is needed answers.",
+      shared === null ? [] : [[[], shared.state === "up" ? 1 : 0]],
+    ),
+    counters(
       "edge_gateway_counters_errors_total",
-      HELP.countersErrors,
+      "Decisions of rate limits that global.counters did not make, but on_error.",
       Array.from(runtime.countersErrors, ([reason, count]) => [["reason", reason], count]),
     ),
-    counter(
+    counters(
       "edge_gateway_state_errors_total",
       "Writes to STATE_DIR that have failed.",
       runtime.state === null ? [] : [[[], runtime.state.errors]],
     ),
-    counter("edge_gateway_rate_limited_total", "Requests refused by rate_limit.", limitedOf(metrics)),
-    counter(
-      "edge_gateway_plugin_refusals_total",
-      HELP.refusals,
-      counted(allRoutes(metrics), "code", ({ refusals }) => refusals),
-    ),
-    {
-      name: "edge_gateway_upstream_duration_seconds",
-      type: "histogram",
-      help: HELP.tries,
-      samples: timed(triesOf(metrics)),
-    },
-    counter("edge_gateway_retries_total", "Tries beyond the first one of a request.", services),
-    {
-      name: "edge_gateway_circuit_state",
-      type: "gauge",
-      help: HELP.circuits,
-      samples: counted(circuits, "state", statesOf),
-    },
-    {
-      name: "edge_gateway_upstream_healthy",
-      type: "gauge",
-      help: HELP.healthy,
-      samples: peersOf(upstreamSets, ({ health }) => (health.usable ? 1 : 0)),
-    },
-    {
-      name: "edge_gateway_upstream_connections",
-      type: "gauge",
-      help: HELP.connections,
-      samples: peersOf(upstreamSets, ({ pool, ofWorkers }) => pool.open + ofWorkers.open),
-    },
-    ...(followers === null ? [] : [gauge("edge_gateway_workers", "Threads that serve requests.", followers.serving)]),
-    ...(followers === null
-      ? []
-      : [gauge("edge_gateway_worker_restarts_total", HELP.restarts, followers.restarts, "counter")]),
-    gauge("edge_gateway_config_last_reload_successful", HELP.reloaded, lastReload?.outcome === "refused" ? 0 : 1),
-    gauge("edge_gateway_config_last_reload_success_timestamp_seconds", HELP.loadedAt, loadedAt / 1000),
-    {
-      name: "edge_gateway_config_expiry_timestamp_seconds",
-      type: "gauge",
-      help: HELP.end,
-      samples: end === null ? [] : [[[], end / 1000]],
-    },
-    {
-      name: "edge_gateway_tls_certificate_expiry_timestamp_seconds",
-      type: "gauge",
-      help: HELP.certificates,
-      samples: certificates,
-    },
-    ...(spans === null
-      ? []
-      : [
-          counter("edge_gateway_trace_spans_exported_total", HELP.exported, [
-            [[], spans.exported + (reports?.spans.exported ?? 0)],
-          ]),
-        ]),
-    ...(spans === null
-      ? []
-      : [
-          counter("edge_gateway_trace_spans_dropped_total", "Spans of traces that were lost.", [
-            [[], spans.dropped + (reports?.spans.dropped ?? 0)],
-          ]),
-        ]),
-    {
-      name: "edge_gateway_build_info",
-      type: "gauge",
-      help: "What runs.",
-      samples: [[["version", version, "node_version", process.version], 1]],
-    },
   ];
 }
 
-function counter(name: string, help: string, samples: Samples<number>): Family {
+function ofRefusals({ metrics }: ReportSource): Family[] {
+  return [
+    counters("edge_gateway_rate_limited_total", "Requests refused by rate_limit.", limitedOf(metrics)),
+    counters(
+      "edge_gateway_plugin_refusals_total",
+      "Requests that a plugin refused, by the code of its error.",
+      counted(allRoutes(metrics), "code", ({ refusals }) => refusals),
+    ),
+  ];
+}
+
+function ofUpstreams({ metrics, runtime: { upstreamSets } }: ReportSource): Family[] {
+  const circuits = upstreamSets.map(
+    ({ service, breaker }) => [["service", service], breaker?.report.state ?? null] as const,
+  );
+  return [
+    times(
+      "edge_gateway_upstream_duration_seconds",
+      "From the beginning of a try to the head of the upstream's response, or to its failure.",
+      triesOf(metrics),
+    ),
+    counters(
+      "edge_gateway_retries_total",
+      "Tries beyond the first one of a request.",
+      Array.from(metrics.services, ([service, { meter }]) => [["service", service], meter.retries]),
+    ),
+    gauges(
+      "edge_gateway_circuit_state",
+      "1 for the state of a circuit breaker, 0 for the other states.",
+      counted(circuits, "state", statesOf),
+    ),
+    gauges(
+      "edge_gateway_upstream_healthy",
+      "Whether the upstream is healthy: 0 when its checks fail or it has been ejected.",
+      peersOf(upstreamSets, ({ health }) => (health.usable ? 1 : 0)),
+    ),
+    gauges(
+      "edge_gateway_upstream_connections",
+      "Open connections, idle ones included.",
+      peersOf(upstreamSets, ({ pool, ofWorkers }) => pool.open + ofWorkers.open),
+    ),
+  ];
+}
+
+function ofWorkers({ configuration: { followers } }: ReportSource): Family[] {
+  if (followers === null) return [];
+  return [
+    gauge("edge_gateway_workers", "Threads that serve requests.", followers.serving),
+    gauge(
+      "edge_gateway_worker_restarts_total",
+      "Workers that were replaced because they ended or gave no sign of life.",
+      followers.restarts,
+      "counter",
+    ),
+  ];
+}
+
+function ofConfiguration({ configuration, listening: { https } }: ReportSource): Family[] {
+  const { snapshot, lastReload, loadedAt, validity } = configuration;
+  const end = validity?.endOf(snapshot.config) ?? null;
+  const certificates: [Labels, number][] = snapshot.shownCertificates.flatMap(({ path, hosts, notAfter }) =>
+    hosts.map((host): [Labels, number] => [["file", path, "host", host], notAfter / 1000]),
+  );
+  if (https !== null) certificates.push([["file", "", "host", ""], https.certificate.notAfter / 1000]);
+  return [
+    gauge(
+      "edge_gateway_config_last_reload_successful",
+      "Whether the last reload succeeded; 1 before the first.",
+      lastReload?.outcome === "refused" ? 0 : 1,
+    ),
+    gauge(
+      "edge_gateway_config_last_reload_success_timestamp_seconds",
+      "When the configuration in force was loaded, in seconds since 1970.",
+      loadedAt / 1000,
+    ),
+    gauges(
+      "edge_gateway_config_expiry_timestamp_seconds",
+      "When the signed configuration in force ends, in seconds since 1970; no sample: it does not end.",
+      end === null ? [] : [[[], end / 1000]],
+    ),
+    gauges(
+      "edge_gateway_tls_certificate_expiry_timestamp_seconds",
+      "When a certificate of the gateway expires, in seconds since 1970; without file and host: " +
+        "the one for all other names.",
+      certificates,
+    ),
+  ];
+}
+
+function ofSpans({ spans, reports }: ReportSource): Family[] {
+  if (spans === null) return [];
+  return [
+    counters("edge_gateway_trace_spans_exported_total", "Spans of traces that the collector has accepted.", [
+      [[], spans.exported + (reports?.spans.exported ?? 0)],
+    ]),
+    counters("edge_gateway_trace_spans_dropped_total", "Spans of traces that were lost.", [
+      [[], spans.dropped + (reports?.spans.dropped ?? 0)],
+    ]),
+  ];
+}
+
+function counters(name: string, help: string, samples: Samples<number>): Family {
   return { name, type: "counter", help, samples };
 }
 
-const HELP = {
-  requests: "Requests that are over. code is the status; none: the client disconnected before there was one.",
-  durations: "From the head of the request to the end of the reply, without WebSockets.",
-  received: "Bytes of request bodies, and of what clients sent through WebSockets.",
-  sent: "Bytes of bodies that were sent to clients, and through WebSockets.",
-  cached: "Requests that response_cache saw, by what it did.",
-  cacheBound: "Memory that a cache may use: max_bytes, with workers of all of them.",
-  evictions: "Stored replies that a cache dropped for want of room.",
-  plugins: "Time from when a plugin got a request until it passed it on or answered it.",
-  answers: "Requests that a plugin answered itself: refusals, redirects, replies from a cache.",
-  results: "What a plugin reports of its work; of mirror: its copies.",
-  faults: "Faults of plugins: in a request, or in a timer, a promise or a listener of their module.",
-  shared: "Decisions of a rate limit for callers that share one allowance, because its table is full.",
-  countersUp: "Whether every server of global.counters that is needed answers.",
-  countersErrors: "Decisions of rate limits that global.counters did not make, but on_error.",
-  circuits: "1 for the state of a circuit breaker, 0 for the other states.",
-  refusals: "Requests that a plugin refused, by the code of its error.",
-  tries: "From the beginning of a try to the head of the upstream's response, or to its failure.",
-  healthy: "Whether the upstream is healthy: 0 when its checks fail or it has been ejected.",
-  connections: "Open connections, idle ones included.",
-  restarts: "Workers that were replaced because they ended or gave no sign of life.",
-  reloaded: "Whether the last reload succeeded; 1 before the first.",
-  loadedAt: "When the configuration in force was loaded, in seconds since 1970.",
-  end: "When the signed configuration in force ends, in seconds since 1970; no sample: it does not end.",
-  certificates:
-    "When a certificate of the gateway expires, in seconds since 1970; without file and host: " +
-    "the one for all other names.",
-  exported: "Spans of traces that the collector has accepted.",
-};
+function gauges(name: string, help: string, samples: Samples<number>): Family {
+  return { name, type: "gauge", help, samples };
+}
+
+function times(name: string, help: string, of: Samples<{ readonly recent: Recent }>): Family {
+  return { name, type: "histogram", help, samples: timed(of) };
+}
 
 /** All routes, and last the requests without a route. */
 export function* allRoutes({ services, unrouted }: Metrics): Samples<RouteMeter> {
