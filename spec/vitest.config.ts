@@ -6,7 +6,7 @@ const filesOf = (...names: string[]) => names.map((name) => `spec/${name}.spec.t
 
 /** They run the built program, in which nothing takes the place of our codec, and none of them is about it. */
 const OF_THE_PROGRAM = filesOf(
-  ...["admin_events", "config_tests", "idle_process", "life", "plugin_modules", "reload", "signed_configuration"].map(
+  ...["admin_tail", "config_tests", "idle_process", "life", "plugin_modules", "reload", "signed_configuration"].map(
     (name) => `journeys/${name}`,
   ),
 );

@@ -10,7 +10,6 @@ import { isForeign } from "../http/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
 import type * as callers from "./callers_request.ts";
-import type * as streams from "./events.ts";
 import type * as decisions from "./decision_request.ts";
 import type * as explaining from "./explain_request.ts";
 import type * as figureRequests from "./figures_request.ts";
@@ -46,7 +45,6 @@ export interface OnRequest {
   readonly explain: () => Promise<typeof explaining>;
   readonly reload: () => Promise<typeof reloading>;
   readonly schema: () => Promise<typeof schemas>;
-  readonly events: () => Promise<typeof streams>;
   readonly tail: () => Promise<typeof tails>;
   readonly upstream: () => Promise<typeof upstreams>;
 }
@@ -77,8 +75,8 @@ export class Endpoints {
   #login: logins.Login | null = null;
   /** Null: nobody has asked for anything that a session opens. */
   #sessionsSoFar: ofSession.Sessions | null = null;
-  /** Those that somebody has opened. */
-  readonly #streams = new Map<"events" | "tail", streams.EventStreams | tails.TailStreams>();
+  /** Null: nobody has followed the requests yet. */
+  #tail: tails.TailStreams | null = null;
   #hasEnded = false;
   readonly #isKnownHost: (authority: string) => boolean;
   readonly #origins: ReadonlySet<string>;
@@ -143,8 +141,7 @@ export class Endpoints {
         method: "GET",
         answer: async (inbound) => (await loaded(onRequest.decision)).decisionRequest(REQUESTS, inbound, options),
       },
-      "/gateway/events": { method: "GET", answer: (inbound, who) => this.#stream(inbound, "events", who) },
-      "/gateway/tail": { method: "GET", answer: (inbound, who) => this.#stream(inbound, "tail", who) },
+      "/gateway/tail": { method: "GET", answer: (inbound, who) => this.#follow(inbound, who) },
       "/gateway/explain": { method: "POST", isForViewers: true, answer: explain },
       "/gateway/reload": { method: "POST", answer: reload },
       "/metrics": { method: "GET", isOpen: true, answer: (inbound) => this.#metrics(inbound) },
@@ -153,10 +150,10 @@ export class Endpoints {
     };
   }
 
-  /** Ends all event streams and refuses new ones. */
+  /** Ends all streams and refuses new ones. */
   endStreams(): void {
     this.#hasEnded = true;
-    for (const streams of this.#streams.values()) streams.close();
+    this.#tail?.close();
   }
 
   /** Answers one request. Never rejects. */
@@ -296,7 +293,7 @@ export class Endpoints {
   async #logOut({ headers }: Inbound): Promise<Reply> {
     const sessions = await this.#sessions();
     sessions.revoke(headers);
-    for (const streams of this.#streams.values()) streams.review();
+    this.#tail?.review();
     return { status: 204, headers: ["Set-Cookie", sessions.clearing], body: null };
   }
 
@@ -314,22 +311,18 @@ export class Endpoints {
     return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: await this.#options.metrics() };
   }
 
-  async #stream({ call, headers, method, target }: Inbound, name: "events" | "tail", who: Who): Promise<Reply> {
+  async #follow({ call, headers, method, target }: Inbound, who: Who): Promise<Reply> {
     const sessions = await this.#sessions();
     const isSession = sessions.hasCookie(headers);
-    const { onRequest, refresh } = this.#options;
-    const Streams =
-      name === "events" ? (await loaded(onRequest.events)).EventStreams : (await loaded(onRequest.tail)).TailStreams;
-    await refresh("counts");
-    const streams = this.#streams.get(name) ?? new Streams(this.#options);
-    this.#streams.set(name, streams);
-    if (this.#hasEnded) streams.close();
-    const state = streams.stateFor(who);
+    const { TailStreams } = await loaded(this.#options.onRequest.tail);
+    this.#tail ??= new TailStreams(this.#options);
+    if (this.#hasEnded) this.#tail.close();
+    const state = this.#tail.stateFor(who);
     if (state === "ended") return problem(call, "overloaded", { detail: "The gateway is being shut down." });
     if (state === "full")
-      return problem(call, "overloaded", { detail: "Too many event streams are open.", headers: retryAfter(5000) });
+      return problem(call, "overloaded", { detail: "Too many streams are open.", headers: retryAfter(5000) });
     const body =
-      method === "HEAD" ? null : streams.open(() => !isSession || sessions.hasCookie(headers), target, who.user);
+      method === "HEAD" ? null : this.#tail.open(() => !isSession || sessions.hasCookie(headers), target, who.user);
     if (typeof body === "string") return problem(call, "request_invalid", { detail: body });
     // X-Accel-Buffering: a proxy like nginx must forward each event at once.
     return { status: 200, headers: ["Content-Type", "text/event-stream", "X-Accel-Buffering", "no"], body };

@@ -13,9 +13,9 @@ export interface StreamReader {
   blockedAt: number | null;
 }
 
-export const MAX_READERS = 32;
-/** The part of the places that one user may have: others always find some. */
-const SHARE_OF_USER = 3 / 4;
+const MAX_READERS = 32;
+/** Others always find some places. */
+const MAX_OF_USER = 24;
 /** After this time a browser reconnects when a stream breaks. */
 export const RETRY_MS = 2_000;
 /** A reader that reads nothing for this long is cut off. */
@@ -37,9 +37,9 @@ export class StreamReaders<Reader extends StreamReader> {
   }
 
   /** Whether this user may have one more reader. */
-  hasRoomFor(user: string, most = MAX_READERS, mostOfUser = most * SHARE_OF_USER): boolean {
+  hasRoomFor(user: string): boolean {
     const own = Array.from(this.#all).filter((reader) => reader.user === user);
-    return this.#all.size < most && own.length < mostOfUser;
+    return this.#all.size < MAX_READERS && own.length < MAX_OF_USER;
   }
 
   [Symbol.iterator](): IterableIterator<Reader> {

@@ -164,11 +164,6 @@ export function testsView(last: LastTests | null, written: readonly WrittenTest[
   };
 }
 
-/** Without the history, as in the event "stats". */
-export function statsView({ history: _, stepS: _s, ...stats }: GatewayStats) {
-  return view(stats);
-}
-
 export function explanationView({ hashOn, sticky, upstreams, upstreamHeaders, ...explanation }: Explanation) {
   return { ...explanation, upstream_headers: upstreamHeaders, hash_on: hashOn, sticky, upstreams: view(upstreams) };
 }

@@ -15,7 +15,6 @@ export const OF_ADMIN: OnRequest = {
   explain: () => import("../admin/explain_request.ts"),
   reload: () => import("../admin/reload_request.ts"),
   schema: () => import("../admin/schema_request.ts"),
-  events: () => import("../admin/events.ts"),
   tail: () => import("../admin/tail_request.ts"),
   upstream: () => import("../admin/upstream_request.ts"),
 };

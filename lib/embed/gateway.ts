@@ -135,10 +135,8 @@ export class Gateway extends GatewayCore {
     return this.recentStats("all");
   }
 
-  /**
-   * As `stats`; "active": without the history, and without routes and upstreams that had no request in the last minute.
-   */
-  recentStats(extent: StatsExtent = "active"): GatewayStats {
+  /** As `stats`, of what `extent` says. */
+  recentStats(extent: StatsExtent): GatewayStats {
     return this.#reports.stats(extent);
   }
 

@@ -79,11 +79,10 @@ export interface ServiceStats {
 }
 
 /**
- * "busy": without routes and upstreams that have no request in the window and none in flight. "active": as "busy",
- * without the history.
+ * "busy": without routes and upstreams that have no request in the window and none in flight.
  * "services": services as a whole. "total": no services. An object: as "busy", one service.
  */
-export type StatsExtent = "all" | "busy" | "active" | "services" | "total" | { readonly service: string };
+export type StatsExtent = "all" | "busy" | "services" | "total" | { readonly service: string };
 
 interface InFlight {
   readonly total: number;
@@ -145,10 +144,7 @@ export class Stats {
       services: extent === "total" ? [] : this.services(extent, inFlight),
       point: { at, ...stepFigures(this.#metrics.total) },
       stepS: STEP_MS / 1000,
-      history:
-        extent === "active"
-          ? []
-          : this.#history.map((step, i, all) => ({ at: at - (all.length - i) * STEP_MS, ...step })),
+      history: this.#history.map((step, i, all) => ({ at: at - (all.length - i) * STEP_MS, ...step })),
     };
   }
 
@@ -185,8 +181,7 @@ export class Stats {
         if (isShown(recent, open))
           shown.upstreams.push({ id, ...tryFigures(new Sum().include(recent, open), seconds) });
       }
-      if ((extent === "active" || extent === "busy") && shown.routes.length === 0 && shown.upstreams.length === 0)
-        continue;
+      if (extent === "busy" && shown.routes.length === 0 && shown.upstreams.length === 0) continue;
       services.push({
         name,
         total: figures(whole, seconds),

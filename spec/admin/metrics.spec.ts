@@ -64,7 +64,7 @@ describe("GET /metrics", () => {
     const statusOf = async (path: string, authorization: string) =>
       (await ask(path === "/gateway/reload" ? "POST" : "GET", path, { headers: { authorization } })).status;
     expect(await statusOf("/metrics", `Bearer ${token}`)).toBe(200);
-    for (const path of ["/gateway", "/gateway/config", "/gateway/status", "/gateway/events", "/gateway/reload"])
+    for (const path of ["/gateway", "/gateway/config", "/gateway/status", "/gateway/tail", "/gateway/reload"])
       expect([path, await statusOf(path, `Bearer ${token}`)]).toEqual([path, 401]);
     expect((await ask("POST", "/login", { headers: { authorization: `Bearer ${token}` } })).status).toBe(401);
     for (const wrong of [`Bearer ${token}x`, `Bearer ${token.slice(1)}`, `Basic ${token}`, token])

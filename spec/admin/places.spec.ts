@@ -24,7 +24,7 @@ const placeOf = (text: string, part: string) => {
   return { line: i + 1, column: lines[i]!.search(/\S/) + 1 };
 };
 
-describe("a warning of GET /gateway/status, /gateway/now and /gateway/events", () => {
+describe("a warning of GET /gateway/status and /gateway/now", () => {
   it(
     "has the line and column of its item in the text that is in force, for viewers too, " +
       "and after a reload those of the new text",

@@ -367,7 +367,7 @@ describe("HTTPS", () => {
     const client = http2.connect(`https://127.0.0.1:${port}`, { rejectUnauthorized: false });
     onTestFinished(() => client.destroy());
     await once(client, "remoteSettings");
-    for (const path of ["/healthz", "/gateway", "/gateway/events"]) {
+    for (const path of ["/healthz", "/gateway", "/gateway/tail"]) {
       const fields = { ":method": "CONNECT", ":protocol": "websocket", ":path": path, cookie: await session() };
       const stream = client.request(fields, { endStream: false });
       const [head] = (await once(stream.resume(), "response")) as [

@@ -3,6 +3,7 @@ import { request, type IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { readTailFilter, TailStreams } from "../../lib/admin/tail_request.ts";
+import { OF_ADMIN } from "../../lib/cli/admin_requests.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import type { WorkerReports } from "../../lib/gateway/parts.ts";
 import { Call } from "../../lib/http/exchange.ts";
@@ -12,7 +13,7 @@ import { manualClock } from "../support/clock.ts";
 import { oneService } from "../support/gateway.ts";
 import { eventually } from "../support/raw_client.ts";
 import { threadsOf } from "../support/threads.ts";
-import { cookieOf, startAdmin } from "./harness.ts";
+import { cookieOf, startAdmin, UI, type AdminChanges } from "./harness.ts";
 import { AS_VIEWER, VIEWER } from "./writable.ts";
 
 const open: Readable[] = [];
@@ -50,9 +51,12 @@ function read(body: Readable) {
   };
 }
 
-async function running() {
+async function running(changes: AdminChanges = {}) {
   const all = gatewayWith();
-  const admin = await startAdmin({ viewer: VIEWER, clock: all.clock, gateway: all.gateway as unknown as Shown });
+  const admin = await startAdmin({
+    ...{ viewer: VIEWER, clock: all.clock, gateway: all.gateway as unknown as Shown },
+    ...changes,
+  });
   const [cookie, viewer] = [await admin.session(), cookieOf(await admin.login(AS_VIEWER))];
   const tail = (query = "", headers: Record<string, string> = { cookie }) =>
     new Promise<IncomingMessage>(
@@ -139,6 +143,63 @@ describe("GET /gateway/tail", () => {
         .toBe(200);
     },
   );
+
+  it("for HEAD is a head without a stream, and other methods get 405", async () => {
+    const { ask, cookie, accessLog } = await running();
+    const headers = { cookie };
+    const head = await ask("HEAD", "/gateway/tail", { headers });
+    expect([head.status, head.headers["content-type"], head.headers["cache-control"], head.text]).toEqual([
+      ...[200, "text/event-stream"],
+      ...["no-store", ""],
+    ]);
+    expect(accessLog.isOn).toBe(false);
+    const post = await ask("POST", "/gateway/tail", { headers });
+    expect([post.status, post.headers.allow]).toEqual([405, "GET, HEAD, OPTIONS"]);
+  });
+
+  it("is readable by pages of the allowed origins with their cookie", async () => {
+    const { tail, cookie } = await running();
+    const [own, foreign] = [
+      await tail("", { cookie, origin: UI }),
+      await tail("", { cookie, origin: "http://evil.example" }),
+    ];
+    open.push(own, foreign);
+    expect(own.headers).toMatchObject({
+      "access-control-allow-origin": UI,
+      "access-control-allow-credentials": "true",
+      vary: "Origin",
+    });
+    expect(foreign.headers["access-control-allow-origin"]).toBeUndefined();
+  });
+
+  it("ends within a second when its session expires, not before", async () => {
+    const { clock, tail } = await running({ sessionTtlS: 10 });
+    const stream = read(await tail());
+    await eventually(() => stream.text() !== "");
+    clock.advance(9_000);
+    expect(stream.isEnded()).toBe(false);
+    clock.advance(2_000);
+    await eventually(() => stream.isEnded());
+    expect(clock.pending).toBe(0);
+  });
+
+  it("is refused when the admin interface closes before what it needs is loaded", async () => {
+    let asked = false;
+    let load = () => {};
+    const loading = new Promise<void>((resolve) => (load = resolve));
+    const tail = async () => {
+      asked = true;
+      await loading;
+      return OF_ADMIN.tail();
+    };
+    const { admin, ask, session, inTime } = await startAdmin({ onRequest: { ...OF_ADMIN, tail } });
+    const answer = ask("GET", "/gateway/tail", { headers: { cookie: await session() } });
+    await eventually(() => asked);
+    const closed = admin.close();
+    load();
+    expect(await answer).toMatchObject({ status: 503, json: { detail: "The gateway is being shut down." } });
+    await inTime(closed);
+  });
 
   it("ends with the admin interface", async () => {
     const { admin, tail, inTime } = await running();

@@ -127,7 +127,7 @@ describe("an event stream", () => {
     async () => {
       const { port, streams, clock } = await streaming();
       const talk = await connect(port);
-      talk.send(get("/api/gateway/events"));
+      talk.send(get("/api/gateway/tail"));
       await talk.until(/Content-Type: text\/event-stream\r\n[\s\S]*\r\n\r\n/);
       for (let i = 0; i < 3; i++) {
         clock.advance(3_600_000);
@@ -142,7 +142,7 @@ describe("an event stream", () => {
   it("an event stream ends at the admin interface when its client disconnects", async () => {
     const { port, streams, admin } = await streaming();
     const talk = await connect(port);
-    talk.send(get("/api/gateway/events"));
+    talk.send(get("/api/gateway/tail"));
     await talk.until("text/event-stream");
     talk.socket.destroy();
     await eventually(
@@ -154,7 +154,7 @@ describe("an event stream", () => {
   it("an event stream breaks off when the admin interface disconnects, so that the page reconnects", async () => {
     const { port, streams } = await streaming();
     const talk = await connect(port);
-    talk.send(get("/api/gateway/events"));
+    talk.send(get("/api/gateway/tail"));
     await talk.until("text/event-stream");
     streams[0]!.write("data: 1\n\n");
     await talk.until("data: 1");
@@ -168,7 +168,7 @@ describe("an event stream", () => {
       const { ask, port, streams } = await streaming();
       const talk = await connect(port);
       talk.socket.pause();
-      talk.send(get("/api/gateway/events"));
+      talk.send(get("/api/gateway/tail"));
       await eventually(() => streams.length === 1, "a stream");
       const [stream] = streams;
       const most = 48 * 1024 * 1024;

@@ -3,8 +3,10 @@ import { request as tlsRequest } from "node:https";
 import tls from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { version } from "../../lib/base/version.ts";
+import { createGateway } from "../../lib/index.ts";
 import { PASSWORD, RIGHT, startAdmin, USER, WRONG } from "../admin/harness.ts";
 import { CA, SERVER } from "../support/certs.ts";
+import { oneService } from "../support/gateway.ts";
 import { h2Ask, h2TlsSession } from "../support/h2_client.ts";
 import { OTHER_CA, RENEWED } from "../support/more_certs.ts";
 import { closedPort, rawOrigin } from "../support/origin.ts";
@@ -332,9 +334,11 @@ describe("/api", () => {
   });
 
   it.each(["another", "the same"])(
-    "asks for the body of a question and streams events of an admin interface in %s process",
+    "asks for the body of a question and streams the tail of an admin interface in %s process",
     async (which) => {
-      const admin = await startAdmin();
+      const gateway = createGateway({ config: oneService(9) });
+      onTestFinished(async () => void (await gateway.close(0)));
+      const admin = await startAdmin({ gateway });
       const { port } = await startManager(which === "another" ? admin.port : admin.admin);
       const cookie = await admin.session();
       const question = '{"method":"GET","url":"/"}';
@@ -345,12 +349,12 @@ describe("/api", () => {
       );
       await asking.until("HTTP/1.1 100 Continue\r\n\r\n");
       asking.send(question);
-      await asking.until('"outcome":"matched"');
-      const events = await connect(port);
-      events.send(`GET /api/gateway/events HTTP/1.1\r\nHost: localhost\r\nCookie: ${cookie}\r\n\r\n`);
-      await events.until("event: stats");
+      await asking.until('"outcome":');
+      const tail = await connect(port);
+      tail.send(`GET /api/gateway/tail HTTP/1.1\r\nHost: localhost\r\nCookie: ${cookie}\r\n\r\n`);
+      await tail.until("retry: ");
       const closed = admin.admin.close();
-      await events.until("\r\n0\r\n\r\n");
+      await tail.until("\r\n0\r\n\r\n");
       await closed;
     },
   );
@@ -388,7 +392,7 @@ describe("connections", () => {
     onTestFinished(() => backend.close());
     const { manager, port } = await startManager(backend.port);
     const [idle, stream] = [await connect(port), await connect(port)];
-    stream.send("GET /api/gateway/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    stream.send("GET /api/gateway/tail HTTP/1.1\r\nHost: localhost\r\n\r\n");
     await stream.until("data: 1\n\n");
     expect(asked).toBe(1);
     await Promise.all([manager.close(), manager.close(), idle.closed(), stream.closed()]);

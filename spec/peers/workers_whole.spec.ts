@@ -9,7 +9,7 @@ import { emptyFolder } from "../support/process.ts";
 import { replaced } from "./manager_pages.ts";
 import { RELEASES, type Release } from "./nodes.ts";
 import { until } from "./redis.ts";
-import { clientOn, probeModule, withWorkers, workersOn, type Workers } from "./workers.ts";
+import { clientOn, probeModule, withWorkers, workersOn } from "./workers.ts";
 
 const ROUTES = [
   { name: "counted", path: "/counted" },
@@ -48,56 +48,50 @@ async function started(release: Release) {
 const COUNTED = { service: "s", route: "counted", method: "GET", code: "200" };
 
 describe.each(RELEASES)("the figures of two workers, on Node %i", (release) => {
-  it(
-    "are those of both at the moment of the question, in metrics, status, " + "statistics, events and a dry run",
-    async () => {
-      const { clients, running, json, metrics, upstreamHas, release: answer } = await started(release);
-      for (let i = 1; i <= 5; i++) {
-        for (const client of clients) for (let j = 0; j < 10; j++) await client.ask("/a/counted");
-        expect((await metrics()).one("edge_gateway_http_requests_total", COUNTED)).toBe(i * 20);
-      }
-      const text = await metrics();
-      expect(text.one("edge_gateway_http_request_duration_seconds_count", { route: "counted" })).toBe(100);
-      expect(text.one("edge_gateway_plugin_requests_total", { plugin: "probe" })).toBeGreaterThanOrEqual(100);
-      // Two that found the workers, and these two; the rest have been closed.
-      await until(async () => (await metrics()).one("edge_gateway_client_connections") === 4);
-      expect([text.one("edge_gateway_workers"), text.one("edge_gateway_worker_restarts_total")]).toEqual([2, 0]);
-      expect(text.one("process_heap_used_bytes")).toBeGreaterThan(20_000_000);
-      expect(
-        [...text.families.values()].flatMap(({ samples }) => samples.flatMap(({ labels }) => Object.keys(labels))),
-      ).not.toContain("worker");
+  it("are those of both at the moment of the question, in metrics, status, statistics and a dry run", async () => {
+    const { clients, json, metrics, upstreamHas, release: answer } = await started(release);
+    for (let i = 1; i <= 5; i++) {
+      for (const client of clients) for (let j = 0; j < 10; j++) await client.ask("/a/counted");
+      expect((await metrics()).one("edge_gateway_http_requests_total", COUNTED)).toBe(i * 20);
+    }
+    const text = await metrics();
+    expect(text.one("edge_gateway_http_request_duration_seconds_count", { route: "counted" })).toBe(100);
+    expect(text.one("edge_gateway_plugin_requests_total", { plugin: "probe" })).toBeGreaterThanOrEqual(100);
+    // Two that found the workers, and these two; the rest have been closed.
+    await until(async () => (await metrics()).one("edge_gateway_client_connections") === 4);
+    expect([text.one("edge_gateway_workers"), text.one("edge_gateway_worker_restarts_total")]).toEqual([2, 0]);
+    expect(text.one("process_heap_used_bytes")).toBeGreaterThan(20_000_000);
+    expect(
+      [...text.families.values()].flatMap(({ samples }) => samples.flatMap(({ labels }) => Object.keys(labels))),
+    ).not.toContain("worker");
 
-      const waiting = clients.map((client) => client.ask("/a/waits"));
-      await upstreamHas(2);
-      const [status, stats, health] = [
-        await json("/gateway/status"),
-        await json("/gateway/stats"),
-        await json("/gateway/health"),
-      ];
-      expect([status.in_flight, status.workers]).toEqual([2, { configured: 2, serving: 2, restarts: 0 }]);
-      const routes = Object.fromEntries(
-        stats.services[0].routes.map((route: any) => [
-          route.name,
-          [Math.round(route.requests_per_s * 1e3) > 0, route.in_flight],
-        ]),
-      );
-      expect(routes).toMatchObject({ counted: [true, 0], waits: [false, 2] });
-      expect([
-        stats.total.in_flight,
-        stats.services[0].upstreams[0].in_flight,
-        health.services[0].upstreams[0].in_flight,
-      ]).toEqual([2, 2, 2]);
-      const steps = [...stats.history, stats.point].reduce((sum: number, { requests }: any) => sum + requests, 0);
-      expect(steps).toBeGreaterThanOrEqual(100);
-      expect((await json("/gateway/reload?dry_run=true", "POST")).requests.checked).toBeGreaterThanOrEqual(102);
-
-      const events = await firstEvents(running);
-      expect([events.status.workers.serving, events.status.in_flight, events.stats.total.in_flight]).toEqual([2, 2, 2]);
-      answer();
-      await Promise.all(waiting);
-      expect((await json("/gateway/status")).in_flight).toBe(0);
-    },
-  );
+    const waiting = clients.map((client) => client.ask("/a/waits"));
+    await upstreamHas(2);
+    const [status, stats, health] = [
+      await json("/gateway/status"),
+      await json("/gateway/stats"),
+      await json("/gateway/health"),
+    ];
+    expect([status.in_flight, status.workers]).toEqual([2, { configured: 2, serving: 2, restarts: 0 }]);
+    const routes = Object.fromEntries(
+      stats.services[0].routes.map((route: any) => [
+        route.name,
+        [Math.round(route.requests_per_s * 1e3) > 0, route.in_flight],
+      ]),
+    );
+    expect(routes).toMatchObject({ counted: [true, 0], waits: [false, 2] });
+    expect([
+      stats.total.in_flight,
+      stats.services[0].upstreams[0].in_flight,
+      health.services[0].upstreams[0].in_flight,
+    ]).toEqual([2, 2, 2]);
+    const steps = [...stats.history, stats.point].reduce((sum: number, { requests }: any) => sum + requests, 0);
+    expect(steps).toBeGreaterThanOrEqual(100);
+    expect((await json("/gateway/reload?dry_run=true", "POST")).requests.checked).toBeGreaterThanOrEqual(102);
+    answer();
+    await Promise.all(waiting);
+    expect((await json("/gateway/status")).in_flight).toBe(0);
+  });
 
   it(
     "are what became of the last 100 requests of both, exactly, each found by its id, " +
@@ -210,18 +204,4 @@ if (threadId > 0) {
 export default ({ definePlugin, schema }) => definePlugin({ name: "slow", schema: schema.object({}), create: () => \
 (next) => next });
 `;
-}
-
-/** The first event of each kind in a new stream. */
-async function firstEvents({ adminUrl, session }: Workers): Promise<any> {
-  const { body } = await fetch(`${adminUrl}/gateway/events`, { headers: { cookie: await session() } });
-  let text = "";
-  const decoder = new TextDecoder();
-  for await (const part of body!) {
-    text += decoder.decode(part as Uint8Array, { stream: true });
-    const found = [...text.matchAll(/^event: (.*)\ndata: (.*)\n\n/gm)];
-    // Leaving the loop ends the stream.
-    if (found.length >= 3) return Object.fromEntries(found.map(([, name, data]) => [name, JSON.parse(data!)]));
-  }
-  throw new Error("the stream of events ended");
 }
