@@ -55,7 +55,7 @@ export * as schema from "./config/whole_schema.ts";
 export type { Config } from "./config/model.ts";
 export type * from "./gateway/config_input.ts";
 export type { Issue as ConfigIssue } from "./config/json.ts";
-export type { TracesSampler, TracingSettings } from "./config/tracing.ts";
+export type { TracesSampler, TracingSettings } from "./config/settings_types.ts";
 export type { Change } from "./proof/config_diff.ts";
 export type { ExplainedPlugin, Explanation, Question, RunningPlugin } from "./proof/explain.ts";
 export type { CountersReport } from "./store/counters.ts";

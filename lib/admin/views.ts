@@ -7,7 +7,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Json, Position } from "../config/json.ts";
 import { MASK } from "../config/schema_core.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import type { Gateway } from "../embed/gateway.ts";
 import type { AuditSink } from "../observe/audit_log.ts";
 import type { Replacement } from "../gateway/reloads.ts";

@@ -5,7 +5,7 @@ import { Fault, messageOf } from "../base/errors.ts";
 import { entry } from "../base/event_loop.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import { MASK } from "../config/schema_core.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import type { Gateway } from "../embed/gateway.ts";
 import type { Prepared } from "../gateway/configuration.ts";
 import { ConfigError, GatewayCore } from "../gateway/gateway.ts";

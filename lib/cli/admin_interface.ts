@@ -5,7 +5,7 @@ import { createAdmin, type Admin, type AdminOptions } from "../admin/server.ts";
 import type * as WritingPart from "../admin/writing.ts";
 import { systemClock } from "../base/clock.ts";
 import { version } from "../base/version.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import { Gateway } from "../embed/gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { loaded } from "../gateway/parts.ts";

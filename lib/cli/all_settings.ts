@@ -1,8 +1,8 @@
 /**
  * Reads the settings that not every start has.
  */
-import { readSettings, type Settings } from "../config/settings.ts";
-import type { SettingsRead } from "../config/settings_errors.ts";
+import { readSettings } from "../config/settings.ts";
+import type { Settings, SettingsRead } from "../config/settings_types.ts";
 import { asksForTraces } from "../config/settings_table.ts";
 import type { Environment, Flags, Host } from "../config/start_settings.ts";
 import { PARTS } from "../parts/table.ts";

@@ -3,7 +3,7 @@
  */
 import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { describeCounts, logWarnings } from "./counted.ts";
 import type { Started } from "./start.ts";

@@ -5,8 +5,9 @@ import { systemClock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import { createLog } from "../base/log.ts";
 import { version } from "../base/version.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import { GatewayAudit } from "../gateway/gateway_audit.ts";
+import type { AuditTrail } from "../gateway/options.ts";
 import { ConfigError } from "../gateway/gateway.ts";
 import { AuditLog } from "../observe/audit_log.ts";
 import { Failure, type ExitCode } from "./failure.ts";
@@ -17,7 +18,7 @@ import { Failure, type ExitCode } from "./failure.ts";
  */
 export async function audited(
   settings: Settings,
-  serve: (settings: Settings, audit: GatewayAudit) => Promise<ExitCode>,
+  serve: (settings: Settings, audit: AuditTrail) => Promise<ExitCode>,
 ): Promise<ExitCode> {
   const { logPath: path, refusals, fail } = settings.audit!;
   const logger = createLog({ level: settings.logLevel, format: settings.logFormat });

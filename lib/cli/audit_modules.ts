@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import type { PartName, Parts } from "../gateway/parts.ts";
 import { KINDS, ON_DEMAND as OF_GATEWAY, PARTS } from "../parts/table.ts";
 import type { Commands } from "./arguments.ts";

@@ -8,7 +8,7 @@ import { readRegularFile } from "../base/regular_file.ts";
 import { destinationOf } from "../base/url_destination.ts";
 import { nameServers } from "../base/egress_clients.ts";
 import { formatPath, type Json } from "../config/json.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import { SETTINGS } from "../config/settings_table.ts";
 import { areOfStart, type Flags } from "../config/start_settings.ts";
 import { referencesIn } from "../config/references.ts";

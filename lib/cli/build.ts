@@ -10,7 +10,7 @@ import type { Destination } from "../base/egress.ts";
 import { MANIFEST } from "../base/own_code.ts";
 import { whyUnreadable } from "../base/regular_file.ts";
 import { isInBuild } from "../base/version.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import type { PartName, Parts } from "../gateway/parts.ts";
 import { KINDS, PARTS } from "../parts/table.ts";
 import type { Commands, RunCommand } from "./arguments.ts";

@@ -5,7 +5,7 @@
  */
 import { isLoopback } from "../base/url_destination.ts";
 import type { Config, PluginInstance } from "../config/model.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { REQUIREMENTS, type EvidenceRule } from "./evidence_table.ts";
 

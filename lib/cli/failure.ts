@@ -2,7 +2,7 @@
  * Exit codes, and start-up failures as sentences that name the setting to change.
  */
 import { isInBuild } from "../base/version.ts";
-import type { SettingsRead } from "../config/settings_errors.ts";
+import type { SettingsRead } from "../config/settings_types.ts";
 import type { ConfigError } from "../gateway/config_error.ts";
 
 /** 0: done as asked. 1: it failed while running. 2: the command line, the settings or the configuration are wrong. */

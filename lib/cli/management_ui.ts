@@ -5,7 +5,7 @@ import type { Admin } from "../admin/server.ts";
 import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { isLoopback } from "../base/url_destination.ts";
-import type { ManagerSettings } from "../config/settings.ts";
+import type { ManagerSettings } from "../config/settings_types.ts";
 import type * as ManagerProxy from "../manager/proxy.ts";
 import { createManager, ofThisProcess, type Manager } from "../manager/server.ts";
 import type { OperatorTls } from "../operator/operator_server.ts";

@@ -1,7 +1,7 @@
 /**
  * What only some settings need of the program around a gateway: how each is loaded, and what names it.
  */
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import { readStartSettings, type Environment, type Flags, type Host } from "../config/start_settings.ts";
 import type { PartName } from "../gateway/parts.ts";
 import { accepted, refuseLacking } from "./failure.ts";

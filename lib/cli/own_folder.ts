@@ -3,7 +3,7 @@
  */
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 
 /**
  * Under its permission model Node lets every worker read the working directory, as it has no script in its arguments.

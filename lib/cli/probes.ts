@@ -4,7 +4,7 @@
 import { createProbes } from "../admin/probes.ts";
 import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import type { Gateway } from "../embed/gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import type { OperatorServer } from "../operator/operator_server.ts";

@@ -2,7 +2,7 @@
  * Reloads the configuration, or the files that it names, and logs the outcome.
  */
 import type { Log } from "../base/log.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { linesOf, whyRefused } from "../gateway/refusal.ts";
 import type { Replacement } from "../gateway/reloads.ts";

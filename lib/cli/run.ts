@@ -6,13 +6,13 @@ import { systemClock, waitAtMost } from "../base/clock.ts";
 import { ignore, messageOf } from "../base/errors.ts";
 import { createLog, type Log } from "../base/log.ts";
 import { holdToStart } from "../base/own_code.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import { withSignature } from "../config/source.ts";
 import type { Flags } from "../config/start_settings.ts";
 import { watchFiles } from "../config/watch.ts";
 import { answerForThread } from "../gateway/faults.ts";
 import { ConfigError, GatewayCore } from "../gateway/gateway.ts";
-import type { GatewayAudit } from "../gateway/gateway_audit.ts";
+import type { AuditTrail } from "../gateway/options.ts";
 import { loaded } from "../gateway/parts.ts";
 import type { Replacement } from "../gateway/reloads.ts";
 import type { AskedBy } from "../gateway/status.ts";
@@ -43,7 +43,7 @@ export async function run({
   }
 }
 
-async function serve(settings: Settings, audit: GatewayAudit | null = null): Promise<ExitCode> {
+async function serve(settings: Settings, audit: AuditTrail | null = null): Promise<ExitCode> {
   const log = createLog({ level: settings.logLevel, format: settings.logFormat });
   const tls = settings.serverCertPath === null ? null : await ON_DEMAND.tlsServer();
   const sockets = process.env.LISTEN_FDS

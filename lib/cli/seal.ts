@@ -4,7 +4,7 @@
 import { isAbsolute, resolve, sep } from "node:path";
 import { messageOf } from "../base/errors.ts";
 import { giveUpInAll, type Permission, type Right } from "../base/rights.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { Failure } from "./failure.ts";
 import { readable, touchedFiles } from "./touched_files.ts";

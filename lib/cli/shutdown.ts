@@ -4,7 +4,7 @@
 import { waitAtMost } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { takeOverSignals } from "./early_signals.ts";
 import type { ExitCode } from "./failure.ts";

@@ -5,7 +5,7 @@
  */
 import type { AddressInfo } from "node:net";
 import type { Log } from "../base/log.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import type { Environment } from "../config/start_settings.ts";
 import { ConfigError, type GatewayCore, type ListenOptions } from "../gateway/gateway.ts";
 import { Failure } from "./failure.ts";

@@ -7,10 +7,10 @@ import { messageOf } from "../base/errors.ts";
 import { addressOf } from "../base/ip_address.ts";
 import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";
-import type { BoundAddress } from "../cluster/messages.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import type { Gateway } from "../embed/gateway.ts";
 import { ConfigError, GatewayCore, type CompleteOptions, type ListenOptions } from "../gateway/gateway.ts";
+import type { BoundAddress } from "../gateway/options.ts";
 import { readForStart } from "../parts/load.ts";
 import type { Manager } from "../manager/server.ts";
 import type { OperatorServer, OperatorTls } from "../operator/operator_server.ts";
@@ -18,7 +18,6 @@ import type { TlsFiles } from "../server/listener.ts";
 import { Failure, listenFailure } from "./failure.ts";
 import { ON_DEMAND, partsNamedBy } from "./on_demand.ts";
 import type { Opened } from "./operators.ts";
-import type { PassedSockets } from "./socket_activation.ts";
 
 export interface Started {
   readonly gateway: GatewayCore;
@@ -47,8 +46,11 @@ export interface StartOptions extends Pick<
   CompleteOptions,
   "config" | "configFile" | "configKeyFile" | "tests" | "accessLog" | "audit"
 > {
-  /** Used in place of ports that would be opened. Default: none. */
-  readonly sockets?: PassedSockets;
+  /**
+   * File descriptors of sockets that a service manager has opened, used in place of ports that would be opened: see
+   * `socket_activation.ts`. Default: none.
+   */
+  readonly sockets?: { readonly http: readonly number[]; readonly https: readonly number[] };
   /** Called for a reload through the admin interface. */
   readonly reload: AdminOptions["reload"];
   /** Called before the first port is open. */

@@ -4,7 +4,7 @@
 import { certificatesProblem, keyProblem, pairProblem, validityProblem } from "../base/pem.ts";
 import type { Log } from "../base/log.ts";
 import { readRegularFile } from "../base/regular_file.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import type { TlsFiles } from "../server/listener.ts";
 import { Failure } from "./failure.ts";
 import { readNamedFile, refuse } from "./named_files.ts";

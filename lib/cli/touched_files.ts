@@ -7,7 +7,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { MANIFEST } from "../base/own_code.ts";
 import type { Config } from "../config/model.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import { withSignature } from "../config/source.ts";
 import { tlsPaths } from "./tls_files.ts";
 

@@ -4,10 +4,10 @@
 import { availableParallelism } from "node:os";
 import { addressOf } from "../base/ip_address.ts";
 import { stderrLines, type Log } from "../base/log.ts";
-import type { BoundAddress } from "../cluster/messages.ts";
 import { Supervisor } from "../cluster/supervisor.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings_types.ts";
 import type { GatewayCore } from "../gateway/gateway.ts";
+import type { BoundAddress } from "../gateway/options.ts";
 import type { PartName } from "../gateway/parts.ts";
 import type { TlsFiles } from "../server/listener.ts";
 import { Failure, listenFailure } from "./failure.ts";

@@ -3,11 +3,11 @@
  */
 import type { Right } from "../base/rights.ts";
 import type { LogFormat, LogLevel } from "../base/log.ts";
-import type { TracingSettings } from "../config/tracing.ts";
+import type { TracingSettings } from "../config/settings_types.ts";
 import type { Bundle, ReportExtent } from "../gateway/bundle.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import type { PartName } from "../gateway/parts.ts";
-import type { AuditSettings } from "../gateway/gateway_audit.ts";
+import type { AuditSettings, BoundAddress } from "../gateway/options.ts";
 import type { AuditEvent } from "../observe/audit_log.ts";
 import type { TailBatch, TailReader } from "../observe/tail.ts";
 import type { WorkerReport } from "../report/worker_reports.ts";
@@ -76,13 +76,6 @@ export type ToMain =
  */
 export interface Posted {
   readonly edgeGateway: ToMain;
-}
-
-/** One address on which every worker listens. */
-export interface BoundAddress {
-  readonly host: string;
-  readonly port: number;
-  readonly isSecure: boolean;
 }
 
 /** `workerData` of a worker; the first four are the same for all. */

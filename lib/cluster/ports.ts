@@ -3,7 +3,7 @@
  */
 import { once } from "node:events";
 import { createServer, type ListenOptions, type Server } from "node:net";
-import type { BoundAddress } from "./messages.ts";
+import type { BoundAddress } from "../gateway/options.ts";
 
 /**
  * Takes a port and gives it back; rejects if another program listens there, even if it would share the port. Two

@@ -13,6 +13,7 @@ import { asReplaced, heldThread } from "../base/own_code.ts";
 import type { Threads } from "../base/threads.ts";
 import type { Bundle, Followers, ReportExtent } from "../gateway/bundle.ts";
 import { GatewayCore, type GatewayParts } from "../gateway/gateway.ts";
+import type { BoundAddress } from "../gateway/options.ts";
 import { lingerOf } from "../gateway/shutdown.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS } from "../server/tls.ts";
 import type { TlsFiles } from "../server/listener.ts";
@@ -26,7 +27,6 @@ import {
   refusal,
   VERSION,
   waitingLinesOf,
-  type BoundAddress,
   type Posted,
   type ToMain,
   type ToWorker,

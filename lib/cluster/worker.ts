@@ -9,7 +9,7 @@ import { createLog, type Log } from "../base/log.ts";
 import { asBuffer, received, type Bundle, type ReportExtent } from "../gateway/bundle.ts";
 import { answerForThread } from "../gateway/faults.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
-import type { AuditSettings, GatewayAudit } from "../gateway/gateway_audit.ts";
+import type { AuditTrail, AuditSettings } from "../gateway/options.ts";
 import { loaded } from "../gateway/parts.ts";
 import { freshModules } from "../parts/load.ts";
 import type { AuditEvents } from "../observe/audit_events.ts";
@@ -101,7 +101,7 @@ async function create(): Promise<GatewayCore> {
   return new GatewayCore(options, threads, follower);
 }
 
-async function auditOf(modules: ReturnType<typeof freshModules>, settings: AuditSettings): Promise<GatewayAudit> {
+async function auditOf(modules: ReturnType<typeof freshModules>, settings: AuditSettings): Promise<AuditTrail> {
   await modules.loadPart("auditEvents");
   auditEvents = new (modules.part("auditEvents").AuditEvents)((events, lost) => send({ type: "audit", events, lost }));
   return new (modules.part("gatewayAudit").GatewayAudit)(settings, auditEvents);

@@ -4,7 +4,8 @@
 import { isHashed } from "../base/password.ts";
 import { adminPassword, managerOf, managerRules, type ManagerValues } from "./settings.ts";
 import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE, SETTINGS } from "./settings_table.ts";
-import { certificateRules, messagesOf, readValues, type SettingsRead } from "./settings_errors.ts";
+import { certificateRules, messagesOf, readValues } from "./settings_errors.ts";
+import type { SettingsRead } from "./settings_types.ts";
 import { logFormatOf, type Environment, type Flags, type Host, type ValuesOf } from "./start_settings.ts";
 
 export type LoneManagerSettings = ReturnType<typeof loneManagerOf>;

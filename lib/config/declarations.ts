@@ -2,7 +2,6 @@
  * The routes of a configuration that may be invalid, so that their patterns and conflicts are reported together with
  * all other errors.
  */
-import type { Conditions } from "./conditions.ts";
 import { formatPath, itemsOf, nodeAt, type JsonNode, type Path } from "./json.ts";
 import { defaultRouteName, type Route } from "./model.ts";
 import type { PartSchemas } from "./part_schemas.ts";
@@ -20,7 +19,7 @@ export interface RouteDeclaration {
   };
   /** No methods: all of them. */
   readonly route: Pick<Route, "name" | "path" | "methods"> & {
-    readonly match?: Conditions | undefined;
+    readonly match?: Route["match"] | undefined;
     readonly at: Path;
   };
 }

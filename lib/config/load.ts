@@ -12,26 +12,21 @@ import {
   type JsonNode,
   type Path,
 } from "./json.ts";
-import type { RoutesRead } from "./declarations.ts";
-import { configSchema, type Config, type PluginKind } from "./model.ts";
+import type { RouteDeclaration, RoutesRead } from "./declarations.ts";
+import { configSchema, type CheckedConfig, type Config, type PluginKind } from "./model.ts";
 import type { PartFields } from "./part_fields.ts";
-import type * as testsPart from "./read_tests.ts";
-import type { CallerReader } from "./callers.ts";
-import type { CallerList } from "./caller_list.ts";
-import type { ConfigSecrets } from "./secrets.ts";
 import { INVALID, type CheckContext, type NamedFile, type Secret } from "./schema.ts";
 import { reportAt, type Sources } from "./schema_core.ts";
 import { forgetParsed, parsedFrom, sourcesFor, type ConfigSource, type ReadOptions } from "./source.ts";
-import type { ConfigTest } from "./tests.ts";
 
 export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOptions {
   readonly kinds: readonly K[];
   /** The fields of the parts that have been loaded. */
   readonly parts?: readonly PartFields[];
   /** Once the part has been loaded. */
-  readonly tests?: Pick<typeof testsPart, "readTests" | "withoutTests"> | undefined;
+  readonly tests?: TestReader | undefined;
   /** Reads the callers, once the part has been loaded. */
-  readonly callers?: CallerReader | undefined;
+  readonly callers?: CallersReader | undefined;
   /** Returns the given kinds and those of the plugin modules, once the part has been loaded. */
   readonly withModules?: ((root: JsonNode, kinds: readonly K[], context: CheckContext) => readonly K[]) | undefined;
   /** Finds wrong path patterns and routes that conflict. */
@@ -40,16 +35,61 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
   readonly mustPin?: boolean;
 }
 
+/** `read_tests.ts`: tests are not part of a `Config`. */
+export interface TestReader {
+  withoutTests(root: JsonNode): JsonNode;
+  /** `context` gets the issues of the configuration's own text. With `mustPin` each file needs its digest. */
+  readTests(
+    root: JsonNode,
+    declared: readonly RouteDeclaration[],
+    context: CheckContext,
+    mustPin?: boolean,
+  ): {
+    readonly tests: readonly NamedTest[];
+    /** Files that were read for them. */
+    readonly testFiles: readonly string[];
+    /** Of the files. */
+    readonly issues: readonly Issue[];
+  };
+}
+
+/** What the kernel knows of a test. */
+export interface NamedTest {
+  readonly name: string;
+}
+
+/** `callers.ts` */
+export interface CallersReader {
+  /** As `readTests`. `lists`: null: the configuration names no callers. */
+  read(
+    root: JsonNode,
+    config: CheckedConfig,
+    context: CheckContext,
+    mustPin?: boolean,
+  ): { readonly lists: readonly object[] | null; readonly files: readonly string[]; readonly issues: readonly Issue[] };
+}
+
+/** The secrets of a configuration. */
+export interface ConfigSecrets {
+  readonly root: JsonNode;
+  /** Those that its schemas have found. */
+  readonly marked: readonly Secret[];
+  readonly sources: ReturnType<typeof sourcesFor>;
+}
+
 export type LoadResult<K extends PluginKind = PluginKind> =
   | {
       readonly ok: true;
       readonly config: Config;
-      /** Of the field `tests`, then of each file of `test_files`. They are not part of what is displayed. */
-      readonly tests: readonly ConfigTest[];
+      /**
+       * Those of the field `tests`, then of each file of `test_files`; see `testsOf`. They are not part of what is
+       * displayed.
+       */
+      readonly tests: readonly NamedTest[];
       /** Those of `files` that hold tests. */
       readonly testFiles: readonly string[];
-      /** Null: it has none. */
-      readonly callerLists: readonly CallerList[] | null;
+      /** For `plugins/callers.ts`. Null: it has none. */
+      readonly callerLists: readonly object[] | null;
       /** Those of `files` that hold callers. */
       readonly callerFiles: readonly string[];
       /** For display: as configured, defaults filled in, references unresolved. */
@@ -142,4 +182,4 @@ export function formatIssues(
 }
 
 const NO_CALLERS = { lists: null, files: [], issues: [] };
-const NO_TESTS: ReturnType<typeof testsPart.readTests> = { tests: [], testFiles: [], issues: [] };
+const NO_TESTS: ReturnType<TestReader["readTests"]> = { tests: [], testFiles: [], issues: [] };

@@ -2,7 +2,7 @@
  * Masks the secrets that are written in a configuration, where the configuration is shown.
  */
 import type { Json } from "./json.ts";
-import type { ConfigSecrets } from "./secrets.ts";
+import type { ConfigSecrets } from "./load.ts";
 
 const maskedCopies = new WeakMap<ConfigSecrets, Json>();
 

@@ -34,8 +34,9 @@ export interface PluginInput {
   readonly config?: unknown;
 }
 
+export type CheckedConfig = s.Infer<ReturnType<typeof configSchema>>;
 /** The tests are not part of it: they do not change what the gateway does. */
-export type Config = Pick<s.Infer<ReturnType<typeof configSchema>>, "global" | "services" | "serial" | "expiresAt">;
+export type Config = Pick<CheckedConfig, "global" | "services" | "serial" | "expiresAt">;
 export type Service = Config["services"][number];
 export type Route = Service["routes"][number];
 export type Upstream = Service["upstreams"][number];

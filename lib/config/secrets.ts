@@ -2,17 +2,9 @@
  * Keeps the secrets of a configuration out of texts that are shown: those that a reference stands for, and those that
  * are written in it.
  */
-import { nodeAt, type JsonNode, type Path } from "./json.ts";
-import { MASK, UNFILLED, type Secret } from "./schema_core.ts";
-import type { sourcesFor } from "./source.ts";
-
-/** The secrets of a configuration. */
-export interface ConfigSecrets {
-  readonly root: JsonNode;
-  /** Those that its schemas have found. */
-  readonly marked: readonly Secret[];
-  readonly sources: ReturnType<typeof sourcesFor>;
-}
+import { nodeAt, type Path } from "./json.ts";
+import type { ConfigSecrets } from "./load.ts";
+import { MASK, UNFILLED } from "./schema_core.ts";
 
 export interface WithSecrets {
   readonly secrets: ConfigSecrets;

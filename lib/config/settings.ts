@@ -3,24 +3,14 @@
  */
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { asksForTraces, SETTINGS, type MANAGER_TABLE } from "./settings_table.ts";
-import {
-  certificateRules,
-  messagesOf,
-  portProblems,
-  readValues,
-  type ReadOf,
-  type Rule,
-  type SettingsRead,
-} from "./settings_errors.ts";
+import { certificateRules, messagesOf, portProblems, readValues, type ReadOf, type Rule } from "./settings_errors.ts";
+import type { AdminSettings, ManagerSettings, Settings, SettingsRead } from "./settings_types.ts";
 import { startOf, type Environment, type Flags, type Host, type Setting, type ValuesOf } from "./start_settings.ts";
 import type { readTracing } from "./tracing.ts";
 
 type Values = ValuesOf<typeof SETTINGS>;
 export type ManagerValues = ValuesOf<typeof MANAGER_TABLE>;
 type Read = ReadOf<typeof SETTINGS>;
-
-export type Settings = ReturnType<typeof settingsOf>;
-export type ManagerSettings = ReturnType<typeof managerOf>;
 
 interface GatewayHost extends Host {
   /** Needed where `asksForTraces`. */
@@ -63,7 +53,7 @@ function settingsOf(
   { password, viewerPassword, metricsToken }: Secrets,
   tracing: ReturnType<typeof readTracing>,
   host: Host,
-) {
+): Settings {
   const {
     serverCertPath,
     serverKeyPath,
@@ -81,65 +71,46 @@ function settingsOf(
   return {
     ...startOf(values, host),
     ...{ serverCertPath, serverKeyPath, caCertPath, persistence, workers, stateDir, seal },
-    /** Null: there is no audit log. */
     audit:
       values.auditLogPath === null
         ? null
         : { logPath: values.auditLogPath, refusals: values.auditRefusals, fail: values.auditFail },
-    /** Whether HTTPS clients are asked for a certificate, and whether a client without one is refused. */
-    clientAuth: caCertPath === null ? ("none" as const) : (clientAuth ?? ("request" as const)),
-    /** Null when the admin interface is off. */
+    clientAuth: caCertPath === null ? "none" : (clientAuth ?? "request"),
     admin: user === null || password === null ? null : adminOf(values, user, password, viewerPassword),
-    /**
-     * Null when there is no listener for probes. `hosts`: names, besides localhost, by which its /metrics may be asked
-     * without a token.
-     */
     probe: port === null ? null : { host: probeHost, port, hosts: [...(adminHosts ?? []), probeHost] },
-    /** Null: metrics have no token of their own. */
     metricsToken,
-    /** Null when the management UI is off. */
     manager: values.manager ? managerOf(values) : null,
-    /** Null: requests are not traced. */
     tracing,
   };
 }
 
-function adminOf(values: Values, user: string, password: string, viewerPassword: string | null) {
+function adminOf(values: Values, user: string, password: string, viewerPassword: string | null): AdminSettings {
   const { adminViewerUser: viewer } = values;
   return {
     user,
-    /** Plain, or a hash made by `edge-gateway hash-password`. */
     password,
-    /** Reads, with secrets masked. Null: there is no such user. */
     viewer: viewer === null || viewerPassword === null ? null : { user: viewer, password: viewerPassword },
-    /** Whether the administrator may change the configuration file. */
     write: values.adminWrite,
     host: values.adminHost,
     port: values.adminPort,
     tls: values.adminTls,
-    /** Null: a random key for this process. */
     jwtSecret: values.adminJwtSecret,
     sessionTtlS: values.adminSessionTtlS,
     cookie: values.adminCookieName,
     redactSecrets: values.adminRedactSecrets,
     corsOrigins: values.adminCorsOrigins ?? [],
-    /** Host names, besides localhost, that are accepted over plain HTTP. */
     hosts: [...(values.adminHosts ?? []), values.adminHost],
   };
 }
 
-export function managerOf(values: ManagerValues) {
+export function managerOf(values: ManagerValues): ManagerSettings {
   return {
     port: values.managerPort,
     host: values.managerHost,
     tls: values.managerTls,
-    /** Address of the admin interface, perhaps with a path, without a final slash. Null: the one of this process. */
     backendUrl: values.managerBackendUrl,
-    /** Null: Node's own list of authorities. */
     backendCaPath: values.managerBackendCaPath,
-    /** Has "{trace_id}". Null: trace ids are no links. */
     traceUrl: values.managerTraceUrl,
-    /** Host names, besides localhost, that are accepted over plain HTTP. */
     hosts: [...(values.adminHosts ?? []), values.managerHost],
   };
 }

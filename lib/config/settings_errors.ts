@@ -5,10 +5,6 @@ import { isContent } from "../base/regular_file.ts";
 import { givenTo, valueOf } from "./start_settings.ts";
 import type { Environment, Flags, Setting, SettingsTable, ValuesOf } from "./start_settings.ts";
 
-/** The settings, or all errors, one sentence each. */
-export type SettingsRead<T> =
-  { readonly ok: true; readonly settings: T } | { readonly ok: false; readonly issues: readonly string[] };
-
 /** The values before all checks: null also means an invalid value, which has been reported. */
 export type ReadOf<R> = { readonly [K in keyof R]: ValuesOf<R>[K] | null };
 

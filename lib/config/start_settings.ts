@@ -6,6 +6,7 @@
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat } from "../base/log.ts";
 import { isContent } from "../base/regular_file.ts";
 import { hostProblem } from "./fields.ts";
+import type { Settings } from "./settings_types.ts";
 
 /** One row of the table. */
 export interface Setting<T> {
@@ -129,7 +130,7 @@ export function areOfStart(flags: Flags, environment: Environment = {}): boolean
 /**
  * The same as `readSettings` gives. Null: it has to be asked, since other settings are named, or something is wrong.
  */
-export function readStartSettings(flags: Flags, environment: Environment, host: Host = {}) {
+export function readStartSettings(flags: Flags, environment: Environment, host: Host = {}): Settings | null {
   const read = Object.entries(START_SETTINGS).map(([name, row]) => {
     const given = givenTo(row, flags, environment);
     return { name, given, value: valueOf(row, given) };
@@ -160,11 +161,8 @@ export function startOf(values: ValuesOf<typeof START_SETTINGS>, host: Host) {
   const { configPath, httpPort, httpsPort, listenHosts, shutdownGraceS, preStopDelayS, logLevel } = values;
   return {
     ...{ configPath, listenHosts, shutdownGraceS, preStopDelayS, logLevel },
-    /** 0 means any free port, for the ports of other listeners too. */
     httpsPort,
-    /** Null: there is no plain listener. */
     httpPort: httpPort === "off" ? null : httpPort,
-    /** Null: the configuration needs no signature. */
     configKeyPath: values.configKey,
     tests: values.noTests ? ("skip" as const) : ("run" as const),
     logFormat: logFormatOf(values, host),

@@ -216,6 +216,11 @@ export interface ConfigTest extends Fields {
   readonly file: string | undefined;
 }
 
+/** The tests of a configuration that was read with `read_tests.ts`: the kernel does not know what they are. */
+export function testsOf({ tests }: { readonly tests: readonly { readonly name: string }[] }): readonly ConfigTest[] {
+  return tests as readonly ConfigTest[];
+}
+
 /** With its place; `file` is added by `readTests`. */
 const TEST: s.Schema<ConfigTest, s.InputOf<typeof FIELDS>> = {
   ...FIELDS,

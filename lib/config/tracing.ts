@@ -5,35 +5,10 @@ import { TOKEN } from "../base/http_grammar.ts";
 import { certificatesProblem } from "../base/pem.ts";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { asksForTraces } from "./settings_table.ts";
+import type { TracesSampler, TracingSettings } from "./settings_types.ts";
 import type { Environment } from "./start_settings.ts";
 
-/** The destination of traces, and which requests are traced. */
-export interface TracingSettings {
-  /** URL that spans are sent to, http or https, path included: "http://collector:4318/v1/traces". */
-  readonly url: string;
-  /** Additional request headers, such as credentials for the collector. Default: none. */
-  readonly headers?: Readonly<Record<string, string>>;
-  /** Time limit for the answer to a batch, in milliseconds, 1–600000. Default 10000. */
-  readonly timeoutMs?: number;
-  /** CA certificates (PEM) that verify an https:// collector. Default: the CA certificates of the system. */
-  readonly ca?: Buffer;
-  /** Whether batches are compressed (RFC 9110 §8.4.1.3). Default "none". */
-  readonly compression?: Compression;
-  /** Attributes of the gateway besides `service.name`, such as `deployment.environment.name`. Default: none. */
-  readonly resource?: Readonly<Record<string, string>>;
-  /** Default "edge-gateway". */
-  readonly serviceName?: string;
-  /** Default "parentbased_always_on": follow the decision in the request, and record all traces that start here. */
-  readonly sampler?: TracesSampler;
-  /** Share that the samplers with a ratio record, 0–1. Default 1. */
-  readonly ratio?: number;
-}
-
 const COMPRESSIONS = ["none", "gzip"] as const;
-export type Compression = (typeof COMPRESSIONS)[number];
-
-export type TracesSampler = RootSampler | `parentbased_${RootSampler}`;
-type RootSampler = (typeof ROOT_SAMPLERS)[number];
 const ROOT_SAMPLERS = ["always_on", "always_off", "traceidratio"] as const;
 export const TRACES_SAMPLERS: readonly TracesSampler[] = [
   ...ROOT_SAMPLERS,

@@ -8,13 +8,21 @@ import type { Handler, Middleware } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics_plan.ts";
 import type { Tracer } from "../observe/trace.ts";
-import type { Link, OnFault } from "../plugins/chain.ts";
 import type { CallerRegistry } from "../plugins/callers.ts";
-import type { AnyPlugin, Tools } from "../plugins/plugin.ts";
+import type { AnyPlugin, Link, OnFault, Scope, Tools } from "../plugins/plugin.ts";
 import type { DefaultCertificate } from "../server/certificates.ts";
 import type { Inbound } from "../server/inbound.ts";
 import type { Watch } from "./bundle.ts";
 import type { InUse, Runtime } from "./runtime.ts";
+
+/** Where plugins are configured. */
+export type Place = Pick<Scope, "level" | "service" | "route">;
+
+/**
+ * Answers a request before its route is looked up; null: it goes on to its route. `authority`: the host that it names,
+ * which has been checked.
+ */
+export type EarlyAnswer = (inbound: Inbound, authority: string) => Reply | null;
 
 /** Completes what is answered before a route is known. */
 export type BeforeRoutes = (inbound: Inbound, reply: Reply) => Reply | Promise<Reply>;

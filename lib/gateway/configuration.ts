@@ -7,12 +7,11 @@ import { messageOf } from "../base/errors.ts";
 import { readRegularFile } from "../base/regular_file.ts";
 import type { Call } from "../http/exchange.ts";
 import type { AccessLog } from "../observe/access_log.ts";
-import type { Link } from "../plugins/chain.ts";
+import type { Link } from "../plugins/plugin.ts";
 import type { Bundle, Followers } from "./bundle.ts";
 import { ConfigError } from "./config_error.ts";
 import { ConfigReader, readNoFile, type ReadConfig } from "./config_reader.ts";
-import type { ConfigurationOptions } from "./options.ts";
-import type { GatewayAudit } from "./gateway_audit.ts";
+import type { AuditTrail, ConfigurationOptions } from "./options.ts";
 import type { Parts, Reloads, Validity } from "./parts.ts";
 import type { CompileTools } from "./compile_types.ts";
 import { logFault } from "./serve.ts";
@@ -33,7 +32,7 @@ export type ConfigurationTools = Omit<CompileTools, "onFault"> & {
   readonly clock: Clock;
   readonly accessLog: AccessLog;
   /** Null: there is no audit log. */
-  readonly audit: GatewayAudit | null;
+  readonly audit: AuditTrail | null;
 };
 
 /** A configuration that is checked and compiled. */

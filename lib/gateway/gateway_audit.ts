@@ -3,46 +3,27 @@
  * requests that were refused.
  * With AUDIT_FAIL=closed no request is let through while the log cannot be written.
  */
-import type { Worker } from "node:worker_threads";
 import { Fault, messageOf } from "../base/errors.ts";
 import type { Issue } from "../config/json.ts";
 import type { Call } from "../http/exchange.ts";
 import type { Middleware } from "../http/handler.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
-import type { AuditEvent, AuditSink } from "../observe/audit_log.ts";
+import type { AuditSink } from "../observe/audit_log.ts";
 import type { Watch } from "./bundle.ts";
-import type { PluginPlace } from "./compile_types.ts";
 import { ConfigError } from "./config_error.ts";
-import type { AskedBy } from "./status.ts";
-
-/** The same for all threads. */
-export interface AuditSettings {
-  readonly fail: "open" | "closed";
-  readonly refusals: boolean;
-  /** In shared memory: not 0 while the log cannot be written. */
-  readonly failing: Int32Array;
-}
-
-/** `signer`: see `Configuration.signer`. */
-interface InForce {
-  readonly digest: string;
-  readonly signer: string | undefined;
-}
-
-type By = AskedBy | { readonly by: "start" };
+import type { AuditTrail, AuditSettings } from "./options.ts";
 
 /** Of a refused configuration. */
 const [MAX_ISSUES, MAX_ISSUE] = [5, 256];
 
-export class GatewayAudit {
+export class GatewayAudit implements AuditTrail {
   readonly settings: AuditSettings;
   readonly sink: AuditSink;
   /** The plugin that got a request last. */
   readonly #plugins = new WeakMap<Call, string>();
   /** Resolves when all batches of workers so far are answered. */
   #answered: Promise<void> = Promise.resolve();
-  /** Wraps the middleware of every plugin; undefined: none has to be. */
-  readonly observed: ((plugin: PluginPlace, middleware: Middleware) => Middleware) | undefined;
+  readonly observed: AuditTrail["observed"];
 
   constructor(settings: AuditSettings, sink: AuditSink) {
     this.settings = settings;
@@ -50,8 +31,7 @@ export class GatewayAudit {
     this.observed = settings.refusals ? ({ name }, middleware) => this.#noting(name, middleware) : undefined;
   }
 
-  /** `before`: the digest of the configuration that was in force; null: none was. */
-  applied(by: By, before: string | null, { digest, signer }: InForce): void {
+  applied(...[by, before, { digest, signer }]: Parameters<AuditTrail["applied"]>): void {
     this.sink.add("configuration_applied", {
       ...by,
       ...(before !== null && { before }),
@@ -60,8 +40,7 @@ export class GatewayAudit {
     });
   }
 
-  /** `inForce`: the digest that stays in force; null: none. */
-  refused(by: By, error: unknown, inForce: string | null): void {
+  refused(...[by, error, inForce]: Parameters<AuditTrail["refused"]>): void {
     // Not the configuration was refused, but the request to change it.
     if (error instanceof Fault) return;
     const issues: readonly Pick<Issue, "message" | "isSignature">[] =
@@ -71,18 +50,13 @@ export class GatewayAudit {
     this.sink.add(event, { ...by, ...(inForce !== null && { in_force: inForce }), issues: shown });
   }
 
-  /** Events of a worker, which learns when they are written, or that they cannot be; its successor does not. */
-  receive(
-    { events, lost }: { readonly events: readonly AuditEvent[]; readonly lost: number },
-    worker: Pick<Worker, "postMessage">,
-  ): void {
+  receive(...[{ events, lost }, worker]: Parameters<AuditTrail["receive"]>): void {
     this.sink.addEvents!(events, lost);
     const written = this.sink.written();
     // It takes an answer for that to its oldest batch, and a loss is known before a write has ended.
     this.#answered = this.#answered.then(async () => worker.postMessage({ type: "audited", isWritten: await written }));
   }
 
-  /** Whether no traffic is let through. */
   get isClosed(): boolean {
     return this.settings.fail === "closed" && Atomics.load(this.settings.failing, 0) !== 0;
   }
@@ -98,7 +72,6 @@ export class GatewayAudit {
     };
   }
 
-  /** `watch`: what wraps handlers besides. */
   watch(watch: Watch | undefined): Watch | undefined {
     const { fail, refusals } = this.settings;
     if (fail === "open" && !refusals) return watch;

@@ -19,12 +19,11 @@ import { problem } from "../http/reply.ts";
 import { hostOf } from "../route/tree.ts";
 import { hostCertificates, type DefaultCertificate, type HostCertificates, type Pair } from "../server/certificates.ts";
 import { tlsFactsBehind } from "../server/client_certificate.ts";
-import type { HttpsRedirect } from "./https_redirect.ts";
-import type { CompileTools } from "./compile_types.ts";
+import type { CompileTools, EarlyAnswer } from "./compile_types.ts";
 
 export function certificatesOf(
   configured: Config["global"]["certificates"],
-  redirect: HttpsRedirect | null,
+  redirect: EarlyAnswer | null,
   { runtime, log, defaultCertificate = () => null }: CompileTools,
 ) {
   const certificates = hostCertificates(configured, log, runtime.clock);
@@ -35,8 +34,7 @@ export function certificatesOf(
     early:
       redirect === null
         ? refusal
-        : (((inbound, authority) =>
-            redirect(inbound, authority) ?? refusal(inbound, authority)) satisfies HttpsRedirect),
+        : (((inbound, authority) => redirect(inbound, authority) ?? refusal(inbound, authority)) satisfies EarlyAnswer),
     shownCertificates: configured.map(({ hosts, cert }, i) => ({
       where: `global.certificates[${i}]`,
       path: cert.path,
@@ -47,10 +45,7 @@ export function certificatesOf(
 }
 
 /** `defaultCertificate` returns null where no listener serves HTTPS. */
-function misdirected(
-  certificates: HostCertificates,
-  defaultCertificate: () => DefaultCertificate | null,
-): HttpsRedirect {
+function misdirected(certificates: HostCertificates, defaultCertificate: () => DefaultCertificate | null): EarlyAnswer {
   const parsed = new WeakMap<Pair, X509Certificate>();
   const covers = (pair: Pair, host: string) => {
     if (!parsed.has(pair)) parsed.set(pair, new X509Certificate(pair.cert));

@@ -4,18 +4,13 @@
 import type { LoadResult } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
 import { placesIn } from "../config/source.ts";
-import { problem, type Reply } from "../http/reply.ts";
-import type { Inbound } from "../server/inbound.ts";
+import { problem } from "../http/reply.ts";
+import type { EarlyAnswer } from "./compile_types.ts";
 import { ConfigError } from "./config_error.ts";
 
 export { fields } from "../config/https_redirect.ts";
 
-/**
- * Returns null for a request that goes on to its route. `authority`: the host that it names, which has been checked.
- */
-export type HttpsRedirect = (inbound: Inbound, authority: string) => Reply | null;
-
-export function httpsRedirect({ status, port }: NonNullable<Config["global"]["httpsRedirect"]>): HttpsRedirect {
+export function httpsRedirect({ status, port }: NonNullable<Config["global"]["httpsRedirect"]>): EarlyAnswer {
   const suffix = port === 443 ? "" : `:${port}`;
   return ({ call, scheme, target }, authority) => {
     // Over TLS a trusted proxy may report plain HTTP: the client would get the same redirect again.

@@ -9,7 +9,7 @@ import type { OtlpExporter } from "../observe/otlp.ts";
 import type { Listener } from "../server/listener.ts";
 import type { Bundle, Watch } from "./bundle.ts";
 import type { Configuration } from "./configuration.ts";
-import type { GatewayAudit } from "./gateway_audit.ts";
+import type { AuditTrail } from "./options.ts";
 import type { Listening, Reporting, WorkerReports } from "./parts.ts";
 import type { RecentRequests } from "./recent_requests.ts";
 import type { Runtime } from "./runtime.ts";
@@ -26,7 +26,7 @@ export interface GatewayParts {
   readonly listening: Listening;
   readonly accessLog: AccessLog;
   /** Null: there is no audit log. */
-  readonly audit: GatewayAudit | null;
+  readonly audit: AuditTrail | null;
   /** Null: nobody can ask for them. */
   readonly metrics: Metrics | null;
   /** Null: nobody can ask for them. */

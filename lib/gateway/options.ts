@@ -5,14 +5,17 @@
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { ConfigSource } from "../config/source.ts";
-import type { TracingSettings } from "../config/tracing.ts";
+import type { TracingSettings } from "../config/settings_types.ts";
+import type { AuditEvent, AuditSink } from "../observe/audit_log.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { KeptTables } from "../store/caller_tables.ts";
 import type { TlsFiles } from "../server/listener.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
+import type { Watch } from "./bundle.ts";
+import type { StandIns } from "./compile_types.ts";
 import type { ConfigInput } from "./config_input.ts";
-import type { GatewayAudit } from "./gateway_audit.ts";
 import type { KeptSeen, Parts } from "./parts.ts";
+import type { AskedBy } from "./status.ts";
 
 export interface ConfigurationOptions {
   /** The configuration as a value; either this or `configFile`. */
@@ -61,7 +64,7 @@ export interface CompleteOptions extends ConfigurationOptions {
   /** Keeps the counts of quotas; the gateway closes it. Default: they end with the program. */
   readonly state?: KeptTables | null;
   /** Default: there is no audit log. */
-  readonly audit?: GatewayAudit | null;
+  readonly audit?: AuditTrail | null;
   /** Default: the system's clock. */
   readonly clock?: Clock;
   /**
@@ -69,6 +72,41 @@ export interface CompleteOptions extends ConfigurationOptions {
    * does (getaddrinfo).
    */
   readonly lookup?: (host: string) => Promise<readonly { readonly address: string; readonly family: number }[]>;
+}
+
+/** What an audit log has of the gateway of one thread, see `gateway_audit.ts`. */
+export interface AuditTrail {
+  readonly settings: AuditSettings;
+  readonly sink: AuditSink;
+  /** Wraps the middleware of every plugin; undefined: none has to be. */
+  readonly observed: StandIns["observed"] | undefined;
+  /** Whether no traffic is let through. */
+  readonly isClosed: boolean;
+  /** `watch`: what wraps handlers besides. */
+  watch(watch: Watch | undefined): Watch | undefined;
+  /**
+   * `before`: the digest of the configuration that was in force; null: none was. `signer`: see `Configuration.signer`.
+   */
+  applied(
+    by: AskedBy | { readonly by: "start" },
+    before: string | null,
+    inForce: { readonly digest: string; readonly signer: string | undefined },
+  ): void;
+  /** `inForce`: the digest that stays in force; null: none. */
+  refused(by: AskedBy | { readonly by: "start" }, error: unknown, inForce: string | null): void;
+  /** Events of a worker, which learns when they are written, or that they cannot be; its successor does not. */
+  receive(
+    batch: { readonly events: readonly AuditEvent[]; readonly lost: number },
+    worker: { postMessage(message: unknown): void },
+  ): void;
+}
+
+/** The same for all threads. */
+export interface AuditSettings {
+  readonly fail: "open" | "closed";
+  readonly refusals: boolean;
+  /** In shared memory: not 0 while the log cannot be written. */
+  readonly failing: Int32Array;
 }
 
 export interface ListenOptions {
@@ -80,6 +118,13 @@ export interface ListenOptions {
   readonly fd?: number;
   /** Makes it an HTTPS listener: HTTP/2 and HTTP/1.1 by ALPN. */
   readonly tls?: TlsFiles;
+}
+
+/** One address on which every thread listens. */
+export interface BoundAddress {
+  readonly host: string;
+  readonly port: number;
+  readonly isSecure: boolean;
 }
 
 export interface GatewayHealth {

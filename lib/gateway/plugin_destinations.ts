@@ -6,7 +6,8 @@ import { DEFAULT_PORTS, destinationOf } from "../base/url_destination.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Config, PluginInstance } from "../config/model.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
-import { creating, type Place } from "./plugin_error.ts";
+import type { Place } from "./compile_types.ts";
+import { creating } from "./plugin_error.ts";
 
 /** As `destinationsOf`. */
 export function destinationsOfPlugins(

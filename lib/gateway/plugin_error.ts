@@ -7,9 +7,8 @@ import type { Config } from "../config/model.ts";
 import { concealerOf } from "../config/secrets.ts";
 import { placesIn } from "../config/source.ts";
 import type { Scope } from "../plugins/plugin.ts";
+import type { Place } from "./compile_types.ts";
 import { ConfigError } from "./config_error.ts";
-
-export type Place = Pick<Scope, "level" | "service" | "route">;
 
 class PluginError extends Error {
   readonly place: Place;

@@ -12,8 +12,8 @@ import { composeChain, runningOrder } from "../plugins/chain.ts";
 import type { Scope, Tools } from "../plugins/plugin.ts";
 import type { Counters } from "../store/counters.ts";
 import type { WatchedRoute } from "./bundle.ts";
-import type { PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
-import { creating, pluginPath, type Place } from "./plugin_error.ts";
+import type { Place, PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
+import { creating, pluginPath } from "./plugin_error.ts";
 
 export { placed } from "./plugin_error.ts";
 

@@ -12,7 +12,7 @@ import { Exchange, stopPluginTime, type Call } from "../http/exchange.ts";
 import { headersAskedFor, headerValue, headerValues, withHeader, type HeaderList } from "../http/headers.ts";
 import { faultReply, problem, type Reply } from "../http/reply.ts";
 import type { AccessLog } from "../observe/access_log.ts";
-import type { Link } from "../plugins/chain.ts";
+import type { Link } from "../plugins/plugin.ts";
 import { readTarget, type Target } from "../route/path.ts";
 import type { Found } from "../route/table.ts";
 import { isHost } from "../server/framing.ts";

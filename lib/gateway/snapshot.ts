@@ -12,18 +12,16 @@ import type { MetricsPlan } from "../observe/metrics_plan.ts";
 import type * as serverTimingPart from "../observe/server_timing.ts";
 import type { CallerRegistry } from "../plugins/callers.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
-import type * as conditionsPart from "../route/conditions.ts";
-import type * as upstreamPathPart from "../route/upstream_path.ts";
+import type { Matching, UpstreamPaths } from "../route/contracts.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/inbound.ts";
 import type * as proxiesPart from "../server/trusted_proxies.ts";
 import type { HostCertificates } from "../server/certificates.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import { destinationsOf } from "./destinations.ts";
-import type { BeforeRoutes, CompileTools, PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
-import type { HttpsRedirect } from "./https_redirect.ts";
+import type { BeforeRoutes, CompileTools, EarlyAnswer, Place } from "./compile_types.ts";
+import type { PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
 import type { Parts } from "./parts.ts";
-import type { Place } from "./plugin_error.ts";
 import type { InUse } from "./runtime.ts";
 import type { ShownCertificate } from "./status.ts";
 import { compileUpstreams } from "./upstreams.ts";
@@ -31,23 +29,23 @@ import { compileUpstreams } from "./upstreams.ts";
 /** A configuration without errors, as `loadConfig` returns it. */
 export interface Loaded extends Omit<Extract<LoadResult<AnyPlugin>, { readonly ok: true }>, "ok"> {
   /** The part for `match` of routes; null: no route has it. */
-  readonly conditions: typeof conditionsPart | null;
+  readonly conditions: Matching | null;
   /** Null: it has none. */
   readonly callers: CallerRegistry | null;
   /** For `upstream_path`; null: it is not used. */
-  readonly upstreamPaths: typeof upstreamPathPart | null;
+  readonly upstreamPaths: UpstreamPaths | null;
 }
 
 export interface Snapshot extends Loaded {
   readonly global: Config["global"];
   readonly table: RouteTable<RouteTarget>;
   /** Null: plain HTTP is not redirected. */
-  readonly redirect: HttpsRedirect | null;
+  readonly redirect: EarlyAnswer | null;
   /**
    * Answers requests before a route is looked up: the redirect, and the refusal of misdirected requests. Null: there is
    * neither.
    */
-  readonly early: HttpsRedirect | null;
+  readonly early: EarlyAnswer | null;
   /** Null: nothing does. */
   readonly beforeRoutes: BeforeRoutes | null;
   readonly certificates: HostCertificates;
@@ -137,7 +135,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
 
 const NO_CERTIFICATES: HostCertificates = { find: () => undefined };
 
-export function redirectOf({ httpsRedirect }: Config["global"], parts: Parts): HttpsRedirect | null {
+export function redirectOf({ httpsRedirect }: Config["global"], parts: Parts): EarlyAnswer | null {
   return httpsRedirect === undefined ? null : parts.part("httpsRedirect").httpsRedirect(httpsRedirect);
 }
 

@@ -3,7 +3,8 @@
  */
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import { tracingProblem, type TracingSettings } from "../config/tracing.ts";
+import type { TracingSettings } from "../config/settings_types.ts";
+import { tracingProblem } from "../config/tracing.ts";
 import { OtlpExporter } from "../observe/otlp.ts";
 import { createSampler } from "../observe/sampling.ts";
 import { Tracer } from "../observe/trace.ts";

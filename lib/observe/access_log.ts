@@ -7,17 +7,41 @@ import type { Log } from "../base/log.ts";
 import type { Config } from "../config/model.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
 import { jsonLines, type LineFormat } from "./access_line.ts";
-import type * as combinedLog from "./combined_line.ts";
-import type * as logFilter from "./line_filter.ts";
-import type * as logFile from "./log_file.ts";
 
 /** `global.access_log`. `file`: an absolute path; without it lines go to the sink. */
 export type AccessLogSettings = Config["global"]["accessLog"];
 
+/** What only some settings need. */
 export interface AccessLogParts {
-  readonly combinedLog: typeof combinedLog;
-  readonly logFile: typeof logFile;
-  readonly logFilter: typeof logFilter;
+  readonly combinedLog: { combinedLines(): LineFormat };
+  readonly logFile: {
+    /**
+     * The file at a path, in place of the `current` one; undefined: none. Throws, and closes nothing, when it cannot be
+     * opened. Before the start nothing is opened; its permissions are checked.
+     */
+    logFile(
+      path: string | undefined,
+      current: OpenLogFile | null,
+      isStarted: boolean,
+      tools: LogTools,
+    ): OpenLogFile | null;
+  };
+  readonly logFilter: {
+    /** Returns whether a request that has ended gets a line. */
+    lineFilter(settings: AccessLogSettings, random?: () => number): (entry: RequestFacts) => boolean;
+  };
+}
+
+type LogTools = Pick<AccessLogOptions, "clock" | "log">;
+
+/** `global.access_log.file` */
+export interface OpenLogFile {
+  readonly path: string;
+  write(lines: string): void;
+  /** If the path cannot be opened, the open file stays. */
+  reopen(): void;
+  /** Resolves when all lines are written. */
+  close(): Promise<void>;
 }
 
 interface AccessLogOptions {
@@ -39,7 +63,7 @@ export class AccessLog {
   #line: LineFormat = jsonLines();
   /** Null: all requests get a line. */
   #hasLine: ((entry: RequestFacts) => boolean) | null = null;
-  #file: logFile.LogFile | null = null;
+  #file: OpenLogFile | null = null;
   /** Whether the lines of the last settings that had the log on are for a file. */
   #isOfFile = false;
   /** For the sink, until the end of this turn of the event loop. */
@@ -113,7 +137,7 @@ export class AccessLog {
     return enabled && this.#options.isRemote !== true ? file : undefined;
   }
 
-  #fileFor(settings: AccessLogSettings): logFile.LogFile | null {
+  #fileFor(settings: AccessLogSettings): OpenLogFile | null {
     const path = this.#pathOf(settings);
     if (path === undefined && this.#file === null) return null;
     return this.#options.part("logFile").logFile(path, this.#file, this.#isStarted, this.#options);

@@ -6,22 +6,20 @@ import { dirname } from "node:path";
 import { ignore, messageOf, missingPermission } from "../base/errors.ts";
 import { LOG_FILE } from "../config/log_fields.ts";
 import type { PartFields } from "../config/part_fields.ts";
+import type { OpenLogFile } from "./access_log.ts";
 import { LineWriter } from "./line_writer.ts";
 
 export const fields: PartFields = { schemas: { log_file: LOG_FILE } };
 
 type Tools = ConstructorParameters<typeof LineWriter>[1];
 
-/**
- * The file at a path, in place of the `current` one; undefined: none. Throws, and closes nothing, when it cannot be
- * opened, with the reason in plain words. Before the start nothing is opened; its permissions are checked.
- */
+/** See `AccessLogParts`. The reason is in plain words. */
 export function logFile(
   path: string | undefined,
-  current: LogFile | null,
+  current: OpenLogFile | null,
   isStarted: boolean,
   tools: Tools,
-): LogFile | null {
+): OpenLogFile | null {
   if (!isStarted && path !== undefined) checkWritable(path);
   if (!isStarted || path === current?.path) return current;
   const next = path === undefined ? null : new LogFile(path, tools);
@@ -29,7 +27,7 @@ export function logFile(
   return next;
 }
 
-export class LogFile extends LineWriter {
+export class LogFile extends LineWriter implements OpenLogFile {
   readonly path: string;
   /** Replaces `fd` after the current write. */
   #nextFd: number | null = null;

@@ -1,7 +1,7 @@
 /**
  * Decides which traces are recorded, with the samplers of OpenTelemetry.
  */
-import type { TracesSampler } from "../config/tracing.ts";
+import type { TracesSampler } from "../config/settings_types.ts";
 import type { RemoteParent } from "./trace_context.ts";
 
 /** Whether the trace is recorded; `parent` is null where it begins here. */

@@ -17,8 +17,9 @@ export class CallerRegistry {
   /** When each caller was seen last, in seconds since 1970. */
   #seen: Uint32Array = new Uint32Array(0);
 
-  constructor(lists: readonly CallerList[]) {
-    this.lists = lists.filter(({ callers }) => callers.length > 0);
+  /** `lists`: of `CallerReader`: the kernel, which passes them on, does not know what they are. */
+  constructor(lists: readonly object[]) {
+    this.lists = (lists as readonly CallerList[]).filter(({ callers }) => callers.length > 0);
     this.#starts = this.lists.map((_, i) =>
       this.lists.slice(0, i).reduce((sum, { callers }) => sum + callers.length, 0),
     );

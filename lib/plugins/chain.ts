@@ -4,10 +4,10 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { byteStream } from "../http/body.ts";
-import { stopPluginTime, type Call, type Exchange, type Notes, type PluginTime } from "../http/exchange.ts";
-import type { Handler, Middleware } from "../http/handler.ts";
+import { stopPluginTime, type Exchange, type Notes, type PluginTime } from "../http/exchange.ts";
+import type { Handler } from "../http/handler.ts";
 import { discard, faultReply, isForeignFault, type Reply, type Tunnel } from "../http/reply.ts";
-import type { AnyPlugin, Scope } from "./plugin.ts";
+import type { AnyPlugin, Link, OnFault } from "./plugin.ts";
 
 /**
  * Returns the instances of a route in running order: as written, except that plugins that store replies run after the
@@ -23,22 +23,6 @@ export function runningOrder<T extends { readonly kind: Pick<AnyPlugin, "guards"
     ? written
     : [...guarded.filter(({ kind }) => !kind.stores), ...stores, ...written.slice(afterGuards)];
 }
-
-/** One plugin instance of a route. */
-export interface Link {
-  readonly name: string;
-  readonly scope: Scope;
-  readonly middleware: Middleware;
-  /**
-   * Counts its requests, and its time: from when it gets a request until the next plugin or the upstream gets it, or
-   * until it answers. Time spent on replies is not included; spans (`observe/trace.ts`) have it. Null: nobody can ask
-   * for them.
-   */
-  readonly meter: PluginTime | null;
-}
-
-/** Called for every fault of a plugin, with the value that it threw. */
-export type OnFault = (link: Link, call: Call, error: unknown) => void;
 
 /**
  * Folds the plugins around `innermost`: the first one sees the request first and the reply last. Any value that a

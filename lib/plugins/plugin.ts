@@ -9,7 +9,7 @@ import type { GroupLimits } from "../config/group_limits.ts";
 import type { PartField } from "../config/part_schemas.ts";
 import type { Infer, Schema } from "../config/schema.ts";
 import type { Client, HttpClientOptions } from "../client/client.ts";
-import type { Exchange } from "../http/exchange.ts";
+import type { Call, Exchange, PluginTime } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
 import type { CostedLimiter, Counters, Decision, LimiterOptions } from "../store/counters.ts";
@@ -226,3 +226,19 @@ export interface Dials<S extends Schema<unknown> = Schema<any>> {
 
 /** A plugin kind with any configuration. */
 export type AnyPlugin = Plugin<Schema<any>>;
+
+/** One plugin instance of a route. */
+export interface Link {
+  readonly name: string;
+  readonly scope: Scope;
+  readonly middleware: Middleware;
+  /**
+   * Counts its requests, and its time: from when it gets a request until the next plugin or the upstream gets it, or
+   * until it answers. Time spent on replies is not included; spans (`observe/trace.ts`) have it. Null: nobody can ask
+   * for them.
+   */
+  readonly meter: PluginTime | null;
+}
+
+/** Called for every fault of a plugin, with the value that it threw. */
+export type OnFault = (link: Link, call: Call, error: unknown) => void;

@@ -3,7 +3,7 @@
  */
 import type { Caller } from "../config/caller_list.ts";
 import type { Loaded } from "../gateway/snapshot.ts";
-import type { Place } from "../gateway/plugin_error.ts";
+import type { Place } from "../gateway/compile_types.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
 import type { WrittenPlugin } from "./written.ts";
 

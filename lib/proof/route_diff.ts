@@ -4,7 +4,7 @@
  */
 import { paced, type NextTimeSlice } from "../base/time_slices.ts";
 import type { Json } from "../config/json.ts";
-import type { Conditions } from "../http/conditions.ts";
+import type { Conditions } from "../http/condition_types.ts";
 import { namesOf, placesOf } from "../route/conditions.ts";
 import { placedChanges, type PlacedChange, type ShownPart } from "./config_diff.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";

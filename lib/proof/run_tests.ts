@@ -9,7 +9,7 @@ import type { verifyPassword } from "../base/password.ts";
 import { manualClock } from "../base/manual_clock.ts";
 import { paced, type NextTimeSlice } from "../base/time_slices.ts";
 import type { Issue } from "../config/json.ts";
-import type { ConfigTest } from "../config/tests.ts";
+import { testsOf, type ConfigTest } from "../config/tests.ts";
 import { concealerOf } from "../config/secrets.ts";
 import type { Handler } from "../http/handler.ts";
 import { discard } from "../http/reply.ts";
@@ -17,7 +17,7 @@ import type { RouteTable } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/inbound.ts";
 import * as proxiesPart from "../server/trusted_proxies.ts";
 import { collected } from "./made_request.ts";
-import type { HttpsRedirect } from "../gateway/https_redirect.ts";
+import type { EarlyAnswer } from "../gateway/compile_types.ts";
 import { receivingBy, type Loaded, type RouteTarget } from "../gateway/snapshot.ts";
 import { viaNameOf } from "../gateway/upstreams.ts";
 import { shownIssue } from "../gateway/refusal.ts";
@@ -38,7 +38,7 @@ export interface RunOptions {
   /** Milliseconds of the time of all after which tests that have not begun fail, too. Default 10000. */
   readonly maxTotalMs?: number;
   /** Of the snapshot. Default: plain HTTP is not redirected. */
-  readonly redirect?: HttpsRedirect | null;
+  readonly redirect?: EarlyAnswer | null;
   /** How the time of tests is measured. Default: as this thread computes and waits. */
   readonly usage?: typeof threadUsage;
   /** Verifies a password. Default: as the gateway does. */
@@ -69,7 +69,7 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
     redirect = null,
     isOpen = () => false,
   } = options;
-  const chosen = loaded.tests.filter(({ name }) => name.includes(only));
+  const chosen = testsOf(loaded).filter(({ name }) => name.includes(only));
   if (chosen.length === 0) return reportOf([]);
   const { global } = loaded.config;
   const conceal = concealerOf(loaded);
@@ -134,7 +134,7 @@ const MAX_REPORTED = 100;
 export interface FailedTest extends Omit<ShownIssue, "message">, Omit<TestResult, "passed" | "late"> {}
 
 /** The first 100. */
-export function failedTests(tests: readonly ConfigTest[], report: TestReport): readonly FailedTest[] {
+export function failedTests(tests: Tested["tests"], report: TestReport): readonly FailedTest[] {
   return failedOf(tests, report).map(
     ({ test: { at, position, file }, result: { name, expected, found, differences, differing } }) => {
       const { message: _, ...place } = shownIssue({ at, position, message: "", ...(file !== undefined && { file }) });
@@ -144,7 +144,7 @@ export function failedTests(tests: readonly ConfigTest[], report: TestReport): r
 }
 
 /** For a `ConfigError`: an issue for each of the first 100 tests that have failed, and one for the rest. */
-export function failuresOf(tests: readonly ConfigTest[], report: TestReport): readonly Issue[] {
+export function failuresOf(tests: Tested["tests"], report: TestReport): readonly Issue[] {
   const more = report.failed - MAX_REPORTED;
   const rest =
     more > 0
@@ -165,9 +165,9 @@ export function failuresOf(tests: readonly ConfigTest[], report: TestReport): re
   return [...issues, ...rest];
 }
 
-function failedOf(tests: readonly ConfigTest[], report: TestReport) {
+function failedOf(tests: Tested["tests"], report: TestReport) {
   const failed = new Map(report.tests.filter(({ passed }) => !passed).map((result) => [result.name, result]));
-  return tests
+  return testsOf({ tests })
     .flatMap((test) => (failed.has(test.name) ? [{ test, result: failed.get(test.name)! }] : []))
     .slice(0, MAX_REPORTED);
 }
@@ -182,7 +182,7 @@ interface Bench {
   readonly slice: NextTimeSlice;
   readonly stopped: Promise<Compared>;
   readonly verify: typeof verifyPassword;
-  readonly redirect: HttpsRedirect | null;
+  readonly redirect: EarlyAnswer | null;
 }
 
 interface Tried extends Compared {

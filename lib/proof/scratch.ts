@@ -23,7 +23,7 @@ import * as heldCounts from "../store/held_counts.ts";
 import * as counters from "../store/memory.ts";
 import { compileTable, type Found, type RouteTable } from "../route/table.ts";
 import type { Inbound } from "../server/inbound.ts";
-import type { HttpsRedirect } from "../gateway/https_redirect.ts";
+import type { EarlyAnswer } from "../gateway/compile_types.ts";
 import { chain, createLinks } from "../gateway/plugin_instances.ts";
 import type { PluginContext, PluginPlace } from "../gateway/compile_types.ts";
 import { Parts } from "../gateway/parts.ts";
@@ -44,7 +44,7 @@ export interface ScratchOptions {
   /** The caller whose credentials every plugin finds that would identify somebody. Default: requests have their own. */
   readonly caller?: string | undefined;
   /** Of the snapshot. Default: none. */
-  readonly redirect?: HttpsRedirect | null;
+  readonly redirect?: EarlyAnswer | null;
   /** As `Tools.verifyPassword`. Default: as the gateway does. */
   readonly verifyPassword?: Tools["verifyPassword"];
   /** Wraps the middleware of each plugin, after its creation. Default: none is wrapped. */

@@ -1,7 +1,7 @@
 /**
  * Lists the routes whose patterns match a path.
  */
-import type { RouteConditions } from "./conditions.ts";
+import type { RouteConditions } from "./contracts.ts";
 import { comparable } from "./path.ts";
 import { keysFrom, visitMeeting } from "./pattern_index.ts";
 import { contenders, type Route, type RouteTable } from "./table.ts";

@@ -5,8 +5,7 @@ import { declarations, type RouteDeclaration, type RouteIssue, type RoutesRead }
 import type { JsonNode } from "../config/json.ts";
 import type { PartFields } from "../config/part_fields.ts";
 import type { Sources } from "../config/schema_core.ts";
-import type * as conditionsPart from "./conditions.ts";
-import type { PlacedCondition } from "./conditions.ts";
+import type { Matching, PlacedCondition } from "./contracts.ts";
 import { HostTrees } from "./tree.ts";
 import { parsePattern, type Segment } from "./pattern.ts";
 
@@ -15,7 +14,7 @@ export function readRoutes(
   root: JsonNode,
   sources: Sources,
   fields: readonly PartFields[],
-  part: typeof conditionsPart | null,
+  part: Matching | null,
 ): RoutesRead {
   const declared = declarations(root, sources, fields);
   return { declared, issues: checkRoutes(declared, part) };
@@ -27,10 +26,7 @@ export function readRoutes(
  * the longer one wins, and with more conditions than another a route is asked before it: no errors. With as many, two
  * routes conflict if a request can fulfil both. `part` is null where no route has conditions.
  */
-export function checkRoutes(
-  declarations: readonly RouteDeclaration[],
-  part: typeof conditionsPart | null,
-): RouteIssue[] {
+export function checkRoutes(declarations: readonly RouteDeclaration[], part: Matching | null): RouteIssue[] {
   const issues: RouteIssue[] = [];
   const bases = new Map<RouteDeclaration["service"], readonly Segment[] | null>();
   const trees = new HostTrees<Declared>();
@@ -78,7 +74,7 @@ function checkBase({ basePath, at }: RouteDeclaration["service"], issues: RouteI
 function firstConflict(
   list: readonly Declared[],
   { declaration: { route: later }, baseLength, conditions }: Declared,
-  part: typeof conditionsPart | null,
+  part: Matching | null,
 ): RouteDeclaration | undefined {
   const canMeet = (others: readonly PlacedCondition[]) =>
     others.length === conditions.length && (others.length === 0 || part!.canMeet(others, conditions));

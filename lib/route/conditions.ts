@@ -6,43 +6,15 @@ import { isDeepStrictEqual } from "node:util";
 import { examplePattern } from "../base/linear_pattern.ts";
 import { CONDITIONS } from "../config/conditions.ts";
 import type { PartFields } from "../config/part_fields.ts";
-import { compileConditions, type Condition, type Conditions, type Holds, type Scheme } from "../http/conditions.ts";
+import type { Condition, Conditions, Holds, Scheme } from "../http/condition_types.ts";
+import { compileConditions } from "../http/conditions.ts";
+import type { PlacedCondition, RouteConditions, SampleValue } from "./contracts.ts";
 
 export const fields: PartFields = { schemas: { match: CONDITIONS } };
-
-/** What the route table needs of the conditions of a route. */
-export interface RouteConditions {
-  readonly written: Conditions;
-  readonly list: readonly PlacedCondition[];
-  /** Whether a request fulfils all of them. */
-  readonly holds: Holds;
-}
 
 /** Throws an Error for a pattern that `linearPattern` refuses. */
 export function routeConditions(written: Conditions): RouteConditions {
   return { written, list: listOf(written), holds: compileConditions(written) };
-}
-
-/** One condition of a route. */
-export interface PlacedCondition {
-  /** Of place and name: equal for conditions on the same values of a request. */
-  readonly key: string;
-  readonly place: keyof Conditions;
-  /** Of a header in lower case; of the scheme what it has to be. */
-  readonly name: string;
-  readonly wanted: Condition;
-  /**
-   * A value that fulfils all of `together`, conditions on the same name of which this is the first, and, if one is
-   * found, no exact value and no pattern of `rivals`; where `together` is empty any value. Null: no value can fulfil
-   * them.
-   */
-  readonly valueAgainst: (rivals: readonly Condition[], together: readonly Condition[]) => SampleValue | null;
-}
-
-interface SampleValue {
-  readonly value: string;
-  /** Whether it fulfils all, and no exact value and no pattern of the rivals: no other value fulfils less. */
-  readonly isPlain: boolean;
 }
 
 export function listOf(conditions: Conditions): readonly PlacedCondition[] {

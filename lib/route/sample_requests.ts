@@ -3,9 +3,9 @@
  * selects it.
  */
 import { METHODS } from "node:http";
-import type { Condition, Scheme } from "../http/conditions.ts";
+import type { Condition, Scheme } from "../http/condition_types.ts";
 import type { HeaderList } from "../http/headers.ts";
-import type { PlacedCondition } from "./conditions.ts";
+import type { PlacedCondition } from "./contracts.ts";
 import { contenders, methodsOf, routeFor, type Route } from "./table.ts";
 
 export interface SampleRequest {

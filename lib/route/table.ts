@@ -2,13 +2,12 @@
  * The route table: finds the route of a request by host, path, method and conditions, its parameters, and the path that
  * the upstream is asked for.
  */
-import type { Holds, Scheme } from "../http/conditions.ts";
+import type { Holds, Scheme } from "../http/condition_types.ts";
 import type { HeaderList } from "../http/headers.ts";
-import type { PlacedCondition, RouteConditions } from "./conditions.ts";
+import type { PlacedCondition, RouteConditions, UpstreamPath } from "./contracts.ts";
 import { comparable, ENCODED_SLASH, PATH_PARAMETERS, type Refusal } from "./path.ts";
 import { parsePattern, type Segment } from "./pattern.ts";
 import { endOf, HostTrees } from "./tree.ts";
-import type { UpstreamPath } from "./upstream_path.ts";
 
 /** One route of one service. */
 export interface TableEntry<T> {

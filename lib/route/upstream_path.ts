@@ -5,17 +5,9 @@
 import type { Route, Service } from "../config/model.ts";
 import type { PartFields, Report } from "../config/part_fields.ts";
 import { ROUTE_PATH, SERVICE_PATH } from "../config/upstream_path.ts";
+import type { UpstreamPath } from "./contracts.ts";
 import { comparable, normalisePath } from "./path.ts";
 import { parsePattern, type Segment } from "./pattern.ts";
-
-export interface UpstreamPath {
-  /** `below`: the path below base_path; "" if it ends with base_path. Parameters are inserted as they were matched. */
-  readonly of: (params: Readonly<Record<string, string>>, below: string) => string;
-  /** What upstreams are asked for, with the names of the route's parameters. */
-  readonly segments: readonly Segment[];
-  /** Whether it is a route's: then routes of one service may lead to one path. */
-  readonly isOfRoute: boolean;
-}
 
 /** Undefined: the path below base_path. */
 export function upstreamPath(

@@ -2,17 +2,8 @@
  * Opens a TCP or TLS connection to an upstream, by the addresses that its name has.
  */
 import type { Socket } from "node:net";
-import type { Dial, Secure } from "../base/egress.ts";
-import type { Address, HostName } from "./contracts.ts";
-
-export interface ConnectTarget {
-  readonly host: string;
-  readonly port: number;
-  /** Connects to `host` and `port`. */
-  readonly dial: Dial;
-  /** The addresses of `host`, if it is a name. Default: Node looks the name up for every connection. */
-  readonly name?: HostName;
-}
+import type { Secure } from "../base/egress.ts";
+import type { Address, ConnectTarget } from "./contracts.ts";
 
 /**
  * `first`: see `HostName.connectOptions`. `secure`: null for plain TCP. `readyEvent` names the event that the socket

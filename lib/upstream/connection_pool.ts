@@ -6,9 +6,8 @@ import { DeadlineTimer, type Clock, type Timer } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
 import { Fault } from "../base/errors.ts";
 import type { Call } from "../http/exchange.ts";
-import type { Address } from "./contracts.ts";
-import { connect, type ConnectTarget } from "./connect.ts";
-import type { UpstreamTls } from "./tls.ts";
+import type { Address, ConnectTarget, TlsToUpstreams } from "./contracts.ts";
+import { connect } from "./connect.ts";
 
 /**
  * All that a pool holds of a configuration, besides what can be set anew: `Runtime` makes another pool when one of them
@@ -20,7 +19,7 @@ export interface ConnectionPoolOptions extends ConnectTarget {
   /** How long an unused connection is kept, in milliseconds. */
   readonly keepaliveIdleMs: number;
   /** For "https" and "h2", and only for them. */
-  readonly tls?: UpstreamTls;
+  readonly tls?: TlsToUpstreams;
 }
 
 interface Waiter<Lease> {
@@ -36,7 +35,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   readonly deadlines: DeadlineTimer;
   readonly clock: Clock;
   protected state: "open" | "retired" | "destroyed" = "open";
-  protected readonly connect: ReturnType<UpstreamTls["connector"]>;
+  protected readonly connect: ReturnType<TlsToUpstreams["connector"]>;
   leased = 0;
   waiting = 0;
   /** How many leases each client has, by `Call.holder`. */

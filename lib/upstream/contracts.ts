@@ -2,8 +2,9 @@
  * What serves requests sees of upstreams beyond one server over HTTP/1.1: their health, breakers, retries and names.
  * The code behind it is loaded where a configuration needs it.
  */
-import type { LookupFunction } from "node:net";
+import type { LookupFunction, Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
+import type { Dial, Secure } from "../base/egress.ts";
 import type { Log } from "../base/log.ts";
 
 export interface HealthSettings {
@@ -147,6 +148,25 @@ export interface Candidate {
    * again.
    */
   turn: number;
+}
+
+export interface ConnectTarget {
+  readonly host: string;
+  readonly port: number;
+  /** Connects to `host` and `port`. */
+  readonly dial: Dial;
+  /** The addresses of `host`, if it is a name. Default: Node looks the name up for every connection. */
+  readonly name?: HostName;
+}
+
+/** TLS by the settings of a service. */
+export interface TlsToUpstreams {
+  /** The same for the same settings and contents of files, whatever the names of the files. */
+  readonly identity: string;
+  /** Throws when certificate and key do not fit. */
+  options(host: string): Secure;
+  /** Connects as `connect` does. `protocols`: for ALPN. Throws when certificate and key do not fit. */
+  connector(to: ConnectTarget, protocols?: readonly string[]): (first: Address | undefined, more?: object) => Socket;
 }
 
 export interface Address {

@@ -7,8 +7,7 @@ import { GuardedReadable, type WriteBatch } from "../base/event_loop.ts";
 import type { Address } from "./contracts.ts";
 import { readyEvent } from "./connect.ts";
 import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts";
-import type { NodeResponseParser } from "./node_response_parser.ts";
-import { ResponseParser, type ResponseSink } from "./response_parser.ts";
+import { ResponseParser, type AnyResponseParser, type ResponseSink } from "./response_parser.ts";
 
 export interface PoolOptions extends ConnectionPoolOptions {
   /** Writes the requests of one round of the event loop together. */
@@ -132,7 +131,7 @@ export class Connection {
   readonly lendsBytes: boolean;
   /** The address it was opened for; undefined: the first that a look-up gives. */
   readonly address: Address | undefined;
-  parser: ResponseParser | NodeResponseParser;
+  parser: AnyResponseParser;
   /** Whether it has served a request before the present one. */
   isReused = false;
   /** In use, but not to be used again: the upstream no longer has its address. */
@@ -184,11 +183,7 @@ export class Connection {
   }
 
   /** The response to `method` comes next. `Parser`: see `ForwardOptions`. */
-  beginResponse(
-    method: string,
-    sink: ResponseSink,
-    Parser: new () => ResponseParser | NodeResponseParser = ResponseParser,
-  ): void {
+  beginResponse(method: string, sink: ResponseSink, Parser: new () => AnyResponseParser = ResponseParser): void {
     if (!(this.parser instanceof Parser)) this.parser = new Parser();
     this.parser.begin(method, sink);
   }
@@ -262,7 +257,7 @@ export class Connection {
 
   #closed(): void {
     this.user?.closed();
-    if ("close" in this.parser) this.parser.close();
+    this.parser.close?.();
   }
 }
 

@@ -31,6 +31,12 @@ export interface ResponseSink extends BodySink {
  */
 export const MAX_RESPONSE_HEAD_BYTES = 32 * 1024;
 
+/** What a connection needs of a parser. */
+export type AnyResponseParser = Pick<ResponseParser, "keepsFor" | "begin" | "feed" | "endOfConnection"> & {
+  /** Frees what it holds. */
+  close?(): void;
+};
+
 export class ResponseParser {
   /**
    * How long an idle connection is kept, by the last response's `Keep-Alive: timeout=N`, in milliseconds; Infinity if

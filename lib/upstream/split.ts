@@ -4,7 +4,8 @@
  */
 import { mix, textHash } from "../base/mix.ts";
 import type { Service } from "../config/model.ts";
-import { compileConditions, type Holds } from "../http/conditions.ts";
+import type { Holds } from "../http/condition_types.ts";
+import { compileConditions } from "../http/conditions.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { HashKey } from "./hash.ts";
 import type { MakePicker, Member, Peer, Picker, RequestSplit, SplitDestination } from "./upstream_set.ts";

@@ -6,8 +6,8 @@ import { isIP, type Socket } from "node:net";
 import tls, { type PeerCertificate } from "node:tls";
 import type { Secure } from "../base/egress.ts";
 import { overTls } from "../base/egress_tls.ts";
-import type { Address } from "./contracts.ts";
-import { connect, type ConnectTarget } from "./connect.ts";
+import type { Address, ConnectTarget, TlsToUpstreams } from "./contracts.ts";
+import { connect } from "./connect.ts";
 
 export interface UpstreamTlsSettings {
   /** CA certificates, PEM. Default: the system's CA certificates. */
@@ -21,8 +21,7 @@ export interface UpstreamTlsSettings {
   readonly verify?: boolean;
 }
 
-export class UpstreamTls {
-  /** The same for the same settings and contents of files, whatever the names of the files. */
+export class UpstreamTls implements TlsToUpstreams {
   readonly identity: string;
   readonly #settings: UpstreamTlsSettings;
 
@@ -37,7 +36,6 @@ export class UpstreamTls {
     this.#settings = settings;
   }
 
-  /** Throws when certificate and key do not fit. */
   options(host: string): Secure {
     const { ca, cert, key, servername = host, verify = true } = this.#settings;
     const name = servername.endsWith(".") ? servername.slice(0, -1) : servername;
@@ -52,7 +50,6 @@ export class UpstreamTls {
     });
   }
 
-  /** Connects as `connect` does. `protocols`: for ALPN. Throws when certificate and key do not fit. */
   connector(to: ConnectTarget, protocols?: readonly string[]): (first: Address | undefined, more?: object) => Socket {
     const options = { ...this.options(to.host), ...(protocols === undefined ? {} : { ALPNProtocols: [...protocols] }) };
     // The last TLS session of each address, to be resumed by the next connection. Without a name it is the connector's

@@ -12,12 +12,12 @@ import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import { Unsent } from "./faults.ts";
 import type { HeadOptions, UpstreamRequestHead } from "./heads.ts";
-import type { NodeResponseParser } from "./node_response_parser.ts";
+import type { AnyResponseParser } from "./response_parser.ts";
 
 export interface ForwardOptions extends HeadOptions {
   readonly clock: Clock;
   /** Parses HTTP/1.1 responses. Default: the gateway's own strict parser. */
-  readonly parser?: new () => NodeResponseParser;
+  readonly parser?: new () => AnyResponseParser;
   /** Milliseconds to get a connection: from the pool, or a new one with TCP and TLS handshakes. */
   readonly connectMs: number;
   /** Milliseconds from the end of the request to the head of the final response. */

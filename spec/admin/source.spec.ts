@@ -16,7 +16,7 @@ import { join } from "node:path";
 import { describe, expect, it, vi } from "vitest";
 import { maskedText } from "../../lib/admin/masked_text.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
-import type { ConfigSecrets } from "../../lib/config/secrets.ts";
+import type { ConfigSecrets } from "../../lib/config/load.ts";
 import { basic, PASSWORD, startAdmin, USER } from "./harness.ts";
 import { AS_VIEWER, digestOf, emptyFolder, withPort, writable } from "./writable.ts";
 

@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import { drain } from "../../lib/cli/shutdown.ts";
-import type { Settings } from "../../lib/config/settings.ts";
+import type { Settings } from "../../lib/config/settings_types.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { closedPort, socketOrigin } from "../support/origin.ts";
 import { fileWith, program, runningProgram } from "../support/process.ts";

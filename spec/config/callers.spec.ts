@@ -3,6 +3,7 @@
  */
 import { createHash, hash } from "node:crypto";
 import { describe, expect, it } from "vitest";
+import type { CallerList } from "../../lib/config/caller_list.ts";
 import { CallerReader } from "../../lib/config/callers.ts";
 import { formatIssues, type LoadResult } from "../../lib/config/load.ts";
 import { maskedConfig } from "../../lib/config/masked.ts";
@@ -369,7 +370,7 @@ describe("the reader of callers", () => {
   function read(reader: CallerReader, content: string) {
     const result = loadConfig(source, { kinds: [], environment: {}, readFile: () => content, callers: reader });
     if (!result.ok) throw new Error(formatIssues(result.issues));
-    return result.callerLists!.at(-1)!;
+    return result.callerLists!.at(-1) as CallerList;
   }
 
   it("reads a file once for as long as it stays the same, and again when it has changed", () => {

@@ -6,6 +6,7 @@ import { describe, expect, it } from "vitest";
 import { formatIssues, type LoadResult } from "../../lib/config/load.ts";
 import * as s from "../../lib/config/schema.ts";
 import { maskedConfig } from "../../lib/config/masked.ts";
+import { testsOf } from "../../lib/config/tests.ts";
 import { counted, growth, LINEAR } from "../support/growth.ts";
 import { checkRoutes, loadConfig, type CheckedOptions } from "../support/schema.ts";
 
@@ -75,7 +76,7 @@ const withoutPlaces = (rows: readonly string[]) => rows.map((row) => row.replace
 describe("the tests of a configuration", () => {
   it("are those of `tests`, then those of each file of `test_files`, in order", () => {
     const files = { "/etc/gw/a.json": [testOf("in a")], "/srv/b.json": [testOf("in b"), testOf("also in b")] };
-    const { tests } = loaded({ test_files: ["a.json", "/srv/b.json"], services, tests: [testOf("own")] }, files);
+    const tests = testsOf(loaded({ test_files: ["a.json", "/srv/b.json"], services, tests: [testOf("own")] }, files));
     expect(tests.map(({ name, at, file }) => [name, at, file])).toEqual([
       ["own", ["tests", 0], undefined],
       ["in a", [0], "/etc/gw/a.json"],
@@ -90,18 +91,19 @@ describe("the tests of a configuration", () => {
   });
 
   it("in a file know their line and column in it", () => {
-    const { tests } = loaded(
-      { services, test_files: ["a.json"] },
-      { "/etc/gw/a.json": `\n\n  [${JSON.stringify(testOf("a"))}]` },
+    const tests = testsOf(
+      loaded({ services, test_files: ["a.json"] }, { "/etc/gw/a.json": `\n\n  [${JSON.stringify(testOf("a"))}]` }),
     );
     expect(tests[0]!.position).toEqual({ line: 3, column: 4 });
   });
 
   it("in a file get references resolved, files relative to the folder of the configuration", () => {
     const test = { ...testOf("a"), request: { url: "/", headers: { apiKey: "${env:KEY}", Other: "${file:key}" } } };
-    const { tests } = loaded(
-      { services, test_files: ["tests/a.json"] },
-      { "/etc/gw/tests/a.json": [test], "/etc/gw/key": "from-file\n" },
+    const tests = testsOf(
+      loaded(
+        { services, test_files: ["tests/a.json"] },
+        { "/etc/gw/tests/a.json": [test], "/etc/gw/key": "from-file\n" },
+      ),
     );
     expect(tests[0]!.request.headers).toEqual({ apiKey: "k", Other: "from-file" });
   });

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { unknownFlags } from "../../lib/cli/arguments.ts";
 import { readClientSettings, readHealthcheckSettings, readManagerSettings } from "../../lib/config/command_settings.ts";
-import { readSettings, type Settings } from "../../lib/config/settings.ts";
+import { readSettings } from "../../lib/config/settings.ts";
+import type { Settings } from "../../lib/config/settings_types.ts";
 import { MANAGER_TABLE, SETTINGS } from "../../lib/config/settings_table.ts";
 import {
   areOfStart,

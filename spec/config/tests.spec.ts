@@ -7,7 +7,7 @@ import { formatIssues } from "../../lib/config/load.ts";
 import type { ConfigSource } from "../../lib/config/source.ts";
 import type { Config, ConfigInput } from "../../lib/config/model.ts";
 import { isMatches, type Matches } from "../../lib/config/expected.ts";
-import type { ConfigTest } from "../../lib/config/tests.ts";
+import { testsOf, type ConfigTest } from "../../lib/config/tests.ts";
 import { configJsonSchema } from "../../lib/cli/schema.ts";
 import { loadConfig } from "../support/schema.ts";
 
@@ -29,7 +29,7 @@ const services = [
 function valid(test: unknown): ConfigTest {
   const result = load({ value: { services, tests: [test] } });
   if (!result.ok) throw new Error(formatIssues(result.issues));
-  return result.tests[0]!;
+  return testsOf(result)[0]!;
 }
 
 /** The issues of the only test, without the path of the test itself. */

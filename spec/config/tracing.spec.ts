@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { readTracing, tracingProblem, type TracingSettings } from "../../lib/config/tracing.ts";
+import type { TracingSettings } from "../../lib/config/settings_types.ts";
+import { readTracing, tracingProblem } from "../../lib/config/tracing.ts";
 import { CA } from "../support/certs.ts";
 import { OTHER_CA } from "../support/more_certs.ts";
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { findCookie } from "../../lib/http/cookies.ts";
-import { compileConditions, conditionTests, type Conditions, type Scheme } from "../../lib/http/conditions.ts";
+import type { Conditions, Scheme } from "../../lib/http/condition_types.ts";
+import { compileConditions, conditionTests } from "../../lib/http/conditions.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 
 /** Whether they hold over http, unless the scheme is given. */

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { TRACES_SAMPLERS, type TracesSampler } from "../../lib/config/tracing.ts";
+import type { TracesSampler } from "../../lib/config/settings_types.ts";
+import { TRACES_SAMPLERS } from "../../lib/config/tracing.ts";
 import { createIds } from "../../lib/observe/trace_context.ts";
 import { createSampler } from "../../lib/observe/sampling.ts";
 

@@ -3,7 +3,8 @@ import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
 import type { Handler, Middleware } from "../../lib/http/handler.ts";
 import type { Reply } from "../../lib/http/reply.ts";
-import { composeChain, type Link } from "../../lib/plugins/chain.ts";
+import { composeChain } from "../../lib/plugins/chain.ts";
+import type { Link } from "../../lib/plugins/plugin.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange, plainReply } from "../support/exercise.ts";
 

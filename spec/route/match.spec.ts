@@ -1,6 +1,6 @@
 /** Routes that share a pattern and differ by their conditions on headers, query, cookies and scheme. */
 import { describe, expect, it } from "vitest";
-import type { Conditions, Scheme } from "../../lib/http/conditions.ts";
+import type { Conditions, Scheme } from "../../lib/http/condition_types.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import { canMeet, listOf, routeConditions } from "../../lib/route/conditions.ts";
 import { proveRoutes, type Proof } from "../../lib/route/overlaps.ts";

@@ -1,0 +1,108 @@
+/**
+ * The runtime settings of a gateway once they have been read. `start_settings.ts` reads those of a plain start, and
+ * `settings.ts` all of them.
+ */
+import type { LogFormat, LogLevel } from "../base/log.ts";
+
+export interface Settings {
+  readonly configPath: string;
+  /** Null: the configuration needs no signature. */
+  readonly configKeyPath: string | null;
+  readonly tests: "run" | "skip";
+  readonly listenHosts: readonly string[];
+  /** Null: there is no plain listener. 0 means any free port, for the ports of other listeners too. */
+  readonly httpPort: number | null;
+  readonly httpsPort: number;
+  readonly serverCertPath: string | null;
+  readonly serverKeyPath: string | null;
+  readonly caCertPath: string | null;
+  /** Whether HTTPS clients are asked for a certificate, and whether a client without one is refused. */
+  readonly clientAuth: "none" | "request" | "require";
+  readonly shutdownGraceS: number;
+  readonly preStopDelayS: number;
+  readonly logLevel: LogLevel;
+  readonly logFormat: LogFormat;
+  readonly persistence: "dbless";
+  readonly workers: number | "auto";
+  readonly stateDir: string | null;
+  readonly seal: boolean;
+  /** Null: there is no audit log. */
+  readonly audit: { readonly logPath: string; readonly refusals: boolean; readonly fail: "open" | "closed" } | null;
+  /** Null when the admin interface is off. */
+  readonly admin: AdminSettings | null;
+  /**
+   * Null when there is no listener for probes. `hosts`: names, besides localhost, by which its /metrics may be asked
+   * without a token.
+   */
+  readonly probe: { readonly host: string; readonly port: number; readonly hosts: readonly string[] } | null;
+  /** Null: metrics have no token of their own. */
+  readonly metricsToken: string | null;
+  /** Null when the management UI is off. */
+  readonly manager: ManagerSettings | null;
+  /** Null: requests are not traced. */
+  readonly tracing: TracingSettings | null;
+}
+
+export interface AdminSettings {
+  readonly user: string;
+  /** Plain, or a hash made by `edge-gateway hash-password`. */
+  readonly password: string;
+  /** Reads, with secrets masked. Null: there is no such user. */
+  readonly viewer: { readonly user: string; readonly password: string } | null;
+  /** Whether the administrator may change the configuration file. */
+  readonly write: boolean;
+  readonly host: string;
+  readonly port: number;
+  readonly tls: boolean;
+  /** Null: a random key for this process. */
+  readonly jwtSecret: string | null;
+  readonly sessionTtlS: number;
+  readonly cookie: string;
+  readonly redactSecrets: boolean;
+  readonly corsOrigins: readonly string[];
+  /** Host names, besides localhost, that are accepted over plain HTTP. */
+  readonly hosts: readonly string[];
+}
+
+export interface ManagerSettings {
+  readonly port: number;
+  readonly host: string;
+  readonly tls: boolean;
+  /** Address of the admin interface, perhaps with a path, without a final slash. Null: the one of this process. */
+  readonly backendUrl: string | null;
+  /** Null: Node's own list of authorities. */
+  readonly backendCaPath: string | null;
+  /** Has "{trace_id}". Null: trace ids are no links. */
+  readonly traceUrl: string | null;
+  /** Host names, besides localhost, that are accepted over plain HTTP. */
+  readonly hosts: readonly string[];
+}
+
+/** The destination of traces, and which requests are traced. */
+export interface TracingSettings {
+  /** URL that spans are sent to, http or https, path included: "http://collector:4318/v1/traces". */
+  readonly url: string;
+  /** Additional request headers, such as credentials for the collector. Default: none. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Time limit for the answer to a batch, in milliseconds, 1–600000. Default 10000. */
+  readonly timeoutMs?: number;
+  /** CA certificates (PEM) that verify an https:// collector. Default: the CA certificates of the system. */
+  readonly ca?: Buffer;
+  /** Whether batches are compressed (RFC 9110 §8.4.1.3). Default "none". */
+  readonly compression?: "none" | "gzip";
+  /** Attributes of the gateway besides `service.name`, such as `deployment.environment.name`. Default: none. */
+  readonly resource?: Readonly<Record<string, string>>;
+  /** Default "edge-gateway". */
+  readonly serviceName?: string;
+  /** Default "parentbased_always_on": follow the decision in the request, and record all traces that start here. */
+  readonly sampler?: TracesSampler;
+  /** Share that the samplers with a ratio record, 0–1. Default 1. */
+  readonly ratio?: number;
+}
+
+export type TracesSampler = RootSampler | `parentbased_${RootSampler}`;
+type RootSampler = "always_on" | "always_off" | "traceidratio";
+
+/** The settings, or all errors, one sentence each. */
+export type SettingsRead<T> =
+  { readonly ok: true; readonly settings: T } | { readonly ok: false; readonly issues: readonly string[] };

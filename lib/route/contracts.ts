@@ -1,0 +1,61 @@
+/**
+ * What the route table and its checks see of `match` and `upstream_path`. The code behind it is loaded where a
+ * configuration has one of them.
+ */
+import type { Route, Service } from "../config/model.ts";
+import type { Condition, Conditions, Holds } from "../http/condition_types.ts";
+import type { Segment } from "./pattern.ts";
+
+/** What the route table needs of the conditions of a route. */
+export interface RouteConditions {
+  readonly written: Conditions;
+  readonly list: readonly PlacedCondition[];
+  /** Whether a request fulfils all of them. */
+  readonly holds: Holds;
+}
+
+/** One condition of a route. */
+export interface PlacedCondition {
+  /** Of place and name: equal for conditions on the same values of a request. */
+  readonly key: string;
+  readonly place: keyof Conditions;
+  /** Of a header in lower case; of the scheme what it has to be. */
+  readonly name: string;
+  readonly wanted: Condition;
+  /**
+   * A value that fulfils all of `together`, conditions on the same name of which this is the first, and, if one is
+   * found, no exact value and no pattern of `rivals`; where `together` is empty any value. Null: no value can fulfil
+   * them.
+   */
+  readonly valueAgainst: (rivals: readonly Condition[], together: readonly Condition[]) => SampleValue | null;
+}
+
+export interface SampleValue {
+  readonly value: string;
+  /** Whether it fulfils all, and no exact value and no pattern of the rivals: no other value fulfils less. */
+  readonly isPlain: boolean;
+}
+
+export interface UpstreamPath {
+  /** `below`: the path below base_path; "" if it ends with base_path. Parameters are inserted as they were matched. */
+  readonly of: (params: Readonly<Record<string, string>>, below: string) => string;
+  /** What upstreams are asked for, with the names of the route's parameters. */
+  readonly segments: readonly Segment[];
+  /** Whether it is a route's: then routes of one service may lead to one path. */
+  readonly isOfRoute: boolean;
+}
+
+/** `conditions.ts` */
+export interface Matching {
+  listOf(conditions: Conditions): readonly PlacedCondition[];
+  /** Whether one request can fulfil both, as far as that can be told. */
+  canMeet(a: readonly PlacedCondition[], b: readonly PlacedCondition[]): boolean;
+  /** Throws an Error for a pattern that `linearPattern` refuses. */
+  routeConditions(written: Conditions): RouteConditions;
+}
+
+/** `upstream_path.ts` */
+export interface UpstreamPaths {
+  /** Undefined: the path below base_path. */
+  upstreamPath(service: Service, route: Route): UpstreamPath | undefined;
+}
