@@ -3,20 +3,26 @@
  * are first called, in a gateway that has the parts which its configuration names, as the program starts it where
  * nobody can ask for metrics.
  *
- *     npm run way             prints them, file by file
+ *     npm run way             prints them, file by file, and the look-ups
  *     npm run way -- --json   the same for programs
  *
  * V8 counts the calls (precise coverage) of one of several equal requests on a warm keep-alive connection; a further
- * request runs with a breakpoint in each of these functions, whose condition notes the order and never holds. Lines are
- * those of the TypeScript sources.
+ * request runs with a breakpoint in each of these functions, whose condition notes the order and the caller, and never
+ * holds. Lines are those of the TypeScript sources.
+ *
+ * A look-up is a call from one file of `lib` to another where "go to definition" does not lead to the file whose code
+ * runs: through a field, a callback or an interface that is declared elsewhere. The reader has to find out who is
+ * behind it. Each declared type counts once, whatever the number of its members and calls: `Handler`, `ResponseSink`.
+ * The compiler says where the called name is declared.
  */
 import { readFileSync } from "node:fs";
 import http from "node:http";
 import { Session, type Debugger, type Profiler } from "node:inspector";
-import { SourceMap } from "node:module";
+import { SourceMap, type SourceMapping } from "node:module";
 import type { AddressInfo } from "node:net";
 import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
+import { API } from "typescript/unstable/sync";
 import type { ConfigInput } from "../../lib/gateway/config_input.ts";
 import { GatewayCore } from "../../lib/gateway/gateway.ts";
 import { loadPluginModules } from "../../lib/parts/plugin_modules.ts";
@@ -36,13 +42,29 @@ export interface Way {
   readonly calls: readonly CalledFunction[];
   /** Every file once, with the number of its lines that belong to called functions. */
   readonly files: Readonly<Record<string, number>>;
+  /** By the declared type: the calls through it. */
+  readonly lookUps: Readonly<Record<string, readonly string[]>>;
+}
+
+/** A call from one file to another. */
+interface Crossing {
+  /** Where the called name stands. */
+  readonly from: { readonly file: string; readonly offset: number };
+  readonly to: CalledFunction;
 }
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
+/** V8 names the place of this word for a call of a constructor. */
+const NEW = "new ";
+
 /** V8's name for the function that sets the fields of an instance. */
 const FIELDS = "<instance_members_initializer>";
 const FIELD = /^  (?:(?:static|readonly|declare) )*#?\w+(?:\??: .*|\s=.*)$/;
+
+const LIB = new URL("../../lib/", import.meta.url).href;
+/** `SymbolFlags.Alias` of the compiler: a name that is imported. */
+const ALIAS = 1 << 21;
 
 const KEY = "a key of twenty-four letters";
 
@@ -118,8 +140,11 @@ async function run(): Promise<Way> {
     if (file.startsWith("lib/")) sources.set(scriptId, sourceOf(scriptId, file));
   }
   const order = new Map<string, number>();
+  const callers = new Map<string, { readonly id: string; readonly caller: CallSite }>();
   (globalThis as { wayCalled?: (id: string) => boolean }).wayCalled = (id) => {
     if (!order.has(id)) order.set(id, order.size);
+    const caller = callerOf();
+    if (caller !== undefined) callers.set(`${id} ${caller.url}:${caller.line}:${caller.column}`, { id, caller });
     return false;
   };
   const found: { id: string; called: CalledFunction }[] = [];
@@ -157,10 +182,63 @@ async function run(): Promise<Way> {
   upstream.close();
   upstream.closeAllConnections();
   const place = ({ id }: { id: string }) => order.get(id) ?? Infinity;
+  const byUrl = new Map(result.map(({ scriptId, url }) => [url, sources.get(scriptId)]));
+  const crossings = [...callers.values()].flatMap(({ id, caller: { url, line, column } }): Crossing[] => {
+    const to = found.find((each) => each.id === id)!.called;
+    const source = byUrl.get(url);
+    if (source === undefined || source.file === to.file) return [];
+    return [{ from: { file: source.file, offset: source.offsetAt(line, column) }, to }];
+  });
   return {
     calls: found.sort((one, other) => place(one) - place(other)).map(({ called }) => called),
     files,
+    lookUps: lookUpsAmong(crossings),
   };
+}
+
+/** A place in code that runs; line and column count from 0. */
+interface CallSite {
+  readonly url: string;
+  readonly line: number;
+  readonly column: number;
+}
+
+/** What has called the function that runs: the next frame of `lib` below it, whatever of Node's own is between them. */
+function callerOf(): CallSite | undefined {
+  const { prepareStackTrace, stackTraceLimit } = Error;
+  Error.stackTraceLimit = 30;
+  Error.prepareStackTrace = (_error, frames) => frames;
+  const frames = new Error().stack as unknown as NodeJS.CallSite[];
+  Object.assign(Error, { prepareStackTrace, stackTraceLimit });
+  const ofLib = frames.filter((frame) => frame.getFileName()?.startsWith(LIB) === true);
+  const caller = ofLib[1];
+  if (caller === undefined) return undefined;
+  return { url: caller.getFileName()!, line: caller.getLineNumber()! - 1, column: caller.getColumnNumber()! - 1 };
+}
+
+/** The look-ups among the calls, by the type that declares what is called. */
+function lookUpsAmong(crossings: readonly Crossing[]): Record<string, string[]> {
+  const found: Record<string, string[]> = {};
+  const compiler = new API({ cwd: ROOT });
+  try {
+    const opened = compiler.updateSnapshot({ openProject: `${ROOT}spec/tsconfig.json` });
+    const { checker } = opened.getProjects()[0]!;
+    for (const { from, to } of crossings) {
+      const written = checker.getSymbolAtPosition(ROOT + from.file, from.offset);
+      const isImported = written !== undefined && (written.flags & ALIAS) !== 0;
+      const called = isImported ? checker.getAliasedSymbol(written) : written;
+      const declared = (called?.declarations ?? []).map(({ path }) => relative(ROOT, path).replaceAll("\\", "/"));
+      if (declared.includes(to.file)) continue;
+      const type = called && checker.getTypeOfSymbol(called)?.getAliasSymbol()?.name;
+      const key = type ?? called?.getParent()?.name ?? `${called?.name ?? "?"} in ${from.file}`;
+      const call = `${from.file} ${called?.name ?? "?"} -> ${to.file} ${to.name || "(no name)"}`;
+      const calls = (found[key] ??= []);
+      if (!calls.includes(call)) calls.push(call);
+    }
+  } finally {
+    compiler.close();
+  }
+  return found;
 }
 
 function callsOf({ result }: Profiler.TakePreciseCoverageReturnType): number {
@@ -174,6 +252,8 @@ interface Source {
   placeOf(offset: number): { line: number; column: number };
   /** The line of the TypeScript source, from 1. */
   lineAt(offset: number): number;
+  /** The offset in the TypeScript source of a place in the code that runs. */
+  offsetAt(line: number, column: number): number;
   /** The lines that declare fields of a class, which spans these lines. */
   fieldsBetween(first: number, last: number): number[];
 }
@@ -197,6 +277,12 @@ function sourceOf(scriptId: string, file: string): Source {
     text,
     placeOf,
     fieldsBetween: (first, last) => range(first, last).filter((line) => FIELD.test(typescript[line - 1]!)),
+    offsetAt(line, column) {
+      const { originalLine, originalColumn } = map.findEntry(line, column) as SourceMapping;
+      const before = typescript.slice(0, originalLine).reduce((sum, { length }) => sum + length + 1, 0);
+      const isNew = typescript[originalLine]!.startsWith(NEW, originalColumn);
+      return before + originalColumn + (isNew ? NEW.length : 0);
+    },
     lineAt(offset) {
       const { line, column } = placeOf(offset);
       return (map.findEntry(line, column) as { originalLine: number }).originalLine + 1;
@@ -223,7 +309,7 @@ function breakAt(scriptId: string, source: Source, start: number, end: number, i
   post("Debugger.setBreakpoint", { location, condition: `globalThis.wayCalled(${JSON.stringify(id)})` });
 }
 
-function print({ calls, files }: Way): void {
+function print({ calls, files, lookUps }: Way): void {
   for (const { file, name, line, lines } of calls)
     console.log(`${`${file}:${line}`.padEnd(48)} ${name || "(no name)"}${" ".repeat(2)}${lines}`);
   console.log(`\n${"file".padEnd(40)} lines run through   of`);
@@ -234,5 +320,8 @@ function print({ calls, files }: Way): void {
     );
   }
   const sum = Object.values(files).reduce((all, lines) => all + lines, 0);
-  console.log(`\n${Object.keys(files).length} files, ${calls.length} functions, ${sum} lines`);
+  console.log("\nlook-ups");
+  for (const [type, through] of Object.entries(lookUps)) console.log([type, ...through].join("\n    "));
+  const counts = [`${Object.keys(files).length} files`, `${Object.keys(lookUps).length} look-ups`];
+  console.log(`\n${[...counts, `${calls.length} functions`, `${sum} lines`].join(", ")}`);
 }
