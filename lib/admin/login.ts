@@ -33,10 +33,10 @@ export class Login {
   readonly #verify: typeof verifyPassword;
   readonly #throttle: Throttle;
   /**
-   * Of browsers with a device cookie, by its id: failures of others at the same address, behind one proxy for instance,
-   * must not lock them out, however many addresses fail.
+   * Of browsers with a device cookie, by its id, for each user: failures of others at the same address, behind one
+   * proxy for instance, must not lock them out, however many addresses fail, nor those of another user's browsers.
    */
-  readonly #ofDevices: Throttle;
+  readonly #ofDevices: ReadonlyMap<string, Throttle>;
   readonly #queue = createTaskQueue(MAX_VERIFYING, MAX_WAITING);
   /** The last pending attempt of each address or device, and how many attempts wait for an earlier one. */
   readonly #pending = new Map<string, Promise<LoginOutcome>>();
@@ -52,8 +52,8 @@ export class Login {
     this.#accounts = accountsOf(options);
     this.#verify = verify;
     this.#throttle = new Throttle(options.clock);
-    this.#ofDevices = new Throttle(options.clock);
-    this.#ofDevices.remember(DEVICES);
+    this.#ofDevices = new Map(this.#accounts.map(({ user }) => [user, new Throttle(options.clock)]));
+    for (const throttle of this.#ofDevices.values()) throttle.remember(DEVICES);
   }
 
   /**
@@ -69,10 +69,11 @@ export class Login {
     if (given === null) return { kind: "missing" };
     const network = networkOf(clientAddress);
     const device = deviceOf(given.user);
+    const ofDevices = this.#ofDevices.get(given.user);
     const caller: Caller =
-      device === null
+      device === null || ofDevices === undefined
         ? { throttle: this.#throttle, key: callerAddress(clientAddress), network }
-        : { throttle: this.#ofDevices, key: device, network: DEVICES };
+        : { throttle: ofDevices, key: device, network: DEVICES };
     const earlier = this.#pending.get(caller.key);
     if (earlier !== undefined && this.#waiting >= MAX_WAITING) return { kind: "overloaded" };
     const own = this.#attemptAfter(earlier, given, caller);

@@ -460,6 +460,18 @@ describe("a device cookie", () => {
       expect(await kind(RIGHT, "198.51.100.1")).toBe("accepted");
     },
   );
+
+  it("of an administrator does not wait for failures with those of a viewer, of however many browsers", async () => {
+    const login = new Login({ user: USER, password: PASSWORD, viewer: VIEWER, clock: manualClock() });
+    const kind = async (authorization: string, device: string) =>
+      (await login.attempt(authorization, "198.51.100.1", () => device)).kind;
+    const wrong = basic(VIEWER.user, "guess");
+    for (let i = 0; i < 10_000; i++) await kind(wrong, `viewer ${i}`);
+    // Browsers beyond those that are counted one by one wait together.
+    for (let i = 0; i < 5; i++) await kind(wrong, "one more");
+    expect(await kind(AS_VIEWER, "another")).toBe("paused");
+    expect(await kind(RIGHT, "administrator")).toBe("accepted");
+  });
 });
 
 describe("many logins at once", () => {
