@@ -97,7 +97,10 @@ function summaryOf({ counts, signer, tests, warnings, undecided }: Validated, ra
   ].join("; ");
 }
 
-/** The warnings of a start that its settings decide about: a file may be checked on another machine. */
+/**
+ * The warnings and errors of a start that its settings decide about: a file may be checked on another machine. The
+ * error has the name of its field.
+ */
 function undecidedIn({ global, services }: Config): string[] {
   const places = [global, ...services, ...services.flatMap(({ routes }) => routes)];
   const has = (kind: string) =>
@@ -106,6 +109,7 @@ function undecidedIn({ global, services }: Config): string[] {
     ...(has("quota") && global.counters === undefined ? ["quota_not_durable"] : []),
     ...(global.certificates.length > 0 ? ["certificates_unused"] : []),
     ...(has("mtls") ? ["mtls_idle"] : []),
+    ...(global.httpsRedirect === undefined ? [] : ["https_redirect"]),
   ];
 }
 

@@ -116,13 +116,13 @@ describe("edge-gateway validate", () => {
     });
   });
 
-  it("names the warnings of a start that settings decide about", async () => {
+  it("names the warnings and errors of a start that settings decide about", async () => {
     const plugins = [{ name: "quota", config: { limit: 5, per: "day" } }, { name: "mtls" }];
-    const file = fileWith(oneService(9, { plugins } as never));
+    const file = fileWith(oneService(9, { plugins } as never, { https_redirect: {} }));
     const { stdout } = await run(file);
-    expect(stdout).toContain("; the settings decide about quota_not_durable, mtls_idle)");
+    expect(stdout).toContain("; the settings decide about quota_not_durable, mtls_idle, https_redirect)");
     expect(JSON.parse((await run(file, "--json")).stdout)).toMatchObject({
-      undecided: ["quota_not_durable", "mtls_idle"],
+      undecided: ["quota_not_durable", "mtls_idle", "https_redirect"],
     });
   });
 

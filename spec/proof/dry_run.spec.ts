@@ -3,7 +3,9 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
+import { Gateway as ProgramsGateway } from "../../lib/embed/gateway.ts";
 import { createGateway, definePlugin, schema, type Gateway } from "../../lib/index.ts";
+import { withAllParts } from "../../lib/parts/all_parts.ts";
 import { loadPluginModules } from "../../lib/parts/plugin_modules.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { issueLines } from "../support/issue_lines.ts";
@@ -261,6 +263,21 @@ describe("a dry run", () => {
       },
     ]);
   });
+
+  it(
+    "refuses a redirect to HTTPS where there is no such listener, " + "in a text and in the gateway's own file",
+    async () => {
+      const file = fileWith(base);
+      const gateway = new ProgramsGateway({ configFile: file, modules: withAllParts(), hasHttps: false });
+      onTestFinished(async () => void (await gateway.close(0)));
+      const redirecting = { ...base, global: { https_redirect: {} } };
+      const issue = { path: "global.https_redirect", message: expect.stringMatching(/^needs an HTTPS listener/) };
+      const refused = { outcome: "refused", issues: [expect.objectContaining(issue)] };
+      expect(await gateway.dryRun(textOf(redirecting))).toMatchObject(refused);
+      writeFileSync(file, textOf(redirecting));
+      expect(await gateway.dryRun()).toMatchObject(refused);
+    },
+  );
 
   it("refuses a text with a plugin that cannot be created", async () => {
     const fragile = definePlugin({
