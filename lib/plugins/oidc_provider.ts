@@ -117,9 +117,10 @@ export class Provider implements KeptState {
       const code = typeof json.error === "string" && CODE.test(json.error) ? json.error : null;
       const message = `its token endpoint answered with status ${status}${code === null ? "" : ` and "${code}"`}`;
       // Any other code is about the gateway's own credentials or request, and no fault of the person who logs in.
-      // A code that somebody has made up must not keep others from logging in.
-      const isOfServer = status >= 500 || status === 429 || status === 401;
-      throw new ProviderFailure(message, { refusal: code === "invalid_grant" ? code : null, isOfServer });
+      // A code that somebody has made up must not keep others from logging in, whatever the status.
+      const refusal = code === "invalid_grant" ? code : null;
+      const isOfServer = refusal === null && !isOfQuestion(status);
+      throw new ProviderFailure(message, { refusal, isOfServer });
     }
     const { id_token: idToken, refresh_token: refreshToken, expires_in: expiresIn } = json;
     const seconds = typeof expiresIn === "string" ? Number(expiresIn) : expiresIn;
@@ -230,8 +231,14 @@ export class Provider implements KeptState {
     } catch {
       // Reported below.
     }
-    throw new ProviderFailure(`its answer with status ${status} is no JSON object`);
+    const isOfServer = request.method === undefined || !isOfQuestion(status);
+    throw new ProviderFailure(`its answer with status ${status} is no JSON object`, { isOfServer });
   }
+}
+
+/** Whether a status of the token endpoint is about what it was asked, and not about this client or the endpoint. */
+function isOfQuestion(status: number): boolean {
+  return status >= 400 && status < 500 && status !== 401 && status !== 429;
 }
 
 interface Answer {

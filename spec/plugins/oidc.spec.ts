@@ -776,9 +776,23 @@ describe("a refresh", () => {
     },
   );
 
-  it("that is refused for what is in it keeps nobody else from logging in", async () => {
-    const { at, person, gateway, answers } = await nearlyOver();
-    answers({ error: "invalid_request" }, 400);
+  it("for a code that is refused with 401 keeps nobody else from logging in", async () => {
+    const { at, person, gateway, old } = await nearlyOver();
+    const other = browser(gateway, new Map());
+    const begun = await other.open("/a/page");
+    at.behaviour.token = () => [401, { error: "invalid_grant" }];
+    expect((await other.open(wayBack(begun))).status).toBe(400);
+    at.asked.length = 0;
+    await browser(gateway, new Map(old)).open("/a/page");
+    expect([at.asked.length, (await person.open("/a/page")).status]).toEqual([1, 302]);
+  });
+
+  it.each<[string, number, object | string]>([
+    ["refused for what is in it", 400, { error: "invalid_request" }],
+    ["refused by a server in front, with a page", 403, "<html>"],
+  ])("that is %s keeps nobody else from logging in", async (_how, status, answer) => {
+    const { at, person, gateway } = await nearlyOver();
+    at.behaviour.token = () => [status, answer];
     gateway.tools.lines.length = 0;
     for (let i = 1; i <= 2; i++) {
       expect((await person.open("/a/page")).status).toBe(200);
