@@ -42,7 +42,8 @@ export function addMethods(draft: Draft): void {
     for (const method of left) taken.get(placeOf(found))!.add(method);
   }
   const isWide = ({ path }: Found) => path.endsWith(REST);
-  const wide = grouped(all.filter(isWide), ({ service, path }) => `${hostsOf(service)} ${path.slice(0, -REST.length)}`);
+  const onHosts = all.filter(isWide).flatMap((found) => namesOf(found.service).map((host) => ({ host, found })));
+  const wide = grouped(onHosts, ({ host, found: { path } }) => `${host} ${path.slice(0, -REST.length)}`);
   for (const found of all)
     if (found.route.methods !== undefined) addOthers(draft, found, wide, taken.get(placeOf(found))!);
 }
@@ -50,13 +51,17 @@ export function addMethods(draft: Draft): void {
 function addOthers(
   draft: Draft,
   { service, route: longer, path }: Found,
-  wide: ReadonlyMap<string, Found[]>,
+  wide: ReadonlyMap<string, readonly { readonly found: Found }[]>,
   taken: Set<string>,
 ): void {
   const heads = headsOf(path).filter((head) => head !== path && head + REST !== path);
   const hosts = hostsOf(service);
-  const keys = heads.reverse().flatMap((head) => [`${hosts} ${head}`, ...(hosts === "" ? [] : [` ${head}`])]);
-  for (const { service: other, route } of keys.flatMap((key) => wide.get(key) ?? [])) {
+  const names = [...new Set(namesOf(service).flatMap(coveringNames))];
+  const keys = heads.reverse().flatMap((head) => names.map((name) => `${name} ${head}`));
+  const shorter = [...new Set(keys.flatMap((key) => wide.get(key) ?? []).map(({ found }) => found))];
+  // Those of its own hosts first: methods that get a route need no note.
+  const isOther = (found: Found) => Number(hostsOf(found.service) !== hosts);
+  for (const { service: other, route } of shorter.sort((a, b) => isOther(a) - isOther(b))) {
     const methods = (route.methods ?? ALL_METHODS).filter((method) => !taken.has(method));
     if (methods.length === 0) continue;
     const base = other.base_path.replace(/\/$/, "");
@@ -65,7 +70,8 @@ function addOthers(
       const at = formatPath(draft.originOf(route)!);
       draft.notes.add(
         draft.originOf(longer)!,
-        `other methods get 405 here, and do not reach the shorter path of ${at}`,
+        `${methods.join(", ")} get 405 here, and do not reach the shorter path of ${at}: add a route for them ` +
+          `with this path and these hosts, and with the upstreams and plugins of that one`,
       );
       continue;
     }
@@ -104,7 +110,7 @@ export function closePrefixes(draft: Draft, prefixes: ReadonlySet<Route>): void 
       if (other.isClosed || own.guards.every((guard) => other.guards.includes(guard))) continue;
       const segment = other.segments[before.length] ?? other.segments.at(-1) ?? "";
       const isReached = segment.startsWith("{") && longer.some((path) => overlap(path, other.segments));
-      if (!isReached || !meet(own.hosts, other.hosts)) continue;
+      if (!isReached || !(other.hosts.length === 0 || meet(own.hosts, other.hosts))) continue;
       const what = `requests such as "/${own.segments.join("/")}.php" of ${formatPath(draft.originOf(own.route)!)}`;
       const why = "which has other guards, since a path matches whole segments here";
       if (own.upstreams.some((upstream) => other.upstreams.includes(upstream))) {
@@ -156,6 +162,17 @@ function hostsOf({ hosts = [] }: Service): string {
     .map((host) => host.toLowerCase())
     .sort()
     .join();
+}
+
+/** "": all hosts. */
+function namesOf({ hosts = [] }: Service): string[] {
+  return hosts.length === 0 ? [""] : hosts.map((host) => host.toLowerCase());
+}
+
+/** The name and the wildcards that cover it. */
+function coveringNames(name: string): string[] {
+  const labels = name.replace(/^\*\./, "").split(".");
+  return [name, ...labels.slice(1).map((_label, i) => `*.${labels.slice(i + 1).join(".")}`), ""];
 }
 
 function upstreamsOf({ upstreams }: Service): string[] {

@@ -841,6 +841,43 @@ describe("prefixes of Kong", () => {
     ]);
   });
 
+  it.each<[string, string[] | undefined, string[] | undefined, string[]]>([
+    ["all hosts", ["a.test"], undefined, ["POST get 405 here"]],
+    ["a wildcard", ["x.a.test"], ["*.a.test"], ["POST get 405 here"]],
+    ["more hosts", ["a.test"], ["b.test", "A.test"], ["POST get 405 here"]],
+    ["another host", ["a.test"], ["b.test"], []],
+    ["one of them", undefined, ["a.test"], []],
+    ["a longer name", ["*.a.test"], ["x.a.test"], []],
+  ])(
+    "say how methods that a longer one hides from a shorter one for %s can reach it",
+    async (_title, hosts, wider, expected) => {
+      const { allNotes } = await fromKong({
+        services: [
+          { ...SERVICE, routes: [{ paths: ["/orders"], methods: ["GET", "POST"], ...(wider && { hosts: wider }) }] },
+          { ...OTHER, routes: [{ paths: ["/orders/special"], methods: ["GET"], ...(hosts && { hosts }) }] },
+        ],
+      });
+      const notes = allNotes.filter((note) => note.includes("405"));
+      expect(notes.map((note) => note.split(": ")[1]!.split(",")[0])).toEqual(expected);
+      for (const note of notes)
+        expect(note).toBe(
+          "services[1].routes[0]: POST get 405 here, and do not reach the shorter path of services[0].routes[0]: " +
+            "add a route for them with this path and these hosts, and with the upstreams and plugins of that one",
+        );
+    },
+  );
+
+  it("close a route for all hosts that would get /admin.php of a guarded /admin for one host", async () => {
+    const routes = [
+      { paths: ["/admin"], strip_path: false, hosts: ["a.test"], ...guarded },
+      { paths: ["/"], strip_path: false },
+    ];
+    const { services } = await fromKong({ services: [{ ...SERVICE, routes }], consumers: CONSUMERS });
+    expect(shown(services).filter((line) => line.includes(" /{rest*}"))).toEqual([
+      "s_2 / /{rest*} all request_termination",
+    ]);
+  });
+
   it("without methods have the rest of the methods that a route of the same path does not accept", async () => {
     const routes = [
       { paths: ["/a"], methods: ["GET"] },
