@@ -1,7 +1,7 @@
 /**
  * Reads and writes files that a setting or the command line names.
  */
-import { renameSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { certificatesProblem } from "../base/pem.ts";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { Failure } from "./failure.ts";
@@ -33,14 +33,14 @@ export function refuse(file: string, problem: string | undefined): void {
 }
 
 /**
- * Writes a file beside `path` and renames it, so that a running gateway never reads half of it. `prepare` gets its path
- * before.
+ * Writes a file beside `path` and renames it, so that a running gateway never reads half of it. `mode`: of the file,
+ * which may have secrets, from its first byte on. Default: as the system makes files.
  */
-export function writeWhole(path: string, text: string, prepare: (fresh: string) => void = () => {}): void {
+export function writeWhole(path: string, text: string, mode?: number): void {
   const fresh = `${path}.${process.pid}.new`;
   try {
-    writeFileSync(fresh, text, { flag: "wx" });
-    prepare(fresh);
+    writeFileSync(fresh, text, { flag: "wx", ...(mode !== undefined && { mode: 0o600 }) });
+    if (mode !== undefined) chmodSync(fresh, mode);
     renameSync(fresh, path);
   } catch (error) {
     rmSync(fresh, { force: true });

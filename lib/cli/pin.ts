@@ -3,7 +3,7 @@
  * files. It runs no module.
  */
 import { hash } from "node:crypto";
-import { chmodSync, existsSync, realpathSync, statSync } from "node:fs";
+import { existsSync, realpathSync, statSync } from "node:fs";
 import { formatPath, type JsonNode } from "../config/json.ts";
 import { parsedFrom, readConfigFile } from "../config/source.ts";
 import { pinnedFilesOf } from "../config/pinned_file.ts";
@@ -101,5 +101,5 @@ function stringAt(text: string, at: number): { readonly at: number; readonly end
 function write(file: string, text: string): void {
   const real = realpathSync(file);
   const { mode } = statSync(real);
-  writeWhole(real, text, (fresh) => chmodSync(fresh, mode));
+  writeWhole(real, text, mode);
 }
