@@ -1,7 +1,7 @@
 /**
  * Reads and removes cookies of a request (RFC 6265 §4.2).
  */
-import { sameName, type HeaderList } from "./headers.ts";
+import { sameName, trimmed, type HeaderList } from "./headers.ts";
 
 /**
  * The first result of `read` that is not null, over the values of all cookies with this name in their order. Names
@@ -63,7 +63,7 @@ function* pairsOf(line: string, name: string): Generator<Pair> {
     yield {
       start,
       end,
-      value: equals < end && line.slice(start, equals).trim() === name ? line.slice(equals + 1, end).trim() : null,
+      value: equals < end && trimmed(line, start, equals) === name ? trimmed(line, equals + 1, end) : null,
     };
   }
 }

@@ -100,7 +100,14 @@ describe("vary_by", () => {
     },
   );
 
-  it.each([["lang=en; session=alice"], ["session=alice"], ["lang=en;session=alice;"], ["lang"], ["lang=en", "a=b"]])(
+  it.each([
+    ["lang=en; session=alice"],
+    ["session=alice"],
+    ["lang=en;session=alice;"],
+    ["lang"],
+    ["lang=en", "a=b"],
+    ["\xa0lang=en"],
+  ])(
     "vary_by with one cookie leaves default_ttl_s off for a request that has another one: %j %j",
     async (...cookies) => {
       const port = await gatewayWith((await reflecting({})).port, { default_ttl_s: 60, vary_by: ["cookie:lang"] });
@@ -109,6 +116,20 @@ describe("vary_by", () => {
       expect((await page(port, ["Cookie: lang=en"])).did).toBe("stored");
     },
   );
+
+  // Upstreams cut off spaces and tabs alone (RFC 9110 §5.5), and may have another page for the rest.
+  it("vary_by and Vary take a no-break space at the end of a value for a part of it", async () => {
+    const config = { default_ttl_s: 60, vary_by: ["cookie:lang"] };
+    const port = await gatewayWith((await reflecting({ vary: "Accept-Language" })).port, config);
+    for (const line of ["Cookie: lang=en", "Accept-Language: en"])
+      for (const [end, did] of [
+        ["\xa0", "stored"],
+        ["", "stored"],
+        ["\xa0", "hit"],
+        [" \t", "hit"],
+      ] as const)
+        expect((await page(port, [line + end])).did, JSON.stringify(line + end)).toBe(did);
+  });
 
   it("vary_by with the whole Cookie header gives each combination of cookies pages of its own", async () => {
     const port = await gatewayWith((await reflecting({})).port, { default_ttl_s: 60, vary_by: ["header:Cookie"] });

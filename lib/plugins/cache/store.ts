@@ -1,7 +1,7 @@
 /**
  * Stores replies by target and Vary within a limit of bytes: the least recently used is dropped first.
  */
-import { headerValues, type HeaderList } from "../../http/headers.ts";
+import { headerValues, trimmed, type HeaderList } from "../../http/headers.ts";
 import { type Changes } from "./changes.ts";
 
 /** The conditions for using a stored reply (sections of RFC 9111); times in milliseconds. */
@@ -281,7 +281,7 @@ export function variantOf(vary: readonly string[], headers: HeaderList): string 
         : `=${values
             .join(",")
             .split(",")
-            .map((value) => value.trim())
+            .map((value) => trimmed(value, 0, value.length))
             .join(",")}\n`;
   }
   return variant;

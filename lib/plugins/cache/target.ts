@@ -5,7 +5,7 @@ import { hash } from "node:crypto";
 import { TOKEN_CHARACTERS } from "../../base/http_grammar.ts";
 import { cookieValues } from "../../http/cookies.ts";
 import type { Exchange } from "../../http/exchange.ts";
-import { headerValue, headerValues, quotedString, type HeaderList } from "../../http/headers.ts";
+import { headerValue, headerValues, quotedString, trimmed, type HeaderList } from "../../http/headers.ts";
 import { END_OF_TARGET } from "./store.ts";
 
 /** The target as a URI, whatever the method. */
@@ -66,7 +66,7 @@ export function varyingBy(places: readonly string[]): VaryBy {
   };
   const covered = new Set(parts.map(({ header, cookie }) => (cookie === null ? header : `cookie ${cookie}`)));
   const isCovered = (pair: string) =>
-    pair.includes("=") && covered.has(`cookie ${pair.slice(0, pair.indexOf("=")).trim()}`);
+    pair.includes("=") && covered.has(`cookie ${trimmed(pair, 0, pair.indexOf("="))}`);
   const covers = (lower: string, line: string) =>
     covered.has(lower) || (lower === "cookie" && line.split(";").every(isCovered));
   return { covers, valuesOf };
