@@ -288,8 +288,12 @@ function* ofNames(plugins: readonly WrittenPlugin[]): Iterable<readonly [Written
   }
 }
 
-/** Where the names of callers come from: keys have ids, a token the `sub` of its issuer. */
+/**
+ * Where the names of callers come from: a token has the `sub` of its issuer; those of keys and passwords are written in
+ * the configuration, both of them.
+ */
 function namesOf({ kind, config }: WrittenPlugin): string {
+  if (kind.name === "key_auth" || kind.name === "basic_auth") return "";
   return JSON.stringify([kind.name, config["iss"] ?? config["issuer"] ?? config["url"] ?? null]);
 }
 

@@ -698,6 +698,8 @@ describe("configWarnings", () => {
     ]);
     expect(told(callers, keys, keys, { name: "acl", config: { whitelist: ["10.0.0.0/8"] } })).toEqual([]);
     expect(told({}, key(), token("a"))).toEqual([]);
+    const password = { name: "basic_auth", config: { users: [{ username: "ada", password: "p" }] } };
+    expect(told(callers, keys, password, key())).toEqual([]);
   });
 
   it("warns of a limit by a header before every guard, at any level, and of no other limits", () => {
