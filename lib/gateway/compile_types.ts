@@ -77,6 +77,8 @@ export interface PluginContext extends CompileTools {
   readonly egress: Egress;
   readonly inUse: InUse;
   readonly plan: MetricsPlan | null;
+  /** The headers that `match` of any route reads, see `dashed`; absent: no route has it. */
+  readonly matched?: ReadonlySet<string> | undefined;
   /** Gets the keys of all instances that are created. */
   readonly instances: Set<string>;
 }

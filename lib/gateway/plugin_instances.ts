@@ -168,7 +168,7 @@ export function chain(
   written: readonly PluginLink[],
   innermost: Handler,
   place: Omit<WatchedRoute, "plugins">,
-  { runtime, onFault, watched, callers }: PluginContext,
+  { runtime, onFault, watched, callers, matched }: PluginContext,
 ): RouteChain {
   const links = runningOrder(written);
   const guards = links.filter(({ kind }) => kind.guards).map(({ identity }) => identity);
@@ -181,7 +181,7 @@ export function chain(
   return {
     handler: watched?.(handler, { ...place, plugins: modules() }) ?? handler,
     audience: stores ? hash("sha256", JSON.stringify([place.service, place.route, guards]), "base64url") : "",
-    ownHeaders: new Set(own),
+    ownHeaders: new Set([...own, ...(matched ?? [])]),
     callers: callers ?? undefined,
     takesPreflights: links.some(({ kind }) => kind.takes === "preflights"),
   };

@@ -103,6 +103,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
     egress,
     inUse,
     plan,
+    matched: loaded.conditions?.matchedHeaders(services),
     instances,
   };
   const globals = linksOf(global.plugins, { level: "global", service: null, route: null }, context);
@@ -173,7 +174,7 @@ function chainOf(
   return {
     handler: context.watched?.(innermost, { ...place, plugins: [] }) ?? innermost,
     audience: "",
-    ownHeaders: undefined,
+    ownHeaders: context.matched,
     takesPreflights: false,
   };
 }

@@ -70,8 +70,8 @@ export interface RouteName {
    */
   readonly audience?: string;
   /**
-   * The request headers that plugins of the route read, set or remove, see `dashed`: upstreams get none of them as
-   * trailers. Absent: the route has no plugins.
+   * The request headers that plugins of the route read, set or remove, and those that `match` of any route reads, see
+   * `dashed`: upstreams get none of them as trailers. Absent: there are neither plugins nor `match`.
    */
   readonly ownHeaders?: ReadonlySet<string> | undefined;
   /** The callers of the configuration; absent: it has none. */

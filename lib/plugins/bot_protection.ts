@@ -39,6 +39,7 @@ const schema = object(
 export const botProtection: Plugin<typeof schema> = {
   name: "bot_protection",
   schema,
+  ownHeaders: () => ["User-Agent"],
   create({ blacklist, whitelist, allowEmpty }) {
     const lowerCase = (parts: readonly string[] = []) => parts.map((part) => part.toLowerCase());
     const good = lowerCase(whitelist);

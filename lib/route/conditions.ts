@@ -5,9 +5,11 @@
 import { isDeepStrictEqual } from "node:util";
 import { examplePattern } from "../base/linear_pattern.ts";
 import { CONDITIONS } from "../config/conditions.ts";
+import type { Service } from "../config/model.ts";
 import type { PartFields } from "../config/part_fields.ts";
 import type { Condition, Conditions, Holds, Scheme } from "../http/condition_types.ts";
 import { compileConditions } from "../http/conditions.ts";
+import { dashed } from "../http/headers.ts";
 import type { PlacedCondition, RouteConditions, SampleValue } from "./contracts.ts";
 
 export const fields: PartFields = { schemas: { match: CONDITIONS } };
@@ -15,6 +17,12 @@ export const fields: PartFields = { schemas: { match: CONDITIONS } };
 /** Throws an Error for a pattern that `linearPattern` refuses. */
 export function routeConditions(written: Conditions): RouteConditions {
   return { written, list: listOf(written), holds: compileConditions(written) };
+}
+
+/** As trailers they would reach the upstream behind another route. */
+export function matchedHeaders(services: readonly Service[]): ReadonlySet<string> {
+  const names = services.flatMap(({ routes }) => routes.flatMap(({ match }) => Object.keys(match?.headers ?? {})));
+  return new Set(names.map(dashed));
 }
 
 export function listOf(conditions: Conditions): readonly PlacedCondition[] {

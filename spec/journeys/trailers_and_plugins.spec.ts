@@ -55,6 +55,7 @@ describe.each([
     trailers: Lines,
     kinds: readonly AnyPlugin[] = [],
     protocol: "http" | "h2c" = "http",
+    routes?: ConfigInput["services"][number]["routes"],
   ): Promise<string[]> {
     const origin = await restartableBackend(protocol);
     onTestFinished(() => origin.kill());
@@ -62,7 +63,11 @@ describe.each([
     origin.answer = (request, response) =>
       void request.resume().on("end", () => (lists.push(request.rawTrailers), response.end()));
     const { port } = await running(
-      oneService(origin.port, { plugins, protocol }, { h2c: true, underscore_headers: "allow" }),
+      oneService(
+        origin.port,
+        { plugins, protocol, ...(routes && { routes }) },
+        { h2c: true, underscore_headers: "allow" },
+      ),
       { plugins: kinds },
     );
     await send(port, headers, trailers);
@@ -98,6 +103,27 @@ describe.each([
     expect(
       await passed([{ name: "own" }], [], [...forged("X-Own", "x_own", "X-Said"), ["X-Kept", "1"]], [own]),
     ).toEqual(["x-kept"]);
+  });
+
+  it("request trailers have no header by which a route is selected, with and without plugins", async () => {
+    const routes = [
+      {
+        name: "admin",
+        path: "/x",
+        match: { headers: { "X-Admin": true } },
+        plugins: [{ name: "key_auth", config: { key: "k" } }],
+      },
+      { name: "others", path: "/x" },
+    ] as const;
+    const trailers: Lines = [...forged("X-Admin", "x_admin"), ["X-Sum", "1"]];
+    const logged: Plugins = [{ name: "request_headers", config: { set: { "X-User": "ann" } } }];
+    for (const plugins of [[], logged])
+      expect(await passed(plugins, [], trailers, [], "http", routes)).toEqual(["x-sum"]);
+  });
+
+  it("request trailers have no User-Agent where bot_protection has read it", async () => {
+    const config = { blacklist: ["evil"], allow_empty: true };
+    expect(await passed([{ name: "bot_protection", config }], [], forged("User-Agent", "X-Sum"))).toEqual(["x-sum"]);
   });
 
   it(
