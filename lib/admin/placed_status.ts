@@ -4,7 +4,8 @@
  */
 import type { Path, Position } from "../config/json.ts";
 import type { Config } from "../config/model.ts";
-import { placesIn, type ConfigSource } from "../config/source.ts";
+import { placesIn } from "../config/places.ts";
+import type { ConfigSource } from "../config/source.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import type { ConfigWarning, Warning } from "../gateway/status.ts";
 import { statusView, type ShownGateway } from "./views.ts";
@@ -21,7 +22,7 @@ export function placedStatus(gateway: Pick<ShownGateway, "status">) {
 function positionsOf(warnings: readonly Warning[], gateway: object): readonly (Position | null)[] {
   if (warnings.length === 0 || !(gateway instanceof GatewayCore)) return [];
   const {
-    snapshot: { config, source, secrets },
+    snapshot: { config, source },
   } = GatewayCore.partsOf(gateway).configuration;
   if (!("text" in source)) return [];
   const found = known.get(source) ?? new Map<string, Position | null>();
@@ -29,8 +30,8 @@ function positionsOf(warnings: readonly Warning[], gateway: object): readonly (P
   const paths = warnings.map((warning) => pathOf(warning, config));
   const missing = paths.filter((path) => path !== null && !found.has(JSON.stringify(path))) as Path[];
   if (missing.length > 0) {
-    const placeOf = placesIn(source, secrets.root);
-    for (const path of missing) found.set(JSON.stringify(path), placeOf(path));
+    const places = placesIn(source, missing);
+    for (const [i, path] of missing.entries()) found.set(JSON.stringify(path), places[i]!);
   }
   return paths.map((path) => found.get(JSON.stringify(path)) ?? null);
 }

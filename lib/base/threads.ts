@@ -43,3 +43,6 @@ export function isWorker({ place, count }: Threads): boolean {
 
 /** A program without workers. */
 export const ALONE: Threads = { id: 1, place: 0, count: 1, memory: (_name, bytes) => new ArrayBuffer(bytes) };
+
+/** Ends the name of memory whose place other memory is to take. */
+export const BEFORE = ", before";

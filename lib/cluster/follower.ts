@@ -2,6 +2,7 @@
  * Has the gateway of a worker follow the one of the main thread: a configuration is prepared, and comes into force once
  * the main thread says so.
  */
+import { inSlices, paced } from "../base/time_slices.ts";
 import type { Bundle, Watch } from "../gateway/bundle.ts";
 import { readNoFile } from "../gateway/config_reader.ts";
 import type { Configuration, Prepared } from "../gateway/configuration.ts";
@@ -34,13 +35,20 @@ export class Follower implements Following {
       .partIfLoaded("callers")
       ?.callerReaderOf(parts)
       .readAhead(source, (path) => files.get(path) ?? readNoFile(path));
+    const known = { environment, files };
+    const steps = reader.loadSteps(source, { known, before: configuration.snapshot });
+    const read = await inSlices(steps, paced());
+    this.#prepared = await configuration.compileInSlices(read, { version, reload, during: this.#compiling });
+  }
+
+  readonly #compiling = <T>(run: () => T): T => {
     this.isCompiling = true;
     try {
-      this.#prepared = configuration.compile(reader.load(source, { environment, files }), version, reload);
+      return run();
     } finally {
       this.isCompiling = false;
     }
-  }
+  };
 
   catchUp(configuration: Configuration): void {
     const prepared = this.#prepared;

@@ -50,6 +50,8 @@ export type PositionOf = (offset: number) => Position | null;
 export interface JsonDocument {
   /** Null after a syntax error, which is the only issue then. */
   readonly node: JsonNode | null;
+  /** What offsets are in; undefined: it did not come from text. */
+  readonly text?: string;
   readonly issues: readonly Issue[];
   readonly positionOf: PositionOf;
 }

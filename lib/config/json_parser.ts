@@ -21,19 +21,19 @@ export type EachItem = (item: JsonNode, positionOf: PositionOf) => void;
 export function* parseSteps(input: Buffer | string, each?: EachItem): Generator<void, JsonDocument> {
   const wrong = typeof input === "string" ? null : encodingIssue(input);
   if (wrong !== null) return { node: null, issues: [wrong], positionOf: NOWHERE };
-  const text = textOf(input);
+  const text = withoutMark(input);
   const positionOf = positionsIn(text);
   const parser = new Parser(text, positionOf, each);
   try {
     const node = yield* parser.document();
-    return { node, issues: parser.issues, positionOf };
+    return { node, text, issues: parser.issues, positionOf };
   } catch (error) {
     if (!(error instanceof SyntaxFault)) throw error;
     return { node: null, issues: [error.issue], positionOf };
   }
 }
 
-function textOf(input: Buffer | string): string {
+export function withoutMark(input: Buffer | string): string {
   return String(input).replace(/^\uFEFF/, "");
 }
 
@@ -42,7 +42,7 @@ export function positionsIn(input: Buffer | string): PositionOf {
   let marks: { readonly lines: readonly number[]; readonly pairs: readonly number[] } | null = null;
   return (offset) => {
     if (offset < 0) return null;
-    marks ??= marksIn(textOf(input));
+    marks ??= marksIn(withoutMark(input));
     const { lines, pairs } = marks;
     const line = countUpTo(lines, offset);
     const start = lines[line - 1]!;

@@ -1,7 +1,9 @@
 /**
  * Turns the text of a configuration into a Config, or reports all its errors.
  */
-import { hash } from "node:crypto";
+import { createHash, hash } from "node:crypto";
+import { atOnce } from "../base/time_slices.ts";
+import { checkLists, checkServices, isRestSame, type CheckedServices } from "./checked_lists.ts";
 import {
   byPosition,
   formatPath,
@@ -16,7 +18,7 @@ import type { RouteDeclaration, RoutesRead } from "./declarations.ts";
 import { configSchema, type CheckedConfig, type Config, type PluginKind } from "./model.ts";
 import type { PartFields } from "./part_fields.ts";
 import { INVALID, type CheckContext, type NamedFile, type Secret } from "./schema.ts";
-import { reportAt, type Sources } from "./schema_core.ts";
+import { reportAt, type CheckedList, type Sources } from "./schema_core.ts";
 import { forgetParsed, parsedFrom, sourcesFor, type ConfigSource, type ReadOptions } from "./source.ts";
 
 export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOptions {
@@ -30,7 +32,9 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
   /** Returns the given kinds and those of the plugin modules, once the part has been loaded. */
   readonly withModules?: ((root: JsonNode, kinds: readonly K[], context: CheckContext) => readonly K[]) | undefined;
   /** Finds wrong path patterns and routes that conflict. */
-  readonly readRoutes?: ((root: JsonNode, sources: Sources) => RoutesRead) | undefined;
+  readonly readRoutes?: ((root: JsonNode, sources: Sources) => Generator<void, RoutesRead>) | undefined;
+  /** The configuration before, of which may stay what has not changed; default: there is none. */
+  readonly before?: Kept | undefined;
   /** Whether the files of `test_files` and `caller_files` need their digests. Default: no. */
   readonly mustPin?: boolean;
 }
@@ -71,11 +75,13 @@ export interface CallersReader {
 
 /** The secrets of a configuration. */
 export interface ConfigSecrets {
-  readonly root: JsonNode;
   /** Those that its schemas have found. */
   readonly marked: readonly Secret[];
   readonly sources: ReturnType<typeof sourcesFor>;
 }
+
+/** What of a configuration the next one may take over. */
+type Kept = Pick<Extract<LoadResult, { readonly ok: true }>, "checked" | "config" | "callerLists">;
 
 export type LoadResult<K extends PluginKind = PluginKind> =
   | {
@@ -96,6 +102,8 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       readonly shown: Json;
       /** For `masked.ts` and `secrets.ts`. */
       readonly secrets: ConfigSecrets;
+      /** For the next configuration; null: it does not come from text, or its references have not been resolved. */
+      readonly checked: CheckedServices | null;
       readonly source: ConfigSource;
       /** Of the source; undefined: it is a value. */
       readonly file: string | undefined;
@@ -111,7 +119,15 @@ export type LoadResult<K extends PluginKind = PluginKind> =
   | { readonly ok: false; readonly issues: readonly Issue[] };
 
 export function loadConfig<K extends PluginKind>(source: ConfigSource, options: LoadOptions<K>): LoadResult<K> {
-  const { node, issues: inText, positionOf } = parsedFrom(source);
+  return atOnce(loadSteps(source, options));
+}
+
+/** The same in steps, for `inSlices`. */
+export function* loadSteps<K extends PluginKind>(
+  source: ConfigSource,
+  options: LoadOptions<K>,
+): Generator<void, LoadResult<K>> {
+  const { node, text, issues: inText, positionOf } = parsedFrom(source);
   forgetParsed(source);
   const issues: Issue[] = [...inText];
   if (node === null) return { ok: false, issues };
@@ -119,36 +135,56 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const sources = sourcesFor(source, options);
   const files = new Map<string, NamedFile>();
   const secrets: Secret[] = [];
-  const context: CheckContext = { issues, positionOf, sources, root, files, secrets };
+  const lists = new Map<JsonNode, CheckedList>();
+  const context = { issues, positionOf, sources, root, files, secrets, lists };
   const kinds = options.withModules?.(root, options.kinds, context) ?? options.kinds;
-  const schema = configSchema(kinds, options.parts);
-  const config = schema.check(root, [], context);
-  const routes = options.readRoutes?.(root, sources) ?? { declared: [], issues: [] };
+  const { parts = [] } = options;
+  const schema = configSchema(kinds, parts);
+  const { before } = options;
+  const members = node.kind === "object" && text !== undefined ? node.members : null;
+  const checked =
+    members &&
+    (yield* checkServices(context, {
+      ...{ schema: schema.fields!.get("services")!.item!, kinds, parts, before: before?.checked ?? null },
+      ...{ text: text!, members },
+    }));
+  const readFile = (path: string) => {
+    const content = sources.readFile(path);
+    checked?.read.set(path, content);
+    return content;
+  };
+  const around = { ...context, sources: { ...sources, readFile } };
+  yield* checkLists(schema, root, [], around);
+  const config = schema.check(root, [], around);
+  const routes = (yield* options.readRoutes?.(root, sources) ?? []) ?? { declared: [], issues: [] };
   for (const { at, message } of routes.issues) reportAt(context, at, offsetAt(root, at), message);
   const {
     tests,
     testFiles,
     issues: inTestFiles,
   } = options.tests?.readTests(node, routes.declared, context, options.mustPin) ?? NO_TESTS;
-  const callers = (config !== INVALID && options.callers?.read(root, config, context, options.mustPin)) || NO_CALLERS;
+  const callers = (config !== INVALID && options.callers?.read(root, config, around, options.mustPin)) || NO_CALLERS;
   const inFiles = [...callers.issues, ...inTestFiles];
   if (config === INVALID || issues.length + inFiles.length > 0)
     return { ok: false, issues: [...issues.sort(byPosition), ...inFiles] };
-  const shown = schema.show(root);
-  const digest = sourceDigest("text" in source ? source.text : JSON.stringify(inKeyOrder(shown)));
+  // The same objects: what was compiled with them need not be compiled again.
+  const isSame = !!before?.checked && checked !== null && isRestSame(before.checked, checked, sources);
+  const shown = schema.show(root, lists);
+  const digest = yield* digestSteps("text" in source ? source.text : JSON.stringify(inKeyOrder(shown)));
   return {
     ...{
       ok: true,
-      config,
+      config: isSame ? { ...config, global: before.config.global } : config,
       tests,
       testFiles,
-      callerLists: callers.lists,
+      callerLists: isSame ? before.callerLists : callers.lists,
       callerFiles: callers.files,
       shown,
       digest,
       kinds,
     },
-    secrets: { root, marked: secrets, sources },
+    secrets: { marked: secrets, sources },
+    checked: sources.placeholders === undefined ? checked : null,
     formed: sources.formed,
     source,
     file: source.file,
@@ -159,6 +195,18 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
 /** As a configuration is named: 12 hexadecimal digits of the SHA-256 of its file. */
 export function sourceDigest(text: Buffer | string): string {
   return hash("sha256", text).slice(0, 12);
+}
+
+const BYTES_OF_A_STEP = 1024 * 1024;
+
+function* digestSteps(text: Buffer | string): Generator<void, string> {
+  if (typeof text === "string") return sourceDigest(text);
+  const sum = createHash("sha256");
+  for (let at = 0; at < text.length; at += BYTES_OF_A_STEP) {
+    sum.update(text.subarray(at, at + BYTES_OF_A_STEP));
+    yield;
+  }
+  return sum.digest("hex").slice(0, 12);
 }
 
 /**

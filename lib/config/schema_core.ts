@@ -25,7 +25,7 @@ interface Definition<K extends Kind, Out> extends Described {
   /** Called with nodes of these kinds only; others are reported as a mismatch. */
   check(node: NodeOf<K>, at: Path, context: CheckContext): Out | Invalid;
   /** Default: the value as written. */
-  show?(node: NodeOf<K>): Json;
+  show?(node: NodeOf<K>, lists?: CheckContext["lists"]): Json;
   jsonSchema(definitions?: Record<string, JsonSchema>): JsonSchema;
 }
 
@@ -40,7 +40,7 @@ export function define<K extends Kind, Out, In>(definition: Definition<K, Out>):
     secret,
     check: (node, at, context) =>
       fits(node) ? definition.check(node, at, context) : mismatch({ expects, secret }, node, at, context),
-    show: (node) => (fits(node) ? show(node) : null),
+    show: (node, lists) => (fits(node) ? show(node, lists) : null),
     jsonSchema: (definitions) => ({
       ...(describe !== undefined && { description: describe }),
       ...definition.jsonSchema(definitions),
@@ -94,7 +94,7 @@ export function mismatch(
 export function conceal(node: JsonNode, at: Path, context: CheckContext, mask: (text: string) => string): void {
   if (node.kind !== "string") return;
   const masked = mask(node.value);
-  if (masked !== node.value) context.secrets?.push({ at, masked });
+  if (masked !== node.value) context.secrets?.push({ at, text: node.value, masked });
 }
 
 /** The name in code of a configured field. */

@@ -4,7 +4,8 @@
 import { suggest } from "../base/suggest.ts";
 import { formatPath, nodeFrom, offsetAt, type Json, type JsonNode, type Path } from "./json.ts";
 import { camel, countText, define, INVALID, report, reportAt } from "./schema_core.ts";
-import type { AnySchema, CheckContext, Described, Infer, InputOf, Invalid, JsonSchema, Schema } from "./schema_core.ts";
+import type { AnySchema, CheckContext, CheckedList, Described, Infer, InputOf, Invalid } from "./schema_core.ts";
+import type { JsonSchema, Schema } from "./schema_core.ts";
 
 export interface ArrayOptions extends Described {
   readonly min?: number;
@@ -18,7 +19,7 @@ export function array<S extends AnySchema>(
   options: ArrayOptions = {},
 ): Schema<readonly Infer<S>[], readonly InputOf<S>[]> {
   const { min = 0, max = Infinity, unique, describe } = options;
-  return define({
+  const schema = define<"array", readonly Infer<S>[], readonly InputOf<S>[]>({
     expects: "an array",
     describe,
     kinds: ["array"],
@@ -28,7 +29,10 @@ export function array<S extends AnySchema>(
       const before = context.issues.length;
       if (length < min || length > max)
         report(context, at, node, `expected ${countText(min, max, "item")}, found ${length || "none"}`);
-      const values = node.items.map((child, i) => item.check(child, at.concat(i), context) as Infer<S> | Invalid);
+      const known = context.lists?.get(node);
+      if (known !== undefined) takeOver(known, context);
+      const checked = known?.values ?? node.items.map((child, i) => item.check(child, at.concat(i), context));
+      const values = checked as readonly (Infer<S> | Invalid)[];
       if (unique !== undefined && length > 1) checkUnique(node.items, values, unique, item, at, context);
       if (context.issues.length > before) return INVALID;
       if (!values.includes(INVALID)) return values as Infer<S>[];
@@ -37,7 +41,7 @@ export function array<S extends AnySchema>(
         ? (values.filter((value) => value !== INVALID) as Infer<S>[])
         : INVALID;
     },
-    show: (node) => node.items.map((child) => item.show(child)),
+    show: (node, lists) => lists?.get(node)?.shown ?? node.items.map((child) => item.show(child, lists)),
     jsonSchema: (definitions) => ({
       type: "array",
       items: item.jsonSchema(definitions),
@@ -45,6 +49,14 @@ export function array<S extends AnySchema>(
       ...(max < Infinity && { maxItems: max }),
     }),
   });
+  return { ...schema, item };
+}
+
+/** What was found in the items becomes part of what is found in the document. */
+function takeOver({ issues, secrets, files }: CheckedList, context: CheckContext): void {
+  for (const issue of issues) context.issues.push(issue);
+  for (const secret of secrets) context.secrets?.push(secret);
+  for (const [path, file] of files) context.files?.set(path, file);
 }
 
 /** Compares the resolved names, also derived ones, and reports them as written. */
@@ -150,7 +162,8 @@ export function object<const F extends Fields>(
   const { ignoreKeys = [], describe, refine } = options;
   const plan = Object.entries(fields).map(([key, field]) => planned(key, field));
   const known = new Set([...Object.keys(fields), ...ignoreKeys]);
-  return define({
+  const schemas = new Map(plan.map(({ key, schema }) => [key, schema]));
+  const defined = define<"object", ObjectOut<F>, ObjectIn<F>>({
     expects: "an object",
     describe,
     kinds: ["object"],
@@ -188,11 +201,11 @@ export function object<const F extends Fields>(
       refine?.(out as ObjectOut<F>, reportIt, context);
       return isOpen || context.issues.length > before ? INVALID : (out as ObjectOut<F>);
     },
-    show(node) {
+    show(node, lists) {
       const shown: Record<string, Json> = {};
       for (const { key, schema, presence, shownDefault } of plan) {
         const member = node.members.get(key);
-        if (member !== undefined) shown[key] = schema.show(member);
+        if (member !== undefined) shown[key] = schema.show(member, lists);
         else if (shownDefault !== undefined) shown[key] = shownDefault;
         else if (presence === "derived") shown[key] = null; // keeps its place until its siblings are known
       }
@@ -208,6 +221,7 @@ export function object<const F extends Fields>(
       return { type: "object", properties, ...(required.length > 0 && { required }), additionalProperties: false };
     },
   });
+  return { ...defined, fields: schemas };
 }
 
 /** Computed once per field, since a large configuration has thousands of objects. */

@@ -19,6 +19,17 @@ export interface CheckContext {
   readonly files?: Map<string, NamedFile>;
   /** Every text that contains a secret, with its masked form; `check` adds to it. */
   readonly secrets?: Secret[];
+  /** Lists whose items have been checked, by their nodes. */
+  readonly lists?: Map<JsonNode, CheckedList>;
+}
+
+/** The items of a list, and what their checks have found. */
+export interface CheckedList {
+  readonly values: readonly unknown[];
+  readonly shown: readonly Json[];
+  readonly issues: readonly Issue[];
+  readonly secrets: readonly Secret[];
+  readonly files: ReadonlyMap<string, NamedFile>;
 }
 
 /** A file that a configuration names, read together with the configuration. */
@@ -30,6 +41,8 @@ export interface NamedFile {
 
 export interface Secret {
   readonly at: Path;
+  /** As it is written. */
+  readonly text: string;
   readonly masked: string;
 }
 
@@ -125,12 +138,15 @@ export interface Schema<Out, In = any> {
   readonly kinds: readonly JsonNode["kind"][];
   /** Appends all errors to `context.issues`; does not throw. */
   check(node: JsonNode, at: Path, context: CheckContext): Out | Invalid;
-  /** A valid node as plain JSON, defaults filled in, references unresolved. */
-  show(node: JsonNode): Json;
+  /** A valid node as plain JSON, defaults filled in, references unresolved. `lists`: as in `CheckContext`. */
+  show(node: JsonNode, lists?: CheckContext["lists"]): Json;
   /** JSON Schema, draft 2020-12. Schemas made by `named` go into `definitions` if it is given. */
   jsonSchema(definitions?: Record<string, JsonSchema>): JsonSchema;
   /** Whether a node may contain a secret: messages then give only its kind. */
   readonly secret?: boolean;
+  /** Of a list: the schema of its items; of an object: those of its fields. */
+  readonly item?: AnySchema;
+  readonly fields?: ReadonlyMap<string, AnySchema>;
   /** For the type only; has no value. */
   readonly input?: In;
 }

@@ -2,7 +2,7 @@
  * Keeps the secrets of a configuration out of texts that are shown: those that a reference stands for, and those that
  * are written in it.
  */
-import { nodeAt, type Path } from "./json.ts";
+import type { Path } from "./json.ts";
 import type { ConfigSecrets } from "./load.ts";
 import { MASK, UNFILLED } from "./schema_core.ts";
 
@@ -29,13 +29,10 @@ export function unfilledSecrets({ secrets }: WithSecrets): readonly Path[] {
 }
 
 /** The secrets that are written in the configuration itself. */
-function literals({ root, marked, sources }: ConfigSecrets): readonly { readonly at: Path; readonly text: string }[] {
-  return marked.flatMap(({ at }) => {
-    const node = nodeAt(root, at);
-    return node?.kind === "string" && node.value !== "" && sources.references?.hasReference(node.value) !== true
-      ? [{ at, text: node.value.replaceAll("$${", "${") }]
-      : [];
-  });
+function literals({ marked, sources }: ConfigSecrets): readonly { readonly at: Path; readonly text: string }[] {
+  return marked.flatMap(({ at, text }) =>
+    text !== "" && sources.references?.hasReference(text) !== true ? [{ at, text: text.replaceAll("$${", "${") }] : [],
+  );
 }
 
 /** Shorter secrets are concealed only where they are the whole text: "on" occurs in many words. */

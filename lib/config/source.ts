@@ -5,9 +5,9 @@
 import { dirname, resolve } from "node:path";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { inSlices, paced } from "../base/time_slices.ts";
-import { nodeFrom, NOWHERE, offsetAt } from "./json.ts";
-import { parseJson, parseSteps, positionsIn } from "./json_parser.ts";
-import type { Issue, JsonDocument, JsonNode, Path, Position } from "./json.ts";
+import { nodeFrom, NOWHERE } from "./json.ts";
+import { parseJson, parseSteps } from "./json_parser.ts";
+import type { Issue, JsonDocument } from "./json.ts";
 import type { PlaceholderSource, ReferenceReader, Sources } from "./schema_core.ts";
 
 /** A file that has been read, or a JavaScript value of the same shape. */
@@ -92,13 +92,6 @@ export function parsedFrom(source: ConfigSource): JsonDocument {
 export async function parseInSlices(source: ConfigSource): Promise<void> {
   if ("value" in source || parsed.has(source)) return;
   parsed.set(source, await inSlices(parseSteps(source.text), paced()));
-}
-
-/** Finds values, or their nearest ancestors, in the text that `root` was read from. */
-export function placesIn(source: ConfigSource, root: JsonNode): (at: Path) => Position | null {
-  if ("value" in source) return () => null;
-  const positionOf = positionsIn(source.text);
-  return (at) => positionOf(offsetAt(root, at));
 }
 
 /** Ends the memory of the document of a source: sources are kept. */

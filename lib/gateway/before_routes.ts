@@ -10,7 +10,10 @@ import type { BeforeRoutes, PluginContext, PluginLink } from "./compile_types.ts
  * The global instances that take preflights also see what is answered before a route is known: pages of other origins
  * could else not read why. Null: there are none.
  */
-export function beforeRoutes(globals: readonly PluginLink[], { runtime, onFault }: PluginContext): BeforeRoutes | null {
+export function beforeRoutes(
+  globals: readonly PluginLink[],
+  { runtime, onFault }: Pick<PluginContext, "runtime" | "onFault">,
+): BeforeRoutes | null {
   const links = globals.filter(({ kind }) => kind.takes === "preflights");
   if (links.length === 0) return null;
   const replies = new WeakMap<Call, Reply>();

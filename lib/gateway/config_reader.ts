@@ -2,7 +2,8 @@
  * Reads and checks a configuration, with all files that it names: from the disk, or in a worker from what the main
  * thread has read.
  */
-import { loadConfig } from "../config/load.ts";
+import { atOnce } from "../base/time_slices.ts";
+import { loadSteps } from "../config/load.ts";
 import { readConfigFile, type CheckSignature, type ConfigSource } from "../config/source.ts";
 import type { PlaceholderSource } from "../config/schema_core.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
@@ -25,6 +26,14 @@ export interface ReadConfig {
   readonly source: ConfigSource;
   readonly inputs: Inputs;
   readonly loaded: Loaded;
+}
+
+interface ReadingOptions {
+  /** See `ConfigReader.load`. */
+  readonly known?: Inputs | undefined;
+  readonly placeholders?: PlaceholderSource | undefined;
+  /** See `LoadOptions`. */
+  readonly before?: Loaded | undefined;
 }
 
 export class ConfigReader {
@@ -62,6 +71,11 @@ export class ConfigReader {
 
   /** Files that `known` has are not read again, and were checked when they were read. Throws a `ConfigError`. */
   load(source: ConfigSource, known?: Inputs, placeholders?: PlaceholderSource): ReadConfig {
+    return atOnce(this.loadSteps(source, { known, placeholders }));
+  }
+
+  /** The same in steps, for `inSlices`. */
+  *loadSteps(source: ConfigSource, { known, placeholders, before }: ReadingOptions = {}): Generator<void, ReadConfig> {
     const { modules } = this.options;
     const lacking = modules.partIfLoaded("lacking")?.lackingIn(source, modules) ?? [];
     if (lacking.length > 0) throw new ConfigError(lacking, source.file);
@@ -69,7 +83,8 @@ export class ConfigReader {
     const files = new Map<string, Buffer>();
     const named = new Set<string>();
     const conditions = modules.partIfLoaded("conditions");
-    const loaded = loadConfig(source, {
+    const loaded = yield* loadSteps(source, {
+      before,
       kinds: this.#kinds(),
       parts: modules.fields,
       references: modules.partIfLoaded("references") ?? undefined,
@@ -95,11 +110,17 @@ export class ConfigReader {
       inputs: { environment, files },
       loaded: {
         ...loaded,
-        callers: loaded.callerLists && new (modules.part("callers").CallerRegistry)(loaded.callerLists),
+        callers: this.#callersOf(loaded.callerLists, before),
         conditions,
         upstreamPaths: modules.partIfLoaded("upstreamPath"),
       },
     };
+  }
+
+  #callersOf(lists: Loaded["callerLists"], before: Loaded | undefined): Loaded["callers"] {
+    if (lists === null) return null;
+    const { CallerRegistry } = this.options.modules.part("callers");
+    return lists === before?.callerLists ? before.callers : new CallerRegistry(lists);
   }
 
   /** See `Gateway.loadModules`. Code that a text without its signature names does not run. */

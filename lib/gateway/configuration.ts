@@ -4,6 +4,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
+import { atOnce, paced } from "../base/time_slices.ts";
 import { readRegularFile } from "../base/regular_file.ts";
 import type { Call } from "../http/exchange.ts";
 import type { AccessLog } from "../observe/access_log.ts";
@@ -15,7 +16,7 @@ import type { AuditTrail, ConfigurationOptions } from "./options.ts";
 import type { Parts, Reloads, Validity } from "./parts.ts";
 import type { CompileTools } from "./compile_types.ts";
 import { logFault } from "./serve.ts";
-import { compile, type Loaded, type Snapshot } from "./snapshot.ts";
+import { compileSteps, type Loaded, type Snapshot } from "./snapshot.ts";
 import type {
   AskedBy,
   ConfigWarning,
@@ -81,6 +82,15 @@ export interface Applied extends Reloaded {
   readonly signer: string | undefined;
 }
 
+interface CompileOptions {
+  /** See `Bundle`; default: a new one. */
+  readonly version?: number;
+  /** Default: the version. */
+  readonly reload?: number | undefined;
+  /** Gets each step to run. */
+  readonly during?: <T>(run: () => T) => T;
+}
+
 export type Askers = readonly [AskedBy, ...AskedBy[]];
 
 export class Configuration {
@@ -126,7 +136,7 @@ export class Configuration {
     this.reader = reader;
     this.validity = validity;
     this.loadedAt = tools.clock.wall();
-    this.inForce = this.compile(read, undefined, reload);
+    this.inForce = this.compile(read, null, reload);
     this.snapshot = this.inForce.loaded;
     this.enforce(this.inForce);
   }
@@ -207,8 +217,38 @@ export class Configuration {
     this.closing.abort();
   }
 
-  compile({ loaded, source, inputs }: ReadConfig, version = ++this.#lastVersion, reload = version): Prepared {
-    return { version, reload, source, inputs, loaded: compile(loaded, { ...this.tools, onFault: this.#onFault }) };
+  /** At once. `before`: see `compileSteps`. */
+  compile(read: ReadConfig, before: Snapshot | null, reload?: number): Prepared {
+    return this.#prepared(read, atOnce(this.#steps(read, before)), { reload });
+  }
+
+  /** Beside the traffic. What has not changed stays as it is in force. */
+  async compileInSlices(read: ReadConfig, options: CompileOptions = {}): Promise<Prepared> {
+    const { during = (run) => run() } = options;
+    const slice = paced();
+    for (;;) {
+      const before = this.snapshot;
+      const steps = this.#steps(read, before);
+      // Files that were read again meanwhile have brought another snapshot into force: from the beginning.
+      while (this.snapshot === before) {
+        const { done, value } = during(() => steps.next());
+        if (done) return this.#prepared(read, value, options);
+        await slice();
+      }
+      steps.return(before);
+    }
+  }
+
+  #steps({ loaded }: ReadConfig, before: Snapshot | null): Generator<void, Snapshot> {
+    return compileSteps(loaded, { ...this.tools, onFault: this.#onFault }, before);
+  }
+
+  #prepared(
+    { source, inputs }: ReadConfig,
+    loaded: Snapshot,
+    { version = ++this.#lastVersion, reload = version }: CompileOptions,
+  ): Prepared {
+    return { version, reload, source, inputs, loaded };
   }
 
   /** Throws, and changes nothing, when the file of the access log cannot be opened: the last step that can fail. */

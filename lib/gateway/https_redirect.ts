@@ -3,7 +3,7 @@
  */
 import type { LoadResult } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
-import { placesIn } from "../config/source.ts";
+import { placeInText } from "../config/places.ts";
 import { problem } from "../http/reply.ts";
 import type { EarlyAnswer } from "./compile_types.ts";
 import { ConfigError } from "./config_error.ts";
@@ -26,13 +26,12 @@ export function httpsRedirect({ status, port }: NonNullable<Config["global"]["ht
 /** For a gateway without an HTTPS listener. Throws a `ConfigError` if the configuration leads clients to one. */
 export function refuseHttpsRedirect({
   config,
-  secrets: { root },
   source,
-}: Pick<Extract<LoadResult, { readonly ok: true }>, "config" | "secrets" | "source">): void {
+}: Pick<Extract<LoadResult, { readonly ok: true }>, "config" | "source">): void {
   if (config.global.httpsRedirect === undefined) return;
   const at = ["global", "https_redirect"];
   const message = "needs an HTTPS listener: set SERVER_CERT_PATH and SERVER_KEY_PATH";
-  throw new ConfigError([{ at, message, position: placesIn(source, root)(at) }], source.file);
+  throw new ConfigError([{ at, message, position: placeInText(source, at) }], source.file);
 }
 
 /** Of a target in absolute-form (RFC 9112 §3.2.2). */

@@ -160,8 +160,16 @@ export function fieldsOfParts(parts: Iterable<unknown>): readonly PartFields[] {
   return Array.from(parts as Iterable<{ readonly fields?: PartFields }>).flatMap(({ fields }) => fields ?? []);
 }
 
-/** Stands for a kind that no configuration has named: it accepts no configuration. */
+const missing = new Map<string, AnyPlugin>();
+
+/** Stands for a kind that no configuration has named: it accepts no configuration. The same for all gateways. */
 function notLoaded(name: string): AnyPlugin {
+  const known = missing.get(name) ?? missingKind(name);
+  missing.set(name, known);
+  return known;
+}
+
+function missingKind(name: string): AnyPlugin {
   const what = `the plugin kind "${name}"`;
   const create = (): never => {
     throw new Error(`${what} ${NOT_LOADED}`);

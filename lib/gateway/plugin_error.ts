@@ -5,7 +5,7 @@ import { messageOf } from "../base/errors.ts";
 import type { LoadResult } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
 import { concealerOf } from "../config/secrets.ts";
-import { placesIn } from "../config/source.ts";
+import { placeInText } from "../config/places.ts";
 import type { Scope } from "../plugins/plugin.ts";
 import type { Place } from "./compile_types.ts";
 import { ConfigError } from "./config_error.ts";
@@ -60,7 +60,7 @@ export function placed(
   const message = concealerOf({ secrets })(error.message);
   // A cause may repeat the same secrets.
   return new ConfigError(
-    [{ at, message, position: placesIn(source, secrets.root)(at) }],
+    [{ at, message, position: placeInText(source, at) }],
     source.file,
     message === error.message ? error.cause : undefined,
   );

@@ -126,10 +126,10 @@ export function createLink(
   };
   const created = standIns?.identified?.(kind, config, scope.id) ?? kind.create(config, tools);
   if (typeof created !== "function") throw new TypeError('"create" gave no function');
+  const isOwn = runtime.parts.kinds.includes(kind);
+  if (!isOwn) inUse.hasForeignPlugins = true;
   // Ours send nothing else, and the check of every header of a reply costs half a microsecond.
-  const middleware = runtime.parts.kinds.includes(kind)
-    ? created
-    : runtime.parts.part("foreignKinds").sendingValid(created);
+  const middleware = isOwn ? created : runtime.parts.part("foreignKinds").sendingValid(created);
   const admitting =
     kind.identifies === true && callers !== null
       ? callers.admitting(middleware, standIns === undefined ? clock : null)

@@ -3,6 +3,7 @@
  * into force in all threads of the program or in none.
  */
 import { ignore } from "../base/errors.ts";
+import { atOnce, inSlices, paced } from "../base/time_slices.ts";
 import { parseInSlices, type ConfigSource } from "../config/source.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { ReadConfig } from "./config_reader.ts";
@@ -73,10 +74,10 @@ export class Reloads {
 
   /** See `Gateway.rereadFiles`. */
   rereadFiles(): boolean {
-    const reread = this.#reread();
+    const reread = atOnce(this.#rereadSteps());
     if (reread === null) return false;
     const configuration = this.#configuration;
-    configuration.enforce(configuration.compile(reread, undefined, configuration.inForce.reload));
+    configuration.enforce(configuration.compile(reread, configuration.snapshot, configuration.inForce.reload));
     this.#findWarningsLater();
     return true;
   }
@@ -85,12 +86,12 @@ export class Reloads {
   rereadFilesInAll(): Promise<boolean> {
     const askers: Askers = [{ by: "file" }];
     return this.#inTurn(askers, async () => {
-      const { inForce: former, tools } = this.#configuration;
-      const at = tools.clock.wall();
-      await parseInSlices(former.source);
-      const reread = this.#reread();
+      const at = this.#configuration.tools.clock.wall();
+      const reread = await this.#rereadInSlices();
       if (reread === null) return false;
+      this.#isReread = false;
       const inForce = await this.#replace(reread, { isReread: true });
+      if (this.#isReread) this.#rereadLater();
       const { digest } = inForce.loaded;
       this.#report({ at, askers, before: digest, digest, changed: false, changes: [], inForce });
       this.#findWarningsLater();
@@ -146,7 +147,7 @@ export class Reloads {
     await parts.loadPart("changes");
     this.#isReread = false;
     await parts.partIfLoaded("callers")?.callerReaderOf(parts).readAhead(source);
-    const read = reader.load(source);
+    const read = await inSlices(reader.loadSteps(source, { before: configuration.snapshot }), paced());
     configuration.validity?.check(read);
     await configuration.runTests(read, "strict");
     // In slices before the configuration is in force: status and log need them at once afterwards.
@@ -176,7 +177,8 @@ export class Reloads {
     configuration.checkOpen();
     const { metrics, clock } = configuration.tools;
     const reader = metrics?.decisions ? await configuration.parts.onDemand.decisions() : null;
-    const prepared = configuration.compile(read, undefined, isReread ? configuration.inForce.reload : undefined);
+    const reload = isReread ? configuration.inForce.reload : undefined;
+    const prepared = await configuration.compileInSlices(read, { reload });
     let takeBack: Awaited<ReturnType<Replacement["write"]>> | undefined;
     try {
       await configuration.followers?.prepare(configuration.bundleOf(prepared));
@@ -206,14 +208,24 @@ export class Reloads {
     }
   }
 
-  /** Null: no file has changed. */
-  #reread(): ReadConfig | null {
+  /** Null: no file has changed. Of the configuration in force, also where that is read again meanwhile. */
+  async #rereadInSlices(): Promise<ReadConfig | null> {
+    for (;;) {
+      const { snapshot, inForce } = this.#configuration;
+      await parseInSlices(inForce.source);
+      const read = await inSlices(this.#rereadSteps(), paced());
+      if (this.#configuration.snapshot === snapshot) return read;
+    }
+  }
+
+  *#rereadSteps(): Generator<void, ReadConfig | null> {
     const {
-      snapshot: { files, testFiles, callerFiles, global },
+      snapshot,
       inForce: { source, inputs },
       reader,
       closing,
     } = this.#configuration;
+    const { files, testFiles, callerFiles, global } = snapshot;
     this.#isReread = true;
     if (files.length === 0 || closing.signal.aborted) return null;
     // Modules, callers and tests stay as they were loaded: one that has changed by now must not keep a certificate from
@@ -221,7 +233,7 @@ export class Reloads {
     const staying = new Set([...testFiles, ...callerFiles, ...global.pluginModules.map(({ path }) => path.path)]);
     const kept = new Map(inputs.files);
     for (const { path } of files) if (!staying.has(path)) kept.delete(path);
-    const read = reader.load(source, { ...inputs, files: kept });
+    const read = yield* reader.loadSteps(source, { known: { ...inputs, files: kept }, before: snapshot });
     return read.loaded.files.every(({ content }, i) => files[i]?.content.equals(content)) ? null : read;
   }
 

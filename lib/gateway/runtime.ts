@@ -21,7 +21,10 @@ import { Pool } from "../upstream/pool.ts";
 import type { ConnectionPoolOptions } from "../upstream/connection_pool.ts";
 import { Parts } from "./parts.ts";
 
-/** The objects that one snapshot uses; all others are released when the snapshot comes into force. */
+/**
+ * The objects that one snapshot, or one service of it, uses; all others are released when the snapshot comes into
+ * force.
+ */
 export interface InUse {
   readonly pools: Map<string, { readonly pool: Connections; readonly maxConnections: number }>;
   /** By the name of their service. */
@@ -33,6 +36,10 @@ export interface InUse {
   readonly kept: Map<string, KeptState>;
   /** What all threads of the program share, by name. */
   readonly memory: Map<string, ArrayBufferLike>;
+  /** Whether a plugin that is not the gateway's own uses it. */
+  hasForeignPlugins: boolean;
+  /** Of its services, and of what they have in common: it has all that they have. */
+  readonly parts: Set<InUse>;
   readonly dnsTtlMs: number;
   readonly maxClientShare: number;
 }
@@ -137,9 +144,21 @@ export class Runtime {
       shared: null,
       kept: new Map(),
       memory: new Map(),
+      hasForeignPlugins: false,
+      parts: new Set(),
       dnsTtlMs,
       maxClientShare,
     };
+  }
+
+  /** Adds what a part of a snapshot uses. */
+  include(part: InUse, whole: InUse): void {
+    for (const [key, pool] of part.pools) whole.pools.set(key, pool);
+    for (const [service, plan] of part.upstreamSets) whole.upstreamSets.set(service, plan);
+    for (const key of part.limiters) whole.limiters.add(key);
+    for (const [name, kept] of part.kept) whole.kept.set(name, kept);
+    for (const [name, memory] of part.memory) whole.memory.set(name, memory);
+    whole.parts.add(part);
   }
 
   /**
@@ -184,6 +203,8 @@ export class Runtime {
     const name = `${key} ${settings}`;
     const kept = inUse.kept.get(name) ?? this.#inUse?.kept.get(name) ?? make();
     inUse.kept.set(name, kept);
+    // Of an instance in force that asks for it late.
+    if (this.#inUse?.parts.has(inUse)) this.#inUse.kept.set(name, kept);
     return kept as T;
   }
 

@@ -3,7 +3,9 @@
  * snapshot to its end.
  */
 import type { Clock } from "../base/clock.ts";
-import { Egress } from "../base/egress.ts";
+import { Egress, type Destination } from "../base/egress.ts";
+import { BEFORE } from "../base/threads.ts";
+import { atOnce } from "../base/time_slices.ts";
 import type { LoadResult } from "../config/load.ts";
 import type { Config, PluginInstance, Route, Service } from "../config/model.ts";
 import type { Meter, RouteName, ServiceName } from "../http/exchange.ts";
@@ -13,12 +15,13 @@ import type * as serverTimingPart from "../observe/server_timing.ts";
 import type { CallerRegistry } from "../plugins/callers.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { Matching, UpstreamPaths } from "../route/contracts.ts";
-import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
+import { readEntries, tableSteps } from "../route/table.ts";
+import type { Route as TableRoute, RouteTable, TableEntry } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/inbound.ts";
 import type * as proxiesPart from "../server/trusted_proxies.ts";
 import type { HostCertificates } from "../server/certificates.ts";
 import type { WatchedRoute } from "./bundle.ts";
-import { destinationsOf } from "./destinations.ts";
+import { destinationsOfUpstreams } from "./destinations.ts";
 import type { BeforeRoutes, CompileTools, EarlyAnswer, Place } from "./compile_types.ts";
 import type { PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
 import type { Parts } from "./parts.ts";
@@ -39,6 +42,12 @@ export interface Loaded extends Omit<Extract<LoadResult<AnyPlugin>, { readonly o
 export interface Snapshot extends Loaded {
   readonly global: Config["global"];
   readonly table: RouteTable<RouteTarget>;
+  /** What the services and the global plugins were compiled to, for the next snapshot. */
+  readonly services: ReadonlyMap<Service, CompiledService>;
+  readonly globals: Compiled<readonly PluginLink[]>;
+  readonly matched: PluginContext["matched"];
+  /** Lists of methods, see `readEntries`. */
+  readonly methods: Map<string, readonly string[]>;
   /** Null: plain HTTP is not redirected. */
   readonly redirect: EarlyAnswer | null;
   /**
@@ -77,54 +86,77 @@ export interface RouteTarget {
 
 /** Throws a `ConfigError` when a plugin cannot be created; the snapshot in force is not touched. */
 export function compile(loaded: Loaded, tools: CompileTools): Snapshot {
+  return atOnce(compileSteps(loaded, tools, null));
+}
+
+/**
+ * The same in steps, for `inSlices`. `before`: the snapshot in force, of which is kept what has not changed. It has to
+ * be in force until the end; else end the steps by `return`, which gives up what has been made.
+ */
+export function* compileSteps(loaded: Loaded, tools: CompileTools, before: Snapshot | null): Generator<void, Snapshot> {
   const inUse = tools.runtime.inUse(loaded.config.global.dnsTtlMs, loaded.config.global.limits.maxClientShare);
+  let compiled: Snapshot | null = null;
   try {
-    return compileInto(inUse, loaded, tools);
+    compiled = yield* compileInto(inUse, loaded, tools, before);
+    return compiled;
   } catch (error) {
-    tools.runtime.abandon(inUse);
     throw tools.runtime.parts.partIfLoaded("plugins")?.placed(error, loaded) ?? error;
+  } finally {
+    if (compiled === null) tools.runtime.abandon(inUse);
   }
 }
 
-function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapshot {
+function* compileInto(
+  inUse: InUse,
+  loaded: Loaded,
+  tools: CompileTools,
+  before: Snapshot | null,
+): Generator<void, Snapshot> {
   const { global, services } = loaded.config;
   const { runtime } = tools;
-  const egress = new Egress(destinationsOf(loaded.config, loaded.kinds, runtime.parts));
   if (global.counters !== undefined)
     inUse.shared = runtime.parts.part("redis").sharedCounters(global.counters, inUse, tools);
   loaded.callers?.remember((name, bytes) => runtime.memory(name, bytes, inUse));
   const plan = tools.metrics?.plan(global.decisions, (name, bytes) => runtime.memory(name, bytes, inUse)) ?? null;
-  const instances = new Set<string>();
-  const context: PluginContext = {
-    ...tools,
-    gatewayName: global.name,
-    kinds: loaded.kinds,
-    callers: loaded.callers,
-    egress,
-    inUse,
-    plan,
-    matched: loaded.conditions?.matchedHeaders(services),
-    instances,
-  };
-  const globals = linksOf(global.plugins, { level: "global", service: null, route: null }, context);
-  const entries = services.flatMap((service) => compileService(service, globals, loaded, context));
+  const { kinds, callers } = loaded;
+  const matched = loaded.conditions?.matchedHeaders(services);
+  const common = { gatewayName: global.name, kinds, callers, matched };
+  const whole = { ...tools, ...common, inUse, plan, instances: new Set<string>() };
+  const kept = before !== null && hasSameCommon(before, whole, global) ? before : null;
+  const globals = kept?.globals ?? (yield* compilePart(whole, [], globalLinks(global.plugins)));
+  if (kept !== null) include(globals, whole);
+  const methods = kept?.methods ?? new Map<string, readonly string[]>();
+  const compiled = new Map<Service, CompiledService>();
+  for (const service of services) {
+    const known = kept?.services.get(service);
+    const isKept = known !== undefined && mayStay(known);
+    if (isKept) include(known, whole);
+    const routes = routesOfService(service, { globals: globals.made, methods, loaded });
+    compiled.set(service, isKept ? known : yield* compilePart(whole, destinationsOfUpstreams(service), routes));
+    yield;
+  }
+  const parts = Array.from(compiled.values());
   const redirect = redirectOf(global, runtime.parts);
   const certificatesOf = global.certificates.length === 0 ? null : runtime.parts.part("misdirected").certificatesOf;
   return Object.freeze({
     ...loaded,
     global,
-    table: compileTable(entries),
-    beforeRoutes: runtime.parts.partIfLoaded("beforeRoutes")?.beforeRoutes(globals, context) ?? null,
+    globals,
+    matched,
+    services: compiled,
+    methods,
+    table: yield* tableSteps(parts.map(({ made }) => made)),
+    beforeRoutes: runtime.parts.partIfLoaded("beforeRoutes")?.beforeRoutes(globals.made, whole) ?? null,
     redirect,
     ...(certificatesOf?.(global.certificates, redirect, tools) ?? {
       early: redirect,
       certificates: NO_CERTIFICATES,
       shownCertificates: [],
     }),
-    instances,
+    instances: whole.instances,
     counts: {
       services: services.length,
-      routes: entries.length,
+      routes: parts.reduce((sum, { made }) => sum + made.length, 0),
       upstreams: services.reduce((sum, { upstreams }) => sum + upstreams.length, 0),
     },
     inUse,
@@ -140,24 +172,94 @@ export function redirectOf({ httpsRedirect }: Config["global"], parts: Parts): E
   return httpsRedirect === undefined ? null : parts.part("httpsRedirect").httpsRedirect(httpsRedirect);
 }
 
-function compileService(
-  service: Service,
-  globals: readonly PluginLink[],
-  loaded: Loaded,
-  context: PluginContext,
-): TableEntry<RouteTarget>[] {
-  const planned = context.plan?.service(service);
-  const upstreams = compileUpstreams(service, planned?.meter ?? null, context);
-  const outer = [
-    ...globals,
-    ...linksOf(service.plugins, { level: "service", service: service.name, route: null }, context),
-  ];
-  const name = serviceName(service);
-  return service.routes.map((route) => {
-    const own = linksOf(route.plugins, { level: "route", service: service.name, route: route.name }, context);
-    const chained = chainOf([...outer, ...own], upstreams, { service: service.name, route: route.name }, context);
-    return entryOf(service, route, targetOf(name, route, chained, planned?.routes.get(route.name) ?? null), loaded);
-  });
+/** A part of a snapshot, and all that it has added to it. */
+interface Compiled<T> {
+  readonly made: T;
+  readonly inUse: InUse;
+  readonly instances: ReadonlySet<string>;
+  readonly plan: MetricsPlan | null;
+}
+
+type CompiledService = Compiled<readonly TableRoute<RouteTarget>[]>;
+
+/** Adds what a part has added to the snapshot that it was compiled for. */
+function include({ inUse, instances, plan }: Omit<Compiled<unknown>, "made">, whole: Whole): void {
+  whole.runtime.include(inUse, whole.inUse);
+  for (const key of instances) whole.instances.add(key);
+  if (plan !== null) whole.plan?.include(plan);
+}
+
+type Whole = Omit<PluginContext, "egress">;
+
+function* compilePart<T>(
+  whole: Whole,
+  destinations: readonly Destination[],
+  make: (context: PluginContext) => Generator<void, T>,
+): Generator<void, Compiled<T>> {
+  const { dnsTtlMs, maxClientShare, shared } = whole.inUse;
+  const inUse = whole.runtime.inUse(dnsTtlMs, maxClientShare);
+  inUse.shared = shared;
+  const part = { inUse, instances: new Set<string>(), plan: whole.plan?.part() ?? null };
+  try {
+    const made = yield* make({ ...whole, ...part, egress: new Egress(destinations) });
+    return { ...part, made };
+  } finally {
+    // Also where it fails: whatever it keeps is closed with all else.
+    include(part, whole);
+  }
+}
+/**
+ * Whether a service that has not changed may stay as it was compiled. It holds, besides the tools of the gateway, which
+ * are the same as long as it runs: its object of the configuration, and what of the `Whole` is compared here; its links
+ * around those of the global plugins, which stay with it; its meters, upstreams, pools, limiters and kept state, which
+ * stay in force because `include` adds them to what the new snapshot uses; and its own destinations. `loadSteps` gives
+ * a service, and `global`, the object of before only where text, files, environment, kinds and schemas are those of
+ * before.
+ */
+function hasSameCommon(before: Snapshot, { callers, matched, inUse }: Whole, global: Config["global"]): boolean {
+  const hasSame = before.global === global && before.callers === callers && before.inUse.shared === inUse.shared;
+  const namesOf = (headers: Whole["matched"]) => [...(headers ?? [])].sort().join();
+  return hasSame && namesOf(before.matched) === namesOf(matched) && mayStay(before.globals);
+}
+
+/**
+ * Plugins that are not the gateway's own are created at each reload; memory that takes the place of other memory is.
+ */
+function mayStay({ inUse }: Compiled<unknown>): boolean {
+  return !inUse.hasForeignPlugins && !Array.from(inUse.memory.keys()).some((name) => name.endsWith(BEFORE));
+}
+
+function globalLinks(plugins: readonly PluginInstance[]) {
+  return function* (context: PluginContext): Generator<void, readonly PluginLink[]> {
+    return linksOf(plugins, { level: "global", service: null, route: null }, context);
+  };
+}
+
+interface ServiceTools {
+  readonly globals: readonly PluginLink[];
+  readonly methods: Map<string, readonly string[]>;
+  readonly loaded: Loaded;
+}
+
+/** Less than a millisecond of work. */
+const ROUTES_OF_A_STEP = 20;
+
+function routesOfService(service: Service, { globals, methods, loaded }: ServiceTools) {
+  return function* (context: PluginContext): Generator<void, readonly TableRoute<RouteTarget>[]> {
+    const planned = context.plan?.service(service);
+    const upstreams = compileUpstreams(service, planned?.meter ?? null, context);
+    const place = { level: "service", service: service.name, route: null } as const;
+    const outer = [...globals, ...linksOf(service.plugins, place, context)];
+    const name = serviceName(service);
+    const entries: TableEntry<RouteTarget>[] = [];
+    for (const route of service.routes) {
+      const own = linksOf(route.plugins, { level: "route", service: service.name, route: route.name }, context);
+      const chained = chainOf([...outer, ...own], upstreams, { service: service.name, route: route.name }, context);
+      const target = targetOf(name, route, chained, planned?.routes.get(route.name) ?? null);
+      if (entries.push(entryOf(service, route, target, loaded)) % ROUTES_OF_A_STEP === 0) yield;
+    }
+    return readEntries(entries, methods);
+  };
 }
 
 function linksOf(instances: readonly PluginInstance[], place: Place, context: PluginContext): readonly PluginLink[] {

@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import type { Issue } from "../config/json.ts";
-import { placesIn } from "../config/source.ts";
+import { placeInText } from "../config/places.ts";
 import type { Config } from "../config/model.ts";
 import { timeOf } from "../config/validity_fields.ts";
 import { ConfigError } from "./config_error.ts";
@@ -58,7 +58,7 @@ export class Validity {
     const wall = this.#clock.wall();
     const issues: Issue[] = [];
     const refuse = (field: "serial" | "expires_at", message: string) =>
-      issues.push({ at: [field], message, position: placesIn(source, loaded.secrets.root)([field]) });
+      issues.push({ at: [field], message, position: placeInText(source, [field]) });
     const { serial: highest, time } = this.#seen;
     if (highest !== null && serial === undefined)
       refuse("serial", `is missing, and serial ${highest} has been in force: give this configuration a higher one`);

@@ -113,6 +113,16 @@ export class MetricsPlan {
     return planned;
   }
 
+  /** For a part of the configuration, which is to be included. */
+  part(): MetricsPlan {
+    return new MetricsPlan(this.#metrics);
+  }
+
+  include({ services, plugins }: MetricsPlan): void {
+    for (const [name, service] of services) this.services.set(name, service);
+    for (const [key, meter] of plugins) this.plugins.set(key, meter);
+  }
+
   /** The configuration takes effect: meters for names that it does not have are dropped. */
   adopt(): void {
     this.#metrics.inForce = this;

@@ -85,6 +85,8 @@ function rootOf(shown: Json): Part {
 
 /** The change of a part, if there is one, and those of the parts in it. */
 function* changesOf(before: Part | null, after: Part | null, isInner = false): Iterable<readonly PlacedChange[]> {
+  // A service that has not changed is one object in both.
+  if (before !== null && before.fields === after?.fields) return;
   const [old, next] = [partsOf(before), partsOf(after)];
   const change = before === null ? "added" : after === null ? "removed" : "altered";
   const fields =

@@ -1,7 +1,7 @@
 /**
  * Finds the places of warnings in the text of the configuration that they are about.
  */
-import { placesIn } from "../config/source.ts";
+import { placesIn } from "../config/places.ts";
 import type { Loaded } from "../gateway/snapshot.ts";
 import type { ConfigWarning, ShownIssue } from "../gateway/status.ts";
 
@@ -10,8 +10,9 @@ export type PlacedWarning = ConfigWarning & Pick<ShownIssue, "line" | "column">;
 
 export function placedWarnings(
   warnings: readonly ConfigWarning[],
-  { source, secrets: { root } }: Pick<Loaded, "source" | "secrets">,
+  { source }: Pick<Loaded, "source">,
 ): readonly PlacedWarning[] {
-  const placeOf = placesIn(source, root);
-  return warnings.map((warning) => ({ ...warning, ...(placeOf(warning.at) ?? { line: null, column: null }) }));
+  const paths = warnings.map(({ at }) => at);
+  const places = placesIn(source, paths);
+  return warnings.map((warning, i) => ({ ...warning, ...(places[i] ?? { line: null, column: null }) }));
 }

@@ -1,7 +1,13 @@
 /**
  * Checks the routes of a configuration: reports broken patterns, and routes that match the same requests.
  */
-import { declarations, type RouteDeclaration, type RouteIssue, type RoutesRead } from "../config/declarations.ts";
+import {
+  declarations,
+  ROUTES_OF_A_STEP,
+  type RouteDeclaration,
+  type RouteIssue,
+  type RoutesRead,
+} from "../config/declarations.ts";
 import type { JsonNode } from "../config/json.ts";
 import type { PartFields } from "../config/part_fields.ts";
 import type { Sources } from "../config/schema_core.ts";
@@ -10,14 +16,14 @@ import { HostTrees } from "./tree.ts";
 import { parsePattern, type Segment } from "./pattern.ts";
 
 /** See `LoadOptions.readRoutes`. */
-export function readRoutes(
+export function* readRoutes(
   root: JsonNode,
   sources: Sources,
   fields: readonly PartFields[],
   part: Matching | null,
-): RoutesRead {
-  const declared = declarations(root, sources, fields);
-  return { declared, issues: checkRoutes(declared, part) };
+): Generator<void, RoutesRead> {
+  const declared = yield* declarations(root, sources, fields);
+  return { declared, issues: yield* checkRoutes(declared, part) };
 }
 
 /**
@@ -26,11 +32,15 @@ export function readRoutes(
  * the longer one wins, and with more conditions than another a route is asked before it: no errors. With as many, two
  * routes conflict if a request can fulfil both. `part` is null where no route has conditions.
  */
-export function checkRoutes(declarations: readonly RouteDeclaration[], part: Matching | null): RouteIssue[] {
+export function* checkRoutes(
+  declarations: readonly RouteDeclaration[],
+  part: Matching | null,
+): Generator<void, RouteIssue[]> {
   const issues: RouteIssue[] = [];
   const bases = new Map<RouteDeclaration["service"], readonly Segment[] | null>();
   const trees = new HostTrees<Declared>();
-  for (const declaration of declarations) {
+  for (const [i, declaration] of declarations.entries()) {
+    if (i % ROUTES_OF_A_STEP === 0) yield;
     const { service, route } = declaration;
     if (!bases.has(service)) bases.set(service, checkBase(service, issues));
     const base = bases.get(service)!;

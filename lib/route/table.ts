@@ -2,6 +2,7 @@
  * The route table: finds the route of a request by host, path, method and conditions, its parameters, and the path that
  * the upstream is asked for.
  */
+import { atOnce } from "../base/time_slices.ts";
 import type { Holds, Scheme } from "../http/condition_types.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { PlacedCondition, RouteConditions, UpstreamPath } from "./contracts.ts";
@@ -92,10 +93,32 @@ export interface Route<T> {
 
 /** Compiles entries whose patterns `checkRoutes` has passed; throws on a broken one. */
 export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T> {
-  const trees = new HostTrees<Route<T>>();
-  for (const route of routesOf(entries))
-    for (const list of trees.routesAt(route.entry.hosts, route.segments)) list.push(route);
+  return atOnce(tableSteps([readEntries(entries)]));
+}
 
+/** The same of entries that have been read, in steps. */
+export function* tableSteps<T>(lists: Iterable<readonly Route<T>[]>): Generator<void, RouteTable<T>> {
+  const trees = new HostTrees<Route<T>>();
+  for (const routes of lists)
+    for (const [i, route] of routes.entries()) {
+      for (const list of trees.routesAt(route.entry.hosts, route.segments)) insert(list, route);
+      if (i % ROUTES_OF_A_STEP === 0) yield;
+    }
+  return tableOf(trees);
+}
+
+/** Less than a millisecond of work. */
+const ROUTES_OF_A_STEP = 100;
+
+/** Behind those that come before it, see `routesOf`, and those of the same order. */
+function insert<T>(list: Route<T>[], route: Route<T>): void {
+  let at = list.length;
+  while (at > 0 && inOrder(list[at - 1]!, route) > 0) at--;
+  if (at === list.length) list.push(route);
+  else list.splice(at, 0, route);
+}
+
+function tableOf<T>(trees: HostTrees<Route<T>>): RouteTable<T> {
   return {
     trees,
     find(authority, method, path, encodedSlash, headers = NO_HEADERS, query = "", scheme: Scheme = "http") {
@@ -127,8 +150,19 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
  * then the one with more conditions.
  */
 export function routesOf<T>(entries: readonly TableEntry<T>[]): Route<T>[] {
-  const lists = new Map<string, readonly string[]>();
-  const routes = entries.map((entry) => {
+  return readEntries(entries).sort(inOrder);
+}
+
+function inOrder<T>(a: Route<T>, b: Route<T>): number {
+  return b.baseLength - a.baseLength || b.conditions.length - a.conditions.length;
+}
+
+/** In their order. `lists`: of methods, see `Route`. */
+export function readEntries<T>(
+  entries: readonly TableEntry<T>[],
+  lists = new Map<string, readonly string[]>(),
+): Route<T>[] {
+  return entries.map((entry) => {
     const names = entry.methods.join();
     const methods = lists.get(names) ?? entry.methods;
     lists.set(names, methods);
@@ -139,7 +173,6 @@ export function routesOf<T>(entries: readonly TableEntry<T>[]): Route<T>[] {
     const { target, upstreamPath } = entry;
     return { entry, methods, conditions, holds, target, upstreamPath, segments, baseLength: base.length, isLiteral };
   });
-  return routes.sort((a, b) => b.baseLength - a.baseLength || b.conditions.length - a.conditions.length);
 }
 
 const UNCONDITIONAL = { list: [], holds: null };

@@ -4,7 +4,7 @@
  */
 import { acquire, isLockedBy, release, tryAcquire } from "../base/lock.ts";
 import type { Clock } from "../base/clock.ts";
-import type { Threads } from "../base/threads.ts";
+import { BEFORE, type Threads } from "../base/threads.ts";
 import { bytesOfCaller, Callers } from "./callers.ts";
 import {
   BATCH,
@@ -83,7 +83,7 @@ export function workerCounters(
       // What was replaced before this has moved when the next memory is used: every worker moves all before it prepares
       // another configuration.
       const before =
-        words[FOLLOWS] === 1 ? memory!(`${name}, before`, 0, isTooSmall ? known.memory : known?.former) : shared;
+        words[FOLLOWS] === 1 ? memory!(name + BEFORE, 0, isTooSmall ? known.memory : known?.former) : shared;
       // Where another thread has forgotten the limiter and made it again, its memory is another one.
       const now = known?.memory === before || known?.memory === shared ? known : tableIn(before);
       now.prepared = now.memory === shared ? null : tableIn(shared);

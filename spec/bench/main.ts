@@ -12,6 +12,10 @@ const BENCHMARKS: Readonly<Record<string, readonly [load: () => Promise<Benchmar
   chain: [async () => (await import("./chain.ts")).chain, "[REQUESTS]"],
   counters: [async () => (await import("./counters.ts")).counters, ""],
   failover: [async () => (await import("./failover.ts")).failover, "[SECONDS]"],
+  growth: [
+    async () => (await import("./growth.ts")).growth,
+    "[N,…] [--only NAME,…] [--shapes routes,upstreams,callers]",
+  ],
   http1_fuzz: [async () => (await import("./http1_fuzz.ts")).http1Fuzz, "[CASES] [SEED]"],
   limiter: [async () => (await import("./limiter.ts")).limiter, "[ROUNDS]"],
   memory: [async () => (await import("./memory.ts")).memory, "[rest,connections,load] [--nodes PATH,…]"],

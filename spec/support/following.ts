@@ -69,7 +69,10 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
       events.push("prepare");
       await held;
       memory = bundle.memory;
-      await Promise.all(each.map((worker) => worker.follower.prepare(worker.configuration, sent(bundle))));
+      // A worker does one thing after the other: it is not asked for the next before it has prepared this.
+      const prepared = each.map((worker) => worker.follower.prepare(worker.configuration, sent(bundle)));
+      await Promise.allSettled(prepared);
+      await Promise.all(prepared);
     },
     commit(bundle) {
       events.push("commit");

@@ -11,6 +11,7 @@ import { ALL_FIELDS } from "../../lib/parts/all_parts.ts";
 import { checkRoutes as check } from "../../lib/route/checks.ts";
 import * as conditions from "../../lib/route/conditions.ts";
 import * as upstreamPaths from "../../lib/route/upstream_path.ts";
+import { atOnce } from "../../lib/base/time_slices.ts";
 
 export interface CheckedOptions<K extends PluginKind = PluginKind> extends LoadOptions<K> {
   /** Default: the routes are not checked. */
@@ -21,8 +22,8 @@ export function loadConfig<K extends PluginKind>(
   source: ConfigSource,
   { checkRoutes = () => [], ...options }: CheckedOptions<K>,
 ) {
-  const readRoutes: LoadOptions["readRoutes"] = (root, sources) => {
-    const declared = declarations(root, sources, ALL_FIELDS);
+  const readRoutes: LoadOptions["readRoutes"] = function* (root, sources) {
+    const declared = yield* declarations(root, sources, ALL_FIELDS);
     return { declared, issues: checkRoutes(declared) };
   };
   const result: LoadResult<K> = load(source, {
@@ -39,5 +40,5 @@ export function loadConfig<K extends PluginKind>(
 }
 
 export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIssue[] {
-  return check(declarations, conditions);
+  return atOnce(check(declarations, conditions));
 }

@@ -37,7 +37,8 @@ export interface Machine {
   readonly folder: string;
   /** Whether processes are kept apart by processor; null, or why not. */
   readonly notPinned: string | null;
-  start(command: Command, processor: number): Running;
+  /** `processor`: null: either. */
+  start(command: Command, processor: number | null): Running;
 }
 
 /** Ends everything that `run` has started when `run` returns or this process ends. */
@@ -162,10 +163,10 @@ function textOf(file: string): string | null {
   }
 }
 
-function pinned({ program, words, environment }: Command, processor: number): Command {
+function pinned({ program, words, environment }: Command, processor: number | null): Command {
   return {
     program: "taskset",
-    words: ["-c", String(processor), program, ...words],
+    words: ["-c", processor === null ? `${MEASURED},${OTHERS}` : String(processor), program, ...words],
     ...(environment === undefined ? {} : { environment }),
   };
 }

@@ -1,0 +1,210 @@
+/**
+ * Checks the lists of a configuration item by item, so that others can run in between, and takes services over that
+ * are as they were in the configuration before.
+ */
+import { createHash } from "node:crypto";
+import type { Issue, Json, JsonNode, Path } from "./json.ts";
+import type { PluginKind } from "./model.ts";
+import type { PartFields } from "./part_fields.ts";
+import type { AnySchema, CheckContext, NamedFile, Secret, Sources } from "./schema_types.ts";
+
+/** Shorter ones are checked with what they are in: in less than a slice. */
+const SHORT = 50;
+
+/** Adds the lists in `node`, and in the items of these lists, to `lists`. A step for each item. */
+export function* checkLists(
+  schema: AnySchema,
+  node: JsonNode,
+  at: Path,
+  context: CheckContext & Pick<Required<CheckContext>, "lists">,
+): Generator<void, void> {
+  if (node.kind !== "object" || schema.fields === undefined) return;
+  for (const [key, member] of node.members) {
+    const item = schema.fields.get(key)?.item;
+    const isShort = member.kind !== "array" || member.items.length <= SHORT;
+    if (isShort || item?.fields === undefined || context.lists.has(member)) continue;
+    const list = newList();
+    for (const [i, child] of member.items.entries()) {
+      const place = [...at, key, i];
+      const within = { ...context, ...list };
+      yield* checkLists(item, child, place, within);
+      list.values.push(item.check(child, place, within));
+      list.shown.push(item.show(child, context.lists));
+      yield;
+    }
+    context.lists.set(member, list);
+  }
+}
+
+function newList() {
+  return {
+    values: [] as unknown[],
+    shown: [] as Json[],
+    issues: [] as Issue[],
+    secrets: [] as Secret[],
+    files: new Map<string, NamedFile>(),
+  };
+}
+
+/** A service without errors, and all that its value comes of. */
+interface CheckedService {
+  readonly value: unknown;
+  readonly shown: Json;
+  readonly index: number;
+  readonly secrets: readonly Secret[];
+  readonly files: ReadonlyMap<string, NamedFile>;
+  /** Files with values of references, and those that it names. */
+  readonly read: ReadonlyMap<string, Buffer | string>;
+  readonly resolved: ReadonlyMap<string, string>;
+  readonly formed: ReadonlyMap<string, string>;
+}
+
+/** What the value of a service depends on besides its own text and files. */
+interface Surroundings {
+  /** The digest of the text of `global`: conditions of routes look at it. */
+  readonly global: string;
+  readonly folder: string;
+  readonly environment: Sources["environment"];
+  readonly kinds: readonly PluginKind[];
+  readonly parts: readonly PartFields[];
+  readonly references: Sources["references"];
+}
+
+/** The services of a configuration without errors, by the digests of their texts, and what is around them. */
+export interface CheckedServices extends Surroundings {
+  readonly services: ReadonlyMap<string, CheckedService>;
+  /** The digest of the text of all else but tests. */
+  readonly rest: string;
+  /** The files that the rest is read with; complete once it has been checked. */
+  readonly read: Map<string, Buffer | string>;
+}
+
+interface ServiceOptions {
+  readonly schema: AnySchema;
+  /** Of the document, and its members. */
+  readonly text: string;
+  readonly members: ReadonlyMap<string, JsonNode>;
+  readonly kinds: readonly PluginKind[];
+  readonly parts: readonly PartFields[];
+  /** Null: there is none. */
+  readonly before: CheckedServices | null;
+}
+
+/**
+ * Checks the services, a step for each, and adds their list to `lists`. A service whose text, files and surroundings
+ * are those of before has the same value, which is the same object.
+ */
+export function* checkServices(
+  context: CheckContext & Pick<Required<CheckContext>, "lists">,
+  { schema, text, members, kinds, parts, before }: ServiceOptions,
+): Generator<void, CheckedServices> {
+  const { sources, lists } = context;
+  const { folder, environment, references } = sources;
+  const ends = [...Array.from(members.values(), ({ keyOffset }) => keyOffset).slice(1), text.length];
+  const digests = new Map<string, string>();
+  for (const [i, [key, { keyOffset }]] of [...members].entries())
+    if (!APART.has(key)) digests.set(key, yield* digestOf(text, keyOffset, ends[i]!));
+  const surroundings = { global: digests.get("global") ?? "", folder, environment, kinds, parts, references };
+  const known = before !== null && areSame(before, surroundings) ? before.services : NONE;
+  const services = new Map<string, CheckedService>();
+  const list = newList();
+  const node = members.get("services");
+  const items = node?.kind === "array" ? node.items : [];
+  const end = ends[[...members.keys()].indexOf("services")]!;
+  for (const [index, item] of items.entries()) {
+    const digest = yield* digestOf(text, item.offset, items[index + 1]?.offset ?? end);
+    const same = known.get(digest);
+    const service = same !== undefined && hasSameFiles(same.read, sources) ? movedTo(index, same) : null;
+    const checked = service ?? (yield* checkService(schema, item, index, context, list.issues));
+    services.set(digest, checked);
+    list.values.push(checked.value);
+    list.shown.push(checked.shown);
+    list.secrets.push(...checked.secrets);
+    for (const [path, file] of checked.files) list.files.set(path, file);
+    for (const [value, reference] of checked.resolved) sources.resolved?.set(value, reference);
+    for (const [reference, value] of checked.formed) sources.formed?.set(reference, value);
+  }
+  if (node !== undefined) lists.set(node, list);
+  return { ...surroundings, services, rest: JSON.stringify([...digests]), read: new Map() };
+}
+
+/** The members of a document that are looked at one by one, or change nothing that the gateway does. */
+const APART: ReadonlySet<string> = new Set(["services", "tests", "test_files", "$schema"]);
+
+/** Whether everything around the services is as it was. `sources`: those of `now`. */
+export function isRestSame(before: CheckedServices, now: CheckedServices, sources: Sources): boolean {
+  return before.rest === now.rest && areSame(before, now) && hasSameFiles(before.read, sources);
+}
+
+function* checkService(
+  schema: AnySchema,
+  node: JsonNode,
+  index: number,
+  context: CheckContext & Pick<Required<CheckContext>, "lists">,
+  issues: Issue[],
+): Generator<void, CheckedService> {
+  const at = ["services", index];
+  const read = new Map<string, Buffer | string>();
+  const noted = { resolved: new Map<string, string>(), formed: new Map<string, string>() };
+  const readFile = (path: string) => {
+    const content = context.sources.readFile(path);
+    read.set(path, content);
+    return content;
+  };
+  const [secrets, files] = [[] as Secret[], new Map<string, NamedFile>()];
+  const within = { ...context, sources: { ...context.sources, ...noted, readFile }, issues, secrets, files };
+  yield* checkLists(schema, node, at, within);
+  const value: unknown = schema.check(node, at, within);
+  return { value, shown: schema.show(node, context.lists), index, secrets, files, read, ...noted };
+}
+
+const CHARACTERS_OF_A_STEP = 500_000;
+
+/**
+ * The digest of a value that begins at `from`, if `to` is where the next one begins: without what is between them, and
+ * without the brackets that close it, which follow from those that open it.
+ */
+function* digestOf(text: string, from: number, to: number): Generator<void, string> {
+  let end = to;
+  while (end > from && BETWEEN.includes(text[end - 1]!)) end--;
+  const sum = createHash("sha256");
+  for (let at = from; at < end; at += CHARACTERS_OF_A_STEP) {
+    // In UTF-16 a surrogate pair may be divided.
+    sum.update(text.slice(at, Math.min(end, at + CHARACTERS_OF_A_STEP)), "utf16le");
+    yield;
+  }
+  return sum.digest("base64");
+}
+
+const BETWEEN = ",]} \n\r\t";
+
+function areSame(a: Surroundings, b: Surroundings): boolean {
+  return (
+    a.global === b.global &&
+    a.folder === b.folder &&
+    a.references === b.references &&
+    haveSame(a.kinds, b.kinds) &&
+    haveSame(a.parts, b.parts) &&
+    haveSame(Object.entries(a.environment).flat(), Object.entries(b.environment).flat())
+  );
+}
+
+function haveSame(some: readonly unknown[], others: readonly unknown[]): boolean {
+  return some.length === others.length && some.every((each, i) => each === others[i]);
+}
+
+function hasSameFiles(read: CheckedService["read"], { readFile }: Sources): boolean {
+  try {
+    return [...read].every(([path, content]) => Buffer.from(readFile(path)).equals(Buffer.from(content)));
+  } catch {
+    return false; // the check says why
+  }
+}
+
+function movedTo(index: number, service: CheckedService): CheckedService {
+  if (index === service.index) return service;
+  const secrets = service.secrets.map(({ at, ...secret }) => ({ ...secret, at: at.with(1, index) }));
+  return { ...service, index, secrets };
+}
+
+const NONE: ReadonlyMap<string, CheckedService> = new Map();

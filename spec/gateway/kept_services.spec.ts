@@ -1,0 +1,315 @@
+import { writeFileSync } from "node:fs";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { inSlices } from "../../lib/base/time_slices.ts";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import { Gateway } from "../../lib/embed/gateway.ts";
+import { definePlugin, schema, type GatewayOptions } from "../../lib/index.ts";
+import { compileSteps, type Snapshot } from "../../lib/gateway/snapshot.ts";
+import { withAllParts } from "../../lib/parts/all_parts.ts";
+import { manualClock } from "../support/clock.ts";
+import { backend } from "../support/gateway.ts";
+import { fileWith } from "../support/process.ts";
+import { random } from "../support/random.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+
+type ServiceInput = ConfigInput["services"][number];
+
+/** A gateway whose configuration is in a file, and `change`, which replaces that and reloads it. */
+async function inFile(config: ConfigInput, options: GatewayOptions = {}) {
+  const configFile = fileWith(JSON.stringify(config));
+  const gateway = new Gateway({ configFile, modules: withAllParts(), clock: manualClock(), ...options });
+  onTestFinished(async () => void (await gateway.close(0)));
+  const change = async (next: ConfigInput) => {
+    writeFileSync(configFile, JSON.stringify(next));
+    await gateway.reload();
+  };
+  return { gateway, change, snapshot: () => Gateway.partsOf(gateway).configuration.snapshot };
+}
+
+function service(name: string, parts: Partial<ServiceInput> = {}): ServiceInput {
+  return {
+    name,
+    base_path: `/${name}`,
+    upstreams: [{ host: "127.0.0.1", port: 9 }],
+    routes: [{ path: "/x", plugins: [{ name: "key_auth", config: { key: `key of ${name}` } }] }],
+    ...parts,
+  };
+}
+
+/** The names of the services that are what they were compiled to before. */
+function keptOf(before: Snapshot, now: Snapshot): readonly string[] {
+  const former = new Set(before.services.values());
+  return [...now.services].flatMap(([{ name }, compiled]) => (former.has(compiled) ? [name] : []));
+}
+
+describe("a reload", () => {
+  const [a, b, c] = [service("a"), service("b"), service("c")];
+  const matching = service("m", { routes: [{ path: "/x", match: { headers: { "X-A": "1" } } }] });
+  const other = service("b", { timeouts: { connect_ms: 7 } });
+  const cases: readonly [what: string, before: ConfigInput, after: ConfigInput, kept: readonly string[]][] = [
+    ["nothing changes", { services: [a, b, c] }, { services: [a, b, c] }, ["a", "b", "c"]],
+    ["one service changes", { services: [a, b, c] }, { services: [a, other, c] }, ["a", "c"]],
+    ["the order changes", { services: [a, b, c] }, { services: [c, a, b] }, ["c", "a", "b"]],
+    ["one is added and one removed", { services: [a, b] }, { services: [b, c] }, ["b"]],
+    ["only tests change", { services: [a] }, { services: [a], tests: [] }, ["a"]],
+    ["global changes", { services: [a, b] }, { services: [a, b], global: { name: "x" } }, []],
+    ["another service matches a header", { services: [a] }, { services: [a, matching] }, []],
+    ["callers change", { services: [a], callers: [] }, { services: [a], callers: [{ id: "ada" }] }, []],
+    [
+      "callers stay",
+      { services: [a, b], callers: [{ id: "ada" }] },
+      { services: [a], callers: [{ id: "ada" }] },
+      ["a"],
+    ],
+  ];
+
+  it.each(cases)("compiles only services that have changed: %s", async (_what, before, after, kept) => {
+    const { snapshot, change } = await inFile(before);
+    const former = snapshot();
+    await change(after);
+    expect(keptOf(former, snapshot())).toEqual(kept);
+  });
+
+  it(
+    "compiles a service again if a file or a variable has another value, " + "and if a service has a plugin of others",
+    async () => {
+      const secret = fileWith("first");
+      const keyed = (name: string, key: string) => service(name, { plugins: [{ name: "key_auth", config: { key } }] });
+      let created = 0;
+      const foreign = definePlugin({
+        name: "foreign",
+        schema: schema.object({}),
+        create: () => (created++, (next) => (exchange) => next(exchange)),
+      });
+      const environment: Record<string, string> = { KEY: "one" };
+      const config = {
+        services: [
+          a,
+          keyed("f", `\${file:${secret}}`),
+          keyed("e", "${env:KEY}"),
+          service("p", { plugins: [{ name: "foreign" }] }),
+        ],
+      } as ConfigInput;
+      const { snapshot, change } = await inFile(config, { environment, plugins: [foreign] });
+      let former = snapshot();
+      const reloaded = async () => {
+        former = snapshot();
+        await change(config);
+        return keptOf(former, snapshot());
+      };
+      expect(await reloaded()).toEqual(["a", "f", "e"]);
+      expect(created).toBe(2);
+      writeFileSync(secret, "second");
+      expect(await reloaded()).toEqual(["a", "e"]);
+      environment.KEY = "two";
+      expect(await reloaded()).toEqual([]);
+      expect(await reloaded()).toEqual(["a", "f", "e"]);
+    },
+  );
+
+  it(
+    "keeps the counts of limits and the connections of services that stay, " + "and closes those of services that go",
+    async () => {
+      const origin = await backend();
+      const upstreams = [{ host: "127.0.0.1", port: origin.port }];
+      const limit = { name: "rate_limit", config: { limit_hour: 3 } };
+      const limited = service("a", { upstreams, routes: [{ path: "/x", plugins: [limit] }] });
+      const { gateway, change, snapshot } = await inFile({ services: [limited, b] });
+      const { port } = await gateway.listen({ port: 0 });
+      const status = async () => (await ask(port, { path: "/a/x" })).status;
+      expect([await status(), await status()]).toEqual([200, 200]);
+      const former = snapshot();
+      for (const timeouts of [{ connect_ms: 7 }, { connect_ms: 8 }])
+        await change({ services: [limited, service("b", { timeouts })] });
+      expect(keptOf(former, snapshot())).toEqual(["a"]);
+      expect([await status(), await status()]).toEqual([200, 429]);
+      const [pool] = [...snapshot().inUse.pools.values()];
+      expect(pool!.pool.open).toBe(1);
+      await change({ services: [b] });
+      await eventually(() => pool!.pool.open === 0, "the connection is closed");
+      expect(gateway.shownConfig).toMatchObject({ services: [{ name: "b" }] });
+    },
+  );
+
+  it("begins again where files were read again meanwhile", async () => {
+    const { gateway, snapshot } = await inFile({ services: [a, b, c] });
+    const { configuration } = Gateway.partsOf(gateway);
+    const read = configuration.reader.load(configuration.reader.source());
+    let runs = 0;
+    const made = await configuration.compileInSlices(read, {
+      during: (run) => {
+        // Before the second step the same configuration comes into force once more.
+        if (++runs === 2) configuration.enforce(configuration.compile(configuration.inForce, null));
+        return run();
+      },
+    });
+    expect(runs).toBeGreaterThan(4);
+    configuration.enforce(made);
+    expect([...snapshot().inUse.upstreamSets.keys()]).toEqual(["a", "b", "c"]);
+  });
+});
+
+describe("a large configuration", () => {
+  it("is checked and compiled in steps of at most fifty routes, also those of one service", async () => {
+    let [checked, created] = [0, 0];
+    const counted = definePlugin({
+      name: "counted",
+      schema: {
+        ...schema.object({}),
+        check(_node, _at) {
+          checked++;
+          return {};
+        },
+      },
+      create: () => (created++, (next) => (exchange) => next(exchange)),
+    });
+    const plugins = [{ name: "counted" }];
+    const routes = (count: number) => Array.from({ length: count }, (_none, i) => ({ path: `/r${i}`, plugins }));
+    const services = [
+      service("long", { routes: routes(300) }),
+      ...Array.from({ length: 20 }, (_none, i) => service(`s${i}`, { routes: routes(40) })),
+    ];
+    const config = { services } as ConfigInput;
+    const { gateway } = await inFile(config, { plugins: [counted] });
+    const { configuration, ...tools } = Gateway.partsOf(gateway);
+    [checked, created] = [0, 0];
+    const most = { checked: 0, created: 0 };
+    const slice = async () => {
+      most.checked = Math.max(most.checked, checked);
+      most.created = Math.max(most.created, created);
+      [checked, created] = [0, 0];
+    };
+    const read = await inSlices(configuration.reader.loadSteps(configuration.reader.source()), slice);
+    const compiling = { ...tools, tracer: null, onFault: () => {} };
+    const compiled = await inSlices(compileSteps(read.loaded, compiling, null), slice);
+    expect(compiled.counts).toMatchObject({ routes: 1100, services: 21 });
+    expect(most.checked).toBeLessThanOrEqual(50);
+    expect(most.created).toBeLessThanOrEqual(50);
+    expect(most.created).toBeGreaterThan(10);
+  });
+});
+
+/** All that a snapshot has made for others, in its order. */
+function described(snapshot: Snapshot): unknown {
+  return JSON.parse(JSON.stringify(partsOf(snapshot)));
+}
+
+function partsOf({ inUse, instances, table, counts, metrics }: Snapshot): object {
+  const lists: string[] = [];
+  const walk = (
+    place: string,
+    node: (typeof table.trees.roots extends Map<string, infer N> ? N : never) | null,
+  ): void => {
+    if (node === null) return;
+    for (const [end, routes] of Object.entries({ "": node.ends, "*": node.rest })) {
+      const names = routes?.map(({ target: { service, route } }) =>
+        [service.name, route.name, route.audience].join(" "),
+      );
+      if (names !== undefined) lists.push([place + end, ...names].join(", "));
+    }
+    for (const [text, child] of node.literals) walk(`${place}/${text}`, child);
+    walk(`${place}/{}`, node.one);
+  };
+  for (const [host, root] of table.trees.roots) walk(host, root);
+  const sets = [...inUse.upstreamSets].map(([name, { upstreamSet, members, breaker, checks, split, sticky }]) => ({
+    name,
+    peers: upstreamSet.peers.map(({ id, weight, group, authority }) => ({ id, weight, group, authority })),
+    members: members.map(({ peer, weight, health }) => [peer.id, weight, health]),
+    has: [breaker?.settings, checks?.settings, split !== null, sticky !== null, upstreamSet.breaker !== null],
+  }));
+  return {
+    lists: lists.sort(),
+    sets,
+    pools: [...inUse.pools].map(([key, { maxConnections }]) => [key, maxConnections]),
+    limiters: [...inUse.limiters],
+    kept: [...inUse.kept.keys()],
+    instances: [...instances],
+    counts,
+    meters: [[...metrics!.services.keys()], [...metrics!.plugins.keys()]],
+  };
+}
+
+describe("a gateway that has had many configurations", () => {
+  it("answers as one that has had only the last, and holds what that holds", { timeout: 60_000 }, async () => {
+    const origin = await backend();
+    const { pick, int, chance } = random(20);
+    const secret = fileWith("0123456789abcdef0123456789abcdef");
+    const host = "127.0.0.1";
+    const one = [{ host, port: origin.port }];
+    const two = [
+      { id: "u", host, port: origin.port, weight: 3 },
+      { id: "v", host: "localhost", port: origin.port },
+    ];
+    const variants: readonly (() => Partial<ServiceInput>)[] = [
+      () => ({}),
+      () => ({ plugins: [{ name: "key_auth", config: { key: pick(["k", "l"]) } }] }),
+      () => ({ plugins: [{ name: "rate_limit", config: { limit_hour: pick([1, 1000]) } }] }),
+      () => ({ upstreams: two, health: { enabled: true, path: "/up" } }),
+      () => ({ upstreams: two, circuit_breaker: {}, retries: { attempts: pick([1, 2]) } }),
+      () => ({ upstreams: two, sticky: { cookie: "c", secret: `\${file:${secret}}` } }),
+      () => ({ hosts: [pick(["a.test", "*.test"])] }),
+      () => ({ upstream_path: pick(["/v1", "/v2"]) }),
+      () => ({
+        routes: [
+          { path: "/x", methods: ["GET"] },
+          { path: "/{id}", match: { headers: { "X-A": pick(["1", "2"]) } } },
+        ],
+      }),
+      () => ({ routes: [{ path: "/x", plugins: [{ name: "response_cache", config: {} }] }, { path: "/y" }] }),
+      () => ({ plugins: [{ name: "request_termination", config: { status: pick([403, 418]) } }] }),
+    ];
+    const made = (name: string): ServiceInput => ({
+      ...{ name, base_path: `/${name}`, upstreams: one, routes: [{ path: "/{rest*}" }] },
+      ...pick(variants)(),
+    });
+    const globals = [{}, { name: "x" }, { plugins: [{ name: "cors", config: { allow_origins: ["https://e.test"] } }] }];
+    let services = ["a", "b", "c", "d", "e", "f"].map(made);
+    let global = globals[0]!;
+    const configOf = () => ({ global, services }) as ConfigInput;
+    const options = { clock: manualClock() } as GatewayOptions;
+    const old = await inFile(configOf(), options);
+    const { port } = await old.gateway.listen({ port: 0 });
+    const asked = async (at: number) => {
+      const answers: unknown[] = [];
+      for (const { name } of services)
+        for (const path of ["/x", "/y"])
+          for (const headers of [{}, { apiKey: "k", "X-A": "1", Host: "a.test", Origin: "https://e.test" }]) {
+            const { status, headers: got, body } = await ask(at, { path: `/${name}${path}`, headers });
+            // Counts, ids and times differ between two gateways.
+            const { date: _, "set-cookie": cookie, age: _age, ...others } = got as Record<string, unknown>;
+            const text = body.toString().replace(/"request_id":"[^"]*"/, "");
+            const shown = Object.entries(others).filter(([key]) => !/request-id|ratelimit|retry-after|etag/.test(key));
+            answers.push([
+              name,
+              path,
+              status === 429 ? 200 : status,
+              status === 429 ? "" : text,
+              shown.length,
+              cookie !== undefined,
+            ]);
+          }
+      return answers;
+    };
+    for (let step = 1; step <= 40; step++) {
+      for (let n = int(0, 2); n > 0; n--) {
+        const { name } = pick(services);
+        services = services.map((each) => (each.name === name ? made(name) : each));
+      }
+      if (chance(0.2)) services = services.toReversed();
+      if (chance(0.15)) services = services.filter(({ name }) => name !== "f");
+      else if (services.every(({ name }) => name !== "f")) services = [made("f"), ...services];
+      if (chance(0.1)) global = pick(globals);
+      if (chance(0.1)) writeFileSync(secret, pick(["0", "1"]).repeat(32));
+      await old.change(configOf());
+      if (chance(0.2)) {
+        writeFileSync(secret, pick(["2", "3"]).repeat(32));
+        old.gateway.rereadFiles();
+      }
+      const fresh = await inFile(configOf(), options);
+      expect(described(old.snapshot()), `after ${step} reloads`).toEqual(described(fresh.snapshot()));
+      if (step % 8 !== 0) continue;
+      const { port: other } = await fresh.gateway.listen({ port: 0 });
+      expect(await asked(port), `after ${step} reloads`).toEqual(await asked(other));
+    }
+  });
+});
