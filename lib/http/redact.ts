@@ -7,13 +7,18 @@ import { isSecretName } from "../base/secret_names.ts";
 export const REDACTED = "[redacted]";
 
 /**
- * Removes JWTs from the segments of a path (links that confirm an e-mail address contain them), and credentials from
- * parameters of segments (`/a;token=…/b`), or in a query that a client has encoded as if it were path (`/a%3Ftoken=…`).
+ * Removes JWTs from the segments of a path (links that confirm an e-mail address contain them), user name and password
+ * of a URL in it (`/fetch/http://user:password@host/`), and credentials from parameters of segments (`/a;token=…/b`),
+ * or in a query that a client has encoded as if it were path (`/a%3Ftoken=…`).
  */
 export function redactedPath(path: string): string {
-  const shown = path.includes("=") ? path.replace(PATH_PARAMETER, withoutSecret) : path;
+  const bare = path.includes("@") ? path.replace(USER_IN_PATH, REDACTED) : path;
+  const shown = bare.includes("=") ? bare.replace(PATH_PARAMETER, withoutSecret) : bare;
   return withoutTokens(shown, JWT_IN_PATH);
 }
+
+/** Behind two slashes, which are one in a path that is normalised: then behind a scheme alone. */
+const USER_IN_PATH = /(?<=\/\/|:\/)[^/@]+(?=@)/g;
 
 function withoutSecret(whole: string, before: string, name: string): string {
   return isSecretName(decoded(name)) ? `${before}${name}=${REDACTED}` : whole;

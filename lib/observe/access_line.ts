@@ -111,9 +111,9 @@ export function plainPath(target: string): string | null {
 
 /**
  * Matches the end of a path, characters to escape, and the start of text that `redactedPath` may redact: a parameter, a
- * JWT.
+ * JWT, the end of a user name.
  */
-const NOT_PLAIN_PATH = /[^ !$-<>@-[\]-~]|eyJ/;
+const NOT_PLAIN_PATH = /[^ !$-<>A-[\]-~]|eyJ/;
 
 export function beforeQuery(text: string): string {
   const end = text.search(/[?#]/);

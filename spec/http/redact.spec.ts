@@ -34,12 +34,21 @@ describe("redactedPath", () => {
     ["/a%3FapiKey=k&b=2", `/a%3FapiKey=${REDACTED}&b=2`],
     ["/a%3fb=2%26apiKey=k%26c=3", `/a%3fb=2%26apiKey=${REDACTED}%26c=3`],
     ["/token=k/;=", "/token=k/;="],
+    ["//user:pw@host/a", `//${REDACTED}@host/a`],
+    ["/fetch/http://user:pw@host/a@b", `/fetch/http://${REDACTED}@host/a@b`],
+    ["/http:/user@host", `/http:/${REDACTED}@host`],
+    ["/@scope/name/ada@example.com", "/@scope/name/ada@example.com"],
   ])("shows %j as %j", (path, shown) => {
     expect(redactedPath(path)).toBe(shown);
   });
 
-  it.each(["%3F", ";", ";a", "%26=", ";token="])("takes linear time for a path of many %j", async (part) => {
-    const redact = await counted(() => import("../../lib/http/redact.ts"));
-    expect(growth((size) => redact.redactedPath(`/=/${part.repeat(size / part.length)}`), 1_024)).toBeLessThan(LINEAR);
-  });
+  it.each(["%3F", ";", ";a", "%26=", ";token=", "//", ":/@", "//a@"])(
+    "takes linear time for a path of many %j",
+    async (part) => {
+      const redact = await counted(() => import("../../lib/http/redact.ts"));
+      expect(growth((size) => redact.redactedPath(`/=/${part.repeat(size / part.length)}`), 1_024)).toBeLessThan(
+        LINEAR,
+      );
+    },
+  );
 });
