@@ -85,7 +85,7 @@ describe("Node for lib/server/limits.ts, lib/server/h2c.ts and lib/server/client
   );
 });
 
-describe("Node for lib/server/client_socket.ts", () => {
+describe("Node for lib/server/client_connection.ts", () => {
   it(
     "the handle of an accepted connection can be given to a socket with `onread`, which gets all bytes, the end, " +
       "and can push, although the accepted one is destroyed at once",

@@ -76,7 +76,7 @@ export const CONDITIONS = s.object(
 );
 
 /**
- * Some headers are never seen by the conditions, see `isDropped` in `server/framing.ts` and `receiveHead` in
+ * Some headers are never seen by the conditions, see `isDropped` in `server/request_head.ts` and `receiveHead` in
  * `server/receive.ts`.
  */
 function headerProblem(name: string, context: s.CheckContext): string | undefined {

@@ -7,7 +7,7 @@ import type { Duplex } from "node:stream";
 import { ignore } from "../base/errors.ts";
 import { readTarget } from "../route/path.ts";
 import { connectionOf } from "../server/client_certificate.ts";
-import { readFraming } from "../server/framing.ts";
+import { readFraming } from "../server/request_head.ts";
 import type { Listener } from "../server/listener.ts";
 import { targetOf } from "../server/node_request.ts";
 import { receiveHead } from "../server/receive.ts";

@@ -15,7 +15,7 @@ import type { AccessLog } from "../observe/access_log.ts";
 import type { Link } from "../plugins/plugin.ts";
 import { readTarget, type Target } from "../route/path.ts";
 import type { Found } from "../route/table.ts";
-import { isHost } from "../server/framing.ts";
+import { isHost } from "../server/request_head.ts";
 import type { Inbound, ReceiveOptions } from "../server/inbound.ts";
 import { mostOfClient } from "../upstream/connection_pool.ts";
 import type { CompileTools } from "./compile_types.ts";

@@ -11,8 +11,8 @@ import { checkNames, type Names } from "../base/option_names.ts";
 import type { ClientCertificate } from "../http/client_certificate.ts";
 import { hasHeader, headerValue, withoutHeader, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { malformed, readFraming, type Framing, type Refusal } from "../server/framing.ts";
-import type { Inbound, ReceiveOptions, RequestHead } from "../server/inbound.ts";
+import { malformed, readFraming, type Framing, type Refusal, type RequestHead } from "../server/request_head.ts";
+import type { Inbound, ReceiveOptions } from "../server/inbound.ts";
 import { receiveHead } from "../server/receive.ts";
 import { pairs, replyHeaders } from "../server/reply_headers.ts";
 

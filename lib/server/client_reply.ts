@@ -1,6 +1,6 @@
 /**
- * Decides which parts of a Reply are sent, for every protocol, and the text that HTTP/1 clients of the gateway's own
- * codec get of it.
+ * Has requests answered, and decides which parts of a Reply are sent, for every protocol; and the text that HTTP/1
+ * clients of the gateway's own codec get of it.
  */
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
@@ -13,8 +13,43 @@ import type { Call } from "../http/exchange.ts";
 import { headerProblem, NameMap, sameName, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
-import { head, type Http1Options } from "./http1.ts";
+import { head, type Http1Options, type Responder } from "./http1.ts";
 import type { Inbound } from "./inbound.ts";
+
+/**
+ * Has the request answered, waiting only for a promise, and sends the reply. One that cannot be sent becomes a 500, or
+ * is broken off if it has begun.
+ */
+export function answer(inbound: Inbound, responder: Responder, server: Http1Options): void {
+  try {
+    const reply = server.serve(inbound);
+    if (reply instanceof Promise)
+      reply.then(
+        (late) => sendLate(inbound, responder, server, late),
+        (error: unknown) => failed(inbound, responder, server, error),
+      );
+    else responder.send(reply);
+  } catch (error) {
+    failed(inbound, responder, server, error);
+  }
+}
+
+function sendLate(inbound: Inbound, responder: Responder, server: Http1Options, reply: Reply): void {
+  try {
+    responder.send(reply);
+  } catch (error) {
+    failed(inbound, responder, server, error);
+  }
+}
+
+function failed({ call }: Inbound, responder: Responder, { log }: Http1Options, error: unknown): void {
+  log.error("a reply could not be sent", { request_id: call.id, error: messageOf(error, "stack") });
+  try {
+    responder.send(problem(call, "internal", { why: messageOf(error) }));
+  } catch {
+    responder.giveUp();
+  }
+}
 
 /**
  * The reply, or the error to send instead: its body ended early, was read or sent before, or Content-Length occurs

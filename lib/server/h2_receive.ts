@@ -5,7 +5,6 @@
  * other than "trailers", pseudo-headers that are missing, unknown, repeated, late, or of a response, a path without
  * "/", a second Content-Length or Host, and a body that is not as long as its Content-Length.
  */
-import { METHODS } from "node:http";
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { detectTruncatedBody } from "../http/h2_streams.ts";
 import { boundBody, countReceived } from "../http/limited_body.ts";
@@ -14,13 +13,14 @@ import {
   BAD_LENGTH,
   isDropped,
   isHost,
+  isKnownMethod,
   malformed,
   NO_TUNNEL,
   PLAIN_LENGTH,
   UPGRADE_WITH_BODY,
   type Framing,
   type Refusal,
-} from "./framing.ts";
+} from "./request_head.ts";
 import { informStream } from "./h2_respond.ts";
 import type { Limits } from "./limits.ts";
 import type { ConnectionFacts, Inbound, ReceiveOptions } from "./inbound.ts";
@@ -105,11 +105,8 @@ interface Pseudo {
   ":protocol": string | undefined;
 }
 
-/** The methods of node's HTTP/1 parser: both protocols accept the same, and an upstream may know no more. */
-const KNOWN_METHODS = new Set(METHODS);
-
 function refuseMethod({ ":method": method }: Pseudo): Refusal | null {
-  return KNOWN_METHODS.has(method) ? null : malformed("The method is not a known one.");
+  return isKnownMethod(method) ? null : malformed("The method is not a known one.");
 }
 
 /** Node accepts a somewhat larger list, so that the client gets a reply: see SURPLUS_HEAD_BYTES. */

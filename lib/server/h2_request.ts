@@ -10,6 +10,7 @@ import { entry } from "../base/event_loop.ts";
 import { cancelWhenDestroyed, resetStream } from "../http/h2_streams.ts";
 import { headerValue } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
+import { answer } from "./client_reply.ts";
 import { receiveStream } from "./h2_receive.ts";
 import { respondStream, watchReply } from "./h2_respond.ts";
 import { NOTHING, type Http1Options, type Responder } from "./http1.ts";
@@ -72,7 +73,7 @@ export class H2Request implements Responder, StreamUser {
 
   /** As `StreamUser`. */
   begin(): void {
-    this.#server.answer(this.#inbound, this);
+    answer(this.#inbound, this, this.#server);
   }
 
   /**

@@ -14,7 +14,7 @@ import type { DeliveryOptions } from "../http/delivery.ts";
 import type { Notes } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { problemDocument, type Reply, type Tunnel } from "../http/reply.ts";
-import type { Refusal } from "./framing.ts";
+import type { Refusal } from "./request_head.ts";
 import { endSoon } from "./linger.ts";
 import type { ConnectionFacts, Inbound, ReceiveOptions, Unread } from "./inbound.ts";
 
@@ -36,8 +36,8 @@ export interface Http1Options {
   readonly drain: Drain;
   /** The rules in force at this moment; asked at each read of a connection, or for each request. */
   readonly receiving: () => ReceiveOptions;
-  /** Answers a request: calls `send` or `giveUp` of the responder, once. */
-  readonly answer: (inbound: Inbound, responder: Responder) => void;
+  /** Answers a request. An error or rejection is logged, and answered with 500. */
+  readonly serve: (inbound: Inbound) => Reply | Promise<Reply>;
   /** Called once for each request, when its reply was sent or its client has disconnected. */
   readonly ended: (inbound: Inbound) => void;
   /** Called for each request that is refused and never became one. */

@@ -11,7 +11,8 @@ import { ERRORS, ignore, type ErrorCode } from "../base/errors.ts";
 import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { malformed, NO_TUNNEL, readFraming, type Refusal } from "./framing.ts";
+import { answer } from "./client_reply.ts";
+import { malformed, NO_TUNNEL, readFraming, type Refusal } from "./request_head.ts";
 import { CUT_OFF, head, KEEP_ALIVE_MS, refuseUnread, writeInformation, type Http1Options } from "./http1.ts";
 import { isLive, UploadPace, type Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
@@ -123,7 +124,7 @@ export class NodeHttp1 {
       const isLast = drain.isLeaving || !isContinued || inbound.refusal !== null || this.#losesRest.has(request);
       respond({ request, response, call, body, isLast }, reply, { ...delivery, writeBatch, heldUp: this.#heldUp });
     };
-    this.#options.answer(inbound, { send, giveUp: () => void response.destroy() });
+    answer(inbound, { send, giveUp: () => void response.destroy() }, this.#options);
   }
 
   /** For a host's own `http.Server`. */

@@ -6,7 +6,7 @@ import type { Clock } from "../base/clock.ts";
 import type { CertificateReader } from "../http/client_certificate.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
-import type { Framing, Refusal, Underscores } from "./framing.ts";
+import type { Refusal, RequestHead, Underscores } from "./request_head.ts";
 import type { Limits } from "./limits.ts";
 
 export interface Inbound extends RequestFacts {
@@ -40,15 +40,6 @@ export interface ConnectionFacts {
   readonly encrypted: boolean;
   readonly tlsVersion: string | null;
   readonly certificate: CertificateReader;
-}
-
-/** The head of a request, whichever codec has read it. */
-export interface RequestHead {
-  readonly method: string;
-  readonly target: string;
-  readonly httpVersion: string;
-  readonly headers: HeaderList;
-  readonly framing: Framing;
 }
 
 /** A request that is refused and never became one: it could not be read, or has not arrived. */

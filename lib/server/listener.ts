@@ -9,16 +9,14 @@ import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { DeadlineTimer, type Clock } from "../base/clock.ts";
 import { guarded, WriteBatch } from "../base/event_loop.ts";
-import { ignore, messageOf } from "../base/errors.ts";
+import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Config } from "../config/model.ts";
-import { problem, type Reply } from "../http/reply.ts";
 import type { HostCertificates, Pair } from "./certificates.ts";
-import { ClientConnection } from "./client_connection.ts";
-import { adopt } from "./client_socket.ts";
-import { CLIENT_IDLE_MS, Drain, type HasConnections, type Http1Options, type Responder } from "./http1.ts";
+import { adopt, ClientConnection } from "./client_connection.ts";
+import { CLIENT_IDLE_MS, Drain, type HasConnections, type Http1Options } from "./http1.ts";
 import { ConnectionLimit, type ConnectionCounts } from "./limits.ts";
-import type { ConnectionFacts, Inbound } from "./inbound.ts";
+import type { ConnectionFacts } from "./inbound.ts";
 import { isEncrypted, connectionWithoutTls } from "./receive.ts";
 
 export interface TlsFiles extends Pair {
@@ -98,13 +96,11 @@ export interface ListenerParts {
 /** The options of codecs have defaults: a write batch of its own, `ended` that does nothing, and no tunnels. */
 export interface ListenerOptions
   extends
-    Pick<Http1Options, "clock" | "log" | "receiving">,
+    Pick<Http1Options, "clock" | "log" | "receiving" | "serve">,
     Partial<Pick<Http1Options, "writeBatch" | "ended" | "unread" | "join">>,
     Pick<TlsOptions, "certificates" | "handshakeMs"> {
   /** Gives a part; throws where it has not been loaded. */
   readonly part: <Name extends keyof ListenerParts>(name: Name) => ListenerParts[Name];
-  /** Answers a request. An error or rejection is logged, and answered with 500. */
-  readonly serve: (inbound: Inbound) => Reply | Promise<Reply>;
   /** How new connections are served, see `global`. Default: HTTP/1 by our own codec, and HTTP/2 over TLS. */
   readonly protocols?: () => Pick<Config["global"], "http1" | "http2" | "h2c">;
   /** Whether the address "::" also accepts IPv4 clients. Default false: it would clash with a listener on 0.0.0.0. */
@@ -141,6 +137,7 @@ export class Listener {
       clock,
       log,
       receiving,
+      serve,
       writeBatch = new WriteBatch(),
       ended = ignore,
       unread = ignore,
@@ -155,8 +152,8 @@ export class Listener {
       idleMs: CLIENT_IDLE_MS,
       leastBytesPerS: () => receiving().limits.minReplyBytesPerS,
     };
-    const own = { drain: this.#drain, connectionOf: this.#connectionOf, answer: this.#answer };
-    this.#shared = { clock, log, writeBatch, deadlines, delivery, receiving, ended, unread, join, ...own };
+    const own = { drain: this.#drain, connectionOf: this.#connectionOf };
+    this.#shared = { clock, log, writeBatch, deadlines, delivery, receiving, serve, ended, unread, join, ...own };
   }
 
   /** Serves also the events of a host's own `http.Server`. */
@@ -273,41 +270,6 @@ export class Listener {
   }
 
   readonly #serveWire = (socket: Socket) => void new ClientConnection(socket, this.#shared);
-
-  /**
-   * Sends the reply of `serve`, waiting only for a promise. A reply that cannot be sent becomes a 500, or is broken off
-   * if it has begun.
-   */
-  readonly #answer = (inbound: Inbound, responder: Responder): void => {
-    try {
-      const reply = this.#options.serve(inbound);
-      if (reply instanceof Promise)
-        reply.then(
-          (late) => this.#send(inbound, responder, late),
-          (error) => this.#fail(inbound, responder, error),
-        );
-      else responder.send(reply);
-    } catch (error) {
-      this.#fail(inbound, responder, error);
-    }
-  };
-
-  #send(inbound: Inbound, responder: Responder, reply: Reply): void {
-    try {
-      responder.send(reply);
-    } catch (error) {
-      this.#fail(inbound, responder, error);
-    }
-  }
-
-  #fail({ call }: Inbound, responder: Responder, error: unknown): void {
-    this.#options.log.error("a reply could not be sent", { request_id: call.id, error: messageOf(error, "stack") });
-    try {
-      responder.send(problem(call, "internal", { why: messageOf(error) }));
-    } catch {
-      responder.giveUp();
-    }
-  }
 
   /** Whether a new TCP connection is accepted. */
   #admit(socket: Socket): boolean {

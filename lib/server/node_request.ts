@@ -3,8 +3,8 @@
  */
 import type { IncomingMessage } from "node:http";
 import { boundBody, countReceived } from "../http/limited_body.ts";
-import { readFraming, type Refusal } from "./framing.ts";
-import type { ConnectionFacts, Inbound, Inform, ReceiveOptions, RequestHead } from "./inbound.ts";
+import { readFraming, type Refusal, type RequestHead } from "./request_head.ts";
+import type { ConnectionFacts, Inbound, Inform, ReceiveOptions } from "./inbound.ts";
 import { receiveHead } from "./receive.ts";
 
 /** An HTTP/1 request that node's parser has read. */

@@ -9,8 +9,8 @@ import type { TLSSocket } from "node:tls";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import { Call, noCertificate } from "../http/exchange.ts";
 import { headerValue, withoutForwarding, withoutNamed, type HeaderList } from "../http/headers.ts";
-import { tooManyLines, withoutDropped, type Refusal } from "./framing.ts";
-import type { ConnectionFacts, Inbound, Inform, ReceiveOptions, RequestHead } from "./inbound.ts";
+import { tooManyLines, withoutDropped, type Refusal, type RequestHead } from "./request_head.ts";
+import type { ConnectionFacts, Inbound, Inform, ReceiveOptions } from "./inbound.ts";
 import type { Limits } from "./limits.ts";
 
 /** `trailers` is called when the body has ended; null: there are none. */

@@ -3,7 +3,7 @@ import * as references from "../../lib/config/references.ts";
 import { CONDITIONS } from "../../lib/config/conditions.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import { INVALID, type CheckContext } from "../../lib/config/schema.ts";
-import { isDropped } from "../../lib/server/framing.ts";
+import { isDropped } from "../../lib/server/request_head.ts";
 import { checked } from "../support/exercise.ts";
 
 const issues = (input: unknown) => checked(CONDITIONS, input).issues;

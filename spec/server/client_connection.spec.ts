@@ -44,11 +44,9 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
     delivery: { clock, watch: new DeadlineTimer(clock), idleMs: 60_000, leastBytesPerS: () => 0 },
     unread() {},
     receiving: () => ({ clock, proxies: null, limits: { ...defaultLimits, ...limits } }),
-    answer(inbound, responder) {
+    serve(inbound) {
       received.push(inbound.target);
-      const reply = serve(inbound);
-      if (reply === undefined) answers.push((later) => responder.send(later));
-      else responder.send(reply);
+      return serve(inbound) ?? new Promise((resolve) => answers.push(resolve));
     },
     ended: (inbound) => void ended.push(inbound),
     join: (_socket, behind) => void joined.push(behind.toString("latin1")),
@@ -656,6 +654,7 @@ it("abandons the tunnel of a client that disconnects while it waits for its WebS
   expect(ended[0]!.call.aborted).toBe(true);
   const its = tunnel();
   answers[0]!({ status: 101, headers: [], body: null, tunnel: its });
+  await turn();
   expect(its.socket.destroyed).toBe(true);
 });
 

@@ -1,5 +1,5 @@
 /** Runs the tables of cases in a process of its own, whose coverage is recorded: see `parser_coverage.spec.ts`. */
-import { isDropped, isHost, readFraming, withoutDropped } from "../../lib/server/framing.ts";
+import { isDropped, isHost, readFraming, withoutDropped } from "../../lib/server/request_head.ts";
 import { lastChunk } from "../../lib/server/client_reply.ts";
 import { BODY_CASES, readBody } from "../http/body_reader.cases.ts";
 import { defaultLimits } from "../support/limits.ts";

@@ -9,8 +9,8 @@ import { promisify } from "node:util";
 import { expect, it, onTestFinished } from "vitest";
 
 const FILES = [
-  "lib/server/request_parser.ts",
-  "lib/server/framing.ts",
+  "lib/server/request_head.ts",
+  "lib/server/request_head.ts",
   "lib/http/body_reader.ts",
   "lib/server/client_reply.ts",
 ];

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { RequestParser } from "../../lib/server/request_parser.ts";
+import { RequestParser } from "../../lib/server/request_head.ts";
 import { defaultLimits } from "../support/limits.ts";
 import { readPieces, asText } from "../support/request_reading.ts";
 import { CASES, type Case } from "./request_parser.cases.ts";
@@ -55,7 +55,7 @@ describe.each([...new Set(CASES.map(({ rule }) => rule))])("%s", (rule) => {
 /** Feeds `text` byte by byte without end and tells after how many bytes it was refused, and with what. */
 function refusedAfter(begin: string, filler: string): { bytes: number; code: string | undefined } {
   const limits = { ...defaultLimits, maxHeaderBytes: 200, maxUriBytes: 100 };
-  const parser = new RequestParser({ head() {}, body() {}, ended() {} });
+  const parser = new RequestParser({ body() {}, ended() {} });
   const text = Buffer.from(begin + filler.repeat(300), "latin1");
   let used = 0;
   for (let length = 1; length <= text.length; length++) {
@@ -88,31 +88,25 @@ it("reads each byte of a head of 1 MiB once, in whatever pieces it arrives", () 
   const limits = { ...defaultLimits, maxHeaderBytes: 1_048_576, maxUriBytes: 1_048_576, maxHeaders: 10_000 };
   for (const filler of [`X-A: ${"b".repeat(1_000_000)}\r\n`, "a:\r\n".repeat(9_000)]) {
     const head = Buffer.from(`GET /${"a".repeat(40_000)} HTTP/1.1\r\nHost: h\r\n${filler}\r\n`, "latin1");
-    const targets: string[] = [];
-    const parser = new RequestParser({ head: ({ target }) => void targets.push(target), body() {}, ended() {} });
+    const parser = new RequestParser({ body() {}, ended() {} });
     // As the connection does, all that has arrived is given again: what is copied or checked again shows in a test that
     // takes minutes.
     for (let length = 1; length < head.length; length += length < 100_000 ? 1 : 977)
       expect(parser.read(head.subarray(0, length), limits)).toBe(0);
+    expect(parser.head).toBeNull();
     expect(parser.read(head, limits)).toBe(head.length);
-    expect(targets).toHaveLength(1);
+    expect(parser.head).not.toBeNull();
   }
 });
 
 it("keeps no more header lines than max_headers of a head that it refuses for them", () => {
   const limits = { ...defaultLimits, maxHeaderBytes: 1_048_576 };
-  let lines = 0;
-  const parser = new RequestParser({
-    head({ headers, framing }) {
-      lines = headers.length / 2;
-      expect(framing.refusal).toEqual({
-        code: "headers_too_large",
-        detail: "A request may have at most 200 header lines.",
-      });
-    },
-    body() {},
-    ended() {},
-  });
+  const parser = new RequestParser({ body() {}, ended() {} });
   parser.read(Buffer.from(`GET / HTTP/1.1\r\n${"a:\r\n".repeat(200_000)}\r\n`), limits);
-  expect(lines).toBe(200);
+  const { headers, framing } = parser.head!;
+  expect(headers.length / 2).toBe(200);
+  expect(framing.refusal).toEqual({
+    code: "headers_too_large",
+    detail: "A request may have at most 200 header lines.",
+  });
 });

@@ -4,9 +4,8 @@
  */
 import http from "node:http";
 import { createRequire } from "node:module";
-import { readFraming } from "../../lib/server/framing.ts";
+import { readFraming, type RequestHead } from "../../lib/server/request_head.ts";
 import type { Limits } from "../../lib/server/limits.ts";
-import type { RequestHead } from "../../lib/server/inbound.ts";
 import { defaultLimits } from "./limits.ts";
 import { random, type Random } from "./random.ts";
 import { readPieces, refusalOf, asText, type Reading, type AcceptedRequest } from "./request_reading.ts";

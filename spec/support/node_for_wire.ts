@@ -15,4 +15,7 @@ class NodeConnection {
   }
 }
 
-export { NodeConnection as ClientConnection };
+/** Node's server reads by streams. */
+const adopt = (socket: Socket) => socket;
+
+export { NodeConnection as ClientConnection, adopt };

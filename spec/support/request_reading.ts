@@ -2,9 +2,8 @@
 import { Pieces } from "../../lib/base/event_loop.ts";
 import { noCertificate } from "../../lib/http/exchange.ts";
 import type { Limits } from "../../lib/server/limits.ts";
-import type { RequestHead } from "../../lib/server/inbound.ts";
 import { receiveHead } from "../../lib/server/receive.ts";
-import { RequestParser } from "../../lib/server/request_parser.ts";
+import { RequestParser, type RequestHead } from "../../lib/server/request_head.ts";
 import { manualClock } from "./clock.ts";
 
 /** A request that was accepted, with its body and trailers as far as they have been read. */
@@ -62,20 +61,20 @@ export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
     if (!head.framing.isPersistent) end ??= "last";
     head = null;
   };
+  const begin = (given: RequestHead, whole: Buffer | null) => {
+    head = given;
+    body = whole === null ? "" : whole.toString("latin1");
+    const refusal = refusalOf(given, limits);
+    if (refusal !== null) {
+      end = `refused ${refusal.code}`;
+      why = refusal.detail;
+      head = null;
+      return;
+    }
+    if (given.framing.upgrade !== null) end = "upgraded ";
+    if (parser.isOver) complete([]);
+  };
   const parser: RequestParser = new RequestParser({
-    head(given, whole) {
-      head = given;
-      body = whole === null ? "" : whole.toString("latin1");
-      const refusal = refusalOf(given, limits);
-      if (refusal !== null) {
-        end = `refused ${refusal.code}`;
-        why = refusal.detail;
-        head = null;
-        return;
-      }
-      if (given.framing.upgrade !== null) end = "upgraded ";
-      if (parser.isOver) complete([]);
-    },
     body: (bytes) => void (body += bytes.toString("latin1")),
     ended: () => complete(parser.trailers),
   });
@@ -99,7 +98,10 @@ export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
         break;
       }
       rest = rest.subarray(used);
-      if (!parser.isOver) break;
+      const { head: read, whole } = parser;
+      if (read !== null) begin(read, whole);
+      parser.head = parser.whole = null;
+      if (read === null && !parser.isOver) break;
     }
     if (rest.length === 0) unused.forget();
     if ((end as Reading["end"] | null) === "upgraded ") end = `upgraded ${rest.toString("latin1")}`;
