@@ -14,6 +14,7 @@ import type { ConfigTest } from "../config/tests.ts";
 import { redactedPath } from "../http/redact.ts";
 import * as foreignKinds from "../plugins/foreign_kind.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
+import { NO_TESTS } from "../gateway/configuration.ts";
 import { ConfigReader, readNoFile, signatureCheck } from "../gateway/config_reader.ts";
 import type { ConfigurationOptions } from "../gateway/options.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
@@ -80,7 +81,10 @@ export interface MovedRequest {
 export interface DryRunInput {
   /** A whole configuration; null: the gateway's own source, read again. */
   readonly text: Buffer | null;
-  readonly options: Pick<ConfigurationOptions, "config" | "configFile" | "configKeyFile" | "kinds" | "hasHttps">;
+  readonly options: Pick<
+    ConfigurationOptions,
+    "config" | "configFile" | "configKeyFile" | "kinds" | "hasHttps" | "tests"
+  >;
   /** For the gateway's own source; null with a text. */
   readonly environment: Readonly<Record<string, string | undefined>> | null;
   /**
@@ -148,15 +152,17 @@ export async function dryRun(
   try {
     const { loaded } = reader.load(source, inputs, placeholders);
     await compileApart({ ...loaded, kinds: loaded.kinds.map((kind) => lenient(kind, placeholders.unsure)) }, modules);
-    const report = await runTests(loaded, {
-      redirect: redirectOf(loaded.config.global, modules),
-      isOpen: (test, place, passed) => isOpen(loaded, placeholders, test, place, passed),
-    });
+    const report = isTested(options)
+      ? await runTests(loaded, {
+          redirect: redirectOf(loaded.config.global, modules),
+          isOpen: (test, place, passed) => isOpen(loaded, placeholders, test, place, passed),
+        })
+      : NO_TESTS;
     const failed = report.failed === 0 ? [] : failuresOf(loaded.tests, report).map(shownIssue);
     const result = await compared({ file: POSTED, issues: [...lacks, ...failed] }, { loaded, report }, recent(loaded));
     const isUnread = placeholders.unknown.some(([root]) => root === "test_files");
-    const untested = [result.untested ?? [], isUnread ? UNREAD : []].flat().join(" ");
-    return concealedBy(concealerOf(loaded), { ...result, untested: untested || null });
+    const untested = [result.untested ?? [], isUnread && isTested(options) ? UNREAD : [], skipped(loaded, options)];
+    return concealedBy(concealerOf(loaded), { ...result, untested: untested.flat().join(" ") || null });
   } catch (error) {
     return concealedBy(
       concealing(new Map([...inForce.formed].map(([reference, value]) => [value, reference]))),
@@ -185,10 +191,20 @@ async function ofOwnSource(options: ConfigurationOptions, recent: (loaded: Loade
     const report = configuration.lastTests?.report ?? { passed: 0, failed: 0, tests: [] };
     const result = await compared(refusal, { loaded: configuration.snapshot, report }, recent(configuration.snapshot));
     const passes = report.tests.flatMap(({ name, passed }) => (passed ? [name] : []));
-    return { ...result, tests: result.tests && { ...result.tests, passes } };
+    const untested = [result.untested ?? [], skipped(configuration.snapshot, options)].flat().join(" ");
+    return { ...result, tests: result.tests && { ...result.tests, passes }, untested: untested || null };
   } finally {
     await candidate.close();
   }
+}
+
+function isTested({ tests }: Pick<ConfigurationOptions, "tests">): boolean {
+  return tests !== "skip";
+}
+
+/** A reload of this gateway would not run them either. */
+function skipped({ tests }: Pick<Loaded, "tests">, options: Pick<ConfigurationOptions, "tests">): readonly string[] {
+  return tests.length === 0 || isTested(options) ? [] : [SKIPPED];
 }
 
 interface Comparison {
@@ -239,6 +255,7 @@ const UNCHECKED = unplacedIssue(
 );
 const UNTESTED =
   "Tests whose result could tell the value of a reference were not run: run them with edge-gateway test FILE.";
+const SKIPPED = "The gateway runs no tests (--no-tests): run them with edge-gateway test FILE.";
 const UNREAD =
   "Files of test_files that the configuration in force does not name were not read, and their tests not run: " +
   "run them with edge-gateway test FILE.";

@@ -106,13 +106,14 @@ function inputOf(
   text: Buffer | null,
   recent: RecentRequests | null,
 ): DryRunInput {
-  const { config, configFile, configKeyFile, kinds, hasHttps, environment = process.env } = options;
+  const { config, configFile, configKeyFile, kinds, hasHttps, tests, environment = process.env } = options;
   const own = {
     ...(config && { config }),
     ...(configFile && { configFile }),
     ...(configKeyFile && { configKeyFile }),
     ...(kinds && { kinds }),
     ...(hasHttps !== undefined && { hasHttps }),
+    ...(tests && { tests }),
   };
   const rights = options.modules.partIfLoaded("rights")?.rightsOfThreads() ?? [];
   const files = new Map(snapshot.files.map(({ path, content }) => [path, content]));

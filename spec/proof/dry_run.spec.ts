@@ -279,6 +279,18 @@ describe("a dry run", () => {
     },
   );
 
+  it("runs no tests where the gateway runs none before a reload, and says so", async () => {
+    const file = fileWith(base);
+    const gateway = createGateway({ configFile: file, tests: "skip" });
+    onTestFinished(async () => void (await gateway.close(0)));
+    const failing = { ...base, tests: [test(200)] };
+    const taken = { outcome: "accepted", issues: [], tests: null, untested: expect.stringContaining("runs no tests") };
+    expect(await gateway.dryRun(textOf(failing))).toMatchObject(taken);
+    expect((await gateway.dryRun(textOf(base))).untested).toBe(null);
+    writeFileSync(file, textOf(failing));
+    expect(await gateway.dryRun()).toMatchObject(taken);
+  });
+
   it("refuses a text with a plugin that cannot be created", async () => {
     const fragile = definePlugin({
       name: "fragile",
