@@ -8,7 +8,7 @@ import type { Handler } from "../http/handler.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { isUpstreams } from "./faults.ts";
 import type { Peer, Picker } from "./upstream_set.ts";
-import type { ForwardOptions } from "./upstream_request.ts";
+import type { ForwardOptions } from "./try.ts";
 
 export interface AttemptsOptions {
   readonly picker: Picker;

@@ -7,7 +7,7 @@ import { LEAST_TRY_MS, tryPeer, upstreamFaultReply, type AttemptsOptions, type T
 import type { Balancer } from "./balance.ts";
 import type { HealthTools } from "./contracts.ts";
 import { Unsent } from "./faults.ts";
-import { isUntouched } from "./upstream_request.ts";
+import { isUntouched } from "./try.ts";
 import { ALWAYS_USABLE, type Member, type Peer, type Picker, type UpstreamSet } from "./upstream_set.ts";
 import { usableOf } from "./usable.ts";
 
