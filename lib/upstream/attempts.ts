@@ -50,6 +50,11 @@ export interface Tries extends AttemptsOptions {
   readonly failed: (exchange: Exchange, error: unknown, peer: Peer, endsAt: number) => Reply | Promise<Reply>;
 }
 
+/** As `failed`, for a loop of tries. */
+export function rethrow(_exchange: Exchange, error: unknown): never {
+  throw error;
+}
+
 /**
  * One attempt; its result is reported to the upstream's health. Not async: that would cost two more promises per
  * request.

@@ -9,6 +9,7 @@ import type { Handler } from "../http/handler.ts";
 import { headerValue } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import {
+  rethrow,
   tryPeer,
   upstreamFaultReply,
   LEAST_TRY_MS,
@@ -95,10 +96,6 @@ export function repeatedly(options: AttemptsOptions, { policy, budget, memory }:
       replay?.release();
     }
   };
-}
-
-function rethrow(_exchange: Exchange, error: unknown): never {
-  throw error;
 }
 
 /** Null if there is no body, or if it is known to be too long. */
