@@ -5,6 +5,7 @@
 import { hash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import * as nodeModule from "node:module";
+import { fileURLToPath } from "node:url";
 import { Fault } from "./errors.ts";
 
 type ResolveHook = nodeModule.ResolveHook;
@@ -23,10 +24,21 @@ export const MANIFEST = "lib/modules.json";
 const FOLDER = new URL("../../", import.meta.url).href;
 
 /** Of the start. Null: this is the program as its sources, which change while somebody works on them. */
-const SUMS: Sums | null = import.meta.url.endsWith(".ts") ? null : readManifest();
+const SUMS = import.meta.url.endsWith(".ts") ? null : readManifest();
 
-function readManifest(): Sums {
-  return JSON.parse(readFileSync(new URL(MANIFEST, FOLDER), "utf8")) as Sums;
+/** A sentence if it cannot be read, as in a bundle of a program that embeds the gateway. */
+function readManifest(): Sums | string {
+  const file = new URL(MANIFEST, FOLDER);
+  try {
+    return JSON.parse(readFileSync(file, "utf8")) as Sums;
+  } catch {
+    return `${fileURLToPath(file)} cannot be read: install the program again`;
+  }
+}
+
+/** Why `holdToStart` cannot hold anything; null: it can. */
+export function manifestProblem(): string | null {
+  return typeof SUMS === "string" ? SUMS : null;
 }
 
 /** Of the process, as hooks of imports are. */
@@ -42,15 +54,16 @@ const state = {
  * theirs.
  */
 export function holdToStart(): void {
+  if (SUMS === null || typeof SUMS === "string") return;
   state.sums = SUMS;
   // Node 20, and 22 before 22.15, run hooks in a thread, which most gateways never need.
-  if (SUMS !== null && registerHooks !== undefined) hook(SUMS);
+  if (registerHooks !== undefined) hook(SUMS);
 }
 
 /** The same in a thread. `sums`: those of the process. */
-export function holdThread(sums: Sums | null): void {
+export function holdThread(sums: Sums): void {
   state.sums = sums;
-  if (sums !== null) hook(sums);
+  hook(sums);
 }
 
 function hook(sums: Sums): void {
@@ -114,11 +127,12 @@ export async function importedLater<T>(load: () => Promise<T>): Promise<T> {
 
 /** Where Node's permission model forbids that thread, all modules are compared before each import. */
 function hookInThread(sums: Sums): void {
+  check(OF_HOOKS, sums);
   try {
     hook(sums);
   } catch {
     state.isHooked = false;
-    if (!Object.entries(sums).every(([path, sum]) => isAsAtStart(path, sum))) throw replaced();
+    check(Object.keys(sums), sums);
   }
 }
 
@@ -146,15 +160,27 @@ export function isProgramReplaced(): boolean {
 }
 
 /** What checks the imports of a thread; nothing else checks these files there. */
-const OF_THREADS = ["lib/base/errors.js", "lib/base/own_code.js", "lib/base/thread_code.js"];
+const OF_HOOKS = ["lib/base/errors.js", "lib/base/own_code.js"];
+const FIRST = "lib/base/thread_code.js";
+
+function check(paths: readonly string[], sums: Sums): void {
+  if (!paths.every((path) => isAsAtStart(path, sums[path]))) throw replaced();
+}
+
+/** For `workerData` of a thread that begins with `thread_code.ts`. */
+export interface Held {
+  readonly sums: Sums;
+  /** The URL of the module that the thread runs. */
+  readonly program: string;
+}
 
 /**
- * For the options of a thread: its imports are checked from the first one on. `sums` is for `workerData`. Throws a
- * `Fault` where the program's files have been replaced.
+ * The first module of a thread that runs `program`, and what to add to its `workerData`: its imports are checked from
+ * the first one on. Throws a `Fault` where the program's files have been replaced.
  */
-export function heldThread(): { readonly execArgv?: string[]; readonly sums: Sums | null } {
+export function heldThread(program: URL): { readonly first: URL; readonly held: Held | null } {
   const { sums } = state;
-  if (sums === null) return { sums };
-  if (!OF_THREADS.every((path) => isAsAtStart(path, sums[path]))) throw replaced();
-  return { execArgv: [...process.execArgv, "--import", `${FOLDER}lib/base/thread_code.js`], sums };
+  if (sums === null) return { first: program, held: null };
+  check([...OF_HOOKS, FIRST], sums);
+  return { first: new URL(FIRST, FOLDER), held: { sums, program: program.href } };
 }

@@ -5,7 +5,7 @@
 import { systemClock, waitAtMost } from "../base/clock.ts";
 import { ignore, messageOf } from "../base/errors.ts";
 import { createLog, type Log } from "../base/log.ts";
-import { holdToStart } from "../base/own_code.ts";
+import { holdToStart, manifestProblem } from "../base/own_code.ts";
 import type { Settings } from "../config/settings_types.ts";
 import { withSignature } from "../config/source.ts";
 import type { Flags } from "../config/start_settings.ts";
@@ -18,7 +18,7 @@ import type { Replacement } from "../gateway/reloads.ts";
 import type { AskedBy } from "../gateway/status.ts";
 import { LineWriter } from "../observe/line_writer.ts";
 import { announce } from "./announce.ts";
-import { reportErrors, type ExitCode } from "./failure.ts";
+import { Failure, reportErrors, type ExitCode } from "./failure.ts";
 import { ON_DEMAND, onDemandOf, settingsOf } from "./on_demand.ts";
 import { drain, endAtOnce, LINGER_MS, untilStopped } from "./shutdown.ts";
 import { start, type Started } from "./start.ts";
@@ -31,6 +31,8 @@ export async function run({
   readonly flags: Flags;
   readonly unknown?: readonly string[];
 }): Promise<ExitCode> {
+  const problem = manifestProblem();
+  if (problem !== null) throw new Failure(problem, 1);
   const settings = await settingsOf(flags, process.env, { terminal: process.stderr.isTTY === true, issues: unknown });
   try {
     const own = onDemandOf(settings).includes("ownFolder")

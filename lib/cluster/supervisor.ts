@@ -306,9 +306,8 @@ export class Supervisor implements Followers {
     Atomics.store(this.#words, waitingLinesOf(index, count), 0);
     let worker: Worker;
     try {
-      const { sums, ...held } = heldThread();
-      const workerData = { ...start, sums };
-      worker = place.worker = new Worker(ENTRY, { workerData, name: `worker ${index}`, ...held });
+      const { first, held } = heldThread(ENTRY);
+      worker = place.worker = new Worker(first, { workerData: { ...start, ...held }, name: `worker ${index}` });
     } catch (error) {
       // The system may refuse a further thread. Others serve on.
       place.reason = messageOf(error);

@@ -64,10 +64,9 @@ export class DryRuns {
       maxYoungGenerationSizeMb: megabytes * 0.09,
       stackSizeMb: 4,
     };
-    const { sums, ...held } = heldThread();
-    const worker = threadFor(program, {
-      ...held,
-      workerData: { ...input, sums },
+    const { first, held } = heldThread(program);
+    const worker = threadFor(first, {
+      workerData: { ...input, ...held },
       name: "dry run",
       resourceLimits,
       ...(!hasModules && { env: {} }),

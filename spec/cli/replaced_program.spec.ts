@@ -133,3 +133,43 @@ describe("a gateway whose program files are replaced while it runs", () => {
     expect(stderr()).not.toContain("other code runs");
   });
 });
+
+describe("a gateway that Node runs with options which a thread cannot have", () => {
+  it("answers dry runs, whose thread inherits them", { timeout: 30_000 }, async () => {
+    const words = [PROGRAM, "--config", fileWith(config()), "--http-port", "0", "--listen-host", "127.0.0.1"];
+    const running = program(words, {
+      main: "--max-old-space-size=512",
+      environment: { ...ADMIN, ADMIN_WRITE: "true" },
+    });
+    await running.says(" started");
+    const ask = await signedIn(running.stderr());
+    const tried = await ask("/gateway/validate", { method: "POST", body: JSON.stringify(config(ACL)) });
+    expect(await tried.json()).toMatchObject({ outcome: "accepted" });
+  });
+});
+
+describe("a program without the list of its modules", () => {
+  it("says which file is missing, and what to do", async () => {
+    const folder = copied();
+    const list = join(folder, "dist/lib/modules.json");
+    rmSync(list);
+    const { ended } = program(["--config", fileWith(config())], { main: join(folder, "dist/bin/edge-gateway.js") });
+    const { code, stderr } = await ended;
+    expect(code).toBe(1);
+    expect(stderr).toBe(`edge-gateway: ${list} cannot be read: install the program again\n`);
+  });
+
+  it("serves within a program that embeds it, whose imports are not checked", async () => {
+    const folder = copied();
+    rmSync(join(folder, "dist/lib/modules.json"));
+    const main = join(folder, "host.mjs");
+    writeFileSync(
+      main,
+      `import { createGateway } from "./dist/lib/index.js";
+       await createGateway({ config: ${JSON.stringify(config(ACL))} }).close();
+       console.log("closed");`,
+    );
+    const { stdout, stderr } = await program([], { main }).ended;
+    expect({ stdout, stderr }).toEqual({ stdout: "closed\n", stderr: "" });
+  });
+});
