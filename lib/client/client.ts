@@ -15,6 +15,7 @@ import { agentOf, requestBy } from "../base/egress_clients.ts";
 import { connectFailure } from "../base/errors.ts";
 import { BODILESS } from "../http/body.ts";
 import type { HeaderList } from "../http/headers.ts";
+import { Pieces } from "../http/pieces.ts";
 
 export interface HttpClientOptions {
   readonly clock: Clock;
@@ -299,12 +300,12 @@ function receive(
   fail: Fail,
   done: (answer: ClientAnswer) => void,
 ): void {
-  const chunks: Buffer[] = [];
+  const pieces = new Pieces();
   let bytes = 0;
   response.on("data", (chunk: Buffer) => {
     bytes += chunk.length;
     if (bytes > maxBytes) fail("too_large", `the answer has more than ${maxBytes} bytes`);
-    else if (discards !== true) chunks.push(chunk);
+    else if (discards !== true) pieces.add(chunk);
   });
   const broken = () => fail("unreachable", "the connection broke in the middle of the answer");
   response.on("error", broken);
@@ -313,7 +314,7 @@ function receive(
     // Node reports a 101 without an Upgrade as an ordinary response.
     if (response.statusCode! < 200 || response.statusCode! > 599)
       return fail("invalid", `it answered with status ${response.statusCode}`);
-    done({ status: response.statusCode!, headers: response.rawHeaders, body: Buffer.concat(chunks) });
+    done({ status: response.statusCode!, headers: response.rawHeaders, body: Buffer.concat(pieces.all) });
   });
 }
 

@@ -9,11 +9,10 @@ import { pump } from "./body.ts";
 import type { Exchange } from "./exchange.ts";
 import { hasToken, headerValue, withoutHeader } from "./headers.ts";
 import { LentBody } from "./lent_body.ts";
+import { Pieces } from "./pieces.ts";
 import { discard, type Reply } from "./reply.ts";
 
 const IDLE_MS = 60_000;
-/** Chunks that are kept before they are joined. */
-const MAX_LOOSE = 256;
 /** Bytes of request bodies that `readBody` holds at a time, in each worker. */
 const MAX_HELD = 268_435_456;
 
@@ -139,13 +138,11 @@ function wholeBody<Stop>(
   clock?: Clock,
 ): Promise<Buffer[] | Stop> {
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let joined = 0;
+    const pieces = new Pieces();
     const write = (chunk: Buffer) => {
       timer?.restart();
       const stopped = take(chunk);
-      // A chunk of one byte takes a hundred times its size in memory.
-      if (chunks.push(chunk) - joined >= MAX_LOOSE) chunks.push(Buffer.concat(chunks.splice(joined++)));
+      pieces.add(chunk);
       if (stopped === null) return true;
       timer?.cancel();
       stop();
@@ -155,7 +152,7 @@ function wholeBody<Stop>(
     const end = {
       done: () => {
         timer?.cancel();
-        resolve(chunks);
+        resolve(pieces.all);
       },
       broken: (cause: Error | null) => {
         timer?.cancel();

@@ -6,6 +6,7 @@ import type { AddressInfo } from "node:net";
 import { createSecureContext } from "node:tls";
 import { Fault } from "../base/errors.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
+import { Pieces } from "../http/pieces.ts";
 import type { Pair } from "../server/certificates.ts";
 import type { Limits } from "../server/limits.ts";
 import { Listener, type ListenerOptions } from "../server/listener.ts";
@@ -104,13 +105,13 @@ export async function readBody({ body, headers, call }: Inbound, maxBytes: numbe
   const tooLarge = new Fault("body_too_large", `the body has more than ${maxBytes} bytes`);
   if (Number(headerValue(headers, "content-length") ?? 0) > maxBytes) throw tooLarge;
   if (hasToken(headerValue(headers, "expect"), "100-continue")) call.inform(100, []);
-  const chunks: Buffer[] = [];
+  const pieces = new Pieces();
   let bytes = 0;
   // Destroying the body would reset a stream of HTTP/2, and with it the reply.
   for await (const chunk of (body?.iterator({ destroyOnReturn: false }) ?? []) as AsyncIterable<Buffer>) {
     bytes += chunk.length;
     if (bytes > maxBytes) throw tooLarge;
-    chunks.push(chunk);
+    pieces.add(chunk);
   }
-  return Buffer.concat(chunks);
+  return Buffer.concat(pieces.all);
 }

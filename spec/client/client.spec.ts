@@ -2,7 +2,7 @@ import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import https from "node:https";
 import type { AddressInfo } from "node:net";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { systemClock } from "../../lib/base/clock.ts";
 import { ClientFailure, HttpClient, type ClientRequestOptions } from "../../lib/client/client.ts";
 import { backend, byteBackend, gate, rawBackend } from "../journeys/harness.ts";
@@ -40,6 +40,20 @@ const failed = (asked: Promise<unknown>) =>
     () => null,
     (reason: unknown) => reason as ClientFailure,
   );
+
+describe("an answer in chunks of one byte", () => {
+  it("is held in few pieces: each of them takes a hundred bytes of memory", async () => {
+    const chunk = "1\r\nx\r\n";
+    const origin = await byteBackend((socket) => {
+      socket.write(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${chunk.repeat(50_000)}0\r\n\r\n`);
+    });
+    const concat = vi.spyOn(Buffer, "concat");
+    onTestFinished(() => concat.mockRestore());
+    const { body } = await client().ask(to(origin.port, { maxBytes: 50_000 }));
+    expect(body.toString()).toBe("x".repeat(50_000));
+    expect(Math.max(...concat.mock.calls.map(([list]) => list.length))).toBeLessThan(1000);
+  });
+});
 
 describe("a request", () => {
   it("a request has its method, target, headers and body, and resolves with the whole answer", async () => {
