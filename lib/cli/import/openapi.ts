@@ -40,11 +40,15 @@ function serverPath(root: Place): string {
       /\{([^{}]*)\}/g,
       (_, name: string) => server.get("variables").get(name).get("default").text() ?? "",
     );
-    const url = URL.canParse(text, "http://localhost/") ? new URL(text, "http://localhost/") : null;
-    if (url === null) server.note("is no URL: the base_path is /");
-    if (url !== null && url.search + url.hash !== "")
-      server.note("its query and fragment are not carried over: clients send their own");
-    return url === null ? "" : literal(decodeURI(url.pathname)).replace(/\/+$/, "");
+    try {
+      const { pathname, search, hash } = new URL(text, "http://localhost/");
+      const path = literal(decodeURI(pathname)).replace(/\/+$/, "");
+      if (search + hash !== "") server.note("its query and fragment are not carried over: clients send their own");
+      return path;
+    } catch {
+      server.note("is no URL: the base_path is /");
+      return "";
+    }
   };
   const path = first === undefined ? "" : pathOf(first);
   for (const other of others)

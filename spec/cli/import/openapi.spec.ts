@@ -165,7 +165,8 @@ describe("routes of an OpenAPI document", () => {
   it("note a server whose URL is none, or has a query", async () => {
     const notesOn = async (url: string) =>
       (await fromOpenApi({ servers: [{ url }], paths: { "/a": { get: OK } } })).notes;
-    expect([await notesOn("http://:x"), await notesOn("/a?b=c")]).toEqual([
+    expect([await notesOn("http://:x"), await notesOn("/a%zz"), await notesOn("/a?b=c")]).toEqual([
+      ["servers[0]: is no URL: the base_path is /"],
       ["servers[0]: is no URL: the base_path is /"],
       ["servers[0]: its query and fragment are not carried over: clients send their own"],
     ]);
