@@ -53,10 +53,13 @@ export function* checkRoutes(
         baseLength: base.length,
         conditions: route.match === undefined ? NONE : part!.listOf(route.match),
       };
-      const earlier = lists.map((list) => firstConflict(list, declared, part)).find((found) => found !== undefined);
+      const rivals = lists.map((list) => rivalsIn(list, declared, part));
+      const earlier = rivals.map((each) => firstConflict(each, route)).find((found) => found !== undefined);
       const at = [...route.at, route.match === undefined ? "path" : "match"];
       if (earlier !== undefined) issues.push({ at, message: conflict(declaration, earlier) });
-      for (const list of lists) list.push(declared);
+      lists.forEach((list, i) => {
+        if (declared.conditions.length > 0 || !covers(rivals[i]!, route)) list.push(declared);
+      });
     }
   }
   return issues;
@@ -80,21 +83,35 @@ function checkBase({ basePath, at }: RouteDeclaration["service"], issues: RouteI
   return null;
 }
 
-/** The earlier route that accepts a method of the later one, whose methods are checked in their order. */
-function firstConflict(
+/** The earlier routes at which a request can be meant for the later one, too. */
+function rivalsIn(
   list: readonly Declared[],
-  { declaration: { route: later }, baseLength, conditions }: Declared,
+  { baseLength, conditions }: Declared,
   part: Matching | null,
-): RouteDeclaration | undefined {
+): readonly RouteDeclaration[] {
   const canMeet = (others: readonly PlacedCondition[]) =>
     others.length === conditions.length && (others.length === 0 || part!.canMeet(others, conditions));
   const isRival = (each: Declared) => each.baseLength === baseLength && canMeet(each.conditions);
-  const earlier = list.filter(isRival).map(({ declaration }) => declaration);
-  const takesAll = earlier.find(({ route }) => route.methods.length === 0);
-  if (takesAll !== undefined || later.methods.length === 0) return takesAll ?? earlier[0];
-  return later.methods
-    .map((method) => earlier.find(({ route }) => route.methods.includes(method)))
-    .find((found) => found !== undefined);
+  return list.filter(isRival).map(({ declaration }) => declaration);
+}
+
+type Route = RouteDeclaration["route"];
+
+/** The first that accepts the method; "": all methods. */
+function taker(rivals: readonly RouteDeclaration[], method: string): RouteDeclaration | undefined {
+  return rivals.find(({ route: { methods } }) => (method === "" ? methods.length === 0 : methods.includes(method)));
+}
+
+/** The rival that accepts a method of the later route, whose methods are checked in their order. */
+function firstConflict(rivals: readonly RouteDeclaration[], { methods }: Route): RouteDeclaration | undefined {
+  const first = taker(rivals, "");
+  if (first !== undefined || methods.length === 0) return first ?? rivals[0];
+  return methods.map((method) => taker(rivals, method)).find((found) => found !== undefined);
+}
+
+/** Whether every route that conflicts with this one conflicts with an earlier one: thousands of them are not kept. */
+function covers(rivals: readonly RouteDeclaration[], { methods }: Route): boolean {
+  return !!taker(rivals, "") || (methods.length > 0 && methods.every((method) => taker(rivals, method)));
 }
 
 function conflict(later: RouteDeclaration, earlier: RouteDeclaration): string {

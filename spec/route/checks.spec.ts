@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { RouteDeclaration } from "../../lib/config/declarations.ts";
 import { compileTable } from "../../lib/route/table.ts";
+import { counted, growth, LINEAR } from "../support/growth.ts";
 import { random } from "../support/random.ts";
 import { checkRoutes } from "../support/schema.ts";
 
@@ -19,6 +20,21 @@ describe("checkRoutes", () => {
   }
   const places = (services: Record<string, string[]>) =>
     checkRoutes(declare(services)).map((error) => error.at.join("."));
+
+  it("checkRoutes takes time in proportion to the routes of one path, whatever methods they have", async () => {
+    const fresh = await counted(() => import("../support/schema.ts"));
+    const routes = (size: number): string[] =>
+      Array.from({ length: size }, (_, i) => (i % 100 < 50 ? "GET /x" : "* /x"));
+    const declared = new Map([100, 800].map((size) => [size, declare({ "a /": routes(size) })]));
+    const posts = new Map(
+      [100, 800].map((size) => [
+        size,
+        declare({ "a /": [...routes(size / 2).fill("GET,PUT /x"), ...routes(size / 2).fill("POST /x")] }),
+      ]),
+    );
+    expect(growth((size) => void fresh.checkRoutes(declared.get(size)!), 100)).toBeLessThan(LINEAR);
+    expect(growth((size) => void fresh.checkRoutes(posts.get(size)!), 100)).toBeLessThan(LINEAR);
+  });
 
   it("checkRoutes reports every broken pattern at its place, a base_path once", () => {
     expect(places({ "a a": ["GET /x", "GET x"], "b /{x}": ["GET /{x}", "GET /v{y}", "GET /ok"] })).toEqual([
