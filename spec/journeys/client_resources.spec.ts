@@ -1,7 +1,7 @@
 /**
  * What one client can hold of a gateway (the table "What one client can hold" of docs/limits.md): each test tries to
  * exceed a bound over HTTP/1.1, TLS, HTTP/2 and WebSocket while another client is served. The program runs as a process
- * of its own, which reports its memory and processor time.
+ * of its own, which reports its memory; steps of code are counted in this one.
  */
 import { once } from "node:events";
 import { existsSync } from "node:fs";
@@ -10,13 +10,13 @@ import net, { type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import tls from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
+import type { ConfigInput } from "../../lib/config/model.ts";
 import { SERVER } from "../support/certs.ts";
-import { codec } from "../support/codec.ts";
 import { document, root, tableUnder } from "../support/documents.ts";
-
+import { blocksOf, counted } from "../support/growth.ts";
 import { fileWith, runningProgram, type RunningProgram } from "../support/process.ts";
 import { DATA, frame, POST, rawSession } from "../support/h2_raw.ts";
-import { ask } from "../support/raw_client.ts";
+import { ask, eventually } from "../support/raw_client.ts";
 import { byteBackend, codeIn, statusesIn } from "./harness.ts";
 
 const MIB = 2 ** 20;
@@ -39,7 +39,7 @@ interface Open {
   part(bytes: Buffer): Buffer;
 }
 
-type Transport = (gateway: Gateway, method: "GET" | "POST", path: string) => Promise<Open>;
+type Transport = (gateway: Ports, method: "GET" | "POST", path: string) => Promise<Open>;
 
 const chunk = (bytes: Buffer) =>
   Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from("\r\n")]);
@@ -103,20 +103,22 @@ async function connected(port: number, secure: boolean, protocol: string): Promi
   return socket;
 }
 
-interface Gateway extends RunningProgram {
+interface Ports {
+  readonly port: number;
   readonly httpsPort: number;
+}
+
+interface Gateway extends RunningProgram, Ports {
   /** A value of its /metrics. */
   metric(name: string): Promise<number>;
   /** Requests of another client, one after the other, each of which is served. */
   serveOthers(requests: number): Promise<void>;
 }
 
-/** An upstream that answers `/ok`, and passes every other connection to `behave` with the head of its request. */
-async function gateway(
-  behave: (socket: Socket, head: string) => void,
-  pool: object = {},
-  limits: object = {},
-): Promise<Gateway> {
+type Behave = (socket: Socket, head: string) => void;
+
+/** For an upstream that answers `/ok`, and passes every other connection to `behave` with the head of its request. */
+async function configFor(behave: Behave, pool: object = {}, limits: object = {}): Promise<ConfigInput> {
   const upstream = await byteBackend((socket) => {
     socket.on("error", () => {});
     const read = (bytes: Buffer) => {
@@ -128,7 +130,7 @@ async function gateway(
     };
     socket.on("data", read);
   });
-  const config = {
+  return {
     global: { limits, h2c: true },
     services: [
       {
@@ -140,6 +142,25 @@ async function gateway(
       },
     ],
   };
+}
+
+const TLS = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
+
+/** In this process, with its code counted. */
+async function countedGateway(behave: Behave): Promise<Ports> {
+  const config = await configFor(behave);
+  const { createGateway } = await counted(() => import("../../lib/index.ts"));
+  const made = createGateway({ config });
+  onTestFinished(async () => void (await made.close(0)));
+  const { port } = await made.listen({ port: 0 });
+  return {
+    port,
+    httpsPort: (await made.listen({ port: 0, tls: TLS })).port,
+  };
+}
+
+async function gateway(behave: Behave, pool: object = {}, limits: object = {}): Promise<Gateway> {
+  const config = await configFor(behave, pool, limits);
   const environment = {
     SERVER_CERT_PATH: fileWith(SERVER.cert, "cert.pem"),
     SERVER_KEY_PATH: fileWith(SERVER.key, "key.pem"),
@@ -162,11 +183,8 @@ async function gateway(
 
 /** More than the system's buffers of all sockets on the way hold. */
 const FLOOD = 128 * MIB;
-/**
- * How much more the same bytes on the wire may cost in tiny pieces. Node's own parser calls for each chunk (`http1:
- * "node"`).
- */
-const MAX_TIMES = codec === "wire" ? 12 : 60;
+/** More than the blocks of code that are executed for each piece: 35 at most. */
+const BLOCKS = 50;
 /** What a gateway may keep of it, the garbage of the requests of others included. */
 const KEPT = 48 * MIB;
 
@@ -198,33 +216,21 @@ describe.each(Object.entries(TRANSPORTS))("one client over %s", (name, open) => 
     expect((await running.metric("process_resident_memory_bytes")) - before).toBeLessThan(KEPT);
   });
 
-  it("cannot make the gateway spend many times the processor time on a body in tiny pieces", async () => {
+  it("cannot make the gateway execute more than a few steps for each piece of a body in tiny ones", async () => {
     let received = 0;
-    const running = await gateway((socket, head) => {
+    const counts = await countedGateway((socket, head) => {
       received += head.length;
       socket.on("data", (bytes: Buffer) => (received += bytes.length));
     });
     // Node's client joins writes to one DATA frame. All of these frames fit into the window that a stream begins with.
-    const [overhead, wire, openHere] =
-      name === "HTTP/2" ? ([9, 60_000, ofFrames] as const) : ([isTunnel ? 0 : 5, 300_000, open] as const);
-    /** Processor time for as many bytes on the wire, in pieces of this size: the shortest of five. */
-    const costOf = async (bytes: number) => {
-      let least = Infinity;
-      for (let round = 0; round < 5; round++) {
-        const { stream, part } = await openHere(running, "POST", "/a/x");
-        const before = await running.metric("process_cpu_seconds_total");
-        const count = Math.ceil(wire / (bytes + overhead));
-        const start = received;
-        await written(stream, part(Buffer.alloc(bytes, "x")), count);
-        while (received - start < bytes * count) await running.serveOthers(1);
-        least = Math.min(least, (await running.metric("process_cpu_seconds_total")) - before);
-        stream.destroy();
-      }
-      return least;
-    };
-    const many = await costOf(1);
-    const few = await costOf(1000);
-    expect(many / few).toBeLessThan(MAX_TIMES);
+    const [count, openHere] = name === "HTTP/2" ? ([6_000, ofFrames] as const) : ([50_000, open] as const);
+    const { stream, part } = await openHere(counts, "POST", "/a/x");
+    const start = received;
+    const steps = await blocksOf(async () => {
+      await written(stream, part(Buffer.from("x")), count);
+      await eventually(() => received - start >= count);
+    });
+    expect(steps / count).toBeLessThan(BLOCKS);
   });
 
   it("cannot open more connections than max_connections_per_ip", async () => {
