@@ -128,8 +128,8 @@ function viewOf({ counts, digest, signer, tests, warnings, undecided, error }: V
 }
 
 function issueView(issue: Issue, configFile: string | undefined) {
-  const { line, column, path, message } = shownIssue(issue);
-  return { file: issue.file ?? configFile ?? null, line, column, path, message };
+  const { file = configFile ?? null, ...shown } = shownIssue(issue);
+  return { ...{ file, line: shown.line, column: shown.column }, ...shown };
 }
 
 /**

@@ -2,6 +2,7 @@
  * Exit codes, and start-up failures as sentences that name the setting to change.
  */
 import { isInBuild } from "../base/version.ts";
+import { countOfIssues } from "../config/json.ts";
 import type { SettingsRead } from "../config/settings_types.ts";
 import type { ConfigError } from "../gateway/config_error.ts";
 
@@ -41,7 +42,8 @@ export function refuseLacking(names: readonly string[]): void {
 
 /** Prints all errors of a configuration. `outcome`: what did not happen. */
 export function reportErrors({ message, issues }: ConfigError, outcome = "nothing was started"): ExitCode {
-  const errors = issues.length === 1 ? "an error" : `${issues.length} errors`;
+  const count = countOfIssues(issues);
+  const errors = count === 1 ? "an error" : `${count} errors`;
   process.stderr.write(`${message.trimEnd()}\nThe configuration has ${errors}; ${outcome}.\n`);
   return 2;
 }

@@ -4,7 +4,7 @@
  */
 import { hash } from "node:crypto";
 import { existsSync, realpathSync, statSync } from "node:fs";
-import { formatPath, type JsonNode } from "../config/json.ts";
+import { formatPath, listedIssues, type JsonNode } from "../config/json.ts";
 import { parsedFrom, readConfigFile } from "../config/source.ts";
 import { pinnedFilesOf } from "../config/pinned_file.ts";
 import * as references from "../config/references.ts";
@@ -52,7 +52,7 @@ export function pinFiles(
   if (!read.ok) throw new ConfigError(read.issues, file);
   const { issues: inText } = parsedFrom(read);
   const { files, issues } = pinnedFilesOf(read, { references, environment: process.env }, which);
-  if (inText.length + issues.length > 0) throw new ConfigError(inText.length > 0 ? inText : issues, file);
+  if (inText.length + issues.length > 0) throw new ConfigError(inText.length > 0 ? listedIssues(inText) : issues, file);
   const [, mark, text] = /^(\uFEFF?)([^]*)$/.exec(read.text.toString()) as unknown as [string, string, string];
   const lines: string[] = [];
   const edits: Edit[] = [];

@@ -8,7 +8,7 @@ import { readRegularFile } from "../base/regular_file.ts";
 import { atOnce, inSlices, paced } from "../base/time_slices.ts";
 import { CallerList, digestOf, type CallerEntry } from "./caller_list.ts";
 import { flag } from "./fields.ts";
-import { byPosition, formatPath, itemsOf, nodeAt, NOWHERE, offsetAt } from "./json.ts";
+import { addIssue, formatPath, itemsOf, listedIssues, nodeAt, NOWHERE, offsetAt } from "./json.ts";
 import { parseJson, parseSteps } from "./json_parser.ts";
 import type { Issue, JsonDocument, JsonNode, Path, PositionOf } from "./json.ts";
 import { pathsTo } from "./json_paths.ts";
@@ -224,7 +224,7 @@ function betweenLists({ list, content, issues: found }: Made, earlier: readonly 
   const complain: Complain = (message, at) => {
     const isPlaced = issues.length === 0 && content.length < MOST_WITH_POSITIONS;
     const { node, positionOf } = isPlaced ? parseJson(content) : NO_DOCUMENT;
-    issues.push({ at, message, position: node && positionOf(offsetAt(node, at)), file: list.file! });
+    addIssue(issues, () => ({ at, message, position: node && positionOf(offsetAt(node, at)) }));
   };
   for (const other of earlier) {
     const where = other.file === undefined ? "" : ` of ${other.file}`;
@@ -237,14 +237,15 @@ function betweenLists({ list, content, issues: found }: Made, earlier: readonly 
     for (const [number, digest] of list.digests()) {
       const [same, { index, key }] = [other.keyWith(digest), list.placeOfKey(number)];
       if (same >= 0) complain(`is the same key as ${keyPlace(other, same)}${where}`, [index, "keys", key]);
-      if (issues.length >= MAX_ISSUES) return issues;
     }
   }
-  return issues;
+  return inFile(issues, list.file!);
 }
 
-/** The rest is like the first ones, and each is logged. */
-const MAX_ISSUES = 100;
+function inFile(issues: readonly Issue[], file: string): readonly Issue[] {
+  return listedIssues(issues).map((issue) => ({ ...issue, file }));
+}
+
 const MOST_WITH_POSITIONS = 4 * 1024 * 1024;
 const NO_DOCUMENT: JsonDocument = { node: null, issues: [], positionOf: NOWHERE };
 
@@ -262,7 +263,7 @@ function* stepsOf(file: string, content: Buffer, { sources }: CheckContext): Gen
   });
   const { node, issues, positionOf } = yield* parseSteps(content, (item, positionOf) => {
     const at = [count++];
-    if (count > MAX_CALLERS || inItems.length >= MAX_ISSUES) return;
+    if (count > MAX_CALLERS) return;
     const context = contextOf(positionOf);
     const entry = CALLER.check(item, at, context);
     const complain: Complain = (message, under) =>
@@ -271,8 +272,7 @@ function* stepsOf(file: string, content: Buffer, { sources }: CheckContext): Gen
   });
   if (node !== null && node.kind !== "array") CALLERS.check(node, [], contextOf(positionOf));
   if (count > MAX_CALLERS) inItems.push({ at: [], message: `expected at most ${MAX_CALLERS} callers`, position: null });
-  const found = node === null ? issues : [...issues, ...inItems].sort(byPosition);
-  return { content, list, issues: found.slice(0, MAX_ISSUES).map((issue) => ({ ...issue, file })) };
+  return { content, list, issues: inFile(node === null ? issues : [...issues, ...inItems], file) };
 }
 
 export const fields: PartFields = { schemas: { callers: CALLERS, caller_files: CALLER_FILES } };

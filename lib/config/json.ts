@@ -19,6 +19,31 @@ export interface Issue {
   readonly file?: string;
   /** What is wrong is the signature of a file. */
   readonly isSignature?: true;
+  /** It stands for so many further ones. */
+  readonly more?: number;
+}
+
+/** Issues of one text that are kept: each is held, answered and logged, and the rest is like the first ones. */
+const MAX_ISSUES = 100;
+/** At a place that no text has: `Placeholders` leaves out issues at places of its own. */
+const FURTHER: Issue = { at: [""], message: "", position: null };
+
+/** Adds an issue of a text; of those beyond the first ones only their number is kept. */
+export function addIssue(issues: Issue[], make: () => Issue): void {
+  issues.push(issues.length < MAX_ISSUES ? make() : FURTHER);
+}
+
+/** The issues of a text in its order, and one that says how many more there are. */
+export function listedIssues(issues: readonly Issue[]): readonly Issue[] {
+  const kept = issues.filter((issue) => issue !== FURTHER).sort(byPosition);
+  const more = issues.length - kept.length;
+  if (more === 0) return kept;
+  return [...kept, { at: [], message: `and ${more} more ${more === 1 ? "error" : "errors"}`, position: null, more }];
+}
+
+/** How many there are, with those that one stands for. */
+export function countOfIssues(issues: readonly Pick<Issue, "more">[]): number {
+  return issues.reduce((sum, { more = 1 }) => sum + more, 0);
 }
 
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
@@ -90,13 +115,13 @@ export function nodeFrom(value: unknown, offset = -1, depth = 0): JsonNode {
   return { kind: "object", ...place, members };
 }
 
-/** `services[0].upstreams[1].port`; keys that are not identifiers are quoted: `headers["X-A"]`. */
+/** `services[0].upstreams[1].port`; keys that are not identifiers are quoted, and long ones cut: `headers["X-A"]`. */
 export function formatPath(path: Path): string {
   let text = "";
   for (const step of path) {
     if (typeof step === "number") text += `[${step}]`;
-    else if (/^[A-Za-z_$][\w$]*$/.test(step)) text += text === "" ? step : `.${step}`;
-    else text += `[${JSON.stringify(step)}]`;
+    else if (/^[A-Za-z_$][\w$]{0,59}$/.test(step)) text += text === "" ? step : `.${step}`;
+    else text += `[${shortText(step)}]`;
   }
   return text;
 }
@@ -157,7 +182,7 @@ export function offsetAt(node: JsonNode, path: Path): number {
 }
 
 /** For issues of one text, in its order. */
-export function byPosition({ position: a }: Issue, { position: b }: Issue): number {
+function byPosition({ position: a }: Issue, { position: b }: Issue): number {
   return a === null || b === null ? 0 : a.line - b.line || a.column - b.column;
 }
 
@@ -167,9 +192,13 @@ export function describeNode(node: JsonNode, isSecret = false): string {
   if (node.kind === "array" || node.kind === "object") return `an ${node.kind}`;
   if (node.kind === "other") return node.text;
   if (isSecret) return `a ${node.kind}`;
-  if (node.kind === "string")
-    return JSON.stringify(node.value.length > 60 ? `${node.value.slice(0, 57)}…` : node.value);
+  if (node.kind === "string") return shortText(node.value);
   return node.kind === "number" ? node.text : String(node.value);
+}
+
+/** A text of any length for a message, in quotes. */
+export function shortText(text: string): string {
+  return JSON.stringify(text.length > 60 ? `${text.slice(0, 57)}…` : text);
 }
 
 /** The same with the keys of all objects in alphabetical order. */

@@ -3,7 +3,7 @@
  */
 import { isUtf8 } from "node:buffer";
 import { atOnce } from "../base/time_slices.ts";
-import { HALF_PAIR, MAX_DEPTH, NOWHERE } from "./json.ts";
+import { addIssue, HALF_PAIR, MAX_DEPTH, NOWHERE, shortText } from "./json.ts";
 import type { Issue, JsonDocument, JsonNode, Path, PositionOf } from "./json.ts";
 
 /**
@@ -39,64 +39,61 @@ export function withoutMark(input: Buffer | string): string {
 
 /** Looks through a text once somebody asks for a position. */
 export function positionsIn(input: Buffer | string): PositionOf {
-  let marks: { readonly lines: readonly number[]; readonly pairs: readonly number[] } | null = null;
+  let found: { readonly text: string; readonly marks: Uint32Array } | null = null;
   return (offset) => {
     if (offset < 0) return null;
-    marks ??= marksIn(withoutMark(input));
-    const { lines, pairs } = marks;
-    const line = countUpTo(lines, offset);
-    const start = lines[line - 1]!;
-    const halves = countUpTo(pairs, offset - 1) - countUpTo(pairs, start);
-    return { line, column: offset - start - halves + 1 };
+    found ??= marksIn(withoutMark(input));
+    const { text, marks } = found;
+    const mark = Math.floor(offset / MARK_DISTANCE);
+    const place = { line: marks[2 * mark]!, column: marks[2 * mark + 1]! };
+    pass(text, mark * MARK_DISTANCE, offset, place);
+    return place;
   };
 }
 
-/** Where lines begin, and the second halves of surrogate pairs, which are no characters. */
+/** A text of 16 MiB that is all line feeds has as many marks as any other. */
+const MARK_DISTANCE = 512;
+
+/** The line and the column of each so many characters of the text. */
 function marksIn(text: string) {
-  const [lines, pairs]: [number[], number[]] = [[0], []];
-  for (let at = 0; at < text.length; at++) {
-    const code = text.charCodeAt(at);
-    if (code === 10) lines.push(at + 1);
-    else if (code >= 0xdc00 && code <= LAST_SURROGATE) pairs.push(at);
+  const marks = new Uint32Array(2 * (Math.floor(text.length / MARK_DISTANCE) + 1));
+  const place = { line: 1, column: 1 };
+  for (let from = 0, i = 0; i < marks.length; from += MARK_DISTANCE) {
+    marks[i++] = place.line;
+    marks[i++] = place.column;
+    pass(text, from, Math.min(from + MARK_DISTANCE, text.length), place);
   }
-  return { lines, pairs };
+  return { text, marks };
 }
 
-/** How many of the ascending numbers are not greater than `most`. */
-function countUpTo(numbers: readonly number[], most: number): number {
-  let [from, to] = [0, numbers.length];
-  while (from < to) {
-    const middle = (from + to) >> 1;
-    if (numbers[middle]! <= most) from = middle + 1;
-    else to = middle;
+/** Moves the place of `from` to `to`. */
+function pass(text: string, from: number, to: number, place: { line: number; column: number }): void {
+  for (let at = from; at < to; at++) {
+    const code = text.charCodeAt(at);
+    if (code === 10) {
+      place.line++;
+      place.column = 1;
+    } else if (code < SECOND_SURROGATE || code > LAST_SURROGATE) place.column++;
   }
-  return from;
 }
 
 /** The place of the first byte that is not UTF-8; null if all bytes are. */
 function encodingIssue(bytes: Buffer): Issue | null {
   if (isUtf8(bytes)) return null;
   const isWide = (bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff);
-  if (isWide)
-    return {
-      at: [],
-      message: "expected UTF-8, found UTF-16: save the file as UTF-8",
-      position: { line: 1, column: 1 },
-    };
-  // A line feed is never part of a longer sequence, so each line can be checked by itself.
-  for (let start = 0, line = 1; ; line++) {
-    const feed = bytes.indexOf(10, start);
-    const content = bytes.subarray(start, feed < 0 ? bytes.length : feed);
-    if (!isUtf8(content)) {
-      const column = [...content.toString()].indexOf("\uFFFD") + 1;
-      return {
-        at: [],
-        message: "expected UTF-8, found bytes that are not UTF-8: save the file as UTF-8",
-        position: { line, column },
-      };
-    }
-    start = feed + 1;
-  }
+  const before = withoutMark(bytes.subarray(0, firstWrong(bytes)));
+  const message = `expected UTF-8, found ${isWide ? "UTF-16" : "bytes that are not UTF-8"}: save the file as UTF-8`;
+  return { at: [], message, position: positionsIn(before)(before.length) };
+}
+
+/** The first byte that is not UTF-8, of bytes that are not. */
+function firstWrong(bytes: Buffer): number {
+  const replaced = Buffer.from(bytes.toString());
+  let at = 0;
+  while (replaced[at] === bytes[at]) at++;
+  // What stands for a wrong character may begin as it does.
+  while (!isUtf8(bytes.subarray(0, at))) at--;
+  return at;
 }
 
 class SyntaxFault extends Error {
@@ -112,15 +109,16 @@ const HALF_PAIR_FOUND =
   "contains half a surrogate pair: write the character itself, or both halves of it (\\uD83D\\uDE00)";
 const ESCAPES = 'one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX (four hexadecimal digits)';
 const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
-const WORD = /[A-Za-z_$][\w$-]*/y;
+const WORD = /[A-Za-z_$][\w$-]{0,40}/y;
 const KEY = /"[^"\n]{0,40}"?|[\w$.+-]{1,40}/y;
 const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
 const [QUOTE, BACKSLASH, COMMA, COLON] = [0x22, 0x5c, 0x2c, 0x3a];
 const [BRACKET, END_BRACKET, BRACE, END_BRACE] = [0x5b, 0x5d, 0x7b, 0x7d];
-const [SPACE, FIRST_SURROGATE, LAST_SURROGATE] = [0x20, 0xd800, 0xdfff];
+const [SPACE, FIRST_SURROGATE, SECOND_SURROGATE, LAST_SURROGATE] = [0x20, 0xd800, 0xdc00, 0xdfff];
 
-/** Less than a millisecond of work. */
+/** Less than a millisecond of work, but for one string that is longer. */
 const VALUES_OF_A_STEP = 1000;
+const CHARACTERS_OF_A_STEP = 100_000;
 
 /** An array or object whose end has not been read. */
 interface Open {
@@ -154,8 +152,12 @@ class Parser {
   }
 
   *document(): Generator<void, JsonNode> {
+    let end = CHARACTERS_OF_A_STEP;
     for (let count = 1; ; count++) {
-      if (count % VALUES_OF_A_STEP === 0) yield;
+      if (count % VALUES_OF_A_STEP === 0 || this.#offset > end) {
+        yield;
+        end = this.#offset + CHARACTERS_OF_A_STEP;
+      }
       const node = this.#value();
       const root = node === null ? null : this.#put(node);
       if (root === null) continue;
@@ -171,8 +173,7 @@ class Parser {
     const offset = this.#offset;
     const keyOffset = this.#open.at(-1)?.keyOffset ?? -1;
     if (code === QUOTE) return { kind: "string", offset, keyOffset, value: this.#string() };
-    if (code === BRACE) return this.#begin({ kind: "object", offset, keyOffset, members: new Map() });
-    if (code === BRACKET) return this.#begin({ kind: "array", offset, keyOffset, items: [] });
+    if (code === BRACE || code === BRACKET) return this.#begin(code === BRACKET, offset, keyOffset);
     const char = this.#text[offset];
     if (char !== undefined && ((char >= "0" && char <= "9") || char === "-")) {
       const text = this.#number();
@@ -193,18 +194,21 @@ class Parser {
   }
 
   /** Returns the node if it is empty. */
-  #begin(node: JsonNode & { readonly kind: "array" | "object" }): JsonNode | null {
-    if (this.#open.length >= MAX_DEPTH) throw this.#fault(this.#offset, `nested deeper than ${MAX_DEPTH} levels`);
+  #begin(isArray: boolean, offset: number, keyOffset: number): JsonNode | null {
+    if (this.#open.length >= MAX_DEPTH) throw this.#fault(offset, `nested deeper than ${MAX_DEPTH} levels`);
     this.#offset++;
-    const isArray = node.kind === "array";
     const end = isArray ? END_BRACKET : END_BRACE;
-    if (this.#skipSpace() === end) {
+    const isEmpty = this.#skipSpace() === end;
+    const items = isArray && !isEmpty ? [] : NO_ITEMS;
+    const members = isArray || isEmpty ? NO_MEMBERS : new Map<string, JsonNode>();
+    const node: JsonNode = isArray
+      ? { kind: "array", offset, keyOffset, items }
+      : { kind: "object", offset, keyOffset, members };
+    if (isEmpty) {
       this.#offset++;
       return node;
     }
-    const items = isArray ? (node.items as JsonNode[]) : null;
-    const members = isArray ? NO_MEMBERS : (node.members as Map<string, JsonNode>);
-    const open: Open = { node, items, members, end, step: null, keyOffset: -1, count: 0 };
+    const open: Open = { node, items: isArray ? items : null, members, end, step: null, keyOffset: -1, count: 0 };
     this.#open.push(open);
     this.#beginItem(open);
     return null;
@@ -217,12 +221,12 @@ class Parser {
     }
     if (this.#skipSpace() !== QUOTE) {
       const word = this.#peek(WORD);
-      throw this.#expected("a key in double quotes", word && `write "${word}"`, this.#peek(KEY));
+      throw this.#expected("a key in double quotes", word && `write ${shortText(word)}`, this.#peek(KEY));
     }
     open.keyOffset = this.#offset;
     const key = this.#string();
     open.step = key;
-    if (this.#skipSpace() !== COLON) throw this.#expected(`":" after the key ${JSON.stringify(key)}`);
+    if (this.#skipSpace() !== COLON) throw this.#expected(`":" after the key ${shortText(key)}`);
     this.#offset++;
   }
 
@@ -266,8 +270,10 @@ class Parser {
       members.set(key, node);
       return;
     }
-    const { line, column } = this.#positionOf(first.keyOffset)!;
-    this.#report(`duplicate key: the first ${JSON.stringify(key)} is at ${line}:${column}`, keyOffset);
+    this.#report(() => {
+      const { line, column } = this.#positionOf(first.keyOffset)!;
+      return `duplicate key: the first ${shortText(key)} is at ${line}:${column}`;
+    }, keyOffset);
   }
 
   #unseparated({ node, end }: Open): SyntaxFault {
@@ -307,7 +313,7 @@ class Parser {
     this.#offset = at + 1;
     if (isPlain) return text.slice(start + 1, at);
     const value = JSON.parse(text.slice(start, at + 1)) as string;
-    if (HALF_PAIR.test(value)) this.#report(HALF_PAIR_FOUND, start);
+    if (HALF_PAIR.test(value)) this.#report(() => HALF_PAIR_FOUND, start);
     return value;
   }
 
@@ -351,8 +357,8 @@ class Parser {
     return new SyntaxFault({ at: this.#path(), message, position: this.#positionOf(offset) });
   }
 
-  #report(message: string, offset: number): void {
-    this.issues.push({ at: this.#path(), message, position: this.#positionOf(offset) });
+  #report(message: () => string, offset: number): void {
+    addIssue(this.issues, () => ({ at: this.#path(), message: message(), position: this.#positionOf(offset) }));
   }
 
   /** Of the value that is being read. */
@@ -362,6 +368,7 @@ class Parser {
 }
 
 const NO_MEMBERS: Map<string, JsonNode> = new Map();
+const NO_ITEMS: JsonNode[] = [];
 
 /** Remedies for common mistakes from JavaScript, YAML and word processors. */
 function habit(char: string, next: string | undefined): string {

@@ -5,9 +5,9 @@ import { createHash, hash } from "node:crypto";
 import { atOnce } from "../base/time_slices.ts";
 import { checkLists, checkServices, isRestSame, type CheckedServices } from "./checked_lists.ts";
 import {
-  byPosition,
   formatPath,
   inKeyOrder,
+  listedIssues,
   offsetAt,
   type Issue,
   type Json,
@@ -166,7 +166,7 @@ export function* loadSteps<K extends PluginKind>(
   const callers = (config !== INVALID && options.callers?.read(root, config, around, options.mustPin)) || NO_CALLERS;
   const inFiles = [...callers.issues, ...inTestFiles];
   if (config === INVALID || issues.length + inFiles.length > 0)
-    return { ok: false, issues: [...issues.sort(byPosition), ...inFiles] };
+    return { ok: false, issues: [...listedIssues(issues), ...inFiles] };
   // The same objects: what was compiled with them need not be compiled again.
   const isSame = !!before?.checked && checked !== null && isRestSame(before.checked, checked, sources);
   const shown = schema.show(root, lists);

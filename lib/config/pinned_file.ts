@@ -3,7 +3,7 @@
  * errors.
  */
 import { hash } from "node:crypto";
-import { itemsOf, nodeAt, type JsonNode, type Path } from "./json.ts";
+import { itemsOf, listedIssues, nodeAt, type JsonNode, type Path } from "./json.ts";
 import * as s from "./whole_schema.ts";
 import { parsedFrom, sourcesFor, type ConfigSource, type ReadOptions } from "./source.ts";
 
@@ -91,5 +91,5 @@ export function pinnedFilesOf(source: ConfigSource, options: ReadOptions, which:
       return file === s.INVALID ? [] : [{ at, node, file }];
     }),
   );
-  return { files, issues: context.issues };
+  return { files, issues: listedIssues(context.issues) };
 }

@@ -2,7 +2,7 @@
  * The schema of `global.plugin_modules`, and what of them can be read in a configuration with errors.
  */
 import { hash } from "node:crypto";
-import { itemsOf, nodeAt, type Issue, type JsonNode } from "./json.ts";
+import { itemsOf, listedIssues, nodeAt, type Issue, type JsonNode } from "./json.ts";
 import type { PartFields } from "./part_fields.ts";
 import { pinnedFile } from "./pinned_file.ts";
 import * as s from "./whole_schema.ts";
@@ -24,6 +24,7 @@ export const PLUGIN_MODULE: typeof MODULE_FIELDS = {
     const file = named === undefined ? s.INVALID : s.file().check(named, at, { ...context, issues: [] });
     if (file === s.INVALID) return value;
     const found = context.issues.findIndex((issue, i) => i >= before && issue.at.at(-1) === "sha256");
+    if (found < 0) return value;
     context.issues[found] = {
       ...context.issues[found]!,
       message: `is required; once you trust the file: "${hash("sha256", file.content)}"`,
@@ -67,7 +68,8 @@ export function kindsWithModules<K extends { readonly name: string }>(
   if (node === null) return { kinds, issues: inText };
   const context: s.CheckContext = { issues: [...inText], positionOf, sources: sourcesFor(source, options) };
   modulesIn(node, context);
-  return { kinds: withModules(node, kinds, context, kindsOf), issues: context.issues };
+  const found = withModules(node, kinds, context, kindsOf);
+  return { kinds: found, issues: listedIssues(context.issues) };
 }
 
 /** The given kinds and those of the modules. Invalid modules are not reported here, but by the schema. */

@@ -3,7 +3,7 @@
  * errors.
  */
 import { suggest } from "../base/suggest.ts";
-import { byPosition, describeNode, formatPath, itemsOf, nodeAt, nodeFrom, NOWHERE } from "./json.ts";
+import { describeNode, formatPath, itemsOf, listedIssues, nodeAt, nodeFrom, NOWHERE } from "./json.ts";
 import { parseJson } from "./json_parser.ts";
 import type { Issue, JsonNode, Path, PositionOf } from "./json.ts";
 import type { RouteDeclaration } from "./declarations.ts";
@@ -77,7 +77,7 @@ export function readTests(
   return {
     tests,
     testFiles,
-    issues: inFiles.flatMap(({ file, issues }) => issues.sort(byPosition).map((issue) => ({ ...issue, file }))),
+    issues: inFiles.flatMap(({ file, issues }) => listedIssues(issues).map((issue) => ({ ...issue, file }))),
   };
 }
 

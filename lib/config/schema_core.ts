@@ -1,7 +1,7 @@
 /**
  * The common part of all schemas: checking and error reports.
  */
-import { describeNode, type Json, type JsonNode, type Path } from "./json.ts";
+import { addIssue, describeNode, type Json, type JsonNode, type Path } from "./json.ts";
 import type { AnySchema, CheckContext, Described, Invalid, JsonSchema, Kind, NodeOf, Schema } from "./schema_types.ts";
 
 export type * from "./schema_types.ts";
@@ -68,9 +68,10 @@ export function report(context: CheckContext, at: Path, node: JsonNode, message:
   return reportAt(context, at, node.offset, message);
 }
 
-/** The same for a place that is not the beginning of a value, such as a key. */
-export function reportAt(context: CheckContext, at: Path, offset: number, message: string): Invalid {
-  context.issues.push({ at, message, position: context.positionOf?.(offset) ?? null });
+/** The same for a place that is not the beginning of a value, such as a key. `message`: made only if it is listed. */
+export function reportAt(context: CheckContext, at: Path, offset: number, message: string | (() => string)): Invalid {
+  const text = () => (typeof message === "string" ? message : message());
+  addIssue(context.issues, () => ({ at, message: text(), position: context.positionOf?.(offset) ?? null }));
   return INVALID;
 }
 

@@ -172,7 +172,7 @@ export function object<const F extends Fields>(
       const before = context.issues.length;
       for (const [key, member] of node.members) {
         if (known.has(key)) continue;
-        reportAt(context, [...at, key], member.keyOffset, unknownField(key, Object.keys(fields)));
+        reportAt(context, [...at, key], member.keyOffset, () => unknownField(key, Object.keys(fields)));
       }
       const values: Record<string, unknown> = {};
       for (const { key, presence, schema, value } of plan) {

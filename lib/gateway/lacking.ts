@@ -2,7 +2,7 @@
  * Finds what a configuration names and the build that runs does not have.
  */
 import { isInBuild } from "../base/version.ts";
-import { formatPath, type Issue, type JsonNode } from "../config/json.ts";
+import { addIssue, formatPath, listedIssues, type Issue, type JsonNode } from "../config/json.ts";
 import { pathsTo } from "../config/json_paths.ts";
 import { parsedFrom, type ConfigSource } from "../config/source.ts";
 import type { Naming, Parts } from "./parts.ts";
@@ -13,7 +13,8 @@ export function lackingIn(
 ): readonly Issue[] {
   const { node, positionOf } = parsedFrom(source);
   const has = kindNames.filter(isInBuild).join(", ") || "no plugin kind";
-  const found = new Map<string, Issue>();
+  const issues: Issue[] = [];
+  const paths = new Set<string>();
   for (const [name, naming] of node === null ? [] : named.filter(([name]) => !isInBuild(name))) {
     for (const { at, what, offset } of namings(node!, naming)) {
       const ofKinds = kindNames.includes(name) ? `, which has ${has}` : "";
@@ -21,10 +22,12 @@ export function lackingIn(
         `${what ?? `needs the part "${name}", which `}is not in this build${ofKinds}: ` +
         `build again with this configuration, or with --with ${name}`;
       const path = formatPath(at);
-      if (!found.has(path)) found.set(path, { at, message, position: positionOf(offset) });
+      if (paths.has(path)) continue;
+      paths.add(path);
+      addIssue(issues, () => ({ at, message, position: positionOf(offset) }));
     }
   }
-  return [...found.values()];
+  return listedIssues(issues);
 }
 
 /**

@@ -13,13 +13,14 @@ export function whyRefused(error: unknown): Refusal {
   return { file: null, issues: [unplacedIssue(messageOf(error))] };
 }
 
-export function shownIssue({ at, message, position, file }: Issue): ShownIssue {
+export function shownIssue({ at, message, position, file, more }: Issue): ShownIssue {
   return {
     path: formatPath(at),
     line: position?.line ?? null,
     column: position?.column ?? null,
     message,
     ...(file !== undefined && { file }),
+    ...(more !== undefined && { more }),
   };
 }
 

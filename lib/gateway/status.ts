@@ -50,6 +50,8 @@ export interface ShownIssue {
   readonly file?: string;
   /** A posted text has no signature, and this gateway takes signed configurations only: no error in the text. */
   readonly code?: "unsigned";
+  /** It stands for so many further ones. */
+  readonly more?: number;
 }
 
 /** Why a configuration was refused. */

@@ -18,24 +18,21 @@ type Draft = Pick<ConfigWarning, "code" | "message" | "remedy"> & { readonly exa
  * At most one of each code for a plugin instance. `plugins` has all instances, also those of services without routes;
  * `samples` all routes that are reached, each with a request.
  */
-export function* ofPlugins(
+export function ofPlugins(
   plugins: readonly WrittenPlugin[],
   samples: ReadonlyMap<WrittenRoute, SampleRequest>,
   leadsBack: LeadsBack,
   callers: CallerRegistry | null,
-): Generator<undefined, readonly ConfigWarning[], undefined> {
+): readonly ConfigWarning[] {
   const groups = knownGroups(plugins, callers);
-  const found = new Map<WrittenPlugin, Draft[]>();
-  for (const plugin of plugins) {
-    yield;
-    found.set(plugin, [...ofSettings(plugin), ...ofGroups(plugin, groups)]);
-  }
+  const found = new Map<WrittenPlugin, Draft[]>(
+    plugins.map((plugin) => [plugin, [...ofSettings(plugin), ...ofGroups(plugin, groups)]]),
+  );
   if (callers !== null) for (const [plugin, draft] of ofNames(plugins)) found.get(plugin)!.push(draft);
   /** Of the first route that runs the plugin. */
   const examples = new Map<WrittenPlugin, string>();
   const logins: Logins = new Map();
   for (const [route, request] of samples) {
-    yield;
     for (const [i, plugin] of route.plugins.entries()) {
       if (!examples.has(plugin)) examples.set(plugin, exampleOf(request));
       const drafts = found.get(plugin)!;
@@ -47,14 +44,10 @@ export function* ofPlugins(
       for (const draft of ofRoute) if (!drafts.some(({ code }) => code === draft.code)) drafts.push(draft);
     }
   }
-  const warnings: ConfigWarning[] = [];
-  for (const [plugin, drafts] of found) {
-    yield;
+  return [...found].flatMap(([plugin, drafts]) => {
     const { path, at, service, route } = plugin;
-    for (const draft of drafts)
-      warnings.push({ example: examples.get(plugin) ?? null, ...draft, path, at, service, route });
-  }
-  return warnings;
+    return drafts.map((draft) => ({ example: examples.get(plugin) ?? null, ...draft, path, at, service, route }));
+  });
 }
 
 function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {
@@ -337,10 +330,10 @@ function nameOf({ kind, service, route }: WrittenPlugin): string {
 export type LeadsBack = (plugin: WrittenPlugin, route: WrittenRoute, request: SampleRequest) => boolean;
 
 /** The table is made when it is needed first. */
-export function redirectLoops(entriesOf: () => readonly TableEntry<WrittenRoute>[]): LeadsBack {
+export function redirectLoops(entries: readonly TableEntry<WrittenRoute>[]): LeadsBack {
   let table: RouteTable<WrittenRoute> | null = null;
   return ({ config: { status, location, keepQuery } }, route, sent) => {
-    table ??= compileTable(entriesOf());
+    table ??= compileTable(entries);
     const target = readTarget(sent.path + sent.query);
     const found =
       "code" in target

@@ -303,7 +303,7 @@ class Trial {
     };
     return {
       spend,
-      pause: async () => this.#bench.slice(),
+      pause: this.#bench.slice,
       get isDue() {
         return characters % 1000 === 0;
       },

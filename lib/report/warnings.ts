@@ -2,6 +2,7 @@
  * Writes the warnings about a gateway at one moment, and lists them before those about its configuration, except
  * injected faults, which come first. They change only when their cause does, so that two lists can be compared.
  */
+import { countOfIssues } from "../config/json.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import { describePlace, pluginPath } from "../gateway/plugin_error.ts";
@@ -54,7 +55,8 @@ export function warningsOf(source: WarningsSource): readonly Warning[] {
 function* ofReload({ lastReload, digest }: WarningsSource): Iterable<Warning> {
   if (lastReload?.outcome !== "refused") return;
   const { file, issues } = lastReload;
-  const others = issues.length > 1 ? `, and ${issues.length - 1} more` : "";
+  const count = countOfIssues(issues);
+  const others = count > 1 ? `, and ${count - 1} more` : "";
   const why = `${linesOf({ file, issues: issues.slice(0, 1) })[0]}${others}`;
   yield warning(
     "reload_refused",

@@ -127,14 +127,14 @@ const partsOf = (modules: readonly string[]) =>
 
 describe("the program with examples/quickstart.json", () => {
   it(
-    "loads at most 94 of its modules with 127,500 tokens, " + "and no part that the configuration does not name",
+    "loads at most 94 of its modules with 129,000 tokens, " + "and no part that the configuration does not name",
     async () => {
       const modules = await loadedBy(quickstart);
       expect(modules).toContain("lib/gateway/gateway");
       expect(modules).toHaveLength(new Set(modules).size);
       expect(partsOf(modules)).toEqual([]);
       expect(modules.length).toBeLessThanOrEqual(94);
-      expect(tokensIn(modules)).toBeLessThanOrEqual(127_500);
+      expect(tokensIn(modules)).toBeLessThanOrEqual(129_000);
     },
   );
 });
@@ -373,16 +373,16 @@ describe("the program loads what is named, and only that,", () => {
 
   it.each<readonly [string, object, Record<string, string>, number]>([
     [
-      "with a key and a limit of a route: 144,500 tokens",
+      "with a key and a limit of a route: 145,000 tokens",
       withService({ routes: [{ path: "/a", plugins: KEY_AND_LIMIT }] }),
       {},
-      144_500,
+      145_000,
     ],
     [
       "with those of a service: no more than with those of a route",
       withService({ plugins: KEY_AND_LIMIT }),
       {},
-      144_500,
+      145_000,
     ],
   ])("%s at most", async (_title, config, environment, most) => {
     expect(tokensIn(await loadedBy(config, [], environment))).toBeLessThanOrEqual(most);

@@ -342,10 +342,16 @@ describe("callers", () => {
     );
   });
 
-  it("tell at most a hundred errors of a file", () => {
-    expect(
-      issuesOf({ caller_files: ["a.json"] }, { "/etc/gw/a.json": Array.from({ length: 5000 }, () => ({})) }),
-    ).toHaveLength(100);
+  it("tell at most a hundred errors of a file, and how many more there are", () => {
+    const issues = issuesOf(
+      { caller_files: ["a.json"] },
+      { "/etc/gw/a.json": Array.from({ length: 5000 }, () => ({})) },
+    );
+    expect(issues).toHaveLength(101);
+    expect(issues.at(-1)).toMatch(/^\/etc\/gw\/a\.json {2,}and 4900 more errors$/);
+    const twice = Array.from({ length: 5000 }, (_, i) => ({ id: `c${i}` }));
+    const files = { "/etc/gw/a.json": twice, "/etc/gw/b.json": twice };
+    expect(issuesOf({ caller_files: ["a.json", "b.json"] }, files).at(-1)).toContain("and 4900 more errors");
   });
 
   it("are needed where key_auth takes their keys", () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { inSlices } from "../../lib/base/time_slices.ts";
-import { formatPath, nodeAt, nodeFrom, offsetAt, type JsonNode } from "../../lib/config/json.ts";
-import { parseJson, parseSteps } from "../../lib/config/json_parser.ts";
+import { formatPath, nodeAt, nodeFrom, offsetAt, type Issue, type JsonNode } from "../../lib/config/json.ts";
+import { parseJson, parseSteps, positionsIn } from "../../lib/config/json_parser.ts";
 import { random } from "../support/random.ts";
 
 function parsed(text: string | Buffer): JsonNode {
@@ -121,6 +121,23 @@ describe("parseJson", () => {
     expect(failure(bytes)).toBe("2:8 expected UTF-8, found bytes that are not UTF-8: save the file as UTF-8");
   });
 
+  it(
+    "finds that byte at every place, whatever is before it, " + "also the character that stands for unreadable ones",
+    () => {
+      const before = ["", "\n", "a\r\n", "\uFFFD", "é", "€", "😀", "\uFEFF", "x".repeat(70_000), "€".repeat(30_000)];
+      for (const first of before) {
+        for (const second of before) {
+          for (const wrong of [[0xe9], [0x80], [0xf0, 0x9f, 0x98], [0xed, 0xa0, 0x80]]) {
+            const text = `${first}\n"${second}`;
+            const bytes = Buffer.concat([Buffer.from(text), Buffer.from(wrong), Buffer.from('"')]);
+            const lines = text.replace(/^\uFEFF/, "").split("\n");
+            expect(failure(bytes)).toMatch(`${lines.length}:${[...lines.at(-1)!].length + 1} expected UTF-8`);
+          }
+        }
+      }
+    },
+  );
+
   it("names UTF-16 in its message", () => {
     expect(failure(Buffer.from("\uFEFF{}", "utf16le"))).toContain("found UTF-16");
   });
@@ -218,6 +235,15 @@ describe("parseJson", () => {
     expect(failure(text)).toBe(message);
   });
 
+  it("quotes no more than the beginning of a key, in messages and paths", () => {
+    const key = "k".repeat(1_000_000);
+    for (const text of [`{"${key}": {"a": 1, "a": 2}}`, `{"${key}": 1, "${key}": 2}`, `{"${key}"}`, `{${key}: 1}`]) {
+      const [{ at, message }] = parseJson(text).issues as [Issue];
+      expect(formatPath(at).length + message.length).toBeLessThan(250);
+    }
+    expect(formatPath(["a", key, "b"])).toBe(`a["${"k".repeat(57)}…"].b`);
+  });
+
   it("gives the path of the value in which the syntax is wrong", () => {
     expect(parseJson('{"services": [{"port": x}]}').issues[0]!.at).toEqual(["services", 0, "port"]);
   });
@@ -230,6 +256,30 @@ describe("parseSteps", () => {
     const { node } = await inSlices(parseSteps(JSON.stringify(items)), () => (steps++, Promise.resolve()));
     expect(plain(node!)).toEqual(items);
     expect(steps).toBe(20);
+  });
+
+  it("makes a step of a hundred thousand characters, too, however few values they are", async () => {
+    let steps = 0;
+    const text = JSON.stringify(Array.from({ length: 100 }, () => "x".repeat(50_000)));
+    await inSlices(parseSteps(text), () => (steps++, Promise.resolve()));
+    expect(steps).toBeGreaterThan(45);
+    expect(steps).toBeLessThan(55);
+  });
+
+  it("finds line and column of every offset of a text, as counting from its beginning does", () => {
+    const { list, pick } = random(7);
+    const pieces = ["\n", "\r\n", "\t", "a", "é", "€", "😀", "x".repeat(600), "\n".repeat(600), "😀".repeat(300)];
+    const text = list(300, 300, () => pick(pieces)).join("");
+    const positionOf = positionsIn(text);
+    const [found, expected]: [unknown[], unknown[]] = [[], []];
+    let [line, column, offset] = [1, 1, 0];
+    for (const char of text) {
+      found.push(positionOf(offset));
+      expected.push({ line, column });
+      [line, column] = char === "\n" ? [line + 1, 1] : [line, column + 1];
+      offset += char.length;
+    }
+    expect([...found, positionOf(offset)]).toEqual([...expected, { line, column }]);
   });
 
   it("hands over the items of an array one by one, at their places, and keeps none of them", async () => {

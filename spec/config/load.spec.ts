@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { countOfIssues } from "../../lib/config/json.ts";
 import { formatIssues } from "../../lib/config/load.ts";
 import { readConfigFile } from "../../lib/config/source.ts";
 import type { RouteDeclaration } from "../../lib/config/declarations.ts";
@@ -248,6 +249,27 @@ describe("loadConfig", () => {
         route: { name: "/unknown-base", path: "/unknown-base", methods: [], at: ["services", 1, "routes", 0] },
       },
     ]);
+  });
+
+  it("lists a hundred errors of a text, whoever finds them, in its order, and how many more there are", () => {
+    const keys = Array.from({ length: 1000 }, (_, i) => `"unknown_${i}": ${i}`).join(",\n");
+    const twice = '"a": 1,\n'.repeat(120);
+    const routes = Array.from({ length: 500 }, () => '{ "path": "no slash" }').join(",\n");
+    const service =
+      `{ "name": "s", "base_path": "/", "upstreams": [{ "host": "h", "port": 1 }],` + ` "routes": [${routes}] }`;
+    const counted = (text: string) => {
+      const result = load(text);
+      const issues = result.ok ? [] : result.issues;
+      const lines = issues.flatMap(({ position }) => position?.line ?? []);
+      expect(lines).toEqual([...lines].sort((a, b) => a - b));
+      return [issues.length, issues.at(-1)!.message, countOfIssues(issues)];
+    };
+    expect(counted(`{ ${keys}, "services": [] }`)).toEqual([101, "and 900 more errors", 1000]);
+    expect(counted(`{ "global": { ${twice} "name": "x" }, "services": [] }`)).toEqual([101, "and 20 more errors", 120]);
+    expect(counted(`{ "services": [${service}] }`)[2]).toBe(500);
+    expect(counted(`{ ${keys}, "services": [${service}] }`)[2]).toBe(1500);
+    const tests = Array.from({ length: 101 }, () => "{}").join();
+    expect(counted(`{ "services": [], "tests": [${tests}] }`)[0]).toBe(101);
   });
 
   it.each([[null], [[]], ["x"], [undefined]])("refuses %j as a whole configuration", (value) => {
