@@ -15,7 +15,7 @@ import { agentOf, requestBy } from "../base/egress_clients.ts";
 import { connectFailure } from "../base/errors.ts";
 import { BODILESS } from "../http/body.ts";
 import type { HeaderList } from "../http/headers.ts";
-import { Pieces } from "../http/pieces.ts";
+import { JoinedPieces } from "../http/pieces.ts";
 
 export interface HttpClientOptions {
   readonly clock: Clock;
@@ -300,7 +300,7 @@ function receive(
   fail: Fail,
   done: (answer: ClientAnswer) => void,
 ): void {
-  const pieces = new Pieces();
+  const pieces = new JoinedPieces();
   let bytes = 0;
   response.on("data", (chunk: Buffer) => {
     bytes += chunk.length;

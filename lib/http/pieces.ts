@@ -2,7 +2,7 @@
  * The pieces of a body that is read as a whole. Small ones are joined as they arrive: a piece of one byte takes a
  * hundred times its size in memory.
  */
-export class Pieces {
+export class JoinedPieces {
   readonly all: Buffer[] = [];
   #joined = 0;
 
@@ -11,5 +11,5 @@ export class Pieces {
   }
 }
 
-/** Pieces that are kept before they are joined. */
+/** JoinedPieces that are kept before they are joined. */
 const MAX_LOOSE = 256;

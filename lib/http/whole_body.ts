@@ -9,7 +9,7 @@ import { pump } from "./body.ts";
 import type { Exchange } from "./exchange.ts";
 import { hasToken, headerValue, withoutHeader } from "./headers.ts";
 import { LentBody } from "./lent_body.ts";
-import { Pieces } from "./pieces.ts";
+import { JoinedPieces } from "./pieces.ts";
 import { discard, type Reply } from "./reply.ts";
 
 const IDLE_MS = 60_000;
@@ -138,7 +138,7 @@ function wholeBody<Stop>(
   clock?: Clock,
 ): Promise<Buffer[] | Stop> {
   return new Promise((resolve, reject) => {
-    const pieces = new Pieces();
+    const pieces = new JoinedPieces();
     const write = (chunk: Buffer) => {
       timer?.restart();
       const stopped = take(chunk);

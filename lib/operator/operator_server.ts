@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { createSecureContext } from "node:tls";
 import { Fault } from "../base/errors.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
-import { Pieces } from "../http/pieces.ts";
+import { JoinedPieces } from "../http/pieces.ts";
 import type { Pair } from "../server/certificates.ts";
 import type { Limits } from "../server/limits.ts";
 import { Listener, type ListenerOptions } from "../server/listener.ts";
@@ -105,7 +105,7 @@ export async function readBody({ body, headers, call }: Inbound, maxBytes: numbe
   const tooLarge = new Fault("body_too_large", `the body has more than ${maxBytes} bytes`);
   if (Number(headerValue(headers, "content-length") ?? 0) > maxBytes) throw tooLarge;
   if (hasToken(headerValue(headers, "expect"), "100-continue")) call.inform(100, []);
-  const pieces = new Pieces();
+  const pieces = new JoinedPieces();
   let bytes = 0;
   // Destroying the body would reset a stream of HTTP/2, and with it the reply.
   for await (const chunk of (body?.iterator({ destroyOnReturn: false }) ?? []) as AsyncIterable<Buffer>) {
