@@ -869,7 +869,7 @@ describe("Node for lib/base/event_loop.ts", () => {
   );
 });
 
-describe("Node for lib/upstream/http1_request.ts and lib/upstream/pool.ts", () => {
+describe("Node for lib/upstream/http1_exchange.ts and lib/upstream/pool.ts", () => {
   it("`onread` of a new connection gets all bytes, and none are emitted as events", async () => {
     const server = net.createServer((socket) => void socket.end("answer"));
     const port = await listening(server);

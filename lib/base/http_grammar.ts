@@ -44,6 +44,9 @@ export const METHODS: readonly string[] = [
   "CONNECT",
 ];
 
+/** Methods that have the effect of one request however often they are sent (RFC 9110 §9.2.2). */
+export const IDEMPOTENT: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"]);
+
 /** The value of a hexadecimal digit; -1 for another character, and for NaN, behind the end of a text. */
 export function hexDigit(code: number): number {
   if (code >= 0x30 && code <= 0x39) return code - 0x30;

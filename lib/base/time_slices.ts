@@ -3,8 +3,8 @@
  */
 import { entry } from "./event_loop.ts";
 
-/** Resolves when the next slice may run. */
-export type NextTimeSlice = () => Promise<void>;
+/** Resolves when the next slice may run. Undefined: it may run now. */
+export type NextTimeSlice = () => Promise<void> | undefined;
 
 export function createTimeSlices(): NextTimeSlice {
   const waiting: (() => void)[] = [];
@@ -33,16 +33,14 @@ export async function inSlices<T>(steps: Iterator<unknown, T>, slice: NextTimeSl
   for (;;) {
     const { done, value } = steps.next();
     if (done) return value;
-    await slice();
+    const next = slice();
+    if (next !== undefined) await next;
   }
 }
 
 /** For work in small steps: waits for the next slice only once the current one has lasted for 5 ms. */
 export function paced(next: NextTimeSlice = createTimeSlices()): NextTimeSlice {
   let end = performance.now() + SLICE_MS;
-  return async () => {
-    if (performance.now() < end) return;
-    await next();
-    end = performance.now() + SLICE_MS;
-  };
+  const begin = () => void (end = performance.now() + SLICE_MS);
+  return () => (performance.now() < end ? undefined : Promise.resolve(next()).then(begin));
 }

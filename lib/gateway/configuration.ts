@@ -104,6 +104,8 @@ export class Configuration {
   inForce: Prepared;
   /** About the snapshot; null: not computed yet. */
   warnings: readonly ConfigWarning[] | null = null;
+  /** See `ProofMemory`. */
+  readonly proofs = { kept: null as object | null };
   /** When the snapshot was loaded, in milliseconds since 1970. */
   loadedAt: number;
   lastReload: LastReload | null = null;
@@ -163,7 +165,7 @@ export class Configuration {
   /** Computes the warnings in slices, beside the traffic. Until then those that are known stay, if there are any. */
   async findWarnings(): Promise<void> {
     const { snapshot } = this;
-    const warnings = await this.parts.partIfLoaded("warnings")?.configWarningsInSlices(snapshot);
+    const warnings = await this.parts.partIfLoaded("warnings")?.configWarningsInSlices(snapshot, this.proofs);
     if (this.snapshot === snapshot) this.warnings = warnings ?? [];
   }
 

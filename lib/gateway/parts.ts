@@ -75,6 +75,11 @@ export class Parts {
     return this.kindNames.map((name) => (this.#loaded.get(name) as AnyPlugin | undefined) ?? notLoaded(name));
   }
 
+  /** Whether it is a built-in kind. */
+  hasKind(kind: AnyPlugin): boolean {
+    return this.#loaded.get(kind.name) === kind;
+  }
+
   /** What can wait until it is asked for. */
   get onDemand(): PartTable["onDemand"] {
     return this.#table.onDemand;

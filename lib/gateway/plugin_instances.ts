@@ -12,8 +12,9 @@ import { composeChain, runningOrder } from "../plugins/chain.ts";
 import type { Scope, Tools } from "../plugins/plugin.ts";
 import type { Counters } from "../store/counters.ts";
 import type { WatchedRoute } from "./bundle.ts";
-import type { Place, PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
+import type { Place, PluginContext, PluginLink, RouteChain, StandIns } from "./compile_types.ts";
 import { creating, pluginPath } from "./plugin_error.ts";
+import type { Runtime } from "./runtime.ts";
 
 export { placed } from "./plugin_error.ts";
 
@@ -48,6 +49,28 @@ function handlerBy(middleware: Middleware, next: Handler): Handler {
 /** Of all verdicts together that plugins remember: some ten thousand tokens. */
 const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 
+const NO_EGRESS = new Egress([]);
+
+/** What is made when it is asked for. Getters of ten thousand objects cost each of them a hidden class of its own. */
+class CommonTools implements Pick<Tools, "verdicts" | "verifyPassword"> {
+  readonly #runtime: Runtime;
+  readonly #standIns: StandIns | undefined;
+
+  constructor(runtime: Runtime, standIns: StandIns | undefined) {
+    this.#runtime = runtime;
+    this.#standIns = standIns;
+  }
+
+  get verdicts() {
+    const { SharedMemory } = this.#runtime.parts.part("shared");
+    return this.#runtime.common("verdicts", () => new SharedMemory(MAX_VERDICT_BYTES));
+  }
+
+  get verifyPassword() {
+    return this.#standIns?.verifyPassword ?? this.#runtime.parts.part("passwords").verifyPassword;
+  }
+}
+
 /** Throws what the plugin throws. `nth`: of the instances of its kind in one place. */
 export function createLink(
   { name, id, config }: PluginInstance,
@@ -72,7 +95,7 @@ export function createLink(
     },
   };
   const destinations = kind.dials === undefined ? [] : runtime.parts.part("dials").dialledBy(kind, config);
-  const egress = new Egress(destinations);
+  const egress = destinations.length === 0 ? NO_EGRESS : new Egress(destinations);
   const keep: Tools["keep"] = (what, settings, make) =>
     // Compared by digest: settings may hold whole files. A client that is kept may ask the servers of its own
     // configuration only.
@@ -80,23 +103,11 @@ export function createLink(
   const meter = plan?.plugin({ ...scope, name, id: id ?? String(nth + 1) }) ?? null;
   const { clock, secretParameters } = runtime;
   for (const parameter of kind.secretParameters?.(config) ?? []) secretParameters.add(parameter.toLowerCase());
-  const tools: Tools = {
-    ...{
-      callers,
-      groupsOf,
-      clock,
-      log: context.log,
-      gatewayName: context.gatewayName,
-      scope,
-      keep,
-      secretParameters,
-      counters,
-    },
+  const { log, gatewayName } = context;
+  const own: Omit<Tools, keyof CommonTools> = {
+    ...{ callers, groupsOf, clock, log, gatewayName, scope, keep, secretParameters, counters },
     limiterBy: (make, limiterKey = key) => runtime.parts.part("limiters").limiterBy(make, limiterKey, context),
     part: (what) => runtime.parts.part(what),
-    get verdicts() {
-      return runtime.common("verdicts", () => new (runtime.parts.part("shared").SharedMemory)(MAX_VERDICT_BYTES));
-    },
     common: (what, make) => runtime.common(`${name}: ${what}`, make),
     count: (what) => runtime.count(`count of ${name}: ${what}`),
     counts: (what) =>
@@ -117,16 +128,14 @@ export function createLink(
       );
     },
     verifiedClaims: standIns?.verifiedClaims ?? null,
-    get verifyPassword() {
-      return standIns?.verifyPassword ?? runtime.parts.part("passwords").verifyPassword;
-    },
     isTrial: standIns?.isTrial === true,
     // A plugin in JavaScript may count statuses: a number would fail each report of the metrics.
     tally: (result) => meter?.tally(String(result)),
   };
+  const tools: Tools = Object.assign(new CommonTools(runtime, standIns), own);
   const created = standIns?.identified?.(kind, config, scope.id) ?? kind.create(config, tools);
   if (typeof created !== "function") throw new TypeError('"create" gave no function');
-  const isOwn = runtime.parts.kinds.includes(kind);
+  const isOwn = runtime.parts.hasKind(kind);
   if (!isOwn) inUse.hasForeignPlugins = true;
   // Ours send nothing else, and the check of every header of a reply costs half a microsecond.
   const middleware = isOwn ? created : runtime.parts.part("foreignKinds").sendingValid(created);
@@ -175,9 +184,7 @@ export function chain(
   const own = links.flatMap(({ ownHeaders }) => ownHeaders.map(dashed));
   const stores = links.some(({ kind }) => kind.stores);
   const handler = composeChain(links, innermost, runtime.clock, onFault);
-  const modules = () => [
-    ...new Set(links.filter(({ kind }) => !runtime.parts.kinds.includes(kind)).map(({ name }) => name)),
-  ];
+  const modules = () => [...new Set(links.filter(({ kind }) => !runtime.parts.hasKind(kind)).map(({ name }) => name))];
   return {
     handler: watched?.(handler, { ...place, plugins: modules() }) ?? handler,
     audience: stores ? hash("sha256", JSON.stringify([place.service, place.route, guards]), "base64url") : "",

@@ -8,6 +8,7 @@ import { parseInSlices, type ConfigSource } from "../config/source.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { ReadConfig } from "./config_reader.ts";
 import type { Applied, Askers, Configuration, Prepared } from "./configuration.ts";
+import type { Loaded } from "./snapshot.ts";
 import { whyRefused } from "./refusal.ts";
 import type { AskedBy } from "./status.ts";
 
@@ -19,6 +20,13 @@ export interface Replacement {
    * error for which.
    */
   readonly write: (expect?: (path: string, signature: string) => void) => Promise<(why: unknown) => Promise<void>>;
+}
+
+/** Whether what is compiled for a configuration, and proved of it, is the same as before. */
+function isSame(before: Loaded, { config, callers }: Loaded): boolean {
+  const { global, services } = before.config;
+  const isAll = services.length === config.services.length && services.every((each, i) => each === config.services[i]);
+  return isAll && global === config.global && callers === before.callers;
 }
 
 export class Reloads {
@@ -151,17 +159,20 @@ export class Reloads {
     configuration.validity?.check(read);
     await configuration.runTests(read, "strict");
     // In slices before the configuration is in force: status and log need them at once afterwards.
-    const warnings = await parts.partIfLoaded("warnings")?.configWarningsInSlices(read.loaded);
     const before = configuration.snapshot;
+    const isKnown = isSame(before, read.loaded) && configuration.warnings !== null;
+    const warnings = isKnown
+      ? configuration.warnings
+      : await parts.partIfLoaded("warnings")?.configWarningsInSlices(read.loaded, configuration.proofs);
+    const { digest, shown } = read.loaded;
+    const changed = digest !== before.digest;
+    const changes = changed ? await inSlices(parts.part("changes").changeSteps(before.shown, shown), paced()) : [];
     const inForce = await this.#replace(read, { write });
     configuration.validity?.take(configuration.snapshot.config);
     configuration.warnings = warnings ?? [];
     configuration.proven = Promise.resolve();
     if (this.#isReread) this.#rereadLater();
     configuration.loadedAt = at;
-    const { digest, shown } = inForce.loaded;
-    const changed = digest !== before.digest;
-    const changes = changed ? parts.part("changes").changesBetween(before.shown, shown) : [];
     const taken = { at, by: askers[0].by, digest, outcome: "taken", changes } as const;
     configuration.lastReload = taken;
     if (changed) configuration.lastChange = taken;

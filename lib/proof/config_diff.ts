@@ -2,6 +2,7 @@
  * Lists the differences of two configurations part by part. Gives names and no values, which may be secrets.
  */
 import { isDeepStrictEqual } from "node:util";
+import { atOnce } from "../base/time_slices.ts";
 import type { Json } from "../config/json.ts";
 
 export interface Change {
@@ -43,9 +44,17 @@ interface Place extends Pick<Change, "kind" | "name"> {
  * alters the part that has the list.
  */
 export function changesBetween(before: Json, after: Json): Change[] {
-  return [...placedChanges(before, after)]
-    .flat()
-    .map(({ kind, name, change, fields }) => ({ kind, name, change, fields }));
+  return atOnce(changeSteps(before, after));
+}
+
+/** The same in steps, for `inSlices`. */
+export function* changeSteps(before: Json, after: Json): Generator<void, Change[]> {
+  const changes: Change[] = [];
+  for (const some of placedChanges(before, after)) {
+    for (const { kind, name, change, fields } of some) changes.push({ kind, name, change, fields });
+    yield;
+  }
+  return changes;
 }
 
 /** "altered  service "orders" (split, timeouts.connect_ms)" */

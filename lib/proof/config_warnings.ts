@@ -6,14 +6,15 @@ import { atOnce, inSlices, paced, type NextTimeSlice } from "../base/time_slices
 import { isLoopback } from "../base/url_destination.ts";
 import { formatPath, type Path } from "../config/json.ts";
 import { concealerOf, unfilledSecrets } from "../config/secrets.ts";
-import { MAX_TAKERS, proveRoutes } from "../route/overlaps.ts";
+import { MAX_TAKERS } from "../route/overlaps.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import { entryOf, type Loaded } from "../gateway/snapshot.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
 import { ofCallers } from "./known_callers.ts";
 import { ofPlugins, redirectLoops } from "./plugin_warnings.ts";
 import { bypassPath, ofRetries, ofRoutes } from "./route_warnings.ts";
-import { destinations, written } from "./written.ts";
+import { provenRoutes, type ProofMemory } from "./proven_routes.ts";
+import { written, type WrittenRoute } from "./written.ts";
 
 /**
  * Injected faults first, else in the order of the configuration; without those that `global.accept_warnings` names.
@@ -23,26 +24,32 @@ export function configWarnings(loaded: Loaded): readonly ConfigWarning[] {
   return atOnce(warningSteps(loaded));
 }
 
-/** The same in slices, between which the event loop runs. */
-export function configWarningsInSlices(loaded: Loaded, nextSlice?: NextTimeSlice): Promise<readonly ConfigWarning[]> {
-  return inSlices(warningSteps(loaded), paced(nextSlice));
+/** The same in slices, between which the event loop runs. `memory`: of the gateway; default: of nothing. */
+export function configWarningsInSlices(
+  loaded: Loaded,
+  memory?: ProofMemory,
+  nextSlice?: NextTimeSlice,
+): Promise<readonly ConfigWarning[]> {
+  return inSlices(warningSteps(loaded, memory), paced(nextSlice));
 }
 
-function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarning[], undefined> {
+function* warningSteps(
+  loaded: Loaded,
+  memory?: ProofMemory,
+): Generator<undefined, readonly ConfigWarning[], undefined> {
   const { routes, plugins } = yield* written(loaded);
-  const entries = routes.map((each) => entryOf(each.service, each.route, each, loaded));
   const accepted = new Acceptances(loaded.config.global.acceptWarnings);
-  const proof = yield* proveRoutes(entries, {
-    guardsOf: ({ guards }) => guards,
-    destinationOf: destinations(),
-    isAccepted: (guarded, taker) => accepted.has("guard_bypassed", bypassPath(guarded, taker)),
-  });
+  const isAccepted = (guarded: WrittenRoute, taker: WrittenRoute) =>
+    accepted.has("guard_bypassed", bypassPath(guarded, taker));
+  const proof = yield* provenRoutes(routes, { loaded, memory, isAccepted });
+  const entriesOf = () => routes.map((each) => entryOf(each.service, each.route, each, loaded));
+  const ofInstances = yield* ofPlugins(plugins, proof.samples, redirectLoops(entriesOf), loaded.callers);
   const isLate = ({ code }: ConfigWarning) => Number(code !== "faults_injected");
   const warnings = [
     ...ofCounters(loaded),
     ...ofUnfilled(loaded),
     ...ofCallers(loaded, plugins),
-    ...ofPlugins(plugins, proof.samples, redirectLoops(entries), loaded.callers),
+    ...ofInstances,
     ...ofRoutes(proof),
     ...ofRetries(routes, proof.samples),
   ].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));

@@ -18,21 +18,24 @@ type Draft = Pick<ConfigWarning, "code" | "message" | "remedy"> & { readonly exa
  * At most one of each code for a plugin instance. `plugins` has all instances, also those of services without routes;
  * `samples` all routes that are reached, each with a request.
  */
-export function ofPlugins(
+export function* ofPlugins(
   plugins: readonly WrittenPlugin[],
   samples: ReadonlyMap<WrittenRoute, SampleRequest>,
   leadsBack: LeadsBack,
   callers: CallerRegistry | null,
-): readonly ConfigWarning[] {
+): Generator<undefined, readonly ConfigWarning[], undefined> {
   const groups = knownGroups(plugins, callers);
-  const found = new Map<WrittenPlugin, Draft[]>(
-    plugins.map((plugin) => [plugin, [...ofSettings(plugin), ...ofGroups(plugin, groups)]]),
-  );
+  const found = new Map<WrittenPlugin, Draft[]>();
+  for (const plugin of plugins) {
+    yield;
+    found.set(plugin, [...ofSettings(plugin), ...ofGroups(plugin, groups)]);
+  }
   if (callers !== null) for (const [plugin, draft] of ofNames(plugins)) found.get(plugin)!.push(draft);
   /** Of the first route that runs the plugin. */
   const examples = new Map<WrittenPlugin, string>();
   const logins: Logins = new Map();
   for (const [route, request] of samples) {
+    yield;
     for (const [i, plugin] of route.plugins.entries()) {
       if (!examples.has(plugin)) examples.set(plugin, exampleOf(request));
       const drafts = found.get(plugin)!;
@@ -44,10 +47,14 @@ export function ofPlugins(
       for (const draft of ofRoute) if (!drafts.some(({ code }) => code === draft.code)) drafts.push(draft);
     }
   }
-  return [...found].flatMap(([plugin, drafts]) => {
+  const warnings: ConfigWarning[] = [];
+  for (const [plugin, drafts] of found) {
+    yield;
     const { path, at, service, route } = plugin;
-    return drafts.map((draft) => ({ example: examples.get(plugin) ?? null, ...draft, path, at, service, route }));
-  });
+    for (const draft of drafts)
+      warnings.push({ example: examples.get(plugin) ?? null, ...draft, path, at, service, route });
+  }
+  return warnings;
 }
 
 function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {
@@ -330,10 +337,10 @@ function nameOf({ kind, service, route }: WrittenPlugin): string {
 export type LeadsBack = (plugin: WrittenPlugin, route: WrittenRoute, request: SampleRequest) => boolean;
 
 /** The table is made when it is needed first. */
-export function redirectLoops(entries: readonly TableEntry<WrittenRoute>[]): LeadsBack {
+export function redirectLoops(entriesOf: () => readonly TableEntry<WrittenRoute>[]): LeadsBack {
   let table: RouteTable<WrittenRoute> | null = null;
   return ({ config: { status, location, keepQuery } }, route, sent) => {
-    table ??= compileTable(entries);
+    table ??= compileTable(entriesOf());
     const target = readTarget(sent.path + sent.query);
     const found =
       "code" in target

@@ -5,7 +5,7 @@ import type { BypassReason, Proof, Taker } from "../route/overlaps.ts";
 import type { SampleRequest } from "../route/sample_requests.ts";
 import { describePlace } from "../gateway/plugin_error.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
-import { isIdempotent } from "../upstream/upstream_request.ts";
+import { IDEMPOTENT } from "../base/http_grammar.ts";
 import { exampleOf, type WrittenRoute } from "./written.ts";
 
 /** How many other routes the warning about an unreachable route names. */
@@ -61,7 +61,13 @@ export function ofRetries(
     const { methods } = each.route;
     const { attempts = 0, on = [] } = each.service.retries ?? {};
     const statuses = on.filter((failure) => typeof failure === "number");
-    if (attempts === 0 || statuses.length === 0 || methods.length === 0 || methods.some(isIdempotent)) return [];
+    if (
+      attempts === 0 ||
+      statuses.length === 0 ||
+      methods.length === 0 ||
+      methods.some((method) => IDEMPOTENT.has(method))
+    )
+      return [];
     const message =
       `${statuses.join(", ")} in "retries.on" of service "${each.service.name}" never applies to ${nameOf(each)}: ` +
       `${methods.join(", ")} might be done twice, so such a request is not sent again after a response.`;

@@ -303,7 +303,7 @@ class Trial {
     };
     return {
       spend,
-      pause: this.#bench.slice,
+      pause: async () => this.#bench.slice(),
       get isDue() {
         return characters % 1000 === 0;
       },

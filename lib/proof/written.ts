@@ -51,8 +51,7 @@ export function* written({ config: { global, services }, kinds, shown }: Loaded)
     instances.flatMap(({ id, name, enabled, config }, i): readonly WrittenPlugin[] => {
       if (!enabled) return [];
       const kind = byName.get(name)!;
-      const guard =
-        kind.guards === true ? `${name} ${hash("sha256", JSON.stringify(inKeyOrder(displayed[i]!.config)))}` : null;
+      const guard = kind.guards === true ? guardOf(displayed[i]!) : null;
       return [
         {
           kind,
@@ -98,6 +97,17 @@ export function* written({ config: { global, services }, kinds, shown }: Loaded)
     }
   }
   return { routes, plugins: lists.flat() };
+}
+
+/** A plugin of a service that has not changed is displayed as the same object. */
+const guards = new WeakMap<DisplayedPlugin, string>();
+
+function guardOf(displayed: DisplayedPlugin): string {
+  const known = guards.get(displayed);
+  if (known !== undefined) return known;
+  const guard = `${displayed.name} ${hash("sha256", JSON.stringify(inKeyOrder(displayed.config)))}`;
+  guards.set(displayed, guard);
+  return guard;
 }
 
 /** Of a route that refuses all requests: it lacks no guard. Lists only its own. */

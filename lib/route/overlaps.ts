@@ -12,7 +12,7 @@ import type { Segment } from "./pattern.ts";
 import { isOpen } from "./pattern_index.ts";
 import { choiceOf, lacks, PlacedRoutes, type Pattern, type Placed } from "./placed_routes.ts";
 import { choiceFor, COMMON_METHODS, fulfilling, type SampleRequest } from "./sample_requests.ts";
-import { contenders, methodsOf, routeFor, routesOf, type Route, type TableEntry } from "./table.ts";
+import { contenders, methodsOf, routeFor, routeSteps, type Route, type TableEntry } from "./table.ts";
 import { UpstreamOverlaps, type RouteDestination } from "./upstream_overlaps.ts";
 
 export interface Unreachable<T> {
@@ -79,20 +79,22 @@ export function* proveRoutes<T>(
   entries: readonly TableEntry<T>[],
   { guardsOf, destinationOf, isAccepted = () => false }: ProofQuestion<T>,
 ): Generator<undefined, Proof<T>, undefined> {
-  const routes = routesOf(entries);
-  yield;
-  const placed = new PlacedRoutes<T>(routes, guardsOf);
-  yield* placed.prepare();
+  const placed = yield* PlacedRoutes.of<T>(yield* routeSteps(entries), guardsOf);
   const decoded = new DecodedOverlaps(placed);
   yield* decoded.prepare();
   const upstreams = new UpstreamOverlaps(placed, destinationOf ?? (() => null));
   yield* upstreams.prepare();
-  const order = new Map(entries.map((entry, i) => [entry, i]));
+  const places = new Map<TableEntry<T>, Placed<T>>();
+  for (const route of placed.routes) {
+    yield;
+    places.set(route.entry, route);
+  }
   const samples = new Map<T, SampleRequest>();
   const unreachable: Unreachable<T>[] = [];
   const bypasses: Bypass<T>[] = [];
-  for (const route of placed.routes.toSorted((a, b) => order.get(a.entry)! - order.get(b.entry)!)) {
+  for (const entry of entries) {
     yield;
+    const route = places.get(entry)!;
     const sample = sampleOf(placed, route);
     if (sample === null) unreachable.push(hiding(placed, route));
     else samples.set(route.target, sample);

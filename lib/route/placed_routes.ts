@@ -44,17 +44,34 @@ export class PlacedRoutes<T> {
   readonly haveSameHosts: boolean;
   /** A segment, a host, and the first label of a host, that occur nowhere. */
   segment = "";
-  readonly #others: readonly Route<T>[];
   readonly #host: string;
   readonly #label: string;
   readonly #starts = new Map<string, PathState<Pattern<T>>>();
 
-  /** `others` are those of another table: hosts, lengths and texts that occur nowhere are those of both. */
-  constructor(
-    routes: readonly Route<T>[],
+  private constructor(
+    routes: readonly Placed<T>[],
+    keysOf: ReadonlyMap<string, readonly string[]>,
+    { longest, commonGuards }: Pick<PlacedRoutes<T>, "longest" | "commonGuards">,
+  ) {
+    this.routes = routes;
+    this.keys = new Set([...keysOf.values()].flat());
+    this.index = new PatternIndex(this.keys);
+    this.haveSameHosts = keysOf.size === 1;
+    this.#host = unused("localhost", this.keys);
+    // As short as possible: no name is longer than 253.
+    this.#label = unused("x", new Set([...this.keys].map((key) => key.split(".", 1)[0]!)));
+    this.longest = longest;
+    this.commonGuards = commonGuards;
+  }
+
+  /**
+   * In steps. `others` are the routes of another table: hosts, lengths and texts that occur nowhere are those of both.
+   */
+  static *of<T>(
+    given: readonly Route<T>[],
     guardsOf: (target: T) => ReadonlySet<string>,
     others: readonly Route<T>[] = [],
-  ) {
+  ): Generator<undefined, PlacedRoutes<T>, undefined> {
     const keysOf = new Map<string, readonly string[]>();
     const keysOn = (list: readonly string[]) => {
       const hosts = list.join();
@@ -62,31 +79,33 @@ export class PlacedRoutes<T> {
       keysOf.set(hosts, keys);
       return keys;
     };
-    this.routes = routes.map((route) => {
-      const keys = keysOn(route.entry.hosts);
-      return { ...route, keys, guards: guardsOf(route.target), rank: rankOf(route), patterns: [] };
-    });
-    this.#others = others;
-    for (const { entry } of others) keysOn(entry.hosts);
-    this.keys = new Set([...keysOf.values()].flat());
-    this.index = new PatternIndex(this.keys);
-    this.haveSameHosts = keysOf.size === 1;
-    this.#host = unused("localhost", this.keys);
-    // As short as possible: no name is longer than 253.
-    this.#label = unused("x", new Set([...this.keys].map((key) => key.split(".", 1)[0]!)));
-    this.longest = [...routes, ...others].reduce((longest, { segments }) => Math.max(longest, segments.length), 0);
-    const common = new Set(this.routes[0]?.guards);
-    for (const { guards } of this.routes) for (const guard of common) if (!guards.has(guard)) common.delete(guard);
-    this.commonGuards = common;
-  }
-
-  /** To be run before anything is asked. */
-  *prepare(): Generator<undefined, void, undefined> {
+    const routes: Placed<T>[] = [];
     const literals = new Set<string>();
-    for (const { segments } of [...this.routes, ...this.#others]) {
+    let [longest, common] = [0, null as Set<string> | null];
+    for (const route of given) {
       yield;
+      const guards = guardsOf(route.target);
+      routes.push({ ...route, keys: keysOn(route.entry.hosts), guards, rank: rankOf(route), patterns: [] });
+      common ??= new Set(guards);
+      for (const guard of common) if (!guards.has(guard)) common.delete(guard);
+    }
+    for (const { entry, segments } of others) {
+      yield;
+      keysOn(entry.hosts);
+      longest = Math.max(longest, segments.length);
+    }
+    for (const { segments } of [...routes, ...others]) {
+      yield;
+      longest = Math.max(longest, segments.length);
       for (const segment of segments) if (segment.kind === "literal") literals.add(segment.text);
     }
+    const placed = new PlacedRoutes<T>(routes, keysOf, { longest, commonGuards: common ?? new Set() });
+    placed.segment = unused("x", literals);
+    yield* placed.#fill();
+    return placed;
+  }
+
+  *#fill(): Generator<undefined, void, undefined> {
     for (const route of this.routes) {
       yield;
       this.trees.routesAt(route.entry.hosts, route.segments).forEach((routes, i) => {
@@ -109,7 +128,6 @@ export class PlacedRoutes<T> {
         route.patterns.push(pattern);
       });
     }
-    this.segment = unused("x", literals);
   }
 
   /** In front of a path, for a name that is found under this key first. */

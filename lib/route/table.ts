@@ -110,7 +110,7 @@ export function* tableSteps<T>(lists: Iterable<readonly Route<T>[]>): Generator<
 /** Less than a millisecond of work. */
 const ROUTES_OF_A_STEP = 100;
 
-/** Behind those that come before it, see `routesOf`, and those of the same order. */
+/** Behind those that come before it, see `routeSteps`, and those of the same order. */
 function insert<T>(list: Route<T>[], route: Route<T>): void {
   let at = list.length;
   while (at > 0 && inOrder(list[at - 1]!, route) > 0) at--;
@@ -149,8 +149,14 @@ function tableOf<T>(trees: HostTrees<Route<T>>): RouteTable<T> {
  * The entries with their patterns read. Of routes that share a pattern, the one with the longer base_path comes first,
  * then the one with more conditions.
  */
-export function routesOf<T>(entries: readonly TableEntry<T>[]): Route<T>[] {
-  return readEntries(entries).sort(inOrder);
+export function* routeSteps<T>(entries: readonly TableEntry<T>[]): Generator<undefined, Route<T>[], undefined> {
+  const lists = new Map<string, readonly string[]>();
+  const routes: Route<T>[] = [];
+  for (let i = 0; i < entries.length; i += ROUTES_OF_A_STEP) {
+    yield;
+    routes.push(...readEntries(entries.slice(i, i + ROUTES_OF_A_STEP), lists));
+  }
+  return routes.sort(inOrder);
 }
 
 function inOrder<T>(a: Route<T>, b: Route<T>): number {

@@ -9,7 +9,7 @@
 import { isOpen, keysFrom } from "./pattern_index.ts";
 import { PlacedRoutes, type Pattern, type Placed } from "./placed_routes.ts";
 import { sharedChoice, type SampleRequest } from "./sample_requests.ts";
-import { routesOf, type TableEntry } from "./table.ts";
+import { routeSteps, type TableEntry } from "./table.ts";
 
 export interface Takeover<T> {
   readonly before: T;
@@ -39,12 +39,10 @@ export function* takeovers<T>(
   { isAsked, nameOf }: TakeoverQuestion<T>,
   most = MAX_LOOKUPS,
 ): Generator<undefined | Takeover<T>, boolean, undefined> {
-  const [olds, news] = [routesOf(entries.before), routesOf(entries.after)];
+  const [olds, news] = [yield* routeSteps(entries.before), yield* routeSteps(entries.after)];
   yield;
-  const before = new PlacedRoutes<T>(olds, () => NO_GUARDS, news);
-  yield* before.prepare();
-  const after = new PlacedRoutes<T>(news, () => NO_GUARDS, olds);
-  yield* after.prepare();
+  const before = yield* PlacedRoutes.of<T>(olds, () => NO_GUARDS, news);
+  const after = yield* PlacedRoutes.of<T>(news, () => NO_GUARDS, olds);
   const isKept = yield* keptIn(before, after, nameOf);
   const areKept = (pattern: Pattern<T>) => pattern.routes.every(isKept);
   const changed = new Set([...before.patterns.values()].filter((pattern) => !areKept(pattern)));

@@ -21,7 +21,8 @@ type ByGuards<T> = Map<ReadonlySet<string>, Placed<T>[]>;
 
 export class UpstreamOverlaps<T> {
   readonly #placed: PlacedRoutes<T>;
-  readonly #destinations: ReadonlyMap<Placed<T>, RouteDestination>;
+  readonly #destinationOf: (target: T) => RouteDestination | null;
+  readonly #destinations = new Map<Placed<T>, RouteDestination>();
   /** Services of which a route has an `upstream_path`. */
   readonly #replacing = new Set<RouteDestination>();
   /** Of each address. */
@@ -31,17 +32,20 @@ export class UpstreamOverlaps<T> {
 
   constructor(placed: PlacedRoutes<T>, destinationOf: (target: T) => RouteDestination | null) {
     this.#placed = placed;
-    const destinations = placed.routes.map((route) => [route, destinationOf(route.target)] as const);
-    this.#destinations = new Map(destinations.flatMap(([route, to]) => (to === null ? [] : [[route, to] as const])));
-    for (const [route, to] of this.#destinations) {
-      if (route.upstreamPath?.isOfRoute) this.#replacing.add(to);
-      for (const address of to.addresses)
-        this.#services.set(address, (this.#services.get(address) ?? new Set()).add(to));
-    }
+    this.#destinationOf = destinationOf;
   }
 
   /** To be run before anything is asked. */
   *prepare(): Generator<undefined, void, undefined> {
+    for (const route of this.#placed.routes) {
+      yield;
+      const to = this.#destinationOf(route.target);
+      if (to === null) continue;
+      this.#destinations.set(route, to);
+      if (route.upstreamPath?.isOfRoute) this.#replacing.add(to);
+      for (const address of to.addresses)
+        this.#services.set(address, (this.#services.get(address) ?? new Set()).add(to));
+    }
     for (const [route, to] of this.#destinations) {
       yield;
       for (const address of this.#shared(to)) {

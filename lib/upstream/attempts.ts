@@ -8,7 +8,7 @@ import type { Handler } from "../http/handler.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { isUpstreams } from "./faults.ts";
 import type { Peer, Picker } from "./upstream_set.ts";
-import type { ForwardOptions } from "./upstream_request.ts";
+import type { ForwardOptions } from "./try.ts";
 
 export interface AttemptsOptions {
   readonly picker: Picker;
@@ -48,6 +48,11 @@ export function startTotal({ totalMs }: AttemptsOptions, { call }: Exchange, now
 export interface Tries extends AttemptsOptions {
   /** Returns the reply after a failed attempt; throws if a retry may follow. */
   readonly failed: (exchange: Exchange, error: unknown, peer: Peer, endsAt: number) => Reply | Promise<Reply>;
+}
+
+/** As `failed`, for a loop of tries. */
+export function rethrow(_exchange: Exchange, error: unknown): never {
+  throw error;
 }
 
 /**

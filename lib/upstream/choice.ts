@@ -3,11 +3,11 @@
  * try that has sent nothing.
  */
 import { Fault } from "../base/errors.ts";
-import { LEAST_TRY_MS, tryPeer, upstreamFaultReply, type AttemptsOptions, type Tries } from "./attempts.ts";
+import { LEAST_TRY_MS, rethrow, tryPeer, upstreamFaultReply, type AttemptsOptions, type Tries } from "./attempts.ts";
 import type { Balancer } from "./balance.ts";
 import type { HealthTools } from "./contracts.ts";
 import { Unsent } from "./faults.ts";
-import { isUntouched } from "./upstream_request.ts";
+import { isUntouched } from "./try.ts";
 import { ALWAYS_USABLE, type Member, type Peer, type Picker, type UpstreamSet } from "./upstream_set.ts";
 import { usableOf } from "./usable.ts";
 
@@ -57,21 +57,27 @@ export function adoptHealth(
   changed();
 }
 
-/**
- * A try that sent nothing is followed at once by one at another upstream, each of them once; `tried` have been before.
- */
-export function elsewhere(options: AttemptsOptions, tried: readonly Peer[] = []): Tries["failed"] {
+/** A try that sent nothing is followed at once by one at another upstream, each of them once. */
+export function elsewhere(options: AttemptsOptions): Tries["failed"] {
   const { picker, forwarding, meter, log } = options;
-  return (exchange, error, peer, endsAt) => {
-    const now = forwarding.clock.now();
-    const isOver = exchange.call.aborted || now > endsAt - LEAST_TRY_MS;
-    const mayFollow =
-      !isOver && error instanceof Fault && isUnopened(error) && (exchange.body === null || isUntouched(exchange.body));
-    const all = [...tried, peer];
-    const next = mayFollow ? picker.pick(exchange, all) : null;
-    if (next === null) return upstreamFaultReply(exchange, error, log);
-    meter?.retried();
-    return tryPeer({ ...options, failed: elsewhere(options, all) }, exchange, next, now, endsAt);
+  const tries: Tries = { ...options, failed: rethrow };
+  return async (exchange, firstError, first, endsAt) => {
+    const { call, body } = exchange;
+    const tried = [first];
+    for (let error = firstError; ;) {
+      const now = forwarding.clock.now();
+      const isOver = call.aborted || now > endsAt - LEAST_TRY_MS;
+      const mayFollow = !isOver && error instanceof Fault && isUnopened(error) && (body === null || isUntouched(body));
+      const next = mayFollow ? picker.pick(exchange, tried) : null;
+      if (next === null) return upstreamFaultReply(exchange, error, log);
+      tried.push(next);
+      meter?.retried();
+      try {
+        return await tryPeer(tries, exchange, next, now, endsAt);
+      } catch (later) {
+        error = later;
+      }
+    }
   };
 }
 

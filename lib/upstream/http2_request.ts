@@ -4,9 +4,11 @@
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type OutgoingHttpHeaders } from "node:http2";
 // Node's own function: see `base/event_loop.ts`.
 import { setImmediate } from "node:timers";
-import type { Timer } from "../base/clock.ts";
+import type { Readable } from "node:stream";
+import type { HasDeadline, Timer } from "../base/clock.ts";
 import { entry, guarded } from "../base/event_loop.ts";
 import { Fault } from "../base/errors.ts";
+import { pump } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { cancelWhenDestroyed, detectTruncatedBody, keepOpenUntilRead, resetStream } from "../http/h2_streams.ts";
 import { h2Fields } from "../http/h2_fields.ts";
@@ -24,8 +26,19 @@ import {
 } from "./heads.ts";
 import type { ResponseHead, UpstreamRequestHead } from "./heads.ts";
 import type { Session, Sessions } from "./sessions.ts";
-import { clientDisconnected, connectTimeLeft, isReplayable, UpstreamRequest } from "./upstream_request.ts";
-import type { Try, UpstreamDestination } from "./upstream_request.ts";
+import {
+  asksForContinue,
+  bodyFault,
+  clientDisconnected,
+  connectTimeLeft,
+  DRAIN_MS,
+  inform,
+  isReplayable,
+  MOVING,
+  overdueFault,
+  silenceFault,
+} from "./try.ts";
+import type { Phase, RunningTry, Try, UpstreamDestination } from "./try.ts";
 
 export { warnOfNode } from "../base/nghttp2.ts";
 
@@ -145,13 +158,23 @@ function send(attempt: Try<Sessions>, session: Session): Promise<Reply> | Reply 
   }
 }
 
-class Http2Request extends UpstreamRequest<Sessions> {
+class Http2Request implements RunningTry, HasDeadline {
+  readonly attempt: Try<Sessions>;
+  phase: Phase = "sending";
+  place = -1;
+  /** When the present phase, the try before a response, or the whole has to be over. */
+  dueAt = Infinity;
+  awaitsContinue = false;
+  given: Readable | null = null;
+  readonly #resolve: (reply: Reply | Promise<Reply>) => void;
+  readonly #reject: (fault: Fault) => void;
   readonly #session: Session;
   readonly #stream: ClientHttp2Stream;
   #trailers: HeaderList = [];
   /** Bytes that had arrived from the upstream when the whole request was sent; -1 if that is of no use. */
   #bytesRead = -1;
   #hasLease = true;
+  #stopUpload: (() => void) | null = null;
 
   constructor(
     attempt: Try<Sessions>,
@@ -160,10 +183,11 @@ class Http2Request extends UpstreamRequest<Sessions> {
     resolve: (reply: Reply | Promise<Reply>) => void,
     reject: (fault: Fault) => void,
   ) {
-    super(attempt, resolve, reject);
+    this.attempt = attempt;
+    this.#resolve = resolve;
+    this.#reject = reject;
     this.#session = session;
     this.#stream = stream;
-    this.phase = "sending";
   }
 
   begin(head: UpstreamRequestHead, waitsForTrailers: boolean): void {
@@ -171,42 +195,46 @@ class Http2Request extends UpstreamRequest<Sessions> {
     const stream = guarded(this.#stream);
     detectTruncatedBody(stream);
     this.#endWithReset();
-    this.listen();
-    stream.on("timeout", () => this.silent());
-    stream.once("finish", () => this.awaitResponse());
-    stream.on("headers", (_fields: object, _flags: number, raw: HeaderList) =>
-      this.inform(Number(raw[1]), raw.slice(2)),
-    );
+    this.#listen();
+    stream.on("timeout", () => this.#silent());
+    stream.once("finish", () => this.#awaitResponse());
+    stream.on("headers", (_fields: object, _flags: number, raw: HeaderList) => {
+      if (this.phase !== "over") inform(this, Number(raw[1]), raw.slice(2));
+    });
     stream.once("response", (_fields: object, flags: number, raw: HeaderList) => this.#answered(raw, flags));
     stream.once("trailers", (_fields: object, _flags: number, raw: HeaderList) => (this.#trailers = raw));
     stream.on("error", (error: NodeJS.ErrnoException) => {
       // A connection can carry 2^30 requests (RFC 9113 §5.1.1).
       if (error.code === "ERR_HTTP2_OUT_OF_STREAMS") this.#session.drain();
-      if (this.phase !== "over") this.fail(this.#faultOf(error));
+      if (this.phase !== "over") this.#fail(this.#faultOf(error));
     });
     stream.once("close", () => this.#closed());
-    this.attempt.exchange.call.onAbort(() => this.fail(clientDisconnected()));
-    if (body === null) return this.awaitResponse();
+    this.attempt.exchange.call.onAbort(() => this.#fail(clientDisconnected()));
+    if (body === null) return this.#awaitResponse();
     if (this.phase === "over") return;
-    this.watch(0);
+    this.#watch(0);
     if (waitsForTrailers) stream.once("wantTrailers", () => this.#sendTrailers());
-    this.upload(body, stream, head, () => void stream.end());
+    this.awaitsContinue = asksForContinue(this.attempt.exchange);
+    const broken = (cause: Error | null) => this.#fail(bodyFault(cause));
+    this.#stopUpload = pump(body, stream, { done: () => void stream.end(), broken }, head.length);
   }
 
-  protected override get awaitsBody(): boolean {
+  get awaitsBody(): boolean {
     return this.#stream.writableLength === 0 && !this.#stream.writableEnded;
   }
 
-  protected override awaitResponse(): void {
-    if (this.phase === "sending") this.#bytesRead = this.#session.socket.bytesRead;
-    super.awaitResponse();
+  #awaitResponse(): void {
+    if (this.phase !== "sending") return;
+    this.#bytesRead = this.#session.socket.bytesRead;
+    this.phase = "waiting";
+    this.#watch(this.attempt.options.responseMs);
   }
 
   #sendTrailers(): void {
     try {
       this.#stream.sendTrailers(h2Fields(requestTrailers(this.attempt.exchange)) ?? {});
     } catch (error) {
-      this.fail(new Fault("internal", "the request's trailers could not be written", error));
+      this.#fail(new Fault("internal", "the request's trailers could not be written", error));
     }
   }
 
@@ -217,20 +245,24 @@ class Http2Request extends UpstreamRequest<Sessions> {
     const stream = this.#stream;
     const status = Number(raw[1]);
     // nghttp2 wants three digits, `099` among them.
-    if (status < 200) return this.fail(new Fault("upstream_invalid", `the upstream answered with status ${raw[1]}`));
+    if (status < 200) return this.#fail(new Fault("upstream_invalid", `the upstream answered with status ${raw[1]}`));
     const head: ResponseHead = { statusCode: status, httpVersion: "2.0", rawHeaders: raw.slice(2) };
     const headers = receivedHeaders(head, options.viaName);
     // A body that is destroyed cancels the request: Node would send NO_ERROR.
-    cancelWhenDestroyed(stream, () => this.finish());
+    cancelWhenDestroyed(stream, () => this.#finish());
     // Any 2xx answers a CONNECT with a tunnel (RFC 9113 §8.5).
     if (upgrade !== null && raw[1]!.startsWith("2")) return this.#switch(upgrade, headers);
     this.#bytesRead = -1;
-    this.receive();
+    this.phase = "receiving";
+    this.#watch(0);
     // A refused WebSocket is an answered request: nothing follows on it.
     if (upgrade !== null) stream.end();
     if (body !== null) {
       stream.once("end", () => {
-        if (!stream.writableEnded && this.phase === "receiving") this.drain();
+        if (stream.writableEnded || this.phase !== "receiving") return;
+        // An upload that goes on must not hold the lease for long.
+        this.phase = "draining";
+        this.#watch(DRAIN_MS);
       });
     }
     call.onEnd(() => this.#watchUnread());
@@ -242,7 +274,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
     const give = () => {
       if (this.phase === "over") return;
       this.given = stream;
-      this.resolve({ status, headers, body: isEmpty ? null : stream, trailers: () => trailerFields(this.#trailers) });
+      this.#resolve({ status, headers, body: isEmpty ? null : stream, trailers: () => trailerFields(this.#trailers) });
     };
     // By the end of this round Node reports what came in one packet with the head and makes it invalid, such as a body
     // of another length than it states.
@@ -253,7 +285,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
   /** Answers the client's upgrade with a 101: the stream carries the bytes that a socket would. */
   #switch(protocol: string, received: HeaderList): void {
     const { exchange, options } = this.attempt;
-    this.finish();
+    this.#finish();
     let headers = withoutHeader(received, "sec-websocket-accept");
     if (exchange.httpVersion !== "2.0") {
       headers = [
@@ -263,7 +295,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
       ];
     }
     const tunnel = { socket: this.#stream, head: Buffer.alloc(0), idleMs: options.idleMs };
-    this.resolve({ status: 101, headers: switchHeaders(protocol, headers), body: null, tunnel });
+    this.#resolve({ status: 101, headers: switchHeaders(protocol, headers), body: null, tunnel });
   }
 
   get #isRead(): boolean {
@@ -276,25 +308,64 @@ class Http2Request extends UpstreamRequest<Sessions> {
    */
   #watchUnread(): void {
     const { exchange, options } = this.attempt;
-    if (this.phase === "receiving" && !exchange.call.aborted && !this.#isRead) this.watch(options.idleMs);
+    if (this.phase === "receiving" && !exchange.call.aborted && !this.#isRead) this.#watch(options.idleMs);
   }
 
-  protected override listen(): void {
+  /** Measures another `idleMs` of silence. */
+  #listen(): void {
     this.#stream.setTimeout(this.attempt.options.idleMs);
   }
 
-  protected override phaseOver(): void {
-    if (this.phase === "draining") {
-      this.finish();
-      resetStream(this.#stream, NGHTTP2_CANCEL);
-    } else if (this.#isRead) this.watch(0);
-    else {
-      this.finish();
-      this.#stream.destroy();
-    }
+  #silent(): void {
+    if (!MOVING.has(this.phase)) return;
+    const fault = silenceFault(this);
+    if (fault !== null) this.#fail(fault);
+    else this.#listen();
   }
 
-  protected override close(fault: Fault): void {
+  /** Starts the time of the present phase, in milliseconds; 0: it has no deadline of its own. */
+  #watch(phaseMs: number): void {
+    const { to, options, tryEndsAt, endsAt } = this.attempt;
+    const hasResponse = this.phase === "receiving" || this.phase === "draining";
+    const otherwise = hasResponse ? endsAt : Math.min(endsAt, tryEndsAt);
+    this.dueAt = otherwise;
+    if (phaseMs === 0 && otherwise === Infinity) return to.pool.deadlines.remove(this);
+    const now = options.clock.now();
+    if (phaseMs > 0) this.dueAt = Math.min(otherwise, now + phaseMs);
+    to.pool.deadlines.add(this, now);
+  }
+
+  overdue(now: number): void {
+    const fault = overdueFault(this, now);
+    if (fault !== null) return this.#fail(fault);
+    // A reader that has begun may take its time.
+    if (this.phase !== "draining" && this.#isRead) return this.#watch(0);
+    const { phase } = this;
+    this.#finish();
+    if (phase === "draining") resetStream(this.#stream, NGHTTP2_CANCEL);
+    else this.#stream.destroy();
+  }
+
+  #fail(fault: Fault): void {
+    const { phase, given } = this;
+    if (phase === "over") return;
+    this.#finish();
+    this.#close(fault);
+    // The client has the whole response: later faults do not concern it.
+    if (phase === "draining") return;
+    if (given === null) return this.#reject(fault);
+    given.destroy(fault);
+    if (!this.attempt.exchange.call.aborted) this.attempt.to.broken(fault);
+  }
+
+  #finish(): void {
+    this.phase = "over";
+    this.attempt.to.pool.deadlines.remove(this);
+    this.#stopUpload?.();
+    this.#stopUpload = null;
+  }
+
+  #close(fault: Fault): void {
     const session = this.#session;
     if (fault.code === "upstream_timeout") session.probe(this.#bytesRead);
     // A client that gives up early says as much, if nothing at all has arrived since.
@@ -326,15 +397,15 @@ class Http2Request extends UpstreamRequest<Sessions> {
   #closed(): void {
     this.#release();
     const { phase } = this;
-    if (phase === "receiving" && this.given === null) return this.fail(this.#faultOf(null));
+    if (phase === "receiving" && this.given === null) return this.#fail(this.#faultOf(null));
     if (phase === "receiving") {
       // To Node neither the end of the connection nor a reset with some codes is an error.
       const isBroken = !this.#stream.readableEnded && !this.attempt.exchange.call.aborted;
       if (isBroken) this.attempt.to.broken(new Fault("upstream_reset", "the stream ended in the middle of a response"));
     }
-    if (phase === "receiving" || phase === "draining") this.finish();
+    if (phase === "receiving" || phase === "draining") this.#finish();
     // A reset that is no error to Node: CANCEL, or NO_ERROR.
-    else if (phase !== "over") this.fail(this.#faultOf(null));
+    else if (phase !== "over") this.#fail(this.#faultOf(null));
   }
 
   #faultOf(error: NodeJS.ErrnoException | null): Fault {

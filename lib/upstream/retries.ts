@@ -2,12 +2,14 @@
  * Tries a request again at other upstreams, as `retries` of its service says, with its body where that was kept.
  */
 import { Fault, ignore } from "../base/errors.ts";
+import { IDEMPOTENT } from "../base/http_grammar.ts";
 import type { Service } from "../config/model.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValue } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import {
+  rethrow,
   tryPeer,
   upstreamFaultReply,
   LEAST_TRY_MS,
@@ -21,7 +23,7 @@ import { tryFailure, Unsent, type TryFailure } from "./faults.ts";
 import type { RetryLimit } from "./contracts.ts";
 import { Replay, ReplayMemory, RetryBudget } from "./replay.ts";
 import type { Peer } from "./upstream_set.ts";
-import { isIdempotent, isUntouched } from "./upstream_request.ts";
+import { isUntouched } from "./try.ts";
 
 export { fields } from "../config/retries.ts";
 export { ReplayMemory, RetryBudget };
@@ -96,10 +98,6 @@ export function repeatedly(options: AttemptsOptions, { policy, budget, memory }:
   };
 }
 
-function rethrow(_exchange: Exchange, error: unknown): never {
-  throw error;
-}
-
 /** Null if there is no body, or if it is known to be too long. */
 function replayOf({ body, headers }: Exchange, { maxReplayBytes }: RetryPolicy, memory: ReplayMemory): Replay | null {
   if (body === null || Number(headerValue(headers, "content-length") ?? 0) > maxReplayBytes) return null;
@@ -128,10 +126,10 @@ function retriesFault(policy: RetryPolicy, method: string, fault: Fault): boolea
   return (
     failure !== null &&
     policy.on.has(failure) &&
-    (failure === "connect" || fault instanceof Unsent || isIdempotent(method))
+    (failure === "connect" || fault instanceof Unsent || IDEMPOTENT.has(method))
   );
 }
 
 function retriesStatus(policy: RetryPolicy, method: string, status: number): boolean {
-  return policy.statuses.has(status) && isIdempotent(method);
+  return policy.statuses.has(status) && IDEMPOTENT.has(method);
 }

@@ -15,7 +15,7 @@ import type { Address } from "./contracts.ts";
 import { readyEvent } from "./connect.ts";
 import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts";
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
-import type { Try } from "./upstream_request.ts";
+import type { Try } from "./try.ts";
 
 export class Sessions extends ConnectionPool<Session> {
   /** As `Peer.forward`. */

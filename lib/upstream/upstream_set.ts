@@ -10,9 +10,9 @@ import { ConnectionPool } from "./connection_pool.ts";
 import type { BreakerSettings, Candidate, CircuitBreaker, HealthSettings } from "./contracts.ts";
 import type { RetryLimit, UpstreamHealth } from "./contracts.ts";
 import { isUpstreams } from "./faults.ts";
-import { forwardHttp1 } from "./http1_request.ts";
+import { forwardHttp1 } from "./http1_exchange.ts";
 import { Pool } from "./pool.ts";
-import type { ForwardOptions, Try, UpstreamDestination } from "./upstream_request.ts";
+import type { ForwardOptions, Try, UpstreamDestination } from "./try.ts";
 
 /** The connections to one upstream: HTTP/1.1 or HTTP/2. */
 export type Connections = Pool | Http2Connections;

@@ -93,6 +93,7 @@ async function measure(machine: Machine, program: Program, shape: Shape, size: n
   mkdirSync(folder);
   const served = await program.prepare(folder, shape, size);
   served.write({ change: "all", generation: 0 });
+  served.reload(null);
   const beganAt = performance.now();
   const running = machine.start(served.command, null);
   await answers(running, served.port, served.steady);

@@ -27,8 +27,9 @@ export interface Served {
   readonly steady: string;
   /** A path that only this generation answers. */
   marker(generation: number): string;
+  /** Beside the file of the configuration, whose place it takes at the start or by `reload`. */
   write(written: Written): void;
-  reload(running: Running): void;
+  reload(running: Running | null): void;
 }
 
 export interface Program {
@@ -83,9 +84,7 @@ function routesOf(service: number, generation: number, count: number): readonly 
 const steady = "/steady";
 const marker = (generation: number) => `/marker-${generation}`;
 
-/** Whoever reads it meanwhile reads the old one or the new one. */
-function replace(file: string, text: string): void {
-  writeFileSync(`${file}.new`, text);
+function put(file: string): void {
   renameSync(`${file}.new`, file);
 }
 
@@ -95,6 +94,7 @@ async function ours(folder: string, shape: Shape, size: number): Promise<Served>
   const perService = shape === "routes" ? ROUTES_OF_A_SERVICE : 10;
   const services = shape === "callers" ? 10 : size / ROUTES_OF_A_SERVICE;
   const generations = new Generations(services);
+  let isSame = false;
   const command = {
     program: process.execPath,
     words: [
@@ -111,8 +111,13 @@ async function ours(folder: string, shape: Shape, size: number): Promise<Served>
   };
   return {
     ...{ port, command, steady, marker },
-    reload: ({ child }) => void child.kill("SIGHUP"),
+    // It notices a new file by itself; one that is as before is read again on SIGHUP.
+    reload(running) {
+      put(file);
+      if (isSame) running?.child.kill("SIGHUP");
+    },
     write(written) {
+      isSame = written.change === "none";
       const of = generations.apply(written);
       const newest = Math.max(...of);
       const fixed = (path: string) => ({ path, plugins: [TERMINATED] });
@@ -145,7 +150,7 @@ async function ours(folder: string, shape: Shape, size: number): Promise<Served>
         ],
         ...(shape === "callers" && { callers: callersOf(size, newest) }),
       };
-      replace(file, JSON.stringify(config, null, 1));
+      writeFileSync(`${file}.new`, JSON.stringify(config, null, 1));
     },
   };
 }
@@ -172,7 +177,10 @@ async function nginx(folder: string, _shape: Shape, size: number): Promise<Serve
   return {
     ...{ port, steady, marker },
     command: { program: find("nginx")!, words: ["-e", join(folder, "error.log"), "-p", folder, "-c", file] },
-    reload: ({ child }) => void child.kill("SIGHUP"),
+    reload(running) {
+      put(file);
+      running?.child.kill("SIGHUP");
+    },
     write(written) {
       const of = generations.apply(written);
       const location = (s: number, route: Route) => {
@@ -201,7 +209,7 @@ async function nginx(folder: string, _shape: Shape, size: number): Promise<Serve
         ...locations,
         "location / { return 404; } } }\n",
       ];
-      replace(file, text.join("\n"));
+      writeFileSync(`${file}.new`, text.join("\n"));
     },
   };
 }
@@ -217,7 +225,10 @@ async function caddy(folder: string, _shape: Shape, size: number): Promise<Serve
     ...{ port, steady, marker },
     command: { program, words: ["run", "--config", file], environment: places },
     // Caddy is sent its configuration by its own program, whose processor time does not count.
-    reload: () => void postTo(admin, file),
+    reload(running) {
+      put(file);
+      if (running !== null) void postTo(admin, file);
+    },
     write(written) {
       const of = generations.apply(written);
       const routes = of.map((generation, s) => ({
@@ -251,7 +262,7 @@ async function caddy(folder: string, _shape: Shape, size: number): Promise<Serve
         logging: { logs: { default: { level: "ERROR" } } },
         apps: { http: { servers: { front: server } } },
       };
-      replace(file, JSON.stringify(config));
+      writeFileSync(`${file}.new`, JSON.stringify(config));
     },
   };
 }

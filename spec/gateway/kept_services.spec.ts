@@ -307,6 +307,7 @@ describe("a gateway that has had many configurations", () => {
       }
       const fresh = await inFile(configOf(), options);
       expect(described(old.snapshot()), `after ${step} reloads`).toEqual(described(fresh.snapshot()));
+      expect(old.gateway.configWarnings, `after ${step} reloads`).toEqual(fresh.gateway.configWarnings);
       if (step % 8 !== 0) continue;
       const { port: other } = await fresh.gateway.listen({ port: 0 });
       expect(await asked(port), `after ${step} reloads`).toEqual(await asked(other));

@@ -1094,7 +1094,7 @@ describe("configWarnings", () => {
     );
     let slices = 0;
     const next = createTimeSlices();
-    const warnings = await configWarningsInSlices(config, () => (slices++, next()));
+    const warnings = await configWarningsInSlices(config, undefined, () => (slices++, next()));
     expect(warnings).toEqual(configWarnings(config));
     expect(warnings.length).toBe(15_000);
     expect(slices).toBeGreaterThan(1);

@@ -1,11 +1,26 @@
 /**
- * Sends a request to an upstream over HTTP/1.1: the head as one string, the response read by our own parser or by
- * Node's.
+ * One exchange with an upstream over HTTP/1.1: a lease, a connection, the request as one text, the response by our own
+ * parser or by Node's, and the end of the lease.
+ *
+ * ```
+ *            connected           all is sent          head of the response      response is complete
+ * connecting ─────────► sending ────────────► waiting ───────────────────► receiving ─┬──────────► over: the connection
+ *     │                    │                                                ▲         │            is kept, or closed
+ *     │                    └──── the response comes before all is sent ─────┘         └─► draining ─► over
+ *     │                                                                                   (the upload goes on, 100 ms)
+ *     └──► over: a kept connection was dead; once more on a new one
+ * ```
+ *
+ * A fault, a deadline, a client that disconnects, and a reader that gives the body of the reply up lead from every
+ * phase to "over", and close the connection. In every phase but "over" the exchange holds its lease, and is the user of
+ * its connection; in "over" it does nothing any more.
  */
 import { Readable } from "node:stream";
 import { entry, writeText } from "../base/event_loop.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
-import { writeChunk, type Sink } from "../http/body.ts";
+import { IDEMPOTENT } from "../base/http_grammar.ts";
+import type { HasDeadline } from "../base/clock.ts";
+import { pump, writeChunk, type Sink } from "../http/body.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import { behind, LentBody, lentCopy } from "../http/lent_body.ts";
@@ -25,14 +40,19 @@ import {
 import type { ResponseHead, UpstreamRequestHead } from "./heads.ts";
 import type { ResponseSink } from "./response_parser.ts";
 import {
+  asksForContinue,
+  bodyFault,
   clientDisconnected,
   connectTimeLeft,
-  isIdempotent,
+  DRAIN_MS,
+  inform,
   isReplayable,
   isUntouched,
-  UpstreamRequest,
-} from "./upstream_request.ts";
-import type { Try } from "./upstream_request.ts";
+  MOVING,
+  overdueFault,
+  silenceFault,
+} from "./try.ts";
+import type { Phase, RunningTry, Try } from "./try.ts";
 
 /** As `Peer.forward`. Not async: one more promise costs as much as a header. */
 export function forwardHttp1(attempt: Try<Pool>): Promise<Reply> {
@@ -48,7 +68,7 @@ export function forwardHttp1(attempt: Try<Pool>): Promise<Reply> {
 function send(attempt: Try<Pool>): Promise<Reply> {
   return new Promise((resolve, reject) => {
     try {
-      new Http1Request(attempt, resolve, reject).begin();
+      new Http1Exchange(attempt, resolve, reject).begin();
     } catch (error) {
       attempt.to.pool.release(attempt.exchange.call.holder);
       reject(new Fault("internal", "the request could not be written", error));
@@ -56,7 +76,16 @@ function send(attempt: Try<Pool>): Promise<Reply> {
   });
 }
 
-class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, ResponseSink, Sink {
+class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ResponseSink, Sink {
+  readonly attempt: Try<Pool>;
+  phase: Phase = "connecting";
+  place = -1;
+  /** When the present phase, the try before a response, or the whole has to be over. */
+  dueAt = Infinity;
+  awaitsContinue = false;
+  given: Readable | null = null;
+  readonly #resolve: (reply: Reply | Promise<Reply>) => void;
+  readonly #reject: (fault: Fault) => void;
   readonly #connection: Connection;
   readonly #head: UpstreamRequestHead;
   readonly #text: string;
@@ -81,10 +110,13 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   #first: Buffer | LentBody | null = null;
   #body: ResponseBody | null = null;
   #trailers: readonly string[] = NO_TRAILERS;
+  #stopUpload: (() => void) | null = null;
 
   /** Throws if the head cannot be written, or if Node cannot begin to connect. */
   constructor(attempt: Try<Pool>, resolve: (reply: Reply | Promise<Reply>) => void, reject: (fault: Fault) => void) {
-    super(attempt, resolve, reject);
+    this.attempt = attempt;
+    this.#resolve = resolve;
+    this.#reject = reject;
     const { exchange, to, options } = attempt;
     this.#head = requestHead(exchange, to, options);
     this.#text = headText(exchange.method, exchange.upstreamPath + exchange.query, this.#head.headers);
@@ -93,9 +125,9 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
 
   begin(): void {
     this.#connection.user = this;
-    this.attempt.exchange.call.onAbort(() => this.fail(clientDisconnected()));
+    this.attempt.exchange.call.onAbort(() => this.#fail(clientDisconnected()));
     if (this.#connection.isConnected) this.connected();
-    else if (this.phase === "connecting") this.watch(this.attempt.options.connectMs);
+    else if (this.phase === "connecting") this.#watch(this.attempt.options.connectMs);
   }
 
   connected(): void {
@@ -106,14 +138,14 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     connection.beginResponse(method, this, options.parser);
     this.phase = "sending";
     // Without a body, a request that can be repeated need not know how much of it was sent.
-    if (body !== null || !isIdempotent(method)) connection.guardWrites();
+    if (body !== null || !IDEMPOTENT.has(method)) connection.guardWrites();
     this.#isWritten = body === null || this.#takeWhole(body);
-    if (body !== null) this.watch(0);
+    if (body !== null) this.#watch(0);
     if (!this.#isWritten) connection.setSilence(options.idleMs);
     // A new connection sends at once: bytes that arrive before that may be its refusal.
     if (connection.isReused) to.pool.options.writeBatch.add(connection.send);
     else this.send();
-    if (body === null) this.awaitResponse();
+    if (body === null) this.#awaitResponse();
   }
 
   received(chunk: Buffer): void {
@@ -124,7 +156,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     if (!this.#isSent && this.#connection.isReused) return this.failed(ANSWERED_EARLY);
     this.#hasReceived = true;
     const invalid = this.#connection.parser.feed(chunk);
-    if (invalid !== null) this.fail(new Fault("upstream_invalid", invalid));
+    if (invalid !== null) this.#fail(new Fault("upstream_invalid", invalid));
     else if (this.phase === "receiving") {
       // The rest of the body has yet to arrive.
       this.#connection.setSilence(this.attempt.options.idleMs);
@@ -145,16 +177,16 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
       this.#leave("spent");
       // The other idle connections are as old.
       this.attempt.to.pool.dropIdle();
-      return this.resolve(forwardHttp1({ ...this.attempt, bytes, isSecond: true }));
+      return this.#resolve(forwardHttp1({ ...this.attempt, bytes, isSecond: true }));
     }
-    this.fail(this.#faultOf(error, isUnsent));
+    this.#fail(this.#faultOf(error, isUnsent));
   }
 
   /** What was handed to the system may arrive. Nothing else does: it can be sent again, whatever the method. */
   writeFailed(error: NodeJS.ErrnoException): void {
     if (this.phase === "over") return;
     this.#writeError = error;
-    this.stopUpload();
+    this.#endUpload();
     if (!this.#isSent) this.failed(error);
   }
 
@@ -179,7 +211,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   }
 
   closed(): void {
-    this.fail(new Fault("upstream_reset", "the connection closed before a response"));
+    this.#fail(new Fault("upstream_reset", "the connection closed before a response"));
   }
 
   /** Accepts a body that is in memory and as long as the head states; any other body is streamed. */
@@ -196,7 +228,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     const { socket, lendsBytes } = this.#connection;
     if (body !== null && this.#bytes === null) return this.#stream(body);
     // Plain connections, and no others, lend what they read. Guarded writes are the stream's.
-    if (body === null && lendsBytes && isIdempotent(method)) writeText(socket, this.#text);
+    if (body === null && lendsBytes && IDEMPOTENT.has(method)) writeText(socket, this.#text);
     else if (this.#bytes === null) socket.write(this.#text, "latin1");
     else this.#sendWhole(behind(this.#text, this.#bytes));
     this.#isSent = true;
@@ -218,7 +250,9 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     const { socket } = this.#connection;
     socket.cork();
     socket.write(this.#text, "latin1");
-    this.upload(body, this, this.#head, () => this.#endBody());
+    this.awaitsContinue = asksForContinue(this.attempt.exchange);
+    const broken = (cause: Error | null) => this.#fail(bodyFault(cause));
+    this.#stopUpload = pump(body, this, { done: () => this.#endBody(), broken }, this.#head.length);
     // What has arrived of the body flows in the next tick, and is in the same write; the head does not wait for more.
     process.nextTick(entry("the beginning of a body", () => this.#uncork()));
   }
@@ -266,7 +300,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
       try {
         last = `0\r\n${fieldLines(requestTrailers(this.attempt.exchange))}\r\n`;
       } catch (error) {
-        return this.fail(new Fault("internal", "the request's trailers could not be written", error));
+        return this.#fail(new Fault("internal", "the request's trailers could not be written", error));
       }
       this.#connection.socket.write(last, "latin1");
     }
@@ -279,17 +313,17 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   #written(): void {
     const { socket } = this.#connection;
     if (this.phase !== "sending") return;
-    if (socket.writableLength === 0) return this.awaitResponse();
+    if (socket.writableLength === 0) return this.#awaitResponse();
     this.#connection.setSilence(this.attempt.options.idleMs);
-    socket.write(NO_BYTES, () => this.awaitResponse());
+    socket.write(NO_BYTES, () => this.#awaitResponse());
   }
 
-  protected override get awaitsBody(): boolean {
+  get awaitsBody(): boolean {
     return this.#connection.socket.writableLength === 0 && !this.#isWritten;
   }
 
   informed(head: ResponseHead): void {
-    this.inform(head.statusCode!, head.rawHeaders);
+    if (this.phase !== "over") inform(this, head.statusCode!, head.rawHeaders);
   }
 
   switched(head: ResponseHead, behind: Buffer): void {
@@ -297,16 +331,16 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     const { exchange, options } = this.attempt;
     const { upgrade } = exchange;
     if (upgrade === null || !hasToken(headerValue(head.rawHeaders, "upgrade"), upgrade)) {
-      return this.fail(new Fault("upstream_invalid", "the upstream switched to a protocol that was not requested"));
+      return this.#fail(new Fault("upstream_invalid", "the upstream switched to a protocol that was not requested"));
     }
     if (this.#head.accept !== null && headerValue(head.rawHeaders, "sec-websocket-accept") !== this.#head.accept) {
-      return this.fail(new Fault("upstream_invalid", "the upstream's Sec-WebSocket-Accept does not match the key"));
+      return this.#fail(new Fault("upstream_invalid", "the upstream's Sec-WebSocket-Accept does not match the key"));
     }
-    this.finish();
+    this.#finish();
     const socket = this.#connection.detach();
     socket.once("close", () => this.#release());
     socket.on("error", ignore);
-    this.resolve({
+    this.#resolve({
       status: 101,
       headers: switchHeaders(upgrade, receivedHeaders(head, options.viaName)),
       body: null,
@@ -317,7 +351,8 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   answered(head: ResponseHead, whole: Buffer | null): void {
     if (this.phase === "over") return;
     this.#response = head;
-    this.receive();
+    this.phase = "receiving";
+    this.#watch(0);
     if (whole === null || !this.#connection.lendsBytes) this.#first = whole;
     else this.#first = whole.length >= LENT_BYTES ? lentCopy(whole) : Buffer.from(whole);
   }
@@ -343,14 +378,16 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     if (connection === "spent" || exchange.upgrade !== null || this.#writeError !== null) this.#leave("spent");
     else if (this.#isWritten) this.#leave("kept");
     else {
-      this.drain();
+      // An upload that goes on must not hold the lease for long.
+      this.phase = "draining";
+      this.#watch(DRAIN_MS);
       // If the end of the body left the socket paused, bytes after it would be hidden from this request and go to the
       // next one.
       if (this.#connection.socket.isPaused()) this.#connection.socket.resume();
     }
     if (body !== null) body.complete();
     // All of it arrived at once: there is nothing to stream.
-    else this.resolve(replyOf(exchange.method, this.#response!, options.viaName, this.#first ?? NO_BYTES));
+    else this.#resolve(replyOf(exchange.method, this.#response!, options.viaName, this.#first ?? NO_BYTES));
   }
 
   /** Gives the reply, with a body that is read as it arrives. */
@@ -363,11 +400,68 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     // A lent body is complete: it is never followed by more.
     if (Buffer.isBuffer(this.#first)) body.deliver(this.#first);
     this.#first = null;
-    this.resolve(replyOf(exchange.method, this.#response!, options.viaName, body, () => trailerFields(this.#trailers)));
+    this.#resolve(
+      replyOf(exchange.method, this.#response!, options.viaName, body, () => trailerFields(this.#trailers)),
+    );
     return body;
   }
 
-  protected override close(): void {
+  /** The response is awaited from now on. */
+  #awaitResponse(): void {
+    if (this.phase !== "sending") return;
+    this.phase = "waiting";
+    this.#watch(this.attempt.options.responseMs);
+  }
+
+  /** Starts the time of the present phase, in milliseconds; 0: it has no deadline of its own. */
+  #watch(phaseMs: number): void {
+    const { to, options, tryEndsAt, endsAt } = this.attempt;
+    const hasResponse = this.phase === "receiving" || this.phase === "draining";
+    const otherwise = hasResponse ? endsAt : Math.min(endsAt, tryEndsAt);
+    this.dueAt = otherwise;
+    if (phaseMs === 0 && otherwise === Infinity) return to.pool.deadlines.remove(this);
+    const now = options.clock.now();
+    if (phaseMs > 0) this.dueAt = Math.min(otherwise, now + phaseMs);
+    to.pool.deadlines.add(this, now);
+  }
+
+  overdue(now: number): void {
+    const fault = overdueFault(this, now);
+    if (fault !== null) this.#fail(fault);
+    else this.#leave("spent");
+  }
+
+  silent(): void {
+    if (!MOVING.has(this.phase)) return;
+    const fault = silenceFault(this);
+    if (fault !== null) this.#fail(fault);
+    else this.#connection.socket.setTimeout(this.attempt.options.idleMs);
+  }
+
+  #fail(fault: Fault): void {
+    const { phase, given } = this;
+    if (phase === "over") return;
+    this.#finish();
+    this.#close();
+    // The client has the whole response: later faults do not concern it.
+    if (phase === "draining") return;
+    if (given === null) return this.#reject(fault);
+    given.destroy(fault);
+    if (!this.attempt.exchange.call.aborted) this.attempt.to.broken(fault);
+  }
+
+  #finish(): void {
+    this.phase = "over";
+    this.attempt.to.pool.deadlines.remove(this);
+    this.#endUpload();
+  }
+
+  #endUpload(): void {
+    this.#stopUpload?.();
+    this.#stopUpload = null;
+  }
+
+  #close(): void {
     this.#connection.end();
     this.#release();
   }
@@ -377,17 +471,9 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     to.pool.release(exchange.call.holder);
   }
 
-  protected override listen(): void {
-    this.#connection.socket.setTimeout(this.attempt.options.idleMs);
-  }
-
-  protected override phaseOver(): void {
-    this.#leave("spent");
-  }
-
   #leave(connection: "kept" | "spent"): void {
-    this.finish();
-    if (connection === "spent") return this.close();
+    this.#finish();
+    if (connection === "spent") return this.#close();
     // The upstream's system has all of it, and behind a response it is not sent again.
     if (this.#bytes !== null && this.#connection.socket.writableLength === 0)
       (this.attempt.exchange.body as LentBody).giveBack();

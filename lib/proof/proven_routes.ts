@@ -1,0 +1,126 @@
+/**
+ * Proves which routes of a configuration are unreachable or bypassed, and takes the proof of the configuration before
+ * over where nothing has changed that it depends on.
+ */
+import { createHash } from "node:crypto";
+import type { Service } from "../config/model.ts";
+import { entryOf, type Loaded } from "../gateway/snapshot.ts";
+import { proveRoutes, type Proof } from "../route/overlaps.ts";
+import type { TableEntry } from "../route/table.ts";
+import { destinations, type WrittenPlugin, type WrittenRoute } from "./written.ts";
+
+/** Of one gateway: what was proved last. */
+export interface ProofMemory {
+  kept: object | null;
+}
+
+interface KeptProof {
+  readonly key: string;
+  /** Routes by their places in the configuration: nothing of that is kept. */
+  readonly proof: Proof<number>;
+  /** The bypasses that were accepted. */
+  readonly accepted: readonly (readonly [guarded: number, taker: number])[];
+}
+
+interface ProofTools {
+  readonly loaded: Loaded;
+  readonly memory: ProofMemory | undefined;
+  /** See `ProofQuestion`. Is asked again for each bypass that it has accepted. */
+  readonly isAccepted: (guarded: WrittenRoute, taker: WrittenRoute) => boolean;
+}
+
+export function* provenRoutes(
+  routes: readonly WrittenRoute[],
+  { loaded, memory, isAccepted }: ProofTools,
+): Generator<undefined, Proof<WrittenRoute>, undefined> {
+  const key = memory === undefined ? "" : yield* keyOf(routes, loaded);
+  const known = memory?.kept as KeptProof | null | undefined;
+  if (known?.key === key) {
+    for (const [guarded, taker] of known.accepted) isAccepted(routes[guarded]!, routes[taker]!);
+    return yield* placed(known.proof, routes);
+  }
+  const entries: TableEntry<number>[] = [];
+  for (const [i, { service, route }] of routes.entries()) {
+    entries.push(entryOf(service, route, i, loaded));
+    yield;
+  }
+  const accepted: (readonly [number, number])[] = [];
+  const destinationOf = destinations();
+  const proof = yield* proveRoutes(entries, {
+    guardsOf: (i) => routes[i]!.guards,
+    destinationOf: (i) => destinationOf(routes[i]!),
+    isAccepted(guarded, taker) {
+      const is = isAccepted(routes[guarded]!, routes[taker]!);
+      if (is) accepted.push([guarded, taker]);
+      return is;
+    },
+  });
+  if (memory !== undefined) memory.kept = { key, proof, accepted } satisfies KeptProof;
+  return yield* placed(proof, routes);
+}
+
+function* placed(
+  { samples, unreachable, bypasses, steps }: Proof<number>,
+  routes: readonly WrittenRoute[],
+): Generator<undefined, Proof<WrittenRoute>, undefined> {
+  const of = (i: number) => routes[i]!;
+  const samplesOf = new Map<WrittenRoute, NonNullable<ReturnType<typeof samples.get>>>();
+  for (const [i, sample] of samples) {
+    yield;
+    samplesOf.set(of(i), sample);
+  }
+  return {
+    samples: samplesOf,
+    unreachable: unreachable.map((each) => ({ ...each, target: of(each.target), takers: each.takers.map(of) })),
+    bypasses: bypasses.map(({ target, takers }) => ({
+      target: of(target),
+      takers: takers.map((taker) => ({ ...taker, target: of(taker.target) })),
+    })),
+    steps,
+  };
+}
+
+/**
+ * Differs where a proof can differ: patterns, hosts, methods, conditions, destinations, accepted warnings and names;
+ * and which guards are equal, whatever they are.
+ */
+function* keyOf(routes: readonly WrittenRoute[], { config }: Loaded): Generator<undefined, string, undefined> {
+  const sum = createHash("sha256").update(JSON.stringify(config.global.acceptWarnings));
+  const numbers = new Map<string, number>();
+  const sets = new Map<ReadonlySet<string>, string>();
+  let before: Service | null = null;
+  for (const { service, guards, plugins } of routes) {
+    yield;
+    if (service !== before) sum.update(partOf(service));
+    before = service;
+    for (const guard of guards) if (!numbers.has(guard)) numbers.set(guard, numbers.size);
+    const numbered =
+      sets.get(guards) ??
+      Array.from(guards, (guard) => numbers.get(guard))
+        .sort()
+        .join();
+    sets.set(guards, numbered);
+    sum.update(`${numbered} ${plugins.map(answering).join("")};`);
+  }
+  return sum.digest("base64");
+}
+
+function answering({ kind: { name } }: WrittenPlugin): string {
+  if (name === "request_termination") return "t";
+  return name === "redirect" ? "r" : "";
+}
+
+/** A service that has not changed is the same object. */
+const parts = new WeakMap<Service, string>();
+
+function partOf(service: Service): string {
+  const known = parts.get(service);
+  if (known !== undefined) return known;
+  const { name, basePath, hosts, upstreams, upstreamPath, preserveHost, encodedSlashes, pathParameters } = service;
+  const routes = service.routes.map((each) => [each.name, each.path, each.methods, each.match, each.upstreamPath]);
+  const addresses = upstreams.map(({ host, port }) => [host, port]);
+  const of = [name, basePath, hosts, addresses, upstreamPath, preserveHost, encodedSlashes, pathParameters, routes];
+  const part = createHash("sha256").update(JSON.stringify(of)).digest("base64");
+  parts.set(service, part);
+  return part;
+}
