@@ -1,6 +1,7 @@
 /**
  * Masks the secrets in the text of a configuration, and keeps the rest of it byte for byte.
  */
+import { atOnce } from "../base/time_slices.ts";
 import { MASK } from "../config/schema_core.ts";
 import { concealerOf, type WithSecrets } from "../config/secrets.ts";
 import { REDACTED } from "../http/redact.ts";
@@ -32,14 +33,25 @@ function endOfString(text: string, from: number): number {
 }
 
 /** `loaded`: what the text, which has no errors, was read as. `masked`: how many of its texts are masked. */
-export function maskedText(text: Buffer, loaded: WithSecrets): { readonly text: Buffer; readonly masked: number } {
+export function maskedText(text: Buffer, loaded: WithSecrets): Masked {
+  return atOnce(maskSteps(text, loaded));
+}
+
+interface Masked {
+  readonly text: Buffer;
+  readonly masked: number;
+}
+
+/** The same in steps, for `inSlices`. */
+export function* maskSteps(text: Buffer, loaded: WithSecrets): Generator<void, Masked> {
   const conceal = concealerOf(loaded);
   const marked = new Map(loaded.secrets.marked.map(({ at, masked }) => [JSON.stringify(at), masked]));
   const written = text.toString();
   const path: (string | number)[] = [];
   let isKey = false;
-  let [result, from, count] = ["", 0, 0];
+  let [result, from, count, tokens] = ["", 0, 0, 0];
   for (const { token, index } of tokensOf(written)) {
+    if (++tokens % TOKENS_OF_A_STEP === 0) yield;
     if (token === "{" || token === "[") {
       path.push(token === "{" ? "" : 0);
       isKey = token === "{";
@@ -65,6 +77,9 @@ export function maskedText(text: Buffer, loaded: WithSecrets): { readonly text: 
   }
   return { text: Buffer.from(result + written.slice(from)), masked: count };
 }
+
+/** About a millisecond of work. */
+const TOKENS_OF_A_STEP = 500;
 
 /**
  * Where a text has a mask that `former`, the text which it is to replace, has not: whoever wrote it was shown masks,

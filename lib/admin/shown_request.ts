@@ -2,8 +2,10 @@
  * Answers the GET requests that show the gateway: its configuration, settings, status, health, statistics and tests.
  */
 import { compressed } from "../http/content_coding.ts";
+import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
+import { largeAnswer } from "./large_answers.ts";
 import { placedStatus } from "./placed_status.ts";
 import { json } from "./replies.ts";
 import { configView, gatewayView, testsView, view, type InterfaceOptions, type Secrets } from "./views.ts";
@@ -11,6 +13,9 @@ import { writtenTests } from "./written_tests.ts";
 
 export type ShownPath =
   "/gateway" | "/gateway/config" | "/gateway/status" | "/gateway/health" | "/gateway/stats" | "/gateway/tests";
+
+/** Secrets are not compressed beside what others can choose. */
+const NO_CODING: HeaderList = [];
 
 export async function shownRequest(
   path: ShownPath,
@@ -26,8 +31,8 @@ export async function shownRequest(
   switch (path) {
     case "/gateway":
       return secrets === "masked"
-        ? compressed(json(200, gatewayView(gateway.maskedConfig)), headers)
-        : json(200, gatewayView(gateway.shownConfig));
+        ? largeAnswer(gateway, "masked configuration", headers, async () => gatewayView(gateway.maskedConfig))
+        : largeAnswer(gateway, "configuration", NO_CODING, async () => gatewayView(gateway.shownConfig));
     case "/gateway/config":
       return json(200, configView(options, secrets));
     case "/gateway/status":

@@ -2,8 +2,8 @@
  * The endpoints that change something, with ADMIN_WRITE.
  */
 import { Fault, messageOf } from "../base/errors.ts";
-import { entry } from "../base/event_loop.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
+import { inSlices, paced } from "../base/time_slices.ts";
 import { MASK } from "../config/schema_core.ts";
 import type { Settings } from "../config/settings_types.ts";
 import type { Gateway } from "../embed/gateway.ts";
@@ -18,7 +18,7 @@ import type { Endpoint, OnRequest, Who } from "./endpoints.ts";
 import { logChange } from "./change_log.ts";
 import { ConfigHistory, type HistoryEntry } from "./history.ts";
 import { readConfiguration, readJsonBody } from "./json_body.ts";
-import { maskedText, maskIn } from "./masked_text.ts";
+import { maskIn, maskSteps } from "./masked_text.ts";
 import { validateRequest } from "./reload_request.ts";
 import { json, queryOf, retryAfter } from "./replies.ts";
 import { SourceFile, type FileState } from "./source_file.ts";
@@ -53,6 +53,8 @@ export class Writing {
   readonly #file: SourceFile;
   readonly #arriving = createTaskQueue(MAX_ARRIVING, 0);
   readonly #queue = createTaskQueue(1, MAX_WAITING);
+  /** Resolves when all configurations so far are in the history. */
+  #remembered = Promise.resolve();
   /** Null: the configuration is not in a file. */
   #history: ConfigHistory | null = null;
   readonly #table: Readonly<Record<string, readonly Endpoint[]>> = {
@@ -92,16 +94,18 @@ export class Writing {
     configuration.onApplied = ({ inForce: next, at: readAt, askers: [asked], changes }) => {
       const { by: cause, user, address } = asked;
       const by = user === undefined || address === undefined ? { cause } : { user, address };
-      // To mask a long text takes a while, and the answer to who asked comes first.
-      const remember = () => this.#remember(next, { at: readAt, by, changes });
-      setImmediate(entry("the history of configurations", remember));
+      this.#remember(next, { at: readAt, by, changes });
     };
   }
 
+  /** Masks the text beside the traffic, one after the other. */
   #remember({ source, loaded }: Prepared, facts: Pick<HistoryEntry, "at" | "by" | "changes">): void {
     if (!("text" in source)) return;
-    const { text, masked } = maskedText(Buffer.from(source.text), loaded);
-    this.#history!.add({ digest: loaded.digest, ...facts, masked }, text);
+    const masking = async () => {
+      const { text, masked } = await inSlices(maskSteps(Buffer.from(source.text), loaded), paced());
+      this.#history!.add({ digest: loaded.digest, ...facts, masked }, text);
+    };
+    this.#remembered = this.#remembered.then(masking);
   }
 
   /** Those of a path; none if there is no such path. */
@@ -110,10 +114,10 @@ export class Writing {
   #source({ call, target }: Inbound, { role }: Who): Promise<Reply> {
     const { redactSecrets } = this.#options;
     const isMasked = role === "viewer" || redactSecrets || queryOf(target).get("secrets") === "masked";
-    return orProblem(call, () => {
+    return orProblem(call, async () => {
       const state = this.#ownFile().read();
       const { text, digest } = state;
-      const body = isMasked ? this.#masked(text, digest) : text;
+      const body = isMasked ? await this.#masked(text, digest) : text;
       const readOnly = this.#whyReadOnly(state);
       const reason = readOnly === null ? [] : ["Source-Read-Only", encodeURIComponent(readOnly)];
       return {
@@ -144,7 +148,7 @@ export class Writing {
     }
   }
 
-  #masked(text: Buffer, digest: string): Buffer {
+  async #masked(text: Buffer, digest: string): Promise<Buffer> {
     const { snapshot } = this.#configuration;
     // Only a configuration that has been checked shows what in it is a secret.
     if (digest !== snapshot.digest)
@@ -152,7 +156,7 @@ export class Writing {
         "conflict",
         "The file is not the configuration in force: nobody knows yet which of its texts are secrets.",
       );
-    return maskedText(text, snapshot).text;
+    return (await inSlices(maskSteps(text, snapshot), paced())).text;
   }
 
   async #put(inbound: Inbound, who: Who): Promise<Reply> {
@@ -174,6 +178,7 @@ export class Writing {
   async #showHistory({ call, target }: Inbound): Promise<Reply> {
     const digest = queryOf(target).get("digest");
     return orProblem(call, async () => {
+      await this.#remembered;
       if (digest === null) {
         const readOnly = this.#whyReadOnly();
         return json(200, {
@@ -220,6 +225,7 @@ export class Writing {
     if (!this.#queue.room) return tooMany(call);
     return this.#queue.take(() =>
       orProblem(call, async () => {
+        await this.#remembered;
         if (this.#history === null) throw new Fault("conflict", "There is no history.");
         const { entry: found, text } = await this.#history.text(digest);
         const reason = whyNoRollback(found);

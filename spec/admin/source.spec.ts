@@ -15,7 +15,6 @@ import {
 import { join } from "node:path";
 import { describe, expect, it, vi } from "vitest";
 import { maskedText } from "../../lib/admin/masked_text.ts";
-import { nodeFrom } from "../../lib/config/json.ts";
 import type { ConfigSecrets } from "../../lib/config/load.ts";
 import { basic, PASSWORD, startAdmin, USER } from "./harness.ts";
 import { AS_VIEWER, digestOf, emptyFolder, withPort, writable } from "./writable.ts";
@@ -122,8 +121,7 @@ describe("GET /gateway/source", () => {
 
   it("reads strings of millions of characters and escapes", () => {
     const secrets = {
-      root: nodeFrom({}),
-      marked: [{ at: ["b"], masked: "********" }],
+      marked: [{ at: ["b"], text: "hush", masked: "********" }],
       sources: { resolved: new Map() },
     } as unknown as ConfigSecrets;
     for (const long of ["x".repeat(9_000_000), "\\n".repeat(4_500_000), '\\"'.repeat(4_500_000)]) {

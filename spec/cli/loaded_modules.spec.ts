@@ -101,12 +101,12 @@ const PARTS = {
   settings: /^lib\/config\/(?:settings(?:_table|_errors)?|tracing)$/,
   commandLine: /^lib\/cli\/(?:command_line|commands|arguments)$/,
   warnings: new RegExp(
-    String.raw`^lib\/(?:proof\/(?:config_warnings|known_callers|plugin_warnings|route_warnings|` +
+    String.raw`^lib\/(?:proof\/(?:config_warnings|known_callers|plugin_warnings|proven_routes|route_warnings|` +
       String.raw`written)|route\/(?:\w*overlaps|placed_routes|pattern_index|spellings|` +
       String.raw`sample_requests))$`,
   ),
   proof: new RegExp(
-    String.raw`^lib\/proof\/(?!config_diff$|config_warnings$|displayed$|known_callers$|` +
+    String.raw`^lib\/proof\/(?!config_diff$|config_warnings$|displayed$|known_callers$|proven_routes$|` +
       String.raw`plugin_warnings$|route_warnings$|written$)`,
   ),
   reloads: /^lib\/gateway\/reloads$/,
