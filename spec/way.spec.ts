@@ -10,7 +10,7 @@ import type { CalledFunction, Way } from "./support/way.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const MAX_FILES = 25;
-const MAX_LOOK_UPS = 9;
+const MAX_LOOK_UPS = 7;
 const MAX_LINES = 1_950;
 
 let way: Way;

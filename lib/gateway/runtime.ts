@@ -18,7 +18,7 @@ import type { HealthTools, HostNames, NamesOptions } from "../upstream/contracts
 import { UpstreamSet, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
 import type { RequestSplit, StickySessions } from "../upstream/upstream_set.ts";
 import { Pool } from "../upstream/pool.ts";
-import type { ConnectionPoolOptions } from "../upstream/connection_pool.ts";
+import type { ConnectionPoolOptions } from "../upstream/connect.ts";
 import { Parts } from "./parts.ts";
 
 /**

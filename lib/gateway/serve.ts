@@ -17,7 +17,7 @@ import { readTarget, type Target } from "../route/path.ts";
 import type { Found } from "../route/table.ts";
 import { isHost } from "../server/request_head.ts";
 import type { Inbound, ReceiveOptions } from "../server/inbound.ts";
-import { mostOfClient } from "../upstream/connection_pool.ts";
+import { mostOfClient } from "../upstream/leases.ts";
 import type { CompileTools } from "./compile_types.ts";
 import type { RecentRequests } from "./recent_requests.ts";
 import type { Runtime } from "./runtime.ts";

@@ -5,7 +5,7 @@ import type { Service } from "../config/model.ts";
 import type { Handler } from "../http/handler.ts";
 import { attempts, type AttemptsMeter, type AttemptsOptions } from "../upstream/attempts.ts";
 import type { HealthSettings } from "../upstream/contracts.ts";
-import { isSecure } from "../upstream/connection_pool.ts";
+import { isSecure } from "../upstream/connect.ts";
 import type { ForwardOptions } from "../upstream/try.ts";
 import { onlyPicker, type MakePicker, type Member, type Peer } from "../upstream/upstream_set.ts";
 import type { StickySessions, UpstreamSet } from "../upstream/upstream_set.ts";

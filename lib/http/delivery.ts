@@ -1,6 +1,22 @@
 /**
  * Sends bytes to a side that may read slowly: ends it when it reads too little for too long. The body of one reply, for
  * every protocol, which also ends when the time for its exchange is over.
+ *
+ * ```
+ *              the system takes no more, or all is written and some of it is unread
+ *   writing ─────────────────────────────────────────────────────────────────────────► waiting
+ *      ▲                                                                                 │
+ *      ├──────────────────────── "drain": the system has taken all ──────────────────────┤
+ *      │                                                                                 ├─► cut: request_timeout
+ *      │                                                                                 │   nothing taken for
+ *      `idleMs`,
+ *      └─► ended: all is written, and was taken                                          │   or too little on average
+ *                                                                                        └─► cut: upstream_timeout
+ *                                                                                            the exchange is over
+ * ```
+ *
+ * While it waits, each byte that the system takes adds to the time left (`#aheadMs`), and waiting takes from it. A
+ * source that breaks off cuts the reply in every state.
  */
 import type { Http2Stream } from "node:http2";
 import { Socket } from "node:net";

@@ -12,7 +12,7 @@ import { connectFailure, ignore } from "../base/errors.ts";
 import { version } from "../base/version.ts";
 import type { Service } from "../config/model.ts";
 import { connect, readyEvent } from "./connect.ts";
-import { isSecure, type ConnectionPoolOptions } from "./connection_pool.ts";
+import { isSecure, type ConnectionPoolOptions } from "./connect.ts";
 import { invalidity } from "./node_response.ts";
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 

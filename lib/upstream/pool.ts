@@ -2,11 +2,13 @@
  * The HTTP/1.1 connections to one upstream: unused ones are kept, and its addresses are used in turn.
  */
 import type { Socket } from "node:net";
+import { DeadlineTimer, type Clock } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
 import { GuardedReadable, type WriteBatch } from "../base/event_loop.ts";
+import type { Call } from "../http/exchange.ts";
 import type { Address } from "./contracts.ts";
-import { readyEvent } from "./connect.ts";
-import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts";
+import { Connector, readyEvent, shuttingDown, type ConnectionPoolOptions } from "./connect.ts";
+import { Leases } from "./leases.ts";
 import { ResponseParser, type AnyResponseParser, type ResponseSink } from "./response_parser.ts";
 
 export interface PoolOptions extends ConnectionPoolOptions {
@@ -14,12 +16,64 @@ export interface PoolOptions extends ConnectionPoolOptions {
   readonly writeBatch: WriteBatch;
 }
 
-export class Pool extends ConnectionPool<true, PoolOptions> {
+export class Pool {
+  readonly options: PoolOptions;
+  readonly clock: Clock;
+  /** The deadlines of all requests over these connections. */
+  readonly deadlines: DeadlineTimer;
+  readonly #leases: Leases<true>;
+  readonly #connector: Connector;
+  #state: "open" | "retired" | "destroyed" = "open";
   readonly #connections = new Set<Connection>();
   /** Those that are not in use; of each address the last is used next, so that the others can time out. */
   readonly #idle: Connection[] = [];
   /** Counts connections: whose turn it is among the addresses. */
   #turn = 0;
+
+  /** Throws when the client certificate and its key do not fit. */
+  constructor(options: PoolOptions, maxConnections: number, clock: Clock) {
+    this.options = options;
+    this.clock = clock;
+    this.deadlines = new DeadlineTimer(clock);
+    this.#leases = new Leases(maxConnections, clock, () => this.#hasPlace || null);
+    this.#connector = new Connector(options, (addresses) => this.#readdress(addresses));
+  }
+
+  get #hasPlace(): boolean {
+    return this.leased < this.maxConnections && this.#state !== "destroyed";
+  }
+
+  /** A lease for `client` (see `Call.holder`), to be ended with `release`; null: `waitForLease` has to be called. */
+  tryLease(client: string): true | null {
+    if (!this.#leases.mayHave(client) || !this.#hasPlace) return null;
+    this.#leases.add(client);
+    return true;
+  }
+
+  /** Waits for a lease. Rejects with `upstream_saturated` after `ms` milliseconds. */
+  waitForLease(call: Pick<Call, "holder" | "onAbort">, ms: number): Promise<true> {
+    return this.#state === "destroyed" ? Promise.reject(shuttingDown()) : this.#leases.wait(call, ms);
+  }
+
+  release(client: string): void {
+    this.#leases.release(client);
+  }
+
+  get maxConnections(): number {
+    return this.#leases.maxConnections;
+  }
+
+  get leased(): number {
+    return this.#leases.leased;
+  }
+
+  get waiting(): number {
+    return this.#leases.waiting;
+  }
+
+  get held(): ReadonlyMap<string, number> {
+    return this.#leases.held;
+  }
 
   /**
    * Returns a connection for one request that holds a lease: the most recently used one to the next address, or a new
@@ -27,9 +81,7 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
    * can be handed over. Throws Node's error when connecting cannot start.
    */
   connection(use: "exchange" | "upgrade" = "exchange"): Connection {
-    const { addresses } = this;
-    // Undefined without a name, and before the first look-up.
-    const address = addresses.length === 0 ? undefined : addresses[this.#turn++ % addresses.length];
+    const address = this.options.name === undefined ? undefined : this.#nextAddress();
     if (use === "upgrade") return this.#open(address, false);
     const idle = this.#idle;
     for (let i = idle.length - 1; i >= 0; i--) {
@@ -43,16 +95,24 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
     return this.#open(address, this.options.protocol === "http");
   }
 
+  /** Undefined before the first look-up. */
+  #nextAddress(): Address | undefined {
+    const { addresses } = this.#connector;
+    return addresses.length === 0 ? undefined : addresses[this.#turn++ % addresses.length];
+  }
+
   giveBack(connection: Connection): void {
     connection.leave();
-    const isKept = this.state === "open" && connection.isUsable && connection.parser.keepsFor !== 0;
+    const isKept = this.#state === "open" && connection.isUsable && connection.parser.keepsFor !== 0;
     // It still counts as leased.
     if (isKept && this.open <= this.maxConnections) this.#idle.push(connection);
     else connection.socket.destroy();
   }
 
-  override limitTo(maxConnections: number, clientShare: number): void {
-    super.limitTo(maxConnections, clientShare);
+  /** Also with a reload; `clientShare`: see `Leases`. */
+  limitTo(maxConnections: number, clientShare: number): void {
+    this.#leases.limitTo(maxConnections, clientShare);
+    this.#leases.grant();
     this.#makeRoom();
   }
 
@@ -61,24 +121,32 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
     while (this.#idle.length > 0 && this.open > this.maxConnections) this.#idle.shift()!.socket.destroy();
   }
 
-  override get open(): number {
+  /** All connections, unused ones included. */
+  get open(): number {
     return this.leased + this.#idle.length;
   }
 
   /** Also called after an unused connection proved dead: the others are as old, and probably dead too. */
-  override dropIdle(): void {
+  dropIdle(): void {
     for (const { socket } of this.#idle) socket.destroy();
   }
 
-  protected override closeAll(): void {
+  /** The upstream is no longer configured: unused connections close now, the others after their last request. */
+  retire(): void {
+    if (this.#state === "open") this.#state = "retired";
+    this.#connector.close();
+    this.dropIdle();
+  }
+
+  /** Closes every connection and refuses all requests that wait for one. */
+  destroy(): void {
+    this.#state = "destroyed";
+    this.#connector.close();
+    this.#leases.refuseAll(shuttingDown());
     for (const { socket } of this.#connections) socket.destroy();
   }
 
-  protected override take(): true | null {
-    return this.leased >= this.maxConnections || this.state === "destroyed" ? null : true;
-  }
-
-  protected override readdress(addresses: readonly Address[]): void {
+  #readdress(addresses: readonly Address[]): void {
     if (addresses.length === 0) return;
     const reachable = new Set<string | undefined>(addresses.map(({ address }) => address));
     for (const connection of this.#connections) {
@@ -97,7 +165,7 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
       connection.read(buffer.subarray(0, bytes));
       return true;
     };
-    const socket = this.connect(address, lendsBytes ? { onread: { buffer: READ_MEMORY, callback: read } } : {});
+    const socket = this.#connector.open(address, lendsBytes ? { onread: { buffer: READ_MEMORY, callback: read } } : {});
     const connection: Connection = new Connection(socket, this.options.keepaliveIdleMs, address, lendsBytes);
     this.#connections.add(connection);
     socket.once("close", () => {

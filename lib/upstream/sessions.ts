@@ -5,21 +5,29 @@
 import http2, { type ClientHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import tls from "node:tls";
-import type { Clock, Timer } from "../base/clock.ts";
+import { DeadlineTimer, type Clock, type Timer } from "../base/clock.ts";
 import { http2Over } from "../base/egress_clients.ts";
 import { entry } from "../base/event_loop.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { holdsOutputBack } from "../http/h2_streams.ts";
+import type { Call } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Address } from "./contracts.ts";
-import { readyEvent } from "./connect.ts";
-import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts";
+import { Connector, readyEvent, shuttingDown, type ConnectionPoolOptions } from "./connect.ts";
+import { Leases } from "./leases.ts";
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 import type { Try } from "./try.ts";
 
-export class Sessions extends ConnectionPool<Session> {
+export class Sessions {
   /** As `Peer.forward`. */
   readonly forward: (attempt: Try<Sessions>) => Promise<Reply>;
+  readonly options: ConnectionPoolOptions;
+  readonly clock: Clock;
+  /** The deadlines of all requests over these connections. */
+  readonly deadlines: DeadlineTimer;
+  readonly #leases: Leases<Session>;
+  readonly #connector: Connector;
+  #state: "open" | "retired" | "destroyed" = "open";
   readonly #sessions = new Set<Session>();
   /** Counts leases: whose turn it is among the addresses. */
   #turn = 0;
@@ -28,53 +36,116 @@ export class Sessions extends ConnectionPool<Session> {
    */
   #usualStreams = STREAMS_BEFORE_SETTINGS;
 
-  /** `forward`: `forwardHttp2`, which is loaded together with this class. */
+  /**
+   * `forward`: `forwardHttp2`, which is loaded together with this class. Throws when the client certificate and its key
+   * do not fit.
+   */
   constructor(options: ConnectionPoolOptions, maxConnections: number, clock: Clock, forward: Sessions["forward"]) {
-    super(options, maxConnections, clock);
+    this.options = options;
+    this.clock = clock;
     this.forward = forward;
+    this.deadlines = new DeadlineTimer(clock);
+    this.#leases = new Leases(maxConnections, clock, () => this.#take(null));
+    this.#connector = new Connector(options, (addresses) => this.#readdress(addresses));
+    this.#countPlaces();
   }
 
-  override get open(): number {
+  /**
+   * A lease for `client` (see `Call.holder`), to be ended with `release`; null: `waitForLease` has to be called. Never
+   * `except`.
+   */
+  tryLease(client: string, except: Session | null = null): Session | null {
+    const lease = this.#leases.mayHave(client) ? this.#take(except) : null;
+    if (lease !== null) this.#leases.add(client);
+    return lease;
+  }
+
+  /** Waits for a lease. Rejects with `upstream_saturated` after `ms` milliseconds. */
+  waitForLease(call: Pick<Call, "holder" | "onAbort">, ms: number): Promise<Session> {
+    return this.#state === "destroyed" ? Promise.reject(shuttingDown()) : this.#leases.wait(call, ms);
+  }
+
+  release(client: string): void {
+    this.#leases.release(client);
+  }
+
+  get maxConnections(): number {
+    return this.#leases.maxConnections;
+  }
+
+  get leased(): number {
+    return this.#leases.leased;
+  }
+
+  get waiting(): number {
+    return this.#leases.waiting;
+  }
+
+  /** All connections, unused ones included. */
+  get open(): number {
     return this.#sessions.size;
   }
 
-  override dropIdle(): void {
+  /** Also with a reload; `clientShare`: see `Leases`. */
+  limitTo(maxConnections: number, clientShare: number): void {
+    this.#leases.limitTo(maxConnections, clientShare);
+    this.#countPlaces();
+    this.#leases.grant();
+  }
+
+  #countPlaces(): void {
+    this.#leases.places = this.maxConnections * this.#usualStreams;
+  }
+
+  dropIdle(): void {
     for (const session of [...this.#sessions]) session.closeIfUnused();
   }
 
-  protected override get places(): number {
-    return this.maxConnections * this.#usualStreams;
+  /** The upstream is no longer configured: unused connections close now, the others after their last request. */
+  retire(): void {
+    if (this.#state === "open") this.#state = "retired";
+    this.#connector.close();
+    this.dropIdle();
+  }
+
+  /** Closes every connection and refuses all requests that wait for one. */
+  destroy(): void {
+    this.#state = "destroyed";
+    this.#connector.close();
+    this.#leases.refuseAll(shuttingDown());
+    for (const session of [...this.#sessions]) session.destroy(shuttingDown());
   }
 
   /** Whether a session without streams is kept for later requests. */
   get keepsIdle(): boolean {
-    return this.state === "open";
+    return this.#state === "open";
   }
 
   /** Called by a session that may have room that it did not have before. */
   roomChanged(mostStreams: number): void {
     this.#usualStreams = mostStreams;
-    this.grant();
+    this.#countPlaces();
+    this.#leases.grant();
   }
 
   /** Called by a session that is connected: the name may have other addresses by now. */
   connected(session: Session): void {
-    this.#drainIfGone(session, this.addresses);
+    this.#drainIfGone(session, this.#connector.addresses);
   }
 
   /** Called by a session that has ended. */
   closed(session: Session): void {
     this.#sessions.delete(session);
-    this.grant();
+    this.#leases.grant();
   }
 
   /**
    * The first session with room at the address whose turn it is, else any with room: few sessions are kept busy, the
    * others time out.
    */
-  protected override take(except: Session | null): Session | null {
-    if (this.state === "destroyed") return null;
-    const { addresses } = this;
+  #take(except: Session | null): Session | null {
+    if (this.#state === "destroyed") return null;
+    const { addresses } = this.#connector;
     const next = addresses[this.#turn++ % addresses.length];
     let other: Session | null = null;
     let isUsed = false;
@@ -89,19 +160,15 @@ export class Sessions extends ConnectionPool<Session> {
     if (other !== null && (isUsed || !mayConnect)) return other.lease();
     if (!mayConnect) return null;
     const address = isUsed ? this.#leastUsed(addresses) : next;
-    const session = new Session(this.connect(address), address, this, this.#usualStreams);
+    const session = new Session(this.#connector.open(address), address, this, this.#usualStreams);
     this.#sessions.add(session);
     return session.lease();
   }
 
-  protected override closeAll(fault: Fault): void {
-    for (const session of [...this.#sessions]) session.destroy(fault);
-  }
-
-  protected override readdress(addresses: readonly Address[]): void {
+  #readdress(addresses: readonly Address[]): void {
     for (const session of [...this.#sessions]) this.#drainIfGone(session, addresses);
     // A draining session does not count: there may be room for another.
-    this.grant();
+    this.#leases.grant();
   }
 
   #drainIfGone(session: Session, addresses: readonly Address[]): void {

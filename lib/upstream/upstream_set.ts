@@ -6,10 +6,10 @@ import { ignore, type Fault } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
-import { ConnectionPool } from "./connection_pool.ts";
 import type { BreakerSettings, Candidate, CircuitBreaker, HealthSettings } from "./contracts.ts";
 import type { RetryLimit, UpstreamHealth } from "./contracts.ts";
 import { isUpstreams } from "./faults.ts";
+import type { ConnectionPoolOptions } from "./connect.ts";
 import { forwardHttp1 } from "./http1_exchange.ts";
 import { Pool } from "./pool.ts";
 import type { ForwardOptions, Try, UpstreamDestination } from "./try.ts";
@@ -17,7 +17,20 @@ import type { ForwardOptions, Try, UpstreamDestination } from "./try.ts";
 /** The connections to one upstream: HTTP/1.1 or HTTP/2. */
 export type Connections = Pool | Http2Connections;
 
-export interface Http2Connections extends ConnectionPool<any> {
+export interface Http2Connections extends Pick<
+  Pool,
+  | "clock"
+  | "deadlines"
+  | "maxConnections"
+  | "leased"
+  | "waiting"
+  | "open"
+  | "limitTo"
+  | "dropIdle"
+  | "retire"
+  | "destroy"
+> {
+  readonly options: ConnectionPoolOptions;
   readonly forward: (attempt: Try<any>) => Promise<Reply>;
 }
 

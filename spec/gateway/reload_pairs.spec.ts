@@ -324,7 +324,7 @@ function rulesOf(gateway: Gateway): unknown {
         keepaliveIdleMs,
         tls: tls?.identity,
         maxConnections: pool.maxConnections,
-        clientShare: fieldOf(pool, "#clientShare"),
+        clientShare: fieldOf(fieldOf<object>(pool, "#leases"), "#clientShare"),
       };
       // Not so: the only upstream of a service, without checks, is always usable.
       const settings =

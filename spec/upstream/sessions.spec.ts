@@ -10,7 +10,7 @@ import { Fault } from "../../lib/base/errors.ts";
 import { Call, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { discard, type Reply } from "../../lib/http/reply.ts";
 import { forwardHttp2 } from "../../lib/upstream/http2_request.ts";
-import type { ConnectionPoolOptions } from "../../lib/upstream/connection_pool.ts";
+import type { ConnectionPoolOptions } from "../../lib/upstream/connect.ts";
 import { Sessions } from "../../lib/upstream/sessions.ts";
 import { UpstreamTls, type UpstreamTlsSettings } from "../../lib/upstream/tls.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";

@@ -5,7 +5,7 @@ import type { ExchangeParts } from "../../lib/http/exchange.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { Unsent } from "../../lib/upstream/faults.ts";
 import type { Connections } from "../../lib/upstream/upstream_set.ts";
-import { isSecure } from "../../lib/upstream/connection_pool.ts";
+import { isSecure } from "../../lib/upstream/connect.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { Pool } from "../../lib/upstream/pool.ts";
 import { forwardHttp2 } from "../../lib/upstream/http2_request.ts";
