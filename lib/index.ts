@@ -5,12 +5,12 @@ import { checkNames, type Names } from "./base/option_names.ts";
 import type { ConfigInput } from "./gateway/config_input.ts";
 import { Gateway } from "./embed/gateway.ts";
 import type { CompleteOptions } from "./gateway/options.ts";
-import type { Parts as PluginModules } from "./gateway/parts.ts";
-import { withAllParts } from "./parts/all_parts.ts";
+import type { LoadedFeatures as PluginModules } from "./gateway/loaded_features.ts";
+import { withAllFeatures } from "./features/all.ts";
 
 export interface GatewayOptions extends Omit<
   CompleteOptions,
-  "modules" | "source" | "hasHttps" | "state" | "seen" | "audit"
+  "modules" | "source" | "hasHttps" | "state" | "seen" | "audit" | "asked"
 > {
   /** The result of `loadPluginModules` for the same configuration; needed where it has `global.plugin_modules`. */
   readonly modules?: PluginModules;
@@ -39,7 +39,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   checkNames("createGateway", options, OPTIONS);
   if (options.config !== undefined && options.configFile !== undefined)
     throw new TypeError("createGateway has both config and configFile: leave one out");
-  return new Gateway({ ...options, modules: withAllParts(options.modules) });
+  return new Gateway({ ...options, modules: withAllFeatures(options.modules) });
 }
 
 /** Returns its argument: gives an editor the configuration's types, in the snake_case of the file. */
@@ -47,8 +47,8 @@ export function defineConfig(config: ConfigInput): ConfigInput {
   return config;
 }
 
-export type { Parts as PluginModules } from "./gateway/parts.ts";
-export { loadPluginModules } from "./parts/plugin_modules.ts";
+export type { LoadedFeatures as PluginModules } from "./gateway/loaded_features.ts";
+export { loadPluginModules } from "./features/plugin_modules.ts";
 export type { PluginKit, PluginModuleExport } from "./plugins/kit.ts";
 export type { AnyPlugin, KeptState, Plugin, Scope, Tools } from "./plugins/plugin.ts";
 export * as schema from "./config/whole_schema.ts";
@@ -56,7 +56,7 @@ export type { Config } from "./config/model.ts";
 export type * from "./gateway/config_input.ts";
 export type { Issue as ConfigIssue } from "./config/json.ts";
 export type { TracesSampler, TracingSettings } from "./config/settings_types.ts";
-export type { Change } from "./proof/config_diff.ts";
+export type { Change } from "./gateway/config_diff.ts";
 export type { ExplainedPlugin, Explanation, Question, RunningPlugin } from "./proof/explain.ts";
 export type { CountersReport } from "./store/counters.ts";
 export type { DryRun, MovedRequest, MovedRequests } from "./proof/dry_run.ts";

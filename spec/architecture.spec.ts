@@ -24,7 +24,7 @@ const FLOORS: Readonly<Record<string, number>> = {
   "lib/proof": 5,
   "lib/report": 5,
   "lib/embed": 6,
-  "lib/parts": 7,
+  "lib/features": 7,
   "lib/admin": 8,
   "lib/manager": 8,
   "lib/cluster": 8,
@@ -79,13 +79,13 @@ function folderOf(path: string): string {
 /**
  * They load what is not always needed: the first one the command, the fifth, in browsers, pages of the management UI.
  */
-const TABLES_OF_PARTS = [
+const TABLES = [
   "lib/cli/main.ts",
   "lib/cli/commands.ts",
   "lib/cli/on_demand.ts",
   "lib/cli/admin_requests.ts",
   "lib/manager/assets/sections.ts",
-  "lib/parts/table.ts",
+  "lib/features/table.ts",
 ];
 
 /** Values and types alike: `import … from`, `export … from`, `import "…"`, `import("…")`. */
@@ -102,17 +102,9 @@ function target(from: Source, specifier: string): string {
   return relative(ROOT, resolve(ROOT, dirname(from.path), specifier)).replaceAll("\\", "/");
 }
 
-/**
- * Without the types of parts, which the kernel has from one file alone: it sees what a part does, and never loads it.
- */
 function relatives(source: Source): string[] {
-  const code = source.path === TYPES_OF_PARTS ? source.code.replace(/^(?:im|ex)port type .*$/gm, "") : source.code;
-  return importsOf(code)
-    .filter((specifier) => specifier.startsWith("."))
-    .map((specifier) => target(source, specifier));
+  return source.imports.filter((specifier) => specifier.startsWith(".")).map((specifier) => target(source, specifier));
 }
-
-const TYPES_OF_PARTS = "lib/gateway/parts.ts";
 
 /** A count that no layout changes: what 400 lines and 60 had at most when lines had 150 columns. */
 const MAX_TOKENS_OF_A_FILE = 5_500;
@@ -212,7 +204,7 @@ describe("floors", () => {
     },
   );
 
-  it("there are no cycles, counting what is loaded on demand", () => {
+  it("there are no cycles, counting types and what is loaded on demand", () => {
     const state = new Map<string, "open" | "done">();
     const cycles: string[] = [];
     const visit = (path: string, trail: readonly string[]) => {
@@ -258,7 +250,7 @@ describe("what an auditor has to trust", () => {
           .filter(({ code }) => makers.test(code))
           .map(({ path }) => path)
           .sort(),
-      ).toEqual([...TABLES_OF_PARTS, LOADER, HOOKS, THREAD].sort());
+      ).toEqual([...TABLES, LOADER, HOOKS, THREAD].sort());
       expect(known.get(THREAD)!.code).toMatch(/\bholdThread\(sums\);\nawait import\(program\);\n$/);
       const hooks = known.get(HOOKS)!.code;
       expect(makers.test(hooks.replace('"node:module"', ""))).toBe(false);
@@ -363,7 +355,7 @@ describe("what an auditor has to trust", () => {
   });
 
   it("what is loaded on demand is named in five tables, by the literal names of files of this project", () => {
-    for (const path of TABLES_OF_PARTS) {
+    for (const path of TABLES) {
       const { code } = known.get(path)!;
       const all = code.match(/\bimport\s*\(/g)!;
       expect(all.length).toBeGreaterThan(path === "lib/cli/main.ts" ? 1 : 5);
@@ -401,7 +393,7 @@ describe("what an auditor has to trust", () => {
 });
 
 /**
- * Exported by several files. Parts have `fields`, tables `ON_DEMAND`; imported formats and browsers have their own
+ * Exported by several files. Features have `fields`, tables `ON_DEMAND`; imported formats and browsers have their own
  * words. All others wait for a second name: the list only becomes shorter.
  */
 const SAID_TWICE: ReadonlySet<string> = new Set([
@@ -450,6 +442,21 @@ describe("names", () => {
     const twice = new Map([...files].filter(([, paths]) => paths.length > 1));
     expect([...twice].filter(([name]) => !SAID_TWICE.has(name))).toEqual([]);
     expect([...SAID_TWICE].filter((name) => !twice.has(name))).toEqual([]);
+  });
+});
+
+describe("features", () => {
+  it("are at most 15, each a member of an interface that is written by hand", () => {
+    const { code } = known.get("lib/gateway/features.ts")!;
+    const members = /^export interface Features [^{]*\{\n([\s\S]*?)^\}/m.exec(code)![1]!;
+    const names = [...members.matchAll(/^  readonly (\w+):/gm)].map(([, name]) => name!);
+    const table = known.get("lib/features/table.ts")!.code;
+    const rows = table.slice(table.indexOf("export const FEATURES"), table.indexOf("export const ON_DEMAND"));
+    const features = [...rows.matchAll(/^  (\w+): \(\) =>/gm)].map(([, name]) => name!);
+    expect(features.length).toBeGreaterThan(10);
+    expect(features.length).toBeLessThanOrEqual(15);
+    expect(names.filter((name) => !features.includes(name))).toEqual([]);
+    expect(code).not.toContain("TABLE");
   });
 });
 

@@ -14,6 +14,7 @@ import { CLIENT_SETTINGS, SETTINGS } from "../lib/config/settings_table.ts";
 import type { Setting } from "../lib/config/start_settings.ts";
 import type { Followers } from "../lib/gateway/bundle.ts";
 import { Gateway } from "../lib/embed/gateway.ts";
+import { ReportedGateway } from "../lib/embed/reported_gateway.ts";
 import { GatewayCore } from "../lib/gateway/gateway.ts";
 import { Call, Exchange } from "../lib/http/exchange.ts";
 import * as everything from "../lib/index.ts";
@@ -146,10 +147,12 @@ describe("errors and warnings", () => {
     "every message that is logged as a warning or an error has a row with a cause and a remedy, " +
       "and every row is such a message",
     () => {
-      const logged = sources.map(joined).flatMap((text) => [
-        ...found(text, /\.(?:warn|error)\(\s*[`"](?! )([^`"]*)[`"]/g),
-        ...found(text, /const message =\s*`([^`]*)`;\s*log\.warn\(message/g),
-      ]);
+      const logged = sources
+        .map(joined)
+        .flatMap((text) => [
+          ...found(text, /\.(?:warn|error)\(\s*[`"](?! )([^`"]*)[`"]/g),
+          ...found(text, /const message =\s*`([^`]*)`;\s*log\.warn\(message/g),
+        ]);
       const messages = logged.map((message) => message.replace(/\$\{(?:[^{}]|\{[^{}]*\})*\}/g, "…"));
       const table = tableUnder("Log messages", troubleshooting);
       expect(table.filter(([, cause, remedy]) => !cause || !remedy)).toEqual([]);
@@ -204,7 +207,8 @@ describe("what programs see", () => {
 
   it("every member of a gateway has a row, and every row names members", async () => {
     const gateway = everything.createGateway({ config: { services: [] } });
-    const kinds = [Gateway, GatewayCore].flatMap(({ prototype }) => Object.getOwnPropertyNames(prototype));
+    const classes = [Gateway, ReportedGateway, GatewayCore];
+    const kinds = classes.flatMap(({ prototype }) => Object.getOwnPropertyNames(prototype));
     const members = [...new Set(kinds), ...Object.keys(gateway)];
     await gateway.close(0);
     const rows = tableUnder("Members of the gateway", document("docs/embedding.md"));

@@ -4,7 +4,7 @@
  */
 import { atOnce } from "../base/time_slices.ts";
 import type { Caller, CallerList } from "../config/caller_list.ts";
-import type { Gateway } from "../embed/gateway.ts";
+import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { compressed } from "../http/content_coding.ts";
 import type { Reply } from "../http/reply.ts";
@@ -24,7 +24,7 @@ export function callersRequest(
   { gateway, clock }: Pick<InterfaceOptions, "gateway" | "clock">,
 ): Reply | Promise<Reply> {
   const search = (queryOf(target).get("search") ?? "").toLowerCase();
-  const { snapshot } = GatewayCore.partsOf(gateway as Gateway).configuration;
+  const { snapshot } = GatewayCore.partsOf(gateway as ReportedGateway).configuration;
   const { callers } = snapshot;
   const fits = ({ id, groups }: Caller) =>
     search === "" || [id, ...groups].some((text) => text.toLowerCase().includes(search));

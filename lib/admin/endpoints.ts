@@ -2,7 +2,7 @@
  * The endpoints of the admin interface: paths, methods, replies and access control.
  */
 import { Fault, messageOf } from "../base/errors.ts";
-import { loaded } from "../gateway/parts.ts";
+import { loaded } from "../gateway/loaded_features.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
 import { basicCredentials } from "../http/basic.ts";
 import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";

@@ -1,7 +1,7 @@
 /**
  * Answers `GET /gateway/figures`: the history of all requests, or of those of a service, a route or an upstream.
  */
-import { Gateway } from "../embed/gateway.ts";
+import { ReportedGateway } from "../embed/reported_gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { compressed } from "../http/content_coding.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -26,11 +26,11 @@ export async function figuresRequest(
 ): Promise<Reply> {
   const question = readFiguresQuestion(target);
   if (typeof question === "string") return problem(call, "request_invalid", { detail: question });
-  const history = await Gateway.reportingOf(gateway as Gateway).openHistory!();
+  const history = await ReportedGateway.reportingOf(gateway as ReportedGateway).openHistory!();
   await refresh("counts");
   // Reading the statistics ends their steps that are over.
   gateway.recentStats("total");
-  const { metrics } = GatewayCore.partsOf(gateway as Gateway);
+  const { metrics } = GatewayCore.partsOf(gateway as ReportedGateway);
   const found = figuresOf(history, question, metrics!.services);
   return found === null
     ? problem(call, "route_not_found", { detail: "The configuration has no such service, route or upstream." })

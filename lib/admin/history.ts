@@ -9,7 +9,7 @@ import { Fault, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { replaceFile } from "../base/replaced_file.ts";
 import { sourceDigest } from "../config/load.ts";
-import type { Change } from "../gateway/parts.ts";
+import type { Change } from "../gateway/config_diff.ts";
 import type { ReloadCause } from "../gateway/status.ts";
 
 export type ChangedBy = { readonly user: string; readonly address: string } | { readonly cause: ReloadCause | "start" };

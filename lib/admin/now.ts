@@ -5,7 +5,7 @@
  */
 import { createHash, hash } from "node:crypto";
 import type { NextTimeSlice } from "../base/time_slices.ts";
-import { Gateway } from "../embed/gateway.ts";
+import { ReportedGateway } from "../embed/reported_gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Figures, GatewayStats, StatsExtent } from "../observe/stats.ts";
@@ -85,10 +85,10 @@ async function statsFor(
   slice: NextTimeSlice,
 ): Promise<GatewayStats> {
   const extent = figures === "top" ? "busy" : figures;
-  if (!(gateway instanceof Gateway) || extent === "total" || typeof extent === "object")
+  if (!(gateway instanceof ReportedGateway) || extent === "total" || typeof extent === "object")
     return gateway.recentStats(extent);
   const stats = gateway.recentStats("total");
-  const [reporting, { metrics }] = [Gateway.reportingOf(gateway), GatewayCore.partsOf(gateway)];
+  const [reporting, { metrics }] = [ReportedGateway.reportingOf(gateway), GatewayCore.partsOf(gateway)];
   return {
     ...stats,
     services: await eachInSlices(

@@ -2,7 +2,7 @@
  * Answers `GET /gateway/process`, figures of the process and its threads, and `GET /gateway/plugin-figures`, what
  * plugins, caches and circuit breakers have counted since the start: of what the metrics have, by names, as JSON.
  */
-import { Gateway } from "../embed/gateway.ts";
+import { ReportedGateway } from "../embed/reported_gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { compressed } from "../http/content_coding.ts";
 import type { Reply } from "../http/reply.ts";
@@ -16,19 +16,21 @@ import type { Inbound } from "../server/inbound.ts";
 import { eachInSlices, largeAnswer } from "./large_answers.ts";
 import { json } from "./replies.ts";
 import type { InterfaceOptions } from "./views.ts";
+import { workerReportsOf } from "../report/worker_reports.ts";
 
 type Options = Pick<InterfaceOptions, "gateway" | "refresh">;
 
 export async function processRequest({ headers }: Inbound, options: Options): Promise<Reply> {
-  await GatewayCore.partsOf(options.gateway as Gateway).runtime.parts.loadPart("exposition");
   await options.refresh("all");
   const families = new Map(
-    Gateway.reportingOf(options.gateway as Gateway)
+    ReportedGateway.reportingOf(options.gateway as ReportedGateway)
       .families()
       .map(({ name, samples }) => [name, samples]),
   );
   const value = (name: string) => [...(families.get(name) ?? [])][0]?.[1] as number | undefined;
-  const { reports, runtime, listener, requests } = GatewayCore.partsOf(options.gateway as Gateway);
+  const parts = GatewayCore.partsOf(options.gateway as ReportedGateway);
+  const { runtime, listener, requests } = parts;
+  const reports = workerReportsOf(parts);
   const lag = ["mean", "p50", "p99", "max"].map((name) =>
     value(`edge_gateway_event_loop_lag_${name}_seconds`)!,
   ) as unknown as ThreadFigures["lag"];
@@ -76,7 +78,7 @@ export async function processRequest({ headers }: Inbound, options: Options): Pr
 export async function pluginFiguresRequest({ headers }: Inbound, { gateway, refresh }: Options): Promise<Reply> {
   await refresh("counts");
   return largeAnswer(gateway, "plugin-figures", headers, async (slice) => {
-    const parts = GatewayCore.partsOf(gateway as Gateway);
+    const parts = GatewayCore.partsOf(gateway as ReportedGateway);
     const source = { ...parts, metrics: parts.metrics! };
     const callers = new Map<string, number>();
     await eachInSlices(limitersOf(source), slice, ([key, table]) => {
@@ -89,7 +91,7 @@ export async function pluginFiguresRequest({ headers }: Inbound, { gateway, refr
     return {
       plugins: await eachInSlices(source.metrics.plugins, slice, (each) => pluginView(each, callers)),
       routes: await eachInSlices(allRoutes(source.metrics), slice, routeView),
-      caches: await eachInSlices(cachesOf(parts.runtime, parts.reports?.caches), slice, cacheView),
+      caches: await eachInSlices(cachesOf(parts.runtime, workerReportsOf(parts)?.caches), slice, cacheView),
       circuits,
     };
   });

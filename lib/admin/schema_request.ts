@@ -1,18 +1,23 @@
 /**
- * Answers `GET /gateway/schema`: the JSON Schema of a configuration, with the plugin kinds and parts that this program
- * has and the kinds of the modules in force. Reading it loads what a configuration could name.
+ * Answers `GET /gateway/schema`: the JSON Schema of a configuration, with the plugin kinds and features that this
+ * program has and the kinds of the modules in force. Reading it loads what a configuration could name.
  */
 import { isInBuild } from "../base/version.ts";
 import { sourceDigest } from "../config/load.ts";
 import { schemaDocument } from "../config/json_schema_document.ts";
-import { fieldsOfParts, loaded } from "../gateway/parts.ts";
+import { fieldsIn, loaded } from "../gateway/loaded_features.ts";
 import { acceptsGzip, compressed } from "../http/content_coding.ts";
 import { headerValues } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { KINDS, PARTS } from "../parts/table.ts";
+import { FEATURES, KINDS } from "../features/table.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { Inbound } from "../server/inbound.ts";
 import type { InterfaceOptions } from "./views.ts";
+
+/** The features that add to the schema. */
+const WITH_FIELDS = [
+  ...["balancing", "upstreamTls", "serverTls", "routing", "callers", "sharedCounters", "logs", "proof", "sources"],
+];
 
 /** By the kinds of the configuration in force. */
 const documents = new WeakMap<readonly AnyPlugin[], SchemaDocument>();
@@ -45,8 +50,8 @@ async function documentOf(inForce: readonly AnyPlugin[]): Promise<SchemaDocument
       .filter(isHere)
       .map(([, load]) => loaded<AnyPlugin>(load)),
   );
-  const parts = Object.entries(PARTS).flatMap(([name, part]) => ("named" in part && isInBuild(name) ? [part] : []));
-  const fields = fieldsOfParts(await Promise.all(parts.map(({ load }) => loaded<object>(load))));
+  const features = Object.entries(FEATURES).filter(([name]) => WITH_FIELDS.includes(name) && isInBuild(name));
+  const fields = fieldsIn(await Promise.all(features.map(([, load]) => loaded<object>(load))));
   const others = inForce.filter(({ name }) => !(name in KINDS));
   const body = Buffer.from(`${JSON.stringify(schemaDocument([...kinds, ...others], fields), null, 2)}\n`);
   const tag = `W/"${sourceDigest(body)}"`;

@@ -4,13 +4,14 @@
  */
 import { Readable } from "node:stream";
 import type { Timer } from "../base/clock.ts";
-import type { Gateway } from "../embed/gateway.ts";
+import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { Tail, TAIL_FIELDS, TURN_MS, type TailBatch, type TailFilter } from "../observe/tail.ts";
 import { queryOf } from "./replies.ts";
 import type { Account } from "./session.ts";
 import { event, RETRY_MS, StreamReaders, type StreamReader } from "./stream_readers.ts";
 import type { InterfaceOptions } from "./views.ts";
+import { workerReportsOf } from "../report/worker_reports.ts";
 
 /** Lines that a reader gets of each turn, from all threads. */
 const MAX_LINES = 25;
@@ -66,12 +67,14 @@ export class TailStreams {
   /** Tells all threads who reads. */
   #follow(): void {
     const { clock, gateway } = this.#options;
-    const { accessLog, configuration, reports, runtime } = GatewayCore.partsOf(gateway as Gateway);
+    const parts = GatewayCore.partsOf(gateway as ReportedGateway);
+    const { accessLog, configuration, runtime } = parts;
     const readers = Array.from(this.#readers, ({ id, filter }) => ({
       id,
       filter,
       most: Math.ceil(MAX_LINES / runtime.threads.count),
     }));
+    const reports = workerReportsOf(parts);
     if (reports !== null) reports.tail?.(readers, this.#receive);
     else
       (this.#tail ??= new Tail(

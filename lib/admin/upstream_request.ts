@@ -1,9 +1,9 @@
 /**
  * Answers `POST /gateway/upstreams/{service}/{id}`: takes an upstream out of traffic, or back, until the next reload.
  */
-import type { Gateway } from "../embed/gateway.ts";
+import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
-import { loaded } from "../gateway/parts.ts";
+import { loaded } from "../gateway/loaded_features.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { isObject } from "../json_schema/values.ts";
 import type { Inbound } from "../server/inbound.ts";
@@ -14,7 +14,7 @@ import { askedOf, json } from "./replies.ts";
 import { view, type InterfaceOptions } from "./views.ts";
 
 export interface UpstreamOptions extends Pick<InterfaceOptions, "refresh" | "log" | "audit"> {
-  readonly gateway: Gateway;
+  readonly gateway: ReportedGateway;
 }
 
 /** See `Who` of the endpoints. */
@@ -41,8 +41,8 @@ export async function upstreamRequest(inbound: Inbound, who: By, options: Upstre
     });
   if (!who.isLive())
     return problem(call, "unauthenticated", { detail: "The session has ended meanwhile. Nothing has been changed." });
-  const { configuration, runtime } = GatewayCore.partsOf(gateway);
-  const { takeOut } = await loaded(runtime.parts.onDemand.takenOut);
+  const { configuration, features, runtime } = GatewayCore.partsOf(gateway);
+  const { takeOut } = await loaded(features.onDemand.takenOut);
   const [service, id] = named;
   const peer = runtime.peer(service, id);
   if (peer === undefined)

@@ -8,7 +8,7 @@ import type { Log } from "../base/log.ts";
 import type { Json, Position } from "../config/json.ts";
 import { MASK } from "../config/schema_core.ts";
 import type { Settings } from "../config/settings_types.ts";
-import type { Gateway } from "../embed/gateway.ts";
+import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import type { AuditSink } from "../observe/audit_log.ts";
 import type { Replacement } from "../gateway/reloads.ts";
 import type { AskedBy, GatewayStatus, LastTests, ReloadOutcome, ShownIssue, Warning } from "../gateway/status.ts";
@@ -56,7 +56,7 @@ type Shown =
   | "pluginKinds"
   | "dryRun"
   | "decision";
-export type ShownGateway = Pick<Gateway, Shown>;
+export type ShownGateway = Pick<ReportedGateway, Shown>;
 
 /** Whether secrets that are written in the configuration itself are shown. */
 export type Secrets = "shown" | "masked";

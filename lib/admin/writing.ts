@@ -6,10 +6,10 @@ import { createTaskQueue } from "../base/task_queue.ts";
 import { inSlices, paced } from "../base/time_slices.ts";
 import { MASK } from "../config/schema_core.ts";
 import type { Settings } from "../config/settings_types.ts";
-import type { Gateway } from "../embed/gateway.ts";
+import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import type { Prepared } from "../gateway/configuration.ts";
 import { ConfigError, GatewayCore } from "../gateway/gateway.ts";
-import { loaded } from "../gateway/parts.ts";
+import { loaded } from "../gateway/loaded_features.ts";
 import { whyRefused } from "../gateway/refusal.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -28,7 +28,7 @@ export interface WritingOptions extends Pick<
   InterfaceOptions,
   "reload" | "refresh" | "log" | "audit" | "clock" | "redactSecrets"
 > {
-  readonly gateway: Gateway;
+  readonly gateway: ReportedGateway;
   readonly onRequest: Pick<OnRequest, "upstream">;
   /** `configKeyPath`: null: the configuration needs no signature. */
   readonly settings: Pick<Settings, "configPath" | "configKeyPath">;

@@ -1,6 +1,6 @@
 /**
- * What the package.json of this package says of it: the version, and where `edge-gateway build` has made it, the parts
- * that it has.
+ * What the package.json of this package says of it: the version, and where `edge-gateway build` has made it, the
+ * features that it has.
  */
 import { readFileSync } from "node:fs";
 
@@ -9,11 +9,11 @@ const own = ownPackage();
 /** SemVer; "0.0.0-unknown" if the files were taken out of their package. */
 export const version: string = own.version;
 
-/** The names of the parts, plugin kinds and commands that a build has. Null: this is the whole program. */
+/** The names of the features, plugin kinds and commands that a build has. Null: this is the whole program. */
 export const builtParts: ReadonlySet<string> | null =
   own.edgeGateway === undefined ? null : new Set(own.edgeGateway.parts);
 
-/** Whether this program has the part, plugin kind or command. */
+/** Whether this program has the feature, plugin kind or command. */
 export function isInBuild(name: string): boolean {
   return builtParts?.has(name) ?? true;
 }

@@ -6,16 +6,16 @@ import type * as WritingPart from "../admin/writing.ts";
 import { systemClock } from "../base/clock.ts";
 import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings_types.ts";
-import { Gateway } from "../embed/gateway.ts";
+import { ReportedGateway } from "../embed/reported_gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
-import { loaded } from "../gateway/parts.ts";
+import { loaded } from "../gateway/loaded_features.ts";
 import { OF_ADMIN } from "./admin_requests.ts";
 import { Failure } from "./failure.ts";
 import { metricsOf, opened, refresh, type Opened } from "./operators.ts";
 
 /** `tls`: null: there is no certificate. */
 interface AdminParts extends Pick<AdminOptions, "tls" | "reload" | "log"> {
-  readonly gateway: Gateway;
+  readonly gateway: ReportedGateway;
   /** Null: nothing can be changed. */
   readonly writing: typeof WritingPart | null;
 }
@@ -48,7 +48,7 @@ export function openAdmin(
       writing: changing?.at ?? null,
       metrics: () => metricsOf(gateway),
     });
-    const reporting = Gateway.reportingOf(gateway);
+    const reporting = ReportedGateway.reportingOf(gateway);
     reporting.openHistory = async () => {
       const { FigureHistory } = await loaded(OF_ADMIN.figures);
       return (reporting.history ??= new FigureHistory(GatewayCore.partsOf(gateway)));

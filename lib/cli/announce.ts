@@ -14,7 +14,7 @@ export function announce(started: Started, settings: Settings, log: Log): void {
   const { digest } = gateway;
   const {
     configuration: { signer, snapshot },
-    runtime,
+    features,
   } = GatewayCore.partsOf(gateway);
   const httpsOff = "off: SERVER_CERT_PATH and SERVER_KEY_PATH are not set";
   const httpOff = "off: HTTP_PORT is off";
@@ -68,13 +68,12 @@ export function announce(started: Started, settings: Settings, log: Log): void {
     const lines = rows.map(([name, text]) => (text === "" ? "" : `  ${name.padEnd(9)}${text}\n`));
     process.stderr.write(`edge-gateway ${version} started\n${lines.join("")}`);
   }
-  // Without that part nothing in the configuration causes one of them.
+  // Without it nothing in the configuration causes one of them.
   const warnings = started.reported?.status.warnings ?? [];
   logWarnings(log, [...warnings.filter(({ code }) => OF_SETTINGS.has(code)), ...gateway.configWarnings]);
   const proxies = PROXIES.flatMap((name) => [name, name.toLowerCase()]).filter((name) => process.env[name]);
   if (proxies.length > 0) log.warn(`proxies of the environment are not used: ${proxies.join(", ")}`);
-  const http2 = runtime.parts.partIfLoaded("http2Server") ?? runtime.parts.partIfLoaded("http2");
-  http2?.warnOfNode({ ...snapshot.config, https }, log);
+  features.loaded.http2?.warnOfNode({ ...snapshot.config, https }, log);
 }
 
 /** Variables that other programs read; whoever sets them may expect it here. */

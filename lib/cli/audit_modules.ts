@@ -5,9 +5,10 @@
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { isInBuild } from "../base/version.ts";
 import type { Settings } from "../config/settings_types.ts";
-import type { PartName, Parts } from "../gateway/parts.ts";
-import { KINDS, ON_DEMAND as OF_GATEWAY, PARTS } from "../parts/table.ts";
+import { FEATURES, KINDS, ON_DEMAND as OF_GATEWAY, TABLE } from "../features/table.ts";
+import type { FeatureName, LoadedFeatures } from "../gateway/loaded_features.ts";
 import type { Commands } from "./arguments.ts";
 import { OF_ADMIN } from "./admin_requests.ts";
 import { ON_DEMAND as OF_RUN, onDemandOf } from "./on_demand.ts";
@@ -43,22 +44,23 @@ const inFolder = (folder: URL, table: Readonly<Record<string, Load>>): Row[] =>
   Object.entries(table).map(([name, load]) => ({ name, load, folder }));
 const loadsOf = (table: Readonly<Record<string, { load(): Promise<unknown> }>>) =>
   Object.fromEntries(Object.entries(table).map(([name, { load }]) => [name, load]));
-const [CLI, TABLE] = [new URL("cli/", LIB), new URL("parts/", LIB)];
+const [CLI, OF_TABLE] = [new URL("cli/", LIB), new URL("features/", LIB)];
 const ADMIN_ROWS: readonly Row[] = Object.values(OF_ADMIN).map((load: Load) => ({ name: "admin", load, folder: CLI }));
 
 /** Of all tables, with that of the commands. What has one name belongs together. */
 export const rowsOf = (commands: Commands): readonly Row[] => [...inFolder(CLI, loadsOf(commands)), ...ROWS];
 export const ROWS: readonly Row[] = [
   ...inFolder(CLI, OF_RUN),
-  ...inFolder(TABLE, KINDS),
-  ...inFolder(TABLE, loadsOf(PARTS)),
-  ...inFolder(TABLE, OF_GATEWAY),
+  ...inFolder(OF_TABLE, KINDS),
+  ...inFolder(OF_TABLE, FEATURES),
+  ...inFolder(OF_TABLE, { foreignKinds: TABLE.foreignKinds }),
+  ...inFolder(OF_TABLE, OF_GATEWAY as unknown as Readonly<Record<string, Load>>),
   ...ADMIN_ROWS,
 ];
 
 /** The first modules of threads and processes, which no import leads to, by the names of rows. */
 const THREADS = new Map<string, readonly string[]>([
-  ["dryRuns", ["base/thread_code", "parts/dry_run_thread"]],
+  ["dryRuns", ["base/thread_code", "features/dry_run_thread"]],
   ["workers", ["base/thread_code", "cluster/worker"]],
   ["compare", ["cli/compare/child"]],
 ]);
@@ -67,32 +69,38 @@ const THREADS = new Map<string, readonly string[]>([
 export function loadedAtStart(
   settings: Settings,
   named: ReturnType<typeof onDemandOf>,
-  parts: Parts,
+  features: LoadedFeatures,
   hasTests: boolean,
 ): readonly Row[] {
+  const isReported = features.loaded.reporting !== undefined;
   const loads: readonly Load[] = [
-    ...[...named, ...onDemandOf(settings)].map((name) => OF_RUN[name]),
-    ...parts.called,
+    ...[...named, ...onDemandOf(settings), ...(isReported ? (["reporting"] as const) : [])].map((name) => OF_RUN[name]),
+    ...features.called,
     ...(hasTests ? [OF_GATEWAY.tests] : []),
   ];
   return ROWS.filter(({ load }) => loads.includes(load));
 }
 
 /** What any reload may load, besides what the new configuration names. */
-export const FOR_RELOADS: readonly PartName[] = ["warnings", "reloads", "changes"];
+export const FOR_RELOADS: readonly FeatureName[] = ["proof"];
 
 /**
  * What reloads and requests of the admin interface can load, besides what a text can name that is posted for a dry run.
  */
-export function loadedOnRequest({ admin, probe }: Pick<Settings, "admin" | "probe">): readonly Row[] {
-  const names = [...FOR_RELOADS, ...(admin === null && probe === null ? [] : (["exposition"] as const))];
-  const reloads = inFolder(TABLE, Object.fromEntries(names.map((name) => [name, PARTS[name].load])));
-  return [
-    ...inFolder(CLI, { reloading: OF_RUN.reloading }),
-    ...reloads,
-    ...(admin === null ? [] : [...inFolder(TABLE, OF_GATEWAY), ...ADMIN_ROWS]),
+export function loadedOnRequest({ admin }: Pick<Settings, "admin">): readonly Row[] {
+  const asked: readonly Load[] = [
+    OF_RUN.reloading,
+    ...FOR_RELOADS.map((name) => FEATURES[name]),
+    ...(admin === null ? [] : Object.values(OF_GATEWAY)),
   ];
+  return [...ROWS.filter(({ load }) => asked.includes(load)), ...(admin === null ? [] : ADMIN_ROWS)];
 }
+
+/** What a text can name that is posted for a dry run. */
+export const OF_TEXTS: readonly Row[] = ROWS.filter(
+  ({ name, folder }) =>
+    folder === OF_TABLE && !(name in OF_GATEWAY) && name !== "workers" && name !== "tracing" && isInBuild(name),
+);
 
 /**
  * What `main` can load: a start without a command's name, and with flags of every start alone, needs no table of

@@ -16,11 +16,18 @@ import { maskedConfig } from "../config/masked.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
 import { destinationsOf } from "../gateway/destinations.ts";
 import { placed } from "../gateway/plugin_error.ts";
-import type { Parts } from "../gateway/parts.ts";
-import { loadPluginModules } from "../parts/plugin_modules.ts";
-import type { Loaded } from "../gateway/snapshot.ts";
-import { auditedFile, loadedAtStart, loadedOnRequest, modulesOf, ROWS, type AuditedModule } from "./audit_modules.ts";
-import { partsNamedBy, settingsOf, type Named } from "./on_demand.ts";
+import type { LoadedFeatures } from "../gateway/loaded_features.ts";
+import { loadPluginModules } from "../features/plugin_modules.ts";
+import type { Loaded } from "../gateway/compile_types.ts";
+import {
+  auditedFile,
+  loadedAtStart,
+  loadedOnRequest,
+  modulesOf,
+  OF_TEXTS,
+  type AuditedModule,
+} from "./audit_modules.ts";
+import { featuresNamedBy, settingsOf, type Named } from "./on_demand.ts";
 import { NAME_FILES, realPath, touchedFiles, unique } from "./touched_files.ts";
 
 export interface Audit {
@@ -58,7 +65,7 @@ export async function auditOf(flags: Flags) {
   const { configPath, configKeyPath } = settings;
   const configKeyFile = configKeyPath ?? undefined;
   const modules = await loadPluginModules(configPath, process.env, configKeyFile);
-  for (const name of partsNamedBy(settings)) await modules.loadPart(name);
+  for (const name of featuresNamedBy(settings)) await modules.loadFeature(name);
   const reader = new ConfigReader(
     { configFile: configPath, modules, ...(configKeyFile !== undefined && { configKeyFile }) },
     readRegularFile,
@@ -87,7 +94,6 @@ export async function auditOf(flags: Flags) {
   const rereads = [...read.inputs.files.keys()].some(
     (path) => !testFiles.includes(path) && !callerFiles.includes(path),
   );
-  if (rereads) await modules.loadPart("reloads");
   // What the flags and variables of a start name before its settings are known.
   const ofStart = [
     ...(areOfStart(flags, process.env) ? [] : (["settings"] as const)),
@@ -101,7 +107,7 @@ export async function auditOf(flags: Flags) {
   const audit: Audit = {
     modules: atStart,
     lines: atStart.reduce((sum, { lines }) => sum + lines, 0),
-    on_request: onRequest(settings, modules, atStart),
+    on_request: onRequest(settings, atStart),
     reads: unique([
       ...touched.reads,
       ...bySettings,
@@ -113,19 +119,19 @@ export async function auditOf(flags: Flags) {
     dials: [...dials, ...(hasNameServers ? nameServers() : [])],
     secrets: unique([...secretsOfSettings(settings, flags), ...secretsOf(read), ...keys.map((path) => `file:${path}`)]),
   };
-  return { audit, settings, config, kinds: read.loaded.kinds, parts: modules, hasTests, watched, patterns };
+  return { audit, settings, config, kinds: read.loaded.kinds, features: modules, hasTests, watched, patterns };
 }
 
-function onRequest(settings: Settings, parts: Parts, atStart: readonly AuditedModule[]): readonly AuditedModule[] {
-  const ofTexts = settings.admin === null ? [] : ROWS.filter(({ load }) => parts.ofTexts.includes(load));
+function onRequest(settings: Settings, atStart: readonly AuditedModule[]): readonly AuditedModule[] {
+  const ofTexts = settings.admin === null ? [] : OF_TEXTS;
   const known = new Set(atStart.map(({ path }) => path));
   return modulesOf([...loadedOnRequest(settings), ...ofTexts], "plain").filter(({ path }) => !known.has(path));
 }
 
 /** Throws a `ConfigError` for a plugin that cannot say what it asks. */
-function destinationsIn(loaded: Loaded, parts: Parts): readonly Destination[] {
+function destinationsIn(loaded: Loaded, features: LoadedFeatures): readonly Destination[] {
   try {
-    return destinationsOf(loaded.config, loaded.kinds, parts);
+    return destinationsOf(loaded.config, loaded.kinds, features);
   } catch (error) {
     throw placed(error, loaded);
   }

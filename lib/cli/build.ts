@@ -11,8 +11,8 @@ import { MANIFEST } from "../base/own_code.ts";
 import { whyUnreadable } from "../base/regular_file.ts";
 import { isInBuild } from "../base/version.ts";
 import type { Settings } from "../config/settings_types.ts";
-import type { PartName, Parts } from "../gateway/parts.ts";
-import { KINDS, PARTS } from "../parts/table.ts";
+import { FEATURES, KINDS } from "../features/table.ts";
+import type { FeatureName, LoadedFeatures } from "../gateway/loaded_features.ts";
 import type { Commands, RunCommand } from "./arguments.ts";
 import { textOf } from "./audit.ts";
 import {
@@ -36,7 +36,7 @@ import { billOfMaterials, type Described } from "./bill_of_materials.ts";
 import { namedFile, openCandidate } from "./config_file.ts";
 import { counted } from "./counted.ts";
 import { Failure } from "./failure.ts";
-import { partsNamedBy } from "./on_demand.ts";
+import { featuresNamedBy } from "./on_demand.ts";
 import { printable, withoutControls } from "./terminal.ts";
 import { realPath } from "./touched_files.ts";
 import { AUDIT, SUMS } from "./verify.ts";
@@ -114,14 +114,16 @@ async function check(file: string, { settings }: Audited): Promise<void> {
 /** The names of rows. */
 async function needs(
   rows: readonly Row[],
-  { settings, parts, hasTests }: Audited,
+  { settings, features, hasTests }: Audited,
   asked: readonly string[],
 ): Promise<ReadonlySet<string>> {
   const all = withNames(settings, asked);
-  await loadNamed(parts, all, asked);
-  const loaded = [...loadedAtStart(all, [], parts, hasTests), ...loadedOnRequest(all)];
+  await loadNamed(features, all, asked);
+  const loaded = [...loadedAtStart(all, [], features, hasTests), ...loadedOnRequest(all)];
+  // Warnings, which any reload can bring, need none of the commands.
+  const broughtWith = (name: string) => (name === "proof" ? [name] : broughtBy(name));
   return new Set(
-    [...ALWAYS, ...asked, ...loaded.flatMap(({ name }) => broughtBy(name))]
+    [...ALWAYS, ...asked, ...loaded.flatMap(({ name }) => broughtWith(name))]
       .filter((name) => rows.some((row) => row.name === name))
       .sort(),
   );
@@ -266,7 +268,6 @@ const ALWAYS: readonly string[] = [
   "hash-password",
   "verify",
   "help",
-  "lacking",
   ...FOR_RELOADS,
 ];
 
@@ -279,7 +280,7 @@ const OF_SETTINGS: Readonly<Record<string, object>> = {
 };
 /** What a name brings besides what has this name. */
 const BRINGS: Readonly<Record<string, readonly string[]>> = {
-  ...{ proof: ["test", "explain", "diff"], test: ["tests"], health: ["choice"], split: ["choice"] },
+  ...{ proof: ["test", "explain", "diff"], test: ["tests"] },
   ...{ admin: ["reload"], manager: ["managerProxy"], auditLog: ["verify-log"] },
 };
 
@@ -287,12 +288,12 @@ const BRINGS: Readonly<Record<string, readonly string[]>> = {
 export function namesForBuild(commands: Commands): readonly string[] {
   const all = new Set([
     ...Object.keys(OF_SETTINGS),
-    "proof",
     ...Object.keys(KINDS),
-    ...Object.keys(PARTS),
+    ...Object.keys(FEATURES),
+    "tests",
     ...Object.keys(commands),
   ]);
-  return [...all].filter((name) => !ALWAYS.includes(name) && (name === "proof" || isInBuild(name)));
+  return [...all].filter((name) => (name === "proof" || !ALWAYS.includes(name)) && isInBuild(name));
 }
 
 /** All names that this one stands for, and itself. */
@@ -308,27 +309,10 @@ function withNames(settings: Settings, names: readonly string[]): Settings {
   return { ...settings, ...Object.fromEntries(Object.entries(added).filter(([field]) => !isNamed(field))) };
 }
 
-/**
- * Loads the plugin kinds and parts of these names and of the settings, with the parts that a configuration with them
- * would name.
- */
-async function loadNamed(parts: Parts, settings: Settings, names: readonly string[]): Promise<void> {
-  for (const name of partsNamedBy(settings)) await parts.loadPart(name);
-  await parts.loadParts({
-    value: { global: { plugins: names.filter((name) => name in KINDS).map((name) => ({ name })) } },
-  });
-  for (const name of names)
-    if (name in PARTS) for (const part of neededBy(name as PartName)) await parts.loadPart(part);
-}
-
-/** A part, and those that are named wherever this one is. */
-function neededBy(name: PartName): readonly PartName[] {
-  const places = placesOf(name);
-  const isNamedToo = (part: PartName) => places.length > 0 && places.every((place) => placesOf(part).includes(place));
-  return (Object.keys(PARTS) as PartName[]).filter((part) => part === name || isNamedToo(part));
-}
-
-function placesOf(name: PartName): readonly string[] {
-  const part = PARTS[name];
-  return "named" in part && typeof part.named !== "function" ? part.named : [];
+/** Loads the plugin kinds and features of these names and of the settings, with what a configuration would need. */
+async function loadNamed(features: LoadedFeatures, settings: Settings, names: readonly string[]): Promise<void> {
+  const kinds = names.filter((name) => name in KINDS).map((name) => ({ name }));
+  await features.loadNeeded({ value: { global: { plugins: kinds } } });
+  for (const name of [...featuresNamedBy(settings), ...names])
+    if (name in FEATURES) await features.loadFeature(name as FeatureName);
 }

@@ -152,7 +152,7 @@ export const COMMANDS = {
       output: { value: "DIR", help: "The folder of the package; it must be empty, or not be there." },
       with: {
         value: "NAME",
-        help: "Also a plugin kind or a part that nothing names yet. May be given several times.",
+        help: "Also a plugin kind or a feature that nothing names yet. May be given several times.",
         isRepeated: true,
       },
     },

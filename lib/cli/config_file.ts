@@ -6,10 +6,10 @@ import { messageOf } from "../base/errors.ts";
 import type { Issue } from "../config/json.ts";
 import { readValues } from "../config/settings_errors.ts";
 import { SETTINGS } from "../config/settings_table.ts";
-import type { KeptSeen, Seen } from "../gateway/validity.ts";
+import type { KeptSeen, Seen } from "../gateway/features.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import { shownIssue } from "../gateway/refusal.ts";
-import { loadPluginModules } from "../parts/plugin_modules.ts";
+import { loadPluginModules } from "../features/plugin_modules.ts";
 import { Candidate } from "../proof/candidate.ts";
 import { configWarnings } from "../proof/config_warnings.ts";
 import type { Config } from "../config/model.ts";
@@ -146,7 +146,7 @@ export function namedFile(given: Arguments): string {
 /** The value of --config-key or CONFIG_PUBLIC_KEY, for the option of the same name. Throws a `Failure`. */
 export function configKeyFile(given: Arguments): string | undefined {
   const configKey = settingOf(given, "configKey");
-  if (configKey !== null) refuseLacking(["signatures"]);
+  if (configKey !== null) refuseLacking(["sources"]);
   return configKey ?? undefined;
 }
 

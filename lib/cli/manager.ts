@@ -5,12 +5,12 @@ import { createLog, type Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import { readManagerSettings, type LoneManagerSettings } from "../config/command_settings.ts";
 import { watchFiles } from "../config/watch.ts";
-import { Parts } from "../gateway/parts.ts";
-import { TABLE } from "../parts/table.ts";
+import { LoadedFeatures } from "../gateway/loaded_features.ts";
+import { TABLE } from "../features/table.ts";
 import type { RunCommand } from "./arguments.ts";
 import { accepted, refuseLacking } from "./failure.ts";
 import { openManager } from "./management_ui.ts";
-import { ON_DEMAND, TLS_PARTS } from "./on_demand.ts";
+import { ON_DEMAND, TLS_FEATURES } from "./on_demand.ts";
 import { untilStopped } from "./shutdown.ts";
 import { createTlsRenewal, readTlsFiles, tlsPaths } from "./tls_files.ts";
 
@@ -24,13 +24,13 @@ export const manager: RunCommand = async (given) => {
   const log = createLog({ level: settings.logLevel, format: settings.logFormat });
   const tlsSettings = { ...settings, caCertPath: null, clientAuth: "none" } as const;
   const tls = settings.manager.tls ? readTlsFiles(tlsSettings, log) : null;
-  if (tls !== null) refuseLacking(TLS_PARTS);
-  const parts = new Parts(TABLE);
-  if (tls !== null) for (const name of TLS_PARTS) await parts.loadPart(name);
+  if (tls !== null) refuseLacking(TLS_FEATURES);
+  const features = new LoadedFeatures(TABLE);
+  if (tls !== null) for (const name of TLS_FEATURES) await features.loadFeature(name);
   const { server, listen } = openManager(settings.manager, {
     admin: null,
     proxy: await ON_DEMAND.managerProxy(),
-    tls: tls && { ...tls, part: (name) => parts.part(name) },
+    tls: tls && { ...tls, features },
     log,
   });
   const url = await listen();

@@ -3,7 +3,8 @@
  */
 import type { Settings } from "../config/settings_types.ts";
 import { readStartSettings, type Environment, type Flags, type Host } from "../config/start_settings.ts";
-import type { PartName } from "../gateway/parts.ts";
+import type { CompleteOptions } from "../gateway/options.ts";
+import type { FeatureName } from "../gateway/loaded_features.ts";
 import { accepted, refuseLacking } from "./failure.ts";
 
 export const ON_DEMAND = {
@@ -12,8 +13,10 @@ export const ON_DEMAND = {
   reloading: () => import("./reloading.ts"),
   /** Sockets that a service manager passes. */
   sockets: () => import("./socket_activation.ts"),
-  /** The server's certificate; the part of this name belongs to it. */
-  tlsServer: () => import("./tls_files.ts"),
+  /** The server's certificate; the feature of this name belongs to it. */
+  serverTls: () => import("./tls_files.ts"),
+  /** The gateway for whoever asks for reports; the feature of this name belongs to it. */
+  reporting: () => import("../embed/reported_gateway.ts"),
   workers: () => import("./workers.ts"),
   stateDir: () => import("./state_dir.ts"),
   auditLog: () => import("./audit_log.ts"),
@@ -31,7 +34,7 @@ export async function settingsOf(flags: Flags, environment: Environment, host: H
   const settings: Settings =
     readStartSettings(flags, environment, host) ??
     accepted(await (await ON_DEMAND.settings()).readAll(flags, environment, host));
-  refuseLacking([...onDemandOf(settings), ...partsNamedBy(settings)]);
+  refuseLacking([...onDemandOf(settings), ...featuresNamedBy(settings)]);
   return settings;
 }
 
@@ -40,7 +43,7 @@ export type Named = readonly (keyof typeof ON_DEMAND)[];
 /** What of `ON_DEMAND` settings name. */
 export function onDemandOf({ admin, probe, manager, workers, serverCertPath, stateDir, audit, seal }: Settings): Named {
   return [
-    ...(serverCertPath === null ? [] : (["tlsServer"] as const)),
+    ...(serverCertPath === null ? [] : (["serverTls"] as const)),
     ...(admin === null ? [] : (["admin"] as const)),
     ...(admin?.write ? (["adminWrite"] as const) : []),
     ...(probe === null ? [] : (["probes"] as const)),
@@ -54,29 +57,22 @@ export function onDemandOf({ admin, probe, manager, workers, serverCertPath, sta
   ];
 }
 
-export const TLS_PARTS = ["tlsServer", "http2Server"] as const;
+export const TLS_FEATURES = ["serverTls", "http2"] as const;
 
-/** The parts of a gateway that settings name. */
-export function partsNamedBy({
-  configKeyPath,
-  tracing,
-  admin,
-  probe,
-  workers,
-  serverCertPath,
-  audit,
-  seal,
-}: Settings): readonly PartName[] {
-  const isAsked = admin !== null || probe !== null;
+/** Who can ask for figures and for what became of requests. */
+export function askedBy({ admin, probe }: Settings): NonNullable<CompleteOptions["asked"]> {
+  if (admin !== null) return "administrators";
+  return probe === null ? "nobody" : "scrapers";
+}
+
+/** The features that settings name. */
+export function featuresNamedBy(settings: Settings): readonly FeatureName[] {
+  const { configKeyPath, tracing, workers, serverCertPath } = settings;
   return [
-    ...(configKeyPath === null ? [] : (["signatures"] as const)),
-    ...(seal ? (["rights"] as const) : []),
+    ...(configKeyPath === null ? [] : (["sources"] as const)),
     ...(tracing === null ? [] : (["tracing"] as const)),
-    ...(admin === null ? [] : (["adminCookie", "recentRequests"] as const)),
-    ...(isAsked ? (["reporting", "metrics"] as const) : []),
-    ...(workers === 1 ? [] : (["sharedHealth", "sharedCallers", "shared"] as const)),
-    ...(workers === 1 || !isAsked ? [] : (["workerReports"] as const)),
-    ...(serverCertPath === null ? [] : TLS_PARTS),
-    ...(audit === null ? [] : (["gatewayAudit"] as const)),
+    ...(askedBy(settings) === "nobody" ? [] : (["reporting"] as const)),
+    ...(workers === 1 ? [] : (["workers"] as const)),
+    ...(serverCertPath === null ? [] : TLS_FEATURES),
   ];
 }

@@ -4,7 +4,7 @@
 import type { AddressInfo } from "node:net";
 import type { Readable } from "node:stream";
 import { addressOf } from "../base/ip_address.ts";
-import type { Gateway } from "../embed/gateway.ts";
+import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { listenFailure } from "./failure.ts";
 
@@ -38,9 +38,8 @@ export function opened<T extends { listen(at: { host: string; port: number }): P
   return { server, listen };
 }
 
-/** In Prometheus' text format, which the first scrape loads. */
-export async function metricsOf(gateway: Gateway): Promise<Readable> {
-  await GatewayCore.partsOf(gateway).runtime.parts.loadPart("exposition");
+/** In Prometheus' text format. */
+export async function metricsOf(gateway: ReportedGateway): Promise<Readable> {
   return gateway.metricsStream();
 }
 

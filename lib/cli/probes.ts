@@ -5,7 +5,7 @@ import { createProbes } from "../admin/probes.ts";
 import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Settings } from "../config/settings_types.ts";
-import type { Gateway } from "../embed/gateway.ts";
+import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import type { OperatorServer } from "../operator/operator_server.ts";
 import type { PublishedKeys } from "../plugins/identity_token.ts";
@@ -14,7 +14,7 @@ import { metricsOf, opened, refresh, type Opened } from "./operators.ts";
 export function openProbes(
   { host, port, hosts }: NonNullable<Settings["probe"]>,
   metricsToken: string | null,
-  gateway: Gateway,
+  gateway: ReportedGateway,
   log: Log,
 ): Opened<OperatorServer> {
   const metrics = async () => {

@@ -7,7 +7,7 @@ import type { dryRunView } from "../admin/reload_request.ts";
 import { readClientSettings } from "../config/command_settings.ts";
 import { linesOf } from "../gateway/refusal.ts";
 import type { ShownIssue } from "../gateway/status.ts";
-import { changeLine, type Change } from "../proof/config_diff.ts";
+import { changeLine, type Change } from "../gateway/config_diff.ts";
 import type { RoutePlace } from "../proof/guards_lost.ts";
 import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";
 import type { RunCommand } from "./arguments.ts";

@@ -7,7 +7,7 @@ import { GatewayCore } from "../gateway/gateway.ts";
 import { linesOf, whyRefused } from "../gateway/refusal.ts";
 import type { Replacement } from "../gateway/reloads.ts";
 import type { AskedBy, ReloadOutcome } from "../gateway/status.ts";
-import type { Change } from "../proof/config_diff.ts";
+import { changeLine, type Change } from "../gateway/config_diff.ts";
 import { logWarnings } from "./counted.ts";
 
 /** Per reload; `edge-gateway reload` and GET /gateway/status list all changes. */
@@ -26,22 +26,17 @@ export async function reloadFrom(
   replacement?: Replacement,
 ): Promise<ReloadOutcome> {
   const isJson = settings.logFormat === "json";
-  const {
-    configuration,
-    runtime: { parts },
-  } = GatewayCore.partsOf(gateway);
+  const { configuration, reloads } = GatewayCore.partsOf(gateway);
   const { by } = asked;
-  await parts.loadPart("reloads");
   // The reload fails for the same reason, and reports it.
   if (replacement === undefined) await configuration.reader.loadModules().catch(() => {});
-  const { reloads } = configuration;
   try {
     const { digest, changed, changes, inForce, signer } = await (
       replacement === undefined ? reloads.reload(undefined, asked) : reloads.replaceFile(replacement, asked)
     ).finally(onEnd);
     const count = (which: Change["change"]) => changes.filter(({ change }) => change === which).length;
     const counts = changed ? { added: count("added"), altered: count("altered"), removed: count("removed") } : {};
-    const lines = changes.slice(0, MAX_LOGGED_CHANGES).map(parts.part("changes").changeLine);
+    const lines = changes.slice(0, MAX_LOGGED_CHANGES).map(changeLine);
     const message = changed
       ? "configuration reloaded"
       : "configuration read again: its text is the same, its secrets were resolved again";
@@ -73,9 +68,9 @@ export async function reloadFrom(
 
 /** Reloads the files that the configuration in force names, if their content has changed. */
 export async function reloadNamedFiles(gateway: GatewayCore, log: Log): Promise<void> {
-  const { configuration } = GatewayCore.partsOf(gateway);
+  const { reloads } = GatewayCore.partsOf(gateway);
   try {
-    if (!(await configuration.rereadFilesInAll())) return;
+    if (!(await reloads.rereadFilesInAll())) return;
     log.info("files that the configuration names reloaded", { digest: gateway.digest });
   } catch (error) {
     log.error("new files that the configuration names refused, the old files stay in use", {

@@ -13,7 +13,7 @@ import { watchFiles } from "../config/watch.ts";
 import { answerForThread } from "../gateway/faults.ts";
 import { ConfigError, GatewayCore } from "../gateway/gateway.ts";
 import type { AuditTrail } from "../gateway/options.ts";
-import { loaded } from "../gateway/parts.ts";
+import { loaded } from "../gateway/loaded_features.ts";
 import type { Replacement } from "../gateway/reloads.ts";
 import type { AskedBy } from "../gateway/status.ts";
 import { LineWriter } from "../observe/line_writer.ts";
@@ -47,7 +47,7 @@ export async function run({
 
 async function serve(settings: Settings, audit: AuditTrail | null = null): Promise<ExitCode> {
   const log = createLog({ level: settings.logLevel, format: settings.logFormat });
-  const tls = settings.serverCertPath === null ? null : await ON_DEMAND.tlsServer();
+  const tls = settings.serverCertPath === null ? null : await ON_DEMAND.serverTls();
   const sockets = process.env.LISTEN_FDS
     ? (await ON_DEMAND.sockets()).passedSockets(process.env, process.pid, settings, log)
     : undefined;
@@ -129,7 +129,7 @@ type WhenStarted = (act: (started: Started) => unknown) => () => void;
  */
 function reloadOnChange(
   settings: Settings,
-  tls: Awaited<ReturnType<typeof ON_DEMAND.tlsServer>> | null,
+  tls: Awaited<ReturnType<typeof ON_DEMAND.serverTls>> | null,
   whenStarted: WhenStarted,
   log: Log,
 ) {

@@ -5,7 +5,7 @@
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { readKept, StateProblem, type StateFolder } from "../base/state_folder.ts";
-import type { KeptSeen, Seen } from "../gateway/validity.ts";
+import type { KeptSeen, Seen } from "../gateway/features.ts";
 
 const NAME = "configurations";
 

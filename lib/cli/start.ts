@@ -8,21 +8,21 @@ import { addressOf } from "../base/ip_address.ts";
 import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";
 import type { Settings } from "../config/settings_types.ts";
-import type { Gateway } from "../embed/gateway.ts";
+import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import { ConfigError, GatewayCore, type CompleteOptions, type ListenOptions } from "../gateway/gateway.ts";
 import type { BoundAddress } from "../gateway/options.ts";
-import { readForStart } from "../parts/load.ts";
+import { readForStart } from "../features/load.ts";
 import type { Manager } from "../manager/server.ts";
-import type { OperatorServer, OperatorTls } from "../operator/operator_server.ts";
+import type { OperatorServer } from "../operator/operator_server.ts";
 import type { TlsFiles } from "../server/listener.ts";
 import { Failure, listenFailure } from "./failure.ts";
-import { ON_DEMAND, partsNamedBy } from "./on_demand.ts";
+import { askedBy, featuresNamedBy, ON_DEMAND } from "./on_demand.ts";
 import type { Opened } from "./operators.ts";
 
 export interface Started {
   readonly gateway: GatewayCore;
   /** The same; null: nobody asks for reports. */
-  readonly reported: Gateway | null;
+  readonly reported: ReportedGateway | null;
   readonly admin: Admin | null;
   readonly manager: Manager | null;
   readonly probes: OperatorServer | null;
@@ -67,9 +67,10 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   );
   const { tracing } = settings;
   const adminCookie = settings.admin?.cookie;
-  const named = partsNamedBy(settings);
-  for (const name of named) await modules.loadPart(name);
-  const supervisor = settings.workers === 1 ? null : (await ON_DEMAND.workers()).openWorkers(settings, named, log);
+  const [named, asked] = [featuresNamedBy(settings), askedBy(settings)];
+  for (const name of named) await modules.loadFeature(name);
+  const supervisor =
+    settings.workers === 1 ? null : (await ON_DEMAND.workers()).openWorkers(settings, { features: named, asked }, log);
   const kept = settings.stateDir !== null && (await (await ON_DEMAND.stateDir()).openState(settings.stateDir, log));
   const made = {
     ...gatewayOptions,
@@ -78,17 +79,19 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     ...(source && { source }),
     log,
     hasHttps: settings.serverCertPath !== null,
+    asked,
     ...(tracing && { tracing }),
     ...(adminCookie !== undefined && { adminCookie }),
   };
-  const reporting = modules.partIfLoaded("reporting");
-  const reported = reporting && open(reporting.Gateway, made, supervisor?.threads);
+  // Also of what the configuration names: settings may be the cause of a warning.
+  const isReported = modules.loaded.reporting !== undefined;
+  const reported = isReported ? open((await ON_DEMAND.reporting()).ReportedGateway, made, supervisor?.threads) : null;
   const gateway = reported ?? open(GatewayCore, made, supervisor?.threads);
   const { configuration } = GatewayCore.partsOf(gateway);
   // Before anything listens: to find the warnings of ten thousand routes takes a second.
   await configuration.findWarnings();
-  const tls = settings.serverCertPath === null ? null : (await ON_DEMAND.tlsServer()).readTlsFiles(settings, log);
-  const operatorTls = tls && { ...tls, part: ((name) => modules.part(name)) satisfies OperatorTls["part"] };
+  const tls = settings.serverCertPath === null ? null : (await ON_DEMAND.serverTls()).readTlsFiles(settings, log);
+  const operatorTls = tls && { ...tls, features: modules };
   const admin =
     settings.admin &&
     reported &&

@@ -5,7 +5,7 @@ import { systemClock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { StateFolder, StateProblem } from "../base/state_folder.ts";
-import type { KeptSeen } from "../gateway/validity.ts";
+import type { KeptSeen } from "../gateway/features.ts";
 import { QuotaFile } from "../store/quota_file.ts";
 import { Failure } from "./failure.ts";
 import { readSeen, SeenFile } from "./seen_file.ts";

@@ -30,7 +30,7 @@ export const test: RunCommand = async (given) => {
     }
     // Before the tests run: a result that cannot be written is of no use.
     if (junit !== undefined) writeReport(junit, "", "no tests were run");
-    const report = await (await configuration.parts.onDemand.tests()).testInForce(configuration, only);
+    const report = await (await configuration.features.onDemand.tests()).testInForce(configuration, only);
     if (junit !== undefined)
       writeReport(junit, junitXml(report, file), `${report.passed} passed, ${report.failed} failed`);
     process.stdout.write(

@@ -4,11 +4,11 @@
 import { availableParallelism } from "node:os";
 import { addressOf } from "../base/ip_address.ts";
 import { stderrLines, type Log } from "../base/log.ts";
+import type { WorkerStart } from "../cluster/messages.ts";
 import { Supervisor } from "../cluster/supervisor.ts";
 import type { Settings } from "../config/settings_types.ts";
 import type { GatewayCore } from "../gateway/gateway.ts";
 import type { BoundAddress } from "../gateway/options.ts";
-import type { PartName } from "../gateway/parts.ts";
 import type { TlsFiles } from "../server/listener.ts";
 import { Failure, listenFailure } from "./failure.ts";
 
@@ -27,7 +27,11 @@ export interface Machine {
  * Null: this thread serves the requests. Throws a `Failure` where there cannot be as many workers as the settings ask
  * for.
  */
-export function openWorkers(settings: Settings, parts: readonly PartName[], log: Log): Supervisor | null {
+export function openWorkers(
+  settings: Settings,
+  { features, asked }: Pick<WorkerStart, "features" | "asked">,
+  log: Log,
+): Supervisor | null {
   const { workers, logLevel, logFormat, tracing, admin } = settings;
   const count = workerCount(workers, log, {
     node: process.versions.node,
@@ -39,7 +43,7 @@ export function openWorkers(settings: Settings, parts: readonly PartName[], log:
   const write = (line: string) => lines.add(line, log);
   return new Supervisor({
     ...{ count, log: { level: logLevel, format: logFormat }, tracing, adminCookie: admin?.cookie ?? null },
-    ...{ parts, logger: log, write },
+    ...{ features, asked, logger: log, write },
   });
 }
 

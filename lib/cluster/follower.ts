@@ -29,11 +29,10 @@ export class Follower implements Following {
    * creation.
    */
   async prepare(configuration: Configuration, { version, reload, source, environment, files }: Bundle): Promise<void> {
-    const { parts, reader } = configuration;
-    await parts.load(source, environment, (path) => files.get(path) ?? readNoFile(path));
-    await parts
-      .partIfLoaded("callers")
-      ?.callerReaderOf(parts)
+    const { features, reader } = configuration;
+    await features.load(source, environment, (path) => files.get(path) ?? readNoFile(path));
+    await features.loaded.callers
+      ?.callerReaderOf(features)
       .readAhead(source, (path) => files.get(path) ?? readNoFile(path));
     const known = { environment, files };
     const steps = reader.loadSteps(source, { known, before: configuration.snapshot });

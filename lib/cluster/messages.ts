@@ -6,8 +6,8 @@ import type { LogFormat, LogLevel } from "../base/log.ts";
 import type { TracingSettings } from "../config/settings_types.ts";
 import type { Bundle, ReportExtent } from "../gateway/bundle.ts";
 import { ConfigError } from "../gateway/config_error.ts";
-import type { PartName } from "../gateway/parts.ts";
-import type { AuditSettings, BoundAddress } from "../gateway/options.ts";
+import type { FeatureName } from "../gateway/loaded_features.ts";
+import type { AuditSettings, BoundAddress, CompleteOptions } from "../gateway/options.ts";
 import type { AuditEvent } from "../observe/audit_log.ts";
 import type { TailBatch, TailReader } from "../observe/tail.ts";
 import type { WorkerReport } from "../report/worker_reports.ts";
@@ -82,8 +82,10 @@ export interface Posted {
 export interface WorkerStart {
   readonly log: { readonly level: LogLevel; readonly format: LogFormat };
   readonly tracing: TracingSettings | null;
-  /** The parts that settings name. */
-  readonly parts: readonly PartName[];
+  /** Those that settings name. */
+  readonly features: readonly FeatureName[];
+  /** See `CompleteOptions`. */
+  readonly asked: NonNullable<CompleteOptions["asked"]>;
   /** Null: there is no audit log. */
   readonly audit: AuditSettings | null;
   /** To give up before anything else; none without SEAL. */

@@ -10,11 +10,13 @@ import { entry, guarded } from "../base/event_loop.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { asReplaced, heldThread } from "../base/own_code.ts";
+import { rightsOfThreads } from "../base/rights.ts";
 import type { Threads } from "../base/threads.ts";
 import type { Bundle, Followers, ReportExtent } from "../gateway/bundle.ts";
 import { GatewayCore, type GatewayParts } from "../gateway/gateway.ts";
 import type { BoundAddress } from "../gateway/options.ts";
 import { lingerOf } from "../gateway/shutdown.ts";
+import { workerReportsOf } from "../report/worker_reports.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS } from "../server/tls.ts";
 import type { TlsFiles } from "../server/listener.ts";
 import type { TailBatch, TailReader } from "../observe/tail.ts";
@@ -57,7 +59,7 @@ const LAST_MS = 500;
 /** How long a worker may take after its grace. In milliseconds. */
 const MAX_CLOSING_MS = 3_000;
 
-export interface SupervisorOptions extends Pick<WorkerStart, "log" | "tracing" | "adminCookie" | "parts"> {
+export interface SupervisorOptions extends Pick<WorkerStart, "log" | "tracing" | "adminCookie" | "features" | "asked"> {
   /** How many workers; at least 2. */
   readonly count: number;
   readonly logger: Log;
@@ -109,7 +111,8 @@ export class Supervisor implements Followers {
 
   /** Resolves once every worker serves. Rejects, and no worker is left, if one cannot. */
   async start(gateway: GatewayCore, addresses: readonly BoundAddress[], tls: TlsFiles | null): Promise<void> {
-    const { configuration, reports } = (this.#parts = GatewayCore.partsOf(gateway));
+    const { configuration } = (this.#parts = GatewayCore.partsOf(gateway));
+    const reports = workerReportsOf(this.#parts);
     this.#addresses = addresses;
     this.#tls = tls;
     configuration.followers = this;
@@ -270,7 +273,7 @@ export class Supervisor implements Followers {
   }
 
   #spawn(place: Place): void {
-    const { count, log, tracing, adminCookie, parts } = this.#options;
+    const { count, log, tracing, adminCookie, features, asked } = this.#options;
     const { index } = place;
     const start: WorkerStart = {
       ...{
@@ -280,7 +283,8 @@ export class Supervisor implements Followers {
         log,
         tracing,
         adminCookie,
-        parts,
+        features,
+        asked,
         bundle: this.#parts!.configuration.bundle,
         words: this.#words,
       },
@@ -291,7 +295,7 @@ export class Supervisor implements Followers {
         ticketKey: this.#ticketKey,
         inFlight: new SharedArrayBuffer(IN_FLIGHT_BYTES),
       },
-      rights: this.#parts!.runtime.parts.partIfLoaded("rights")?.rightsOfThreads() ?? [],
+      rights: rightsOfThreads(),
     };
     Object.assign(place, {
       id: start.id,
@@ -372,7 +376,7 @@ export class Supervisor implements Followers {
       case "audit":
         return this.#parts!.audit!.receive(message, place.worker!);
       case "report":
-        this.#parts!.reports!.add(place.index, message.report);
+        workerReportsOf(this.#parts!)!.add(place.index, message.report);
         place.reports++;
         return;
       case "tail":
@@ -424,7 +428,7 @@ export class Supervisor implements Followers {
       upstreamsSet: place.upstreamsTold,
     });
     this.#parts!.runtime.forget(id, index);
-    this.#parts!.reports?.forget(index);
+    workerReportsOf(this.#parts!)?.forget(index);
     this.#changed();
     if (this.#isClosing) {
       if (state === "serving" && place.outcome === null)

@@ -5,15 +5,18 @@ import { parentPort, workerData } from "node:worker_threads";
 import { systemClock } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
 import { messageOf } from "../base/errors.ts";
+import { giveUp } from "../base/rights.ts";
 import { createLog, type Log } from "../base/log.ts";
 import { asBuffer, received, type Bundle, type ReportExtent } from "../gateway/bundle.ts";
 import { answerForThread } from "../gateway/faults.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
+import { GatewayAudit } from "../gateway/gateway_audit.ts";
 import type { AuditTrail, AuditSettings } from "../gateway/options.ts";
-import { loaded } from "../gateway/parts.ts";
-import { freshModules } from "../parts/load.ts";
-import type { AuditEvents } from "../observe/audit_events.ts";
+import { loaded } from "../gateway/loaded_features.ts";
+import { freshModules } from "../features/load.ts";
+import { AuditEvents } from "../observe/audit_events.ts";
 import type { Tail, TailReader } from "../observe/tail.ts";
+import { workerReportsOf } from "../report/worker_reports.ts";
 import type { TlsFiles } from "../server/listener.ts";
 import { Follower } from "./follower.ts";
 import { InFlight } from "./in_flight.ts";
@@ -57,7 +60,9 @@ answerForThread(
   (error) => fail(error, "stack"),
 );
 const gateway = await create().catch((error) => fail(error));
-const { accessLog, configuration, listener, reports, runtime } = GatewayCore.partsOf(gateway);
+const parts = GatewayCore.partsOf(gateway);
+const { accessLog, configuration, features, listener, runtime } = parts;
+const reports = workerReportsOf(parts);
 if (tls !== null) listener.tls.useTicketKey(asBuffer(start.ticketKey));
 runtime.failures!.send = (failures) => send({ type: "failures", failures });
 isCreated = true;
@@ -80,20 +85,17 @@ port.on("message", (message: ToWorker) => {
 async function create(): Promise<GatewayCore> {
   const { bundle } = follower;
   const modules = freshModules();
-  if (start.rights.length > 0) {
-    await modules.loadPart("rights");
-    modules.part("rights").giveUp(start.rights);
-  }
+  if (start.rights.length > 0) giveUp(start.rights);
   await modules.load(bundle.source, bundle.environment, (path) => bundle.files.get(path)!);
-  for (const name of start.parts) await modules.loadPart(name);
+  for (const name of start.features) await modules.loadFeature(name);
   // The main thread compiles the same, and logs it.
   const log = threadLog(() => isCreated && !follower.isCompiling);
   const tracing =
     start.tracing === null ? null : { ...start.tracing, ...(start.tracing.ca && { ca: asBuffer(start.tracing.ca) }) };
   const options = {
-    ...{ modules, environment: bundle.environment, log, tests: "skip" as const },
+    ...{ modules, environment: bundle.environment, log, tests: "skip" as const, asked: start.asked },
     ...(tracing && { tracing }),
-    ...(start.audit && { audit: await auditOf(modules, start.audit) }),
+    ...(start.audit && { audit: auditOf(start.audit) }),
     ...(start.adminCookie !== null && { adminCookie: start.adminCookie }),
     accessLog: (lines: string) => accessLines.add(lines),
   };
@@ -101,10 +103,9 @@ async function create(): Promise<GatewayCore> {
   return new GatewayCore(options, threads, follower);
 }
 
-async function auditOf(modules: ReturnType<typeof freshModules>, settings: AuditSettings): Promise<AuditTrail> {
-  await modules.loadPart("auditEvents");
-  auditEvents = new (modules.part("auditEvents").AuditEvents)((events, lost) => send({ type: "audit", events, lost }));
-  return new (modules.part("gatewayAudit").GatewayAudit)(settings, auditEvents);
+function auditOf(settings: AuditSettings): AuditTrail {
+  auditEvents = new AuditEvents((events, lost) => send({ type: "audit", events, lost }));
+  return new GatewayAudit(settings, auditEvents);
 }
 
 function threadLog(isWritten = () => true): Log {
@@ -159,7 +160,7 @@ async function listen(): Promise<void> {
 
 async function showTail(readers: readonly TailReader[]): Promise<void> {
   try {
-    const { Tail } = await loaded(runtime.parts.onDemand.tail);
+    const { Tail } = await loaded(features.onDemand.tail);
     tail ??= new Tail(
       systemClock,
       accessLog,
@@ -179,7 +180,7 @@ async function setUpstream({
   state,
 }: Extract<ToWorker, { readonly type: "setUpstream" }>): Promise<void> {
   try {
-    const { takeOut } = await loaded(runtime.parts.onDemand.takenOut);
+    const { takeOut } = await loaded(features.onDemand.takenOut);
     // A configuration that came into force meanwhile has put all back.
     const peer = configuration.inForce.reload === reload ? runtime.peer(service, id) : undefined;
     if (peer !== undefined) takeOut(peer, state, runtime.healthTools.changes);

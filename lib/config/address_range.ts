@@ -2,7 +2,6 @@
  * The schema of IP addresses and ranges of them, as in `global.trusted_proxies`.
  */
 import { parseCidr } from "../base/cidr.ts";
-import type { PartFields } from "./part_fields.ts";
 import * as s from "./schema.ts";
 
 export const ADDRESS_RANGE = s.string({
@@ -14,5 +13,3 @@ export const ADDRESS_RANGE = s.string({
     return typeof block === "string" ? block : undefined;
   },
 });
-
-export const fields: PartFields = { schemas: { address_range: ADDRESS_RANGE } };

@@ -1,7 +1,6 @@
 /**
  * The schema of how many requests are remembered, with what became of them.
  */
-import type { PartFields } from "./part_fields.ts";
 import * as s from "./schema.ts";
 
 export const DECISIONS = s.integer({
@@ -9,5 +8,3 @@ export const DECISIONS = s.integer({
   max: 1_000_000,
   describe: "How many of the latest requests are remembered, with what became of them; default 10000, 0: none.",
 });
-
-export const fields: PartFields = { schemas: { decisions: DECISIONS } };

@@ -23,13 +23,13 @@ import { forgetParsed, parsedFrom, sourcesFor, type ConfigSource, type ReadOptio
 
 export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOptions {
   readonly kinds: readonly K[];
-  /** The fields of the parts that have been loaded. */
+  /** The fields of the features that have been loaded. */
   readonly parts?: readonly PartFields[];
-  /** Once the part has been loaded. */
+  /** Where the configuration has tests. */
   readonly tests?: TestReader | undefined;
-  /** Reads the callers, once the part has been loaded. */
+  /** Where the configuration names callers. */
   readonly callers?: CallersReader | undefined;
-  /** Returns the given kinds and those of the plugin modules, once the part has been loaded. */
+  /** Returns the given kinds and those of the plugin modules, where it names some. */
   readonly withModules?: ((root: JsonNode, kinds: readonly K[], context: CheckContext) => readonly K[]) | undefined;
   /** Finds wrong path patterns and routes that conflict. */
   readonly readRoutes?: ((root: JsonNode, sources: Sources) => Generator<void, RoutesRead>) | undefined;

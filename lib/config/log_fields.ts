@@ -1,5 +1,5 @@
 /**
- * The fields of the access log that its parts bring: its file, and the paths that get no line.
+ * The fields of the access log beyond its format: its file, and the paths that get no line.
  */
 import * as s from "./whole_schema.ts";
 

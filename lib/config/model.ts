@@ -2,6 +2,8 @@
  * The schema of a configuration: global settings, services, upstreams, routes and plugin instances, with their
  * defaults.
  */
+import { ADDRESS_RANGE } from "./address_range.ts";
+import { DECISIONS } from "./decisions.ts";
 import { BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, integer, milliseconds, NO_HEALTH, share } from "./fields.ts";
 import type { JsonNode } from "./json.ts";
@@ -9,12 +11,13 @@ import * as s from "./schema.ts";
 import { define } from "./schema_core.ts";
 import { fieldsOf, type PartFields } from "./part_fields.ts";
 import type { PartField, PartSchemas } from "./part_schemas.ts";
+import { EXPIRES_AT, SERIAL } from "./validity_fields.ts";
 
 /** The part of a plugin kind that the configuration needs. */
 export interface PluginKind {
   readonly name: string;
   readonly schema: s.AnySchema;
-  /** The same, with the fields of parts that have been loaded. */
+  /** The same, with the fields of features that have been loaded. */
   readonly schemaWith?: (field: PartField) => s.AnySchema;
 }
 
@@ -60,8 +63,8 @@ export function configSchema<P extends PluginInput = PluginInput>(
     {
       global: s.withDefault(globalSchema(plugins, parts), {}),
       services: s.array(service, { unique: "name", describe: "The configured services." }),
-      serial: s.optional(field("serial")),
-      expires_at: s.optional(field("expires_at")),
+      serial: s.optional(SERIAL),
+      expires_at: s.optional(EXPIRES_AT),
       callers: s.optional(field("callers")),
       caller_files: s.optional(field("caller_files")),
       tests: s.optional(field("tests")),
@@ -98,11 +101,11 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonl
         [],
       ),
       trusted_proxies: s.withDefault(
-        s.array(field("address_range"), { describe: "Proxies whose Forwarded values are trusted." }),
+        s.array(ADDRESS_RANGE, { describe: "Proxies whose Forwarded values are trusted." }),
         [],
       ),
       access_log: s.withDefault(accessLogSchema(field), {}),
-      decisions: s.optional(field("decisions")),
+      decisions: s.optional(DECISIONS),
       server_timing: flag("Whether replies report the durations of a request in Server-Timing.", false),
       certificates: s.withDefault(
         s.array(field("certificate"), { describe: "Server certificates by host name (SNI), besides the default one." }),

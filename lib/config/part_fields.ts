@@ -1,6 +1,6 @@
 /**
- * What parts of the program add to the schema of a configuration: the schema has a place for each of their fields, so
- * that hints know all names, and the field's own schema is there once the part has been loaded.
+ * What features add to the schema of a configuration: the schema has a place for each of their fields, so
+ * that hints know all names, and the field's own schema is there once the feature has been loaded.
  */
 import { report, type AnySchema, type Json, type Path } from "./schema.ts";
 import { camel } from "./schema_core.ts";
@@ -22,7 +22,7 @@ interface Defaults {
 }
 
 /**
- * The schema of a part's field, as far as the part has been loaded; until then an object of these `defaults` may be
+ * The schema of a feature's field, as far as that has been loaded; until then an object of these `defaults` may be
  * empty. `S`: all of them.
  */
 export function fieldsOf<S>(

@@ -1,8 +1,7 @@
 /**
- * The fields of the configuration that parts bring, by name: types only, so that no program loads it.
+ * The fields of the configuration that features bring, by name: types only, so that no program loads it.
  */
 import type { ACCEPTED_WARNING } from "./accepted_warnings.ts";
-import type { ADDRESS_RANGE } from "./address_range.ts";
 import type { CALLER_FILES, CALLERS } from "./callers.ts";
 import type { CIRCUIT_BREAKER } from "./circuit_breaker.ts";
 import type { CONDITIONS } from "./conditions.ts";
@@ -13,7 +12,6 @@ import type { HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
 import type { HEALTH } from "./health.ts";
 import type { HTTPS_REDIRECT } from "./https_redirect.ts";
 import type { LOG_FILE, UNLOGGED_PATH } from "./log_fields.ts";
-import type { DECISIONS } from "./decisions.ts";
 import type { fieldsOf } from "./part_fields.ts";
 import type { RETRIES } from "./retries.ts";
 import type { PLUGIN_MODULE } from "./plugin_modules.ts";
@@ -22,7 +20,6 @@ import type { STICKY } from "./sticky.ts";
 import type { TEST_FILES, TESTS } from "./tests.ts";
 import type { CERTIFICATE, UPSTREAM_TLS } from "./tls_fields.ts";
 import type { ROUTE_PATH, SERVICE_PATH } from "./upstream_path.ts";
-import type { EXPIRES_AT, SERIAL } from "./validity_fields.ts";
 
 /** See `fieldsOf`. */
 export type PartField = ReturnType<typeof fieldsOf<PartSchemas>>;
@@ -30,15 +27,12 @@ export type PartField = ReturnType<typeof fieldsOf<PartSchemas>>;
 export interface PartSchemas {
   readonly https_redirect: typeof HTTPS_REDIRECT;
   readonly counters: typeof COUNTERS;
-  readonly decisions: typeof DECISIONS;
   /** Of `rate_limit` and `quota`. */
   readonly cost: typeof COST;
   /** Of `rate_limit`. */
   readonly limits_by_group: typeof RATE_LIMITS_BY_GROUP;
   /** The same of `quota`. */
   readonly quotas_by_group: typeof QUOTAS_BY_GROUP;
-  /** An item of `trusted_proxies`. */
-  readonly address_range: typeof ADDRESS_RANGE;
   /** An item of `accept_warnings`. */
   readonly accepted_warning: typeof ACCEPTED_WARNING;
   /** An item of `plugin_modules`. */
@@ -59,8 +53,6 @@ export interface PartSchemas {
   readonly route_upstream_path: typeof ROUTE_PATH;
   readonly split: typeof SPLIT;
   readonly sticky: typeof STICKY;
-  readonly serial: typeof SERIAL;
-  readonly expires_at: typeof EXPIRES_AT;
   readonly callers: typeof CALLERS;
   readonly caller_files: typeof CALLER_FILES;
   readonly tests: typeof TESTS;

@@ -106,7 +106,7 @@ export interface PlaceholderSource {
   ): T | Invalid;
 }
 
-/** What reads texts that have `${`, once the part `references` has been loaded. */
+/** What reads texts that have `${`, once the feature `sources` has been loaded. */
 export interface ReferenceReader {
   /** Whether the text has a reference, whose value must never be shown. */
   hasReference(text: string): boolean;

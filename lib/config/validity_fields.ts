@@ -1,7 +1,6 @@
 /**
  * The schemas of the order and the end of signed configurations.
  */
-import type { PartFields } from "./part_fields.ts";
 import * as s from "./schema.ts";
 
 export const SERIAL = s.integer({
@@ -15,8 +14,6 @@ export const EXPIRES_AT = s.string({
   check: (text) => (timeOf(text) === null ? "" : undefined),
   describe: "When a signed configuration ends: from then on no start and no reload takes it.",
 });
-
-export const fields: PartFields = { schemas: { serial: SERIAL, expires_at: EXPIRES_AT } };
 
 const TIME = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d(?:\.\d+)?)(Z|[+-]\d\d:\d\d)$/i;
 

@@ -5,15 +5,11 @@
 import { Egress } from "../base/egress.ts";
 import type { LogFields } from "../base/log.ts";
 import { manualClock, type ManualClock } from "../base/manual_clock.ts";
-import * as passwords from "../base/password.ts";
-import * as sharedCounts from "../base/shared_counts.ts";
-import * as sharedMemory from "../base/shared_memory.ts";
 import type { Names } from "../base/option_names.ts";
 import { loadConfig } from "../config/load.ts";
 import * as references from "../config/references.ts";
 import type { Config, PluginInstance } from "../config/model.ts";
 import type { InputOf, Schema } from "../config/schema.ts";
-import * as client from "../client/client.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
@@ -24,15 +20,10 @@ import type { AnyPlugin, Plugin, Scope, Tools } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
 import { statedLength } from "../server/client_reply.ts";
 import type { Inbound } from "../server/inbound.ts";
-import * as sharedConnections from "../server/shared_connections.ts";
-import * as limiters from "../gateway/limiters.ts";
 import * as costs from "../plugins/costs.ts";
 import * as groupLimits from "../plugins/group_limits.ts";
 import * as shadow from "../plugins/shadow.ts";
-import * as counters from "../store/memory.ts";
 import { ConfigError } from "../gateway/config_error.ts";
-import * as dials from "../gateway/plugin_destinations.ts";
-import { Parts } from "../gateway/parts.ts";
 import { createLink } from "../gateway/plugin_instances.ts";
 import type { StandIns } from "../gateway/compile_types.ts";
 import { Runtime } from "../gateway/runtime.ts";
@@ -212,20 +203,7 @@ function loadGlobal(
 
 const PLUGIN_AT = ["global", "plugins", 0];
 
-/** What plugins can need. */
-const PARTS = new Parts();
-PARTS.add({
-  client,
-  counters,
-  costs,
-  groupLimits,
-  limiters,
-  shadow,
-  dials,
-  foreignKinds,
-  passwords,
-  shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
-});
+const LIMITS = { ...costs, ...groupLimits, ...shadow };
 
 /** One instance of the plugin, as a gateway creates it. Throws what the plugin throws. */
 function created(
@@ -242,7 +220,7 @@ function created(
     (message: string, fields: LogFields = {}) =>
       void lines.push({ level: at, message, fields });
   const log = { debug: to("debug"), info: to("info"), warn: to("warn"), error: to("error") };
-  const runtime = new Runtime(clock, log, undefined, undefined, PARTS);
+  const runtime = new Runtime(clock, log);
   const inUse = runtime.inUse(0);
   const standIns: StandIns = {
     client: ask && (() => ({ ask, close() {} })),
@@ -254,6 +232,9 @@ function created(
     metrics: null,
     plan: null,
     callers: null,
+    isBuiltIn: () => false,
+    foreign: foreignKinds,
+    limits: () => LIMITS,
     tracer: null,
     onFault() {},
     instances: new Set<string>(),

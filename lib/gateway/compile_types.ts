@@ -4,12 +4,13 @@
 import type { Egress } from "../base/egress.ts";
 import type { Log } from "../base/log.ts";
 import type { Client } from "../client/client.ts";
+import type { LoadResult } from "../config/load.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics_plan.ts";
 import type { Tracer } from "../observe/trace.ts";
-import type { CallerRegistry } from "../plugins/callers.ts";
-import type { AnyPlugin, Link, OnFault, Scope, Tools } from "../plugins/plugin.ts";
+import type { AnyPlugin, ForeignKinds, FurtherLimits, Link, OnFault, Scope, Tools } from "../plugins/plugin.ts";
+import type { Matching, UpstreamPaths } from "../route/contracts.ts";
 import type { DefaultCertificate } from "../server/certificates.ts";
 import type { Inbound } from "../server/inbound.ts";
 import type { Watch } from "./bundle.ts";
@@ -26,6 +27,14 @@ export type EarlyAnswer = (inbound: Inbound, authority: string) => Reply | null;
 
 /** Completes what is answered before a route is known. */
 export type BeforeRoutes = (inbound: Inbound, reply: Reply) => Reply | Promise<Reply>;
+
+/** A configuration without errors, as `loadConfig` returns it. */
+export interface Loaded extends Omit<Extract<LoadResult<AnyPlugin>, { readonly ok: true }>, "ok"> {
+  /** For `match` and `upstream_path` of routes; null: no route has them. */
+  readonly routing: (Matching & UpstreamPaths) | null;
+  /** Null: it has none. */
+  readonly callers: Tools["callers"];
+}
 
 /** The parts of a gateway that a configuration is compiled with. */
 export interface CompileTools {
@@ -70,10 +79,16 @@ export type PluginPlace = Pick<Link, "name" | "scope">;
 
 /** The objects shared by the plugin instances of one configuration. */
 export interface PluginContext extends CompileTools {
+  /** Whether a kind is built in. */
+  readonly isBuiltIn: (kind: AnyPlugin) => boolean;
+  /** Null: all kinds are built in. */
+  readonly foreign: ForeignKinds | null;
+  /** For instances that name one of them; throws where none does. */
+  readonly limits: () => FurtherLimits;
   readonly gatewayName: string;
   readonly kinds: readonly AnyPlugin[];
   /** Null: there are none. */
-  readonly callers: CallerRegistry | null;
+  readonly callers: Tools["callers"];
   readonly egress: Egress;
   readonly inUse: InUse;
   readonly plan: MetricsPlan | null;
@@ -96,6 +111,6 @@ export interface RouteChain {
   /** See `RouteName`. */
   readonly audience: string;
   readonly ownHeaders: ReadonlySet<string> | undefined;
-  readonly callers?: CallerRegistry | undefined;
+  readonly callers?: NonNullable<Tools["callers"]> | undefined;
   readonly takesPreflights: boolean;
 }

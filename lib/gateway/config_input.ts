@@ -3,8 +3,8 @@
  */
 import type { ConfigInput as AnyConfigInput } from "../config/model.ts";
 import type { InputOf } from "../config/schema.ts";
+import type { BUILTIN } from "../plugins/builtin.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
-import type { PartTable } from "./parts.ts";
 
 /** The `config` of a plugin kind as it is written: `PluginConfig<typeof tenant>`. */
 export type PluginConfig<K extends Pick<AnyPlugin, "schema">> = InputOf<K["schema"]>;
@@ -16,7 +16,7 @@ export type PluginConfig<K extends Pick<AnyPlugin, "schema">> = InputOf<K["schem
 export interface CustomPlugins {}
 
 type BuiltIn = {
-  readonly [Name in keyof PartTable["kinds"]]: PluginConfig<Awaited<ReturnType<PartTable["kinds"][Name]>>>;
+  readonly [Name in keyof typeof BUILTIN]: PluginConfig<(typeof BUILTIN)[Name]>;
 };
 
 /** `config` may be left out where it may be empty. */

@@ -3,7 +3,9 @@
  * thread has read.
  */
 import { atOnce } from "../base/time_slices.ts";
+import { builtParts } from "../base/version.ts";
 import { loadSteps } from "../config/load.ts";
+import { NOT_LOADED } from "../config/part_fields.ts";
 import { readConfigFile, type CheckSignature, type ConfigSource } from "../config/source.ts";
 import type { PlaceholderSource } from "../config/schema_core.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
@@ -11,8 +13,9 @@ import { readRoutes } from "../route/checks.ts";
 import { ConfigError } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { ConfigurationOptions } from "./options.ts";
-import type { Parts } from "./parts.ts";
-import type { Loaded } from "./snapshot.ts";
+import type { Loaded } from "./compile_types.ts";
+import { lackingIn } from "./lacking.ts";
+import type { LoadedFeatures } from "./loaded_features.ts";
 
 /** The inputs of a configuration other than its own text. */
 export interface Inputs {
@@ -77,19 +80,19 @@ export class ConfigReader {
   /** The same in steps, for `inSlices`. */
   *loadSteps(source: ConfigSource, { known, placeholders, before }: ReadingOptions = {}): Generator<void, ReadConfig> {
     const { modules } = this.options;
-    const lacking = modules.partIfLoaded("lacking")?.lackingIn(source, modules) ?? [];
+    const { callers, proof, routing = null, serverTls, sources } = modules.loaded;
+    const lacking = builtParts === null ? [] : lackingIn(source, modules.kindNames);
     if (lacking.length > 0) throw new ConfigError(lacking, source.file);
     const environment = known?.environment ?? { ...(this.options.environment ?? process.env) };
     const files = new Map<string, Buffer>();
     const named = new Set<string>();
-    const conditions = modules.partIfLoaded("conditions");
     const loaded = yield* loadSteps(source, {
       before,
       kinds: this.#kinds(),
       parts: modules.fields,
-      references: modules.partIfLoaded("references") ?? undefined,
-      tests: modules.partIfLoaded("tests") ?? undefined,
-      callers: modules.partIfLoaded("callers")?.callerReaderOf(modules),
+      references: sources,
+      tests: proof,
+      callers: callers?.callerReaderOf(modules),
       withModules: (root, kinds, context) => modules.withModules(kinds, root, context),
       environment,
       placeholders,
@@ -99,27 +102,26 @@ export class ConfigReader {
         files.set(path, content);
         return content;
       },
-      readRoutes: (root, sources) => readRoutes(root, sources, modules.fields, conditions),
+      readRoutes: (root, sources) => readRoutes(root, sources, modules.fields, routing),
       mustPin: known === undefined && this.options.configKeyFile !== undefined,
     });
     if (known === undefined) this.named = [...named];
     if (!loaded.ok) throw new ConfigError(loaded.issues, source.file);
-    if (this.options.hasHttps === false) modules.partIfLoaded("httpsRedirect")?.refuseHttpsRedirect(loaded);
+    if (this.options.hasHttps === false) serverTls?.refuseHttpsRedirect(loaded);
     return {
       source,
       inputs: { environment, files },
       loaded: {
         ...loaded,
         callers: this.#callersOf(loaded.callerLists, before),
-        conditions,
-        upstreamPaths: modules.partIfLoaded("upstreamPath"),
+        routing,
       },
     };
   }
 
   #callersOf(lists: Loaded["callerLists"], before: Loaded | undefined): Loaded["callers"] {
     if (lists === null) return null;
-    const { CallerRegistry } = this.options.modules.part("callers");
+    const { CallerRegistry } = this.options.modules.callers;
     return lists === before?.callerLists ? before.callers : new CallerRegistry(lists);
   }
 
@@ -143,7 +145,7 @@ export class ConfigReader {
       );
     const kinds = modules.kinds.filter(({ name }) => names.includes(name));
     for (const kind of plugins) {
-      const problem = modules.part("foreignKinds").kindProblem(kind);
+      const problem = modules.foreign === null ? `kinds of a host ${NOT_LOADED}` : modules.foreign.kindProblem(kind);
       if (problem !== undefined) throw new TypeError(problem);
       if (kinds.some(({ name }) => name === kind.name))
         throw new TypeError(`there is already a plugin named "${kind.name}"`);
@@ -153,9 +155,9 @@ export class ConfigReader {
   }
 }
 
-/** For `readConfigFile`, once the part `signatures` has been loaded. */
-export function signatureCheck(parts: Parts, keyFile: string | undefined): CheckSignature | undefined {
-  return keyFile === undefined ? undefined : parts.part("signatures").signedBy(keyFile);
+/** For `readConfigFile`, once the feature `sources` has been loaded. */
+export function signatureCheck(features: LoadedFeatures, keyFile: string | undefined): CheckSignature | undefined {
+  return keyFile === undefined ? undefined : features.sources.signedBy(keyFile);
 }
 
 const VALUE_UNSIGNED = {

@@ -13,10 +13,11 @@ import type { Bundle, Followers } from "./bundle.ts";
 import { ConfigError } from "./config_error.ts";
 import { ConfigReader, readNoFile, type ReadConfig } from "./config_reader.ts";
 import type { AuditTrail, ConfigurationOptions } from "./options.ts";
-import type { Parts, Reloads, Validity } from "./parts.ts";
-import type { CompileTools } from "./compile_types.ts";
+import type { Validity } from "./features.ts";
+import type { LoadedFeatures } from "./loaded_features.ts";
+import type { Loaded } from "./compile_types.ts";
 import { logFault } from "./serve.ts";
-import { compileSteps, type Loaded, type Snapshot } from "./snapshot.ts";
+import { compileSteps, type Snapshot, type SnapshotTools } from "./snapshot.ts";
 import type {
   AskedBy,
   ConfigWarning,
@@ -29,7 +30,7 @@ import type {
 } from "./status.ts";
 
 /** The parts of a gateway that a configuration is compiled with, and that a new configuration changes. */
-export type ConfigurationTools = Omit<CompileTools, "onFault"> & {
+export type ConfigurationTools = Omit<SnapshotTools, "onFault"> & {
   readonly clock: Clock;
   readonly accessLog: AccessLog;
   /** Null: there is no audit log. */
@@ -64,7 +65,7 @@ export function readFirst(options: ConfigurationOptions, clock: Clock, bundle?: 
   const reader = new ConfigReader(options, bundle === undefined ? readRegularFile : readNoFile);
   const source = bundle?.source ?? options.source ?? reader.source();
   const read = reader.load(source, bundle);
-  const validity = configKeyFile === undefined ? null : modules.part("signatures").validityOf(options, clock);
+  const validity = configKeyFile === undefined ? null : modules.sources.validityOf(options, clock);
   validity?.check(read);
   return { options, reader, read, validity, reload: bundle?.reload };
 }
@@ -97,7 +98,7 @@ export class Configuration {
   readonly options: ConfigurationOptions;
   readonly reader: ConfigReader;
   readonly tools: ConfigurationTools;
-  readonly parts: Parts;
+  readonly features: LoadedFeatures;
   /** In force. */
   snapshot: Snapshot;
   /** The same, with what it was compiled from. */
@@ -116,7 +117,6 @@ export class Configuration {
   proven: Promise<void> | null = null;
   /** Null: configurations need no signature. */
   readonly validity: Validity | null;
-  #reloads: Reloads | null = null;
   /** Aborted when the gateway has been closed. */
   readonly closing = new AbortController();
   /** By the key of the plugin instance. */
@@ -134,7 +134,7 @@ export class Configuration {
   constructor({ options, reader, read, validity, reload }: FirstConfiguration, tools: ConfigurationTools) {
     this.options = options;
     this.tools = tools;
-    this.parts = tools.runtime.parts;
+    this.features = tools.features;
     this.reader = reader;
     this.validity = validity;
     this.loadedAt = tools.clock.wall();
@@ -157,28 +157,16 @@ export class Configuration {
     return this.lastReload?.outcome === "refused" ? this.reader.named : [];
   }
 
-  /** See `Gateway.configWarnings`. There are none while no configuration could have any, see `canHaveWarnings`. */
+  /** See `Gateway.configWarnings`. There are none while no configuration could have any, see `canWarn`. */
   get configWarnings(): readonly ConfigWarning[] {
-    return (this.warnings ??= this.parts.partIfLoaded("warnings")?.configWarnings(this.snapshot) ?? []);
+    return (this.warnings ??= this.features.loaded.proof?.configWarnings(this.snapshot) ?? []);
   }
 
   /** Computes the warnings in slices, beside the traffic. Until then those that are known stay, if there are any. */
   async findWarnings(): Promise<void> {
     const { snapshot } = this;
-    const warnings = await this.parts.partIfLoaded("warnings")?.configWarningsInSlices(snapshot, this.proofs);
+    const warnings = await this.features.loaded.proof?.configWarningsInSlices(snapshot, this.proofs);
     if (this.snapshot === snapshot) this.warnings = warnings ?? [];
-  }
-
-  /** What replaces the configuration, once the part has been loaded. */
-  get reloads(): Reloads {
-    return (this.#reloads ??= new (this.parts.part("reloads").Reloads)(this));
-  }
-
-  /** Puts new content of files into force, in all threads of the program. See `Gateway.rereadFiles`. */
-  async rereadFilesInAll(): Promise<boolean> {
-    if (this.snapshot.files.length === 0) return false;
-    await this.parts.loadPart("reloads");
-    return this.reloads.rereadFilesInAll();
   }
 
   /**
@@ -191,7 +179,7 @@ export class Configuration {
 
   async runTests(read: ReadConfig, late: "strict" | "lenient"): Promise<void> {
     if (this.options.tests === "skip") return;
-    if (read.loaded.tests.length > 0) return (await this.parts.onDemand.tests()).prove(this, read, late);
+    if (read.loaded.tests.length > 0) return (await this.features.onDemand.tests()).prove(this, read, late);
     this.checkOpen();
     this.noteTests(read.loaded, NO_TESTS);
   }

@@ -4,14 +4,18 @@
 import type { Destination } from "../base/egress.ts";
 import type { Config, Service } from "../config/model.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
-import type { Parts } from "./parts.ts";
+import type { LoadedFeatures } from "./loaded_features.ts";
 
 /** May contain a destination twice. Throws a `PluginError` for an instance whose `dials` fails. */
-export function destinationsOf(config: Config, kinds: readonly AnyPlugin[], parts: Parts): readonly Destination[] {
+export function destinationsOf(
+  config: Config,
+  kinds: readonly AnyPlugin[],
+  features: LoadedFeatures,
+): readonly Destination[] {
   const ofServices = config.services.flatMap(destinationsOfUpstreams);
-  const ofPlugins = parts.partIfLoaded("dials")?.destinationsOfPlugins(config, kinds) ?? [];
-  const ofCounters =
-    config.global.counters === undefined ? [] : parts.part("redis").destinationsOfCounters(config.global.counters);
+  const ofPlugins = features.loaded.plugins?.destinationsOfPlugins(config, kinds) ?? [];
+  const { counters } = config.global;
+  const ofCounters = counters === undefined ? [] : features.sharedCounters.destinationsOfCounters(counters);
   return [...ofServices, ...ofPlugins, ...ofCounters];
 }
 

@@ -14,13 +14,13 @@ import { joinTunnel } from "../upstream/tunnel.ts";
 import { Configuration, readFirst } from "./configuration.ts";
 import type { Following, GatewayParts } from "./joined.ts";
 import type { CompleteOptions, ListenOptions } from "./options.ts";
-import type { Listening } from "./parts.ts";
+import { Reloads } from "./reloads.ts";
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
 import { Shutdown } from "./shutdown.ts";
 import { UnreadRequests } from "./unread_requests.ts";
 import type { Snapshot } from "./snapshot.ts";
-import type { ConfigWarning } from "./status.ts";
+import type { ConfigWarning, Listening } from "./status.ts";
 
 export { ConfigError } from "./config_error.ts";
 export type { GatewayParts } from "./joined.ts";
@@ -44,28 +44,33 @@ export class GatewayCore {
       tracing,
       adminCookie,
       lookup,
-      modules,
+      modules: features,
+      asked = features.loaded.reporting === undefined ? "nobody" : "administrators",
       state,
       audit = null,
     } = options;
     const first = readFirst(options, clock, following?.bundle);
     const listening: Listening = { state: "serving", isListening: false, https: null };
-    const [metricsPart, recentPart] = [modules.partIfLoaded("metrics"), modules.partIfLoaded("recentRequests")];
-    const metrics = metricsPart && new metricsPart.Metrics(recentPart && new recentPart.Decisions(clock));
-    const runtime = new Runtime(clock, log, lookup, threads, modules, state);
+    const hasAdministrators = asked === "administrators";
+    const metrics =
+      asked === "nobody"
+        ? null
+        : new features.reporting.Metrics(hasAdministrators ? new features.reporting.Decisions(clock) : null);
+    const runtime = new Runtime(clock, log, lookup, threads, features, state);
     const accessLog = new AccessLog({
       sink,
       clock,
       log,
-      part: (name) => modules.part(name),
+      features,
       isRemote: following !== null,
     });
     const { secretParameters } = runtime;
     const { spans, tracer } =
       tracing === undefined
         ? { spans: null, tracer: null }
-        : modules.part("tracing").openTracing(tracing, { clock, log, secretParameters });
+        : features.tracing.openTracing(tracing, { clock, log, secretParameters });
     const tools = {
+      features,
       clock,
       log,
       metrics,
@@ -78,9 +83,9 @@ export class GatewayCore {
       defaultCertificate: () => listening.https,
     };
     const configuration = new Configuration(first, tools);
-    const recent = recentPart && new recentPart.RecentRequests(runtime.lasting);
-    const withoutSessions =
-      adminCookie === undefined ? undefined : modules.part("adminCookie").sessionRemover(adminCookie);
+    const reloads = new Reloads(configuration);
+    const recent = hasAdministrators ? new features.reporting.RecentRequests(runtime.lasting) : null;
+    const withoutSessions = adminCookie === undefined ? undefined : features.reporting.sessionRemover(adminCookie);
     const serving = { ...tools, configuration, recent, withoutSessions, activate: () => this.#activate() };
     const requests = new Requests(serving);
     const join: Http1Options["join"] = (client, behind, tunnel, notes, delivery) => {
@@ -95,7 +100,7 @@ export class GatewayCore {
     };
     const listener = new Listener({
       ...{
-        part: (name) => modules.part(name),
+        features,
         clock,
         log,
         writeBatch: runtime.writeBatch,
@@ -114,6 +119,7 @@ export class GatewayCore {
     const parts = {
       ...tools,
       configuration,
+      reloads,
       requests,
       listener,
       spans,
@@ -124,9 +130,7 @@ export class GatewayCore {
       onActivate() {},
     };
     const reports =
-      threads.count === 1 || metrics === null
-        ? null
-        : new (modules.part("workerReports").WorkerReports)({ ...parts, metrics });
+      threads.count === 1 || metrics === null ? null : features.workers.workerReports({ ...parts, metrics });
     this.#parts = { ...parts, reports };
     this.#shutdown = new Shutdown(this.#parts);
   }
@@ -184,7 +188,7 @@ export class GatewayCore {
    */
   async listen(options: ListenOptions = {}): Promise<AddressInfo> {
     const { host = "127.0.0.1", port = 8008, fd, tls } = options;
-    const { configuration, accessLog, requests, listener, listening, runtime } = this.#parts;
+    const { configuration, accessLog, requests, listener, listening, features } = this.#parts;
     this.#shutdown.checkOpen();
     await configuration.prove("lenient");
     this.#shutdown.checkOpen();
@@ -202,7 +206,7 @@ export class GatewayCore {
     if (listening.state === "closed") listener.destroy();
     this.#shutdown.checkOpen();
     listening.isListening = true;
-    if (tls !== undefined) listening.https = runtime.parts.part("tlsServer").httpsFacts(tls);
+    if (tls !== undefined) listening.https = features.serverTls.httpsFacts(tls);
     return address;
   }
 
@@ -222,9 +226,9 @@ export class GatewayCore {
    * certificate.
    */
   renewTls(files: TlsFiles): void {
-    const { configuration, listener, listening, runtime } = this.#parts;
+    const { configuration, listener, listening, features } = this.#parts;
     listener.tls.renew(files);
-    listening.https = runtime.parts.part("tlsServer").httpsFacts(files);
+    listening.https = features.serverTls.httpsFacts(files);
     configuration.followers?.renewTls(files);
   }
 

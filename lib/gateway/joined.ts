@@ -10,16 +10,20 @@ import type { Listener } from "../server/listener.ts";
 import type { Bundle, Watch } from "./bundle.ts";
 import type { Configuration } from "./configuration.ts";
 import type { AuditTrail } from "./options.ts";
-import type { Listening, Reporting, WorkerReports } from "./parts.ts";
+import type { LoadedFeatures } from "./loaded_features.ts";
 import type { RecentRequests } from "./recent_requests.ts";
 import type { Runtime } from "./runtime.ts";
+import type { Reloads } from "./reloads.ts";
 import type { Requests } from "./serve.ts";
+import type { Listening } from "./status.ts";
 
 /** See `GatewayCore.partsOf`. */
 export interface GatewayParts {
   readonly clock: Clock;
   readonly log: Log;
+  readonly features: LoadedFeatures;
   readonly configuration: Configuration;
+  readonly reloads: Reloads;
   readonly requests: Requests;
   readonly runtime: Runtime;
   readonly listener: Listener;
@@ -33,10 +37,10 @@ export interface GatewayParts {
   readonly recent: RecentRequests | null;
   /** Of traces; null: requests are not traced. */
   readonly spans: OtlpExporter | null;
-  /** What workers have reported; null: there are none. */
-  readonly reports: WorkerReports | null;
-  /** Null: nobody has asked for a report. */
-  reporting: Reporting | null;
+  /** What workers have reported, see `workerReportsOf`; null: there are none. */
+  readonly reports: { close(): void } | null;
+  /** See `Gateway.reportingOf`; null: nobody has asked for a report. */
+  reporting: { close(): void } | null;
   /** `clock.now()` when the gateway was made. */
   readonly startedAt: number;
   /** Called with the first request or listener. */

@@ -2,45 +2,30 @@
  * Finds what a configuration names and the build that runs does not have.
  */
 import { isInBuild } from "../base/version.ts";
-import { addIssue, formatPath, listedIssues, type Issue, type JsonNode } from "../config/json.ts";
-import { pathsTo } from "../config/json_paths.ts";
+import { addIssue, formatPath, listedIssues, type Issue } from "../config/json.ts";
+import { needsIn } from "../config/needs.ts";
 import { parsedFrom, type ConfigSource } from "../config/source.ts";
-import type { Naming, Parts } from "./parts.ts";
+import { atOnce } from "../base/time_slices.ts";
 
-export function lackingIn(
-  source: ConfigSource,
-  { named, kindNames }: Pick<Parts, "named" | "kindNames">,
-): readonly Issue[] {
+/** `kinds`: the names of the built-in ones. */
+export function lackingIn(source: ConfigSource, kinds: readonly string[]): readonly Issue[] {
   const { node, positionOf } = parsedFrom(source);
-  const has = kindNames.filter(isInBuild).join(", ") || "no plugin kind";
+  if (node === null) return [];
+  const has = kinds.filter(isInBuild).join(", ") || "no plugin kind";
   const issues: Issue[] = [];
   const paths = new Set<string>();
-  for (const [name, naming] of node === null ? [] : named.filter(([name]) => !isInBuild(name))) {
-    for (const { at, what, offset } of namings(node!, naming)) {
-      const ofKinds = kindNames.includes(name) ? `, which has ${has}` : "";
-      const message =
-        `${what ?? `needs the part "${name}", which `}is not in this build${ofKinds}: ` +
-        `build again with this configuration, or with --with ${name}`;
-      const path = formatPath(at);
-      if (paths.has(path)) continue;
-      paths.add(path);
-      addIssue(issues, () => ({ at, message, position: positionOf(offset) }));
-    }
-  }
-  return listedIssues(issues);
-}
-
-/**
- * Where a document names a part. `what`: the text that does, quoted; undefined: a rule finds that it needs the part.
- */
-function namings(node: JsonNode, naming: Naming) {
-  if (typeof naming === "function") return naming(node) ? [{ at: [], what: undefined, offset: node.offset }] : [];
-  return naming.flatMap((place) => {
-    const [, text] = place.split("=");
-    return pathsTo(node, place).map(({ at, value: { offset } }) => ({
-      at,
-      what: text === undefined ? "" : `"${text}" `,
-      offset,
-    }));
+  const needs = needsIn(node, (name, named, at, by) => {
+    const path = formatPath(at);
+    const isKind = kinds.includes(name);
+    if (isInBuild(name) || paths.has(path) || (by === "text" && at.at(-1) === "name" && !isKind)) return;
+    const text = by === "text" && named.kind === "string" ? `"${named.value}" ` : "";
+    const what = by === "rule" ? `needs the feature "${name}", which ` : text;
+    const message =
+      `${what}is not in this build${isKind ? `, which has ${has}` : ""}: ` +
+      `build again with this configuration, or with --with ${name}`;
+    paths.add(path);
+    addIssue(issues, () => ({ at, message, position: positionOf(named.offset) }));
   });
+  atOnce(needs);
+  return listedIssues(issues);
 }

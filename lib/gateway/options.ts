@@ -14,7 +14,8 @@ import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
 import type { Watch } from "./bundle.ts";
 import type { StandIns } from "./compile_types.ts";
 import type { ConfigInput } from "./config_input.ts";
-import type { KeptSeen, Parts } from "./parts.ts";
+import type { KeptSeen } from "./features.ts";
+import type { LoadedFeatures } from "./loaded_features.ts";
 import type { AskedBy } from "./status.ts";
 
 export interface ConfigurationOptions {
@@ -40,7 +41,7 @@ export interface ConfigurationOptions {
   /** Plugin kinds beside the built-in ones. */
   readonly plugins?: readonly AnyPlugin[];
   /** The result of `loadPluginModules` for the same configuration; needed where it has `global.plugin_modules`. */
-  readonly modules: Parts;
+  readonly modules: LoadedFeatures;
   /** The variables that `${env:NAME}` refers to. Default `process.env`. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
   /**
@@ -51,7 +52,7 @@ export interface ConfigurationOptions {
   readonly tests?: "run" | "skip";
 }
 
-/** Those of a program, with the parts that its configuration names. */
+/** Those of a program, with the features that its configuration names. */
 export interface CompleteOptions extends ConfigurationOptions {
   /** Receives logged faults and reloads. Default: no log. */
   readonly log?: Log;
@@ -59,6 +60,11 @@ export interface CompleteOptions extends ConfigurationOptions {
   readonly accessLog?: (lines: string) => void;
   /** The destination and sampling of traces. Default: none; `traceparent` passes through unchanged. */
   readonly tracing?: TracingSettings;
+  /**
+   * Who can ask for figures and for what became of requests: "administrators" for all of it, "scrapers" for metrics.
+   * Default: administrators, where the code for it is loaded.
+   */
+  readonly asked?: "nobody" | "scrapers" | "administrators";
   /** The name of a cookie: sessions of admin interfaces in it are not forwarded. Default: none. */
   readonly adminCookie?: string;
   /** Keeps the counts of quotas; the gateway closes it. Default: they end with the program. */

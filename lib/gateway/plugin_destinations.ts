@@ -14,6 +14,7 @@ export function destinationsOfPlugins(
   { global, services }: Config,
   kinds: readonly AnyPlugin[],
 ): readonly Destination[] {
+  if (kinds.every(({ dials }) => dials === undefined)) return [];
   const byName = new Map(kinds.map((kind) => [kind.name, kind]));
   const ofPlugins = (
     instances: readonly PluginInstance[],

@@ -9,13 +9,17 @@ import { groupsOf } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { dashed } from "../http/headers.ts";
 import { composeChain, runningOrder } from "../plugins/chain.ts";
-import type { Scope, Tools } from "../plugins/plugin.ts";
+import type { Scope, ToolCode, Tools } from "../plugins/plugin.ts";
 import type { Counters } from "../store/counters.ts";
+import type { LimiterTools } from "../store/costs.ts";
 import type { WatchedRoute } from "./bundle.ts";
-import type { Place, PluginContext, PluginLink, RouteChain, StandIns } from "./compile_types.ts";
+import type { Place, PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
+import { dialledBy } from "./plugin_destinations.ts";
 import { creating, pluginPath } from "./plugin_error.ts";
-import type { Runtime } from "./runtime.ts";
+import { memoryOf, sharedBy } from "./plugin_memory.ts";
 
+export { beforeRoutes } from "./before_routes.ts";
+export { destinationsOfPlugins } from "./plugin_destinations.ts";
 export { placed } from "./plugin_error.ts";
 
 /** Creates the enabled instances of one list of plugins. Throws a `PluginError` when one of them cannot be created. */
@@ -52,23 +56,38 @@ const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 const NO_EGRESS = new Egress([]);
 
 /** What is made when it is asked for. Getters of ten thousand objects cost each of them a hidden class of its own. */
-class CommonTools implements Pick<Tools, "verdicts" | "verifyPassword"> {
-  readonly #runtime: Runtime;
-  readonly #standIns: StandIns | undefined;
+class CommonTools implements Pick<Tools, "limits" | "verdicts" | "verifyPassword"> {
+  readonly #context: PluginContext;
+  readonly #code: CodeOf;
 
-  constructor(runtime: Runtime, standIns: StandIns | undefined) {
-    this.#runtime = runtime;
-    this.#standIns = standIns;
+  constructor(context: PluginContext, code: CodeOf) {
+    this.#context = context;
+    this.#code = code;
+  }
+
+  get limits() {
+    return this.#context.limits();
   }
 
   get verdicts() {
-    const { SharedMemory } = this.#runtime.parts.part("shared");
-    return this.#runtime.common("verdicts", () => new SharedMemory(MAX_VERDICT_BYTES));
+    const SharedMemory = this.#code("SharedMemory");
+    return this.#context.runtime.common("verdicts", () => new SharedMemory(MAX_VERDICT_BYTES));
   }
 
   get verifyPassword() {
-    return this.#standIns?.verifyPassword ?? this.#runtime.parts.part("passwords").verifyPassword;
+    return this.#context.standIns?.verifyPassword ?? this.#code("verifyPassword");
   }
+}
+
+/** What an instance of a kind uses. Throws where its kind has not brought it. */
+type CodeOf = <Name extends keyof ToolCode>(what: Name) => NonNullable<ToolCode[Name]>;
+
+function codeOf(given: ToolCode | undefined, kind: string): CodeOf {
+  return (what) => {
+    const code = given?.[what];
+    if (code === undefined) throw new Error(`the plugin kind ${kind} uses ${what}, and has no "code" for it`);
+    return code;
+  };
 }
 
 /** Throws what the plugin throws. `nth`: of the instances of its kind in one place. */
@@ -82,19 +101,18 @@ export function createLink(
   const key = JSON.stringify([place.level, place.service, place.route, name, id ?? nth]);
   const scope: Scope = { ...place, key, path: pluginPath(place, id ?? name), id: id ?? null };
   const kind = context.kinds.find((each) => each.name === name)!;
-  const byWorkers = runtime.threads.count === 1 ? null : runtime.parts.part("sharedCallers");
+  const isBuiltIn = context.isBuiltIn(kind);
+  const code = codeOf(kind.code ?? (isBuiltIn ? undefined : context.foreign?.TOOL_CODE), name);
+  const isAlone = runtime.threads.count === 1;
   const counters: Counters = {
     limiter(limiterKey, options) {
       inUse.limiters.add(limiterKey);
       const store = options.counters === "memory" ? null : inUse.shared;
-      return (store ?? runtime.counters).limiter(
-        limiterKey,
-        options,
-        byWorkers?.memoryOf(`limiter ${limiterKey}`, context),
-      );
+      const memory = isAlone ? undefined : memoryOf(`limiter ${limiterKey}`, context);
+      return (store ?? runtime.counters(code("memoryCounters"))).limiter(limiterKey, options, memory);
     },
   };
-  const destinations = kind.dials === undefined ? [] : runtime.parts.part("dials").dialledBy(kind, config);
+  const destinations = dialledBy(kind, config);
   const egress = destinations.length === 0 ? NO_EGRESS : new Egress(destinations);
   const keep: Tools["keep"] = (what, settings, make) =>
     // Compared by digest: settings may hold whole files. A client that is kept may ask the servers of its own
@@ -106,39 +124,32 @@ export function createLink(
   const { log, gatewayName } = context;
   const own: Omit<Tools, keyof CommonTools> = {
     ...{ callers, groupsOf, clock, log, gatewayName, scope, keep, secretParameters, counters },
-    limiterBy: (make, limiterKey = key) => runtime.parts.part("limiters").limiterBy(make, limiterKey, context),
-    part: (what) => runtime.parts.part(what),
+    limiterBy: (make, limiterKey = key) =>
+      make(limiterTools(limiterKey, runtime.counters(code("memoryCounters")), context), limiterKey),
     common: (what, make) => runtime.common(`${name}: ${what}`, make),
-    count: (what) => runtime.count(`count of ${name}: ${what}`),
-    counts: (what) =>
-      runtime.common(
-        `${name} held: ${what}`,
-        () => new (runtime.parts.part("heldCounts").HeldCounts)(runtime.lasting, `${name}: ${what}`),
-      ),
+    count: (what) => runtime.count(`count of ${name}: ${what}`, code("SharedCount")),
+    counts: (what) => runtime.count(`${name}: ${what}`, code("HeldCounts")),
     shared(what, bytes) {
       if (!Number.isSafeInteger(bytes) || bytes < 1)
         throw new RangeError(`the memory "${what}" cannot have ${bytes} bytes: ask for a whole number, at least 1`);
-      return byWorkers?.sharedBy(key, what, bytes, context) ?? null;
+      return isAlone ? null : sharedBy(key, what, bytes, context);
     },
     client(options) {
       const why = kind.dials?.why ?? `plugin ${name}, whose kind has no "dials"`;
-      return (
-        standIns?.client?.({ name, scope }) ??
-        new (runtime.parts.part("client").HttpClient)({ clock, ...options, egress, why })
-      );
+      const standIn = standIns?.client?.({ name, scope });
+      return standIn ?? new (code("HttpClient"))({ clock, ...options, egress, why });
     },
     verifiedClaims: standIns?.verifiedClaims ?? null,
     isTrial: standIns?.isTrial === true,
     // A plugin in JavaScript may count statuses: a number would fail each report of the metrics.
     tally: (result) => meter?.tally(String(result)),
   };
-  const tools: Tools = Object.assign(new CommonTools(runtime, standIns), own);
+  const tools: Tools = Object.assign(new CommonTools(context, code), own);
   const created = standIns?.identified?.(kind, config, scope.id) ?? kind.create(config, tools);
   if (typeof created !== "function") throw new TypeError('"create" gave no function');
-  const isOwn = runtime.parts.hasKind(kind);
-  if (!isOwn) inUse.hasForeignPlugins = true;
+  if (!isBuiltIn) inUse.hasForeignPlugins = true;
   // Ours send nothing else, and the check of every header of a reply costs half a microsecond.
-  const middleware = isOwn ? created : runtime.parts.part("foreignKinds").sendingValid(created);
+  const middleware = isBuiltIn ? created : context.foreign!.sendingValid(created);
   const admitting =
     kind.identifies === true && callers !== null
       ? callers.admitting(middleware, standIns === undefined ? clock : null)
@@ -155,6 +166,15 @@ export function createLink(
     identity,
     ownHeaders: kind.ownHeaders?.(config) ?? [],
   };
+}
+
+/** See `Tools.limiterBy`; `key`: of the limiter. */
+function limiterTools(key: string, local: LimiterTools["local"], context: PluginContext): LimiterTools {
+  const { runtime, inUse } = context;
+  const { clock, state, threads } = runtime;
+  inUse.limiters.add(key);
+  const memory = threads.count === 1 ? undefined : memoryOf(`limiter ${key}`, context);
+  return { clock, local, shared: inUse.shared, state, memory };
 }
 
 /**
@@ -177,14 +197,14 @@ export function chain(
   written: readonly PluginLink[],
   innermost: Handler,
   place: Omit<WatchedRoute, "plugins">,
-  { runtime, onFault, watched, callers, matched }: PluginContext,
+  { runtime, onFault, watched, callers, matched, isBuiltIn }: PluginContext,
 ): RouteChain {
   const links = runningOrder(written);
   const guards = links.filter(({ kind }) => kind.guards).map(({ identity }) => identity);
   const own = links.flatMap(({ ownHeaders }) => ownHeaders.map(dashed));
   const stores = links.some(({ kind }) => kind.stores);
   const handler = composeChain(links, innermost, runtime.clock, onFault);
-  const modules = () => [...new Set(links.filter(({ kind }) => !runtime.parts.hasKind(kind)).map(({ name }) => name))];
+  const modules = () => [...new Set(links.filter(({ kind }) => !isBuiltIn(kind)).map(({ name }) => name))];
   return {
     handler: watched?.(handler, { ...place, plugins: modules() }) ?? handler,
     audience: stores ? hash("sha256", JSON.stringify([place.service, place.route, guards]), "base64url") : "",

@@ -5,10 +5,11 @@
 import { ignore } from "../base/errors.ts";
 import { atOnce, inSlices, paced } from "../base/time_slices.ts";
 import { parseInSlices, type ConfigSource } from "../config/source.ts";
+import { changeSteps } from "./config_diff.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { ReadConfig } from "./config_reader.ts";
 import type { Applied, Askers, Configuration, Prepared } from "./configuration.ts";
-import type { Loaded } from "./snapshot.ts";
+import type { Loaded } from "./compile_types.ts";
 import { whyRefused } from "./refusal.ts";
 import type { AskedBy } from "./status.ts";
 
@@ -66,12 +67,12 @@ export class Reloads {
     this.#waiting = null;
     const askers: Askers = [asked];
     return this.#inTurn(askers, async () => {
-      const { reader, parts, options } = this.#configuration;
+      const { reader, features, options } = this.#configuration;
       const { named } = reader;
       const source = { text: replacement.text, file: options.configFile! };
       try {
         // The reload fails for the same reason, and reports it.
-        await parts.load(source, options.environment ?? process.env).catch(ignore);
+        await features.load(source, options.environment ?? process.env).catch(ignore);
         return await this.#reload(source, askers, replacement.write);
       } catch (error) {
         reader.named = named;
@@ -91,7 +92,8 @@ export class Reloads {
   }
 
   /** As `rereadFiles`, in all threads of the program. */
-  rereadFilesInAll(): Promise<boolean> {
+  async rereadFilesInAll(): Promise<boolean> {
+    if (this.#configuration.snapshot.files.length === 0) return false;
     const askers: Askers = [{ by: "file" }];
     return this.#inTurn(askers, async () => {
       const at = this.#configuration.tools.clock.wall();
@@ -149,12 +151,11 @@ export class Reloads {
 
   async #reload(source: ConfigSource, askers: Askers, write?: Replacement["write"]): Promise<Applied> {
     const configuration = this.#configuration;
-    const { parts, reader } = configuration;
+    const { features, reader } = configuration;
     const at = configuration.tools.clock.wall();
-    await parts.loadParts(source);
-    await parts.loadPart("changes");
+    await features.loadNeeded(source);
     this.#isReread = false;
-    await parts.partIfLoaded("callers")?.callerReaderOf(parts).readAhead(source);
+    await features.loaded.callers?.callerReaderOf(features).readAhead(source);
     const read = await inSlices(reader.loadSteps(source, { before: configuration.snapshot }), paced());
     configuration.validity?.check(read);
     await configuration.runTests(read, "strict");
@@ -163,10 +164,10 @@ export class Reloads {
     const isKnown = isSame(before, read.loaded) && configuration.warnings !== null;
     const warnings = isKnown
       ? configuration.warnings
-      : await parts.partIfLoaded("warnings")?.configWarningsInSlices(read.loaded, configuration.proofs);
+      : await features.loaded.proof?.configWarningsInSlices(read.loaded, configuration.proofs);
     const { digest, shown } = read.loaded;
     const changed = digest !== before.digest;
-    const changes = changed ? await inSlices(parts.part("changes").changeSteps(before.shown, shown), paced()) : [];
+    const changes = changed ? await inSlices(changeSteps(before.shown, shown), paced()) : [];
     const inForce = await this.#replace(read, { write });
     configuration.validity?.take(configuration.snapshot.config);
     configuration.warnings = warnings ?? [];
@@ -187,7 +188,7 @@ export class Reloads {
     const configuration = this.#configuration;
     configuration.checkOpen();
     const { metrics, clock } = configuration.tools;
-    const reader = metrics?.decisions ? await configuration.parts.onDemand.decisions() : null;
+    const reader = metrics?.decisions ? await configuration.features.onDemand.decisions() : null;
     const reload = isReread ? configuration.inForce.reload : undefined;
     const prepared = await configuration.compileInSlices(read, { reload });
     let takeBack: Awaited<ReturnType<Replacement["write"]>> | undefined;

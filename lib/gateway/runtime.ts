@@ -5,21 +5,21 @@
  */
 import { isIP } from "node:net";
 import type { Clock } from "../base/clock.ts";
-import type { Dial } from "../base/egress.ts";
 import { WriteBatch } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import { ALONE, isWorker, type ThreadCount, type Threads } from "../base/threads.ts";
-import type { KeptState } from "../plugins/plugin.ts";
+import type { KeptState, ToolCode } from "../plugins/plugin.ts";
 import type { ConnectionCounts } from "../server/limits.ts";
-import type { KeptTables, MemoryCounters } from "../store/caller_tables.ts";
+import type { KeptTables, MemoryCounters, Secret } from "../store/caller_tables.ts";
 import type { GatewayCounters } from "../store/counters.ts";
+import type { Balancing, Probes } from "../upstream/balancing.ts";
 import type { Address, BreakerSettings, CircuitBreaker, FailureCounts } from "../upstream/contracts.ts";
-import type { HealthTools, HostNames, NamesOptions } from "../upstream/contracts.ts";
+import type { HealthTools, HostNames, NamesOptions, TlsToUpstreams } from "../upstream/contracts.ts";
+import type { UpstreamTlsSettings } from "../upstream/contracts.ts";
 import { UpstreamSet, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
 import type { RequestSplit, StickySessions } from "../upstream/upstream_set.ts";
 import { Pool } from "../upstream/pool.ts";
 import type { ConnectionPoolOptions } from "../upstream/connect.ts";
-import { Parts } from "./parts.ts";
 
 /**
  * The objects that one snapshot, or one service of it, uses; all others are released when the snapshot comes into
@@ -45,17 +45,34 @@ export interface InUse {
 }
 
 /** Client connections of all workers. */
-interface WorkerConnections extends ConnectionCounts {
+export interface WorkerConnections extends ConnectionCounts {
   of(place: number): number;
   /** A worker has ended. */
   clear(place: number): void;
 }
 
-/** The upstreams of one service that are probed, and what is connected to for it. */
-interface Probes {
-  readonly settings: object;
-  readonly dials: ReadonlyMap<Peer, Dial>;
+/** The features that it uses. */
+export interface RuntimeFeatures {
+  /** Services that have several upstreams, or say how one is chosen, judged or asked again. */
+  readonly balancing: Balancing;
+  /** Upstreams that have a name, or are reached over TLS. */
+  readonly upstreamTls: {
+    readonly Names: new (options: NamesOptions) => HostNames;
+    readonly UpstreamTls: new (settings?: UpstreamTlsSettings) => TlsToUpstreams;
+  };
+  readonly http2: {
+    connectionsOverHttp2(options: ConnectionPoolOptions, maxConnections: number, clock: Clock): Connections;
+  };
+  readonly workers: {
+    readonly FailureReports: new () => FailureCounts;
+    readonly SharedConnections: new (threads: Threads) => WorkerConnections;
+    readonly SharedCount: NonNullable<ToolCode["SharedCount"]>;
+    workerCounters(clock: Clock, threads: Threads, secret?: Secret): MemoryCounters;
+  };
 }
+
+/** To ask for one that has not been loaded throws. */
+type UsedFeatures = RuntimeFeatures & { readonly loaded: Partial<RuntimeFeatures> };
 
 /** The upstreams of one service as a configuration has them. */
 export interface UpstreamSetPlan {
@@ -70,10 +87,12 @@ export interface UpstreamSetPlan {
   readonly sticky?: StickySessions | null;
 }
 
+const NO_FEATURES = { loaded: {} } as UsedFeatures;
+
 export class Runtime {
   readonly clock: Clock;
   readonly threads: Threads;
-  readonly parts: Parts;
+  readonly #features: UsedFeatures;
   /** Decisions that shared counters did not make, by reason. */
   readonly countersErrors = new Map<string, number>();
   /** See `Tools`. Those of earlier configurations stay: requests that have met them may not be logged yet. */
@@ -91,6 +110,8 @@ export class Runtime {
   /** The threads of the program, with memory that belongs to no configuration and lives as long as the gateway. */
   readonly lasting: Threads;
   readonly #common = new Map<string, unknown>();
+  /** What workers hold together. */
+  readonly #counts = new Set<Pick<ThreadCount, "clear">>();
   /** In a worker: failures of upstreams, for the main thread; null elsewhere. */
   readonly failures: FailureCounts | null;
   /** Requests in flight of all workers; null without workers. */
@@ -105,32 +126,27 @@ export class Runtime {
   #inUse: InUse | null = null;
   #isActive = false;
 
-  /** `lookup` returns all addresses of a host; default: getaddrinfo. `parts`: default: none that has to be loaded. */
+  /** `lookup` returns all addresses of a host; default: getaddrinfo. `features`: default: none. */
   constructor(
     clock: Clock,
     log: Log,
     lookup?: (host: string) => Promise<readonly Address[]>,
     threads = ALONE,
-    parts = new Parts(),
+    features: UsedFeatures = NO_FEATURES,
     state: KeptTables | null = null,
   ) {
     this.clock = clock;
-    this.parts = parts;
+    this.#features = features;
     this.threads = threads;
     this.state = state;
-    this.failures = isWorker(threads) ? new (parts.part("sharedHealth").FailureReports)() : null;
+    this.failures = isWorker(threads) ? new features.workers.FailureReports() : null;
     this.lasting = { ...threads, memory: (name, bytes) => this.#memory(name, bytes, this.#lastingMemory) };
     const changes = new Int32Array(this.lasting.memory("changes of health", Int32Array.BYTES_PER_ELEMENT));
-    const make: HealthTools["make"] = (options, memory) => {
-      const { Health, PublishedHealth } = parts.part("health");
-      return this.failures === null
-        ? new Health(options, memory)
-        : new PublishedHealth(options, memory!, this.failures);
-    };
+    const make: HealthTools["make"] = (options, memory) => features.balancing.healthOf(options, memory, this.failures);
     this.healthTools = { clock, log, changes, make };
     if (threads.count > 1) {
-      this.inFlight = this.count("requests in flight");
-      this.connections = new (parts.part("shared").SharedConnections)(this.lasting);
+      this.inFlight = this.count("requests in flight", features.workers.SharedCount);
+      this.connections = new features.workers.SharedConnections(this.lasting);
     }
     this.#namesOptions = { clock, log, random: Math.random, ...(lookup === undefined ? {} : { lookup }) };
   }
@@ -187,15 +203,19 @@ export class Runtime {
   }
 
   /** A count over all workers, as long as the gateway. */
-  count(name: string): ThreadCount {
-    return this.common(name, () => new (this.parts.part("shared").SharedCount)(this.lasting, name));
+  count<T extends Pick<ThreadCount, "clear">>(name: string, Count: new (threads: Threads, name: string) => T): T {
+    return this.common(`count ${name}`, () => {
+      const count = new Count(this.lasting, name);
+      this.#counts.add(count);
+      return count;
+    });
   }
 
-  get counters(): MemoryCounters {
-    const { clock, threads, parts, state } = this;
-    const shared = () => parts.part("sharedCallers").workerCounters(clock, threads, state?.secret);
-    return (this.limits ??=
-      threads.count === 1 ? parts.part("counters").memoryCounters(clock, state?.secret) : shared());
+  /** `make`: without workers. */
+  counters(make: NonNullable<ToolCode["memoryCounters"]>): MemoryCounters {
+    const { clock, threads, state } = this;
+    const shared = () => this.#features.workers.workerCounters(clock, threads, state?.secret);
+    return (this.limits ??= threads.count === 1 ? make(clock, state?.secret) : shared());
   }
 
   /** The state that a plugin instance keeps under `key`: the existing one if it has the same settings, or a new one. */
@@ -236,9 +256,7 @@ export class Runtime {
 
   /** In the main thread: a worker is dead. Gives back what it held of every limit. `id` and `place`: see `Threads`. */
   forget(id: number, place: number): void {
-    const [{ SharedCount }, held] = [this.parts.part("shared"), this.parts.partIfLoaded("heldCounts")];
-    for (const each of this.#common.values())
-      if (each instanceof SharedCount || (held !== null && each instanceof held.HeldCounts)) each.clear(place);
+    for (const each of this.#counts) each.clear(place);
     this.connections?.clear(place);
     this.shared?.shared.forget(place);
     this.limits?.repair?.(id);
@@ -265,7 +283,7 @@ export class Runtime {
     for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) {
       const out = upstreamSet.peers.filter(isOut).map((peer) => [peer.id, outBy(peer)] as const);
       upstreamSet.adopt(members, breaker, isSame);
-      this.parts.partIfLoaded("choice")?.adoptHealth(upstreamSet, members, this.healthTools);
+      this.#features.loaded.balancing?.adoptHealth(upstreamSet, members, this.healthTools);
       if (out.length > 0 && !isWorker(this.threads)) this.#logReturns(upstreamSet, out);
     }
     this.#start();
@@ -336,19 +354,18 @@ export class Runtime {
     );
     // In a worker: the main thread checks.
     if (isWorker(this.threads)) return;
-    if (checks.length > 0) this.#checks ??= new (this.parts.part("healthChecks").ActiveChecks)(this.clock);
+    if (checks.length > 0) this.#checks ??= this.#features.balancing.activeChecks(this.clock);
     this.#checks?.adopt(checks);
   }
 
   #connections(options: ConnectionPoolOptions, maxConnections: number): Connections {
-    const { clock, parts, writeBatch } = this;
-    if (isIP(options.host) === 0) this.#names ??= new (parts.part("names").Names)(this.#namesOptions);
+    const { clock, writeBatch } = this;
+    if (isIP(options.host) === 0) this.#names ??= new this.#features.upstreamTls.Names(this.#namesOptions);
     const name = this.#names?.name(options.host);
     const named = name === undefined ? options : { ...options, name };
     if (named.protocol === "http" || named.protocol === "https")
       return new Pool({ ...named, writeBatch }, maxConnections, clock);
-    const { Sessions, forwardHttp2 } = parts.part("http2");
-    return new Sessions(named, maxConnections, clock, forwardHttp2);
+    return this.#features.http2.connectionsOverHttp2(named, maxConnections, clock);
   }
 }
 

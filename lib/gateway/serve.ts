@@ -84,7 +84,7 @@ export class Requests {
     const isEarly = beforeRoutes !== null && call.notes.route === null && !(given instanceof Promise);
     const reply = isEarly ? beforeRoutes(inbound, given) : given;
     if (serverTiming === null) return reply;
-    const timed = (later: Reply) => serverTiming.withServerTiming(later, call, clock.now());
+    const timed = (later: Reply) => serverTiming(later, call, clock.now());
     return reply instanceof Promise ? reply.then(timed) : timed(reply);
   };
 

@@ -5,6 +5,7 @@ import { hash } from "node:crypto";
 import { Egress, type Destination } from "../base/egress.ts";
 import type { Config } from "../config/model.ts";
 import type { GatewayCounters } from "../store/counters.ts";
+import { memoryCounters } from "../store/memory.ts";
 import { RedisCounters, SharedState, type RedisSettings } from "../store/redis.ts";
 import { connect, readyEvent } from "../upstream/connect.ts";
 import { UpstreamTls } from "../upstream/tls.ts";
@@ -18,7 +19,8 @@ export function sharedCounters(config: CountersConfig, inUse: InUse, { runtime, 
   const settings = settingsOf(config);
   const egress = new Egress(destinationsOfCounters(config));
   const tls = [config.url].flat()[0]!.secure ? new UpstreamTls({ ...config.tls, verify: true }) : null;
-  const { clock, counters: local, countersErrors: errors, writeBatch, threads } = runtime;
+  const { clock, countersErrors: errors, writeBatch, threads } = runtime;
+  const local = runtime.counters(memoryCounters);
   // Compared by digest: it has the password, and the contents of files.
   const digest = hash("sha256", JSON.stringify([settings, tls?.identity]));
   // Also for counters that are kept: a worker that starts later needs the memory.

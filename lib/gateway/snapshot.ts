@@ -6,38 +6,24 @@ import type { Clock } from "../base/clock.ts";
 import { Egress, type Destination } from "../base/egress.ts";
 import { BEFORE } from "../base/threads.ts";
 import { atOnce } from "../base/time_slices.ts";
-import type { LoadResult } from "../config/load.ts";
 import type { Config, PluginInstance, Route, Service } from "../config/model.ts";
 import type { Meter, RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
-import type { MetricsPlan } from "../observe/metrics_plan.ts";
-import type * as serverTimingPart from "../observe/server_timing.ts";
-import type { CallerRegistry } from "../plugins/callers.ts";
-import type { AnyPlugin } from "../plugins/plugin.ts";
-import type { Matching, UpstreamPaths } from "../route/contracts.ts";
+import type { LogFormats } from "../observe/access_log.ts";
 import { readEntries, tableSteps } from "../route/table.ts";
 import type { Route as TableRoute, RouteTable, TableEntry } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/inbound.ts";
-import type * as proxiesPart from "../server/trusted_proxies.ts";
 import type { HostCertificates } from "../server/certificates.ts";
+import { trustedProxies } from "../server/trusted_proxies.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import { destinationsOfUpstreams } from "./destinations.ts";
-import type { BeforeRoutes, CompileTools, EarlyAnswer, Place } from "./compile_types.ts";
+import type { BeforeRoutes, CompileTools, EarlyAnswer, Loaded, Place } from "./compile_types.ts";
 import type { PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
-import type { Parts } from "./parts.ts";
+import type { FeatureContext, Features } from "./features.ts";
+import type { LoadedFeatures } from "./loaded_features.ts";
 import type { InUse } from "./runtime.ts";
 import type { ShownCertificate } from "./status.ts";
 import { compileUpstreams } from "./upstreams.ts";
-
-/** A configuration without errors, as `loadConfig` returns it. */
-export interface Loaded extends Omit<Extract<LoadResult<AnyPlugin>, { readonly ok: true }>, "ok"> {
-  /** The part for `match` of routes; null: no route has it. */
-  readonly conditions: Matching | null;
-  /** Null: it has none. */
-  readonly callers: CallerRegistry | null;
-  /** For `upstream_path`; null: it is not used. */
-  readonly upstreamPaths: UpstreamPaths | null;
-}
 
 export interface Snapshot extends Loaded {
   readonly global: Config["global"];
@@ -67,10 +53,10 @@ export interface Snapshot extends Loaded {
   readonly instances: ReadonlySet<string>;
   readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
   readonly inUse: InUse;
-  readonly metrics: MetricsPlan | null;
+  readonly metrics: PluginContext["plan"];
   readonly receiving: ReceiveOptions;
   /** Null: replies have no Server-Timing. */
-  readonly serverTiming: typeof serverTimingPart | null;
+  readonly serverTiming: LogFormats["withServerTiming"] | null;
 }
 
 export interface RouteTarget {
@@ -84,8 +70,12 @@ export interface RouteTarget {
   readonly takesPreflights: boolean;
 }
 
+export interface SnapshotTools extends CompileTools {
+  readonly features: LoadedFeatures;
+}
+
 /** Throws a `ConfigError` when a plugin cannot be created; the snapshot in force is not touched. */
-export function compile(loaded: Loaded, tools: CompileTools): Snapshot {
+export function compile(loaded: Loaded, tools: SnapshotTools): Snapshot {
   return atOnce(compileSteps(loaded, tools, null));
 }
 
@@ -93,14 +83,18 @@ export function compile(loaded: Loaded, tools: CompileTools): Snapshot {
  * The same in steps, for `inSlices`. `before`: the snapshot in force, of which is kept what has not changed. It has to
  * be in force until the end; else end the steps by `return`, which gives up what has been made.
  */
-export function* compileSteps(loaded: Loaded, tools: CompileTools, before: Snapshot | null): Generator<void, Snapshot> {
+export function* compileSteps(
+  loaded: Loaded,
+  tools: SnapshotTools,
+  before: Snapshot | null,
+): Generator<void, Snapshot> {
   const inUse = tools.runtime.inUse(loaded.config.global.dnsTtlMs, loaded.config.global.limits.maxClientShare);
   let compiled: Snapshot | null = null;
   try {
     compiled = yield* compileInto(inUse, loaded, tools, before);
     return compiled;
   } catch (error) {
-    throw tools.runtime.parts.partIfLoaded("plugins")?.placed(error, loaded) ?? error;
+    throw tools.features.loaded.plugins?.placed(error, loaded) ?? error;
   } finally {
     if (compiled === null) tools.runtime.abandon(inUse);
   }
@@ -109,18 +103,18 @@ export function* compileSteps(loaded: Loaded, tools: CompileTools, before: Snaps
 function* compileInto(
   inUse: InUse,
   loaded: Loaded,
-  tools: CompileTools,
+  tools: SnapshotTools,
   before: Snapshot | null,
 ): Generator<void, Snapshot> {
   const { global, services } = loaded.config;
-  const { runtime } = tools;
+  const { runtime, features } = tools;
   if (global.counters !== undefined)
-    inUse.shared = runtime.parts.part("redis").sharedCounters(global.counters, inUse, tools);
+    inUse.shared = features.sharedCounters.sharedCounters(global.counters, inUse, tools);
   loaded.callers?.remember((name, bytes) => runtime.memory(name, bytes, inUse));
   const plan = tools.metrics?.plan(global.decisions, (name, bytes) => runtime.memory(name, bytes, inUse)) ?? null;
   const { kinds, callers } = loaded;
-  const matched = loaded.conditions?.matchedHeaders(services);
-  const common = { gatewayName: global.name, kinds, callers, matched };
+  const matched = loaded.routing?.matchedHeaders(services);
+  const common = { gatewayName: global.name, kinds, callers, matched, ...codeOfKinds(features) };
   const whole = { ...tools, ...common, inUse, plan, instances: new Set<string>() };
   const kept = before !== null && hasSameCommon(before, whole, global) ? before : null;
   const globals = kept?.globals ?? (yield* compilePart(whole, [], globalLinks(global.plugins)));
@@ -136,8 +130,8 @@ function* compileInto(
     yield;
   }
   const parts = Array.from(compiled.values());
-  const redirect = redirectOf(global, runtime.parts);
-  const certificatesOf = global.certificates.length === 0 ? null : runtime.parts.part("misdirected").certificatesOf;
+  const redirect = redirectOf(global, features);
+  const certificatesOf = global.certificates.length === 0 ? null : features.serverTls.certificatesOf;
   return Object.freeze({
     ...loaded,
     global,
@@ -146,7 +140,7 @@ function* compileInto(
     services: compiled,
     methods,
     table: yield* tableSteps(parts.map(({ made }) => made)),
-    beforeRoutes: runtime.parts.partIfLoaded("beforeRoutes")?.beforeRoutes(globals.made, whole) ?? null,
+    beforeRoutes: features.loaded.plugins?.beforeRoutes(globals.made, whole) ?? null,
     redirect,
     ...(certificatesOf?.(global.certificates, redirect, tools) ?? {
       early: redirect,
@@ -161,15 +155,23 @@ function* compileInto(
     },
     inUse,
     metrics: plan,
-    receiving: receivingBy(global, runtime.clock, () => runtime.parts.part("trustedProxies")),
-    serverTiming: global.serverTiming ? runtime.parts.part("serverTiming") : null,
+    receiving: receivingBy(global, runtime.clock),
+    serverTiming: global.serverTiming ? features.logs.withServerTiming : null,
   });
 }
 
 const NO_CERTIFICATES: HostCertificates = { find: () => undefined };
 
-export function redirectOf({ httpsRedirect }: Config["global"], parts: Parts): EarlyAnswer | null {
-  return httpsRedirect === undefined ? null : parts.part("httpsRedirect").httpsRedirect(httpsRedirect);
+export function redirectOf({ httpsRedirect }: Config["global"], features: Features): EarlyAnswer | null {
+  return httpsRedirect === undefined ? null : features.serverTls.httpsRedirect(httpsRedirect);
+}
+
+function codeOfKinds(features: LoadedFeatures): Pick<PluginContext, "isBuiltIn" | "foreign" | "limits"> {
+  return {
+    isBuiltIn: (kind) => features.isBuiltIn(kind),
+    foreign: features.foreign,
+    limits: () => features.callers,
+  };
 }
 
 /** A part of a snapshot, and all that it has added to it. */
@@ -177,7 +179,7 @@ interface Compiled<T> {
   readonly made: T;
   readonly inUse: InUse;
   readonly instances: ReadonlySet<string>;
-  readonly plan: MetricsPlan | null;
+  readonly plan: PluginContext["plan"];
 }
 
 type CompiledService = Compiled<readonly TableRoute<RouteTarget>[]>;
@@ -189,12 +191,12 @@ function include({ inUse, instances, plan }: Omit<Compiled<unknown>, "made">, wh
   if (plan !== null) whole.plan?.include(plan);
 }
 
-type Whole = Omit<PluginContext, "egress">;
+type Whole = Omit<FeatureContext, "egress">;
 
 function* compilePart<T>(
   whole: Whole,
   destinations: readonly Destination[],
-  make: (context: PluginContext) => Generator<void, T>,
+  make: (context: FeatureContext) => Generator<void, T>,
 ): Generator<void, Compiled<T>> {
   const { dnsTtlMs, maxClientShare, shared } = whole.inUse;
   const inUse = whole.runtime.inUse(dnsTtlMs, maxClientShare);
@@ -230,7 +232,7 @@ function mayStay({ inUse }: Compiled<unknown>): boolean {
 }
 
 function globalLinks(plugins: readonly PluginInstance[]) {
-  return function* (context: PluginContext): Generator<void, readonly PluginLink[]> {
+  return function* (context: FeatureContext): Generator<void, readonly PluginLink[]> {
     return linksOf(plugins, { level: "global", service: null, route: null }, context);
   };
 }
@@ -245,7 +247,7 @@ interface ServiceTools {
 const ROUTES_OF_A_STEP = 20;
 
 function routesOfService(service: Service, { globals, methods, loaded }: ServiceTools) {
-  return function* (context: PluginContext): Generator<void, readonly TableRoute<RouteTarget>[]> {
+  return function* (context: FeatureContext): Generator<void, readonly TableRoute<RouteTarget>[]> {
     const planned = context.plan?.service(service);
     const upstreams = compileUpstreams(service, planned?.meter ?? null, context);
     const place = { level: "service", service: service.name, route: null } as const;
@@ -262,17 +264,17 @@ function routesOfService(service: Service, { globals, methods, loaded }: Service
   };
 }
 
-function linksOf(instances: readonly PluginInstance[], place: Place, context: PluginContext): readonly PluginLink[] {
-  return instances.length === 0 ? [] : context.runtime.parts.part("plugins").createLinks(instances, place, context);
+function linksOf(instances: readonly PluginInstance[], place: Place, context: FeatureContext): readonly PluginLink[] {
+  return instances.length === 0 ? [] : context.features.plugins.createLinks(instances, place, context);
 }
 
 function chainOf(
   links: readonly PluginLink[],
   innermost: Handler,
   place: Omit<WatchedRoute, "plugins">,
-  context: PluginContext,
+  context: FeatureContext,
 ): RouteChain {
-  if (links.length > 0) return context.runtime.parts.part("plugins").chain(links, innermost, place, context);
+  if (links.length > 0) return context.features.plugins.chain(links, innermost, place, context);
   return {
     handler: context.watched?.(innermost, { ...place, plugins: [] }) ?? innermost,
     audience: "",
@@ -305,11 +307,11 @@ export function entryOf<T>(
   service: Service,
   route: Route,
   target: T,
-  parts: Pick<Loaded, "conditions" | "upstreamPaths">,
+  { routing }: Pick<Loaded, "routing">,
 ): TableEntry<T> {
   const { path, methods, match: written } = route;
-  const match = written && parts.conditions!.routeConditions(written);
-  const upstreamPath = parts.upstreamPaths?.upstreamPath(service, route);
+  const match = written && routing!.routeConditions(written);
+  const upstreamPath = routing?.upstreamPath(service, route);
   const { basePath, hosts, encodedSlashes, pathParameters } = service;
   return {
     basePath,
@@ -326,11 +328,10 @@ export function entryOf<T>(
 
 /** How requests are received under a configuration. */
 export function receivingBy(
-  { trustedProxies, limits, underscoreHeaders }: Config["global"],
+  { trustedProxies: blocks, limits, underscoreHeaders }: Config["global"],
   clock: Clock,
-  part: () => typeof proxiesPart,
 ): ReceiveOptions {
-  const proxies = trustedProxies.length === 0 ? null : part().trustedProxies(trustedProxies);
+  const proxies = blocks.length === 0 ? null : trustedProxies(blocks);
   return { clock, proxies, limits, underscores: underscoreHeaders };
 }
 

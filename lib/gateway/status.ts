@@ -5,7 +5,8 @@ import type { CertificateFacts } from "../base/pem.ts";
 import type { AcceptableWarning } from "../config/accepted_warnings.ts";
 import type { Json, Path } from "../config/json.ts";
 import type { CountersReport } from "../store/counters.ts";
-import type { Change } from "./parts.ts";
+import type { DefaultCertificate } from "../server/certificates.ts";
+import type { Change } from "./config_diff.ts";
 
 export interface Reloaded {
   readonly digest: string;
@@ -142,6 +143,19 @@ export interface PluginFaults {
   readonly route: string | null;
   /** Since the gateway was made. */
   readonly count: number;
+}
+
+/** The state of a gateway, and its current listeners. */
+export interface Listening {
+  state: State;
+  isListening: boolean;
+  /** Null: there are no HTTPS listeners. */
+  https: HttpsFacts | null;
+}
+
+export interface HttpsFacts extends DefaultCertificate {
+  readonly certificate: ShownCertificate;
+  readonly asksForCertificates: boolean;
 }
 
 /** Facts about a certificate; never its content or its key. */

@@ -8,35 +8,15 @@ import { placeInText } from "../config/places.ts";
 import type { Config } from "../config/model.ts";
 import { timeOf } from "../config/validity_fields.ts";
 import { ConfigError } from "./config_error.ts";
-import type { ReadConfig } from "./config_reader.ts";
-import type { ConfigurationOptions } from "./options.ts";
-
-/** What outlives the program. */
-export interface Seen {
-  /** The highest serial that was in force; null: none had one. */
-  readonly serial: number | null;
-  /**
-   * The latest time that was seen, in milliseconds since 1970: a clock that was set back does not bring a configuration
-   * back.
-   */
-  readonly time: number;
-}
-
-export interface KeptSeen {
-  read(): Seen;
-  /** Never throws. */
-  write(seen: Seen): void;
-}
-
-export type Ordered = Pick<Config, "serial" | "expiresAt">;
+import type { KeptSeen, Seen, Validity } from "./features.ts";
 
 /** Null: it is not to be checked. */
-export function validityOf({ seen }: Pick<ConfigurationOptions, "seen">, clock: Clock): Validity | null {
-  return seen === null ? null : new Validity(seen ?? null, clock);
+export function validityOf({ seen }: { readonly seen?: KeptSeen | null }, clock: Clock): Validity | null {
+  return seen === null ? null : new SignedValidity(seen ?? null, clock);
 }
 
 /** Of one gateway that takes signed configurations only. */
-export class Validity {
+export class SignedValidity implements Validity {
   #seen: Seen;
   readonly #kept: KeptSeen | null;
   readonly #clock: Clock;
@@ -52,8 +32,7 @@ export class Validity {
     return this.#seen;
   }
 
-  /** Throws a `ConfigError` for a configuration that is older than one that was in force, or has ended. */
-  check({ source, loaded }: ReadConfig): void {
+  check({ source, loaded }: Parameters<Validity["check"]>[0]): void {
     const { serial, expiresAt } = loaded.config;
     const wall = this.#clock.wall();
     const issues: Issue[] = [];
@@ -74,13 +53,11 @@ export class Validity {
     if (issues.length > 0) throw new ConfigError(issues, source.file);
   }
 
-  /** In milliseconds since 1970; null: it does not end. */
-  endOf({ expiresAt }: Ordered): number | null {
+  endOf({ expiresAt }: Pick<Config, "expiresAt">): number | null {
     return expiresAt === undefined ? null : timeOf(expiresAt);
   }
 
-  /** The configuration is in force, and has passed its tests. */
-  take({ serial, expiresAt }: Ordered): void {
+  take({ serial, expiresAt }: Pick<Config, "serial" | "expiresAt">): void {
     if (serial === undefined && expiresAt === undefined) return;
     const before = this.#seen;
     this.#seen = { serial: serial ?? before.serial, time: Math.max(this.#clock.wall(), before.time) };

@@ -5,6 +5,8 @@ import type { Clock } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import type { Config } from "../config/model.ts";
+import type { Call } from "../http/exchange.ts";
+import type { Reply } from "../http/reply.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
 import { jsonLines, type LineFormat } from "./access_line.ts";
 
@@ -12,24 +14,23 @@ import { jsonLines, type LineFormat } from "./access_line.ts";
 export type AccessLogSettings = Config["global"]["accessLog"];
 
 /** What only some settings need. */
-export interface AccessLogParts {
-  readonly combinedLog: { combinedLines(): LineFormat };
-  readonly logFile: {
-    /**
-     * The file at a path, in place of the `current` one; undefined: none. Throws, and closes nothing, when it cannot be
-     * opened. Before the start nothing is opened; its permissions are checked.
-     */
-    logFile(
-      path: string | undefined,
-      current: OpenLogFile | null,
-      isStarted: boolean,
-      tools: LogTools,
-    ): OpenLogFile | null;
-  };
-  readonly logFilter: {
-    /** Returns whether a request that has ended gets a line. */
-    lineFilter(settings: AccessLogSettings, random?: () => number): (entry: RequestFacts) => boolean;
-  };
+export interface LogFormats {
+  /** Apache's combined format. */
+  combinedLines(): LineFormat;
+  /**
+   * The file at a path, in place of the `current` one; undefined: none. Throws, and closes nothing, when it cannot be
+   * opened. Before the start nothing is opened; its permissions are checked.
+   */
+  logFile(
+    path: string | undefined,
+    current: OpenLogFile | null,
+    isStarted: boolean,
+    tools: LogTools,
+  ): OpenLogFile | null;
+  /** Returns whether a request that has ended gets a line. */
+  lineFilter(settings: AccessLogSettings, random?: () => number): (entry: RequestFacts) => boolean;
+  /** Adds the header Server-Timing. */
+  withServerTiming(reply: Reply, call: Call, now: number): Reply;
 }
 
 type LogTools = Pick<AccessLogOptions, "clock" | "log">;
@@ -50,7 +51,7 @@ interface AccessLogOptions {
   readonly clock: Clock;
   readonly log: Log;
   /** What only some settings need. */
-  readonly part: <Name extends keyof AccessLogParts>(name: Name) => AccessLogParts[Name];
+  readonly features: { readonly logs: LogFormats };
   /** Whether lines for the file go to the sink, too: another thread writes it. Default false. */
   readonly isRemote?: boolean;
   /** Numbers from 0 to below 1. Default `Math.random`. */
@@ -84,12 +85,12 @@ export class AccessLog {
    * Before `start` the file is not opened; its permissions are checked.
    */
   adopt(settings: AccessLogSettings): void {
-    const { part, random } = this.#options;
+    const { features, random } = this.#options;
     this.#file = this.#fileFor(settings);
     if (settings.format !== this.#settings.format)
-      this.#line = settings.format === "json" ? jsonLines() : part("combinedLog").combinedLines();
+      this.#line = settings.format === "json" ? jsonLines() : features.logs.combinedLines();
     const isFiltered = settings.sample < 1 || settings.exclude.length > 0;
-    this.#hasLine = isFiltered ? part("logFilter").lineFilter(settings, random) : null;
+    this.#hasLine = isFiltered ? features.logs.lineFilter(settings, random) : null;
     this.#settings = settings;
     if (settings.enabled) this.#isOfFile = this.#pathOf(settings) !== undefined;
     this.update();
@@ -140,7 +141,7 @@ export class AccessLog {
   #fileFor(settings: AccessLogSettings): OpenLogFile | null {
     const path = this.#pathOf(settings);
     if (path === undefined && this.#file === null) return null;
-    return this.#options.part("logFile").logFile(path, this.#file, this.#isStarted, this.#options);
+    return this.#options.features.logs.logFile(path, this.#file, this.#isStarted, this.#options);
   }
 
   /** Resolves when all lines are written. */

@@ -13,7 +13,7 @@ export const fields: PartFields = { schemas: { log_file: LOG_FILE } };
 
 type Tools = ConstructorParameters<typeof LineWriter>[1];
 
-/** See `AccessLogParts`. The reason is in plain words. */
+/** See `LogFormats`. The reason is in plain words. */
 export function logFile(
   path: string | undefined,
   current: OpenLogFile | null,

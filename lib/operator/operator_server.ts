@@ -9,12 +9,12 @@ import { hasToken, headerValue } from "../http/headers.ts";
 import { JoinedPieces } from "../http/pieces.ts";
 import type { Pair } from "../server/certificates.ts";
 import type { Limits } from "../server/limits.ts";
-import { Listener, type ListenerOptions } from "../server/listener.ts";
+import { Listener, type ListenerFeatures, type ListenerOptions } from "../server/listener.ts";
 import type { Inbound } from "../server/inbound.ts";
 
-/** A certificate, and the parts of a listener for TLS. */
+/** A certificate, and the features of a listener for TLS. */
 export interface OperatorTls extends Pair {
-  readonly part: ListenerOptions["part"];
+  readonly features: ListenerFeatures;
 }
 
 export interface OperatorServerOptions extends Pick<ListenerOptions, "serve" | "clock" | "log"> {
@@ -48,7 +48,12 @@ export function createOperatorServer({
   if (tls !== null) createSecureContext(tls);
   const { clock } = options;
   const receiving = { clock, proxies: null, limits: { ...LIMITS, maxBodyBytes } };
-  const listener = new Listener({ ...options, dualStack: true, receiving: () => receiving, part: tls?.part ?? noPart });
+  const listener = new Listener({
+    ...options,
+    dualStack: true,
+    receiving: () => receiving,
+    features: tls?.features ?? NO_FEATURES,
+  });
   let closing: Promise<void> | null = null;
 
   async function close(): Promise<void> {
@@ -71,9 +76,7 @@ export function createOperatorServer({
 }
 
 /** Plain HTTP/1.1 needs none. */
-function noPart(): never {
-  throw new Error("a server without TLS has no parts");
-}
+const NO_FEATURES = {} as ListenerFeatures;
 
 const CLOSE_GRACE_MS = 2000;
 

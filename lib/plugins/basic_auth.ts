@@ -7,8 +7,9 @@
  * many passwords waiting to be verified: 503 `auth_unavailable`.
  */
 import { createHmac, randomBytes } from "node:crypto";
-import { isHashed, passwordProblem } from "../base/password.ts";
-import type { MemoryPart } from "../base/shared_memory.ts";
+import { isHashed, passwordProblem, verifyPassword } from "../base/password.ts";
+import { SharedCount } from "../base/shared_counts.ts";
+import { SharedMemory, type MemoryPart } from "../base/shared_memory.ts";
 import { createTaskQueue, type TaskQueue } from "../base/task_queue.ts";
 import { array, boolean, object, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import { basicCredentials, type Credentials } from "../http/basic.ts";
@@ -95,6 +96,7 @@ export const basicAuth: Plugin<typeof schema> = {
   schema,
   guards: true,
   identifies: true,
+  code: { SharedCount, SharedMemory, verifyPassword },
   create(config, tools) {
     const { username, password, users = [] } = config;
     const known = username === undefined || password === undefined ? users : [{ username, password }, ...users];

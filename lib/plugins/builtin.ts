@@ -29,31 +29,34 @@ import { requestValidation } from "./request_validation.ts";
 import { responseCache } from "./cache/response_cache.ts";
 import { responseHeaders } from "./response_headers.ts";
 
-export const builtinPlugins: readonly AnyPlugin[] = [
-  keyAuth,
-  rateLimit,
+/** By their names, in the order in which messages list them. */
+export const BUILTIN = {
+  key_auth: keyAuth,
+  rate_limit: rateLimit,
   mtls,
   jwt,
   introspection,
   oidc,
-  identityToken,
-  forwardAuth,
-  httpLog,
-  basicAuth,
+  identity_token: identityToken,
+  forward_auth: forwardAuth,
+  http_log: httpLog,
+  basic_auth: basicAuth,
   acl,
-  botProtection,
+  bot_protection: botProtection,
   cors,
-  requestSizeLimit,
-  requestTermination,
-  requestHeaders,
-  responseHeaders,
+  request_size_limit: requestSizeLimit,
+  request_termination: requestTermination,
+  request_headers: requestHeaders,
+  response_headers: responseHeaders,
   redirect,
   compress,
-  responseCache,
-  requestValidation,
+  response_cache: responseCache,
+  request_validation: requestValidation,
   mirror,
   fault,
   concurrency,
   quota,
   authorize,
-];
+};
+
+export const builtinPlugins: readonly AnyPlugin[] = Object.values(BUILTIN);

@@ -7,6 +7,7 @@ import { integer, object, withDefault } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { problem, type Reply } from "../http/reply.ts";
+import { HeldCounts } from "../store/held_counts.ts";
 import type { Plugin } from "./plugin.ts";
 import { callerBy, headerOf, LIMIT_BY } from "./rate_limit.ts";
 
@@ -22,6 +23,7 @@ export const concurrency: Plugin<typeof schema> = {
   name: "concurrency",
   schema,
   ownHeaders: headerOf,
+  code: { HeldCounts },
   create({ maxInFlight, limitBy }, { counts, scope }) {
     const held = counts("in flight");
     const callerOf = callerBy(limitBy);

@@ -3,12 +3,28 @@
  * that HTTP cannot carry is the fault of the plugin that made it: found at the end of the chain, it would be nobody's.
  * The headers that a plugin sets are not set again by trailers of the client.
  */
+import { verifyPassword } from "../base/password.ts";
+import { SharedCount } from "../base/shared_counts.ts";
+import { SharedMemory } from "../base/shared_memory.ts";
+import { HttpClient } from "../client/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { dashed, headerProblem, type HeaderList } from "../http/headers.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { discard, type Reply } from "../http/reply.ts";
+import { HeldCounts } from "../store/held_counts.ts";
+import { memoryCounters } from "../store/memory.ts";
 import { isReply } from "./chain.ts";
-import type { AnyPlugin } from "./plugin.ts";
+import type { AnyPlugin, ToolCode } from "./plugin.ts";
+
+/** They may use any tool. */
+export const TOOL_CODE: Required<ToolCode> = {
+  memoryCounters,
+  SharedCount,
+  HeldCounts,
+  SharedMemory,
+  HttpClient,
+  verifyPassword,
+};
 
 /** Returns the error in a plugin's definition, for its author; undefined if it is valid. */
 export function kindProblem(value: unknown): string | undefined {

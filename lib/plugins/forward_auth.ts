@@ -7,7 +7,7 @@
  */
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import { array, integer, object, oneOf, optional, withDefault } from "../config/schema.ts";
-import type { ClientAnswer, ClientFailure } from "../client/client.ts";
+import { HttpClient, type ClientAnswer, type ClientFailure } from "../client/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import {
   endToEnd,
@@ -61,6 +61,7 @@ export const forwardAuth: Plugin<typeof schema> = {
   guards: true,
   ownHeaders: ({ requestHeaders, responseHeaders }) => [...requestHeaders, ...responseHeaders],
   dials: { why: "forward_auth", urls: ({ url }) => [url] },
+  code: { HttpClient },
   create(config, tools) {
     const { timeoutMs } = config;
     const url = new URL(config.url);

@@ -6,6 +6,7 @@
  */
 import { TOKEN } from "../base/http_grammar.ts";
 import { isSecretName } from "../base/secret_names.ts";
+import { HttpClient } from "../client/client.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import { integer, object, oneOf, optional, record, string, withDefault } from "../config/whole_schema.ts";
 import { DeliveryQueue } from "../client/delivery_queue.ts";
@@ -73,6 +74,7 @@ export const httpLog: Plugin<typeof schema> = {
   name: "http_log",
   schema,
   dials: { why: "http_log", urls: ({ httpEndpoint }) => [httpEndpoint] },
+  code: { HttpClient },
   create(config, tools) {
     const queue = tools.keep("queue", config, () => queueFor(config, tools));
     const observe = (exchange: Exchange, reply: Reply | null) => {

@@ -6,6 +6,7 @@
  */
 import { createHash, createPrivateKey, createPublicKey, randomUUID, type KeyObject } from "node:crypto";
 import { keyProblem } from "../base/pem.ts";
+import { SharedMemory } from "../base/shared_memory.ts";
 import { anyOf, array, file, integer, object, optional, string, withDefault } from "../config/whole_schema.ts";
 import { utf8 } from "./claims.ts";
 import { headerName, headerReplacer } from "./endpoint.ts";
@@ -40,6 +41,7 @@ export const identityToken: Plugin<typeof schema> = {
   name: "identity_token",
   schema,
   ownHeaders: ({ header }) => [header],
+  code: { SharedMemory },
   create({ header, key: { content }, issuer, audience, ttlS }, tools) {
     const { clock, gatewayName } = tools;
     const [key, ...others] = keysIn(content.toString());

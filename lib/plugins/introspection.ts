@@ -7,9 +7,10 @@
 import { hash } from "node:crypto";
 import { messageOf } from "../base/errors.ts";
 import { isTime, type JwtClaims } from "../base/jwt.ts";
+import { SharedMemory } from "../base/shared_memory.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import { array, integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
-import type { Client, ClientFailure } from "../client/client.ts";
+import { HttpClient, type Client, type ClientFailure } from "../client/client.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import {
@@ -84,6 +85,7 @@ export const introspection: Plugin<typeof schema> = {
   ownHeaders: ({ claimsToHeaders }) => Object.values(claimsToHeaders ?? {}),
   secretParameters: ({ tokenFrom }) => queryPlaces(tokenFrom),
   dials: { why: "introspection", urls: ({ url }) => [url] },
+  code: { HttpClient, SharedMemory },
   create(config, tools) {
     const tls = clientTls(config.tls);
     const client = tools.keep("client", { tls }, () => tools.client({ tls }));

@@ -8,7 +8,9 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { isTime, type JwtClaims } from "../base/jwt.ts";
+import { SharedMemory } from "../base/shared_memory.ts";
 import { isLoopback } from "../base/url_destination.ts";
+import { HttpClient } from "../client/client.ts";
 import { anyOf, array, file, integer, object, oneOf, optional, string, withDefault } from "../config/whole_schema.ts";
 import { INVALID, report, type Infer, type Schema } from "../config/schema.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
@@ -149,6 +151,7 @@ export const jwt: Plugin<Schema<Config>> = {
   ownHeaders: ({ claimsToHeaders }) => Object.values(claimsToHeaders ?? {}),
   secretParameters: ({ from }) => queryPlaces(from),
   dials: { why: "jwks", urls: ({ jwksUri }) => (jwksUri === undefined ? [] : [jwksUri]) },
+  code: { HttpClient, SharedMemory },
   create(config, tools) {
     const algorithms = algorithmsOf(config);
     const source = keySource(config, algorithms, tools);

@@ -11,7 +11,7 @@ import { FORWARDING } from "../base/http_grammar.ts";
 import { evenShare } from "../base/share.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import { integer, object, optional, percent, withDefault } from "../config/schema.ts";
-import type { ClientFailure } from "../client/client.ts";
+import { HttpClient, type ClientFailure } from "../client/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { isGrpc } from "../http/grpc.ts";
 import { endToEnd, hasHeader, headerValue, nameSet, withoutHeaders, type HeaderList } from "../http/headers.ts";
@@ -57,6 +57,7 @@ export const mirror: Plugin<typeof schema> = {
   name: "mirror",
   schema,
   dials: { why: "mirror", urls: ({ url }) => [url] },
+  code: { HttpClient },
   create(config, tools) {
     const copies = tools.keep("copies", config, () => copiesOf(config, tools));
     const isChosen = evenShare(config.percent);

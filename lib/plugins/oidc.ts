@@ -8,6 +8,8 @@
  */
 import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import type { JwtClaims } from "../base/jwt.ts";
+import { SharedMemory } from "../base/shared_memory.ts";
+import { HttpClient } from "../client/client.ts";
 import { array, integer, object, optional, string, withDefault } from "../config/whole_schema.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -116,6 +118,7 @@ export const oidc: Plugin<typeof schema> = {
   ownHeaders: ({ claimsToHeaders }) => Object.values(claimsToHeaders ?? {}),
   secretParameters: () => ["code", "id_token_hint"],
   dials: { why: "oidc", urls: ({ issuer, origins }) => [issuer, ...origins] },
+  code: { HttpClient, SharedMemory },
   create(config, tools) {
     const { issuer, clientId, session: own } = config;
     const tls = clientTls(config.tls);

@@ -4,6 +4,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { SharedMemory } from "../base/shared_memory.ts";
+import type { ThreadCount, Threads } from "../base/threads.ts";
 import type { COST } from "../config/cost.ts";
 import type { GroupLimits } from "../config/group_limits.ts";
 import type { PartField } from "../config/part_schemas.ts";
@@ -12,9 +13,19 @@ import type { Client, HttpClientOptions } from "../client/client.ts";
 import type { Call, Exchange, PluginTime } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
+import type { MemoryCounters, Secret } from "../store/caller_tables.ts";
 import type { CostedLimiter, Counters, Decision, LimiterOptions } from "../store/counters.ts";
 import type { LimiterTools } from "../store/costs.ts";
 import type { CallerRegistry } from "./callers.ts";
+
+/** What kinds that are not built in need, see `foreign_kind.ts`. */
+export interface ForeignKinds {
+  /** Returns the error in a plugin's definition, for its author; undefined if it is valid. */
+  kindProblem(value: unknown): string | undefined;
+  /** Throws, or rejects with, a `TypeError` for a reply of the plugin's own whose headers cannot be sent. */
+  sendingValid(middleware: Middleware): Middleware;
+  readonly TOOL_CODE: ToolCode;
+}
 
 /** The place of an instance in the configuration. */
 export interface Scope {
@@ -45,8 +56,8 @@ export interface Tools {
   groupsOf(exchange: Pick<Exchange, "groups" | "identity" | "route">): readonly string[];
   /** A limiter of the instance, of another kind than those of `counters`. `key` names it; default: `scope.key`. */
   limiterBy<L>(make: (tools: LimiterTools, key: string) => L, key?: string): L;
-  /** A part that the configuration of the instance names. */
-  part<Name extends keyof KindParts>(name: Name): KindParts[Name];
+  /** For an instance whose configuration names one of them. */
+  readonly limits: FurtherLimits;
   /** `global.name`. */
   readonly gatewayName: string;
   readonly scope: Scope;
@@ -138,25 +149,18 @@ export interface KeyCounts {
  */
 export type Settle = (next: Handler, exchange: Exchange, decision: Decision) => Reply | Promise<Reply>;
 
-/** Parts of plugin kinds. */
-export interface KindParts {
-  /** For an instance with `cost`. */
-  readonly costs: Costs;
-  /** For one with `limits_by_group`. */
-  readonly groupLimits: {
-    chosenByGroup<T>(
-      limits: GroupLimits<T>,
-      usual: Middleware,
-      tools: Pick<Tools, "scope" | "groupsOf">,
-      make: (limits: T, key: string) => Middleware,
-    ): Middleware;
-  };
+/** Limits by group, of costs that replies state, and in shadow mode. */
+export interface FurtherLimits {
+  /** For an instance with `limits_by_group`. */
+  chosenByGroup<T>(
+    limits: GroupLimits<T>,
+    usual: Middleware,
+    tools: Pick<Tools, "scope" | "groupsOf">,
+    make: (limits: T, key: string) => Middleware,
+  ): Middleware;
   /** For one in shadow mode. */
-  readonly shadow: { shadowing(tools: Pick<Tools, "clock" | "log" | "scope">): Settle };
-}
-
-/** How costs of requests are counted, which their replies state. */
-export interface Costs {
+  shadowing(tools: Pick<Tools, "clock" | "log" | "scope">): Settle;
+  /** For one with `cost`. */
   costedLimiter(tools: LimiterTools, key: string, options: LimiterOptions): CostedLimiter;
   /** Calls `book` with the cost of each request that `next` gets, when its reply ends. */
   bookingCosts(
@@ -165,6 +169,21 @@ export interface Costs {
     tools: Pick<Tools, "keep">,
     book: (exchange: Exchange, cost: number) => void,
   ): Handler;
+}
+
+/** The code behind some of the `Tools`: the kinds that use them bring it, so that it is loaded with no other kind. */
+export interface ToolCode {
+  /** For `counters` and `limiterBy`. */
+  readonly memoryCounters?: (clock: Clock, secret?: Secret) => MemoryCounters;
+  /** For `count`. */
+  readonly SharedCount?: new (threads: Threads, name: string) => ThreadCount;
+  /** For `counts`. */
+  readonly HeldCounts?: new (threads: Threads, name: string) => KeyCounts & Pick<ThreadCount, "clear">;
+  /** For `verdicts`. */
+  readonly SharedMemory?: new (maxBytes: number) => SharedMemory;
+  /** For `client`. */
+  readonly HttpClient?: new (options: HttpClientOptions) => Client;
+  readonly verifyPassword?: Tools["verifyPassword"];
 }
 
 export interface KeptState {
@@ -211,6 +230,8 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
   readonly secretParameters?: (config: Infer<S>) => readonly string[];
   /** Which servers its instances ask with `tools.client`. A request to any other server fails. Default: none. */
   readonly dials?: Dials<S>;
+  /** The code behind the tools that its instances use. Default: of a built-in kind none, of others all. */
+  readonly code?: ToolCode;
   create(config: Infer<S>, tools: Tools): Middleware;
 }
 

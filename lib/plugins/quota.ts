@@ -12,6 +12,7 @@ import type { Handler, Middleware } from "../http/handler.ts";
 import { quotedString } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Decision, Undecided } from "../store/counters.ts";
+import { memoryCounters } from "../store/memory.ts";
 import { quotaLimiter } from "../store/quotas.ts";
 import type { Plugin, Tools } from "./plugin.ts";
 import { callerBy, headerOf, LIMIT_BY, UNCOUNTED } from "./rate_limit.ts";
@@ -51,14 +52,13 @@ export const quota: Plugin<typeof schema> = {
   schema,
   schemaWith,
   ownHeaders: headerOf,
+  code: { memoryCounters },
   create(config, tools) {
     const usual = limiting(config.limit, config, tools);
     // All count in one table: a caller who gets another group keeps what has been counted.
     const { limitsByGroup } = config;
     if (limitsByGroup === undefined) return usual;
-    return tools
-      .part("groupLimits")
-      .chosenByGroup(limitsByGroup, usual, tools, ({ limit }) => limiting(limit, config, tools));
+    return tools.limits.chosenByGroup(limitsByGroup, usual, tools, ({ limit }) => limiting(limit, config, tools));
   },
 };
 
@@ -112,9 +112,7 @@ function limiting(
     const next =
       cost === undefined
         ? inner
-        : tools
-            .part("costs")
-            .bookingCosts(inner, cost, tools, (exchange, amount) => limiter.book(callerOf(exchange), amount));
+        : tools.limits.bookingCosts(inner, cost, tools, (exchange, amount) => limiter.book(callerOf(exchange), amount));
     return (exchange) => {
       const decision = limiter.decide(callerOf(exchange));
       return decision instanceof Promise

@@ -14,6 +14,7 @@ import { headerValue, quotedString } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Decision, Undecided, Window } from "../store/counters.ts";
 import { bytesOfCaller } from "../store/callers.ts";
+import { memoryCounters } from "../store/memory.ts";
 import type { Plugin, Settle, Tools } from "./plugin.ts";
 
 /** Most memory for the callers of one instance, in bytes. */
@@ -70,13 +71,14 @@ export const rateLimit: Plugin<typeof schema> = {
   schema,
   schemaWith,
   ownHeaders: headerOf,
+  code: { memoryCounters },
   create(config, tools) {
     const usual = limiting(config, config, tools, tools.scope.key);
     const { limitsByGroup } = config;
     if (limitsByGroup === undefined) return usual;
-    return tools
-      .part("groupLimits")
-      .chosenByGroup(limitsByGroup, usual, tools, (limits, key) => limiting(limits, config, tools, key));
+    return tools.limits.chosenByGroup(limitsByGroup, usual, tools, (limits, key) =>
+      limiting(limits, config, tools, key),
+    );
   },
 };
 
@@ -90,11 +92,10 @@ function limiting(
   const windows = windowsOf(limits);
   const options = { windows, maxCallers, callers: limitBy === "all" ? 1 : undefined, counters };
   const costed =
-    cost &&
-    tools.limiterBy((limiterTools, costKey) => tools.part("costs").costedLimiter(limiterTools, costKey, options), key);
+    cost && tools.limiterBy((limiterTools, costKey) => tools.limits.costedLimiter(limiterTools, costKey, options), key);
   const limiter = costed ?? tools.counters.limiter(key, options);
   const callerOf = callerBy(limitBy);
-  const settle = mode === "shadow" ? tools.part("shadow").shadowing(tools) : enforcing(windows, tools.scope.id);
+  const settle = mode === "shadow" ? tools.limits.shadowing(tools) : enforcing(windows, tools.scope.id);
   const settleLater = (next: Handler, exchange: Exchange, decision: Decision | Undecided) => {
     if (decision === "deny" && mode === "enforce") return problem(exchange.call, "limiter_unavailable", UNCOUNTED);
     return typeof decision === "string" ? next(exchange) : settle(next, exchange, decision);
@@ -108,9 +109,7 @@ function limiting(
   if (costed === undefined) return counting;
   return (next) =>
     counting(
-      tools
-        .part("costs")
-        .bookingCosts(next, cost!, tools, (exchange, amount) => costed.book(callerOf(exchange), amount)),
+      tools.limits.bookingCosts(next, cost!, tools, (exchange, amount) => costed.book(callerOf(exchange), amount)),
     );
 }
 

@@ -7,6 +7,7 @@
  * §10.1.1) gets it here, since the body is read here first.
  */
 import { Readable } from "node:stream";
+import { SharedCount } from "../base/shared_counts.ts";
 import { createTimeSlices } from "../base/time_slices.ts";
 import { droppedProblem } from "../config/dropped_names.ts";
 import { describeNode, nodeAt, offsetAt, type Json, type JsonNode, type Path } from "../config/json.ts";
@@ -135,6 +136,7 @@ export const requestValidation: Plugin<typeof schema> = {
   name: "request_validation",
   schema,
   ownHeaders: ({ headers }) => Object.keys(((headers?.written ?? {}) as HeadersSchema).properties ?? {}),
+  code: { SharedCount },
   create({ body: bodySchema, bodyRequired, query, headers, maxBytes }, { clock, count }) {
     const parts = partChecks(query, headers, bodySchema);
     const mayBeMissing = ({ method }: Exchange) => !bodyRequired || BODILESS.has(method);

@@ -8,11 +8,12 @@ import { ClientFailure } from "../client/client.ts";
 import { AccessLog } from "../observe/access_log.ts";
 import type { ConfigurationOptions } from "../gateway/options.ts";
 import { Configuration, readFirst } from "../gateway/configuration.ts";
+import type * as explainCode from "./explain.ts";
 import type { Explanation, Question } from "./explain.ts";
-import type { Parts } from "../gateway/parts.ts";
-import type { StandIns } from "../gateway/compile_types.ts";
+import type { LoadedFeatures } from "../gateway/loaded_features.ts";
+import type { Loaded, StandIns } from "../gateway/compile_types.ts";
 import { Runtime } from "../gateway/runtime.ts";
-import { compile, type Loaded } from "../gateway/snapshot.ts";
+import { compile } from "../gateway/snapshot.ts";
 import { maskedConfig } from "../config/masked.ts";
 
 export class Candidate {
@@ -27,8 +28,9 @@ export class Candidate {
     const first = readFirst(options, clock);
     this.#clock = clock;
     this.#runtime = new Runtime(clock, silentLog, undefined, undefined, options.modules);
-    const accessLog = new AccessLog({ sink: null, clock, log: silentLog, part: (name) => options.modules.part(name) });
+    const accessLog = new AccessLog({ sink: null, clock, log: silentLog, features: options.modules });
     const tools = {
+      features: options.modules,
       clock,
       log: silentLog,
       metrics: null,
@@ -48,8 +50,8 @@ export class Candidate {
 
   /** As `Gateway.explain`, with secrets masked. */
   async explain(question: Question): Promise<Explanation> {
-    const { explain } = await this.#runtime.parts.onDemand.explain();
     const { configuration } = this;
+    const { explain } = (await configuration.features.onDemand.explain()) as typeof explainCode;
     return explain(question, maskedConfig(configuration.snapshot), {
       clock: this.#clock,
       log: silentLog,
@@ -67,10 +69,11 @@ export class Candidate {
 }
 
 /** Creates everything of a configuration and closes it again: throws the error of a plugin that cannot be created. */
-export async function compileApart(loaded: Loaded, parts: Parts): Promise<void> {
-  const runtime = new Runtime(systemClock, silentLog, undefined, undefined, parts);
+export async function compileApart(loaded: Loaded, features: LoadedFeatures): Promise<void> {
+  const runtime = new Runtime(systemClock, silentLog, undefined, undefined, features);
   try {
     const { inUse } = compile(loaded, {
+      features,
       metrics: null,
       runtime,
       log: silentLog,

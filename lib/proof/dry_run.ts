@@ -9,7 +9,7 @@ import { concealerOf, concealing } from "../config/secrets.ts";
 import type { Path } from "../config/json.ts";
 import { readConfigFile, type ConfigSource } from "../config/source.ts";
 import { Placeholders } from "../config/placeholders.ts";
-import type { Seen } from "../gateway/validity.ts";
+import type { Seen } from "../gateway/features.ts";
 import type { ConfigTest } from "../config/tests.ts";
 import { redactedPath } from "../http/redact.ts";
 import * as foreignKinds from "../plugins/foreign_kind.ts";
@@ -20,7 +20,8 @@ import type { ConfigurationOptions } from "../gateway/options.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import type { RecentRequest } from "../gateway/recent_requests.ts";
 import { whyRefused, shownIssue, unplacedIssue } from "../gateway/refusal.ts";
-import { redirectOf, type Loaded } from "../gateway/snapshot.ts";
+import type { Loaded } from "../gateway/compile_types.ts";
+import { redirectOf } from "../gateway/snapshot.ts";
 import type { Refusal, ShownIssue, TestReport } from "../gateway/status.ts";
 import { candidatesOf } from "../route/candidates.ts";
 import { Candidate, compileApart } from "./candidate.ts";
@@ -145,9 +146,9 @@ export async function dryRun(
     );
   const source = { text, file: join(dirname(options.configFile ?? ""), POSTED) };
   const lacks = options.configKeyFile === undefined ? [] : [UNSIGNED];
-  await modules.loadParts(source);
+  await modules.loadNeeded(source);
   // The kinds of `lenient` are nobody's.
-  modules.add({ foreignKinds });
+  modules.add({}, [], foreignKinds);
   const placeholders = new Placeholders(inForce.formed, known);
   try {
     const { loaded } = reader.load(source, inputs, placeholders);
@@ -175,7 +176,7 @@ async function ofOwnSource(options: ConfigurationOptions, recent: (loaded: Loade
   let candidate: Candidate;
   try {
     const { config, configFile, configKeyFile, environment } = options;
-    if (configKeyFile !== undefined) await options.modules.loadPart("signatures");
+    if (configKeyFile !== undefined) await options.modules.loadFeature("sources");
     const read =
       config !== undefined
         ? { ok: true as const, value: config }

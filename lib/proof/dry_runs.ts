@@ -7,13 +7,15 @@ import { Worker, type WorkerOptions } from "node:worker_threads";
 import { Fault, messageOf, missingPermission } from "../base/errors.ts";
 import { entry } from "../base/event_loop.ts";
 import { asReplaced, heldThread } from "../base/own_code.ts";
+import { rightsOfThreads } from "../base/rights.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import type { Configuration } from "../gateway/configuration.ts";
+import type * as dryRunCode from "./dry_run.ts";
 import type { DryRun, DryRunInput } from "./dry_run.ts";
 import type { RecentRequests } from "../gateway/recent_requests.ts";
 
-/** `parts/dry_run_thread.js`. Null: the sources, as specs run them; Node cannot run them in a thread. */
-const ENTRY = import.meta.url.endsWith(".ts") ? null : new URL("../parts/dry_run_thread.js", import.meta.url);
+/** `features/dry_run_thread.js`. Null: the sources, as specs run them; Node cannot run them in a thread. */
+const ENTRY = import.meta.url.endsWith(".ts") ? null : new URL("../features/dry_run_thread.js", import.meta.url);
 
 const MAX_WAITING = 4;
 const MAX_ENDING_MS = 1000;
@@ -48,7 +50,7 @@ export class DryRuns {
       const input = inputOf(this.#configuration, text, recent);
       // Functions of a host cannot go to another thread.
       if (ENTRY !== null && plugins.length === 0) return this.#inThread(input, ENTRY);
-      const { dryRun } = await modules.onDemand.dryRun();
+      const { dryRun } = (await modules.onDemand.dryRun()) as typeof dryRunCode;
       return dryRun(input, { plugins, modules });
     });
   }
@@ -114,7 +116,7 @@ function inputOf(
     ...(hasHttps !== undefined && { hasHttps }),
     ...(tests && { tests }),
   };
-  const rights = options.modules.partIfLoaded("rights")?.rightsOfThreads() ?? [];
+  const rights = rightsOfThreads();
   const files = new Map(snapshot.files.map(({ path, content }) => [path, content]));
   return {
     text,

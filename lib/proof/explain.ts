@@ -16,6 +16,7 @@ import { runningOrder } from "../plugins/chain.ts";
 import { readTarget } from "../route/path.ts";
 import type { SplitDestination } from "../upstream/upstream_set.ts";
 import { upstreamSetReport, type UpstreamSetReport, type UpstreamReport } from "../upstream/upstream_report.ts";
+import { hashing, hashKey } from "../upstream/hash.ts";
 import { usableOf } from "../upstream/usable.ts";
 import type { Configuration } from "../gateway/configuration.ts";
 import type { DisplayedConfig, DisplayedPlugin, DisplayedService } from "../gateway/displayed_config.ts";
@@ -23,7 +24,6 @@ import { viaNameOf } from "../gateway/upstreams.ts";
 import { displayed } from "./displayed.ts";
 import { headersFor } from "./stand_ins.ts";
 import { checkRequest, injected } from "./made_request.ts";
-import type { Parts } from "../gateway/parts.ts";
 import { NOT_REACHED, tryRequest, type PluginVerdict, type Step } from "./plugin_verdicts.ts";
 import { explainRoute, patternOf, type ExplainedCandidate, type Place } from "./route_reasons.ts";
 import type { Runtime } from "../gateway/runtime.ts";
@@ -154,7 +154,7 @@ export async function explain(question: Question, displayed: Json, source: Expla
       ? []
       : (plan?.split?.destinations(forwarded) ?? [{ peers: usableOf(upstreams.peers), share: 1 }]);
   const destinations = session === null ? divided : [{ peers: [session], share: 1 }];
-  const ofHash = isComplete ? whyUpstream(service, destinations, forwarded, source.runtime.parts) : [];
+  const ofHash = isComplete ? whyUpstream(service, destinations, forwarded) : [];
   const chosen =
     session === null
       ? ofHash
@@ -248,11 +248,9 @@ function whyUpstream(
   service: DisplayedService,
   [first, ...others]: readonly SplitDestination[],
   request: Exchange,
-  parts: Parts,
 ): string[] {
   const { load_balancing_strategy: strategy, hash_on: on = "client_ip", hash_balance_factor: factor = 0 } = service;
   if (strategy !== "hash" && strategy !== "ip_hash") return [];
-  const { hashing, hashKey } = parts.part("hash");
   if (hashKey(on)(request) === null)
     return [`The request has no value for hash_on ${on}: such requests go to each upstream in turn.`];
   if (first === undefined || others.length > 0) return [];

@@ -3,7 +3,8 @@
  */
 import { inSlices, type NextTimeSlice } from "../base/time_slices.ts";
 import { concealerOf } from "../config/secrets.ts";
-import { entryOf, type Loaded, type Snapshot } from "../gateway/snapshot.ts";
+import type { Loaded } from "../gateway/compile_types.ts";
+import { entryOf, type Snapshot } from "../gateway/snapshot.ts";
 import { lacks } from "../route/placed_routes.ts";
 import { takeovers } from "../route/takeovers.ts";
 import { exampleOf, written, type WrittenRoute } from "./written.ts";

@@ -2,7 +2,7 @@
  * Which plugins can identify a caller, by the configuration alone; and the warning about callers whom none can.
  */
 import type { Caller } from "../config/caller_list.ts";
-import type { Loaded } from "../gateway/snapshot.ts";
+import type { Loaded } from "../gateway/compile_types.ts";
 import type { Place } from "../gateway/compile_types.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
 import type { WrittenPlugin } from "./written.ts";

@@ -2,7 +2,7 @@
  * Finds the places of warnings in the text of the configuration that they are about.
  */
 import { placesIn } from "../config/places.ts";
-import type { Loaded } from "../gateway/snapshot.ts";
+import type { Loaded } from "../gateway/compile_types.ts";
 import type { ConfigWarning, ShownIssue } from "../gateway/status.ts";
 
 /** `line` and `column` are null where there is no text. */

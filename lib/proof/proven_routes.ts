@@ -4,7 +4,8 @@
  */
 import { createHash } from "node:crypto";
 import type { Service } from "../config/model.ts";
-import { entryOf, type Loaded } from "../gateway/snapshot.ts";
+import type { Loaded } from "../gateway/compile_types.ts";
+import { entryOf } from "../gateway/snapshot.ts";
 import { proveRoutes, type Proof } from "../route/overlaps.ts";
 import type { TableEntry } from "../route/table.ts";
 import { destinations, type WrittenPlugin, type WrittenRoute } from "./written.ts";

@@ -6,7 +6,7 @@ import { paced, type NextTimeSlice } from "../base/time_slices.ts";
 import type { Json } from "../config/json.ts";
 import type { Conditions } from "../http/condition_types.ts";
 import { namesOf, placesOf } from "../route/conditions.ts";
-import { placedChanges, type PlacedChange, type ShownPart } from "./config_diff.ts";
+import { placedChanges, type PlacedChange, type ShownPart } from "../gateway/config_diff.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import { guardsLost, type Compared, type GuardsLost, type RoutePlace } from "./guards_lost.ts";
 

@@ -15,10 +15,10 @@ import type { Handler } from "../http/handler.ts";
 import { discard } from "../http/reply.ts";
 import type { RouteTable } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/inbound.ts";
-import * as proxiesPart from "../server/trusted_proxies.ts";
 import { collected } from "./made_request.ts";
 import type { EarlyAnswer } from "../gateway/compile_types.ts";
-import { receivingBy, type Loaded, type RouteTarget } from "../gateway/snapshot.ts";
+import type { Loaded } from "../gateway/compile_types.ts";
+import { receivingBy, type RouteTarget } from "../gateway/snapshot.ts";
 import { viaNameOf } from "../gateway/upstreams.ts";
 import { shownIssue } from "../gateway/refusal.ts";
 import type { ShownIssue, TestReport, TestResult } from "../gateway/status.ts";
@@ -54,7 +54,7 @@ export interface RunOptions {
 
 export type Place = { -readonly [Name in "service" | "route"]?: Outcome[Name] };
 
-type Tested = Pick<Loaded, "config" | "kinds" | "callers" | "conditions" | "upstreamPaths" | "tests" | "secrets">;
+type Tested = Pick<Loaded, "config" | "kinds" | "callers" | "routing" | "tests" | "secrets">;
 
 /** Never rejects: a plugin that throws, or never answers, fails its test. */
 export async function runTests(loaded: Tested, options: RunOptions = {}): Promise<TestReport> {
@@ -81,7 +81,7 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
   const bench: Bench = {
     loaded,
     table: matchingTable(loaded),
-    receiving: receivingBy(global, manualClock(), () => proxiesPart),
+    receiving: receivingBy(global, manualClock()),
     wall,
     slice: paced(),
     stopped,

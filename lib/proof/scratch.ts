@@ -5,33 +5,23 @@
 import type { Clock } from "../base/clock.ts";
 import { Egress } from "../base/egress.ts";
 import { silentLog } from "../base/log.ts";
-import * as passwords from "../base/password.ts";
 import type { Route, Service } from "../config/model.ts";
 import type { ClientAnswer, ClientRequestOptions } from "../client/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
 import * as foreignKinds from "../plugins/foreign_kind.ts";
 import type { Tools } from "../plugins/plugin.ts";
-import * as sharedCounts from "../base/shared_counts.ts";
-import * as sharedMemory from "../base/shared_memory.ts";
-import * as sharedConnections from "../server/shared_connections.ts";
-import * as limiters from "../gateway/limiters.ts";
 import * as costs from "../plugins/costs.ts";
 import * as groupLimits from "../plugins/group_limits.ts";
 import * as shadow from "../plugins/shadow.ts";
-import * as heldCounts from "../store/held_counts.ts";
-import * as counters from "../store/memory.ts";
 import { compileTable, type Found, type RouteTable } from "../route/table.ts";
 import type { Inbound } from "../server/inbound.ts";
-import type { EarlyAnswer } from "../gateway/compile_types.ts";
 import { chain, createLinks } from "../gateway/plugin_instances.ts";
-import type { PluginContext, PluginPlace } from "../gateway/compile_types.ts";
-import { Parts } from "../gateway/parts.ts";
-import * as dials from "../gateway/plugin_destinations.ts";
+import type { EarlyAnswer, Loaded, PluginContext, PluginPlace } from "../gateway/compile_types.ts";
 import { Runtime, type InUse } from "../gateway/runtime.ts";
 import { serve } from "../gateway/serve.ts";
 import { asCaller } from "./as_caller.ts";
-import { entryOf, serviceName, targetOf, type Loaded, type RouteTarget } from "../gateway/snapshot.ts";
+import { entryOf, serviceName, targetOf, type RouteTarget } from "../gateway/snapshot.ts";
 
 export interface ScratchOptions {
   readonly clock: Clock;
@@ -51,7 +41,7 @@ export interface ScratchOptions {
   readonly wrap?: (plugin: PluginPlace, middleware: Middleware) => Middleware;
 }
 
-type Tried = Pick<Loaded, "config" | "kinds" | "callers" | "conditions" | "upstreamPaths">;
+type Tried = Pick<Loaded, "config" | "kinds" | "callers" | "routing">;
 
 /** The route table of a configuration, with targets that cannot be called: to be shared by many scratches. */
 export function matchingTable({
@@ -83,20 +73,7 @@ function uncalled(): never {
   throw new Error("a target of the matching table was called");
 }
 
-/** What links of plugins need in a scratch; they ask nobody. */
-const OWN_PARTS = new Parts();
-OWN_PARTS.add({
-  counters,
-  costs,
-  groupLimits,
-  limiters,
-  shadow,
-  heldCounts,
-  dials,
-  foreignKinds,
-  passwords,
-  shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
-});
+const LIMITS = { ...costs, ...groupLimits, ...shadow };
 
 export class Scratch {
   readonly #tried: Tried;
@@ -114,7 +91,7 @@ export class Scratch {
     this.#tried = tried;
     this.#table = table;
     this.#options = options;
-    this.#runtime = new Runtime(options.clock, silentLog, undefined, undefined, OWN_PARTS);
+    this.#runtime = new Runtime(options.clock, silentLog);
     this.#inUse = this.#runtime.inUse(0);
     this.#context = {
       runtime: this.#runtime,
@@ -127,6 +104,9 @@ export class Scratch {
       gatewayName: tried.config.global.name,
       kinds: tried.kinds,
       callers: tried.callers,
+      isBuiltIn: () => false,
+      foreign: foreignKinds,
+      limits: () => LIMITS,
       egress: new Egress([]),
       onFault: () => {},
       standIns: {

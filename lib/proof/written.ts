@@ -8,7 +8,7 @@ import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { SampleRequest } from "../route/sample_requests.ts";
 import type { RouteDestination } from "../route/upstream_overlaps.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "../gateway/displayed_config.ts";
-import type { Loaded } from "../gateway/snapshot.ts";
+import type { Loaded } from "../gateway/compile_types.ts";
 import { pairs } from "../server/reply_headers.ts";
 
 /** An enabled plugin instance. */

@@ -10,6 +10,7 @@ import type { BreakerState } from "../upstream/contracts.ts";
 import type { UpstreamSet } from "../upstream/upstream_set.ts";
 import { cachesOf } from "./cache_figures.ts";
 import { countersOf, type ReportSource } from "./reports.ts";
+import { workerReportsOf } from "./worker_reports.ts";
 
 type Samples<T> = Iterable<readonly [labels: Labels, value: T]>;
 /** What plugin instances have, by their keys. */
@@ -30,8 +31,9 @@ export function families(source: ReportSource): readonly Family[] {
   ];
 }
 
-function ofRequests({ metrics, requests, listener, runtime, reports }: ReportSource): Family[] {
-  const caches = cachesOf(runtime, reports?.caches);
+function ofRequests(source: ReportSource): Family[] {
+  const { metrics, requests, listener, runtime } = source;
+  const caches = cachesOf(runtime, workerReportsOf(source)?.caches);
   return [
     counters(
       "edge_gateway_http_requests_total",
@@ -233,7 +235,9 @@ function ofConfiguration({ configuration, listening: { https } }: ReportSource):
   ];
 }
 
-function ofSpans({ spans, reports }: ReportSource): Family[] {
+function ofSpans(source: ReportSource): Family[] {
+  const { spans } = source;
+  const reports = workerReportsOf(source);
   if (spans === null) return [];
   return [
     counters("edge_gateway_trace_spans_exported_total", "Spans of traces that the collector has accepted.", [

@@ -3,14 +3,8 @@
  */
 import { X509Certificate } from "node:crypto";
 import { coversHost, factsOf } from "../base/pem.ts";
-import type { DefaultCertificate } from "../server/certificates.ts";
 import type { TlsFiles } from "../server/listener.ts";
-import type { ShownCertificate } from "../gateway/status.ts";
-
-export interface HttpsFacts extends DefaultCertificate {
-  readonly certificate: ShownCertificate;
-  readonly asksForCertificates: boolean;
-}
+import type { HttpsFacts } from "../gateway/status.ts";
 
 export function httpsFacts({ cert, ca, path }: TlsFiles): HttpsFacts {
   const where = path === undefined ? "listen" : "SERVER_CERT_PATH";

@@ -1,14 +1,15 @@
 /**
- * Statistics and metrics of a gateway. A part: nobody asks a gateway without an admin interface and probes for them,
- * unless a program embeds it.
+ * Statistics and metrics of a gateway.
  */
 import type { Readable } from "node:stream";
-import type { Family } from "../observe/exposition.ts";
-import type { ProcessFigures } from "../observe/process.ts";
+import { exposition, expositionStream, type Family } from "../observe/exposition.ts";
+import { createProcessFigures, type ProcessFigures } from "../observe/process.ts";
 import { Stats, type GatewayStats, type ServiceStats, type StatsExtent } from "../observe/stats.ts";
 import type { ServicePlan } from "../observe/metrics_plan.ts";
+import { families } from "./families.ts";
 import type { FigureHistory } from "./figure_history.ts";
 import type { ReportSource } from "./reports.ts";
+import { workerReportsOf } from "./worker_reports.ts";
 
 export class Reporting {
   readonly #source: ReportSource;
@@ -54,11 +55,11 @@ export class Reporting {
   }
 
   metrics(): string {
-    return this.#text.exposition(this.families());
+    return exposition(this.families());
   }
 
   metricsStream(): Readable {
-    return this.#text.expositionStream(this.families());
+    return expositionStream(this.families());
   }
 
   close(): void {
@@ -67,13 +68,9 @@ export class Reporting {
     this.#stats.close();
   }
 
-  get #text() {
-    return this.#source.runtime.parts.part("exposition");
-  }
-
   families(): readonly Family[] {
-    this.#process ??= this.#text.createProcessFigures(this.#source.clock);
+    this.#process ??= createProcessFigures(this.#source.clock);
     if (this.#isClosed) this.#process.close();
-    return [...this.#text.families(this.#source), ...this.#process.families(this.#source.reports?.threads ?? [])];
+    return [...families(this.#source), ...this.#process.families(workerReportsOf(this.#source)?.threads ?? [])];
   }
 }

@@ -6,23 +6,15 @@ import { version } from "../base/version.ts";
 import type { Metrics } from "../observe/metrics_plan.ts";
 import type { CountersReport } from "../store/counters.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
-import type { HttpsFacts } from "./https_facts.ts";
 import type { GatewayParts } from "../gateway/joined.ts";
-import type { GatewayStatus, State } from "../gateway/status.ts";
+import type { GatewayStatus } from "../gateway/status.ts";
 import { upstreamSetReport } from "../upstream/upstream_report.ts";
 import { warningsOf } from "./warnings.ts";
+import { workerReportsOf } from "./worker_reports.ts";
 
 /** The parts of a gateway that statistics and metrics are made of. */
 export interface ReportSource extends GatewayParts {
   readonly metrics: Metrics;
-}
-
-/** The state of a gateway, and its current listeners. */
-export interface Listening {
-  state: State;
-  isListening: boolean;
-  /** Null: there are no HTTPS listeners. */
-  https: HttpsFacts | null;
 }
 
 export function statusOf(source: GatewayParts): GatewayStatus {
@@ -90,6 +82,7 @@ export function statusOf(source: GatewayParts): GatewayStatus {
 }
 
 /** The state of the counters that gateways share; null: there are none. */
-export function countersOf({ runtime, reports }: GatewayParts): CountersReport | null {
-  return runtime.shared === null ? null : (reports?.counters ?? runtime.shared.report);
+export function countersOf(source: GatewayParts): CountersReport | null {
+  const { shared } = source.runtime;
+  return shared === null ? null : (workerReportsOf(source)?.counters ?? shared.report);
 }

@@ -7,9 +7,10 @@ import { createProcessFigures, type ProcessFigures, type ThreadFigures } from ".
 import type { TailBatch, TailReader } from "../observe/tail.ts";
 import type { CountersReport } from "../store/counters.ts";
 import type { ReportExtent } from "../gateway/bundle.ts";
+import type { GatewayParts } from "../gateway/joined.ts";
 import type { PluginFaults } from "../gateway/status.ts";
 import { addEvictions, takeCaches, type AllCacheFigures } from "./cache_figures.ts";
-import type { ReportSource } from "./reports.ts";
+import type { Metrics } from "../observe/metrics_plan.ts";
 
 export interface WorkerReport {
   readonly metrics: MetricsReport;
@@ -38,7 +39,7 @@ interface Spans {
   dropped: number;
 }
 
-type Parts = Omit<ReportSource, "reports">;
+type Parts = Omit<GatewayParts, "reports"> & { readonly metrics: Metrics };
 
 /** What a worker has at this moment, by its last report. */
 interface Present {
@@ -51,6 +52,16 @@ interface Present {
 
 /** The worst first. */
 const COUNTERS_STATES: readonly CountersReport["state"][] = ["down", "connecting", "up"];
+
+/** What workers have reported; null: there are none, or nobody can ask for it. */
+export function workerReportsOf({ reports }: GatewayParts): WorkerReports | null {
+  return reports as WorkerReports | null;
+}
+
+/** See `GatewayParts.reports`. */
+export function workerReports(parts: Parts): WorkerReports {
+  return new WorkerReports(parts);
+}
 
 export class WorkerReports {
   /** Spans of traces: in the main thread those of all workers, in a worker those that it has reported. */

@@ -75,8 +75,8 @@ export interface SecureServers extends HasConnections {
 }
 
 /** What a listener needs for more than HTTP/1.1 by our own codec over plain TCP. */
-export interface ListenerParts {
-  readonly http2Server: {
+export interface ListenerFeatures {
+  readonly http2: {
     readonly createHttp2: (server: Http1Options) => Http2Clients;
     readonly detectProtocol: (
       socket: Socket,
@@ -87,7 +87,7 @@ export interface ListenerParts {
   readonly nodeHttp1: {
     readonly NodeHttp1: new (options: Http1Options, serveUpgrade: (socket: Socket) => void) => NodeClients;
   };
-  readonly tlsServer: {
+  readonly serverTls: {
     readonly TlsServers: new (options: TlsOptions) => SecureServers;
     readonly connectionOf: (socket: TLSSocket) => ConnectionFacts;
   };
@@ -99,8 +99,8 @@ export interface ListenerOptions
     Pick<Http1Options, "clock" | "log" | "receiving" | "serve">,
     Partial<Pick<Http1Options, "writeBatch" | "ended" | "unread" | "join">>,
     Pick<TlsOptions, "certificates" | "handshakeMs"> {
-  /** Gives a part; throws where it has not been loaded. */
-  readonly part: <Name extends keyof ListenerParts>(name: Name) => ListenerParts[Name];
+  /** Those that have been loaded: to ask for another one throws. */
+  readonly features: ListenerFeatures;
   /** How new connections are served, see `global`. Default: HTTP/1 by our own codec, and HTTP/2 over TLS. */
   readonly protocols?: () => Pick<Config["global"], "http1" | "http2" | "h2c">;
   /** Whether the address "::" also accepts IPv4 clients. Default false: it would clash with a listener on 0.0.0.0. */
@@ -158,12 +158,12 @@ export class Listener {
 
   /** Serves also the events of a host's own `http.Server`. */
   get nodeHttp1(): NodeClients {
-    return (this.#node ??= new (this.#options.part("nodeHttp1").NodeHttp1)(this.#shared, this.#serveWire));
+    return (this.#node ??= new this.#options.features.nodeHttp1.NodeHttp1(this.#shared, this.#serveWire));
   }
 
   get tls(): SecureServers {
     if (this.#tls === null) {
-      this.#tls = new (this.#options.part("tlsServer").TlsServers)(this.#options);
+      this.#tls = new this.#options.features.serverTls.TlsServers(this.#options);
       this.#drain.add(this.#tls);
     }
     return this.#tls;
@@ -184,9 +184,7 @@ export class Listener {
       socket.on("error", ignore);
       if (isWire) this.#serveWire(socket);
       else if (h2c)
-        this.#options
-          .part("http2Server")
-          .detectProtocol(socket, this.#shared, (protocol) => this.#serve(socket, protocol));
+        this.#options.features.http2.detectProtocol(socket, this.#shared, (protocol) => this.#serve(socket, protocol));
       else this.#serve(socket, "HTTP/1");
     });
     return this.#listen(server, host, port, fd);
@@ -260,11 +258,10 @@ export class Listener {
   }
 
   readonly #connectionOf = (socket: Socket) =>
-    isEncrypted(socket) ? this.#options.part("tlsServer").connectionOf(socket) : connectionWithoutTls(socket);
+    isEncrypted(socket) ? this.#options.features.serverTls.connectionOf(socket) : connectionWithoutTls(socket);
 
   #serve(socket: Socket, protocol: "HTTP/1" | "HTTP/2"): void {
-    if (protocol === "HTTP/2")
-      (this.#http2 ??= this.#options.part("http2Server").createHttp2(this.#shared)).add(socket);
+    if (protocol === "HTTP/2") (this.#http2 ??= this.#options.features.http2.createHttp2(this.#shared)).add(socket);
     else if (this.#options.protocols?.().http1 === "node") this.nodeHttp1.serve(socket);
     else this.#serveWire(socket);
   }

@@ -76,11 +76,12 @@ function randomTwoChoices(random: () => number): Balancer {
 }
 
 /** The settings of a service that concern the choice. */
-export type Balancing = Pick<Service, "loadBalancingStrategy"> & Partial<Pick<Service, "hashOn" | "hashBalanceFactor">>;
+export type StrategySettings = Pick<Service, "loadBalancingStrategy"> &
+  Partial<Pick<Service, "hashOn" | "hashBalanceFactor">>;
 
 /** `hashing` is that of its part. `random` gives numbers from 0 to below 1. */
 export function balancerOf(
-  balancing: Balancing,
+  balancing: StrategySettings,
   hashing: (hashOn: string, balanceFactor: number) => Balancer,
   random = Math.random,
 ): Balancer {

@@ -159,6 +159,18 @@ export interface ConnectTarget {
   readonly name?: HostName;
 }
 
+export interface UpstreamTlsSettings {
+  /** CA certificates, PEM. Default: the system's CA certificates. */
+  readonly ca?: { readonly content: Buffer } | undefined;
+  /** Client certificate chain and its key, PEM. */
+  readonly cert?: { readonly content: Buffer } | undefined;
+  readonly key?: { readonly content: Buffer } | undefined;
+  /** The name sent as SNI and verified. Default: the upstream's host. */
+  readonly servername?: string | undefined;
+  /** Default true. */
+  readonly verify?: boolean;
+}
+
 /** TLS by the settings of a service. */
 export interface TlsToUpstreams {
   /** The same for the same settings and contents of files, whatever the names of the files. */

@@ -5,7 +5,7 @@ import http2, { type ClientHttp2Session, type ClientHttp2Stream, type OutgoingHt
 // Node's own function: see `base/event_loop.ts`.
 import { setImmediate } from "node:timers";
 import type { Readable } from "node:stream";
-import type { HasDeadline, Timer } from "../base/clock.ts";
+import type { Clock, HasDeadline, Timer } from "../base/clock.ts";
 import { entry, guarded } from "../base/event_loop.ts";
 import { Fault } from "../base/errors.ts";
 import { pump } from "../http/body.ts";
@@ -25,7 +25,8 @@ import {
   websocketAccept,
 } from "./heads.ts";
 import type { ResponseHead, UpstreamRequestHead } from "./heads.ts";
-import type { Session, Sessions } from "./sessions.ts";
+import type { ConnectionPoolOptions } from "./connect.ts";
+import { Sessions, type Session } from "./sessions.ts";
 import {
   asksForContinue,
   bodyFault,
@@ -40,9 +41,12 @@ import {
 } from "./try.ts";
 import type { Phase, RunningTry, Try, UpstreamDestination } from "./try.ts";
 
-export { warnOfNode } from "../base/nghttp2.ts";
-
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
+
+/** Connections to one upstream over HTTP/2. */
+export function connectionsOverHttp2(options: ConnectionPoolOptions, maxConnections: number, clock: Clock): Sessions {
+  return new Sessions(options, maxConnections, clock, forwardHttp2);
+}
 
 /** As `Peer.forward`. */
 export async function forwardHttp2(attempt: Try<Sessions>): Promise<Reply> {

@@ -6,20 +6,8 @@ import { isIP, type Socket } from "node:net";
 import tls, { type PeerCertificate } from "node:tls";
 import type { Secure } from "../base/egress.ts";
 import { overTls } from "../base/egress_tls.ts";
-import type { Address, ConnectTarget, TlsToUpstreams } from "./contracts.ts";
+import type { Address, ConnectTarget, TlsToUpstreams, UpstreamTlsSettings } from "./contracts.ts";
 import { connect } from "./connect.ts";
-
-export interface UpstreamTlsSettings {
-  /** CA certificates, PEM. Default: the system's CA certificates. */
-  readonly ca?: { readonly content: Buffer } | undefined;
-  /** Client certificate chain and its key, PEM. */
-  readonly cert?: { readonly content: Buffer } | undefined;
-  readonly key?: { readonly content: Buffer } | undefined;
-  /** The name sent as SNI and verified. Default: the upstream's host. */
-  readonly servername?: string | undefined;
-  /** Default true. */
-  readonly verify?: boolean;
-}
 
 export class UpstreamTls implements TlsToUpstreams {
   readonly identity: string;

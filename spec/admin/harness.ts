@@ -23,7 +23,7 @@ import type {
   TryFigures,
 } from "../../lib/index.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
-import { part } from "../support/listener_parts.ts";
+import { features } from "../support/listener_features.ts";
 import type { Pair } from "../../lib/server/certificates.ts";
 
 export const USER = "ädmin";
@@ -387,7 +387,7 @@ export function optionsWith({ tls = null, source: shown = source, ...changes }: 
     redactSecrets: false,
     corsOrigins: [UI],
     hosts: [],
-    tls: tls && { ...tls, part },
+    tls: tls && { ...tls, features },
     clock: manualClock(),
     log: silentLog,
     version: "1.2.3",

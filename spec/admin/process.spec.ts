@@ -1,11 +1,12 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { createGateway, type ConfigInput } from "../../lib/index.ts";
-import { withAllParts } from "../../lib/parts/all_parts.ts";
+import { withAllFeatures } from "../../lib/features/all.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { threadsOf } from "../support/threads.ts";
 import { startAdmin } from "./harness.ts";
+import { workerReportsOf } from "../../lib/report/worker_reports.ts";
 
 async function asking(config: ConfigInput, made?: Gateway) {
   const clock = manualClock();
@@ -60,13 +61,14 @@ describe("GET /gateway/process", () => {
   it("has those of each worker by its place, in the order of the places", async () => {
     const threads = threadsOf(2);
     const gatewayAt = (place: number) =>
-      new Gateway({ config: oneService(9), clock: manualClock(), modules: withAllParts() }, threads(place));
+      new Gateway({ config: oneService(9), clock: manualClock(), modules: withAllFeatures() }, threads(place));
     const [main, first, worker] = [gatewayAt(-1), gatewayAt(0), gatewayAt(1)];
     for (const each of [first, worker]) onTestFinished(async () => void (await each.close(0)));
-    const { reports, runtime } = Gateway.partsOf(worker);
+    const { runtime } = Gateway.partsOf(worker);
+    const reports = workerReportsOf(Gateway.partsOf(worker));
     runtime.connections!.take("192.0.2.1", 0, 0);
     runtime.inFlight!.take(0, 2);
-    Gateway.partsOf(main).reports!.add(1, structuredClone(reports!.take("all")));
+    workerReportsOf(Gateway.partsOf(main))!.add(1, structuredClone(reports!.take("all")));
     const { read } = await asking(oneService(9), main);
     const found = await read("/gateway/process");
     expect(found).toMatchObject({
@@ -75,7 +77,10 @@ describe("GET /gateway/process", () => {
       threads: [{ worker: 1, connections: 1, in_flight: 2, lag_ms: LAG }],
     });
     expect(found.threads).toHaveLength(1);
-    Gateway.partsOf(main).reports!.add(0, structuredClone(Gateway.partsOf(first).reports!.take("all")));
+    workerReportsOf(Gateway.partsOf(main))!.add(
+      0,
+      structuredClone(workerReportsOf(Gateway.partsOf(first))!.take("all")),
+    );
     expect((await read("/gateway/process")).threads).toMatchObject([
       { worker: 0, connections: 0, in_flight: 0 },
       { worker: 1, connections: 1, in_flight: 2 },

@@ -5,10 +5,10 @@ import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { readTailFilter, TailStreams } from "../../lib/admin/tail_request.ts";
 import { OF_ADMIN } from "../../lib/cli/admin_requests.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
-import type { WorkerReports } from "../../lib/gateway/parts.ts";
+import { workerReportsOf, type WorkerReports } from "../../lib/report/worker_reports.ts";
 import { Call } from "../../lib/http/exchange.ts";
 import { createGateway, type Gateway as Shown } from "../../lib/index.ts";
-import { withAllParts } from "../../lib/parts/all_parts.ts";
+import { withAllFeatures } from "../../lib/features/all.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService } from "../support/gateway.ts";
 import { eventually } from "../support/raw_client.ts";
@@ -286,9 +286,10 @@ describe("the streams of the tail", () => {
 
   it("are of all workers, which share the lines of a reader, and hear when nobody reads any more", async () => {
     const { clock } = gatewayWith();
-    const gateway = new Gateway({ config: oneService(9), clock, modules: withAllParts() }, threadsOf(2)(-1));
+    const gateway = new Gateway({ config: oneService(9), clock, modules: withAllFeatures() }, threadsOf(2)(-1));
     onTestFinished(async () => void (await gateway.close(0)));
-    const { accessLog, reports } = Gateway.partsOf(gateway);
+    const { accessLog } = Gateway.partsOf(gateway);
+    const reports = workerReportsOf(Gateway.partsOf(gateway));
     const told: Parameters<NonNullable<WorkerReports["tail"]>>[] = [];
     reports!.tail = (...given) => void told.push(given);
     const streams = new TailStreams({ clock, gateway });

@@ -13,7 +13,7 @@ import { OF_ADMIN } from "../../lib/cli/admin_requests.ts";
 import { reloadFrom } from "../../lib/cli/reloading.ts";
 import { readSettings } from "../../lib/config/settings.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
-import { withAllParts } from "../../lib/parts/all_parts.ts";
+import { withAllFeatures } from "../../lib/features/all.ts";
 import { basic, cookieOf, startAdmin, type AdminChanges, type Asked, type Got } from "./harness.ts";
 
 export const VIEWER = { user: "eve", password: "only looks" };
@@ -70,7 +70,7 @@ export async function writable(
   if (path === undefined) writeFileSync(file, typeof config === "string" ? config : JSON.stringify(config));
   let logged = "";
   const log = createLog({ format: "json", level: "debug", write: (line) => void (logged += line) });
-  const modules = withAllParts();
+  const modules = withAllFeatures();
   const gateway = new Gateway({ configFile: file, modules, log, environment });
   onTestFinished(async () => void (await gateway.close(0)));
   const read = readSettings({ config: file }, {});

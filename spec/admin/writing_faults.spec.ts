@@ -13,7 +13,7 @@ import { readSettings } from "../../lib/config/settings.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import type { Followers } from "../../lib/gateway/bundle.ts";
 import { ConfigError, GatewayCore } from "../../lib/gateway/gateway.ts";
-import { withAllParts } from "../../lib/parts/all_parts.ts";
+import { withAllFeatures } from "../../lib/features/all.ts";
 import { connect } from "../support/raw_client.ts";
 import { RELOADED, startAdmin } from "./harness.ts";
 import { digestOf, withPort, writable, type Writable } from "./writable.ts";
@@ -257,7 +257,7 @@ it("a change by hand that comes while the new text is being checked stays: 412 w
 });
 
 it("a gateway whose program gives the configuration has no file that could be changed: 409", async () => {
-  const gateway = new Gateway({ config: withPort(1), modules: withAllParts() });
+  const gateway = new Gateway({ config: withPort(1), modules: withAllFeatures() });
   onTestFinished(async () => void (await gateway.close(0)));
   const read = readSettings({}, {});
   if (!read.ok) throw new Error(read.issues.join());

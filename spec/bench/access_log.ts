@@ -12,6 +12,7 @@ import { Call } from "../../lib/http/exchange.ts";
 import { jsonLines } from "../../lib/observe/access_line.ts";
 import * as combinedLog from "../../lib/observe/combined_line.ts";
 import * as logFilter from "../../lib/observe/line_filter.ts";
+import * as serverTiming from "../../lib/observe/server_timing.ts";
 import * as logFile from "../../lib/observe/log_file.ts";
 import { AccessLog } from "../../lib/observe/access_log.ts";
 import { printTable } from "./load.ts";
@@ -71,7 +72,7 @@ async function written(entries: readonly RequestFacts[], format: "json" | "combi
     sink: null,
     clock: systemClock,
     log: createLog(),
-    part: (name) => ({ combinedLog, logFile, logFilter })[name],
+    features: { logs: { ...combinedLog, ...logFile, ...logFilter, ...serverTiming } },
   });
   log.start();
   log.adopt({ enabled: true, format, sample: 1, exclude: [], file });

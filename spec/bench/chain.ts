@@ -110,7 +110,7 @@ function linkOf(kind: AnyPlugin | undefined, config: object): Link | undefined {
     meter: { name: kind.name, requests: 0, answered: 0, ms: 0 },
     middleware: kind.create(checked, {
       ...tools,
-      part: (part) => ({ costs, groupLimits, shadow })[part],
+      limits: { ...costs, ...groupLimits, ...shadow },
       limiterBy: (make) => make({ clock: systemClock, local, shared: null, state: null, memory: undefined }, kind.name),
       keep: (_name, _settings, make) => make(),
       shared: () => null,

@@ -301,17 +301,17 @@ describe("edge-gateway audit --json", () => {
           "plugins/jwt",
           "upstream/http2_request",
           "store/redis",
-          "parts/dry_run_thread",
-          "admin/events",
+          "features/dry_run_thread",
+          "admin/now",
           "admin/explain_request",
           "admin/reload_request",
-          "observe/exposition",
+          "observe/decision_reader",
         ]),
       );
       expect(listed).not.toContain("observe/otlp");
       expect(later.filter(({ path }) => modules.some((module) => module.path === path))).toEqual([]);
       const alone = (await audited(fileWith({ services: [service()] }))).on_request.map(({ path }) => path);
-      expect(alone).toContain("dist/lib/proof/config_diff.js"); // for a reload
+      expect(alone).toContain("dist/lib/proof/config_warnings.js"); // for a reload
       expect(alone.filter((path) => /plugins\/|dry_run|explain/.test(path))).toEqual([]);
     },
   );

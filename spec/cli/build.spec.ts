@@ -261,7 +261,7 @@ describe("a build", () => {
         stderr: expect.stringContaining(NO_JWT),
       });
       expect(await of(config({ sticky: {} }))).toEqual([
-        "services[0].sticky  is not in this build: build again with this configuration, or with --with sticky",
+        "services[0].sticky  is not in this build: build again with this configuration, or with --with balancing",
       ]);
       expect(await of(config({ protocol: "h2c" }))).toEqual([
         'services[0].protocol  "h2c" is not in this build: build again with this configuration, or with --with http2',
@@ -279,8 +279,8 @@ describe("a build", () => {
       ]);
       const [signed, unsigned] = [
         { CONFIG_PUBLIC_KEY: "public.pem" },
-        'the settings name "signatures", which is not in this build: build again with these settings, ' +
-          "or with --with signatures",
+        'the settings name "sources", which is not in this build: build again with these settings, ' +
+          "or with --with sources",
       ];
       expect(await of(KEYED, [], signed)).toEqual([unsigned]);
       expect(
@@ -335,7 +335,7 @@ describe("a build", () => {
   });
 
   it("has what --with names, and what settings of the environment name", { timeout: 30_000 }, async () => {
-    const folder = await built(config(), ["--with", "jwt", "--with", "redis", "--with", "proof"], ADMIN);
+    const folder = await built(config(), ["--with", "jwt", "--with", "sharedCounters", "--with", "proof"], ADMIN);
     for (const text of [JWT, { ...config(), global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }]) {
       expect(await program(["validate", fileWith(text)], { main: mainOf(folder) }).ended).toMatchObject({ code: 0 });
     }

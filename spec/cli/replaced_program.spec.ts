@@ -12,6 +12,7 @@ const config = (...plugins: readonly object[]) => ({
   ],
 });
 const ACL = { name: "acl", config: { blacklist: ["10.0.0.1"] } };
+const COMPRESS = { name: "compress", config: {} };
 const TERMINATION = { name: "request_termination", config: { status: 204 } };
 const ADMIN = { ADMIN_USER: "a", ADMIN_PASSWORD: "a long password", ADMIN_PORT: "0" };
 
@@ -44,21 +45,25 @@ async function signedIn(stderr: string) {
 const OTHER = `process.stderr.write("other code runs\\n"); export const acl = { name: "acl" };`;
 
 describe("a gateway whose program files are replaced while it runs", () => {
-  it.each<readonly [string, (path: string) => void]>([
-    ["is gone", (path) => rmSync(path)],
-    ["is that of another version", (path) => writeFileSync(path, OTHER)],
-    ["has a comment more", (path) => appendFileSync(path, "// one more\n")],
-    ["is a folder", (path) => (rmSync(path), cpSync(root + "/examples", path, { recursive: true }))],
-    ["imports a module that is another one", (path) => writeFileSync(join(dirname(path), "../base/cidr.js"), OTHER)],
+  it.each<readonly [string, (path: string) => void, typeof ACL | typeof COMPRESS]>([
+    ["is gone", (path) => rmSync(path), ACL],
+    ["is that of another version", (path) => writeFileSync(path, OTHER), ACL],
+    ["has a comment more", (path) => appendFileSync(path, "// one more\n"), ACL],
+    ["is a folder", (path) => (rmSync(path), cpSync(root + "/examples", path, { recursive: true })), ACL],
+    [
+      "imports a module that is another one",
+      (path) => writeFileSync(join(dirname(path), "compressed_body.js"), OTHER),
+      COMPRESS,
+    ],
   ])(
     "refuses a reload whose module %s, runs nothing of it, and takes a reload that needs no such module",
     { timeout: 30_000 },
-    async (_what, replace) => {
+    async (_what, replace, plugin) => {
       const folder = copied();
       const file = fileWith(config());
       const { child, says, stderr } = await started(folder, file);
-      replace(join(folder, "dist/lib/plugins/acl.js"));
-      writeFileSync(file, JSON.stringify(config(ACL)));
+      replace(join(folder, `dist/lib/plugins/${plugin.name}.js`));
+      writeFileSync(file, JSON.stringify(config(plugin)));
       child.kill("SIGHUP");
       await says("reload refused");
       expect(stderr()).toContain(REPLACED);
@@ -120,7 +125,7 @@ describe("a gateway whose program files are replaced while it runs", () => {
     const ask = await signedIn(stderr());
     const validate = () => ask("/gateway/validate", { method: "POST", body: JSON.stringify(config(ACL)) });
     expect((await validate()).status).toBe(200);
-    for (const module of ["parts/dry_run_thread", "plugins/acl", "base/thread_code"]) {
+    for (const module of ["features/dry_run_thread", "plugins/acl", "base/thread_code"]) {
       const path = join(folder, `dist/lib/${module}.js`);
       const content = readFileSync(path);
       writeFileSync(path, OTHER);

@@ -2,7 +2,7 @@
 import { expect, it } from "vitest";
 import type { Strategy } from "../../lib/upstream/balance.ts";
 import type { Candidate } from "../../lib/upstream/contracts.ts";
-import { balancerOf } from "../support/balance_parts.ts";
+import { balancerOf } from "../support/balancers.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { random } from "../support/random.ts";
 

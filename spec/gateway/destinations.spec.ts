@@ -8,7 +8,7 @@ import { destinationsOf } from "../../lib/gateway/destinations.ts";
 import { Candidate } from "../../lib/proof/candidate.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
-import { withAllParts } from "../../lib/parts/all_parts.ts";
+import { withAllFeatures } from "../../lib/features/all.ts";
 
 const SCHEMA = schema.object({ url: schema.string({}) });
 
@@ -95,12 +95,12 @@ describe("tools.client", () => {
     const urls = ["redis://store", "rediss://[::1]:6380/0", "tcp://log.example:5170", "https://a.example"];
     const kind = { ...asking({ dials: { why: "stores", urls: () => urls } }), name: "stores" };
     const candidate = new Candidate({
-      modules: withAllParts(),
+      modules: withAllFeatures(),
       config: oneService(9, { plugins: [{ name: "stores", config: { url: "http://127.0.0.1:1/" } }] }),
       plugins: [kind],
     });
     const { config, kinds } = candidate.configuration.snapshot;
-    const named = destinationsOf(config, kinds, withAllParts()).filter(({ why }) => why === "stores");
+    const named = destinationsOf(config, kinds, withAllFeatures()).filter(({ why }) => why === "stores");
     expect(named.map(({ host, port }) => `${host} ${port}`)).toEqual([
       "store 6379",
       "::1 6380",
@@ -141,7 +141,7 @@ describe("a configuration that is only checked", () => {
     const { services } = oneService(port, {
       plugins: [{ name: "eager", config: { url: `http://127.0.0.1:${port}/` } }],
     });
-    const candidate = new Candidate({ modules: withAllParts(), config: { services }, plugins: [eager] });
+    const candidate = new Candidate({ modules: withAllFeatures(), config: { services }, plugins: [eager] });
     await candidate.close();
     expect(await Promise.all(asked)).toEqual(["nothing is dialled here"]);
   });

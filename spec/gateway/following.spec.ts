@@ -182,13 +182,13 @@ describe("workers", () => {
       ...{ config: own("one"), plugins: [reading(null)] },
       ofWorkers: [{}, { plugins: [reading("four")] }],
     });
-    const { configuration } = Gateway.partsOf(main);
-    expect(await configuration.rereadFilesInAll()).toBe(false);
+    const { reloads } = Gateway.partsOf(main);
+    expect(await reloads.rereadFilesInAll()).toBe(false);
     const go = hold();
     const reloading = main.reload(own("two"));
     await new Promise(setImmediate);
     rewrite(keys, "three");
-    const rereading = configuration.rereadFilesInAll();
+    const rereading = reloads.rereadFilesInAll();
     expect(await Promise.all(ports.map(said))).toEqual(["one", "one"]);
     go();
     await reloading;
@@ -196,7 +196,7 @@ describe("workers", () => {
     expect(events).toEqual(["prepare", "commit", "prepare", "commit"]);
     expect(await Promise.all(ports.map(said))).toEqual(["three", "three"]);
     rewrite(keys, "four");
-    await expect(configuration.rereadFilesInAll()).rejects.toThrow("cannot use four");
+    await expect(reloads.rereadFilesInAll()).rejects.toThrow("cannot use four");
     expect(await Promise.all(ports.map(said))).toEqual(["three", "three"]);
     expect(events.slice(4)).toEqual(["prepare", "abandon"]);
   });

@@ -7,7 +7,7 @@ import { GatewayAudit } from "../../lib/gateway/gateway_audit.ts";
 import type { AuditSink } from "../../lib/observe/audit_log.ts";
 import type { AuditEvent } from "../../lib/observe/audit_log.ts";
 import { createGateway } from "../../lib/index.ts";
-import { withAllParts } from "../../lib/parts/all_parts.ts";
+import { withAllFeatures } from "../../lib/features/all.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";
 import { ask } from "../support/raw_client.ts";
@@ -34,7 +34,7 @@ async function audited(
     { fail, refusals, failing },
     { add: (event, fields) => void seen.push([event, fields as Seen[1]]), written },
   );
-  const gateway = new GatewayCore({ config: oneService(upstream.port, service), modules: withAllParts(), audit });
+  const gateway = new GatewayCore({ config: oneService(upstream.port, service), modules: withAllFeatures(), audit });
   onTestFinished(async () => void (await gateway.close(0)));
   const { port } = await gateway.listen({ port: 0 });
   const get = async (headers: Record<string, string> = {}) => {

@@ -5,7 +5,7 @@ import type { ConfigInput } from "../../lib/config/model.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { definePlugin, schema, type GatewayOptions } from "../../lib/index.ts";
 import { compileSteps, type Snapshot } from "../../lib/gateway/snapshot.ts";
-import { withAllParts } from "../../lib/parts/all_parts.ts";
+import { withAllFeatures } from "../../lib/features/all.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";
@@ -17,7 +17,7 @@ type ServiceInput = ConfigInput["services"][number];
 /** A gateway whose configuration is in a file, and `change`, which replaces that and reloads it. */
 async function inFile(config: ConfigInput, options: GatewayOptions = {}) {
   const configFile = fileWith(JSON.stringify(config));
-  const gateway = new Gateway({ configFile, modules: withAllParts(), clock: manualClock(), ...options });
+  const gateway = new Gateway({ configFile, modules: withAllFeatures(), clock: manualClock(), ...options });
   onTestFinished(async () => void (await gateway.close(0)));
   const change = async (next: ConfigInput) => {
     writeFileSync(configFile, JSON.stringify(next));

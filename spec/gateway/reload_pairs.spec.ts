@@ -8,9 +8,9 @@ import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import type { JsonSchema } from "../../lib/config/schema.ts";
-import { withAllParts } from "../../lib/parts/all_parts.ts";
+import { withAllFeatures } from "../../lib/features/all.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
-import { freshModules } from "../../lib/parts/load.ts";
+import { freshModules } from "../../lib/features/load.ts";
 import type { RedisCounters } from "../../lib/store/redis.ts";
 import { PublishedHealth } from "../../lib/upstream/health.ts";
 import type { HealthSettings } from "../../lib/upstream/contracts.ts";
@@ -371,7 +371,7 @@ describe("reloads between every two of a set of configurations that have every f
     async () => {
       const configs = await configurations();
       const clock = manualClock();
-      const modules = withAllParts();
+      const modules = withAllFeatures();
       const { gateway, port } = await running(configs[0]!, { clock, modules });
       const { served, end } = load([port]);
       const rules: unknown[] = [];

@@ -1,7 +1,7 @@
 import http from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import { withAllParts } from "../../lib/parts/all_parts.ts";
+import { withAllFeatures } from "../../lib/features/all.ts";
 import { Runtime } from "../../lib/gateway/runtime.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
 import { HEALTH_BYTES } from "../../lib/upstream/health.ts";
@@ -13,7 +13,7 @@ import { ask, eventually } from "../support/raw_client.ts";
 import { upstreamSetReport } from "../../lib/upstream/upstream_report.ts";
 import { threadsOf } from "../support/threads.ts";
 
-const parts = withAllParts();
+const parts = withAllFeatures();
 const made = () => new Runtime(manualClock(), silentLog, undefined, undefined, parts);
 const OPTIONS = { ...ANYWHERE, protocol: "http", host: "127.0.0.1", port: 9, keepaliveIdleMs: 1000 } as const;
 

@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import { withAllParts } from "../../lib/parts/all_parts.ts";
+import { withAllFeatures } from "../../lib/features/all.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { definePlugin, schema } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
@@ -125,7 +125,7 @@ describe("the rate limits of a program with workers", () => {
       const gateways = [main, worker()];
       expect(await admitted(gateways.slice(1), 3)).toBe(3);
       for (const each of gateways) await each.reload(config(ANSWER) as never);
-      const limiters = () => gateways.map((each) => sizeOf(Gateway.partsOf(each).runtime.counters).limiters);
+      const limiters = () => gateways.map((each) => sizeOf(Gateway.partsOf(each).runtime.limits!).limiters);
       clock.advance(59_999);
       expect(limiters()).toEqual([1, 1]);
       clock.advance(1);
@@ -237,7 +237,12 @@ describe("what all instances of a plugin kind share", () => {
   );
 
   it("what all instances of a plugin kind share holds without workers, too", async () => {
-    const gateway = new Gateway({ config: source as never, plugins: KINDS, modules: withAllParts(), log: silentLog });
+    const gateway = new Gateway({
+      config: source as never,
+      plugins: KINDS,
+      modules: withAllFeatures(),
+      log: silentLog,
+    });
     onTestFinished(async () => void (await gateway.close(0)));
     expect([await take(gateway, "/a/x?6"), await take(gateway, "/b/x?5"), await take(gateway, "/c/x?5")]).toEqual([
       "true 6 1",
@@ -296,7 +301,7 @@ describe("memory that plugins share", () => {
     const gateway = new Gateway({
       config: config(COUNTING) as never,
       plugins: [counting("in time")],
-      modules: withAllParts(),
+      modules: withAllFeatures(),
       log: silentLog,
     });
     onTestFinished(async () => void (await gateway.close(0)));
@@ -338,7 +343,7 @@ describe("memory that plugins share", () => {
         await expect(main.reload(source(bytes) as never)).rejects.toThrow(message);
       }
       expect(
-        () => new Gateway({ config: source(0) as never, plugins: [sized], modules: withAllParts(), log: silentLog }),
+        () => new Gateway({ config: source(0) as never, plugins: [sized], modules: withAllFeatures(), log: silentLog }),
       ).toThrow('the memory "table" cannot have 0 bytes');
     },
   );

@@ -4,7 +4,8 @@ import type { Clock } from "../../lib/base/clock.ts";
 import { parseJson } from "../../lib/config/json_parser.ts";
 import { timeOf } from "../../lib/config/validity_fields.ts";
 import type { ConfigError } from "../../lib/gateway/config_error.ts";
-import { Validity, type Seen } from "../../lib/gateway/validity.ts";
+import type { Seen } from "../../lib/gateway/features.ts";
+import { SignedValidity } from "../../lib/gateway/validity.ts";
 
 const root = parseJson("{}").node!;
 const [EARLY, END, LATE] = ["2027-01-31T11:59:59Z", "2027-01-31T12:00:00Z", "2027-01-31T12:00:01Z"].map((text) =>
@@ -14,7 +15,7 @@ const [EARLY, END, LATE] = ["2027-01-31T11:59:59Z", "2027-01-31T12:00:00Z", "202
 function validityFrom(seen: Seen = { serial: null, time: 0 }) {
   const written: Seen[] = [];
   let wall = EARLY;
-  const validity = new Validity({ read: () => seen, write: (each) => void written.push(each) }, {
+  const validity = new SignedValidity({ read: () => seen, write: (each) => void written.push(each) }, {
     wall: () => wall,
   } as Clock);
   const why = (config: { serial?: number; expiresAt?: string }, at = EARLY): string[] => {

@@ -7,7 +7,7 @@ import { createManager, ofThisProcess, type Manager } from "../../lib/manager/se
 import type { Pair } from "../../lib/server/certificates.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 import { ask, type Answer, type Ask } from "../support/raw_client.ts";
-import { part } from "../support/listener_parts.ts";
+import { features } from "../support/listener_features.ts";
 
 export interface RunningManager {
   readonly manager: Manager;
@@ -36,7 +36,7 @@ export async function startManager(
       typeof backend === "object"
         ? ofThisProcess(backend.answer)
         : new AdminProxy({ url: urlOf(backend), ca }, clock, log),
-    tls: tls && { ...tls, part },
+    tls: tls && { ...tls, features },
     hosts,
     traceUrl,
     clock,

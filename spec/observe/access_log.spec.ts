@@ -5,9 +5,10 @@ import { describe, expect, it } from "vitest";
 import { Call } from "../../lib/http/exchange.ts";
 import { silentLog } from "../../lib/base/log.ts";
 import type { RequestFacts } from "../../lib/http/request_facts.ts";
-import { AccessLog, type AccessLogParts, type AccessLogSettings } from "../../lib/observe/access_log.ts";
+import { AccessLog, type AccessLogSettings } from "../../lib/observe/access_log.ts";
 import * as combinedLog from "../../lib/observe/combined_line.ts";
 import * as logFilter from "../../lib/observe/line_filter.ts";
+import * as serverTiming from "../../lib/observe/server_timing.ts";
 import * as logFile from "../../lib/observe/log_file.ts";
 import { createGateway, definePlugin, schema } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
@@ -34,14 +35,13 @@ const lines = (text: string) =>
     .slice(0, -1)
     .map((line) => JSON.parse(line) as Record<string, unknown>);
 
-const PARTS: AccessLogParts = { combinedLog, logFile, logFilter };
-const part = <Name extends keyof AccessLogParts>(name: Name) => PARTS[name];
+const features = { logs: { ...combinedLog, ...logFile, ...logFilter, ...serverTiming } };
 
 /** An access log in which everything is begun and ended at once. */
 function accessLog(settings: Partial<AccessLogSettings> = {}, random: () => number = () => 0) {
   const clock = manualClock();
   const batches: string[] = [];
-  const log = new AccessLog({ sink: (text) => void batches.push(text), clock, log: silentLog, part, random });
+  const log = new AccessLog({ sink: (text) => void batches.push(text), clock, log: silentLog, features, random });
   const adopt = (changes: Partial<AccessLogSettings>) =>
     log.adopt({ enabled: true, format: "json", sample: 1, exclude: [], ...changes });
   adopt(settings);
@@ -393,7 +393,7 @@ it(
   async () => {
     const [file, batches] = [join(emptyFolder(), "access.log"), [] as string[]];
     const clock = manualClock();
-    const log = new AccessLog({ sink: (text) => void batches.push(text), clock, log: silentLog, part });
+    const log = new AccessLog({ sink: (text) => void batches.push(text), clock, log: silentLog, features });
     const on = { enabled: true, format: "json", sample: 1, exclude: [], file } as const;
     log.adopt(on);
     log.start();

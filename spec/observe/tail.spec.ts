@@ -5,6 +5,7 @@ import type { RequestFacts } from "../../lib/http/request_facts.ts";
 import { AccessLog, type AccessLogSettings } from "../../lib/observe/access_log.ts";
 import * as combinedLog from "../../lib/observe/combined_line.ts";
 import * as logFilter from "../../lib/observe/line_filter.ts";
+import * as serverTiming from "../../lib/observe/server_timing.ts";
 import * as logFile from "../../lib/observe/log_file.ts";
 import { Tail, type TailBatch, type TailFilter } from "../../lib/observe/tail.ts";
 import { manualClock } from "../support/clock.ts";
@@ -19,7 +20,7 @@ function tailed(...filters: readonly TailFilter[]) {
     sink: (lines) => void (written += lines),
     clock,
     log: silentLog,
-    part: (name) => ({ combinedLog, logFile, logFilter })[name],
+    features: { logs: { ...combinedLog, ...logFile, ...logFilter, ...serverTiming } },
   });
   const adopt = (changes: Partial<AccessLogSettings>) => log.adopt((settings = { ...OFF, ...changes }));
   adopt({});

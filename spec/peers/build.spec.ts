@@ -9,7 +9,7 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { KINDS } from "../../lib/parts/table.ts";
+import { KINDS } from "../../lib/features/table.ts";
 import { blocksOf, document, read, root } from "../support/documents.ts";
 import { emptyFolder, PROGRAM } from "./built.ts";
 

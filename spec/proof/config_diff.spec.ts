@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Json } from "../../lib/config/json.ts";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { changesBetween } from "../../lib/proof/config_diff.ts";
+import { changesBetween } from "../../lib/gateway/config_diff.ts";
 import { createGateway } from "../../lib/index.ts";
 
 type ServiceInput = ConfigInput["services"][number];

@@ -6,7 +6,7 @@ import type { ConfigInput } from "../../lib/config/model.ts";
 import { createTimeSlices } from "../../lib/base/time_slices.ts";
 import { configWarnings, configWarningsInSlices } from "../../lib/proof/config_warnings.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
-import type { Loaded } from "../../lib/gateway/snapshot.ts";
+import type { Loaded } from "../../lib/gateway/compile_types.ts";
 import type { ConfigWarning } from "../../lib/gateway/status.ts";
 import { definePlugin, schema } from "../../lib/index.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";

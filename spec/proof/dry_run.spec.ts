@@ -5,8 +5,8 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { Gateway as ProgramsGateway } from "../../lib/embed/gateway.ts";
 import { createGateway, definePlugin, schema, type Gateway } from "../../lib/index.ts";
-import { withAllParts } from "../../lib/parts/all_parts.ts";
-import { loadPluginModules } from "../../lib/parts/plugin_modules.ts";
+import { withAllFeatures } from "../../lib/features/all.ts";
+import { loadPluginModules } from "../../lib/features/plugin_modules.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { issueLines } from "../support/issue_lines.ts";
 import { emptyFolder, fileWith } from "../support/process.ts";
@@ -268,7 +268,7 @@ describe("a dry run", () => {
     "refuses a redirect to HTTPS where there is no such listener, " + "in a text and in the gateway's own file",
     async () => {
       const file = fileWith(base);
-      const gateway = new ProgramsGateway({ configFile: file, modules: withAllParts(), hasHttps: false });
+      const gateway = new ProgramsGateway({ configFile: file, modules: withAllFeatures(), hasHttps: false });
       onTestFinished(async () => void (await gateway.close(0)));
       const redirecting = { ...base, global: { https_redirect: {} } };
       const issue = { path: "global.https_redirect", message: expect.stringMatching(/^needs an HTTPS listener/) };

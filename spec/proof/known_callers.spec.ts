@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Loaded } from "../../lib/gateway/snapshot.ts";
+import type { Loaded } from "../../lib/gateway/compile_types.ts";
 import { ofCallers } from "../../lib/proof/known_callers.ts";
 import type { WrittenPlugin } from "../../lib/proof/written.ts";
 

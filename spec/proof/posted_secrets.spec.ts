@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { dryRunView } from "../../lib/admin/reload_request.ts";
 import { createGateway } from "../../lib/index.ts";
-import { loadPluginModules } from "../../lib/parts/plugin_modules.ts";
+import { loadPluginModules } from "../../lib/features/plugin_modules.ts";
 import { oneService } from "../support/gateway.ts";
 import { emptyFolder } from "../support/process.ts";
 

@@ -5,7 +5,6 @@ import { injected } from "../../lib/proof/made_request.ts";
 import { matchingTable, Scratch, type ScratchOptions } from "../../lib/proof/scratch.ts";
 import { receivingBy } from "../../lib/gateway/snapshot.ts";
 import { definePlugin, schema, type AnyPlugin, type InjectRequest } from "../../lib/index.ts";
-import * as proxiesPart from "../../lib/server/trusted_proxies.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService } from "../support/gateway.ts";
 import { loadedFrom } from "../support/loaded.ts";
@@ -43,10 +42,7 @@ function scratchOf(config: ConfigInput, options: Partial<ScratchOptions> = {}, o
   });
   onTestFinished(() => scratch.close());
   const send = async (path: string, request: Partial<InjectRequest> = {}) => {
-    const inbound = injected(
-      { url: path, ...request },
-      receivingBy(loaded.config.global, clock, () => proxiesPart),
-    );
+    const inbound = injected({ url: path, ...request }, receivingBy(loaded.config.global, clock));
     const reply = await scratch.serve(inbound);
     inbound.call.close();
     return { status: reply.status, headers: reply.headers, code: inbound.call.notes.code };

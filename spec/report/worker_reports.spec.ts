@@ -4,10 +4,10 @@
  */
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { Followers } from "../../lib/gateway/bundle.ts";
-import { withAllParts } from "../../lib/parts/all_parts.ts";
+import { withAllFeatures } from "../../lib/features/all.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import type { CompleteOptions } from "../../lib/gateway/options.ts";
-import type { WorkerReport } from "../../lib/report/worker_reports.ts";
+import { workerReportsOf, type WorkerReport } from "../../lib/report/worker_reports.ts";
 import { createGateway, definePlugin, schema, type ConfigInput } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
 import { collector } from "../support/collector.ts";
@@ -25,16 +25,16 @@ function three(config: ConfigInput, options: Partial<CompleteOptions> = {}) {
   const clock = manualClock();
   const threads = threadsOf(2);
   const gatewayAt = (place: number) => {
-    const gateway = new Gateway({ config, clock, ...options, modules: withAllParts() }, threads(place));
+    const gateway = new Gateway({ config, clock, ...options, modules: withAllFeatures() }, threads(place));
     onTestFinished(async () => void (await gateway.close(0)));
     return gateway;
   };
   const main = gatewayAt(-1);
   const workers = [gatewayAt(0), gatewayAt(1)] as const;
-  const { reports: own, configuration } = Gateway.partsOf(main);
-  const reports = own!;
+  const { configuration } = Gateway.partsOf(main);
+  const reports = workerReportsOf(Gateway.partsOf(main))!;
   const report = (place: number, extent: "counts" | "all" = "counts"): WorkerReport =>
-    structuredClone(Gateway.partsOf(workers[place]!).reports!.take(extent));
+    structuredClone(workerReportsOf(Gateway.partsOf(workers[place]!))!.take(extent));
   const collect = async (extent: "counts" | "all" = "counts") =>
     workers.forEach((_, place) => reports.add(place, report(place, extent)));
   const followers = {

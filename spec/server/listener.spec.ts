@@ -16,7 +16,7 @@ import { CA, SERVER } from "../support/certs.ts";
 import { backend, hosted, oneService } from "../support/gateway.ts";
 import { codec } from "../support/codec.ts";
 import { defaultLimits } from "../support/limits.ts";
-import { part } from "../support/listener_parts.ts";
+import { features } from "../support/listener_features.ts";
 import { freePort } from "../support/origin.ts";
 import { connect, eventually, overSocket, refused, type RawConnection } from "../support/raw_client.ts";
 
@@ -31,7 +31,7 @@ async function listening(
   const errors: string[] = [];
   const log = { debug() {}, info() {}, warn() {}, error: (message: string) => void errors.push(message) };
   const listener = new Listener({
-    part,
+    features,
     clock,
     log,
     serve,
@@ -59,7 +59,7 @@ it(
       { debug() {}, info() {}, warn() {}, error() {} },
       () => ({ clock, proxies: null, limits: defaultLimits }),
     ];
-    const listener = new Listener({ part, clock, log, serve: fine, receiving, ports: "taken" });
+    const listener = new Listener({ features, clock, log, serve: fine, receiving, ports: "taken" });
     onTestFinished(() => listener.destroy());
     // Ports that no other process is given meanwhile.
     const addresses = [
@@ -79,7 +79,7 @@ it("serves a connection by our own codec where a reload names Node's while it is
   const protocols = () => ({ http1: asked++ === 0 ? "wire" : "node", http2: true, h2c: false }) as const;
   const serve = ({ body }: Inbound): Reply => ({ status: 200, headers: [], body });
   const listener = new Listener({
-    part,
+    features,
     clock,
     log,
     serve,
@@ -493,7 +493,7 @@ it("a listener with TLS alone serves HTTP/1.1, ends incomplete heads, and drains
   const limits = { ...defaultLimits, headersTimeoutMs: 1 };
   const log = { debug() {}, info() {}, warn() {}, error() {} };
   const listener = new Listener({
-    part,
+    features,
     clock,
     log,
     serve: fine,

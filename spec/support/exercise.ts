@@ -12,7 +12,7 @@ import * as references from "../../lib/config/references.ts";
 import { formatPath, INVALID, type Schema } from "../../lib/config/schema.ts";
 import type { PartSchemas } from "../../lib/config/part_schemas.ts";
 import { fieldsOf } from "../../lib/config/part_fields.ts";
-import { ALL_FIELDS } from "../../lib/parts/all_parts.ts";
+import { ALL_FIELDS } from "../../lib/features/all.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import type { AnyPlugin, Tools } from "../../lib/plugins/plugin.ts";
 import * as costs from "../../lib/plugins/costs.ts";
@@ -74,7 +74,7 @@ export function madeUpTools(
     counters,
     limiterBy: (make, limiterKey = key) =>
       make({ clock, local: counters, shared: null, state: null, memory: undefined }, limiterKey),
-    part: (name) => ({ costs, groupLimits, shadow })[name],
+    limits: { ...costs, ...groupLimits, ...shadow },
     keep: (_name, _settings, make) => make(),
     shared: () => null,
     common: (_name, make) => make(),

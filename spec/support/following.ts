@@ -10,7 +10,7 @@ import { received, type Bundle, type Followers } from "../../lib/gateway/bundle.
 import { Gateway } from "../../lib/embed/gateway.ts";
 import type { GatewayOptions } from "../../lib/index.ts";
 import { takeOut } from "../../lib/upstream/taken_out.ts";
-import { withAllParts } from "../../lib/parts/all_parts.ts";
+import { withAllFeatures } from "../../lib/features/all.ts";
 
 export interface Together {
   readonly main: Gateway;
@@ -40,7 +40,7 @@ export function sent({ memory, ...bundle }: Bundle): Bundle {
 export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOptions): Promise<Together> {
   const count = ofWorkers.length;
   const main = new Gateway(
-    { ...options, modules: withAllParts(options.modules) },
+    { ...options, modules: withAllFeatures(options.modules) },
     { id: 1, place: -1, count, memory: (_name, bytes) => new SharedArrayBuffer(bytes) },
   );
   const { configuration } = Gateway.partsOf(main);
@@ -57,7 +57,7 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
       () => committed,
     );
     const gateway = new Gateway(
-      { ...others, ...own, tests: "skip", modules: withAllParts(own.modules) },
+      { ...others, ...own, tests: "skip", modules: withAllFeatures(own.modules) },
       threads,
       follower,
     );

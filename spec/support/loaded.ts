@@ -1,6 +1,6 @@
 /** A configuration as it is loaded, for specs of what is read from it. */
 import type { ConfigInput } from "../../lib/config/model.ts";
-import type { Loaded } from "../../lib/gateway/snapshot.ts";
+import type { Loaded } from "../../lib/gateway/compile_types.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import type { AnyPlugin } from "../../lib/plugins/plugin.ts";
 import { checkRoutes, loadConfig } from "./schema.ts";

@@ -1,6 +1,6 @@
 import { onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import { withAllParts } from "../../lib/parts/all_parts.ts";
+import { withAllFeatures } from "../../lib/features/all.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import type { CompleteOptions } from "../../lib/gateway/options.ts";
 import type { AnyPlugin } from "../../lib/plugins/plugin.ts";
@@ -18,7 +18,7 @@ export function program(clock: ManualClock, source: object, plugins: readonly An
   const options = (value: object): CompleteOptions => ({
     config: value as never,
     plugins,
-    modules: withAllParts(),
+    modules: withAllFeatures(),
     clock,
     log,
   });

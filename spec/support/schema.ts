@@ -1,4 +1,6 @@
-/** Configurations read with the fields of all parts, and their routes checked with them, whatever has been loaded. */
+/**
+ * Configurations read with the fields of all features, and their routes checked with them, whatever has been loaded.
+ */
 import { loadConfig as load, type LoadOptions, type LoadResult } from "../../lib/config/load.ts";
 import type { ConfigSource } from "../../lib/config/source.ts";
 import { declarations, type RouteDeclaration, type RouteIssue } from "../../lib/config/declarations.ts";
@@ -7,11 +9,14 @@ import type { PluginKind } from "../../lib/config/model.ts";
 import * as tests from "../../lib/config/read_tests.ts";
 import * as references from "../../lib/config/references.ts";
 import { CallerRegistry } from "../../lib/plugins/callers.ts";
-import { ALL_FIELDS } from "../../lib/parts/all_parts.ts";
+import { ALL_FIELDS } from "../../lib/features/all.ts";
 import { checkRoutes as check } from "../../lib/route/checks.ts";
 import * as conditions from "../../lib/route/conditions.ts";
 import * as upstreamPaths from "../../lib/route/upstream_path.ts";
 import { atOnce } from "../../lib/base/time_slices.ts";
+
+/** For `match` and `upstream_path`. */
+export const routing = { ...conditions, ...upstreamPaths };
 
 export interface CheckedOptions<K extends PluginKind = PluginKind> extends LoadOptions<K> {
   /** Default: the routes are not checked. */
@@ -35,7 +40,7 @@ export function loadConfig<K extends PluginKind>(
     ...options,
   });
   return result.ok
-    ? { ...result, callers: result.callerLists && new CallerRegistry(result.callerLists), conditions, upstreamPaths }
+    ? { ...result, callers: result.callerLists && new CallerRegistry(result.callerLists), routing }
     : result;
 }
 

@@ -25,7 +25,7 @@ import { fileURLToPath } from "node:url";
 import { API } from "typescript/unstable/sync";
 import type { ConfigInput } from "../../lib/gateway/config_input.ts";
 import { GatewayCore } from "../../lib/gateway/gateway.ts";
-import { loadPluginModules } from "../../lib/parts/plugin_modules.ts";
+import { loadPluginModules } from "../../lib/features/plugin_modules.ts";
 
 export interface CalledFunction {
   /** Below the root, with forward slashes. */

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { STRATEGIES } from "../../lib/config/model.ts";
 import type { Balancer } from "../../lib/upstream/balance.ts";
 import { balancing, caller, candidates, type MadeUpCandidate } from "../contracts/balance.ts";
-import { balancerOf } from "../support/balance_parts.ts";
+import { balancerOf } from "../support/balancers.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { random } from "../support/random.ts";
 

@@ -8,7 +8,7 @@ import { FailureReports } from "../../lib/upstream/shared_health.ts";
 import type { UpstreamFailures } from "../../lib/upstream/contracts.ts";
 import { upstreamSetReport } from "../../lib/upstream/upstream_report.ts";
 import { UpstreamSet } from "../../lib/upstream/upstream_set.ts";
-import { balancerOf } from "../support/balance_parts.ts";
+import { balancerOf } from "../support/balancers.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange, madeUpTools } from "../support/exercise.ts";
 import { madeUpPool } from "../support/peer.ts";

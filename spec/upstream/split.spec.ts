@@ -8,7 +8,7 @@ import { Health } from "../../lib/upstream/health.ts";
 import { sideAt, SplitPicker, type Share } from "../../lib/upstream/split.ts";
 import { UpstreamSet, type Member, type Peer } from "../../lib/upstream/upstream_set.ts";
 import { candidates } from "../contracts/balance.ts";
-import { balancerOf } from "../support/balance_parts.ts";
+import { balancerOf } from "../support/balancers.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { madeUpPool } from "../support/peer.ts";

@@ -9,7 +9,7 @@ import type { HealthSettings } from "../../lib/upstream/contracts.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { upstreamSetReport } from "../../lib/upstream/upstream_report.ts";
 import { UpstreamSet, type Member, type Peer } from "../../lib/upstream/upstream_set.ts";
-import { balancerOf } from "../support/balance_parts.ts";
+import { balancerOf } from "../support/balancers.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { madeUpPool, madeUpPeer } from "../support/peer.ts";

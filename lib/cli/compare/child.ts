@@ -98,7 +98,7 @@ async function opened({ openCandidate }: Version, file: string): Promise<Version
   const { configuration } = candidate;
   return {
     explain: (question: Question) => candidate.explain(question),
-    test: async () => (await configuration.parts.onDemand.tests()).testInForce(configuration),
+    test: async () => (await configuration.features.onDemand.tests()).testInForce(configuration),
   };
 }
 

@@ -9,7 +9,7 @@ import { DROPPED } from "../../config/dropped_names.ts";
 import { formatPath, type Issue, type Path } from "../../config/json.ts";
 import { hasReference } from "../../config/references.ts";
 import { ConfigError } from "../../gateway/gateway.ts";
-import { loadPluginModules } from "../../parts/plugin_modules.ts";
+import { loadPluginModules } from "../../features/plugin_modules.ts";
 import { Candidate } from "../../proof/candidate.ts";
 import { builtinPlugins } from "../../plugins/builtin.ts";
 import { Failure } from "../failure.ts";

@@ -2,7 +2,8 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { nodeFrom } from "../../lib/config/json.ts";
-import { canHaveWarnings } from "../../lib/parts/can_have_warnings.ts";
+import { atOnce } from "../../lib/base/time_slices.ts";
+import { needsIn } from "../../lib/config/needs.ts";
 import { configWarnings } from "../../lib/proof/config_warnings.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import type { AnyPlugin } from "../../lib/plugins/plugin.ts";
@@ -39,7 +40,12 @@ const PLAIN_PLUGINS = [
 const KINDS = builtinPlugins.filter(({ name }) =>
   ["fault", "redirect", ...PLAIN_PLUGINS.map((plugin) => plugin.name)].includes(name),
 );
-const can = (config: unknown) => canHaveWarnings(nodeFrom(config));
+/** Whether what finds warnings is loaded for it. */
+function can(config: unknown): boolean {
+  const names = new Set<string>();
+  atOnce(needsIn(nodeFrom(config), (name) => names.add(name)));
+  return names.has("proof");
+}
 
 /** The codes of the warnings; null: the configuration is refused. */
 function codesOf(config: unknown): readonly string[] | null {

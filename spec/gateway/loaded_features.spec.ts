@@ -1,5 +1,5 @@
 /**
- * Which parts of the program a configuration has loaded; which modules a start loads is in
+ * Which features of the program a configuration has loaded; which modules a start loads is in
  * `spec/cli/loaded_modules.spec.ts`.
  */
 import { generateKeyPairSync } from "node:crypto";
@@ -9,10 +9,10 @@ import { nodeFrom, NOWHERE, type JsonNode } from "../../lib/config/json.ts";
 import { parsed, type ConfigSource } from "../../lib/config/source.ts";
 import { ConfigError } from "../../lib/gateway/config_error.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
-import { Parts } from "../../lib/gateway/parts.ts";
-import { KINDS, TABLE } from "../../lib/parts/table.ts";
-import { freshModules, readForStart } from "../../lib/parts/load.ts";
-import { loadPluginModules } from "../../lib/parts/plugin_modules.ts";
+import { LoadedFeatures } from "../../lib/gateway/loaded_features.ts";
+import { KINDS, TABLE } from "../../lib/features/table.ts";
+import { freshModules, readForStart } from "../../lib/features/load.ts";
+import { loadPluginModules } from "../../lib/features/plugin_modules.ts";
 import { createGateway, type ConfigInput } from "../../lib/index.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import { blocksOf, document } from "../support/documents.ts";
@@ -34,9 +34,9 @@ function signingKey(): string {
 
 /** The names of the kinds that are there after loading. */
 async function kindsLoadedFor(source: ConfigSource): Promise<string[]> {
-  const parts = new Parts(TABLE);
-  await parts.loadParts(source);
-  return parts.kinds.filter((kind) => builtinPlugins.includes(kind)).map(({ name }) => name);
+  const features = new LoadedFeatures(TABLE);
+  await features.loadNeeded(source);
+  return features.kinds.filter((kind) => builtinPlugins.includes(kind)).map(({ name }) => name);
 }
 
 const text = (json: string): ConfigSource => ({ text: json, file: "gw.json" });
@@ -63,7 +63,7 @@ describe("the table of plugin kinds", () => {
       },
     };
     parsed.set(source, { node: watched(nodeFrom(source.value), looks), issues: [], positionOf: NOWHERE });
-    await new Parts(TABLE).loadParts(source);
+    await new LoadedFeatures(TABLE).loadNeeded(source);
     expect(looks.count).toBeGreaterThan(routes);
     expect(looks.count / routes).toBeLessThan(20);
   });
@@ -117,7 +117,7 @@ describe("what a configuration has loaded", () => {
     ["http2", { services: [{ ...service, protocol: "h2c" }] }],
     ["http2", { services: [{ ...service, protocol: "h2" }] }],
     [
-      "split",
+      "balancing",
       {
         services: [
           {
@@ -128,36 +128,28 @@ describe("what a configuration has loaded", () => {
         ],
       },
     ],
-    ["sticky", { services: [{ ...service, sticky: {} }] }],
-    ["redis", { global: { counters: { store: "redis", url: "redis://127.0.0.1" } }, services: [] }],
-  ] as const)("is the part %s, which is not there before", async (name, value) => {
-    const parts = new Parts(TABLE);
-    await parts.loadParts({ value: { services: [service] } });
-    expect(() => parts.part(name)).toThrow(`the part "${name}" ${NOT_LOADED}`);
-    await parts.loadParts({ value });
-    expect(parts.part(name)).toBeDefined();
+    ["balancing", { services: [{ ...service, sticky: {} }] }],
+    ["sharedCounters", { global: { counters: { store: "redis", url: "redis://127.0.0.1" } }, services: [] }],
+  ] as const)("is the feature %s, which is not there before", async (name, value) => {
+    const features = new LoadedFeatures(TABLE);
+    await features.loadNeeded({ value: { services: [service] } });
+    expect(() => features[name]).toThrow(`the feature "${name}" ${NOT_LOADED}`);
+    await features.loadNeeded({ value });
+    expect(features[name]).toBeDefined();
   });
 });
 
-/** The parts that a configuration names, and `inject`. */
-async function partsOf(config: ConfigInput | string = { services: [] }) {
-  const modules = await loadPluginModules(config);
-  await modules.loadPart("embedding");
-  return modules;
-}
-
-describe("a gateway whose parts are loaded on demand", () => {
-  it("serves with the parts that loadPluginModules has loaded", async () => {
+describe("a gateway whose features are loaded on demand", () => {
+  it("serves with the features that loadPluginModules has loaded", async () => {
     const configFile = fileWith(terminating);
-    const gateway = new Gateway({ configFile, modules: await partsOf(configFile) });
+    const gateway = new Gateway({ configFile, modules: await loadPluginModules(configFile) });
     expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 418 });
     await gateway.close(0);
   });
 
-  it("starts with what was read for its parts, also if the file has been replaced since then", async () => {
+  it("starts with what was read for its features, also if the file has been replaced since then", async () => {
     const configFile = fileWith(terminating);
     const { modules, source } = await readForStart(configFile, {});
-    await modules.loadPart("embedding");
     writeFileSync(configFile, JSON.stringify({ services: [{ ...service, circuit_breaker: {} }] }));
     const gateway = new Gateway({ configFile, modules, ...(source && { source }) });
     expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 418 });
@@ -188,7 +180,10 @@ describe("a gateway whose parts are loaded on demand", () => {
   );
 
   it("loads what a reload needs, a value or a file, without a further call", async () => {
-    const gateway = new Gateway({ config: { services: [service] }, modules: await partsOf() });
+    const gateway = new Gateway({
+      config: { services: [service] },
+      modules: await loadPluginModules({ services: [] }),
+    });
     await gateway.reload(terminating);
     expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 418 });
     await gateway.reload({ services: [{ ...service, protocol: "h2c" }] });
@@ -211,7 +206,7 @@ describe("a gateway whose parts are loaded on demand", () => {
     await gateway.close(0);
   });
 
-  it("explains a request and runs tests with the parts that these need", async () => {
+  it("explains a request and runs tests with the features that these need", async () => {
     const test = {
       name: "it is a teapot",
       request: { method: "GET", url: "http://localhost/" },
@@ -226,7 +221,7 @@ describe("a gateway whose parts are loaded on demand", () => {
 });
 
 describe("a plugin kind alone", () => {
-  it.each(Object.keys(KINDS))("%s has the parts that it needs: the example of its page can be used", async (kind) => {
+  it.each(Object.keys(KINDS))("%s has what it needs: the example of its page can be used", async (kind) => {
     const text = blocksOf(document(`docs/plugins/${kind}.md`), "json")[0]!
       .replace(/\$\{file:[^}]*\}/g, "${env:FILE}")
       .replace('"ed25519.pem"', () => JSON.stringify(signingKey()));
@@ -241,35 +236,38 @@ describe("a plugin kind alone", () => {
 });
 
 describe("a gateway that somebody can ask", () => {
-  it("answers every question with the parts of the smallest configuration, and with none of the others", async () => {
-    const modules = await partsOf({ services: [service] });
-    for (const name of ["reporting", "metrics", "exposition"] as const) await modules.loadPart(name);
-    const gateway = new Gateway({ config: { services: [service] }, modules });
-    await gateway.listen({ port: 0 });
-    expect(gateway.status).toMatchObject({ state: "serving", warnings: [], counters: null });
-    expect(gateway.health.services).toHaveLength(1);
-    expect(gateway.stats.services).toHaveLength(1);
-    expect(gateway.metrics()).toContain("edge_gateway_http_requests_in_flight 0");
-    expect(gateway.configWarnings).toEqual([]);
-    expect(gateway.maskedConfig).toEqual(gateway.shownConfig);
-    expect(await gateway.routePlugins("s", "/")).toEqual([]);
-    expect(await gateway.explain({ method: "GET", url: "http://localhost/" })).toMatchObject({ outcome: "matched" });
-    expect(await gateway.test()).toMatchObject({ passed: 0, failed: 0 });
-    expect(await gateway.dryRun()).toMatchObject({ outcome: "accepted" });
-    await gateway.close(0);
-  });
+  it(
+    "answers every question with the features of the smallest configuration, " + "and with none of the others",
+    async () => {
+      const modules = await loadPluginModules({ services: [service] });
+      await modules.loadFeature("reporting");
+      const gateway = new Gateway({ config: { services: [service] }, modules });
+      await gateway.listen({ port: 0 });
+      expect(gateway.status).toMatchObject({ state: "serving", warnings: [], counters: null });
+      expect(gateway.health.services).toHaveLength(1);
+      expect(gateway.stats.services).toHaveLength(1);
+      expect(gateway.metrics()).toContain("edge_gateway_http_requests_in_flight 0");
+      expect(gateway.configWarnings).toEqual([]);
+      expect(gateway.maskedConfig).toEqual(gateway.shownConfig);
+      expect(await gateway.routePlugins("s", "/")).toEqual([]);
+      expect(await gateway.explain({ method: "GET", url: "http://localhost/" })).toMatchObject({ outcome: "matched" });
+      expect(await gateway.test()).toMatchObject({ passed: 0, failed: 0 });
+      expect(await gateway.dryRun()).toMatchObject({ outcome: "accepted" });
+      await gateway.close(0);
+    },
+  );
 });
 
 describe("a gateway that nobody can ask", () => {
   it("serves requests and drains, and counts and times nothing of them", async () => {
     const config = withPlugins({ name: "request_termination", config: { status: 418 } });
-    const modules = await partsOf(config);
+    const modules = await loadPluginModules(config);
     const gateway = new Gateway({ config, modules });
     const { port } = await gateway.listen({ port: 0 });
     expect((await fetch(`http://127.0.0.1:${port}/`)).status).toBe(418);
     expect(gateway.inFlight).toBe(0);
     expect(Gateway.partsOf(gateway)).toMatchObject({ metrics: null, reports: null });
-    expect(() => gateway.stats).toThrow('the part "metrics" has not been loaded');
+    expect(() => gateway.stats).toThrow('the feature "reporting" has not been loaded');
     expect(await gateway.close(1_000)).toBe("drained");
   });
 });

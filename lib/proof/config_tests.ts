@@ -2,11 +2,13 @@
  * Runs the tests of a configuration for its gateway, and decides by their report whether the configuration may come
  * into force.
  */
-import { ConfigError } from "./config_error.ts";
-import type { ReadConfig } from "./config_reader.ts";
-import type { Configuration } from "./configuration.ts";
-import { redirectOf, type Loaded } from "./snapshot.ts";
-import type { TestReport } from "./status.ts";
+import { ConfigError } from "../gateway/config_error.ts";
+import type { ReadConfig } from "../gateway/config_reader.ts";
+import type { Configuration } from "../gateway/configuration.ts";
+import type { Loaded } from "../gateway/compile_types.ts";
+import { redirectOf } from "../gateway/snapshot.ts";
+import type { TestReport } from "../gateway/status.ts";
+import { failuresOf, runTests } from "./run_tests.ts";
 
 /** Rejects with a `ConfigError` if a test fails; if all that failed ran out of time, only with "strict". */
 export async function prove(
@@ -23,7 +25,7 @@ export async function prove(
     const fields = { tests: report.failed, first: first.name, reason: first.differences.join("; ") };
     return configuration.tools.log.warn("tests ran out of time; the gateway starts, a reload would be refused", fields);
   }
-  throw new ConfigError((await configuration.parts.onDemand.tests()).failuresOf(loaded.tests, report), source.file);
+  throw new ConfigError(failuresOf(loaded.tests, report), source.file);
 }
 
 /** Runs those of the configuration in force, see `Gateway.test`. */
@@ -34,12 +36,15 @@ export async function testInForce(configuration: Configuration, only?: string): 
   return report;
 }
 
-async function reportOn(loaded: Loaded, { parts, tools, closing }: Configuration, only?: string): Promise<TestReport> {
-  const { runTests } = await parts.onDemand.tests();
+async function reportOn(
+  loaded: Loaded,
+  { features, tools, closing }: Configuration,
+  only?: string,
+): Promise<TestReport> {
   return runTests(loaded, {
     only,
     wall: tools.clock.wall(),
     signal: closing.signal,
-    redirect: redirectOf(loaded.config.global, parts),
+    redirect: redirectOf(loaded.config.global, features),
   });
 }

@@ -1,10 +1,10 @@
 /**
- * Loads what a configuration names, before a gateway is made with it: parts of the program, and plugin modules.
+ * Loads what a configuration names, before a gateway is made with it: features, plugin kinds and plugin modules.
  */
 import { readConfigFile, type ConfigSource } from "../config/source.ts";
 import type { Environment } from "../config/start_settings.ts";
 import { signatureCheck } from "../gateway/config_reader.ts";
-import { Parts } from "../gateway/parts.ts";
+import { LoadedFeatures } from "../gateway/loaded_features.ts";
 import { TABLE } from "./table.ts";
 
 /**
@@ -15,9 +15,9 @@ export async function readForStart(
   config: string | object,
   environment: Environment,
   configKeyFile?: string,
-): Promise<{ readonly modules: Parts; readonly source?: ConfigSource }> {
+): Promise<{ readonly modules: LoadedFeatures; readonly source?: ConfigSource }> {
   const modules = freshModules();
-  if (configKeyFile !== undefined) await modules.loadPart("signatures");
+  if (configKeyFile !== undefined) await modules.loadFeature("sources");
   const source =
     typeof config === "string"
       ? readConfigFile(config, signatureCheck(modules, configKeyFile))
@@ -28,6 +28,6 @@ export async function readForStart(
 }
 
 /** Nothing is loaded yet. */
-export function freshModules(): Parts {
-  return new Parts(TABLE);
+export function freshModules(): LoadedFeatures {
+  return new LoadedFeatures(TABLE);
 }

@@ -2,6 +2,7 @@
  * The thread of one dry run: reads what it is given, and answers with plain data.
  */
 import { parentPort, workerData } from "node:worker_threads";
+import { giveUp } from "../base/rights.ts";
 import { asBuffer, received } from "../gateway/bundle.ts";
 import { dryRun, type DryRunInput } from "../proof/dry_run.ts";
 import { freshModules } from "./load.ts";
@@ -9,10 +10,7 @@ import { freshModules } from "./load.ts";
 const given = workerData as DryRunInput;
 const { text, inForce } = given;
 const modules = freshModules();
-if (given.rights.length > 0) {
-  await modules.loadPart("rights");
-  modules.part("rights").giveUp(given.rights);
-}
+if (given.rights.length > 0) giveUp(given.rights);
 parentPort!.postMessage(
   await dryRun({ ...given, text: text === null ? null : asBuffer(text), inForce: received(inForce) }, { modules }),
 );

@@ -1,0 +1,154 @@
+/**
+ * Finds what a configuration needs, in one walk over its parsed document: the features of the program that its fields
+ * name, and its plugin kinds.
+ */
+import { isIP } from "node:net";
+import { itemsOf, nodeAt, type JsonNode, type Path } from "./json.ts";
+import { UNFILLED } from "./schema_core.ts";
+import { canWarn } from "./warnable.ts";
+
+/**
+ * Called for each place that names something. `by`: a field, a text that is its value, or a rule about the document as
+ * a whole. `name`: of a feature or a plugin kind.
+ */
+export type Need = (name: string, node: JsonNode, at: Path, by: "field" | "text" | "rule") => void;
+
+/** What fields name, whatever their values are. */
+type Fields = Readonly<Record<string, string | readonly string[]>>;
+const OF_ROOT: Fields = {
+  callers: "callers",
+  caller_files: "callers",
+  // What runs them is loaded later, and a build has to have it.
+  tests: ["proof", "tests"],
+  test_files: ["proof", "tests"],
+  expires_at: "reporting",
+};
+const OF_GLOBAL: Fields = {
+  https_redirect: "serverTls",
+  h2c: "http2",
+  counters: "sharedCounters",
+  server_timing: "logs",
+};
+const OF_ACCESS_LOG: Fields = { file: "logs", sample: "logs", exclude: "logs" };
+const OF_SERVICE: Fields = {
+  hash_on: "balancing",
+  hash_balance_factor: "balancing",
+  split: "balancing",
+  sticky: "balancing",
+  health: "balancing",
+  circuit_breaker: "balancing",
+  retries: "balancing",
+  tls: "upstreamTls",
+  upstream_path: "routing",
+};
+const OF_ROUTE: Fields = { match: "routing", upstream_path: "routing" };
+/** Of `config`, whatever the kind is. */
+const OF_PLUGIN: Fields = { callers: "callers", limits_by_group: "callers", cost: "callers" };
+
+/** What texts name. */
+type Texts = Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>;
+const IN_GLOBAL: Texts = { http1: { node: ["nodeHttp1"] } };
+const IN_ACCESS_LOG: Texts = { format: { combined: ["logs"] } };
+const IN_SERVICE: Texts = {
+  protocol: { https: ["upstreamTls"], h2: ["http2", "upstreamTls"], h2c: ["http2"] },
+  load_balancing_strategy: { hash: ["balancing"], ip_hash: ["balancing"] },
+  upstream_client: { node: ["nodeHttp1"] },
+};
+const IN_PLUGIN: Texts = { mode: { shadow: ["callers"] } };
+/** Kinds that a warning about the settings of the process can be about. */
+const REPORTED = ["mtls", "quota"];
+
+/** Yields after each service. */
+export function* needsIn(document: JsonNode, need: Need): Generator<void, void> {
+  const whole = (name: string) => need(name, document, [], "rule");
+  fieldsOf(document, [], OF_ROOT, need);
+  const global = nodeAt(document, ["global"]);
+  if (global !== undefined) ofGlobal(global, need);
+  const services = itemsOf(nodeAt(document, ["services"]));
+  const seen = { hasReferences: false, hasUnfilled: false };
+  for (const [i, service] of services.entries()) {
+    ofService(service, ["services", i], need, whole);
+    look(service, seen);
+    yield;
+  }
+  const others = document.kind === "object" ? document.members : NOTHING;
+  for (const [name, node] of others) if (name !== "services") look(node, seen);
+  if (seen.hasReferences) whole("sources");
+  if (seen.hasUnfilled || canWarn(document, services)) whole("proof");
+}
+
+const NOTHING: ReadonlyMap<string, JsonNode> = new Map();
+
+function ofGlobal(global: JsonNode, need: Need): void {
+  const at = ["global"];
+  fieldsOf(global, at, OF_GLOBAL, need);
+  textsOf(global, at, IN_GLOBAL, need);
+  const log = nodeAt(global, ["access_log"]);
+  if (log !== undefined) {
+    fieldsOf(log, ["global", "access_log"], OF_ACCESS_LOG, need);
+    textsOf(log, ["global", "access_log"], IN_ACCESS_LOG, need);
+  }
+  for (const [i, node] of itemsOf(nodeAt(global, ["certificates"])).entries())
+    for (const name of ["serverTls", "reporting"]) need(name, node, ["global", "certificates", i], "field");
+  for (const [i, node] of itemsOf(nodeAt(global, ["plugin_modules"])).entries())
+    for (const name of ["sources", "plugins", "foreignKinds"])
+      need(name, node, ["global", "plugin_modules", i], "field");
+  ofPlugins(global, at, need);
+}
+
+function ofService(service: JsonNode, at: Path, need: Need, whole: (name: string) => void): void {
+  fieldsOf(service, at, OF_SERVICE, need);
+  textsOf(service, at, IN_SERVICE, need);
+  ofPlugins(service, at, need);
+  const upstreams = itemsOf(nodeAt(service, ["upstreams"]));
+  if (upstreams.length > 1) whole("balancing");
+  // Also a reference whose value nobody has read yet.
+  const isName = (host: JsonNode | undefined) => host?.kind === "string" && isIP(host.value) === 0;
+  if (upstreams.some((upstream) => isName(nodeAt(upstream, ["host"])))) whole("upstreamTls");
+  for (const [i, route] of itemsOf(nodeAt(service, ["routes"])).entries()) {
+    const place = [...at, "routes", i];
+    fieldsOf(route, place, OF_ROUTE, need);
+    ofPlugins(route, place, need);
+  }
+}
+
+function ofPlugins(owner: JsonNode, at: Path, need: Need): void {
+  for (const [i, plugin] of itemsOf(nodeAt(owner, ["plugins"])).entries()) {
+    const place = [...at, "plugins", i];
+    need("plugins", plugin, place, "field");
+    const kind = nodeAt(plugin, ["name"]);
+    if (kind?.kind === "string") {
+      need(kind.value, kind, [...place, "name"], "text");
+      if (REPORTED.includes(kind.value)) need("reporting", kind, [...place, "name"], "text");
+    }
+    const config = nodeAt(plugin, ["config"]);
+    if (config === undefined) continue;
+    fieldsOf(config, [...place, "config"], OF_PLUGIN, need);
+    textsOf(config, [...place, "config"], IN_PLUGIN, need);
+  }
+}
+
+function fieldsOf(owner: JsonNode, at: Path, names: Fields, need: Need): void {
+  if (owner.kind !== "object") return;
+  for (const [field, node] of owner.members)
+    if (Object.hasOwn(names, field))
+      for (const name of [names[field]!].flat()) need(name, node, [...at, field], "field");
+}
+
+function textsOf(owner: JsonNode, at: Path, fields: Texts, need: Need): void {
+  if (owner.kind !== "object") return;
+  for (const [field, texts] of Object.entries(fields)) {
+    const node = owner.members.get(field);
+    if (node?.kind !== "string" || !Object.hasOwn(texts, node.value)) continue;
+    for (const name of texts[node.value]!) need(name, node, [...at, field], "text");
+  }
+}
+
+/** Looks at all texts, whatever fields are secrets: for references, and for templates that nobody has filled in. */
+function look(node: JsonNode, seen: { hasReferences: boolean; hasUnfilled: boolean }): void {
+  if (node.kind === "string") {
+    seen.hasReferences ||= node.value.includes("${");
+    seen.hasUnfilled ||= UNFILLED.test(node.value.replaceAll("$${", "${"));
+  } else if (node.kind === "array") for (const item of node.items) look(item, seen);
+  else if (node.kind === "object") for (const member of node.members.values()) look(member, seen);
+}

@@ -1,0 +1,234 @@
+/**
+ * The features of the program that not every gateway needs, as the kernel sees them: types alone. `config/needs.ts`
+ * says which a configuration names, `cli/on_demand.ts` which settings do, and `features/table.ts` how each is loaded.
+ */
+import type { Destination } from "../base/egress.ts";
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { Threads } from "../base/threads.ts";
+import type { JsonNode } from "../config/json.ts";
+import type { CallersReader, ConfigSecrets, TestReader } from "../config/load.ts";
+import type { Config, PluginInstance } from "../config/model.ts";
+import type { CheckContext } from "../config/schema.ts";
+import type { ReferenceReader } from "../config/schema_types.ts";
+import type { TracingSettings } from "../config/settings_types.ts";
+import type { CheckSignature, ConfigSource, ReadOptions } from "../config/source.ts";
+import type { Handler } from "../http/handler.ts";
+import type { HeaderList } from "../http/headers.ts";
+import type { LogFormats } from "../observe/access_log.ts";
+import type * as decisionReader from "../observe/decision_reader.ts";
+import type { Decisions } from "../observe/decisions.ts";
+import type { Metrics } from "../observe/metrics_plan.ts";
+import type { OtlpExporter } from "../observe/otlp.ts";
+import type * as tailCode from "../observe/tail.ts";
+import type { Tracer } from "../observe/trace.ts";
+import type { AnyPlugin, FurtherLimits, Tools } from "../plugins/plugin.ts";
+import type { Matching, UpstreamPaths } from "../route/contracts.ts";
+import type { HostCertificates } from "../server/certificates.ts";
+import type { ListenerFeatures, TlsFiles } from "../server/listener.ts";
+import type { GatewayCounters } from "../store/counters.ts";
+import type { AnyResponseParser } from "../upstream/response_parser.ts";
+import type * as takenOutCode from "../upstream/taken_out.ts";
+import type { BeforeRoutes, CompileTools, EarlyAnswer, Loaded, Place } from "./compile_types.ts";
+import type { PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
+import type { WatchedRoute } from "./bundle.ts";
+import type { RecentRequests } from "./recent_requests.ts";
+import type { InUse, RuntimeFeatures } from "./runtime.ts";
+import type { ConfigWarning, HttpsFacts, ShownCertificate, TestReport } from "./status.ts";
+
+export interface Features extends RuntimeFeatures, ListenerFeatures {
+  /** `match` and `upstream_path` of routes. */
+  readonly routing: Matching & UpstreamPaths;
+  /** Plugin instances; each kind is a file of its own. */
+  readonly plugins: Plugins;
+  /** Callers and their groups; limits by group, of costs, and in shadow mode. */
+  readonly callers: Callers;
+  /** Counters that gateways share, in Redis. */
+  readonly sharedCounters: SharedCounters;
+  /** What several threads of the program share, and report. */
+  readonly workers: RuntimeFeatures["workers"] & {
+    /** Of `GatewayParts` with metrics. */
+    workerReports(parts: object): { close(): void };
+  };
+  /** Status, metrics, and what became of requests. */
+  readonly reporting: Reports;
+  /** HTTP/2, for clients and to upstreams. */
+  readonly http2: RuntimeFeatures["http2"] & ListenerFeatures["http2"] & Http2;
+  /** HTTP/1 by Node's code, for clients and to upstreams. */
+  readonly nodeHttp1: ListenerFeatures["nodeHttp1"] & { readonly NodeResponseParser: new () => AnyResponseParser };
+  /** HTTPS for clients. */
+  readonly serverTls: ListenerFeatures["serverTls"] & ServerTls;
+  /** The access log beyond lines of JSON on standard output, and Server-Timing. */
+  readonly logs: LogFormats;
+  readonly tracing: Tracing;
+  /** Tests of a configuration, and warnings about it. */
+  readonly proof: Proof;
+  /** What a configuration consists of besides its text: references, plugin modules and a signature. */
+  readonly sources: Sources;
+}
+
+/** A configuration is compiled with them. */
+export interface FeatureContext extends PluginContext {
+  readonly features: Features;
+}
+
+interface Plugins {
+  /** Creates the enabled instances of one list. Throws a `PluginError` when one of them cannot be created. */
+  createLinks(instances: readonly PluginInstance[], place: Place, context: PluginContext): readonly PluginLink[];
+  /** Chains the instances of a route, from the outermost to the innermost, around `innermost`. */
+  chain(
+    written: readonly PluginLink[],
+    innermost: Handler,
+    place: Omit<WatchedRoute, "plugins">,
+    context: PluginContext,
+  ): RouteChain;
+  /** A `PluginError` as a `ConfigError`, any other error as it is. */
+  placed(error: unknown, loaded: Loaded): unknown;
+  /** Null: no global plugin sees what is answered before a route is known. */
+  beforeRoutes(
+    globals: readonly PluginLink[],
+    context: Pick<PluginContext, "runtime" | "onFault">,
+  ): BeforeRoutes | null;
+  /** The servers that plugins ask. */
+  destinationsOfPlugins(config: Config, kinds: readonly AnyPlugin[]): readonly Destination[];
+}
+
+interface Callers extends FurtherLimits {
+  /** The one of a gateway, which has all its `features` for itself. */
+  callerReaderOf(features: object): CallersReader & {
+    /** Reads files that have changed in slices, so that `read` finds them made. */
+    readAhead(source: ConfigSource, readFile?: (path: string) => Buffer): Promise<void>;
+  };
+  readonly CallerRegistry: new (lists: readonly object[]) => NonNullable<Tools["callers"]>;
+}
+
+interface SharedCounters {
+  /** Nothing is connected before `start`. */
+  sharedCounters(config: NonNullable<Config["global"]["counters"]>, inUse: InUse, tools: CompileTools): GatewayCounters;
+  destinationsOfCounters(config: NonNullable<Config["global"]["counters"]>): readonly Destination[];
+}
+
+interface Reports {
+  readonly Metrics: new (decisions: Decisions | null) => Metrics;
+  readonly Decisions: new (clock: Clock) => Decisions;
+  readonly RecentRequests: new (threads: Threads) => RecentRequests;
+  /** Takes sessions of admin interfaces out of the cookies of a request. */
+  sessionRemover(cookie: string): (headers: HeaderList) => HeaderList;
+}
+
+interface Http2 {
+  /** Logs a warning where peers over HTTP/2 can abort this Node. */
+  warnOfNode(
+    peers: {
+      readonly global: { readonly http2: boolean; readonly h2c: boolean };
+      readonly services: readonly { readonly protocol: string }[];
+      readonly https: readonly string[];
+    },
+    log: Log,
+  ): void;
+}
+
+interface ServerTls {
+  httpsFacts(files: TlsFiles): HttpsFacts;
+  httpsRedirect(settings: NonNullable<Config["global"]["httpsRedirect"]>): EarlyAnswer;
+  /** For a gateway without an HTTPS listener. Throws a `ConfigError` if the configuration leads clients to one. */
+  refuseHttpsRedirect(loaded: {
+    readonly config: Config;
+    readonly secrets: ConfigSecrets;
+    readonly source: ConfigSource;
+  }): void;
+  /** Compiles `global.certificates`. `early`: the redirect, and the refusal of misdirected requests. */
+  certificatesOf(
+    configured: Config["global"]["certificates"],
+    redirect: EarlyAnswer | null,
+    tools: CompileTools,
+  ): {
+    readonly certificates: HostCertificates;
+    readonly early: EarlyAnswer;
+    readonly shownCertificates: readonly (ShownCertificate & {
+      readonly path: string;
+      readonly hosts: readonly string[];
+    })[];
+  };
+}
+
+interface Tracing {
+  openTracing(
+    settings: TracingSettings,
+    tools: { readonly clock: Clock; readonly log: Log; readonly secretParameters: ReadonlySet<string> },
+  ): { readonly spans: OtlpExporter; readonly tracer: Tracer };
+}
+
+interface Proof extends TestReader {
+  configWarnings(loaded: Loaded): readonly ConfigWarning[];
+  /** Beside the traffic. */
+  configWarningsInSlices(loaded: Loaded, memory?: { kept: object | null }): Promise<readonly ConfigWarning[]>;
+}
+
+interface Sources extends ReferenceReader {
+  signedBy(keyFile: string): CheckSignature;
+  /** Null: it is not to be checked. */
+  validityOf(options: { readonly seen?: KeptSeen | null }, clock: Clock): Validity | null;
+  /** The plugin modules of a configuration whose digest is right; other errors are ignored. */
+  pluginModulesOf(source: ConfigSource, options: ReadOptions): readonly object[];
+  /** The given kinds and those of the modules. */
+  withModules(
+    root: JsonNode,
+    given: readonly AnyPlugin[],
+    context: CheckContext,
+    kindsOf: (module: object) => readonly AnyPlugin[] | string,
+  ): readonly AnyPlugin[];
+  readonly LoadedModules: new () => ModuleKinds;
+}
+
+/** The modules that were loaded for one gateway. */
+export interface ModuleKinds {
+  /** Those that are not loaded yet, one after the other. */
+  load(modules: readonly object[]): Promise<void>;
+  /** The kinds of a module, or why it could not be used. */
+  kindsOf(module: object): readonly AnyPlugin[] | string;
+}
+
+/** What outlives the program of the signed configurations that were in force. */
+export interface Seen {
+  /** The highest serial that was in force; null: none had one. */
+  readonly serial: number | null;
+  /**
+   * The latest time that was seen, in milliseconds since 1970: a clock that was set back does not bring a configuration
+   * back.
+   */
+  readonly time: number;
+}
+
+export interface KeptSeen {
+  read(): Seen;
+  /** Never throws. */
+  write(seen: Seen): void;
+}
+
+/** Of one gateway that takes signed configurations only. */
+export interface Validity {
+  readonly seen: Seen;
+  /** Throws a `ConfigError` for a configuration that is older than one that was in force, or has ended. */
+  check(read: { readonly source: ConfigSource; readonly loaded: Loaded }): void;
+  /** In milliseconds since 1970; null: it does not end. */
+  endOf(config: Pick<Config, "serial" | "expiresAt">): number | null;
+  /** The configuration is in force, and has passed its tests. */
+  take(config: Pick<Config, "serial" | "expiresAt">): void;
+}
+
+/** What is loaded when somebody asks for it, whatever the configuration names. */
+export interface OnDemand {
+  tests(): Promise<{
+    /** `configuration`: a `Configuration`; `read`: a `ReadConfig`. See `Configuration.prove`. */
+    prove(configuration: object, read: object, late: "strict" | "lenient"): Promise<void>;
+    testInForce(configuration: object, only?: string): Promise<TestReport>;
+  }>;
+  decisions(): Promise<typeof decisionReader>;
+  tail(): Promise<typeof tailCode>;
+  /** For the administrator, who takes upstreams out of traffic. */
+  takenOut(): Promise<typeof takenOutCode>;
+  explain(): Promise<object>;
+  dryRuns(): Promise<object>;
+  dryRun(): Promise<object>;
+}

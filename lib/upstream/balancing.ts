@@ -1,0 +1,60 @@
+/**
+ * What the kernel sees of balancing: services that have several upstreams, or say how one is chosen, judged or asked
+ * again. The code behind it is `gateway/balancing.ts`.
+ */
+import type { Clock } from "../base/clock.ts";
+import type { Dial, Egress } from "../base/egress.ts";
+import type { Log } from "../base/log.ts";
+import type { Service } from "../config/model.ts";
+import type { Handler } from "../http/handler.ts";
+import type { AttemptsOptions } from "./attempts.ts";
+import type { CircuitBreaker, FailureCounts, HealthOptions, HealthTools, UpstreamHealth } from "./contracts.ts";
+import type { MakePicker, Member, Peer, RequestSplit, StickySessions, UpstreamSet } from "./upstream_set.ts";
+
+/** The upstreams of one service that are probed, and what is connected to for it. */
+export interface Probes {
+  readonly settings: object;
+  readonly dials: ReadonlyMap<Peer, Dial>;
+}
+
+export interface Balancing {
+  /** Size of the memory in which threads share the health of an upstream. */
+  readonly HEALTH_BYTES: number;
+  /** Size of the memory of a circuit breaker. */
+  readonly BREAKER_BYTES: number;
+  /** `memory`: null: there is one thread. `failures`: in a worker, where those are reported; null elsewhere. */
+  healthOf(options: HealthOptions, memory: ArrayBufferLike | null, failures: FailureCounts | null): UpstreamHealth;
+  /** Puts the settings of a configuration for the health of its upstreams into force, after `UpstreamSet.adopt`. */
+  adoptHealth(upstreamSet: UpstreamSet, members: readonly Member[], tools: HealthTools): void;
+  checksOf(health: Service["health"], peers: readonly Peer[], egress: Egress): Probes;
+  activeChecks(clock: Clock): { adopt(all: readonly Probes[]): void };
+  /** By the strategy of the service. `changes`: see `HealthTools`. */
+  pickersOf(service: Service, changes: Int32Array): MakePicker;
+  splitOf(
+    split: NonNullable<Service["split"]>,
+    members: readonly Pick<Member, "peer" | "group">[],
+    picker: MakePicker,
+  ): RequestSplit;
+  /** `memory`: of the key that signs cookies where none is configured, the same for all threads. */
+  stickyOf(
+    settings: NonNullable<Service["sticky"]>,
+    service: Service,
+    peers: readonly Peer[],
+    tools: { readonly clock: Clock; readonly memory: (bytes: number) => ArrayBufferLike },
+  ): StickySessions;
+  breakerOf(
+    settings: NonNullable<Service["circuitBreaker"]>,
+    options: { readonly clock: Clock; readonly log: Log; readonly service: string; readonly memory: ArrayBufferLike },
+  ): CircuitBreaker;
+  guarded(next: Handler, breaker: CircuitBreaker): Handler;
+  /**
+   * The tries of a request to a service with several upstreams, or with `retries` that are not 0. `common`: see
+   * `Runtime.common`.
+   */
+  triesOf(
+    retries: Service["retries"],
+    options: AttemptsOptions,
+    upstreamSet: UpstreamSet,
+    common: <T>(name: string, make: () => T) => T,
+  ): Handler;
+}
