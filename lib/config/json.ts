@@ -141,41 +141,6 @@ export function itemsOf(node: JsonNode | undefined): readonly JsonNode[] {
   return node?.kind === "array" ? node.items : [];
 }
 
-/**
- * The values at a place such as `services[].protocol`; `=h2` behind it: those that are this text. `known`: what was
- * found on the way to others.
- */
-export function valuesAt(
-  document: JsonNode,
-  place: string,
-  known = new Map<string, readonly JsonNode[]>(),
-): readonly JsonNode[] {
-  const [path, text] = place.split("=") as [string, string | undefined];
-  let [found, begin]: [readonly JsonNode[], string] = [[document], ""];
-  for (const step of path.replaceAll("[]", ".[]").split(".")) {
-    begin += `.${step}`;
-    found =
-      known.get(begin) ??
-      found.flatMap((node) =>
-        step === "[]" ? itemsOf(node) : (node.kind === "object" && node.members.get(step)) || [],
-      );
-    known.set(begin, found);
-  }
-  return text === undefined ? found : found.filter((node) => node.kind === "string" && node.value === text);
-}
-
-/** All texts in these nodes; keys are none. */
-export function textsOf(nodes: readonly JsonNode[]): readonly string[] {
-  return nodes.flatMap((node) => {
-    if (node.kind === "string") return node.value;
-    return node.kind === "array"
-      ? textsOf(node.items)
-      : node.kind === "object"
-        ? textsOf([...node.members.values()])
-        : [];
-  });
-}
-
 /** The offset of the value at the path, or of its nearest ancestor that exists. */
 export function offsetAt(node: JsonNode, path: Path): number {
   return path.length === 0 ? node.offset : (nodeAt(node, path)?.offset ?? offsetAt(node, path.slice(0, -1)));

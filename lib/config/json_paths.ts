@@ -3,7 +3,7 @@
  */
 import type { JsonNode, Path } from "./json.ts";
 
-/** As `valuesAt`. */
+/** The values at a place such as `services[].protocol`; `=h2` behind it: those that are this text. */
 export function pathsTo(document: JsonNode, place: string): readonly { readonly at: Path; readonly value: JsonNode }[] {
   const [path, text] = place.split("=") as [string, string | undefined];
   let found: readonly { readonly at: Path; readonly value: JsonNode }[] = [{ at: [], value: document }];
