@@ -14,9 +14,6 @@ import { writtenTests } from "./written_tests.ts";
 export type ShownPath =
   "/gateway" | "/gateway/config" | "/gateway/status" | "/gateway/health" | "/gateway/stats" | "/gateway/tests";
 
-/** Secrets are not compressed beside what others can choose. */
-const NO_CODING: HeaderList = [];
-
 export async function shownRequest(
   path: ShownPath,
   { headers }: Inbound,
@@ -30,9 +27,7 @@ export async function shownRequest(
   };
   switch (path) {
     case "/gateway":
-      return secrets === "masked"
-        ? largeAnswer(gateway, "masked configuration", headers, async () => gatewayView(gateway.maskedConfig))
-        : largeAnswer(gateway, "configuration", NO_CODING, async () => gatewayView(gateway.shownConfig));
+      return configurationReply(gateway, secrets === "masked", headers);
     case "/gateway/config":
       return json(200, configView(options, secrets));
     case "/gateway/status":
@@ -44,4 +39,10 @@ export async function shownRequest(
     case "/gateway/tests":
       return json(200, testsView(gateway.lastTests, writtenTests(gateway, secrets)));
   }
+}
+
+/** Secrets are not compressed beside what others can choose. */
+function configurationReply(gateway: InterfaceOptions["gateway"], isMasked: boolean, headers: HeaderList) {
+  const shown = async () => gatewayView(isMasked ? gateway.maskedConfig : gateway.shownConfig);
+  return largeAnswer(gateway, `configuration ${isMasked}`, isMasked ? headers : [], shown);
 }

@@ -26,13 +26,11 @@ export async function reloadFrom(
   replacement?: Replacement,
 ): Promise<ReloadOutcome> {
   const isJson = settings.logFormat === "json";
-  const { configuration, reloads } = GatewayCore.partsOf(gateway);
+  const { reloads } = GatewayCore.partsOf(gateway);
   const { by } = asked;
-  // The reload fails for the same reason, and reports it.
-  if (replacement === undefined) await configuration.reader.loadModules().catch(() => {});
   try {
     const { digest, changed, changes, inForce, signer } = await (
-      replacement === undefined ? reloads.reload(undefined, asked) : reloads.replaceFile(replacement, asked)
+      replacement === undefined ? reloads.reload(undefined, asked, "to load") : reloads.replaceFile(replacement, asked)
     ).finally(onEnd);
     const count = (which: Change["change"]) => changes.filter(({ change }) => change === which).length;
     const counts = changed ? { added: count("added"), altered: count("altered"), removed: count("removed") } : {};

@@ -126,6 +126,15 @@ export class LoadedFeatures implements Features {
    */
   async load(source: ConfigSource, environment: Environment, readFile?: (path: string) => Buffer): Promise<void> {
     await this.loadNeeded(source);
+    await this.loadModules(source, environment, readFile);
+  }
+
+  /** The plugin modules, once all else has been loaded. */
+  async loadModules(
+    source: ConfigSource,
+    environment: Environment,
+    readFile?: (path: string) => Buffer,
+  ): Promise<void> {
     const { sources } = this.loaded;
     if (sources === undefined) return;
     const modules = sources.pluginModulesOf(source, {

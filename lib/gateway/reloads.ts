@@ -23,6 +23,9 @@ export interface Replacement {
   readonly write: (expect?: (path: string, signature: string) => void) => Promise<(why: unknown) => Promise<void>>;
 }
 
+/** Whether the plugin modules that a configuration names have been loaded. */
+type Modules = "loaded" | "to load";
+
 /** Whether what is compiled for a configuration, and proved of it, is the same as before. */
 function isSame(before: Loaded, { config, callers }: Loaded): boolean {
   const { global, services } = before.config;
@@ -44,7 +47,7 @@ export class Reloads {
   }
 
   /** See `Gateway.reload`. */
-  reload(config: ConfigInput | undefined, asked: AskedBy): Promise<Applied> {
+  reload(config: ConfigInput | undefined, asked: AskedBy, modules: Modules = "loaded"): Promise<Applied> {
     // The last in the queue reads the same source, as it is by then.
     if (config === undefined && this.#waiting !== null) {
       this.#waiting.askers.push(asked);
@@ -53,7 +56,7 @@ export class Reloads {
     const askers: [AskedBy] = [asked];
     const applied = this.#inTurn(askers, () => {
       if (this.#waiting?.askers === askers) this.#waiting = null;
-      return this.#reloadSource(config, askers);
+      return this.#reloadSource(config, askers, modules);
     });
     this.#waiting = config === undefined ? { applied, askers } : null;
     return applied;
@@ -67,13 +70,11 @@ export class Reloads {
     this.#waiting = null;
     const askers: Askers = [asked];
     return this.#inTurn(askers, async () => {
-      const { reader, features, options } = this.#configuration;
+      const { reader, options } = this.#configuration;
       const { named } = reader;
       const source = { text: replacement.text, file: options.configFile! };
       try {
-        // The reload fails for the same reason, and reports it.
-        await features.load(source, options.environment ?? process.env).catch(ignore);
-        return await this.#reload(source, askers, replacement.write);
+        return await this.#reload(source, askers, { modules: "to load", write: replacement.write });
       } catch (error) {
         reader.named = named;
         throw error;
@@ -131,12 +132,12 @@ export class Reloads {
     return applied;
   }
 
-  async #reloadSource(config: ConfigInput | undefined, askers: Askers): Promise<Applied> {
+  async #reloadSource(config: ConfigInput | undefined, askers: Askers, modules: Modules): Promise<Applied> {
     const configuration = this.#configuration;
     const at = configuration.tools.clock.wall();
     try {
       configuration.checkOpen();
-      return await this.#reload(configuration.reader.source(config), askers);
+      return await this.#reload(configuration.reader.source(config), askers, { modules });
     } catch (error) {
       configuration.lastReload = {
         at,
@@ -149,11 +150,17 @@ export class Reloads {
     }
   }
 
-  async #reload(source: ConfigSource, askers: Askers, write?: Replacement["write"]): Promise<Applied> {
+  async #reload(
+    source: ConfigSource,
+    askers: Askers,
+    { modules, write }: { readonly modules: Modules; readonly write?: Replacement["write"] },
+  ): Promise<Applied> {
     const configuration = this.#configuration;
-    const { features, reader } = configuration;
+    const { features, reader, options } = configuration;
     const at = configuration.tools.clock.wall();
     await features.loadNeeded(source);
+    // What cannot be loaded is an error of the configuration.
+    if (modules === "to load") await features.loadModules(source, options.environment ?? process.env).catch(ignore);
     this.#isReread = false;
     await features.loaded.callers?.callerReaderOf(features).readAhead(source);
     const read = await inSlices(reader.loadSteps(source, { before: configuration.snapshot }), paced());

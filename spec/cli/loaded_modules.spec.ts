@@ -16,7 +16,7 @@ import { tokensOf } from "../support/tokens.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 /** What is loaded at most. */
-const MOST = { modules: 106, tokens: 136_000, guarded: 153_000 };
+const MOST = { modules: 106, tokens: 136_000, guarded: 153_200 };
 const quickstart = JSON.parse(readFileSync(new URL("examples/quickstart.json", ROOT), "utf8")) as {
   readonly services: readonly [Record<string, unknown>];
 };
