@@ -2,30 +2,35 @@
  * Starts everything the settings ask for: gateway, listeners, admin interface, management UI; all of it or nothing.
  */
 import type { AddressInfo } from "node:net";
-import type { Admin, AdminOptions } from "../admin/server.ts";
 import { messageOf } from "../base/errors.ts";
 import { addressOf } from "../base/ip_address.ts";
 import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";
 import type { Settings } from "../config/settings_types.ts";
-import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import { ConfigError, GatewayCore, type CompleteOptions, type ListenOptions } from "../gateway/gateway.ts";
 import type { BoundAddress } from "../gateway/options.ts";
+import type { Replacement } from "../gateway/reloads.ts";
+import type { AskedBy, GatewayStatus, ReloadOutcome } from "../gateway/status.ts";
 import { readForStart } from "../features/load.ts";
-import type { Manager } from "../manager/server.ts";
-import type { OperatorServer } from "../operator/operator_server.ts";
 import type { TlsFiles } from "../server/listener.ts";
 import { Failure, listenFailure } from "./failure.ts";
 import { askedBy, featuresNamedBy, ON_DEMAND } from "./on_demand.ts";
-import type { Opened } from "./operators.ts";
+
+/** A server for operators, beside the gateway. */
+interface ServerBeside {
+  /** Throws for a certificate that cannot be used. */
+  renewTls(files: TlsFiles): void;
+  /** Resolves when its requests have ended. */
+  close(): Promise<void>;
+}
 
 export interface Started {
   readonly gateway: GatewayCore;
   /** The same; null: nobody asks for reports. */
-  readonly reported: ReportedGateway | null;
-  readonly admin: Admin | null;
-  readonly manager: Manager | null;
-  readonly probes: OperatorServer | null;
+  readonly reported: { readonly status: GatewayStatus } | null;
+  readonly admin: ServerBeside | null;
+  readonly manager: ServerBeside | null;
+  readonly probes: ServerBeside | null;
   /** "http://0.0.0.0:8008", … */
   readonly http: readonly string[];
   /** Empty when HTTPS is off. */
@@ -52,7 +57,7 @@ export interface StartOptions extends Pick<
    */
   readonly sockets?: { readonly http: readonly number[]; readonly https: readonly number[] };
   /** Called for a reload through the admin interface. */
-  readonly reload: AdminOptions["reload"];
+  readonly reload: (replacement?: Replacement, who?: Omit<AskedBy, "by">) => Promise<ReloadOutcome>;
   /** Called before the first port is open. */
   readonly onListen?: () => void;
 }
@@ -106,7 +111,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     settings.probe &&
     reported &&
     (await ON_DEMAND.probes()).openProbes(settings.probe, settings.metricsToken, reported, log);
-  let manager: Opened<Manager> | null = null;
+  let manager: { readonly server: ServerBeside; listen(): Promise<string> } | null = null;
   try {
     await configuration.prove("lenient");
     if (settings.seal) (await ON_DEMAND.seal()).seal(settings, gateway);
