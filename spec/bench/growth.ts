@@ -6,7 +6,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { brief, markdown, verdictTable, type Verdict } from "./figures.ts";
 import { openLoop, pause, percentile, request, until, type Outcome } from "./load.ts";
-import { PROGRAMS, ROUTES_OF_A_SERVICE, type Change, type Program, type Shape } from "./growth_programs.ts";
+import { PROGRAMS, ROUTES_OF_A_SERVICE, statusOf, type Change, type Program, type Shape } from "./growth_programs.ts";
 import { costsOf, withMachine, type Machine, type Running } from "./peers/machine.ts";
 import { build } from "./ready.ts";
 
@@ -127,7 +127,7 @@ async function reloaded(
   let takenMs = NaN;
   if (change !== "none") {
     for (;;) {
-      if ((await request(port, marker(generation))) !== "404") break;
+      if ((await request(port, marker)) === String(statusOf(generation))) break;
       if (performance.now() - signalledAt > MAX_START_MS) throw new Error("the reload is not taken");
       await pause(20);
     }

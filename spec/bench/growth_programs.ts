@@ -25,8 +25,8 @@ export interface Served {
   readonly command: Command;
   /** A path without a plugin, which every generation answers. */
   readonly steady: string;
-  /** A path that only this generation answers. */
-  marker(generation: number): string;
+  /** A path whose status tells the generation, see `statusOf`. */
+  readonly marker: string;
   /** Beside the file of the configuration, whose place it takes at the start or by `reload`. */
   write(written: Written): void;
   reload(running: Running | null): void;
@@ -82,7 +82,12 @@ function routesOf(service: number, generation: number, count: number): readonly 
 }
 
 const steady = "/steady";
-const marker = (generation: number) => `/marker-${generation}`;
+const marker = "/marker";
+
+/** So no pattern differs from one generation to the next. */
+export function statusOf(generation: number): number {
+  return 210 + generation;
+}
 
 function put(file: string): void {
   renameSync(`${file}.new`, file);
@@ -120,7 +125,9 @@ async function ours(folder: string, shape: Shape, size: number): Promise<Served>
       isSame = written.change === "none";
       const of = generations.apply(written);
       const newest = Math.max(...of);
-      const fixed = (path: string) => ({ path, plugins: [TERMINATED] });
+      const fixed = (path: string, status: number) => {
+        return { path, plugins: [{ name: "request_termination", config: { status, body: "ok" } }] };
+      };
       const config: ConfigInput = {
         global: { access_log: { enabled: false }, ...(shape === "callers" && { plugins: [] }) },
         services: [
@@ -128,7 +135,7 @@ async function ours(folder: string, shape: Shape, size: number): Promise<Served>
             name: "fixed",
             base_path: "/",
             upstreams: [{ host: "127.0.0.1", port: backend }],
-            routes: [fixed(steady), fixed(marker(newest))],
+            routes: [fixed(steady, 200), fixed(marker, statusOf(newest))],
           },
           ...of.map((generation, s) => ({
             name: `s${s}`,
@@ -154,8 +161,6 @@ async function ours(folder: string, shape: Shape, size: number): Promise<Served>
     },
   };
 }
-
-const TERMINATED = { name: "request_termination", config: { status: 200, body: "ok" } };
 
 function callersOf(count: number, generation: number) {
   return Array.from({ length: count }, (_none, i) => ({
@@ -197,7 +202,8 @@ async function nginx(folder: string, _shape: Shape, size: number): Promise<Serve
         const server = `127.${1 + (s >> 8)}.${s & 255}.1:${backend}`;
         return `upstream s${s} { server ${server}; keepalive 16; }`;
       });
-      const fixed = [steady, marker(Math.max(...of))].map((path) => `location = ${path} { return 200 "ok"; }`);
+      const newest = statusOf(Math.max(...of));
+      const fixed = [`location = ${steady} { return 200 "ok"; }`, `location = ${marker} { return ${newest} "ok"; }`];
       const text = [
         main,
         "events { worker_connections 1024; }",
@@ -218,7 +224,9 @@ async function caddy(folder: string, _shape: Shape, size: number): Promise<Serve
   const [port, backend, admin] = [await freePort(), await freePort(), await freePort()];
   const file = join(folder, "caddy.json");
   const generations = new Generations(size / ROUTES_OF_A_SERVICE);
-  const ok = { handler: "static_response", status_code: 200, body: "ok" };
+  const fixed = (path: string, status: number) => {
+    return { match: [{ path: [path] }], handle: [{ handler: "static_response", status_code: status, body: "ok" }] };
+  };
   const places = { XDG_CONFIG_HOME: folder, XDG_DATA_HOME: folder };
   const program = find("caddy")!;
   return {
@@ -248,13 +256,12 @@ async function caddy(folder: string, _shape: Shape, size: number): Promise<Serve
           },
         ],
       }));
-      const fixed = [steady, marker(Math.max(...of))].map((path) => ({ match: [{ path: [path] }], handle: [ok] }));
       const missing = { handle: [{ handler: "static_response", status_code: 404 }] };
       const server = {
         listen: [`127.0.0.1:${port}`],
         automatic_https: { disable: true },
         idle_timeout: "600s",
-        routes: [...fixed, ...routes, missing],
+        routes: [fixed(steady, 200), fixed(marker, statusOf(Math.max(...of))), ...routes, missing],
       };
       const config = {
         admin: { listen: `127.0.0.1:${admin}`, config: { persist: false } },
