@@ -193,11 +193,10 @@ export class LoadedFeatures implements Features {
   }
 }
 
-/** What features add to the schema of a configuration. */
+/** What features add to the schema of a configuration; what two of them bring is there once. */
 export function fieldsIn(features: readonly object[]): readonly PartFields[] {
-  return (features as readonly { readonly fields?: PartFields | readonly PartFields[] }[]).flatMap(
-    ({ fields = [] }) => fields,
-  );
+  const all = features as readonly { readonly fields?: PartFields | readonly PartFields[] }[];
+  return [...new Set(all.flatMap(({ fields = [] }) => fields))];
 }
 
 const missing = new Map<string, AnyPlugin>();
