@@ -238,8 +238,11 @@ describe("a WebSocket upgrade", () => {
     const passing = setInterval(() => clock.advance(10_000), 1);
     onTestFinished(() => clearInterval(passing));
     const piece = Buffer.alloc(64 * 1024);
-    connection.socket.on("drain", () => connection.socket.write(piece));
-    while (connection.socket.write(piece));
+    const fill = () => {
+      while (connection.socket.write(piece));
+    };
+    connection.socket.on("drain", fill);
+    fill();
     await connection.closed();
   }, 60_000);
 });
