@@ -20,9 +20,9 @@ export function routeConditions(written: Conditions): RouteConditions {
 }
 
 /** As trailers they would reach the upstream behind another route. */
-export function matchedHeaders(services: readonly Service[]): ReadonlySet<string> {
+export function matchedHeaders(services: readonly Service[]): ReadonlySet<string> | undefined {
   const names = services.flatMap(({ routes }) => routes.flatMap(({ match }) => Object.keys(match?.headers ?? {})));
-  return new Set(names.map(dashed));
+  return names.length === 0 ? undefined : new Set(names.map(dashed));
 }
 
 export function listOf(conditions: Conditions): readonly PlacedCondition[] {

@@ -52,8 +52,8 @@ export interface Matching {
   canMeet(a: readonly PlacedCondition[], b: readonly PlacedCondition[]): boolean;
   /** Throws an Error for a pattern that `linearPattern` refuses. */
   routeConditions(written: Conditions): RouteConditions;
-  /** The headers by which routes are selected, see `dashed`. */
-  matchedHeaders(services: readonly Service[]): ReadonlySet<string>;
+  /** The headers by which routes are selected, see `dashed`; undefined: none is. */
+  matchedHeaders(services: readonly Service[]): ReadonlySet<string> | undefined;
 }
 
 /** `upstream_path.ts` */
