@@ -31,16 +31,16 @@ export class GatewayAudit implements AuditTrail {
     this.observed = settings.refusals ? ({ name }, middleware) => this.#noting(name, middleware) : undefined;
   }
 
-  applied(...[by, before, { digest, signer }]: Parameters<AuditTrail["applied"]>): void {
+  readonly applied: AuditTrail["applied"] = (by, before, { digest, signer }) => {
     this.sink.add("configuration_applied", {
       ...by,
       ...(before !== null && { before }),
       digest,
       ...(signer !== undefined && { signed_by: signer }),
     });
-  }
+  };
 
-  refused(...[by, error, inForce]: Parameters<AuditTrail["refused"]>): void {
+  readonly refused: AuditTrail["refused"] = (by, error, inForce) => {
     // Not the configuration was refused, but the request to change it.
     if (error instanceof Fault) return;
     const issues: readonly Pick<Issue, "message" | "isSignature">[] =
@@ -48,14 +48,14 @@ export class GatewayAudit implements AuditTrail {
     const event = issues.some(({ isSignature }) => isSignature) ? "signature_refused" : "configuration_refused";
     const shown = issues.slice(0, MAX_ISSUES).map(({ message }) => message.slice(0, MAX_ISSUE));
     this.sink.add(event, { ...by, ...(inForce !== null && { in_force: inForce }), issues: shown });
-  }
+  };
 
-  receive(...[{ events, lost }, worker]: Parameters<AuditTrail["receive"]>): void {
+  readonly receive: AuditTrail["receive"] = ({ events, lost }, worker) => {
     this.sink.addEvents!(events, lost);
     const written = this.sink.written();
     // It takes an answer for that to its oldest batch, and a loss is known before a write has ended.
     this.#answered = this.#answered.then(async () => worker.postMessage({ type: "audited", isWritten: await written }));
-  }
+  };
 
   get isClosed(): boolean {
     return this.settings.fail === "closed" && Atomics.load(this.settings.failing, 0) !== 0;
