@@ -77,6 +77,7 @@ export function loadedAtStart(
     ...[...named, ...onDemandOf(settings), ...(isReported ? (["reporting"] as const) : [])].map((name) => OF_RUN[name]),
     ...features.called,
     ...(hasTests ? [OF_GATEWAY.tests] : []),
+    ...(settings.audit !== null && settings.workers !== 1 ? [OF_GATEWAY.workerAudit] : []),
   ];
   return ROWS.filter(({ load }) => loads.includes(load));
 }
@@ -91,7 +92,7 @@ export function loadedOnRequest({ admin }: Pick<Settings, "admin">): readonly Ro
   const asked: readonly Load[] = [
     OF_RUN.reloading,
     ...FOR_RELOADS.map((name) => FEATURES[name]),
-    ...(admin === null ? [] : Object.values(OF_GATEWAY)),
+    ...(admin === null ? [] : Object.values(OF_GATEWAY).filter((load) => load !== OF_GATEWAY.workerAudit)),
   ];
   return [...ROWS.filter(({ load }) => asked.includes(load)), ...(admin === null ? [] : ADMIN_ROWS)];
 }

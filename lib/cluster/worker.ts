@@ -10,11 +10,11 @@ import { createLog, type Log } from "../base/log.ts";
 import { asBuffer, received, type Bundle, type ReportExtent } from "../gateway/bundle.ts";
 import { answerForThread } from "../gateway/faults.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
-import { GatewayAudit } from "../gateway/gateway_audit.ts";
+import type * as auditCode from "../gateway/gateway_audit.ts";
 import type { AuditTrail, AuditSettings } from "../gateway/options.ts";
-import { loaded } from "../gateway/loaded_features.ts";
+import { loaded, type LoadedFeatures } from "../gateway/loaded_features.ts";
 import { freshModules } from "../features/load.ts";
-import { AuditEvents } from "../observe/audit_events.ts";
+import type * as eventsCode from "../observe/audit_events.ts";
 import type { Tail, TailReader } from "../observe/tail.ts";
 import { workerReportsOf } from "../report/worker_reports.ts";
 import type { TlsFiles } from "../server/listener.ts";
@@ -39,7 +39,7 @@ const send = (message: ToMain) => port.postMessage({ edgeGateway: message } sati
 
 const logLines = sentLines(words, waitingLinesOf(place, count), (line) => send({ type: "log", line }));
 /** Null: there is no audit log. */
-let auditEvents: AuditEvents | null = null;
+let auditEvents: eventsCode.AuditEvents | null = null;
 const accessLines = new LineBatch((lines) => send({ type: "access", lines }));
 setInterval(
   entry("a beat", () => void Atomics.add(words, beatsOf(place), 1)),
@@ -95,7 +95,7 @@ async function create(): Promise<GatewayCore> {
   const options = {
     ...{ modules, environment: bundle.environment, log, tests: "skip" as const, asked: start.asked },
     ...(tracing && { tracing }),
-    ...(start.audit && { audit: auditOf(start.audit) }),
+    ...(start.audit && { audit: await auditOf(modules, start.audit) }),
     ...(start.adminCookie !== null && { adminCookie: start.adminCookie }),
     accessLog: (lines: string) => accessLines.add(lines),
   };
@@ -103,7 +103,9 @@ async function create(): Promise<GatewayCore> {
   return new GatewayCore(options, threads, follower);
 }
 
-function auditOf(settings: AuditSettings): AuditTrail {
+async function auditOf({ onDemand }: LoadedFeatures, settings: AuditSettings): Promise<AuditTrail> {
+  const code = (await loaded(onDemand.workerAudit)) as typeof auditCode & typeof eventsCode;
+  const { AuditEvents, GatewayAudit } = code;
   auditEvents = new AuditEvents((events, lost) => send({ type: "audit", events, lost }));
   return new GatewayAudit(settings, auditEvents);
 }

@@ -119,6 +119,8 @@ export const ON_DEMAND = {
   /** For the administrator, who takes upstreams out of traffic. */
   takenOut: () => import("../upstream/taken_out.ts"),
   decisions: () => import("../observe/decision_reader.ts"),
+  /** What a worker has of the audit log. */
+  workerAudit: () => all(import("../gateway/gateway_audit.ts"), import("../observe/audit_events.ts")),
 } satisfies FeatureTable["onDemand"];
 
 /** What a gateway of the whole program can load. */

@@ -231,4 +231,6 @@ export interface OnDemand {
   explain(): Promise<object>;
   dryRuns(): Promise<object>;
   dryRun(): Promise<object>;
+  /** What a worker has of the audit log: `gateway_audit.ts` and `observe/audit_events.ts`. */
+  workerAudit(): Promise<object>;
 }
