@@ -52,12 +52,12 @@ export class FigureHistory {
   reloads: { readonly at: number; readonly digest: string }[] = [];
   readonly #parts: Pick<GatewayParts, "metrics" | "configuration">;
   readonly #most: number;
-  #digest: string;
+  /** Of the configuration in force; null before the end of the first step. */
+  #digest: string | null = null;
 
   constructor(parts: Pick<GatewayParts, "metrics" | "configuration">, most = MAX_SERIES) {
     this.#parts = parts;
     this.#most = most;
-    this.#digest = parts.configuration.snapshot.digest;
   }
 
   /** Whether a further service, route or upstream finds no place. */
@@ -79,9 +79,12 @@ export class FigureHistory {
     for (const span of NAMES) this.#endStep(span, at + TURN_MS);
     const {
       loadedAt,
+      lastChange,
       snapshot: { digest },
     } = this.#parts.configuration;
-    if (digest !== this.#digest) this.reloads.push({ at: loadedAt, digest });
+    // The first step may have had a reload before this was loaded.
+    const isReload = this.#digest === null ? lastChange !== null && loadedAt >= at : digest !== this.#digest;
+    if (isReload) this.reloads.push({ at: loadedAt, digest });
     this.#digest = digest;
     this.reloads = this.reloads.filter((reload) => reload.at > at - DAY_MS).slice(-MAX_RELOADS);
   }

@@ -21,8 +21,13 @@ async function recorded(input: ConfigInput, most?: number) {
   const gateway = createGateway({ config: input, clock });
   onTestFinished(async () => void (await gateway.close(0)));
   const parts = Gateway.partsOf(gateway as Gateway);
-  const history = new FigureHistory(parts, most);
-  Object.assign(Gateway.reportingOf(gateway as Gateway), { history, openHistory: async () => history });
+  let history: FigureHistory;
+  /** Anew, as if what it is made of had been loaded now. */
+  const begin = () => {
+    history = new FigureHistory(parts, most);
+    Object.assign(Gateway.reportingOf(gateway as Gateway), { history, openHistory: async () => history });
+    return history;
+  };
   // Starts the statistics.
   parts.requests.activate();
   const read = (query: string) => {
@@ -30,7 +35,7 @@ async function recorded(input: ConfigInput, most?: number) {
     const question = readFiguresQuestion(`/gateway/figures?${query}`);
     return typeof question === "string" ? question : figuresOf(history, question, parts.metrics!.services);
   };
-  return { gateway, clock, history, read };
+  return { gateway, clock, history: begin(), read, begin };
 }
 
 const get = (gateway: Shown, url: string) => gateway.inject({ url, headers: { Host: "shop.example" } });
@@ -136,6 +141,33 @@ describe("the history of figures", () => {
     expect(read("service=s")).toMatchObject({ since: new Date(clock.wall() - 5_000).toISOString(), points: [] });
     clock.advance(5_000);
     expect(pointsOf(read("service=s"))).toMatchObject([{ requests: 1 }]);
+  });
+
+  it.each([true, false])(
+    "has a mark for a reload within its first step, also where that is what it is loaded after: %s",
+    async (isLate) => {
+      const { port } = await backend();
+      const { gateway, clock, read, begin } = await recorded(config(port, "a"));
+      await get(gateway, "/a/a");
+      clock.advance(1_000);
+      await gateway.reload(config(port, "a", "b"));
+      const [at, { digest }] = [new Date(clock.wall()).toISOString(), gateway];
+      if (isLate) begin();
+      pass(clock, 10);
+      expect(read("")).toMatchObject({ reloads: [{ at, digest }] });
+    },
+  );
+
+  it("has no mark for the start, nor for a reload before its first step", async () => {
+    const { port } = await backend();
+    const { gateway, clock, read, begin } = await recorded(config(port, "a"));
+    pass(clock, 10);
+    expect(read("")).toMatchObject({ reloads: [] });
+    await gateway.reload(config(port, "a", "b"));
+    pass(clock, 10);
+    begin();
+    pass(clock, 10);
+    expect(read("")).toMatchObject({ reloads: [] });
   });
 
   it(
