@@ -11,5 +11,5 @@ export class JoinedPieces {
   }
 }
 
-/** JoinedPieces that are kept before they are joined. */
+/** Pieces that are kept before they are joined. */
 const MAX_LOOSE = 256;
