@@ -42,7 +42,8 @@ async function stalled(port: number, letter: string) {
       let text = "";
       socket.on("data", (chunk: Buffer) => void (text += chunk.toString("latin1")));
       socket.resume();
-      // The heads are counted apart: together they are longer than the end of the last body may be that is still to come.
+      // The heads are counted apart: together they are longer than the end of the last body may be that is still to
+      // come.
       await eventually(() => {
         if (text.length <= MANY * BYTES) return false;
         const all = text.match(heads) ?? [];
