@@ -10,12 +10,12 @@ const own = ownPackage();
 export const version: string = own.version;
 
 /** The names of the features, plugin kinds and commands that a build has. Null: this is the whole program. */
-export const builtParts: ReadonlySet<string> | null =
+export const builtWith: ReadonlySet<string> | null =
   own.edgeGateway === undefined ? null : new Set(own.edgeGateway.parts);
 
 /** Whether this program has the feature, plugin kind or command. */
 export function isInBuild(name: string): boolean {
-  return builtParts?.has(name) ?? true;
+  return builtWith?.has(name) ?? true;
 }
 
 interface Package {

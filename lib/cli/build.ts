@@ -301,7 +301,7 @@ function broughtBy(name: string): readonly string[] {
   return [name, ...(BRINGS[name] ?? []).flatMap(broughtBy)];
 }
 
-/** The settings as if they named these parts, too. */
+/** The settings as if they named these features, too. */
 function withNames(settings: Settings, names: readonly string[]): Settings {
   const given = settings as unknown as Readonly<Record<string, unknown>>;
   const added = Object.assign({}, ...names.map((name) => OF_SETTINGS[name])) as Readonly<Record<string, unknown>>;

@@ -2,7 +2,7 @@
  * The warnings about configurations that an operator can accept, and the field that does so. Each entry accepts one.
  */
 import { suggest } from "../base/suggest.ts";
-import type { PartFields } from "./part_fields.ts";
+import type { FeatureFields } from "./feature_fields.ts";
 import * as s from "./schema.ts";
 
 export const ACCEPTABLE_WARNINGS = [
@@ -42,4 +42,4 @@ export const ACCEPTED_WARNING = s.string({
   },
 });
 
-export const fields: PartFields = { schemas: { accepted_warning: ACCEPTED_WARNING } };
+export const fields: FeatureFields = { schemas: { accepted_warning: ACCEPTED_WARNING } };

@@ -12,7 +12,7 @@ import { addIssue, formatPath, itemsOf, listedIssues, nodeAt, NOWHERE, offsetAt 
 import { parseJson, parseSteps } from "./json_parser.ts";
 import type { Issue, JsonDocument, JsonNode, Path, PositionOf } from "./json.ts";
 import { pathsTo } from "./json_paths.ts";
-import type { PartFields } from "./part_fields.ts";
+import type { FeatureFields } from "./feature_fields.ts";
 import { contentOf, listedFile, reportUnpinned, writtenPath, type ListedFile } from "./pinned_file.ts";
 import * as references from "./references.ts";
 import { INVALID, report, reportAt, type CheckContext } from "./schema.ts";
@@ -169,10 +169,10 @@ export class CallerReader {
 
 const readers = new WeakMap<object, CallerReader>();
 
-/** The one of a gateway, which has all its `parts` for itself. */
-export function callerReaderOf(parts: object): CallerReader {
-  const reader = readers.get(parts) ?? new CallerReader();
-  readers.set(parts, reader);
+/** The one of a gateway, which has all its `features` for itself. */
+export function callerReaderOf(features: object): CallerReader {
+  const reader = readers.get(features) ?? new CallerReader();
+  readers.set(features, reader);
   return reader;
 }
 
@@ -275,4 +275,4 @@ function* stepsOf(file: string, content: Buffer, { sources }: CheckContext): Gen
   return { content, list, issues: inFile(node === null ? issues : [...issues, ...inItems], file) };
 }
 
-export const fields: PartFields = { schemas: { callers: CALLERS, caller_files: CALLER_FILES } };
+export const fields: FeatureFields = { schemas: { callers: CALLERS, caller_files: CALLER_FILES } };

@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import type { Issue, Json, JsonNode, Path } from "./json.ts";
 import type { PluginKind } from "./model.ts";
-import type { PartFields } from "./part_fields.ts";
+import type { FeatureFields } from "./feature_fields.ts";
 import type { AnySchema, CheckContext, NamedFile, Secret, Sources } from "./schema_types.ts";
 
 /** Shorter ones are checked with what they are in: in less than a slice. */
@@ -66,7 +66,7 @@ interface Surroundings {
   readonly folder: string;
   readonly environment: Sources["environment"];
   readonly kinds: readonly PluginKind[];
-  readonly parts: readonly PartFields[];
+  readonly features: readonly FeatureFields[];
   readonly references: Sources["references"];
 }
 
@@ -85,7 +85,7 @@ interface ServiceOptions {
   readonly text: string;
   readonly members: ReadonlyMap<string, JsonNode>;
   readonly kinds: readonly PluginKind[];
-  readonly parts: readonly PartFields[];
+  readonly features: readonly FeatureFields[];
   /** Null: there is none. */
   readonly before: CheckedServices | null;
 }
@@ -96,7 +96,7 @@ interface ServiceOptions {
  */
 export function* checkServices(
   context: CheckContext & Pick<Required<CheckContext>, "lists">,
-  { schema, text, members, kinds, parts, before }: ServiceOptions,
+  { schema, text, members, kinds, features, before }: ServiceOptions,
 ): Generator<void, CheckedServices> {
   const { sources, lists } = context;
   const { folder, environment, references } = sources;
@@ -104,7 +104,7 @@ export function* checkServices(
   const digests = new Map<string, string>();
   for (const [i, [key, { keyOffset }]] of [...members].entries())
     if (!APART.has(key)) digests.set(key, yield* digestOf(text, keyOffset, ends[i]!));
-  const surroundings = { global: digests.get("global") ?? "", folder, environment, kinds, parts, references };
+  const surroundings = { global: digests.get("global") ?? "", folder, environment, kinds, features, references };
   const known = before !== null && areSame(before, surroundings) ? before.services : NONE;
   const services = new Map<string, CheckedService>();
   const list = newList();
@@ -184,7 +184,7 @@ function areSame(a: Surroundings, b: Surroundings): boolean {
     a.folder === b.folder &&
     a.references === b.references &&
     haveSame(a.kinds, b.kinds) &&
-    haveSame(a.parts, b.parts) &&
+    haveSame(a.features, b.features) &&
     haveSame(Object.entries(a.environment).flat(), Object.entries(b.environment).flat())
   );
 }

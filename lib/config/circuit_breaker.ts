@@ -2,7 +2,7 @@
  * The schema of `circuit_breaker`.
  */
 import { integer, milliseconds, share } from "./fields.ts";
-import type { PartFields } from "./part_fields.ts";
+import type { FeatureFields } from "./feature_fields.ts";
 import * as s from "./schema.ts";
 
 export const CIRCUIT_BREAKER = s.object(
@@ -16,4 +16,4 @@ export const CIRCUIT_BREAKER = s.object(
   { describe: "Refuses requests at once while too many of them fail; off unless given." },
 );
 
-export const fields: PartFields = { schemas: { circuit_breaker: CIRCUIT_BREAKER } };
+export const fields: FeatureFields = { schemas: { circuit_breaker: CIRCUIT_BREAKER } };

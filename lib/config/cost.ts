@@ -3,7 +3,7 @@
  */
 import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { MAX_LIMIT } from "./fields.ts";
-import type { PartFields } from "./part_fields.ts";
+import type { FeatureFields } from "./feature_fields.ts";
 import { integer, object, optional, string, withDefault } from "./schema.ts";
 
 export const COST = object(
@@ -38,7 +38,7 @@ export const COST = object(
   },
 );
 
-export const fields: PartFields = { schemas: { cost: COST } };
+export const fields: FeatureFields = { schemas: { cost: COST } };
 
 /** A cost, rounded up, and at most the largest one that is counted; null for what is none. */
 export function costOf(text: string): number | null {

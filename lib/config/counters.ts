@@ -2,7 +2,7 @@
  * The schema of `global.counters`: the Redis or Valkey server that keeps the counts of rate limits, and its URL.
  */
 import { hostProblem, integer } from "./fields.ts";
-import type { PartFields } from "./part_fields.ts";
+import type { FeatureFields } from "./feature_fields.ts";
 import { maskLiterals } from "./references.ts";
 import * as s from "./whole_schema.ts";
 import { CLIENT_TLS } from "./tls_fields.ts";
@@ -142,4 +142,4 @@ export const COUNTERS = s.object(
   },
 );
 
-export const fields: PartFields = { schemas: { counters: COUNTERS } };
+export const fields: FeatureFields = { schemas: { counters: COUNTERS } };

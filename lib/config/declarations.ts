@@ -4,8 +4,8 @@
  */
 import { formatPath, itemsOf, nodeAt, type JsonNode, type Path } from "./json.ts";
 import { defaultRouteName, type Route } from "./model.ts";
-import type { PartSchemas } from "./part_schemas.ts";
-import { fieldsOf, type PartFields } from "./part_fields.ts";
+import type { FeatureSchemas } from "./feature_schemas.ts";
+import { fieldsOf, type FeatureFields } from "./feature_fields.ts";
 import { INVALID, type Sources } from "./schema_core.ts";
 
 /** The readable part of a route in a configuration that may be invalid. */
@@ -42,9 +42,9 @@ export interface RoutesRead {
 export function* declarations(
   root: JsonNode,
   sources: Sources,
-  parts: readonly PartFields[] = [],
+  features: readonly FeatureFields[] = [],
 ): Generator<void, RouteDeclaration[]> {
-  const matchSchema = fieldsOf<PartSchemas>(parts)("match");
+  const matchSchema = fieldsOf<FeatureSchemas>(features)("match");
   const nameIn =
     sources.references?.nameIn ?? ((node: JsonNode | undefined) => (node?.kind === "string" ? node.value : undefined));
   const texts = (nodes: readonly JsonNode[]) => nodes.map(nameIn).filter((found) => found !== undefined);

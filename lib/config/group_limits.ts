@@ -2,7 +2,7 @@
  * `limits_by_group`: limits for callers of some groups, in place of those for all others.
  */
 import { MAX_LIMIT, NO_WINDOW, WINDOW_FIELDS } from "./fields.ts";
-import type { PartFields } from "./part_fields.ts";
+import type { FeatureFields } from "./feature_fields.ts";
 import * as s from "./whole_schema.ts";
 
 /** Limits of type `T` by group, in the order of the configuration. */
@@ -61,6 +61,6 @@ export const QUOTAS_BY_GROUP = byGroup(
   "Limits for callers of a group, in place of the other: by group, the first that a caller has.",
 );
 
-export const fields: PartFields = {
+export const fields: FeatureFields = {
   schemas: { limits_by_group: RATE_LIMITS_BY_GROUP, quotas_by_group: QUOTAS_BY_GROUP },
 };

@@ -4,7 +4,7 @@
 import { TOKEN } from "../base/http_grammar.ts";
 import { suggest } from "../base/suggest.ts";
 import { droppedProblem } from "./dropped_names.ts";
-import type { PartFields, Report } from "./part_fields.ts";
+import type { FeatureFields, Report } from "./feature_fields.ts";
 import * as s from "./schema.ts";
 
 /** What stands alone, and what has a name behind it, with an example. */
@@ -102,7 +102,7 @@ export function parameterProblem(hashOn: string, patterns: readonly string[]): s
 /** `{name}`, `{name*}`, `<name>`, `<name*>`. */
 const PLACEHOLDER = /[{<](\w+)\*?[}>]/g;
 
-export const fields: PartFields = {
+export const fields: FeatureFields = {
   schemas: { hash_on: HASH_ON, hash_balance_factor: HASH_BALANCE_FACTOR },
   checkService: checkHashing,
 };

@@ -2,7 +2,7 @@
  * The schema of `health`: health checks and ejection.
  */
 import { flag, integer, milliseconds, NO_HEALTH } from "./fields.ts";
-import type { PartFields } from "./part_fields.ts";
+import type { FeatureFields } from "./feature_fields.ts";
 import * as s from "./whole_schema.ts";
 
 const STATUS = s.integer({ min: 100, max: 599, describe: "An HTTP status." });
@@ -77,4 +77,4 @@ export const HEALTH = s.object(
   { describe: "Which upstreams are healthy enough to get requests." },
 );
 
-export const fields: PartFields = { schemas: { health: HEALTH } };
+export const fields: FeatureFields = { schemas: { health: HEALTH } };

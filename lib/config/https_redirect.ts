@@ -2,7 +2,7 @@
  * The schema of `global.https_redirect`.
  */
 import { integer } from "./fields.ts";
-import type { PartFields } from "./part_fields.ts";
+import type { FeatureFields } from "./feature_fields.ts";
 import * as s from "./schema.ts";
 
 export const HTTPS_REDIRECT = s.object(
@@ -16,4 +16,4 @@ export const HTTPS_REDIRECT = s.object(
   { describe: "Redirects requests over plain HTTP to HTTPS, before a route is looked up." },
 );
 
-export const fields: PartFields = { schemas: { https_redirect: HTTPS_REDIRECT } };
+export const fields: FeatureFields = { schemas: { https_redirect: HTTPS_REDIRECT } };

@@ -16,7 +16,7 @@ import {
 } from "./json.ts";
 import type { RouteDeclaration, RoutesRead } from "./declarations.ts";
 import { configSchema, type CheckedConfig, type Config, type PluginKind } from "./model.ts";
-import type { PartFields } from "./part_fields.ts";
+import type { FeatureFields } from "./feature_fields.ts";
 import { INVALID, type CheckContext, type NamedFile, type Secret } from "./schema.ts";
 import { reportAt, type CheckedList, type Sources } from "./schema_core.ts";
 import { forgetParsed, parsedFrom, sourcesFor, type ConfigSource, type ReadOptions } from "./source.ts";
@@ -24,7 +24,7 @@ import { forgetParsed, parsedFrom, sourcesFor, type ConfigSource, type ReadOptio
 export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOptions {
   readonly kinds: readonly K[];
   /** The fields of the features that have been loaded. */
-  readonly parts?: readonly PartFields[];
+  readonly features?: readonly FeatureFields[];
   /** Where the configuration has tests. */
   readonly tests?: TestReader | undefined;
   /** Where the configuration names callers. */
@@ -138,14 +138,14 @@ export function* loadSteps<K extends PluginKind>(
   const lists = new Map<JsonNode, CheckedList>();
   const context = { issues, positionOf, sources, root, files, secrets, lists };
   const kinds = options.withModules?.(root, options.kinds, context) ?? options.kinds;
-  const { parts = [] } = options;
-  const schema = configSchema(kinds, parts);
+  const { features = [] } = options;
+  const schema = configSchema(kinds, features);
   const { before } = options;
   const members = node.kind === "object" && text !== undefined ? node.members : null;
   const checked =
     members &&
     (yield* checkServices(context, {
-      ...{ schema: schema.fields!.get("services")!.item!, kinds, parts, before: before?.checked ?? null },
+      ...{ schema: schema.fields!.get("services")!.item!, kinds, features, before: before?.checked ?? null },
       ...{ text: text!, members },
     }));
   const readFile = (path: string) => {

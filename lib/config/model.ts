@@ -9,16 +9,16 @@ import { choice, DAY_MS, flag, integer, milliseconds, NO_HEALTH, share } from ".
 import type { JsonNode } from "./json.ts";
 import * as s from "./schema.ts";
 import { define } from "./schema_core.ts";
-import { fieldsOf, type PartFields } from "./part_fields.ts";
-import type { PartField, PartSchemas } from "./part_schemas.ts";
+import { fieldsOf, type FeatureFields } from "./feature_fields.ts";
+import type { FeatureField, FeatureSchemas } from "./feature_schemas.ts";
 import { EXPIRES_AT, SERIAL } from "./validity_fields.ts";
 
-/** The part of a plugin kind that the configuration needs. */
+/** What the configuration needs of a plugin kind. */
 export interface PluginKind {
   readonly name: string;
   readonly schema: s.AnySchema;
   /** The same, with the fields of features that have been loaded. */
-  readonly schemaWith?: (field: PartField) => s.AnySchema;
+  readonly schemaWith?: (field: FeatureField) => s.AnySchema;
 }
 
 export interface PluginInstance {
@@ -51,17 +51,17 @@ export type ConfigInput<P extends PluginInput = PluginInput> = s.InputOf<ReturnT
 /** `P` types the instances; what they may be is decided by the schemas of `kinds`. */
 export function configSchema<P extends PluginInput = PluginInput>(
   kinds: readonly PluginKind[],
-  parts: readonly PartFields[] = [],
+  features: readonly FeatureFields[] = [],
 ) {
-  const field = fieldsOf<PartSchemas>(parts);
-  const plugins: Plugins<P> = s.array(s.named("Plugin", pluginSchema<P>(kinds, parts)), {
+  const field = fieldsOf<FeatureSchemas>(features);
+  const plugins: Plugins<P> = s.array(s.named("Plugin", pluginSchema<P>(kinds, features)), {
     unique: "id",
     describe: "Plugin instances, in the order they run.",
   });
-  const service = s.named("Service", serviceSchema(plugins, parts));
+  const service = s.named("Service", serviceSchema(plugins, features));
   return s.object(
     {
-      global: s.withDefault(globalSchema(plugins, parts), {}),
+      global: s.withDefault(globalSchema(plugins, features), {}),
       services: s.array(service, { unique: "name", describe: "The configured services." }),
       serial: s.optional(SERIAL),
       expires_at: s.optional(EXPIRES_AT),
@@ -72,7 +72,7 @@ export function configSchema<P extends PluginInput = PluginInput>(
     },
     {
       ignoreKeys: ["$schema"],
-      refine: ({ services }, report) => parts.forEach((part) => part.checkServices?.(services, report)),
+      refine: ({ services }, report) => features.forEach((feature) => feature.checkServices?.(services, report)),
     },
   );
 }
@@ -88,8 +88,8 @@ export const STRATEGIES = [
 
 type Plugins<P extends PluginInput> = s.Schema<readonly PluginInstance[], readonly P[]>;
 
-function globalSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonly PartFields[]) {
-  const field = fieldsOf<PartSchemas>(parts);
+function globalSchema<P extends PluginInput>(plugins: Plugins<P>, features: readonly FeatureFields[]) {
+  const field = fieldsOf<FeatureSchemas>(features);
   return s.object(
     {
       name: s.withDefault(GATEWAY_NAME, "edge-gateway"),
@@ -126,12 +126,12 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonl
     },
     {
       describe: "Gateway-level settings.",
-      refine: (global, report) => parts.forEach((part) => part.checkGlobal?.(global, report)),
+      refine: (global, report) => features.forEach((feature) => feature.checkGlobal?.(global, report)),
     },
   );
 }
 
-function accessLogSchema(field: PartField) {
+function accessLogSchema(field: FeatureField) {
   return s.object(
     {
       enabled: flag("Whether requests are logged.", true),
@@ -149,8 +149,8 @@ function accessLogSchema(field: PartField) {
   );
 }
 
-function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonly PartFields[]) {
-  const field = fieldsOf<PartSchemas>(parts);
+function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, features: readonly FeatureFields[]) {
+  const field = fieldsOf<FeatureSchemas>(features);
   const route = s.object({
     name: s.derived(NAME, ({ methods, path }) => defaultRouteName(methods, path)),
     path: PATH,
@@ -194,7 +194,7 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readon
       retries: s.optional(field("retries")),
       tls: s.optional(field("tls")),
     },
-    { refine: (service, report) => parts.forEach((part) => part.checkService?.(service, report)) },
+    { refine: (service, report) => features.forEach((feature) => feature.checkService?.(service, report)) },
   );
 }
 
@@ -282,11 +282,11 @@ const ANYTHING = define({
 /** An instance of any of the kinds: its `name` selects the schema of its `config`. */
 function pluginSchema<P extends PluginInput>(
   given: readonly PluginKind[],
-  parts: readonly PartFields[],
+  features: readonly FeatureFields[],
 ): s.Schema<PluginInstance, P> {
   const kinds = given.map(({ name, schema, schemaWith }) => ({
     name,
-    schema: schemaWith?.(fieldsOf(parts)) ?? schema,
+    schema: schemaWith?.(fieldsOf(features)) ?? schema,
   }));
   const names = kinds.map((kind) => kind.name);
   const shape = (config: s.AnySchema) =>

@@ -3,7 +3,7 @@
  */
 import { hash } from "node:crypto";
 import { itemsOf, listedIssues, nodeAt, type Issue, type JsonNode } from "./json.ts";
-import type { PartFields } from "./part_fields.ts";
+import type { FeatureFields } from "./feature_fields.ts";
 import { pinnedFile } from "./pinned_file.ts";
 import * as s from "./whole_schema.ts";
 import { parsedFrom, sourcesFor, type ConfigSource, type ReadOptions } from "./source.ts";
@@ -42,7 +42,7 @@ const MODULE_UNKNOWN =
   "is not a module of the configuration in force: a text that is only tried loads no other, " +
   "put it into the gateway's own file";
 
-export const fields: PartFields = { schemas: { plugin_module: PLUGIN_MODULE } };
+export const fields: FeatureFields = { schemas: { plugin_module: PLUGIN_MODULE } };
 
 export type PluginModule = s.Infer<typeof PLUGIN_MODULE>;
 

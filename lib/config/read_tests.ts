@@ -7,7 +7,7 @@ import { describeNode, formatPath, itemsOf, listedIssues, nodeAt, nodeFrom, NOWH
 import { parseJson } from "./json_parser.ts";
 import type { Issue, JsonNode, Path, PositionOf } from "./json.ts";
 import type { RouteDeclaration } from "./declarations.ts";
-import type { PartFields } from "./part_fields.ts";
+import type { FeatureFields } from "./feature_fields.ts";
 import { contentOf, reportUnpinned } from "./pinned_file.ts";
 import * as references from "./references.ts";
 import { INVALID, report, type CheckContext } from "./schema.ts";
@@ -194,4 +194,4 @@ class NameCheck {
 /** A suggestion compares all names, so that thousands of them would take minutes. */
 const MAX_SUGGESTIONS = 20;
 
-export const fields: PartFields = { schemas: { tests: TESTS, test_files: TEST_FILES } };
+export const fields: FeatureFields = { schemas: { tests: TESTS, test_files: TEST_FILES } };

@@ -3,7 +3,7 @@
  */
 import { integer, milliseconds, share } from "./fields.ts";
 import { FAILURE_STATUS } from "./health.ts";
-import type { PartFields } from "./part_fields.ts";
+import type { FeatureFields } from "./feature_fields.ts";
 import * as s from "./whole_schema.ts";
 
 const RETRIED = s.array(s.anyOf([s.oneOf(["connect", "reset", "timeout"]), FAILURE_STATUS]), {
@@ -31,4 +31,4 @@ export const RETRIES = s.object(
   },
 );
 
-export const fields: PartFields = { schemas: { retries: RETRIES } };
+export const fields: FeatureFields = { schemas: { retries: RETRIES } };

@@ -1,5 +1,5 @@
 /**
- * Schemas that only parts need: files, records, and choices between schemas.
+ * Schemas that only features need: files, records, and choices between schemas.
  */
 import { resolve } from "node:path";
 import { isContent, whyUnreadable } from "../base/regular_file.ts";

@@ -6,7 +6,7 @@ import { CONDITIONS } from "./conditions.ts";
 import { NAME } from "./fields.ts";
 import { HASH_ON, parameterProblem } from "./hash_on.ts";
 import type { Path } from "./json.ts";
-import type { PartFields } from "./part_fields.ts";
+import type { FeatureFields } from "./feature_fields.ts";
 import * as s from "./schema.ts";
 
 const SHARE = s.object({
@@ -85,4 +85,4 @@ function otherHash(place: number, hashOn: string | undefined): string {
   );
 }
 
-export const fields: PartFields = { schemas: { split: SPLIT }, checkService: checkSplit };
+export const fields: FeatureFields = { schemas: { split: SPLIT }, checkService: checkSplit };

@@ -4,7 +4,7 @@
 import { TOKEN } from "../base/http_grammar.ts";
 import { integer } from "./fields.ts";
 import type { Path } from "./json.ts";
-import type { PartFields } from "./part_fields.ts";
+import type { FeatureFields } from "./feature_fields.ts";
 import * as s from "./schema.ts";
 
 export const STICKY = s.object(
@@ -68,4 +68,4 @@ function checkCookies(services: readonly Cookied[], report: (message: string, ..
   });
 }
 
-export const fields: PartFields = { schemas: { sticky: STICKY }, checkServices: checkCookies };
+export const fields: FeatureFields = { schemas: { sticky: STICKY }, checkServices: checkCookies };

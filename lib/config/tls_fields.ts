@@ -4,7 +4,7 @@
 import { certificatesProblem, keyProblem, pairProblem } from "../base/pem.ts";
 import { flag, HOST_PATTERN, hostProblem } from "./fields.ts";
 import type { Path } from "./json.ts";
-import type { PartFields } from "./part_fields.ts";
+import type { FeatureFields } from "./feature_fields.ts";
 import * as s from "./whole_schema.ts";
 
 export const CERTIFICATE = s.object(
@@ -91,7 +91,7 @@ function checkService({ protocol, tls }: { readonly protocol: string; readonly t
     report(`is for protocol "https" and "h2"; this service has "${protocol}"`, "tls");
 }
 
-export const fields: PartFields = {
+export const fields: FeatureFields = {
   schemas: { certificate: CERTIFICATE, tls: UPSTREAM_TLS },
   checkGlobal,
   checkService,

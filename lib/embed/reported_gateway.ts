@@ -5,7 +5,7 @@ import type { Readable } from "node:stream";
 import { isWorker, type Threads } from "../base/threads.ts";
 import type { Json } from "../config/json.ts";
 import { maskedConfig } from "../config/masked.ts";
-import { NOT_LOADED } from "../config/part_fields.ts";
+import { NOT_LOADED } from "../config/feature_fields.ts";
 import type { ConfigInput } from "../gateway/config_input.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import type { Following, GatewayParts } from "../gateway/joined.ts";

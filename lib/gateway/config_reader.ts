@@ -3,9 +3,9 @@
  * thread has read.
  */
 import { atOnce } from "../base/time_slices.ts";
-import { builtParts } from "../base/version.ts";
+import { builtWith } from "../base/version.ts";
 import { loadSteps } from "../config/load.ts";
-import { NOT_LOADED } from "../config/part_fields.ts";
+import { NOT_LOADED } from "../config/feature_fields.ts";
 import { readConfigFile, type CheckSignature, type ConfigSource } from "../config/source.ts";
 import type { PlaceholderSource } from "../config/schema_core.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
@@ -81,7 +81,7 @@ export class ConfigReader {
   *loadSteps(source: ConfigSource, { known, placeholders, before }: ReadingOptions = {}): Generator<void, ReadConfig> {
     const { modules } = this.options;
     const { callers, proof, routing = null, serverTls, sources } = modules.loaded;
-    const lacking = builtParts === null ? [] : lackingIn(source, modules.kindNames);
+    const lacking = builtWith === null ? [] : lackingIn(source, modules.kindNames);
     if (lacking.length > 0) throw new ConfigError(lacking, source.file);
     const environment = known?.environment ?? { ...(this.options.environment ?? process.env) };
     const files = new Map<string, Buffer>();
@@ -89,7 +89,7 @@ export class ConfigReader {
     const loaded = yield* loadSteps(source, {
       before,
       kinds: this.#kinds(),
-      parts: modules.fields,
+      features: modules.fields,
       references: sources,
       tests: proof,
       callers: callers?.callerReaderOf(modules),

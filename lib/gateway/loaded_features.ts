@@ -8,7 +8,7 @@ import { inSlices, paced } from "../base/time_slices.ts";
 import { isInBuild } from "../base/version.ts";
 import type { JsonNode } from "../config/json.ts";
 import { needsIn } from "../config/needs.ts";
-import { NOT_LOADED, unloaded, type PartFields } from "../config/part_fields.ts";
+import { NOT_LOADED, unloaded, type FeatureFields } from "../config/feature_fields.ts";
 import type { CheckContext } from "../config/schema.ts";
 import { parsedFrom, parseInSlices, type ConfigSource } from "../config/source.ts";
 import type { Environment } from "../config/start_settings.ts";
@@ -116,7 +116,7 @@ export class LoadedFeatures implements Features {
   }
 
   /** What the features that are loaded add to the schema of a configuration. */
-  get fields(): readonly PartFields[] {
+  get fields(): readonly FeatureFields[] {
     return fieldsIn(Object.values(this.loaded));
   }
 
@@ -194,8 +194,8 @@ export class LoadedFeatures implements Features {
 }
 
 /** What features add to the schema of a configuration; what two of them bring is there once. */
-export function fieldsIn(features: readonly object[]): readonly PartFields[] {
-  const all = features as readonly { readonly fields?: PartFields | readonly PartFields[] }[];
+export function fieldsIn(features: readonly object[]): readonly FeatureFields[] {
+  const all = features as readonly { readonly fields?: FeatureFields | readonly FeatureFields[] }[];
   return [...new Set(all.flatMap(({ fields = [] }) => fields))];
 }
 

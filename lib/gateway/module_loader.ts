@@ -8,7 +8,7 @@
  */
 import { pathToFileURL } from "node:url";
 import { entry } from "../base/event_loop.ts";
-import { NOT_LOADED } from "../config/part_fields.ts";
+import { NOT_LOADED } from "../config/feature_fields.ts";
 import type { PluginModule } from "../config/plugin_modules.ts";
 import { kit } from "../plugins/kit.ts";
 import { kindProblem } from "../plugins/foreign_kind.ts";

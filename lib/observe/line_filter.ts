@@ -3,12 +3,12 @@
  */
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import { UNLOGGED_PATH } from "../config/log_fields.ts";
-import type { PartFields } from "../config/part_fields.ts";
+import type { FeatureFields } from "../config/feature_fields.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
 import type { Notes } from "../http/exchange.ts";
 import { pathOf } from "./access_line.ts";
 
-export const fields: PartFields = { schemas: { unlogged_path: UNLOGGED_PATH } };
+export const fields: FeatureFields = { schemas: { unlogged_path: UNLOGGED_PATH } };
 
 /** Share of the requests that get a line, and paths that get none: exact paths, or prefixes that end with `*`. */
 interface Filter {

@@ -5,11 +5,11 @@ import { accessSync, close, constants, openSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { ignore, messageOf, missingPermission } from "../base/errors.ts";
 import { LOG_FILE } from "../config/log_fields.ts";
-import type { PartFields } from "../config/part_fields.ts";
+import type { FeatureFields } from "../config/feature_fields.ts";
 import type { OpenLogFile } from "./access_log.ts";
 import { LineWriter } from "./line_writer.ts";
 
-export const fields: PartFields = { schemas: { log_file: LOG_FILE } };
+export const fields: FeatureFields = { schemas: { log_file: LOG_FILE } };
 
 type Tools = ConstructorParameters<typeof LineWriter>[1];
 

@@ -7,7 +7,7 @@ import type { SharedMemory } from "../base/shared_memory.ts";
 import type { ThreadCount, Threads } from "../base/threads.ts";
 import type { COST } from "../config/cost.ts";
 import type { GroupLimits } from "../config/group_limits.ts";
-import type { PartField } from "../config/part_schemas.ts";
+import type { FeatureField } from "../config/feature_schemas.ts";
 import type { Infer, Schema } from "../config/schema.ts";
 import type { Client, HttpClientOptions } from "../client/client.ts";
 import type { Call, Exchange, PluginTime } from "../http/exchange.ts";
@@ -203,8 +203,8 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
   readonly name: string;
   /** Describes `config`: validator, defaults and JSON Schema in one. */
   readonly schema: S;
-  /** The same, where it has fields of parts of the program. */
-  readonly schemaWith?: (field: PartField) => S;
+  /** The same, where it has fields of features. */
+  readonly schemaWith?: (field: FeatureField) => S;
   /**
    * CORS preflights reach it although the route does not list OPTIONS: it answers them, or passes them on deliberately.
    * Default: they get 405.

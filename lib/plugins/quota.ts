@@ -3,8 +3,8 @@
  * time zone.
  */
 import { PERIODS, timeZoneProblem } from "../base/calendar.ts";
-import type { PartField, PartSchemas } from "../config/part_schemas.ts";
-import { fieldsOf } from "../config/part_fields.ts";
+import type { FeatureField, FeatureSchemas } from "../config/feature_schemas.ts";
+import { fieldsOf } from "../config/feature_fields.ts";
 import { integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import { MAX_LIMIT } from "../config/fields.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -17,7 +17,7 @@ import { quotaLimiter } from "../store/quotas.ts";
 import type { Plugin, Tools } from "./plugin.ts";
 import { callerBy, headerOf, LIMIT_BY, UNCOUNTED } from "./rate_limit.ts";
 
-const schemaWith = (field: PartField) =>
+const schemaWith = (field: FeatureField) =>
   object(
     {
       limit: integer({ min: 1, max: MAX_LIMIT, describe: "Allowed requests, or costs, in each period." }),
@@ -45,7 +45,7 @@ const schemaWith = (field: PartField) =>
     },
     { describe: "Limits what a caller uses in a calendar period." },
   );
-const schema = schemaWith(fieldsOf<PartSchemas>([]));
+const schema = schemaWith(fieldsOf<FeatureSchemas>([]));
 
 export const quota: Plugin<typeof schema> = {
   name: "quota",

@@ -5,8 +5,8 @@ import { callerAddress } from "../base/ip_address.ts";
 import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { droppedProblem } from "../config/dropped_names.ts";
 import { NO_WINDOW, WINDOW_FIELDS } from "../config/fields.ts";
-import { fieldsOf } from "../config/part_fields.ts";
-import type { PartField, PartSchemas } from "../config/part_schemas.ts";
+import { fieldsOf } from "../config/feature_fields.ts";
+import type { FeatureField, FeatureSchemas } from "../config/feature_schemas.ts";
 import { integer, object, oneOf, optional, string, withDefault, type Infer, type ObjectOut } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
@@ -29,7 +29,7 @@ export const LIMIT_BY = string({
   describe: "Whose requests are counted together: by address (IPv6 by /64), by identity, by a header's value, or all.",
 });
 
-const schemaWith = (field: PartField) =>
+const schemaWith = (field: FeatureField) =>
   object(
     {
       ...WINDOW_FIELDS,
@@ -64,7 +64,7 @@ const schemaWith = (field: PartField) =>
     },
   );
 
-const schema = schemaWith(fieldsOf<PartSchemas>([]));
+const schema = schemaWith(fieldsOf<FeatureSchemas>([]));
 
 export const rateLimit: Plugin<typeof schema> = {
   name: "rate_limit",

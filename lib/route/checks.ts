@@ -9,7 +9,7 @@ import {
   type RoutesRead,
 } from "../config/declarations.ts";
 import type { JsonNode } from "../config/json.ts";
-import type { PartFields } from "../config/part_fields.ts";
+import type { FeatureFields } from "../config/feature_fields.ts";
 import type { Sources } from "../config/schema_core.ts";
 import type { Matching, PlacedCondition } from "./contracts.ts";
 import { HostTrees } from "./tree.ts";
@@ -19,7 +19,7 @@ import { parsePattern, type Segment } from "./pattern.ts";
 export function* readRoutes(
   root: JsonNode,
   sources: Sources,
-  fields: readonly PartFields[],
+  fields: readonly FeatureFields[],
   part: Matching | null,
 ): Generator<void, RoutesRead> {
   const declared = yield* declarations(root, sources, fields);

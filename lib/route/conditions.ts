@@ -6,13 +6,13 @@ import { isDeepStrictEqual } from "node:util";
 import { examplePattern } from "../base/linear_pattern.ts";
 import { CONDITIONS } from "../config/conditions.ts";
 import type { Service } from "../config/model.ts";
-import type { PartFields } from "../config/part_fields.ts";
+import type { FeatureFields } from "../config/feature_fields.ts";
 import type { Condition, Conditions, Holds, Scheme } from "../http/condition_types.ts";
 import { compileConditions } from "../http/conditions.ts";
 import { dashed } from "../http/headers.ts";
 import type { PlacedCondition, RouteConditions, SampleValue } from "./contracts.ts";
 
-export const fields: PartFields = { schemas: { match: CONDITIONS } };
+export const fields: FeatureFields = { schemas: { match: CONDITIONS } };
 
 /** Throws an Error for a pattern that `linearPattern` refuses. */
 export function routeConditions(written: Conditions): RouteConditions {

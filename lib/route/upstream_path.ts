@@ -3,7 +3,7 @@
  * services, which is put before it, and of routes, which replaces it.
  */
 import type { Route, Service } from "../config/model.ts";
-import type { PartFields, Report } from "../config/part_fields.ts";
+import type { FeatureFields, Report } from "../config/feature_fields.ts";
 import { ROUTE_PATH, SERVICE_PATH } from "../config/upstream_path.ts";
 import type { UpstreamPath } from "./contracts.ts";
 import { comparable, normalisePath } from "./path.ts";
@@ -36,7 +36,7 @@ export function upstreamPath(
   return { of, segments: [...before, ...segments], isOfRoute: true };
 }
 
-export const fields: PartFields = {
+export const fields: FeatureFields = {
   schemas: { upstream_path: SERVICE_PATH, route_upstream_path: ROUTE_PATH },
   checkService({ basePath, upstreamPath: prefix, routes }: Service, report) {
     if (prefix !== undefined) check(prefix, NO_PARAMETERS, (message) => report(message, "upstream_path"));

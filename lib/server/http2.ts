@@ -1,5 +1,5 @@
 /**
- * HTTP/2 for the clients of a listener: a part that TLS and `global.h2c` name.
+ * HTTP/2 for the clients of a listener, by TLS or by `global.h2c`.
  */
 import { KEEP_ALIVE_MS, type Http1Options } from "./http1.ts";
 import { H2Request, NewReplies } from "./h2_request.ts";

@@ -1,5 +1,5 @@
 /**
- * What the proxies in `global.trusted_proxies` say about the requests that they pass on: a part that this field names.
+ * What the proxies in `global.trusted_proxies` say about the requests that they pass on.
  */
 import { isIP } from "node:net";
 import { cidrSet } from "../base/cidr.ts";

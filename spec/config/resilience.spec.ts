@@ -3,8 +3,8 @@ import { CIRCUIT_BREAKER } from "../../lib/config/circuit_breaker.ts";
 import { NO_HEALTH } from "../../lib/config/fields.ts";
 import { HEALTH } from "../../lib/config/health.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
-import type { PartSchemas } from "../../lib/config/part_schemas.ts";
-import { fieldsOf } from "../../lib/config/part_fields.ts";
+import type { FeatureSchemas } from "../../lib/config/feature_schemas.ts";
+import { fieldsOf } from "../../lib/config/feature_fields.ts";
 import { RETRIES } from "../../lib/config/retries.ts";
 import type { AnySchema } from "../../lib/config/schema.ts";
 import { checkSettings } from "../../lib/upstream/health_checks.ts";
@@ -58,8 +58,8 @@ it.each([
   expect(issues(HEALTH, input)).toEqual([expect.stringContaining(issue)]);
 });
 
-it("health is the same with its part, and without it where a service says nothing of it", () => {
-  const health = fieldsOf<PartSchemas>([])("health", NO_HEALTH);
+it("health is the same with its feature, and without it where a service says nothing of it", () => {
+  const health = fieldsOf<FeatureSchemas>([])("health", NO_HEALTH);
   expect(checked(health, {})).toEqual(checked(HEALTH, {}));
   expect(health.show(nodeFrom({}))).toEqual(HEALTH.show(nodeFrom({})));
   expect(issues(health, { enabled: true })).toEqual([

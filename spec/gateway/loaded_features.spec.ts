@@ -54,7 +54,7 @@ function watched(node: JsonNode, looks: { count: number }): JsonNode {
 }
 
 describe("the table of plugin kinds", () => {
-  it("is looked for in a configuration without walking through all of its routes for each part", async () => {
+  it("is looked for in a configuration without walking through all of its routes for each feature", async () => {
     const routes = 1_000;
     const looks = { count: 0 };
     const source = {
@@ -273,7 +273,7 @@ describe("a gateway that nobody can ask", () => {
 });
 
 describe("createGateway, for embedding", () => {
-  it("has all parts at once, whatever was loaded before", async () => {
+  it("has all features at once, whatever was loaded before", async () => {
     const gateway = createGateway({ config: terminating, modules: await loadPluginModules({}) });
     expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 418 });
     await gateway.close(0);

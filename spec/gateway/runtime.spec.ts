@@ -13,8 +13,8 @@ import { ask, eventually } from "../support/raw_client.ts";
 import { upstreamSetReport } from "../../lib/upstream/upstream_report.ts";
 import { threadsOf } from "../support/threads.ts";
 
-const parts = withAllFeatures();
-const made = () => new Runtime(manualClock(), silentLog, undefined, undefined, parts);
+const features = withAllFeatures();
+const made = () => new Runtime(manualClock(), silentLog, undefined, undefined, features);
 const OPTIONS = { ...ANYWHERE, protocol: "http", host: "127.0.0.1", port: 9, keepaliveIdleMs: 1000 } as const;
 
 describe("Runtime", () => {
@@ -220,7 +220,11 @@ describe("the runtime of a program with workers", () => {
       return Promise.resolve([{ address: "127.0.0.1", family: 4 }]);
     };
     const clock = manualClock();
-    return { clock, lookups, start: (place: number) => new Runtime(clock, silentLog, lookup, threads(place), parts) };
+    return {
+      clock,
+      lookups,
+      start: (place: number) => new Runtime(clock, silentLog, lookup, threads(place), features),
+    };
   };
 
   it.each([

@@ -1,14 +1,14 @@
 import { describe, expect, it } from "vitest";
 import type { ExchangeParts } from "../../lib/http/exchange.ts";
 import { headerValue } from "../../lib/http/headers.ts";
-import { fieldsOf } from "../../lib/config/part_fields.ts";
-import type { PartSchemas } from "../../lib/config/part_schemas.ts";
+import { fieldsOf } from "../../lib/config/feature_fields.ts";
+import type { FeatureSchemas } from "../../lib/config/feature_schemas.ts";
 import { fields } from "../../lib/config/group_limits.ts";
 import { rateLimit } from "../../lib/plugins/rate_limit.ts";
 import { manualClock } from "../support/clock.ts";
 import { atOnce, checked, exercise, madeUpExchange, madeUpTools } from "../support/exercise.ts";
 
-const SCHEMA = rateLimit.schemaWith!(fieldsOf<PartSchemas>([fields]));
+const SCHEMA = rateLimit.schemaWith!(fieldsOf<FeatureSchemas>([fields]));
 
 /** An instance on a manual clock with these limits of groups beside others. */
 function limited(

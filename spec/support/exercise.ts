@@ -10,8 +10,8 @@ import { SharedMemory } from "../../lib/base/shared_memory.ts";
 import { ALONE } from "../../lib/base/threads.ts";
 import * as references from "../../lib/config/references.ts";
 import { formatPath, INVALID, type Schema } from "../../lib/config/schema.ts";
-import type { PartSchemas } from "../../lib/config/part_schemas.ts";
-import { fieldsOf } from "../../lib/config/part_fields.ts";
+import type { FeatureSchemas } from "../../lib/config/feature_schemas.ts";
+import { fieldsOf } from "../../lib/config/feature_fields.ts";
 import { ALL_FIELDS } from "../../lib/features/all.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import type { AnyPlugin, Tools } from "../../lib/plugins/plugin.ts";
@@ -115,7 +115,7 @@ export function checked<T>(
 
 /** An instance of a plugin kind, from its JSON configuration. */
 export function instance(plugin: AnyPlugin, config: unknown, tools: Tools = madeUpTools()): Middleware {
-  const { value, issues } = checked(plugin.schemaWith?.(fieldsOf<PartSchemas>(ALL_FIELDS)) ?? plugin.schema, config);
+  const { value, issues } = checked(plugin.schemaWith?.(fieldsOf<FeatureSchemas>(ALL_FIELDS)) ?? plugin.schema, config);
   if (issues.length > 0) throw new Error(issues.join("\n"));
   return plugin.create(value, tools);
 }

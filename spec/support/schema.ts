@@ -32,7 +32,7 @@ export function loadConfig<K extends PluginKind>(
     return { declared, issues: checkRoutes(declared) };
   };
   const result: LoadResult<K> = load(source, {
-    parts: ALL_FIELDS,
+    features: ALL_FIELDS,
     tests,
     callers: new CallerReader(),
     references,

@@ -7,8 +7,8 @@ import { camel } from "./schema_core.ts";
 
 export type Report = (message: string, ...under: Path) => void;
 
-export interface PartFields {
-  /** By the name of the field, as in `PartSchemas`. */
+export interface FeatureFields {
+  /** By the name of the field, as in `FeatureSchemas`. */
   readonly schemas: Readonly<Record<string, AnySchema>>;
   /** Checks an object as a whole, once each field is valid: the same, in camelCase. */
   readonly checkGlobal?: (global: any, report: Report) => void;
@@ -26,9 +26,9 @@ interface Defaults {
  * empty. `S`: all of them.
  */
 export function fieldsOf<S>(
-  parts: readonly PartFields[],
+  features: readonly FeatureFields[],
 ): <Name extends keyof S & string>(name: Name, defaults?: Defaults) => S[Name] {
-  const schemas: Readonly<Record<string, AnySchema>> = Object.assign({}, ...parts.map((part) => part.schemas));
+  const schemas: Readonly<Record<string, AnySchema>> = Object.assign({}, ...features.map(({ schemas }) => schemas));
   return (name, defaults) => (schemas[name] ?? unloaded(`the field "${name}"`, defaults)) as S[typeof name];
 }
 

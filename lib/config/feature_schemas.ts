@@ -12,7 +12,7 @@ import type { HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
 import type { HEALTH } from "./health.ts";
 import type { HTTPS_REDIRECT } from "./https_redirect.ts";
 import type { LOG_FILE, UNLOGGED_PATH } from "./log_fields.ts";
-import type { fieldsOf } from "./part_fields.ts";
+import type { fieldsOf } from "./feature_fields.ts";
 import type { RETRIES } from "./retries.ts";
 import type { PLUGIN_MODULE } from "./plugin_modules.ts";
 import type { SPLIT } from "./split.ts";
@@ -22,9 +22,9 @@ import type { CERTIFICATE, UPSTREAM_TLS } from "./tls_fields.ts";
 import type { ROUTE_PATH, SERVICE_PATH } from "./upstream_path.ts";
 
 /** See `fieldsOf`. */
-export type PartField = ReturnType<typeof fieldsOf<PartSchemas>>;
+export type FeatureField = ReturnType<typeof fieldsOf<FeatureSchemas>>;
 
-export interface PartSchemas {
+export interface FeatureSchemas {
   readonly https_redirect: typeof HTTPS_REDIRECT;
   readonly counters: typeof COUNTERS;
   /** Of `rate_limit` and `quota`. */
