@@ -89,9 +89,9 @@ function readDocument(file: string, source: Source): unknown {
 /** Throws a `Failure` that names the right source for a document of another kind. */
 function checkKind(root: Place, source: Source, file: string): void {
   const is = {
-    openapi: root.get("openapi").value !== undefined || root.get("swagger").value !== undefined,
+    openapi: root.has("openapi") || root.has("swagger"),
     kong:
-      ["_format_version", "consumers", "upstreams"].some((name) => root.get(name).value !== undefined) ||
+      ["_format_version", "consumers", "upstreams"].some((name) => root.has(name)) ||
       Array.isArray(root.get("services").value),
   };
   if (!isObject(root.value)) throw new Failure(`${file}: expected an object`, 2);

@@ -22,26 +22,27 @@ export interface Plugin {
 }
 
 export interface Route {
-  readonly name?: string;
+  readonly name?: string | undefined;
   readonly path: string;
-  methods?: readonly string[];
-  readonly upstream_path?: string;
-  readonly match?: object;
-  plugins?: Plugin[];
+  methods?: readonly string[] | undefined;
+  readonly upstream_path?: string | undefined;
+  readonly match?: object | undefined;
+  plugins?: Plugin[] | undefined;
 }
 
 export interface Service {
   readonly name: string;
   readonly base_path: string;
-  readonly hosts?: readonly string[];
+  readonly hosts?: readonly string[] | undefined;
   plugins?: Plugin[];
   routes: Route[];
   readonly [setting: string]: unknown;
 }
 
+/** Members that are undefined are left out, as by `JSON.stringify`. */
 export interface Imported {
-  global?: { plugins?: Plugin[]; underscore_headers?: "allow" };
-  callers?: readonly { readonly id: string; readonly groups: readonly string[] }[];
+  global?: { plugins?: Plugin[]; underscore_headers?: "allow" } | undefined;
+  callers?: readonly { readonly id: string; readonly groups: readonly string[] }[] | undefined;
   services: Service[];
 }
 
@@ -170,7 +171,7 @@ export class Draft {
       const service: Service = {
         name: this.serviceName("closed"),
         base_path: "/",
-        ...(hosts.length === 0 ? {} : { hosts }),
+        hosts: unlessEmpty(hosts),
         upstreams: [NOWHERE],
         plugins: [closed],
         routes,
@@ -271,11 +272,7 @@ export class Draft {
       const issues = all.filter(({ at, message }) => !message.endsWith(DROPPED) || !this.allowUnderscores(at));
       if (issues.length < all.length) continue;
       if (issues.length === 0)
-        return {
-          ...(this.config.global === undefined ? {} : { global: this.config.global }),
-          ...(this.config.callers === undefined ? {} : { callers: this.config.callers }),
-          services: this.config.services,
-        };
+        return { global: this.config.global, callers: this.config.callers, services: this.config.services };
       this.#takeOut(issues);
     }
   }
@@ -393,6 +390,10 @@ export function overlap(one: readonly string[], other: readonly string[]): boole
     if (a !== b && !a.startsWith("{") && !b.startsWith("{")) return false;
   }
   return true;
+}
+
+export function unlessEmpty<T>(list: readonly T[]): readonly T[] | undefined {
+  return list.length === 0 ? undefined : list;
 }
 
 /** Whether the first of two patterns that overlap gets a request for both, or they are one. */

@@ -6,7 +6,7 @@
  * with to the gateway, so that the order stays.
  */
 import { isObject } from "../../json_schema/values.ts";
-import type { Draft, Plugin, Route, Service, Target } from "./draft.ts";
+import { unlessEmpty, type Draft, type Plugin, type Route, type Service, type Target } from "./draft.ts";
 import { balancing } from "./kong_balancing.ts";
 import { matchOf, whyUnroutable } from "./kong_conditions.ts";
 import { readPath, templateOf, type KongPath } from "./kong_paths.ts";
@@ -65,58 +65,39 @@ class KongReader {
     this.#draft = draft;
     this.#isOld = Number(root.get("_format_version").value ?? 3) < 3;
     this.#upstreamsByName = new Map(
-      root
-        .get("upstreams")
-        .items()
-        .map((place) => [place.get("name").text()?.toLowerCase() ?? "", place]),
+      root.items("upstreams").map((place) => [place.text("name")?.toLowerCase() ?? "", place]),
     );
-    const groups = root
-      .get("consumer_groups")
-      .items()
-      .map((group) => group.ignore(...LABELS, "name", "consumers"));
+    const groups = root.items("consumer_groups").map((group) => group.ignore(...LABELS, "name", "consumers"));
     const all = [
-      ...groups.flatMap((group) =>
-        group
-          .get("plugins")
-          .items()
-          .map((place) => ({ group, place })),
-      ),
+      ...groups.flatMap((group) => group.items("plugins").map((place) => ({ group, place }))),
       ...root
-        .get("plugins")
-        .items()
+        .items("plugins")
         .map((place) => ({ group: place.get("consumer_group"), place }))
         .filter(({ group }) => group.value !== undefined),
     ];
     this.#limits = all.flatMap(({ group, place }) => limitOf(group, place));
     for (const { place } of this.#limits) this.#placed.add(place);
     const ofGroups = all.map(({ place }) => place).filter((place) => !this.#placed.has(place));
-    const consumers = root
-      .get("consumers")
-      .items()
-      .map((place) => {
-        const of = (list: string) => this.#children(place.ignore(...LABELS, "custom_id"), list, "consumer", "username");
-        const isInGroup = Object.keys(Object(place.get("groups").value)).length > 0;
-        return {
-          place,
-          of,
-          groups: groupNames(place),
-          refusal: refusalOf([...of("plugins"), ...(isInGroup ? ofGroups : [])]),
-        };
-      });
+    const consumers = root.items("consumers").map((place) => {
+      const of = (list: string) => this.#children(place.ignore(...LABELS, "custom_id"), list, "consumer", "username");
+      const isInGroup = Object.keys(Object(place.get("groups").value)).length > 0;
+      return {
+        place,
+        of,
+        groups: groupNames(place),
+        refusal: refusalOf([...of("plugins"), ...(isInGroup ? ofGroups : [])]),
+      };
+    });
     this.#plugins = new KongPlugins(draft, consumers, this.#limits);
   }
 
   run(): void {
     const global = this.#attached(
       this.#root
-        .get("plugins")
-        .items()
-        .filter(
-          (plugin) =>
-            !["service", "route", "consumer", "consumer_group"].some((name) => plugin.get(name).value !== undefined),
-        ),
+        .items("plugins")
+        .filter((plugin) => !["service", "route", "consumer", "consumer_group"].some((name) => plugin.has(name))),
     );
-    for (const service of this.#root.get("services").items()) this.#service(service.ignore(...LABELS), global);
+    for (const service of this.#root.items("services")) this.#service(service.ignore(...LABELS), global);
     for (const list of [
       "routes",
       "plugins",
@@ -126,7 +107,7 @@ class KongReader {
       "jwt_secrets",
       "acls",
     ]) {
-      for (const place of this.#root.get(list).items()) {
+      for (const place of this.#root.items(list)) {
         const isPlaced = this.#placed.has(place) || global.some((each) => each.place === place);
         if (!isPlaced)
           place.leaveOut(
@@ -158,16 +139,16 @@ class KongReader {
     const names = new Set([parent.get(name).value, parent.get("id").value].filter((each) => each !== undefined));
     const outside = [...names].flatMap((each) => index.get(each) ?? []);
     for (const place of outside) this.#placed.add(place);
-    return [...parent.get(list).items(), ...outside];
+    return [...parent.items(list), ...outside];
   }
 
   #attached(places: readonly Place[]): Attached[] {
     return places.flatMap((place) => {
       place.ignore(...LABELS, "protocols", "instance_name", "service", "route");
-      const kind = place.get("name").text();
+      const kind = place.text("name");
       if (kind === undefined) return (place.note('is no plugin: it needs "name"'), []);
-      if (place.get("enabled").flag() === false) return (place.leaveOut("is disabled, and left out"), []);
-      const isForSome = ["consumer", "consumer_group"].some((name) => place.get(name).value !== undefined);
+      if (place.flag("enabled") === false) return (place.leaveOut("is disabled, and left out"), []);
+      const isForSome = ["consumer", "consumer_group"].some((name) => place.has(name));
       // Those at the top count where the credentials of the consumers are read.
       if (isForSome && place.at[0] !== "plugins" && !OPEN.test(kind))
         return [{ kind: `${kind} of some consumers`, place }];
@@ -177,10 +158,10 @@ class KongReader {
   }
 
   #service(place: Place, global: readonly Attached[]): void {
-    if (place.get("enabled").flag() === false) return place.leaveOut("is disabled, and left out");
+    if (place.flag("enabled") === false) return place.leaveOut("is disabled, and left out");
     const target = targetOf(place);
     const isLost = typeof target === "string";
-    const name = place.get("name").text() ?? (isLost ? "" : target.host);
+    const name = place.text("name") ?? (isLost ? "" : target.host);
     const settings = isLost ? {} : { ...this.#upstreams(place, target), ...timeouts(place), ...retries(place) };
     const own = this.#attached(this.#children(place, "plugins", "service", "name"));
     const routes = this.#children(place, "routes", "service", "name");
@@ -200,16 +181,11 @@ class KongReader {
         ?.place.get("config")
         .get("replace")
         .get("uri");
-      const hosts = route.get("hosts").isTexts()
-        ? route
-            .get("hosts")
-            .texts()
-            .map((host) => host.replace(/:\d+$/, ""))
-        : [];
+      const hosts = route.isTexts("hosts") ? route.texts("hosts").map((host) => host.replace(/:\d+$/, "")) : [];
       const close = (path: string) => this.#draft.leaveGap(route.at, path, hosts, plugins);
       const reason = isLost ? "its service is not" : whyUnroutable(route);
       if (isLost || reason !== undefined) {
-        for (const path of Array.isArray(route.get("paths").value) ? route.get("paths").texts() : ["/"]) close(path);
+        for (const path of Array.isArray(route.get("paths").value) ? route.texts("paths") : ["/"]) close(path);
         route.leaveOut(`the route is not carried over: ${reason}`);
         continue;
       }
@@ -239,7 +215,7 @@ class KongReader {
       settings,
       buckets,
     } = given;
-    const isStripped = route.get("strip_path").flag() ?? true;
+    const isStripped = route.flag("strip_path") ?? true;
     const isRest = pattern.endsWith("*}");
     if (target.path !== "")
       route.noteUnusual({
@@ -254,8 +230,8 @@ class KongReader {
     // Of a stripped path, whose rest belongs to it, nothing is left.
     const asked = template ?? (isStripped && isRest ? target.path || "/" : undefined);
     const base = isStripped && !isRest ? pattern || "/" : "/";
-    const hosts = route.get("hosts").texts();
-    const isHostKept = route.get("preserve_host").flag() === true;
+    const hosts = route.texts("hosts");
+    const isHostKept = route.flag("preserve_host") === true;
     const prefix = asked === undefined && target.path !== "" ? { upstream_path: target.path } : {};
     const key = JSON.stringify([base, [...hosts].sort(), isHostKept, prefix]);
     let bucket = buckets.get(key);
@@ -264,7 +240,7 @@ class KongReader {
         name: this.#draft.serviceName(name),
         base_path: base,
         ...prefix,
-        ...(hosts.length === 0 ? {} : { hosts }),
+        hosts: unlessEmpty(hosts),
         ...(isHostKept ? { preserve_host: true } : {}),
         ...settings,
         ...this.#stickyAt(base, settings),
@@ -275,24 +251,21 @@ class KongReader {
       this.#buckets.push(bucket);
       this.#draft.config.services.push(service);
     }
-    const methods = route
-      .get("methods")
-      .texts()
-      .map((method) => method.toUpperCase());
+    const methods = route.texts("methods").map((method) => method.toUpperCase());
     const match = matchOf(route);
-    if (match !== undefined && route.get("name").value !== undefined)
+    if (match !== undefined && route.has("name"))
       route.get("name").note("the names of its routes here end with their path");
     const whole = base === "/" ? pattern : "";
     for (const below of [...(isPrefix ? [`${whole}/{rest*}`] : []), whole || "/"]) {
       const named =
         match === undefined
           ? {}
-          : { name: freeName(`${route.get("name").text() ?? "route"} ${below}`, this.#routeNames), match };
+          : { name: freeName(`${route.text("name") ?? "route"} ${below}`, this.#routeNames), match };
       const made = this.#draft.from(route.at, {
         ...named,
         path: below,
-        ...(asked === undefined ? {} : { upstream_path: asked }),
-        ...(methods.length === 0 ? {} : { methods }),
+        upstream_path: asked,
+        methods: unlessEmpty(methods),
       });
       if (isRegex) this.#draft.isExpression(made, isWider);
       if (goesOn && !below.endsWith("*}")) this.#prefixes.add(made);
@@ -304,7 +277,7 @@ class KongReader {
   }
 
   #paths(route: Place, close: (path: string) => void): KongPath[] {
-    const places = route.get("paths").items();
+    const places = route.items("paths");
     const paths = new Map<string, KongPath>();
     for (const place of places) {
       const written = place.text()!;
@@ -349,31 +322,24 @@ class KongReader {
 
   /** The targets of the upstream that the service names as its host, or that host itself. */
   #upstreams(place: Place, target: Target): Record<string, unknown> {
-    const written = place.get("protocol").text();
+    const written = place.text("protocol");
     const protocol = written === "grpc" ? "h2c" : written === "grpcs" ? "h2" : target.protocol;
-    if (place.get("ca_certificates").items().length + Number(place.get("client_certificate").value !== undefined) > 0)
+    if (place.items("ca_certificates").length + Number(place.has("client_certificate")) > 0)
       place.note('certificates towards upstreams are files here: name them in "tls"');
-    if (target.protocol === "https" && place.get("tls_verify").value === undefined)
+    if (target.protocol === "https" && !place.has("tls_verify"))
       place.note("certificates of upstreams are verified here, unless tls.verify is false");
-    const tls =
-      target.protocol === "https" && place.get("tls_verify").flag() === false ? { tls: { verify: false } } : {};
+    const tls = target.protocol === "https" && place.flag("tls_verify") === false ? { tls: { verify: false } } : {};
     const group = this.#upstreamsByName.get(target.host);
     if (Object.keys(Object(group?.get("healthchecks").value)).length > 0)
       group!.get("healthchecks").leaveOut('health checks are not carried over: write "health" of the service');
     const targets = group === undefined ? [] : this.#children(group, "targets", "upstream", "name");
     if (group === undefined || targets.length === 0)
       return { protocol, upstreams: [{ host: target.host, port: target.port }], ...tls };
-    const weights = targets.map(
-      (each) =>
-        each
-          .ignore(...LABELS)
-          .get("weight")
-          .number() ?? 100,
-    );
+    const weights = targets.map((each) => each.ignore(...LABELS).number("weight") ?? 100);
     const isWeighted = new Set(weights).size > 1;
     const upstreams = targets.map((each, i) => {
-      const [, host, port] = /^\[?(.*?)\]?(?::(\d+))?$/.exec(each.ignore("upstream").get("target").text() ?? "")!;
-      return { host, port: Number(port ?? 8000), ...(isWeighted ? { weight: weights[i] } : {}) };
+      const [, host, port] = /^\[?(.*?)\]?(?::(\d+))?$/.exec(each.ignore("upstream").text("target") ?? "")!;
+      return { host, port: Number(port ?? 8000), weight: isWeighted ? weights[i] : undefined };
     });
     return { protocol, ...balancing(group, isWeighted), upstreams, ...tls };
   }
@@ -417,8 +383,8 @@ function indexOf(list: Place, reference: string): Map<unknown, Place[]> {
 function refusalOf(plugins: readonly Place[]): string | undefined {
   for (const plugin of plugins) plugin.leaveOut("is not carried over: it is for some consumers only");
   return plugins
-    .filter((plugin) => plugin.get("enabled").flag() !== false)
-    .map((plugin) => plugin.get("name").text() ?? "")
+    .filter((plugin) => plugin.flag("enabled") !== false)
+    .map((plugin) => plugin.text("name") ?? "")
     .find((kind) => !OPEN.test(kind));
 }
 

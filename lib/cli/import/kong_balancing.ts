@@ -6,7 +6,7 @@ import type { Place } from "./place.ts";
 
 /** The settings of a service. `isWeighted`: its targets have different weights. */
 export function balancing(upstream: Place, isWeighted: boolean): Readonly<Record<string, unknown>> {
-  const algorithm = upstream.ignore("slots").get("algorithm").text() ?? "round-robin";
+  const algorithm = upstream.ignore("slots").text("algorithm") ?? "round-robin";
   const inTurn = { load_balancing_strategy: isWeighted ? "weighted" : "round_robin" };
   if (algorithm === "least-connections") return { load_balancing_strategy: "least_connections" };
   if (algorithm === "consistent-hashing") return hashing(upstream) ?? inTurn;
@@ -23,7 +23,7 @@ export function balancing(upstream: Place, isWeighted: boolean): Readonly<Record
 
 /** Undefined if there is no counterpart, which is noted. */
 function hashing(upstream: Place): Readonly<Record<string, unknown>> | undefined {
-  const on = upstream.get("hash_on").text() ?? "none";
+  const on = upstream.text("hash_on") ?? "none";
   const fallback = upstream
     .ignore("hash_fallback_header", "hash_fallback_query_arg", "hash_fallback_uri_capture")
     .get("hash_fallback");

@@ -13,7 +13,7 @@ import type { Place } from "./place.ts";
  * through.
  */
 export function whyUnroutable(route: Place): string | undefined {
-  const wrong = ["hosts", "methods", "paths", "protocols"].find((name) => !route.get(name).isTexts());
+  const wrong = ["hosts", "methods", "paths", "protocols"].find((name) => !route.isTexts(name));
   if (wrong !== undefined) return `"${wrong}" is no list of texts`;
   const condition = ["snis", "sources", "destinations", "expression"].find((name) => isGiven(route.get(name)));
   if (condition !== undefined) return `it matches by "${condition}"`;
@@ -27,7 +27,7 @@ export function whyUnroutable(route: Place): string | undefined {
         "values are compared with case here, and a longer path goes before headers: " +
           "a request that fits none gets 404, and no route of a shorter path",
       );
-  const protocols = route.get("protocols").texts();
+  const protocols = route.texts("protocols");
   const odd = protocols.find((name) => !/^(https?|grpcs?|wss?)$/.test(name));
   if (odd !== undefined) return `the protocol "${odd}" is not served`;
   if (schemeOf(route) === "https")
@@ -37,10 +37,7 @@ export function whyUnroutable(route: Place): string | undefined {
         "requests over HTTP get 404 here, unless global.https_redirect redirects all of them; " +
           "a proxy that ends TLS has to be in global.trusted_proxies",
       );
-  const host = route
-    .get("hosts")
-    .texts()
-    .find((each) => !HOST.test(each));
+  const host = route.texts("hosts").find((each) => !HOST.test(each));
   return host === undefined ? undefined : `the host "${host}" has a port, or a wildcard that is not its first label`;
 }
 
@@ -73,10 +70,7 @@ export function matchOf(route: Place): Partial<Conditions> | undefined {
 /** The only scheme of the protocols of a route. */
 function schemeOf(route: Place): "http" | "https" | undefined {
   const schemes = new Set(
-    route
-      .get("protocols")
-      .texts()
-      .map((name) => (name.endsWith("s") ? ("https" as const) : ("http" as const))),
+    route.texts("protocols").map((name) => (name.endsWith("s") ? ("https" as const) : ("http" as const))),
   );
   return schemes.size === 1 ? [...schemes][0] : undefined;
 }

@@ -16,31 +16,23 @@ export const LABELS = ["id", "tags", "created_at", "updated_at", "ws_id"];
 
 /** The names of the groups that a consumer is in. */
 export function groupNames(consumer: Place): readonly string[] {
-  return consumer
-    .get("groups")
-    .items()
-    .flatMap((group) => groupName(group) ?? []);
+  return consumer.items("groups").flatMap((group) => groupName(group) ?? []);
 }
 
 /** It is named, or an object with a name. */
 function groupName(group: Place): string | undefined {
-  return typeof group.value === "string"
-    ? group.value
-    : group
-        .ignore(...LABELS)
-        .get("name")
-        .text();
+  return typeof group.value === "string" ? group.value : group.ignore(...LABELS).text("name");
 }
 
 /** The limit that a plugin is for the consumers of a group, wherever they ask. */
 export function limitOf(group: Place, plugin: Place): GroupLimit[] {
   const name = groupName(group);
-  const isForAll = ["service", "route", "consumer"].every((field) => plugin.get(field).value === undefined);
+  const isForAll = ["service", "route", "consumer"].every((field) => !plugin.has(field));
   if (
     name === undefined ||
     !isForAll ||
-    plugin.get("name").text() !== "rate-limiting-advanced" ||
-    plugin.get("enabled").flag() === false
+    plugin.text("name") !== "rate-limiting-advanced" ||
+    plugin.flag("enabled") === false
   )
     return [];
   return [{ group: name, place: plugin.ignore(...LABELS, "protocols", "instance_name"), isUsed: false }];
@@ -61,12 +53,11 @@ const OF_ADVANCED = {
 } as const;
 
 export function plainLimit(config: Place): readonly Plugin[] {
-  const shorter = { limit_second: config.get("second").number(), limit_min: config.get("minute").number() };
-  const limits = { ...shorter, limit_hour: config.get("hour").number(), limit_day: config.get("day").number() };
+  const shorter = { limit_second: config.number("second"), limit_min: config.number("minute") };
+  const limits = { ...shorter, limit_hour: config.number("hour"), limit_day: config.number("day") };
   config.ignore("sync_rate").noteUnusual(OF_LIMITS);
-  for (const name of ["month", "year"])
-    if (config.get(name).value !== undefined) config.get(name).note(`there is no limit for a ${name}`);
-  if (config.get("policy").text() === "redis")
+  for (const name of ["month", "year"]) if (config.has(name)) config.get(name).note(`there is no limit for a ${name}`);
+  if (config.text("policy") === "redis")
     config.get("policy").note("counts are shared by global.counters, not by each plugin");
   config.ignore(
     "redis",
@@ -76,20 +67,19 @@ export function plainLimit(config: Place): readonly Plugin[] {
   );
   const counted = countedBy(config, "limit_by");
   if (Object.values(limits).every((limit) => limit === undefined)) return [];
-  return [{ name: "rate_limit", config: { ...JSON.parse(JSON.stringify(limits)), limit_by: counted } }];
+  return [{ name: "rate_limit", config: { ...limits, limit_by: counted } }];
 }
 
 /** `field`: names what Kong counts by. */
 function countedBy(config: Place, field: string): string {
-  const by = config.get(field).text() ?? "consumer";
-  const header = config.get("header_name").text();
-  const ofHeader = header === undefined ? {} : { header: `header:${header}` };
+  const by = config.text(field) ?? "consumer";
+  const header = config.text("header_name");
   const known: Readonly<Record<string, string>> = {
     consumer: "credential",
     credential: "credential",
     ip: "client_ip",
     service: "all",
-    ...ofHeader,
+    ...(header !== undefined && { header: `header:${header}` }),
   };
   if (Object.hasOwn(known, by)) return known[by]!;
   config.get(field).note(`"${by}" is not carried over: the limit counts by address`);
@@ -110,15 +100,15 @@ const STORAGE = ["namespace", "dictionary_name", "lock_dictionary_name", "sync_r
 export function advancedLimit(config: Place, groups: readonly GroupLimit[]): readonly Plugin[] {
   const limits = windowsOf(config);
   const by = countedBy(config, "identifier");
-  const named = config.get("consumer_groups").texts();
-  const isEnforced = config.get("enforce_consumer_groups").flag() === true;
+  const named = config.texts("consumer_groups");
+  const isEnforced = config.flag("enforce_consumer_groups") === true;
   // Up to Kong 3.3 the first group of the list counts.
   const chosen = isEnforced ? named.flatMap((name) => groups.filter(({ group }) => group === name)) : groups;
   const byGroup = chosen.flatMap((limit) => {
     const { group, place } = limit;
     limit.isUsed = true;
     const own = place.get("config");
-    const isSame = own.get("identifier").value === undefined || countedBy(own, "identifier") === by;
+    const isSame = !own.has("identifier") || countedBy(own, "identifier") === by;
     if (!isSame)
       own.get("identifier").note("is not carried over: the limits of groups count by what the others count by");
     const windows = isSame ? windowsOf(own) : {};
@@ -126,13 +116,13 @@ export function advancedLimit(config: Place, groups: readonly GroupLimit[]): rea
   });
   // `limits_by_group` has to have limits for the others.
   if (Object.keys(limits).length === 0) return [];
-  const ofGroups = byGroup.length === 0 ? {} : { limits_by_group: Object.fromEntries(byGroup) };
-  return [{ name: "rate_limit", config: { ...limits, ...ofGroups, limit_by: by } }];
+  const ofGroups = byGroup.length === 0 ? undefined : Object.fromEntries(byGroup);
+  return [{ name: "rate_limit", config: { ...limits, limits_by_group: ofGroups, limit_by: by } }];
 }
 
 function windowsOf(config: Place): Readonly<Record<string, number>> {
   config.ignore(...STORAGE, "retry_after_jitter_max", "disable_penalty", "header_name").noteUnusual(OF_ADVANCED);
-  const [sizes, limits] = [config.get("window_size").items(), config.get("limit").items()];
+  const [sizes, limits] = [config.items("window_size"), config.items("limit")];
   if (sizes.length !== limits.length) return (config.note("needs a limit for each window_size"), {});
   const windows: Record<string, number> = {};
   for (const [i, size] of sizes.entries()) {

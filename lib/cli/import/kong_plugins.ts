@@ -2,7 +2,7 @@
  * Turns Kong's plugins into ours, with the credentials and groups of its consumers.
  */
 import { isCallerName } from "../../config/callers.ts";
-import type { Draft, Plugin } from "./draft.ts";
+import { unlessEmpty, type Draft, type Plugin } from "./draft.ts";
 import { advancedLimit, plainLimit, type GroupLimit } from "./kong_limits.ts";
 import { freeName, type Place } from "./place.ts";
 
@@ -115,10 +115,7 @@ export class KongPlugins {
     let plugins = convert?.(config, groups) ?? [];
     if (plugins.length === 0) place.ignore("config");
     if (plugins.length === 0 && !OPEN.test(kind)) plugins = [this.#draft.closed(place.at, kind)];
-    else if (
-      plugins.length === 0 &&
-      (kind !== "request-transformer" || config.get("replace").get("uri").value === undefined)
-    )
+    else if (plugins.length === 0 && (kind !== "request-transformer" || !config.get("replace").has("uri")))
       place.note(`"${kind}" is not carried over${BUILT_IN[kind] === undefined ? "" : `: ${BUILT_IN[kind]}`}`);
     for (const plugin of plugins) this.#draft.from(place.at, plugin);
     this.#made.set(key, plugins);
@@ -146,7 +143,7 @@ export class KongPlugins {
   ): { readonly id: string; readonly place: Place; readonly owner: Owner }[] {
     const ids = new Map<string, number>();
     const groupsOf = (field: string, old: string) =>
-      new Set([...(acl?.get("config").get(field).texts() ?? []), ...(acl?.get("config").get(old).texts() ?? [])]);
+      new Set([...(acl?.get("config").texts(field) ?? []), ...(acl?.get("config").texts(old) ?? [])]);
     const [allowed, denied] = [groupsOf("allow", "whitelist"), groupsOf("deny", "blacklist")];
     acl?.get("config").ignore("hide_groups_header", "always_use_authenticated_groups");
     const isOdd =
@@ -165,11 +162,11 @@ export class KongPlugins {
         );
       const groups = consumer
         .of("acls")
-        .flatMap((each) => each.ignore("id", "tags", "created_at", "consumer").get("group").text() ?? []);
+        .flatMap((each) => each.ignore("id", "tags", "created_at", "consumer").text("group") ?? []);
       const passes =
         (allowed.size === 0 || groups.some((group) => allowed.has(group))) &&
         !groups.some((group) => denied.has(group));
-      const name = consumer.place.get("username").text() ?? consumer.place.get("custom_id").text() ?? "consumer";
+      const name = consumer.place.text("username") ?? consumer.place.text("custom_id") ?? "consumer";
       const owner = {
         place: consumer.place,
         groups: [...new Set([...groups, ...consumer.groups])].filter(isCallerName).slice(0, MAX_GROUPS),
@@ -187,8 +184,7 @@ export class KongPlugins {
           "password",
           "algorithm",
         );
-        if (place.get("ttl").value !== undefined)
-          return (place.leaveOut("is left out: it expires in Kong (ttl), and would not here"), []);
+        if (place.has("ttl")) return (place.leaveOut("is left out: it expires in Kong (ttl), and would not here"), []);
         return passes ? [{ id: freeName(name, ids), place, owner }] : [];
       });
     });
@@ -196,12 +192,12 @@ export class KongPlugins {
 
   #keyAuth(config: Place, acl: Place | undefined): readonly Plugin[] | null {
     commonFields(config.ignore("hide_credentials"));
-    if (config.get("key_in_body").flag() === true)
+    if (config.flag("key_in_body") === true)
       config.get("key_in_body").note("keys are read from the query and the header only");
-    if (!config.get("key_names").isTexts()) return (config.get("key_names").note("expected a list of texts"), null);
-    const names = config.get("key_names").value === undefined ? ["apikey"] : config.get("key_names").texts();
+    if (!config.isTexts("key_names")) return (config.get("key_names").note("expected a list of texts"), null);
+    const names = config.has("key_names") ? config.texts("key_names") : ["apikey"];
     const from = ["header", "query"].flatMap((kind) =>
-      config.get(`key_in_${kind}`).flag() === false ? [] : names.map((name) => `${kind}:${name}`),
+      config.flag(`key_in_${kind}`) === false ? [] : names.map((name) => `${kind}:${name}`),
     );
     if (from.length === 0)
       return (config.note("reads keys from nowhere: key_in_header or key_in_query, and a name in key_names"), null);
@@ -227,7 +223,7 @@ export class KongPlugins {
   #basicAuth(config: Place, acl: Place | undefined): readonly Plugin[] | null {
     commonFields(config.ignore("hide_credentials"));
     const users = this.#credentials("basicauth_credentials", acl).flatMap(({ place, owner }) => {
-      const [username, password] = [place.get("username").text(), this.#draft.secret(place.get("password"))];
+      const [username, password] = [place.text("username"), this.#draft.secret(place.get("password"))];
       if (username === undefined || password === undefined)
         return (place.note("has no user name or password, and is left out"), []);
       if (/^[0-9a-f]{40}$/.test(password))
@@ -241,10 +237,9 @@ export class KongPlugins {
       this.#identify(username, owner);
       return [{ username, password }];
     });
-    const realm = config.get("realm").text();
     return users.length === 0
       ? null
-      : [{ name: "basic_auth", config: { users, ...(realm === undefined ? {} : { realm }), ...hidden(config) } }];
+      : [{ name: "basic_auth", config: { users, realm: config.text("realm"), ...hidden(config) } }];
   }
 
   /** Ours has the keys of one issuer. */
@@ -261,12 +256,7 @@ export class KongPlugins {
     );
     if ((config.get("maximum_expiration").value ?? 0) !== 0)
       return (config.get("maximum_expiration").note("tokens of any lifetime are accepted here"), null);
-    if (
-      config
-        .get("header_names")
-        .texts()
-        .some((name) => name.toLowerCase() !== "authorization")
-    )
+    if (config.texts("header_names").some((name) => name.toLowerCase() !== "authorization"))
       config.get("header_names").note("tokens are read from the header Authorization");
     const issuers = this.#credentials("jwt_secrets", acl);
     if (issuers.length !== 1)
@@ -278,25 +268,22 @@ export class KongPlugins {
         null
       );
     const { place } = issuers[0]!;
-    if ((config.get("key_claim_name").text() ?? "iss") !== "iss")
+    if ((config.text("key_claim_name") ?? "iss") !== "iss")
       return (config.get("key_claim_name").note('the issuer is read from "iss" only'), null);
-    if (config.get("secret_is_base64").flag() === true)
+    if (config.flag("secret_is_base64") === true)
       return (config.get("secret_is_base64").note("secrets are text here"), null);
-    const alg = place.get("algorithm").text() ?? "HS256";
+    const alg = place.text("algorithm") ?? "HS256";
     const key = alg.startsWith("HS")
       ? { secret: this.#draft.secret(place.get("secret")) }
-      : { public_key: place.get("rsa_public_key").text() };
-    if (place.get("key").text() === undefined) return (place.note("has no key, which Kong makes up"), null);
-    const verified = config.get("claims_to_verify").texts();
+      : { public_key: place.text("rsa_public_key") };
+    if (place.text("key") === undefined) return (place.note("has no key, which Kong makes up"), null);
+    const verified = config.texts("claims_to_verify");
     if (!verified.includes("exp")) config.note("an exp that a token has is always checked");
-    const queries = config.get("uri_param_names").value === undefined ? ["jwt"] : config.get("uri_param_names").texts();
+    const queries = config.has("uri_param_names") ? config.texts("uri_param_names") : ["jwt"];
     const from = [
       "header",
       ...queries.map((name) => `query:${name}`),
-      ...config
-        .get("cookie_names")
-        .texts()
-        .map((name) => `cookie:${name}`),
+      ...config.texts("cookie_names").map((name) => `cookie:${name}`),
     ];
     return [
       {
@@ -304,9 +291,9 @@ export class KongPlugins {
         config: {
           alg,
           ...key,
-          iss: place.get("key").text(),
+          iss: place.text("key"),
           exp: verified.includes("exp") ? "required" : "optional",
-          ...(verified.includes("nbf") ? { require: ["nbf"] } : {}),
+          require: verified.includes("nbf") ? ["nbf"] : undefined,
           from,
         },
       },
@@ -325,12 +312,11 @@ function commonFields(config: Place): void {
       "X-Credential-Identifier: set what they need by request_headers, such as ${caller.id} and ${caller.groups}",
   );
   config.noteUnusual({ run_on_preflight: [true, "preflights need credentials here, unless cors answers them first"] });
-  if (config.get("anonymous").value !== undefined)
-    config.get("anonymous").note("requests without credentials are refused");
+  if (config.has("anonymous")) config.get("anonymous").note("requests without credentials are refused");
 }
 
 function hidden(config: Place): object {
-  return config.get("hide_credentials").flag() === true ? { hide_credentials: true } : {};
+  return config.flag("hide_credentials") === true ? { hide_credentials: true } : {};
 }
 
 function areTexts(config: Place, fields: readonly string[]): boolean {
@@ -350,54 +336,44 @@ function addresses(config: Place): readonly Plugin[] | null {
 
 /** An `acl` of addresses, from the first of the fields that has some. */
 function only(fields: readonly string[], to: string, config: Place): Plugin[] {
-  const addresses = fields.flatMap((field) => config.get(field).texts());
+  const addresses = fields.flatMap((field) => config.texts(field));
   return addresses.length === 0 ? [] : [{ name: "acl", config: { [to]: addresses } }];
 }
 
 function cors(config: Place): readonly Plugin[] | null {
   if (!areTexts(config, ["origins", "methods", "headers", "exposed_headers"])) return null;
-  const list = (from: string, to: string) =>
-    config.get(from).items().length === 0 ? {} : { [to]: config.get(from).texts() };
-  const flag = (from: string, to: string) =>
-    config.get(from).flag() === undefined ? {} : { [to]: config.get(from).flag() };
-  const age = config.get("max_age").number();
+  const list = (field: string) => unlessEmpty(config.texts(field));
   const made = {
-    allow_origins: ["*"],
-    ...list("origins", "allow_origins"),
-    ...list("methods", "allow_methods"),
-    ...list("headers", "allow_headers"),
-    ...list("exposed_headers", "expose_headers"),
+    allow_origins: list("origins") ?? ["*"],
+    allow_methods: list("methods"),
+    allow_headers: list("headers"),
+    expose_headers: list("exposed_headers"),
+    allow_credentials: config.flag("credentials"),
+    preflight_continue: config.flag("preflight_continue"),
+    allow_private_network: config.flag("private_network"),
+    max_age: config.number("max_age"),
   };
-  const flags = {
-    ...flag("credentials", "allow_credentials"),
-    ...flag("preflight_continue", "preflight_continue"),
-    ...flag("private_network", "allow_private_network"),
-  };
-  return [{ name: "cors", config: { ...made, ...flags, ...(age === undefined ? {} : { max_age: age }) } }];
+  return [{ name: "cors", config: made }];
 }
 
 const UNITS: Readonly<Record<string, number>> = { bytes: 1, kilobytes: 1000, megabytes: 1_000_000 };
 
 function sizeLimit(config: Place): readonly Plugin[] {
   const bytes =
-    (config.get("allowed_payload_size").number() ?? 128) *
-    (UNITS[config.get("size_unit").text() ?? "megabytes"] ?? NaN);
-  if (config.get("require_content_length").flag() === true)
+    (config.number("allowed_payload_size") ?? 128) * (UNITS[config.text("size_unit") ?? "megabytes"] ?? NaN);
+  if (config.flag("require_content_length") === true)
     config.get("require_content_length").note("a body without Content-Length is counted instead");
   return [{ name: "request_size_limit", config: { max_payload_size: bytes } }];
 }
 
 function termination(config: Place): readonly Plugin[] | null {
-  if (config.get("trigger").value !== undefined || config.get("echo").flag() === true)
+  if (config.has("trigger") || config.flag("echo") === true)
     return (config.note('"trigger" and "echo" have no counterpart'), null);
-  const [message, body, type] = [
-    config.get("message").text(),
-    config.get("body").text(),
-    config.get("content_type").text(),
-  ];
+  const [message, body, type] = [config.text("message"), config.text("body"), config.text("content_type")];
   const text = body ?? (message === undefined ? undefined : JSON.stringify({ message }));
-  const content = text === undefined ? {} : { body: text, content_type: type ?? "application/json; charset=utf-8" };
-  return [{ name: "request_termination", config: { status: config.get("status_code").number() ?? 503, ...content } }];
+  const content = text === undefined ? undefined : (type ?? "application/json; charset=utf-8");
+  const status = config.number("status_code") ?? 503;
+  return [{ name: "request_termination", config: { status, body: text, content_type: content } }];
 }
 
 /** `remove`, `rename`, `replace`, `add` and `append` of headers, with texts such as "name:value". */
@@ -405,8 +381,7 @@ function headers(name: string, config: Place): readonly Plugin[] {
   const pairs = (action: string) =>
     config
       .get(action)
-      .get("headers")
-      .items()
+      .items("headers")
       .flatMap((item) => {
         const [, key, value] = /^([^:]+):(.*)$/s.exec(item.text() ?? "") ?? [];
         const isFixed = key !== undefined && value !== undefined && value !== "" && !value.includes("$(");
@@ -416,7 +391,7 @@ function headers(name: string, config: Place): readonly Plugin[] {
   const escaped = ([key, value]: readonly [string, string]) =>
     [key, value.replace(/\{(\w+\*?)\}/g, "{{$1}}").replaceAll("${", () => "$${")] as const;
   const [remove, rename, replace, add, append] = [
-    config.get("remove").get("headers").texts(),
+    config.get("remove").texts("headers"),
     pairs("rename"),
     pairs("replace"),
     pairs("add"),

@@ -5,21 +5,21 @@ import { readTarget, type Target } from "./draft.ts";
 import type { Place } from "./place.ts";
 
 export function targetOf(place: Place): Target | string {
-  const url = place.get("url").text();
+  const url = place.text("url");
   if (url !== undefined) return readTarget(url);
-  const protocol = place.get("protocol").text() ?? "http";
-  const host = place.get("host").text();
+  const protocol = place.text("protocol") ?? "http";
+  const host = place.text("host");
   if (host === undefined) return 'it needs "url", or "host"';
   if (!/^(http|grpc|ws)s?$/.test(protocol)) return `the protocol "${protocol}" is not forwarded`;
   const wire = protocol.endsWith("s") ? "https" : "http";
-  const path = place.get("path").text() ?? "";
+  const path = place.text("path") ?? "";
   if (!/^(?:\/|$)/.test(path)) return `its path "${path}" has to begin with "/"`;
-  const port = place.get("port").number() ?? (wire === "http" ? 80 : 443);
+  const port = place.number("port") ?? (wire === "http" ? 80 : 443);
   return readTarget(`${wire}://${host.includes(":") ? `[${host}]` : host}:${port}${path}`);
 }
 
 export function timeouts(place: Place): object {
-  const ms = (name: string) => clamped(place.get(name).number());
+  const ms = (name: string) => clamped(place.number(name));
   const [connect, read, write] = [ms("connect_timeout"), ms("read_timeout"), ms("write_timeout")];
   const idle = read === undefined && write === undefined ? undefined : Math.max(read ?? 0, write ?? 0);
   const made = Object.fromEntries(
@@ -36,6 +36,6 @@ function clamped(ms: number | undefined): number | undefined {
 }
 
 export function retries(place: Place): object {
-  const attempts = place.get("retries").number() ?? 0;
+  const attempts = place.number("retries") ?? 0;
   return attempts > 0 ? { retries: { attempts: Math.min(attempts, 10) } } : {};
 }

@@ -12,19 +12,23 @@ import { freeName, literal, Place } from "./place.ts";
 const METHODS = ["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
 
 export function importOpenApi(root: Place, draft: Draft, upstream: Target, checksFormats = false): void {
-  const paths = root
-    .get("paths")
-    .entries()
-    .filter(([path]) => !path.startsWith("x-"));
+  const paths = root.entries("paths").filter(([path]) => !path.startsWith("x-"));
   if (paths.length === 0) throw new Failure('the document has no "paths": there is nothing to route', 2);
   const served = serverPath(root);
   noteOutgoing(root.get("webhooks"));
   const routes = new OperationReader(root, draft, checksFormats).routes(paths);
   const { protocol, host, port } = upstream;
-  const prefix = upstream.path === "" ? {} : { upstream_path: upstream.path };
-  const name = draft.serviceName(root.get("info").get("title").text() ?? "api");
+  const prefix = upstream.path !== "" && { upstream_path: upstream.path };
+  const name = draft.serviceName(root.get("info").text("title") ?? "api");
   draft.config.services.push(
-    draft.from([], { name, base_path: served || "/", ...prefix, protocol, upstreams: [{ host, port }], routes }),
+    draft.from([], {
+      name,
+      base_path: served || "/",
+      upstream_path: prefix,
+      protocol,
+      upstreams: [{ host, port }],
+      routes,
+    }),
   );
 }
 
@@ -34,11 +38,11 @@ function noteOutgoing(place: Place): void {
 
 /** The path of the first server, with the defaults of its variables. */
 function serverPath(root: Place): string {
-  const [first, ...others] = root.get("servers").items();
+  const [first, ...others] = root.items("servers");
   const pathOf = (server: Place) => {
-    const text = (server.get("url").text() ?? "/").replace(
+    const text = (server.text("url") ?? "/").replace(
       /\{([^{}]*)\}/g,
-      (_, name: string) => server.get("variables").get(name).get("default").text() ?? "",
+      (_, name: string) => server.get("variables").get(name).text("default") ?? "",
     );
     try {
       const { pathname, search, hash } = new URL(text, "http://localhost/");
@@ -102,10 +106,9 @@ class OperationReader {
     methods,
   }: Pattern & { readonly item: Place; readonly methods: readonly string[] }): Route[] {
     for (const part of [item, ...METHODS.map((method) => item.get(method))]) {
-      if (part.get("servers").items().length > 0)
-        part.get("servers").note("only the servers of the whole document are used");
+      if (part.items("servers").length > 0) part.get("servers").note("only the servers of the whole document are used");
     }
-    if (item.get("additionalOperations").value !== undefined)
+    if (item.has("additionalOperations"))
       item.get("additionalOperations").note("has no counterpart here: add routes with these methods");
     return methods.flatMap((method) => {
       // What leads nowhere is noted, and has a route for its path and method.
@@ -121,7 +124,7 @@ class OperationReader {
         this.#taken.add(shape);
         operation.note(`${why}: it is "${nearest}" here, and the upstream has to refuse other requests`);
       }
-      const id = operation.get("operationId").text();
+      const id = operation.text("operationId");
       const name = id === undefined ? undefined : freeName(id, this.#names);
       if (name !== id)
         operation.get("operationId").note("is no name, or the name of another operation: the route has a number more");
@@ -134,10 +137,10 @@ class OperationReader {
         operation.note("gets the requests of several operations: they are not checked");
       const plugins = isShared ? [] : checks;
       const route = {
-        ...(name === undefined ? {} : { name }),
+        name,
         path: nearest,
         methods: [method.toUpperCase()],
-        ...(plugins.length === 0 ? {} : { plugins }),
+        plugins: plugins.length === 0 ? undefined : plugins,
       };
       return [this.#draft.from(operation.at, route)];
     });
@@ -153,9 +156,9 @@ class OperationReader {
   /** Those of the operation replace those of its path. */
   #parameters(item: Place, operation: Place): Parameter[] {
     const found = new Map<string, Parameter>();
-    for (const given of [...item.get("parameters").items(), ...operation.get("parameters").items()]) {
+    for (const given of [...item.items("parameters"), ...operation.items("parameters")]) {
       const place = this.#resolved(given);
-      const [name, where] = [place?.get("name").text(), place?.get("in").text()];
+      const [name, where] = [place?.text("name"), place?.text("in")];
       if (place !== null && name !== undefined && where !== undefined)
         found.set(`${where} ${name}`, { name, in: where, place });
       else if (place !== null) given.note('is no parameter: it needs "name" and "in"');
@@ -190,15 +193,14 @@ class OperationReader {
         !["enum", "pattern", "format", "minLength", "maxLength", "$ref"].some((keyword) => keyword in others);
       if (where === "path" && !isFree) place.note("placeholders of paths are not checked: the upstream has to");
     }
-    if (operation.get("requestBody").value !== undefined)
-      this.#addBody(this.#resolved(operation.get("requestBody")), config, method);
+    if (operation.has("requestBody")) this.#addBody(this.#resolved(operation.get("requestBody")), config, method);
     return Object.keys(config).length === 0
       ? []
       : [this.#draft.from(operation.at, { name: "request_validation", config })];
   }
 
   #addBody(body: Place | null, config: Record<string, unknown>, method: string): void {
-    const types = body?.get("content").entries() ?? [];
+    const types = body?.entries("content") ?? [];
     if (body === null || types.length === 0) return;
     const others = types.map(([type]) => type).filter((type) => !JSON_TYPE.test(type));
     if (others.length > 0 || types.length > 1) {
@@ -217,7 +219,7 @@ class OperationReader {
     const schema = converted.schema === true ? undefined : this.#schemas.whole(converted, at);
     if (schema === undefined) return;
     config.body = schema;
-    if (body.get("required").flag() !== true && !["get", "head", "delete", "options", "trace"].includes(method))
+    if (body.flag("required") !== true && !["get", "head", "delete", "options", "trace"].includes(method))
       config.body_required = false;
   }
 
@@ -231,9 +233,9 @@ class OperationReader {
     const required: string[] = [];
     for (const { name, in: where, place } of parameters) {
       const isWhole = this.#isOneText(place, where);
-      if (isWhole && place.get("required").flag() === true) required.push(spelled(name));
+      if (isWhole && place.flag("required") === true) required.push(spelled(name));
       const given = place.get("schema");
-      if (isWhole && given.value !== undefined && place.get("allowEmptyValue").flag() !== true)
+      if (isWhole && given.value !== undefined && place.flag("allowEmptyValue") !== true)
         made.set(spelled(name), this.#schemas.convert(given.value, given.at));
     }
     const build = () => {
@@ -265,25 +267,23 @@ class OperationReader {
     const { value: given } = this.#schemas.resolve(place.get("schema").value, place.get("schema").at) ?? {};
     const types = isObject(given) ? [given.type].flat() : [];
     const isList = types.includes("array");
-    const isSplit =
-      where === "query" && (place.get("style").text() ?? "form") === "form" && place.get("explode").flag() !== false;
-    if (place.get("content").value === undefined && !types.includes("object") && (!isList || isSplit)) return true;
+    const isSplit = where === "query" && (place.text("style") ?? "form") === "form" && place.flag("explode") !== false;
+    if (!place.has("content") && !types.includes("object") && (!isList || isSplit)) return true;
     place.note("request_validation does not read parameters in this form: it is not checked");
     return false;
   }
 
   #noteSecurity(operation: Place): void {
-    const security =
-      operation.get("security").value === undefined ? this.#root.get("security") : operation.get("security");
+    const security = operation.has("security") ? operation.get("security") : this.#root.get("security");
     for (const requirement of security.items()) {
       for (const [name] of requirement.entries()) {
         const scheme = this.#resolved(this.#root.get("components").get("securitySchemes").get(name));
-        const kind = scheme?.get("type").text() ?? "unknown";
-        const isDropped = scheme?.get("in").value === "header" && scheme.get("name").text()?.includes("_") === true;
+        const kind = scheme?.text("type") ?? "unknown";
+        const isDropped = scheme?.get("in").value === "header" && scheme.text("name")?.includes("_") === true;
         if (isDropped) this.#draft.allowUnderscores(scheme.at);
         const plugin =
           kind === "http"
-            ? /^basic$/i.test(scheme?.get("scheme").text() ?? "")
+            ? /^basic$/i.test(scheme?.text("scheme") ?? "")
               ? "basic_auth"
               : "jwt"
             : Object.hasOwn(PLUGINS, kind)
@@ -351,7 +351,7 @@ function isText({ typesOf }: CompiledSchema, property: string): boolean {
 
 /** Throws a `Failure` if the document is of another kind, or of a version that cannot be imported. */
 export function checkOpenApi(root: Place): void {
-  if (root.get("swagger").value !== undefined) {
+  if (root.has("swagger")) {
     throw new Failure(
       "this is Swagger 2.0: convert it to OpenAPI 3 first, as with: npx swagger2openapi FILE.json -o openapi.json",
       2,

@@ -66,45 +66,47 @@ export class Place {
     return this.#child(name, isObject(this.value) && Object.hasOwn(this.value, name) ? this.value[name] : undefined);
   }
 
-  /** The first of these members that is there. */
-  either(...names: readonly string[]): Place {
-    return this.get(names.find((name) => this.get(name).value !== undefined) ?? names[0]!);
+  /** Whether the member is there; it counts as read. */
+  has(name: string): boolean {
+    return this.get(name).value !== undefined;
   }
 
-  items(): readonly Place[] {
-    return this.#few(this.#as<readonly unknown[]>(Array.isArray, "an array") ?? []).map((item, i) =>
-      this.#child(i, item),
-    );
+  /** The items of an array, as the following: of this value, or of the member that is named. */
+  items(name?: string): readonly Place[] {
+    const array = this.#of(name);
+    return array
+      .#few(array.#as<readonly unknown[]>(Array.isArray, "an array") ?? [])
+      .map((item, i) => array.#child(i, item));
   }
 
-  entries(): readonly (readonly [name: string, Place])[] {
-    return this.#few(Object.entries(this.#as(isObject, "an object") ?? {})).map(
-      ([name, value]) => [name, this.#child(name, value)] as const,
-    );
+  entries(name?: string): readonly (readonly [key: string, Place])[] {
+    const object = this.#of(name);
+    return object
+      .#few(Object.entries(object.#as(isObject, "an object") ?? {}))
+      .map(([key, value]) => [key, object.#child(key, value)] as const);
   }
 
-  text(): string | undefined {
-    return this.#as((value) => typeof value === "string", "a string");
+  text(name?: string): string | undefined {
+    return this.#of(name).#as((value) => typeof value === "string", "a string");
   }
 
-  number(): number | undefined {
-    return this.#as(Number.isFinite, "a number");
+  number(name?: string): number | undefined {
+    return this.#of(name).#as(Number.isFinite, "a number");
   }
 
-  flag(): boolean | undefined {
-    return this.#as((value) => typeof value === "boolean", "true or false");
+  flag(name?: string): boolean | undefined {
+    return this.#of(name).#as((value) => typeof value === "boolean", "true or false");
   }
 
   /** The texts of an array; other items are noted. */
-  texts(): string[] {
-    return this.items().flatMap((item) => item.text() ?? []);
+  texts(name?: string): string[] {
+    return this.items(name).flatMap((item) => item.text() ?? []);
   }
 
   /** Whether it is missing, or a list of texts. */
-  isTexts(): boolean {
-    return (
-      this.value === undefined || (Array.isArray(this.value) && this.value.every((item) => typeof item === "string"))
-    );
+  isTexts(name?: string): boolean {
+    const { value } = this.#of(name);
+    return value === undefined || (Array.isArray(value) && value.every((item) => typeof item === "string"));
   }
 
   note(message: string): void {
@@ -141,6 +143,10 @@ export class Place {
       if (!this.#children.has(name) && !name.startsWith("_") && !isEmpty(value))
         this.notes.add([...this.at, name], `"${name}" has no counterpart here`);
     }
+  }
+
+  #of(name: string | undefined): Place {
+    return name === undefined ? this : this.get(name);
   }
 
   #few<T>(list: readonly T[]): readonly T[] {

@@ -76,8 +76,8 @@ function addOthers(
       continue;
     }
     for (const method of methods) taken.add(method);
-    const plugins = route.plugins === undefined ? {} : { plugins: [...route.plugins] };
-    other.routes.push(draft.from(draft.originOf(route)!, { path: path.slice(base.length), methods, ...plugins }));
+    const plugins = route.plugins && [...route.plugins];
+    other.routes.push(draft.from(draft.originOf(route)!, { path: path.slice(base.length), methods, plugins }));
   }
 }
 
