@@ -2,7 +2,7 @@
  * The endpoints of the admin interface: paths, methods, replies and access control.
  */
 import { Fault, messageOf } from "../base/errors.ts";
-import { loaded } from "../gateway/loaded_features.ts";
+import { loadCode } from "../gateway/loaded_features.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
 import { basicCredentials } from "../http/basic.ts";
 import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
@@ -90,12 +90,12 @@ export class Endpoints {
     const shown = (path: showing.ShownPath): Endpoint => ({
       method: "GET",
       answer: async (inbound, who) =>
-        (await loaded(onRequest.shown)).shownRequest(path, inbound, options, this.#secretsFor(inbound.target, who)),
+        (await loadCode(onRequest.shown)).shownRequest(path, inbound, options, this.#secretsFor(inbound.target, who)),
     });
     const explain: Endpoint["answer"] = async (inbound, who) =>
-      (await loaded(onRequest.explain)).explainRequest(inbound, options, this.#secretsFor(inbound.target, who));
+      (await loadCode(onRequest.explain)).explainRequest(inbound, options, this.#secretsFor(inbound.target, who));
     const reload: Endpoint["answer"] = async (inbound, { user }) =>
-      (await loaded(onRequest.reload)).reloadRequest(inbound, user, options);
+      (await loadCode(onRequest.reload)).reloadRequest(inbound, user, options);
     this.#table = {
       "/login": { method: "POST", isOpen: true, answer: (inbound) => this.#logIn(inbound) },
       "/logout": { method: "DELETE", isOpen: true, answer: (inbound) => this.#logOut(inbound) },
@@ -110,36 +110,36 @@ export class Endpoints {
       "/gateway/stats": shown("/gateway/stats"),
       "/gateway/now": {
         method: "GET",
-        answer: async (inbound) => (await loaded(onRequest.now)).nowRequest(inbound, options),
+        answer: async (inbound) => (await loadCode(onRequest.now)).nowRequest(inbound, options),
       },
       "/gateway/figures": {
         method: "GET",
-        answer: async (inbound) => (await loaded(onRequest.figures)).figuresRequest(inbound, options),
+        answer: async (inbound) => (await loadCode(onRequest.figures)).figuresRequest(inbound, options),
       },
       "/gateway/process": {
         method: "GET",
-        answer: async (inbound) => (await loaded(onRequest.process)).processRequest(inbound, options),
+        answer: async (inbound) => (await loadCode(onRequest.process)).processRequest(inbound, options),
       },
       "/gateway/plugin-figures": {
         method: "GET",
-        answer: async (inbound) => (await loaded(onRequest.process)).pluginFiguresRequest(inbound, options),
+        answer: async (inbound) => (await loadCode(onRequest.process)).pluginFiguresRequest(inbound, options),
       },
       "/gateway/plugins": {
         method: "GET",
-        answer: async (inbound) => (await loaded(onRequest.explain)).pluginsRequest(inbound, options),
+        answer: async (inbound) => (await loadCode(onRequest.explain)).pluginsRequest(inbound, options),
       },
       "/gateway/callers": {
         method: "GET",
-        answer: async (inbound) => (await loaded(onRequest.callers)).callersRequest(inbound, options),
+        answer: async (inbound) => (await loadCode(onRequest.callers)).callersRequest(inbound, options),
       },
       "/gateway/schema": {
         method: "GET",
-        answer: async (inbound) => (await loaded(onRequest.schema)).schemaRequest(inbound, options),
+        answer: async (inbound) => (await loadCode(onRequest.schema)).schemaRequest(inbound, options),
       },
       "/gateway/tests": shown("/gateway/tests"),
       "/gateway/requests/{id}": {
         method: "GET",
-        answer: async (inbound) => (await loaded(onRequest.decision)).decisionRequest(REQUESTS, inbound, options),
+        answer: async (inbound) => (await loadCode(onRequest.decision)).decisionRequest(REQUESTS, inbound, options),
       },
       "/gateway/tail": { method: "GET", answer: (inbound, who) => this.#follow(inbound, who) },
       "/gateway/explain": { method: "POST", isForViewers: true, answer: explain },
@@ -173,7 +173,7 @@ export class Endpoints {
   }
 
   async #sessions(): Promise<ofSession.Sessions> {
-    const { Sessions } = await loaded(this.#options.onRequest.session);
+    const { Sessions } = await loadCode(this.#options.onRequest.session);
     return (this.#sessionsSoFar ??= new Sessions(this.#options));
   }
 
@@ -285,7 +285,7 @@ export class Endpoints {
 
   /** Whose credentials a request carries, or the reply to one without any. */
   async #accountOf(inbound: Inbound, challenge: HeaderList): Promise<Pick<Account, "role" | "user"> | Reply> {
-    const { Login, accountOf } = await loaded(this.#options.onRequest.login);
+    const { Login, accountOf } = await loadCode(this.#options.onRequest.login);
     this.#login ??= new Login(this.#options);
     return accountOf(this.#login, inbound, challenge, this.#options, await this.#sessions());
   }
@@ -314,7 +314,7 @@ export class Endpoints {
   async #follow({ call, headers, method, target }: Inbound, who: Who): Promise<Reply> {
     const sessions = await this.#sessions();
     const isSession = sessions.hasCookie(headers);
-    const { TailStreams } = await loaded(this.#options.onRequest.tail);
+    const { TailStreams } = await loadCode(this.#options.onRequest.tail);
     this.#tail ??= new TailStreams(this.#options);
     if (this.#hasEnded) this.#tail.close();
     const state = this.#tail.stateFor(who);

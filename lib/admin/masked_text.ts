@@ -32,9 +32,9 @@ function endOfString(text: string, from: number): number {
   return text.length;
 }
 
-/** `loaded`: what the text, which has no errors, was read as. `masked`: how many of its texts are masked. */
-export function maskedText(text: Buffer, loaded: WithSecrets): Masked {
-  return atOnce(maskSteps(text, loaded));
+/** `valid`: what the text, which has no errors, was read as. `masked`: how many of its texts are masked. */
+export function maskedText(text: Buffer, valid: WithSecrets): Masked {
+  return atOnce(maskSteps(text, valid));
 }
 
 interface Masked {
@@ -43,9 +43,9 @@ interface Masked {
 }
 
 /** The same in steps, for `inSlices`. */
-export function* maskSteps(text: Buffer, loaded: WithSecrets): Generator<void, Masked> {
-  const conceal = concealerOf(loaded);
-  const marked = new Map(loaded.secrets.marked.map(({ at, masked }) => [JSON.stringify(at), masked]));
+export function* maskSteps(text: Buffer, valid: WithSecrets): Generator<void, Masked> {
+  const conceal = concealerOf(valid);
+  const marked = new Map(valid.secrets.marked.map(({ at, masked }) => [JSON.stringify(at), masked]));
   const written = text.toString();
   const path: (string | number)[] = [];
   let isKey = false;

@@ -5,7 +5,7 @@
 import { isInBuild } from "../base/version.ts";
 import { sourceDigest } from "../config/load.ts";
 import { schemaDocument } from "../config/json_schema_document.ts";
-import { fieldsIn, loaded } from "../gateway/loaded_features.ts";
+import { fieldsIn, loadCode } from "../gateway/loaded_features.ts";
 import { acceptsGzip, compressed } from "../http/content_coding.ts";
 import { headerValues } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
@@ -48,10 +48,10 @@ async function documentOf(inForce: readonly AnyPlugin[]): Promise<SchemaDocument
   const kinds = await Promise.all(
     Object.entries(KINDS)
       .filter(isHere)
-      .map(([, load]) => loaded<AnyPlugin>(load)),
+      .map(([, load]) => loadCode<AnyPlugin>(load)),
   );
   const features = Object.entries(FEATURES).filter(([name]) => WITH_FIELDS.includes(name) && isInBuild(name));
-  const fields = fieldsIn(await Promise.all(features.map(([, load]) => loaded<object>(load))));
+  const fields = fieldsIn(await Promise.all(features.map(([, load]) => loadCode<object>(load))));
   const others = inForce.filter(({ name }) => !(name in KINDS));
   const body = Buffer.from(`${JSON.stringify(schemaDocument([...kinds, ...others], fields), null, 2)}\n`);
   const tag = `W/"${sourceDigest(body)}"`;

@@ -3,7 +3,7 @@
  */
 import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
-import { loaded } from "../gateway/loaded_features.ts";
+import { loadCode } from "../gateway/loaded_features.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { isObject } from "../json_schema/values.ts";
 import type { Inbound } from "../server/inbound.ts";
@@ -42,7 +42,7 @@ export async function upstreamRequest(inbound: Inbound, who: By, options: Upstre
   if (!who.isLive())
     return problem(call, "unauthenticated", { detail: "The session has ended meanwhile. Nothing has been changed." });
   const { configuration, features, runtime } = GatewayCore.partsOf(gateway);
-  const { takeOut } = await loaded(features.onDemand.takenOut);
+  const { takeOut } = await loadCode(features.onDemand.takenOut);
   const [service, id] = named;
   const peer = runtime.peer(service, id);
   if (peer === undefined)

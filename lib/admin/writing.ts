@@ -9,7 +9,7 @@ import type { Settings } from "../config/settings_types.ts";
 import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import type { Prepared } from "../gateway/configuration.ts";
 import { ConfigError, GatewayCore } from "../gateway/gateway.ts";
-import { loaded } from "../gateway/loaded_features.ts";
+import { loadCode } from "../gateway/loaded_features.ts";
 import { whyRefused } from "../gateway/refusal.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -70,7 +70,7 @@ export class Writing {
     {
       method: "POST",
       answer: async (inbound, who) =>
-        (await loaded(this.#options.onRequest.upstream)).upstreamRequest(inbound, who, this.#options),
+        (await loadCode(this.#options.onRequest.upstream)).upstreamRequest(inbound, who, this.#options),
     },
   ];
 
@@ -99,11 +99,11 @@ export class Writing {
   }
 
   /** Masks the text beside the traffic, one after the other. */
-  #remember({ source, loaded }: Prepared, facts: Pick<HistoryEntry, "at" | "by" | "changes">): void {
+  #remember({ source, valid }: Prepared, facts: Pick<HistoryEntry, "at" | "by" | "changes">): void {
     if (!("text" in source)) return;
     const masking = async () => {
-      const { text, masked } = await inSlices(maskSteps(Buffer.from(source.text), loaded), paced());
-      this.#history!.add({ digest: loaded.digest, ...facts, masked }, text);
+      const { text, masked } = await inSlices(maskSteps(Buffer.from(source.text), valid), paced());
+      this.#history!.add({ digest: valid.digest, ...facts, masked }, text);
     };
     this.#remembered = this.#remembered.then(masking);
   }

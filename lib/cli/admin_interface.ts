@@ -8,7 +8,7 @@ import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings_types.ts";
 import { ReportedGateway } from "../embed/reported_gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
-import { loaded } from "../gateway/loaded_features.ts";
+import { loadCode } from "../gateway/loaded_features.ts";
 import { OF_ADMIN } from "./admin_requests.ts";
 import { Failure } from "./failure.ts";
 import { metricsOf, opened, refresh, type Opened } from "./operators.ts";
@@ -50,7 +50,7 @@ export function openAdmin(
     });
     const reporting = ReportedGateway.reportingOf(gateway);
     reporting.openHistory = async () => {
-      const { FigureHistory } = await loaded(OF_ADMIN.figures);
+      const { FigureHistory } = await loadCode(OF_ADMIN.figures);
       return (reporting.history ??= new FigureHistory(GatewayCore.partsOf(gateway)));
     };
     return { ...opened(server, admin, "ADMIN"), followGateway: () => changing?.followGateway() };

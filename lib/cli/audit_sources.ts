@@ -18,7 +18,7 @@ import { destinationsOf } from "../gateway/destinations.ts";
 import { placed } from "../gateway/plugin_error.ts";
 import type { LoadedFeatures } from "../gateway/loaded_features.ts";
 import { loadPluginModules } from "../features/plugin_modules.ts";
-import type { Loaded } from "../gateway/compile_types.ts";
+import type { ValidConfig } from "../gateway/compile_types.ts";
 import {
   auditedFile,
   loadedAtStart,
@@ -71,8 +71,8 @@ export async function auditOf(flags: Flags) {
     readRegularFile,
   );
   const read = reader.load(reader.source());
-  const destinations = destinationsIn(read.loaded, modules);
-  const { config, tests, testFiles, callerFiles } = read.loaded;
+  const destinations = destinationsIn(read.valid, modules);
+  const { config, tests, testFiles, callerFiles } = read.valid;
   const keys = [...read.inputs.files].flatMap(([path, content]) =>
     PRIVATE_KEY.test(content.toString("latin1")) ? [path] : [],
   );
@@ -119,7 +119,7 @@ export async function auditOf(flags: Flags) {
     dials: [...dials, ...(hasNameServers ? nameServers() : [])],
     secrets: unique([...secretsOfSettings(settings, flags), ...secretsOf(read), ...keys.map((path) => `file:${path}`)]),
   };
-  return { audit, settings, config, kinds: read.loaded.kinds, features: modules, hasTests, watched, patterns };
+  return { audit, settings, config, kinds: read.valid.kinds, features: modules, hasTests, watched, patterns };
 }
 
 function onRequest(settings: Settings, atStart: readonly AuditedModule[]): readonly AuditedModule[] {
@@ -129,11 +129,11 @@ function onRequest(settings: Settings, atStart: readonly AuditedModule[]): reado
 }
 
 /** Throws a `ConfigError` for a plugin that cannot say what it asks. */
-function destinationsIn(loaded: Loaded, features: LoadedFeatures): readonly Destination[] {
+function destinationsIn(valid: ValidConfig, features: LoadedFeatures): readonly Destination[] {
   try {
-    return destinationsOf(loaded.config, loaded.kinds, features);
+    return destinationsOf(valid.config, valid.kinds, features);
   } catch (error) {
-    throw placed(error, loaded);
+    throw placed(error, valid);
   }
 }
 
@@ -188,7 +188,7 @@ function secretsOfSettings({ serverKeyPath }: Settings, flags: Flags): string[] 
  * References, also of tests, and where secrets stand in the configuration itself: there, what viewers see differs from
  * what is written.
  */
-function secretsOf({ source, inputs, loaded }: ReadConfig): string[] {
+function secretsOf({ source, inputs, valid }: ReadConfig): string[] {
   const folder = source.file !== undefined ? dirname(resolve(source.file)) : process.cwd();
   const found: string[] = [];
   const visit = (written: Json, masked: Json, at: readonly (string | number)[]) => {
@@ -207,13 +207,13 @@ function secretsOf({ source, inputs, loaded }: ReadConfig): string[] {
         ]);
     }
   };
-  visit(loaded.shown, maskedConfig(loaded), []);
+  visit(valid.shown, maskedConfig(valid), []);
   // What is shown has no tests.
   // Files of tests and of callers are shown by their names.
   const own = "text" in source ? (parsed(source.text) as { readonly tests?: Json }).tests : undefined;
   for (const tests of [
     own ?? [],
-    ...[...loaded.testFiles, ...loaded.callerFiles].map((path) => parsed(inputs.files.get(path)!)),
+    ...[...valid.testFiles, ...valid.callerFiles].map((path) => parsed(inputs.files.get(path)!)),
   ])
     visit(tests, tests, []);
   return found;

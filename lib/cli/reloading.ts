@@ -42,7 +42,7 @@ export async function reloadFrom(
       digest,
       by,
       ...counts,
-      ...inForce.loaded.counts,
+      ...inForce.snapshot.counts,
       ...(signer !== undefined && { signed_by: signer }),
       ...(changed && isJson && { changes: lines }),
     });

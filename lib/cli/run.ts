@@ -13,7 +13,7 @@ import { watchFiles } from "../config/watch.ts";
 import { answerForThread } from "../gateway/faults.ts";
 import { ConfigError, GatewayCore } from "../gateway/gateway.ts";
 import type { AuditTrail } from "../gateway/options.ts";
-import { loaded } from "../gateway/loaded_features.ts";
+import { loadCode } from "../gateway/loaded_features.ts";
 import type { Replacement } from "../gateway/reloads.ts";
 import type { AskedBy } from "../gateway/status.ts";
 import { LineWriter } from "../observe/line_writer.ts";
@@ -152,13 +152,13 @@ function reloadOnChange(
     );
     const named = gateway.files.filter((path) => !documents.includes(path));
     namedFiles.follow(named);
-    const reread = async () => (await loaded(ON_DEMAND.reloading)).reloadNamedFiles(gateway, log);
+    const reread = async () => (await loadCode(ON_DEMAND.reloading)).reloadNamedFiles(gateway, log);
     // Includes changes before the files were watched.
     if (named.length > 0) reread().catch(({ message }: Error) => log.error(message));
   };
   const reload = async (started: Started, asked: AskedBy, replacement?: Replacement) => {
     const since = Date.now();
-    const { reloadFrom } = await loaded(ON_DEMAND.reloading);
+    const { reloadFrom } = await loadCode(ON_DEMAND.reloading);
     return reloadFrom(
       started.gateway,
       asked,

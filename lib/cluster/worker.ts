@@ -12,7 +12,7 @@ import { answerForThread } from "../gateway/faults.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import type * as auditCode from "../gateway/gateway_audit.ts";
 import type { AuditTrail, AuditSettings } from "../gateway/options.ts";
-import { loaded, type LoadedFeatures } from "../gateway/loaded_features.ts";
+import { loadCode, type LoadedFeatures } from "../gateway/loaded_features.ts";
 import { freshModules } from "../features/load.ts";
 import type * as eventsCode from "../observe/audit_events.ts";
 import type { Tail, TailReader } from "../observe/tail.ts";
@@ -104,7 +104,7 @@ async function create(): Promise<GatewayCore> {
 }
 
 async function auditOf({ onDemand }: LoadedFeatures, settings: AuditSettings): Promise<AuditTrail> {
-  const code = (await loaded(onDemand.workerAudit)) as typeof auditCode & typeof eventsCode;
+  const code = (await loadCode(onDemand.workerAudit)) as typeof auditCode & typeof eventsCode;
   const { AuditEvents, GatewayAudit } = code;
   auditEvents = new AuditEvents((events, lost) => send({ type: "audit", events, lost }));
   return new GatewayAudit(settings, auditEvents);
@@ -162,7 +162,7 @@ async function listen(): Promise<void> {
 
 async function showTail(readers: readonly TailReader[]): Promise<void> {
   try {
-    const { Tail } = await loaded(features.onDemand.tail);
+    const { Tail } = await loadCode(features.onDemand.tail);
     tail ??= new Tail(
       systemClock,
       accessLog,
@@ -182,7 +182,7 @@ async function setUpstream({
   state,
 }: Extract<ToWorker, { readonly type: "setUpstream" }>): Promise<void> {
   try {
-    const { takeOut } = await loaded(features.onDemand.takenOut);
+    const { takeOut } = await loadCode(features.onDemand.takenOut);
     // A configuration that came into force meanwhile has put all back.
     const peer = configuration.inForce.reload === reload ? runtime.peer(service, id) : undefined;
     if (peer !== undefined) takeOut(peer, state, runtime.healthTools.changes);

@@ -28,8 +28,8 @@ export type EarlyAnswer = (inbound: Inbound, authority: string) => Reply | null;
 /** Completes what is answered before a route is known. */
 export type BeforeRoutes = (inbound: Inbound, reply: Reply) => Reply | Promise<Reply>;
 
-/** A configuration without errors, as `loadConfig` returns it. */
-export interface Loaded extends Omit<Extract<LoadResult<AnyPlugin>, { readonly ok: true }>, "ok"> {
+/** A configuration without errors, with what it refers to. It is not compiled yet: `Snapshot`. */
+export interface ValidConfig extends Omit<Extract<LoadResult<AnyPlugin>, { readonly ok: true }>, "ok"> {
   /** For `match` and `upstream_path` of routes; null: no route has them. */
   readonly routing: (Matching & UpstreamPaths) | null;
   /** Null: it has none. */

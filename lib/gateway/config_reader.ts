@@ -13,7 +13,7 @@ import { readRoutes } from "../route/checks.ts";
 import { ConfigError } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { ConfigurationOptions } from "./options.ts";
-import type { Loaded } from "./compile_types.ts";
+import type { ValidConfig } from "./compile_types.ts";
 import { lackingIn } from "./lacking.ts";
 import type { LoadedFeatures } from "./loaded_features.ts";
 
@@ -28,7 +28,7 @@ export interface Inputs {
 export interface ReadConfig {
   readonly source: ConfigSource;
   readonly inputs: Inputs;
-  readonly loaded: Loaded;
+  readonly valid: ValidConfig;
 }
 
 interface ReadingOptions {
@@ -36,7 +36,7 @@ interface ReadingOptions {
   readonly known?: Inputs | undefined;
   readonly placeholders?: PlaceholderSource | undefined;
   /** See `LoadOptions`. */
-  readonly before?: Loaded | undefined;
+  readonly before?: ValidConfig | undefined;
 }
 
 export class ConfigReader {
@@ -86,7 +86,7 @@ export class ConfigReader {
     const environment = known?.environment ?? { ...(this.options.environment ?? process.env) };
     const files = new Map<string, Buffer>();
     const named = new Set<string>();
-    const loaded = yield* loadSteps(source, {
+    const result = yield* loadSteps(source, {
       before,
       kinds: this.#kinds(),
       features: modules.fields,
@@ -106,20 +106,20 @@ export class ConfigReader {
       mustPin: known === undefined && this.options.configKeyFile !== undefined,
     });
     if (known === undefined) this.named = [...named];
-    if (!loaded.ok) throw new ConfigError(loaded.issues, source.file);
-    if (this.options.hasHttps === false) serverTls?.refuseHttpsRedirect(loaded);
+    if (!result.ok) throw new ConfigError(result.issues, source.file);
+    if (this.options.hasHttps === false) serverTls?.refuseHttpsRedirect(result);
     return {
       source,
       inputs: { environment, files },
-      loaded: {
-        ...loaded,
-        callers: this.#callersOf(loaded.callerLists, before),
+      valid: {
+        ...result,
+        callers: this.#callersOf(result.callerLists, before),
         routing,
       },
     };
   }
 
-  #callersOf(lists: Loaded["callerLists"], before: Loaded | undefined): Loaded["callers"] {
+  #callersOf(lists: ValidConfig["callerLists"], before: ValidConfig | undefined): ValidConfig["callers"] {
     if (lists === null) return null;
     const { CallerRegistry } = this.options.modules.callers;
     return lists === before?.callerLists ? before.callers : new CallerRegistry(lists);

@@ -15,7 +15,7 @@ import { ConfigReader, readNoFile, type ReadConfig } from "./config_reader.ts";
 import type { AuditTrail, ConfigurationOptions } from "./options.ts";
 import type { Validity } from "./features.ts";
 import type { LoadedFeatures } from "./loaded_features.ts";
-import type { Loaded } from "./compile_types.ts";
+import type { ValidConfig } from "./compile_types.ts";
 import { logFault } from "./serve.ts";
 import { compileSteps, type Snapshot, type SnapshotTools } from "./snapshot.ts";
 import type {
@@ -39,7 +39,7 @@ export type ConfigurationTools = Omit<SnapshotTools, "onFault"> & {
 
 /** A configuration that is checked and compiled. */
 export interface Prepared extends ReadConfig {
-  readonly loaded: Snapshot;
+  readonly snapshot: Snapshot;
   /** See `Bundle`. */
   readonly version: number;
   readonly reload: number;
@@ -139,7 +139,7 @@ export class Configuration {
     this.validity = validity;
     this.loadedAt = tools.clock.wall();
     this.inForce = this.compile(read, null, reload);
-    this.snapshot = this.inForce.loaded;
+    this.snapshot = this.inForce.snapshot;
     this.enforce(this.inForce);
   }
 
@@ -179,12 +179,12 @@ export class Configuration {
 
   async runTests(read: ReadConfig, late: "strict" | "lenient"): Promise<void> {
     if (this.options.tests === "skip") return;
-    if (read.loaded.tests.length > 0) return (await this.features.onDemand.tests()).prove(this, read, late);
+    if (read.valid.tests.length > 0) return (await this.features.onDemand.tests()).prove(this, read, late);
     this.checkOpen();
-    this.noteTests(read.loaded, NO_TESTS);
+    this.noteTests(read.valid, NO_TESTS);
   }
 
-  noteTests({ digest }: Loaded, report: TestReport): void {
+  noteTests({ digest }: ValidConfig, report: TestReport): void {
     this.lastTests = { at: this.tools.clock.wall(), digest, report };
   }
 
@@ -193,8 +193,8 @@ export class Configuration {
     return this.bundleOf(this.inForce);
   }
 
-  bundleOf({ version, reload, source, inputs, loaded }: Prepared): Bundle {
-    return { version, reload, source, ...inputs, memory: this.tools.runtime.sharedMemory(loaded.inUse) };
+  bundleOf({ version, reload, source, inputs, snapshot }: Prepared): Bundle {
+    return { version, reload, source, ...inputs, memory: this.tools.runtime.sharedMemory(snapshot.inUse) };
   }
 
   /** Nothing would end the probes and look-ups that a configuration starts. */
@@ -229,22 +229,22 @@ export class Configuration {
     }
   }
 
-  #steps({ loaded }: ReadConfig, before: Snapshot | null): Generator<void, Snapshot> {
-    return compileSteps(loaded, { ...this.tools, onFault: this.#onFault }, before);
+  #steps({ valid }: ReadConfig, before: Snapshot | null): Generator<void, Snapshot> {
+    return compileSteps(valid, { ...this.tools, onFault: this.#onFault }, before);
   }
 
   #prepared(
-    { source, inputs }: ReadConfig,
-    loaded: Snapshot,
+    read: ReadConfig,
+    snapshot: Snapshot,
     { version = ++this.#lastVersion, reload = version }: CompileOptions,
   ): Prepared {
-    return { version, reload, source, inputs, loaded };
+    return { ...read, version, reload, snapshot };
   }
 
   /** Throws, and changes nothing, when the file of the access log cannot be opened: the last step that can fail. */
   enforce(prepared: Prepared): void {
     const before = this.snapshot;
-    const next = prepared.loaded;
+    const next = prepared.snapshot;
     const { accessLog, runtime } = this.tools;
     try {
       accessLog.adopt(next.global.accessLog);
@@ -262,9 +262,9 @@ export class Configuration {
   }
 
   /** For a configuration that does not come into force. */
-  drop({ loaded }: Prepared): void {
+  drop({ snapshot }: Prepared): void {
     this.followers?.abandon();
-    this.tools.runtime.abandon(loaded.inUse);
+    this.tools.runtime.abandon(snapshot.inUse);
   }
 
   /** For the system's error when the access log's file cannot be opened. */

@@ -29,7 +29,7 @@ import type { ListenerFeatures, TlsFiles } from "../server/listener.ts";
 import type { GatewayCounters } from "../store/counters.ts";
 import type { AnyResponseParser } from "../upstream/response_parser.ts";
 import type * as takenOutCode from "../upstream/taken_out.ts";
-import type { BeforeRoutes, CompileTools, EarlyAnswer, Loaded, Place } from "./compile_types.ts";
+import type { BeforeRoutes, CompileTools, EarlyAnswer, ValidConfig, Place } from "./compile_types.ts";
 import type { PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import type { RecentRequests } from "./recent_requests.ts";
@@ -83,7 +83,7 @@ interface Plugins {
     context: PluginContext,
   ): RouteChain;
   /** A `PluginError` as a `ConfigError`, any other error as it is. */
-  placed(error: unknown, loaded: Loaded): unknown;
+  placed(error: unknown, valid: ValidConfig): unknown;
   /** Null: no global plugin sees what is answered before a route is known. */
   beforeRoutes(
     globals: readonly PluginLink[],
@@ -132,7 +132,7 @@ interface ServerTls {
   httpsFacts(files: TlsFiles): HttpsFacts;
   httpsRedirect(settings: NonNullable<Config["global"]["httpsRedirect"]>): EarlyAnswer;
   /** For a gateway without an HTTPS listener. Throws a `ConfigError` if the configuration leads clients to one. */
-  refuseHttpsRedirect(loaded: {
+  refuseHttpsRedirect(valid: {
     readonly config: Config;
     readonly secrets: ConfigSecrets;
     readonly source: ConfigSource;
@@ -160,9 +160,9 @@ interface Tracing {
 }
 
 interface Proof extends TestReader {
-  configWarnings(loaded: Loaded): readonly ConfigWarning[];
+  configWarnings(valid: ValidConfig): readonly ConfigWarning[];
   /** Beside the traffic. */
-  configWarningsInSlices(loaded: Loaded, memory?: { kept: object | null }): Promise<readonly ConfigWarning[]>;
+  configWarningsInSlices(valid: ValidConfig, memory?: { kept: object | null }): Promise<readonly ConfigWarning[]>;
 }
 
 interface Sources extends ReferenceReader {
@@ -210,7 +210,7 @@ export interface KeptSeen {
 export interface Validity {
   readonly seen: Seen;
   /** Throws a `ConfigError` for a configuration that is older than one that was in force, or has ended. */
-  check(read: { readonly source: ConfigSource; readonly loaded: Loaded }): void;
+  check(read: { readonly source: ConfigSource; readonly valid: ValidConfig }): void;
   /** In milliseconds since 1970; null: it does not end. */
   endOf(config: Pick<Config, "serial" | "expiresAt">): number | null;
   /** The configuration is in force, and has passed its tests. */

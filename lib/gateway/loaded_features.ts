@@ -174,7 +174,7 @@ export class LoadedFeatures implements Features {
 
   #call<T extends object>(load: () => Promise<T>): Promise<T> {
     this.called.add(load);
-    return loaded(load);
+    return loadCode(load);
   }
 
   /** The kinds of a module, or why there are none. */
@@ -216,8 +216,8 @@ function missingKind(name: string): AnyPlugin {
   return { name, schema: unloaded(what), create };
 }
 
-/** `load` imports a part of the program. Rejects with a `Fault` when its files have been replaced since it started. */
-export async function loaded<T>(load: () => Promise<T>): Promise<T> {
+/** Imports code of the program. Rejects with a `Fault` when its files have been replaced since it started. */
+export async function loadCode<T>(load: () => Promise<T>): Promise<T> {
   try {
     return await importedLater(load);
   } catch (error) {

@@ -9,7 +9,7 @@ import { changeSteps } from "./config_diff.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { ReadConfig } from "./config_reader.ts";
 import type { Applied, Askers, Configuration, Prepared } from "./configuration.ts";
-import type { Loaded } from "./compile_types.ts";
+import type { ValidConfig } from "./compile_types.ts";
 import { whyRefused } from "./refusal.ts";
 import type { AskedBy } from "./status.ts";
 
@@ -27,7 +27,7 @@ export interface Replacement {
 type Modules = "loaded" | "to load";
 
 /** Whether what is compiled for a configuration, and proved of it, is the same as before. */
-function isSame(before: Loaded, { config, callers }: Loaded): boolean {
+function isSame(before: ValidConfig, { config, callers }: ValidConfig): boolean {
   const { global, services } = before.config;
   const isAll = services.length === config.services.length && services.every((each, i) => each === config.services[i]);
   return isAll && global === config.global && callers === before.callers;
@@ -103,7 +103,7 @@ export class Reloads {
       this.#isReread = false;
       const inForce = await this.#replace(reread, { isReread: true });
       if (this.#isReread) this.#rereadLater();
-      const { digest } = inForce.loaded;
+      const { digest } = inForce.snapshot;
       this.#report({ at, askers, before: digest, digest, changed: false, changes: [], inForce });
       this.#findWarningsLater();
       return true;
@@ -168,11 +168,11 @@ export class Reloads {
     await configuration.runTests(read, "strict");
     // In slices before the configuration is in force: status and log need them at once afterwards.
     const before = configuration.snapshot;
-    const isKnown = isSame(before, read.loaded) && configuration.warnings !== null;
+    const isKnown = isSame(before, read.valid) && configuration.warnings !== null;
     const warnings = isKnown
       ? configuration.warnings
-      : await features.loaded.proof?.configWarningsInSlices(read.loaded, configuration.proofs);
-    const { digest, shown } = read.loaded;
+      : await features.loaded.proof?.configWarningsInSlices(read.valid, configuration.proofs);
+    const { digest, shown } = read.valid;
     const changed = digest !== before.digest;
     const changes = changed ? await inSlices(changeSteps(before.shown, shown), paced()) : [];
     const inForce = await this.#replace(read, { write });
@@ -253,7 +253,7 @@ export class Reloads {
     const kept = new Map(inputs.files);
     for (const { path } of files) if (!staying.has(path)) kept.delete(path);
     const read = yield* reader.loadSteps(source, { known: { ...inputs, files: kept }, before: snapshot });
-    return read.loaded.files.every(({ content }, i) => files[i]?.content.equals(content)) ? null : read;
+    return read.valid.files.every(({ content }, i) => files[i]?.content.equals(content)) ? null : read;
   }
 
   /** Only the content of files has changed: the warnings of before stay until the new ones are known. */

@@ -17,7 +17,7 @@ import type { HostCertificates } from "../server/certificates.ts";
 import { trustedProxies } from "../server/trusted_proxies.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import { destinationsOfUpstreams } from "./destinations.ts";
-import type { BeforeRoutes, CompileTools, EarlyAnswer, Loaded, Place } from "./compile_types.ts";
+import type { BeforeRoutes, CompileTools, EarlyAnswer, ValidConfig, Place } from "./compile_types.ts";
 import type { PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
 import type { FeatureContext, Features } from "./features.ts";
 import type { LoadedFeatures } from "./loaded_features.ts";
@@ -25,7 +25,7 @@ import type { InUse } from "./runtime.ts";
 import type { ShownCertificate } from "./status.ts";
 import { compileUpstreams } from "./upstreams.ts";
 
-export interface Snapshot extends Loaded {
+export interface Snapshot extends ValidConfig {
   readonly global: Config["global"];
   readonly table: RouteTable<RouteTarget>;
   /** What the services and the global plugins were compiled to, for the next snapshot. */
@@ -75,8 +75,8 @@ export interface SnapshotTools extends CompileTools {
 }
 
 /** Throws a `ConfigError` when a plugin cannot be created; the snapshot in force is not touched. */
-export function compile(loaded: Loaded, tools: SnapshotTools): Snapshot {
-  return atOnce(compileSteps(loaded, tools, null));
+export function compile(valid: ValidConfig, tools: SnapshotTools): Snapshot {
+  return atOnce(compileSteps(valid, tools, null));
 }
 
 /**
@@ -84,17 +84,17 @@ export function compile(loaded: Loaded, tools: SnapshotTools): Snapshot {
  * be in force until the end; else end the steps by `return`, which gives up what has been made.
  */
 export function* compileSteps(
-  loaded: Loaded,
+  valid: ValidConfig,
   tools: SnapshotTools,
   before: Snapshot | null,
 ): Generator<void, Snapshot> {
-  const inUse = tools.runtime.inUse(loaded.config.global.dnsTtlMs, loaded.config.global.limits.maxClientShare);
+  const inUse = tools.runtime.inUse(valid.config.global.dnsTtlMs, valid.config.global.limits.maxClientShare);
   let compiled: Snapshot | null = null;
   try {
-    compiled = yield* compileInto(inUse, loaded, tools, before);
+    compiled = yield* compileInto(inUse, valid, tools, before);
     return compiled;
   } catch (error) {
-    throw tools.features.loaded.plugins?.placed(error, loaded) ?? error;
+    throw tools.features.loaded.plugins?.placed(error, valid) ?? error;
   } finally {
     if (compiled === null) tools.runtime.abandon(inUse);
   }
@@ -102,18 +102,18 @@ export function* compileSteps(
 
 function* compileInto(
   inUse: InUse,
-  loaded: Loaded,
+  valid: ValidConfig,
   tools: SnapshotTools,
   before: Snapshot | null,
 ): Generator<void, Snapshot> {
-  const { global, services } = loaded.config;
+  const { global, services } = valid.config;
   const { runtime, features } = tools;
   if (global.counters !== undefined)
     inUse.shared = features.sharedCounters.sharedCounters(global.counters, inUse, tools);
-  loaded.callers?.remember((name, bytes) => runtime.memory(name, bytes, inUse));
+  valid.callers?.remember((name, bytes) => runtime.memory(name, bytes, inUse));
   const plan = tools.metrics?.plan(global.decisions, (name, bytes) => runtime.memory(name, bytes, inUse)) ?? null;
-  const { kinds, callers } = loaded;
-  const matched = loaded.routing?.matchedHeaders(services);
+  const { kinds, callers } = valid;
+  const matched = valid.routing?.matchedHeaders(services);
   const common = { gatewayName: global.name, kinds, callers, matched, ...codeOfKinds(features) };
   const whole = { ...tools, ...common, inUse, plan, instances: new Set<string>() };
   const kept = before !== null && hasSameCommon(before, whole, global) ? before : null;
@@ -125,7 +125,7 @@ function* compileInto(
     const known = kept?.services.get(service);
     const isKept = known !== undefined && mayStay(known);
     if (isKept) include(known, whole);
-    const routes = routesOfService(service, { globals: globals.made, methods, loaded });
+    const routes = routesOfService(service, { globals: globals.made, methods, valid });
     compiled.set(service, isKept ? known : yield* compilePart(whole, destinationsOfUpstreams(service), routes));
     yield;
   }
@@ -133,7 +133,7 @@ function* compileInto(
   const redirect = redirectOf(global, features);
   const certificatesOf = global.certificates.length === 0 ? null : features.serverTls.certificatesOf;
   return Object.freeze({
-    ...loaded,
+    ...valid,
     global,
     globals,
     matched,
@@ -240,13 +240,13 @@ function globalLinks(plugins: readonly PluginInstance[]) {
 interface ServiceTools {
   readonly globals: readonly PluginLink[];
   readonly methods: Map<string, readonly string[]>;
-  readonly loaded: Loaded;
+  readonly valid: ValidConfig;
 }
 
 /** Less than a millisecond of work. */
 const ROUTES_OF_A_STEP = 20;
 
-function routesOfService(service: Service, { globals, methods, loaded }: ServiceTools) {
+function routesOfService(service: Service, { globals, methods, valid }: ServiceTools) {
   return function* (context: FeatureContext): Generator<void, readonly TableRoute<RouteTarget>[]> {
     const planned = context.plan?.service(service);
     const upstreams = compileUpstreams(service, planned?.meter ?? null, context);
@@ -258,7 +258,7 @@ function routesOfService(service: Service, { globals, methods, loaded }: Service
       const own = linksOf(route.plugins, { level: "route", service: service.name, route: route.name }, context);
       const chained = chainOf([...outer, ...own], upstreams, { service: service.name, route: route.name }, context);
       const target = targetOf(name, route, chained, planned?.routes.get(route.name) ?? null);
-      if (entries.push(entryOf(service, route, target, loaded)) % ROUTES_OF_A_STEP === 0) yield;
+      if (entries.push(entryOf(service, route, target, valid)) % ROUTES_OF_A_STEP === 0) yield;
     }
     return readEntries(entries, methods);
   };
@@ -307,7 +307,7 @@ export function entryOf<T>(
   service: Service,
   route: Route,
   target: T,
-  { routing }: Pick<Loaded, "routing">,
+  { routing }: Pick<ValidConfig, "routing">,
 ): TableEntry<T> {
   const { path, methods, match: written } = route;
   const match = written && routing!.routeConditions(written);

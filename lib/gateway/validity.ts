@@ -32,8 +32,8 @@ export class SignedValidity implements Validity {
     return this.#seen;
   }
 
-  check({ source, loaded }: Parameters<Validity["check"]>[0]): void {
-    const { serial, expiresAt } = loaded.config;
+  check({ source, valid }: Parameters<Validity["check"]>[0]): void {
+    const { serial, expiresAt } = valid.config;
     const wall = this.#clock.wall();
     const issues: Issue[] = [];
     const refuse = (field: "serial" | "expires_at", message: string) =>

@@ -11,7 +11,7 @@ import { Configuration, readFirst } from "../gateway/configuration.ts";
 import type * as explainCode from "./explain.ts";
 import type { Explanation, Question } from "./explain.ts";
 import type { LoadedFeatures } from "../gateway/loaded_features.ts";
-import type { Loaded, StandIns } from "../gateway/compile_types.ts";
+import type { ValidConfig, StandIns } from "../gateway/compile_types.ts";
 import { Runtime } from "../gateway/runtime.ts";
 import { compile } from "../gateway/snapshot.ts";
 import { maskedConfig } from "../config/masked.ts";
@@ -69,10 +69,10 @@ export class Candidate {
 }
 
 /** Creates everything of a configuration and closes it again: throws the error of a plugin that cannot be created. */
-export async function compileApart(loaded: Loaded, features: LoadedFeatures): Promise<void> {
+export async function compileApart(valid: ValidConfig, features: LoadedFeatures): Promise<void> {
   const runtime = new Runtime(systemClock, silentLog, undefined, undefined, features);
   try {
-    const { inUse } = compile(loaded, {
+    const { inUse } = compile(valid, {
       features,
       metrics: null,
       runtime,

@@ -5,7 +5,7 @@
 import { ConfigError } from "../gateway/config_error.ts";
 import type { ReadConfig } from "../gateway/config_reader.ts";
 import type { Configuration } from "../gateway/configuration.ts";
-import type { Loaded } from "../gateway/compile_types.ts";
+import type { ValidConfig } from "../gateway/compile_types.ts";
 import { redirectOf } from "../gateway/snapshot.ts";
 import type { TestReport } from "../gateway/status.ts";
 import { failuresOf, runTests } from "./run_tests.ts";
@@ -13,19 +13,19 @@ import { failuresOf, runTests } from "./run_tests.ts";
 /** Rejects with a `ConfigError` if a test fails; if all that failed ran out of time, only with "strict". */
 export async function prove(
   configuration: Configuration,
-  { loaded, source }: ReadConfig,
+  { valid, source }: ReadConfig,
   late: "strict" | "lenient",
 ): Promise<void> {
-  const report = await reportOn(loaded, configuration);
+  const report = await reportOn(valid, configuration);
   configuration.checkOpen();
-  configuration.noteTests(loaded, report);
+  configuration.noteTests(valid, report);
   const [first, ...more] = report.tests.filter(({ passed }) => !passed);
   if (first === undefined) return;
   if (late === "lenient" && first.late && more.every((test) => test.late)) {
     const fields = { tests: report.failed, first: first.name, reason: first.differences.join("; ") };
     return configuration.tools.log.warn("tests ran out of time; the gateway starts, a reload would be refused", fields);
   }
-  throw new ConfigError(failuresOf(loaded.tests, report), source.file);
+  throw new ConfigError(failuresOf(valid.tests, report), source.file);
 }
 
 /** Runs those of the configuration in force, see `Gateway.test`. */
@@ -37,14 +37,14 @@ export async function testInForce(configuration: Configuration, only?: string): 
 }
 
 async function reportOn(
-  loaded: Loaded,
+  valid: ValidConfig,
   { features, tools, closing }: Configuration,
   only?: string,
 ): Promise<TestReport> {
-  return runTests(loaded, {
+  return runTests(valid, {
     only,
     wall: tools.clock.wall(),
     signal: closing.signal,
-    redirect: redirectOf(loaded.config.global, features),
+    redirect: redirectOf(valid.config.global, features),
   });
 }

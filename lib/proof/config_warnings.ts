@@ -8,7 +8,7 @@ import { formatPath, type Path } from "../config/json.ts";
 import { concealerOf, unfilledSecrets } from "../config/secrets.ts";
 import { MAX_TAKERS } from "../route/overlaps.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
-import type { Loaded } from "../gateway/compile_types.ts";
+import type { ValidConfig } from "../gateway/compile_types.ts";
 import { entryOf } from "../gateway/snapshot.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
 import { ofCallers } from "./known_callers.ts";
@@ -21,35 +21,35 @@ import { written, type WrittenRoute } from "./written.ts";
  * Injected faults first, else in the order of the configuration; without those that `global.accept_warnings` names.
  * With 10,000 routes it takes a second.
  */
-export function configWarnings(loaded: Loaded): readonly ConfigWarning[] {
-  return atOnce(warningSteps(loaded));
+export function configWarnings(valid: ValidConfig): readonly ConfigWarning[] {
+  return atOnce(warningSteps(valid));
 }
 
 /** The same in slices, between which the event loop runs. `memory`: of the gateway; default: of nothing. */
 export function configWarningsInSlices(
-  loaded: Loaded,
+  valid: ValidConfig,
   memory?: ProofMemory,
   nextSlice?: NextTimeSlice,
 ): Promise<readonly ConfigWarning[]> {
-  return inSlices(warningSteps(loaded, memory), paced(nextSlice));
+  return inSlices(warningSteps(valid, memory), paced(nextSlice));
 }
 
 function* warningSteps(
-  loaded: Loaded,
+  valid: ValidConfig,
   memory?: ProofMemory,
 ): Generator<undefined, readonly ConfigWarning[], undefined> {
-  const { routes, plugins } = yield* written(loaded);
-  const accepted = new Acceptances(loaded.config.global.acceptWarnings);
+  const { routes, plugins } = yield* written(valid);
+  const accepted = new Acceptances(valid.config.global.acceptWarnings);
   const isAccepted = (guarded: WrittenRoute, taker: WrittenRoute) =>
     accepted.has("guard_bypassed", bypassPath(guarded, taker));
-  const proof = yield* provenRoutes(routes, { loaded, memory, isAccepted });
-  const entriesOf = () => routes.map((each) => entryOf(each.service, each.route, each, loaded));
-  const ofInstances = yield* ofPlugins(plugins, proof.samples, redirectLoops(entriesOf), loaded.callers);
+  const proof = yield* provenRoutes(routes, { valid, memory, isAccepted });
+  const entriesOf = () => routes.map((each) => entryOf(each.service, each.route, each, valid));
+  const ofInstances = yield* ofPlugins(plugins, proof.samples, redirectLoops(entriesOf), valid.callers);
   const isLate = ({ code }: ConfigWarning) => Number(code !== "faults_injected");
   const warnings = [
-    ...ofCounters(loaded),
-    ...ofUnfilled(loaded),
-    ...ofCallers(loaded, plugins),
+    ...ofCounters(valid),
+    ...ofUnfilled(valid),
+    ...ofCallers(valid, plugins),
     ...ofInstances,
     ...ofRoutes(proof),
     ...ofRetries(routes, proof.samples),
@@ -57,7 +57,7 @@ function* warningSteps(
   // An example contains the values of conditions, which may be secret.
   const hasValues = routes.some(({ route }) => route.match !== undefined);
   const shown = hasValues
-    ? warnings.map((each) => (each.example === null ? each : { ...each, example: concealerOf(loaded)(each.example) }))
+    ? warnings.map((each) => (each.example === null ? each : { ...each, example: concealerOf(valid)(each.example) }))
     : warnings;
   const left = shown.filter(({ code, path }) => !accepted.has(code, path));
   const mayBeUsed = proof.bypasses.flatMap(({ target, takers }) =>
@@ -66,7 +66,7 @@ function* warningSteps(
   return [...left, ...accepted.stale(left, mayBeUsed)];
 }
 
-function ofCounters({ config }: Loaded): readonly ConfigWarning[] {
+function ofCounters({ config }: ValidConfig): readonly ConfigWarning[] {
   const urls = [config.global.counters?.url ?? []].flat();
   const remote = urls.find(({ secure, password, host }) => !secure && password !== null && !isLoopback(host));
   if (remote === undefined) return [];
@@ -79,9 +79,9 @@ function ofCounters({ config }: Loaded): readonly ConfigWarning[] {
 }
 
 /** One for each plugin, or other part, with secrets that look like templates. */
-function ofUnfilled(loaded: Loaded): readonly ConfigWarning[] {
-  const { global, services } = loaded.shown as unknown as DisplayedConfig;
-  const found = unfilledSecrets(loaded).map((at): ConfigWarning => {
+function ofUnfilled(valid: ValidConfig): readonly ConfigWarning[] {
+  const { global, services } = valid.shown as unknown as DisplayedConfig;
+  const found = unfilledSecrets(valid).map((at): ConfigWarning => {
     const [service, route] = [
       services[Number(at[0] === "services" ? at[1] : -1)],
       at[2] === "routes" ? Number(at[3]) : -1,

@@ -20,7 +20,7 @@ import type { ConfigurationOptions } from "../gateway/options.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import type { RecentRequest } from "../gateway/recent_requests.ts";
 import { whyRefused, shownIssue, unplacedIssue } from "../gateway/refusal.ts";
-import type { Loaded } from "../gateway/compile_types.ts";
+import type { ValidConfig } from "../gateway/compile_types.ts";
 import { redirectOf } from "../gateway/snapshot.ts";
 import type { Refusal, ShownIssue, TestReport } from "../gateway/status.ts";
 import { candidatesOf } from "../route/candidates.ts";
@@ -127,10 +127,10 @@ export async function dryRun(
   const settings = { plugins, modules, ...(kinds && { kinds }), ...(hasHttps !== undefined && { hasHttps }) };
   const reader = new ConfigReader(settings, readNoFile);
   const known = new Placeholders(inForce.formed, null);
-  const before = reader.load(inForce.source, inputs, known).loaded;
-  const recent = (loaded: Loaded) => ({
+  const before = reader.load(inForce.source, inputs, known).valid;
+  const recent = (valid: ValidConfig) => ({
     from: { ...before, table: matchingTable(before) },
-    to: { ...loaded, table: matchingTable(loaded) },
+    to: { ...valid, table: matchingTable(valid) },
     recent: input.recent,
   });
   if (text === null)
@@ -151,19 +151,19 @@ export async function dryRun(
   modules.add({}, [], foreignKinds);
   const placeholders = new Placeholders(inForce.formed, known);
   try {
-    const { loaded } = reader.load(source, inputs, placeholders);
-    await compileApart({ ...loaded, kinds: loaded.kinds.map((kind) => lenient(kind, placeholders.unsure)) }, modules);
+    const { valid } = reader.load(source, inputs, placeholders);
+    await compileApart({ ...valid, kinds: valid.kinds.map((kind) => lenient(kind, placeholders.unsure)) }, modules);
     const report = isTested(options)
-      ? await runTests(loaded, {
-          redirect: redirectOf(loaded.config.global, modules),
-          isOpen: (test, place, passed) => isOpen(loaded, placeholders, test, place, passed),
+      ? await runTests(valid, {
+          redirect: redirectOf(valid.config.global, modules),
+          isOpen: (test, place, passed) => isOpen(valid, placeholders, test, place, passed),
         })
       : NO_TESTS;
-    const failed = report.failed === 0 ? [] : failuresOf(loaded.tests, report).map(shownIssue);
-    const result = await compared({ file: POSTED, issues: [...lacks, ...failed] }, { loaded, report }, recent(loaded));
+    const failed = report.failed === 0 ? [] : failuresOf(valid.tests, report).map(shownIssue);
+    const result = await compared({ file: POSTED, issues: [...lacks, ...failed] }, { valid, report }, recent(valid));
     const isUnread = placeholders.unknown.some(([root]) => root === "test_files");
-    const untested = [result.untested ?? [], isUnread && isTested(options) ? UNREAD : [], skipped(loaded, options)];
-    return concealedBy(concealerOf(loaded), { ...result, untested: untested.flat().join(" ") || null });
+    const untested = [result.untested ?? [], isUnread && isTested(options) ? UNREAD : [], skipped(valid, options)];
+    return concealedBy(concealerOf(valid), { ...result, untested: untested.flat().join(" ") || null });
   } catch (error) {
     return concealedBy(
       concealing(new Map([...inForce.formed].map(([reference, value]) => [value, reference]))),
@@ -172,7 +172,7 @@ export async function dryRun(
   }
 }
 
-async function ofOwnSource(options: ConfigurationOptions, recent: (loaded: Loaded) => Comparison): Promise<DryRun> {
+async function ofOwnSource(options: ConfigurationOptions, recent: (valid: ValidConfig) => Comparison): Promise<DryRun> {
   let candidate: Candidate;
   try {
     const { config, configFile, configKeyFile, environment } = options;
@@ -190,7 +190,7 @@ async function ofOwnSource(options: ConfigurationOptions, recent: (loaded: Loade
   try {
     const refusal = await configuration.prove("strict").then(() => ({ file: null, issues: [] }), whyRefused);
     const report = configuration.lastTests?.report ?? { passed: 0, failed: 0, tests: [] };
-    const result = await compared(refusal, { loaded: configuration.snapshot, report }, recent(configuration.snapshot));
+    const result = await compared(refusal, { valid: configuration.snapshot, report }, recent(configuration.snapshot));
     const passes = report.tests.flatMap(({ name, passed }) => (passed ? [name] : []));
     const untested = [result.untested ?? [], skipped(configuration.snapshot, options)].flat().join(" ");
     return { ...result, tests: result.tests && { ...result.tests, passes }, untested: untested || null };
@@ -204,7 +204,10 @@ function isTested({ tests }: Pick<ConfigurationOptions, "tests">): boolean {
 }
 
 /** A reload of this gateway would not run them either. */
-function skipped({ tests }: Pick<Loaded, "tests">, options: Pick<ConfigurationOptions, "tests">): readonly string[] {
+function skipped(
+  { tests }: Pick<ValidConfig, "tests">,
+  options: Pick<ConfigurationOptions, "tests">,
+): readonly string[] {
   return tests.length === 0 || isTested(options) ? [] : [SKIPPED];
 }
 
@@ -216,23 +219,19 @@ interface Comparison {
 
 /** A configuration without errors, and the results of its tests. */
 interface Tried {
-  readonly loaded: Loaded;
+  readonly valid: ValidConfig;
   readonly report: TestReport;
 }
 
-async function compared(
-  refusal: Refusal,
-  { loaded, report }: Tried,
-  { from, to, recent }: Comparison,
-): Promise<DryRun> {
+async function compared(refusal: Refusal, { valid, report }: Tried, { from, to, recent }: Comparison): Promise<DryRun> {
   const slice = paced();
   const { passed, failed, notRun = 0 } = report;
   return {
     outcome: refusal.issues.length === 0 ? "accepted" : "refused",
     ...refusal,
-    warnings: placedWarnings(await configWarningsInSlices(to), loaded),
+    warnings: placedWarnings(await configWarningsInSlices(to), valid),
     tests:
-      passed + failed + notRun === 0 ? null : { passed, failed, notRun, failures: failedTests(loaded.tests, report) },
+      passed + failed + notRun === 0 ? null : { passed, failed, notRun, failures: failedTests(valid.tests, report) },
     untested: notRun === 0 ? null : UNTESTED,
     diff: await routeDiff(from, to, slice),
     requests: await movedRequests(recent, [from, to], slice),
@@ -291,7 +290,7 @@ function lenient(kind: AnyPlugin, unsure: WeakSet<object>): AnyPlugin {
 
 /** Whether the result of a test could depend on what a placeholder stands for. `place`: the route of its request. */
 function isOpen(
-  { shown }: Loaded,
+  { shown }: ValidConfig,
   { unknown, random }: Placeholders,
   test: ConfigTest,
   place: Place,

@@ -3,7 +3,7 @@
  */
 import { inSlices, type NextTimeSlice } from "../base/time_slices.ts";
 import { concealerOf } from "../config/secrets.ts";
-import type { Loaded } from "../gateway/compile_types.ts";
+import type { ValidConfig } from "../gateway/compile_types.ts";
 import { entryOf, type Snapshot } from "../gateway/snapshot.ts";
 import { lacks } from "../route/placed_routes.ts";
 import { takeovers } from "../route/takeovers.ts";
@@ -27,7 +27,7 @@ export interface GuardsLost extends RoutePlace {
 }
 
 /** A configuration with its route table. */
-export type Compared = Pick<Snapshot, keyof Loaded | "table">;
+export type Compared = Pick<Snapshot, keyof ValidConfig | "table">;
 
 /**
  * Compares the routes that a request can have in both configurations, then those that have the same names.

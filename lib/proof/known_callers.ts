@@ -2,7 +2,7 @@
  * Which plugins can identify a caller, by the configuration alone; and the warning about callers whom none can.
  */
 import type { Caller } from "../config/caller_list.ts";
-import type { Loaded } from "../gateway/compile_types.ts";
+import type { ValidConfig } from "../gateway/compile_types.ts";
 import type { Place } from "../gateway/compile_types.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
 import type { WrittenPlugin } from "./written.ts";
@@ -61,7 +61,7 @@ export function knows({ whom }: Pick<Identifying, "whom">, { id, keys }: Caller)
 
 /** One for each caller whom no plugin can identify; of more than a few, one for the rest. */
 export function ofCallers(
-  { callers, callerFiles }: Loaded,
+  { callers, callerFiles }: ValidConfig,
   plugins: readonly WrittenPlugin[],
 ): readonly ConfigWarning[] {
   // A caller is looked up in one of each: there may be a million callers, and ten thousand plugins.

@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import type { Service } from "../config/model.ts";
-import type { Loaded } from "../gateway/compile_types.ts";
+import type { ValidConfig } from "../gateway/compile_types.ts";
 import { entryOf } from "../gateway/snapshot.ts";
 import { proveRoutes, type Proof } from "../route/overlaps.ts";
 import type { TableEntry } from "../route/table.ts";
@@ -24,7 +24,7 @@ interface KeptProof {
 }
 
 interface ProofTools {
-  readonly loaded: Loaded;
+  readonly valid: ValidConfig;
   readonly memory: ProofMemory | undefined;
   /** See `ProofQuestion`. Is asked again for each bypass that it has accepted. */
   readonly isAccepted: (guarded: WrittenRoute, taker: WrittenRoute) => boolean;
@@ -32,9 +32,9 @@ interface ProofTools {
 
 export function* provenRoutes(
   routes: readonly WrittenRoute[],
-  { loaded, memory, isAccepted }: ProofTools,
+  { valid, memory, isAccepted }: ProofTools,
 ): Generator<undefined, Proof<WrittenRoute>, undefined> {
-  const key = memory === undefined ? "" : yield* keyOf(routes, loaded);
+  const key = memory === undefined ? "" : yield* keyOf(routes, valid);
   const known = memory?.kept as KeptProof | null | undefined;
   if (known?.key === key) {
     for (const [guarded, taker] of known.accepted) isAccepted(routes[guarded]!, routes[taker]!);
@@ -42,7 +42,7 @@ export function* provenRoutes(
   }
   const entries: TableEntry<number>[] = [];
   for (const [i, { service, route }] of routes.entries()) {
-    entries.push(entryOf(service, route, i, loaded));
+    entries.push(entryOf(service, route, i, valid));
     yield;
   }
   const accepted: (readonly [number, number])[] = [];
@@ -85,7 +85,7 @@ function* placed(
  * Differs where a proof can differ: patterns, hosts, methods, conditions, destinations, accepted warnings and names;
  * and which guards are equal, whatever they are.
  */
-function* keyOf(routes: readonly WrittenRoute[], { config }: Loaded): Generator<undefined, string, undefined> {
+function* keyOf(routes: readonly WrittenRoute[], { config }: ValidConfig): Generator<undefined, string, undefined> {
   const sum = createHash("sha256").update(JSON.stringify(config.global.acceptWarnings));
   const numbers = new Map<string, number>();
   const sets = new Map<ReadonlySet<string>, string>();

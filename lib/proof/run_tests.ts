@@ -17,7 +17,7 @@ import type { RouteTable } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/inbound.ts";
 import { collected } from "./made_request.ts";
 import type { EarlyAnswer } from "../gateway/compile_types.ts";
-import type { Loaded } from "../gateway/compile_types.ts";
+import type { ValidConfig } from "../gateway/compile_types.ts";
 import { receivingBy, type RouteTarget } from "../gateway/snapshot.ts";
 import { viaNameOf } from "../gateway/upstreams.ts";
 import { shownIssue } from "../gateway/refusal.ts";
@@ -54,10 +54,10 @@ export interface RunOptions {
 
 export type Place = { -readonly [Name in "service" | "route"]?: Outcome[Name] };
 
-type Tested = Pick<Loaded, "config" | "kinds" | "callers" | "routing" | "tests" | "secrets">;
+type Tested = Pick<ValidConfig, "config" | "kinds" | "callers" | "routing" | "tests" | "secrets">;
 
 /** Never rejects: a plugin that throws, or never answers, fails its test. */
-export async function runTests(loaded: Tested, options: RunOptions = {}): Promise<TestReport> {
+export async function runTests(valid: Tested, options: RunOptions = {}): Promise<TestReport> {
   const {
     only = "",
     wall = Date.now(),
@@ -69,18 +69,18 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
     redirect = null,
     isOpen = () => false,
   } = options;
-  const chosen = testsOf(loaded).filter(({ name }) => name.includes(only));
+  const chosen = testsOf(valid).filter(({ name }) => name.includes(only));
   if (chosen.length === 0) return reportOf([]);
-  const { global } = loaded.config;
-  const conceal = concealerOf(loaded);
+  const { global } = valid.config;
+  const conceal = concealerOf(valid);
   // Each run listens, and there may be many at once.
   if (signal !== undefined) setMaxListeners(0, signal);
   let stop = () => {};
   const stopped = new Promise<Compared>((resolve) => (stop = () => resolve(failure(STOPPED))));
   signal?.addEventListener("abort", stop, { once: true });
   const bench: Bench = {
-    loaded,
-    table: matchingTable(loaded),
+    valid,
+    table: matchingTable(valid),
     receiving: receivingBy(global, manualClock()),
     wall,
     slice: paced(),
@@ -174,7 +174,7 @@ function failedOf(tests: Tested["tests"], report: TestReport) {
 
 /** Shared by all tests of a run. */
 interface Bench {
-  readonly loaded: Tested;
+  readonly valid: Tested;
   readonly table: RouteTable<RouteTarget>;
   readonly receiving: ReceiveOptions;
   readonly wall: number;
@@ -232,17 +232,17 @@ class Trial {
 
   constructor(test: ConfigTest, bench: Bench, time: TestTime, place: Place) {
     this.#place = place;
-    const { loaded, table, wall, verify, redirect } = bench;
+    const { valid, table, wall, verify, redirect } = bench;
     this.#test = test;
     this.#bench = bench;
     this.#clock = manualClock(wall);
-    this.#scratch = new Scratch(loaded, table, {
+    this.#scratch = new Scratch(valid, table, {
       clock: this.#clock,
       redirect,
       upstream: upstreamOf(
         test.upstream,
         (request) => (this.#forwarded = request),
-        viaNameOf(loaded.config.global.name),
+        viaNameOf(valid.config.global.name),
       ),
       ask: serversOf(test.answers),
       verifiedClaims: claimsOf(test.request.as),
@@ -283,7 +283,7 @@ class Trial {
       await this.#bench.slice();
     }
     const { fault, ...outcome } = await this.#send();
-    const compared = await compare(this.#test, outcome, concealerOf(this.#bench.loaded), this.#meter);
+    const compared = await compare(this.#test, outcome, concealerOf(this.#bench.valid), this.#meter);
     if (compared.differences.length === 0) return compared;
     const { code } = outcome;
     const cause =

@@ -17,7 +17,7 @@ import * as shadow from "../plugins/shadow.ts";
 import { compileTable, type Found, type RouteTable } from "../route/table.ts";
 import type { Inbound } from "../server/inbound.ts";
 import { chain, createLinks } from "../gateway/plugin_instances.ts";
-import type { EarlyAnswer, Loaded, PluginContext, PluginPlace } from "../gateway/compile_types.ts";
+import type { EarlyAnswer, ValidConfig, PluginContext, PluginPlace } from "../gateway/compile_types.ts";
 import { Runtime, type InUse } from "../gateway/runtime.ts";
 import { serve } from "../gateway/serve.ts";
 import { asCaller } from "./as_caller.ts";
@@ -41,7 +41,7 @@ export interface ScratchOptions {
   readonly wrap?: (plugin: PluginPlace, middleware: Middleware) => Middleware;
 }
 
-type Tried = Pick<Loaded, "config" | "kinds" | "callers" | "routing">;
+type Tried = Pick<ValidConfig, "config" | "kinds" | "callers" | "routing">;
 
 /** The route table of a configuration, with targets that cannot be called: to be shared by many scratches. */
 export function matchingTable({

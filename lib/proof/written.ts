@@ -8,7 +8,7 @@ import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { SampleRequest } from "../route/sample_requests.ts";
 import type { RouteDestination } from "../route/upstream_overlaps.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "../gateway/displayed_config.ts";
-import type { Loaded } from "../gateway/compile_types.ts";
+import type { ValidConfig } from "../gateway/compile_types.ts";
 import { pairs } from "../server/reply_headers.ts";
 
 /** An enabled plugin instance. */
@@ -37,7 +37,7 @@ export interface WrittenRoute {
 }
 
 /** All enabled plugin instances, and all routes with theirs. */
-export function* written({ config: { global, services }, kinds, shown }: Loaded) {
+export function* written({ config: { global, services }, kinds, shown }: ValidConfig) {
   const byName = new Map(kinds.map((kind) => [kind.name, kind]));
   const { global: globalShown, services: servicesShown } = shown as unknown as DisplayedConfig;
   const list = (

@@ -181,7 +181,7 @@ describe("a large configuration", () => {
     };
     const read = await inSlices(configuration.reader.loadSteps(configuration.reader.source()), slice);
     const compiling = { ...tools, tracer: null, onFault: () => {} };
-    const compiled = await inSlices(compileSteps(read.loaded, compiling, null), slice);
+    const compiled = await inSlices(compileSteps(read.valid, compiling, null), slice);
     expect(compiled.counts).toMatchObject({ routes: 1100, services: 21 });
     expect(most.checked).toBeLessThanOrEqual(50);
     expect(most.created).toBeLessThanOrEqual(50);

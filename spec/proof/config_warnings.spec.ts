@@ -6,7 +6,7 @@ import type { ConfigInput } from "../../lib/config/model.ts";
 import { createTimeSlices } from "../../lib/base/time_slices.ts";
 import { configWarnings, configWarningsInSlices } from "../../lib/proof/config_warnings.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
-import type { Loaded } from "../../lib/gateway/compile_types.ts";
+import type { ValidConfig } from "../../lib/gateway/compile_types.ts";
 import type { ConfigWarning } from "../../lib/gateway/status.ts";
 import { definePlugin, schema } from "../../lib/index.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
@@ -20,7 +20,7 @@ import { checkRoutes, loadConfig } from "../support/schema.ts";
 const ED25519 = String(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
 const readFile = (path: string) => (path.endsWith("ed25519.pem") ? ED25519 : readFileSync(path, "utf8"));
 
-function loaded(config: unknown, kinds: readonly AnyPlugin[] = []): Loaded {
+function loaded(config: unknown, kinds: readonly AnyPlugin[] = []): ValidConfig {
   const result = loadConfig(
     { value: config },
     { kinds: [...builtinPlugins, ...kinds], environment: { KEY: "k", TOKEN: "s3cret" }, checkRoutes, readFile },

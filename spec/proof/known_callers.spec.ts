@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Loaded } from "../../lib/gateway/compile_types.ts";
+import type { ValidConfig } from "../../lib/gateway/compile_types.ts";
 import { ofCallers } from "../../lib/proof/known_callers.ts";
 import type { WrittenPlugin } from "../../lib/proof/written.ts";
 
@@ -23,7 +23,7 @@ describe("the warning caller_unused", () => {
         plugin({ keys: [{ id: `c${i}` }] }),
       ]).flat();
       const warnings = ofCallers(
-        { callers: { lists: [{ callers: [caller] }] }, callerFiles: [] } as unknown as Loaded,
+        { callers: { lists: [{ callers: [caller] }] }, callerFiles: [] } as unknown as ValidConfig,
         plugins,
       );
       expect(warnings.map(({ path }) => path)).toEqual(["callers.ada"]);

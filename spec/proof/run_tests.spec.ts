@@ -8,7 +8,7 @@ import type { ConfigInput } from "../../lib/config/model.ts";
 import { failuresOf, runTests, type RunOptions } from "../../lib/proof/run_tests.ts";
 import { createGateway, definePlugin, schema, type AnyPlugin } from "../../lib/index.ts";
 import { hosted, oneService, running } from "../support/gateway.ts";
-import { loadedFrom } from "../support/loaded.ts";
+import { validFrom } from "../support/valid_config.ts";
 import { turnsDuring } from "../support/turns.ts";
 
 type TestInput = NonNullable<ConfigInput["tests"]>[number];
@@ -49,7 +49,7 @@ async function verdict(
   own: readonly AnyPlugin[] = [],
   options: RunOptions = {},
 ): Promise<true | readonly string[]> {
-  const { tests } = await runTests(loadedFrom({ ...config, tests: [tried] }, own), options);
+  const { tests } = await runTests(validFrom({ ...config, tests: [tried] }, own), options);
   return tests[0]!.passed ? true : tests[0]!.differences;
 }
 
@@ -67,10 +67,10 @@ describe("a test of a configuration", () => {
       caller: null,
       headers: { "WWW-Authenticate": { matches: "^Key" } },
     };
-    const { tests } = loadedFrom(config);
+    const { tests } = validFrom(config);
     expect(tests).toEqual([]);
     const report = await runTests(
-      loadedFrom({ ...config, tests: [test({ name: "orders need a key", expect: expected })] }),
+      validFrom({ ...config, tests: [test({ name: "orders need a key", expect: expected })] }),
     );
     expect(report).toEqual({
       passed: 1,
@@ -135,7 +135,7 @@ describe("a test of a configuration", () => {
     ["headers", { headers: { "X-None": { matches: "" } } }, "headers.X-None: expected a match of , found null"],
     ["caller", { caller: "web" }, 'caller: expected "web", found null'],
   ])("that fails in %s says what was expected and what was found: %j", async (_member, wanted, difference) => {
-    const { tests } = await runTests(loadedFrom({ ...config, tests: [test({ expect: wanted })] }));
+    const { tests } = await runTests(validFrom({ ...config, tests: [test({ expect: wanted })] }));
     expect(tests[0]!.differences[0]).toBe(difference);
     expect(tests[0]!.differing).toEqual([difference.split(":")[0]]);
   });
@@ -507,7 +507,7 @@ describe("what stands in for other servers in a test", () => {
         ),
       ).toBe(true);
       const { tests } = await runTests(
-        loadedFrom({
+        validFrom({
           ...config,
           tests: ["one", "two"].map((name) => test({ name, upstream, expect: { upstream_path: "/x" } })),
         }),
@@ -541,7 +541,7 @@ describe("what stands in for other servers in a test", () => {
       tests: [],
     };
     const { gateway } = await running({ ...config, tests: [] });
-    const loaded = loadedFrom({ ...oneService(port, { plugins: plugins as never }), tests: tried });
+    const loaded = validFrom({ ...oneService(port, { plugins: plugins as never }), tests: tried });
     expect(await runTests(loaded)).toMatchObject({ passed: 2 });
     await gateway.reload({
       ...config,
@@ -620,7 +620,7 @@ describe("a plugin that is at fault in a test", () => {
     ["hang", ["no reply within 0.03 s: plugin bad did not answer (timers of plugins stand still in a test)"]],
     ["hold", ["no reply within 0.03 s: a plugin did not return the upstream's reply"]],
   ])("fails its test, and the other tests go on: %s", async (how, differences) => {
-    const { tests } = await runTests(loadedFrom(config("fine", how, "well"), [bad]), { maxTestMs: 30 });
+    const { tests } = await runTests(validFrom(config("fine", how, "well"), [bad]), { maxTestMs: 30 });
     expect(tests.map(({ passed }) => passed)).toEqual([true, false, true]);
     expect(tests[1]!.differences).toEqual(differences);
   });
@@ -629,14 +629,14 @@ describe("a plugin that is at fault in a test", () => {
     const ways = Array.from({ length: 10 }, (_, i) => `hang${i}`);
     const hanging = config(...ways);
     for (const { plugins } of hanging.services) (plugins![0] as { config: object }).config = { how: "hang" };
-    const { tests, failed } = await runTests(loadedFrom(hanging, [bad]), { maxTestMs: 10_000, maxTotalMs: 30 });
+    const { tests, failed } = await runTests(validFrom(hanging, [bad]), { maxTestMs: 10_000, maxTotalMs: 30 });
     expect(failed).toBe(10);
     expect(tests.slice(8).map(({ differences }) => differences)).toEqual(
       Array(2).fill(["not run: all tests together may take 0.03 s"]),
     );
     expect(tests[0]!.differences[0]).toMatch(/^no reply, and all tests together may take 0.03 s: plugin bad/);
     expect(tests.map(({ late }) => late)).toEqual(Array(10).fill(true));
-    expect(failuresOf(loadedFrom(hanging, [bad]).tests, { passed: 0, failed, tests })[9]!.message).toBe(
+    expect(failuresOf(validFrom(hanging, [bad]).tests, { passed: 0, failed, tests })[9]!.message).toBe(
       '"hang9" ran out of time: not run: all tests together may take 0.03 s',
     );
   });
@@ -712,7 +712,7 @@ describe("a plugin that is at fault in a test", () => {
 
   it("does not outlive a run that is stopped", async () => {
     const stop = new AbortController();
-    const run = runTests(loadedFrom(config("hang"), [bad]), { maxTestMs: 60_000, signal: stop.signal });
+    const run = runTests(validFrom(config("hang"), [bad]), { maxTestMs: 60_000, signal: stop.signal });
     await new Promise(setImmediate);
     stop.abort();
     expect((await run).tests[0]!.differences).toEqual(["not run: the run was stopped"]);
@@ -752,7 +752,7 @@ describe("the time of a test", () => {
       }
       let at = 0;
       const four = ["1", "2", "3", "4"].map((name) => test({ name }));
-      const { passed } = await runTests(loadedFrom({ ...guardedBy({ name: "slow" }), tests: four }, [slow]), {
+      const { passed } = await runTests(validFrom({ ...guardedBy({ name: "slow" }), tests: four }, [slow]), {
         maxTestMs: 100,
         usage: () => ({ busy: (at += 4), idle: 0 }),
       });
@@ -785,7 +785,7 @@ describe("the time of a test", () => {
       tests,
     };
     expect(
-      await runTests(loadedFrom(config), {
+      await runTests(validFrom(config), {
         maxTestMs: 5,
         maxTotalMs: 50,
         usage: () => ({ busy: 0, idle: (at += 4) }),
@@ -798,7 +798,7 @@ describe("the time of a test", () => {
 
 describe("a run of tests", () => {
   it("keeps the order of the configuration, and takes only the tests whose names contain a text", async () => {
-    const loaded = loadedFrom({ ...oneService(9), tests: ["b one", "a two", "c one"].map((name) => test({ name })) });
+    const loaded = validFrom({ ...oneService(9), tests: ["b one", "a two", "c one"].map((name) => test({ name })) });
     expect((await runTests(loaded)).tests.map(({ name }) => name)).toEqual(["b one", "a two", "c one"]);
     expect((await runTests(loaded, { only: "one" })).tests.map(({ name }) => name)).toEqual(["b one", "c one"]);
     expect(await runTests(loaded, { only: "none" })).toEqual({ passed: 0, failed: 0, tests: [] });
@@ -814,7 +814,7 @@ describe("a run of tests", () => {
         return next(exchange);
       },
     });
-    const loaded = loadedFrom(
+    const loaded = validFrom(
       { ...guardedBy({ name: "spins" }), tests: ["1", "2", "3", "4"].map((name) => test({ name })) },
       [spins],
     );
@@ -839,7 +839,7 @@ describe("a run of tests", () => {
   });
 
   it("reports the first 100 failed tests as issues, and the number of the others", async () => {
-    const loaded = loadedFrom({
+    const loaded = validFrom({
       ...oneService(9),
       tests: Array.from({ length: 103 }, (_, i) => test({ name: `t${i}`, expect: { status: 404 } })),
     });
@@ -853,7 +853,7 @@ describe("a run of tests", () => {
   });
 
   it("reports each failed test as an issue at its place", async () => {
-    const loaded = loadedFrom({
+    const loaded = validFrom({
       ...guardedBy(KEY),
       tests: [
         test({ name: "fine", expect: { status: 401 } }),

@@ -7,7 +7,7 @@ import { receivingBy } from "../../lib/gateway/snapshot.ts";
 import { definePlugin, schema, type AnyPlugin, type InjectRequest } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService } from "../support/gateway.ts";
-import { loadedFrom } from "../support/loaded.ts";
+import { validFrom } from "../support/valid_config.ts";
 
 const KEY = { name: "key_auth", config: { keys: [{ id: "web", key: "a-key-of-the-web" }] } };
 const LIMIT = { name: "rate_limit", config: { limit_min: 1 } };
@@ -17,7 +17,7 @@ const answer = (status: number): ClientAnswer => ({ status, headers: [], body: B
 
 /** A scratch of a configuration, and what its plugins did, as lines. */
 function scratchOf(config: ConfigInput, options: Partial<ScratchOptions> = {}, own: readonly AnyPlugin[] = []) {
-  const loaded = loadedFrom(config, own);
+  const loaded = validFrom(config, own);
   const events: string[] = [];
   const clock = manualClock();
   const scratch = new Scratch(loaded, matchingTable(loaded), {
