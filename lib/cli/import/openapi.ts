@@ -24,7 +24,7 @@ export function importOpenApi(root: Place, draft: Draft, upstream: Target, check
     draft.from([], {
       name,
       base_path: served || "/",
-      upstream_path: prefix,
+      ...prefix,
       protocol,
       upstreams: [{ host, port }],
       routes,
