@@ -78,6 +78,15 @@ export class DeadlineTimer {
     if (watched.dueAt < this.#looksAt) this.#lookAt(watched.dueAt, now);
   }
 
+  /** Sets a deadline in `ms` milliseconds (0: there is none), and at `latest` in any case (Infinity: never). */
+  watch(watched: HasDeadline & { dueAt: number }, ms: number, latest: number): void {
+    watched.dueAt = latest;
+    if (ms === 0 && latest === Infinity) return this.remove(watched);
+    const now = this.#clock.now();
+    if (ms > 0) watched.dueAt = Math.min(latest, now + ms);
+    this.add(watched, now);
+  }
+
   remove(watched: HasDeadline): void {
     const { place } = watched;
     if (place < 0) return;

@@ -271,11 +271,11 @@ export class Runtime {
   adopt(inUse: InUse, isSame = false): void {
     const before = this.#inUse;
     this.#inUse = inUse;
-    for (const pool of this.#retired) if (pool.leased === 0) this.#retired.delete(pool);
+    for (const pool of this.#retired) if (pool.leases.leased === 0) this.#retired.delete(pool);
     for (const [key, { pool }] of before?.pools ?? []) {
       if (inUse.pools.has(key)) continue;
       pool.retire();
-      if (pool.leased > 0) this.#retired.add(pool);
+      if (pool.leases.leased > 0) this.#retired.add(pool);
     }
     for (const { pool, maxConnections } of inUse.pools.values()) pool.limitTo(maxConnections, inUse.maxClientShare);
     for (const [service, { upstreamSet }] of before?.upstreamSets ?? [])

@@ -61,7 +61,7 @@ export function forwardHttp1(attempt: Try<Pool>): Promise<Reply> {
   if (call.aborted) return Promise.reject(clientDisconnected());
   const { pool } = attempt.to;
   if (pool.tryLease(call.holder) !== null) return send(attempt);
-  return pool.waitForLease(call, connectTimeLeft(attempt)).then(() => send(attempt));
+  return pool.leases.wait(call, connectTimeLeft(attempt)).then(() => send(attempt));
 }
 
 /** The lease ends when the connection is free again. */
@@ -70,7 +70,7 @@ function send(attempt: Try<Pool>): Promise<Reply> {
     try {
       new Http1Exchange(attempt, resolve, reject).begin();
     } catch (error) {
-      attempt.to.pool.release(attempt.exchange.call.holder);
+      attempt.to.pool.leases.release(attempt.exchange.call.holder);
       reject(new Fault("internal", "the request could not be written", error));
     }
   });
@@ -124,23 +124,24 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, Response
   }
 
   begin(): void {
+    const { exchange, options, tryEndsAt } = this.attempt;
     this.#connection.user = this;
-    this.attempt.exchange.call.onAbort(() => this.#fail(clientDisconnected()));
+    exchange.call.onAbort(() => this.#fail(clientDisconnected()));
     if (this.#connection.isConnected) this.connected();
-    else if (this.phase === "connecting") this.#watch(this.attempt.options.connectMs);
+    else if (this.phase === "connecting") this.#watch(options.connectMs, tryEndsAt);
   }
 
   connected(): void {
     if (this.phase !== "connecting") return;
-    const { options, to } = this.attempt;
-    const { method, body } = this.attempt.exchange;
+    const { exchange, options, to, tryEndsAt } = this.attempt;
+    const { method, body } = exchange;
     const connection = this.#connection;
     connection.beginResponse(method, this, options.parser);
     this.phase = "sending";
     // Without a body, a request that can be repeated need not know how much of it was sent.
     if (body !== null || !IDEMPOTENT.has(method)) connection.guardWrites();
     this.#isWritten = body === null || this.#takeWhole(body);
-    if (body !== null) this.#watch(0);
+    if (body !== null) this.#watch(0, tryEndsAt);
     if (!this.#isWritten) connection.setSilence(options.idleMs);
     // A new connection sends at once: bytes that arrive before that may be its refusal.
     if (connection.isReused) to.pool.options.writeBatch.add(connection.send);
@@ -352,7 +353,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, Response
     if (this.phase === "over") return;
     this.#response = head;
     this.phase = "receiving";
-    this.#watch(0);
+    this.#watch(0, this.attempt.endsAt);
     if (whole === null || !this.#connection.lendsBytes) this.#first = whole;
     else this.#first = whole.length >= LENT_BYTES ? lentCopy(whole) : Buffer.from(whole);
   }
@@ -370,7 +371,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, Response
 
   ended(trailers: readonly string[], connection: "kept" | "spent"): void {
     if (this.phase === "over") return;
-    const { exchange, options } = this.attempt;
+    const { exchange, options, endsAt } = this.attempt;
     this.#trailers = trailers;
     if (this.#body === null && trailers.length > 0) this.#openBody();
     const body = this.#body;
@@ -380,7 +381,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, Response
     else {
       // An upload that goes on must not hold the lease for long.
       this.phase = "draining";
-      this.#watch(DRAIN_MS);
+      this.#watch(DRAIN_MS, endsAt);
       // If the end of the body left the socket paused, bytes after it would be hidden from this request and go to the
       // next one.
       if (this.#connection.socket.isPaused()) this.#connection.socket.resume();
@@ -410,19 +411,12 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, Response
   #awaitResponse(): void {
     if (this.phase !== "sending") return;
     this.phase = "waiting";
-    this.#watch(this.attempt.options.responseMs);
+    this.#watch(this.attempt.options.responseMs, this.attempt.tryEndsAt);
   }
 
-  /** Starts the time of the present phase, in milliseconds; 0: it has no deadline of its own. */
-  #watch(phaseMs: number): void {
-    const { to, options, tryEndsAt, endsAt } = this.attempt;
-    const hasResponse = this.phase === "receiving" || this.phase === "draining";
-    const otherwise = hasResponse ? endsAt : Math.min(endsAt, tryEndsAt);
-    this.dueAt = otherwise;
-    if (phaseMs === 0 && otherwise === Infinity) return to.pool.deadlines.remove(this);
-    const now = options.clock.now();
-    if (phaseMs > 0) this.dueAt = Math.min(otherwise, now + phaseMs);
-    to.pool.deadlines.add(this, now);
+  /** Sets the deadline of the present phase: in `ms` milliseconds (0: it has none), and at `latest` in any case. */
+  #watch(ms: number, latest: number): void {
+    this.attempt.to.pool.deadlines.watch(this, ms, latest);
   }
 
   overdue(now: number): void {
@@ -468,7 +462,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, Response
 
   #release(): void {
     const { to, exchange } = this.attempt;
-    to.pool.release(exchange.call.holder);
+    to.pool.leases.release(exchange.call.holder);
   }
 
   #leave(connection: "kept" | "spent"): void {

@@ -95,7 +95,7 @@ async function lease(attempt: Try<Sessions>, except: Session | null): Promise<Se
   } = attempt;
   for (let full = except; ;) {
     const free = pool.tryLease(call.holder, full) ?? pool.tryLease(call.holder);
-    const session = free ?? (await pool.waitForLease(call, connectTimeLeft(attempt)));
+    const session = free ?? (await pool.leases.wait(call, connectTimeLeft(attempt)));
     if (!session.isSettled) await settled(session, attempt);
     if (!session.isOverfull) return session;
     session.release(call.holder);
@@ -195,7 +195,8 @@ class Http2Request implements RunningTry, HasDeadline {
   }
 
   begin(head: UpstreamRequestHead, waitsForTrailers: boolean): void {
-    const { body } = this.attempt.exchange;
+    const { exchange, tryEndsAt } = this.attempt;
+    const { body } = exchange;
     const stream = guarded(this.#stream);
     detectTruncatedBody(stream);
     this.#endWithReset();
@@ -213,12 +214,12 @@ class Http2Request implements RunningTry, HasDeadline {
       if (this.phase !== "over") this.#fail(this.#faultOf(error));
     });
     stream.once("close", () => this.#closed());
-    this.attempt.exchange.call.onAbort(() => this.#fail(clientDisconnected()));
+    exchange.call.onAbort(() => this.#fail(clientDisconnected()));
     if (body === null) return this.#awaitResponse();
     if (this.phase === "over") return;
-    this.#watch(0);
+    this.#watch(0, tryEndsAt);
     if (waitsForTrailers) stream.once("wantTrailers", () => this.#sendTrailers());
-    this.awaitsContinue = asksForContinue(this.attempt.exchange);
+    this.awaitsContinue = asksForContinue(exchange);
     const broken = (cause: Error | null) => this.#fail(bodyFault(cause));
     this.#stopUpload = pump(body, stream, { done: () => void stream.end(), broken }, head.length);
   }
@@ -231,7 +232,7 @@ class Http2Request implements RunningTry, HasDeadline {
     if (this.phase !== "sending") return;
     this.#bytesRead = this.#session.socket.bytesRead;
     this.phase = "waiting";
-    this.#watch(this.attempt.options.responseMs);
+    this.#watch(this.attempt.options.responseMs, this.attempt.tryEndsAt);
   }
 
   #sendTrailers(): void {
@@ -244,7 +245,7 @@ class Http2Request implements RunningTry, HasDeadline {
 
   #answered(raw: HeaderList, flags: number): void {
     if (this.phase === "over") return;
-    const { exchange, options } = this.attempt;
+    const { exchange, options, endsAt } = this.attempt;
     const { method, upgrade, body, call } = exchange;
     const stream = this.#stream;
     const status = Number(raw[1]);
@@ -258,7 +259,7 @@ class Http2Request implements RunningTry, HasDeadline {
     if (upgrade !== null && raw[1]!.startsWith("2")) return this.#switch(upgrade, headers);
     this.#bytesRead = -1;
     this.phase = "receiving";
-    this.#watch(0);
+    this.#watch(0, endsAt);
     // A refused WebSocket is an answered request: nothing follows on it.
     if (upgrade !== null) stream.end();
     if (body !== null) {
@@ -266,7 +267,7 @@ class Http2Request implements RunningTry, HasDeadline {
         if (stream.writableEnded || this.phase !== "receiving") return;
         // An upload that goes on must not hold the lease for long.
         this.phase = "draining";
-        this.#watch(DRAIN_MS);
+        this.#watch(DRAIN_MS, endsAt);
       });
     }
     call.onEnd(() => this.#watchUnread());
@@ -311,8 +312,8 @@ class Http2Request implements RunningTry, HasDeadline {
    * end.
    */
   #watchUnread(): void {
-    const { exchange, options } = this.attempt;
-    if (this.phase === "receiving" && !exchange.call.aborted && !this.#isRead) this.#watch(options.idleMs);
+    const { exchange, options, endsAt } = this.attempt;
+    if (this.phase === "receiving" && !exchange.call.aborted && !this.#isRead) this.#watch(options.idleMs, endsAt);
   }
 
   /** Measures another `idleMs` of silence. */
@@ -327,23 +328,16 @@ class Http2Request implements RunningTry, HasDeadline {
     else this.#listen();
   }
 
-  /** Starts the time of the present phase, in milliseconds; 0: it has no deadline of its own. */
-  #watch(phaseMs: number): void {
-    const { to, options, tryEndsAt, endsAt } = this.attempt;
-    const hasResponse = this.phase === "receiving" || this.phase === "draining";
-    const otherwise = hasResponse ? endsAt : Math.min(endsAt, tryEndsAt);
-    this.dueAt = otherwise;
-    if (phaseMs === 0 && otherwise === Infinity) return to.pool.deadlines.remove(this);
-    const now = options.clock.now();
-    if (phaseMs > 0) this.dueAt = Math.min(otherwise, now + phaseMs);
-    to.pool.deadlines.add(this, now);
+  /** Sets the deadline of the present phase: in `ms` milliseconds (0: it has none), and at `latest` in any case. */
+  #watch(ms: number, latest: number): void {
+    this.attempt.to.pool.deadlines.watch(this, ms, latest);
   }
 
   overdue(now: number): void {
     const fault = overdueFault(this, now);
     if (fault !== null) return this.#fail(fault);
     // A reader that has begun may take its time.
-    if (this.phase !== "draining" && this.#isRead) return this.#watch(0);
+    if (this.phase !== "draining" && this.#isRead) return this.#watch(0, this.attempt.endsAt);
     const { phase } = this;
     this.#finish();
     if (phase === "draining") resetStream(this.#stream, NGHTTP2_CANCEL);

@@ -31,6 +31,8 @@ export class Leases<Lease> {
    * served in their order.
    */
   readonly #waiters = new Map<string, Set<Waiter<Lease>>>();
+  /** Why requests that wait are refused; null: they are not. */
+  #refusal: Fault | null = null;
 
   /** `take` gives a free lease to a request that waits; null: there is none. */
   constructor(maxConnections: number, clock: Clock, take: () => Lease | null) {
@@ -47,7 +49,8 @@ export class Leases<Lease> {
 
   /** Whether this client may have a lease now: none that may have one waits before it, and it has not all its share. */
   mayHave(client: string): boolean {
-    return !(this.waiting > 0 && this.#nextClient() !== null) && !this.#hasShare(client);
+    if (this.#refusal !== null || (this.waiting > 0 && this.#nextClient() !== null)) return false;
+    return !this.#hasShare(client);
   }
 
   /** A client has been given a lease. */
@@ -56,6 +59,7 @@ export class Leases<Lease> {
     this.held.set(client, (this.held.get(client) ?? 0) + 1);
   }
 
+  /** A client gives a lease back. */
   release(client: string): void {
     const left = this.held.get(client)! - 1;
     if (left > 0) this.held.set(client, left);
@@ -68,6 +72,7 @@ export class Leases<Lease> {
   /** Waits for a lease. Rejects with `upstream_saturated` after `ms` milliseconds. */
   wait(call: Pick<Call, "holder" | "onAbort">, ms: number): Promise<Lease> {
     const client = call.holder;
+    if (this.#refusal !== null) return Promise.reject(this.#refusal);
     return new Promise((resolve, reject) => {
       const refuse = (fault: Fault) => {
         if (this.#leave(client, waiter)) reject(fault);
@@ -111,8 +116,9 @@ export class Leases<Lease> {
 
   readonly #grantNow = entry("a free connection", () => this.grant());
 
-  /** Refuses all requests that wait. */
+  /** Refuses all requests that wait, and all later ones. */
   refuseAll(fault: Fault): void {
+    this.#refusal = fault;
     for (const own of [...this.#waiters.values()]) for (const { refuse } of [...own]) refuse(fault);
   }
 

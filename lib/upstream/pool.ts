@@ -5,7 +5,6 @@ import type { Socket } from "node:net";
 import { DeadlineTimer, type Clock } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
 import { GuardedReadable, type WriteBatch } from "../base/event_loop.ts";
-import type { Call } from "../http/exchange.ts";
 import type { Address } from "./contracts.ts";
 import { Connector, readyEvent, shuttingDown, type ConnectionPoolOptions } from "./connect.ts";
 import { Leases } from "./leases.ts";
@@ -18,12 +17,12 @@ export interface PoolOptions extends ConnectionPoolOptions {
 
 export class Pool {
   readonly options: PoolOptions;
-  readonly clock: Clock;
   /** The deadlines of all requests over these connections. */
   readonly deadlines: DeadlineTimer;
-  readonly #leases: Leases<true>;
+  readonly leases: Leases<true>;
   readonly #connector: Connector;
-  #state: "open" | "retired" | "destroyed" = "open";
+  /** False once the upstream is no longer configured. */
+  #isInUse = true;
   readonly #connections = new Set<Connection>();
   /** Those that are not in use; of each address the last is used next, so that the others can time out. */
   readonly #idle: Connection[] = [];
@@ -33,46 +32,20 @@ export class Pool {
   /** Throws when the client certificate and its key do not fit. */
   constructor(options: PoolOptions, maxConnections: number, clock: Clock) {
     this.options = options;
-    this.clock = clock;
     this.deadlines = new DeadlineTimer(clock);
-    this.#leases = new Leases(maxConnections, clock, () => this.#hasPlace || null);
+    this.leases = new Leases(maxConnections, clock, () => this.#hasPlace || null);
     this.#connector = new Connector(options, (addresses) => this.#readdress(addresses));
   }
 
   get #hasPlace(): boolean {
-    return this.leased < this.maxConnections && this.#state !== "destroyed";
+    return this.leases.leased < this.leases.maxConnections;
   }
 
-  /** A lease for `client` (see `Call.holder`), to be ended with `release`; null: `waitForLease` has to be called. */
+  /** A lease for `client` (see `Call.holder`); null: none is free, and `leases.wait` has to be called. */
   tryLease(client: string): true | null {
-    if (!this.#leases.mayHave(client) || !this.#hasPlace) return null;
-    this.#leases.add(client);
+    if (!this.leases.mayHave(client) || !this.#hasPlace) return null;
+    this.leases.add(client);
     return true;
-  }
-
-  /** Waits for a lease. Rejects with `upstream_saturated` after `ms` milliseconds. */
-  waitForLease(call: Pick<Call, "holder" | "onAbort">, ms: number): Promise<true> {
-    return this.#state === "destroyed" ? Promise.reject(shuttingDown()) : this.#leases.wait(call, ms);
-  }
-
-  release(client: string): void {
-    this.#leases.release(client);
-  }
-
-  get maxConnections(): number {
-    return this.#leases.maxConnections;
-  }
-
-  get leased(): number {
-    return this.#leases.leased;
-  }
-
-  get waiting(): number {
-    return this.#leases.waiting;
-  }
-
-  get held(): ReadonlyMap<string, number> {
-    return this.#leases.held;
   }
 
   /**
@@ -103,27 +76,27 @@ export class Pool {
 
   giveBack(connection: Connection): void {
     connection.leave();
-    const isKept = this.#state === "open" && connection.isUsable && connection.parser.keepsFor !== 0;
+    const isKept = this.#isInUse && connection.isUsable && connection.parser.keepsFor !== 0;
     // It still counts as leased.
-    if (isKept && this.open <= this.maxConnections) this.#idle.push(connection);
+    if (isKept && this.open <= this.leases.maxConnections) this.#idle.push(connection);
     else connection.socket.destroy();
   }
 
   /** Also with a reload; `clientShare`: see `Leases`. */
   limitTo(maxConnections: number, clientShare: number): void {
-    this.#leases.limitTo(maxConnections, clientShare);
-    this.#leases.grant();
+    this.leases.limitTo(maxConnections, clientShare);
+    this.leases.grant();
     this.#makeRoom();
   }
 
   /** Connections that are not in use count as well: the one that has been unused for longest is closed first. */
   #makeRoom(): void {
-    while (this.#idle.length > 0 && this.open > this.maxConnections) this.#idle.shift()!.socket.destroy();
+    while (this.#idle.length > 0 && this.open > this.leases.maxConnections) this.#idle.shift()!.socket.destroy();
   }
 
   /** All connections, unused ones included. */
   get open(): number {
-    return this.leased + this.#idle.length;
+    return this.leases.leased + this.#idle.length;
   }
 
   /** Also called after an unused connection proved dead: the others are as old, and probably dead too. */
@@ -133,16 +106,16 @@ export class Pool {
 
   /** The upstream is no longer configured: unused connections close now, the others after their last request. */
   retire(): void {
-    if (this.#state === "open") this.#state = "retired";
+    this.#isInUse = false;
     this.#connector.close();
     this.dropIdle();
   }
 
   /** Closes every connection and refuses all requests that wait for one. */
   destroy(): void {
-    this.#state = "destroyed";
+    this.#isInUse = false;
     this.#connector.close();
-    this.#leases.refuseAll(shuttingDown());
+    this.leases.refuseAll(shuttingDown());
     for (const { socket } of this.#connections) socket.destroy();
   }
 

@@ -10,7 +10,6 @@ import { http2Over } from "../base/egress_clients.ts";
 import { entry } from "../base/event_loop.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { holdsOutputBack } from "../http/h2_streams.ts";
-import type { Call } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Address } from "./contracts.ts";
 import { Connector, readyEvent, shuttingDown, type ConnectionPoolOptions } from "./connect.ts";
@@ -25,9 +24,10 @@ export class Sessions {
   readonly clock: Clock;
   /** The deadlines of all requests over these connections. */
   readonly deadlines: DeadlineTimer;
-  readonly #leases: Leases<Session>;
+  readonly leases: Leases<Session>;
   readonly #connector: Connector;
-  #state: "open" | "retired" | "destroyed" = "open";
+  /** Whether a session without streams is kept for later requests: until the upstream is no longer configured. */
+  keepsIdle = true;
   readonly #sessions = new Set<Session>();
   /** Counts leases: whose turn it is among the addresses. */
   #turn = 0;
@@ -45,40 +45,18 @@ export class Sessions {
     this.clock = clock;
     this.forward = forward;
     this.deadlines = new DeadlineTimer(clock);
-    this.#leases = new Leases(maxConnections, clock, () => this.#take(null));
+    this.leases = new Leases(maxConnections, clock, () => this.#take(null));
     this.#connector = new Connector(options, (addresses) => this.#readdress(addresses));
     this.#countPlaces();
   }
 
   /**
-   * A lease for `client` (see `Call.holder`), to be ended with `release`; null: `waitForLease` has to be called. Never
-   * `except`.
+   * A lease for `client` (see `Call.holder`), not on `except`; null: none is free, and `leases.wait` has to be called.
    */
   tryLease(client: string, except: Session | null = null): Session | null {
-    const lease = this.#leases.mayHave(client) ? this.#take(except) : null;
-    if (lease !== null) this.#leases.add(client);
+    const lease = this.leases.mayHave(client) ? this.#take(except) : null;
+    if (lease !== null) this.leases.add(client);
     return lease;
-  }
-
-  /** Waits for a lease. Rejects with `upstream_saturated` after `ms` milliseconds. */
-  waitForLease(call: Pick<Call, "holder" | "onAbort">, ms: number): Promise<Session> {
-    return this.#state === "destroyed" ? Promise.reject(shuttingDown()) : this.#leases.wait(call, ms);
-  }
-
-  release(client: string): void {
-    this.#leases.release(client);
-  }
-
-  get maxConnections(): number {
-    return this.#leases.maxConnections;
-  }
-
-  get leased(): number {
-    return this.#leases.leased;
-  }
-
-  get waiting(): number {
-    return this.#leases.waiting;
   }
 
   /** All connections, unused ones included. */
@@ -88,13 +66,13 @@ export class Sessions {
 
   /** Also with a reload; `clientShare`: see `Leases`. */
   limitTo(maxConnections: number, clientShare: number): void {
-    this.#leases.limitTo(maxConnections, clientShare);
+    this.leases.limitTo(maxConnections, clientShare);
     this.#countPlaces();
-    this.#leases.grant();
+    this.leases.grant();
   }
 
   #countPlaces(): void {
-    this.#leases.places = this.maxConnections * this.#usualStreams;
+    this.leases.places = this.leases.maxConnections * this.#usualStreams;
   }
 
   dropIdle(): void {
@@ -103,29 +81,24 @@ export class Sessions {
 
   /** The upstream is no longer configured: unused connections close now, the others after their last request. */
   retire(): void {
-    if (this.#state === "open") this.#state = "retired";
+    this.keepsIdle = false;
     this.#connector.close();
     this.dropIdle();
   }
 
   /** Closes every connection and refuses all requests that wait for one. */
   destroy(): void {
-    this.#state = "destroyed";
+    this.keepsIdle = false;
     this.#connector.close();
-    this.#leases.refuseAll(shuttingDown());
+    this.leases.refuseAll(shuttingDown());
     for (const session of [...this.#sessions]) session.destroy(shuttingDown());
-  }
-
-  /** Whether a session without streams is kept for later requests. */
-  get keepsIdle(): boolean {
-    return this.#state === "open";
   }
 
   /** Called by a session that may have room that it did not have before. */
   roomChanged(mostStreams: number): void {
     this.#usualStreams = mostStreams;
     this.#countPlaces();
-    this.#leases.grant();
+    this.leases.grant();
   }
 
   /** Called by a session that is connected: the name may have other addresses by now. */
@@ -136,7 +109,7 @@ export class Sessions {
   /** Called by a session that has ended. */
   closed(session: Session): void {
     this.#sessions.delete(session);
-    this.#leases.grant();
+    this.leases.grant();
   }
 
   /**
@@ -144,7 +117,6 @@ export class Sessions {
    * others time out.
    */
   #take(except: Session | null): Session | null {
-    if (this.#state === "destroyed") return null;
     const { addresses } = this.#connector;
     const next = addresses[this.#turn++ % addresses.length];
     let other: Session | null = null;
@@ -156,7 +128,7 @@ export class Sessions {
       if (isHere) return session.lease();
       other ??= session;
     }
-    const mayConnect = this.#sessions.size < this.maxConnections;
+    const mayConnect = this.#sessions.size < this.leases.maxConnections;
     if (other !== null && (isUsed || !mayConnect)) return other.lease();
     if (!mayConnect) return null;
     const address = isUsed ? this.#leastUsed(addresses) : next;
@@ -168,7 +140,7 @@ export class Sessions {
   #readdress(addresses: readonly Address[]): void {
     for (const session of [...this.#sessions]) this.#drainIfGone(session, addresses);
     // A draining session does not count: there may be room for another.
-    this.#leases.grant();
+    this.leases.grant();
   }
 
   #drainIfGone(session: Session, addresses: readonly Address[]): void {
@@ -286,7 +258,7 @@ export class Session {
   /** Ends one lease of this client. */
   release(client: string): void {
     if (--this.#streams === 0) this.#becomeIdle();
-    this.#pool.release(client);
+    this.#pool.leases.release(client);
   }
 
   /**

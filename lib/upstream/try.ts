@@ -43,7 +43,7 @@ export interface Try<Connections> {
   readonly exchange: Exchange;
   readonly to: UpstreamDestination<Connections>;
   readonly options: ForwardOptions;
-  /** When the head of the response is due; monotonic, Infinity: no such deadline. */
+  /** When the head of the response is due, `endsAt` at the latest; monotonic, Infinity: no such deadline. */
   readonly tryEndsAt: number;
   /** When the whole exchange has to be over; monotonic, Infinity: no such deadline. */
   readonly endsAt: number;
@@ -138,8 +138,8 @@ export function inform(running: RunningTry, status: number, headers: HeaderList)
 }
 
 /** Milliseconds that getting a connection may take from now on. */
-export function connectTimeLeft({ options, tryEndsAt, endsAt }: Try<unknown>): number {
-  return Math.min(options.connectMs, Math.max(0, Math.ceil(Math.min(tryEndsAt, endsAt) - options.clock.now())));
+export function connectTimeLeft({ options, tryEndsAt }: Try<unknown>): number {
+  return Math.min(options.connectMs, Math.max(0, Math.ceil(tryEndsAt - options.clock.now())));
 }
 
 export function clientDisconnected(): Fault {

@@ -11,6 +11,7 @@ import type { RetryLimit, UpstreamHealth } from "./contracts.ts";
 import { isUpstreams } from "./faults.ts";
 import type { ConnectionPoolOptions } from "./connect.ts";
 import { forwardHttp1 } from "./http1_exchange.ts";
+import type { Leases } from "./leases.ts";
 import { Pool } from "./pool.ts";
 import type { ForwardOptions, Try, UpstreamDestination } from "./try.ts";
 
@@ -19,17 +20,9 @@ export type Connections = Pool | Http2Connections;
 
 export interface Http2Connections extends Pick<
   Pool,
-  | "clock"
-  | "deadlines"
-  | "maxConnections"
-  | "leased"
-  | "waiting"
-  | "open"
-  | "limitTo"
-  | "dropIdle"
-  | "retire"
-  | "destroy"
+  "deadlines" | "open" | "limitTo" | "dropIdle" | "retire" | "destroy"
 > {
+  readonly leases: Pick<Leases<unknown>, "leased" | "waiting" | "maxConnections">;
   readonly options: ConnectionPoolOptions;
   readonly forward: (attempt: Try<any>) => Promise<Reply>;
 }
@@ -70,7 +63,7 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
   }
 
   get load(): number {
-    return this.pool.leased + this.pool.waiting;
+    return this.pool.leases.leased + this.pool.leases.waiting;
   }
 
   /** As `load`, of all threads. */
@@ -84,7 +77,8 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
    * has come, the request is cancelled.
    */
   forward(exchange: Exchange, options: ForwardOptions, endsAt: number): Promise<Reply> {
-    const tryEndsAt = options.tryMs === 0 ? Infinity : options.clock.now() + options.tryMs;
+    const { tryMs, clock } = options;
+    const tryEndsAt = tryMs === 0 ? endsAt : Math.min(endsAt, clock.now() + tryMs);
     const attempt = { exchange, to: this, options, tryEndsAt, endsAt, isSecond: false, bytes: null };
     return this.pool instanceof Pool ? forwardHttp1(attempt as Try<Pool>) : this.pool.forward(attempt);
   }

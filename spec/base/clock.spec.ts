@@ -143,6 +143,30 @@ describe("a watch", () => {
     expect(clock.pending).toBe(0);
   });
 
+  it(
+    "a watch is due after a number of milliseconds or at a moment, whichever comes first, " +
+      "and not at all for 0 and Infinity",
+    () => {
+      const { clock, watch, overdue, watched } = made();
+      const one = watched("one", 1_000);
+      clock.advance(5);
+      for (const [ms, latest, dueAt] of [
+        [10, Infinity, 15],
+        [10, 12, 12],
+        [0, 40, 40],
+      ] as const) {
+        watch.watch(one, ms, latest);
+        expect(one.dueAt).toBe(dueAt);
+      }
+      watch.watch(one, 0, Infinity);
+      clock.advance(100);
+      expect([overdue, one.place, clock.pending]).toEqual([[], -1, 0]);
+      watch.watch(one, 10, 112);
+      clock.advance(7);
+      expect(overdue).toEqual(["one at 112"]);
+    },
+  );
+
   it("a watch does not notify a watcher that leaves while another watcher is notified", () => {
     const { clock, watch, overdue } = made();
     const second = { dueAt: 5, place: -1, overdue: () => void overdue.push("second") };

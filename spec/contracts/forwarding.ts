@@ -62,8 +62,8 @@ export function forwarding(client: "wire" | "node"): void {
     };
     /** Resolves when every lease has been returned; no timer may be left. */
     const settled = async () => {
-      await eventually(() => pool.leased === 0, "the lease coming back");
-      expect(pool.waiting).toBe(0);
+      await eventually(() => pool.leases.leased === 0, "the lease coming back");
+      expect(pool.leases.waiting).toBe(0);
       expect(clock.pending).toBe(0);
     };
     return { clock, pool, send, settled, informed };
@@ -86,7 +86,7 @@ export function forwarding(client: "wire" | "node"): void {
       let goOn = () => {};
       const { send, settled, pool } = await bench((socket) => void (goOn = slowly(socket)));
       const reply = await send().reply;
-      expect(pool.leased).toBe(1);
+      expect(pool.leases.leased).toBe(1);
       goOn();
       expect(await read(reply)).toBe("ok");
       await settled();
@@ -245,7 +245,7 @@ export function forwarding(client: "wire" | "node"): void {
       const reply = await send({ upgrade: "websocket" }).reply;
       expect(reply.status).toBe(101);
       expect(reply.tunnel!.head.toString()).toBe("hi");
-      expect(pool.leased).toBe(1);
+      expect(pool.leases.leased).toBe(1);
       discard(reply);
       await settled();
     });
@@ -273,7 +273,7 @@ export function forwarding(client: "wire" | "node"): void {
       await new Promise<void>((resolve) => [...upstream.sockets][0]!.setTimeout(90, resolve));
       [...upstream.sockets][0]!.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nha");
       await expect(read(await answered)).rejects.toMatchObject({ code: "upstream_timeout" });
-      await eventually(() => pool.leased === 0, "the lease coming back");
+      await eventually(() => pool.leases.leased === 0, "the lease coming back");
     },
   );
 
@@ -288,7 +288,7 @@ export function forwarding(client: "wire" | "node"): void {
     await read(await send().reply);
     await settled();
     const reply = await send().reply;
-    expect(pool.leased).toBe(1);
+    expect(pool.leases.leased).toBe(1);
     goOn();
     expect(await read(reply)).toBe("ok");
     await settled();
@@ -358,7 +358,7 @@ export function forwarding(client: "wire" | "node"): void {
       );
       await eventually(() => body.isPaused(), "an upload that waits for the upstream");
       expect(given).toBeLessThan(bytes);
-      expect(pool.leased).toBe(1);
+      expect(pool.leases.leased).toBe(1);
       const whole = new Promise<void>((resolve) => {
         socket!.on("data", () => {
           if (socket!.bytesRead > bytes) resolve();

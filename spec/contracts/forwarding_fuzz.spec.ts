@@ -229,7 +229,7 @@ it(
     const ask = async (client: "wire" | "node", { method }: Case) => {
       // Of the last case; what is left of it is not this one's. A reply without a body may be there before its
       // connection is free.
-      await eventually(() => pools[client].leased === 0, "the end of the last case");
+      await eventually(() => pools[client].leases.leased === 0, "the end of the last case");
       pools[client].dropIdle();
       const options = {
         clock,

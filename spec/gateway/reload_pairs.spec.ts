@@ -323,8 +323,8 @@ function rulesOf(gateway: Gateway): unknown {
         port,
         keepaliveIdleMs,
         tls: tls?.identity,
-        maxConnections: pool.maxConnections,
-        clientShare: fieldOf(fieldOf<object>(pool, "#leases"), "#clientShare"),
+        maxConnections: pool.leases.maxConnections,
+        clientShare: fieldOf(pool.leases, "#clientShare"),
       };
       // Not so: the only upstream of a service, without checks, is always usable.
       const settings =

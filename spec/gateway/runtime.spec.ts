@@ -55,9 +55,9 @@ describe("Runtime", () => {
     runtime.adopt(first);
     const second = runtime.inUse(1000);
     runtime.pool("s", OPTIONS, 9, second);
-    expect(pool.maxConnections).toBe(4);
+    expect(pool.leases.maxConnections).toBe(4);
     runtime.adopt(second);
-    expect(pool.maxConnections).toBe(9);
+    expect(pool.leases.maxConnections).toBe(9);
   });
 
   it("upstreams of removed services are released, and upstreams of the other services stay", () => {
@@ -236,7 +236,7 @@ describe("the runtime of a program with workers", () => {
     const { start } = shared();
     const found = [0, 1, 2].map((place) => {
       const runtime = start(place);
-      return runtime.pool("s", OPTIONS, most, runtime.inUse(1000)).maxConnections;
+      return runtime.pool("s", OPTIONS, most, runtime.inUse(1000)).leases.maxConnections;
     });
     expect(found).toEqual(shares);
   });

@@ -42,23 +42,21 @@ describe("leases", () => {
   it("leases grow in number up to max_connections", () => {
     const { pool } = made(2);
     expect([pool.tryLease(""), pool.tryLease(""), pool.tryLease("")]).toEqual([true, true, null]);
-    expect(pool.leased).toBe(2);
+    expect(pool.leases.leased).toBe(2);
   });
 
   it("leases go to the request that has waited longest when they are released", async () => {
     const { pool, clock } = made(1);
     pool.tryLease("");
     const order: number[] = [];
-    const waits = [1, 2, 3].map((n) =>
-      pool.waitForLease({ holder: "", onAbort: never }, 100).then(() => order.push(n)),
-    );
-    pool.release("");
+    const waits = [1, 2, 3].map((n) => pool.leases.wait({ holder: "", onAbort: never }, 100).then(() => order.push(n)));
+    pool.leases.release("");
     await waits[0];
     expect(order).toEqual([1]);
-    expect(pool).toMatchObject({ leased: 1, waiting: 2 });
-    pool.release("");
+    expect(pool.leases).toMatchObject({ leased: 1, waiting: 2 });
+    pool.leases.release("");
     await waits[1];
-    pool.release("");
+    pool.leases.release("");
     await waits[2];
     expect(order).toEqual([1, 2, 3]);
     expect(clock.pending).toBe(0);
@@ -67,23 +65,23 @@ describe("leases", () => {
   it("never go to a new request between a release and its grant", async () => {
     const { pool } = made(1);
     pool.tryLease("");
-    const waiting = pool.waitForLease({ holder: "", onAbort: never }, 100);
-    pool.release("");
+    const waiting = pool.leases.wait({ holder: "", onAbort: never }, 100);
+    pool.leases.release("");
     expect(pool.tryLease("")).toBeNull();
     await waiting;
-    expect(pool.leased).toBe(1);
+    expect(pool.leases.leased).toBe(1);
   });
 
   it("leases end in upstream_saturated after the wait, and the request leaves the queue", async () => {
     const { pool, clock } = made(1);
     pool.tryLease("");
-    const waiting = outcome(pool.waitForLease({ holder: "", onAbort: never }, 100));
+    const waiting = outcome(pool.leases.wait({ holder: "", onAbort: never }, 100));
     clock.advance(99);
-    expect(pool.waiting).toBe(1);
+    expect(pool.leases.waiting).toBe(1);
     clock.advance(1);
     expect(await waiting).toBe("upstream_saturated");
-    pool.release("");
-    expect(pool).toMatchObject({ leased: 0, waiting: 0 });
+    pool.leases.release("");
+    expect(pool.leases).toMatchObject({ leased: 0, waiting: 0 });
     expect(pool.tryLease("")).toBe(true);
   });
 
@@ -91,21 +89,21 @@ describe("leases", () => {
     const { pool, clock } = made(1);
     pool.tryLease("");
     let goAway = never;
-    const gone = outcome(pool.waitForLease({ holder: "", onAbort: (run) => (goAway = run) }, 100));
-    const next = outcome(pool.waitForLease({ holder: "", onAbort: never }, 100));
+    const gone = outcome(pool.leases.wait({ holder: "", onAbort: (run) => (goAway = run) }, 100));
+    const next = outcome(pool.leases.wait({ holder: "", onAbort: never }, 100));
     goAway();
     expect(await gone).toBe("upstream_saturated");
-    pool.release("");
+    pool.leases.release("");
     expect(await next).toBe("granted");
-    expect(pool).toMatchObject({ leased: 1, waiting: 0 });
+    expect(pool.leases).toMatchObject({ leased: 1, waiting: 0 });
     expect(clock.pending).toBe(0);
   });
 
   it("leases fail at once for a client that has disconnected", async () => {
     const { pool, clock } = made(1);
     pool.tryLease("");
-    expect(await outcome(pool.waitForLease({ holder: "", onAbort: (run) => run() }, 100))).toBe("upstream_saturated");
-    expect(pool.waiting).toBe(0);
+    expect(await outcome(pool.leases.wait({ holder: "", onAbort: (run) => run() }, 100))).toBe("upstream_saturated");
+    expect(pool.leases.waiting).toBe(0);
     expect(clock.pending).toBe(0);
   });
 
@@ -113,41 +111,41 @@ describe("leases", () => {
     const { pool } = made(1);
     pool.tryLease("");
     let goAway = never;
-    const waiting = outcome(pool.waitForLease({ holder: "", onAbort: (run) => (goAway = run) }, 100));
-    pool.release("");
+    const waiting = outcome(pool.leases.wait({ holder: "", onAbort: (run) => (goAway = run) }, 100));
+    pool.leases.release("");
     expect(await waiting).toBe("granted");
     goAway();
-    expect(pool.leased).toBe(1);
+    expect(pool.leases.leased).toBe(1);
   });
 
   it("leases start at once under a higher max_connections, and stay under a lower one", async () => {
     const { pool } = made(1);
     pool.tryLease("");
     const waits = [
-      pool.waitForLease({ holder: "", onAbort: never }, 100),
-      pool.waitForLease({ holder: "", onAbort: never }, 100),
+      pool.leases.wait({ holder: "", onAbort: never }, 100),
+      pool.leases.wait({ holder: "", onAbort: never }, 100),
     ];
     pool.limitTo(3, 1);
     await Promise.all(waits);
-    expect(pool.leased).toBe(3);
+    expect(pool.leases.leased).toBe(3);
     pool.limitTo(1, 1);
-    expect(pool.leased).toBe(3);
-    pool.release("");
-    pool.release("");
+    expect(pool.leases.leased).toBe(3);
+    pool.leases.release("");
+    pool.leases.release("");
     expect(pool.tryLease("")).toBeNull();
-    pool.release("");
+    pool.leases.release("");
     expect(pool.tryLease("")).toBe(true);
   });
 
   it("leases fail for all requests, including waiting requests, when the pool is destroyed", async () => {
     const { pool, clock } = made(1);
     pool.tryLease("");
-    const waiting = outcome(pool.waitForLease({ holder: "", onAbort: never }, 100));
+    const waiting = outcome(pool.leases.wait({ holder: "", onAbort: never }, 100));
     pool.destroy();
     expect(await waiting).toBe("upstream_unavailable");
-    pool.release("");
+    pool.leases.release("");
     expect(pool.tryLease("")).toBeNull();
-    expect(await outcome(pool.waitForLease({ holder: "", onAbort: never }, 100))).toBe("upstream_unavailable");
+    expect(await outcome(pool.leases.wait({ holder: "", onAbort: never }, 100))).toBe("upstream_unavailable");
     expect(clock.pending).toBe(0);
   });
 });
@@ -462,7 +460,7 @@ describe("connections", () => {
     await ask();
     await ask();
     expect(upstream.connections).toBe(1);
-    expect(pool).toMatchObject({ leased: 0, open: 1 });
+    expect([pool.leases.leased, pool.open]).toEqual([0, 1]);
     await Promise.all([ask(), ask(), ask()]);
     expect(upstream.connections).toBe(3);
     expect(pool.open).toBe(3);
@@ -573,7 +571,7 @@ describe("connections", () => {
     pool.destroy();
     expect(reply.tunnel!.socket.destroyed).toBe(true);
     await eventually(
-      () => upstream.sockets.size === 0 && pool.leased === 0,
+      () => upstream.sockets.size === 0 && pool.leases.leased === 0,
       "no connection at the upstream and no lease in use",
     );
     expect(pool.open).toBe(0);
@@ -594,7 +592,7 @@ describe("connections", () => {
     const reply = madeUpPeer("u", pool).forward(exchange, options, Infinity);
     exchange.call.abort();
     await expect(reply).rejects.toMatchObject({ code: "upstream_reset" });
-    expect(pool).toMatchObject({ leased: 0, open: 0 });
+    expect([pool.leases.leased, pool.open]).toEqual([0, 0]);
     await eventually(() => upstream.sockets.size === 0, "no connection at the upstream");
   });
 
@@ -627,7 +625,7 @@ describe("connections", () => {
     pool.destroy();
     await broken;
     await eventually(
-      () => upstream.sockets.size === 0 && pool.leased === 0,
+      () => upstream.sockets.size === 0 && pool.leases.leased === 0,
       "no connection at the upstream and no lease in use",
     );
   });
@@ -638,7 +636,7 @@ describe("the share of one client", () => {
     const { pool, clock } = made(4);
     pool.limitTo(4, 0.5);
     for (const client of ["a", "a", "b"]) pool.tryLease(client);
-    const waiting = pool.waitForLease({ holder: "a", onAbort: never }, 100).catch((fault: Fault) => fault.message);
+    const waiting = pool.leases.wait({ holder: "a", onAbort: never }, 100).catch((fault: Fault) => fault.message);
     expect(pool.tryLease("b")).toBe(true);
     clock.advance(100);
     expect(await waiting).toBe(
@@ -656,9 +654,9 @@ describe("the share of one client", () => {
       pool.tryLease("x");
       const granted: string[] = [];
       for (const name of ["a1", "a2", "a3", "b1", "b2"])
-        void pool.waitForLease({ holder: name[0]!, onAbort: never }, 1000).then(() => granted.push(name));
+        void pool.leases.wait({ holder: name[0]!, onAbort: never }, 1000).then(() => granted.push(name));
       for (const client of ["x", "a", "b", "a", "b", "a"]) {
-        pool.release(client);
+        pool.leases.release(client);
         await new Promise((resolve) => setImmediate(resolve));
       }
       expect(granted).toEqual(["a1", "b1", "a2", "b2", "a3"]);
@@ -669,10 +667,10 @@ describe("the share of one client", () => {
     const { pool, clock } = made(2);
     pool.limitTo(2, 0.5);
     pool.tryLease("a");
-    const waits = [1, 2, 3].map(() => outcome(pool.waitForLease({ holder: "a", onAbort: never }, 100)));
+    const waits = [1, 2, 3].map(() => outcome(pool.leases.wait({ holder: "a", onAbort: never }, 100)));
     pool.destroy();
     expect(await Promise.all(waits)).toEqual(["upstream_unavailable", "upstream_unavailable", "upstream_unavailable"]);
-    expect([pool.waiting, clock.pending]).toEqual([0, 0]);
+    expect([pool.leases.waiting, clock.pending]).toEqual([0, 0]);
   });
 
   it.each([1, 2, 3, 4, 5, 6])(
@@ -696,7 +694,7 @@ describe("the share of one client", () => {
         if (pool.tryLease(client) !== null) return granted(client);
         const wait = { client, goAway: never };
         waits.add(wait);
-        pool.waitForLease({ holder: client, onAbort: (run) => (wait.goAway = run) }, dice.pick([5, 50, 500])).then(
+        pool.leases.wait({ holder: client, onAbort: (run) => (wait.goAway = run) }, dice.pick([5, 50, 500])).then(
           () => {
             waits.delete(wait);
             granted(client);
@@ -704,7 +702,7 @@ describe("the share of one client", () => {
           () => waits.delete(wait),
         );
       };
-      const release = (at: number) => pool.release(leases.splice(at, 1)[0]!);
+      const release = (at: number) => pool.leases.release(leases.splice(at, 1)[0]!);
       let isQuiet = true;
       for (let step = 0; step < 1500; step++) {
         const roll = dice.int(0, isQuiet ? 19 : 17);
@@ -719,8 +717,8 @@ describe("the share of one client", () => {
         // the grants are judged.
         if (!isQuiet) continue;
         await new Promise((resolve) => setImmediate(resolve));
-        expect([pool.leased, pool.waiting]).toEqual([leases.length, waits.size]);
-        expect(Object.fromEntries(pool.held)).toEqual(
+        expect([pool.leases.leased, pool.leases.waiting]).toEqual([leases.length, waits.size]);
+        expect(Object.fromEntries(pool.leases.held)).toEqual(
           Object.fromEntries([...new Set(leases)].map((client) => [client, count(client)])),
         );
         const needless = [...waits].filter(({ client }) => leases.length < limit && count(client) < most(client));
@@ -730,7 +728,7 @@ describe("the share of one client", () => {
         if (leases.length > 0) release(0);
         await new Promise((resolve) => setImmediate(resolve));
       }
-      expect([pool.leased, pool.waiting, pool.held.size, clock.pending]).toEqual([0, 0, 0, 0]);
+      expect([pool.leases.leased, pool.leases.waiting, pool.leases.held.size, clock.pending]).toEqual([0, 0, 0, 0]);
     },
   );
 });
