@@ -195,7 +195,7 @@ describe("what programs see", () => {
   it("every family of metrics is listed with its type", async () => {
     const config = JSON.parse(read("examples/quickstart.json")) as ConfigInput;
     const gateway = everything.createGateway({ config, tracing: { url: "http://127.0.0.1:9/v1/traces" } });
-    const { configuration } = Gateway.partsOf(gateway);
+    const { configuration } = Gateway.internalsOf(gateway);
     // As with workers: these have families of their own.
     configuration.followers = { serving: 2, restarts: 0 } as Followers;
     const families = found(gateway.metrics(), /^# TYPE (.+)$/gm).map((line) => line.split(" "));

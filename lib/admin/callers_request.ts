@@ -24,7 +24,7 @@ export function callersRequest(
   { gateway, clock }: Pick<InterfaceOptions, "gateway" | "clock">,
 ): Reply | Promise<Reply> {
   const search = (queryOf(target).get("search") ?? "").toLowerCase();
-  const { snapshot } = GatewayCore.partsOf(gateway as ReportedGateway).configuration;
+  const { snapshot } = GatewayCore.internalsOf(gateway as ReportedGateway).configuration;
   const { callers } = snapshot;
   const fits = ({ id, groups }: Caller) =>
     search === "" || [id, ...groups].some((text) => text.toLowerCase().includes(search));

@@ -30,7 +30,7 @@ export async function figuresRequest(
   await refresh("counts");
   // Reading the statistics ends their steps that are over.
   gateway.recentStats("total");
-  const { metrics } = GatewayCore.partsOf(gateway as ReportedGateway);
+  const { metrics } = GatewayCore.internalsOf(gateway as ReportedGateway);
   const found = figuresOf(history, question, metrics!.services);
   return found === null
     ? problem(call, "route_not_found", { detail: "The configuration has no such service, route or upstream." })

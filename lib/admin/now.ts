@@ -88,7 +88,7 @@ async function statsFor(
   if (!(gateway instanceof ReportedGateway) || extent === "total" || typeof extent === "object")
     return gateway.recentStats(extent);
   const stats = gateway.recentStats("total");
-  const [reporting, { metrics }] = [ReportedGateway.reportingOf(gateway), GatewayCore.partsOf(gateway)];
+  const [reporting, { metrics }] = [ReportedGateway.reportingOf(gateway), GatewayCore.internalsOf(gateway)];
   return {
     ...stats,
     services: await eachInSlices(

@@ -23,7 +23,7 @@ function positionsOf(warnings: readonly Warning[], gateway: object): readonly (P
   if (warnings.length === 0 || !(gateway instanceof GatewayCore)) return [];
   const {
     snapshot: { config, source },
-  } = GatewayCore.partsOf(gateway).configuration;
+  } = GatewayCore.internalsOf(gateway).configuration;
   if (!("text" in source)) return [];
   const found = known.get(source) ?? new Map<string, Position | null>();
   known.set(source, found);

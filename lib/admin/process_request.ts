@@ -28,9 +28,9 @@ export async function processRequest({ headers }: Inbound, options: Options): Pr
       .map(({ name, samples }) => [name, samples]),
   );
   const value = (name: string) => [...(families.get(name) ?? [])][0]?.[1] as number | undefined;
-  const parts = GatewayCore.partsOf(options.gateway as ReportedGateway);
-  const { runtime, listener, requests } = parts;
-  const reports = workerReportsOf(parts);
+  const internals = GatewayCore.internalsOf(options.gateway as ReportedGateway);
+  const { runtime, listener, requests } = internals;
+  const reports = workerReportsOf(internals);
   const lag = ["mean", "p50", "p99", "max"].map((name) =>
     value(`edge_gateway_event_loop_lag_${name}_seconds`)!,
   ) as unknown as ThreadFigures["lag"];
@@ -78,20 +78,20 @@ export async function processRequest({ headers }: Inbound, options: Options): Pr
 export async function pluginFiguresRequest({ headers }: Inbound, { gateway, refresh }: Options): Promise<Reply> {
   await refresh("counts");
   return largeAnswer(gateway, "plugin-figures", headers, async (slice) => {
-    const parts = GatewayCore.partsOf(gateway as ReportedGateway);
-    const source = { ...parts, metrics: parts.metrics! };
+    const internals = GatewayCore.internalsOf(gateway as ReportedGateway);
+    const source = { ...internals, metrics: internals.metrics! };
     const callers = new Map<string, number>();
     await eachInSlices(limitersOf(source), slice, ([key, table]) => {
       increase(callers, JSON.stringify(instanceLabels(key)), table.callers);
       return null;
     });
-    const circuits = parts.runtime.upstreamSets.flatMap(({ service, breaker }) =>
+    const circuits = internals.runtime.upstreamSets.flatMap(({ service, breaker }) =>
       breaker === null ? [] : [{ service, state: breaker.report.state, ...breaker.counts }],
     );
     return {
       plugins: await eachInSlices(source.metrics.plugins, slice, (each) => pluginView(each, callers)),
       routes: await eachInSlices(allRoutes(source.metrics), slice, routeView),
-      caches: await eachInSlices(cachesOf(parts.runtime, workerReportsOf(parts)?.caches), slice, cacheView),
+      caches: await eachInSlices(cachesOf(internals.runtime, workerReportsOf(internals)?.caches), slice, cacheView),
       circuits,
     };
   });

@@ -67,14 +67,14 @@ export class TailStreams {
   /** Tells all threads who reads. */
   #follow(): void {
     const { clock, gateway } = this.#options;
-    const parts = GatewayCore.partsOf(gateway as ReportedGateway);
-    const { accessLog, configuration, runtime } = parts;
+    const internals = GatewayCore.internalsOf(gateway as ReportedGateway);
+    const { accessLog, configuration, runtime } = internals;
     const readers = Array.from(this.#readers, ({ id, filter }) => ({
       id,
       filter,
       most: Math.ceil(MAX_LINES / runtime.threads.count),
     }));
-    const reports = workerReportsOf(parts);
+    const reports = workerReportsOf(internals);
     if (reports !== null) reports.tail?.(readers, this.#receive);
     else
       (this.#tail ??= new Tail(

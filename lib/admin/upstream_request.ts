@@ -41,7 +41,7 @@ export async function upstreamRequest(inbound: Inbound, who: By, options: Upstre
     });
   if (!who.isLive())
     return problem(call, "unauthenticated", { detail: "The session has ended meanwhile. Nothing has been changed." });
-  const { configuration, features, runtime } = GatewayCore.partsOf(gateway);
+  const { configuration, features, runtime } = GatewayCore.internalsOf(gateway);
   const { takeOut } = await loadCode(features.onDemand.takenOut);
   const [service, id] = named;
   const peer = runtime.peer(service, id);

@@ -287,7 +287,7 @@ export class Writing {
   }
 
   get #configuration() {
-    return GatewayCore.partsOf(this.#options.gateway).configuration;
+    return GatewayCore.internalsOf(this.#options.gateway).configuration;
   }
 
   /** Throws a `Fault` where there is none. */

@@ -24,7 +24,7 @@ const known: Readonly<Record<Secrets, Found>> = { shown: new WeakMap(), masked: 
 /** Those of a refused configuration are found while its file still has what was refused. */
 export function writtenTests(gateway: Pick<ShownGateway, "lastTests">, secrets: Secrets): readonly WrittenTest[] {
   if (gateway.lastTests === null || !(gateway instanceof GatewayCore)) return [];
-  const { configuration } = GatewayCore.partsOf(gateway);
+  const { configuration } = GatewayCore.internalsOf(gateway);
   const {
     snapshot,
     options: { configFile },

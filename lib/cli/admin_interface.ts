@@ -28,7 +28,7 @@ export function openAdmin(
 ): Opened<Admin> & { readonly followGateway: () => void } {
   try {
     const { redactSecrets } = admin;
-    const { audit } = GatewayCore.partsOf(gateway);
+    const { audit } = GatewayCore.internalsOf(gateway);
     const shared = { clock: systemClock, log, audit: audit?.sink ?? null };
     const tools = {
       ...shared,
@@ -51,7 +51,7 @@ export function openAdmin(
     const reporting = ReportedGateway.reportingOf(gateway);
     reporting.openHistory = async () => {
       const { FigureHistory } = await loadCode(OF_ADMIN.figures);
-      return (reporting.history ??= new FigureHistory(GatewayCore.partsOf(gateway)));
+      return (reporting.history ??= new FigureHistory(GatewayCore.internalsOf(gateway)));
     };
     return { ...opened(server, admin, "ADMIN"), followGateway: () => changing?.followGateway() };
   } catch (error) {

@@ -15,7 +15,7 @@ export function announce(started: Started, settings: Settings, log: Log): void {
   const {
     configuration: { signer, snapshot },
     features,
-  } = GatewayCore.partsOf(gateway);
+  } = GatewayCore.internalsOf(gateway);
   const httpsOff = "off: SERVER_CERT_PATH and SERVER_KEY_PATH are not set";
   const httpOff = "off: HTTP_PORT is off";
   const admin = adminUrl ?? "off: ADMIN_USER and ADMIN_PASSWORD are not set";

@@ -45,7 +45,7 @@ export async function metricsOf(gateway: ReportedGateway): Promise<Readable> {
 
 /** Asks the workers, if there are any, for their figures. */
 export function refresh(gateway: GatewayCore, extent: "counts" | "all"): Promise<void> | null {
-  return GatewayCore.partsOf(gateway).configuration.followers?.collect(extent) ?? null;
+  return GatewayCore.internalsOf(gateway).configuration.followers?.collect(extent) ?? null;
 }
 
 /** The listener's URL for a client on this machine: "http://0.0.0.0:8008" -> "http://localhost:8008". */

@@ -21,7 +21,7 @@ export function openProbes(
     await refresh(gateway, "all");
     return metricsOf(gateway);
   };
-  const { runtime } = GatewayCore.partsOf(gateway);
+  const { runtime } = GatewayCore.internalsOf(gateway);
   // Of the instances of the plugin kind `identity_token` that are in force.
   const jwks = () =>
     [...runtime.common<PublishedKeys>("identity_token: keys", () => new Map()).values()].map(({ jwk }) => jwk);

@@ -26,7 +26,7 @@ export async function reloadFrom(
   replacement?: Replacement,
 ): Promise<ReloadOutcome> {
   const isJson = settings.logFormat === "json";
-  const { reloads } = GatewayCore.partsOf(gateway);
+  const { reloads } = GatewayCore.internalsOf(gateway);
   const { by } = asked;
   try {
     const { digest, changed, changes, inForce, signer } = await (
@@ -66,7 +66,7 @@ export async function reloadFrom(
 
 /** Reloads the files that the configuration in force names, if their content has changed. */
 export async function reloadNamedFiles(gateway: GatewayCore, log: Log): Promise<void> {
-  const { reloads } = GatewayCore.partsOf(gateway);
+  const { reloads } = GatewayCore.internalsOf(gateway);
   try {
     if (!(await reloads.rereadFilesInAll())) return;
     log.info("files that the configuration names reloaded", { digest: gateway.digest });

@@ -52,7 +52,7 @@ async function serve(settings: Settings, audit: AuditTrail | null = null): Promi
     ? (await ON_DEMAND.sockets()).passedSockets(process.env, process.pid, settings, log)
     : undefined;
   const count = (module: string) =>
-    whenStarted(({ gateway }) => GatewayCore.partsOf(gateway).metrics?.pluginFailed(module))();
+    whenStarted(({ gateway }) => GatewayCore.internalsOf(gateway).metrics?.pluginFailed(module))();
   const stopAnswering = answerForThread(log, count, (error) => {
     log.error("an uncaught error ends the program", { error: messageOf(error, "stack") });
     process.exit(1);
@@ -108,7 +108,7 @@ async function serve(settings: Settings, audit: AuditTrail | null = null): Promi
     started = await starting;
     holdToStart();
     followFiles(started, startedAt);
-    const { snapshot, signer } = GatewayCore.partsOf(started.gateway).configuration;
+    const { snapshot, signer } = GatewayCore.internalsOf(started.gateway).configuration;
     audit?.applied({ by: "start" }, null, { digest: snapshot.digest, signer });
     announce(started, settings, log);
     const code = await stopped!;
@@ -143,7 +143,7 @@ function reloadOnChange(
     const {
       refusedFiles,
       snapshot: { testFiles, callerFiles },
-    } = GatewayCore.partsOf(gateway).configuration;
+    } = GatewayCore.internalsOf(gateway).configuration;
     const documents = [...testFiles, ...callerFiles];
     // Without files that `namedFiles` follows, whose change would else be two reloads.
     reloading.follow(
@@ -178,7 +178,7 @@ function reloadOnChange(
   const namedFiles = watchFiles(
     whenStarted((started) => {
       // The named files may be the reason why a configuration was refused.
-      if (GatewayCore.partsOf(started.gateway).configuration.lastReload?.outcome === "refused")
+      if (GatewayCore.internalsOf(started.gateway).configuration.lastReload?.outcome === "refused")
         return reload(started, { by: "file" });
       return followFiles(started, Date.now());
     }),

@@ -32,7 +32,7 @@ const NEVER = {
 
 /** Before the first port is open. Throws a `Failure` where a right that nothing needs would stay. */
 export function seal(settings: Settings, gateway: GatewayCore): void {
-  const { snapshot } = GatewayCore.partsOf(gateway).configuration;
+  const { snapshot } = GatewayCore.internalsOf(gateway).configuration;
   const needs = needsOf(settings, { ...snapshot, ...snapshot.global, named: gateway.files });
   try {
     giveUpInAll(superfluous(needs, process as unknown as HostProcess));

@@ -92,7 +92,10 @@ function exitBy(endsAt: number, gateway: GatewayCore, log: Log): void {
  */
 export async function endAtOnce({ gateway }: Pick<Started, "gateway">, log: Log): Promise<void> {
   await waitAtMost(gateway.close(0), LINGER_MS);
-  await waitAtMost(GatewayCore.partsOf(gateway).configuration.followers?.terminate() ?? Promise.resolve(), LINGER_MS);
+  await waitAtMost(
+    GatewayCore.internalsOf(gateway).configuration.followers?.terminate() ?? Promise.resolve(),
+    LINGER_MS,
+  );
   if (isKept(gateway)) await new Promise((resolve) => setTimeout(resolve, LINGER_MS));
   if (isKept(gateway)) killItself(log);
 }
@@ -105,7 +108,7 @@ function isKept(gateway: GatewayCore): boolean {
   const isCalling = process
     .getActiveResourcesInfo()
     .some((name) => name === "GetAddrInfoReqWrap" || name.startsWith("FSReq"));
-  return isCalling || (GatewayCore.partsOf(gateway).configuration.followers?.alive ?? 0) > 0;
+  return isCalling || (GatewayCore.internalsOf(gateway).configuration.followers?.alive ?? 0) > 0;
 }
 
 function killItself(log: Log): void {

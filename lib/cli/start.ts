@@ -92,7 +92,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const isReported = modules.loaded.reporting !== undefined;
   const reported = isReported ? open((await ON_DEMAND.reporting()).ReportedGateway, made, supervisor?.threads) : null;
   const gateway = reported ?? open(GatewayCore, made, supervisor?.threads);
-  const { configuration } = GatewayCore.partsOf(gateway);
+  const { configuration } = GatewayCore.internalsOf(gateway);
   // Before anything listens: to find the warnings of ten thousand routes takes a second.
   await configuration.findWarnings();
   const tls = settings.serverCertPath === null ? null : (await ON_DEMAND.serverTls()).readTlsFiles(settings, log);

@@ -6,7 +6,7 @@ import { inSlices, paced } from "../base/time_slices.ts";
 import type { Bundle, Watch } from "../gateway/bundle.ts";
 import { readNoFile } from "../gateway/config_reader.ts";
 import type { Configuration, Prepared } from "../gateway/configuration.ts";
-import type { Following } from "../gateway/joined.ts";
+import type { Following } from "../gateway/internals.ts";
 
 export class Follower implements Following {
   readonly bundle: Bundle;

@@ -13,7 +13,7 @@ import { asReplaced, heldThread } from "../base/own_code.ts";
 import { rightsOfThreads } from "../base/rights.ts";
 import type { Threads } from "../base/threads.ts";
 import type { Bundle, Followers, ReportExtent } from "../gateway/bundle.ts";
-import { GatewayCore, type GatewayParts } from "../gateway/gateway.ts";
+import { GatewayCore, type GatewayInternals } from "../gateway/gateway.ts";
 import type { BoundAddress } from "../gateway/options.ts";
 import { lingerOf } from "../gateway/shutdown.ts";
 import { workerReportsOf } from "../report/worker_reports.ts";
@@ -75,7 +75,7 @@ export class Supervisor implements Followers {
   readonly #places: readonly Place[];
   #lastId = MAIN;
   /** Of the main thread's gateway. */
-  #parts: GatewayParts | null = null;
+  #internals: GatewayInternals | null = null;
   #addresses: readonly BoundAddress[] = [];
   #tls: TlsFiles | null = null;
   #ticketKey = randomBytes(TICKET_KEY_BYTES);
@@ -111,8 +111,8 @@ export class Supervisor implements Followers {
 
   /** Resolves once every worker serves. Rejects, and no worker is left, if one cannot. */
   async start(gateway: GatewayCore, addresses: readonly BoundAddress[], tls: TlsFiles | null): Promise<void> {
-    const { configuration } = (this.#parts = GatewayCore.partsOf(gateway));
-    const reports = workerReportsOf(this.#parts);
+    const { configuration } = (this.#internals = GatewayCore.internalsOf(gateway));
+    const reports = workerReportsOf(this.#internals);
     this.#addresses = addresses;
     this.#tls = tls;
     configuration.followers = this;
@@ -202,7 +202,7 @@ export class Supervisor implements Followers {
   }
 
   async setUpstream(upstream: UpstreamState): Promise<void> {
-    const { reload } = this.#parts!.configuration.inForce;
+    const { reload } = this.#internals!.configuration.inForce;
     const told = this.#places
       .filter(takesRequests)
       .map((place) => ({ place, last: tellUpstream(place, reload, upstream) }));
@@ -285,13 +285,13 @@ export class Supervisor implements Followers {
         adminCookie,
         features,
         asked,
-        bundle: this.#parts!.configuration.bundle,
+        bundle: this.#internals!.configuration.bundle,
         words: this.#words,
       },
       ...{
         addresses: this.#addresses,
         tls: this.#tls,
-        audit: this.#parts!.audit?.settings ?? null,
+        audit: this.#internals!.audit?.settings ?? null,
         ticketKey: this.#ticketKey,
         inFlight: new SharedArrayBuffer(IN_FLIGHT_BYTES),
       },
@@ -372,17 +372,17 @@ export class Supervisor implements Followers {
         Atomics.sub(this.#words, waitingLinesOf(place.index, this.#places.length), 1);
         return this.#options.write(message.line);
       case "access":
-        return this.#parts!.accessLog.add(message.lines);
+        return this.#internals!.accessLog.add(message.lines);
       case "audit":
-        return this.#parts!.audit!.receive(message, place.worker!);
+        return this.#internals!.audit!.receive(message, place.worker!);
       case "report":
-        workerReportsOf(this.#parts!)!.add(place.index, message.report);
+        workerReportsOf(this.#internals!)!.add(place.index, message.report);
         place.reports++;
         return;
       case "tail":
         return this.#tail?.receive(message.batches);
       case "failures":
-        return addFailures(message.failures, (service, id) => this.#parts!.runtime.peer(service, id));
+        return addFailures(message.failures, (service, id) => this.#internals!.runtime.peer(service, id));
       case "upstreamSet":
         return void place.upstreamsSet++;
       case "stopped":
@@ -408,7 +408,7 @@ export class Supervisor implements Followers {
   #listen(place: Place): void {
     place.state = "asked";
     place.hasServed = true;
-    const { configuration, runtime } = this.#parts!;
+    const { configuration, runtime } = this.#internals!;
     for (const upstream of takenOut(runtime.upstreamSets)) tellUpstream(place, configuration.inForce.reload, upstream);
     place.worker!.postMessage({ type: "listen" } satisfies ToWorker);
     if (this.#isStopAnnounced) place.worker!.postMessage({ type: "announceStop" } satisfies ToWorker);
@@ -427,8 +427,8 @@ export class Supervisor implements Followers {
       reports: place.reportsAsked,
       upstreamsSet: place.upstreamsTold,
     });
-    this.#parts!.runtime.forget(id, index);
-    workerReportsOf(this.#parts!)?.forget(index);
+    this.#internals!.runtime.forget(id, index);
+    workerReportsOf(this.#internals!)?.forget(index);
     this.#changed();
     if (this.#isClosing) {
       if (state === "serving" && place.outcome === null)

@@ -56,13 +56,13 @@ let tail: Tail | null = null;
 let isCreated = false;
 answerForThread(
   threadLog(),
-  (module) => isCreated && GatewayCore.partsOf(gateway).metrics?.pluginFailed(module),
+  (module) => isCreated && GatewayCore.internalsOf(gateway).metrics?.pluginFailed(module),
   (error) => fail(error, "stack"),
 );
 const gateway = await create().catch((error) => fail(error));
-const parts = GatewayCore.partsOf(gateway);
-const { accessLog, configuration, features, listener, runtime } = parts;
-const reports = workerReportsOf(parts);
+const internals = GatewayCore.internalsOf(gateway);
+const { accessLog, configuration, features, listener, runtime } = internals;
+const reports = workerReportsOf(internals);
 if (tls !== null) listener.tls.useTicketKey(asBuffer(start.ticketKey));
 runtime.failures!.send = (failures) => send({ type: "failures", failures });
 isCreated = true;

@@ -3,7 +3,7 @@
  */
 import type { Threads } from "../base/threads.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
-import type { Following } from "../gateway/joined.ts";
+import type { Following } from "../gateway/internals.ts";
 import type { CompleteOptions } from "../gateway/options.ts";
 import type { InjectRequest, InjectResponse } from "../proof/made_request.ts";
 import { injectInto } from "./inject.ts";
@@ -31,13 +31,13 @@ export class Gateway extends ReportedGateway {
 
   constructor(options: CompleteOptions, threads?: Threads, following?: Following | null) {
     super(options, threads, following);
-    const { configuration, listener } = GatewayCore.partsOf(this);
+    const { configuration, listener } = GatewayCore.internalsOf(this);
     ({ handler: this.handler, upgrade: this.upgrade, matches: this.matches } = mounted(listener, configuration));
   }
 
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
   inject(request: InjectRequest): Promise<InjectResponse> {
-    const { requests, configuration } = GatewayCore.partsOf(this);
+    const { requests, configuration } = GatewayCore.internalsOf(this);
     return injectInto(requests, request, configuration.snapshot.receiving);
   }
 }

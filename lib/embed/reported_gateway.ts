@@ -8,7 +8,7 @@ import { maskedConfig } from "../config/masked.ts";
 import { NOT_LOADED } from "../config/feature_fields.ts";
 import type { ConfigInput } from "../gateway/config_input.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
-import type { Following, GatewayParts } from "../gateway/joined.ts";
+import type { Following, GatewayInternals } from "../gateway/internals.ts";
 import type { CompleteOptions, GatewayHealth } from "../gateway/options.ts";
 import type { GatewayStatus, LastTests, Reloaded, ReloadCause, TestReport } from "../gateway/status.ts";
 import type { RequestDecision } from "../observe/decision_reader.ts";
@@ -31,8 +31,8 @@ export class ReportedGateway extends GatewayCore {
 
   constructor(options: CompleteOptions, threads?: Threads, following?: Following | null) {
     super(options, threads, following);
-    if (!isWorker(this.#joined.runtime.threads) && this.#joined.metrics !== null)
-      this.#joined.onActivate = () => this.#reports.start();
+    if (!isWorker(this.#internals.runtime.threads) && this.#internals.metrics !== null)
+      this.#internals.onActivate = () => this.#reports.start();
   }
 
   /** What reports on a gateway; for interfaces of the same program. */
@@ -40,8 +40,8 @@ export class ReportedGateway extends GatewayCore {
     return gateway.#reports;
   }
 
-  get #joined(): GatewayParts {
-    return GatewayCore.partsOf(this);
+  get #internals(): GatewayInternals {
+    return GatewayCore.internalsOf(this);
   }
 
   /**
@@ -52,7 +52,7 @@ export class ReportedGateway extends GatewayCore {
    * `status.lastReload` reports both outcomes, with `by` as the cause. Rejects if the gateway is closed.
    */
   async reload(config?: ConfigInput, by: ReloadCause = "api"): Promise<Reloaded> {
-    const { digest, changed, changes } = await this.#joined.reloads.reload(config, { by });
+    const { digest, changed, changes } = await this.#internals.reloads.reload(config, { by });
     return { digest, changed, changes };
   }
 
@@ -61,7 +61,7 @@ export class ReportedGateway extends GatewayCore {
    * which reports unusable modules. The configuration in force does not change.
    */
   loadModules(config?: ConfigInput): Promise<void> {
-    return this.#joined.configuration.reader.loadModules(config);
+    return this.#internals.configuration.reader.loadModules(config);
   }
 
   /**
@@ -71,32 +71,32 @@ export class ReportedGateway extends GatewayCore {
    * `reload`. All or nothing as `reload`. False when their content is the same, and once the gateway has been closed.
    */
   rereadFiles(): boolean {
-    return this.#joined.reloads.rereadFiles();
+    return this.#internals.reloads.rereadFiles();
   }
 
   /** Those of `files` that hold callers: they are read again by `reload` only. */
   get callerFiles(): readonly string[] {
-    return this.#joined.configuration.snapshot.callerFiles;
+    return this.#internals.configuration.snapshot.callerFiles;
   }
 
   /** The configuration in force, for display: as written, with defaults filled in and references unresolved. */
   get shownConfig(): Json {
-    return this.#joined.configuration.snapshot.shown;
+    return this.#internals.configuration.snapshot.shown;
   }
 
   /** The same for users who may not see secrets: each literal secret is masked. */
   get maskedConfig(): Json {
-    return maskedConfig(this.#joined.configuration.snapshot);
+    return maskedConfig(this.#internals.configuration.snapshot);
   }
 
   /** All about the gateway at this moment, as the admin interface reports it. */
   get status(): GatewayStatus {
-    return statusOf(this.#joined);
+    return statusOf(this.#internals);
   }
 
   /** The state of every upstream and every circuit breaker. */
   get health(): GatewayHealth {
-    const { configuration, runtime } = this.#joined;
+    const { configuration, runtime } = this.#internals;
     const { upstreamSets } = configuration.snapshot.inUse;
     return {
       services: runtime.upstreamSets.map((each) => upstreamSetReport(each, upstreamSets.get(each.service)?.split)),
@@ -119,7 +119,7 @@ export class ReportedGateway extends GatewayCore {
    */
   async explain(question: Question, secrets: "shown" | "masked" = "shown"): Promise<Explanation> {
     const { explain } = await this.#explaining();
-    return explain(question, secrets === "shown" ? this.shownConfig : this.maskedConfig, this.#joined);
+    return explain(question, secrets === "shown" ? this.shownConfig : this.maskedConfig, this.#internals);
   }
 
   /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
@@ -128,14 +128,14 @@ export class ReportedGateway extends GatewayCore {
     return routePlugins(
       { service, route },
       this.maskedConfig,
-      this.#joined.configuration.snapshot.kinds,
-      this.#joined.metrics?.plugins,
+      this.#internals.configuration.snapshot.kinds,
+      this.#internals.metrics?.plugins,
     );
   }
 
   /** The built-in kinds, those of the modules in force, and those of the host. */
   get pluginKinds(): readonly AnyPlugin[] {
-    return this.#joined.configuration.snapshot.kinds;
+    return this.#internals.configuration.snapshot.kinds;
   }
 
   /** All metrics at this moment in Prometheus' text format 0.0.4. With thousands of busy routes it takes a while. */
@@ -149,16 +149,16 @@ export class ReportedGateway extends GatewayCore {
   }
 
   get #reports(): Reporting {
-    const { metrics } = this.#joined;
+    const { metrics } = this.#internals;
     if (metrics === null) throw new Error(`the feature "reporting" ${NOT_LOADED}`);
-    const reporting = this.#reporting ?? new Reporting({ ...this.#joined, metrics });
+    const reporting = this.#reporting ?? new Reporting({ ...this.#internals, metrics });
     this.#reporting = reporting;
-    this.#joined.reporting = reporting;
+    this.#internals.reporting = reporting;
     return reporting;
   }
 
   #explaining(): Promise<typeof explainCode> {
-    return this.#joined.features.onDemand.explain() as Promise<typeof explainCode>;
+    return this.#internals.features.onDemand.explain() as Promise<typeof explainCode>;
   }
 
   /**
@@ -166,8 +166,8 @@ export class ReportedGateway extends GatewayCore {
    * stored. Never rejects: a test that hangs fails after 2 seconds, and after 10 seconds the rest fails.
    */
   async test({ only }: { readonly only?: string } = {}): Promise<TestReport> {
-    const { testInForce } = await this.#joined.features.onDemand.tests();
-    return testInForce(this.#joined.configuration, only);
+    const { testInForce } = await this.#internals.features.onDemand.tests();
+    return testInForce(this.#internals.configuration, only);
   }
 
   /**
@@ -176,14 +176,14 @@ export class ReportedGateway extends GatewayCore {
    * configuration; with a `Fault` if four others wait, or if it needs more than 30 seconds or 512 MB.
    */
   async dryRun(text: Buffer | null = null): Promise<DryRun> {
-    const { DryRuns } = (await this.#joined.features.onDemand.dryRuns()) as typeof dryRunsCode;
-    this.#dryRuns ??= new DryRuns(this.#joined.configuration);
-    return this.#dryRuns.run(text, this.#joined.recent);
+    const { DryRuns } = (await this.#internals.features.onDemand.dryRuns()) as typeof dryRunsCode;
+    this.#dryRuns ??= new DryRuns(this.#internals.configuration);
+    return this.#dryRuns.run(text, this.#internals.recent);
   }
 
   /** What became of the latest request with this id, if it is one of the last `global.decisions`; null: it is not. */
   async decision(id: string): Promise<RequestDecision | null> {
-    const { metrics, features } = this.#joined;
+    const { metrics, features } = this.#internals;
     return metrics && (await features.onDemand.decisions()).findDecision(metrics, id);
   }
 
@@ -192,6 +192,6 @@ export class ReportedGateway extends GatewayCore {
    * the first one.
    */
   get lastTests(): LastTests | null {
-    return this.#joined.configuration.lastTests;
+    return this.#internals.configuration.lastTests;
   }
 }

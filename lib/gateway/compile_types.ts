@@ -36,7 +36,7 @@ export interface ValidConfig extends Omit<Extract<LoadResult<AnyPlugin>, { reado
   readonly callers: Tools["callers"];
 }
 
-/** The parts of a gateway that a configuration is compiled with. */
+/** What a configuration is compiled with. */
 export interface CompileTools {
   /** Null: nobody can ask for them. */
   readonly metrics: Metrics | null;

@@ -1,5 +1,5 @@
 /**
- * Lists the differences of two configurations part by part. Gives names and no values, which may be secrets.
+ * Lists the differences of two configurations resource by resource. Gives names and no values, which may be secrets.
  */
 import { isDeepStrictEqual } from "node:util";
 import { atOnce } from "../base/time_slices.ts";
@@ -8,40 +8,40 @@ import type { Json } from "../config/json.ts";
 export interface Change {
   readonly kind: "global" | "service" | "route" | "upstream" | "plugin";
   /**
-   * The path to the part: `service "shop" / route "items" / plugin rate_limit`; `global` for the settings of the whole
-   * gateway.
+   * The path to the resource: `service "shop" / route "items" / plugin rate_limit`; `global` for the settings of the
+   * whole gateway.
    */
   readonly name: string;
   readonly change: "added" | "removed" | "altered";
   /**
-   * What is another in an altered part: names of fields, down to "timeouts.connect_ms", and "order of plugins". Else
-   * empty.
+   * What is another in an altered resource: names of fields, down to "timeouts.connect_ms", and "order of plugins".
+   * Else empty.
    */
   readonly fields: readonly string[];
 }
 
 /** A change, with the place to which it belongs. */
 export interface PlacedChange extends Change, Place {
-  /** The part before and after, with all parts in it; null where there is none. */
-  readonly before: ShownPart | null;
-  readonly after: ShownPart | null;
-  /** Whether the part around it is added or removed as a whole. */
+  /** The resource before and after, with all resources in it; null where there is none. */
+  readonly before: ShownResource | null;
+  readonly after: ShownResource | null;
+  /** Whether the resource around it is added or removed as a whole. */
   readonly isInner: boolean;
 }
 
 interface Place extends Pick<Change, "kind" | "name"> {
-  /** The part's own name: `plugin rate_limit`; `name` without the parts around it. */
+  /** The resource's own name: `plugin rate_limit`; `name` without the resources around it. */
   readonly label: string;
-  /** Null: a part of the whole gateway. */
+  /** Null: it is of the whole gateway. */
   readonly service: string | null;
-  /** Null: a part of the whole service or gateway. */
+  /** Null: it is of the whole service or gateway. */
   readonly route: string | null;
 }
 
 /**
  * From `before` to `after`, both as `shownConfig` gives them; empty exactly when they are the same. An added or removed
- * part is listed with all parts in it. An altered part does not alter the parts around it; another order in a list
- * alters the part that has the list.
+ * resource is listed with all resources in it. An altered resource does not alter the resources around it; another
+ * order in a list alters the resource that has the list.
  */
 export function changesBetween(before: Json, after: Json): Change[] {
   return atOnce(changeSteps(before, after));
@@ -70,33 +70,37 @@ export function changeLine({
 
 const MAX_FIELDS = 10;
 
-/** The same with places, a step for each part, so that others can run in between. */
+/** The same with places, a step for each resource, so that others can run in between. */
 export function placedChanges(before: Json, after: Json): Iterable<readonly PlacedChange[]> {
   return changesOf(rootOf(before), rootOf(after));
 }
 
-/** A part as it is displayed. */
-export type ShownPart = { readonly [key: string]: Json };
+/** A resource as it is displayed. */
+export type ShownResource = { readonly [key: string]: Json };
 
-interface Part {
+interface Resource {
   readonly place: Place;
-  /** With the parts in it. */
-  readonly fields: ShownPart;
+  /** With the resources in it. */
+  readonly fields: ShownResource;
 }
 
-function rootOf(shown: Json): Part {
-  const { global, ...rest } = shown as ShownPart;
+function rootOf(shown: Json): Resource {
+  const { global, ...rest } = shown as ShownResource;
   return {
     place: { kind: "global", name: "global", label: "global", service: null, route: null },
-    fields: { ...(global as ShownPart), ...rest },
+    fields: { ...(global as ShownResource), ...rest },
   };
 }
 
-/** The change of a part, if there is one, and those of the parts in it. */
-function* changesOf(before: Part | null, after: Part | null, isInner = false): Iterable<readonly PlacedChange[]> {
+/** The change of a resource, if there is one, and those of the resources in it. */
+function* changesOf(
+  before: Resource | null,
+  after: Resource | null,
+  isInner = false,
+): Iterable<readonly PlacedChange[]> {
   // A service that has not changed is one object in both.
   if (before !== null && before.fields === after?.fields) return;
-  const [old, next] = [partsOf(before), partsOf(after)];
+  const [old, next] = [resourcesOf(before), resourcesOf(after)];
   const change = before === null ? "added" : after === null ? "removed" : "altered";
   const fields =
     before === null || after === null
@@ -119,7 +123,7 @@ function* changesOf(before: Part | null, after: Part | null, isInner = false): I
 }
 
 /** Fields whose values differ; where both values are objects, the fields in them. */
-function differingFields(before: ShownPart, after: ShownPart): string[] {
+function differingFields(before: ShownResource, after: ShownResource): string[] {
   const names = Object.keys({ ...before, ...after }).filter(
     (name) => !LISTS.includes(name) && !isDeepStrictEqual(before[name], after[name]),
   );
@@ -132,24 +136,24 @@ function differingFields(before: ShownPart, after: ShownPart): string[] {
   });
 }
 
-function isObject(value: Json | undefined): value is ShownPart {
+function isObject(value: Json | undefined): value is ShownResource {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** The fields with inner parts. */
+/** The fields with lists of resources. */
 const LISTS: readonly string[] = ["upstreams", "plugins", "routes", "services"];
 
 /** By their names, which are unique. */
-function partsOf(part: Part | null): ReadonlyMap<string, Part> {
-  const parts = new Map<string, Part>();
-  if (part === null) return parts;
+function resourcesOf(resource: Resource | null): ReadonlyMap<string, Resource> {
+  const resources = new Map<string, Resource>();
+  if (resource === null) return resources;
   const {
     place,
     fields: { upstreams, plugins, routes, services },
-  } = part;
-  const add = (fields: ShownPart, kind: Change["kind"], label: string, own: Partial<Place> = {}) => {
+  } = resource;
+  const add = (fields: ShownResource, kind: Change["kind"], label: string, own: Partial<Place> = {}) => {
     const name = kind === "service" ? label : `${place.name} / ${label}`;
-    parts.set(name, { place: { ...place, kind, name, label, ...own }, fields });
+    resources.set(name, { place: { ...place, kind, name, label, ...own }, fields });
   };
   for (const upstream of listOf(upstreams)) add(upstream, "upstream", `upstream ${quoted(upstream.id)}`);
   const labels = pluginLabels(listOf(plugins));
@@ -157,18 +161,18 @@ function partsOf(part: Part | null): ReadonlyMap<string, Part> {
   for (const route of listOf(routes)) add(route, "route", `route ${quoted(route.name)}`, { route: String(route.name) });
   for (const service of listOf(services))
     add(service, "service", `service ${quoted(service.name)}`, { service: String(service.name) });
-  return parts;
+  return resources;
 }
 
 /** "order of routes", if those that both have follow each other in another order. */
-function orderOf(list: string, before: ReadonlyMap<string, Part>, after: ReadonlyMap<string, Part>): string[] {
-  const shared = (parts: typeof before, others: typeof before) =>
-    [...parts].flatMap(([name, { place }]) => (`${place.kind}s` === list && others.has(name) ? [name] : []));
+function orderOf(list: string, before: ReadonlyMap<string, Resource>, after: ReadonlyMap<string, Resource>): string[] {
+  const shared = (resources: typeof before, others: typeof before) =>
+    [...resources].flatMap(([name, { place }]) => (`${place.kind}s` === list && others.has(name) ? [name] : []));
   return isDeepStrictEqual(shared(before, after), shared(after, before)) ? [] : [`order of ${list}`];
 }
 
 /** Named as rate counters are: by kind and `id`, without an `id` by its place among its kind in the list. */
-function pluginLabels(plugins: readonly ShownPart[]): string[] {
+function pluginLabels(plugins: readonly ShownResource[]): string[] {
   const seen = new Map<string, number>();
   return plugins.map(({ name, id }) => {
     const kind = String(name);
@@ -178,11 +182,11 @@ function pluginLabels(plugins: readonly ShownPart[]): string[] {
   });
 }
 
-function listOf(value: Json | undefined): readonly ShownPart[] {
-  return (value ?? []) as readonly ShownPart[];
+function listOf(value: Json | undefined): readonly ShownResource[] {
+  return (value ?? []) as readonly ShownResource[];
 }
 
-/** Quoted as in JSON, so that no name can look like the path to another part. */
+/** Quoted as in JSON, so that no name can look like the path to another resource. */
 function quoted(name: Json | undefined): string {
   return JSON.stringify(name ?? null);
 }

@@ -29,7 +29,7 @@ import type {
   TestReport,
 } from "./status.ts";
 
-/** The parts of a gateway that a configuration is compiled with, and that a new configuration changes. */
+/** What a configuration is compiled with, and what of a gateway a new configuration changes. */
 export type ConfigurationTools = Omit<SnapshotTools, "onFault"> & {
   readonly clock: Clock;
   readonly accessLog: AccessLog;

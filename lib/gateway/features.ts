@@ -47,7 +47,7 @@ export interface Features extends RuntimeFeatures, ListenerFeatures {
   readonly sharedCounters: SharedCounters;
   /** What several threads of the program share, and report. */
   readonly workers: RuntimeFeatures["workers"] & {
-    /** Of `GatewayParts` with metrics. */
+    /** Of `GatewayInternals` with metrics. */
     workerReports(parts: object): { close(): void };
   };
   /** Status, metrics, and what became of requests. */

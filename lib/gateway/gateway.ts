@@ -1,5 +1,6 @@
 /**
- * The gateway as one object: joins its parts, starts, listens, drains and closes. The data path is `serve.ts`.
+ * The gateway as one object: joins all that it consists of, starts, listens, drains and closes. The data path is
+ * `serve.ts`.
  */
 import type { AddressInfo } from "node:net";
 import { systemClock } from "../base/clock.ts";
@@ -12,7 +13,7 @@ import { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/listener.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
 import { Configuration, readFirst } from "./configuration.ts";
-import type { Following, GatewayParts } from "./joined.ts";
+import type { Following, GatewayInternals } from "./internals.ts";
 import type { CompleteOptions, ListenOptions } from "./options.ts";
 import { Reloads } from "./reloads.ts";
 import { Runtime } from "./runtime.ts";
@@ -23,13 +24,13 @@ import type { Snapshot } from "./snapshot.ts";
 import type { ConfigWarning, Listening } from "./status.ts";
 
 export { ConfigError } from "./config_error.ts";
-export type { GatewayParts } from "./joined.ts";
+export type { GatewayInternals } from "./internals.ts";
 export type { GatewayHealth, CompleteOptions, ListenOptions } from "./options.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
 
 /** The kernel: what a program's own gateway does. What one can ask it besides is in `embed/gateway.ts`. */
 export class GatewayCore {
-  readonly #parts: GatewayParts;
+  readonly #internals: GatewayInternals;
   readonly #shutdown: Shutdown;
 
   /**
@@ -116,7 +117,7 @@ export class GatewayCore {
       certificates: () => inForce().certificates,
     });
     configuration.onReplaced = (before, next) => renewSessions(listener, before.global, next.global);
-    const parts = {
+    const internals = {
       ...tools,
       configuration,
       reloads,
@@ -130,28 +131,28 @@ export class GatewayCore {
       onActivate() {},
     };
     const reports =
-      threads.count === 1 || metrics === null ? null : features.workers.workerReports({ ...parts, metrics });
-    this.#parts = { ...parts, reports };
-    this.#shutdown = new Shutdown(this.#parts);
+      threads.count === 1 || metrics === null ? null : features.workers.workerReports({ ...internals, metrics });
+    this.#internals = { ...internals, reports };
+    this.#shutdown = new Shutdown(this.#internals);
   }
 
   /** What the threads of one program need of a gateway, besides its members, which are for programs that embed it. */
-  static partsOf(gateway: GatewayCore): GatewayParts {
-    return gateway.#parts;
+  static internalsOf(gateway: GatewayCore): GatewayInternals {
+    return gateway.#internals;
   }
 
   /** Names the configuration in force: 12 hexadecimal digits. */
   get digest(): string {
-    return this.#parts.configuration.snapshot.digest;
+    return this.#internals.configuration.snapshot.digest;
   }
 
   get counts(): Snapshot["counts"] {
-    return this.#parts.configuration.snapshot.counts;
+    return this.#internals.configuration.snapshot.counts;
   }
 
   /** The warnings about the configuration in force, computed from it alone; `status.warnings` has them, too. */
   get configWarnings(): readonly ConfigWarning[] {
-    return this.#parts.configuration.configWarnings;
+    return this.#internals.configuration.configWarnings;
   }
 
   /**
@@ -159,12 +160,12 @@ export class GatewayCore {
    * files, plugin modules and files with tests.
    */
   get files(): readonly string[] {
-    return this.#parts.configuration.snapshot.files.map(({ path }) => path);
+    return this.#internals.configuration.snapshot.files.map(({ path }) => path);
   }
 
   /** Those of `files` that hold tests: they are read again by `reload` only. */
   get testFiles(): readonly string[] {
-    return this.#parts.configuration.snapshot.testFiles;
+    return this.#internals.configuration.snapshot.testFiles;
   }
 
   /**
@@ -172,13 +173,13 @@ export class GatewayCore {
    * and while `audit.isClosed`.
    */
   get ready(): boolean {
-    const { listening, configuration, audit } = this.#parts;
+    const { listening, configuration, audit } = this.#internals;
     return listening.state === "serving" && configuration.followers?.serving !== 0 && audit?.isClosed !== true;
   }
 
   /** Requests that are being answered, and open WebSockets. */
   get inFlight(): number {
-    return this.#parts.requests.inFlight;
+    return this.#internals.requests.inFlight;
   }
 
   /**
@@ -188,7 +189,7 @@ export class GatewayCore {
    */
   async listen(options: ListenOptions = {}): Promise<AddressInfo> {
     const { host = "127.0.0.1", port = 8008, fd, tls } = options;
-    const { configuration, accessLog, requests, listener, listening, features } = this.#parts;
+    const { configuration, accessLog, requests, listener, listening, features } = this.#internals;
     this.#shutdown.checkOpen();
     await configuration.prove("lenient");
     this.#shutdown.checkOpen();
@@ -215,8 +216,8 @@ export class GatewayCore {
    * writes on to the old ones.
    */
   reopenAccessLog(): void {
-    this.#parts.audit?.sink.reopen?.();
-    this.#parts.accessLog.reopen();
+    this.#internals.audit?.sink.reopen?.();
+    this.#internals.accessLog.reopen();
   }
 
   /**
@@ -226,7 +227,7 @@ export class GatewayCore {
    * certificate.
    */
   renewTls(files: TlsFiles): void {
-    const { configuration, listener, listening, features } = this.#parts;
+    const { configuration, listener, listening, features } = this.#internals;
     listener.tls.renew(files);
     listening.https = features.serverTls.httpsFacts(files);
     configuration.followers?.renewTls(files);
@@ -255,7 +256,7 @@ export class GatewayCore {
    * nothing.
    */
   #activate(): void {
-    const { configuration, runtime, accessLog, log, onActivate } = this.#parts;
+    const { configuration, runtime, accessLog, log, onActivate } = this.#internals;
     runtime.activate();
     this.#shutdown.answerForEntries();
     onActivate();

@@ -38,8 +38,8 @@ export interface InUse {
   readonly memory: Map<string, ArrayBufferLike>;
   /** Whether a plugin that is not the gateway's own uses it. */
   hasForeignPlugins: boolean;
-  /** Of its services, and of what they have in common: it has all that they have. */
-  readonly parts: Set<InUse>;
+  /** Of the units that it was compiled in, see `CompiledUnit`: it has all that they have. */
+  readonly units: Set<InUse>;
   readonly dnsTtlMs: number;
   readonly maxClientShare: number;
 }
@@ -161,20 +161,20 @@ export class Runtime {
       kept: new Map(),
       memory: new Map(),
       hasForeignPlugins: false,
-      parts: new Set(),
+      units: new Set(),
       dnsTtlMs,
       maxClientShare,
     };
   }
 
-  /** Adds what a part of a snapshot uses. */
-  include(part: InUse, whole: InUse): void {
-    for (const [key, pool] of part.pools) whole.pools.set(key, pool);
-    for (const [service, plan] of part.upstreamSets) whole.upstreamSets.set(service, plan);
-    for (const key of part.limiters) whole.limiters.add(key);
-    for (const [name, kept] of part.kept) whole.kept.set(name, kept);
-    for (const [name, memory] of part.memory) whole.memory.set(name, memory);
-    whole.parts.add(part);
+  /** Adds what a unit of a snapshot uses. */
+  include(unit: InUse, whole: InUse): void {
+    for (const [key, pool] of unit.pools) whole.pools.set(key, pool);
+    for (const [service, plan] of unit.upstreamSets) whole.upstreamSets.set(service, plan);
+    for (const key of unit.limiters) whole.limiters.add(key);
+    for (const [name, kept] of unit.kept) whole.kept.set(name, kept);
+    for (const [name, memory] of unit.memory) whole.memory.set(name, memory);
+    whole.units.add(unit);
   }
 
   /**
@@ -224,7 +224,7 @@ export class Runtime {
     const kept = inUse.kept.get(name) ?? this.#inUse?.kept.get(name) ?? make();
     inUse.kept.set(name, kept);
     // Of an instance in force that asks for it late.
-    if (this.#inUse?.parts.has(inUse)) this.#inUse.kept.set(name, kept);
+    if (this.#inUse?.units.has(inUse)) this.#inUse.kept.set(name, kept);
     return kept as T;
   }
 

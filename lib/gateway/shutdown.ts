@@ -5,7 +5,7 @@ import type { Duplex } from "node:stream";
 import { LONGEST_TIMER_MS, waitAtMost } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
 import { answerForEntries } from "./faults.ts";
-import type { GatewayParts } from "./joined.ts";
+import type { GatewayInternals } from "./internals.ts";
 
 /** How long `close` keeps idle connections open for a request that is already on its way. In milliseconds. */
 const IDLE_LINGER_MS = 1_000;
@@ -15,7 +15,7 @@ export const lingerOf = (graceMs: number) => Math.min(IDLE_LINGER_MS, graceMs / 
 const MAX_CUTTING_MS = 1_000;
 
 export class Shutdown {
-  readonly #parts: GatewayParts;
+  readonly #internals: GatewayInternals;
   /** Both ends of every upgraded connection: in a host's own server nothing else closes them. */
   readonly #tunnels = new Set<Duplex>();
   #closing: Promise<"drained" | "cut"> | null = null;
@@ -23,19 +23,21 @@ export class Shutdown {
   /** Ends the grace of a `close` that has begun. */
   #cut = () => {};
 
-  constructor(parts: GatewayParts) {
-    this.#parts = parts;
+  constructor(internals: GatewayInternals) {
+    this.#internals = internals;
   }
 
   /** Throws when no more requests are accepted. */
   checkOpen(): void {
-    const { state } = this.#parts.listening;
+    const { state } = this.#internals.listening;
     if (state === "draining" || state === "closed") throw new Error("the gateway is being closed");
   }
 
   /** From now to its end the gateway answers for faults at the entries into its code. */
   answerForEntries(): void {
-    this.#stopAnswering ??= answerForEntries(this.#parts.log, (module) => this.#parts.metrics?.pluginFailed(module));
+    this.#stopAnswering ??= answerForEntries(this.#internals.log, (module) =>
+      this.#internals.metrics?.pluginFailed(module),
+    );
   }
 
   /** To be closed at the end. */
@@ -48,7 +50,7 @@ export class Shutdown {
 
   /** See `Gateway.announceStop`. */
   announce(): void {
-    const { configuration, listener, listening } = this.#parts;
+    const { configuration, listener, listening } = this.#internals;
     if (listening.state !== "serving") return;
     listening.state = "stopping";
     listener.announceStop();
@@ -57,7 +59,7 @@ export class Shutdown {
 
   /** See `Gateway.close`. */
   close(graceMs: number): Promise<"drained" | "cut"> {
-    const { followers } = this.#parts.configuration;
+    const { followers } = this.#internals.configuration;
     // The workers drain and cut; this thread has to outlive them.
     const following = followers?.close(graceMs) ?? Promise.resolve("drained");
     this.#closing ??= this.#close(lingerOf(graceMs), following);
@@ -73,7 +75,7 @@ export class Shutdown {
   }
 
   async #close(lingerMs: number, following: Promise<"drained" | "cut">): Promise<"drained" | "cut"> {
-    const { configuration, listener, listening, requests, runtime, accessLog, spans } = this.#parts;
+    const { configuration, listener, listening, requests, runtime, accessLog, spans } = this.#internals;
     listening.state = "draining";
     const expired = new Promise<"cut">((resolve) => {
       this.#cut = () => resolve("cut");
@@ -99,7 +101,7 @@ export class Shutdown {
     await runtime.state?.close();
     await waitAtMost(accessLog.close(), MAX_CUTTING_MS);
     await exported;
-    for (const reports of [this.#parts.reporting, this.#parts.reports]) reports?.close();
+    for (const reports of [this.#internals.reporting, this.#internals.reports]) reports?.close();
     this.#stopAnswering?.();
     return outcome;
   }

@@ -30,7 +30,7 @@ export interface Snapshot extends ValidConfig {
   readonly table: RouteTable<RouteTarget>;
   /** What the services and the global plugins were compiled to, for the next snapshot. */
   readonly services: ReadonlyMap<Service, CompiledService>;
-  readonly globals: Compiled<readonly PluginLink[]>;
+  readonly globals: CompiledUnit<readonly PluginLink[]>;
   readonly matched: PluginContext["matched"];
   /** Lists of methods, see `readEntries`. */
   readonly methods: Map<string, readonly string[]>;
@@ -117,7 +117,7 @@ function* compileInto(
   const common = { gatewayName: global.name, kinds, callers, matched, ...codeOfKinds(features) };
   const whole = { ...tools, ...common, inUse, plan, instances: new Set<string>() };
   const kept = before !== null && hasSameCommon(before, whole, global) ? before : null;
-  const globals = kept?.globals ?? (yield* compilePart(whole, [], globalLinks(global.plugins)));
+  const globals = kept?.globals ?? (yield* compileUnit(whole, [], globalLinks(global.plugins)));
   if (kept !== null) include(globals, whole);
   const methods = kept?.methods ?? new Map<string, readonly string[]>();
   const compiled = new Map<Service, CompiledService>();
@@ -126,10 +126,10 @@ function* compileInto(
     const isKept = known !== undefined && mayStay(known);
     if (isKept) include(known, whole);
     const routes = routesOfService(service, { globals: globals.made, methods, valid });
-    compiled.set(service, isKept ? known : yield* compilePart(whole, destinationsOfUpstreams(service), routes));
+    compiled.set(service, isKept ? known : yield* compileUnit(whole, destinationsOfUpstreams(service), routes));
     yield;
   }
-  const parts = Array.from(compiled.values());
+  const ofServices = Array.from(compiled.values());
   const redirect = redirectOf(global, features);
   const certificatesOf = global.certificates.length === 0 ? null : features.serverTls.certificatesOf;
   return Object.freeze({
@@ -139,7 +139,7 @@ function* compileInto(
     matched,
     services: compiled,
     methods,
-    table: yield* tableSteps(parts.map(({ made }) => made)),
+    table: yield* tableSteps(ofServices.map(({ made }) => made)),
     beforeRoutes: features.loaded.plugins?.beforeRoutes(globals.made, whole) ?? null,
     redirect,
     ...(certificatesOf?.(global.certificates, redirect, tools) ?? {
@@ -150,7 +150,7 @@ function* compileInto(
     instances: whole.instances,
     counts: {
       services: services.length,
-      routes: parts.reduce((sum, { made }) => sum + made.length, 0),
+      routes: ofServices.reduce((sum, { made }) => sum + made.length, 0),
       upstreams: services.reduce((sum, { upstreams }) => sum + upstreams.length, 0),
     },
     inUse,
@@ -174,18 +174,20 @@ function codeOfKinds(features: LoadedFeatures): Pick<PluginContext, "isBuiltIn" 
   };
 }
 
-/** A part of a snapshot, and all that it has added to it. */
-interface Compiled<T> {
+/**
+ * What is compiled at a time and may stay in the next snapshot: a service, or the global plugins; and all that it uses.
+ */
+interface CompiledUnit<T> {
   readonly made: T;
   readonly inUse: InUse;
   readonly instances: ReadonlySet<string>;
   readonly plan: PluginContext["plan"];
 }
 
-type CompiledService = Compiled<readonly TableRoute<RouteTarget>[]>;
+type CompiledService = CompiledUnit<readonly TableRoute<RouteTarget>[]>;
 
-/** Adds what a part has added to the snapshot that it was compiled for. */
-function include({ inUse, instances, plan }: Omit<Compiled<unknown>, "made">, whole: Whole): void {
+/** Adds what a unit uses to what the whole snapshot uses. */
+function include({ inUse, instances, plan }: Omit<CompiledUnit<unknown>, "made">, whole: Whole): void {
   whole.runtime.include(inUse, whole.inUse);
   for (const key of instances) whole.instances.add(key);
   if (plan !== null) whole.plan?.include(plan);
@@ -193,21 +195,21 @@ function include({ inUse, instances, plan }: Omit<Compiled<unknown>, "made">, wh
 
 type Whole = Omit<FeatureContext, "egress">;
 
-function* compilePart<T>(
+function* compileUnit<T>(
   whole: Whole,
   destinations: readonly Destination[],
   make: (context: FeatureContext) => Generator<void, T>,
-): Generator<void, Compiled<T>> {
+): Generator<void, CompiledUnit<T>> {
   const { dnsTtlMs, maxClientShare, shared } = whole.inUse;
   const inUse = whole.runtime.inUse(dnsTtlMs, maxClientShare);
   inUse.shared = shared;
-  const part = { inUse, instances: new Set<string>(), plan: whole.plan?.part() ?? null };
+  const unit = { inUse, instances: new Set<string>(), plan: whole.plan?.unit() ?? null };
   try {
-    const made = yield* make({ ...whole, ...part, egress: new Egress(destinations) });
-    return { ...part, made };
+    const made = yield* make({ ...whole, ...unit, egress: new Egress(destinations) });
+    return { ...unit, made };
   } finally {
     // Also where it fails: whatever it keeps is closed with all else.
-    include(part, whole);
+    include(unit, whole);
   }
 }
 /**
@@ -227,7 +229,7 @@ function hasSameCommon(before: Snapshot, { callers, matched, inUse }: Whole, glo
 /**
  * Plugins that are not the gateway's own are created at each reload; memory that takes the place of other memory is.
  */
-function mayStay({ inUse }: Compiled<unknown>): boolean {
+function mayStay({ inUse }: CompiledUnit<unknown>): boolean {
   return !inUse.hasForeignPlugins && !Array.from(inUse.memory.keys()).some((name) => name.endsWith(BEFORE));
 }
 

@@ -12,7 +12,7 @@ export interface Reloaded {
   readonly digest: string;
   /** False when the new configuration is the same as the old one. */
   readonly changed: boolean;
-  /** The parts that were added, removed and altered; empty when nothing changed. */
+  /** The resources that were added, removed and altered; empty when nothing changed. */
   readonly changes: readonly Change[];
 }
 

@@ -113,8 +113,8 @@ export class MetricsPlan {
     return planned;
   }
 
-  /** For a part of the configuration, which is to be included. */
-  part(): MetricsPlan {
+  /** For one unit of a snapshot, which is to be included. */
+  unit(): MetricsPlan {
     return new MetricsPlan(this.#metrics);
   }
 

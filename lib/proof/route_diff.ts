@@ -6,7 +6,7 @@ import { paced, type NextTimeSlice } from "../base/time_slices.ts";
 import type { Json } from "../config/json.ts";
 import type { Conditions } from "../http/condition_types.ts";
 import { namesOf, placesOf } from "../route/conditions.ts";
-import { placedChanges, type PlacedChange, type ShownPart } from "../gateway/config_diff.ts";
+import { placedChanges, type PlacedChange, type ShownResource } from "../gateway/config_diff.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import { guardsLost, type Compared, type GuardsLost, type RoutePlace } from "./guards_lost.ts";
 
@@ -123,9 +123,9 @@ function phrasesOf(change: PlacedChange): string[] {
 }
 
 /** The value of a field that says which requests a route gets; undefined for all others, which may hold secrets. */
-function addressField(part: ShownPart, field: string): string | undefined {
+function addressField(resource: ShownResource, field: string): string | undefined {
   const [name, place] = field.split(".") as [string, keyof Conditions | undefined];
-  const value = part[name];
+  const value = resource[name];
   if (name === "match") {
     const match = (value ?? {}) as Parameters<typeof placesOf>[0];
     if (place === "scheme") return match.scheme ?? "(none)";

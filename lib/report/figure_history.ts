@@ -5,7 +5,7 @@
  * is on, the first step with a request has this loaded.
  */
 import { Counts, type Recent } from "../observe/metrics.ts";
-import type { GatewayParts } from "../gateway/joined.ts";
+import type { GatewayInternals } from "../gateway/internals.ts";
 
 export const SPANS = { "15m": { stepMs: 10_000, steps: 90 }, "1d": { stepMs: 300_000, steps: 288 } } as const;
 export type SpanName = keyof typeof SPANS;
@@ -50,13 +50,13 @@ export class FigureHistory {
   readonly ended: Record<SpanName, number> = { "15m": 0, "1d": 0 };
   /** When another configuration came into force, within the last day. */
   reloads: { readonly at: number; readonly digest: string }[] = [];
-  readonly #parts: Pick<GatewayParts, "metrics" | "configuration">;
+  readonly #gateway: Pick<GatewayInternals, "metrics" | "configuration">;
   readonly #most: number;
   /** Of the configuration in force; null before the end of the first step. */
   #digest: string | null = null;
 
-  constructor(parts: Pick<GatewayParts, "metrics" | "configuration">, most = MAX_SERIES) {
-    this.#parts = parts;
+  constructor(gateway: Pick<GatewayInternals, "metrics" | "configuration">, most = MAX_SERIES) {
+    this.#gateway = gateway;
     this.#most = most;
   }
 
@@ -67,7 +67,7 @@ export class FigureHistory {
 
   /** A step of the statistics that began at `at` ends. */
   step(at: number): void {
-    const { total, services } = this.#parts.metrics!;
+    const { total, services } = this.#gateway.metrics!;
     if (this.since === null) for (const span of NAMES) this.ended[span] = Math.floor(at / SPANS[span].stepMs) - 1;
     this.since ??= at;
     this.#count(at, total);
@@ -81,7 +81,7 @@ export class FigureHistory {
       loadedAt,
       lastChange,
       snapshot: { digest },
-    } = this.#parts.configuration;
+    } = this.#gateway.configuration;
     // The first step may have had a reload before this was loaded.
     const isReload = this.#digest === null ? lastChange !== null && loadedAt >= at : digest !== this.#digest;
     if (isReload) this.reloads.push({ at: loadedAt, digest });

@@ -6,18 +6,18 @@ import { version } from "../base/version.ts";
 import type { Metrics } from "../observe/metrics_plan.ts";
 import type { CountersReport } from "../store/counters.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
-import type { GatewayParts } from "../gateway/joined.ts";
+import type { GatewayInternals } from "../gateway/internals.ts";
 import type { GatewayStatus } from "../gateway/status.ts";
 import { upstreamSetReport } from "../upstream/upstream_report.ts";
 import { warningsOf } from "./warnings.ts";
 import { workerReportsOf } from "./worker_reports.ts";
 
-/** The parts of a gateway that statistics and metrics are made of. */
-export interface ReportSource extends GatewayParts {
+/** What statistics and metrics are made of. */
+export interface ReportSource extends GatewayInternals {
   readonly metrics: Metrics;
 }
 
-export function statusOf(source: GatewayParts): GatewayStatus {
+export function statusOf(source: GatewayInternals): GatewayStatus {
   const {
     clock,
     configuration,
@@ -82,7 +82,7 @@ export function statusOf(source: GatewayParts): GatewayStatus {
 }
 
 /** The state of the counters that gateways share; null: there are none. */
-export function countersOf(source: GatewayParts): CountersReport | null {
+export function countersOf(source: GatewayInternals): CountersReport | null {
   const { shared } = source.runtime;
   return shared === null ? null : (workerReportsOf(source)?.counters ?? shared.report);
 }

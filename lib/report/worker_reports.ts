@@ -7,7 +7,7 @@ import { createProcessFigures, type ProcessFigures, type ThreadFigures } from ".
 import type { TailBatch, TailReader } from "../observe/tail.ts";
 import type { CountersReport } from "../store/counters.ts";
 import type { ReportExtent } from "../gateway/bundle.ts";
-import type { GatewayParts } from "../gateway/joined.ts";
+import type { GatewayInternals } from "../gateway/internals.ts";
 import type { PluginFaults } from "../gateway/status.ts";
 import { addEvictions, takeCaches, type AllCacheFigures } from "./cache_figures.ts";
 import type { Metrics } from "../observe/metrics_plan.ts";
@@ -39,7 +39,7 @@ interface Spans {
   dropped: number;
 }
 
-type Parts = Omit<GatewayParts, "reports"> & { readonly metrics: Metrics };
+type Internals = Omit<GatewayInternals, "reports"> & { readonly metrics: Metrics };
 
 /** What a worker has at this moment, by its last report. */
 interface Present {
@@ -54,13 +54,13 @@ interface Present {
 const COUNTERS_STATES: readonly CountersReport["state"][] = ["down", "connecting", "up"];
 
 /** What workers have reported; null: there are none, or nobody can ask for it. */
-export function workerReportsOf({ reports }: GatewayParts): WorkerReports | null {
+export function workerReportsOf({ reports }: GatewayInternals): WorkerReports | null {
   return reports as WorkerReports | null;
 }
 
 /** See `GatewayParts.reports`. */
-export function workerReports(parts: Parts): WorkerReports {
-  return new WorkerReports(parts);
+export function workerReports(internals: Internals): WorkerReports {
+  return new WorkerReports(internals);
 }
 
 export class WorkerReports {
@@ -68,16 +68,16 @@ export class WorkerReports {
   readonly spans: Spans = { exported: 0, dropped: 0 };
   /** In the main thread: from now on these read the live tail, and `receive` gets what workers have for them. */
   tail: ((readers: readonly TailReader[], receive: (batches: readonly TailBatch[]) => void) => void) | null = null;
-  readonly #parts: Parts;
+  readonly #internals: Internals;
   /** In the main thread, by the places of the workers. */
   readonly #present = new Map<number, Present>();
 
   /** Of this thread. */
   readonly #process: ProcessFigures;
 
-  constructor(parts: Parts) {
-    this.#parts = parts;
-    this.#process = createProcessFigures(parts.clock);
+  constructor(internals: Internals) {
+    this.#internals = internals;
+    this.#process = createProcessFigures(internals.clock);
   }
 
   close(): void {
@@ -86,7 +86,7 @@ export class WorkerReports {
 
   /** In a worker: a report, which has everything that the last one did not have. */
   take(extent: ReportExtent): WorkerReport {
-    const { metrics, runtime, configuration, listener, spans } = this.#parts;
+    const { metrics, runtime, configuration, listener, spans } = this.#internals;
     const { exported, dropped } = spans ?? this.spans;
     const report: WorkerReport = {
       metrics: takeMetrics(metrics),
@@ -113,7 +113,7 @@ export class WorkerReports {
     place: number,
     { metrics, countersErrors, loads, caches, refused, spans, faults, counters, thread }: WorkerReport,
   ): void {
-    const { runtime, configuration, listener } = this.#parts;
+    const { runtime, configuration, listener } = this.#internals;
     const present: Present = {
       caches,
       counters,
@@ -127,7 +127,9 @@ export class WorkerReports {
       add(value);
       present.release.push(() => add(-value));
     };
-    addMetrics(this.#parts.metrics, metrics, (meter, inFlight) => hold(inFlight, (value) => (meter.inFlight += value)));
+    addMetrics(this.#internals.metrics, metrics, (meter, inFlight) =>
+      hold(inFlight, (value) => (meter.inFlight += value)),
+    );
     for (const [reason, count] of countersErrors)
       runtime.countersErrors.set(reason, (runtime.countersErrors.get(reason) ?? 0) + count);
     for (const { service, id, load, open } of loads) {

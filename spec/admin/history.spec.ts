@@ -100,7 +100,7 @@ describe("GET /gateway/history", () => {
     "has a configuration that the next reload replaces at once, " + "and of both whose it is and what changed",
     async () => {
       const all = await writable(text(1));
-      const { configuration } = GatewayCore.partsOf(all.gateway);
+      const { configuration } = GatewayCore.internalsOf(all.gateway);
       const { onReplaced } = configuration;
       const next: Promise<unknown>[] = [];
       configuration.onReplaced = (before, after) => {

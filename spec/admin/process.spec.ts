@@ -64,11 +64,11 @@ describe("GET /gateway/process", () => {
       new Gateway({ config: oneService(9), clock: manualClock(), modules: withAllFeatures() }, threads(place));
     const [main, first, worker] = [gatewayAt(-1), gatewayAt(0), gatewayAt(1)];
     for (const each of [first, worker]) onTestFinished(async () => void (await each.close(0)));
-    const { runtime } = Gateway.partsOf(worker);
-    const reports = workerReportsOf(Gateway.partsOf(worker));
+    const { runtime } = Gateway.internalsOf(worker);
+    const reports = workerReportsOf(Gateway.internalsOf(worker));
     runtime.connections!.take("192.0.2.1", 0, 0);
     runtime.inFlight!.take(0, 2);
-    workerReportsOf(Gateway.partsOf(main))!.add(1, structuredClone(reports!.take("all")));
+    workerReportsOf(Gateway.internalsOf(main))!.add(1, structuredClone(reports!.take("all")));
     const { read } = await asking(oneService(9), main);
     const found = await read("/gateway/process");
     expect(found).toMatchObject({
@@ -77,9 +77,9 @@ describe("GET /gateway/process", () => {
       threads: [{ worker: 1, connections: 1, in_flight: 2, lag_ms: LAG }],
     });
     expect(found.threads).toHaveLength(1);
-    workerReportsOf(Gateway.partsOf(main))!.add(
+    workerReportsOf(Gateway.internalsOf(main))!.add(
       0,
-      structuredClone(workerReportsOf(Gateway.partsOf(first))!.take("all")),
+      structuredClone(workerReportsOf(Gateway.internalsOf(first))!.take("all")),
     );
     expect((await read("/gateway/process")).threads).toMatchObject([
       { worker: 0, connections: 0, in_flight: 0 },

@@ -22,7 +22,7 @@ afterEach(() => open.splice(0).forEach((each) => each.destroy()));
 function gatewayWith(clock = manualClock()) {
   const gateway = createGateway({ config: oneService(9), clock });
   onTestFinished(async () => void (await gateway.close(0)));
-  const { accessLog } = Gateway.partsOf(gateway as Gateway);
+  const { accessLog } = Gateway.internalsOf(gateway as Gateway);
   const get = (url = "/a/x", agent = "spec") =>
     gateway.inject({ url, headers: { Host: "shop.example", "User-Agent": agent } });
   return { gateway, clock, accessLog, get };
@@ -288,8 +288,8 @@ describe("the streams of the tail", () => {
     const { clock } = gatewayWith();
     const gateway = new Gateway({ config: oneService(9), clock, modules: withAllFeatures() }, threadsOf(2)(-1));
     onTestFinished(async () => void (await gateway.close(0)));
-    const { accessLog } = Gateway.partsOf(gateway);
-    const reports = workerReportsOf(Gateway.partsOf(gateway));
+    const { accessLog } = Gateway.internalsOf(gateway);
+    const reports = workerReportsOf(Gateway.internalsOf(gateway));
     const told: Parameters<NonNullable<WorkerReports["tail"]>>[] = [];
     reports!.tail = (...given) => void told.push(given);
     const streams = new TailStreams({ clock, gateway });

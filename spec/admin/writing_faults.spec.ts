@@ -56,7 +56,7 @@ function withThreads({ gateway }: Writable, prepare: () => Promise<void>): void 
     collect: () => Promise.resolve(),
     close: () => Promise.resolve("drained"),
   };
-  GatewayCore.partsOf(gateway).configuration.followers = threads as unknown as Followers;
+  GatewayCore.internalsOf(gateway).configuration.followers = threads as unknown as Followers;
 }
 
 /** A PUT whose body the gateway waits for: it has looked at the head. */
@@ -204,7 +204,7 @@ describe("a configuration that the gateway cannot take after all", () => {
 
 it("an answer has its changes also where the next reload fails before it is written", async () => {
   const all = await started();
-  const { configuration } = GatewayCore.partsOf(all.gateway);
+  const { configuration } = GatewayCore.internalsOf(all.gateway);
   const { onReplaced } = configuration;
   let next: Promise<unknown> = Promise.resolve();
   configuration.onReplaced = (...both) => {
@@ -227,7 +227,7 @@ it("an answer has its changes also where the next reload fails before it is writ
 
 it("a former text that cannot be put back either: the answer says both reasons", async () => {
   const all = await started();
-  const { configuration } = GatewayCore.partsOf(all.gateway);
+  const { configuration } = GatewayCore.internalsOf(all.gateway);
   const drop = configuration.drop.bind(configuration);
   configuration.drop = (prepared) => (drop(prepared), writeFileSync(all.file, text(7)));
   const got = await all.put(

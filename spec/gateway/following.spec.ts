@@ -182,7 +182,7 @@ describe("workers", () => {
       ...{ config: own("one"), plugins: [reading(null)] },
       ofWorkers: [{}, { plugins: [reading("four")] }],
     });
-    const { reloads } = Gateway.partsOf(main);
+    const { reloads } = Gateway.internalsOf(main);
     expect(await reloads.rereadFilesInAll()).toBe(false);
     const go = hold();
     const reloading = main.reload(own("two"));
@@ -205,8 +205,8 @@ describe("workers", () => {
     "share memory by name with the main thread, the same before and after a reload, " + "also those that start later",
     async () => {
       const { main, workers } = await together({ config: config("one"), plugins: [telling()] });
-      const memoryOf = (gateway: Gateway) => Gateway.partsOf(gateway).configuration.bundle.memory;
-      const lasting = Gateway.partsOf(main).runtime.lasting.memory("lasting", 8);
+      const memoryOf = (gateway: Gateway) => Gateway.internalsOf(gateway).configuration.bundle.memory;
+      const lasting = Gateway.internalsOf(main).runtime.lasting.memory("lasting", 8);
       expect(lasting).toBeInstanceOf(SharedArrayBuffer);
       const before = memoryOf(main);
       expect(before.size).toBeGreaterThan(1);

@@ -23,7 +23,7 @@ async function inFile(config: ConfigInput, options: GatewayOptions = {}) {
     writeFileSync(configFile, JSON.stringify(next));
     await gateway.reload();
   };
-  return { gateway, change, snapshot: () => Gateway.partsOf(gateway).configuration.snapshot };
+  return { gateway, change, snapshot: () => Gateway.internalsOf(gateway).configuration.snapshot };
 }
 
 function service(name: string, parts: Partial<ServiceInput> = {}): ServiceInput {
@@ -133,7 +133,7 @@ describe("a reload", () => {
 
   it("begins again where files were read again meanwhile", async () => {
     const { gateway, snapshot } = await inFile({ services: [a, b, c] });
-    const { configuration } = Gateway.partsOf(gateway);
+    const { configuration } = Gateway.internalsOf(gateway);
     const read = configuration.reader.load(configuration.reader.source());
     let runs = 0;
     const made = await configuration.compileInSlices(read, {
@@ -171,7 +171,7 @@ describe("a large configuration", () => {
     ];
     const config = { services } as ConfigInput;
     const { gateway } = await inFile(config, { plugins: [counted] });
-    const { configuration, ...tools } = Gateway.partsOf(gateway);
+    const { configuration, ...tools } = Gateway.internalsOf(gateway);
     [checked, created] = [0, 0];
     const most = { checked: 0, created: 0 };
     const slice = async () => {

@@ -10,7 +10,7 @@ const limited = (port: number, ...configs: object[]) =>
 
 /** The address space that the limiters of a configuration reserve with workers, in MB. */
 function reserved(main: Gateway): readonly number[] {
-  const { memory } = Gateway.partsOf(main).configuration.bundle;
+  const { memory } = Gateway.internalsOf(main).configuration.bundle;
   return [...memory]
     .filter(([name]) => name.startsWith("rate limit "))
     .map(([, { byteLength }]) => Math.round(byteLength / 1e6));

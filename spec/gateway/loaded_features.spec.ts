@@ -266,7 +266,7 @@ describe("a gateway that nobody can ask", () => {
     const { port } = await gateway.listen({ port: 0 });
     expect((await fetch(`http://127.0.0.1:${port}/`)).status).toBe(418);
     expect(gateway.inFlight).toBe(0);
-    expect(Gateway.partsOf(gateway)).toMatchObject({ metrics: null, reports: null });
+    expect(Gateway.internalsOf(gateway)).toMatchObject({ metrics: null, reports: null });
     expect(() => gateway.stats).toThrow('the feature "reporting" has not been loaded');
     expect(await gateway.close(1_000)).toBe("drained");
   });

@@ -312,7 +312,7 @@ function fieldOf<T>(object: object, name: `#${string}`): T {
 
 /** What the survivors of a reload hold of a configuration; functions and private parts of Node left out. */
 function rulesOf(gateway: Gateway): unknown {
-  const { runtime } = Gateway.partsOf(gateway);
+  const { runtime } = Gateway.internalsOf(gateway);
   const upstreamSets = runtime.upstreamSets.map((upstreamSet) => {
     const { breaker } = upstreamSet;
     const peers = upstreamSet.peers.map(({ id, weight, group, authority, health, pool }) => {

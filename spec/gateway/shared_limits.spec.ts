@@ -125,7 +125,7 @@ describe("the rate limits of a program with workers", () => {
       const gateways = [main, worker()];
       expect(await admitted(gateways.slice(1), 3)).toBe(3);
       for (const each of gateways) await each.reload(config(ANSWER) as never);
-      const limiters = () => gateways.map((each) => sizeOf(Gateway.partsOf(each).runtime.limits!).limiters);
+      const limiters = () => gateways.map((each) => sizeOf(Gateway.internalsOf(each).runtime.limits!).limiters);
       clock.advance(59_999);
       expect(limiters()).toEqual([1, 1]);
       clock.advance(1);
@@ -230,8 +230,8 @@ describe("what all instances of a plugin kind share", () => {
       expect(await take(workers[0]!, "/c/x?10")).toBe("true 10 1");
       for (const each of [main, ...workers]) await each.reload({ ...source, global: { name: "another" } } as never);
       expect(await take(workers[1]!, "/a/x?1")).toBe("false 10 2");
-      Gateway.partsOf(main).runtime.forget(2, 0);
-      Gateway.partsOf(main).runtime.forget(3, 1);
+      Gateway.internalsOf(main).runtime.forget(2, 0);
+      Gateway.internalsOf(main).runtime.forget(3, 1);
       expect(await take(worker(), "/a/x?10")).toBe("true 10 1");
     },
   );

@@ -36,12 +36,12 @@ const issuesOf = ({ status }: Gateway) =>
 describe("a gateway with configKeyFile", () => {
   it("is made from a signed file, and refused without the signature", () => {
     const { configFile, configKeyFile, gateway } = signedGateway();
-    expect(Gateway.partsOf(gateway).configuration.signer).toBe(fingerprintOf(keys));
+    expect(Gateway.internalsOf(gateway).configuration.signer).toBe(fingerprintOf(keys));
     write(configFile, oneService(10));
     expect(() => gatewayOf({ configFile, configKeyFile })).toThrow(
       /gw\.json is not signed by the public key: it was changed after signing/,
     );
-    expect(Gateway.partsOf(gatewayOf({ configFile })).configuration.signer).toBeUndefined();
+    expect(Gateway.internalsOf(gatewayOf({ configFile })).configuration.signer).toBeUndefined();
   });
 
   it(
@@ -73,7 +73,7 @@ describe("a gateway with configKeyFile", () => {
       await gateway.reload();
       signed(configFile, next);
       await gateway.reload();
-      expect(Gateway.partsOf(gateway).configuration.signer).toBe(fingerprintOf(next));
+      expect(Gateway.internalsOf(gateway).configuration.signer).toBe(fingerprintOf(next));
       writeFileSync(configKeyFile, next.publicKey);
       await gateway.reload();
       signed(configFile, keys);

@@ -16,7 +16,7 @@ type Parts = Partial<ConfigInput["services"][number]>;
 type State = "drain" | "eject" | "use";
 
 function set(gateway: Gateway, id: string, state: State): void {
-  const { runtime } = Gateway.partsOf(gateway);
+  const { runtime } = Gateway.internalsOf(gateway);
   takeOut(runtime.peer("s", id)!, state, runtime.healthTools.changes);
 }
 
@@ -339,7 +339,7 @@ describe("with workers", () => {
       upstreams: [a, b].map(({ port }, i) => ({ id: "ab"[i]!, host: "127.0.0.1", port })),
     });
     const { main, ports } = await together({ config, log: recordedLog().log });
-    const { followers } = Gateway.partsOf(main).configuration;
+    const { followers } = Gateway.internalsOf(main).configuration;
     const answers = async () => {
       const found: string[] = [];
       for (const port of [...ports, ...ports]) found.push((await ask(port, { path: "/a/x" })).body.toString());

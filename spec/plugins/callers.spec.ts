@@ -108,7 +108,7 @@ describe("key_auth with callers", () => {
       config: config([KEYS], { caller_files: [file] }),
       plugins: [identify, answer],
     });
-    const { snapshot } = Gateway.partsOf(main).configuration;
+    const { snapshot } = Gateway.internalsOf(main).configuration;
     const list = snapshot.callers!.lists[0]!;
     const seen = () =>
       list.callers.filter((caller) => snapshot.callers!.isUsed(list, caller, systemClock)).map(({ id }) => id);

@@ -1202,7 +1202,7 @@ describe("the gateway's configWarnings", () => {
           [`r${i}`, i % 2 === 0 ? `/{a}/{b}/r${i}` : `/r${i}/{b}/{c}`, ...(i % 2 === 0 ? [key()] : [])] as const,
       ),
     );
-    const { configuration } = Gateway.partsOf((await running(config)).gateway);
+    const { configuration } = Gateway.internalsOf((await running(config)).gateway);
     let turns = 0;
     const counting = setInterval(() => turns++, 0);
     await configuration.findWarnings();

@@ -16,7 +16,7 @@ async function dryRuns(limits?: DryRunLimits) {
   const { Gateway: Class } = await built<{ Gateway: typeof Gateway }>("embed/gateway.js");
   const gateway = create({ config: oneService(9) });
   onTestFinished(async () => void (await gateway.close(0)));
-  const { configuration, recent } = Class.partsOf(gateway);
+  const { configuration, recent } = Class.internalsOf(gateway);
   const runs = new Runs(configuration, limits);
   return { gateway, runs, run: (config: object) => runs.run(Buffer.from(JSON.stringify(config)), recent) };
 }

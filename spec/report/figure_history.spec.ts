@@ -20,7 +20,7 @@ async function recorded(input: ConfigInput, most?: number) {
   clock.advance(300_000 - (clock.wall() % 300_000));
   const gateway = createGateway({ config: input, clock });
   onTestFinished(async () => void (await gateway.close(0)));
-  const parts = Gateway.partsOf(gateway as Gateway);
+  const parts = Gateway.internalsOf(gateway as Gateway);
   let history: FigureHistory;
   /** Anew, as if what it is made of had been loaded now. */
   const begin = () => {
@@ -284,7 +284,7 @@ describe("the statistics of a gateway", () => {
       const clock = manualClock();
       const gateway = createGateway({ config: config(9, "a"), clock });
       onTestFinished(async () => void (await gateway.close(0)));
-      const [parts, reporting] = [Gateway.partsOf(gateway as Gateway), Gateway.reportingOf(gateway as Gateway)];
+      const [parts, reporting] = [Gateway.internalsOf(gateway as Gateway), Gateway.reportingOf(gateway as Gateway)];
       parts.requests.activate();
       await get(gateway, "/a/a");
       pass(clock, 10);

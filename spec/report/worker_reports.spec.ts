@@ -31,10 +31,10 @@ function three(config: ConfigInput, options: Partial<CompleteOptions> = {}) {
   };
   const main = gatewayAt(-1);
   const workers = [gatewayAt(0), gatewayAt(1)] as const;
-  const { configuration } = Gateway.partsOf(main);
-  const reports = workerReportsOf(Gateway.partsOf(main))!;
+  const { configuration } = Gateway.internalsOf(main);
+  const reports = workerReportsOf(Gateway.internalsOf(main))!;
   const report = (place: number, extent: "counts" | "all" = "counts"): WorkerReport =>
-    structuredClone(workerReportsOf(Gateway.partsOf(workers[place]!))!.take(extent));
+    structuredClone(workerReportsOf(Gateway.internalsOf(workers[place]!))!.take(extent));
   const collect = async (extent: "counts" | "all" = "counts") =>
     workers.forEach((_, place) => reports.add(place, report(place, extent)));
   const followers = {
@@ -131,7 +131,7 @@ describe("the main thread of several workers", () => {
     reports.forget(0);
     expect(told()).toEqual([131_072, 3, 1]);
     // A report of a cache that is no longer configured.
-    Gateway.partsOf(main).configuration.followers = null;
+    Gateway.internalsOf(main).configuration.followers = null;
     await main.reload(oneService(port));
     await collect();
     expect(told()).toEqual([undefined, undefined, undefined]);
@@ -182,7 +182,7 @@ describe("the main thread of several workers", () => {
       const open = get(workers[0], "/a/x");
       await eventually(() => waiting.length === 1);
       await collect();
-      Gateway.partsOf(main).configuration.followers = null;
+      Gateway.internalsOf(main).configuration.followers = null;
       await main.reload(oneService(port, { routes: [{ name: "new", path: "/new" }] }));
       waiting[0]!();
       await open;
@@ -295,7 +295,7 @@ describe("the main thread of several workers", () => {
   it("counts connections that a limit has refused in all workers", () => {
     const { main, workers, reports, report } = three(oneService(9));
     for (const [place, worker] of workers.entries()) {
-      Gateway.partsOf(worker).listener.connections.refused = place + 1;
+      Gateway.internalsOf(worker).listener.connections.refused = place + 1;
       reports.add(place, report(place));
       reports.add(place, report(place));
     }

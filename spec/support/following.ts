@@ -43,7 +43,7 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
     { ...options, modules: withAllFeatures(options.modules) },
     { id: 1, place: -1, count, memory: (_name, bytes) => new SharedArrayBuffer(bytes) },
   );
-  const { configuration } = Gateway.partsOf(main);
+  const { configuration } = Gateway.internalsOf(main);
   const events: string[] = [];
   let committed = configuration.bundle.version;
   let { memory } = configuration.bundle;
@@ -61,7 +61,7 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
       threads,
       follower,
     );
-    return { gateway, follower, configuration: Gateway.partsOf(gateway).configuration };
+    return { gateway, follower, configuration: Gateway.internalsOf(gateway).configuration };
   });
   const followers: Followers = {
     ...{ configured: count, serving: count, restarts: 0, alive: 0, terminate: async () => {}, collect: async () => {} },
@@ -86,7 +86,7 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
     async setUpstream({ service, id, state }) {
       const { reload } = configuration.inForce;
       for (const worker of each) {
-        const { runtime } = Gateway.partsOf(worker.gateway);
+        const { runtime } = Gateway.internalsOf(worker.gateway);
         const peer = worker.configuration.inForce.reload === reload ? runtime.peer(service, id) : undefined;
         if (peer !== undefined) takeOut(peer, state, runtime.healthTools.changes);
       }

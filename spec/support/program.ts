@@ -31,7 +31,7 @@ export function program(clock: ManualClock, source: object, plugins: readonly An
     },
   });
   const given = (name: string) => {
-    const memory = Gateway.partsOf(main).configuration.bundle.memory.get(name);
+    const memory = Gateway.internalsOf(main).configuration.bundle.memory.get(name);
     if (memory === undefined) throw new Error(`no memory ${name}`);
     return memory;
   };

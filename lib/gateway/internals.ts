@@ -1,5 +1,5 @@
 /**
- * Types of what one gateway joins: its own parts, and in a worker the gateway of the main thread.
+ * The types of what a gateway consists of, and of what a worker's gateway has of the one of the main thread.
  */
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -17,8 +17,8 @@ import type { Reloads } from "./reloads.ts";
 import type { Requests } from "./serve.ts";
 import type { Listening } from "./status.ts";
 
-/** See `GatewayCore.partsOf`. */
-export interface GatewayParts {
+/** See `GatewayCore.internalsOf`. */
+export interface GatewayInternals {
   readonly clock: Clock;
   readonly log: Log;
   readonly features: LoadedFeatures;
