@@ -27,7 +27,7 @@ interface ManagerParts {
  * `Failure`.
  */
 export function openManager(settings: ManagerSettings, { admin, proxy, tls, log }: ManagerParts): Opened<Manager> {
-  const { backendUrl, backendCaPath, traceUrl, hosts, host } = settings;
+  const { backendUrl, backendCaPath, basePath, traceUrl, hosts, host } = settings;
   const ca = backendCaPath === null ? null : readAuthorities(backendCaPath, "MANAGER_BACKEND_CA_PATH");
   try {
     const backend =
@@ -35,12 +35,21 @@ export function openManager(settings: ManagerSettings, { admin, proxy, tls, log 
         ? ofThisProcess(admin!.answer)
         : new proxy.AdminProxy({ url: new URL(backendUrl!), ca }, systemClock, log);
     const { server, listen } = opened(
-      createManager({ backend, tls: settings.tls ? tls : null, hosts, traceUrl, clock: systemClock, log }),
+      createManager({
+        backend,
+        tls: settings.tls ? tls : null,
+        hosts,
+        basePath,
+        traceUrl,
+        clock: systemClock,
+        log,
+      }),
       settings,
       "MANAGER",
     );
     const listenReachably = async () => {
-      const url = reachable(await listen());
+      const origin = reachable(await listen());
+      const url = basePath === "/" ? origin : origin + basePath;
       if (!settings.tls && !isLoopback(host)) {
         const remedy = "to log in from other machines, set MANAGER_TLS=true or put an HTTPS proxy in front of it";
         log.warn(

@@ -110,6 +110,7 @@ export function managerOf(values: ManagerValues): ManagerSettings {
     tls: values.managerTls,
     backendUrl: values.managerBackendUrl,
     backendCaPath: values.managerBackendCaPath,
+    basePath: values.managerBasePath,
     traceUrl: values.managerTraceUrl,
     hosts: [...(values.adminHosts ?? []), values.managerHost],
   };

@@ -46,6 +46,12 @@ const TRACE_URL: Parser<string> = {
       ? text
       : null,
 };
+/** With a slash at both ends, whether one was written at the end or not. */
+const BASE_PATH: Parser<string> = {
+  value: "PATH",
+  expects: "a path such as /edge/, of letters, digits, “.”, “_”, “~” and “-” between slashes",
+  parse: basePath,
+};
 const SECRET32: Parser<string> = {
   value: "SECRET",
   expects: "at least 32 bytes",
@@ -209,6 +215,12 @@ export const SETTINGS = {
     FILE,
     "CA certificate (PEM) that verifies it, instead of Node's own list.",
   ),
+  managerBasePath: setting(
+    "MANAGER_BASE_PATH",
+    BASE_PATH,
+    "/",
+    "Path below which the management UI is served, for a proxy in front that keeps the path.",
+  ),
   managerTraceUrl: optionalSetting(
     "MANAGER_TRACE_URL",
     TRACE_URL,
@@ -276,6 +288,7 @@ export const MANAGER_TABLE = {
     "managerTls",
     "managerBackendUrl",
     "managerBackendCaPath",
+    "managerBasePath",
     "managerTraceUrl",
     "adminHosts",
   ),
@@ -306,6 +319,11 @@ function baseUrl(text: string): string | null {
   return url === null || url.username !== "" || url.password !== ""
     ? null
     : url.origin + url.pathname.replace(/\/+$/, "");
+}
+
+function basePath(text: string): string | null {
+  if (!/^\/(?:[\w.~-]+\/)*(?:[\w.~-]+)?$/.test(text) || /\/\.\.?(?:\/|$)/.test(text)) return null;
+  return text.endsWith("/") ? text : `${text}/`;
 }
 
 function origin(text: string): string | null {

@@ -72,6 +72,8 @@ export interface ManagerSettings {
   readonly backendUrl: string | null;
   /** Null: Node's own list of authorities. */
   readonly backendCaPath: string | null;
+  /** Path of the start page: "/", or "/edge/" behind a proxy. Begins and ends with a slash. */
+  readonly basePath: string;
   /** Has "{trace_id}". Null: trace ids are no links. */
   readonly traceUrl: string | null;
   /** Host names, besides localhost, that are accepted over plain HTTP. */

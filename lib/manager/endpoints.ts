@@ -15,14 +15,14 @@ import type { FindFile } from "./static_files.ts";
 /** Forwards a request to `path` of the admin interface, query included: "/gateway/status". */
 type Forward = (inbound: Inbound, path: string) => Promise<Reply>;
 
-/** `hosts` are the host names, besides localhost, that are accepted over plain HTTP. */
+/** The meaning of both is that of `ManagerOptions`. */
 export function createEndpoints(
   findFile: FindFile,
   forward: Forward,
-  hosts: readonly string[],
+  { hosts, basePath }: { readonly hosts: readonly string[]; readonly basePath: string },
 ): (inbound: Inbound) => Promise<Reply> {
   const isKnown = allowedHosts(hosts);
-  return async (inbound) => guarded(await answer(inbound));
+  return async (inbound) => guarded(await answer(inbound), basePath);
 
   function answer(inbound: Inbound): Reply | Promise<Reply> {
     const { call, method, refusal } = inbound;
@@ -36,7 +36,11 @@ export function createEndpoints(
     if (!isHost(authority)) return problem(call, "bad_request", { detail: "The request target has no valid host." });
     if (inbound.scheme === "http" && !isKnown(authority))
       return problem(call, "misdirected", { detail: `${HOST_NOT_ALLOWED} ${TO_LOG_IN}` });
-    const { path, query } = target;
+    const { query } = target;
+    if (`${target.path}/` === basePath)
+      return READING.has(method) ? startPage(query) : wrongMethod(inbound, "GET, HEAD");
+    if (!target.path.startsWith(basePath)) return noPage(inbound);
+    const path = target.path.slice(basePath.length - 1);
     if (path === "/api" || path.startsWith("/api/")) {
       if (!FORWARDED.has(method)) return wrongMethod(inbound, "GET, HEAD, POST, PUT, DELETE");
       if (!READING.has(method) && isForeign(inbound, authority)) {
@@ -49,9 +53,19 @@ export function createEndpoints(
         : forward(inbound, (path.slice(4) || "/") + query);
     }
     const file = findFile(path, inbound.headers);
-    if (file === null)
-      return problem(call, "route_not_found", { detail: "There is no such page; the management UI starts at /." });
+    if (file === null) return noPage(inbound);
     return READING.has(method) ? file : wrongMethod(inbound, "GET, HEAD");
+  }
+
+  function noPage({ call }: Inbound): Reply {
+    return problem(call, "route_not_found", {
+      detail: `There is no such page; the management UI starts at ${basePath}.`,
+    });
+  }
+
+  /** The addresses in the start page are relative: without the slash at the end they would lead elsewhere. */
+  function startPage(query: string): Reply {
+    return { status: 308, headers: ["Location", basePath + query], body: null };
   }
 }
 
@@ -79,15 +93,20 @@ function wrongMethod({ call }: Inbound, allow: string): Reply {
   return problem(call, "method_not_allowed", { detail: `This path accepts ${allow}.`, headers: ["Allow", allow] });
 }
 
-/** Replaces the admin interface's security headers with ours, and drops its CORS headers. */
-function guarded(reply: Reply): Reply {
+/**
+ * Replaces the admin interface's security headers with ours, drops its CORS headers, and limits its cookies to
+ * `basePath`.
+ */
+function guarded(reply: Reply, basePath: string): Reply {
   const { headers } = reply;
   const kept: string[] = [];
   // A path refused today may be a page after an upgrade.
   if (!hasHeader(headers, "cache-control")) kept.push("Cache-Control", "no-store");
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!.toLowerCase();
-    if (!GUARD_NAMES.has(name) && !name.startsWith("access-control-")) kept.push(headers[i]!, headers[i + 1]!);
+    const value = headers[i + 1]!;
+    if (name === "set-cookie") kept.push(headers[i]!, value.replace("; Path=/;", `; Path=${basePath};`));
+    else if (!GUARD_NAMES.has(name) && !name.startsWith("access-control-")) kept.push(headers[i]!, value);
   }
   return { ...reply, headers: [...kept, ...GUARD] };
 }

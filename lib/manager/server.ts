@@ -27,6 +27,8 @@ export interface ManagerOptions {
   readonly tls: OperatorTls | null;
   /** Host names, besides localhost, that are accepted over plain HTTP. */
   readonly hosts: readonly string[];
+  /** Path of the start page, below which all others are. Begins and ends with a slash. */
+  readonly basePath: string;
   /** Where pages link trace ids to: a URL with "{trace_id}". Null: nowhere. */
   readonly traceUrl: string | null;
   readonly clock: Clock;
@@ -43,12 +45,20 @@ export type Manager = OperatorServer;
 const MAX_BODY_BYTES = 16 * 1024 * 1024;
 
 /** Throws with a sentence for the operator if the pages are missing. */
-export function createManager({ backend, tls, hosts, traceUrl, clock, log, assets }: ManagerOptions): Manager {
-  const serve = createEndpoints(
-    readStaticFiles(assets, traceUrl),
-    (inbound, path) => backend.forward(inbound, path),
+export function createManager({
+  backend,
+  tls,
+  hosts,
+  basePath,
+  traceUrl,
+  clock,
+  log,
+  assets,
+}: ManagerOptions): Manager {
+  const serve = createEndpoints(readStaticFiles(assets, traceUrl), (inbound, path) => backend.forward(inbound, path), {
     hosts,
-  );
+    basePath,
+  });
   return createOperatorServer({
     clock,
     log,

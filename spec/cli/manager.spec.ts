@@ -104,6 +104,13 @@ describe("edge-gateway manager", () => {
     expect((await ask(manager.port)).status).toBe(200);
   });
 
+  it("is below MANAGER_BASE_PATH, and announces the address of its start page", async () => {
+    const manager = await alone(["--manager-base-path", "/ops/edge"]);
+    expect(manager.url).toBe(`http://localhost:${manager.port}/ops/edge/`);
+    expect((await ask(manager.port, { path: "/ops/edge/" })).status).toBe(200);
+    expect((await ask(manager.port)).status).toBe(404);
+  });
+
   it("announces itself in rows with LOG_FORMAT text", async () => {
     const manager = program(["manager", "--manager-port", "0", "--log-format", "text"]);
     expect(await manager.says(/ {2}backend .*\n/)).toMatch(

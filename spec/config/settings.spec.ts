@@ -433,6 +433,7 @@ describe("the management UI", () => {
     tls: false,
     backendUrl: null,
     backendCaPath: null,
+    basePath: "/",
     traceUrl: null,
     hosts: ["127.0.0.1"],
   };
@@ -562,6 +563,29 @@ describe("the management UI", () => {
       "--manager-trace-url: expected an http or https URL with {trace_id} in its path, query or fragment, " +
       "such as https://traces.example.com/trace/{trace_id},";
     expect(issues({ "manager-trace-url": url }, { ...ADMIN, ...MANAGER })).toEqual([expect.stringContaining(expected)]);
+  });
+
+  it.each([
+    ["/", "/"],
+    ["/edge", "/edge/"],
+    ["/edge/", "/edge/"],
+    ["/ops/Edge_1/v1.2~x-y", "/ops/Edge_1/v1.2~x-y/"],
+    ["/..a/b../.c", "/..a/b../.c/"],
+  ])("MANAGER_BASE_PATH can be %s, also for the UI by itself", (written, basePath) => {
+    expect(settings({ "manager-base-path": written }, { ...ADMIN, ...MANAGER }).manager).toEqual({ ...OFF, basePath });
+    expect(readManagerSettings({}, { MANAGER_BASE_PATH: written })).toMatchObject({
+      ok: true,
+      settings: { manager: { basePath } },
+    });
+  });
+
+  it.each([
+    ...["edge", "edge/", "//", "//edge", "/edge//", "/a//b", "/./", "/a/..", "/../a", "/a/./b/", "https://h/edge/"],
+    ...["/edge?x", "/edge#x", "/a b", "/a%2Fb", "/ä", "/a;b", "/a\\b", '/"', "/<b>", "/edge/\n", "/a\u0000"],
+  ])("MANAGER_BASE_PATH cannot be %j", (path) => {
+    expect(issues({ "manager-base-path": path }, { ...ADMIN, ...MANAGER })).toEqual([
+      expect.stringContaining("--manager-base-path: expected a path such as /edge/, of letters, digits,"),
+    ]);
   });
 
   it("the management UI does not repeat credentials in an address", () => {

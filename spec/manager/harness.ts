@@ -21,9 +21,16 @@ export interface RunningManager {
 /** `backend` is a port of 127.0.0.1, an address, or the admin interface of the same process. */
 export async function startManager(
   backend: number | string | Admin,
-  options: { tls?: Pair; ca?: Buffer; assets?: string; hosts?: readonly string[]; traceUrl?: string } = {},
+  options: {
+    tls?: Pair;
+    ca?: Buffer;
+    assets?: string;
+    hosts?: readonly string[];
+    basePath?: string;
+    traceUrl?: string;
+  } = {},
 ): Promise<RunningManager> {
-  const { tls = null, hosts = [], ca = null, traceUrl = null, ...more } = options;
+  const { tls = null, hosts = [], ca = null, basePath = "/", traceUrl = null, ...more } = options;
   const clock = manualClock();
   const logged: [string, string, LogFields?][] = [];
   const note = (severity: string) => (message: string, fields?: LogFields) =>
@@ -38,6 +45,7 @@ export async function startManager(
         : new AdminProxy({ url: urlOf(backend), ca }, clock, log),
     tls: tls && { ...tls, features },
     hosts,
+    basePath,
     traceUrl,
     clock,
     log,

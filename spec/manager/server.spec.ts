@@ -27,6 +27,82 @@ const FIRM = {
   "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 };
 
+describe("MANAGER_BASE_PATH", () => {
+  const edge = async () => startManager((await startAdmin()).admin, { basePath: "/edge/" });
+
+  it("has the start page, every file that it names and the admin interface below the path", async () => {
+    const { ask } = await edge();
+    const page = await ask("GET", "/edge/");
+    expect([page.status, page.headers["content-type"]]).toEqual([200, "text/html; charset=utf-8"]);
+    const names = [...page.body.toString().matchAll(/(?:src|href)="([^"]+)"/g)].map(([, name]) => name!);
+    expect(names.length).toBeGreaterThan(5);
+    for (const name of names) {
+      const { pathname } = new URL(name, "http://h/edge/");
+      expect([pathname, (await ask("GET", pathname)).status]).toEqual([expect.stringMatching(/^\/edge\//), 200]);
+    }
+    expect((await ask("GET", "/edge/index.html")).body).toEqual(page.body);
+    expect((await ask("GET", "/edge/api/healthz")).status).toBe(200);
+    expect((await ask("GET", "/edge/api/gateway")).status).toBe(401);
+  });
+
+  it.each([
+    ["GET", "/edge", "/edge/"],
+    ["HEAD", "/edge?a=1&b=%2F", "/edge/?a=1&b=%2F"],
+    ["GET", "/%65dge", "/edge/"],
+    ["GET", "http://localhost/edge", "/edge/"],
+  ])("leads %s %s to the start page", async (method, path, location) => {
+    const answer = await (await edge()).ask(method, path);
+    expect([answer.status, answer.headers.location, answer.body.length]).toEqual([308, location, 0]);
+    expect(answer.headers).toMatchObject(FIRM);
+  });
+
+  it("has no redirect for what is no question", async () => {
+    const answer = await (await edge()).ask("POST", "/edge");
+    expect([answer.status, answer.headers.allow]).toEqual([405, "GET, HEAD"]);
+  });
+
+  it.each(["/", "/main.js", "/api/healthz", "/api", "/edgeX", "/Edge/", "/edge/edge/", "/edgeapi/healthz", "/x/edge/"])(
+    "has nothing at %s, and says where the pages are",
+    async (path) => {
+      const { ask } = await edge();
+      expect(problemOf(await ask("GET", path))).toEqual([
+        404,
+        "route_not_found",
+        "There is no such page; the management UI starts at /edge/.",
+      ]);
+    },
+  );
+
+  it("has cookies for the path alone, whether the session begins, goes on or ends", async () => {
+    const { ask } = await edge();
+    const login = await ask("POST", "/edge/api/login", { headers: { Authorization: RIGHT } });
+    const cookies = login.headers["set-cookie"]!;
+    expect(cookies.map((cookie) => cookie.match(/^[^=]+|; Path=[^;]*/g))).toEqual([
+      ["token", "; Path=/edge/"],
+      ["token-device", "; Path=/edge/"],
+    ]);
+    const headers = { Cookie: cookies[0]!.split(";")[0]! };
+    expect((await ask("GET", "/edge/api/gateway", { headers })).status).toBe(200);
+    const ended = await ask("DELETE", "/edge/api/logout", { headers });
+    expect([ended.status, ended.headers["set-cookie"]]).toEqual([
+      204,
+      [expect.stringMatching(/^token=; .*; Path=\/edge\/; Max-Age=0$/)],
+    ]);
+  });
+
+  it("is not in the path that an admin interface elsewhere gets", async () => {
+    const paths: string[] = [];
+    const origin = await rawOrigin((request, response) => {
+      paths.push(request.url!);
+      response.setHeader("Set-Cookie", "token=x; HttpOnly; Secure; SameSite=Strict; Path=/; Max-Age=9").end("{}");
+    });
+    const { ask } = await startManager(origin.port, { basePath: "/edge/" });
+    const { headers } = await ask("GET", "/edge/api/gateway/status?a=/edge/");
+    expect(paths).toEqual(["/gateway/status?a=/edge/"]);
+    expect(headers["set-cookie"]).toEqual(["token=x; HttpOnly; Secure; SameSite=Strict; Path=/edge/; Max-Age=9"]);
+  });
+});
+
 describe("the pages", () => {
   it("the pages start with index.html at /, which loads existing files", async () => {
     const { ask } = await startManager(9);

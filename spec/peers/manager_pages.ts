@@ -79,7 +79,7 @@ function startWithPages(
   return startBuilt(config, { MANAGER: "true", MANAGER_PORT: "0", ...environment }, [node, PROGRAM], options);
 }
 
-async function isLive(page: Page): Promise<void> {
+export async function isLive(page: Page): Promise<void> {
   await heading(page, "Overview");
   await page.getByText("Live", { exact: true }).waitFor({ state: "attached" });
 }

@@ -1,5 +1,5 @@
 /**
- * Requests to the admin interface: GET, POST, PUT and DELETE below /api on the page's own origin.
+ * Requests to the admin interface: GET, POST, PUT and DELETE below api/ beside the page.
  */
 
 export type * from "./admin_types.ts";
@@ -103,7 +103,8 @@ async function send(
   let bytes: ArrayBuffer;
   try {
     const signal = AbortSignal.timeout(method === "POST" || method === "PUT" ? POST_MS : REPLY_MS);
-    response = await fetch(`/api${path}`, {
+    // Relative: the page may be below the path of a proxy (MANAGER_BASE_PATH).
+    response = await fetch(`api${path}`, {
       method,
       headers,
       body: content,

@@ -85,7 +85,7 @@ export const page: OpenPage = () => {
     stop();
     if (document.hidden || isPaused) return;
     counts = { matched: 0, shown: 0 };
-    source = new EventSource(`/api/gateway/tail?${filters()}`);
+    source = new EventSource(`api/gateway/tail?${filters()}`);
     source.addEventListener("lines", (event: MessageEvent<string>) => show(JSON.parse(event.data) as TailBatch));
     source.addEventListener("open", () => setText(note, "Waiting for requests…"));
     source.addEventListener("error", () => {
