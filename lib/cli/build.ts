@@ -105,7 +105,7 @@ function refuseFilled(folder: string): void {
 async function check(file: string, { settings }: Audited): Promise<void> {
   const candidate = await openCandidate(file, settings.configKeyPath ?? undefined);
   try {
-    if (settings.tests === "run") await candidate.configuration.prove("strict");
+    if (settings.tests === "run") await candidate.configuration.testFirst("strict");
   } finally {
     await candidate.close();
   }

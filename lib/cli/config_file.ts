@@ -61,7 +61,7 @@ async function validated(file: string, keyFile: string | undefined, seen: Seen, 
   const { configuration } = candidate;
   try {
     const error = runsTests
-      ? await configuration.prove("strict").then(
+      ? await configuration.testFirst("strict").then(
           () => null,
           (failed: ConfigError) => failed,
         )

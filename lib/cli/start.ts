@@ -113,7 +113,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     (await ON_DEMAND.probes()).openProbes(settings.probe, settings.metricsToken, reported, log);
   let manager: { readonly server: ServerBeside; listen(): Promise<string> } | null = null;
   try {
-    await configuration.prove("lenient");
+    await configuration.testFirst("lenient");
     if (settings.seal) (await ON_DEMAND.seal()).seal(settings, gateway);
     onListen?.();
     const { listenHosts: hosts, httpPort, httpsPort } = settings;

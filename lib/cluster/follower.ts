@@ -53,7 +53,7 @@ export class Follower implements Following {
     const prepared = this.#prepared;
     if (prepared === null || this.#committed() !== prepared.version) return;
     this.#prepared = null;
-    configuration.enforce(prepared);
+    configuration.apply(prepared);
   }
 
   /** Drops the prepared configuration. */

@@ -247,7 +247,7 @@ function created(
   };
   const context = { ...none, runtime, inUse, log, gatewayName, kinds: [plugin], standIns };
   const { middleware } = createLink({ ...instance, ...(id !== undefined && { id }) }, 0, place, context);
-  runtime.adopt(inUse);
+  runtime.apply(inUse);
   return { runtime, middleware };
 }
 

@@ -29,7 +29,7 @@ export class ActiveChecks {
   }
 
   /** Ends all others. Those that are unchanged go on: their results so far, and when the next is due, stay. */
-  adopt(all: readonly Checks[]): void {
+  apply(all: readonly Checks[]): void {
     const wanted = new Map(all.flatMap((checks) => Array.from(checks.dials.keys(), (peer) => [peer, checks] as const)));
     for (const [peer, { stop, settings }] of this.#running) {
       const now = wanted.get(peer);

@@ -20,7 +20,7 @@ import { drawnKey, KEY_BYTES, Sticky } from "../upstream/sticky.ts";
 import { ActiveChecks } from "./active_checks.ts";
 
 export { BREAKER_BYTES, guarded } from "../upstream/breaker.ts";
-export { adoptHealth } from "../upstream/choice.ts";
+export { applyHealth } from "../upstream/choice.ts";
 export { HEALTH_BYTES } from "../upstream/health.ts";
 export { checksOf } from "./active_checks.ts";
 

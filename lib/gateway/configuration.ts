@@ -114,7 +114,7 @@ export class Configuration {
   /** The last run of tests, also of a configuration that was refused; null before the first one. */
   lastTests: LastTests | null = null;
   /** Of the first configuration, or of the one that a reload brought; null: not run yet. */
-  proven: Promise<void> | null = null;
+  tested: Promise<void> | null = null;
   /** Null: configurations need no signature. */
   readonly validity: Validity | null;
   /** Aborted when the gateway has been closed. */
@@ -140,7 +140,7 @@ export class Configuration {
     this.loadedAt = tools.clock.wall();
     this.inForce = this.compile(read, null, reload);
     this.snapshot = this.inForce.snapshot;
-    this.enforce(this.inForce);
+    this.apply(this.inForce);
   }
 
   /**
@@ -173,13 +173,13 @@ export class Configuration {
    * Runs the tests of the first configuration, once. Rejects with a `ConfigError` if one fails; if all that failed ran
    * out of time, only with "strict".
    */
-  prove(late: "strict" | "lenient"): Promise<void> {
-    return (this.proven ??= this.runTests(this.inForce, late).then(() => this.validity?.take(this.snapshot.config)));
+  testFirst(late: "strict" | "lenient"): Promise<void> {
+    return (this.tested ??= this.runTests(this.inForce, late).then(() => this.validity?.applied(this.snapshot.config)));
   }
 
   async runTests(read: ReadConfig, late: "strict" | "lenient"): Promise<void> {
     if (this.options.tests === "skip") return;
-    if (read.valid.tests.length > 0) return (await this.features.onDemand.tests()).prove(this, read, late);
+    if (read.valid.tests.length > 0) return (await this.features.onDemand.tests()).mustPass(this, read, late);
     this.checkOpen();
     this.noteTests(read.valid, NO_TESTS);
   }
@@ -241,20 +241,23 @@ export class Configuration {
     return { ...read, version, reload, snapshot };
   }
 
-  /** Throws, and changes nothing, when the file of the access log cannot be opened: the last step that can fail. */
-  enforce(prepared: Prepared): void {
+  /**
+   * Puts a configuration into force. Throws, and changes nothing, when the file of the access log cannot be opened: the
+   * last step that can fail.
+   */
+  apply(prepared: Prepared): void {
     const before = this.snapshot;
     const next = prepared.snapshot;
     const { accessLog, runtime } = this.tools;
     try {
-      accessLog.adopt(next.global.accessLog);
+      accessLog.apply(next.global.accessLog);
     } catch (error) {
       this.drop(prepared);
       throw this.accessLogError(error, next);
     }
     this.followers?.commit(this.bundleOf(prepared));
-    runtime.adopt(next.inUse, prepared.reload === this.inForce.reload);
-    next.metrics?.adopt();
+    runtime.apply(next.inUse, prepared.reload === this.inForce.reload);
+    next.metrics?.apply();
     this.inForce = prepared;
     this.snapshot = next;
     for (const key of this.pluginFaults.keys()) if (!next.instances.has(key)) this.pluginFaults.delete(key);

@@ -213,15 +213,15 @@ export interface Validity {
   check(read: { readonly source: ConfigSource; readonly valid: ValidConfig }): void;
   /** In milliseconds since 1970; null: it does not end. */
   endOf(config: Pick<Config, "serial" | "expiresAt">): number | null;
-  /** The configuration is in force, and has passed its tests. */
-  take(config: Pick<Config, "serial" | "expiresAt">): void;
+  /** To be called when the configuration is in force, and has passed its tests. */
+  applied(config: Pick<Config, "serial" | "expiresAt">): void;
 }
 
 /** What is loaded when somebody asks for it, whatever the configuration names. */
 export interface OnDemand {
   tests(): Promise<{
-    /** `configuration`: a `Configuration`; `read`: a `ReadConfig`. See `Configuration.prove`. */
-    prove(configuration: object, read: object, late: "strict" | "lenient"): Promise<void>;
+    /** `configuration`: a `Configuration`; `read`: a `ReadConfig`. See `Configuration.testFirst`. */
+    mustPass(configuration: object, read: object, late: "strict" | "lenient"): Promise<void>;
     testInForce(configuration: object, only?: string): Promise<TestReport>;
   }>;
   decisions(): Promise<typeof decisionReader>;

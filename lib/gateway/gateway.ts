@@ -191,7 +191,7 @@ export class GatewayCore {
     const { host = "127.0.0.1", port = 8008, fd, tls } = options;
     const { configuration, accessLog, requests, listener, listening, features } = this.#internals;
     this.#shutdown.checkOpen();
-    await configuration.prove("lenient");
+    await configuration.testFirst("lenient");
     this.#shutdown.checkOpen();
     try {
       accessLog.start();

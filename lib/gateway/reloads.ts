@@ -87,7 +87,7 @@ export class Reloads {
     const reread = atOnce(this.#rereadSteps());
     if (reread === null) return false;
     const configuration = this.#configuration;
-    configuration.enforce(configuration.compile(reread, configuration.snapshot, configuration.inForce.reload));
+    configuration.apply(configuration.compile(reread, configuration.snapshot, configuration.inForce.reload));
     this.#findWarningsLater();
     return true;
   }
@@ -176,9 +176,9 @@ export class Reloads {
     const changed = digest !== before.digest;
     const changes = changed ? await inSlices(changeSteps(before.shown, shown), paced()) : [];
     const inForce = await this.#replace(read, { write });
-    configuration.validity?.take(configuration.snapshot.config);
+    configuration.validity?.applied(configuration.snapshot.config);
     configuration.warnings = warnings ?? [];
-    configuration.proven = Promise.resolve();
+    configuration.tested = Promise.resolve();
     if (this.#isReread) this.#rereadLater();
     configuration.loadedAt = at;
     const taken = { at, by: askers[0].by, digest, outcome: "taken", changes } as const;
@@ -209,7 +209,7 @@ export class Reloads {
     }
     const follow = reader?.followDecisions(metrics!, clock);
     try {
-      configuration.enforce(prepared);
+      configuration.apply(prepared);
     } catch (error) {
       await takeBack?.(error);
       throw error;

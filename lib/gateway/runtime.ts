@@ -105,7 +105,7 @@ export class Runtime {
   /** Pools of upstreams that are no longer configured, while a request still uses one of their connections. */
   readonly #retired = new Set<Connections>();
   /** Null: no upstream has been probed. */
-  #checks: { adopt(all: readonly Probes[]): void } | null = null;
+  #checks: { apply(all: readonly Probes[]): void } | null = null;
   readonly #lastingMemory = new Map<string, ArrayBufferLike>();
   /** The threads of the program, with memory that belongs to no configuration and lives as long as the gateway. */
   readonly lasting: Threads;
@@ -267,8 +267,8 @@ export class Runtime {
     void closeKept(inUse, this.#inUse);
   }
 
-  /** A snapshot comes into force: keeps what it uses and releases the rest. `isSame`: see `UpstreamSet.adopt`. */
-  adopt(inUse: InUse, isSame = false): void {
+  /** Puts a snapshot into force: what it uses stays, the rest is released. `isSame`: see `UpstreamSet.apply`. */
+  apply(inUse: InUse, isSame = false): void {
     const before = this.#inUse;
     this.#inUse = inUse;
     for (const pool of this.#retired) if (pool.leases.leased === 0) this.#retired.delete(pool);
@@ -282,12 +282,12 @@ export class Runtime {
       if (!inUse.upstreamSets.has(service)) upstreamSet.close();
     for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) {
       const out = upstreamSet.peers.filter(isOut).map((peer) => [peer.id, outBy(peer)] as const);
-      upstreamSet.adopt(members, breaker, isSame);
-      this.#features.loaded.balancing?.adoptHealth(upstreamSet, members, this.healthTools);
+      upstreamSet.apply(members, breaker, isSame);
+      this.#features.loaded.balancing?.applyHealth(upstreamSet, members, this.healthTools);
       if (out.length > 0 && !isWorker(this.threads)) this.#logReturns(upstreamSet, out);
     }
     this.#start();
-    this.limits?.adopt?.(inUse.memory);
+    this.limits?.apply?.(inUse.memory);
     this.limits?.retire(inUse.limiters);
     void closeKept(before, inUse);
   }
@@ -330,7 +330,7 @@ export class Runtime {
   destroy(): void {
     this.limits?.close();
     this.#names?.close();
-    this.#checks?.adopt([]);
+    this.#checks?.apply([]);
     for (const upstreamSet of this.upstreamSets) upstreamSet.close();
     for (const { pool } of this.#inUse?.pools.values() ?? []) pool.destroy();
     for (const pool of this.#retired) pool.destroy();
@@ -355,7 +355,7 @@ export class Runtime {
     // In a worker: the main thread checks.
     if (isWorker(this.threads)) return;
     if (checks.length > 0) this.#checks ??= this.#features.balancing.activeChecks(this.clock);
-    this.#checks?.adopt(checks);
+    this.#checks?.apply(checks);
   }
 
   #connections(options: ConnectionPoolOptions, maxConnections: number): Connections {

@@ -57,7 +57,7 @@ export class SignedValidity implements Validity {
     return expiresAt === undefined ? null : timeOf(expiresAt);
   }
 
-  take({ serial, expiresAt }: Pick<Config, "serial" | "expiresAt">): void {
+  applied({ serial, expiresAt }: Pick<Config, "serial" | "expiresAt">): void {
     if (serial === undefined && expiresAt === undefined) return;
     const before = this.#seen;
     this.#seen = { serial: serial ?? before.serial, time: Math.max(this.#clock.wall(), before.time) };

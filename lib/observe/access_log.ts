@@ -84,7 +84,7 @@ export class AccessLog {
    * be opened.
    * Before `start` the file is not opened; its permissions are checked.
    */
-  adopt(settings: AccessLogSettings): void {
+  apply(settings: AccessLogSettings): void {
     const { features, random } = this.#options;
     this.#file = this.#fileFor(settings);
     if (settings.format !== this.#settings.format)

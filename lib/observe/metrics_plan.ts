@@ -124,7 +124,7 @@ export class MetricsPlan {
   }
 
   /** The configuration takes effect: meters for names that it does not have are dropped. */
-  adopt(): void {
+  apply(): void {
     this.#metrics.inForce = this;
     if (this.#metrics.decisions !== null) this.#metrics.decisions.ring = this.#ring;
     for (const { meter, upstreams } of this.services.values()) {

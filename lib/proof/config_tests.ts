@@ -11,7 +11,7 @@ import type { TestReport } from "../gateway/status.ts";
 import { failuresOf, runTests } from "./run_tests.ts";
 
 /** Rejects with a `ConfigError` if a test fails; if all that failed ran out of time, only with "strict". */
-export async function prove(
+export async function mustPass(
   configuration: Configuration,
   { valid, source }: ReadConfig,
   late: "strict" | "lenient",

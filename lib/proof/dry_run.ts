@@ -188,7 +188,7 @@ async function ofOwnSource(options: ConfigurationOptions, recent: (valid: ValidC
   }
   const { configuration } = candidate;
   try {
-    const refusal = await configuration.prove("strict").then(() => ({ file: null, issues: [] }), whyRefused);
+    const refusal = await configuration.testFirst("strict").then(() => ({ file: null, issues: [] }), whyRefused);
     const report = configuration.lastTests?.report ?? { passed: 0, failed: 0, tests: [] };
     const result = await compared(refusal, { valid: configuration.snapshot, report }, recent(configuration.snapshot));
     const passes = report.tests.flatMap(({ name, passed }) => (passed ? [name] : []));

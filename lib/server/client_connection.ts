@@ -291,7 +291,7 @@ export class ClientConnection implements RequestSink, Responder {
     call.close();
     this.#phase = "over";
     socket.off("data", this.received).off("end", this.#onEnd);
-    this.#server.join(ownReads(socket), this.#rest ?? NOTHING, tunnel!, call.notes, this.#server.delivery);
+    this.#server.join(toOwnReads(socket), this.#rest ?? NOTHING, tunnel!, call.notes, this.#server.delivery);
     socket.resume();
   }
 
@@ -392,7 +392,7 @@ export class ClientConnection implements RequestSink, Responder {
     this.#phase = "over";
     if (inbound === null) {
       const line = head === null || code === "uri_too_long" ? null : requestLineOf(head);
-      return refuseUnread(ownReads(this.#socket), this.#server, refusal, { line });
+      return refuseUnread(toOwnReads(this.#socket), this.#server, refusal, { line });
     }
     // A client that has disconnected gets no reply, although one that has ended only its own side may read it.
     if (refusal !== CUT_OFF) {
@@ -401,7 +401,7 @@ export class ClientConnection implements RequestSink, Responder {
     }
     inbound.call.abort();
     this.#body?.destroy(new Error(detail));
-    refuseUnread(ownReads(this.#socket), this.#server, refusal, { id: inbound.call.id });
+    refuseUnread(toOwnReads(this.#socket), this.#server, refusal, { id: inbound.call.id });
   }
 
   /** Closes the connection after the last reply. */
@@ -415,7 +415,7 @@ export class ClientConnection implements RequestSink, Responder {
     this.#body?.destroy();
     // Behind a whole request, only requests that the client sent before it learned of the end can follow.
     endSoon(
-      ownReads(socket),
+      toOwnReads(socket),
       this.#server.clock,
       this.#parser.isOver && this.#ending !== "lost" ? MAX_CROSSING_MS : undefined,
     );
@@ -486,7 +486,7 @@ class SharingSocket extends Socket {
  * Moves the connection of a socket that was accepted in this turn to one that reads into this memory once it has a
  * `ClientConnection`. Returns the same socket where Node has no handle to give.
  */
-export function adopt(accepted: Socket): Socket {
+export function toSharedReads(accepted: Socket): Socket {
   const holder = accepted as unknown as { _handle: unknown };
   const handle = holder._handle;
   if (handle === null || handle === undefined) return accepted;
@@ -505,8 +505,8 @@ export function adopt(accepted: Socket): Socket {
   return socket;
 }
 
-/** From now on it is a stream as any other. */
-function ownReads(socket: Socket): Socket {
+/** From now on the socket reads into memory of its own, as any other stream. */
+function toOwnReads(socket: Socket): Socket {
   if (socket instanceof SharingSocket) socket.reader = null;
   return socket;
 }

@@ -13,7 +13,7 @@ import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Config } from "../config/model.ts";
 import type { HostCertificates, Pair } from "./certificates.ts";
-import { adopt, ClientConnection } from "./client_connection.ts";
+import { toSharedReads, ClientConnection } from "./client_connection.ts";
 import { CLIENT_IDLE_MS, Drain, type HasConnections, type Http1Options } from "./http1.ts";
 import { ConnectionLimit, type ConnectionCounts } from "./limits.ts";
 import type { ConnectionFacts } from "./inbound.ts";
@@ -179,7 +179,7 @@ export class Listener {
       // that is shared.
       const { h2c = false, http1 = "wire" } = this.#options.protocols?.() ?? {};
       const isWire = !h2c && http1 === "wire";
-      const socket = isWire ? adopt(accepted) : accepted;
+      const socket = isWire ? toSharedReads(accepted) : accepted;
       if (!this.#admit(guarded(socket))) return;
       socket.on("error", ignore);
       if (isWire) this.#serveWire(socket);

@@ -32,7 +32,7 @@ export interface MemoryCounters extends Counters {
   /** The callers of each limiter, and how many decisions were made for callers without a place of their own. */
   tables(): Iterable<readonly [key: string, numbers: { readonly callers: number; readonly shared: number }]>;
   /** In memory that threads share: a configuration comes into force with it. */
-  adopt?(memory: ReadonlyMap<string, ArrayBufferLike>): void;
+  apply?(memory: ReadonlyMap<string, ArrayBufferLike>): void;
   /** The same: a thread has ended. */
   repair?(dead: number): void;
 }

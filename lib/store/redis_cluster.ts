@@ -143,7 +143,7 @@ export class RedisServers {
     const read = (reply: RespValue | null) => {
       this.#isReading = false;
       const table = reply === null ? null : readSlots(reply, asked);
-      if (table !== null) this.#adopt(table);
+      if (table !== null) this.#use(table);
       // A server without slots, as a new one is, has an empty table.
       else if (reply !== null && !(Array.isArray(reply) && reply.length === 0))
         asked.giveUp(replyProblem("CLUSTER SLOTS", reply));
@@ -152,7 +152,7 @@ export class RedisServers {
     if (!asked.send({ text: command("CLUSTER", "SLOTS"), answered: read, failed: () => read(null) })) read(null);
   }
 
-  #adopt(table: SlotTable): void {
+  #use(table: SlotTable): void {
     if (this.#isClosed) return;
     this.#slots = table.slots;
     const needed = new Set([...this.#options.servers, ...table.servers].map(addressOf));

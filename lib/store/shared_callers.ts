@@ -59,7 +59,7 @@ export function workerCounters(
   secret = randomSecret(),
 ) {
   const isMain = (threads.place ?? -1) < 0;
-  /** Where the memory is too small for these options, larger memory takes its place in `adopt`. */
+  /** Where the memory is too small for these options, larger memory takes its place in `apply`. */
   const counters = memoryCounters(
     clock,
     secret,
@@ -94,8 +94,8 @@ export function workerCounters(
   return {
     ...counters,
     /** A configuration comes into force with this memory: what was too small for it is replaced. */
-    adopt(memory: ReadonlyMap<string, ArrayBufferLike>): void {
-      for (const [key, table] of all) table.adopt(memory.get(nameOf(key)));
+    apply(memory: ReadonlyMap<string, ArrayBufferLike>): void {
+      for (const [key, table] of all) table.apply(memory.get(nameOf(key)));
     },
     /** Frees the locks of a thread that has ended, and repairs what it was about to change. */
     repair(dead: number): void {
@@ -195,7 +195,7 @@ export class SharedTable implements CallerTable {
   }
 
   /** The prepared memory takes the place of the former. A worker moves all shards; the main thread learns of it. */
-  adopt(inForce: ArrayBufferLike | undefined): void {
+  apply(inForce: ArrayBufferLike | undefined): void {
     if (this.prepared === null || this.prepared.memory !== inForce) return;
     const { memory, shards } = this.prepared;
     this.prepared = null;

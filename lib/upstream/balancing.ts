@@ -24,10 +24,10 @@ export interface Balancing {
   readonly BREAKER_BYTES: number;
   /** `memory`: null: there is one thread. `failures`: in a worker, where those are reported; null elsewhere. */
   healthOf(options: HealthOptions, memory: ArrayBufferLike | null, failures: FailureCounts | null): UpstreamHealth;
-  /** Puts the settings of a configuration for the health of its upstreams into force, after `UpstreamSet.adopt`. */
-  adoptHealth(upstreamSet: UpstreamSet, members: readonly Member[], tools: HealthTools): void;
+  /** Puts the settings of a configuration for the health of its upstreams into force, after `UpstreamSet.apply`. */
+  applyHealth(upstreamSet: UpstreamSet, members: readonly Member[], tools: HealthTools): void;
   checksOf(health: Service["health"], peers: readonly Peer[], egress: Egress): Probes;
-  activeChecks(clock: Clock): { adopt(all: readonly Probes[]): void };
+  activeChecks(clock: Clock): { apply(all: readonly Probes[]): void };
   /** By the strategy of the service. `changes`: see `HealthTools`. */
   pickersOf(service: Service, changes: Int32Array): MakePicker;
   splitOf(

@@ -36,8 +36,8 @@ export function pickerAmong(
   };
 }
 
-/** Puts the settings of a configuration for the health of its upstreams into force, after `UpstreamSet.adopt`. */
-export function adoptHealth(
+/** Puts the settings of a configuration for the health of its upstreams into force, after `UpstreamSet.apply`. */
+export function applyHealth(
   upstreamSet: UpstreamSet,
   members: readonly Member[],
   { clock, log, changes, make }: HealthTools,

@@ -179,7 +179,7 @@ export class UpstreamSet {
   }
 
   /**
-   * The present peer with this id and these connections, or a new one, which counts from `adopt` on. New connections to
+   * The present peer with this id and these connections, or a new one, which counts from `apply` on. New connections to
    * the same place, because of a renewed certificate for instance, do not make an upstream healthy.
    */
   peer(id: string, pool: Connections): Peer {
@@ -192,10 +192,10 @@ export class UpstreamSet {
   }
 
   /**
-   * Puts a configuration into force, but for the health of upstreams that have settings for it: `adoptHealth` does.
+   * Puts a configuration into force, but for the health of upstreams that have settings for it: `applyHealth` does.
    * `isSame`: only files have been read again, and what is taken out stays so.
    */
-  adopt(
+  apply(
     members: readonly Member[],
     breaker: { readonly breaker: CircuitBreaker; readonly settings: BreakerSettings } | null,
     isSame = false,

@@ -75,7 +75,7 @@ async function written(entries: readonly RequestFacts[], format: "json" | "combi
     features: { logs: { ...combinedLog, ...logFile, ...logFilter, ...serverTiming } },
   });
   log.start();
-  log.adopt({ enabled: true, format, sample: 1, exclude: [], file });
+  log.apply({ enabled: true, format, sample: 1, exclude: [], file });
   let best = Infinity;
   for (let round = 0; round < ROUNDS; round++) {
     const before = process.cpuUsage();

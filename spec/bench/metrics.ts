@@ -99,6 +99,6 @@ function filled(): { routes: readonly RouteMeter[]; meter: ServiceMeter; upstrea
     upstreams: upstreams.map((id) => ({ id })),
     routes: many(ROUTES),
   });
-  plan.adopt();
+  plan.apply();
   return { routes: [...routes.values()], meter, upstreams };
 }

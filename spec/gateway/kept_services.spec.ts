@@ -139,12 +139,12 @@ describe("a reload", () => {
     const made = await configuration.compileInSlices(read, {
       during: (run) => {
         // Before the second step the same configuration comes into force once more.
-        if (++runs === 2) configuration.enforce(configuration.compile(configuration.inForce, null));
+        if (++runs === 2) configuration.apply(configuration.compile(configuration.inForce, null));
         return run();
       },
     });
     expect(runs).toBeGreaterThan(4);
-    configuration.enforce(made);
+    configuration.apply(made);
     expect([...snapshot().inUse.upstreamSets.keys()]).toEqual(["a", "b", "c"]);
   });
 });

@@ -22,7 +22,7 @@ describe("Runtime", () => {
     const runtime = made();
     const first = runtime.inUse(1000);
     const pool = runtime.pool("s", OPTIONS, 4, first);
-    runtime.adopt(first);
+    runtime.apply(first);
     expect(runtime.pool("s", { ...OPTIONS }, 4, runtime.inUse(1000))).toBe(pool);
   });
 
@@ -37,7 +37,7 @@ describe("Runtime", () => {
     const runtime = made();
     const first = runtime.inUse(1000);
     const pool = runtime.pool("s", OPTIONS, 4, first);
-    runtime.adopt(first);
+    runtime.apply(first);
     expect(runtime.pool(service, options, 4, runtime.inUse(1000))).not.toBe(pool);
   });
 
@@ -52,17 +52,17 @@ describe("Runtime", () => {
     const runtime = made();
     const first = runtime.inUse(1000);
     const pool = runtime.pool("s", OPTIONS, 4, first);
-    runtime.adopt(first);
+    runtime.apply(first);
     const second = runtime.inUse(1000);
     runtime.pool("s", OPTIONS, 9, second);
     expect(pool.leases.maxConnections).toBe(4);
-    runtime.adopt(second);
+    runtime.apply(second);
     expect(pool.leases.maxConnections).toBe(9);
   });
 
   it("upstreams of removed services are released, and upstreams of the other services stay", () => {
     const runtime = made();
-    const adopt = (...services: string[]) => {
+    const apply = (...services: string[]) => {
       const inUse = runtime.inUse(1000);
       for (const service of services)
         inUse.upstreamSets.set(service, {
@@ -71,12 +71,12 @@ describe("Runtime", () => {
           breaker: null,
           checks: null,
         });
-      runtime.adopt(inUse);
+      runtime.apply(inUse);
       return inUse.upstreamSets;
     };
-    const before = adopt("a", "b");
-    expect(adopt("a").get("a")!.upstreamSet).toBe(before.get("a")!.upstreamSet);
-    expect(adopt("a", "b").get("b")!.upstreamSet).not.toBe(before.get("b")!.upstreamSet);
+    const before = apply("a", "b");
+    expect(apply("a").get("a")!.upstreamSet).toBe(before.get("a")!.upstreamSet);
+    expect(apply("a", "b").get("b")!.upstreamSet).not.toBe(before.get("b")!.upstreamSet);
     expect(runtime.upstreamSets.map(({ service }) => service)).toEqual(["a", "b"]);
   });
 });
@@ -301,7 +301,7 @@ describe("the runtime of a program with workers", () => {
                 : null,
           });
         }
-        runtime.adopt(inUse);
+        runtime.apply(inUse);
         runtime.activate();
         onTestFinished(() => runtime.destroy());
         return runtime;
@@ -341,7 +341,7 @@ describe("the runtime of a program with workers", () => {
         };
       });
       inUse.upstreamSets.set("s", { upstreamSet, members, breaker: null, checks: null });
-      main.adopt(inUse);
+      main.apply(inUse);
       onTestFinished(() => main.destroy());
       const find = (service: string, id: string) => main.peer(service, id);
       addFailures(

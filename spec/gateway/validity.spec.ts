@@ -29,7 +29,7 @@ function validityFrom(seen: Seen = { serial: null, time: 0 }) {
   };
   const take = (config: object, at = EARLY) => {
     wall = at;
-    validity.take(config as never);
+    validity.applied(config as never);
   };
   return { take, written, why };
 }

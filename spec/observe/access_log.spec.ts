@@ -42,9 +42,9 @@ function accessLog(settings: Partial<AccessLogSettings> = {}, random: () => numb
   const clock = manualClock();
   const batches: string[] = [];
   const log = new AccessLog({ sink: (text) => void batches.push(text), clock, log: silentLog, features, random });
-  const adopt = (changes: Partial<AccessLogSettings>) =>
-    log.adopt({ enabled: true, format: "json", sample: 1, exclude: [], ...changes });
-  adopt(settings);
+  const apply = (changes: Partial<AccessLogSettings>) =>
+    log.apply({ enabled: true, format: "json", sample: 1, exclude: [], ...changes });
+  apply(settings);
   log.start();
   const write = (noted: RequestFacts) => {
     if (log.isOn) log.write(noted, clock.now());
@@ -53,7 +53,7 @@ function accessLog(settings: Partial<AccessLogSettings> = {}, random: () => numb
     log.flush();
     return batches.join("");
   };
-  return { clock, batches, log, adopt, write, text, lines: () => lines(text()) };
+  return { clock, batches, log, apply, write, text, lines: () => lines(text()) };
 }
 
 /** A gateway whose access log can be read line by line. */
@@ -89,9 +89,9 @@ describe("an AccessLog", () => {
   });
 
   it("passes nothing to the sink without lines, or when it is not enabled", () => {
-    const { batches, adopt, log, write } = accessLog();
+    const { batches, apply, log, write } = accessLog();
     log.flush();
-    adopt({ enabled: false });
+    apply({ enabled: false });
     write(entry());
     log.flush();
     expect(batches).toEqual([]);
@@ -137,9 +137,9 @@ describe("an AccessLog", () => {
   });
 
   it("uses another format at once, and leaves earlier lines unchanged", () => {
-    const { adopt, write, text } = accessLog();
+    const { apply, write, text } = accessLog();
     write(entry());
-    adopt({ format: "combined" });
+    apply({ format: "combined" });
     write(entry());
     expect(text()).toMatch(/^\{.*\}\n192\.0\.2\.1 - - \[.*\n$/);
   });
@@ -395,12 +395,12 @@ it(
     const clock = manualClock();
     const log = new AccessLog({ sink: (text) => void batches.push(text), clock, log: silentLog, features });
     const on = { enabled: true, format: "json", sample: 1, exclude: [], file } as const;
-    log.adopt(on);
+    log.apply(on);
     log.start();
     log.write(entry(), clock.now());
-    log.adopt({ ...on, enabled: false });
+    log.apply({ ...on, enabled: false });
     log.write(entry(), clock.now());
-    log.adopt(on);
+    log.apply(on);
     await log.close();
     log.write(entry(), clock.now());
     log.flush();

@@ -19,17 +19,17 @@ function kept(count: number | undefined = 100, memory = new Map<string, SharedAr
     if (!memory.has(name)) memory.set(name, new SharedArrayBuffer(bytes));
     return memory.get(name)!;
   };
-  const adopt = (kept?: number) => {
+  const apply = (kept?: number) => {
     const plan = metrics.plan(kept, shared);
     plan.service(SERVICE);
-    plan.adopt();
+    plan.apply();
   };
   const reload = (kept?: number) => {
     const follow = followDecisions(metrics, clock);
-    adopt(kept);
+    apply(kept);
     return follow();
   };
-  adopt(count);
+  apply(count);
   const end = (id: string, facts: Partial<RequestFacts> = {}, notes: Partial<Notes> = {}, isAborted = false) => {
     const call = new Call({
       id,
@@ -331,7 +331,7 @@ describe("a decision", () => {
     const { end, find, metrics } = kept();
     const plan = metrics.plan(100, () => metrics.decisions!.ring!.bytes.buffer);
     plan.service({ ...SERVICE, routes: Array.from({ length: 70_000 }, (_, i) => ({ name: `route ${i}` })) });
-    plan.adopt();
+    plan.apply();
     end("r", {}, { service: "shop", route: "route 0", tried: tried("a", 200, 1) });
     expect(await find("r")).toMatchObject({
       service: "shop",

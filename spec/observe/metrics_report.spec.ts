@@ -22,7 +22,7 @@ function made(routes = ROUTES) {
       routes: routes.map((route) => ({ name: route })),
     });
   const plugin = plan.plugin(PLUGIN);
-  plan.adopt();
+  plan.apply();
   return { metrics, plugin };
 }
 
@@ -165,7 +165,7 @@ describe("the reports of workers", () => {
     for (const { metrics } of [worker, whole]) {
       const plan = metrics.plan();
       plan.service({ name: "orders", upstreams: [], routes: [{ name: "list" }] });
-      plan.adopt();
+      plan.apply();
     }
     const notes = Object.assign(new Notes(), { status: 200, meter: removed });
     removed.ended("GET", notes, 5);

@@ -280,7 +280,7 @@ describe("figures of the last minute", () => {
       const plan = metrics.plan();
       const upstreams = [{ id: "a" }, { id: "b", group: "canary" }, { id: "c", group: "canary" }];
       const { meter, routes } = plan.service({ name: "s", upstreams, routes: [{ name: "busy" }, { name: "slow" }] });
-      plan.adopt();
+      plan.apply();
       const notes = {
         status: 200,
         code: null,
@@ -435,7 +435,7 @@ describe("the end of a step", () => {
     const metrics = new Metrics();
     const plan = metrics.plan();
     const { meter, routes } = plan.service({ name: "s", upstreams: [{ id: "u" }], routes: ROUTES });
-    plan.adopt();
+    plan.apply();
     const stats = new Stats(clock, metrics);
     stats.start();
     const count = (route: string, ms: number) => {

@@ -22,8 +22,8 @@ function tailed(...filters: readonly TailFilter[]) {
     log: silentLog,
     features: { logs: { ...combinedLog, ...logFile, ...logFilter, ...serverTiming } },
   });
-  const adopt = (changes: Partial<AccessLogSettings>) => log.adopt((settings = { ...OFF, ...changes }));
-  adopt({});
+  const apply = (changes: Partial<AccessLogSettings>) => log.apply((settings = { ...OFF, ...changes }));
+  apply({});
   log.start();
   const batches: TailBatch[] = [];
   const tail = new Tail(
@@ -71,7 +71,7 @@ function tailed(...filters: readonly TailFilter[]) {
     log.flush();
     return written;
   };
-  return { clock, log, tail, adopt, end, seen, text };
+  return { clock, log, tail, apply, end, seen, text };
 }
 
 describe("the tail of a thread", () => {
@@ -156,13 +156,13 @@ describe("the tail of a thread", () => {
   });
 
   it("has nothing of paths that the log excludes, also after a reload, and all of what it samples", () => {
-    const { adopt, end, seen } = tailed({});
-    adopt({ enabled: true, sample: 0.000_001, exclude: ["/healthz"] });
+    const { apply, end, seen } = tailed({});
+    apply({ enabled: true, sample: 0.000_001, exclude: ["/healthz"] });
     end({ target: "/healthz" });
     expect(seen()).toEqual([]);
     end();
     expect(seen()).toHaveLength(1);
-    adopt({ exclude: ["/a/*"] });
+    apply({ exclude: ["/a/*"] });
     end();
     expect(seen()).toEqual([]);
     end({ target: "/healthz" });
@@ -173,13 +173,13 @@ describe("the tail of a thread", () => {
     "turns on while the log is off, which then writes nothing, and is off again once nobody reads; " +
       "a log that is on goes on",
     () => {
-      const { clock, adopt, log, tail, end, seen, text } = tailed({});
+      const { clock, apply, log, tail, end, seen, text } = tailed({});
       expect(log.isOn).toBe(true);
       end();
       expect([seen().length, text()]).toEqual([1, ""]);
       tail.readers = [];
       expect([log.isOn, clock.pending]).toEqual([false, 0]);
-      adopt({ enabled: true });
+      apply({ enabled: true });
       tail.readers = [{ id: 9, filter: {}, most: 1 }];
       end();
       expect([seen().length, text().split("\n").length]).toEqual([1, 2]);

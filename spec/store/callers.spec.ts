@@ -252,16 +252,16 @@ describe("a reload with more callers, right behind another one that no worker ha
     const { main, worker, compile, used } = program();
     const first = compile(1_000);
     let limiter = first.inWorker();
-    for (const counters of [main, worker]) counters.adopt(first.memory);
+    for (const counters of [main, worker]) counters.apply(first.memory);
     for (let i = 0; i < 3; i++) limiter.decide("a");
     const second = compile(10_000);
     limiter = second.inWorker();
-    main.adopt(second.memory);
+    main.apply(second.memory);
     const third = compile(100_000);
-    worker.adopt(second.memory);
+    worker.apply(second.memory);
     const later = third.inWorker();
     if (outcome === "accepted") {
-      for (const counters of [main, worker]) counters.adopt(third.memory);
+      for (const counters of [main, worker]) counters.apply(third.memory);
       limiter = later;
     }
     expect(limiter.decide("a").remaining).toEqual([1]);
@@ -269,7 +269,7 @@ describe("a reload with more callers, right behind another one that no worker ha
     expect(used()).toBe(2);
     const fourth = compile(100_000);
     limiter = fourth.inWorker();
-    for (const counters of [main, worker]) counters.adopt(fourth.memory);
+    for (const counters of [main, worker]) counters.apply(fourth.memory);
     expect(limiter.decide("a").remaining).toEqual([0]);
     expect(limiter.decide("b").remaining).toEqual([3]);
     expect(used()).toBe(2);

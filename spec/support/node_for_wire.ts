@@ -16,6 +16,6 @@ class NodeConnection {
 }
 
 /** Node's server reads by streams. */
-const adopt = (socket: Socket) => socket;
+const toSharedReads = (socket: Socket) => socket;
 
-export { NodeConnection as ClientConnection, adopt };
+export { NodeConnection as ClientConnection, toSharedReads };

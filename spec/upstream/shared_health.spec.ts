@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import { adoptHealth, pickerAmong } from "../../lib/upstream/choice.ts";
+import { applyHealth, pickerAmong } from "../../lib/upstream/choice.ts";
 import type { HealthTools } from "../../lib/upstream/contracts.ts";
 import { Health, HEALTH_BYTES, PublishedHealth } from "../../lib/upstream/health.ts";
 import type { HealthSettings } from "../../lib/upstream/contracts.ts";
@@ -38,25 +38,25 @@ function bench(settings: HealthSettings = HEALTH) {
     const upstreamSet = new UpstreamSet("s");
     const make: HealthTools["make"] = (of, memory) =>
       place < 0 ? new Health(of, memory) : new PublishedHealth(of, memory!, reports);
-    const adopt = (next: HealthSettings) => {
+    const apply = (next: HealthSettings) => {
       const members = ["a", "b"].map((id) => ({
         peer: upstreamSet.peer(id, pools[id]!),
         memory: own.memory(id, HEALTH_BYTES),
         weight: 1,
         health: next,
       }));
-      upstreamSet.adopt(members, null);
-      adoptHealth(upstreamSet, members, { clock, log: place < 0 ? log : silentLog, changes, make });
+      upstreamSet.apply(members, null);
+      applyHealth(upstreamSet, members, { clock, log: place < 0 ? log : silentLog, changes, make });
     };
     const pools: Record<string, ReturnType<typeof madeUpPool>> = { a: madeUpPool(), b: madeUpPool() };
-    adopt(settings);
+    apply(settings);
     const picker = pickerAmong(changes, upstreamSet.peers, balancerOf({ loadBalancingStrategy: "round_robin" }));
     const picks = () => Array.from({ length: 4 }, () => picker.pick(madeUpExchange(), [])?.id ?? "-").join("");
     return {
       upstreamSet,
       health: (id: string) => upstreamSet.peers.find((peer) => peer.id === id)!.health,
       picks,
-      adopt,
+      apply,
     };
   };
   const [main, one, two] = [setOf(-1), setOf(0), setOf(1)];
@@ -141,7 +141,7 @@ describe("the health of upstreams with workers", () => {
       one.health("a").failed("broken");
       one.health("b").close();
       one.health("b").failed("broken");
-      two.adopt({ ...HEALTH, passive: { ...HEALTH.passive, maxFailures: 0 } });
+      two.apply({ ...HEALTH, passive: { ...HEALTH.passive, maxFailures: 0 } });
       two.health("b").failed("broken");
       await nextTurn();
       expect(sent).toEqual([]);

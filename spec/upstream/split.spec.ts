@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import type { Exchange } from "../../lib/http/exchange.ts";
-import { adoptHealth, pickerAmong } from "../../lib/upstream/choice.ts";
+import { applyHealth, pickerAmong } from "../../lib/upstream/choice.ts";
 import type { HealthTools } from "../../lib/upstream/contracts.ts";
 import { hashKey } from "../../lib/upstream/hash.ts";
 import { Health } from "../../lib/upstream/health.ts";
@@ -49,8 +49,8 @@ function bench(upstreams: string, shares: readonly Share[], draw = inTurn()) {
     const [id, group] = name!.split("/");
     return { peer: set.peer(id!, madeUpPool()), weight: Number(weight), group, health: HEALTH };
   });
-  set.adopt(members, null);
-  adoptHealth(set, members, tools);
+  set.apply(members, null);
+  applyHealth(set, members, tools);
   const strategy = balancerOf({ loadBalancingStrategy: "round_robin" });
   const split = new SplitPicker({
     shares,

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { Fault, type ErrorCode } from "../../lib/base/errors.ts";
 import { silentLog } from "../../lib/base/log.ts";
 import { Breaker } from "../../lib/upstream/breaker.ts";
-import { adoptHealth, pickerAmong } from "../../lib/upstream/choice.ts";
+import { applyHealth, pickerAmong } from "../../lib/upstream/choice.ts";
 import type { HealthTools } from "../../lib/upstream/contracts.ts";
 import { Health } from "../../lib/upstream/health.ts";
 import type { HealthSettings } from "../../lib/upstream/contracts.ts";
@@ -31,11 +31,11 @@ function bench(text: string) {
     make: (options) => new Health(options),
   };
   const force = (members: readonly Member[]) => {
-    fleet.adopt(members, null);
-    adoptHealth(fleet, members, tools);
+    fleet.apply(members, null);
+    applyHealth(fleet, members, tools);
   };
   const pools = new Map<string, ReturnType<typeof madeUpPool>>();
-  const adopt = (next: string) => {
+  const apply = (next: string) => {
     const members = next.split(" ").map((item): Member => {
       const [id, weight = "1"] = item.split(":");
       if (!pools.has(id!)) pools.set(id!, madeUpPool());
@@ -45,10 +45,10 @@ function bench(text: string) {
     const peers = members.map(({ peer }) => peer);
     return { peers, picker: pickerAmong(tools.changes, peers, balancerOf({ loadBalancingStrategy: "round_robin" })) };
   };
-  const first = adopt(text);
+  const first = apply(text);
   const picks = (n: number, tried: readonly Peer[] = []) =>
     Array.from({ length: n }, () => first.picker.pick(madeUpExchange(), tried)?.id ?? "-").join("");
-  return { clock, fleet, force, adopt, ...first, picks };
+  return { clock, fleet, force, apply, ...first, picks };
 }
 
 describe("the choice of upstreams", () => {
@@ -80,9 +80,9 @@ describe("the choice of upstreams", () => {
   });
 
   it("the choice of upstreams follows the new weights after a reload, whatever turns were left", () => {
-    const { picks, adopt, picker } = bench("a:100 b");
+    const { picks, apply, picker } = bench("a:100 b");
     picks(60);
-    adopt("a b");
+    apply("a b");
     expect(Array.from({ length: 4 }, () => picker.pick(madeUpExchange(), [])!.id).join("")).toBe("abab");
   });
 
@@ -109,8 +109,8 @@ describe("the last usable upstream", () => {
   });
 
   it("the last usable upstream cannot be an upstream that a reload removed", () => {
-    const { peers, adopt } = bench("a b");
-    adopt("a");
+    const { peers, apply } = bench("a b");
+    apply("a");
     peers[0]!.health.failed("broken");
     expect(peers[0]!.health.usable).toBe(true);
   });
@@ -118,16 +118,16 @@ describe("the last usable upstream", () => {
 
 describe("a reload", () => {
   it("a reload keeps an upstream and its health", () => {
-    const { peers, adopt } = bench("a b");
+    const { peers, apply } = bench("a b");
     peers[0]!.health.failed("broken");
-    const { peers: next, picker } = adopt("a b c");
+    const { peers: next, picker } = apply("a b c");
     expect(next.slice(0, 2)).toEqual(peers);
     expect(picker.pick(madeUpExchange(), [])!.id).not.toBe("a");
   });
 
   it("a reload changes weights, even for requests in progress", () => {
-    const { picks, adopt } = bench("a b");
-    adopt("a:0 b");
+    const { picks, apply } = bench("a b");
+    apply("a:0 b");
     expect(picks(2)).toBe("bb");
   });
 
@@ -141,7 +141,7 @@ describe("a reload", () => {
     "a reload keeps the health of an upstream with new connections to the same place, its ejection included; " +
       "at another place it is unknown",
     () => {
-      const { fleet, force, peers, adopt, clock } = bench("a b");
+      const { fleet, force, peers, apply, clock } = bench("a b");
       peers[0]!.health.failed("broken");
       const next = fleet.peer("a", madeUpPool({ keepaliveIdleMs: 2 }));
       expect(fleet.peer("a", madeUpPool({ port: 81 })).health.usable).toBe(true);
@@ -157,7 +157,7 @@ describe("a reload", () => {
       clock.advance(100);
       expect(upstreamSetReport(fleet).upstreams[0]).toMatchObject({ state: "unknown", usable: true });
       next.health.failed("broken");
-      adopt("b");
+      apply("b");
       expect(clock.pending).toBe(0);
     },
   );
@@ -185,9 +185,9 @@ describe("a reload", () => {
   );
 
   it("a reload leaves no timer when it removes an upstream or when the service ends", () => {
-    const { peers, adopt, clock, fleet } = bench("a b c");
+    const { peers, apply, clock, fleet } = bench("a b c");
     peers[0]!.health.failed("broken");
-    adopt("b c");
+    apply("b c");
     expect(clock.pending).toBe(0);
     peers[1]!.health.failed("broken");
     fleet.close();
@@ -197,12 +197,12 @@ describe("a reload", () => {
   it("a reload keeps the state of the circuit breaker, and drops it if none is configured", () => {
     const { fleet, clock } = bench("a");
     const breaker = new Breaker({ clock, log: silentLog, service: "s" }, BREAKER);
-    fleet.adopt([], { breaker, settings: BREAKER });
+    fleet.apply([], { breaker, settings: BREAKER });
     breaker.settle(breaker.admit(), "failed");
-    fleet.adopt([], { breaker, settings: { ...BREAKER, probes: 2 } });
+    fleet.apply([], { breaker, settings: { ...BREAKER, probes: 2 } });
     expect(fleet.breaker).toBe(breaker);
     expect(upstreamSetReport(fleet).circuitBreaker).toMatchObject({ state: "open" });
-    fleet.adopt([], null);
+    fleet.apply([], null);
     expect(upstreamSetReport(fleet).circuitBreaker).toBeNull();
   });
 });
