@@ -19,8 +19,7 @@ import type { UpstreamState } from "../upstream/taken_out.ts";
 export type ToWorker =
   /** The worker listens from now on. */
   | { readonly type: "listen" }
-  /** The first step of a reload; answered with "prepared" or "refused". */
-  | { readonly type: "prepare"; readonly bundle: Bundle }
+  | (Asked & Question)
   | { readonly type: "commit" }
   | { readonly type: "abandon" }
   /** Both steps at once: a reload was committed while this worker started. */
@@ -28,21 +27,31 @@ export type ToWorker =
   | { readonly type: "tls"; readonly files: TlsFiles }
   | { readonly type: "ticketKey"; readonly key: Uint8Array }
   | { readonly type: "announceStop" }
-  /**
-   * See `Followers.setUpstream`; answered with "upstreamSet". `reload`: of the bundle in force in the main thread:
-   * under another one it means nothing.
-   */
-  | ({ readonly type: "setUpstream"; readonly reload: number } & UpstreamState)
-  /** Answered with "report". */
-  | { readonly type: "report"; readonly extent: ReportExtent }
   /** Answers "audit". */
   | { readonly type: "audited"; readonly isWritten: boolean }
   /** See `WorkerReports.tail`. */
   | { readonly type: "tail"; readonly readers: readonly TailReader[] }
-  /** See `Listener.stopAccepting`; answered with "stopped". */
-  | { readonly type: "stopAccepting"; readonly lingerMs: number }
   /** See `Gateway.close`; answered with "closed". */
   | { readonly type: "close"; readonly graceMs: number };
+
+/** The number of a question. */
+export interface Asked {
+  readonly ask: number;
+}
+
+/** What the main thread asks a worker for; each is answered. */
+export type Question =
+  /** The first step of a reload. The answer says why the worker refuses the configuration. */
+  | { readonly type: "prepare"; readonly bundle: Bundle }
+  /**
+   * See `Followers.setUpstream`. `reload`: of the bundle in force in the main thread: under another one it means
+   * nothing.
+   */
+  | ({ readonly type: "setUpstream"; readonly reload: number } & UpstreamState)
+  /** A "report" comes before the answer. */
+  | { readonly type: "report"; readonly extent: ReportExtent }
+  /** See `Listener.stopAccepting`. */
+  | { readonly type: "stopAccepting"; readonly lingerMs: number };
 
 /** To the main thread. */
 export type ToMain =
@@ -52,8 +61,8 @@ export type ToMain =
   | { readonly type: "listening" }
   /** The worker cannot serve, and ends. */
   | { readonly type: "failed"; readonly reason: string }
-  | { readonly type: "prepared"; readonly version: number }
-  | { readonly type: "refused"; readonly version: number; readonly reason: string }
+  /** It is done; or, to "prepare", why it is refused. */
+  | ({ readonly type: "answer"; readonly refusal: string | null } & Asked)
   /** One line of the program's log. */
   | { readonly type: "log"; readonly line: string }
   /** Whole lines of the access log. */
@@ -65,9 +74,6 @@ export type ToMain =
   | { readonly type: "tail"; readonly batches: readonly TailBatch[] }
   /** Requests that upstreams failed. */
   | { readonly type: "failures"; readonly failures: readonly UpstreamFailures[] }
-  | { readonly type: "upstreamSet" }
-  /** The worker accepts no connections any more. */
-  | { readonly type: "stopped" }
   | { readonly type: "closed"; readonly outcome: "drained" | "cut" };
 
 /**

@@ -2,18 +2,19 @@
  * The places of the workers, and how long each waits for its next worker.
  */
 import type { Worker } from "node:worker_threads";
-import type { UpstreamState } from "../upstream/taken_out.ts";
-import type { ToWorker } from "./messages.ts";
+import { refusal, type Question, type ToWorker } from "./messages.ts";
 
 /** After so many looks a worker that ends is replaced at once again. */
 const STEADY_LOOKS = 60;
 /** Pauses before a worker is replaced that ends again and again; the last one repeats. In milliseconds. */
 const PAUSES_MS = [0, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000];
 
-/** The answer to "prepare". */
-export interface ReloadAnswer {
-  readonly version: number;
-  given: "none" | "prepared" | "ended" | Error;
+/** "ended": the worker, before it answered. */
+export type Answer = "done" | "ended";
+
+interface Asked {
+  readonly resolve: (answer: Answer) => void;
+  readonly reject: (error: Error) => void;
 }
 
 /** The worker that has a place among the others, and those it replaced. */
@@ -28,8 +29,6 @@ export class Place {
   inFlight = new SharedArrayBuffer(0);
   /** Whether the worker listens, or did as it ended. */
   hasServed = false;
-  /** Whether it has closed its ports. */
-  hasStopped = false;
   /** Why the worker is about to end, if that is known. */
   reason: string | null = null;
   /** How often the main thread has looked at this worker, in all and since its last beat. */
@@ -40,29 +39,39 @@ export class Place {
   shortLives = 0;
   respawn: NodeJS.Timeout | null = null;
   outcome: "drained" | "cut" | null = null;
-  /** Of the reload in progress. */
-  answer: ReloadAnswer | null = null;
-  /** Reports that it was asked for, and those that have arrived. */
-  reportsAsked = 0;
-  reports = 0;
-  /** Upstreams that it was told to take out, or back, and those that it has. */
-  upstreamsTold = 0;
-  upstreamsSet = 0;
+  /** What its worker was asked and has not answered, by the number of the question. */
+  readonly #asked = new Map<number, Asked>();
+  #lastAsk = 0;
 
   constructor(index: number) {
     this.index = index;
+  }
+
+  /** Rejects with a `ConfigError` if the worker refuses. */
+  ask(question: Question): Promise<Answer> {
+    const ask = ++this.#lastAsk;
+    this.worker!.postMessage({ ask, ...question } satisfies ToWorker);
+    return new Promise((resolve, reject) => this.#asked.set(ask, { resolve, reject }));
+  }
+
+  /** `reason`: why it refuses; null: it does not. */
+  answered(ask: number, reason: string | null): void {
+    const asked = this.#asked.get(ask);
+    this.#asked.delete(ask);
+    if (reason === null) asked?.resolve("done");
+    else asked?.reject(refusal(this.index, reason));
+  }
+
+  /** Its worker has ended. */
+  endAsked(): void {
+    for (const { resolve } of this.#asked.values()) resolve("ended");
+    this.#asked.clear();
   }
 }
 
 /** Whether the worker listens, or is about to. */
 export function takesRequests({ state }: Place): boolean {
   return state === "asked" || state === "serving";
-}
-
-/** Has its worker take an upstream out, or back, which is done once `upstreamsSet` is what this returns. */
-export function tellUpstream(place: Place, reload: number, upstream: UpstreamState): number {
-  place.worker!.postMessage({ type: "setUpstream", reload, ...upstream } satisfies ToWorker);
-  return ++place.upstreamsTold;
 }
 
 /**

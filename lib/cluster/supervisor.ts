@@ -26,15 +26,15 @@ import { Ends, IN_FLIGHT_BYTES } from "./in_flight.ts";
 import {
   BEAT_MS,
   beatsOf,
-  refusal,
   VERSION,
   waitingLinesOf,
   type Posted,
+  type Question,
   type ToMain,
   type ToWorker,
   type WorkerStart,
 } from "./messages.ts";
-import { pauseBefore, Place, takesRequests, tellUpstream, type ReloadAnswer } from "./place.ts";
+import { pauseBefore, Place, takesRequests, type Answer } from "./place.ts";
 import { takePort } from "./ports.ts";
 
 /** The id of the main thread; workers have the following ones. */
@@ -148,20 +148,17 @@ export class Supervisor implements Followers {
   }
 
   async prepare(bundle: Bundle): Promise<void> {
-    const { version } = bundle;
     // Where none is about to listen, the configuration in force may be the reason, and nothing can judge the new one.
     await this.#until(() => this.#places.some(takesRequests) || this.#allEnded);
     this.#isReloading = true;
-    const answers = this.#places.filter(takesRequests).map((place): ReloadAnswer => {
-      place.worker!.postMessage({ type: "prepare", bundle } satisfies ToWorker);
-      return (place.answer = { version, given: "none" });
-    });
-    await this.#until(
-      () => answers.every(({ given }) => given !== "none") || answers.some(({ given }) => given instanceof Error),
-    );
-    for (const { given } of answers) if (given instanceof Error) throw given;
-    if (answers.length > 0 && answers.every(({ given }) => given === "ended"))
+    const answers = await this.#askAll({ type: "prepare", bundle });
+    if (answers.length > 0 && answers.every((answer) => answer === "ended"))
       throw new Error("every worker ended while it prepared this configuration");
+  }
+
+  /** Asks all workers that listen, or are about to. Rejects when the first of them refuses. */
+  #askAll(question: Question): Promise<Answer[]> {
+    return Promise.all(this.#places.filter(takesRequests).map((place) => place.ask(question)));
   }
 
   commit(bundle: Bundle): void {
@@ -177,7 +174,6 @@ export class Supervisor implements Followers {
   #endReload(message: ToWorker, forNew: ToWorker | null): void {
     this.#isReloading = false;
     for (const place of this.#places) {
-      place.answer = null;
       const given = takesRequests(place) ? message : forNew;
       if (given !== null) place.worker?.postMessage(given);
       if (place.state === "compiled") this.#listen(place);
@@ -190,26 +186,12 @@ export class Supervisor implements Followers {
   }
 
   async collect(extent: ReportExtent): Promise<void> {
-    const asked = this.#places.filter(takesRequests).map((place) => {
-      place.worker!.postMessage({ type: "report", extent } satisfies ToWorker);
-      return { place, report: ++place.reportsAsked };
-    });
-    if (asked.length > 0)
-      await waitAtMost(
-        this.#until(() => asked.every(({ place, report }) => place.reports >= report)),
-        MAX_COLLECTING_MS,
-      );
+    await waitAtMost(this.#askAll({ type: "report", extent }), MAX_COLLECTING_MS);
   }
 
   async setUpstream(upstream: UpstreamState): Promise<void> {
     const { reload } = this.#internals!.configuration.inForce;
-    const told = this.#places
-      .filter(takesRequests)
-      .map((place) => ({ place, last: tellUpstream(place, reload, upstream) }));
-    await waitAtMost(
-      this.#until(() => told.every(({ place, last }) => place.upstreamsSet >= last)),
-      MAX_SETTING_MS,
-    );
+    await waitAtMost(this.#askAll({ type: "setUpstream", reload, ...upstream }), MAX_SETTING_MS);
   }
 
   announceStop(): void {
@@ -226,7 +208,10 @@ export class Supervisor implements Followers {
       graceMs + MAX_CLOSING_MS,
     );
     const begunAt = performance.now();
-    await waitAtMost(this.#stopAccepting(lingerOf(graceMs)), lingerOf(graceMs));
+    // All close their ports before one of them asks a client to leave: the client would connect again to a worker that
+    // still listens, just as that one closes its port too, and lose its request.
+    const lingerMs = lingerOf(graceMs);
+    await waitAtMost(this.#askAll({ type: "stopAccepting", lingerMs: lingerMs / 2 }), lingerMs);
     for (const name of this.#names) name?.close(); // Another program may have the ports now.
     this.#broadcast({ type: "close", graceMs: Math.max(0, graceMs - (performance.now() - begunAt)) });
     // A native call of a plugin cannot be ended: the process ends with it.
@@ -246,17 +231,6 @@ export class Supervisor implements Followers {
 
   async terminate(): Promise<void> {
     await Promise.all(this.#places.map(({ worker }) => worker?.terminate()));
-  }
-
-  /**
-   * Closes the ports of all workers before one of them asks a client to leave: the client would connect again to a
-   * worker that still listens, just as that one closes its port too, and lose its request.
-   */
-  async #stopAccepting(lingerMs: number): Promise<void> {
-    const asked = this.#places.filter(takesRequests);
-    for (const { worker } of asked)
-      worker!.postMessage({ type: "stopAccepting", lingerMs: lingerMs / 2 } satisfies ToWorker);
-    await this.#until(() => asked.every(({ hasStopped, worker }) => hasStopped || worker === null));
   }
 
   #terminateAll(): void {
@@ -362,12 +336,8 @@ export class Supervisor implements Followers {
       case "failed":
         place.reason = message.reason;
         return;
-      case "prepared":
-        if (place.answer?.version === message.version) place.answer.given = "prepared";
-        return;
-      case "refused":
-        if (place.answer?.version === message.version) place.answer.given = refusal(place.index, message.reason);
-        return;
+      case "answer":
+        return place.answered(message.ask, message.refusal);
       case "log":
         Atomics.sub(this.#words, waitingLinesOf(place.index, this.#places.length), 1);
         return this.#options.write(message.line);
@@ -376,18 +346,11 @@ export class Supervisor implements Followers {
       case "audit":
         return this.#internals!.audit!.receive(message, place.worker!);
       case "report":
-        workerReportsOf(this.#internals!)!.add(place.index, message.report);
-        place.reports++;
-        return;
+        return workerReportsOf(this.#internals!)!.add(place.index, message.report);
       case "tail":
         return this.#tail?.receive(message.batches);
       case "failures":
         return addFailures(message.failures, (service, id) => this.#internals!.runtime.peer(service, id));
-      case "upstreamSet":
-        return void place.upstreamsSet++;
-      case "stopped":
-        place.hasStopped = true;
-        return;
       case "closed":
         place.outcome = message.outcome;
     }
@@ -409,24 +372,19 @@ export class Supervisor implements Followers {
     place.state = "asked";
     place.hasServed = true;
     const { configuration, runtime } = this.#internals!;
-    for (const upstream of takenOut(runtime.upstreamSets)) tellUpstream(place, configuration.inForce.reload, upstream);
+    const { reload } = configuration.inForce;
+    for (const upstream of takenOut(runtime.upstreamSets)) void place.ask({ type: "setUpstream", reload, ...upstream });
     place.worker!.postMessage({ type: "listen" } satisfies ToWorker);
     if (this.#isStopAnnounced) place.worker!.postMessage({ type: "announceStop" } satisfies ToWorker);
     this.#changed();
   }
 
   #ended(place: Place, code: number): void {
-    const { index, id, state, answer } = place;
+    const { index, id, state, hasServed } = place;
     const { logger } = this.#options;
     const reason = place.reason ?? `it exited with code ${code}`;
-    if (answer?.given === "none") answer.given = "ended";
-    Object.assign(place, {
-      worker: null,
-      state: "none",
-      answer: null,
-      reports: place.reportsAsked,
-      upstreamsSet: place.upstreamsTold,
-    });
+    Object.assign(place, { worker: null, state: "none" });
+    place.endAsked();
     this.#internals!.runtime.forget(id, index);
     workerReportsOf(this.#internals!)?.forget(index);
     this.#changed();
@@ -438,7 +396,7 @@ export class Supervisor implements Followers {
     }
     if (this.#failStart !== null) return this.#failStart(new Error(`a worker cannot start: ${reason}`));
     // The reason may be a configuration that does not come into force.
-    const pauseMs = answer !== null ? 0 : pauseBefore(place, this.#places);
+    const pauseMs = this.#isReloading && hasServed ? 0 : pauseBefore(place, this.#places);
     logger.error("a worker has ended and is replaced", {
       worker: index,
       exit_code: code,

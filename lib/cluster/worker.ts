@@ -7,7 +7,7 @@ import { entry } from "../base/event_loop.ts";
 import { messageOf } from "../base/errors.ts";
 import { giveUp } from "../base/rights.ts";
 import { createLog, type Log } from "../base/log.ts";
-import { asBuffer, received, type Bundle, type ReportExtent } from "../gateway/bundle.ts";
+import { asBuffer, received, type ReportExtent } from "../gateway/bundle.ts";
 import { answerForThread } from "../gateway/faults.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import type * as auditCode from "../gateway/gateway_audit.ts";
@@ -26,6 +26,7 @@ import {
   beatsOf,
   VERSION,
   waitingLinesOf,
+  type Asked,
   type Posted,
   type ToMain,
   type ToWorker,
@@ -36,6 +37,7 @@ const start = workerData as WorkerStart;
 const { id, place, count, words, addresses } = start;
 const port = parentPort!;
 const send = (message: ToMain) => port.postMessage({ edgeGateway: message } satisfies Posted);
+const answer = ({ ask }: Asked, refusal: string | null = null) => send({ type: "answer", ask, refusal });
 
 const logLines = sentLines(words, waitingLinesOf(place, count), (line) => send({ type: "log", line }));
 /** Null: there is no audit log. */
@@ -77,7 +79,10 @@ send({ type: "compiled" });
 let queue = Promise.resolve();
 port.on("message", (message: ToWorker) => {
   // The steps of a reload may take long, and the main thread waits for reports.
-  if (message.type === "report") return report(message.extent);
+  if (message.type === "report") {
+    report(message.extent);
+    return answer(message);
+  }
   if (message.type === "audited") return auditEvents?.answered(message.isWritten);
   queue = queue.then(() => obey(message)).catch((error) => fail(error));
 });
@@ -126,7 +131,7 @@ async function obey(message: Exclude<ToWorker, { readonly type: "report" | "audi
     case "listen":
       return listen();
     case "prepare":
-      return prepare(message.bundle);
+      return prepare(message);
     case "commit":
       return follower.catchUp(configuration);
     case "abandon":
@@ -148,7 +153,7 @@ async function obey(message: Exclude<ToWorker, { readonly type: "report" | "audi
       return showTail(message.readers);
     // Not awaited, as the next: a further "close" may shorten the grace.
     case "stopAccepting":
-      return void listener.stopAccepting(message.lingerMs).then(() => send({ type: "stopped" }));
+      return void listener.stopAccepting(message.lingerMs).then(() => answer(message));
     case "close":
       void gateway.close(message.graceMs).then(end);
   }
@@ -175,35 +180,31 @@ async function showTail(readers: readonly TailReader[]): Promise<void> {
   }
 }
 
-async function setUpstream({
-  reload,
-  service,
-  id,
-  state,
-}: Extract<ToWorker, { readonly type: "setUpstream" }>): Promise<void> {
+async function setUpstream(asked: Extract<ToWorker, { readonly type: "setUpstream" }>): Promise<void> {
+  const { reload, service, id, state } = asked;
   try {
     const { takeOut } = await loadCode(features.onDemand.takenOut);
     // A configuration that came into force meanwhile has put all back.
     const peer = configuration.inForce.reload === reload ? runtime.peer(service, id) : undefined;
     if (peer !== undefined) takeOut(peer, state, runtime.healthTools.changes);
-    send({ type: "upstreamSet" });
   } catch (error) {
     threadLog().error("an upstream cannot be taken out", { service, upstream: id, error: messageOf(error) });
   }
+  answer(asked);
 }
 
 function report(extent: ReportExtent): void {
   send({ type: "report", report: reports!.take(extent) });
 }
 
-async function prepare(bundle: Bundle): Promise<void> {
-  const { version } = bundle;
+async function prepare(asked: Extract<ToWorker, { readonly type: "prepare" }>): Promise<void> {
+  const { bundle } = asked;
   memory = bundle.memory;
   try {
     await follower.prepare(configuration, received(bundle));
-    send({ type: "prepared", version });
+    answer(asked);
   } catch (error) {
-    send({ type: "refused", version, reason: messageOf(error) });
+    answer(asked, messageOf(error));
   }
 }
 

@@ -5,11 +5,10 @@ const timer = setTimeout(() => {}, 0);
 
 /** Places of which the first has ended for the fourth time in a row; the others are as given. */
 function pauseOf(hasServed: boolean, ...others: readonly (Place["state"] | "waiting")[]): number {
-  const own = { ...new Place(0), shortLives: 3, hasServed };
-  const rest = others.map((state, i): Place => ({
-    ...new Place(i + 1),
-    ...(state === "waiting" ? { respawn: timer } : { state }),
-  }));
+  const own = Object.assign(new Place(0), { shortLives: 3, hasServed });
+  const rest = others.map((state, i) =>
+    Object.assign(new Place(i + 1), state === "waiting" ? { respawn: timer } : { state }),
+  );
   return pauseBefore(own, [own, ...rest]);
 }
 
@@ -17,12 +16,12 @@ describe("a worker that ends again and again", () => {
   it(
     "is replaced after a pause, which grows, while another serves, " + "and at once where it has served for a minute",
     () => {
-      const own = { ...new Place(0), hasServed: true };
-      const places = [own, { ...new Place(1), state: "serving" as const }];
+      const own = Object.assign(new Place(0), { hasServed: true });
+      const places = [own, Object.assign(new Place(1), { state: "serving" as const })];
       expect(Array.from({ length: 8 }, () => pauseBefore(own, places))).toEqual([
         0, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000,
       ]);
-      expect(pauseBefore({ ...own, looks: 60 }, places)).toBe(0);
+      expect(pauseBefore(Object.assign(own, { looks: 60 }), places)).toBe(0);
     },
   );
 
