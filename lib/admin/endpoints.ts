@@ -92,6 +92,13 @@ export class Endpoints {
       answer: async (inbound, who) =>
         (await loadCode(onRequest.shown)).shownRequest(path, inbound, options, this.#secretsFor(inbound.target, who)),
     });
+    const read = <Module>(
+      load: () => Promise<Module>,
+      answerOf: (module: Module) => (inbound: Inbound, options: EndpointsOptions) => Reply | Promise<Reply>,
+    ): Endpoint => ({
+      method: "GET",
+      answer: async (inbound) => answerOf(await loadCode(load))(inbound, options),
+    });
     const explain: Endpoint["answer"] = async (inbound, who) =>
       (await loadCode(onRequest.explain)).explainRequest(inbound, options, this.#secretsFor(inbound.target, who));
     const reload: Endpoint["answer"] = async (inbound, { user }) =>
@@ -108,34 +115,13 @@ export class Endpoints {
       "/gateway/status": shown("/gateway/status"),
       "/gateway/health": shown("/gateway/health"),
       "/gateway/stats": shown("/gateway/stats"),
-      "/gateway/now": {
-        method: "GET",
-        answer: async (inbound) => (await loadCode(onRequest.now)).nowRequest(inbound, options),
-      },
-      "/gateway/figures": {
-        method: "GET",
-        answer: async (inbound) => (await loadCode(onRequest.figures)).figuresRequest(inbound, options),
-      },
-      "/gateway/process": {
-        method: "GET",
-        answer: async (inbound) => (await loadCode(onRequest.process)).processRequest(inbound, options),
-      },
-      "/gateway/plugin-figures": {
-        method: "GET",
-        answer: async (inbound) => (await loadCode(onRequest.process)).pluginFiguresRequest(inbound, options),
-      },
-      "/gateway/plugins": {
-        method: "GET",
-        answer: async (inbound) => (await loadCode(onRequest.explain)).pluginsRequest(inbound, options),
-      },
-      "/gateway/callers": {
-        method: "GET",
-        answer: async (inbound) => (await loadCode(onRequest.callers)).callersRequest(inbound, options),
-      },
-      "/gateway/schema": {
-        method: "GET",
-        answer: async (inbound) => (await loadCode(onRequest.schema)).schemaRequest(inbound, options),
-      },
+      "/gateway/now": read(onRequest.now, (module) => module.nowRequest),
+      "/gateway/figures": read(onRequest.figures, (module) => module.figuresRequest),
+      "/gateway/process": read(onRequest.process, (module) => module.processRequest),
+      "/gateway/plugin-figures": read(onRequest.process, (module) => module.pluginFiguresRequest),
+      "/gateway/plugins": read(onRequest.explain, (module) => module.pluginsRequest),
+      "/gateway/callers": read(onRequest.callers, (module) => module.callersRequest),
+      "/gateway/schema": read(onRequest.schema, (module) => module.schemaRequest),
       "/gateway/tests": shown("/gateway/tests"),
       "/gateway/requests/{id}": {
         method: "GET",

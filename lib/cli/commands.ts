@@ -235,7 +235,6 @@ export const COMMANDS = {
     settings: {},
     flags: {
       partial: { value: null, help: "The first line may have another seq than 1: former files are kept elsewhere." },
-      key: { value: "PEM", help: "File with the private Ed25519 key that signs what is printed." },
     },
     exits: "0 whole, 1 broken",
     load: async () => (await import("./verify_log.ts")).verifyLog,

@@ -57,11 +57,14 @@ export function checkClaimHeaders(
   }
 }
 
-/** Returns a function that gives the headers for the upstream, or why the claims are refused. */
-export function claimsCheck({
-  claims: required,
-  claimsToHeaders,
-}: ClaimSettings): (claims: JwtClaims) => HeaderList | "claims" | "unfit" {
+/**
+ * Returns a function that says what a valid token admits to, or why its claims are refused. `named`: the claims that
+ * name the caller, of which the first that is there counts.
+ */
+export function claimsCheck(
+  { claims: required, claimsToHeaders, groupsClaim }: ClaimSettings,
+  named: readonly string[] = ["sub"],
+): (claims: JwtClaims) => Admitted | "claims" | "unfit" {
   const demands = Object.entries(required ?? {}).map(([name, wanted]) => ({
     name,
     read: claimReader(name),
@@ -71,6 +74,7 @@ export function claimsCheck({
     read: claimReader(name),
     header,
   }));
+  const readGroups = groupsClaim === undefined ? null : claimReader(groupsClaim);
   return (claims) => {
     if (!demands.every(({ name, read, wanted }) => holdsAll(read(claims), wanted, name))) return "claims";
     const headers: string[] = [];
@@ -79,15 +83,10 @@ export function claimsCheck({
       if (value === null) return "unfit";
       if (value !== undefined) headers.push(header, value);
     }
-    return headers;
+    const identity = named.map((name) => claims[name]).find((name) => typeof name === "string" && name !== "");
+    const groups = readGroups === null ? NO_GROUPS : groupsIn(readGroups(claims));
+    return { claims, identity: (identity as string | undefined) ?? null, groups, headers };
   };
-}
-
-/** Returns a function that gives the groups of a token: none where the configuration names no claim that has them. */
-export function groupsReader({ groupsClaim }: ClaimSettings): (claims: JwtClaims) => readonly string[] {
-  if (groupsClaim === undefined) return () => NO_GROUPS;
-  const read = claimReader(groupsClaim);
-  return (claims) => groupsIn(read(claims));
 }
 
 const NO_GROUPS: readonly string[] = Object.freeze([]);

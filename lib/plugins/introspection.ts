@@ -19,7 +19,6 @@ import {
   checkClaimHeaders,
   CLAIM_FIELDS,
   claimsCheck,
-  groupsReader,
   freezeClaims,
   holdsAll,
   MAX_TOKEN,
@@ -259,8 +258,7 @@ function claimsOf(text: string): JwtClaims {
 /** The server has checked the times by its own clock; they are checked again, since answers are remembered. */
 function examiner(config: Config, clock: Tools["clock"]): (claims: JwtClaims) => Finding {
   const { scopes, leewayS } = config;
-  const headersFor = claimsCheck(config);
-  const groupsOf = groupsReader(config);
+  const judge = claimsCheck(config, ["sub", "username", "client_id"]);
   return (claims) => {
     const { active, exp, nbf } = claims;
     const now = clock.wall();
@@ -268,11 +266,6 @@ function examiner(config: Config, clock: Tools["clock"]): (claims: JwtClaims) =>
     if (isTime(exp) && now >= (exp + leewayS) * 1000) return "expired";
     if (isTime(nbf) && now < (nbf - leewayS) * 1000) return "early";
     if (!holdsAll(claims.scope, scopes, "scope")) return "scope";
-    const headers = headersFor(claims);
-    if (typeof headers === "string") return headers;
-    const identity = [claims.sub, claims.username, claims.client_id].find(
-      (name) => typeof name === "string" && name !== "",
-    ) as string | undefined;
-    return { claims, identity: identity ?? null, groups: groupsOf(claims), headers };
+    return judge(claims);
   };
 }

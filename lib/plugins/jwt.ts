@@ -23,7 +23,6 @@ import {
   CLAIM_FIELDS,
   claimsCheck,
   freezeClaims,
-  groupsReader,
   listOf,
   TOKEN_REFUSALS,
   tokenRefusals,
@@ -271,8 +270,7 @@ function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet
   const leewayMs = config.leewayS * 1000;
   const issuers = listOf(config.iss);
   const audiences = listOf(config.aud);
-  const headersFor = claimsCheck(config);
-  const groupsOf = groupsReader(config);
+  const judge = claimsCheck(config);
   const required = [...(config.exp === "required" ? ["exp"] : []), ...config.require].map(claimReader);
   return (claims, now, keys) => {
     const { exp, nbf, iat } = claims;
@@ -287,10 +285,8 @@ function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet
       !audiences.some((each) => (Array.isArray(claims.aud) ? claims.aud.includes(each) : claims.aud === each))
     )
       return "audience";
-    const headers = headersFor(claims);
-    if (typeof headers === "string") return headers;
-    const identity = typeof claims.sub === "string" && claims.sub !== "" ? claims.sub : null;
-    return { claims, identity, groups: groupsOf(claims), headers, expiresAt, keys };
+    const admitted = judge(claims);
+    return typeof admitted === "string" ? admitted : { ...admitted, expiresAt, keys };
   };
 }
 

@@ -7,7 +7,6 @@
  * secret can serve the next request.
  */
 import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
-import type { JwtClaims } from "../base/jwt.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
 import { HttpClient } from "../client/client.ts";
 import { array, integer, object, optional, string, withDefault } from "../config/whole_schema.ts";
@@ -23,7 +22,7 @@ import {
   type HeaderList,
 } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { checkClaimHeaders, CLAIM_FIELDS, claimsCheck, groupsReader, TOKEN_REFUSALS } from "./access_token.ts";
+import { checkClaimHeaders, CLAIM_FIELDS, claimsCheck, TOKEN_REFUSALS } from "./access_token.ts";
 import { checkClient, CLIENT_FIELDS } from "./client_credentials.ts";
 import { checkTls, clientTls, headerReplacer, httpUrl } from "./endpoint.ts";
 import { sealBy, splitCookie, takeCookies, type Taken } from "./oidc_cookies.ts";
@@ -135,19 +134,7 @@ export const oidc: Plugin<typeof schema> = {
       () => new Provider(config, tools, tools.client({ maxConnections: 16, tls })),
     );
     const seal = sealBy(own.secret, [issuer, clientId, own.cookie]);
-    const groupsOf = groupsReader(config);
-    const headersFor = claimsCheck(config);
-    const judge = (claims: JwtClaims): LoginSession["verdict"] => {
-      const headers = headersFor(claims);
-      return typeof headers === "string"
-        ? headers
-        : {
-            claims,
-            identity: typeof claims.sub === "string" && claims.sub !== "" ? claims.sub : null,
-            groups: groupsOf(claims),
-            headers,
-          };
-    };
+    const judge = claimsCheck(config);
     const sessions = new LoginSessions({ tools, provider, seal, ttlS: own.ttlS, judge, settings: config });
     const challenge = `OpenIDConnect realm=${quotedString(tools.gatewayName)}`;
     const used = tools.keep("logins", null, () => tools.verdicts.part<true>());

@@ -1,5 +1,4 @@
 /** `edge-gateway verify-log` finds every change of an audit log. */
-import { createPublicKey, verify } from "node:crypto";
 import { appendFileSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
@@ -8,7 +7,6 @@ import { silentLog } from "../../lib/base/log.ts";
 import { verifyLog } from "../../lib/cli/verify_log.ts";
 import { AuditLog } from "../../lib/observe/audit_log.ts";
 import { emptyFolder, fileWith } from "../support/process.ts";
-import { signingKeys } from "../support/signing_keys.ts";
 
 async function logOf(count: number, path = join(emptyFolder(), "audit.log")): Promise<string> {
   const log = new AuditLog({ path, fail: "open", clock: systemClock, log: silentLog });
@@ -159,16 +157,5 @@ describe("verify-log", () => {
 
   it("exits with 2 without a file", async () => {
     expect(await verified([])).toMatch(/^2: verify-log needs the files of an audit log/);
-  });
-
-  it("signs the line that it prints with --key, so that a later cut of the end can be proved", async () => {
-    const keys = signingKeys();
-    const said = await verified([await logOf(3)], { key: fileWith(keys.privateKey, "private.pem") });
-    const [statement = "", second = ""] = said.split("\n");
-    const signature = Buffer.from(second.replace("signature: ", ""), "base64");
-    expect(verify(null, Buffer.from(statement), createPublicKey(keys.publicKey), signature)).toBe(true);
-    expect(await verified([await logOf(1)], { key: fileWith(keys.publicKey, "public.pem") })).toMatch(
-      /^2: .*--key\) has a public key; signing needs the private key/,
-    );
   });
 });
