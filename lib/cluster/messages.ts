@@ -19,7 +19,7 @@ import type { UpstreamState } from "../upstream/taken_out.ts";
 export type ToWorker =
   /** The worker listens from now on. */
   | { readonly type: "listen" }
-  | (Asked & Question)
+  | (NumberedTask & WorkerTask)
   | { readonly type: "commit" }
   | { readonly type: "abandon" }
   /** Both steps at once: a reload was committed while this worker started. */
@@ -34,13 +34,13 @@ export type ToWorker =
   /** See `Gateway.close`; answered with "closed". */
   | { readonly type: "close"; readonly graceMs: number };
 
-/** The number of a question. */
-export interface Asked {
+/** The number of a task, which its answer has. */
+export interface NumberedTask {
   readonly ask: number;
 }
 
-/** What the main thread asks a worker for; each is answered. */
-export type Question =
+/** What the main thread has a worker do; each is answered. */
+export type WorkerTask =
   /** The first step of a reload. The answer says why the worker refuses the configuration. */
   | { readonly type: "prepare"; readonly bundle: Bundle }
   /**
@@ -61,8 +61,8 @@ export type ToMain =
   | { readonly type: "listening" }
   /** The worker cannot serve, and ends. */
   | { readonly type: "failed"; readonly reason: string }
-  /** It is done; or, to "prepare", why it is refused. */
-  | ({ readonly type: "answer"; readonly refusal: string | null } & Asked)
+  /** A task is done; or, of "prepare", why it is refused. */
+  | ({ readonly type: "answer"; readonly refusal: string | null } & NumberedTask)
   /** One line of the program's log. */
   | { readonly type: "log"; readonly line: string }
   /** Whole lines of the access log. */

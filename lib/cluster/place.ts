@@ -2,7 +2,7 @@
  * The places of the workers, and how long each waits for its next worker.
  */
 import type { Worker } from "node:worker_threads";
-import { refusal, type Question, type ToWorker } from "./messages.ts";
+import { refusal, type WorkerTask, type ToWorker } from "./messages.ts";
 
 /** After so many looks a worker that ends is replaced at once again. */
 const STEADY_LOOKS = 60;
@@ -10,10 +10,10 @@ const STEADY_LOOKS = 60;
 const PAUSES_MS = [0, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000];
 
 /** "ended": the worker, before it answered. */
-export type Answer = "done" | "ended";
+export type WorkerAnswer = "done" | "ended";
 
-interface Asked {
-  readonly resolve: (answer: Answer) => void;
+interface Waiting {
+  readonly resolve: (answer: WorkerAnswer) => void;
   readonly reject: (error: Error) => void;
 }
 
@@ -40,7 +40,7 @@ export class Place {
   respawn: NodeJS.Timeout | null = null;
   outcome: "drained" | "cut" | null = null;
   /** What its worker was asked and has not answered, by the number of the question. */
-  readonly #asked = new Map<number, Asked>();
+  readonly #asked = new Map<number, Waiting>();
   #lastAsk = 0;
 
   constructor(index: number) {
@@ -48,9 +48,9 @@ export class Place {
   }
 
   /** Rejects with a `ConfigError` if the worker refuses. */
-  ask(question: Question): Promise<Answer> {
+  ask(task: WorkerTask): Promise<WorkerAnswer> {
     const ask = ++this.#lastAsk;
-    this.worker!.postMessage({ ask, ...question } satisfies ToWorker);
+    this.worker!.postMessage({ ask, ...task } satisfies ToWorker);
     return new Promise((resolve, reject) => this.#asked.set(ask, { resolve, reject }));
   }
 

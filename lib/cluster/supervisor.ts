@@ -29,12 +29,12 @@ import {
   VERSION,
   waitingLinesOf,
   type Posted,
-  type Question,
+  type WorkerTask,
   type ToMain,
   type ToWorker,
   type WorkerStart,
 } from "./messages.ts";
-import { pauseBefore, Place, takesRequests, type Answer } from "./place.ts";
+import { pauseBefore, Place, takesRequests, type WorkerAnswer } from "./place.ts";
 import { takePort } from "./ports.ts";
 
 /** The id of the main thread; workers have the following ones. */
@@ -157,8 +157,8 @@ export class Supervisor implements Followers {
   }
 
   /** Asks all workers that listen, or are about to. Rejects when the first of them refuses. */
-  #askAll(question: Question): Promise<Answer[]> {
-    return Promise.all(this.#places.filter(takesRequests).map((place) => place.ask(question)));
+  #askAll(task: WorkerTask): Promise<WorkerAnswer[]> {
+    return Promise.all(this.#places.filter(takesRequests).map((place) => place.ask(task)));
   }
 
   commit(bundle: Bundle): void {

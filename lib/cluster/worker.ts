@@ -26,7 +26,7 @@ import {
   beatsOf,
   VERSION,
   waitingLinesOf,
-  type Asked,
+  type NumberedTask,
   type Posted,
   type ToMain,
   type ToWorker,
@@ -37,7 +37,7 @@ const start = workerData as WorkerStart;
 const { id, place, count, words, addresses } = start;
 const port = parentPort!;
 const send = (message: ToMain) => port.postMessage({ edgeGateway: message } satisfies Posted);
-const answer = ({ ask }: Asked, refusal: string | null = null) => send({ type: "answer", ask, refusal });
+const answer = ({ ask }: NumberedTask, refusal: string | null = null) => send({ type: "answer", ask, refusal });
 
 const logLines = sentLines(words, waitingLinesOf(place, count), (line) => send({ type: "log", line }));
 /** Null: there is no audit log. */
