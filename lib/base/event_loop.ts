@@ -118,17 +118,22 @@ export class Pieces {
 
 const MAX_READY = 64;
 
+/** A write that waits for the end of the round. */
+export interface ReadyWrite {
+  writeNow(): void;
+}
+
 /**
  * Collects the writes of one round of the event loop and sends them together at its end. A write to a sleeping reader
  * has to wake it, which costs more than the write itself. Writes that follow each other find their reader awake: this
  * saves 30 % of the processor time of a small request.
  */
 export class WriteBatch {
-  #ready: (() => void)[] = [];
+  #ready: ReadyWrite[] = [];
 
-  /** Calls `send` at the end of this round, or when 64 writes are ready. */
-  add(send: () => void): void {
-    const ready = this.#ready.push(send);
+  /** Writes at the end of this round, or when 64 writes are ready. */
+  add(write: ReadyWrite): void {
+    const ready = this.#ready.push(write);
     if (ready >= MAX_READY) this.now();
     else if (ready === 1) setImmediate(this.#endRound);
   }
@@ -142,7 +147,13 @@ export class WriteBatch {
   now(): void {
     const batch = this.#ready;
     this.#ready = [];
-    for (const send of batch) attempt("a write", send);
+    for (const write of batch) {
+      try {
+        write.writeNow();
+      } catch (error) {
+        reportEntryFault(error, "a write");
+      }
+    }
   }
 }
 

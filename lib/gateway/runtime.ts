@@ -12,12 +12,11 @@ import type { KeptState, ToolCode } from "../plugins/plugin.ts";
 import type { ConnectionCounts } from "../server/limits.ts";
 import type { KeptTables, MemoryCounters, Secret } from "../store/caller_tables.ts";
 import type { GatewayCounters } from "../store/counters.ts";
-import type { Balancing, Probes } from "../upstream/balancing.ts";
+import type { Balancing, Probes, RequestSplit, StickySessions } from "../upstream/balancing.ts";
 import type { Address, BreakerSettings, CircuitBreaker, FailureCounts } from "../upstream/contracts.ts";
 import type { HealthTools, HostNames, NamesOptions, TlsToUpstreams } from "../upstream/contracts.ts";
 import type { UpstreamTlsSettings } from "../upstream/contracts.ts";
 import { UpstreamSet, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
-import type { RequestSplit, StickySessions } from "../upstream/upstream_set.ts";
 import { Pool } from "../upstream/pool.ts";
 import type { ConnectionPoolOptions } from "../upstream/connect.ts";
 

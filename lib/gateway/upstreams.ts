@@ -3,12 +3,12 @@
  */
 import type { Service } from "../config/model.ts";
 import type { Handler } from "../http/handler.ts";
-import { attempts, type AttemptsMeter, type AttemptsOptions } from "../upstream/attempts.ts";
+import { attempts, onlyPicker, type AttemptsMeter, type AttemptsOptions } from "../upstream/attempts.ts";
+import type { MakePicker, StickySessions } from "../upstream/balancing.ts";
 import type { HealthSettings } from "../upstream/contracts.ts";
 import { isSecure } from "../upstream/connect.ts";
 import type { ForwardOptions } from "../upstream/try.ts";
-import { onlyPicker, type MakePicker, type Member, type Peer } from "../upstream/upstream_set.ts";
-import type { StickySessions, UpstreamSet } from "../upstream/upstream_set.ts";
+import type { Member, Peer, UpstreamSet } from "../upstream/upstream_set.ts";
 import type { FeatureContext } from "./features.ts";
 import type { UpstreamSetPlan } from "./runtime.ts";
 

@@ -14,7 +14,7 @@ import type { Reply } from "../http/reply.ts";
 import { pluginLabels, type Metrics } from "../observe/metrics_plan.ts";
 import { runningOrder } from "../plugins/chain.ts";
 import { readTarget } from "../route/path.ts";
-import type { SplitDestination } from "../upstream/upstream_set.ts";
+import type { SplitDestination } from "../upstream/balancing.ts";
 import { upstreamSetReport, type UpstreamSetReport, type UpstreamReport } from "../upstream/upstream_report.ts";
 import { hashing, hashKey } from "../upstream/hash.ts";
 import { usableOf } from "../upstream/usable.ts";

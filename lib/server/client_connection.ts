@@ -15,7 +15,7 @@
  * read (`#wantsBytes`).
  */
 import { Socket } from "node:net";
-import { entry, listenerFailed, Pieces, writeText } from "../base/event_loop.ts";
+import { entry, listenerFailed, Pieces, writeText, type ReadyWrite } from "../base/event_loop.ts";
 import { ERRORS, ignore } from "../base/errors.ts";
 import { Delivery } from "../http/delivery.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -50,7 +50,7 @@ type Phase = "idle" | "waiting" | "ready" | "streaming" | "flushing" | "discardi
  */
 type Ending = "no" | "asked" | "decided" | "lost";
 
-export class ClientConnection implements RequestSink, Responder {
+export class ClientConnection implements RequestSink, Responder, ReadyWrite {
   readonly #socket: Socket;
   readonly #server: Http1Options;
   readonly #connection: ConnectionFacts;
@@ -229,13 +229,13 @@ export class ClientConnection implements RequestSink, Responder {
     this.#text = text;
     call.notes.sent = whole === null ? 0 : whole.length;
     this.#phase = "ready";
-    if (lent === null) return this.#server.writeBatch.add(this.#sendReady);
+    if (lent === null) return this.#server.writeBatch.add(this);
     // At once: much of it is still in the processor's cache, and its memory can be reused.
     this.#lent = body as LentBody;
-    this.#sendReady();
+    this.writeNow();
   }
 
-  readonly #sendReady = (): void => {
+  writeNow(): void {
     // The client may have disconnected meanwhile.
     if (this.#phase !== "ready") return;
     const socket = this.#socket;
@@ -254,7 +254,7 @@ export class ClientConnection implements RequestSink, Responder {
     this.#bytes = null;
     if (flushed === undefined) this.#written();
     else this.#phase = "flushing";
-  };
+  }
 
   #written(): void {
     this.#phase = "flushing";

@@ -255,9 +255,9 @@ export function streamReply(
   // What is small leaves at the end of this round, together with that of others.
   const hold = () => {
     socket.cork();
-    server.writeBatch.add(leave);
+    server.writeBatch.add(leaving);
   };
-  const leave = () => socket.uncork();
+  const leaving = { writeNow: () => socket.uncork() };
   // The first bytes of the body are sent with the head if they have arrived; the head does not wait for a body that has
   // not arrived yet.
   hold();
@@ -278,7 +278,7 @@ export function streamReply(
     // The client may have disconnected meanwhile.
     if (socket.destroyed) return;
     if (isChunked) socket.write(lastChunk(replyTrailers(call, reply)), "latin1");
-    leave();
+    socket.uncork();
     delivery.ended();
     done();
   });

@@ -79,7 +79,8 @@ export function respond(to: NodeRequest, given: Reply, options: RespondOptions):
     return sendWhole(to, lent, options);
   }
   if (body === null) discard(reply);
-  if (body === null || Buffer.isBuffer(body)) return options.writeBatch.add(() => sendReady(to, body, options));
+  if (body === null || Buffer.isBuffer(body))
+    return options.writeBatch.add({ writeNow: () => sendReady(to, body, options) });
   sendHeadSoon(body, response);
   const cut = () => {
     if (framing === "until close") breakOff(request.socket);

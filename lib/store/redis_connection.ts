@@ -106,7 +106,7 @@ export class RedisConnection {
     if (this.#state === "down" || this.#state === "closed" || this.#pending.length >= MAX_PENDING) return false;
     this.start();
     this.#pending.push(command);
-    if (this.#unwritten === "" && this.#state === "up") this.#options.writeBatch.add(this.#write);
+    if (this.#unwritten === "" && this.#state === "up") this.#options.writeBatch.add(this);
     this.#unwritten += command.text;
     return true;
   }
@@ -219,11 +219,12 @@ export class RedisConnection {
   #ready(): void {
     this.#limit?.cancel();
     this.#upAt = this.#options.clock.now();
-    if (this.#unwritten !== "") this.#options.writeBatch.add(this.#write);
+    if (this.#unwritten !== "") this.#options.writeBatch.add(this);
     this.#change("up", null);
   }
 
-  readonly #write = (): void => {
+  /** As `ReadyWrite`. */
+  writeNow(): void {
     const text = this.#unwritten;
     if (text === "" || this.#state !== "up") return;
     this.#unwritten = "";
@@ -232,7 +233,7 @@ export class RedisConnection {
     if (this.#owed === 0) this.#heardAt = now;
     for (let i = this.#owed; i < this.#pending.length; i++) this.#pending[i]!.written?.(now);
     this.#owed = this.#pending.length;
-  };
+  }
 
   /** "connecting": a working connection has ended, as by a restart; commands wait for the next one. */
   #lose(next: "connecting" | "down", reason: string): void {

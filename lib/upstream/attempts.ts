@@ -7,8 +7,21 @@ import type { Call, Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { isUpstreams } from "./faults.ts";
-import type { Peer, Picker } from "./upstream_set.ts";
-import type { ForwardOptions } from "./try.ts";
+import { forwardHttp1 } from "./http1_exchange.ts";
+import { Pool } from "./pool.ts";
+import type { Peer } from "./upstream_set.ts";
+import type { ForwardOptions, Try } from "./try.ts";
+
+/** Chooses among the upstreams of one configuration. */
+export interface Picker {
+  /** The upstream for this exchange, none of those in `tried`; null if there is none. */
+  pick(exchange: Exchange, tried: readonly Peer[]): Peer | null;
+}
+
+/** For a service with no other upstream, which is always usable. */
+export function onlyPicker(peer: Peer): Picker {
+  return { pick: (_exchange, tried) => (tried.length === 0 && peer.weight > 0 ? peer : null) };
+}
 
 export interface AttemptsOptions {
   readonly picker: Picker;
@@ -84,7 +97,7 @@ export function tryPeer(
     trySpan?.ended(error === null ? status : null, error, now);
     meter?.tried(peer.id, now - startedAt, status, call);
   };
-  return peer.forward(exchange, forwarding, endsAt).then(
+  return forward(exchange, peer, forwarding, endsAt).then(
     (reply) => {
       if (peer.health.failureStatuses !== null) peer.health.answered(reply.status);
       // A request that cannot be sent at all is answered by the gateway, with a code.
@@ -99,6 +112,19 @@ export function tryPeer(
       return failed(exchange, error, peer, endsAt);
     },
   );
+}
+
+/**
+ * Resolves with the final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational
+ * responses go to the client as they arrive. When the client disconnects, or `endsAt` (monotonic; Infinity: never) has
+ * come, the request is cancelled.
+ */
+export function forward(exchange: Exchange, to: Peer, options: ForwardOptions, endsAt: number): Promise<Reply> {
+  const { pool } = to;
+  const { tryMs, clock } = options;
+  const tryEndsAt = tryMs === 0 ? endsAt : Math.min(endsAt, clock.now() + tryMs);
+  const attempt = { exchange, to, options, tryEndsAt, endsAt, isSecond: false, bytes: null };
+  return pool instanceof Pool ? forwardHttp1(attempt as Try<Pool>) : pool.forward(attempt);
 }
 
 /**

@@ -6,10 +6,38 @@ import type { Clock } from "../base/clock.ts";
 import type { Dial, Egress } from "../base/egress.ts";
 import type { Log } from "../base/log.ts";
 import type { Service } from "../config/model.ts";
+import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
-import type { AttemptsOptions } from "./attempts.ts";
+import type { AttemptsOptions, Picker } from "./attempts.ts";
 import type { CircuitBreaker, FailureCounts, HealthOptions, HealthTools, UpstreamHealth } from "./contracts.ts";
-import type { MakePicker, Member, Peer, RequestSplit, StickySessions, UpstreamSet } from "./upstream_set.ts";
+import type { Member, Peer, UpstreamSet } from "./upstream_set.ts";
+
+/** Makes a picker for some upstreams. `choosable`: those of them that may be chosen. */
+export type MakePicker = (peers: readonly Peer[], choosable?: (peers: readonly Peer[]) => readonly Peer[]) => Picker;
+
+/** Upstreams, and their share of requests: above 0, at most 1. */
+export interface SplitDestination {
+  readonly peers: readonly Peer[];
+  readonly share: number;
+}
+
+/** Divides requests among groups of upstreams. */
+export interface RequestSplit extends Picker {
+  /** Those without a group, healthy or not. */
+  readonly rest: readonly Peer[];
+  /** Where a request can go; null: any request. */
+  destinations(exchange: Exchange | null): readonly SplitDestination[];
+}
+
+/** Sticky sessions of one service. */
+export interface StickySessions {
+  /** Asks `next` for requests without a session, and for retries. */
+  picker(next: Picker): Picker;
+  /** The upstream of the request's session; null: it has none, or not one that can be used. */
+  session(exchange: Exchange): Peer | null;
+  /** Adds the cookie to replies. */
+  handler(next: Handler): Handler;
+}
 
 /** The upstreams of one service that are probed, and what is connected to for it. */
 export interface Probes {

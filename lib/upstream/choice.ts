@@ -3,12 +3,20 @@
  * try that has sent nothing.
  */
 import { Fault } from "../base/errors.ts";
-import { LEAST_TRY_MS, rethrow, tryPeer, upstreamFaultReply, type AttemptsOptions, type Tries } from "./attempts.ts";
+import {
+  LEAST_TRY_MS,
+  rethrow,
+  tryPeer,
+  upstreamFaultReply,
+  type AttemptsOptions,
+  type Picker,
+  type Tries,
+} from "./attempts.ts";
 import type { Balancer } from "./balance.ts";
 import type { HealthTools } from "./contracts.ts";
 import { Unsent } from "./faults.ts";
 import { isUntouched } from "./try.ts";
-import { ALWAYS_USABLE, type Member, type Peer, type Picker, type UpstreamSet } from "./upstream_set.ts";
+import { ALWAYS_USABLE, type Member, type Peer, type UpstreamSet } from "./upstream_set.ts";
 import { usableOf } from "./usable.ts";
 
 /**

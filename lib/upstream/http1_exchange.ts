@@ -16,7 +16,7 @@
  * its connection; in "over" it does nothing any more.
  */
 import { Readable } from "node:stream";
-import { entry, writeText } from "../base/event_loop.ts";
+import { entry, writeText, type ReadyWrite } from "../base/event_loop.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { IDEMPOTENT } from "../base/http_grammar.ts";
 import type { HasDeadline } from "../base/clock.ts";
@@ -54,7 +54,7 @@ import {
 } from "./try.ts";
 import type { Phase, RunningTry, Try } from "./try.ts";
 
-/** As `Peer.forward`. Not async: one more promise costs as much as a header. */
+/** As `forward` in `attempts.ts`. Not async: one more promise costs as much as a header. */
 export function forwardHttp1(attempt: Try<Pool>): Promise<Reply> {
   const { call } = attempt.exchange;
   // A plugin may have taken longer than the client waited.
@@ -76,7 +76,7 @@ function send(attempt: Try<Pool>): Promise<Reply> {
   });
 }
 
-class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ResponseSink, Sink {
+class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWrite, ResponseSink, Sink {
   readonly attempt: Try<Pool>;
   phase: Phase = "connecting";
   place = -1;
@@ -144,25 +144,26 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, Response
     if (body !== null) this.#watch(0, tryEndsAt);
     if (!this.#isWritten) connection.setSilence(options.idleMs);
     // A new connection sends at once: bytes that arrive before that may be its refusal.
-    if (connection.isReused) to.pool.options.writeBatch.add(connection.send);
-    else this.send();
+    if (connection.isReused) to.pool.options.writeBatch.add(this);
+    else this.writeNow();
     if (body === null) this.#awaitResponse();
   }
 
-  received(chunk: Buffer): void {
-    // More than the response, which is complete: it would be the response to the next request.
-    if (this.phase === "draining") return this.#leave("spent");
-    // As on an idle connection, these bytes answer no request: if they were accepted, the true response would go to the
-    // next request.
-    if (!this.#isSent && this.#connection.isReused) return this.failed(ANSWERED_EARLY);
+  unasked(): void {
+    if (this.phase === "draining") this.#leave("spent");
+    else this.failed(ANSWERED_EARLY);
+  }
+
+  invalid(why: string): void {
+    this.#fail(new Fault("upstream_invalid", why));
+  }
+
+  received(): void {
     this.#hasReceived = true;
-    const invalid = this.#connection.parser.feed(chunk);
-    if (invalid !== null) this.#fail(new Fault("upstream_invalid", invalid));
-    else if (this.phase === "receiving") {
-      // The rest of the body has yet to arrive.
-      this.#connection.setSilence(this.attempt.options.idleMs);
-      if (this.#body === null) this.#openBody();
-    }
+    if (this.phase !== "receiving") return;
+    // The rest of the body has yet to arrive.
+    this.#connection.setSilence(this.attempt.options.idleMs);
+    if (this.#body === null) this.#openBody();
   }
 
   endOfConnection(): void {
@@ -223,7 +224,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, Response
   }
 
   /** Sends the request, unless it was cancelled while it waited. */
-  send(): void {
+  writeNow(): void {
     if (this.phase === "over") return;
     const { body, method } = this.attempt.exchange;
     const { socket, lendsBytes } = this.#connection;
@@ -232,8 +233,12 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, Response
     if (body === null && lendsBytes && IDEMPOTENT.has(method)) writeText(socket, this.#text);
     else if (this.#bytes === null) socket.write(this.#text, "latin1");
     else this.#sendWhole(behind(this.#text, this.#bytes));
-    this.#isSent = true;
+    this.#sent();
     if (body !== null) this.#written();
+  }
+
+  #sent(): void {
+    this.#isSent = this.#connection.awaitsResponse = true;
   }
 
   /**
@@ -266,7 +271,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, Response
     if (this.#small === null) {
       if (chunk.length >= SMALL_BYTES) return this.#put(chunk);
       this.#small = [chunk];
-      this.attempt.to.pool.options.writeBatch.add(() => this.#putSmall());
+      this.attempt.to.pool.options.writeBatch.add({ writeNow: () => void this.#putSmall() });
     } else if (this.#small.push(chunk) === MAX_SMALL) return this.#putSmall();
     return !this.#connection.socket.writableNeedDrain;
   }
@@ -287,7 +292,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, Response
   #uncork(): void {
     this.#putSmall();
     this.#connection.socket.uncork();
-    this.#isSent = true;
+    if (this.phase !== "over") this.#sent();
   }
 
   once(event: "drain", run: () => void): void {
@@ -372,6 +377,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, Response
   ended(trailers: readonly string[], connection: "kept" | "spent"): void {
     if (this.phase === "over") return;
     const { exchange, options, endsAt } = this.attempt;
+    this.#connection.awaitsResponse = false;
     this.#trailers = trailers;
     if (this.#body === null && trailers.length > 0) this.#openBody();
     const body = this.#body;

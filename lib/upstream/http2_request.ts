@@ -48,7 +48,7 @@ export function connectionsOverHttp2(options: ConnectionPoolOptions, maxConnecti
   return new Sessions(options, maxConnections, clock, forwardHttp2);
 }
 
-/** As `Peer.forward`. */
+/** As `forward` in `attempts.ts`. */
 export async function forwardHttp2(attempt: Try<Sessions>): Promise<Reply> {
   const { exchange } = attempt;
   const { call } = exchange;

@@ -152,9 +152,12 @@ export class Pool {
 
 export interface ConnectionUser {
   connected(): void;
-  received(chunk: Buffer): void;
-  /** Called by the write batch. */
-  send(): void;
+  /** Some of the response has arrived, and the connection is still in use. */
+  received(): void;
+  /** The response is not valid. */
+  invalid(why: string): void;
+  /** Bytes have arrived, and no response is awaited. */
+  unasked(): void;
   /** The upstream has closed its side without an error. */
   endOfConnection(): void;
   /** Not a byte either way for as long as `setSilence` says. */
@@ -178,6 +181,11 @@ export class Connection {
   /** In use, but not to be used again: the upstream no longer has its address. */
   isLeaving = false;
   isConnected = false;
+  /**
+   * Whether what arrives belongs to the response: some of the request has been sent, or nothing has been on this
+   * connection before, and the response is not complete.
+   */
+  awaitsResponse = false;
   /** The present request; null while it is unused. */
   user: ConnectionUser | null = null;
   readonly #idleMs: number;
@@ -213,25 +221,28 @@ export class Connection {
     return socket.writable && !socket.destroyed && !this.isLeaving && !this.#writeFailed && socket.readableLength === 0;
   }
 
-  /** For the write batch: one function for all requests. */
-  readonly send = (): void => this.user?.send();
-
   read(chunk: Buffer): void {
-    // Bytes on an unused connection answer no request: a second response, or the response to a smuggled request. Left
-    // in the socket they would be the response to the next request.
-    if (this.user === null) this.socket.destroy();
-    else this.user.received(chunk);
+    const { user } = this;
+    // These bytes answer no request: a second response, or the response to a smuggled request. Accepted, or left in the
+    // socket, they would be the response to the next request.
+    if (!this.awaitsResponse) return user === null ? void this.socket.destroy() : user.unasked();
+    const invalid = this.parser.feed(chunk);
+    if (invalid !== null) user?.invalid(invalid);
+    else this.user?.received();
   }
 
   /** The response to `method` comes next. `Parser`: see `ForwardOptions`. */
   beginResponse(method: string, sink: ResponseSink, Parser: new () => AnyResponseParser = ResponseParser): void {
     if (!(this.parser instanceof Parser)) this.parser = new Parser();
     this.parser.begin(method, sink);
+    // The first bytes of a new connection may be its refusal.
+    this.awaitsResponse = !this.isReused;
   }
 
   /** The request is over: the connection has no user, and times out if it gets none. */
   leave(): void {
     this.user = null;
+    this.awaitsResponse = false;
     this.isReused = true;
     const { keepsFor } = this.parser;
     this.setSilence(this.#idleMs === 0 ? (keepsFor === Infinity ? 0 : keepsFor) : Math.min(this.#idleMs, keepsFor));
@@ -242,6 +253,7 @@ export class Connection {
   /** Closes it; its user is not called any more. */
   end(): void {
     this.user = null;
+    this.awaitsResponse = false;
     this.socket.destroy();
   }
 

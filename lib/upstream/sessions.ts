@@ -18,7 +18,7 @@ import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 import type { Try } from "./try.ts";
 
 export class Sessions {
-  /** As `Peer.forward`. */
+  /** As `forward` in `attempts.ts`. */
   readonly forward: (attempt: Try<Sessions>) => Promise<Reply>;
   readonly options: ConnectionPoolOptions;
   readonly clock: Clock;

@@ -8,7 +8,9 @@ import type { Holds } from "../http/condition_types.ts";
 import { compileConditions } from "../http/conditions.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { HashKey } from "./hash.ts";
-import type { MakePicker, Member, Peer, Picker, RequestSplit, SplitDestination } from "./upstream_set.ts";
+import type { Picker } from "./attempts.ts";
+import type { MakePicker, RequestSplit, SplitDestination } from "./balancing.ts";
+import type { Member, Peer } from "./upstream_set.ts";
 import { healthyOf, usableOf } from "./usable.ts";
 
 export { fields } from "../config/split.ts";

@@ -8,7 +8,8 @@ import { findCookie } from "../http/cookies.ts";
 import type { Exchange, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
-import type { Peer, Picker } from "./upstream_set.ts";
+import type { Picker } from "./attempts.ts";
+import type { Peer } from "./upstream_set.ts";
 
 export { fields } from "../config/sticky.ts";
 

@@ -3,7 +3,8 @@
  */
 import type { BreakerReport } from "./contracts.ts";
 import type { HealthReport } from "./contracts.ts";
-import type { Peer, UpstreamSet, RequestSplit, SplitDestination } from "./upstream_set.ts";
+import type { RequestSplit, SplitDestination } from "./balancing.ts";
+import type { Peer, UpstreamSet } from "./upstream_set.ts";
 import { usableOf } from "./usable.ts";
 
 export interface UpstreamReport extends Omit<HealthReport, "state"> {

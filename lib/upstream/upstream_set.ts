@@ -3,17 +3,14 @@
  * budget.
  */
 import { ignore, type Fault } from "../base/errors.ts";
-import type { Exchange } from "../http/exchange.ts";
-import type { Handler } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
 import type { BreakerSettings, Candidate, CircuitBreaker, HealthSettings } from "./contracts.ts";
 import type { RetryLimit, UpstreamHealth } from "./contracts.ts";
 import { isUpstreams } from "./faults.ts";
 import type { ConnectionPoolOptions } from "./connect.ts";
-import { forwardHttp1 } from "./http1_exchange.ts";
 import type { Leases } from "./leases.ts";
-import { Pool } from "./pool.ts";
-import type { ForwardOptions, Try, UpstreamDestination } from "./try.ts";
+import type { Pool } from "./pool.ts";
+import type { Try, UpstreamDestination } from "./try.ts";
 
 /** The connections to one upstream: HTTP/1.1 or HTTP/2. */
 export type Connections = Pool | Http2Connections;
@@ -71,18 +68,6 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
     return this.load + this.ofWorkers.load;
   }
 
-  /**
-   * Resolves with the final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational
-   * responses go to the client as they arrive. When the client disconnects, or `endsAt` (monotonic; Infinity: never)
-   * has come, the request is cancelled.
-   */
-  forward(exchange: Exchange, options: ForwardOptions, endsAt: number): Promise<Reply> {
-    const { tryMs, clock } = options;
-    const tryEndsAt = tryMs === 0 ? endsAt : Math.min(endsAt, clock.now() + tryMs);
-    const attempt = { exchange, to: this, options, tryEndsAt, endsAt, isSecond: false, bytes: null };
-    return this.pool instanceof Pool ? forwardHttp1(attempt as Try<Pool>) : this.pool.forward(attempt);
-  }
-
   broken(fault: Fault): void {
     // A timeout in the middle of a body may be the client's fault, if it does not read.
     if (isUpstreams(fault) && fault.code !== "upstream_timeout") this.health.failed(fault.message);
@@ -126,44 +111,6 @@ export interface Member {
   readonly health: HealthSettings | null;
   /** Where threads share the health of a new one (`HEALTH_BYTES`). Default: there is one thread. */
   readonly memory?: ArrayBufferLike | null;
-}
-
-/** Chooses among the upstreams of one configuration. */
-export interface Picker {
-  /** The upstream for this exchange, none of those in `tried`; null if there is none. */
-  pick(exchange: Exchange, tried: readonly Peer[]): Peer | null;
-}
-
-/** Makes a picker for some upstreams. `choosable`: those of them that may be chosen. */
-export type MakePicker = (peers: readonly Peer[], choosable?: (peers: readonly Peer[]) => readonly Peer[]) => Picker;
-
-/** Upstreams, and their share of requests: above 0, at most 1. */
-export interface SplitDestination {
-  readonly peers: readonly Peer[];
-  readonly share: number;
-}
-
-/** Divides requests among groups of upstreams. */
-export interface RequestSplit extends Picker {
-  /** Those without a group, healthy or not. */
-  readonly rest: readonly Peer[];
-  /** Where a request can go; null: any request. */
-  destinations(exchange: Exchange | null): readonly SplitDestination[];
-}
-
-/** Sticky sessions of one service. */
-export interface StickySessions {
-  /** Asks `next` for requests without a session, and for retries. */
-  picker(next: Picker): Picker;
-  /** The upstream of the request's session; null: it has none, or not one that can be used. */
-  session(exchange: Exchange): Peer | null;
-  /** Adds the cookie to replies. */
-  handler(next: Handler): Handler;
-}
-
-/** For a service with no other upstream, which is always usable. */
-export function onlyPicker(peer: Peer): Picker {
-  return { pick: (_exchange, tried) => (tried.length === 0 && peer.weight > 0 ? peer : null) };
 }
 
 export class UpstreamSet {

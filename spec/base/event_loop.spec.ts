@@ -71,8 +71,8 @@ it("a deadline that fails leaves the others, and a write that fails the other wr
   clock.advance(10);
   clock.advance(10);
   const batch = new WriteBatch();
-  batch.add(lost);
-  batch.add(() => void met.push("written"));
+  batch.add({ writeNow: lost });
+  batch.add({ writeNow: () => void met.push("written") });
   batch.now();
   expect([met.sort(), faults.length]).toEqual([["one", "three", "two", "written"], 2]);
 });

@@ -5,6 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import { Call, type Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { discard, type Reply } from "../../lib/http/reply.ts";
+import { forward } from "../../lib/upstream/attempts.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { closedPort, socketOrigin } from "../support/origin.ts";
@@ -58,7 +59,7 @@ export function forwarding(client: "wire" | "node"): void {
         inform: (status) => informed.push(status),
       });
       const exchange = madeUpExchange({ call, ...parts });
-      return { exchange, reply: peer.forward(exchange, options, Infinity) };
+      return { exchange, reply: forward(exchange, peer, options, Infinity) };
     };
     /** Resolves when every lease has been returned; no timer may be left. */
     const settled = async () => {
@@ -268,7 +269,7 @@ export function forwarding(client: "wire" | "node"): void {
         preserveHost: false,
         viaName: "gw",
       };
-      const answered = madeUpPeer("u", pool).forward(madeUpExchange(), options, Infinity);
+      const answered = forward(madeUpExchange(), madeUpPeer("u", pool), options, Infinity);
       await eventually(() => upstream.sockets.size === 1, "the request");
       await new Promise<void>((resolve) => [...upstream.sockets][0]!.setTimeout(90, resolve));
       [...upstream.sockets][0]!.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nha");

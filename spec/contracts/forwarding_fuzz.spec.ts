@@ -6,6 +6,7 @@ import type { Readable } from "node:stream";
 import { expect, it, onTestFinished } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import type { Reply } from "../../lib/http/reply.ts";
+import { forward } from "../../lib/upstream/attempts.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { socketOrigin } from "../support/origin.ts";
@@ -241,7 +242,7 @@ it(
         preserveHost: false,
         viaName: "gw",
       };
-      return outcome(madeUpPeer("u", pools[client]).forward(madeUpExchange({ method }), options, Infinity));
+      return outcome(forward(madeUpExchange({ method }), madeUpPeer("u", pools[client]), options, Infinity));
     };
     const dice = random(SEED);
     const tally = { same: 0, refused: 0, neither: 0 };

@@ -5,7 +5,7 @@ import net from "node:net";
 import { PassThrough } from "node:stream";
 import tls from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { WriteBatch } from "../../lib/base/event_loop.ts";
+import { WriteBatch, type ReadyWrite } from "../../lib/base/event_loop.ts";
 import { createGateway } from "../../lib/index.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { Listener, type ListenerOptions } from "../../lib/server/listener.ts";
@@ -201,12 +201,12 @@ it.each<[string, string, (talk: RawConnection, clock: ManualClock) => void]>([
   "sends a complete reply that waits to be written although the upload of its client %s in the same turn",
   async (_what, upload, act) => {
     class Held extends WriteBatch {
-      readonly held: (() => void)[] = [];
-      override add(send: () => void): void {
-        this.held.push(send);
+      readonly held: ReadyWrite[] = [];
+      override add(write: ReadyWrite): void {
+        this.held.push(write);
       }
       override now(): void {
-        for (const send of this.held.splice(0)) send();
+        for (const write of this.held.splice(0)) write.writeNow();
       }
     }
     const writeBatch = new Held();

@@ -2,10 +2,11 @@ import { once } from "node:events";
 import type { Socket } from "node:net";
 import { PassThrough, type Readable } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { WriteBatch } from "../../lib/base/event_loop.ts";
+import { WriteBatch, type ReadyWrite } from "../../lib/base/event_loop.ts";
 import { Fault } from "../../lib/base/errors.ts";
 import type { ExchangeParts } from "../../lib/http/exchange.ts";
 import { LentBody, lentCopy } from "../../lib/http/lent_body.ts";
+import { forward } from "../../lib/upstream/attempts.ts";
 import { Stale } from "../../lib/upstream/faults.ts";
 import { forwarding } from "../contracts/forwarding.ts";
 import { manualClock } from "../support/clock.ts";
@@ -44,7 +45,7 @@ async function bench(talk: (socket: Socket, text: string) => void, idleMs = 60_0
     viaName: "gw",
   } as const;
   const send = (parts: Partial<ExchangeParts> = {}) =>
-    madeUpPeer("u", pool).forward(madeUpExchange(parts), options, Infinity);
+    forward(madeUpExchange(parts), madeUpPeer("u", pool), options, Infinity);
   const code = (parts: Partial<ExchangeParts>) =>
     send(parts).then(
       ({ status }) => String(status),
@@ -55,14 +56,14 @@ async function bench(talk: (socket: Socket, text: string) => void, idleMs = 60_0
 
 /** Lets nothing leave until it is told to. */
 class Held extends WriteBatch {
-  readonly #held: (() => void)[] = [];
+  readonly #held: ReadyWrite[] = [];
 
-  override add(send: () => void): void {
-    this.#held.push(send);
+  override add(write: ReadyWrite): void {
+    this.#held.push(write);
   }
 
   override now(): void {
-    for (const send of this.#held.splice(0)) send();
+    for (const write of this.#held.splice(0)) write.writeNow();
   }
 }
 

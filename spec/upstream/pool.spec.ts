@@ -4,6 +4,7 @@ import https from "node:https";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import type { Reply } from "../../lib/http/reply.ts";
+import { forward } from "../../lib/upstream/attempts.ts";
 import { Pool, type PoolOptions } from "../../lib/upstream/pool.ts";
 import type { Address, HostName } from "../../lib/upstream/contracts.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
@@ -183,7 +184,7 @@ describe("the addresses of a name", () => {
       viaName: "gw",
     };
     /** The body of a response: the address that has answered. */
-    const ask = async () => String((await madeUpPeer("u", pool).forward(madeUpExchange(), options, Infinity)).body);
+    const ask = async () => String((await forward(madeUpExchange(), madeUpPeer("u", pool), options, Infinity)).body);
     return { origin, resolver, name, pool, ask };
   }
 
@@ -434,7 +435,7 @@ function asking(pool: Pool) {
     preserveHost: false,
     viaName: "gw",
   } as const;
-  return (): Promise<Reply> => madeUpPeer("u", pool).forward(madeUpExchange(), options, Infinity);
+  return (): Promise<Reply> => forward(madeUpExchange(), madeUpPeer("u", pool), options, Infinity);
 }
 
 async function withBackend(
@@ -566,7 +567,7 @@ describe("connections", () => {
       preserveHost: false,
       viaName: "gw",
     } as const;
-    const reply = await madeUpPeer("u", pool).forward(madeUpExchange({ upgrade: "websocket" }), options, Infinity);
+    const reply = await forward(madeUpExchange({ upgrade: "websocket" }), madeUpPeer("u", pool), options, Infinity);
     expect(pool.open).toBe(1);
     pool.destroy();
     expect(reply.tunnel!.socket.destroyed).toBe(true);
@@ -589,7 +590,7 @@ describe("connections", () => {
       preserveHost: false,
       viaName: "gw",
     };
-    const reply = madeUpPeer("u", pool).forward(exchange, options, Infinity);
+    const reply = forward(exchange, madeUpPeer("u", pool), options, Infinity);
     exchange.call.abort();
     await expect(reply).rejects.toMatchObject({ code: "upstream_reset" });
     expect([pool.leases.leased, pool.open]).toEqual([0, 0]);

@@ -9,6 +9,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import { Call, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { discard, type Reply } from "../../lib/http/reply.ts";
+import { forward } from "../../lib/upstream/attempts.ts";
 import { forwardHttp2 } from "../../lib/upstream/http2_request.ts";
 import type { ConnectionPoolOptions } from "../../lib/upstream/connect.ts";
 import { Sessions } from "../../lib/upstream/sessions.ts";
@@ -140,7 +141,7 @@ function bench(port: number, parts: Partial<ConnectionPoolOptions> = {}, maxConn
     preserveHost: false,
     viaName: "gw",
   };
-  const send = (exchange: Partial<ExchangeParts> = {}) => peer.forward(madeUpExchange(exchange), options, Infinity);
+  const send = (exchange: Partial<ExchangeParts> = {}) => forward(madeUpExchange(exchange), peer, options, Infinity);
   return { clock, pool, send, options, peer };
 }
 
@@ -456,7 +457,7 @@ describe("an upstream that does not answer in time", () => {
     const halfWay = await made.send();
     proxy.stall();
     const patient = (method: string) =>
-      code(made.peer.forward(madeUpExchange({ method }), { ...made.options, responseMs: 60_000 }, Infinity));
+      code(forward(madeUpExchange({ method }), made.peer, { ...made.options, responseMs: 60_000 }, Infinity));
     return { ...made, upstream, proxy, halfWay, patient };
   }
 
@@ -489,7 +490,7 @@ describe("an upstream that does not answer in time", () => {
       const { send, peer, options, halfWay, clock, proxy, pool } = await vanished(2);
       const body = read(halfWay).catch((error: unknown) => (error as Fault).code);
       const exchange = madeUpExchange();
-      const left = code(peer.forward(exchange, options, Infinity));
+      const left = code(forward(exchange, peer, options, Infinity));
       await eventually(() => pool.leases.leased === 2, "both sent");
       clock.advance(50);
       exchange.call.abort();
@@ -508,7 +509,7 @@ describe("an upstream that does not answer in time", () => {
       const { clock, peer, options, pool } = bench(upstream.port);
       for (let i = 0; i < 10; i++) {
         const exchange = madeUpExchange();
-        const left = code(peer.forward(exchange, options, Infinity));
+        const left = code(forward(exchange, peer, options, Infinity));
         await eventually(() => upstream.streams.length === i + 1, "the request sent");
         clock.advance(50);
         exchange.call.abort();
@@ -547,7 +548,7 @@ describe("an upstream that does not answer in time", () => {
       await eventually(() => clock.pending === 2, "the request sent");
       clock.advance(200);
       expect(await code(first)).toBe("upstream_timeout");
-      const waiting = peer.forward(madeUpExchange(), { ...options, connectMs: 3_000 }, Infinity);
+      const waiting = forward(madeUpExchange(), peer, { ...options, connectMs: 3_000 }, Infinity);
       clock.advance(2_500);
       expect(await read(await waiting)).toBe("ok");
       expect(proxy.connections).toBe(2);

@@ -3,6 +3,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import type { ExchangeParts } from "../../lib/http/exchange.ts";
 import type { Reply } from "../../lib/http/reply.ts";
+import { forward } from "../../lib/upstream/attempts.ts";
 import { Unsent } from "../../lib/upstream/faults.ts";
 import type { Connections } from "../../lib/upstream/upstream_set.ts";
 import { isSecure } from "../../lib/upstream/connect.ts";
@@ -41,7 +42,7 @@ async function bench(protocol: Protocol, { reads = true } = {}) {
   const peer = madeUpPeer("u", pool, clock);
   const forwarding = { clock, connectMs: 1000, responseMs: 1000, idleMs: 60_000, preserveHost: false, viaName: "gw" };
   const send = (tryMs: number, endsAt: number, parts: Partial<ExchangeParts> = {}) =>
-    caught(peer.forward(madeUpExchange(parts), { ...forwarding, tryMs }, endsAt));
+    caught(forward(madeUpExchange(parts), peer, { ...forwarding, tryMs }, endsAt));
   return { clock, pool, peer, heard, upstream, send };
 }
 
