@@ -425,7 +425,7 @@ const SAID_TWICE: ReadonlySet<string> = new Set([
     "Secret",
     "Service",
   ],
-  ...["Sessions", "Target", "Verdict", "choice", "explain", "guarded", "hashPassword", "hostOf", "integer", "listOf"],
+  ...["Target", "Verdict", "choice", "explain", "guarded", "hashPassword", "hostOf", "integer", "listOf"],
   ...["milliseconds", "reachable", "readBody", "readTarget", "targetOf"],
 ]);
 

@@ -74,7 +74,7 @@ export class Endpoints {
   /** Null: nobody has tried to log in yet. */
   #login: logins.Login | null = null;
   /** Null: nobody has asked for anything that a session opens. */
-  #sessionsSoFar: ofSession.Sessions | null = null;
+  #sessionsSoFar: ofSession.AdminSessions | null = null;
   /** Null: nobody has followed the requests yet. */
   #tail: tails.TailStreams | null = null;
   #hasEnded = false;
@@ -158,9 +158,9 @@ export class Endpoints {
     return { ...reply, headers: [...COMMON, ...shared, ...reply.headers] };
   }
 
-  async #sessions(): Promise<ofSession.Sessions> {
-    const { Sessions } = await loadCode(this.#options.onRequest.session);
-    return (this.#sessionsSoFar ??= new Sessions(this.#options));
+  async #sessions(): Promise<ofSession.AdminSessions> {
+    const { AdminSessions } = await loadCode(this.#options.onRequest.session);
+    return (this.#sessionsSoFar ??= new AdminSessions(this.#options));
   }
 
   async #route(inbound: Inbound): Promise<Reply> {

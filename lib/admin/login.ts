@@ -11,7 +11,7 @@ import { headerValue, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
 import { retryAfter } from "./replies.ts";
-import { accountsOf, type Account, type Accounts, type Role, type Sessions } from "./session.ts";
+import { accountsOf, type Account, type Accounts, type Role, type AdminSessions } from "./session.ts";
 import { Throttle, type Pause } from "./throttle.ts";
 import type { InterfaceOptions } from "./views.ts";
 
@@ -147,7 +147,7 @@ export async function accountOf(
   { call, headers, clientAddress }: Inbound,
   challenge: HeaderList,
   { log, audit }: Pick<InterfaceOptions, "log" | "audit">,
-  sessions: Sessions,
+  sessions: AdminSessions,
 ): Promise<Pick<Account, "role" | "user"> | Reply> {
   const authorization = headerValue(headers, "authorization");
   const outcome = await login.attempt(authorization, clientAddress, (user) => sessions.deviceOf(headers, user));

@@ -50,7 +50,7 @@ const MAX_SESSION_S = 12 * 60 * 60;
 /** Each login begins it anew. */
 const DEVICE_S = 90 * 24 * 60 * 60;
 
-export class Sessions {
+export class AdminSessions {
   /** The Set-Cookie header that removes the token from the client. */
   readonly clearing: string;
   readonly #options: SessionOptions;

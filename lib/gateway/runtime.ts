@@ -16,16 +16,16 @@ import type { Balancing, Probes, RequestSplit, StickySessions } from "../upstrea
 import type { Address, BreakerSettings, CircuitBreaker, FailureCounts } from "../upstream/contracts.ts";
 import type { HealthTools, HostNames, NamesOptions, TlsToUpstreams } from "../upstream/contracts.ts";
 import type { UpstreamTlsSettings } from "../upstream/contracts.ts";
-import { UpstreamSet, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
-import { Pool } from "../upstream/pool.ts";
-import type { ConnectionPoolOptions } from "../upstream/connect.ts";
+import { UpstreamSet, type Member, type Pool, type Peer } from "../upstream/upstream_set.ts";
+import { Http1Pool } from "../upstream/pool.ts";
+import type { PoolOptions } from "../upstream/connect.ts";
 
 /**
  * The objects that one snapshot, or one service of it, uses; all others are released when the snapshot comes into
  * force.
  */
 export interface InUse {
-  readonly pools: Map<string, { readonly pool: Connections; readonly maxConnections: number }>;
+  readonly pools: Map<string, { readonly pool: Pool; readonly maxConnections: number }>;
   /** By the name of their service. */
   readonly upstreamSets: Map<string, UpstreamSetPlan>;
   readonly limiters: Set<string>;
@@ -60,7 +60,7 @@ export interface RuntimeFeatures {
     readonly UpstreamTls: new (settings?: UpstreamTlsSettings) => TlsToUpstreams;
   };
   readonly http2: {
-    connectionsOverHttp2(options: ConnectionPoolOptions, maxConnections: number, clock: Clock): Connections;
+    http2Pool(options: PoolOptions, maxConnections: number, clock: Clock): Pool;
   };
   readonly workers: {
     readonly FailureReports: new () => FailureCounts;
@@ -102,7 +102,7 @@ export class Runtime {
   /** Null: no upstream has had a name. */
   #names: HostNames | null = null;
   /** Pools of upstreams that are no longer configured, while a request still uses one of their connections. */
-  readonly #retired = new Set<Connections>();
+  readonly #retired = new Set<Pool>();
   /** Null: no upstream has been probed. */
   #checks: { apply(all: readonly Probes[]): void } | null = null;
   readonly #lastingMemory = new Map<string, ArrayBufferLike>();
@@ -180,12 +180,12 @@ export class Runtime {
    * The pool of one upstream of one service: the existing one, or a new one. Throws when its TLS settings cannot be
    * used.
    */
-  pool(service: string, options: ConnectionPoolOptions, maxConnections: number, inUse: InUse): Connections {
+  pool(service: string, options: PoolOptions, maxConnections: number, inUse: InUse): Pool {
     // All that the pool holds of a configuration, whatever options there are; `dial` leads to host and port alone.
     const key = JSON.stringify([service, { ...options, dial: null, tls: options.tls?.identity }]);
     // Two upstreams of a service may have one address: they share its pool.
     const share = shareOf(maxConnections, this.threads);
-    const pool = inUse.pools.get(key)?.pool ?? this.#inUse?.pools.get(key)?.pool ?? this.#connections(options, share);
+    const pool = inUse.pools.get(key)?.pool ?? this.#inUse?.pools.get(key)?.pool ?? this.#newPool(options, share);
     inUse.pools.set(key, { pool, maxConnections: share });
     return pool;
   }
@@ -357,14 +357,14 @@ export class Runtime {
     this.#checks?.apply(checks);
   }
 
-  #connections(options: ConnectionPoolOptions, maxConnections: number): Connections {
+  #newPool(options: PoolOptions, maxConnections: number): Pool {
     const { clock, writeBatch } = this;
     if (isIP(options.host) === 0) this.#names ??= new this.#features.upstreamTls.Names(this.#namesOptions);
     const name = this.#names?.name(options.host);
     const named = name === undefined ? options : { ...options, name };
     if (named.protocol === "http" || named.protocol === "https")
-      return new Pool({ ...named, writeBatch }, maxConnections, clock);
-    return this.#features.http2.connectionsOverHttp2(named, maxConnections, clock);
+      return new Http1Pool({ ...named, writeBatch }, maxConnections, clock);
+    return this.#features.http2.http2Pool(named, maxConnections, clock);
   }
 }
 

@@ -8,7 +8,7 @@ import type { Handler } from "../http/handler.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { isUpstreams } from "./faults.ts";
 import { forwardHttp1 } from "./http1_exchange.ts";
-import { Pool } from "./pool.ts";
+import { Http1Pool } from "./pool.ts";
 import type { Peer } from "./upstream_set.ts";
 import type { ForwardOptions, Try } from "./try.ts";
 
@@ -124,7 +124,7 @@ export function forward(exchange: Exchange, to: Peer, options: ForwardOptions, e
   const { tryMs, clock } = options;
   const tryEndsAt = tryMs === 0 ? endsAt : Math.min(endsAt, clock.now() + tryMs);
   const attempt = { exchange, to, options, tryEndsAt, endsAt, isSecond: false, bytes: null };
-  return pool instanceof Pool ? forwardHttp1(attempt as Try<Pool>) : pool.forward(attempt);
+  return pool instanceof Http1Pool ? forwardHttp1(attempt as Try<Http1Pool>) : pool.forward(attempt);
 }
 
 /**

@@ -10,7 +10,7 @@ import type { Address, ConnectTarget, TlsToUpstreams } from "./contracts.ts";
  * All that a pool holds of a configuration, besides what can be set anew: `Runtime` makes another pool when one of them
  * changes.
  */
-export interface ConnectionPoolOptions extends ConnectTarget {
+export interface PoolOptions extends ConnectTarget {
   /** "h2": over TLS, negotiated by ALPN. "h2c": without TLS, by prior knowledge (RFC 9113 §3.3). */
   readonly protocol: "http" | "https" | "h2" | "h2c";
   /** How long an unused connection is kept, in milliseconds. */
@@ -25,7 +25,7 @@ export class Connector {
    * Opens a connection to the address, or to the first that a look-up gives. Throws Node's error if it cannot begin.
    */
   readonly open: (address: Address | undefined, more?: object) => Socket;
-  readonly #options: ConnectionPoolOptions;
+  readonly #options: PoolOptions;
   readonly #readdress: (addresses: readonly Address[]) => void;
   #unfollow: (() => void) | null = null;
   #isClosed = false;
@@ -33,7 +33,7 @@ export class Connector {
   /**
    * `readdress` is called when the name has other addresses. Throws when the client certificate and its key do not fit.
    */
-  constructor(options: ConnectionPoolOptions, readdress: (addresses: readonly Address[]) => void) {
+  constructor(options: PoolOptions, readdress: (addresses: readonly Address[]) => void) {
     const { protocol, tls } = options;
     this.#options = options;
     this.#readdress = readdress;
@@ -79,7 +79,7 @@ export function readyEvent(socket: Socket): "connect" | "secureConnect" {
   return "encrypted" in socket ? "secureConnect" : "connect";
 }
 
-export function isSecure(protocol: ConnectionPoolOptions["protocol"]): boolean {
+export function isSecure(protocol: PoolOptions["protocol"]): boolean {
   return protocol === "https" || protocol === "h2";
 }
 

@@ -12,7 +12,7 @@ import { connectFailure, ignore } from "../base/errors.ts";
 import { version } from "../base/version.ts";
 import type { Service } from "../config/model.ts";
 import { connect, readyEvent } from "./connect.ts";
-import { isSecure, type ConnectionPoolOptions } from "./connect.ts";
+import { isSecure, type PoolOptions } from "./connect.ts";
 import { invalidity } from "./node_response.ts";
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 
@@ -25,7 +25,7 @@ export function checkSettings({ path, intervalMs, timeoutMs, expectStatus }: Ser
   return { path, intervalMs, timeoutMs, expects, expectStatus: String(expectStatus) };
 }
 
-export interface HealthCheckTarget extends Omit<ConnectionPoolOptions, "keepaliveIdleMs"> {
+export interface HealthCheckTarget extends Omit<PoolOptions, "keepaliveIdleMs"> {
   /** For the Host header, or `:authority`. */
   readonly authority: string;
 }

@@ -25,7 +25,7 @@ import { NO_TRAILERS } from "../http/body_reader.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import { behind, LentBody, lentCopy } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
-import { ResponseBody, type Connection, type ConnectionUser, type Pool } from "./pool.ts";
+import { ResponseBody, type Connection, type ConnectionUser, type Http1Pool } from "./pool.ts";
 import { faultCode, Stale, UploadRefused } from "./faults.ts";
 import {
   fieldLines,
@@ -55,7 +55,7 @@ import {
 import type { Phase, RunningTry, Try } from "./try.ts";
 
 /** As `forward` in `attempts.ts`. Not async: one more promise costs as much as a header. */
-export function forwardHttp1(attempt: Try<Pool>): Promise<Reply> {
+export function forwardHttp1(attempt: Try<Http1Pool>): Promise<Reply> {
   const { call } = attempt.exchange;
   // A plugin may have taken longer than the client waited.
   if (call.aborted) return Promise.reject(clientDisconnected());
@@ -65,7 +65,7 @@ export function forwardHttp1(attempt: Try<Pool>): Promise<Reply> {
 }
 
 /** The lease ends when the connection is free again. */
-function send(attempt: Try<Pool>): Promise<Reply> {
+function send(attempt: Try<Http1Pool>): Promise<Reply> {
   return new Promise((resolve, reject) => {
     try {
       new Http1Exchange(attempt, resolve, reject).begin();
@@ -77,7 +77,7 @@ function send(attempt: Try<Pool>): Promise<Reply> {
 }
 
 class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWrite, ResponseSink, Sink {
-  readonly attempt: Try<Pool>;
+  readonly attempt: Try<Http1Pool>;
   phase: Phase = "connecting";
   place = -1;
   /** When the present phase, the try before a response, or the whole has to be over. */
@@ -113,7 +113,11 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWri
   #stopUpload: (() => void) | null = null;
 
   /** Throws if the head cannot be written, or if Node cannot begin to connect. */
-  constructor(attempt: Try<Pool>, resolve: (reply: Reply | Promise<Reply>) => void, reject: (fault: Fault) => void) {
+  constructor(
+    attempt: Try<Http1Pool>,
+    resolve: (reply: Reply | Promise<Reply>) => void,
+    reject: (fault: Fault) => void,
+  ) {
     this.attempt = attempt;
     this.#resolve = resolve;
     this.#reject = reject;

@@ -25,8 +25,8 @@ import {
   websocketAccept,
 } from "./heads.ts";
 import type { ResponseHead, UpstreamRequestHead } from "./heads.ts";
-import type { ConnectionPoolOptions } from "./connect.ts";
-import { Sessions, type Session } from "./sessions.ts";
+import type { PoolOptions } from "./connect.ts";
+import { SessionPool, type Session } from "./sessions.ts";
 import {
   asksForContinue,
   bodyFault,
@@ -44,12 +44,12 @@ import type { Phase, RunningTry, Try, UpstreamDestination } from "./try.ts";
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
 
 /** Connections to one upstream over HTTP/2. */
-export function connectionsOverHttp2(options: ConnectionPoolOptions, maxConnections: number, clock: Clock): Sessions {
-  return new Sessions(options, maxConnections, clock, forwardHttp2);
+export function http2Pool(options: PoolOptions, maxConnections: number, clock: Clock): SessionPool {
+  return new SessionPool(options, maxConnections, clock, forwardHttp2);
 }
 
 /** As `forward` in `attempts.ts`. */
-export async function forwardHttp2(attempt: Try<Sessions>): Promise<Reply> {
+export async function forwardHttp2(attempt: Try<SessionPool>): Promise<Reply> {
   const { exchange } = attempt;
   const { call } = exchange;
   // A plugin may have taken longer than the client waited.
@@ -88,7 +88,7 @@ class Unserved extends Unsent {}
  * A lease on a session whose upstream has sent its SETTINGS: how many streams, and whether WebSockets. More streams
  * would be refused, or wait in Node behind the others although another connection has room.
  */
-async function lease(attempt: Try<Sessions>, except: Session | null): Promise<Session> {
+async function lease(attempt: Try<SessionPool>, except: Session | null): Promise<Session> {
   const {
     to: { pool },
     exchange: { call },
@@ -103,7 +103,7 @@ async function lease(attempt: Try<Sessions>, except: Session | null): Promise<Se
   }
 }
 
-async function settled(session: Session, attempt: Try<Sessions>): Promise<void> {
+async function settled(session: Session, attempt: Try<SessionPool>): Promise<void> {
   const ms = connectTimeLeft(attempt);
   let timer: Timer | undefined;
   try {
@@ -124,7 +124,7 @@ async function settled(session: Session, attempt: Try<Sessions>): Promise<void> 
 }
 
 /** The lease ends with the stream. */
-function send(attempt: Try<Sessions>, session: Session): Promise<Reply> | Reply {
+function send(attempt: Try<SessionPool>, session: Session): Promise<Reply> | Reply {
   const { exchange, to, options } = attempt;
   const { call } = exchange;
   // An upstream that has not said that it accepts an extended CONNECT must not be sent one (RFC 8441 §3).
@@ -163,7 +163,7 @@ function send(attempt: Try<Sessions>, session: Session): Promise<Reply> | Reply 
 }
 
 class Http2Request implements RunningTry, HasDeadline {
-  readonly attempt: Try<Sessions>;
+  readonly attempt: Try<SessionPool>;
   phase: Phase = "sending";
   place = -1;
   /** When the present phase, the try before a response, or the whole has to be over. */
@@ -181,7 +181,7 @@ class Http2Request implements RunningTry, HasDeadline {
   #stopUpload: (() => void) | null = null;
 
   constructor(
-    attempt: Try<Sessions>,
+    attempt: Try<SessionPool>,
     session: Session,
     stream: ClientHttp2Stream,
     resolve: (reply: Reply | Promise<Reply>) => void,
@@ -441,7 +441,11 @@ function open(
 }
 
 /** Throws when a header cannot be written. */
-function requestFields(exchange: Exchange, to: UpstreamDestination<Sessions>, list: HeaderList): OutgoingHttpHeaders {
+function requestFields(
+  exchange: Exchange,
+  to: UpstreamDestination<SessionPool>,
+  list: HeaderList,
+): OutgoingHttpHeaders {
   const fields = Object.create(null) as OutgoingHttpHeaders;
   fields[":method"] = exchange.method;
   fields[":scheme"] = to.pool.options.protocol === "h2" ? "https" : "http";

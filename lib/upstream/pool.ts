@@ -6,17 +6,17 @@ import { DeadlineTimer, type Clock } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
 import { GuardedReadable, type WriteBatch } from "../base/event_loop.ts";
 import type { Address } from "./contracts.ts";
-import { Connector, readyEvent, shuttingDown, type ConnectionPoolOptions } from "./connect.ts";
+import { Connector, readyEvent, shuttingDown, type PoolOptions } from "./connect.ts";
 import { Leases } from "./leases.ts";
 import { ResponseParser, type AnyResponseParser, type ResponseSink } from "./response_parser.ts";
 
-export interface PoolOptions extends ConnectionPoolOptions {
+export interface Http1PoolOptions extends PoolOptions {
   /** Writes the requests of one round of the event loop together. */
   readonly writeBatch: WriteBatch;
 }
 
-export class Pool {
-  readonly options: PoolOptions;
+export class Http1Pool {
+  readonly options: Http1PoolOptions;
   /** The deadlines of all requests over these connections. */
   readonly deadlines: DeadlineTimer;
   readonly leases: Leases<true>;
@@ -30,7 +30,7 @@ export class Pool {
   #turn = 0;
 
   /** Throws when the client certificate and its key do not fit. */
-  constructor(options: PoolOptions, maxConnections: number, clock: Clock) {
+  constructor(options: Http1PoolOptions, maxConnections: number, clock: Clock) {
     this.options = options;
     this.deadlines = new DeadlineTimer(clock);
     this.leases = new Leases(maxConnections, clock, () => this.#hasPlace || null);

@@ -12,15 +12,15 @@ import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { holdsOutputBack } from "../http/h2_streams.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Address } from "./contracts.ts";
-import { Connector, readyEvent, shuttingDown, type ConnectionPoolOptions } from "./connect.ts";
+import { Connector, readyEvent, shuttingDown, type PoolOptions } from "./connect.ts";
 import { Leases } from "./leases.ts";
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 import type { Try } from "./try.ts";
 
-export class Sessions {
+export class SessionPool {
   /** As `forward` in `attempts.ts`. */
-  readonly forward: (attempt: Try<Sessions>) => Promise<Reply>;
-  readonly options: ConnectionPoolOptions;
+  readonly forward: (attempt: Try<SessionPool>) => Promise<Reply>;
+  readonly options: PoolOptions;
   readonly clock: Clock;
   /** The deadlines of all requests over these connections. */
   readonly deadlines: DeadlineTimer;
@@ -40,7 +40,7 @@ export class Sessions {
    * `forward`: `forwardHttp2`, which is loaded together with this class. Throws when the client certificate and its key
    * do not fit.
    */
-  constructor(options: ConnectionPoolOptions, maxConnections: number, clock: Clock, forward: Sessions["forward"]) {
+  constructor(options: PoolOptions, maxConnections: number, clock: Clock, forward: SessionPool["forward"]) {
     this.options = options;
     this.clock = clock;
     this.forward = forward;
@@ -180,7 +180,7 @@ export class Session {
   /** The address it was opened for; another one if that was unreachable. */
   readonly address: Address | undefined;
   readonly socket: Socket;
-  readonly #pool: Sessions;
+  readonly #pool: SessionPool;
   #fail: (fault: Fault) => void = ignore;
   #settle: () => void = ignore;
   #state: "connecting" | "open" | "suspect" | "draining" | "closed" = "connecting";
@@ -199,7 +199,7 @@ export class Session {
   #probesFrom = 0;
 
   /** `mostStreams`: how many leases are given before the upstream's SETTINGS have arrived. */
-  constructor(socket: Socket, address: Address | undefined, pool: Sessions, mostStreams: number) {
+  constructor(socket: Socket, address: Address | undefined, pool: SessionPool, mostStreams: number) {
     this.socket = socket;
     this.address = address;
     this.#pool = pool;

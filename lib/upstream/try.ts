@@ -28,10 +28,10 @@ export interface ForwardOptions extends HeadOptions {
 }
 
 /** The upstream of a try, and its connections. */
-export interface UpstreamDestination<Connections> {
+export interface UpstreamDestination<Pool> {
   /** For the Host header: without the port if that is the scheme's default (RFC 9110 §4.2.1). */
   readonly authority: string;
-  readonly pool: Connections;
+  readonly pool: Pool;
   /**
    * Called when a response has broken off in the middle, and not because of the client; the try has been answered by
    * then.
@@ -39,9 +39,9 @@ export interface UpstreamDestination<Connections> {
   broken(fault: Fault): void;
 }
 
-export interface Try<Connections> {
+export interface Try<Pool> {
   readonly exchange: Exchange;
-  readonly to: UpstreamDestination<Connections>;
+  readonly to: UpstreamDestination<Pool>;
   readonly options: ForwardOptions;
   /** When the head of the response is due, `endsAt` at the latest; monotonic, Infinity: no such deadline. */
   readonly tryEndsAt: number;

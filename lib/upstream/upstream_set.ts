@@ -7,29 +7,29 @@ import type { Reply } from "../http/reply.ts";
 import type { BreakerSettings, Candidate, CircuitBreaker, HealthSettings } from "./contracts.ts";
 import type { RetryLimit, UpstreamHealth } from "./contracts.ts";
 import { isUpstreams } from "./faults.ts";
-import type { ConnectionPoolOptions } from "./connect.ts";
+import type { PoolOptions } from "./connect.ts";
 import type { Leases } from "./leases.ts";
-import type { Pool } from "./pool.ts";
+import type { Http1Pool } from "./pool.ts";
 import type { Try, UpstreamDestination } from "./try.ts";
 
 /** The connections to one upstream: HTTP/1.1 or HTTP/2. */
-export type Connections = Pool | Http2Connections;
+export type Pool = Http1Pool | Http2Pool;
 
-export interface Http2Connections extends Pick<
-  Pool,
+export interface Http2Pool extends Pick<
+  Http1Pool,
   "deadlines" | "open" | "limitTo" | "dropIdle" | "retire" | "destroy"
 > {
   readonly leases: Pick<Leases<unknown>, "leased" | "waiting" | "maxConnections">;
-  readonly options: ConnectionPoolOptions;
+  readonly options: PoolOptions;
   readonly forward: (attempt: Try<any>) => Promise<Reply>;
 }
 
-export class Peer implements UpstreamDestination<Connections>, Candidate {
+export class Peer implements UpstreamDestination<Pool>, Candidate {
   readonly id: string;
   readonly host: string;
   readonly port: number;
   readonly authority: string;
-  readonly pool: Connections;
+  readonly pool: Pool;
   /** Whether it can be used. A reload may replace it. */
   health: UpstreamHealth;
   /** As configured, or 0 while it is taken out; 0: no new requests. A reload may change it. */
@@ -45,7 +45,7 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
   /** In the main thread of several: requests in progress and open connections of all workers. */
   readonly ofWorkers = { load: 0, open: 0 };
 
-  constructor(id: string, pool: Connections, health: UpstreamHealth = ALWAYS_USABLE) {
+  constructor(id: string, pool: Pool, health: UpstreamHealth = ALWAYS_USABLE) {
     const { host, port } = pool.options;
     this.id = id;
     this.host = host;
@@ -129,7 +129,7 @@ export class UpstreamSet {
    * The present peer with this id and these connections, or a new one, which counts from `apply` on. New connections to
    * the same place, because of a renewed certificate for instance, do not make an upstream healthy.
    */
-  peer(id: string, pool: Connections): Peer {
+  peer(id: string, pool: Pool): Peer {
     const { protocol, host, port } = pool.options;
     const before = this.peers.find((peer) => peer.id === id);
     if (before?.pool === pool) return before;

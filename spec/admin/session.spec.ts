@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Sessions } from "../../lib/admin/session.ts";
+import { AdminSessions } from "../../lib/admin/session.ts";
 import { manualClock } from "../support/clock.ts";
 import { cookieOf, forged, PASSWORD, RIGHT, SECRET, startAdmin, USER } from "./harness.ts";
 
@@ -158,7 +158,7 @@ describe("revoked tokens", () => {
   const sessionsOf = (maxRevoked: number) => {
     const clock = manualClock();
     const viewer = { user: "viewer", password: PASSWORD };
-    const sessions = new Sessions(
+    const sessions = new AdminSessions(
       { user: USER, password: PASSWORD, viewer, cookie: "token", jwtSecret: SECRET, sessionTtlS: 60, clock },
       maxRevoked,
     );
@@ -204,7 +204,7 @@ describe("revoked tokens", () => {
 describe("a session that is renewed again and again", () => {
   const renewed = (sessionTtlS: number) => {
     const clock = manualClock();
-    const sessions = new Sessions({
+    const sessions = new AdminSessions({
       ...{ user: USER, password: PASSWORD, cookie: "token", jwtSecret: SECRET, sessionTtlS, clock },
     });
     let cookie: string | undefined = sessions.issue().cookie;

@@ -7,7 +7,7 @@ import type { Reply } from "../../lib/http/reply.ts";
 import { attempts, type AttemptsOptions } from "../../lib/upstream/attempts.ts";
 import { Breaker, guarded } from "../../lib/upstream/breaker.ts";
 import { Unsent } from "../../lib/upstream/faults.ts";
-import { Peer, type Http2Connections } from "../../lib/upstream/upstream_set.ts";
+import { Peer, type Http2Pool } from "../../lib/upstream/upstream_set.ts";
 import { ReplayMemory } from "../../lib/upstream/replay.ts";
 import { repeatedly, RetryBudget, type RetryPolicy } from "../../lib/upstream/retries.ts";
 import { manualClock } from "../support/clock.ts";
@@ -19,12 +19,12 @@ type Answer = (exchange: Exchange, endsAt: number) => Promise<Reply>;
 
 /** An upstream that answers as it is told, and keeps what its health was told. */
 function peer(id: string, answer: Answer): Peer & { failures: string[]; asked: number } {
-  const forward: Http2Connections["forward"] = ({ exchange, endsAt }) => {
+  const forward: Http2Pool["forward"] = ({ exchange, endsAt }) => {
     made.asked++;
     return answer(exchange, endsAt);
   };
   const { options, leases } = madeUpPool();
-  const pool = { options, leases, forward } as unknown as Http2Connections;
+  const pool = { options, leases, forward } as unknown as Http2Pool;
   const made = Object.assign(madeUpPeer(id, pool), { failures: [] as string[], asked: 0 });
   made.health.failed = (reason) => void made.failures.push(reason);
   return made;

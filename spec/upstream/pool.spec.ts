@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { forward } from "../../lib/upstream/attempts.ts";
-import { Pool, type PoolOptions } from "../../lib/upstream/pool.ts";
+import { Http1Pool, type Http1PoolOptions } from "../../lib/upstream/pool.ts";
 import type { Address, HostName } from "../../lib/upstream/contracts.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";
@@ -22,7 +22,7 @@ const never = () => {};
 
 function made(maxConnections: number, port = 1) {
   const clock = manualClock();
-  const pool = new Pool(
+  const pool = new Http1Pool(
     { ...ANYWHERE, protocol: "http", host: "127.0.0.1", port, keepaliveIdleMs: 30_000 },
     maxConnections,
     clock,
@@ -159,7 +159,7 @@ describe("the addresses of a name", () => {
     serving: readonly string[],
     answer: readonly string[] | Error,
     listener = ok,
-    parts: Partial<PoolOptions> = {},
+    parts: Partial<Http1PoolOptions> = {},
   ) {
     const isSecure = parts.protocol === "https";
     const origin = await site(serving, () =>
@@ -168,7 +168,7 @@ describe("the addresses of a name", () => {
     const host = parts.host ?? "upstream.invalid";
     const resolver = madeUpNames(answer);
     const name = await resolver.named(host);
-    const pool = new Pool(
+    const pool = new Http1Pool(
       { ...ANYWHERE, protocol: "http", host, port: origin.port, keepaliveIdleMs: 30_000, name, ...parts },
       100,
       manualClock(),
@@ -359,7 +359,7 @@ describe("the addresses of a name", () => {
       },
     } as unknown as HostName;
     const make = () =>
-      new Pool(
+      new Http1Pool(
         { ...ANYWHERE, protocol: "http", host: name.host, port: 1, keepaliveIdleMs: 1, name: counted },
         1,
         manualClock(),
@@ -424,7 +424,7 @@ describe("the addresses of a name", () => {
 });
 
 /** Sends a request without a body and reads the answer to its end. */
-function asking(pool: Pool) {
+function asking(pool: Http1Pool) {
   const clock = manualClock();
   const options = {
     clock,
@@ -440,10 +440,10 @@ function asking(pool: Pool) {
 
 async function withBackend(
   answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
-  parts: Partial<PoolOptions> = {},
+  parts: Partial<Http1PoolOptions> = {},
 ) {
   const upstream = await socketOrigin((socket) => socket.on("data", () => socket.write(answer)));
-  const pool = new Pool(
+  const pool = new Http1Pool(
     { ...ANYWHERE, protocol: "http", host: "127.0.0.1", port: upstream.port, keepaliveIdleMs: 30_000, ...parts },
     5,
     manualClock(),

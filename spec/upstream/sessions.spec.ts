@@ -11,8 +11,8 @@ import { Call, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { discard, type Reply } from "../../lib/http/reply.ts";
 import { forward } from "../../lib/upstream/attempts.ts";
 import { forwardHttp2 } from "../../lib/upstream/http2_request.ts";
-import type { ConnectionPoolOptions } from "../../lib/upstream/connect.ts";
-import { Sessions } from "../../lib/upstream/sessions.ts";
+import type { PoolOptions } from "../../lib/upstream/connect.ts";
+import { SessionPool } from "../../lib/upstream/sessions.ts";
 import type { UpstreamTlsSettings } from "../../lib/upstream/contracts.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";
@@ -122,9 +122,9 @@ function words(...values: number[]): Buffer {
 /** SETTINGS_MAX_CONCURRENT_STREAMS. */
 const maxStreams = (most: number) => Buffer.concat([Buffer.from([0, 3]), words(most)]);
 
-function bench(port: number, parts: Partial<ConnectionPoolOptions> = {}, maxConnections = 1) {
+function bench(port: number, parts: Partial<PoolOptions> = {}, maxConnections = 1) {
   const clock = manualClock();
-  const pool = new Sessions(
+  const pool = new SessionPool(
     { ...ANYWHERE, protocol: "h2c", host: "127.0.0.1", port, keepaliveIdleMs: 30_000, ...parts },
     maxConnections,
     clock,
@@ -841,7 +841,7 @@ describe("the addresses of a name", () => {
 
   interface NamedParts {
     readonly max?: number;
-    readonly parts?: Partial<ConnectionPoolOptions>;
+    readonly parts?: Partial<PoolOptions>;
     readonly holds?: boolean;
   }
 

@@ -5,12 +5,12 @@ import type { ExchangeParts } from "../../lib/http/exchange.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { forward } from "../../lib/upstream/attempts.ts";
 import { Unsent } from "../../lib/upstream/faults.ts";
-import type { Connections } from "../../lib/upstream/upstream_set.ts";
+import type { Pool } from "../../lib/upstream/upstream_set.ts";
 import { isSecure } from "../../lib/upstream/connect.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
-import { Pool } from "../../lib/upstream/pool.ts";
+import { Http1Pool } from "../../lib/upstream/pool.ts";
 import { forwardHttp2 } from "../../lib/upstream/http2_request.ts";
-import { Sessions } from "../../lib/upstream/sessions.ts";
+import { SessionPool } from "../../lib/upstream/sessions.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
@@ -31,10 +31,10 @@ async function bench(protocol: Protocol, { reads = true } = {}) {
   const clock = manualClock();
   const tls = isSecure(protocol) ? { tls: new UpstreamTls() } : {};
   const options = { ...ANYWHERE, host: "127.0.0.1", port: upstream.port, keepaliveIdleMs: 30_000, ...tls };
-  const pool: Connections =
+  const pool: Pool =
     protocol === "http" || protocol === "https"
-      ? new Pool({ ...options, protocol }, 1, clock)
-      : new Sessions({ ...options, protocol }, 1, clock, forwardHttp2);
+      ? new Http1Pool({ ...options, protocol }, 1, clock)
+      : new SessionPool({ ...options, protocol }, 1, clock, forwardHttp2);
   onTestFinished(async () => {
     pool.destroy();
     await upstream.close();
