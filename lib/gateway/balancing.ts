@@ -34,8 +34,7 @@ export const activeChecks: Balancing["activeChecks"] = (clock) => new ActiveChec
 export const pickersOf: Balancing["pickersOf"] = (service, changes) => (peers, choosable) =>
   pickerAmong(changes, peers, balancerOf(service, hashing), choosable);
 
-export const splitOf: Balancing["splitOf"] = (split, members, picker) =>
-  splitPicker(split, { members, picker }, hashKey);
+export const splitOf: Balancing["splitOf"] = (split, plans, picker) => splitPicker(split, { plans, picker }, hashKey);
 
 export const stickyOf: Balancing["stickyOf"] = ({ secret, ...settings }, service, peers, { clock, memory }) =>
   new Sticky({ ...settings, service, peers, key: secret ?? drawnKey(memory(KEY_BYTES)), clock });

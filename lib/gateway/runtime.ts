@@ -16,7 +16,7 @@ import type { Balancing, Probes, RequestSplit, StickySessions } from "../upstrea
 import type { Address, BreakerSettings, CircuitBreaker, FailureCounts } from "../upstream/contracts.ts";
 import type { HealthTools, HostNames, NamesOptions, TlsToUpstreams } from "../upstream/contracts.ts";
 import type { UpstreamTlsSettings } from "../upstream/contracts.ts";
-import { UpstreamSet, type Member, type Pool, type Peer } from "../upstream/upstream_set.ts";
+import { UpstreamSet, type UpstreamPlan, type Pool, type Peer } from "../upstream/upstream_set.ts";
 import { Http1Pool } from "../upstream/pool.ts";
 import type { PoolOptions } from "../upstream/connect.ts";
 
@@ -76,7 +76,7 @@ type UsedFeatures = RuntimeFeatures & { readonly loaded: Partial<RuntimeFeatures
 /** The upstreams of one service as a configuration has them. */
 export interface UpstreamSetPlan {
   readonly upstreamSet: UpstreamSet;
-  readonly members: readonly Member[];
+  readonly plans: readonly UpstreamPlan[];
   readonly breaker: { readonly breaker: CircuitBreaker; readonly settings: BreakerSettings } | null;
   /** Null: they are not probed. */
   readonly checks: Probes | null;
@@ -279,10 +279,10 @@ export class Runtime {
     for (const { pool, maxConnections } of inUse.pools.values()) pool.limitTo(maxConnections, inUse.maxClientShare);
     for (const [service, { upstreamSet }] of before?.upstreamSets ?? [])
       if (!inUse.upstreamSets.has(service)) upstreamSet.close();
-    for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) {
+    for (const { upstreamSet, plans, breaker } of inUse.upstreamSets.values()) {
       const out = upstreamSet.peers.filter(isOut).map((peer) => [peer.id, outBy(peer)] as const);
-      upstreamSet.apply(members, breaker, isSame);
-      this.#features.loaded.balancing?.applyHealth(upstreamSet, members, this.healthTools);
+      upstreamSet.apply(plans, breaker, isSame);
+      this.#features.loaded.balancing?.applyHealth(upstreamSet, plans, this.healthTools);
       if (out.length > 0 && !isWorker(this.threads)) this.#logReturns(upstreamSet, out);
     }
     this.#start();

@@ -8,7 +8,7 @@ import type { MakePicker, StickySessions } from "../upstream/balancing.ts";
 import type { HealthSettings } from "../upstream/contracts.ts";
 import { isSecure } from "../upstream/connect.ts";
 import type { ForwardOptions } from "../upstream/try.ts";
-import type { Member, Peer, UpstreamSet } from "../upstream/upstream_set.ts";
+import type { UpstreamPlan, Peer, UpstreamSet } from "../upstream/upstream_set.ts";
 import type { FeatureContext } from "./features.ts";
 import type { UpstreamSetPlan } from "./runtime.ts";
 
@@ -21,7 +21,7 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
     log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
   const upstreamSet = runtime.upstreamSet(name);
   const health = healthSettings(service);
-  const members = service.upstreams.map(({ id, host, port, weight, group }): Member => {
+  const plans = service.upstreams.map(({ id, host, port, weight, group }): UpstreamPlan => {
     const dial = egress.dialer({ host, port, why: "upstream" });
     const options = {
       protocol,
@@ -43,13 +43,13 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
     return { peer, weight, group, health, memory };
   });
   const breaker = breakerOf(service, upstreamSet, context);
-  const peers = members.map(({ peer }) => peer);
+  const peers = plans.map(({ peer }) => peer);
   const pickerOf: MakePicker = (some, choosable) =>
     features.balancing.pickersOf(service, runtime.healthTools.changes)(some, choosable);
-  const split = service.split === undefined ? null : features.balancing.splitOf(service.split, members, pickerOf);
+  const split = service.split === undefined ? null : features.balancing.splitOf(service.split, plans, pickerOf);
   const sticky = stickyOf(service, peers, context);
   const checks = service.health.enabled ? features.balancing.checksOf(service.health, peers, egress) : null;
-  inUse.upstreamSets.set(name, { upstreamSet, members, breaker, checks, split, sticky });
+  inUse.upstreamSets.set(name, { upstreamSet, plans, breaker, checks, split, sticky });
   const picker = split ?? (health === null ? onlyPicker(peers[0]!) : pickerOf(peers));
   const options = {
     picker: sticky === null ? picker : sticky.picker(picker),

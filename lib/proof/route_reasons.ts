@@ -7,7 +7,7 @@ import { conditionTests } from "../http/conditions.ts";
 import { headersAskedFor, headerValue } from "../http/headers.ts";
 import { namesOf, placesOf } from "../route/conditions.ts";
 import { ENCODED_SLASH, type Target } from "../route/path.ts";
-import { candidatesOf, type Candidate } from "../route/candidates.ts";
+import { candidatesOf, type RouteCandidate } from "../route/candidates.ts";
 import { compileTable, type Found, type RouteTable } from "../route/table.ts";
 import type { Inbound } from "../server/inbound.ts";
 import type { DisplayedConfig, DisplayedRoute, DisplayedService } from "../gateway/displayed_config.ts";
@@ -36,7 +36,7 @@ export interface Place {
 }
 
 /** A route whose pattern matches the path. */
-type Match = Place & Pick<Candidate<RouteTarget>, "host" | "takes" | "match">;
+type Match = Place & Pick<RouteCandidate<RouteTarget>, "host" | "takes" | "match">;
 
 /** The rest is only counted. */
 const MAX_NAMED = 5;

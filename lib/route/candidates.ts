@@ -11,7 +11,7 @@ import { endOf } from "./tree.ts";
  * A route whose pattern matches a path, whether or not it accepts the method, its conditions hold, and it gets the
  * request.
  */
-export interface Candidate<T> {
+export interface RouteCandidate<T> {
   readonly target: T;
   /**
    * The most specific host under which it was found; "*.example.com" as ".example.com", "" where its service is for all
@@ -27,11 +27,11 @@ export function candidatesOf<T>(
   { trees }: RouteTable<T>,
   authority: string | null,
   path: string,
-): readonly Candidate<T>[] {
+): readonly RouteCandidate<T>[] {
   const compared = comparable(path);
   const texts = compared.slice(1, endOf(compared));
   const segments = texts === "" ? [] : texts.split("/").map((text) => ({ kind: "literal", text }) as const);
-  const found = new Map<Route<T>, Candidate<T>>();
+  const found = new Map<Route<T>, RouteCandidate<T>>();
   for (const host of authority === null ? trees.roots.keys() : keysFrom(trees.firstKey(authority))) {
     const root = trees.roots.get(host);
     if (root === undefined) continue;

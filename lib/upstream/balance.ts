@@ -1,14 +1,14 @@
 /**
  * Load-balancing strategies: each chooses among the upstreams that can be used. Here are those by turns and by load;
- * hashing is a part.
+ * `hash.ts` is loaded where it is chosen.
  */
 import type { Service, STRATEGIES } from "../config/model.ts";
 import type { Exchange } from "../http/exchange.ts";
-import type { Candidate } from "./contracts.ts";
+import type { WeighedUpstream } from "./contracts.ts";
 
 export interface Balancer {
-  /** One of `candidates`, or null when there are none. */
-  pick<Peer extends Candidate>(candidates: readonly Peer[], exchange: Exchange): Peer | null;
+  /** One of `peers`, or null when there are none. */
+  pick<Peer extends WeighedUpstream>(peers: readonly Peer[], exchange: Exchange): Peer | null;
 }
 
 export type Strategy = (typeof STRATEGIES)[number];
@@ -17,17 +17,17 @@ export type Strategy = (typeof STRATEGIES)[number];
  * Each in turn, as often as its weight says, and spread out: with 5:1:1, a a b a c a a. With equal weights, in their
  * configured order.
  */
-const smoothRotation: Balancer = { pick: (candidates) => rotate(candidates, Infinity) };
+const smoothRotation: Balancer = { pick: (peers) => rotate(peers, Infinity) };
 
 /**
  * Smooth weighted round robin among the peers with at most this load for their weight: each gains its weight; the
  * highest is chosen and loses the sum.
  */
-export function rotate<Peer extends Candidate>(candidates: readonly Peer[], mostLoad: number): Peer | null {
+export function rotate<Peer extends WeighedUpstream>(peers: readonly Peer[], mostLoad: number): Peer | null {
   let foremost: Peer | null = null;
   let sum = 0;
-  for (let i = 0; i < candidates.length; i++) {
-    const peer = candidates[i]!;
+  for (let i = 0; i < peers.length; i++) {
+    const peer = peers[i]!;
     const weight = peer.weightNow;
     if (mostLoad !== Infinity && peer.load / weight > mostLoad) continue;
     sum += weight;
@@ -40,10 +40,10 @@ export function rotate<Peer extends Candidate>(candidates: readonly Peer[], most
 
 /** The upstream with the least load for its weight; equal ones in turn. */
 const leastConnections: Balancer = {
-  pick(candidates) {
+  pick(peers) {
     let least = Infinity;
-    for (const peer of candidates) least = Math.min(least, peer.load / peer.weightNow);
-    return rotate(candidates, least);
+    for (const peer of peers) least = Math.min(least, peer.load / peer.weightNow);
+    return rotate(peers, least);
   },
 };
 
@@ -52,12 +52,12 @@ const leastConnections: Balancer = {
  * choose the same one.
  */
 function randomTwoChoices(random: () => number): Balancer {
-  function draw<Peer extends Candidate>(candidates: readonly Peer[], except: Peer | null): Peer {
+  function draw<Peer extends WeighedUpstream>(peers: readonly Peer[], except: Peer | null): Peer {
     let left = 0;
-    for (const peer of candidates) if (peer !== except) left += peer.weightNow;
+    for (const peer of peers) if (peer !== except) left += peer.weightNow;
     left *= random();
-    let last = candidates[0]!;
-    for (const peer of candidates) {
+    let last = peers[0]!;
+    for (const peer of peers) {
       if (peer === except) continue;
       last = peer;
       left -= peer.weightNow;
@@ -66,10 +66,10 @@ function randomTwoChoices(random: () => number): Balancer {
     return last;
   }
   return {
-    pick(candidates) {
-      if (candidates.length < 2) return candidates[0] ?? null;
-      const first = draw(candidates, null);
-      const second = draw(candidates, first);
+    pick(peers) {
+      if (peers.length < 2) return peers[0] ?? null;
+      const first = draw(peers, null);
+      const second = draw(peers, first);
       return second.load / second.weightNow < first.load / first.weightNow ? second : first;
     },
   };
@@ -79,7 +79,7 @@ function randomTwoChoices(random: () => number): Balancer {
 export type StrategySettings = Pick<Service, "loadBalancingStrategy"> &
   Partial<Pick<Service, "hashOn" | "hashBalanceFactor">>;
 
-/** `hashing` is that of its part. `random` gives numbers from 0 to below 1. */
+/** `hashing`: of `hash.ts`. `random` gives numbers from 0 to below 1. */
 export function balancerOf(
   balancing: StrategySettings,
   hashing: (hashOn: string, balanceFactor: number) => Balancer,

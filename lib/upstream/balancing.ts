@@ -10,7 +10,7 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { AttemptsOptions, Picker } from "./attempts.ts";
 import type { CircuitBreaker, FailureCounts, HealthOptions, HealthTools, UpstreamHealth } from "./contracts.ts";
-import type { Member, Peer, UpstreamSet } from "./upstream_set.ts";
+import type { UpstreamPlan, Peer, UpstreamSet } from "./upstream_set.ts";
 
 /** Makes a picker for some upstreams. `choosable`: those of them that may be chosen. */
 export type MakePicker = (peers: readonly Peer[], choosable?: (peers: readonly Peer[]) => readonly Peer[]) => Picker;
@@ -53,14 +53,14 @@ export interface Balancing {
   /** `memory`: null: there is one thread. `failures`: in a worker, where those are reported; null elsewhere. */
   healthOf(options: HealthOptions, memory: ArrayBufferLike | null, failures: FailureCounts | null): UpstreamHealth;
   /** Puts the settings of a configuration for the health of its upstreams into force, after `UpstreamSet.apply`. */
-  applyHealth(upstreamSet: UpstreamSet, members: readonly Member[], tools: HealthTools): void;
+  applyHealth(upstreamSet: UpstreamSet, plans: readonly UpstreamPlan[], tools: HealthTools): void;
   checksOf(health: Service["health"], peers: readonly Peer[], egress: Egress): Probes;
   activeChecks(clock: Clock): { apply(all: readonly Probes[]): void };
   /** By the strategy of the service. `changes`: see `HealthTools`. */
   pickersOf(service: Service, changes: Int32Array): MakePicker;
   splitOf(
     split: NonNullable<Service["split"]>,
-    members: readonly Pick<Member, "peer" | "group">[],
+    plans: readonly Pick<UpstreamPlan, "peer" | "group">[],
     picker: MakePicker,
   ): RequestSplit;
   /** `memory`: of the key that signs cookies where none is configured, the same for all threads. */

@@ -16,7 +16,7 @@ import type { Balancer } from "./balance.ts";
 import type { HealthTools } from "./contracts.ts";
 import { Unsent } from "./faults.ts";
 import { isUntouched } from "./try.ts";
-import { ALWAYS_USABLE, type Member, type Peer, type UpstreamSet } from "./upstream_set.ts";
+import { ALWAYS_USABLE, type UpstreamPlan, type Peer, type UpstreamSet } from "./upstream_set.ts";
 import { usableOf } from "./usable.ts";
 
 /**
@@ -47,7 +47,7 @@ export function pickerAmong(
 /** Puts the settings of a configuration for the health of its upstreams into force, after `UpstreamSet.apply`. */
 export function applyHealth(
   upstreamSet: UpstreamSet,
-  members: readonly Member[],
+  plans: readonly UpstreamPlan[],
   { clock, log, changes, make }: HealthTools,
 ): void {
   const changed = () => void Atomics.add(changes, 0, 1);
@@ -57,7 +57,7 @@ export function applyHealth(
     const health = make({ clock, log, service: upstreamSet.service, upstream, mayEject, changed }, memory);
     return health;
   };
-  for (const { peer, health, memory = null } of members) {
+  for (const { peer, health, memory = null } of plans) {
     if (health === null) continue;
     if (peer.health === ALWAYS_USABLE) peer.health = made(peer.id, memory);
     peer.health.configure(health);

@@ -136,7 +136,7 @@ export interface RetryLimit {
 }
 
 /** The properties of an upstream that a strategy uses. */
-export interface Candidate {
+export interface WeighedUpstream {
   /** Unique within the service. */
   readonly id: string;
   /** Above 0; its share of the requests beside the others', reduced during a slow start. */

@@ -7,7 +7,7 @@ import { findCookie } from "../http/cookies.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue } from "../http/headers.ts";
 import { rotate, type Balancer } from "./balance.ts";
-import type { Candidate } from "./contracts.ts";
+import type { WeighedUpstream } from "./contracts.ts";
 
 export { fields } from "../config/hash_on.ts";
 
@@ -24,13 +24,13 @@ export function hashing(hashOn: string, balanceFactor: number): Balancer {
   /** Of the ids of upstreams. */
   const hashes = new Map<string, number>();
   return {
-    pick(candidates, exchange) {
+    pick(peers, exchange) {
       const key = keyOf(exchange);
-      if (key === null) return rotate(candidates, Infinity);
-      const perWeight = balanceFactor === 0 ? Infinity : (loadPerWeight(candidates) * balanceFactor) / 100;
+      if (key === null) return rotate(peers, Infinity);
+      const perWeight = balanceFactor === 0 ? Infinity : (loadPerWeight(peers) * balanceFactor) / 100;
       let best = null;
       let lowest = Infinity;
-      for (const peer of candidates) {
+      for (const peer of peers) {
         const weight = peer.weightNow;
         // Rounded up, so that all together have room for every request, and each for one.
         if (perWeight !== Infinity && peer.load >= Math.ceil(perWeight * weight)) continue;
@@ -50,10 +50,10 @@ export function hashing(hashOn: string, balanceFactor: number): Balancer {
 }
 
 /** The mean, with the request that is to be placed. */
-function loadPerWeight(candidates: readonly Candidate[]): number {
+function loadPerWeight(peers: readonly WeighedUpstream[]): number {
   let load = 1;
   let weight = 0;
-  for (const peer of candidates) {
+  for (const peer of peers) {
     load += peer.load;
     weight += peer.weightNow;
   }

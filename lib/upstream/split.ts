@@ -10,7 +10,7 @@ import type { Exchange } from "../http/exchange.ts";
 import type { HashKey } from "./hash.ts";
 import type { Picker } from "./attempts.ts";
 import type { MakePicker, RequestSplit, SplitDestination } from "./balancing.ts";
-import type { Member, Peer } from "./upstream_set.ts";
+import type { UpstreamPlan, Peer } from "./upstream_set.ts";
 import { healthyOf, usableOf } from "./usable.ts";
 
 export { fields } from "../config/split.ts";
@@ -33,7 +33,7 @@ export interface SplitOptions {
   /** In their configured order. Those without `match` have the same `hash` and are at most 100 % together. */
   readonly shares: readonly Share[];
   /** All upstreams of the service. */
-  readonly members: readonly Pick<Member, "peer" | "group">[];
+  readonly plans: readonly Pick<UpstreamPlan, "peer" | "group">[];
   /** Makes a picker for these upstreams, see `UpstreamSet`. */
   readonly picker: MakePicker;
   /** Numbers from 0 to below 1. Default `Math.random`. */
@@ -73,7 +73,7 @@ export class SplitPicker implements RequestSplit {
   readonly #all: Group;
   readonly #random: () => number;
 
-  constructor({ shares, members, picker, random = Math.random }: SplitOptions) {
+  constructor({ shares, plans, picker, random = Math.random }: SplitOptions) {
     this.#random = random;
     const matched = shares.filter(({ match }) => match !== null);
     const common = shares.filter(({ match }) => match === null);
@@ -82,15 +82,15 @@ export class SplitPicker implements RequestSplit {
       return new Division([{ ...share, hash: share.hash && independentHash(share.hash, `${share.group} ${before}`) }]);
     });
     this.#divisions = common.length === 0 ? divisions : [...divisions, new Division(common)];
-    const groupOf = (list: SplitOptions["members"], choosable = healthyOf): Group => {
+    const groupOf = (list: SplitOptions["plans"], choosable = healthyOf): Group => {
       const peers = list.map(({ peer }) => peer);
       return { peers, picker: picker(peers, choosable) };
     };
-    this.#all = groupOf(members, usableOf);
-    this.#rest = groupOf(restOf(members, shares));
-    for (const { peer, group } of members) {
+    this.#all = groupOf(plans, usableOf);
+    this.#rest = groupOf(restOf(plans, shares));
+    for (const { peer, group } of plans) {
       if (group !== undefined && !this.#groups.has(group))
-        this.#groups.set(group, groupOf(members.filter((each) => each.group === group)));
+        this.#groups.set(group, groupOf(plans.filter((each) => each.group === group)));
       this.#homes.set(peer, group === undefined ? this.#rest : this.#groups.get(group)!);
     }
   }
@@ -151,10 +151,10 @@ function independentHash(hash: HashKey, name: string): HashKey {
  * The upstreams without a group. If every one has a group: those in groups without a share, and if there are none
  * either, all.
  */
-function restOf(members: SplitOptions["members"], shares: readonly Share[]): SplitOptions["members"] {
-  const ungrouped = members.filter(({ group }) => group === undefined);
-  const others = members.filter(({ group }) => !shares.some((share) => share.group === group));
-  return ungrouped.length > 0 ? ungrouped : others.length > 0 ? others : members;
+function restOf(plans: SplitOptions["plans"], shares: readonly Share[]): SplitOptions["plans"] {
+  const ungrouped = plans.filter(({ group }) => group === undefined);
+  const others = plans.filter(({ group }) => !shares.some((share) => share.group === group));
+  return ungrouped.length > 0 ? ungrouped : others.length > 0 ? others : plans;
 }
 
 /** 100 % in the smallest part that a percentage can have. */

@@ -4,7 +4,7 @@
  */
 import { ignore, type Fault } from "../base/errors.ts";
 import type { Reply } from "../http/reply.ts";
-import type { BreakerSettings, Candidate, CircuitBreaker, HealthSettings } from "./contracts.ts";
+import type { BreakerSettings, WeighedUpstream, CircuitBreaker, HealthSettings } from "./contracts.ts";
 import type { RetryLimit, UpstreamHealth } from "./contracts.ts";
 import { isUpstreams } from "./faults.ts";
 import type { PoolOptions } from "./connect.ts";
@@ -24,7 +24,8 @@ export interface Http2Pool extends Pick<
   readonly forward: (attempt: Try<any>) => Promise<Reply>;
 }
 
-export class Peer implements UpstreamDestination<Pool>, Candidate {
+/** One upstream of one service while the gateway runs, across reloads. */
+export class Peer implements UpstreamDestination<Pool>, WeighedUpstream {
   readonly id: string;
   readonly host: string;
   readonly port: number;
@@ -103,7 +104,8 @@ export function authorityOf({
   return port === (protocol === "https" || protocol === "h2" ? 443 : 80) ? name : `${name}:${port}`;
 }
 
-export interface Member {
+/** One upstream of a service as a configuration has it. */
+export interface UpstreamPlan {
   readonly peer: Peer;
   readonly weight: number;
   readonly group?: string | undefined;
@@ -143,17 +145,17 @@ export class UpstreamSet {
    * `isSame`: only files have been read again, and what is taken out stays so.
    */
   apply(
-    members: readonly Member[],
+    plans: readonly UpstreamPlan[],
     breaker: { readonly breaker: CircuitBreaker; readonly settings: BreakerSettings } | null,
     isSame = false,
   ): void {
     const before = this.peers;
-    this.peers = members.map(({ peer }) => peer);
+    this.peers = plans.map(({ peer }) => peer);
     for (const { health } of before) if (!this.peers.some((peer) => peer.health === health)) health.close();
     // Turns accumulated under other weights would be used in a row: from 100:1 to 1:1, a hundred times the same
     // upstream.
-    const isReweighted = members.some(({ peer, weight }) => peer.weight !== weight);
-    for (const { peer, weight, group = null, health } of members) {
+    const isReweighted = plans.some(({ peer, weight }) => peer.weight !== weight);
+    for (const { peer, weight, group = null, health } of plans) {
       if (isReweighted) peer.turn = 0;
       peer.takenOut = (isSame && before.find(({ id }) => id === peer.id)?.takenOut) || null;
       peer.weight = peer.takenOut === null ? weight : 0;

@@ -1,18 +1,18 @@
 /** The promises of every balancing strategy. */
 import { expect, it } from "vitest";
 import type { Strategy } from "../../lib/upstream/balance.ts";
-import type { Candidate } from "../../lib/upstream/contracts.ts";
+import type { WeighedUpstream } from "../../lib/upstream/contracts.ts";
 import { balancerOf } from "../support/balancers.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { random } from "../support/random.ts";
 
-export interface MadeUpCandidate extends Candidate {
+export interface MadeUpUpstream extends WeighedUpstream {
   weightNow: number;
   load: number;
 }
 
 /** "a:5 b:1": ids and weights. */
-export function candidates(text: string): MadeUpCandidate[] {
+export function madeUp(text: string): MadeUpUpstream[] {
   return text.split(" ").map((item) => {
     const [id, weight = "1"] = item.split(":");
     return { id: id!, weightNow: Number(weight), load: 0, turn: 0 };
@@ -26,17 +26,17 @@ export const caller = (i: number) =>
 export function balancing(strategy: Strategy): void {
   const strategyOf = () => balancerOf({ loadBalancingStrategy: strategy }, random(7).next);
 
-  it("gives null without candidates", () => {
+  it("gives null without upstreams", () => {
     expect(strategyOf().pick([], caller(1))).toBeNull();
   });
 
   it("gives the only candidate", () => {
-    const [a] = candidates("a:3");
+    const [a] = madeUp("a:3");
     for (let i = 0; i < 5; i++) expect(strategyOf().pick([a!], caller(i))).toBe(a);
   });
 
-  it("gives only candidates, and each of them in time", () => {
-    const all = candidates("a b c d");
+  it("gives only upstreams that may be chosen, and each of them in time", () => {
+    const all = madeUp("a b c d");
     const strategy = strategyOf();
     const seen = new Set<string>();
     for (let i = 0; i < 400; i++) {
@@ -47,8 +47,8 @@ export function balancing(strategy: Strategy): void {
     expect([...seen].sort()).toEqual(["a", "b", "c"]);
   });
 
-  it("gives idle candidates by weight", () => {
-    const all = candidates("a:5 b:3 c:2");
+  it("gives idle upstreams by weight", () => {
+    const all = madeUp("a:5 b:3 c:2");
     const strategy = strategyOf();
     const counts = new Map<string, number>();
     const n = 10_000;

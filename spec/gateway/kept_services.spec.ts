@@ -211,10 +211,10 @@ function partsOf({ inUse, instances, table, counts, metrics }: Snapshot): object
     walk(`${place}/{}`, node.one);
   };
   for (const [host, root] of table.trees.roots) walk(host, root);
-  const sets = [...inUse.upstreamSets].map(([name, { upstreamSet, members, breaker, checks, split, sticky }]) => ({
+  const sets = [...inUse.upstreamSets].map(([name, { upstreamSet, plans, breaker, checks, split, sticky }]) => ({
     name,
     peers: upstreamSet.peers.map(({ id, weight, group, authority }) => ({ id, weight, group, authority })),
-    members: members.map(({ peer, weight, health }) => [peer.id, weight, health]),
+    members: plans.map(({ peer, weight, health }) => [peer.id, weight, health]),
     has: [breaker?.settings, checks?.settings, split !== null, sticky !== null, upstreamSet.breaker !== null],
   }));
   return {

@@ -67,7 +67,7 @@ describe("Runtime", () => {
       for (const service of services)
         inUse.upstreamSets.set(service, {
           upstreamSet: runtime.upstreamSet(service),
-          members: [],
+          plans: [],
           breaker: null,
           checks: null,
         });
@@ -293,7 +293,7 @@ describe("the runtime of a program with workers", () => {
           };
           inUse.upstreamSets.set(service, {
             upstreamSet,
-            members: [{ peer, weight: 1, health, memory: runtime.memory(`health ${service}`, HEALTH_BYTES, inUse) }],
+            plans: [{ peer, weight: 1, health, memory: runtime.memory(`health ${service}`, HEALTH_BYTES, inUse) }],
             breaker: null,
             checks:
               service === "checked"
@@ -326,7 +326,7 @@ describe("the runtime of a program with workers", () => {
       const main = start(-1);
       const inUse = main.inUse(1000);
       const upstreamSet = main.upstreamSet("s");
-      const members = [9, 10].map((port) => {
+      const plans = [9, 10].map((port) => {
         const options = { ...OPTIONS, port };
         const peer = upstreamSet.peer(String(port), main.pool("s", options, 4, inUse));
         const memory = main.memory(`health ${port}`, HEALTH_BYTES, inUse);
@@ -340,7 +340,7 @@ describe("the runtime of a program with workers", () => {
           },
         };
       });
-      inUse.upstreamSets.set("s", { upstreamSet, members, breaker: null, checks: null });
+      inUse.upstreamSets.set("s", { upstreamSet, plans, breaker: null, checks: null });
       main.apply(inUse);
       onTestFinished(() => main.destroy());
       const find = (service: string, id: string) => main.peer(service, id);

@@ -1,38 +1,38 @@
 import { describe, expect, it } from "vitest";
 import { STRATEGIES } from "../../lib/config/model.ts";
 import type { Balancer } from "../../lib/upstream/balance.ts";
-import { balancing, caller, candidates, type MadeUpCandidate } from "../contracts/balance.ts";
+import { balancing, caller, madeUp, type MadeUpUpstream } from "../contracts/balance.ts";
 import { balancerOf } from "../support/balancers.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { random } from "../support/random.ts";
 
 describe.each(STRATEGIES)("%s", balancing);
 
-const picks = (strategy: Balancer, all: readonly MadeUpCandidate[], n: number) =>
+const picks = (strategy: Balancer, all: readonly MadeUpUpstream[], n: number) =>
   Array.from({ length: n }, (_each, i) => strategy.pick(all, caller(i))?.id ?? "none").join("");
 
 describe.each(["round_robin", "weighted"] as const)("%s", (name) => {
   const strategy = balancerOf({ loadBalancingStrategy: name });
 
   it("uses the upstreams in turn, in the order of the configuration", () => {
-    expect(picks(strategy, candidates("a b c"), 7)).toBe("abcabca");
+    expect(picks(strategy, madeUp("a b c"), 7)).toBe("abcabca");
   });
 
   it("spreads the turns of a heavy upstream: 5:1:1 never sends five in a row", () => {
-    const order = picks(strategy, candidates("a:5 b c"), 14);
+    const order = picks(strategy, madeUp("a:5 b c"), 14);
     expect(order).toBe("aabacaaaabacaa");
     expect(order).not.toContain("aaaaa");
   });
 
   it("continues at its position when other upstreams come and go", () => {
-    const [a, b, c] = candidates("a b c");
+    const [a, b, c] = madeUp("a b c");
     expect(picks(strategy, [a!, b!, c!], 2)).toBe("ab");
     expect(picks(strategy, [b!, c!], 5)).toBe("ccbcb");
     expect(picks(strategy, [a!, b!, c!], 6).split("").sort().join("")).toBe("aabbcc");
   });
 
   it("follows a weight that grows", () => {
-    const [a, b] = candidates("a b:0.1");
+    const [a, b] = madeUp("a b:0.1");
     const share = () => picks(strategy, [a!, b!], 110).split("b").length - 1;
     expect(share()).toBe(10);
     b!.weightNow = 1;
@@ -42,7 +42,7 @@ describe.each(["round_robin", "weighted"] as const)("%s", (name) => {
 
 describe("least_connections", () => {
   const strategy = balancerOf({ loadBalancingStrategy: "least_connections" });
-  const busy = (text: string, ...loads: number[]) => candidates(text).map((each, i) => ({ ...each, load: loads[i]! }));
+  const busy = (text: string, ...loads: number[]) => madeUp(text).map((each, i) => ({ ...each, load: loads[i]! }));
 
   it("selects the upstream with the least load", () => {
     expect(strategy.pick(busy("a b c", 3, 1, 2), caller(1))!.id).toBe("b");
@@ -60,7 +60,7 @@ describe("least_connections", () => {
 
 describe("random_two_choices", () => {
   it("selects the less loaded of two upstreams, so that the most loaded of all gets nothing", () => {
-    const all = candidates("a b c d").map((each, i) => ({ ...each, load: i === 2 ? 9 : 1 }));
+    const all = madeUp("a b c d").map((each, i) => ({ ...each, load: i === 2 ? 9 : 1 }));
     const order = picks(balancerOf({ loadBalancingStrategy: "random_two_choices" }, random(1).next), all, 500);
     expect(order).not.toContain("c");
     expect(new Set(order).size).toBe(3);
@@ -68,7 +68,7 @@ describe("random_two_choices", () => {
 
   it("keeps loads closer together than random choice", () => {
     const spread = (strategy: Balancer) => {
-      const all = candidates("a b c d e f g h");
+      const all = madeUp("a b c d e f g h");
       for (let i = 0; i < 8000; i++) strategy.pick(all, caller(i))!.load++;
       const loads = all.map(({ load }) => load);
       return Math.max(...loads) - Math.min(...loads);
@@ -81,12 +81,12 @@ describe("ip_hash", () => {
   const strategy = balancerOf({ loadBalancingStrategy: "ip_hash" });
   const N = 10;
   const callers = 20_000;
-  const all = candidates(
+  const all = madeUp(
     Array.from({ length: N }, (_each, i) => `10.0.0.${i}:8080`)
       .map((id) => id.replace(":", "_"))
       .join(" "),
   );
-  const homes = (among: readonly MadeUpCandidate[]) =>
+  const homes = (among: readonly MadeUpUpstream[]) =>
     Array.from({ length: callers }, (_each, i) => strategy.pick(among, caller(i))!.id);
 
   it("gives the same client the same upstream, whatever the order of the configuration", () => {
@@ -138,7 +138,7 @@ describe("hash", () => {
     balancerOf({ loadBalancingStrategy: "hash", hashOn: "header:X-Tenant", hashBalanceFactor: balanceFactor });
   const tenant = (name: string | number) => madeUpExchange({ headers: ["X-Tenant", String(name)] });
   const N = 10;
-  const all = candidates(Array.from({ length: N }, (_each, i) => `10.0.1.${i}_8080`).join(" "));
+  const all = madeUp(Array.from({ length: N }, (_each, i) => `10.0.1.${i}_8080`).join(" "));
   const tenants = Array.from({ length: 20_000 }, (_each, i) => tenant(`tenant-${i}`));
 
   it(
@@ -146,7 +146,7 @@ describe("hash", () => {
       "and no value of another upstream",
     () => {
       const strategy = byTenant();
-      const homes = (among: readonly MadeUpCandidate[]) => tenants.map((each) => strategy.pick(among, each)!.id);
+      const homes = (among: readonly MadeUpUpstream[]) => tenants.map((each) => strategy.pick(among, each)!.id);
       const before = homes(all);
       for (const gone of all) {
         const after = homes(all.filter((each) => each !== gone));
@@ -164,7 +164,7 @@ describe("hash", () => {
       "without moving any between them",
     () => {
       const strategy = byTenant();
-      const [first, ...rest] = candidates(all.map(({ id }) => id).join(" "));
+      const [first, ...rest] = madeUp(all.map(({ id }) => id).join(" "));
       const homes = () => tenants.map((each) => strategy.pick([first!, ...rest], each)!.id);
       const before = homes();
       first!.weightNow = 3;
@@ -175,14 +175,14 @@ describe("hash", () => {
   );
 
   it("hash sends requests without the value to each upstream in turn, by weight", () => {
-    const [a, b] = candidates("a:2 b");
+    const [a, b] = madeUp("a:2 b");
     const order = Array.from({ length: 6 }, () => byTenant().pick([a!, b!], madeUpExchange())!.id);
     expect(order.join("")).toBe("abaaba");
   });
 
   /** Places `requests` of one tenant, each of which stays in progress; the load of each upstream. */
   const loadsOf = (text: string, balanceFactor: number, requests: number) => {
-    const among = candidates(text);
+    const among = madeUp(text);
     for (let i = 0; i < requests; i++) byTenant(balanceFactor).pick(among, tenant("hot"))!.load++;
     return among;
   };
@@ -215,7 +215,7 @@ describe("hash", () => {
     "a balance factor sends the requests that an upstream has no room for to the upstream " +
       "that would follow without it",
     () => {
-      const among = candidates("a b c d");
+      const among = madeUp("a b c d");
       const [home] = [byTenant().pick(among, tenant("hot"))!];
       const next = byTenant().pick(
         among.filter((each) => each !== home),
@@ -229,13 +229,13 @@ describe("hash", () => {
   );
 
   it("a balance factor moves no value while the loads are even", () => {
-    const even = candidates("a b c d").map((each) => ({ ...each, load: 10 }));
+    const even = madeUp("a b c d").map((each) => ({ ...each, load: 10 }));
     for (let i = 0; i < 500; i++)
       expect(byTenant(110).pick(even, tenant(i))!.id).toBe(byTenant().pick(even, tenant(i))!.id);
   });
 
   it("ip_hash has a balance factor, too", () => {
-    const among = candidates("a b c d");
+    const among = madeUp("a b c d");
     const strategy = balancerOf({ loadBalancingStrategy: "ip_hash", hashBalanceFactor: 150 });
     for (let i = 0; i < 100; i++) strategy.pick(among, caller(1))!.load++;
     expect(Math.max(...among.map(({ load }) => load))).toBeLessThanOrEqual(38);

@@ -39,14 +39,14 @@ function bench(settings: HealthSettings = HEALTH) {
     const make: HealthTools["make"] = (of, memory) =>
       place < 0 ? new Health(of, memory) : new PublishedHealth(of, memory!, reports);
     const apply = (next: HealthSettings) => {
-      const members = ["a", "b"].map((id) => ({
+      const plans = ["a", "b"].map((id) => ({
         peer: upstreamSet.peer(id, pools[id]!),
         memory: own.memory(id, HEALTH_BYTES),
         weight: 1,
         health: next,
       }));
-      upstreamSet.apply(members, null);
-      applyHealth(upstreamSet, members, { clock, log: place < 0 ? log : silentLog, changes, make });
+      upstreamSet.apply(plans, null);
+      applyHealth(upstreamSet, plans, { clock, log: place < 0 ? log : silentLog, changes, make });
     };
     const pools: Record<string, ReturnType<typeof madeUpPool>> = { a: madeUpPool(), b: madeUpPool() };
     apply(settings);

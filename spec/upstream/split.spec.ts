@@ -6,8 +6,8 @@ import type { HealthTools } from "../../lib/upstream/contracts.ts";
 import { hashKey } from "../../lib/upstream/hash.ts";
 import { Health } from "../../lib/upstream/health.ts";
 import { sideAt, SplitPicker, type Share } from "../../lib/upstream/split.ts";
-import { UpstreamSet, type Member, type Peer } from "../../lib/upstream/upstream_set.ts";
-import { candidates } from "../contracts/balance.ts";
+import { UpstreamSet, type UpstreamPlan, type Peer } from "../../lib/upstream/upstream_set.ts";
+import { madeUp } from "../contracts/balance.ts";
 import { balancerOf } from "../support/balancers.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
@@ -44,21 +44,21 @@ function bench(upstreams: string, shares: readonly Share[], draw = inTurn()) {
     changes: new Int32Array(1),
     make: (options) => new Health(options),
   };
-  const members = upstreams.split(" ").map((item): Member => {
+  const plans = upstreams.split(" ").map((item): UpstreamPlan => {
     const [name, weight = "1"] = item.split(":");
     const [id, group] = name!.split("/");
     return { peer: set.peer(id!, madeUpPool()), weight: Number(weight), group, health: HEALTH };
   });
-  set.apply(members, null);
-  applyHealth(set, members, tools);
+  set.apply(plans, null);
+  applyHealth(set, plans, tools);
   const strategy = balancerOf({ loadBalancingStrategy: "round_robin" });
   const split = new SplitPicker({
     shares,
-    members,
+    plans,
     picker: (peers, choosable) => pickerAmong(tools.changes, peers, strategy, choosable),
     random: draw,
   });
-  const peer = (id: string): Peer => members.find((member) => member.peer.id === id)!.peer;
+  const peer = (id: string): Peer => plans.find((member) => member.peer.id === id)!.peer;
   const pick = (exchange: Exchange = madeUpExchange(), tried: readonly Peer[] = []) =>
     split.pick(exchange, tried)?.id ?? "-";
   const picks = (n: number, exchange?: Exchange) => Array.from({ length: n }, () => pick(exchange));
@@ -197,7 +197,7 @@ describe("a split by caller", () => {
 
   it("the sides do not follow the draws of the strategy hash: the callers of a group use all of its upstreams", () => {
     const strategy = balancerOf({ loadBalancingStrategy: "hash", hashOn: "header:X-User" });
-    const peers = candidates("a b c d");
+    const peers = madeUp("a b c d");
     const inGroup = USERS.filter((each) => hashKey("header:X-User")(each)! < 0x1_0000_0000 * 0.1);
     const used = inGroup.map((each) => strategy.pick(peers, each)!.id);
     for (const { id } of peers) expect(count(used, id) / used.length).toBeGreaterThan(0.15);

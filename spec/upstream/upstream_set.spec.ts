@@ -8,7 +8,7 @@ import { Health } from "../../lib/upstream/health.ts";
 import type { HealthSettings } from "../../lib/upstream/contracts.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { upstreamSetReport } from "../../lib/upstream/upstream_report.ts";
-import { UpstreamSet, type Member, type Peer } from "../../lib/upstream/upstream_set.ts";
+import { UpstreamSet, type UpstreamPlan, type Peer } from "../../lib/upstream/upstream_set.ts";
 import { balancerOf } from "../support/balancers.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
@@ -30,19 +30,19 @@ function bench(text: string) {
     changes: new Int32Array(1),
     make: (options) => new Health(options),
   };
-  const force = (members: readonly Member[]) => {
-    fleet.apply(members, null);
-    applyHealth(fleet, members, tools);
+  const force = (plans: readonly UpstreamPlan[]) => {
+    fleet.apply(plans, null);
+    applyHealth(fleet, plans, tools);
   };
   const pools = new Map<string, ReturnType<typeof madeUpPool>>();
   const apply = (next: string) => {
-    const members = next.split(" ").map((item): Member => {
+    const plans = next.split(" ").map((item): UpstreamPlan => {
       const [id, weight = "1"] = item.split(":");
       if (!pools.has(id!)) pools.set(id!, madeUpPool());
       return { peer: fleet.peer(id!, pools.get(id!)!), weight: Number(weight), health: HEALTH };
     });
-    force(members);
-    const peers = members.map(({ peer }) => peer);
+    force(plans);
+    const peers = plans.map(({ peer }) => peer);
     return { peers, picker: pickerAmong(tools.changes, peers, balancerOf({ loadBalancingStrategy: "round_robin" })) };
   };
   const first = apply(text);
