@@ -401,7 +401,6 @@ const SAID_TWICE: ReadonlySet<string> = new Set([
   ...[
     "Asked",
     "BUCKETS",
-    "Candidate",
     "Command",
     "Compared",
     "Conditions",
