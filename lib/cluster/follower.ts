@@ -3,6 +3,7 @@
  * the main thread says so.
  */
 import { inSlices, paced } from "../base/time_slices.ts";
+import { parseInSlices } from "../config/source.ts";
 import type { Bundle, Watch } from "../gateway/bundle.ts";
 import { readNoFile } from "../gateway/config_reader.ts";
 import type { Configuration, Prepared } from "../gateway/configuration.ts";
@@ -30,6 +31,7 @@ export class Follower implements Following {
    */
   async prepare(configuration: Configuration, { version, reload, source, environment, files }: Bundle): Promise<void> {
     const { features, reader } = configuration;
+    await parseInSlices(source, configuration.snapshot.checked?.services);
     await features.load(source, environment, (path) => files.get(path) ?? readNoFile(path));
     await features.loaded.callers
       ?.callerReaderOf(features)

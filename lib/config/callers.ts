@@ -11,7 +11,7 @@ import { flag } from "./fields.ts";
 import { addIssue, formatPath, itemsOf, listedIssues, nodeAt, NOWHERE, offsetAt } from "./json.ts";
 import { parseJson, parseSteps } from "./json_parser.ts";
 import type { Issue, JsonDocument, JsonNode, Path, PositionOf } from "./json.ts";
-import { pathsTo } from "./json_paths.ts";
+import type { CheckedConfig, Service } from "./model.ts";
 import type { FeatureFields } from "./feature_fields.ts";
 import { contentOf, listedFile, reportUnpinned, writtenPath, type ListedFile } from "./pinned_file.ts";
 import * as references from "./references.ts";
@@ -90,7 +90,7 @@ export const CALLERS = s.array(s.named("Caller", CALLER), {
 const CALLER_FILE = listedFile("A JSON file with an array of callers; relative to the configuration's folder.");
 export const CALLER_FILES = s.array(CALLER_FILE, { max: MAX_FILES, describe: "Files with further callers." });
 
-interface Configured {
+interface Configured extends Pick<CheckedConfig, "global" | "services"> {
   readonly callers?: readonly CallerEntry[];
   readonly callerFiles?: readonly ListedFile[];
 }
@@ -115,9 +115,10 @@ export class CallerReader {
   #made = new Map<string, Made>();
 
   /** `context` gets the errors in the configuration's own text. With `mustPin` each file needs its digest. */
-  read(root: JsonNode, { callers, callerFiles = [] }: Configured, context: CheckContext, mustPin = false): CallersRead {
+  read(root: JsonNode, config: Configured, context: CheckContext, mustPin = false): CallersRead {
+    const { callers, callerFiles = [] } = config;
     if (callers === undefined && nodeAt(root, ["caller_files"]) === undefined) {
-      reportWithout(root, context);
+      reportWithout(root, config, context);
       return { lists: null, files: [], issues: [] };
     }
     const own = new CallerList();
@@ -176,21 +177,21 @@ export function callerReaderOf(features: object): CallerReader {
   return reader;
 }
 
-function reportWithout(root: JsonNode, context: CheckContext): void {
-  for (const { at, value } of PLUGINS.flatMap((place) => pathsTo(root, `${place}.config.callers`))) {
-    const kind = nodeAt(root, [...at.slice(0, -2), "name"]);
-    const isAsked = value.kind === "boolean" && value.value && kind?.kind === "string" && kind.value === "key_auth";
-    if (isAsked)
-      report(
-        context,
-        at,
-        value,
-        'there are no callers: the configuration needs "callers" or "caller_files" beside "services"',
-      );
-  }
+/** The document of a valid configuration may not have been read where that has not changed. */
+function reportWithout(root: JsonNode, { global, services }: Configured, context: CheckContext): void {
+  const inOwner = ({ plugins }: Pick<Service, "plugins">, owner: Path) => {
+    for (const [i, { name, config }] of plugins.entries()) {
+      if (name !== "key_auth" || (config as { readonly callers?: boolean }).callers !== true) continue;
+      const at = [...owner, "plugins", i, "config", "callers"];
+      report(context, at, nodeAt(root, at) ?? root, NO_CALLERS);
+    }
+  };
+  inOwner(global, ["global"]);
+  services.forEach((service, i) => inOwner(service, ["services", i]));
+  services.forEach(({ routes }, i) => routes.forEach((route, j) => inOwner(route, ["services", i, "routes", j])));
 }
 
-const PLUGINS = ["global.plugins[]", "services[].plugins[]", "services[].routes[].plugins[]"];
+const NO_CALLERS = 'there are no callers: the configuration needs "callers" or "caller_files" beside "services"';
 
 type Complain = (message: string, at: Path) => void;
 
@@ -261,14 +262,16 @@ function* stepsOf(file: string, content: Buffer, { sources }: CheckContext): Gen
     positionOf,
     sources: { ...sources, references },
   });
-  const { node, issues, positionOf } = yield* parseSteps(content, (item, positionOf) => {
-    const at = [count++];
-    if (count > MAX_CALLERS) return;
-    const context = contextOf(positionOf);
-    const entry = CALLER.check(item, at, context);
-    const complain: Complain = (message, under) =>
-      reportAt(context, under, offsetAt(item, under.slice(at.length)), message);
-    if (entry !== INVALID) addTo(list, entry, at, complain);
+  const { node, issues, positionOf } = yield* parseSteps(content, {
+    each: (item, positionOf) => {
+      const at = [count++];
+      if (count > MAX_CALLERS) return;
+      const context = contextOf(positionOf);
+      const entry = CALLER.check(item, at, context);
+      const complain: Complain = (message, under) =>
+        reportAt(context, under, offsetAt(item, under.slice(at.length)), message);
+      if (entry !== INVALID) addTo(list, entry, at, complain);
+    },
   });
   if (node !== null && node.kind !== "array") CALLERS.check(node, [], contextOf(positionOf));
   if (count > MAX_CALLERS) inItems.push({ at: [], message: `expected at most ${MAX_CALLERS} callers`, position: null });

@@ -2,11 +2,11 @@
  * Checks the lists of a configuration item by item, so that others can run in between, and takes services over that
  * are as they were in the configuration before.
  */
-import { createHash } from "node:crypto";
 import type { Issue, Json, JsonNode, Path } from "./json.ts";
-import type { PluginKind } from "./model.ts";
+import type { PluginKind, Service } from "./model.ts";
 import type { FeatureFields } from "./feature_fields.ts";
 import type { AnySchema, CheckContext, NamedFile, Secret, Sources } from "./schema_types.ts";
+import { digestSteps } from "./value_text.ts";
 
 /** Shorter ones are checked with what they are in: in less than a slice. */
 const SHORT = 50;
@@ -88,6 +88,8 @@ interface ServiceOptions {
   readonly features: readonly FeatureFields[];
   /** Null: there is none. */
   readonly before: CheckedServices | null;
+  /** Gets the services that are taken over. */
+  readonly kept: Map<JsonNode, Service>;
 }
 
 /**
@@ -96,26 +98,31 @@ interface ServiceOptions {
  */
 export function* checkServices(
   context: CheckContext & Pick<Required<CheckContext>, "lists">,
-  { schema, text, members, kinds, features, before }: ServiceOptions,
+  { schema, text, members, kinds, features, before, kept }: ServiceOptions,
 ): Generator<void, CheckedServices> {
   const { sources, lists } = context;
   const { folder, environment, references } = sources;
   const ends = [...Array.from(members.values(), ({ keyOffset }) => keyOffset).slice(1), text.length];
   const digests = new Map<string, string>();
   for (const [i, [key, { keyOffset }]] of [...members].entries())
-    if (!APART.has(key)) digests.set(key, yield* digestOf(text, keyOffset, ends[i]!));
+    if (!APART.has(key)) digests.set(key, yield* digestSteps(text, keyOffset, ends[i]!));
   const surroundings = { global: digests.get("global") ?? "", folder, environment, kinds, features, references };
-  const known = before !== null && areSame(before, surroundings) ? before.services : NONE;
+  const former = before !== null && areSame(before, surroundings) ? before.services : NONE;
   const services = new Map<string, CheckedService>();
   const list = newList();
   const node = members.get("services");
   const items = node?.kind === "array" ? node.items : [];
   const end = ends[[...members.keys()].indexOf("services")]!;
   for (const [index, item] of items.entries()) {
-    const digest = yield* digestOf(text, item.offset, items[index + 1]?.offset ?? end);
-    const same = known.get(digest);
+    yield;
+    const ending = items[index + 1]?.offset ?? end;
+    const known = item.kind === "object" ? item.digest : undefined;
+    const digest = known ?? (yield* digestSteps(text, item.offset, ending));
+    const same = former.get(digest);
     const service = same !== undefined && hasSameFiles(same.read, sources) ? movedTo(index, same) : null;
     const checked = service ?? (yield* checkService(schema, item, index, context, list.issues));
+    // One that is there twice is in conflict with itself.
+    if (service !== null && !services.has(digest)) kept.set(item, service.value as Service);
     services.set(digest, checked);
     list.values.push(checked.value);
     list.shown.push(checked.shown);
@@ -157,26 +164,6 @@ function* checkService(
   const value: unknown = schema.check(node, at, within);
   return { value, shown: schema.show(node, context.lists), index, secrets, files, read, ...noted };
 }
-
-const CHARACTERS_OF_A_STEP = 500_000;
-
-/**
- * The digest of a value that begins at `from`, if `to` is where the next one begins: without what is between them, and
- * without the brackets that close it, which follow from those that open it.
- */
-function* digestOf(text: string, from: number, to: number): Generator<void, string> {
-  let end = to;
-  while (end > from && BETWEEN.includes(text[end - 1]!)) end--;
-  const sum = createHash("sha256");
-  for (let at = from; at < end; at += CHARACTERS_OF_A_STEP) {
-    // In UTF-16 a surrogate pair may be divided.
-    sum.update(text.slice(at, Math.min(end, at + CHARACTERS_OF_A_STEP)), "utf16le");
-    yield;
-  }
-  return sum.digest("base64");
-}
-
-const BETWEEN = ",]} \n\r\t";
 
 function areSame(a: Surroundings, b: Surroundings): boolean {
   return (

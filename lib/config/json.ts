@@ -63,7 +63,12 @@ export type JsonNode = JsonPlace &
     | { readonly kind: "number"; readonly value: number; readonly text: string }
     | { readonly kind: "string"; readonly value: string }
     | { readonly kind: "array"; readonly items: readonly JsonNode[] }
-    | { readonly kind: "object"; readonly members: ReadonlyMap<string, JsonNode> }
+    | {
+        readonly kind: "object";
+        readonly members: ReadonlyMap<string, JsonNode>;
+        /** Of the text, where that is known: the members are read when somebody asks for them. */
+        readonly digest?: string;
+      }
     /** A JavaScript value that JSON cannot express; `text` names it. */
     | { readonly kind: "other"; readonly text: string }
   );

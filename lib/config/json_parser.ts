@@ -5,25 +5,30 @@ import { isUtf8 } from "node:buffer";
 import { atOnce } from "../base/time_slices.ts";
 import { addIssue, HALF_PAIR, MAX_DEPTH, NOWHERE, shortText } from "./json.ts";
 import type { Issue, JsonDocument, JsonNode, Path, PositionOf } from "./json.ts";
+import { digestSteps, endSteps } from "./value_text.ts";
 
 /**
  * The document of a text. Duplicate keys are issues; the first one is kept. So are strings with half a surrogate pair:
  * UTF-8 cannot express it, and two names that differ only in it are the same in logs and metrics.
  */
-export function parseJson(input: Buffer | string): JsonDocument {
-  return atOnce(parseSteps(input));
+export function parseJson(input: Buffer | string, options?: ParseOptions): JsonDocument {
+  return atOnce(parseSteps(input, options));
 }
 
-/** Gets each item of a text that is one array, in place of the document. */
-export type EachItem = (item: JsonNode, positionOf: PositionOf) => void;
+export interface ParseOptions {
+  /** Gets each item of a text that is one array, in place of the document. */
+  readonly each?: (item: JsonNode, positionOf: PositionOf) => void;
+  /** The services that another document without errors has, by the digests of their texts. */
+  readonly known?: ReadonlyMap<string, unknown> | undefined;
+}
 
 /** The same in steps of about a millisecond, for `inSlices`. */
-export function* parseSteps(input: Buffer | string, each?: EachItem): Generator<void, JsonDocument> {
+export function* parseSteps(input: Buffer | string, options: ParseOptions = {}): Generator<void, JsonDocument> {
   const wrong = typeof input === "string" ? null : encodingIssue(input);
   if (wrong !== null) return { node: null, issues: [wrong], positionOf: NOWHERE };
   const text = withoutMark(input);
   const positionOf = positionsIn(text);
-  const parser = new Parser(text, positionOf, each);
+  const parser = new Parser(text, positionOf, options);
   try {
     const node = yield* parser.document();
     return { node, text, issues: parser.issues, positionOf };
@@ -139,32 +144,60 @@ class Parser {
   readonly issues: Issue[] = [];
   readonly #text: string;
   readonly #positionOf: PositionOf;
-  readonly #each: EachItem | undefined;
+  readonly #options: ParseOptions;
   /** From the root inwards. */
   readonly #open: Open[] = [];
   /** Behind what has been read. */
   #offset = 0;
 
-  constructor(text: string, positionOf: PositionOf, each: EachItem | undefined) {
+  constructor(text: string, positionOf: PositionOf, options: ParseOptions) {
     this.#text = text;
     this.#positionOf = positionOf;
-    this.#each = each;
+    this.#options = options;
   }
 
   *document(): Generator<void, JsonNode> {
+    const root = yield* this.#whole();
+    this.#skipSpace();
+    if (this.#offset < this.#text.length) throw this.#expected("the end of the file");
+    return root;
+  }
+
+  /** The value that begins at `offset`, which has no errors. */
+  valueAt(offset: number): JsonNode {
+    this.#offset = offset;
+    return atOnce(this.#whole());
+  }
+
+  *#whole(): Generator<void, JsonNode> {
     let end = CHARACTERS_OF_A_STEP;
     for (let count = 1; ; count++) {
       if (count % VALUES_OF_A_STEP === 0 || this.#offset > end) {
         yield;
         end = this.#offset + CHARACTERS_OF_A_STEP;
       }
-      const node = this.#value();
+      const known = this.#isAtService() ? yield* this.#knownService(this.#options.known!) : null;
+      const node = known ?? this.#value();
       const root = node === null ? null : this.#put(node);
-      if (root === null) continue;
-      this.#skipSpace();
-      if (this.#offset < this.#text.length) throw this.#expected("the end of the file");
-      return root;
+      if (root !== null) return root;
     }
+  }
+
+  #isAtService(): boolean {
+    if (this.#options.known === undefined || this.#open.length !== 2) return false;
+    const [root, list] = this.#open;
+    return root!.step === "services" && root!.items === null && list!.items !== null;
+  }
+
+  /** Null: the next value is none. */
+  *#knownService(known: ReadonlyMap<string, unknown>): Generator<void, JsonNode | null> {
+    if (this.#skipSpace() !== BRACE) return null;
+    const offset = this.#offset;
+    const end = yield* endSteps(this.#text, offset);
+    const digest = yield* digestSteps(this.#text, offset, end);
+    if (!known.has(digest)) return null;
+    this.#offset = end;
+    return new KnownObject(offset, digest, () => new Parser(this.#text, this.#positionOf, {}).valueAt(offset));
   }
 
   /** Null: an array or object has begun, whose first value is next. */
@@ -260,7 +293,7 @@ class Parser {
     const { items, members, step, keyOffset } = open;
     if (items !== null) {
       open.count++;
-      if (this.#each !== undefined && this.#open.length === 1) this.#each(node, this.#positionOf);
+      if (this.#options.each !== undefined && this.#open.length === 1) this.#options.each(node, this.#positionOf);
       else items.push(node);
       return;
     }
@@ -364,6 +397,30 @@ class Parser {
   /** Of the value that is being read. */
   #path(): Path {
     return this.#open.flatMap(({ step }) => (step === null ? [] : [step]));
+  }
+}
+
+/** An item of a list, in a text without errors. */
+class KnownObject {
+  readonly kind = "object";
+  readonly keyOffset = -1;
+  readonly offset: number;
+  readonly digest: string;
+  readonly #read: () => JsonNode;
+  #members: ReadonlyMap<string, JsonNode> | null = null;
+
+  constructor(offset: number, digest: string, read: () => JsonNode) {
+    this.offset = offset;
+    this.digest = digest;
+    this.#read = read;
+  }
+
+  get members(): ReadonlyMap<string, JsonNode> {
+    if (this.#members === null) {
+      const node = this.#read();
+      this.#members = node.kind === "object" ? node.members : NO_MEMBERS;
+    }
+    return this.#members;
   }
 }
 

@@ -15,7 +15,7 @@ import {
   type Path,
 } from "./json.ts";
 import type { RouteDeclaration, RoutesRead } from "./declarations.ts";
-import { configSchema, type CheckedConfig, type Config, type PluginKind } from "./model.ts";
+import { configSchema, type CheckedConfig, type Config, type PluginKind, type Service } from "./model.ts";
 import type { FeatureFields } from "./feature_fields.ts";
 import { INVALID, type CheckContext, type NamedFile, type Secret } from "./schema.ts";
 import { reportAt, type CheckedList, type Sources } from "./schema_core.ts";
@@ -31,8 +31,10 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
   readonly callers?: CallersReader | undefined;
   /** Returns the given kinds and those of the plugin modules, where it names some. */
   readonly withModules?: ((root: JsonNode, kinds: readonly K[], context: CheckContext) => readonly K[]) | undefined;
-  /** Finds wrong path patterns and routes that conflict. */
-  readonly readRoutes?: ((root: JsonNode, sources: Sources) => Generator<void, RoutesRead>) | undefined;
+  /** Finds wrong path patterns and routes that conflict. `kept`: see `RoutesToRead`. */
+  readonly readRoutes?:
+    | ((root: JsonNode, sources: Sources, kept: ReadonlyMap<JsonNode, Service>) => Generator<void, RoutesRead>)
+    | undefined;
   /** The configuration before, of which may stay what has not changed; default: there is none. */
   readonly before?: Kept | undefined;
   /** Whether the files of `test_files` and `caller_files` need their digests. Default: no. */
@@ -42,10 +44,13 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
 /** `read_tests.ts`: tests are not part of a `Config`. */
 export interface TestReader {
   withoutTests(root: JsonNode): JsonNode;
-  /** `context` gets the issues of the configuration's own text. With `mustPin` each file needs its digest. */
+  /**
+   * `context` gets the issues of the configuration's own text. With `mustPin` each file needs its digest. `routes`: of
+   * the valid configuration, else those that can be read.
+   */
   readTests(
     root: JsonNode,
-    declared: readonly RouteDeclaration[],
+    routes: CheckedConfig | readonly RouteDeclaration[],
     context: CheckContext,
     mustPin?: boolean,
   ): {
@@ -127,7 +132,7 @@ export function* loadSteps<K extends PluginKind>(
   source: ConfigSource,
   options: LoadOptions<K>,
 ): Generator<void, LoadResult<K>> {
-  const { node, text, issues: inText, positionOf } = parsedFrom(source);
+  const { node, text, issues: inText, positionOf } = parsedFrom(source, options.before?.checked?.services);
   forgetParsed(source);
   const issues: Issue[] = [...inText];
   if (node === null) return { ok: false, issues };
@@ -142,11 +147,12 @@ export function* loadSteps<K extends PluginKind>(
   const schema = configSchema(kinds, features);
   const { before } = options;
   const members = node.kind === "object" && text !== undefined ? node.members : null;
+  const kept = new Map<JsonNode, Service>();
   const checked =
     members &&
     (yield* checkServices(context, {
       ...{ schema: schema.fields!.get("services")!.item!, kinds, features, before: before?.checked ?? null },
-      ...{ text: text!, members },
+      ...{ text: text!, members, kept },
     }));
   const readFile = (path: string) => {
     const content = sources.readFile(path);
@@ -156,13 +162,15 @@ export function* loadSteps<K extends PluginKind>(
   const around = { ...context, sources: { ...sources, readFile } };
   yield* checkLists(schema, root, [], around);
   const config = schema.check(root, [], around);
-  const routes = (yield* options.readRoutes?.(root, sources) ?? []) ?? { declared: [], issues: [] };
+  if (config === INVALID) kept.clear();
+  const routes = (yield* options.readRoutes?.(root, sources, kept) ?? []) ?? { declared: [], issues: [] };
   for (const { at, message } of routes.issues) reportAt(context, at, offsetAt(root, at), message);
   const {
     tests,
     testFiles,
     issues: inTestFiles,
-  } = options.tests?.readTests(node, routes.declared, context, options.mustPin) ?? NO_TESTS;
+  } = options.tests?.readTests(node, config === INVALID ? routes.declared : config, context, options.mustPin) ??
+  NO_TESTS;
   const callers = (config !== INVALID && options.callers?.read(root, config, around, options.mustPin)) || NO_CALLERS;
   const inFiles = [...callers.issues, ...inTestFiles];
   if (config === INVALID || issues.length + inFiles.length > 0)

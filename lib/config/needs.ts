@@ -58,7 +58,7 @@ const IN_PLUGIN: Texts = { mode: { shadow: ["callers"] } };
 /** Kinds that a warning about the settings of the process can be about. */
 const REPORTED = ["mtls", "quota"];
 
-/** Yields after each service. */
+/** Yields after each service. What one needs that is known by its digest has been loaded for the document before. */
 export function* needsIn(document: JsonNode, need: Need): Generator<void, void> {
   const whole = (name: string) => need(name, document, [], "rule");
   fieldsOf(document, [], OF_ROOT, need);
@@ -67,6 +67,7 @@ export function* needsIn(document: JsonNode, need: Need): Generator<void, void> 
   const services = itemsOf(nodeAt(document, ["services"]));
   const seen = { hasReferences: false, hasUnfilled: false };
   for (const [i, service] of services.entries()) {
+    if (service.kind === "object" && service.digest !== undefined) continue;
     ofService(service, ["services", i], need, whole);
     look(service, seen);
     yield;

@@ -1,9 +1,11 @@
 /**
  * Finds where values stand in the text of a configuration that has been accepted, whose document is not kept.
  */
+import { atOnce } from "../base/time_slices.ts";
 import type { Path, Position } from "./json.ts";
 import { positionsIn, withoutMark } from "./json_parser.ts";
 import type { ConfigSource } from "./source.ts";
+import { endSteps } from "./value_text.ts";
 
 /** The places of values, or of their nearest ancestors, in a text without errors; null where there is no text. */
 export function placesIn(source: ConfigSource, paths: readonly Path[]): readonly (Position | null)[] {
@@ -22,6 +24,7 @@ export function placeInText(source: ConfigSource, path: Path): Position | null {
  */
 function offsetsIn(text: string, paths: readonly Path[]): readonly number[] {
   const offsets = paths.map(() => -1);
+  const endOfValue = (from: number) => atOnce(endSteps(text, from));
   /** `asked`: the paths that lead through this value. Returns its end. */
   const visit = (from: number, asked: readonly number[], depth: number): number => {
     for (const i of asked) offsets[i] = from;
@@ -33,17 +36,17 @@ function offsetsIn(text: string, paths: readonly Path[]): readonly number[] {
       const key = isArray ? step : String(step);
       steps.set(key, [...(steps.get(key) ?? []), i]);
     }
-    if (steps.size === 0 || !(isObject || isArray)) return endOfValue(text, from);
+    if (steps.size === 0 || !(isObject || isArray)) return endOfValue(from);
     let at = afterSpace(text, from + 1);
     for (let n = 0; text[at] !== "]" && text[at] !== "}"; n++) {
       let step: string | number = n;
       if (isObject) {
-        const end = endOfValue(text, at);
+        const end = endOfValue(at);
         step = JSON.parse(text.slice(at, end)) as string;
         at = afterSpace(text, afterSpace(text, end) + 1);
       }
       const below = steps.get(step);
-      const end = below === undefined ? endOfValue(text, at) : visit(at, below, depth + 1);
+      const end = below === undefined ? endOfValue(at) : visit(at, below, depth + 1);
       at = afterSpace(text, end);
       if (text[at] === ",") at = afterSpace(text, at + 1);
     }
@@ -53,37 +56,10 @@ function offsetsIn(text: string, paths: readonly Path[]): readonly number[] {
   return offsets;
 }
 
-/** Behind the value that begins at `offset` of a text without errors. */
-function endOfValue(text: string, offset: number): number {
-  let depth = 0;
-  for (let at = offset; at < text.length; at++) {
-    const code = text.charCodeAt(at);
-    if (code === BRACE || code === BRACKET) depth++;
-    else if (code === END_BRACE || code === END_BRACKET) depth--;
-    else if (code === QUOTE) at = endOfString(text, at);
-    else if (depth === 0) {
-      while (at < text.length && !DELIMITERS.includes(text[at]!)) at++;
-      return at;
-    }
-    if (depth === 0) return at + 1;
-  }
-  return text.length;
-}
-
-/** The offset of the closing quote. */
-function endOfString(text: string, offset: number): number {
-  let at = offset + 1;
-  for (let code = text.charCodeAt(at); code !== QUOTE; code = text.charCodeAt(at)) at += code === BACKSLASH ? 2 : 1;
-  return at;
-}
-
 function afterSpace(text: string, offset: number): number {
   let at = offset;
   while (SPACES.includes(text[at] ?? "-")) at++;
   return at;
 }
 
-const [QUOTE, BACKSLASH] = [0x22, 0x5c];
-const [BRACKET, END_BRACKET, BRACE, END_BRACE] = [0x5b, 0x5d, 0x7b, 0x7d];
 const SPACES = " \n\r\t";
-const DELIMITERS = ",]} \n\r\t";

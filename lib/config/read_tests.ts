@@ -7,6 +7,7 @@ import { describeNode, formatPath, itemsOf, listedIssues, nodeAt, nodeFrom, NOWH
 import { parseJson } from "./json_parser.ts";
 import type { Issue, JsonNode, Path, PositionOf } from "./json.ts";
 import type { RouteDeclaration } from "./declarations.ts";
+import type { CheckedConfig } from "./model.ts";
 import type { FeatureFields } from "./feature_fields.ts";
 import { contentOf, reportUnpinned } from "./pinned_file.ts";
 import * as references from "./references.ts";
@@ -30,7 +31,7 @@ interface TestList {
  */
 export function readTests(
   root: JsonNode,
-  declared: readonly RouteDeclaration[],
+  routes: CheckedConfig | readonly RouteDeclaration[],
   context: CheckContext,
   mustPin = false,
 ): { readonly tests: readonly ConfigTest[]; readonly testFiles: readonly string[]; readonly issues: readonly Issue[] } {
@@ -50,7 +51,9 @@ export function readTests(
         ]),
     ...inFiles,
   ];
-  const nameCheck = new NameCheck(namesIn(root, declared), context);
+  if (own === undefined && inFiles.length === 0) return { tests: [], testFiles: [], issues: [] };
+  const names = "services" in routes ? namesOf(routes) : namesIn(root, routes);
+  const nameCheck = new NameCheck(names, context);
   let count = 0;
   const tests = lists.flatMap((list) => {
     const { node, at, file, issues, positionOf } = list;
@@ -115,6 +118,10 @@ function filesWithTests(
 }
 
 const NO_TESTS = nodeFrom([]);
+
+function namesOf({ services }: CheckedConfig): RouteNames {
+  return new Map(services.map(({ name, routes }) => [name, new Set(routes.map((route) => route.name))]));
+}
 
 /**
  * Null if some name cannot be read: an unknown name may then be right. `declared`: the routes that can be read, for

@@ -69,14 +69,17 @@ function checkUnique(
   context: CheckContext,
 ): void {
   const seen = new Map<unknown, number>();
+  const name = camel(key);
   nodes.forEach((node, i) => {
-    const member = node.kind === "object" ? node.members.get(key) : undefined;
-    const written = member?.kind === "string" ? member.value : undefined;
-    // An item with other errors still has its name.
-    const value = values[i] === INVALID ? written : (values[i] as Record<string, unknown>)[camel(key)];
+    const memberOf = () => (node.kind === "object" ? node.members.get(key) : undefined);
+    const textOf = (member: JsonNode | undefined) => (member?.kind === "string" ? member.value : undefined);
+    // An item with other errors still has its name. The members of one without errors may not have been read.
+    const value = values[i] === INVALID ? textOf(memberOf()) : (values[i] as Record<string, unknown>)[name];
     if (value === undefined) return;
     const first = seen.get(value);
     if (first === undefined) return void seen.set(value, i);
+    const member = memberOf();
+    const written = textOf(member);
     const shown = written ?? (item.show(node) as Record<string, Json>)[key];
     const remedy = member === undefined ? `: write its own "${key}"` : "";
     report(

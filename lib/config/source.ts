@@ -78,20 +78,25 @@ export function signatureFile(path: string): string {
 /** A source is read for what it needs before it is checked, and parsed once. */
 export const parsed = new WeakMap<ConfigSource, JsonDocument>();
 
+/** The services of the configuration before, see `ParseOptions`; undefined: there is none. */
+type Known = ReadonlyMap<string, unknown> | undefined;
+
 /** The document of a source, and what is wrong with its text. */
-export function parsedFrom(source: ConfigSource): JsonDocument {
+export function parsedFrom(source: ConfigSource, services?: Known): JsonDocument {
   const known = parsed.get(source);
   if (known !== undefined) return known;
   const document =
-    "value" in source ? { node: nodeFrom(source.value), issues: [], positionOf: NOWHERE } : parseJson(source.text);
+    "value" in source
+      ? { node: nodeFrom(source.value), issues: [], positionOf: NOWHERE }
+      : parseJson(source.text, { known: services });
   parsed.set(source, document);
   return document;
 }
 
 /** Has `parsedFrom` know the document of a text, which is read in slices beside the traffic. */
-export async function parseInSlices(source: ConfigSource): Promise<void> {
+export async function parseInSlices(source: ConfigSource, services?: Known): Promise<void> {
   if ("value" in source || parsed.has(source)) return;
-  parsed.set(source, await inSlices(parseSteps(source.text), paced()));
+  parsed.set(source, await inSlices(parseSteps(source.text, { known: services }), paced()));
 }
 
 /** Ends the memory of the document of a source: sources are kept. */

@@ -102,7 +102,7 @@ export class ConfigReader {
         files.set(path, content);
         return content;
       },
-      readRoutes: (root, sources) => readRoutes(root, sources, modules.fields, routing),
+      readRoutes: (root, sources, kept) => readRoutes({ root, sources, fields: modules.fields, part: routing, kept }),
       mustPin: known === undefined && this.options.configKeyFile !== undefined,
     });
     if (known === undefined) this.named = [...named];

@@ -158,6 +158,7 @@ export class Reloads {
     const configuration = this.#configuration;
     const { features, reader, options } = configuration;
     const at = configuration.tools.clock.wall();
+    await parseInSlices(source, configuration.snapshot.checked?.services);
     await features.loadNeeded(source);
     // What cannot be loaded is an error of the configuration.
     if (modules === "to load") await features.loadModules(source, options.environment ?? process.env).catch(ignore);
@@ -231,7 +232,7 @@ export class Reloads {
   async #rereadInSlices(): Promise<ReadConfig | null> {
     for (;;) {
       const { snapshot, inForce } = this.#configuration;
-      await parseInSlices(inForce.source);
+      await parseInSlices(inForce.source, snapshot.checked?.services);
       const read = await inSlices(this.#rereadSteps(), paced());
       if (this.#configuration.snapshot === snapshot) return read;
     }

@@ -8,22 +8,44 @@ import {
   type RouteIssue,
   type RoutesRead,
 } from "../config/declarations.ts";
-import type { JsonNode } from "../config/json.ts";
+import { itemsOf, nodeAt, type JsonNode } from "../config/json.ts";
+import type { Service } from "../config/model.ts";
 import type { FeatureFields } from "../config/feature_fields.ts";
 import type { Sources } from "../config/schema_core.ts";
 import type { Matching, PlacedCondition } from "./contracts.ts";
 import { HostTrees } from "./tree.ts";
 import { parsePattern, type Segment } from "./pattern.ts";
 
-/** See `LoadOptions.readRoutes`. */
-export function* readRoutes(
-  root: JsonNode,
-  sources: Sources,
-  fields: readonly FeatureFields[],
-  part: Matching | null,
-): Generator<void, RoutesRead> {
-  const declared = yield* declarations(root, sources, fields);
+export interface RoutesToRead {
+  readonly root: JsonNode;
+  readonly sources: Sources;
+  readonly fields: readonly FeatureFields[];
+  /** Null where no route has conditions. */
+  readonly part: Matching | null;
+  /** Valid services that are as they were: no routes of theirs are in conflict with each other. */
+  readonly kept: ReadonlyMap<JsonNode, Service>;
+}
+
+/** See `LoadOptions.readRoutes`. Routes are left out that can be in no conflict. */
+export function* readRoutes({ root, sources, fields, part, kept }: RoutesToRead): Generator<void, RoutesRead> {
+  const changed = itemsOf(nodeAt(root, ["services"])).filter((service) => !kept.has(service));
+  const bases = new Set(changed.map((service) => baseOf(nodeAt(service, ["base_path"]))));
+  // A base_path with a reference is refused, and names no routes.
+  const isNear = ({ basePath }: Service) => bases.has(patternOf(basePath));
+  const known = new Map(Array.from(kept, ([node, service]) => [node, isNear(service) ? service : null] as const));
+  const declared = yield* declarations(root, sources, fields, known);
   return { declared, issues: yield* checkRoutes(declared, part) };
+}
+
+function baseOf(node: JsonNode | undefined): string | null {
+  return node?.kind === "string" ? patternOf(node.value) : null;
+}
+
+/** Equal for base_paths that match the same. Null: it is none. */
+function patternOf(basePath: string): string | null {
+  const parsed = parsePattern(basePath, "base_path");
+  if ("error" in parsed) return null;
+  return parsed.segments.map((segment) => (segment.kind === "literal" ? `/${segment.text}` : "/{}")).join("");
 }
 
 /**

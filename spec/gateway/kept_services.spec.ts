@@ -1,7 +1,9 @@
 import { writeFileSync } from "node:fs";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { inSlices } from "../../lib/base/time_slices.ts";
+import { atOnce, inSlices } from "../../lib/base/time_slices.ts";
 import type { ConfigInput } from "../../lib/config/model.ts";
+import { itemsOf, nodeAt } from "../../lib/config/json.ts";
+import { parsedFrom, parseInSlices } from "../../lib/config/source.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { definePlugin, schema, type GatewayOptions } from "../../lib/index.ts";
 import { compileSteps, type Snapshot } from "../../lib/gateway/snapshot.ts";
@@ -36,6 +38,17 @@ function service(name: string, parts: Partial<ServiceInput> = {}): ServiceInput 
   };
 }
 
+/** The text with the object on one line. */
+function withCompact(text: string, value: ServiceInput): string {
+  const wide = JSON.stringify({ services: [value] }, null, 2)
+    .split("\n")
+    .slice(2, -2)
+    .join("\n")
+    .trim();
+  expect(text).toContain(wide);
+  return text.replace(wide, () => JSON.stringify(value));
+}
+
 /** The names of the services that are what they were compiled to before. */
 function keptOf(before: Snapshot, now: Snapshot): readonly string[] {
   const former = new Set(before.services.values());
@@ -68,6 +81,71 @@ describe("a reload", () => {
     const former = snapshot();
     await change(after);
     expect(keptOf(former, snapshot())).toEqual(kept);
+  });
+
+  it("reads of a text only the services that are not as they were", async () => {
+    const { gateway, snapshot } = await inFile({ services: [a, b, c] });
+    const before = snapshot();
+    const { reader } = Gateway.internalsOf(gateway).configuration;
+    const near = service("d", { base_path: "/a", routes: [{ path: "/z" }] });
+    const text = JSON.stringify({ services: [c, near, other, a], tests: [] }, null, 2);
+    // Written as in the configuration before.
+    const source = { text: [a, c].reduce((all, each) => withCompact(all, each), text), file: before.file! };
+    await parseInSlices(source, before.checked!.services);
+    const items = itemsOf(nodeAt(parsedFrom(source).node!, ["services"]));
+    const known = items.filter((item) => item.kind === "object" && item.digest !== undefined);
+    expect(known).toEqual([items[0], items[3]]);
+    const members = {
+      get(): never {
+        throw new Error("it is read");
+      },
+    };
+    for (const item of known) Object.defineProperty(item, "members", members);
+    const { loaded } = await inSlices(reader.loadSteps(source, { before }), async () => {});
+    const former = before.config.services;
+    expect(loaded.config.services.map((each) => former.includes(each))).toEqual([true, false, false, true]);
+    expect(loaded.shown).toEqual(reader.load({ ...source }).loaded.shown);
+  });
+
+  it("finds the same errors as a start, where services stay and others change", async () => {
+    const { pick, int } = random(7);
+    const made = (name: string) =>
+      service(name, {
+        base_path: pick(["/a", "/a/", "/{x}", "/{y}", "/b", "/b/c", "/%61"]),
+        hosts: pick([[], ["h.test"], ["H.test", "i.test"]]),
+        routes: Array.from({ length: int(1, 2) }, () => ({
+          path: pick(["/x", "/y", "/{z}"]),
+          methods: pick([[], ["GET"]]),
+        })),
+      });
+    const { gateway, snapshot } = await inFile({ services: [] });
+    const { configuration } = Gateway.internalsOf(gateway);
+    const { reader } = configuration;
+    const outcome = (read: () => unknown) => {
+      try {
+        return read() === null;
+      } catch (error) {
+        return (error as { issues?: unknown }).issues ?? error;
+      }
+    };
+    let services = ["a", "b", "c", "d"].map(made);
+    let [refused, taken] = [0, 0];
+    for (let step = 0; step < 400; step++) {
+      const next = services.map((each) => (int(0, 2) === 0 ? made(pick(["a", "b", "c", "d", "e"])) : each));
+      if (int(0, 4) === 0) next.push(pick(next));
+      const source = () => ({ text: JSON.stringify({ services: next }), file: snapshot().file! });
+      const steps = reader.loadSteps(source(), { before: snapshot() });
+      const found = outcome(() => atOnce(steps));
+      expect(found, JSON.stringify(next)).toEqual(outcome(() => reader.load(source())));
+      if (found !== false) {
+        refused++;
+        continue;
+      }
+      taken++;
+      services = next;
+      configuration.apply(configuration.compile(atOnce(reader.loadSteps(source(), { before: snapshot() })), null));
+    }
+    expect(Math.min(refused, taken)).toBeGreaterThan(40);
   });
 
   it(
