@@ -1,7 +1,6 @@
 /**
  * Lists the differences of two configurations resource by resource. Gives names and no values, which may be secrets.
  */
-import { isDeepStrictEqual } from "node:util";
 import { atOnce } from "../base/time_slices.ts";
 import type { Json } from "../config/json.ts";
 
@@ -98,8 +97,9 @@ function* changesOf(
   after: Resource | null,
   isInner = false,
 ): Iterable<readonly PlacedChange[]> {
-  // A service that has not changed is one object in both.
-  if (before !== null && before.fields === after?.fields) return;
+  // A service that has not changed is one object in both. The whole is compared resource by resource, in steps.
+  if (before?.fields === after?.fields) return;
+  if (before !== null && before.place.service !== null && isSame(before.fields, after?.fields)) return;
   const [old, next] = [resourcesOf(before), resourcesOf(after)];
   const change = before === null ? "added" : after === null ? "removed" : "altered";
   const fields =
@@ -125,15 +125,26 @@ function* changesOf(
 /** Fields whose values differ; where both values are objects, the fields in them. */
 function differingFields(before: ShownResource, after: ShownResource): string[] {
   const names = Object.keys({ ...before, ...after }).filter(
-    (name) => !LISTS.includes(name) && !isDeepStrictEqual(before[name], after[name]),
+    (name) => !LISTS.includes(name) && !isSame(before[name], after[name]),
   );
   return names.flatMap((name) => {
     const [was, is] = [before[name], after[name]];
     if (!isObject(was) || !isObject(is)) return [name];
     return Object.keys({ ...was, ...is }).flatMap((inner) =>
-      isDeepStrictEqual(was[inner], is[inner]) ? [] : [`${name}.${inner}`],
+      isSame(was[inner], is[inner]) ? [] : [`${name}.${inner}`],
     );
   });
+}
+
+/** Whatever the order of the keys is. */
+function isSame(a: Json | undefined, b: Json | undefined): boolean {
+  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return Object.is(a, b);
+  if (a === b) return true;
+  if (Array.isArray(a) !== Array.isArray(b)) return false;
+  const [some, others] = [a as ShownResource, b as ShownResource];
+  const keys = Object.keys(some);
+  if (keys.length !== Object.keys(others).length) return false;
+  return keys.every((key) => Object.hasOwn(others, key) && isSame(some[key], others[key]));
 }
 
 function isObject(value: Json | undefined): value is ShownResource {
@@ -168,7 +179,7 @@ function resourcesOf(resource: Resource | null): ReadonlyMap<string, Resource> {
 function orderOf(list: string, before: ReadonlyMap<string, Resource>, after: ReadonlyMap<string, Resource>): string[] {
   const shared = (resources: typeof before, others: typeof before) =>
     [...resources].flatMap(([name, { place }]) => (`${place.kind}s` === list && others.has(name) ? [name] : []));
-  return isDeepStrictEqual(shared(before, after), shared(after, before)) ? [] : [`order of ${list}`];
+  return isSame(shared(before, after), shared(after, before)) ? [] : [`order of ${list}`];
 }
 
 /** Named as rate counters are: by kind and `id`, without an `id` by its place among its kind in the list. */

@@ -26,35 +26,34 @@ export function* ofPlugins(
 ): Generator<undefined, readonly ConfigWarning[], undefined> {
   const groups = knownGroups(plugins, callers);
   const found = new Map<WrittenPlugin, Draft[]>();
+  const add = (plugin: WrittenPlugin, draft: Draft) => {
+    const drafts = found.get(plugin) ?? [];
+    if (drafts.every(({ code }) => code !== draft.code)) found.set(plugin, [...drafts, draft]);
+  };
   for (const plugin of plugins) {
     yield;
-    found.set(plugin, [...ofSettings(plugin), ...ofGroups(plugin, groups)]);
+    for (const draft of ofSettings(plugin)) add(plugin, draft);
+    for (const draft of ofGroups(plugin, groups)) add(plugin, draft);
   }
-  if (callers !== null) for (const [plugin, draft] of ofNames(plugins)) found.get(plugin)!.push(draft);
+  if (callers !== null) for (const [plugin, draft] of ofNames(plugins)) add(plugin, draft);
   /** Of the first route that runs the plugin. */
-  const examples = new Map<WrittenPlugin, string>();
+  const requests = new Map<WrittenPlugin, SampleRequest>();
   const logins: Logins = new Map();
   for (const [route, request] of samples) {
     yield;
     for (const [i, plugin] of route.plugins.entries()) {
-      if (!examples.has(plugin)) examples.set(plugin, exampleOf(request));
-      const drafts = found.get(plugin)!;
-      const ofRoute = [
-        ...ofOrder(plugin, route, exampleOf(request), i),
-        ...ofRedirect(plugin, route, request, leadsBack),
-        ...ofLogin(plugin, route, logins),
-      ];
-      for (const draft of ofRoute) if (!drafts.some(({ code }) => code === draft.code)) drafts.push(draft);
+      if (!requests.has(plugin)) requests.set(plugin, request);
+      for (const draft of ofOrder(plugin, route, request, i)) add(plugin, draft);
+      for (const draft of ofRedirect(plugin, route, request, leadsBack)) add(plugin, draft);
+      for (const draft of ofLogin(plugin, route, logins)) add(plugin, draft);
     }
   }
-  const warnings: ConfigWarning[] = [];
-  for (const [plugin, drafts] of found) {
-    yield;
+  return Array.from(found).flatMap(([plugin, drafts]) => {
     const { path, at, service, route } = plugin;
-    for (const draft of drafts)
-      warnings.push({ example: examples.get(plugin) ?? null, ...draft, path, at, service, route });
-  }
-  return warnings;
+    const request = requests.get(plugin);
+    const example = request === undefined ? null : exampleOf(request);
+    return drafts.map((draft) => ({ example, ...draft, path, at, service, route }));
+  });
 }
 
 function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {
@@ -175,7 +174,7 @@ const COUNTING: ReadonlySet<string> = new Set(["rate_limit", "quota", "concurren
 function* ofOrder(
   plugin: WrittenPlugin,
   { plugins, route, service }: WrittenRoute,
-  example: string,
+  request: SampleRequest,
   place: number,
 ): Iterable<Draft> {
   const { kind, config } = plugin;
@@ -186,7 +185,7 @@ function* ofOrder(
     yield {
       code: "authorize_before_identity",
       message,
-      example,
+      example: exampleOf(request),
       remedy: "Write it behind key_auth, jwt or another plugin that identifies callers.",
     };
   }
@@ -199,7 +198,12 @@ function* ofOrder(
     const message =
       `${which(plugin)} runs before ${nameOf(identifying)}, which identifies the caller: ` +
       `the upstream gets no token.`;
-    yield { code: "token_before_identity", message, example, remedy: "Move it behind that plugin." };
+    yield {
+      code: "token_before_identity",
+      message,
+      example: exampleOf(request),
+      remedy: "Move it behind that plugin.",
+    };
   }
   const guard = after.findLast((other) => other.guard !== null);
   if (kind.stores === true && guard !== undefined) {
@@ -209,7 +213,7 @@ function* ofOrder(
     yield {
       code: "cache_outside_guard",
       message,
-      example,
+      example: exampleOf(request),
       remedy: "Write it behind the last guard, so that the configuration shows the order that holds.",
     };
   }
@@ -221,7 +225,7 @@ function* ofOrder(
     yield {
       code: "limit_before_identity",
       message: `${which(plugin)} runs before ${nameOf(identifying)}, which identifies the caller: ${effect}.`,
-      example,
+      example: exampleOf(request),
       remedy,
     };
   }
@@ -231,7 +235,7 @@ function* ofOrder(
       `which any client can change with each request: no guard runs before it.`;
     const remedy =
       "Move it behind key_auth or another guard, add a limit by client_ip, or have a proxy in front set the header.";
-    yield { code: "limit_by_any_header", message, example, remedy };
+    yield { code: "limit_by_any_header", message, example: exampleOf(request), remedy };
   }
 }
 

@@ -101,10 +101,10 @@ describe("a reload", () => {
       },
     };
     for (const item of known) Object.defineProperty(item, "members", members);
-    const { loaded } = await inSlices(reader.loadSteps(source, { before }), async () => {});
+    const { valid } = await inSlices(reader.loadSteps(source, { before }), async () => {});
     const former = before.config.services;
-    expect(loaded.config.services.map((each) => former.includes(each))).toEqual([true, false, false, true]);
-    expect(loaded.shown).toEqual(reader.load({ ...source }).loaded.shown);
+    expect(valid.config.services.map((each) => former.includes(each))).toEqual([true, false, false, true]);
+    expect(valid.shown).toEqual(reader.load({ ...source }).valid.shown);
   });
 
   it("finds the same errors as a start, where services stay and others change", async () => {
