@@ -11,7 +11,6 @@ import { flag } from "./fields.ts";
 import { addIssue, formatPath, itemsOf, listedIssues, nodeAt, NOWHERE, offsetAt } from "./json.ts";
 import { parseJson, parseSteps } from "./json_parser.ts";
 import type { Issue, JsonDocument, JsonNode, Path, PositionOf } from "./json.ts";
-import type { CheckedConfig, Service } from "./model.ts";
 import type { FeatureFields } from "./feature_fields.ts";
 import { contentOf, listedFile, reportUnpinned, writtenPath, type ListedFile } from "./pinned_file.ts";
 import * as references from "./references.ts";
@@ -90,7 +89,13 @@ export const CALLERS = s.array(s.named("Caller", CALLER), {
 const CALLER_FILE = listedFile("A JSON file with an array of callers; relative to the configuration's folder.");
 export const CALLER_FILES = s.array(CALLER_FILE, { max: MAX_FILES, describe: "Files with further callers." });
 
-interface Configured extends Pick<CheckedConfig, "global" | "services"> {
+interface Owner {
+  readonly plugins: readonly { readonly name: string; readonly config: unknown }[];
+}
+
+interface Configured {
+  readonly global: Owner;
+  readonly services: readonly (Owner & { readonly routes: readonly Owner[] })[];
   readonly callers?: readonly CallerEntry[];
   readonly callerFiles?: readonly ListedFile[];
 }
@@ -179,7 +184,7 @@ export function callerReaderOf(features: object): CallerReader {
 
 /** The document of a valid configuration may not have been read where that has not changed. */
 function reportWithout(root: JsonNode, { global, services }: Configured, context: CheckContext): void {
-  const inOwner = ({ plugins }: Pick<Service, "plugins">, owner: Path) => {
+  const inOwner = ({ plugins }: Owner, owner: Path) => {
     for (const [i, { name, config }] of plugins.entries()) {
       if (name !== "key_auth" || (config as { readonly callers?: boolean }).callers !== true) continue;
       const at = [...owner, "plugins", i, "config", "callers"];
