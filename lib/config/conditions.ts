@@ -6,7 +6,7 @@ import { charactersUpTo } from "../base/linear_pattern.ts";
 import { isSecretName } from "../base/secret_names.ts";
 import { droppedProblem } from "./dropped_names.ts";
 import { byHeader, byName, matches, NULL } from "./expected.ts";
-import { nodeAt, type Path } from "./json.ts";
+import { nodeAt, type JsonNode, type Path } from "./json.ts";
 import { maskLiterals } from "./references.ts";
 import * as s from "./whole_schema.ts";
 import { define, mismatch } from "./schema_core.ts";
@@ -22,14 +22,36 @@ const TRUE: s.Schema<true, true> = define({
   jsonSchema: () => ({ const: true }),
 });
 
-/** An exact text, a pattern, null: absent, true: present with any value. */
+/** An exact text, a pattern, null: absent, true: present with any value; or that one of these does not hold. */
 function condition(hint: string, fits: (text: string) => boolean, alphabet?: string) {
-  return s.anyOf([
-    s.string({ hint, check: (text) => (fits(text) ? undefined : ""), secret: masked, references: "none" }),
-    matches(alphabet, "none"),
-    NULL,
-    TRUE,
-  ]);
+  return orNot(
+    s.anyOf([
+      s.string({ hint, check: (text) => (fits(text) ? undefined : ""), secret: masked, references: "none" }),
+      matches(alphabet, "none"),
+      NULL,
+      TRUE,
+    ]),
+  );
+}
+
+type OrNot<S extends s.AnySchema> = s.Schema<
+  s.Infer<S> | { readonly not: s.Infer<S> },
+  s.InputOf<S> | { readonly not: s.InputOf<S> }
+>;
+
+/** The schema, or `{ "not": … }` around it. It does not nest. */
+function orNot<S extends s.AnySchema>(plain: S): OrNot<S> {
+  const negated = s.object({ not: plain });
+  const chosen = (node: JsonNode) =>
+    node.kind === "object" && (node.members.has("not") || !plain.kinds.includes("object")) ? negated : plain;
+  return define({
+    expects: `${plain.expects} or {"not": condition}`,
+    kinds: [...new Set([...plain.kinds, "object" as const])],
+    secret: plain.secret === true,
+    check: (node, at, context) => chosen(node).check(node, at, context),
+    show: (node) => chosen(node).show(node),
+    jsonSchema: (definitions) => ({ anyOf: [plain.jsonSchema(definitions), negated.jsonSchema(definitions)] }),
+  }) as OrNot<S>;
 }
 
 /**
@@ -37,8 +59,12 @@ function condition(hint: string, fits: (text: string) => boolean, alphabet?: str
  * secret.
  */
 function masked(text: string, at: Path): string {
-  return isSecretName(String(at.at(-1))) ? maskLiterals(text) : text;
+  const isNegated = at.at(-1) === "not" && !PLACES.includes(String(at.at(-2)));
+  return isSecretName(String(at.at(isNegated ? -2 : -1))) ? maskLiterals(text) : text;
 }
+
+/** Below them names stand, of which one may be "not". */
+const PLACES = ["headers", "query", "cookies"];
 
 /** Parsers cut spaces off at both ends (RFC 9110 §5.5). */
 const isHeaderText = (text: string) => FIELD_VALUE.test(text) && text === text.trim();
@@ -55,7 +81,11 @@ const PARAMETER = condition("a text", () => true);
 export const CONDITIONS = s.object(
   {
     headers: s.withDefault(
-      byHeader(HEADER, "By name: the exact value, a pattern, true: present, null: absent.", headerProblem),
+      byHeader(
+        HEADER,
+        'By name: the exact value, a pattern, true: present, null: absent; {"not": …}: none of these.',
+        headerProblem,
+      ),
       {},
     ),
     query: s.withDefault(
@@ -63,7 +93,7 @@ export const CONDITIONS = s.object(
       {},
     ),
     cookies: s.withDefault(byName(COOKIE, "The same for cookies.", cookieProblem), {}),
-    scheme: s.optional(s.oneOf(["http", "https"], { describe: "The scheme by which the client has asked." })),
+    scheme: s.optional(orNot(s.oneOf(["http", "https"], { describe: "The scheme by which the client has asked." }))),
   },
   {
     describe: "Conditions that a request has to fulfil, all of them; at least one.",

@@ -2,7 +2,7 @@
  * Decides whether a request fulfils configured conditions on its headers, its query, its cookies and its scheme.
  */
 import { boundedPattern } from "../base/linear_pattern.ts";
-import type { Condition, Conditions, Holds } from "./condition_types.ts";
+import type { Condition, Conditions, Holds, PlainCondition, Scheme } from "./condition_types.ts";
 import { findCookie } from "./cookies.ts";
 import { sameName, UNKNOWN_VALUE, type HeaderList } from "./headers.ts";
 
@@ -34,28 +34,48 @@ export function conditionTests(conditions: Conditions): readonly ConditionTest[]
       cost: costOf(place, wanted),
     })),
   );
-  const { scheme: wanted } = conditions;
-  if (wanted !== undefined)
+  if (conditions.scheme !== undefined) {
+    const wanted = schemeOf(conditions.scheme);
     tests.push({ place: "scheme", name: wanted, holds: (_headers, _query, scheme) => scheme === wanted, cost: -1 });
+  }
   return tests.sort((a, b) => a.cost - b.cost);
+}
+
+/** Of two schemes, what is not one is the other. */
+export function schemeOf(wanted: NonNullable<Conditions["scheme"]>): Scheme {
+  if (typeof wanted === "string") return wanted;
+  return wanted.not === "http" ? "https" : "http";
+}
+
+export function isNegated(wanted: Condition): wanted is { readonly not: PlainCondition } {
+  return typeof wanted === "object" && wanted !== null && "not" in wanted;
 }
 
 const PLACES = ["headers", "query", "cookies"] as const;
 type NamedPlace = (typeof PLACES)[number];
 
 function costOf(place: NamedPlace, wanted: Condition): number {
+  if (isNegated(wanted)) return costOf(place, wanted.not);
   if (typeof wanted === "object" && wanted !== null) return 4;
   return place === "headers" ? (typeof wanted === "string" ? 0 : 1) : place === "query" ? 2 : 3;
 }
 
 function testOf(place: NamedPlace, name: string, wanted: Condition): Holds {
+  if (!isNegated(wanted)) return plainTest(place, name, wanted, true);
+  const fails = plainTest(place, name, wanted.not, false);
+  return (headers, query, scheme) => !fails(headers, query, scheme);
+}
+
+/** `fitsUnknown`: whether a value that is not known yet is taken for one that fits; see `UNKNOWN_VALUE`. */
+function plainTest(place: NamedPlace, name: string, wanted: PlainCondition, fitsUnknown: boolean): Holds {
   if (wanted === null) {
     const isPresent = searchOf(place, name, ANY);
     return (headers, query) => !isPresent(headers, query);
   }
   if (wanted === true) return searchOf(place, name, ANY);
-  if (typeof wanted === "object") return patternTest(place, name, wanted.matches);
-  if (place !== "query") return searchOf(place, name, (value) => value === wanted || value === UNKNOWN_VALUE);
+  if (typeof wanted === "object") return patternTest(place, name, wanted.matches, fitsUnknown);
+  if (place !== "query")
+    return searchOf(place, name, (value) => (value === UNKNOWN_VALUE ? fitsUnknown : value === wanted));
   const bytes = Buffer.from(wanted);
   return searchOf(place, name, (raw) => decodesTo(raw, 0, raw.length, bytes));
 }
@@ -115,12 +135,10 @@ function decodesTo(query: string, start: number, end: number, wanted: Buffer): b
   return length === wanted.length;
 }
 
-function patternTest(place: NamedPlace, name: string, source: string): Holds {
+function patternTest(place: NamedPlace, name: string, source: string, fitsUnknown: boolean): Holds {
   const pattern = boundedPattern(source);
-  const search = searchOf(
-    place,
-    name,
-    (value) => value === UNKNOWN_VALUE || pattern.test(place === "query" ? decoded(value) : value),
+  const search = searchOf(place, name, (value) =>
+    value === UNKNOWN_VALUE ? fitsUnknown : pattern.test(place === "query" ? decoded(value) : value),
   );
   return (headers, query) => {
     pattern.begin();

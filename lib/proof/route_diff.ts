@@ -5,6 +5,7 @@
 import { paced, type NextTimeSlice } from "../base/time_slices.ts";
 import type { Json } from "../config/json.ts";
 import type { Conditions } from "../http/condition_types.ts";
+import { schemeOf } from "../http/conditions.ts";
 import { namesOf, placesOf } from "../route/conditions.ts";
 import { placedChanges, type PlacedChange, type ShownResource } from "../gateway/config_diff.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
@@ -128,7 +129,7 @@ function addressField(resource: ShownResource, field: string): string | undefine
   const value = resource[name];
   if (name === "match") {
     const match = (value ?? {}) as Parameters<typeof placesOf>[0];
-    if (place === "scheme") return match.scheme ?? "(none)";
+    if (place === "scheme") return match.scheme === undefined ? "(none)" : schemeOf(match.scheme);
     return (place === undefined ? namesOf(placesOf(match)) : Object.keys(match[place] ?? {}).join(", ")) || "(none)";
   }
   if (name === "hosts" || name === "methods") return ((value ?? []) as readonly string[]).join(", ") || "(all)";

@@ -7,10 +7,10 @@ import { examplePattern } from "../base/linear_pattern.ts";
 import { CONDITIONS } from "../config/conditions.ts";
 import type { Service } from "../config/model.ts";
 import type { FeatureFields } from "../config/feature_fields.ts";
-import type { Condition, Conditions, Holds, Scheme } from "../http/condition_types.ts";
-import { compileConditions } from "../http/conditions.ts";
+import type { Condition, Conditions, Holds, PlainCondition } from "../http/condition_types.ts";
+import { compileConditions, isNegated, schemeOf } from "../http/conditions.ts";
 import { dashed } from "../http/headers.ts";
-import type { PlacedCondition, RouteConditions, SampleValue } from "./contracts.ts";
+import type { PlacedCondition, RouteConditions, SampleStates } from "./contracts.ts";
 
 export const fields: FeatureFields = { schemas: { match: CONDITIONS } };
 
@@ -29,13 +29,13 @@ export function listOf(conditions: Conditions): readonly PlacedCondition[] {
   return placesOf(conditions).map(([place, written]) => {
     const name = place === "headers" ? written.toLowerCase() : written;
     // One is the other's absence: a request has one of both.
-    const wanted = place === "scheme" ? written === "https" || null : conditions[place][written]!;
+    const wanted = place === "scheme" ? written === "https" || null : plainest(conditions[place][written]!);
     return {
       key: place === "scheme" ? place : `${place} ${name}`,
       place,
       name,
       wanted,
-      valueAgainst: valueFor,
+      statesAgainst: statesFor,
     };
   });
 }
@@ -47,10 +47,17 @@ export function placesOf({
   scheme,
   ...named
 }: { readonly [Place in NamedPlaces]?: object | undefined } & {
-  readonly scheme?: Scheme | undefined;
+  readonly scheme?: Conditions["scheme"] | undefined;
 }): readonly NamedPlace[] {
   const places = PLACES.flatMap((place) => Object.keys(named[place] ?? {}).map((name) => [place, name] as const));
-  return scheme === undefined ? places : [...places, ["scheme", scheme]];
+  return scheme === undefined ? places : [...places, ["scheme", schemeOf(scheme)]];
+}
+
+/** What is not absent is present. */
+function plainest(wanted: Condition): Condition {
+  if (!isNegated(wanted) || typeof wanted.not === "string") return wanted;
+  if (wanted.not === null) return true;
+  return wanted.not === true ? null : wanted;
 }
 
 /** "header X-Version and query parameter beta", without the values, which may be secret. */
@@ -66,57 +73,92 @@ type NamedPlaces = (typeof PLACES)[number];
 /**
  * Whether one request can fulfil both, as far as that can be told: not if a name must be absent for one and present for
  * the other, or must have different values. A request with several values of one name is left aside. Two patterns can
- * hold at once, unless both list their texts:
- * `^(?:a|b)$`.
+ * hold at once, unless both list their texts (`^(?:a|b)$`), or one is the other's negation.
  */
 export function canMeet(a: readonly PlacedCondition[], b: readonly PlacedCondition[]): boolean {
   return a.every(({ key, wanted }) => b.every((other) => other.key !== key || valuesMeet(wanted, other.wanted)));
 }
 
 function valuesMeet(a: Condition, b: Condition): boolean {
-  if (a === null || b === null || (typeof a === "string" && typeof b === "string")) return a === b;
+  if (holdsAbsent(a) && holdsAbsent(b)) return true;
+  if (a === null || b === null) return false;
+  if (typeof a === "string" && typeof b === "string") return a === b;
   const [texts, others] = [textsOf(a), textsOf(b)];
   if (texts !== null) return texts.some((text) => (others === null ? fits(b, text) : others.includes(text)));
-  return others === null || others.some((text) => fits(a, text));
+  return others === null ? !isNegationOf(a, b) && !isNegationOf(b, a) : others.some((text) => fits(a, text));
 }
 
-function valueFor(rivals: readonly Condition[], together: readonly Condition[]): SampleValue | null {
-  const [first = true, ...others] = together;
-  if (others.some((each) => together.some((other) => !valuesMeet(each, other)))) return null;
-  const exact = together.find((each) => typeof each === "string");
-  if (exact !== undefined) return { value: exact, isPlain: true };
-  const wanted = [first, ...others];
-  const listed = others.length === 0 ? [] : wanted.flatMap((each) => textsOf(each) ?? []);
-  const examples = [...wanted.map(exampleOf), ...listed];
+/** Of a name that is absent. */
+function holdsAbsent(wanted: Condition): boolean {
+  return wanted === null || isNegated(wanted);
+}
+
+function isNegationOf(a: Condition, b: Condition): boolean {
+  return isNegated(a) && isDeepStrictEqual(a.not, b);
+}
+
+/** `statesAgainst` of `PlacedCondition`. */
+function statesFor(rivals: readonly Condition[], together: readonly Condition[]): SampleStates {
+  const absent = together.every(holdsAbsent) ? [null] : [];
+  // Without the name no condition holds but those that want it to be absent, or not to have a value.
+  if (absent.length > 0 && !rivals.some(holdsAbsent)) return { values: absent, isComplete: true };
+  // A rival with `not` fails only for what it names.
+  const negated = rivals.filter(isNegated).map((rival) => rival.not);
+  const all = [[], ...negated.slice(0, MAX_NEGATED).map((each) => [each])].map((more) =>
+    valuesFor(rivals, [...together, ...more]),
+  );
+  return {
+    values: [...new Set([...absent, ...all.flatMap(({ values }) => values)])],
+    isComplete: negated.length <= MAX_NEGATED && all.every(({ isComplete }) => isComplete),
+  };
+}
+
+/** How many negated conditions of rivals are looked at for one name. */
+const MAX_NEGATED = 32;
+
+/** Values of a name that is there. */
+function valuesFor(rivals: readonly Condition[], together: readonly Condition[]): SampleStates {
+  if (together.some((each) => each === null)) return NONE;
+  if (together.some((each, i) => together.some((other, j) => j < i && !valuesMeet(each, other)))) return NONE;
+  const isFit = (value: string) => together.every((each) => fits(each, value));
+  const listed = together.map(textsOf).find((texts) => texts !== null);
+  if (listed !== undefined) return { values: listed.filter(isFit), isComplete: true };
+  const examples = [...together, true as const].map(exampleOf);
   const values = [
     ...examples.flatMap((example) => [example, `${example}x`, `x${example}`, `${example}${example}`]),
     ..."0az~",
-  ].filter((value) => wanted.every((each) => fits(each ?? true, value)));
+  ].filter(isFit);
   // Every value that fulfils this pattern fulfils the same pattern of another route.
   const avoided = rivals.filter(
-    (each) => each !== null && each !== true && !wanted.some((own) => isDeepStrictEqual(each, own)),
+    (each) =>
+      each !== null && each !== true && !isNegated(each) && !together.some((own) => isDeepStrictEqual(each, own)),
   );
   const plain = values.find((value) => !avoided.some((each) => fits(each, value)));
-  return { value: plain ?? values[0] ?? examples[0]!, isPlain: plain !== undefined };
+  return { values: [plain ?? values[0] ?? examples[0]!], isComplete: plain !== undefined };
 }
 
+const NONE: SampleStates = { values: [], isComplete: true };
+
 function exampleOf(wanted: Condition): string {
-  return wanted === null || typeof wanted !== "object" ? "x" : (examplePattern(wanted.matches) ?? "");
+  return typeof wanted === "object" && wanted !== null && "matches" in wanted
+    ? (examplePattern(wanted.matches) ?? "")
+    : "x";
 }
 
 /** Whether a value fulfils a condition. */
 function fits(wanted: Condition, value: string): boolean {
+  if (isNegated(wanted)) return !fits(wanted.not, value);
   if (typeof wanted === "string" || wanted === null) return wanted === value;
   return wanted === true || known(wanted).holds(["a", value], "", "http");
 }
 
-/** All texts that fulfil a condition; null: unknown. `^(?:v1|v2\.0)$` is "v1" and "v2.0". */
+/** All texts that fulfil a condition; null: unknown, or too many. `^(?:v1|v2\.0)$` is "v1" and "v2.0". */
 function textsOf(wanted: Condition): readonly string[] | null {
   if (typeof wanted === "string") return [wanted];
-  return wanted === null || wanted === true ? null : known(wanted).texts;
+  return wanted === null || wanted === true || isNegated(wanted) ? null : known(wanted).texts;
 }
 
-type Pattern = Extract<Condition, object>;
+type Pattern = Extract<PlainCondition, object>;
 
 interface Known {
   readonly holds: Holds;

@@ -23,17 +23,17 @@ export interface PlacedCondition {
   readonly name: string;
   readonly wanted: Condition;
   /**
-   * A value that fulfils all of `together`, conditions on the same name of which this is the first, and, if one is
-   * found, no exact value and no pattern of `rivals`; where `together` is empty any value. Null: no value can fulfil
-   * them.
+   * What its name may have in a request that fulfils all of `together`, conditions on the same name (none: any
+   * request), so that, as far as can be found, none of `rivals` holds that need not hold.
    */
-  readonly valueAgainst: (rivals: readonly Condition[], together: readonly Condition[]) => SampleValue | null;
+  readonly statesAgainst: (rivals: readonly Condition[], together: readonly Condition[]) => SampleStates;
 }
 
-export interface SampleValue {
-  readonly value: string;
-  /** Whether it fulfils all, and no exact value and no pattern of the rivals: no other value fulfils less. */
-  readonly isPlain: boolean;
+export interface SampleStates {
+  /** The simplest first; null: the name is absent. Empty: nothing can fulfil all of them. */
+  readonly values: readonly (string | null)[];
+  /** Whether every other value fulfils the same rivals as one of these, or more. */
+  readonly isComplete: boolean;
 }
 
 export interface UpstreamPath {

@@ -5,7 +5,7 @@
 import { METHODS } from "node:http";
 import type { Condition, Scheme } from "../http/condition_types.ts";
 import type { HeaderList } from "../http/headers.ts";
-import type { PlacedCondition } from "./contracts.ts";
+import type { PlacedCondition, SampleStates } from "./contracts.ts";
 import { contenders, methodsOf, routeFor, type Route } from "./table.ts";
 
 export interface SampleRequest {
@@ -70,9 +70,7 @@ export function methodsFor<T>(route: Route<T>, routes: readonly Route<T>[]): rea
 
 /** Headers, query and scheme that fulfil the conditions of a route, whatever other routes do. */
 export function fulfilling(conditions: readonly PlacedCondition[]): Omit<Choice, "method"> {
-  return written(
-    conditions.flatMap((each) => (each.wanted === null ? [] : { ...each, ...each.valueAgainst([], [each.wanted])! })),
-  );
+  return written(conditions.map((each) => ({ ...each, value: each.statesAgainst([], [each.wanted]).values[0]! })));
 }
 
 const NO_CONDITIONS = { headers: [], query: "", scheme: "http" } as const;
@@ -86,63 +84,74 @@ function conditionsFor<T>(
   rivals: readonly Route<T>[],
 ): Omit<Choice, "method"> | null {
   const routes = asked.map(({ route }) => route);
-  const wanted = routes.flatMap(({ conditions }) => conditions);
-  const others = rivals.filter((each) => !routes.includes(each)).flatMap(({ conditions }) => conditions);
-  const wishes = wishesOf(others);
-  const withValue = (each: PlacedCondition, together: readonly Condition[]): Value | null => {
-    const found = each.valueAgainst(wishes.get(each.key) ?? [], together);
-    return found && { ...each, ...found };
-  };
-  const own: Value[] = [];
-  for (const [key, together] of wishesOf(wanted)) {
-    const found = withValue(
-      wanted.find((each) => each.key === key)!,
-      together,
-    );
-    if (found === null) return null;
-    if (found.wanted !== null) own.push(found);
+  const wanted = namesOf(routes);
+  const others = namesOf(rivals.filter((each) => !routes.includes(each)));
+  const names: Sampled[] = [];
+  for (const [key, { place, conditions }] of new Map([...others, ...wanted])) {
+    const isWanted = wanted.has(key);
+    const states = place.statesAgainst(others.get(key)?.conditions ?? [], isWanted ? conditions : []);
+    if (states.values.length === 0) return null;
+    names.push({ ...place, ...states, isWanted });
   }
-  // A condition of another route fails without its name, unless it wants the name to be absent.
-  const taken = new Set(wanted.map(({ key }) => key));
-  const free = new Map(
-    others.filter((each) => each.wanted === null && !taken.has(each.key)).map((each) => [each.key, each]),
-  );
-  const added = [...free.values()].flatMap((each) => withValue(each, []) ?? []);
-  const isComplete = [...own, ...added].every(({ isPlain }) => isPlain) && 2 ** added.length <= MAX_TRIED;
-  for (let bits = 0; bits < Math.min(2 ** added.length, MAX_TRIED); bits++) {
-    const { headers, query, scheme } = written([...own, ...added.filter((_each, i) => ((bits >> i) & 1) === 1)]);
+  const count = names.reduce((product, { values }) => Math.min(product * values.length, MAX_TRIED + 1), 1);
+  for (let n = 0; n < Math.min(count, MAX_TRIED); n++) {
+    const { headers, query, scheme } = written(combination(names, n));
     if (asked.every(({ route, routes }) => routeFor(routes, method, headers, query, scheme) === route))
       return { headers, query, scheme };
   }
-  return isComplete ? null : written(own);
+  if (count <= MAX_TRIED && names.every(({ isComplete }) => isComplete)) return null;
+  return written(
+    combination(
+      names.filter(({ isWanted }) => isWanted),
+      0,
+    ),
+  );
 }
 
-/** All conditions on each name, by their keys. */
-function wishesOf(conditions: readonly PlacedCondition[]): ReadonlyMap<string, readonly Condition[]> {
-  const wishes = new Map<string, Condition[]>();
-  for (const { key, wanted } of conditions) {
-    const list = wishes.get(key);
-    if (list === undefined) wishes.set(key, [wanted]);
-    else list.push(wanted);
+/** A name of conditions, and what it may have. */
+interface Sampled extends PlacedCondition, SampleStates {
+  /** By the routes that the request is for. */
+  readonly isWanted: boolean;
+}
+
+/** The `n`th choice of a value for each name. */
+function combination(names: readonly Sampled[], n: number): readonly Value[] {
+  let left = n;
+  return names.map(({ place, name, values }) => {
+    const value = values[left % values.length]!;
+    left = Math.floor(left / values.length);
+    return { place, name, value };
+  });
+}
+
+/** All conditions of routes on each name, and the first of them, by their keys. */
+function namesOf<T>(
+  routes: readonly Route<T>[],
+): ReadonlyMap<string, { readonly place: PlacedCondition; readonly conditions: readonly Condition[] }> {
+  const names = new Map<string, { readonly place: PlacedCondition; readonly conditions: Condition[] }>();
+  for (const { conditions } of routes) {
+    for (const place of conditions) {
+      const known = names.get(place.key);
+      if (known === undefined) names.set(place.key, { place, conditions: [place.wanted] });
+      else known.conditions.push(place.wanted);
+    }
   }
-  return wishes;
+  return names;
 }
 
-interface Value extends PlacedCondition {
-  readonly value: string;
-  readonly isPlain: boolean;
+interface Value extends Pick<PlacedCondition, "place" | "name"> {
+  /** Null: the name is absent. */
+  readonly value: string | null;
 }
 
-/** Conditions with values, as a request has them. */
+/** Values as a request has them. */
 function written(values: readonly Value[]): Omit<Choice, "method"> {
-  const at = (place: PlacedCondition["place"]) => values.filter((each) => each.place === place);
-  const cookies = at("cookies").map(({ name, value }) => `${name}=${value}`);
-  const parameters = at("query").map(({ name, value }) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`);
+  const at = (wanted: PlacedCondition["place"]) =>
+    values.flatMap(({ place, name, value }) => (place === wanted && value !== null ? [[name, value] as const] : []));
+  const cookies = at("cookies").map(([name, value]) => `${name}=${value}`);
+  const parameters = at("query").map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`);
   return {
-    headers: [
-      ...at("headers").flatMap(({ name, value }) => [name, value]),
-      ...(cookies.length === 0 ? [] : ["cookie", cookies.join("; ")]),
-    ],
+    headers: [...at("headers").flat(), ...(cookies.length === 0 ? [] : ["cookie", cookies.join("; ")])],
     query: parameters.length === 0 ? "" : `?${parameters.join("&")}`,
     scheme: at("scheme").length === 0 ? "http" : "https",
   };

@@ -40,6 +40,10 @@ const TEXT = "expected a text that a header can carry, without spaces at its end
 const UNTRUSTED =
   'cannot be a condition: it counts only from proxies that "trusted_proxies" of "global" names, and there are none';
 const PATTERN = "expected a regular expression without lookaround and back references";
+const PLAIN =
+  'expected a text that a header can carry, without spaces at its ends or {"matches": pattern} or null or true';
+const REQUIRED = "is required (A regular expression that has to match somewhere in the text.)";
+const NOTHING = "it matches no text that can stand here";
 const REMOVED = "cannot be a condition: the gateway removes this header from every request";
 
 it.each([
@@ -58,7 +62,7 @@ it.each([
   [
     { headers: { A: 1 } },
     `headers.A: expected a text that a header can carry, without spaces at its ends or {"matches": ` +
-      `pattern} or null or true, found a number`,
+      `pattern} or null or true or {"not": condition}, found a number`,
   ],
   [
     { headers: { A: { matches: "(" } } },
@@ -82,6 +86,26 @@ it.each([
     `cookies.a.matches: ${PATTERN}, found "^a;b$": it matches no text that can stand here`,
   ],
   [{ headers: { A: { matches: "a", flags: "i" } } }, "headers.A.flags: is not a known field (known here: matches)"],
+  [{ headers: { A: {} } }, `headers.A.matches: ${REQUIRED}`],
+  [
+    { headers: { A: { not: { not: "1" } } } },
+    "headers.A.not.not: is not a known field (known here: matches)",
+    `headers.A.not.matches: ${REQUIRED}`,
+  ],
+  [{ headers: { A: { not: "1", matches: "a" } } }, "headers.A.matches: is not a known field (known here: not)"],
+  [{ headers: { A: { not: ["1"] } } }, `headers.A.not: ${PLAIN}, found an array`],
+  [{ headers: { A: { not: false } } }, "headers.A.not: expected true, found false: write null if it must be absent"],
+  [{ headers: { A: { not: " 1" } } }, `headers.A.not: ${TEXT}`],
+  [{ headers: { A: { not: { matches: "a^b" } } } }, `headers.A.not.matches: ${PATTERN}, found "a^b": ${NOTHING}`],
+  [{ cookies: { a: { not: { matches: "^a;b$" } } } }, `cookies.a.not.matches: ${PATTERN}, found "^a;b$": ${NOTHING}`],
+  [
+    { headers: { Host: { not: "a" } } },
+    'headers.Host: cannot be a condition: write the host into the "hosts" of the service',
+  ],
+  [{ scheme: { not: "wss" } }, 'scheme.not: expected "http" or "https", found "wss"'],
+  [{ scheme: { not: null } }, 'scheme.not: expected "http" or "https", found null'],
+  [{ scheme: {} }, "scheme.not: is required (The scheme by which the client has asked.)"],
+  [{ scheme: true }, 'scheme: expected "http" or "https" or {"not": condition}, found true'],
   [{ headers: { Host: "a" } }, 'headers.Host: cannot be a condition: write the host into the "hosts" of the service'],
   [
     { headers: { cookie: "a=1" } },
@@ -100,15 +124,33 @@ it.each([
   [{ query: { "": "1" } }, 'query: has an empty key: write "name": "value"'],
   [
     { query: { a: "\udc00" } },
-    'query.a: expected a text or {"matches": pattern} or null or true, found a string with half a surrogate pair',
+    'query.a: expected a text or {"matches": pattern} or null or true or {"not": condition}, ' +
+      "found a string with half a surrogate pair",
   ],
   [{ cookies: { "a b": "1" } }, 'cookies: has a key that is not the name of a cookie: write "name": "value"'],
   [
     { cookies: { a: "1;2" } },
     'cookies.a: expected a text that a cookie can carry, without ";" and without spaces at its ends, found a string',
   ],
-])("conditions %j are refused: %s", (input, issue) => {
-  expect(issues(input)).toEqual([issue]);
+])("conditions %j are refused: %s", (input, ...expected) => {
+  expect(issues(input)).toEqual(expected);
+});
+
+it("a condition may be what does not hold, and of a secret name its text is masked where it is displayed", () => {
+  const input = {
+    headers: { A: { not: "1" }, "X-Api-Key": { not: "s3cret" }, not: { not: "1" } },
+    query: { b: { not: null }, not: "1" },
+    cookies: { c: { not: { matches: "^a" } } },
+    scheme: { not: "https" },
+  };
+  expect(checked(CONDITIONS, input)).toEqual({ value: input, issues: [] });
+  const context: CheckContext = {
+    issues: [],
+    sources: { references, environment: {}, readFile: () => "", folder: "" },
+    secrets: [],
+  };
+  CONDITIONS.check(nodeFrom(input), [], context);
+  expect(context.secrets).toEqual([{ at: ["headers", "X-Api-Key", "not"], text: "s3cret", masked: "********" }]);
 });
 
 it("a condition is a pattern of any text that can stand in its place", () => {

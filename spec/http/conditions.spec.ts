@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { findCookie } from "../../lib/http/cookies.ts";
 import type { Conditions, Scheme } from "../../lib/http/condition_types.ts";
 import { compileConditions, conditionTests } from "../../lib/http/conditions.ts";
-import type { HeaderList } from "../../lib/http/headers.ts";
+import { headersAskedFor, type HeaderList } from "../../lib/http/headers.ts";
 
 /** Whether they hold over http, unless the scheme is given. */
 function compile(conditions: Partial<Conditions>) {
@@ -55,6 +55,60 @@ describe("headers", () => {
     const check = compile({ headers: { a: { matches: `${"(a|b)*".repeat(50)}c` } } });
     expect(check(["a", `${"ab".repeat(10_000)}c`], "")).toBe(false);
     expect(check(["a", "abc"], "")).toBe(true);
+  });
+});
+
+describe("not", () => {
+  const holds = (wanted: Conditions["headers"], ...list: string[]) => compile({ headers: wanted })(list, "");
+
+  it.each<[Conditions["headers"][string], readonly (readonly string[])[], readonly (readonly string[])[]]>([
+    [{ not: "1" }, [[], ["2"], [""], ["2", "3"]], [["1"], ["2", "1"], ["1", "2"]]],
+    [{ not: { matches: "^1" } }, [[], ["21"], ["", "2"]], [["1"], ["12"], ["2", "1x"]]],
+    [{ not: true }, [[]], [[""], ["1"], ["1", "2"]]],
+    [{ not: null }, [[""], ["1"], ["1", "2"]], [[]]],
+  ])("%j holds exactly when the condition in it does not: any value that fits ends it", (wanted, yes, no) => {
+    const list = (values: readonly string[]) => values.flatMap((value) => ["A", value]);
+    expect(yes.map((values) => holds({ a: wanted }, ...list(values)))).toEqual(yes.map(() => true));
+    expect(no.map((values) => holds({ a: wanted }, ...list(values)))).toEqual(no.map(() => false));
+    const cookies = compile({ cookies: { a: wanted } });
+    const line = (values: readonly string[]) =>
+      values.length === 0 ? [] : ["cookie", values.map((value) => `a=${value}`).join("; ")];
+    expect(yes.map((values) => cookies(line(values), ""))).toEqual(yes.map(() => true));
+    expect(no.map((values) => cookies(line(values), ""))).toEqual(no.map(() => false));
+    const query = compile({ query: { a: wanted } });
+    const asked = (values: readonly string[]) => `?b&${values.map((value) => `%61=${value}`).join("&")}`;
+    expect(yes.map((values) => query([], asked(values)))).toEqual(yes.map(() => true));
+    expect(no.map((values) => query([], asked(values)))).toEqual(no.map(() => false));
+  });
+
+  it("of a scheme is the other one", () => {
+    const conditions = compile({ scheme: { not: "https" } });
+    expect([conditions([], "", "http"), conditions([], "", "https")]).toEqual([true, false]);
+  });
+
+  it("counts as one condition, and is tested as early as the condition in it", () => {
+    const conditions = { headers: { a: { not: { matches: "x" } }, b: { not: "1" } }, query: {}, cookies: {} };
+    expect(conditionTests(conditions).map(({ name }) => name)).toEqual(["b", "a"]);
+  });
+
+  it("of a header whose value a preflight does not tell holds, unless the header has to be absent", () => {
+    const asked = headersAskedFor(["Access-Control-Request-Headers", "a"]);
+    const wanted: readonly Conditions["headers"][string][] = [
+      { not: "1" },
+      { not: { matches: "" } },
+      { not: null },
+      "1",
+      { matches: "^x$" },
+      { not: true },
+      null,
+    ];
+    expect(wanted.map((each) => holds({ a: each }, ...asked))).toEqual([true, true, true, true, true, false, false]);
+  });
+
+  it("holds for a value for which its pattern needs too many steps: that one does not hold", () => {
+    const check = compile({ headers: { a: { not: { matches: `${"(a|b)*".repeat(50)}c` } } } });
+    expect(check(["a", `${"ab".repeat(10_000)}c`], "")).toBe(true);
+    expect(check(["a", "abc"], "")).toBe(false);
   });
 });
 

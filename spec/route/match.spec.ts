@@ -344,13 +344,14 @@ describe("comparison with a reading of the rules that tries every route and ever
   );
 
   function someEntries(r: Random, hasPatterns: boolean): Entry[] {
-    const patterns = hasPatterns ? [{ matches: "^z" }, { matches: "1" }] : [];
+    const patterns = hasPatterns ? [{ matches: "^z" }, { matches: "1" }, { not: { matches: "^z" } }] : [];
+    const nots = ["1", "2", true, null].map((not) => ({ not }));
     const some = (choices: readonly unknown[], share: number) => (r.chance(share) ? r.pick(choices) : undefined);
     const drafts = r.list(2, 6, () => {
-      const x = some(["1", "2", true, null, ...patterns], 0.6);
-      const b = some(["1", "", true, null], 0.3);
-      const c = some(["1", true, null], 0.2);
-      const scheme = some(["http", "https"], 0.2);
+      const x = some(["1", "2", true, null, ...patterns, ...nots], 0.6);
+      const b = some(["1", "", true, null, { not: "1" }], 0.3);
+      const c = some(["1", true, null, { not: "1" }, { not: true }], 0.2);
+      const scheme = some(["http", "https", { not: "http" }, { not: "https" }], 0.2);
       const match = {
         headers: x === undefined ? {} : { x },
         query: b === undefined ? {} : { b },
@@ -377,17 +378,19 @@ describe("comparison with a reading of the rules that tries every route and ever
   /** Values of the request that a condition is about. */
   function fulfils({ headers, query, cookies, scheme }: Conditions, sent: Required<Sent>): boolean {
     const versions = sent.headers.filter((_text, i) => i % 2 === 1 && sent.headers[i - 1] === "X");
-    const holds = (wanted: unknown, values: readonly string[]) =>
-      wanted === null
-        ? values.length === 0
-        : values.some(
-            (value) =>
-              wanted === true ||
-              wanted === value ||
-              (typeof wanted === "object" && new RegExp((wanted as { matches: string }).matches).test(value)),
-          );
+    const holds = (wanted: unknown, values: readonly string[]): boolean =>
+      typeof wanted === "object" && wanted !== null && "not" in wanted
+        ? !holds(wanted.not, values)
+        : wanted === null
+          ? values.length === 0
+          : values.some(
+              (value) =>
+                wanted === true ||
+                wanted === value ||
+                (typeof wanted === "object" && new RegExp((wanted as { matches: string }).matches).test(value)),
+            );
     return (
-      (scheme === undefined || scheme === sent.scheme) &&
+      (scheme === undefined || (typeof scheme === "string" ? scheme === sent.scheme : scheme.not !== sent.scheme)) &&
       Object.values(headers).every((wanted) => holds(wanted, versions)) &&
       Object.values(query).every((wanted) => holds(wanted, new URLSearchParams(sent.query).getAll("b"))) &&
       Object.values(cookies).every((wanted) =>
@@ -487,7 +490,8 @@ describe("comparison with a reading of the rules that tries every route and ever
   );
 
   it("conditions that no request of the list fulfils both are found to conflict or not as the requests show", () => {
-    const values = ["1", "2", true, null, { matches: "^z" }, { matches: "^(?:1|q)$" }];
+    const plain = ["1", "2", true, null, { matches: "^z" }, { matches: "^(?:1|q)$" }];
+    const values = [...plain, ...plain.map((not) => ({ not }))];
     for (const a of values) {
       for (const b of values) {
         const [one, two] = [a, b].map((x) => whole({ headers: { x } } as Match));

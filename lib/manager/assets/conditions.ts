@@ -19,7 +19,9 @@ export function conditionTexts(match: Conditions | undefined): readonly string[]
   const named = KINDS.flatMap(([kind, word]) =>
     Object.entries(match?.[kind] ?? {}).map(([name, condition]) => `${word} ${name} ${conditionText(condition)}`),
   );
-  return match?.scheme === undefined ? named : [...named, `scheme = ${match.scheme}`];
+  const scheme = match?.scheme;
+  if (scheme === undefined) return named;
+  return [...named, `scheme ${typeof scheme === "string" ? `= ${scheme}` : `not = ${scheme.not}`}`];
 }
 
 /** " where header X-Version = 2 and query beta absent"; "" without conditions. */
@@ -31,6 +33,7 @@ export function whereText(match: Conditions | undefined): string {
 function conditionText(condition: Condition): string {
   if (condition === null) return "absent";
   if (condition === true) return "present";
+  if (typeof condition === "object" && "not" in condition) return `not ${conditionText(condition.not)}`;
   if (typeof condition === "object") return `matches ${condition.matches}`;
   return condition === "" ? "empty" : `= ${condition}`;
 }
@@ -46,7 +49,10 @@ export interface ConditionExample {
 export function exampleFor(match: Conditions | undefined): ConditionExample {
   const given = (kind: (typeof KINDS)[number][0]): readonly (readonly [string, string])[] =>
     Object.entries(match?.[kind] ?? {}).flatMap(([name, condition]) => {
-      if (condition === true) return [[name, "1"] as const];
+      const isPresent =
+        condition === true ||
+        (condition !== null && typeof condition === "object" && "not" in condition && condition.not === null);
+      if (isPresent) return [[name, "1"] as const];
       return typeof condition === "string" && !condition.includes(MASK) ? [[name, condition] as const] : [];
     });
   const cookies = given("cookies").map(([name, value]) => `${name}=${value}`);

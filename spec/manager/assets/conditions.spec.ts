@@ -22,6 +22,23 @@ describe("the texts of conditions", () => {
     ]);
   });
 
+  it("say what must not be", () => {
+    const named = {
+      "X-A": { not: "2" },
+      "X-B": { not: { matches: "^a" } },
+      "X-C": { not: true },
+      "X-D": { not: null },
+    };
+    expect(conditionTexts({ headers: named, scheme: { not: "http" } } as const)).toEqual([
+      "header X-A not = 2",
+      "header X-B not matches ^a",
+      "header X-C not present",
+      "header X-D not absent",
+      "scheme not = http",
+    ]);
+    expect(exampleFor({ headers: named } as const)).toEqual({ query: "", headers: "X-D: 1" });
+  });
+
   it.each([undefined, {}, { headers: {} }])("are empty for %j", (match) => expect(conditionTexts(match)).toEqual([]));
 });
 
