@@ -53,7 +53,7 @@ export async function processRequest({ headers }: Inbound, options: Options): Pr
     inFlight: runtime.inFlight!.of(place),
   });
   const threads =
-    reports === null ? [alone] : reports.threadsByPlace.map(([place, figures]) => ofWorker(place, figures));
+    reports === null ? [alone] : reports.threadsByWorker.map(([place, figures]) => ofWorker(place, figures));
   const view = {
     rss_bytes: value("process_resident_memory_bytes"),
     cpu_s: value("process_cpu_seconds_total"),

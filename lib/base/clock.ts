@@ -42,7 +42,7 @@ export interface HasDeadline {
   /** Moment of the monotonic clock; Infinity: none. */
   readonly dueAt: number;
   /** Index in the timer's list, set by the timer; -1 while the object is not watched. */
-  place: number;
+  index: number;
   /** The deadline has passed. The callback must remove the entry or set a later deadline. */
   overdue(now: number): void;
 }
@@ -74,7 +74,7 @@ export class DeadlineTimer {
    * To be called again when a deadline has become an earlier one. A later deadline is noticed when the timer checks.
    */
   add(watched: HasDeadline, now: number): void {
-    if (watched.place < 0) watched.place = this.#watched.push(watched) - 1;
+    if (watched.index < 0) watched.index = this.#watched.push(watched) - 1;
     if (watched.dueAt < this.#looksAt) this.#lookAt(watched.dueAt, now);
   }
 
@@ -88,11 +88,11 @@ export class DeadlineTimer {
   }
 
   remove(watched: HasDeadline): void {
-    const { place } = watched;
-    if (place < 0) return;
+    const { index } = watched;
+    if (index < 0) return;
     const last = this.#watched.pop()!;
-    if (last !== watched) this.#watched[(last.place = place)] = last;
-    watched.place = -1;
+    if (last !== watched) this.#watched[(last.index = index)] = last;
+    watched.index = -1;
     if (this.#watched.length === 0) this.#lookAt(Infinity, 0);
   }
 
@@ -105,7 +105,7 @@ export class DeadlineTimer {
     let lookedAt = this.#clock.now();
     const watched = {
       dueAt: nextSecond(lookedAt),
-      place: -1,
+      index: -1,
       overdue(now: number) {
         // A pause of our own, with bytes waiting in the sockets, is not counted against the clients.
         const elapsedMs = Math.min(now - lookedAt, 2_000);
@@ -141,12 +141,12 @@ export class DeadlineTimer {
     for (const watched of due) {
       // A callback may remove other entries, and one that fails must not keep others from being noticed.
       try {
-        if (watched.place >= 0 && watched.dueAt <= now) watched.overdue(now);
+        if (watched.index >= 0 && watched.dueAt <= now) watched.overdue(now);
       } catch (error) {
         this.remove(watched);
         reportEntryFault(error, "a deadline");
       }
-      if (watched.place >= 0 && watched.dueAt < first) first = watched.dueAt;
+      if (watched.index >= 0 && watched.dueAt < first) first = watched.dueAt;
     }
     if (first < this.#looksAt) this.#lookAt(first, now);
   };

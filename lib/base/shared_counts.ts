@@ -12,9 +12,9 @@ export class SharedCount {
   readonly #parts: Int32Array;
   readonly #own: number;
 
-  constructor({ place, count, memory }: Threads, name: string) {
+  constructor({ worker, count, memory }: Threads, name: string) {
     this.#parts = new Int32Array(memory(name, (1 + count) * Int32Array.BYTES_PER_ELEMENT));
-    this.#own = 1 + place;
+    this.#own = 1 + worker;
   }
 
   get total(): number {
@@ -23,9 +23,9 @@ export class SharedCount {
     return sum;
   }
 
-  /** Of the worker at this place. */
-  of(place: number): number {
-    return Atomics.load(this.#parts, 1 + place);
+  /** Of the worker with this number. */
+  of(worker: number): number {
+    return Atomics.load(this.#parts, 1 + worker);
   }
 
   /** Counts `amount` more; false if that would be more than `most`, at most 2^30, 0 being no limit. */
@@ -44,9 +44,9 @@ export class SharedCount {
     Atomics.sub(this.#parts, this.#own, amount);
   }
 
-  /** The worker at this place is dead. */
-  clear(place: number): void {
-    Atomics.store(this.#parts, 1 + place, 0);
+  /** The worker with this number is dead. */
+  clear(worker: number): void {
+    Atomics.store(this.#parts, 1 + worker, 0);
   }
 }
 
@@ -76,16 +76,16 @@ export const NO_SLOT = -2;
  */
 export class SharedCounts {
   readonly #words: Int32Array;
-  readonly #place: number;
+  readonly #worker: number;
   readonly #count: number;
   /** The same in all workers. Without it, clients could choose addresses that make searches long. */
   readonly seed: number;
   /** Slots of the own table that are not empty. */
   #used = 0;
 
-  constructor({ place, count, memory }: Threads, name: string) {
+  constructor({ worker, count, memory }: Threads, name: string) {
     this.#words = new Int32Array(memory(name, (HEADER_WORDS + count * TABLE_WORDS) * Int32Array.BYTES_PER_ELEMENT));
-    this.#place = place;
+    this.#worker = worker;
     this.#count = count;
     Atomics.compareExchange(this.#words, 0, 0, randomBytes(4).readInt32LE());
     this.seed = Atomics.load(this.#words, 0);
@@ -114,25 +114,25 @@ export class SharedCounts {
 
   total(high: number, low: number): number {
     let sum = 0;
-    for (let place = 0; place < this.#count; place++) {
-      const at = this.#find(place, high, low);
+    for (let worker = 0; worker < this.#count; worker++) {
+      const at = this.#find(worker, high, low);
       // Another worker may be emptying the slot just now.
       if (at >= 0) sum += Math.max(0, Atomics.load(this.#words, at) - LEFT);
     }
     return sum;
   }
 
-  /** The worker at this place is dead. */
-  clear(place: number): void {
-    const first = firstWord(place);
+  /** The worker with this number is dead. */
+  clear(worker: number): void {
+    const first = firstWord(worker);
     this.#words.fill(0, first, first + TABLE_WORDS);
   }
 
   /** The slot of the key in the own table; a new one where there is none yet. */
   #slot(high: number, low: number): number {
     // The main thread serves nobody.
-    if (this.#place < 0) return NO_SLOT;
-    const found = this.#find(this.#place, high, low);
+    if (this.#worker < 0) return NO_SLOT;
+    const found = this.#find(this.#worker, high, low);
     if (found >= 0) return found;
     const at = -1 - found;
     const words = this.#words;
@@ -148,9 +148,9 @@ export class SharedCounts {
   }
 
   /** The index of the key in a worker's table; -1 - i if it is not there, i being where it could be. */
-  #find(place: number, high: number, low: number): number {
+  #find(worker: number, high: number, low: number): number {
     const words = this.#words;
-    const first = firstWord(place);
+    const first = firstWord(worker);
     let free = -1;
     for (let slot = this.#hash(high, low); ; slot++) {
       const at = first + (slot % SLOTS) * SLOT_WORDS;
@@ -164,7 +164,7 @@ export class SharedCounts {
   /** Empties a slot that is left, and those before it, unless a search has to go on behind it. */
   #clean(at: number): void {
     const words = this.#words;
-    const first = firstWord(this.#place);
+    const first = firstWord(this.#worker);
     const neighbour = (from: number, steps: number) =>
       first + ((from - first + steps * SLOT_WORDS + TABLE_WORDS) % TABLE_WORDS);
     if (words[neighbour(at, 1)] !== EMPTY) return;
@@ -179,6 +179,6 @@ export class SharedCounts {
   }
 }
 
-function firstWord(place: number): number {
-  return HEADER_WORDS + place * TABLE_WORDS;
+function firstWord(worker: number): number {
+  return HEADER_WORDS + worker * TABLE_WORDS;
 }

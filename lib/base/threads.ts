@@ -10,10 +10,10 @@ export interface Threads {
    */
   readonly id: number;
   /**
-   * Which worker this is, from 0 to `count` - 1. A new worker has the place of the one it replaces. -1: the main
+   * Which worker this is, from 0 to `count` - 1. A new worker has the number of the one it replaces. -1: the main
    * thread, which serves no requests.
    */
-  readonly place: number;
+  readonly worker: number;
   /** How many workers there are; 1: this thread is alone. */
   readonly count: number;
   /**
@@ -28,21 +28,21 @@ export interface Threads {
 export interface ThreadCount {
   readonly total: number;
   /** Of one worker. */
-  of(place: number): number;
+  of(worker: number): number;
   /** Counts `amount` more, default 1, unless there would be more than `most` then. */
   take(most: number, amount?: number): boolean;
   give(amount?: number): void;
   /** Gives back what a worker that has ended held. */
-  clear(place: number): void;
+  clear(worker: number): void;
 }
 
 /** Whether the thread is one of several workers. */
-export function isWorker({ place, count }: Threads): boolean {
-  return place >= 0 && count > 1;
+export function isWorker({ worker, count }: Threads): boolean {
+  return worker >= 0 && count > 1;
 }
 
 /** A program without workers. */
-export const ALONE: Threads = { id: 1, place: 0, count: 1, memory: (_name, bytes) => new ArrayBuffer(bytes) };
+export const ALONE: Threads = { id: 1, worker: 0, count: 1, memory: (_name, bytes) => new ArrayBuffer(bytes) };
 
 /** Ends the name of memory whose place other memory is to take. */
 export const BEFORE = ", before";

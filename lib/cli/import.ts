@@ -11,7 +11,7 @@ import { Failure } from "./failure.ts";
 import { Draft, readTarget, type Target } from "./import/draft.ts";
 import { importKong } from "./import/kong.ts";
 import { checkOpenApi, importOpenApi } from "./import/openapi.ts";
-import { Place } from "./import/place.ts";
+import { SourceValue } from "./import/source_value.ts";
 import { printable } from "./terminal.ts";
 
 const SOURCES = ["openapi", "kong"] as const;
@@ -31,7 +31,7 @@ export const importCommand: RunCommand = async (given) => {
   if (given.flags.force !== undefined && given.flags.output === undefined)
     throw new Failure("--force is for --output FILE", 2);
   const draft = new Draft();
-  const root = new Place(readDocument(file, source), [], draft.notes);
+  const root = new SourceValue(readDocument(file, source), [], draft.notes);
   checkKind(root, source, file);
   if (source === "kong") importKong(root, draft);
   else importOpenApi(root, draft, upstream!, given.flags["check-formats"] !== undefined);
@@ -87,7 +87,7 @@ function readDocument(file: string, source: Source): unknown {
 }
 
 /** Throws a `Failure` that names the right source for a document of another kind. */
-function checkKind(root: Place, source: Source, file: string): void {
+function checkKind(root: SourceValue, source: Source, file: string): void {
   const is = {
     openapi: root.has("openapi") || root.has("swagger"),
     kong:

@@ -15,7 +15,7 @@ export interface Opened<T> {
   listen(): Promise<string>;
 }
 
-interface Place {
+interface ListenAddress {
   readonly host: string;
   readonly port: number;
   readonly tls: boolean;
@@ -24,7 +24,7 @@ interface Place {
 /** `name` begins the names of its settings. */
 export function opened<T extends { listen(at: { host: string; port: number }): Promise<AddressInfo> }>(
   server: T,
-  { host, port, tls }: Place,
+  { host, port, tls }: ListenAddress,
   name: "ADMIN" | "PROBE" | "MANAGER",
 ): Opened<T> {
   const listen = async () => {

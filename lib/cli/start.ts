@@ -176,7 +176,7 @@ function open<G extends GatewayCore>(
   }
 }
 
-interface Place {
+interface ListenAddress {
   readonly name: "HTTP_PORT" | "HTTPS_PORT";
   readonly port: number;
   readonly hosts: readonly string[];
@@ -184,7 +184,7 @@ interface Place {
   readonly fds: readonly number[] | undefined;
 }
 
-async function listen(gateway: GatewayCore, place: Place, secure: ListenOptions): Promise<BoundAddress[]> {
+async function listen(gateway: GatewayCore, place: ListenAddress, secure: ListenOptions): Promise<BoundAddress[]> {
   const { fds = [] } = place;
   const opened =
     fds.length === 0
@@ -195,7 +195,7 @@ async function listen(gateway: GatewayCore, place: Place, secure: ListenOptions)
 
 async function listenOnAll(
   gateway: GatewayCore,
-  { name, port, hosts }: Place,
+  { name, port, hosts }: ListenAddress,
   secure: ListenOptions,
 ): Promise<AddressInfo[]> {
   const addresses: AddressInfo[] = [];

@@ -99,14 +99,14 @@ export interface WorkerStart {
   /** See `CompleteOptions`; null without an admin interface. */
   readonly adminCookie: string | null;
   readonly id: number;
-  readonly place: number;
+  readonly worker: number;
   readonly count: number;
   readonly bundle: Bundle;
   readonly addresses: readonly BoundAddress[];
   readonly tls: TlsFiles | null;
   readonly ticketKey: Uint8Array;
   /**
-   * The word `VERSION`, then for each place one word with the beats of its worker, then one with the lines of its log
+   * The word `VERSION`, then for each worker one word with its beats, then one with the lines of its log
    * that wait.
    */
   readonly words: Int32Array;
@@ -116,18 +116,18 @@ export interface WorkerStart {
 
 /** Index of the version of the configuration that is in force. */
 export const VERSION = 0;
-/** Index of the beats of the worker at a place. */
-export const beatsOf = (place: number) => 1 + place;
-/** Index of the number of lines of the log that the worker at a place has sent and the main thread has not written. */
-export const waitingLinesOf = (place: number, count: number) => 1 + count + place;
+/** Index of the beats of a worker, by its number. */
+export const beatsOf = (worker: number) => 1 + worker;
+/** Index of the number of lines of the log that a worker has sent and the main thread has not written. */
+export const waitingLinesOf = (worker: number, count: number) => 1 + count + worker;
 /** How often a worker counts a beat, and how often the main thread looks. In milliseconds. */
 export const BEAT_MS = 1_000;
 
 /** The error of a worker that cannot use a configuration. */
-export function refusal(place: number, reason: string): ConfigError {
+export function refusal(worker: number, reason: string): ConfigError {
   const issues = reason
     .trimEnd()
     .split("\n")
-    .map((line) => ({ at: [], message: `worker ${place}: ${line}`, position: null }));
+    .map((line) => ({ at: [], message: `worker ${worker}: ${line}`, position: null }));
   return new ConfigError(issues, undefined);
 }

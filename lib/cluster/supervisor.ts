@@ -34,7 +34,7 @@ import {
   type ToWorker,
   type WorkerStart,
 } from "./messages.ts";
-import { pauseBefore, Place, takesRequests, type WorkerAnswer } from "./place.ts";
+import { pauseBefore, WorkerSlot, takesRequests, type WorkerAnswer } from "./worker_slot.ts";
 import { takePort } from "./ports.ts";
 
 /** The id of the main thread; workers have the following ones. */
@@ -72,7 +72,7 @@ export class Supervisor implements Followers {
   readonly threads: Threads;
   readonly #options: SupervisorOptions;
   readonly #words: Int32Array;
-  readonly #places: readonly Place[];
+  readonly #slots: readonly WorkerSlot[];
   #lastId = MAIN;
   /** Of the main thread's gateway. */
   #internals: GatewayInternals | null = null;
@@ -99,14 +99,14 @@ export class Supervisor implements Followers {
   constructor(options: SupervisorOptions) {
     const { count } = options;
     this.#options = options;
-    this.threads = { id: MAIN, place: -1, count, memory: (_name, bytes) => new SharedArrayBuffer(bytes) };
+    this.threads = { id: MAIN, worker: -1, count, memory: (_name, bytes) => new SharedArrayBuffer(bytes) };
     this.#words = new Int32Array(new SharedArrayBuffer((1 + 2 * count) * Int32Array.BYTES_PER_ELEMENT));
-    this.#places = Array.from({ length: count }, (_, index) => new Place(index));
+    this.#slots = Array.from({ length: count }, (_, index) => new WorkerSlot(index));
   }
 
   /** How many workers serve. */
   get serving(): number {
-    return this.#places.filter(({ state }) => state === "serving").length;
+    return this.#slots.filter(({ state }) => state === "serving").length;
   }
 
   /** Resolves once every worker serves. Rejects, and no worker is left, if one cannot. */
@@ -132,8 +132,8 @@ export class Supervisor implements Followers {
     try {
       await new Promise<void>((resolve, reject) => {
         this.#failStart = reject;
-        for (const place of this.#places) this.#spawn(place);
-        void this.#until(() => this.serving === this.#places.length).then(resolve);
+        for (const slot of this.#slots) this.#spawn(slot);
+        void this.#until(() => this.serving === this.#slots.length).then(resolve);
       });
     } catch (error) {
       await this.close(0);
@@ -144,12 +144,12 @@ export class Supervisor implements Followers {
   }
 
   #broadcast(message: ToWorker): void {
-    for (const { worker } of this.#places) worker?.postMessage(message);
+    for (const { worker } of this.#slots) worker?.postMessage(message);
   }
 
   async prepare(bundle: Bundle): Promise<void> {
     // Where none is about to listen, the configuration in force may be the reason, and nothing can judge the new one.
-    await this.#until(() => this.#places.some(takesRequests) || this.#allEnded);
+    await this.#until(() => this.#slots.some(takesRequests) || this.#allEnded);
     this.#isReloading = true;
     const answers = await this.#askAll({ type: "prepare", bundle });
     if (answers.length > 0 && answers.every((answer) => answer === "ended"))
@@ -158,7 +158,7 @@ export class Supervisor implements Followers {
 
   /** Asks all workers that listen, or are about to. Rejects when the first of them refuses. */
   #askAll(task: WorkerTask): Promise<WorkerAnswer[]> {
-    return Promise.all(this.#places.filter(takesRequests).map((place) => place.ask(task)));
+    return Promise.all(this.#slots.filter(takesRequests).map((slot) => slot.ask(task)));
   }
 
   commit(bundle: Bundle): void {
@@ -173,10 +173,10 @@ export class Supervisor implements Followers {
   /** The second message is for workers that started meanwhile, with the configuration that was in force before. */
   #endReload(message: ToWorker, forNew: ToWorker | null): void {
     this.#isReloading = false;
-    for (const place of this.#places) {
-      const given = takesRequests(place) ? message : forNew;
-      if (given !== null) place.worker?.postMessage(given);
-      if (place.state === "compiled") this.#listen(place);
+    for (const slot of this.#slots) {
+      const given = takesRequests(slot) ? message : forNew;
+      if (given !== null) slot.worker?.postMessage(given);
+      if (slot.state === "compiled") this.#listen(slot);
     }
   }
 
@@ -201,8 +201,8 @@ export class Supervisor implements Followers {
 
   async close(graceMs: number): Promise<"drained" | "cut"> {
     this.#isClosing = true;
-    for (const { respawn } of this.#places) if (respawn !== null) clearTimeout(respawn);
-    for (const place of this.#places) if (!takesRequests(place)) void place.worker?.terminate();
+    for (const { respawn } of this.#slots) if (respawn !== null) clearTimeout(respawn);
+    for (const slot of this.#slots) if (!takesRequests(slot)) void slot.worker?.terminate();
     const late = setTimeout(
       entry("the end of the workers", () => this.#terminateAll()),
       graceMs + MAX_CLOSING_MS,
@@ -222,20 +222,20 @@ export class Supervisor implements Followers {
       );
     clearTimeout(late);
     for (const timer of this.#timers) clearInterval(timer);
-    return this.#places.some(({ outcome, worker }) => outcome === "cut" || worker !== null) ? "cut" : "drained";
+    return this.#slots.some(({ outcome, worker }) => outcome === "cut" || worker !== null) ? "cut" : "drained";
   }
 
   get alive(): number {
-    return this.#lost.size + this.#places.filter(({ worker }) => worker !== null).length;
+    return this.#lost.size + this.#slots.filter(({ worker }) => worker !== null).length;
   }
 
   async terminate(): Promise<void> {
-    await Promise.all(this.#places.map(({ worker }) => worker?.terminate()));
+    await Promise.all(this.#slots.map(({ worker }) => worker?.terminate()));
   }
 
   #terminateAll(): void {
-    for (const place of this.#places)
-      void ((place.reason ??= "it did not end in time, and was terminated"), place.worker?.terminate());
+    for (const slot of this.#slots)
+      void ((slot.reason ??= "it did not end in time, and was terminated"), slot.worker?.terminate());
   }
 
   showTail(tail: {
@@ -246,13 +246,13 @@ export class Supervisor implements Followers {
     this.#broadcast({ type: "tail", readers: tail.readers });
   }
 
-  #spawn(place: Place): void {
+  #spawn(slot: WorkerSlot): void {
     const { count, log, tracing, adminCookie, features, asked } = this.#options;
-    const { index } = place;
+    const { index } = slot;
     const start: WorkerStart = {
       ...{
         id: ++this.#lastId,
-        place: index,
+        worker: index,
         count,
         log,
         tracing,
@@ -271,7 +271,7 @@ export class Supervisor implements Followers {
       },
       rights: rightsOfThreads(),
     };
-    Object.assign(place, {
+    Object.assign(slot, {
       id: start.id,
       inFlight: start.inFlight,
       hasServed: false,
@@ -285,21 +285,21 @@ export class Supervisor implements Followers {
     let worker: Worker;
     try {
       const { first, held } = heldThread(ENTRY);
-      worker = place.worker = new Worker(first, { workerData: { ...start, ...held }, name: `worker ${index}` });
+      worker = slot.worker = new Worker(first, { workerData: { ...start, ...held }, name: `worker ${index}` });
     } catch (error) {
       // The system may refuse a further thread. Others serve on.
-      place.reason = messageOf(error);
-      return void setImmediate(entry("a worker that does not start", () => this.#ended(place, 1)));
+      slot.reason = messageOf(error);
+      return void setImmediate(entry("a worker that does not start", () => this.#ended(slot, 1)));
     }
     guarded(worker).on("message", (posted: Partial<Posted> | null | undefined) => {
       if (posted?.edgeGateway === undefined) return;
-      this.#receive(place, posted.edgeGateway);
+      this.#receive(slot, posted.edgeGateway);
       this.#changed();
     });
     worker.on("error", (error) => {
-      place.reason ??= asReplaced(error)?.message ?? messageOf(error, "stack");
+      slot.reason ??= asReplaced(error)?.message ?? messageOf(error, "stack");
     });
-    worker.on("exit", (code) => void (this.#lost.delete(worker) || this.#ended(place, code)));
+    worker.on("exit", (code) => void (this.#lost.delete(worker) || this.#ended(slot, code)));
   }
 
   /** Resolves once `holds`, which is asked whenever a worker has sent something, is about to listen, or has ended. */
@@ -317,42 +317,42 @@ export class Supervisor implements Followers {
   }
 
   get #allEnded(): boolean {
-    return this.#places.every(({ worker }) => worker === null);
+    return this.#slots.every(({ worker }) => worker === null);
   }
 
-  #receive(place: Place, message: ToMain): void {
+  #receive(slot: WorkerSlot, message: ToMain): void {
     switch (message.type) {
       case "compiled":
-        place.state = "compiled";
+        slot.state = "compiled";
         if (this.#failStart !== null) return this.#listenTogether(this.#failStart);
         // During a reload it is not known yet under which configuration the worker is to serve.
-        return this.#isReloading ? undefined : this.#listen(place);
+        return this.#isReloading ? undefined : this.#listen(slot);
       case "listening":
-        place.state = "serving";
+        slot.state = "serving";
         if (this.#tail !== null)
-          place.worker!.postMessage({ type: "tail", readers: this.#tail.readers } satisfies ToWorker);
-        if (this.#failStart === null) this.#options.logger.info("a worker serves again", { worker: place.index });
+          slot.worker!.postMessage({ type: "tail", readers: this.#tail.readers } satisfies ToWorker);
+        if (this.#failStart === null) this.#options.logger.info("a worker serves again", { worker: slot.index });
         return;
       case "failed":
-        place.reason = message.reason;
+        slot.reason = message.reason;
         return;
       case "answer":
-        return place.answered(message.ask, message.refusal);
+        return slot.answered(message.ask, message.refusal);
       case "log":
-        Atomics.sub(this.#words, waitingLinesOf(place.index, this.#places.length), 1);
+        Atomics.sub(this.#words, waitingLinesOf(slot.index, this.#slots.length), 1);
         return this.#options.write(message.line);
       case "access":
         return this.#internals!.accessLog.add(message.lines);
       case "audit":
-        return this.#internals!.audit!.receive(message, place.worker!);
+        return this.#internals!.audit!.receive(message, slot.worker!);
       case "report":
-        return workerReportsOf(this.#internals!)!.add(place.index, message.report);
+        return workerReportsOf(this.#internals!)!.add(slot.index, message.report);
       case "tail":
         return this.#tail?.receive(message.batches);
       case "failures":
         return addFailures(message.failures, (service, id) => this.#internals!.runtime.peer(service, id));
       case "closed":
-        place.outcome = message.outcome;
+        slot.outcome = message.outcome;
     }
   }
 
@@ -361,96 +361,96 @@ export class Supervisor implements Followers {
    * started meanwhile is looked for.
    */
   #listenTogether(failed: (error: Error) => void): void {
-    if (this.#places.some(({ state }) => state !== "compiled")) return;
-    const listen = () => this.#places.forEach((place) => place.state === "compiled" && this.#listen(place));
+    if (this.#slots.some(({ state }) => state !== "compiled")) return;
+    const listen = () => this.#slots.forEach((slot) => slot.state === "compiled" && this.#listen(slot));
     Promise.all(this.#addresses.map(async (address) => this.#names.push(await takePort(address))))
       .then(listen)
       .catch(failed);
   }
 
-  #listen(place: Place): void {
-    place.state = "asked";
-    place.hasServed = true;
+  #listen(slot: WorkerSlot): void {
+    slot.state = "asked";
+    slot.hasServed = true;
     const { configuration, runtime } = this.#internals!;
     const { reload } = configuration.inForce;
-    for (const upstream of takenOut(runtime.upstreamSets)) void place.ask({ type: "setUpstream", reload, ...upstream });
-    place.worker!.postMessage({ type: "listen" } satisfies ToWorker);
-    if (this.#isStopAnnounced) place.worker!.postMessage({ type: "announceStop" } satisfies ToWorker);
+    for (const upstream of takenOut(runtime.upstreamSets)) void slot.ask({ type: "setUpstream", reload, ...upstream });
+    slot.worker!.postMessage({ type: "listen" } satisfies ToWorker);
+    if (this.#isStopAnnounced) slot.worker!.postMessage({ type: "announceStop" } satisfies ToWorker);
     this.#changed();
   }
 
-  #ended(place: Place, code: number): void {
-    const { index, id, state, hasServed } = place;
+  #ended(slot: WorkerSlot, code: number): void {
+    const { index, id, state, hasServed } = slot;
     const { logger } = this.#options;
-    const reason = place.reason ?? `it exited with code ${code}`;
-    Object.assign(place, { worker: null, state: "none" });
-    place.endAsked();
+    const reason = slot.reason ?? `it exited with code ${code}`;
+    Object.assign(slot, { worker: null, state: "none" });
+    slot.endAsked();
     this.#internals!.runtime.forget(id, index);
     workerReportsOf(this.#internals!)?.forget(index);
     this.#changed();
     if (this.#isClosing) {
-      if (state === "serving" && place.outcome === null)
+      if (state === "serving" && slot.outcome === null)
         logger.error("a worker has ended during the drain", { worker: index, exit_code: code, error: reason });
-      if (state === "serving") place.outcome ??= "cut";
+      if (state === "serving") slot.outcome ??= "cut";
       return;
     }
     if (this.#failStart !== null) return this.#failStart(new Error(`a worker cannot start: ${reason}`));
     // The reason may be a configuration that does not come into force.
-    const pauseMs = this.#isReloading && hasServed ? 0 : pauseBefore(place, this.#places);
+    const pauseMs = this.#isReloading && hasServed ? 0 : pauseBefore(slot, this.#slots);
     logger.error("a worker has ended and is replaced", {
       worker: index,
       exit_code: code,
       pause_s: pauseMs / 1_000,
       error: reason,
     });
-    const suspects = this.#ends.add(place.inFlight, performance.now());
+    const suspects = this.#ends.add(slot.inFlight, performance.now());
     if (suspects !== null) logger.error("was in flight whenever workers ended", { ...suspects });
     this.restarts++;
-    if (pauseMs === 0) this.#spawn(place);
+    if (pauseMs === 0) this.#spawn(slot);
     else
-      place.respawn = setTimeout(
-        entry("the start of a worker", () => this.#spawn(place)),
+      slot.respawn = setTimeout(
+        entry("the start of a worker", () => this.#spawn(slot)),
         pauseMs,
       );
     this.#endWaits();
   }
 
-  /** No place waits while none serves, unless its worker could not start. */
+  /** No slot waits while none serves, unless its worker could not start. */
   #endWaits(): void {
     if (this.serving > 0) return;
-    for (const place of this.#places) {
-      if (place.respawn === null || !place.hasServed) continue;
-      clearTimeout(place.respawn);
-      this.#options.logger.info("a worker is started before its time, since no other serves", { worker: place.index });
-      this.#spawn(place);
+    for (const slot of this.#slots) {
+      if (slot.respawn === null || !slot.hasServed) continue;
+      clearTimeout(slot.respawn);
+      this.#options.logger.info("a worker is started before its time, since no other serves", { worker: slot.index });
+      this.#spawn(slot);
     }
   }
 
   /** Ends workers that hang. */
   #look(): void {
-    for (const place of this.#places) {
-      if (place.worker === null) continue;
-      const beats = Atomics.load(this.#words, beatsOf(place.index));
-      place.looks++;
-      place.silentLooks = beats === place.beats ? place.silentLooks + 1 : 0;
-      place.beats = beats;
-      if (place.state === "hanging") {
-        if (place.silentLooks >= MAX_SILENT_LOOKS + MAX_HANGING_LOOKS) {
+    for (const slot of this.#slots) {
+      if (slot.worker === null) continue;
+      const beats = Atomics.load(this.#words, beatsOf(slot.index));
+      slot.looks++;
+      slot.silentLooks = beats === slot.beats ? slot.silentLooks + 1 : 0;
+      slot.beats = beats;
+      if (slot.state === "hanging") {
+        if (slot.silentLooks >= MAX_SILENT_LOOKS + MAX_HANGING_LOOKS) {
           // Its connections, and new ones that reach it, hang until the call returns.
-          this.#lost.add(place.worker);
-          this.#ended(place, 1);
+          this.#lost.add(slot.worker);
+          this.#ended(slot, 1);
         }
         continue;
       }
-      if (place.state === "serving" && place.silentLooks >= MAX_SILENT_LOOKS) {
-        place.reason = "it does not answer: it gave no sign of life for 10 seconds";
-        place.state = "hanging";
-        this.#options.logger.error("a worker hangs and is being ended", { worker: place.index });
+      if (slot.state === "serving" && slot.silentLooks >= MAX_SILENT_LOOKS) {
+        slot.reason = "it does not answer: it gave no sign of life for 10 seconds";
+        slot.state = "hanging";
+        this.#options.logger.error("a worker hangs and is being ended", { worker: slot.index });
         this.#endWaits();
-      } else if (place.state !== "serving" && place.looks >= MAX_START_LOOKS)
-        place.reason = "it did not start within 60 seconds";
+      } else if (slot.state !== "serving" && slot.looks >= MAX_START_LOOKS)
+        slot.reason = "it did not start within 60 seconds";
       else continue;
-      void place.worker.terminate();
+      void slot.worker.terminate();
     }
   }
 

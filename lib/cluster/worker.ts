@@ -34,17 +34,17 @@ import {
 } from "./messages.ts";
 
 const start = workerData as WorkerStart;
-const { id, place, count, words, addresses } = start;
+const { id, worker, count, words, addresses } = start;
 const port = parentPort!;
 const send = (message: ToMain) => port.postMessage({ edgeGateway: message } satisfies Posted);
 const answer = ({ ask }: NumberedTask, refusal: string | null = null) => send({ type: "answer", ask, refusal });
 
-const logLines = sentLines(words, waitingLinesOf(place, count), (line) => send({ type: "log", line }));
+const logLines = sentLines(words, waitingLinesOf(worker, count), (line) => send({ type: "log", line }));
 /** Null: there is no audit log. */
 let auditEvents: eventsCode.AuditEvents | null = null;
 const accessLines = new LineBatch((lines) => send({ type: "access", lines }));
 setInterval(
-  entry("a beat", () => void Atomics.add(words, beatsOf(place), 1)),
+  entry("a beat", () => void Atomics.add(words, beatsOf(worker), 1)),
   BEAT_MS,
 ).unref();
 
@@ -104,7 +104,7 @@ async function create(): Promise<GatewayCore> {
     ...(start.adminCookie !== null && { adminCookie: start.adminCookie }),
     accessLog: (lines: string) => accessLines.add(lines),
   };
-  const threads = { id, place, count, memory: sharedMemory };
+  const threads = { id, worker, count, memory: sharedMemory };
   return new GatewayCore(options, threads, follower);
 }
 

@@ -17,7 +17,7 @@ import type { Watch } from "./bundle.ts";
 import type { InUse, Runtime } from "./runtime.ts";
 
 /** Where plugins are configured. */
-export type Place = Pick<Scope, "level" | "service" | "route">;
+export type PluginOwner = Pick<Scope, "level" | "service" | "route">;
 
 /**
  * Answers a request before its route is looked up; null: it goes on to its route. `authority`: the host that it names,
@@ -59,9 +59,9 @@ export interface CompileTools {
 /** What plugin instances get in place of the network, where a configuration is tried out (see `proof/scratch.ts`). */
 export interface StandIns {
   /** Undefined: they ask over the network. */
-  readonly client: ((plugin: PluginPlace) => Client) | undefined;
+  readonly client: ((plugin: PluginRef) => Client) | undefined;
   /** Wraps the middleware of a plugin. */
-  observed(plugin: PluginPlace, middleware: Middleware): Middleware;
+  observed(plugin: PluginRef, middleware: Middleware): Middleware;
   /** As `Tools.verifiedClaims`. */
   readonly verifiedClaims: Tools["verifiedClaims"];
   /**
@@ -75,7 +75,7 @@ export interface StandIns {
 }
 
 /** A plugin instance: its kind, and where it is configured. */
-export type PluginPlace = Pick<Link, "name" | "scope">;
+export type PluginRef = Pick<Link, "name" | "scope">;
 
 /** The objects shared by the plugin instances of one configuration. */
 export interface PluginContext extends CompileTools {

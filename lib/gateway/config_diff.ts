@@ -20,7 +20,7 @@ export interface Change {
 }
 
 /** A change, with the place to which it belongs. */
-export interface PlacedChange extends Change, Place {
+export interface PlacedChange extends Change, ResourceName {
   /** The resource before and after, with all resources in it; null where there is none. */
   readonly before: ShownResource | null;
   readonly after: ShownResource | null;
@@ -28,7 +28,7 @@ export interface PlacedChange extends Change, Place {
   readonly isInner: boolean;
 }
 
-interface Place extends Pick<Change, "kind" | "name"> {
+interface ResourceName extends Pick<Change, "kind" | "name"> {
   /** The resource's own name: `plugin rate_limit`; `name` without the resources around it. */
   readonly label: string;
   /** Null: it is of the whole gateway. */
@@ -78,7 +78,7 @@ export function placedChanges(before: Json, after: Json): Iterable<readonly Plac
 export type ShownResource = { readonly [key: string]: Json };
 
 interface Resource {
-  readonly place: Place;
+  readonly place: ResourceName;
   /** With the resources in it. */
   readonly fields: ShownResource;
 }
@@ -162,7 +162,7 @@ function resourcesOf(resource: Resource | null): ReadonlyMap<string, Resource> {
     place,
     fields: { upstreams, plugins, routes, services },
   } = resource;
-  const add = (fields: ShownResource, kind: Change["kind"], label: string, own: Partial<Place> = {}) => {
+  const add = (fields: ShownResource, kind: Change["kind"], label: string, own: Partial<ResourceName> = {}) => {
     const name = kind === "service" ? label : `${place.name} / ${label}`;
     resources.set(name, { place: { ...place, kind, name, label, ...own }, fields });
   };

@@ -29,7 +29,7 @@ import type { ListenerFeatures, TlsFiles } from "../server/listener.ts";
 import type { GatewayCounters } from "../store/counters.ts";
 import type { AnyResponseParser } from "../upstream/response_parser.ts";
 import type * as takenOutCode from "../upstream/taken_out.ts";
-import type { BeforeRoutes, CompileTools, EarlyAnswer, ValidConfig, Place } from "./compile_types.ts";
+import type { BeforeRoutes, CompileTools, EarlyAnswer, ValidConfig, PluginOwner } from "./compile_types.ts";
 import type { PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import type { RecentRequests } from "./recent_requests.ts";
@@ -74,7 +74,7 @@ export interface FeatureContext extends PluginContext {
 
 interface Plugins {
   /** Creates the enabled instances of one list. Throws a `PluginError` when one of them cannot be created. */
-  createLinks(instances: readonly PluginInstance[], place: Place, context: PluginContext): readonly PluginLink[];
+  createLinks(instances: readonly PluginInstance[], place: PluginOwner, context: PluginContext): readonly PluginLink[];
   /** Chains the instances of a route, from the outermost to the innermost, around `innermost`. */
   chain(
     written: readonly PluginLink[],

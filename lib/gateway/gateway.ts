@@ -112,7 +112,7 @@ export class GatewayCore {
       unread: new UnreadRequests(serving).add,
       ...(runtime.connections && { connections: runtime.connections }),
       receiving: following === null ? requests.receiving : () => inForce().receiving,
-      ports: threads.place < 0 ? "taken" : threads.count > 1 ? "shared" : "alone",
+      ports: threads.worker < 0 ? "taken" : threads.count > 1 ? "shared" : "alone",
       protocols: () => inForce().global,
       certificates: () => inForce().certificates,
     });

@@ -6,7 +6,7 @@ import { DEFAULT_PORTS, destinationOf } from "../base/url_destination.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Config, PluginInstance } from "../config/model.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
-import type { Place } from "./compile_types.ts";
+import type { PluginOwner } from "./compile_types.ts";
 import { creating } from "./plugin_error.ts";
 
 /** As `destinationsOf`. */
@@ -18,7 +18,7 @@ export function destinationsOfPlugins(
   const byName = new Map(kinds.map((kind) => [kind.name, kind]));
   const ofPlugins = (
     instances: readonly PluginInstance[],
-    level: Place["level"],
+    level: PluginOwner["level"],
     service: string | null = null,
     route: string | null = null,
   ) =>

@@ -7,15 +7,15 @@ import type { Config } from "../config/model.ts";
 import { concealerOf } from "../config/secrets.ts";
 import { placeInText } from "../config/places.ts";
 import type { Scope } from "../plugins/plugin.ts";
-import type { Place } from "./compile_types.ts";
+import type { PluginOwner } from "./compile_types.ts";
 import { ConfigError } from "./config_error.ts";
 
 class PluginError extends Error {
-  readonly place: Place;
+  readonly place: PluginOwner;
   /** Of the instance among the plugins of its place. */
   readonly index: number;
 
-  constructor(message: string, place: Place, index: number, cause: unknown) {
+  constructor(message: string, place: PluginOwner, index: number, cause: unknown) {
     super(message, { cause });
     this.place = place;
     this.index = index;
@@ -23,7 +23,7 @@ class PluginError extends Error {
 }
 
 /** Runs a function of a plugin's author. Throws a `PluginError` where it throws. */
-export function creating<T>(run: () => T, name: string, place: Place, index: number): T {
+export function creating<T>(run: () => T, name: string, place: PluginOwner, index: number): T {
   try {
     return run();
   } catch (error) {
@@ -66,7 +66,7 @@ export function placed(
   );
 }
 
-function pathOf({ service, route }: Place, { services }: Config): (string | number)[] {
+function pathOf({ service, route }: PluginOwner, { services }: Config): (string | number)[] {
   if (service === null) return ["global"];
   const i = services.findIndex(({ name }) => name === service);
   return route === null

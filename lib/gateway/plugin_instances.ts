@@ -13,7 +13,7 @@ import type { Scope, ToolCode, Tools } from "../plugins/plugin.ts";
 import type { Counters } from "../store/counters.ts";
 import type { LimiterTools } from "../store/costs.ts";
 import type { WatchedRoute } from "./bundle.ts";
-import type { Place, PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
+import type { PluginOwner, PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
 import { dialledBy } from "./plugin_destinations.ts";
 import { creating, pluginPath } from "./plugin_error.ts";
 import { memoryOf, sharedBy } from "./plugin_memory.ts";
@@ -25,7 +25,7 @@ export { placed } from "./plugin_error.ts";
 /** Creates the enabled instances of one list of plugins. Throws a `PluginError` when one of them cannot be created. */
 export function createLinks(
   instances: readonly PluginInstance[],
-  place: Place,
+  place: PluginOwner,
   context: PluginContext,
 ): readonly PluginLink[] {
   const links: PluginLink[] = [];
@@ -94,7 +94,7 @@ function codeOf(given: ToolCode | undefined, kind: string): CodeOf {
 export function createLink(
   { name, id, config }: PluginInstance,
   nth: number,
-  place: Place,
+  place: PluginOwner,
   context: PluginContext,
 ): PluginLink {
   const { runtime, plan, tracer, inUse, standIns, callers, observed: observe } = context;

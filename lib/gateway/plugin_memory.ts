@@ -19,7 +19,7 @@ export function memoryOf(purpose: string, { runtime, inUse }: PluginContext): Gi
     try {
       return runtime.memory(name, bytes, inUse, known);
     } catch (error) {
-      if (runtime.threads.place < 0) {
+      if (runtime.threads.worker < 0) {
         const reason =
           `the system gives no ${Math.ceil(bytes / 1e6)} MB of memory for the ` + `${purpose}: ${messageOf(error)}`;
         throw new Error(

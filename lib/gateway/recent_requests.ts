@@ -24,16 +24,16 @@ export interface RecentRequest {
  */
 export class RecentRequests {
   /** Those of all workers in the main thread, else the own one alone. */
-  readonly #parts: readonly Buffer[];
+  readonly #buffers: readonly Buffer[];
   readonly #bytes: Buffer;
   #next = 0;
 
-  constructor({ place, count, memory } = ALONE) {
-    const places = place >= 0 ? [place] : Array.from({ length: count }, (_, each) => each);
-    this.#parts = places.map((each) =>
+  constructor({ worker, count, memory } = ALONE) {
+    const numbers = worker >= 0 ? [worker] : Array.from({ length: count }, (_, each) => each);
+    this.#buffers = numbers.map((each) =>
       Buffer.from(memory(`recent requests ${each}`, Math.ceil(MAX_RECENT / count) * SLOT_BYTES)),
     );
-    this.#bytes = this.#parts[0]!;
+    this.#bytes = this.#buffers[0]!;
   }
 
   add(method: string, authority: string, path: string): void {
@@ -46,7 +46,7 @@ export class RecentRequests {
   /** In no particular order. */
   list(): readonly RecentRequest[] {
     const found: RecentRequest[] = [];
-    for (const bytes of this.#parts) {
+    for (const bytes of this.#buffers) {
       for (let at = 0; at < bytes.length && bytes[at] !== 0; at += SLOT_BYTES) {
         // What follows the third line is left from an earlier request.
         const [method = "", authority = "", path = ""] = bytes.toString("latin1", at, at + SLOT_BYTES).split("\n", 3);

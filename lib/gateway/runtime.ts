@@ -45,9 +45,9 @@ export interface InUse {
 
 /** Client connections of all workers. */
 export interface WorkerConnections extends ConnectionCounts {
-  of(place: number): number;
+  of(worker: number): number;
   /** A worker has ended. */
-  clear(place: number): void;
+  clear(worker: number): void;
 }
 
 /** The features that it uses. */
@@ -253,11 +253,11 @@ export class Runtime {
     return new Map([...this.#lastingMemory, ...memory]);
   }
 
-  /** In the main thread: a worker is dead. Gives back what it held of every limit. `id` and `place`: see `Threads`. */
-  forget(id: number, place: number): void {
-    for (const each of this.#counts) each.clear(place);
-    this.connections?.clear(place);
-    this.shared?.shared.forget(place);
+  /** In the main thread: a worker is dead. Gives back what it held of every limit. `id` and `worker`: see `Threads`. */
+  forget(id: number, worker: number): void {
+    for (const each of this.#counts) each.clear(worker);
+    this.connections?.clear(worker);
+    this.shared?.shared.forget(worker);
     this.limits?.repair?.(id);
   }
 
@@ -342,7 +342,7 @@ export class Runtime {
     const checks = Array.from(upstreamSets.values(), (plan) => plan.checks).filter((each) => each !== null);
     // The main thread of workers serves nobody, and needs neither shared counters nor upstreams but those that it
     // checks.
-    const isServing = this.threads.place >= 0;
+    const isServing = this.threads.worker >= 0;
     if (isServing) shared?.start();
     const used = isServing
       ? Array.from(pools.values(), ({ pool }) => pool)
@@ -371,8 +371,8 @@ export class Runtime {
 /**
  * The connections to an upstream that a worker may have: its share of what the configuration allows, and at least one.
  */
-function shareOf(maxConnections: number, { place, count }: Threads): number {
-  return Math.max(1, Math.floor(maxConnections / count) + (place < maxConnections % count ? 1 : 0));
+function shareOf(maxConnections: number, { worker, count }: Threads): number {
+  return Math.max(1, Math.floor(maxConnections / count) + (worker < maxConnections % count ? 1 : 0));
 }
 
 /**

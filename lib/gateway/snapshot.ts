@@ -17,7 +17,7 @@ import type { HostCertificates } from "../server/certificates.ts";
 import { trustedProxies } from "../server/trusted_proxies.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import { destinationsOfUpstreams } from "./destinations.ts";
-import type { BeforeRoutes, CompileTools, EarlyAnswer, ValidConfig, Place } from "./compile_types.ts";
+import type { BeforeRoutes, CompileTools, EarlyAnswer, ValidConfig, PluginOwner } from "./compile_types.ts";
 import type { PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
 import type { FeatureContext, Features } from "./features.ts";
 import type { LoadedFeatures } from "./loaded_features.ts";
@@ -273,7 +273,11 @@ function routesOfService(service: Service, { globals, methods, valid }: ServiceT
   };
 }
 
-function linksOf(instances: readonly PluginInstance[], place: Place, context: FeatureContext): readonly PluginLink[] {
+function linksOf(
+  instances: readonly PluginInstance[],
+  place: PluginOwner,
+  context: FeatureContext,
+): readonly PluginLink[] {
   return instances.length === 0 ? [] : context.features.plugins.createLinks(instances, place, context);
 }
 

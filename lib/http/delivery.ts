@@ -52,7 +52,7 @@ export interface DeliveryOptions {
 
 /** One direction of a connection or stream, and how far its other end keeps up. */
 export class PacedSink implements Sink, HasDeadline {
-  place = -1;
+  index = -1;
   protected readonly outlet: Duplex;
   readonly #to: Sink;
   readonly #options: DeliveryOptions;
@@ -279,7 +279,7 @@ export class Delivery extends PacedSink {
   }
 
   override wait(): void {
-    if (this.place < 0) this.#call.onEnd(() => this.stop());
+    if (this.index < 0) this.#call.onEnd(() => this.stop());
     this.#call.heldUpTill = Infinity;
     super.wait();
   }

@@ -50,7 +50,7 @@ export class PluginMeter implements PluginTime {
 
 export type PluginReport = Pick<PluginMeter, "requests" | "answered" | "ms" | "results">;
 
-export interface PluginPlace {
+export interface PluginLabels {
   readonly name: string;
   readonly level: string;
   readonly service: string | null;
@@ -60,7 +60,7 @@ export interface PluginPlace {
 }
 
 /** Names and values in turn. */
-export function pluginLabels({ name, level, service, route, id }: PluginPlace): readonly string[] {
+export function pluginLabels({ name, level, service, route, id }: PluginLabels): readonly string[] {
   return ["plugin", name, "level", level, "service", service ?? "", "route", route ?? "", "id", id];
 }
 
@@ -92,7 +92,7 @@ export class MetricsPlan {
   }
 
   /** Adds a plugin instance. Two with the same labels are counted together. */
-  plugin(place: PluginPlace): PluginMeter {
+  plugin(place: PluginLabels): PluginMeter {
     const key = JSON.stringify(pluginLabels(place));
     const meter = this.plugins.get(key) ?? this.#metrics.plugins.get(key) ?? new PluginMeter(place.name);
     this.plugins.set(key, meter);

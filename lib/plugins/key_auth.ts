@@ -126,7 +126,7 @@ export const keyAuth: Plugin<typeof schema> = {
       return identity;
     };
     /** With the default places, the header is ignored where the query has a key. */
-    const isContradicted = (exchange: Exchange, presented: string, place: Place) =>
+    const isContradicted = (exchange: Exchange, presented: string, place: KeySource) =>
       from !== DEFAULT_PLACES &&
       places.some((other) => other !== place && keysAt(other, exchange).some((each) => each !== presented));
     return (next) => (exchange) => {
@@ -148,19 +148,19 @@ export const keyAuth: Plugin<typeof schema> = {
   },
 };
 
-interface Place {
+interface KeySource {
   readonly isQuery: boolean;
   /** Of a header in lower case. */
   readonly name: string;
 }
 
-function placeOf(text: string): Place {
+function placeOf(text: string): KeySource {
   const [kind, name] = text.split(":") as [string, string];
   return kind === "query" ? { isQuery: true, name } : { isQuery: false, name: name.toLowerCase() };
 }
 
 /** Undefined: there is none; null: there are different ones, of which the upstream might use another one. */
-function keyAt({ isQuery, name }: Place, { query, headers }: Exchange): string | null | undefined {
+function keyAt({ isQuery, name }: KeySource, { query, headers }: Exchange): string | null | undefined {
   if (isQuery) {
     const keys = queryValues(query, name);
     return keys.some((key) => key !== keys[0]) ? null : keys[0];
@@ -171,12 +171,12 @@ function keyAt({ isQuery, name }: Place, { query, headers }: Exchange): string |
   return headerKey(value);
 }
 
-function keysAt({ isQuery, name }: Place, { query, headers }: Exchange): readonly string[] {
+function keysAt({ isQuery, name }: KeySource, { query, headers }: Exchange): readonly string[] {
   return isQuery ? queryValues(query, name) : headerValues(headers, name).map(headerKey);
 }
 
 /** What concerns one connection, or tells where a request is from. */
-function isNeverSeen({ isQuery, name }: Place): boolean {
+function isNeverSeen({ isQuery, name }: KeySource): boolean {
   return !isQuery && (isHopByHop(name) || [...FORWARDING, "host", "content-length"].includes(name));
 }
 

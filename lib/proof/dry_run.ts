@@ -29,7 +29,7 @@ import { configWarningsInSlices } from "./config_warnings.ts";
 import type { Compared, RoutePlace } from "./guards_lost.ts";
 import { routeDiff, type RouteDiff } from "./route_diff.ts";
 import { placedWarnings, type PlacedWarning } from "./placed_warnings.ts";
-import { failedTests, failuresOf, runTests, type FailedTest, type Place } from "./run_tests.ts";
+import { failedTests, failuresOf, runTests, type FailedTest, type TestedRoute } from "./run_tests.ts";
 import { matchingTable } from "./scratch.ts";
 
 /** `issues` are empty when it would be accepted; `file` is `POSTED` for a text. */
@@ -293,7 +293,7 @@ function isOpen(
   { shown }: ValidConfig,
   { unknown, random }: Placeholders,
   test: ConfigTest,
-  place: Place,
+  place: TestedRoute,
   passed: boolean,
 ): boolean {
   const { services } = shown as unknown as DisplayedConfig;

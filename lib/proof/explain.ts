@@ -25,7 +25,7 @@ import { displayed } from "./displayed.ts";
 import { headersFor } from "./stand_ins.ts";
 import { checkRequest, injected } from "./made_request.ts";
 import { NOT_REACHED, tryRequest, type PluginVerdict, type Step } from "./plugin_verdicts.ts";
-import { explainRoute, patternOf, type ExplainedCandidate, type Place } from "./route_reasons.ts";
+import { explainRoute, patternOf, type ExplainedCandidate, type ShownRoute } from "./route_reasons.ts";
 import type { Runtime } from "../gateway/runtime.ts";
 import type { ServeTools } from "../gateway/serve.ts";
 import type { Snapshot } from "../gateway/snapshot.ts";
@@ -287,7 +287,7 @@ export function routePlugins(
 }
 
 function pluginsOf(
-  place: Place,
+  place: ShownRoute,
   shown: DisplayedConfig,
   kinds: Snapshot["kinds"],
   steps: readonly Step[],
@@ -313,7 +313,7 @@ function endOf(plugins: readonly ExplainedPlugin[]): Pick<Explanation, "open" | 
  * its kind there, from 1.
  */
 function running(
-  { service, route }: Place,
+  { service, route }: ShownRoute,
   { global }: DisplayedConfig,
   kinds: Snapshot["kinds"],
 ): readonly { readonly plugin: RunningPlugin; readonly i: number; readonly nth: number }[] {

@@ -3,12 +3,12 @@
  */
 import type { Caller } from "../config/caller_list.ts";
 import type { ValidConfig } from "../gateway/compile_types.ts";
-import type { Place } from "../gateway/compile_types.ts";
+import type { PluginOwner } from "../gateway/compile_types.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
 import type { WrittenPlugin } from "./written.ts";
 
 export interface Identifying {
-  readonly plugin: Place & { readonly kind: string };
+  readonly plugin: PluginOwner & { readonly kind: string };
   /** Everybody, everybody with a key in the registry, or those with these ids. */
   readonly whom: "all" | "keys" | ReadonlySet<string>;
 }

@@ -30,13 +30,13 @@ export interface ExplainedCandidate {
 }
 
 /** A route as it is displayed. */
-export interface Place {
+export interface ShownRoute {
   readonly service: DisplayedService;
   readonly route: DisplayedRoute;
 }
 
 /** A route whose pattern matches the path. */
-type Match = Place & Pick<RouteCandidate<RouteTarget>, "host" | "takes" | "match">;
+type Match = ShownRoute & Pick<RouteCandidate<RouteTarget>, "host" | "takes" | "match">;
 
 /** The rest is only counted. */
 const MAX_NAMED = 5;
@@ -97,13 +97,13 @@ interface Known {
   readonly isFit: ReadonlySet<DisplayedRoute>;
   readonly winner: Match | null;
   /** The routes because of which the request is refused. */
-  readonly deciding: readonly Place[];
+  readonly deciding: readonly ShownRoute[];
 }
 
-const knownPlaces = new WeakMap<DisplayedConfig, ReadonlyMap<string, Place>>();
+const knownPlaces = new WeakMap<DisplayedConfig, ReadonlyMap<string, ShownRoute>>();
 
 /** By `keyOf`. Made once: with 10,000 routes it takes 3 ms. */
-function placesIn(shown: DisplayedConfig): ReadonlyMap<string, Place> {
+function placesIn(shown: DisplayedConfig): ReadonlyMap<string, ShownRoute> {
   const places =
     knownPlaces.get(shown) ??
     new Map(
@@ -120,11 +120,11 @@ function keyOf(service: string, route: string): string {
   return `${service}\0${route}`;
 }
 
-function said({ service, route }: Place, verdict: string): ExplainedCandidate {
+function said({ service, route }: ShownRoute, verdict: string): ExplainedCandidate {
   return { service: service.name, route: route.name, verdict };
 }
 
-function sentence(place: Place, verdict: string): string {
+function sentence(place: ShownRoute, verdict: string): string {
   return `${nameOf(place)} ${verdict}.`;
 }
 
@@ -156,7 +156,7 @@ function whyBehind({ host, match }: Match, winner: Match): string {
 }
 
 /** Of a route because of which the request is refused. */
-function whyNot(place: Place, known: Known): string {
+function whyNot(place: ShownRoute, known: Known): string {
   const { found, asked, isFit } = known;
   if (found.kind === "conditions") return otherConditions(place, known)!;
   if (found.kind !== "refused") return otherMethods(place, asked.inbound.method);
@@ -170,7 +170,7 @@ function whyNot(place: Place, known: Known): string {
   );
 }
 
-function otherMethods({ route }: Place, method: string): string {
+function otherMethods({ route }: ShownRoute, method: string): string {
   const { methods = [] } = route;
   const meant = methods.includes(method.toUpperCase())
     ? `. Upper and lower case are not the same in methods: write ${method.toUpperCase()}`
@@ -181,7 +181,7 @@ function otherMethods({ route }: Place, method: string): string {
 /**
  * Names the conditions that do not hold for the request, without their values, which may be secret; null if all hold.
  */
-function otherConditions(place: Place, { fits, found, asked: { inbound, target } }: Known): string | null {
+function otherConditions(place: ShownRoute, { fits, found, asked: { inbound, target } }: Known): string | null {
   const match = fits.find(({ route }) => route === place.route)?.match;
   const isPreflight =
     inbound.method !== wantedMethod(inbound) && found.kind === "route" && found.target.takesPreflights;
@@ -198,7 +198,7 @@ function otherConditions(place: Place, { fits, found, asked: { inbound, target }
   );
 }
 
-function otherHosts({ service }: Place): string {
+function otherHosts({ service }: ShownRoute): string {
   return `matches the path, but is for the hosts ${service.hosts?.join(", ")} only`;
 }
 
@@ -304,11 +304,11 @@ function wantedMethod({ method, headers }: Inbound): string {
   return method === "OPTIONS" ? (headerValue(headers, "access-control-request-method") ?? method) : method;
 }
 
-function nameOf(place: Place): string {
+function nameOf(place: ShownRoute): string {
   return `Route "${place.route.name}" of service "${place.service.name}" (${patternOf(place)})`;
 }
 
 /** Of base_path and path together: "/orders/{id}". */
-export function patternOf({ service, route }: Place): string {
+export function patternOf({ service, route }: ShownRoute): string {
   return [service.base_path, route.path].map((path) => path.replace(/\/$/, "")).join("") || "/";
 }

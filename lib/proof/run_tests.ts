@@ -49,10 +49,10 @@ export interface RunOptions {
    * Whether a result does not count, as it may depend on what is not known. `place`: the route of the last request;
    * empty if it had no reply. Default: all count.
    */
-  readonly isOpen?: (test: ConfigTest, place: Place, passed: boolean) => boolean;
+  readonly isOpen?: (test: ConfigTest, place: TestedRoute, passed: boolean) => boolean;
 }
 
-export type Place = { -readonly [Name in "service" | "route"]?: Outcome[Name] };
+export type TestedRoute = { -readonly [Name in "service" | "route"]?: Outcome[Name] };
 
 type Tested = Pick<ValidConfig, "config" | "kinds" | "callers" | "routing" | "tests" | "secrets">;
 
@@ -96,7 +96,7 @@ export async function runTests(valid: Tested, options: RunOptions = {}): Promise
     for (let i = next++; i < chosen.length; i = next++) {
       const expected = displayed(chosen[i]!.expected, conceal);
       const test = { ...chosen[i]!, expected };
-      const place: Place = {};
+      const place: TestedRoute = {};
       const { found, differences, differing, isLate }: Tried = signal?.aborted
         ? failure(STOPPED)
         : await runTest(test, bench, times, place);
@@ -191,7 +191,7 @@ interface Tried extends Compared {
 }
 
 /** `place` gets the route of the last request. */
-async function runTest(test: ConfigTest, bench: Bench, times: TestTimes, place: Place): Promise<Tried> {
+async function runTest(test: ConfigTest, bench: Bench, times: TestTimes, place: TestedRoute): Promise<Tried> {
   const { maxTestMs, maxTotalMs } = times.limits;
   const all = `all tests together may take ${inSeconds(maxTotalMs)}`;
   if (times.areOver) return { ...failure(`not run: ${all}`), isLate: true };
@@ -221,7 +221,7 @@ class Trial {
   readonly #bench: Bench;
   readonly #clock;
   readonly #scratch: Scratch;
-  readonly #place: Place;
+  readonly #place: TestedRoute;
   #forwarded: Forwarded | null = null;
   /** The plugin that has the request; null: none has. */
   #holder: string | null = null;
@@ -230,7 +230,7 @@ class Trial {
   /** Requests so far, with the one that is under way. */
   #sent = 0;
 
-  constructor(test: ConfigTest, bench: Bench, time: TestTime, place: Place) {
+  constructor(test: ConfigTest, bench: Bench, time: TestTime, place: TestedRoute) {
     this.#place = place;
     const { valid, table, wall, verify, redirect } = bench;
     this.#test = test;

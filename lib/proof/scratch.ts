@@ -17,7 +17,7 @@ import * as shadow from "../plugins/shadow.ts";
 import { compileTable, type Found, type RouteTable } from "../route/table.ts";
 import type { Inbound } from "../server/inbound.ts";
 import { chain, createLinks } from "../gateway/plugin_instances.ts";
-import type { EarlyAnswer, ValidConfig, PluginContext, PluginPlace } from "../gateway/compile_types.ts";
+import type { EarlyAnswer, ValidConfig, PluginContext, PluginRef } from "../gateway/compile_types.ts";
 import { Runtime, type InUse } from "../gateway/runtime.ts";
 import { serve } from "../gateway/serve.ts";
 import { asCaller } from "./as_caller.ts";
@@ -28,7 +28,7 @@ export interface ScratchOptions {
   /** Returns the handler in place of the upstreams of a service. */
   readonly upstream: (service: Service) => Handler;
   /** Answers what plugins ask of other servers; rejects with a `ClientFailure`. */
-  readonly ask: (request: ClientRequestOptions, plugin: PluginPlace) => Promise<ClientAnswer>;
+  readonly ask: (request: ClientRequestOptions, plugin: PluginRef) => Promise<ClientAnswer>;
   /** As `Tools.verifiedClaims`. Default null. */
   readonly verifiedClaims?: Tools["verifiedClaims"];
   /** The caller whose credentials every plugin finds that would identify somebody. Default: requests have their own. */
@@ -38,7 +38,7 @@ export interface ScratchOptions {
   /** As `Tools.verifyPassword`. Default: as the gateway does. */
   readonly verifyPassword?: Tools["verifyPassword"];
   /** Wraps the middleware of each plugin, after its creation. Default: none is wrapped. */
-  readonly wrap?: (plugin: PluginPlace, middleware: Middleware) => Middleware;
+  readonly wrap?: (plugin: PluginRef, middleware: Middleware) => Middleware;
 }
 
 type Tried = Pick<ValidConfig, "config" | "kinds" | "callers" | "routing">;

@@ -34,7 +34,7 @@ export function addEvictions(runtime: Runtime, caches: AllCacheFigures): void {
  * serves.
  */
 export function cachesOf(runtime: Runtime, ofWorkers: AllCacheFigures = []): AllCacheFigures {
-  const { place, count } = runtime.threads;
+  const { worker, count } = runtime.threads;
   const all = new Map(
     Array.from(
       storesOf(runtime),
@@ -46,7 +46,7 @@ export function cachesOf(runtime: Runtime, ofWorkers: AllCacheFigures = []): All
         },
       ]): [string, CacheFigures] => {
         const { used, maxBytes, entries } = store!;
-        return [key, { bytes: used, maxBytes: maxBytes * (place < 0 ? count : 1), entries, evictions }];
+        return [key, { bytes: used, maxBytes: maxBytes * (worker < 0 ? count : 1), entries, evictions }];
       },
     ),
   );

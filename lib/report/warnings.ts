@@ -217,13 +217,13 @@ function* ofPlugins({ pluginFaults }: WarningsSource): Iterable<Warning> {
   }
 }
 
-type Place = Partial<Pick<Warning, "path" | "service" | "route">>;
+type WarnedAt = Partial<Pick<Warning, "path" | "service" | "route">>;
 
 function warning(
   code: Warning["code"],
   message: string,
   remedy: string,
-  { path = null, service = null, route = null }: Place = {},
+  { path = null, service = null, route = null }: WarnedAt = {},
 ): Warning {
   return { code, path, message, example: null, remedy, service, route };
 }

@@ -69,7 +69,7 @@ export class WorkerReports {
   /** In the main thread: from now on these read the live tail, and `receive` gets what workers have for them. */
   tail: ((readers: readonly TailReader[], receive: (batches: readonly TailBatch[]) => void) => void) | null = null;
   readonly #internals: Internals;
-  /** In the main thread, by the places of the workers. */
+  /** In the main thread, by the numbers of the workers. */
   readonly #present = new Map<number, Present>();
 
   /** Of this thread. */
@@ -108,20 +108,20 @@ export class WorkerReports {
     return report;
   }
 
-  /** In the main thread: adds the report of the worker at this place. */
+  /** In the main thread: adds the report of the worker with this number. */
   add(
-    place: number,
+    worker: number,
     { metrics, countersErrors, loads, caches, refused, spans, faults, counters, thread }: WorkerReport,
   ): void {
     const { runtime, configuration, listener } = this.#internals;
     const present: Present = {
       caches,
       counters,
-      thread: thread ?? this.#present.get(place)?.thread ?? null,
+      thread: thread ?? this.#present.get(worker)?.thread ?? null,
       release: [],
     };
-    this.forget(place);
-    this.#present.set(place, present);
+    this.forget(worker);
+    this.#present.set(worker, present);
     const hold = (value: number, add: (value: number) => void) => {
       if (value === 0) return;
       add(value);
@@ -151,10 +151,10 @@ export class WorkerReports {
     }
   }
 
-  /** In the main thread: the worker at this place has ended. What it has counted stays. */
-  forget(place: number): void {
-    for (const release of this.#present.get(place)?.release ?? []) release();
-    this.#present.delete(place);
+  /** In the main thread: the worker with this number has ended. What it has counted stays. */
+  forget(worker: number): void {
+    for (const release of this.#present.get(worker)?.release ?? []) release();
+    this.#present.delete(worker);
   }
 
   /**
@@ -180,10 +180,10 @@ export class WorkerReports {
     return Array.from(this.#present.values(), ({ thread }) => thread).filter((thread) => thread !== null);
   }
 
-  /** The same, in the order of their places. */
-  get threadsByPlace(): readonly (readonly [place: number, figures: ThreadFigures])[] {
+  /** The same, in the order of their numbers. */
+  get threadsByWorker(): readonly (readonly [worker: number, figures: ThreadFigures])[] {
     return Array.from(this.#present)
-      .flatMap(([place, { thread }]) => (thread === null ? [] : [[place, thread] as const]))
+      .flatMap(([worker, { thread }]) => (thread === null ? [] : [[worker, thread] as const]))
       .sort(([a], [b]) => a - b);
   }
 }

@@ -58,7 +58,7 @@ export function* takeovers<T>(
     const isSame = (other: Pattern<T>) => other.key === pattern.key && other.rank === pattern.rank;
     for (const other of [...met].sort((a, b) => Number(isSame(b)) - Number(isSame(a)))) {
       const canSkip = !isSame(other) || !(namesHead(pattern) || namesHead(other));
-      let place: Place | null | undefined;
+      let place: HostAndPath | null | undefined;
       for (const [was, is] of pairs(other, pattern)) {
         if ((canSkip && isKept(was) && isKept(is)) || !isAsked(was.target, is.target)) continue;
         lookups += place === undefined ? 1 : pattern.routes.length + other.routes.length;
@@ -76,7 +76,7 @@ export function* takeovers<T>(
 
 const NO_GUARDS: ReadonlySet<string> = new Set();
 
-type Place = Pick<SampleRequest, "host" | "path">;
+type HostAndPath = Pick<SampleRequest, "host" | "path">;
 
 /** Whether the other table has a route that gets the same requests and has the same name. */
 function* keptIn<T>(
@@ -125,7 +125,7 @@ function placeOf<T>(
   before: PlacedRoutes<T>,
   after: PlacedRoutes<T>,
   [old, next]: readonly [Pattern<T>, Pattern<T>],
-): Place | null {
+): HostAndPath | null {
   const host = before.hostOf(keysFrom(old.key).includes(next.key) ? old.key : next.key);
   for (const length of before.lengthsOf(old.segments, next.segments)) {
     const path = before.sharedPath(old.segments, next.segments, length);

@@ -20,9 +20,9 @@ export class SharedConnections implements ConnectionCounts {
     return this.#all.total;
   }
 
-  /** Of the worker at this place. */
-  of(place: number): number {
-    return this.#all.of(place);
+  /** Of the worker with this number. */
+  of(worker: number): number {
+    return this.#all.of(worker);
   }
 
   take(remote: string, most: number, mostOfClient: number): ReturnType<ConnectionCounts["take"]> {
@@ -37,10 +37,10 @@ export class SharedConnections implements ConnectionCounts {
     return "max_connections_per_ip";
   }
 
-  /** The worker at this place is dead, and its connections are closed. */
-  clear(place: number): void {
-    this.#all.clear(place);
-    this.#byAddress.clear(place);
+  /** The worker with this number is dead, and its connections are closed. */
+  clear(worker: number): void {
+    this.#all.clear(worker);
+    this.#byAddress.clear(worker);
   }
 }
 

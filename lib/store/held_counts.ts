@@ -25,8 +25,8 @@ export class HeldCounts {
     return at === REFUSED || at === NO_SLOT ? null : () => this.#counts.give(at);
   }
 
-  /** The worker at this place is dead. */
-  clear(place: number): void {
-    this.#counts.clear(place);
+  /** The worker with this number is dead. */
+  clear(worker: number): void {
+    this.#counts.clear(worker);
   }
 }

@@ -98,7 +98,7 @@ export class SharedState {
     }
   }
 
-  /** The worker at this place is dead. The one that replaces it logs what has changed by that. */
+  /** The worker with this number is dead. The one that replaces it logs what has changed by that. */
   forget(place: number): void {
     this.#down.clear(place);
   }
@@ -314,7 +314,7 @@ interface Question {
 class Asked implements Command, HasDeadline {
   text: string;
   dueAt: number;
-  place = -1;
+  index = -1;
   readonly #counters: RedisCounters;
   readonly #question: Question;
   readonly #resolve: (decision: Decision | Undecided) => void;

@@ -55,10 +55,10 @@ const FEWEST_CALLERS = 1_000;
 /** Counters in memory that all threads share: their limiters are given it. */
 export function workerCounters(
   clock: Clock,
-  threads: Pick<Threads, "id" | "count"> & { readonly place?: number },
+  threads: Pick<Threads, "id" | "count"> & Partial<Pick<Threads, "worker">>,
   secret = randomSecret(),
 ) {
-  const isMain = (threads.place ?? -1) < 0;
+  const isMain = (threads.worker ?? -1) < 0;
   /** Where the memory is too small for these options, larger memory takes its place in `apply`. */
   const counters = memoryCounters(
     clock,

@@ -79,7 +79,7 @@ function send(attempt: Try<Http1Pool>): Promise<Reply> {
 class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWrite, ResponseSink, Sink {
   readonly attempt: Try<Http1Pool>;
   phase: Phase = "connecting";
-  place = -1;
+  index = -1;
   /** When the present phase, the try before a response, or the whole has to be over. */
   dueAt = Infinity;
   awaitsContinue = false;

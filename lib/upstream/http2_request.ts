@@ -165,7 +165,7 @@ function send(attempt: Try<SessionPool>, session: Session): Promise<Reply> | Rep
 class Http2Request implements RunningTry, HasDeadline {
   readonly attempt: Try<SessionPool>;
   phase: Phase = "sending";
-  place = -1;
+  index = -1;
   /** When the present phase, the try before a response, or the whole has to be over. */
   dueAt = Infinity;
   awaitsContinue = false;

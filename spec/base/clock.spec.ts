@@ -77,7 +77,7 @@ function made() {
   const watched = (name: string, dueAt: number) => {
     const self = {
       dueAt,
-      place: -1,
+      index: -1,
       overdue() {
         overdue.push(`${name} at ${clock.now()}`);
         watch.remove(self);
@@ -160,7 +160,7 @@ describe("a watch", () => {
       }
       watch.watch(one, 0, Infinity);
       clock.advance(100);
-      expect([overdue, one.place, clock.pending]).toEqual([[], -1, 0]);
+      expect([overdue, one.index, clock.pending]).toEqual([[], -1, 0]);
       watch.watch(one, 10, 112);
       clock.advance(7);
       expect(overdue).toEqual(["one at 112"]);
@@ -169,10 +169,10 @@ describe("a watch", () => {
 
   it("a watch does not notify a watcher that leaves while another watcher is notified", () => {
     const { clock, watch, overdue } = made();
-    const second = { dueAt: 5, place: -1, overdue: () => void overdue.push("second") };
+    const second = { dueAt: 5, index: -1, overdue: () => void overdue.push("second") };
     const first = {
       dueAt: 5,
-      place: -1,
+      index: -1,
       overdue() {
         watch.remove(first);
         watch.remove(second);
@@ -194,7 +194,7 @@ describe("a watch", () => {
       for (let i = 1; i <= 10_000; i++) {
         watch.add(
           {
-            place: -1,
+            index: -1,
             get dueAt() {
               reads++;
               return i;

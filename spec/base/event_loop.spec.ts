@@ -60,7 +60,7 @@ it("a deadline that fails leaves the others, and a write that fails the other wr
   const met: string[] = [];
   const due = (name: string, dueAt: number, overdue: () => void): HasDeadline => ({
     dueAt,
-    place: -1,
+    index: -1,
     overdue() {
       met.push(name);
       timer.remove(this);

@@ -521,7 +521,7 @@ describe("threads", () => {
         };
         decisions.add(
           {
-            call: { id: `t${threads.place}-${i}`, startedAt: 0, notes, aborted: false },
+            call: { id: `t${threads.worker}-${i}`, startedAt: 0, notes, aborted: false },
             method: "GET",
             target: "/a",
             authority: "a.test",

@@ -232,8 +232,8 @@ describe("shards", () => {
  */
 function program() {
   const clock = manualClock();
-  const main = workerCounters(clock, { id: 1, count: 2, place: -1 }, SECRET);
-  const worker = workerCounters(clock, { id: 2, count: 2, place: 0 }, SECRET);
+  const main = workerCounters(clock, { id: 1, count: 2, worker: -1 }, SECRET);
+  const worker = workerCounters(clock, { id: 2, count: 2, worker: 0 }, SECRET);
   const compile = (maxCallers: number) => {
     const options = { windows: [minute(5)], maxCallers };
     const memory = new Map<string, ArrayBufferLike>();

@@ -36,7 +36,7 @@ async function started(path: string, { wall = START, workers = 1 } = {}) {
   const local =
     workers === 1
       ? memoryCounters(clock, file.secret)
-      : workerCounters(clock, { ...ALONE, count: workers, place: -1 }, file.secret);
+      : workerCounters(clock, { ...ALONE, count: workers, worker: -1 }, file.secret);
   const quota = (key: string, options: Partial<QuotaOptions> = {}) =>
     quotaLimiter({ clock, local, shared: null, state: file, memory: workers === 1 ? undefined : memory }, key, {
       ...DEFAULTS,

@@ -41,15 +41,15 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
   const count = ofWorkers.length;
   const main = new Gateway(
     { ...options, modules: withAllFeatures(options.modules) },
-    { id: 1, place: -1, count, memory: (_name, bytes) => new SharedArrayBuffer(bytes) },
+    { id: 1, worker: -1, count, memory: (_name, bytes) => new SharedArrayBuffer(bytes) },
   );
   const { configuration } = Gateway.internalsOf(main);
   const events: string[] = [];
   let committed = configuration.bundle.version;
   let { memory } = configuration.bundle;
   let held = Promise.resolve();
-  const each = ofWorkers.map((own, place) => {
-    const threads: Threads = { id: 2 + place, place, count, memory: (name) => memory.get(name)! };
+  const each = ofWorkers.map((own, worker) => {
+    const threads: Threads = { id: 2 + worker, worker, count, memory: (name) => memory.get(name)! };
     const { config: _config, configFile: _file, ...others } = options;
     const follower = new Follower(
       sent(configuration.bundle),

@@ -23,7 +23,7 @@ export function program(clock: ManualClock, source: object, plugins: readonly An
     log,
   });
   const main = new Gateway(options(source), {
-    ...{ id: 1, place: -1, count: 2 },
+    ...{ id: 1, worker: -1, count: 2 },
     memory(name, bytes) {
       if (bytes > most) throw new RangeError("Array buffer allocation failed");
       made.set(name, new SharedArrayBuffer(bytes));
@@ -38,7 +38,7 @@ export function program(clock: ManualClock, source: object, plugins: readonly An
   let lastId = 1;
   /** A worker that starts now. */
   const worker = (value = source) => {
-    const gateway = new Gateway(options(value), { id: ++lastId, place: lastId % 2, count: 2, memory: given });
+    const gateway = new Gateway(options(value), { id: ++lastId, worker: lastId % 2, count: 2, memory: given });
     onTestFinished(async () => void (await gateway.close(0)));
     return gateway;
   };

@@ -12,13 +12,13 @@ export interface Inside<Module> {
   readonly words: Int32Array;
 }
 
-/** Threads of one program: by name, the same memory for all of them. `place` -1 is the main thread. */
-export function threadsOf(count: number, memories = new Map<string, SharedArrayBuffer>()): (place: number) => Threads {
+/** Threads of one program: by name, the same memory for all of them. `worker` -1 is the main thread. */
+export function threadsOf(count: number, memories = new Map<string, SharedArrayBuffer>()): (worker: number) => Threads {
   const memory = (name: string, bytes: number) => {
     if (!memories.has(name)) memories.set(name, new SharedArrayBuffer(bytes));
     return memories.get(name)!;
   };
-  return (place) => ({ id: 2 + place, place, count, memory });
+  return (worker) => ({ id: 2 + worker, worker, count, memory });
 }
 
 /**
@@ -34,10 +34,10 @@ export async function inThreads<Module, Result>(
 ): Promise<Result[]> {
   const url = new URL(`../../dist/lib/${file}.js`, import.meta.url);
   const [meeting, words] = [new SharedArrayBuffer(8), new SharedArrayBuffer(4096)];
-  const started = Array.from({ length: count }, (_, place) => {
+  const started = Array.from({ length: count }, (_, index) => {
     const worker = new Worker(`${IMPORTS}.then((imported) => (${String(inside)})(imported, ${String(work)}))`, {
       eval: true,
-      workerData: { url: String(url), place, count, memories, meeting, words },
+      workerData: { url: String(url), worker: index, count, memories, meeting, words },
     });
     return new Promise<Result>((resolve, reject) => worker.once("message", resolve).once("error", reject));
   });
@@ -52,7 +52,7 @@ function inside(
   [{ workerData, parentPort }, module]: [typeof import("node:worker_threads"), unknown],
   work: (inside: Inside<unknown>) => unknown,
 ): void {
-  const { place, count, memories, meeting, words } = workerData;
+  const { worker, count, memories, meeting, words } = workerData;
   const [WAITING, ROUND] = [0, 1];
   const board = new Int32Array(meeting);
   const meet = () => {
@@ -67,7 +67,7 @@ function inside(
     for (let spins = 0; Atomics.load(board, ROUND) === round; spins++)
       if (spins > 30_000) Atomics.wait(board, ROUND, round, 100);
   };
-  const threads = { id: 2 + place, place, count, memory: (name: string) => memories.get(name) };
+  const threads = { id: 2 + worker, worker, count, memory: (name: string) => memories.get(name) };
   meet();
   parentPort!.postMessage(work({ module, threads, meet, words: new Int32Array(words) }));
 }

@@ -264,7 +264,7 @@ describe("a circuit breaker over several threads", () => {
           settings,
         );
         return Array.from({ length: 30 }, () => {
-          if (threads.place === 0) {
+          if (threads.worker === 0) {
             breaker.settle(breaker.admit(), "failed");
             Atomics.add(words, 0, 500);
           }

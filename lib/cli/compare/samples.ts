@@ -32,7 +32,7 @@ export function shownOf({ question: { method, url, headers } }: Sample): string 
 /** A part of a configuration that nobody has checked. */
 type Written = any;
 
-interface Place {
+interface WrittenRoute {
   readonly service: Written;
   readonly route: Written;
 }
@@ -70,7 +70,7 @@ export function samplesOf(config: Written, file: string): readonly Sample[] {
 }
 
 /** None where a version would refuse the route. */
-function entryOf({ service, route }: Place): TableEntry<Place>[] {
+function entryOf({ service, route }: WrittenRoute): TableEntry<WrittenRoute>[] {
   try {
     const { base_path: basePath, hosts = [], encoded_slashes: slashes, path_parameters: parameters } = service;
     const { path, methods = [], match } = route;
@@ -94,7 +94,9 @@ function entryOf({ service, route }: Place): TableEntry<Place>[] {
 }
 
 /** Every route has guards of its own, so that all overlaps are found. */
-function proofOf(entries: readonly TableEntry<Place>[]): Pick<Proof<Place>, "samples" | "unreachable" | "bypasses"> {
+function proofOf(
+  entries: readonly TableEntry<WrittenRoute>[],
+): Pick<Proof<WrittenRoute>, "samples" | "unreachable" | "bypasses"> {
   try {
     const names = new Map(entries.map(({ target }, i) => [target, new Set([String(i)])]));
     return atOnce(proveRoutes(entries, { guardsOf: (target) => names.get(target)! }));
@@ -128,7 +130,7 @@ interface Credentials {
 function withCredentials(
   request: SampleRequest,
   { global, callers }: Written,
-  { service, route }: Place,
+  { service, route }: WrittenRoute,
   file: string,
 ): Sample[] {
   const plugins = [route, service, global]

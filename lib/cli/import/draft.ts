@@ -14,7 +14,7 @@ import { Candidate } from "../../proof/candidate.ts";
 import { builtinPlugins } from "../../plugins/builtin.ts";
 import { Failure } from "../failure.ts";
 import { withoutControls } from "../terminal.ts";
-import { freeName, MAX_PARTS, Notes, type Place } from "./place.ts";
+import { freeName, MAX_PARTS, ImportNotes, type SourceValue } from "./source_value.ts";
 
 export interface Plugin {
   readonly name: string;
@@ -58,7 +58,7 @@ interface Gap {
 }
 
 export class Draft {
-  readonly notes = new Notes();
+  readonly notes = new ImportNotes();
   readonly config: Imported = { services: [] };
   /** Where in the source the services, routes and plugins come from. */
   readonly #origins = new Map<object, Path>();
@@ -98,7 +98,7 @@ export class Draft {
   /**
    * A credential of the source. References to environment variables, as Kong and decK write them, are written as ours.
    */
-  secret(place: Place): string | undefined {
+  secret(place: SourceValue): string | undefined {
     const text = place.text();
     const match = /^\{vault:\/\/env\/([\w-]+)\}$|^\$\{\{\s*env "(\w+)"\s*\}\}$/.exec(text ?? "");
     if (match === null) return text;

@@ -13,10 +13,10 @@ import { readPath, templateOf, type KongPath } from "./kong_paths.ts";
 import { groupNames, LABELS, limitOf, type GroupLimit } from "./kong_limits.ts";
 import { KongPlugins, OPEN, type Attached } from "./kong_plugins.ts";
 import { retries, targetOf, timeouts } from "./kong_services.ts";
-import { freeName, type Place } from "./place.ts";
+import { freeName, type SourceValue } from "./source_value.ts";
 import { addMethods, closePrefixes } from "./prefixes.ts";
 
-export function importKong(root: Place, draft: Draft): void {
+export function importKong(root: SourceValue, draft: Draft): void {
   new KongReader(root, draft).run();
   root.noteUnread();
 }
@@ -40,19 +40,19 @@ interface Bucket {
 }
 
 class KongReader {
-  readonly #root: Place;
+  readonly #root: SourceValue;
   readonly #draft: Draft;
   readonly #plugins: KongPlugins;
   /** Entities that name their parent, and have found it. */
-  readonly #placed = new Set<Place>();
+  readonly #placed = new Set<SourceValue>();
   readonly #buckets: Bucket[] = [];
   /** Of routes with conditions, whose methods and path do not tell them apart. */
   readonly #routeNames = new Map<string, number>();
   /** Names of the cookies of sticky sessions, by base_path. */
   readonly #cookies = new Map<string, Map<string, number>>();
   /** Of the lists at the top: entities by what they refer to. */
-  readonly #indexes = new Map<string, Map<unknown, Place[]>>();
-  readonly #upstreamsByName: ReadonlyMap<string, Place>;
+  readonly #indexes = new Map<string, Map<unknown, SourceValue[]>>();
+  readonly #upstreamsByName: ReadonlyMap<string, SourceValue>;
   readonly #limits: readonly GroupLimit[];
   /** Routes whose last segment may go on in Kong: "/admin" is also "/admin.php". */
   readonly #prefixes = new Set<Route>();
@@ -60,7 +60,7 @@ class KongReader {
   /** Before 3.0 every path with a character of regular expressions is one. */
   readonly #isOld: boolean;
 
-  constructor(root: Place, draft: Draft) {
+  constructor(root: SourceValue, draft: Draft) {
     this.#root = root;
     this.#draft = draft;
     this.#isOld = Number(root.get("_format_version").value ?? 3) < 3;
@@ -133,7 +133,7 @@ class KongReader {
   }
 
   /** The entities of a list that are within the parent, or at the top with a reference to it by name or id. */
-  #children(parent: Place, list: string, reference: string, name: string): readonly Place[] {
+  #children(parent: SourceValue, list: string, reference: string, name: string): readonly SourceValue[] {
     let index = this.#indexes.get(list + reference);
     if (index === undefined) this.#indexes.set(list + reference, (index = indexOf(this.#root.get(list), reference)));
     const names = new Set([parent.get(name).value, parent.get("id").value].filter((each) => each !== undefined));
@@ -142,7 +142,7 @@ class KongReader {
     return [...parent.items(list), ...outside];
   }
 
-  #attached(places: readonly Place[]): Attached[] {
+  #attached(places: readonly SourceValue[]): Attached[] {
     return places.flatMap((place) => {
       place.ignore(...LABELS, "protocols", "instance_name", "service", "route");
       const kind = place.text("name");
@@ -157,7 +157,7 @@ class KongReader {
     });
   }
 
-  #service(place: Place, global: readonly Attached[]): void {
+  #service(place: SourceValue, global: readonly Attached[]): void {
     if (place.flag("enabled") === false) return place.leaveOut("is disabled, and left out");
     const target = targetOf(place);
     const isLost = typeof target === "string";
@@ -196,9 +196,9 @@ class KongReader {
   }
 
   #route(given: {
-    route: Place;
+    route: SourceValue;
     path: KongPath;
-    uri: Place | undefined;
+    uri: SourceValue | undefined;
     plugins: Plugin[];
     target: Target;
     name: string;
@@ -276,7 +276,7 @@ class KongReader {
       this.#draft.notes.add(route.at, "a path matches whole segments here: /a is /a and /a/…, not /ab");
   }
 
-  #paths(route: Place, close: (path: string) => void): KongPath[] {
+  #paths(route: SourceValue, close: (path: string) => void): KongPath[] {
     const places = route.items("paths");
     const paths = new Map<string, KongPath>();
     for (const place of places) {
@@ -321,7 +321,7 @@ class KongReader {
   }
 
   /** The targets of the upstream that the service names as its host, or that host itself. */
-  #upstreams(place: Place, target: Target): Record<string, unknown> {
+  #upstreams(place: SourceValue, target: Target): Record<string, unknown> {
     const written = place.text("protocol");
     const protocol = written === "grpc" ? "h2c" : written === "grpcs" ? "h2" : target.protocol;
     if (place.items("ca_certificates").length + Number(place.has("client_certificate")) > 0)
@@ -363,8 +363,8 @@ class KongReader {
 }
 
 /** The entities of a list by the name or id that they refer to. */
-function indexOf(list: Place, reference: string): Map<unknown, Place[]> {
-  const index = new Map<unknown, Place[]>();
+function indexOf(list: SourceValue, reference: string): Map<unknown, SourceValue[]> {
+  const index = new Map<unknown, SourceValue[]>();
   for (const place of list.items()) {
     const given = place.get(reference);
     const names =
@@ -380,7 +380,7 @@ function indexOf(list: Place, reference: string): Map<unknown, Place[]> {
 }
 
 /** The kind of a plugin of a consumer or its groups that may refuse it. */
-function refusalOf(plugins: readonly Place[]): string | undefined {
+function refusalOf(plugins: readonly SourceValue[]): string | undefined {
   for (const plugin of plugins) plugin.leaveOut("is not carried over: it is for some consumers only");
   return plugins
     .filter((plugin) => plugin.flag("enabled") !== false)

@@ -2,10 +2,10 @@
  * Imports how an upstream of Kong distributes requests over its targets.
  */
 import { TOKEN } from "../../base/http_grammar.ts";
-import type { Place } from "./place.ts";
+import type { SourceValue } from "./source_value.ts";
 
 /** The settings of a service. `isWeighted`: its targets have different weights. */
-export function balancing(upstream: Place, isWeighted: boolean): Readonly<Record<string, unknown>> {
+export function balancing(upstream: SourceValue, isWeighted: boolean): Readonly<Record<string, unknown>> {
   const algorithm = upstream.ignore("slots").text("algorithm") ?? "round-robin";
   const inTurn = { load_balancing_strategy: isWeighted ? "weighted" : "round_robin" };
   if (algorithm === "least-connections") return { load_balancing_strategy: "least_connections" };
@@ -22,7 +22,7 @@ export function balancing(upstream: Place, isWeighted: boolean): Readonly<Record
 }
 
 /** Undefined if there is no counterpart, which is noted. */
-function hashing(upstream: Place): Readonly<Record<string, unknown>> | undefined {
+function hashing(upstream: SourceValue): Readonly<Record<string, unknown>> | undefined {
   const on = upstream.text("hash_on") ?? "none";
   const fallback = upstream
     .ignore("hash_fallback_header", "hash_fallback_query_arg", "hash_fallback_uri_capture")
@@ -45,7 +45,7 @@ function hashOn(text: string | undefined): Readonly<Record<string, unknown>> | u
   return text === undefined ? undefined : { load_balancing_strategy: "hash", hash_on: text };
 }
 
-function cookie(upstream: Place): string | undefined {
+function cookie(upstream: SourceValue): string | undefined {
   const text = named(upstream.ignore("hash_on_cookie_path"), "cookie");
   if (text !== undefined)
     upstream
@@ -58,7 +58,7 @@ function cookie(upstream: Place): string | undefined {
 }
 
 /** "header:X-Tenant"; undefined if the name is missing or none. */
-function named(upstream: Place, kind: "header" | "cookie"): string | undefined {
+function named(upstream: SourceValue, kind: "header" | "cookie"): string | undefined {
   const place = upstream.get(`hash_on_${kind}`);
   const name = place.text() ?? "";
   if (TOKEN.test(name)) return `${kind}:${name}`;
@@ -66,7 +66,7 @@ function named(upstream: Place, kind: "header" | "cookie"): string | undefined {
   return undefined;
 }
 
-function sticky(upstream: Place): object {
+function sticky(upstream: SourceValue): object {
   const place = upstream
     .ignore("sticky_sessions_cookie_path", "hash_on", "hash_fallback")
     .get("sticky_sessions_cookie");

@@ -6,13 +6,13 @@ import { CONDITIONS, type Conditions } from "../../config/conditions.ts";
 import { nodeFrom } from "../../config/json.ts";
 import { accepts } from "../../config/schema_further.ts";
 import { HOST } from "./draft.ts";
-import type { Place } from "./place.ts";
+import type { SourceValue } from "./source_value.ts";
 
 /**
  * Why requests that Kong tells apart cannot be told apart here; leaving the condition out would let more of them
  * through.
  */
-export function whyUnroutable(route: Place): string | undefined {
+export function whyUnroutable(route: SourceValue): string | undefined {
   const wrong = ["hosts", "methods", "paths", "protocols"].find((name) => !route.isTexts(name));
   if (wrong !== undefined) return `"${wrong}" is no list of texts`;
   const condition = ["snis", "sources", "destinations", "expression"].find((name) => isGiven(route.get(name)));
@@ -41,7 +41,7 @@ export function whyUnroutable(route: Place): string | undefined {
   return host === undefined ? undefined : `the host "${host}" has a port, or a wildcard that is not its first label`;
 }
 
-function isGiven({ value }: Place): boolean {
+function isGiven({ value }: SourceValue): boolean {
   return value !== undefined && Object.keys(Object(value)).length > 0;
 }
 
@@ -49,12 +49,12 @@ function isGiven({ value }: Place): boolean {
  * The headers and the scheme of a route as conditions, which may be invalid: each header has a list of values, of which
  * one has to fit.
  */
-export function matchOf(route: Place): Partial<Conditions> | undefined {
+export function matchOf(route: SourceValue): Partial<Conditions> | undefined {
   const headers = route.get("headers");
   const scheme = schemeOf(route);
   const ofScheme = scheme === undefined ? undefined : { scheme };
   if (!isGiven(headers)) return ofScheme;
-  const wanted = (values: Place) => {
+  const wanted = (values: SourceValue) => {
     const texts = values.isTexts() ? values.texts() : [];
     // "~*" begins a regular expression, which ignores case.
     if (texts.length === 0 || texts.some((text) => text.startsWith("~*"))) return null;
@@ -68,7 +68,7 @@ export function matchOf(route: Place): Partial<Conditions> | undefined {
 }
 
 /** The only scheme of the protocols of a route. */
-function schemeOf(route: Place): "http" | "https" | undefined {
+function schemeOf(route: SourceValue): "http" | "https" | undefined {
   const schemes = new Set(
     route.texts("protocols").map((name) => (name.endsWith("s") ? ("https" as const) : ("http" as const))),
   );

@@ -2,12 +2,12 @@
  * Turns Kong's `rate-limiting`, and `rate-limiting-advanced` with the limits of consumer groups, into `rate_limit`.
  */
 import type { Plugin } from "./draft.ts";
-import type { Place } from "./place.ts";
+import type { SourceValue } from "./source_value.ts";
 
 /** A `rate-limiting-advanced` for the consumers of a group. */
 export interface GroupLimit {
   readonly group: string;
-  readonly place: Place;
+  readonly place: SourceValue;
   isUsed: boolean;
 }
 
@@ -15,17 +15,17 @@ export interface GroupLimit {
 export const LABELS = ["id", "tags", "created_at", "updated_at", "ws_id"];
 
 /** The names of the groups that a consumer is in. */
-export function groupNames(consumer: Place): readonly string[] {
+export function groupNames(consumer: SourceValue): readonly string[] {
   return consumer.items("groups").flatMap((group) => groupName(group) ?? []);
 }
 
 /** It is named, or an object with a name. */
-function groupName(group: Place): string | undefined {
+function groupName(group: SourceValue): string | undefined {
   return typeof group.value === "string" ? group.value : group.ignore(...LABELS).text("name");
 }
 
 /** The limit that a plugin is for the consumers of a group, wherever they ask. */
-export function limitOf(group: Place, plugin: Place): GroupLimit[] {
+export function limitOf(group: SourceValue, plugin: SourceValue): GroupLimit[] {
   const name = groupName(group);
   const isForAll = ["service", "route", "consumer"].every((field) => !plugin.has(field));
   if (
@@ -52,7 +52,7 @@ const OF_ADVANCED = {
   window_type: ["sliding", "windows slide here: at most so many requests are in any of them"],
 } as const;
 
-export function plainLimit(config: Place): readonly Plugin[] {
+export function plainLimit(config: SourceValue): readonly Plugin[] {
   const shorter = { limit_second: config.number("second"), limit_min: config.number("minute") };
   const limits = { ...shorter, limit_hour: config.number("hour"), limit_day: config.number("day") };
   config.ignore("sync_rate").noteUnusual(OF_LIMITS);
@@ -71,7 +71,7 @@ export function plainLimit(config: Place): readonly Plugin[] {
 }
 
 /** `field`: names what Kong counts by. */
-function countedBy(config: Place, field: string): string {
+function countedBy(config: SourceValue, field: string): string {
   const by = config.text(field) ?? "consumer";
   const header = config.text("header_name");
   const known: Readonly<Record<string, string>> = {
@@ -97,7 +97,7 @@ const WINDOWS: Readonly<Record<number, string>> = {
 const STORAGE = ["namespace", "dictionary_name", "lock_dictionary_name", "sync_rate", "redis"];
 
 /** Each consumer group counts with its own limits, if it has some, in place of the others. */
-export function advancedLimit(config: Place, groups: readonly GroupLimit[]): readonly Plugin[] {
+export function advancedLimit(config: SourceValue, groups: readonly GroupLimit[]): readonly Plugin[] {
   const limits = windowsOf(config);
   const by = countedBy(config, "identifier");
   const named = config.texts("consumer_groups");
@@ -120,7 +120,7 @@ export function advancedLimit(config: Place, groups: readonly GroupLimit[]): rea
   return [{ name: "rate_limit", config: { ...limits, limits_by_group: ofGroups, limit_by: by } }];
 }
 
-function windowsOf(config: Place): Readonly<Record<string, number>> {
+function windowsOf(config: SourceValue): Readonly<Record<string, number>> {
   config.ignore(...STORAGE, "retry_after_jitter_max", "disable_penalty", "header_name").noteUnusual(OF_ADVANCED);
   const [sizes, limits] = [config.items("window_size"), config.items("limit")];
   if (sizes.length !== limits.length) return (config.note("needs a limit for each window_size"), {});

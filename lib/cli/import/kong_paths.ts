@@ -3,7 +3,7 @@
  * into patterns.
  */
 
-import { literal } from "./place.ts";
+import { literal } from "./source_value.ts";
 
 export interface KongPath {
   /** Such as "/items/{id}"; "" is the whole site. */

@@ -4,18 +4,18 @@
 import { isCallerName } from "../../config/callers.ts";
 import { unlessEmpty, type Draft, type Plugin } from "./draft.ts";
 import { advancedLimit, plainLimit, type GroupLimit } from "./kong_limits.ts";
-import { freeName, type Place } from "./place.ts";
+import { freeName, type SourceValue } from "./source_value.ts";
 
 /** A plugin of Kong, of the gateway, a service or a route. */
 export interface Attached {
   readonly kind: string;
-  readonly place: Place;
+  readonly place: SourceValue;
 }
 
 export interface Consumer {
-  readonly place: Place;
+  readonly place: SourceValue;
   /** Its entities of a list, such as "acls". */
-  of(list: string): readonly Place[];
+  of(list: string): readonly SourceValue[];
   /** The kind of a plugin of its own that may refuse it. */
   readonly refusal: string | undefined;
   /** Consumer groups that it is in. */
@@ -24,7 +24,7 @@ export interface Consumer {
 
 /** The consumer whose credential it is. */
 interface Owner {
-  readonly place: Place;
+  readonly place: SourceValue;
   /** Of `acls`, and consumer groups. */
   readonly groups: readonly string[];
 }
@@ -63,7 +63,7 @@ const BUILT_IN: Readonly<Record<string, string>> = {
   "http-log": "see http_log",
 };
 
-type Convert = (config: Place, groups: Place | undefined) => readonly Plugin[] | null;
+type Convert = (config: SourceValue, groups: SourceValue | undefined) => readonly Plugin[] | null;
 
 export class KongPlugins {
   readonly #draft: Draft;
@@ -106,7 +106,7 @@ export class KongPlugins {
       .flatMap((each) => this.#plugin(each, groups?.place));
   }
 
-  #plugin({ kind, place }: Attached, groups: Place | undefined): readonly Plugin[] {
+  #plugin({ kind, place }: Attached, groups: SourceValue | undefined): readonly Plugin[] {
     const key = JSON.stringify([place.at, IDENTIFYING.includes(kind) ? groups?.at : null]);
     const known = this.#made.get(key);
     if (known !== undefined) return known;
@@ -139,8 +139,8 @@ export class KongPlugins {
   /** The credentials of a list with their owners' names: of the consumers that the groups of an `acl` admit. */
   #credentials(
     list: string,
-    acl: Place | undefined,
-  ): { readonly id: string; readonly place: Place; readonly owner: Owner }[] {
+    acl: SourceValue | undefined,
+  ): { readonly id: string; readonly place: SourceValue; readonly owner: Owner }[] {
     const ids = new Map<string, number>();
     const groupsOf = (field: string, old: string) =>
       new Set([...(acl?.get("config").texts(field) ?? []), ...(acl?.get("config").texts(old) ?? [])]);
@@ -190,7 +190,7 @@ export class KongPlugins {
     });
   }
 
-  #keyAuth(config: Place, acl: Place | undefined): readonly Plugin[] | null {
+  #keyAuth(config: SourceValue, acl: SourceValue | undefined): readonly Plugin[] | null {
     commonFields(config.ignore("hide_credentials"));
     if (config.flag("key_in_body") === true)
       config.get("key_in_body").note("keys are read from the query and the header only");
@@ -220,7 +220,7 @@ export class KongPlugins {
         ];
   }
 
-  #basicAuth(config: Place, acl: Place | undefined): readonly Plugin[] | null {
+  #basicAuth(config: SourceValue, acl: SourceValue | undefined): readonly Plugin[] | null {
     commonFields(config.ignore("hide_credentials"));
     const users = this.#credentials("basicauth_credentials", acl).flatMap(({ place, owner }) => {
       const [username, password] = [place.text("username"), this.#draft.secret(place.get("password"))];
@@ -243,7 +243,7 @@ export class KongPlugins {
   }
 
   /** Ours has the keys of one issuer. */
-  #jwt(config: Place, acl: Place | undefined): readonly Plugin[] | null {
+  #jwt(config: SourceValue, acl: SourceValue | undefined): readonly Plugin[] | null {
     commonFields(
       config.ignore(
         "realm",
@@ -306,7 +306,7 @@ function isSamePlace(one: string, other: string): boolean {
   return one === other || (one.startsWith("header:") && one.toLowerCase() === other.toLowerCase());
 }
 
-function commonFields(config: Place): void {
+function commonFields(config: SourceValue): void {
   config.note(
     "upstreams get no X-Consumer-Username, X-Consumer-Custom-ID, X-Consumer-ID, X-Consumer-Groups and " +
       "X-Credential-Identifier: set what they need by request_headers, such as ${caller.id} and ${caller.groups}",
@@ -315,11 +315,11 @@ function commonFields(config: Place): void {
   if (config.has("anonymous")) config.get("anonymous").note("requests without credentials are refused");
 }
 
-function hidden(config: Place): object {
+function hidden(config: SourceValue): object {
   return config.flag("hide_credentials") === true ? { hide_credentials: true } : {};
 }
 
-function areTexts(config: Place, fields: readonly string[]): boolean {
+function areTexts(config: SourceValue, fields: readonly string[]): boolean {
   const odd = fields.map((field) => config.get(field)).filter((place) => !place.isTexts());
   for (const place of odd) place.note("expected a list of texts");
   return odd.length === 0;
@@ -328,19 +328,19 @@ function areTexts(config: Place, fields: readonly string[]): boolean {
 const REFUSED = "refused addresses get 403 and the gateway's own body";
 
 /** Of an item that is no text, nobody knows whom it admits or refuses. */
-function addresses(config: Place): readonly Plugin[] | null {
+function addresses(config: SourceValue): readonly Plugin[] | null {
   if (!areTexts(config, ["allow", "whitelist", "deny", "blacklist"])) return null;
   config.noteUnusual({ status: [403, REFUSED], message: [undefined, REFUSED] });
   return [...only(["allow", "whitelist"], "whitelist", config), ...only(["deny", "blacklist"], "blacklist", config)];
 }
 
 /** An `acl` of addresses, from the first of the fields that has some. */
-function only(fields: readonly string[], to: string, config: Place): Plugin[] {
+function only(fields: readonly string[], to: string, config: SourceValue): Plugin[] {
   const addresses = fields.flatMap((field) => config.texts(field));
   return addresses.length === 0 ? [] : [{ name: "acl", config: { [to]: addresses } }];
 }
 
-function cors(config: Place): readonly Plugin[] | null {
+function cors(config: SourceValue): readonly Plugin[] | null {
   if (!areTexts(config, ["origins", "methods", "headers", "exposed_headers"])) return null;
   const list = (field: string) => unlessEmpty(config.texts(field));
   const made = {
@@ -358,7 +358,7 @@ function cors(config: Place): readonly Plugin[] | null {
 
 const UNITS: Readonly<Record<string, number>> = { bytes: 1, kilobytes: 1000, megabytes: 1_000_000 };
 
-function sizeLimit(config: Place): readonly Plugin[] {
+function sizeLimit(config: SourceValue): readonly Plugin[] {
   const bytes =
     (config.number("allowed_payload_size") ?? 128) * (UNITS[config.text("size_unit") ?? "megabytes"] ?? NaN);
   if (config.flag("require_content_length") === true)
@@ -366,7 +366,7 @@ function sizeLimit(config: Place): readonly Plugin[] {
   return [{ name: "request_size_limit", config: { max_payload_size: bytes } }];
 }
 
-function termination(config: Place): readonly Plugin[] | null {
+function termination(config: SourceValue): readonly Plugin[] | null {
   if (config.has("trigger") || config.flag("echo") === true)
     return (config.note('"trigger" and "echo" have no counterpart'), null);
   const [message, body, type] = [config.text("message"), config.text("body"), config.text("content_type")];
@@ -377,7 +377,7 @@ function termination(config: Place): readonly Plugin[] | null {
 }
 
 /** `remove`, `rename`, `replace`, `add` and `append` of headers, with texts such as "name:value". */
-function headers(name: string, config: Place): readonly Plugin[] {
+function headers(name: string, config: SourceValue): readonly Plugin[] {
   const pairs = (action: string) =>
     config
       .get(action)

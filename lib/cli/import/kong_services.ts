@@ -2,9 +2,9 @@
  * Reads where a service of Kong sends requests, and its time limits and retries.
  */
 import { readTarget, type Target } from "./draft.ts";
-import type { Place } from "./place.ts";
+import type { SourceValue } from "./source_value.ts";
 
-export function targetOf(place: Place): Target | string {
+export function targetOf(place: SourceValue): Target | string {
   const url = place.text("url");
   if (url !== undefined) return readTarget(url);
   const protocol = place.text("protocol") ?? "http";
@@ -18,7 +18,7 @@ export function targetOf(place: Place): Target | string {
   return readTarget(`${wire}://${host.includes(":") ? `[${host}]` : host}:${port}${path}`);
 }
 
-export function timeouts(place: Place): object {
+export function timeouts(place: SourceValue): object {
   const ms = (name: string) => clamped(place.number(name));
   const [connect, read, write] = [ms("connect_timeout"), ms("read_timeout"), ms("write_timeout")];
   const idle = read === undefined && write === undefined ? undefined : Math.max(read ?? 0, write ?? 0);
@@ -35,7 +35,7 @@ function clamped(ms: number | undefined): number | undefined {
   return ms === undefined ? undefined : Math.min(ms, 86_400_000);
 }
 
-export function retries(place: Place): object {
+export function retries(place: SourceValue): object {
   const attempts = place.number("retries") ?? 0;
   return attempts > 0 ? { retries: { attempts: Math.min(attempts, 10) } } : {};
 }

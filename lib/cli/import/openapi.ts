@@ -7,11 +7,11 @@ import { isObject } from "../../json_schema/values.ts";
 import { Failure } from "../failure.ts";
 import type { Draft, Plugin, Route, Target } from "./draft.ts";
 import { SchemaReader, type Schema } from "./openapi_schema.ts";
-import { freeName, literal, Place } from "./place.ts";
+import { freeName, literal, SourceValue } from "./source_value.ts";
 
 const METHODS = ["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
 
-export function importOpenApi(root: Place, draft: Draft, upstream: Target, checksFormats = false): void {
+export function importOpenApi(root: SourceValue, draft: Draft, upstream: Target, checksFormats = false): void {
   const paths = root.entries("paths").filter(([path]) => !path.startsWith("x-"));
   if (paths.length === 0) throw new Failure('the document has no "paths": there is nothing to route', 2);
   const served = serverPath(root);
@@ -32,14 +32,14 @@ export function importOpenApi(root: Place, draft: Draft, upstream: Target, check
   );
 }
 
-function noteOutgoing(place: Place): void {
+function noteOutgoing(place: SourceValue): void {
   if (place.entries().length > 0) place.note("are requests of the upstream to others, which do not pass the gateway");
 }
 
 /** The path of the first server, with the defaults of its variables. */
-function serverPath(root: Place): string {
+function serverPath(root: SourceValue): string {
   const [first, ...others] = root.items("servers");
-  const pathOf = (server: Place) => {
+  const pathOf = (server: SourceValue) => {
     const text = (server.text("url") ?? "/").replace(
       /\{([^{}]*)\}/g,
       (_, name: string) => server.get("variables").get(name).text("default") ?? "",
@@ -64,11 +64,11 @@ function serverPath(root: Place): string {
 interface Parameter {
   readonly name: string;
   readonly in: string;
-  readonly place: Place;
+  readonly place: SourceValue;
 }
 
 class OperationReader {
-  readonly #root: Place;
+  readonly #root: SourceValue;
   readonly #draft: Draft;
   readonly #schemas: SchemaReader;
   readonly #names = new Map<string, number>();
@@ -77,13 +77,13 @@ class OperationReader {
   /** Those that have a route. */
   readonly #taken = new Set<string>();
 
-  constructor(root: Place, draft: Draft, checksFormats: boolean) {
+  constructor(root: SourceValue, draft: Draft, checksFormats: boolean) {
     this.#root = root;
     this.#draft = draft;
     this.#schemas = new SchemaReader(root.value, draft.notes, checksFormats);
   }
 
-  routes(paths: readonly (readonly [string, Place])[]): Route[] {
+  routes(paths: readonly (readonly [string, SourceValue])[]): Route[] {
     const all = paths.flatMap(([path, given]) => {
       const item = this.#resolved(given);
       return item === null
@@ -104,7 +104,7 @@ class OperationReader {
     why,
     item,
     methods,
-  }: Pattern & { readonly item: Place; readonly methods: readonly string[] }): Route[] {
+  }: Pattern & { readonly item: SourceValue; readonly methods: readonly string[] }): Route[] {
     for (const part of [item, ...METHODS.map((method) => item.get(method))]) {
       if (part.items("servers").length > 0) part.get("servers").note("only the servers of the whole document are used");
     }
@@ -112,7 +112,7 @@ class OperationReader {
       item.get("additionalOperations").note("has no counterpart here: add routes with these methods");
     return methods.flatMap((method) => {
       // What leads nowhere is noted, and has a route for its path and method.
-      const operation = this.#resolved(item.get(method)) ?? new Place({}, item.get(method).at, this.#draft.notes);
+      const operation = this.#resolved(item.get(method)) ?? new SourceValue({}, item.get(method).at, this.#draft.notes);
       const shape = shapeOf(nearest, method);
       if (why !== undefined && this.#taken.has(shape)) {
         operation.leaveOut(
@@ -147,14 +147,14 @@ class OperationReader {
   }
 
   /** What a `$ref` leads to. */
-  #resolved(place: Place): Place | null {
+  #resolved(place: SourceValue): SourceValue | null {
     if (!isObject(place.value) || typeof place.value.$ref !== "string") return place;
     const found = this.#schemas.resolve(place.value, place.at);
-    return found === undefined ? null : new Place(found.value, found.at, place.notes);
+    return found === undefined ? null : new SourceValue(found.value, found.at, place.notes);
   }
 
   /** Those of the operation replace those of its path. */
-  #parameters(item: Place, operation: Place): Parameter[] {
+  #parameters(item: SourceValue, operation: SourceValue): Parameter[] {
     const found = new Map<string, Parameter>();
     for (const given of [...item.items("parameters"), ...operation.items("parameters")]) {
       const place = this.#resolved(given);
@@ -166,7 +166,7 @@ class OperationReader {
     return [...found.values()];
   }
 
-  #validation(operation: Place, parameters: readonly Parameter[], method: string): Plugin[] {
+  #validation(operation: SourceValue, parameters: readonly Parameter[], method: string): Plugin[] {
     const config: Record<string, unknown> = {};
     const add = (field: string, schema: Schema | undefined) => void (schema === undefined || (config[field] = schema));
     add(
@@ -199,7 +199,7 @@ class OperationReader {
       : [this.#draft.from(operation.at, { name: "request_validation", config })];
   }
 
-  #addBody(body: Place | null, config: Record<string, unknown>, method: string): void {
+  #addBody(body: SourceValue | null, config: Record<string, unknown>, method: string): void {
     const types = body?.entries("content") ?? [];
     if (body === null || types.length === 0) return;
     const others = types.map(([type]) => type).filter((type) => !JSON_TYPE.test(type));
@@ -225,7 +225,7 @@ class OperationReader {
 
   /** A schema of an object with these parameters; undefined if there is nothing to check. */
   #parametersSchema(
-    operation: Place,
+    operation: SourceValue,
     parameters: readonly Parameter[],
     spelled: (name: string) => string,
   ): Schema | undefined {
@@ -263,7 +263,7 @@ class OperationReader {
   }
 
   /** Whether each value arrives as one text, or an array as several of them, as `request_validation` reads them. */
-  #isOneText(place: Place, where: string): boolean {
+  #isOneText(place: SourceValue, where: string): boolean {
     const { value: given } = this.#schemas.resolve(place.get("schema").value, place.get("schema").at) ?? {};
     const types = isObject(given) ? [given.type].flat() : [];
     const isList = types.includes("array");
@@ -273,7 +273,7 @@ class OperationReader {
     return false;
   }
 
-  #noteSecurity(operation: Place): void {
+  #noteSecurity(operation: SourceValue): void {
     const security = operation.has("security") ? operation.get("security") : this.#root.get("security");
     for (const requirement of security.items()) {
       for (const [name] of requirement.entries()) {
@@ -350,7 +350,7 @@ function isText({ typesOf }: CompiledSchema, property: string): boolean {
 }
 
 /** Throws a `Failure` if the document is of another kind, or of a version that cannot be imported. */
-export function checkOpenApi(root: Place): void {
+export function checkOpenApi(root: SourceValue): void {
   if (root.has("swagger")) {
     throw new Failure(
       "this is Swagger 2.0: convert it to OpenAPI 3 first, as with: npx swagger2openapi FILE.json -o openapi.json",

@@ -8,7 +8,7 @@ import type { Path } from "../../config/json.ts";
 import { FORMATS } from "../../json_schema/formats.ts";
 import { KEYWORDS, type Subject } from "../../json_schema/keywords.ts";
 import { countValues, described, isObject, isOfType, shortJson } from "../../json_schema/values.ts";
-import { freeName, type Notes } from "./place.ts";
+import { freeName, type ImportNotes } from "./source_value.ts";
 
 export type Schema = boolean | Readonly<Record<string, unknown>>;
 
@@ -38,7 +38,7 @@ const NO_NAMES: ReadonlySet<string> = new Set();
 
 export class SchemaReader {
   readonly #document: unknown;
-  readonly #notes: Notes;
+  readonly #notes: ImportNotes;
   /** In 3.0, a `$ref` hides what stands beside it. */
   readonly #isOld: boolean;
   /** By JSON Pointer; null while it is being converted. */
@@ -57,7 +57,7 @@ export class SchemaReader {
   /** The read-only ones among the properties of schemas. */
   readonly #readOnly = new Map<object, readonly string[]>();
 
-  constructor(document: unknown, notes: Notes, checksFormats = false) {
+  constructor(document: unknown, notes: ImportNotes, checksFormats = false) {
     this.#document = document;
     this.#notes = notes;
     this.#checksFormats = checksFormats;

@@ -3,7 +3,7 @@ import { expect } from "vitest";
 import { Draft, readTarget, type Imported, type Target } from "../../../lib/cli/import/draft.ts";
 import { importKong } from "../../../lib/cli/import/kong.ts";
 import { importOpenApi } from "../../../lib/cli/import/openapi.ts";
-import { Place } from "../../../lib/cli/import/place.ts";
+import { SourceValue } from "../../../lib/cli/import/source_value.ts";
 import { createGateway } from "../../../lib/index.ts";
 
 export interface Result extends Imported {
@@ -12,11 +12,11 @@ export interface Result extends Imported {
 
 async function result(
   document: unknown,
-  run: (root: Place, draft: Draft) => void,
+  run: (root: SourceValue, draft: Draft) => void,
   environment: Record<string, string> = {},
 ): Promise<Result> {
   const draft = new Draft();
-  run(new Place(document, [], draft.notes), draft);
+  run(new SourceValue(document, [], draft.notes), draft);
   const config = await draft.finished();
   const gateway = createGateway({ config: config as never, environment });
   await gateway.close(0);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Notes } from "../../../lib/cli/import/place.ts";
+import { ImportNotes } from "../../../lib/cli/import/source_value.ts";
 import { SchemaReader } from "../../../lib/cli/import/openapi_schema.ts";
 import { compileJsonSchema, Run, Work } from "../../../lib/json_schema/json_schema.ts";
 
@@ -10,7 +10,7 @@ interface Options {
 }
 
 function converted(schema: unknown, { openapi = "3.0.3", schemas = {}, checksFormats }: Options = {}) {
-  const notes = new Notes();
+  const notes = new ImportNotes();
   const reader = new SchemaReader({ openapi, components: { schemas } }, notes, checksFormats);
   const made = reader.convert(schema, []);
   return { schema: reader.whole(made, []), isExact: made.isExact, notes: notes.lines(9) };
@@ -192,7 +192,7 @@ describe("schemas of OpenAPI as JSON Schema", () => {
 
   it("bounds what all schemas of a document hold together, however often they are used", () => {
     const properties = Object.fromEntries(Array.from({ length: 9_000 }, (_, i) => [`p${i}`, { type: "string" }]));
-    const notes = new Notes();
+    const notes = new ImportNotes();
     const reader = new SchemaReader({ openapi: "3.0.3", components: { schemas: { Wide: { properties } } } }, notes);
     const made = Array.from({ length: 20 }, (_, i) =>
       reader.whole(reader.convert({ $ref: "#/components/schemas/Wide" }, []), [`a${i}`]),

@@ -1,5 +1,6 @@
 /**
- * The places of the workers, and how long each waits for its next worker.
+ * One slot for each worker that the program shall have: its worker, what that was asked, and how long the slot waits
+ * for the next one.
  */
 import type { Worker } from "node:worker_threads";
 import { refusal, type WorkerTask, type ToWorker } from "./messages.ts";
@@ -17,8 +18,8 @@ interface Waiting {
   readonly reject: (error: Error) => void;
 }
 
-/** The worker that has a place among the others, and those it replaced. */
-export class Place {
+/** One of the workers, and after it those that replace it. */
+export class WorkerSlot {
   readonly index: number;
   worker: Worker | null = null;
   /** See `Threads.id`. */
@@ -70,18 +71,18 @@ export class Place {
 }
 
 /** Whether the worker listens, or is about to. */
-export function takesRequests({ state }: Place): boolean {
+export function takesRequests({ state }: WorkerSlot): boolean {
   return state === "asked" || state === "serving";
 }
 
 /**
- * How long the worker of this place, which has ended, is not replaced, in milliseconds. If it has served, then a
- * request may have ended it, and may end the others as well: one place at a time waits, and only while another worker
+ * How long the worker of this slot, which has ended, is not replaced, in milliseconds. If it has served, then a
+ * request may have ended it, and may end the others as well: one slot at a time waits, and only while another worker
  * serves.
  */
-export function pauseBefore(place: Place, places: readonly Place[]): number {
-  if (place.hasServed && place.looks >= STEADY_LOOKS) place.shortLives = 0;
-  const pauseMs = PAUSES_MS[Math.min(place.shortLives++, PAUSES_MS.length - 1)]!;
-  const isNeeded = places.some(({ respawn }) => respawn !== null) || !places.some(({ state }) => state === "serving");
-  return place.hasServed && isNeeded ? 0 : pauseMs;
+export function pauseBefore(slot: WorkerSlot, slots: readonly WorkerSlot[]): number {
+  if (slot.hasServed && slot.looks >= STEADY_LOOKS) slot.shortLives = 0;
+  const pauseMs = PAUSES_MS[Math.min(slot.shortLives++, PAUSES_MS.length - 1)]!;
+  const isNeeded = slots.some(({ respawn }) => respawn !== null) || !slots.some(({ state }) => state === "serving");
+  return slot.hasServed && isNeeded ? 0 : pauseMs;
 }

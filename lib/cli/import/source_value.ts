@@ -10,7 +10,7 @@ import { Failure } from "../failure.ts";
 export const MAX_PARTS = 100_000;
 
 /** What could not be carried over, and what to do. Equal messages are one entry. */
-export class Notes {
+export class ImportNotes {
   readonly #places = new Map<string, Set<string>>();
   /** Messages that say what is closed. */
   readonly #closed = new Set<string>();
@@ -46,23 +46,23 @@ export class Notes {
  * Null and a missing member are the same. A value of another type than the one asked for is noted, and counts as
  * missing.
  */
-export class Place {
+export class SourceValue {
   readonly value: unknown;
   readonly at: Path;
-  readonly notes: Notes;
+  readonly notes: ImportNotes;
   /** What was read of it and is there. */
-  readonly #children = new Map<string | number, Place>();
+  readonly #children = new Map<string | number, SourceValue>();
   /** Whether any member was asked for. */
   #isRead = false;
   #isSettled = false;
 
-  constructor(value: unknown, at: Path, notes: Notes) {
+  constructor(value: unknown, at: Path, notes: ImportNotes) {
     this.value = value ?? undefined;
     this.at = at;
     this.notes = notes;
   }
 
-  get(name: string): Place {
+  get(name: string): SourceValue {
     return this.#child(name, isObject(this.value) && Object.hasOwn(this.value, name) ? this.value[name] : undefined);
   }
 
@@ -72,14 +72,14 @@ export class Place {
   }
 
   /** The items of an array, as the following: of this value, or of the member that is named. */
-  items(name?: string): readonly Place[] {
+  items(name?: string): readonly SourceValue[] {
     const array = this.#of(name);
     return array
       .#few(array.#as<readonly unknown[]>(Array.isArray, "an array") ?? [])
       .map((item, i) => array.#child(i, item));
   }
 
-  entries(name?: string): readonly (readonly [key: string, Place])[] {
+  entries(name?: string): readonly (readonly [key: string, SourceValue])[] {
     const object = this.#of(name);
     return object
       .#few(Object.entries(object.#as(isObject, "an object") ?? {}))
@@ -145,7 +145,7 @@ export class Place {
     }
   }
 
-  #of(name: string | undefined): Place {
+  #of(name: string | undefined): SourceValue {
     return name === undefined ? this : this.get(name);
   }
 
@@ -154,13 +154,13 @@ export class Place {
     throw new Failure(`${formatPath(this.at)} has ${list.length} entries: at most ${MAX_PARTS} can be imported`, 2);
   }
 
-  #child(step: string | number, value: unknown): Place {
+  #child(step: string | number, value: unknown): SourceValue {
     this.#isRead = true;
     const known = this.#children.get(step);
     if (known !== undefined) return known;
     // Of a large document, most members that are asked for are missing.
-    if (value === undefined || value === null) return new Place(undefined, [...this.at, step], this.notes);
-    const child = new Place(value, [...this.at, step], this.notes);
+    if (value === undefined || value === null) return new SourceValue(undefined, [...this.at, step], this.notes);
+    const child = new SourceValue(value, [...this.at, step], this.notes);
     this.#children.set(step, child);
     return child;
   }
