@@ -1,7 +1,7 @@
 /**
  * The interface for embedding: everything that a host program may import.
  */
-import { checkNames, type Names } from "./base/option_names.ts";
+import { checkNames, type OptionNames } from "./base/option_names.ts";
 import type { ConfigInput } from "./gateway/config_input.ts";
 import { Gateway } from "./embed/gateway.ts";
 import type { CompleteOptions } from "./gateway/options.ts";
@@ -16,7 +16,7 @@ export interface GatewayOptions extends Omit<
   readonly modules?: PluginModules;
 }
 
-const OPTIONS: Names<GatewayOptions> = {
+const OPTIONS: OptionNames<GatewayOptions> = {
   ...{
     config: true,
     configFile: true,

@@ -12,7 +12,7 @@ import https from "node:https";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../lib/config/model.ts";
+import type { AnyConfigInput } from "../lib/config/model.ts";
 import { createGateway } from "../lib/index.ts";
 import { backend, running } from "./support/gateway.ts";
 import { document, patternOf, root } from "./support/documents.ts";
@@ -30,12 +30,12 @@ function blocks(job: string, info: string): string[] {
 }
 
 /** The configuration of a job, with other ports. */
-function configOf(job: string, ports: Readonly<Record<number, number>>): ConfigInput {
+function configOf(job: string, ports: Readonly<Record<number, number>>): AnyConfigInput {
   const [text = ""] = blocks(job, "json");
   const moved = text.replace(/("port": |127\.0\.0\.1:)(\d+)/g, (whole, before: string, port: string) =>
     Number(port) in ports ? `${before}${ports[Number(port)]}` : whole,
   );
-  return JSON.parse(moved) as ConfigInput;
+  return JSON.parse(moved) as AnyConfigInput;
 }
 
 /** Starts a server of examples/peers.mjs; resolves with its port. */
@@ -394,7 +394,9 @@ describe("the cookbook", () => {
       "global.limits.max_body_bytes",
       10485760,
     );
-    const gateway = createGateway({ config: JSON.parse(readFileSync(join(folder, "gw.json"), "utf8")) as ConfigInput });
+    const gateway = createGateway({
+      config: JSON.parse(readFileSync(join(folder, "gw.json"), "utf8")) as AnyConfigInput,
+    });
     expect(gateway.counts).toMatchObject({ services: 2 });
     await gateway.close(0);
   });

@@ -11,7 +11,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../lib/config/model.ts";
+import type { AnyConfigInput } from "../lib/config/model.ts";
 import { formatIssues } from "../lib/config/load.ts";
 import { createGateway } from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
@@ -302,7 +302,7 @@ interface Running {
 
 /** A gateway in this process; upstreams show what reaches them. */
 async function startGateway(text: string, environment: Readonly<Record<string, string>>): Promise<Running> {
-  const config = JSON.parse(text) as ConfigInput;
+  const config = JSON.parse(text) as AnyConfigInput;
   const ports = new Map<number, number>();
   for (const { port } of config.services.flatMap(({ upstreams }) => [...upstreams])) {
     if (port !== 1 && !ports.has(port)) ports.set(port, await listen(echo(String(port))));
@@ -316,7 +316,7 @@ async function startGateway(text: string, environment: Readonly<Record<string, s
       ports.has(Number(port)) ? `"port": ${ports.get(Number(port))}` : whole,
     )
     .replaceAll("127.0.0.1:4000/", `127.0.0.1:${judge}/`);
-  const gateway = createGateway({ config: JSON.parse(moved) as ConfigInput, environment });
+  const gateway = createGateway({ config: JSON.parse(moved) as AnyConfigInput, environment });
   const { port } = await gateway.listen({ port: 0, host: "127.0.0.1" });
   onTestFinished(async () => void (await gateway.close(0)));
   const asShown = (out: string) => {
@@ -405,21 +405,21 @@ function usesOf(line: string): string[][] {
 }
 
 /** A whole configuration: the text itself, or one with the plugin that the text is. */
-function asConfiguration(text: string): ConfigInput {
+function asConfiguration(text: string): AnyConfigInput {
   const value = JSON.parse(text) as Record<string, unknown>;
-  if ("services" in value) return value as unknown as ConfigInput;
-  if ("global" in value) return { services: [], ...value } as unknown as ConfigInput;
+  if ("services" in value) return value as unknown as AnyConfigInput;
+  if ("global" in value) return { services: [], ...value } as unknown as AnyConfigInput;
   const service = {
     name: "shop",
     base_path: "/shop",
     upstreams: [{ host: "127.0.0.1", port: 3000 }],
     routes: [{ path: "/items/{id}" }],
   };
-  return { services: [{ ...service, plugins: [value] }] } as unknown as ConfigInput;
+  return { services: [{ ...service, plugins: [value] }] } as unknown as AnyConfigInput;
 }
 
 /** "" for a valid configuration, else its issues. */
-function issuesOf(config: ConfigInput): string {
+function issuesOf(config: AnyConfigInput): string {
   const modules = (config.global as { plugin_modules?: unknown } | undefined)?.plugin_modules;
   if (modules !== undefined) return ""; // shown with a digest to fill in; spec/examples.spec.ts loads the module
   const text = JSON.stringify(config);

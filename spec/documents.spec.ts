@@ -8,7 +8,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { ACCEPTABLE_WARNINGS } from "../lib/config/accepted_warnings.ts";
 import { ERRORS } from "../lib/base/errors.ts";
-import type { ConfigInput } from "../lib/config/model.ts";
+import type { AnyConfigInput } from "../lib/config/model.ts";
 import type { JsonSchema } from "../lib/config/schema.ts";
 import { CLIENT_SETTINGS, SETTINGS } from "../lib/config/settings_table.ts";
 import type { Setting } from "../lib/config/start_settings.ts";
@@ -193,7 +193,7 @@ describe("the threat model", () => {
 
 describe("what programs see", () => {
   it("every family of metrics is listed with its type", async () => {
-    const config = JSON.parse(read("examples/quickstart.json")) as ConfigInput;
+    const config = JSON.parse(read("examples/quickstart.json")) as AnyConfigInput;
     const gateway = everything.createGateway({ config, tracing: { url: "http://127.0.0.1:9/v1/traces" } });
     const { configuration } = Gateway.internalsOf(gateway);
     // As with workers: these have families of their own.

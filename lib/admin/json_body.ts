@@ -5,7 +5,7 @@ import { Fault, type ErrorCode } from "../base/errors.ts";
 import type { TaskQueue } from "../base/task_queue.ts";
 import { headerValue } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { readBody } from "../operator/operator_server.ts";
+import { readInboundBody } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/inbound.ts";
 import { retryAfter } from "./replies.ts";
 
@@ -22,7 +22,7 @@ export async function readJsonBody(inbound: Inbound, maxBytes: number, what: str
   if (!JSON_TYPE.test(headerValue(inbound.headers, "content-type") ?? ""))
     return { code: "bad_request", detail: `Send ${what} as application/json.` };
   try {
-    return await readBody(inbound, maxBytes);
+    return await readInboundBody(inbound, maxBytes);
   } catch (error) {
     if (!(error instanceof Fault)) return { code: "bad_request", detail: "The body ended before its announced end." };
     return { code: "body_too_large", detail: `The body may have at most ${maxBytes} bytes.` };

@@ -7,7 +7,7 @@ import { createTaskQueue } from "../base/task_queue.ts";
 import { sourceDigest } from "../config/load.ts";
 import type { DryRun } from "../proof/dry_run.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { readBody } from "../operator/operator_server.ts";
+import { readInboundBody } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/inbound.ts";
 import { answerPosted, type Unreadable } from "./json_body.ts";
 import { json, retryAfter } from "./replies.ts";
@@ -100,7 +100,7 @@ async function readReloadRequest(inbound: Inbound): Promise<{ readonly isDryRun:
   const query = mark < 0 ? "" : target.slice(mark + 1);
   // Clients may announce a body, and send an empty one.
   if (query === "" || query === "dry_run=false")
-    return readBody(inbound, 0).then(
+    return readInboundBody(inbound, 0).then(
       () => ({ isDryRun: false }),
       () => UNUSED_BODY,
     );

@@ -5,7 +5,7 @@
  */
 import net, { type Socket, type TcpNetConnectOpts } from "node:net";
 import type { ConnectionOptions } from "node:tls";
-import { guarded } from "./event_loop.ts";
+import { guardedEmitter } from "./event_loop.ts";
 
 /** A server that the program may connect to. */
 export interface Destination {
@@ -59,7 +59,7 @@ export class Egress {
     this.check(to);
     const { host, port } = to;
     return (options, secure) =>
-      guarded(
+      guardedEmitter(
         secure === null ? net.connect({ ...options, host, port }) : secure.open({ ...secure, ...options, host, port }),
       );
   }

@@ -8,7 +8,7 @@ import https from "node:https";
 import net from "node:net";
 import type { Duplex } from "node:stream";
 import type { Destination, Egress } from "./egress.ts";
-import { entry, guarded } from "./event_loop.ts";
+import { entry, guardedEmitter } from "./event_loop.ts";
 
 /** Keeps connections for `requestBy`, whose request fails for a destination that `egress` does not permit. */
 export function agentOf(
@@ -42,7 +42,7 @@ export function requestOver(connection: Duplex, options: RequestOptions): Client
 }
 
 function guardedRequest(request: ClientRequest): ClientRequest {
-  return guarded(request).once("response", guarded);
+  return guardedEmitter(request).once("response", guardedEmitter);
 }
 
 /**
@@ -53,7 +53,7 @@ export function http2Over(
   connection: Duplex,
   options: ClientSessionOptions | SecureClientSessionOptions,
 ): ClientHttp2Session {
-  return guarded(http2.connect("http://upstream", { ...options, createConnection: () => connection }));
+  return guardedEmitter(http2.connect("http://upstream", { ...options, createConnection: () => connection }));
 }
 
 /** All addresses of a host name by the system (getaddrinfo), without IPv6 addresses on a machine that has none. */

@@ -45,7 +45,7 @@ export function attempt(name: string, run: () => void): void {
  * What a listener of the emitter throws destroys it or, if it cannot be destroyed, as a server, the connection that the
  * event is about.
  */
-export function guarded<E extends EventEmitter>(emitter: E): E {
+export function guardedEmitter<E extends EventEmitter>(emitter: E): E {
   const { emit } = emitter;
   emitter.emit = function (this: E, ...event: Parameters<E["emit"]>) {
     try {

@@ -4,7 +4,7 @@
 import { suggest } from "./suggest.ts";
 
 /** All names that options may have. */
-export type Names<Options> = Readonly<Record<keyof Options, true>>;
+export type OptionNames<Options> = Readonly<Record<keyof Options, true>>;
 
 /**
  * Throws a `TypeError` unless `given` is an object without other names; a member that is undefined counts as absent.
@@ -14,7 +14,7 @@ export type Names<Options> = Readonly<Record<keyof Options, true>>;
 export function checkNames<Options extends object>(
   what: string,
   given: unknown,
-  names: Names<Options>,
+  names: OptionNames<Options>,
   hints: ReadonlyMap<string, string> = NO_HINTS,
 ): asserts given is Options {
   if (typeof given !== "object" || given === null) throw new TypeError(`${what} takes an object with options`);

@@ -2,7 +2,7 @@
  * The software bill of materials of a package, as CycloneDX 1.6: one component, which depends on nothing.
  */
 
-export interface Described {
+export interface BillSubject {
   readonly name: string;
   readonly version: string;
   readonly description: string;
@@ -13,7 +13,7 @@ export interface Described {
  * objects.
  */
 export function billOfMaterials(
-  { name, version, description }: Described,
+  { name, version, description }: BillSubject,
   digest: string,
   component: object,
   metadata: object = {},

@@ -32,7 +32,7 @@ import {
   type Row,
 } from "./audit_modules.ts";
 import { auditOf, type Audit, type Audited } from "./audit_sources.ts";
-import { billOfMaterials, type Described } from "./bill_of_materials.ts";
+import { billOfMaterials, type BillSubject } from "./bill_of_materials.ts";
 import { namedFile, openCandidate } from "./config_file.ts";
 import { counted } from "./counted.ts";
 import { Failure } from "./failure.ts";
@@ -152,7 +152,7 @@ function filesOf(audit: Audit, names: ReadonlySet<string>, modules: readonly Aud
   }
   files.set(`dist/${MANIFEST}`, manifestOf(modules));
   if (names.has("manager")) for (const path of pages()) files.set(path, packageFile(path));
-  const own = JSON.parse(packageFile("package.json").toString()) as Described & Readonly<Record<string, unknown>>;
+  const own = JSON.parse(packageFile("package.json").toString()) as BillSubject & Readonly<Record<string, unknown>>;
   const { name, version, description, license, type, engines, bin } = own;
   files.set(
     "package.json",
@@ -196,7 +196,7 @@ function sumsOf(files: Files): Buffer {
  * gives the same text.
  */
 function auditText(
-  { name, version }: Described,
+  { name, version }: BillSubject,
   audit: Audit,
   modules: readonly AuditedModule[],
   config: string,

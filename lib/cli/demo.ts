@@ -11,7 +11,7 @@ import type { ConfigInput } from "../gateway/config_input.ts";
 import type { RunCommand } from "./arguments.ts";
 import { Failure } from "./failure.ts";
 import { settingsOf } from "./on_demand.ts";
-import { reachable } from "./operators.ts";
+import { reachableUrl } from "./operators.ts";
 import { reloadFrom } from "./reloading.ts";
 import { drain, untilStopped } from "./shutdown.ts";
 import { start } from "./start.ts";
@@ -51,8 +51,8 @@ export const demo: RunCommand = async (given) => {
     const stopped = untilStopped((signal) => drain(signal, started, settings, log), log);
     process.stdout.write(
       tour(
-        reachable((started.http[0] ?? started.https[0])!),
-        reachable(started.adminUrl!),
+        reachableUrl((started.http[0] ?? started.https[0])!),
+        reachableUrl(started.adminUrl!),
         started.managerUrl,
         password,
       ),

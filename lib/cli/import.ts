@@ -8,7 +8,7 @@ import { readRegularFile, whyUnreadable, writeRegularFile } from "../base/regula
 import { isObject } from "../json_schema/values.ts";
 import type { Arguments, RunCommand } from "./arguments.ts";
 import { Failure } from "./failure.ts";
-import { Draft, readTarget, type Target } from "./import/draft.ts";
+import { Draft, readDraftTarget, type DraftTarget } from "./import/draft.ts";
 import { importKong } from "./import/kong.ts";
 import { checkOpenApi, importOpenApi } from "./import/openapi.ts";
 import { SourceValue } from "./import/source_value.ts";
@@ -47,13 +47,13 @@ export const importCommand: RunCommand = async (given) => {
   return 0;
 };
 
-function upstreamOf({ flags: { upstream } }: Arguments, source: Source): Target | null {
+function upstreamOf({ flags: { upstream } }: Arguments, source: Source): DraftTarget | null {
   if (upstream !== undefined && source !== "openapi")
     throw new Failure(`--upstream is for openapi: a ${source} file names its servers itself`, 2);
   if (source !== "openapi") return null;
   if (upstream === undefined)
     throw new Failure("--upstream URL is required: the document does not say where the gateway reaches the API", 2);
-  const target = readTarget(String(upstream));
+  const target = readDraftTarget(String(upstream));
   if (typeof target === "string") throw new Failure(`--upstream: ${target}`, 2);
   return target;
 }

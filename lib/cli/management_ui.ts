@@ -10,7 +10,7 @@ import type * as ManagerProxy from "../manager/proxy.ts";
 import { createManager, ofThisProcess, type Manager } from "../manager/server.ts";
 import type { OperatorTls } from "../operator/operator_server.ts";
 import { Failure } from "./failure.ts";
-import { opened, reachable, type Opened } from "./operators.ts";
+import { opened, reachableUrl, type Opened } from "./operators.ts";
 import { readAuthorities } from "./named_files.ts";
 
 interface ManagerParts {
@@ -48,7 +48,7 @@ export function openManager(settings: ManagerSettings, { admin, proxy, tls, log 
       "MANAGER",
     );
     const listenReachably = async () => {
-      const origin = reachable(await listen());
+      const origin = reachableUrl(await listen());
       const url = basePath === "/" ? origin : origin + basePath;
       if (!settings.tls && !isLoopback(host)) {
         const remedy = "to log in from other machines, set MANAGER_TLS=true or put an HTTPS proxy in front of it";

@@ -49,7 +49,7 @@ export function refresh(gateway: GatewayCore, extent: "counts" | "all"): Promise
 }
 
 /** The listener's URL for a client on this machine: "http://0.0.0.0:8008" -> "http://localhost:8008". */
-export function reachable(listener: string): string {
+export function reachableUrl(listener: string): string {
   const url = new URL(listener);
   if (["0.0.0.0", "[::]", "127.0.0.1", "[::1]"].includes(url.hostname)) url.hostname = "localhost";
   return url.origin;

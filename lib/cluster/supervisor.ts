@@ -6,7 +6,7 @@ import { randomBytes } from "node:crypto";
 import type { Server } from "node:net";
 import { Worker } from "node:worker_threads";
 import { waitAtMost } from "../base/clock.ts";
-import { entry, guarded } from "../base/event_loop.ts";
+import { entry, guardedEmitter } from "../base/event_loop.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { asReplaced, heldThread } from "../base/own_code.ts";
@@ -291,7 +291,7 @@ export class Supervisor implements Followers {
       slot.reason = messageOf(error);
       return void setImmediate(entry("a worker that does not start", () => this.#ended(slot, 1)));
     }
-    guarded(worker).on("message", (posted: Partial<Posted> | null | undefined) => {
+    guardedEmitter(worker).on("message", (posted: Partial<Posted> | null | undefined) => {
       if (posted?.edgeGateway === undefined) return;
       this.#receive(slot, posted.edgeGateway);
       this.#changed();

@@ -12,7 +12,7 @@ import * as s from "./whole_schema.ts";
 import { define, mismatch } from "./schema_core.ts";
 
 /** Each is a record, empty where nothing is configured; header names in the case in which they are written. */
-export type Conditions = s.Infer<typeof CONDITIONS>;
+export type ConditionsConfig = s.Infer<typeof CONDITIONS>;
 
 const TRUE: s.Schema<true, true> = define({
   expects: "true",

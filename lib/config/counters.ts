@@ -1,7 +1,7 @@
 /**
  * The schema of `global.counters`: the Redis or Valkey server that keeps the counts of rate limits, and its URL.
  */
-import { hostProblem, integer } from "./fields.ts";
+import { hostProblem, boundedInteger } from "./fields.ts";
 import type { FeatureFields } from "./feature_fields.ts";
 import { maskLiterals } from "./references.ts";
 import * as s from "./whole_schema.ts";
@@ -103,7 +103,7 @@ export const COUNTERS = s.object(
       describe: "The server; for a Cluster an array of some of its servers.",
     }),
     tls: s.optional(CLIENT_TLS),
-    timeout_ms: integer(1, 60_000, 50, "Longest wait for a decision, in milliseconds."),
+    timeout_ms: boundedInteger(1, 60_000, 50, "Longest wait for a decision, in milliseconds."),
     on_error: s.withDefault(
       s.oneOf(["local", "allow", "deny"], {
         describe: "Without an answer: count in memory, admit, or refuse with 503.",

@@ -18,7 +18,7 @@ export function choice<const T extends readonly [string, ...string[]]>(literals:
   return s.withDefault(s.oneOf(literals, { describe }), literals[0]);
 }
 
-export function integer(min: number, max: number, fallback: number, describe: string) {
+export function boundedInteger(min: number, max: number, fallback: number, describe: string) {
   return s.withDefault(s.integer({ min, max, describe }), fallback);
 }
 
@@ -28,7 +28,7 @@ export function share(min: number, fallback: number, describe: string) {
 
 /** At most a day; `describe` has no full stop. */
 export function milliseconds(min: number, fallback: number, describe: string) {
-  return integer(min, DAY_MS, fallback, `${describe}, in milliseconds.`);
+  return boundedInteger(min, DAY_MS, fallback, `${describe}, in milliseconds.`);
 }
 
 /**

@@ -1,7 +1,7 @@
 /**
  * The schema of `health`: health checks and ejection.
  */
-import { flag, integer, milliseconds, NO_HEALTH } from "./fields.ts";
+import { flag, boundedInteger, milliseconds, NO_HEALTH } from "./fields.ts";
 import type { FeatureFields } from "./feature_fields.ts";
 import * as s from "./whole_schema.ts";
 
@@ -23,7 +23,7 @@ const { passive: PASSIVE_DEFAULTS } = NO_HEALTH;
 
 const PASSIVE = s.object(
   {
-    max_failures: integer(
+    max_failures: boundedInteger(
       0,
       10_000,
       PASSIVE_DEFAULTS.max_failures,
@@ -64,8 +64,13 @@ export const HEALTH = s.object(
     path: s.withDefault(PROBE_PATH, NO_HEALTH.path),
     interval_ms: milliseconds(100, NO_HEALTH.interval_ms, "Time from probe to probe"),
     timeout_ms: milliseconds(1, NO_HEALTH.timeout_ms, "Longest wait for the head of the response, connecting included"),
-    healthy_threshold: integer(1, 1000, NO_HEALTH.healthy_threshold, "Probes in a row that have to pass for healthy."),
-    unhealthy_threshold: integer(
+    healthy_threshold: boundedInteger(
+      1,
+      1000,
+      NO_HEALTH.healthy_threshold,
+      "Probes in a row that have to pass for healthy.",
+    ),
+    unhealthy_threshold: boundedInteger(
       1,
       1000,
       NO_HEALTH.unhealthy_threshold,

@@ -1,7 +1,7 @@
 /**
  * The schema of `global.https_redirect`.
  */
-import { integer } from "./fields.ts";
+import { boundedInteger } from "./fields.ts";
 import type { FeatureFields } from "./feature_fields.ts";
 import * as s from "./schema.ts";
 
@@ -11,7 +11,7 @@ export const HTTPS_REDIRECT = s.object(
       s.oneOf([301, 302, 307, 308], { describe: "Status; with 307 and 308 clients keep method and body." }),
       308,
     ),
-    port: integer(1, 65_535, 443, "The port of HTTPS as clients reach it."),
+    port: boundedInteger(1, 65_535, 443, "The port of HTTPS as clients reach it."),
   },
   { describe: "Redirects requests over plain HTTP to HTTPS, before a route is looked up." },
 );

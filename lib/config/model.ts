@@ -5,7 +5,7 @@
 import { ADDRESS_RANGE } from "./address_range.ts";
 import { DECISIONS } from "./decisions.ts";
 import { BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
-import { choice, DAY_MS, flag, integer, milliseconds, NO_HEALTH, share } from "./fields.ts";
+import { choice, DAY_MS, flag, boundedInteger, milliseconds, NO_HEALTH, share } from "./fields.ts";
 import type { JsonNode } from "./json.ts";
 import * as s from "./schema.ts";
 import { define } from "./schema_core.ts";
@@ -44,7 +44,7 @@ export type Service = Config["services"][number];
 export type Route = Service["routes"][number];
 export type Upstream = Service["upstreams"][number];
 /** The configuration as written. */
-export type ConfigInput<P extends PluginInput = PluginInput> = s.InputOf<ReturnType<typeof configSchema<P>>> & {
+export type AnyConfigInput<P extends PluginInput = PluginInput> = s.InputOf<ReturnType<typeof configSchema<P>>> & {
   readonly $schema?: string | undefined;
 };
 
@@ -115,7 +115,12 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, features: read
       https_redirect: s.optional(field("https_redirect")),
       http2: flag("Whether HTTPS ports offer HTTP/2.", true),
       h2c: flag("Whether plain HTTP ports take HTTP/2 by prior knowledge.", false),
-      dns_ttl_ms: integer(100, DAY_MS, 30_000, "How often names of upstreams are looked up again, in milliseconds."),
+      dns_ttl_ms: boundedInteger(
+        100,
+        DAY_MS,
+        30_000,
+        "How often names of upstreams are looked up again, in milliseconds.",
+      ),
       limits: s.withDefault(LIMITS, {}),
       counters: s.optional(field("counters")),
       accept_warnings: s.withDefault(s.array(field("accepted_warning"), { describe: ACCEPTED }), []),
@@ -215,7 +220,7 @@ const UPSTREAM = s.named(
       check: hostProblem,
     }),
     port: s.integer({ min: 1, max: 65535, describe: "Backend port, 1–65535." }),
-    weight: integer(0, 65_535, 1, "Relative share of the requests; 0: no new requests."),
+    weight: boundedInteger(0, 65_535, 1, "Relative share of the requests; 0: no new requests."),
     group: s.optional(NAME),
   }),
 );
@@ -224,11 +229,16 @@ const TIMEOUTS = s.object({
   connect_ms: milliseconds(1, 3000, "Longest wait for a connection to an upstream"),
   response_ms: milliseconds(1, 60_000, "Longest wait for the headers of the response"),
   idle_ms: milliseconds(1, 60_000, "Longest silence between bytes, either way"),
-  total_ms: integer(0, DAY_MS, 0, "Longest time for a whole exchange, retries included, in milliseconds; 0: no limit."),
+  total_ms: boundedInteger(
+    0,
+    DAY_MS,
+    0,
+    "Longest time for a whole exchange, retries included, in milliseconds; 0: no limit.",
+  ),
 });
 
 const POOL = s.object({
-  max_connections: integer(1, 65_535, 256, "Most connections to one upstream, unused ones included."),
+  max_connections: boundedInteger(1, 65_535, 256, "Most connections to one upstream, unused ones included."),
   keepalive_idle_ms: milliseconds(1, 30_000, "How long an unused connection is kept"),
 });
 
@@ -236,31 +246,31 @@ const POOL = s.object({
 const LIMITS = s.object(
   {
     headers_timeout_ms: milliseconds(1, 60_000, "Longest wait for the whole head of a request"),
-    request_timeout_ms: integer(
+    request_timeout_ms: boundedInteger(
       0,
       DAY_MS,
       0,
       "Longest time for a whole request to arrive, in milliseconds; 0: no limit.",
     ),
-    min_body_bytes_per_s: integer(
+    min_body_bytes_per_s: boundedInteger(
       0,
       1_000_000_000,
       100,
       "Slowest a request body may arrive on average, looked at from its tenth second; 0: no limit.",
     ),
-    min_reply_bytes_per_s: integer(
+    min_reply_bytes_per_s: boundedInteger(
       0,
       1_000_000_000,
       100,
       "Slowest a client may read a reply on average, after the first minute of waiting for it; 0: no limit.",
     ),
-    max_header_bytes: integer(1024, 1_048_576, 32_768, "Largest head of a request, in bytes."),
-    max_headers: integer(1, 10_000, 200, "Most header lines in a request."),
-    max_uri_bytes: integer(64, 1_048_576, 8192, "Longest request target, in bytes."),
-    max_body_bytes: integer(0, Number.MAX_SAFE_INTEGER, 0, "Largest body of a request, in bytes; 0: no limit."),
-    max_connections: integer(0, 1_000_000, 10_000, "Most client connections; 0: no limit."),
-    max_connections_per_ip: integer(0, 1_000_000, 0, "Most connections of one client address; 0: no limit."),
-    max_requests_in_flight: integer(0, 1_000_000, 10_000, "Most requests at one time; 0: no limit."),
+    max_header_bytes: boundedInteger(1024, 1_048_576, 32_768, "Largest head of a request, in bytes."),
+    max_headers: boundedInteger(1, 10_000, 200, "Most header lines in a request."),
+    max_uri_bytes: boundedInteger(64, 1_048_576, 8192, "Longest request target, in bytes."),
+    max_body_bytes: boundedInteger(0, Number.MAX_SAFE_INTEGER, 0, "Largest body of a request, in bytes; 0: no limit."),
+    max_connections: boundedInteger(0, 1_000_000, 10_000, "Most client connections; 0: no limit."),
+    max_connections_per_ip: boundedInteger(0, 1_000_000, 0, "Most connections of one client address; 0: no limit."),
+    max_requests_in_flight: boundedInteger(0, 1_000_000, 10_000, "Most requests at one time; 0: no limit."),
     max_client_share: share(
       0.001,
       0.5,

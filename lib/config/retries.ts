@@ -1,7 +1,7 @@
 /**
  * The schema of `retries`.
  */
-import { integer, milliseconds, share } from "./fields.ts";
+import { boundedInteger, milliseconds, share } from "./fields.ts";
 import { FAILURE_STATUS } from "./health.ts";
 import type { FeatureFields } from "./feature_fields.ts";
 import * as s from "./whole_schema.ts";
@@ -13,7 +13,7 @@ const RETRIED = s.array(s.anyOf([s.oneOf(["connect", "reset", "timeout"]), FAILU
 
 export const RETRIES = s.object(
   {
-    attempts: integer(
+    attempts: boundedInteger(
       0,
       10,
       2,
@@ -22,7 +22,7 @@ export const RETRIES = s.object(
     on: s.withDefault(RETRIED, ["connect", "reset", "timeout"]),
     per_try_ms: milliseconds(0, 0, "Longest time for one try up to the head of its response; 0: no limit"),
     budget_ratio: share(0, 0.2, "Retries are no more than this share of the requests."),
-    max_replay_bytes: integer(0, 16_777_216, 65_536, "Longest body that is kept to be sent again."),
+    max_replay_bytes: boundedInteger(0, 16_777_216, 65_536, "Longest body that is kept to be sent again."),
   },
   {
     describe:

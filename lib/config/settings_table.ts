@@ -5,11 +5,11 @@
 import { TOKEN } from "../base/http_grammar.ts";
 import {
   BOOLEAN,
-  choice,
+  oneOfWords,
   FILE,
   HOST_NAME,
   HOSTS,
-  integer,
+  wholeNumber,
   list,
   optionalSetting,
   PORT,
@@ -69,14 +69,14 @@ const BEARER: Parser<string> = {
   parse: (text) => (text.length >= 16 && /^[\w.~+/-]+=*$/.test(text) ? text : null),
 };
 const DBLESS = {
-  ...choice("dbless"),
+  ...oneOfWords("dbless"),
   expects: "dbless (this build keeps its configuration in the file only: there is no database)",
 };
 const MAX_WORKERS = 64;
 const WORKERS: Parser<number | "auto"> = {
   value: "N|auto",
   expects: `an integer 1–${MAX_WORKERS}, or auto`,
-  parse: (text) => (text === "auto" ? text : integer("N", 1, MAX_WORKERS).parse(text)),
+  parse: (text) => (text === "auto" ? text : wholeNumber("N", 1, MAX_WORKERS).parse(text)),
 };
 
 const {
@@ -104,7 +104,7 @@ export const SETTINGS = {
   ),
   clientAuth: optionalSetting(
     "CLIENT_AUTH",
-    choice("request", "require"),
+    oneOfWords("request", "require"),
     "With a CA: request asks for client certificates (the default), require insists.",
   ),
   persistence: setting("PERSISTENCE_CONFIG", DBLESS, "dbless", "Persistence mode: the file is the configuration."),
@@ -140,7 +140,7 @@ export const SETTINGS = {
   ),
   adminSessionTtlS: setting(
     "ADMIN_SESSION_TTL_S",
-    integer("SECONDS", 1, 31_536_000),
+    wholeNumber("SECONDS", 1, 31_536_000),
     "3600",
     "Length of an admin session.",
   ),
@@ -239,7 +239,7 @@ export const SETTINGS = {
   auditRefusals: setting("AUDIT_REFUSALS", BOOLEAN, "false", "Also the requests that are refused with 401 and 403."),
   auditFail: setting(
     "AUDIT_FAIL",
-    choice("open", "closed"),
+    oneOfWords("open", "closed"),
     "open",
     "While it cannot be written: open serves on, closed answers requests with 503.",
   ),

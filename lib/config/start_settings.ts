@@ -39,7 +39,7 @@ export const FILE: Parser<string> = {
   expects: "the path of a file",
   parse: (text) => (isContent(text) ? null : text),
 };
-export const PORT = integer("PORT", 0, 65_535);
+export const PORT = wholeNumber("PORT", 0, 65_535);
 const PORT_OR_OFF: Parser<number | "off"> = {
   value: "PORT|off",
   expects: `${PORT.expects}, or off`,
@@ -85,18 +85,18 @@ export const START_SETTINGS = {
   listenHosts: setting("LISTEN_HOST", HOSTS, "0.0.0.0,::", "Addresses on which traffic is accepted."),
   shutdownGraceS: setting(
     "SHUTDOWN_GRACE_S",
-    integer("SECONDS", 0, 86_400),
+    wholeNumber("SECONDS", 0, 86_400),
     "30",
     "Time for requests in flight to finish on SIGTERM.",
   ),
   preStopDelayS: setting(
     "PRE_STOP_DELAY_S",
-    integer("SECONDS", 0, 3600),
+    wholeNumber("SECONDS", 0, 3600),
     "0",
     "Time to serve on after SIGTERM, with /readyz at 503.",
   ),
-  logLevel: setting("LOG_LEVEL", choice(...LOG_LEVELS), "info", "Lowest severity that is logged."),
-  logFormat: optionalSetting("LOG_FORMAT", choice(...LOG_FORMATS), "text on a terminal, json elsewhere."),
+  logLevel: setting("LOG_LEVEL", oneOfWords(...LOG_LEVELS), "info", "Lowest severity that is logged."),
+  logFormat: optionalSetting("LOG_FORMAT", oneOfWords(...LOG_FORMATS), "text on a terminal, json elsewhere."),
 };
 
 export interface Host {
@@ -215,13 +215,13 @@ export function kebab(variable: string): string {
   return variable.toLowerCase().replaceAll("_", "-");
 }
 
-export function integer(value: string, min: number, max: number): Parser<number> {
+export function wholeNumber(value: string, min: number, max: number): Parser<number> {
   const parse = (text: string) =>
     /^\d{1,9}$/.test(text) && Number(text) >= min && Number(text) <= max ? Number(text) : null;
   return { value, expects: `an integer ${min}–${max}`, parse };
 }
 
-export function choice<const T extends readonly string[]>(...words: T): Parser<T[number]> {
+export function oneOfWords<const T extends readonly string[]>(...words: T): Parser<T[number]> {
   const parse = (text: string) => words.find((word): word is T[number] => word === text) ?? null;
   return { value: words.join("|"), expects: `one of ${words.join(", ")}`, parse };
 }

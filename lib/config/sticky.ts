@@ -2,7 +2,7 @@
  * The schema of `sticky`: cookies that lead clients back to their upstream.
  */
 import { TOKEN } from "../base/http_grammar.ts";
-import { integer } from "./fields.ts";
+import { boundedInteger } from "./fields.ts";
 import type { Path } from "./json.ts";
 import type { FeatureFields } from "./feature_fields.ts";
 import * as s from "./schema.ts";
@@ -24,7 +24,7 @@ export const STICKY = s.object(
       }),
       "route",
     ),
-    ttl_s: integer(
+    ttl_s: boundedInteger(
       0,
       31_536_000,
       0,

@@ -3,7 +3,7 @@
  */
 import { isIP } from "node:net";
 import { byHeader, HEADER_VALUE, isMatches, MATCHES, NULL, SECRET, type Matches } from "./expected.ts";
-import { integer, METHOD, milliseconds, NAME } from "./fields.ts";
+import { boundedInteger, METHOD, milliseconds, NAME } from "./fields.ts";
 import { nodeAt, type Json, type Path, type Position } from "./json.ts";
 import { listedFile } from "./pinned_file.ts";
 import * as s from "./whole_schema.ts";
@@ -142,14 +142,14 @@ const REQUEST = s.object(
       {},
     ),
     certificate: s.derived(CERTIFICATE, () => null),
-    times: integer(1, 10_000, 1, "How often the request is sent; the last one is compared."),
+    times: boundedInteger(1, 10_000, 1, "How often the request is sent; the last one is compared."),
     every_ms: milliseconds(0, 0, "Time between two of them"),
   },
   { describe: "The request." },
 );
 
 const REPLY = {
-  status: integer(200, 599, 200, "Status of the reply."),
+  status: boundedInteger(200, 599, 200, "Status of the reply."),
   headers: s.withDefault(byHeader(HEADER_VALUES, "Headers of the reply."), {}),
   body: body("Body of the reply."),
 };

@@ -5,7 +5,7 @@
 import { Egress } from "../base/egress.ts";
 import type { LogFields } from "../base/log.ts";
 import { manualClock, type ManualClock } from "../base/manual_clock.ts";
-import type { Names } from "../base/option_names.ts";
+import type { OptionNames } from "../base/option_names.ts";
 import { loadConfig } from "../config/load.ts";
 import * as references from "../config/references.ts";
 import type { Config, PluginInstance } from "../config/model.ts";
@@ -79,7 +79,7 @@ export interface ExerciseRequest extends Omit<InjectRequest, "url"> {
   readonly upgrade?: "websocket";
 }
 
-const SENT_NAMES: Names<ExerciseRequest> = {
+const SENT_NAMES: OptionNames<ExerciseRequest> = {
   ...REQUEST_NAMES,
   params: true,
   identity: true,

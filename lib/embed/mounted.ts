@@ -9,7 +9,7 @@ import { readTarget } from "../route/path.ts";
 import { connectionOf } from "../server/client_certificate.ts";
 import { readFraming } from "../server/request_head.ts";
 import type { Listener } from "../server/listener.ts";
-import { targetOf } from "../server/node_request.ts";
+import { nodeTargetOf } from "../server/node_request.ts";
 import { receiveHead } from "../server/receive.ts";
 import type { Configuration } from "../gateway/configuration.ts";
 import { findRoute } from "../gateway/serve.ts";
@@ -29,7 +29,7 @@ export function mounted(listener: Listener, configuration: Pick<Configuration, "
     const { method = "", httpVersion, rawHeaders } = request;
     const { receiving, table } = configuration.snapshot;
     const framing = readFraming(method, rawHeaders, httpVersion, receiving.underscores);
-    const head = { method, target: targetOf(request), httpVersion, headers: rawHeaders, framing };
+    const head = { method, target: nodeTargetOf(request), httpVersion, headers: rawHeaders, framing };
     const inbound = receiveHead(head, connectionOf(request.socket), null, null, receiving, ignore);
     const target = readTarget(inbound.target);
     if ("code" in target) return true;

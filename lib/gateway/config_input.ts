@@ -1,7 +1,7 @@
 /**
  * The type of a configuration as programs pass it, in which the name of a plugin decides the type of its `config`.
  */
-import type { ConfigInput as AnyConfigInput } from "../config/model.ts";
+import type { AnyConfigInput } from "../config/model.ts";
 import type { InputOf } from "../config/schema.ts";
 import type { BUILTIN } from "../plugins/builtin.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";

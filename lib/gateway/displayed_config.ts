@@ -3,9 +3,9 @@
  * unresolved.
  */
 import type { Json } from "../config/json.ts";
-import type { ConfigInput } from "../config/model.ts";
+import type { AnyConfigInput } from "../config/model.ts";
 
-type ServiceInput = ConfigInput["services"][number];
+type ServiceInput = AnyConfigInput["services"][number];
 type RouteInput = ServiceInput["routes"][number];
 
 /** Of a configuration as written, where a default fills in what is missing. */

@@ -10,7 +10,7 @@ import type { Log } from "../base/log.ts";
 import { ALONE, isWorker, type ThreadCount, type Threads } from "../base/threads.ts";
 import type { KeptState, ToolCode } from "../plugins/plugin.ts";
 import type { ConnectionCounts } from "../server/limits.ts";
-import type { KeptTables, MemoryCounters, Secret } from "../store/caller_tables.ts";
+import type { KeptTables, MemoryCounters, HashSecret } from "../store/caller_tables.ts";
 import type { GatewayCounters } from "../store/counters.ts";
 import type { Balancing, Probes, RequestSplit, StickySessions } from "../upstream/balancing.ts";
 import type { Address, BreakerSettings, CircuitBreaker, FailureCounts } from "../upstream/contracts.ts";
@@ -66,7 +66,7 @@ export interface RuntimeFeatures {
     readonly FailureReports: new () => FailureCounts;
     readonly SharedConnections: new (threads: Threads) => WorkerConnections;
     readonly SharedCount: NonNullable<ToolCode["SharedCount"]>;
-    workerCounters(clock: Clock, threads: Threads, secret?: Secret): MemoryCounters;
+    workerCounters(clock: Clock, threads: Threads, secret?: HashSecret): MemoryCounters;
   };
 }
 

@@ -11,7 +11,7 @@ import type { Meter, RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { LogFormats } from "../observe/access_log.ts";
 import { readEntries, tableSteps } from "../route/table.ts";
-import type { Route as TableRoute, RouteTable, TableEntry } from "../route/table.ts";
+import type { TableRoute, RouteTable, TableEntry } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/inbound.ts";
 import type { HostCertificates } from "../server/certificates.ts";
 import { trustedProxies } from "../server/trusted_proxies.ts";

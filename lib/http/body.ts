@@ -3,7 +3,7 @@
  */
 import { Socket } from "node:net";
 import { PassThrough, type Duplex, type Readable, type Writable } from "node:stream";
-import { entry, guarded } from "../base/event_loop.ts";
+import { entry, guardedEmitter } from "../base/event_loop.ts";
 import { Fault, ignore } from "../base/errors.ts";
 
 /** The destination of a body; every `Writable` is one. */
@@ -130,7 +130,7 @@ export function byteStream(body: Readable): Readable {
   // The sender detects that a stream has already ended.
   if ((!body.readableObjectMode && body.readableEncoding === null) || body.destroyed || body.readableDidRead)
     return body;
-  const bytes = guarded(new PassThrough());
+  const bytes = guardedEmitter(new PassThrough());
   bytes.on("error", ignore);
   pump(body, bytes, {
     done: () => bytes.end(),

@@ -10,7 +10,7 @@ import { suggest } from "../base/suggest.ts";
 import { KEYWORDS, type Subject } from "./keywords.ts";
 import { propertyTypes, type TextTypes } from "./property_types.ts";
 import type { Check, Done, Run } from "./run.ts";
-import { definitionPath, described, isObject, pointerStep, valueAt, type Path } from "./values.ts";
+import { definitionPath, described, isObject, pointerStep, valueAt, type InstancePath } from "./values.ts";
 
 export { readJson } from "./read_json.ts";
 export { andThen, eachOf, resumed, Run, TooMuchWork, Work, type Done } from "./run.ts";
@@ -27,7 +27,7 @@ export interface CompiledSchema {
 
 export interface Problem {
   /** In the schema. */
-  readonly at: Path;
+  readonly at: InstancePath;
   readonly message: string;
   /** The keyword itself is invalid, not its value. */
   readonly isAtKey?: boolean;
@@ -80,7 +80,7 @@ class Compiler {
   }
 
   /** Compiles the root or a definition once; it may refer to itself. */
-  #definition(path: Path): Check {
+  #definition(path: InstancePath): Check {
     const name = nameOf(path);
     let definition = this.#definitions.get(name);
     if (definition === undefined) {
@@ -97,7 +97,7 @@ class Compiler {
    * `sameValue` is the definition being compiled, as long as its subschemas apply to the same value; null deeper in the
    * value.
    */
-  #schema(given: unknown, at: Path, sameValue: string | null): Check {
+  #schema(given: unknown, at: InstancePath, sameValue: string | null): Check {
     if (given === true) return PASS;
     if (given === false) return (_value, pointer, run) => run.add(pointer, "is not allowed");
     if (!isObject(given)) {
@@ -142,7 +142,7 @@ class Compiler {
     };
   }
 
-  #checkNames(schema: object, at: Path): void {
+  #checkNames(schema: object, at: InstancePath): void {
     for (const [keyword, value] of Object.entries(schema)) {
       const report = (message: string) => void this.problems.push({ at: [...at, keyword], message, isAtKey: true });
       if (!CONSTRAINTS.includes(keyword) && !ANNOTATIONS.includes(keyword)) {
@@ -166,12 +166,12 @@ class Compiler {
     return this.#definition(path);
   }
 
-  #report(at: Path, message: string): void {
+  #report(at: InstancePath, message: string): void {
     this.problems.push({ at, message });
   }
 }
 
-function nameOf(path: Path): string {
+function nameOf(path: InstancePath): string {
   return path.length === 0 ? "#" : `#/$defs/${pointerStep(String(path[1]))}`;
 }
 

@@ -6,21 +6,21 @@ import { atOnce } from "../base/time_slices.ts";
 import { FORMATS } from "./formats.ts";
 import { andThen, countOf, eachOf, resumed, type Check, type Done, type Run } from "./run.ts";
 import * as values from "./values.ts";
-import { isObject, pointerStep, type Path } from "./values.ts";
+import { isObject, pointerStep, type InstancePath } from "./values.ts";
 
 /** The schema object that is being compiled. */
 export interface Subject {
   readonly schema: Readonly<Record<string, unknown>>;
   /** Paths start at this object. */
-  readonly report: (path: Path, message: string) => void;
-  readonly expected: (path: Path, expected: string) => false;
+  readonly report: (path: InstancePath, message: string) => void;
+  readonly expected: (path: InstancePath, expected: string) => false;
   /** Compiles the subschema at this path, for the same value or a part of it. */
-  readonly compile: (path: Path, appliesTo: "same value" | "part") => Check;
+  readonly compile: (path: InstancePath, appliesTo: "same value" | "part") => Check;
 }
 
 interface Keyword {
   /** Reports a value of the wrong form, and returns false. */
-  readonly isValid: (given: any, path: Path, subject: Subject) => boolean;
+  readonly isValid: (given: any, path: InstancePath, subject: Subject) => boolean;
   /** Absent for a keyword that is evaluated by another keyword. */
   readonly check?: (given: any, subject: Subject, keyword: string) => Check | undefined;
 }
@@ -125,13 +125,13 @@ export const KEYWORDS: Readonly<Record<string, Keyword>> = {
   else: { isValid: needsIf, check: withoutIf },
 };
 
-function isPattern(source: string, path: Path, subject: Subject): boolean {
+function isPattern(source: string, path: InstancePath, subject: Subject): boolean {
   const compiled = linearPattern(source);
   if (typeof compiled === "string") subject.report(path, `the pattern ${compiled}`);
   return typeof compiled !== "string";
 }
 
-function needsIf(_given: unknown, _path: Path, subject: Subject): boolean {
+function needsIf(_given: unknown, _path: InstancePath, subject: Subject): boolean {
   if (subject.schema.if === undefined) subject.report([], '"then" and "else" need an "if" beside them');
   return true;
 }

@@ -4,7 +4,7 @@
 import type { Run, Work } from "./run.ts";
 
 /** Keys and indexes from the root. */
-export type Path = readonly (string | number)[];
+export type InstancePath = readonly (string | number)[];
 
 /** The name of each JSON Schema type in a sentence. */
 export const TYPE_NAMES: Readonly<Record<string, string>> = {
@@ -54,7 +54,7 @@ export function shortJson(value: unknown, longest: number): string {
 }
 
 /** The path that a `$ref` names: the root (`#`) or a definition (`#/$defs/NAME`); null for other references. */
-export function definitionPath(reference: string): Path | null {
+export function definitionPath(reference: string): InstancePath | null {
   if (reference === "#") return [];
   if (!reference.startsWith("#/$defs/")) return null;
   try {
@@ -65,7 +65,7 @@ export function definitionPath(reference: string): Path | null {
   }
 }
 
-export function valueAt(root: unknown, path: Path): unknown {
+export function valueAt(root: unknown, path: InstancePath): unknown {
   let found = root;
   for (const step of path) found = isObject(found) && Object.hasOwn(found, step) ? found[step] : undefined;
   return found;

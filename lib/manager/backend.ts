@@ -48,7 +48,7 @@ const MAX_CONNECTIONS = 256;
  * Why the admin interface did not answer. `message` is for the log; `detail` is for users, who need not be logged in,
  * and contains no address.
  */
-export class Failure extends Error {
+export class BackendFailure extends Error {
   readonly code: ErrorCode;
   readonly detail: string;
 
@@ -60,14 +60,14 @@ export class Failure extends Error {
 }
 
 /** Explains an error of the connection or of Node's parser to an operator. */
-export function failureOf({ code = "", message }: NodeJS.ErrnoException): Failure {
-  if (code.startsWith("HPE_")) return new Failure("upstream_invalid", NO_HTTP, message);
+export function failureOf({ code = "", message }: NodeJS.ErrnoException): BackendFailure {
+  if (code.startsWith("HPE_")) return new BackendFailure("upstream_invalid", NO_HTTP, message);
   const known = REASONS[code];
   // Only codes of Node or OpenSSL are shown, never a text from the other end.
   const reason =
     known === undefined ? (/^[A-Z][A-Z0-9_]+$/.test(code) ? code : "the connection failed") : `${known} (${code})`;
   const kind = code === "ECONNRESET" ? "upstream_reset" : "upstream_connect_failed";
-  return new Failure(kind, `The admin interface does not answer: ${reason}.`, message);
+  return new BackendFailure(kind, `The admin interface does not answer: ${reason}.`, message);
 }
 
 const NO_HTTP =

@@ -17,9 +17,17 @@ import {
   type HeaderList,
 } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { readBody } from "../operator/operator_server.ts";
+import { readInboundBody } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/inbound.ts";
-import { connectionTo, Failure, failureOf, LEADS_BACK, NO_ADMIN, UNKNOWN_NAME, type Backend } from "./backend.ts";
+import {
+  connectionTo,
+  BackendFailure,
+  failureOf,
+  LEADS_BACK,
+  NO_ADMIN,
+  UNKNOWN_NAME,
+  type Backend,
+} from "./backend.ts";
 import { scriptHeaders, type AdminBackend } from "./server.ts";
 
 /** Time limit for the head of a reply, connecting included. The body has none: it may be an event stream. */
@@ -61,13 +69,13 @@ export class AdminProxy implements AdminBackend {
     const isLarge = inbound.body !== null && !(Number(headerValue(headers, "content-length")) <= MAX_HELD_BYTES);
     try {
       // Read before connecting: with a slow client the admin interface would appear not to answer.
-      const response = await this.#ask(inbound, path, isLarge ? null : await readBody(inbound, MAX_HELD_BYTES));
+      const response = await this.#ask(inbound, path, isLarge ? null : await readInboundBody(inbound, MAX_HELD_BYTES));
       if (response.statusCode! < 500) this.#noteSuccess();
       if (isEventStream(response)) this.#streams.add(response.once("close", () => this.#streams.delete(response)));
       return replyFrom(response, method);
     } catch (error) {
       // The client sent a header that HTTP/1.1 cannot carry, or a body that broke off or is too large.
-      if (!(error instanceof Failure))
+      if (!(error instanceof BackendFailure))
         return problem(call, error instanceof Fault ? error.code : "bad_request", { why: (error as Error).message });
       const { code, detail, message: why } = error;
       if (!call.aborted) this.#noteFailure(why);
@@ -92,7 +100,7 @@ export class AdminProxy implements AdminBackend {
     const waitMs = method === "POST" || method === "PUT" ? REPLY_TO_POST_MS : REPLY_MS;
     return new Promise((resolve, reject) => {
       if (headerValues(headers, "via").some((value) => value.includes(this.#via)))
-        throw new Failure("upstream_invalid", LEADS_BACK);
+        throw new BackendFailure("upstream_invalid", LEADS_BACK);
       const request = requestBy(this.#connection.agent, {
         ...this.#connection,
         setHost: false,
@@ -106,7 +114,7 @@ export class AdminProxy implements AdminBackend {
         request.destroy();
       };
       const late = `The admin interface did not answer within ${waitMs / 1000} s.`;
-      const waiting = () => this.#clock.after(waitMs, () => fail(new Failure("upstream_timeout", late)));
+      const waiting = () => this.#clock.after(waitMs, () => fail(new BackendFailure("upstream_timeout", late)));
       let timer = waiting();
       let isOver = false;
       const sent = () => {
@@ -117,21 +125,21 @@ export class AdminProxy implements AdminBackend {
       request.on("close", () => {
         isOver = true;
         timer.cancel();
-        reject(new Failure("upstream_reset", "The admin interface closed the connection without an answer."));
+        reject(new BackendFailure("upstream_reset", "The admin interface closed the connection without an answer."));
       });
       request.on("error", (error) => reject(failureOf(error)));
       request.on("upgrade", (_response, socket) => {
         socket.destroy();
-        fail(new Failure("upstream_invalid", "The admin interface switched protocols unexpectedly."));
+        fail(new BackendFailure("upstream_invalid", "The admin interface switched protocols unexpectedly."));
       });
       request.on("response", (response) => {
         isOver = true;
         timer.cancel();
         const status = response.statusCode!;
         if (status < 200 || status > 599)
-          fail(new Failure("upstream_invalid", "The admin interface sent a reply that cannot be forwarded."));
-        else if (isNoAdmin(method, path, response)) fail(new Failure("upstream_invalid", NO_ADMIN));
-        else if (status === 421) fail(new Failure("upstream_invalid", UNKNOWN_NAME));
+          fail(new BackendFailure("upstream_invalid", "The admin interface sent a reply that cannot be forwarded."));
+        else if (isNoAdmin(method, path, response)) fail(new BackendFailure("upstream_invalid", NO_ADMIN));
+        else if (status === 421) fail(new BackendFailure("upstream_invalid", UNKNOWN_NAME));
         else resolve(response);
       });
       if (body !== null) request.end(body);

@@ -26,7 +26,7 @@ export function jsonLines(): LineFormat {
     const upstreamMs = (notes.upstreamMs ?? 0) + (askedAt === null ? 0 : now - askedAt);
     const agent = headerValue(headers, "user-agent");
     const traceId = notes.span === null ? traceIdOf(headers) : notes.span.traceId;
-    const host = hostOf(arrival);
+    const host = loggedHost(arrival);
     const path = plainPath(target) ?? quoted(redactedPath(pathOf(target))).slice(1, -1);
     // Sums of strings, numbers made strings first: a template, which checks each part once more, is slower. Ids and
     // versions need no escapes.
@@ -131,7 +131,7 @@ export function short(text: string, characters = MAX_CHARACTERS): string {
  * An absolute target has precedence over the Host header (RFC 9112 §3.2.2). An invalid host is null: it may contain a
  * password.
  */
-export function hostOf({ authority, target }: Pick<RequestFacts, "authority" | "target">): string | null {
+export function loggedHost({ authority, target }: Pick<RequestFacts, "authority" | "target">): string | null {
   const found = target.charCodeAt(0) === SLASH ? authority : (/^[^/?#]*:\/\/([^/?#]*)/.exec(target)?.[1] ?? authority);
   return HOST.test(found) ? found : null;
 }

@@ -9,7 +9,7 @@ import { textHash } from "../base/mix.ts";
 import type { Notes } from "../http/exchange.ts";
 import { redactedPath } from "../http/redact.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
-import { hostOf, pathOf, plainPath } from "./access_line.ts";
+import { loggedHost, pathOf, plainPath } from "./access_line.ts";
 
 const DEFAULT_COUNT = 10_000;
 /** Of the number of requests so far, in front of the slots. */
@@ -127,7 +127,7 @@ const [OF_PATH, OF_HOST] = [1, 2];
 const KINDS = Uint8Array.from({ length: 256 }, (_, code) => {
   const text = String.fromCharCode(code);
   const isOfPath = text !== "J" && plainPath(`/${text}`) === `/${text}`;
-  return (isOfPath ? OF_PATH : 0) | (hostOf({ authority: text, target: "/" }) === null ? 0 : OF_HOST);
+  return (isOfPath ? OF_PATH : 0) | (loggedHost({ authority: text, target: "/" }) === null ? 0 : OF_HOST);
 });
 
 function isQueryStart(code: number): boolean {
@@ -205,7 +205,11 @@ export class Decisions {
       ring.bytes.fill(0, next, end);
       const path = plainPath(target) ?? beginOf(pathOf(target));
       // An end of the path is worth more than one of the host.
-      next = ring.line(next, hostOf({ authority, target }) ?? "", Math.max(end - path.length - 1, (next + end) >> 1));
+      next = ring.line(
+        next,
+        loggedHost({ authority, target }) ?? "",
+        Math.max(end - path.length - 1, (next + end) >> 1),
+      );
       ring.line(next, path, end);
     }
     words[(at >> 2) + 1] = (tries << 16) | (notes.status ?? 0);

@@ -2,7 +2,7 @@
  * Writes metrics in Prometheus' text format 0.0.4.
  */
 import { Readable } from "node:stream";
-import { BUCKETS } from "./metrics.ts";
+import { DURATION_BUCKETS } from "./metrics.ts";
 
 /** Names and values in turn. */
 export type Labels = readonly string[];
@@ -62,7 +62,7 @@ function histogram(name: string, labels: string, { counts, sumMs }: Histogram): 
   let total = 0;
   for (let i = 0; i < counts.length; i++) {
     total += counts[i]!;
-    text += sample(`${name}_bucket`, `${before}le="${BUCKETS[i] ?? "+Inf"}"`, total);
+    text += sample(`${name}_bucket`, `${before}le="${DURATION_BUCKETS[i] ?? "+Inf"}"`, total);
   }
   return text + sample(`${name}_sum`, labels, Math.round(sumMs * 1000) / 1e6) + sample(`${name}_count`, labels, total);
 }

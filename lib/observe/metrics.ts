@@ -153,7 +153,7 @@ const STATUS_PLACES = Uint8Array.from({ length: SPAN }, (_, status) => {
 });
 
 /** Upper bounds of Prometheus' buckets in seconds; a bound is within its bucket, and longer times are in +Inf. */
-export const BUCKETS: readonly number[] = [
+export const DURATION_BUCKETS: readonly number[] = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 ];
 
@@ -169,11 +169,11 @@ const EIGHTHS = Array.from({ length: 24 * 8 }, (_, i) => SHORTEST_MS * 2 ** Math
  */
 const LOWER = Float64Array.from([
   ...EIGHTHS,
-  ...BUCKETS.map((seconds) => seconds * 1000 * (1 + Number.EPSILON)),
+  ...DURATION_BUCKETS.map((seconds) => seconds * 1000 * (1 + Number.EPSILON)),
 ]).sort();
 
 /** Prometheus' bucket that contains each bucket. */
-const COARSE = Array.from(LOWER, (lower) => BUCKETS.filter((seconds) => seconds * 1000 < lower).length);
+const COARSE = Array.from(LOWER, (lower) => DURATION_BUCKETS.filter((seconds) => seconds * 1000 < lower).length);
 /** The middle of each bucket to three digits: more would suggest a precision that is not there. */
 const MIDDLES = Array.from(LOWER, (lower, i) => Number(((lower + (LOWER[i + 1] ?? LONGEST_MS)) / 2).toPrecision(3)));
 
@@ -358,7 +358,7 @@ function withTimes(counts: readonly number[] | null, counted: Counted): readonly
   let sums: number[] | null = null;
   for (let i = 0; i < counted.length; i += 2) {
     if (counted[i]! < TIME) continue;
-    sums ??= counts?.slice() ?? new Array<number>(BUCKETS.length + 1).fill(0);
+    sums ??= counts?.slice() ?? new Array<number>(DURATION_BUCKETS.length + 1).fill(0);
     sums[COARSE[counted[i]! - TIME]!]! += counted[i + 1]!;
   }
   return sums ?? counts;

@@ -15,7 +15,7 @@ import { redactedPath } from "../http/redact.ts";
 import { redacted } from "../http/redact_query.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Span, TracedRequest, TracedUpstream, TrySpan } from "../http/span.ts";
-import { hostOf, pathOf, short } from "./access_line.ts";
+import { loggedHost, pathOf, short } from "./access_line.ts";
 import type { Sampler } from "./sampling.ts";
 import { attributesText, spanText, type FinishedSpan } from "./span_json.ts";
 import { createIds, parentOf, tracestateOf, type Ids, type RemoteParent } from "./trace_context.ts";
@@ -294,7 +294,7 @@ function requestAttributes(facts: RequestFacts, error: string | null, { secretPa
   const { notes } = call;
   const question = target.indexOf("?");
   const agent = headerValue(headers, "user-agent");
-  const [address, port] = hostAndPort(hostOf(facts), scheme);
+  const [address, port] = hostAndPort(loggedHost(facts), scheme);
   return attributesText([
     "http.request.method",
     knownMethod(method) ?? "_OTHER",

@@ -104,7 +104,7 @@ function withoutCa({ cert, key }: Pair) {
  * The whole body of a request, requested first where the client waits for that (RFC 9110 §10.1.1). Rejects with a
  * `Fault` "body_too_large" beyond `maxBytes`, and with an error when the body breaks off.
  */
-export async function readBody({ body, headers, call }: Inbound, maxBytes: number): Promise<Buffer> {
+export async function readInboundBody({ body, headers, call }: Inbound, maxBytes: number): Promise<Buffer> {
   const tooLarge = new Fault("body_too_large", `the body has more than ${maxBytes} bytes`);
   if (Number(headerValue(headers, "content-length") ?? 0) > maxBytes) throw tooLarge;
   if (hasToken(headerValue(headers, "expect"), "100-continue")) call.inform(100, []);

@@ -69,7 +69,7 @@ export const compress: Plugin<typeof schema> = {
     const answer = (exchange: Exchange, reply: Reply): Reply => {
       if (!mayEncode(reply, minBytes, isListed)) return reply;
       const varied = withVary(reply.headers);
-      const coding = choice(acceptedCodings(exchange.headers));
+      const coding = chosenCoding(acceptedCodings(exchange.headers));
       const encoded = coding === null ? null : encode(exchange, reply, varied, coding);
       return encoded ?? { ...reply, headers: varied };
     };
@@ -178,7 +178,7 @@ function typeMatcher(types: readonly string[]): (contentType: string) => boolean
  * The coding with the greatest weight in Accept-Encoding, the first supported among equals; null for none, or if
  * `identity` has a greater weight.
  */
-export function choice(weights: ReadonlyMap<string, number>): Coding | null {
+export function chosenCoding(weights: ReadonlyMap<string, number>): Coding | null {
   let best: Coding | null = null;
   let most = 0;
   for (const coding of CODINGS) {

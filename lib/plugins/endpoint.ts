@@ -61,7 +61,7 @@ export function answerText({ headers, body }: ClientAnswer, maxBytes: number): s
 }
 
 /** Host and port: the part of a URL that may be logged. */
-export function hostOf(url: string): string {
+export function serverOf(url: string): string {
   return new URL(url).host;
 }
 

@@ -15,7 +15,7 @@ import { headerValue, type HeaderList } from "../http/headers.ts";
 import { REDACTED, redactedPath } from "../http/redact.ts";
 import { redacted } from "../http/redact_query.ts";
 import type { Reply } from "../http/reply.ts";
-import { checkTls, clientTls, hostOf, httpUrl } from "./endpoint.ts";
+import { checkTls, clientTls, serverOf, httpUrl } from "./endpoint.ts";
 import type { Plugin, Tools } from "./plugin.ts";
 
 const value = string({ pattern: /^[\t\x20-\x7e]*$/, hint: "text that a header can carry", secret: true });
@@ -127,7 +127,7 @@ function queueFor(config: Config, { clock, log, scope, client }: Tools): Deliver
     report: (lost, why) =>
       log.warn("http_log has lost entries", {
         plugin: scope.path,
-        host: hostOf(config.httpEndpoint),
+        host: serverOf(config.httpEndpoint),
         entries: lost,
         error: why,
       }),

@@ -6,7 +6,7 @@ import { hash } from "node:crypto";
 import type { Client } from "../client/client.ts";
 import type { Call } from "../http/exchange.ts";
 import { keysOf, type Algorithm, type KeySet } from "./jwt_keys.ts";
-import { hostOf, answerText } from "./endpoint.ts";
+import { serverOf, answerText } from "./endpoint.ts";
 import type { KeptState, Tools } from "./plugin.ts";
 import { BackOff, SingleFlight } from "./single_flight.ts";
 
@@ -32,7 +32,7 @@ export class JwksSource implements KeptState {
   constructor(options: JwksSourceOptions) {
     this.#options = options;
     const { scope, url } = options;
-    this.#backOff = new BackOff(options, { plugin: scope.path, host: hostOf(url) }, FIRST_BACKOFF_MS);
+    this.#backOff = new BackOff(options, { plugin: scope.path, host: serverOf(url) }, FIRST_BACKOFF_MS);
   }
 
   /** The current keys; null before the first fetch. */

@@ -31,7 +31,7 @@ export interface PageLink {
   readonly opensWindow?: boolean;
 }
 
-export interface Refusal {
+export interface LoginRefusal {
   readonly code: ErrorCode;
   readonly detail: string;
   /** For the log only. */
@@ -41,7 +41,7 @@ export interface Refusal {
 }
 
 /** A page, or a problem document where none is wanted. */
-export function refused(exchange: Exchange, { code, detail, why, headers = [], link }: Refusal): Reply {
+export function refused(exchange: Exchange, { code, detail, why, headers = [], link }: LoginRefusal): Reply {
   const { call } = exchange;
   const all = [...headers, ...UNSTORED];
   if (!isForPage(exchange)) return problem(call, code, { detail, headers: all, ...(why !== undefined && { why }) });

@@ -13,7 +13,7 @@ import type { Client, HttpClientOptions } from "../client/client.ts";
 import type { Call, Exchange, PluginTime } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
-import type { MemoryCounters, Secret } from "../store/caller_tables.ts";
+import type { MemoryCounters, HashSecret } from "../store/caller_tables.ts";
 import type { CostedLimiter, Counters, Decision, LimiterOptions } from "../store/counters.ts";
 import type { LimiterTools } from "../store/costs.ts";
 import type { CallerRegistry } from "./callers.ts";
@@ -174,7 +174,7 @@ export interface FurtherLimits {
 /** The code behind some of the `Tools`: the kinds that use them bring it, so that it is loaded with no other kind. */
 export interface ToolCode {
   /** For `counters` and `limiterBy`. */
-  readonly memoryCounters?: (clock: Clock, secret?: Secret) => MemoryCounters;
+  readonly memoryCounters?: (clock: Clock, secret?: HashSecret) => MemoryCounters;
   /** For `count`. */
   readonly SharedCount?: new (threads: Threads, name: string) => ThreadCount;
   /** For `counts`. */

@@ -26,7 +26,7 @@ import type { Refusal, ShownIssue, TestReport } from "../gateway/status.ts";
 import { candidatesOf } from "../route/candidates.ts";
 import { Candidate, compileApart } from "./candidate.ts";
 import { configWarningsInSlices } from "./config_warnings.ts";
-import type { Compared, RoutePlace } from "./guards_lost.ts";
+import type { ComparedConfig, RoutePlace } from "./guards_lost.ts";
 import { routeDiff, type RouteDiff } from "./route_diff.ts";
 import { placedWarnings, type PlacedWarning } from "./placed_warnings.ts";
 import { failedTests, failuresOf, runTests, type FailedTest, type TestedRoute } from "./run_tests.ts";
@@ -212,8 +212,8 @@ function skipped(
 }
 
 interface Comparison {
-  readonly from: Compared;
-  readonly to: Compared;
+  readonly from: ComparedConfig;
+  readonly to: ComparedConfig;
   readonly recent: readonly RecentRequest[];
 }
 
@@ -319,7 +319,7 @@ const MAX_EXAMPLES = 10;
 
 async function movedRequests(
   recent: readonly RecentRequest[],
-  [before, after]: readonly [Compared, Compared],
+  [before, after]: readonly [ComparedConfig, ComparedConfig],
   slice: NextTimeSlice,
 ): Promise<MovedRequests> {
   const examples = new Map<string, MovedRequest>();
@@ -341,7 +341,7 @@ async function movedRequests(
 }
 
 /** Undefined: the route depends on what is not kept of a recent request. */
-function placeOf({ table }: Compared, { method, authority, path }: RecentRequest): RoutePlace | null | undefined {
+function placeOf({ table }: ComparedConfig, { method, authority, path }: RecentRequest): RoutePlace | null | undefined {
   const found = table.find(authority, method, path, path.includes("%2F"));
   const asked = candidatesOf(table, authority, path).filter(({ takes }) => takes(method));
   // Routes of one pattern follow each other: those with conditions before the route that takes the rest.

@@ -5,7 +5,7 @@
  * sentences are written here.
  */
 import { METHODS } from "node:http";
-import type { Names } from "../base/option_names.ts";
+import type { OptionNames } from "../base/option_names.ts";
 import type { Json } from "../config/json.ts";
 import { concealerOf } from "../config/secrets.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -43,7 +43,7 @@ export interface Question {
   readonly body?: string;
 }
 
-const QUESTION_NAMES: Names<Question> = { method: true, url: true, headers: true, clientIp: true, body: true };
+const QUESTION_NAMES: OptionNames<Question> = { method: true, url: true, headers: true, clientIp: true, body: true };
 
 export interface Explanation {
   readonly outcome: "matched" | "refused";

@@ -27,15 +27,15 @@ export interface GuardsLost extends RoutePlace {
 }
 
 /** A configuration with its route table. */
-export type Compared = Pick<Snapshot, keyof ValidConfig | "table">;
+export type ComparedConfig = Pick<Snapshot, keyof ValidConfig | "table">;
 
 /**
  * Compares the routes that a request can have in both configurations, then those that have the same names.
  * `isComplete`: false if so many routes share paths that not all could be compared.
  */
 export async function guardsLost(
-  before: Compared,
-  after: Compared,
+  before: ComparedConfig,
+  after: ComparedConfig,
   slice: NextTimeSlice,
 ): Promise<{ readonly found: readonly GuardsLost[]; readonly isComplete: boolean }> {
   const found = new Map<WrittenRoute, GuardsLost>();

@@ -7,11 +7,11 @@ import { isIP } from "node:net";
 import { Readable } from "node:stream";
 import { ignore } from "../base/errors.ts";
 import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
-import { checkNames, type Names } from "../base/option_names.ts";
+import { checkNames, type OptionNames } from "../base/option_names.ts";
 import type { ClientCertificate } from "../http/client_certificate.ts";
 import { hasHeader, headerValue, withoutHeader, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { malformed, readFraming, type Framing, type Refusal, type RequestHead } from "../server/request_head.ts";
+import { malformed, readFraming, type Framing, type RequestRefusal, type RequestHead } from "../server/request_head.ts";
 import type { Inbound, ReceiveOptions } from "../server/inbound.ts";
 import { receiveHead } from "../server/receive.ts";
 import { pairs, replyHeaders } from "../server/reply_headers.ts";
@@ -62,7 +62,7 @@ export interface InjectResponse {
   json(): unknown;
 }
 
-export const REQUEST_NAMES: Names<InjectRequest> = {
+export const REQUEST_NAMES: OptionNames<InjectRequest> = {
   method: true,
   url: true,
   headers: true,
@@ -70,7 +70,7 @@ export const REQUEST_NAMES: Names<InjectRequest> = {
   clientIp: true,
   certificate: true,
 };
-const CERTIFICATE_NAMES: Names<GivenCertificate> = {
+const CERTIFICATE_NAMES: OptionNames<GivenCertificate> = {
   subject: true,
   san: true,
   verified: true,
@@ -91,7 +91,7 @@ const HINTS: ReadonlyMap<string, string> = new Map([
 export function checkRequest<Request extends InjectRequest>(
   what: string,
   given: Request,
-  names: Names<Request> = REQUEST_NAMES as Names<Request>,
+  names: OptionNames<Request> = REQUEST_NAMES as OptionNames<Request>,
 ): void {
   checkNames(what, given, names, HINTS);
   const { url, method, body, headers, clientIp, certificate }: InjectRequest = given;
@@ -200,7 +200,7 @@ export function headerListOf(headers: Headers): HeaderList {
 function refuseBytes(
   { method, target, headers }: RequestHead,
   { limits: { maxHeaderBytes, maxUriBytes } }: ReceiveOptions,
-): Refusal | null {
+): RequestRefusal | null {
   const line = method.length + target.length + " ".length + " HTTP/1.1\r\n".length;
   // Each name and each value has two characters behind it. The empty line at the end does not count.
   const bytes = headers.reduce((sum, text) => sum + text.length + 2, line);
@@ -215,7 +215,7 @@ function refuseBytes(
  * Refuses what the parser refuses in a request from the network; forwarded, it could hide a second request (request
  * smuggling).
  */
-function refuseMalformed({ method, target, headers }: RequestHead): Refusal | null {
+function refuseMalformed({ method, target, headers }: RequestHead): RequestRefusal | null {
   if (!TOKEN.test(method)) return malformed("The method is not a token.");
   if (target.includes(" ")) return malformed("The request target has a space that is not percent-encoded.");
   const wrong = pairs(headers).find(
@@ -227,7 +227,7 @@ function refuseMalformed({ method, target, headers }: RequestHead): Refusal | nu
     : malformed(`The header ${JSON.stringify(wrong[0])} is not a token with a value of visible characters.`);
 }
 
-function refuseLength({ bodyLength }: Framing, actual: number): Refusal | null {
+function refuseLength({ bodyLength }: Framing, actual: number): RequestRefusal | null {
   if (bodyLength === "chunked") return malformed("An injected body has no Transfer-Encoding.");
   return bodyLength === actual ? null : malformed("The Content-Length is not the length of the body.");
 }

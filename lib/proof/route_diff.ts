@@ -9,7 +9,7 @@ import { schemeOf } from "../http/conditions.ts";
 import { namesOf, placesOf } from "../route/conditions.ts";
 import { placedChanges, type PlacedChange, type ShownResource } from "../gateway/config_diff.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
-import { guardsLost, type Compared, type GuardsLost, type RoutePlace } from "./guards_lost.ts";
+import { guardsLost, type ComparedConfig, type GuardsLost, type RoutePlace } from "./guards_lost.ts";
 
 export interface RouteDiff {
   readonly guardsLost: readonly GuardsLost[];
@@ -28,7 +28,11 @@ export interface RouteDiff {
  * From `before` to `after`. Empty exactly when both are the same, except for `guardsLost`, which also compares the
  * content of files.
  */
-export async function routeDiff(before: Compared, after: Compared, slice: NextTimeSlice = paced()): Promise<RouteDiff> {
+export async function routeDiff(
+  before: ComparedConfig,
+  after: ComparedConfig,
+  slice: NextTimeSlice = paced(),
+): Promise<RouteDiff> {
   const { found, isComplete } = await guardsLost(before, after, slice);
   const { other, ...changes } = await changesOfRoutes(before.shown, after.shown, slice);
   return { guardsLost: found, ...changes, other: isComplete ? other : [...other, INCOMPLETE] };

@@ -4,7 +4,7 @@
 import type { RouteConditions } from "./contracts.ts";
 import { comparable } from "./path.ts";
 import { keysFrom, visitMeeting } from "./pattern_index.ts";
-import { contenders, type Route, type RouteTable } from "./table.ts";
+import { contenders, type TableRoute, type RouteTable } from "./table.ts";
 import { endOf } from "./tree.ts";
 
 /**
@@ -31,7 +31,7 @@ export function candidatesOf<T>(
   const compared = comparable(path);
   const texts = compared.slice(1, endOf(compared));
   const segments = texts === "" ? [] : texts.split("/").map((text) => ({ kind: "literal", text }) as const);
-  const found = new Map<Route<T>, RouteCandidate<T>>();
+  const found = new Map<TableRoute<T>, RouteCandidate<T>>();
   for (const host of authority === null ? trees.roots.keys() : keysFrom(trees.firstKey(authority))) {
     const root = trees.roots.get(host);
     if (root === undefined) continue;

@@ -73,7 +73,7 @@ export function* checkRoutes(
       const declared = {
         declaration,
         baseLength: base.length,
-        conditions: route.match === undefined ? NONE : part!.listOf(route.match),
+        conditions: route.match === undefined ? NONE : part!.placedConditions(route.match),
       };
       const rivals = lists.map((list) => rivalsIn(list, declared, part));
       const earlier = rivals.map((each) => firstConflict(each, route)).find((found) => found !== undefined);

@@ -16,7 +16,7 @@ export const fields: FeatureFields = { schemas: { match: CONDITIONS } };
 
 /** Throws an Error for a pattern that `linearPattern` refuses. */
 export function routeConditions(written: Conditions): RouteConditions {
-  return { written, list: listOf(written), holds: compileConditions(written) };
+  return { written, list: placedConditions(written), holds: compileConditions(written) };
 }
 
 /** As trailers they would reach the upstream behind another route. */
@@ -25,7 +25,7 @@ export function matchedHeaders(services: readonly Service[]): ReadonlySet<string
   return names.length === 0 ? undefined : new Set(names.map(dashed));
 }
 
-export function listOf(conditions: Conditions): readonly PlacedCondition[] {
+export function placedConditions(conditions: Conditions): readonly PlacedCondition[] {
   return placesOf(conditions).map(([place, written]) => {
     const name = place === "headers" ? written.toLowerCase() : written;
     // One is the other's absence: a request has one of both.

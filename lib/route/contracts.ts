@@ -47,7 +47,7 @@ export interface UpstreamPath {
 
 /** `conditions.ts` */
 export interface Matching {
-  listOf(conditions: Conditions): readonly PlacedCondition[];
+  placedConditions(conditions: Conditions): readonly PlacedCondition[];
   /** Whether one request can fulfil both, as far as that can be told. */
   canMeet(a: readonly PlacedCondition[], b: readonly PlacedCondition[]): boolean;
   /** Throws an Error for a pattern that `linearPattern` refuses. */

@@ -12,7 +12,7 @@ interface Head<T> extends Indexed {
   readonly pattern: Pattern<T>;
 }
 
-export interface Asked<T> {
+export interface DecodedSearch<T> {
   /**
    * Of the patterns that can win a path of the guarded route: the least rank, and whether one of them accepts `%2F`.
    */
@@ -52,7 +52,7 @@ export class DecodedOverlaps<T> {
   /** The routes that lack a guard of this one and take such a request. */
   *takers(
     guarded: Placed<T>,
-    { leastRank, acceptsSlashes, isKnown }: Asked<T>,
+    { leastRank, acceptsSlashes, isKnown }: DecodedSearch<T>,
   ): Generator<undefined | FoundTaker<T>, void, undefined> {
     const { keys, segments, guards } = guarded;
     const tail = literalAt(segments, segments.length - 1);

@@ -12,7 +12,7 @@ import type { Segment } from "./pattern.ts";
 import { isOpen } from "./pattern_index.ts";
 import { choiceOf, lacks, PlacedRoutes, type Pattern, type Placed } from "./placed_routes.ts";
 import { choiceFor, COMMON_METHODS, fulfilling, type SampleRequest } from "./sample_requests.ts";
-import { contenders, methodsOf, routeFor, routeSteps, type Route, type TableEntry } from "./table.ts";
+import { contenders, methodsOf, routeFor, routeSteps, type TableRoute, type TableEntry } from "./table.ts";
 import { UpstreamOverlaps, type RouteDestination } from "./upstream_overlaps.ts";
 
 export interface Unreachable<T> {
@@ -249,7 +249,7 @@ function requestTo<T>(
 }
 
 /** Why a route of the same pattern takes a request, and not the guarded one. */
-function reasonOf<T>(guarded: Route<T>, taker: Route<T>, { method }: SampleRequest): BypassReason {
+function reasonOf<T>(guarded: TableRoute<T>, taker: TableRoute<T>, { method }: SampleRequest): BypassReason {
   if (guarded.methods.length > 0 && !guarded.methods.includes(method)) return "method";
   return taker.baseLength > guarded.baseLength ? "base_path" : "match";
 }

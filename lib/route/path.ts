@@ -21,7 +21,7 @@ export interface Target {
   readonly encodedSlash: boolean;
 }
 
-export interface Refusal {
+export interface PathRefusal {
   readonly code: ErrorCode & ("path_ambiguous" | "bad_request");
   /** For the client; does not repeat its path. */
   readonly detail: string;
@@ -31,7 +31,7 @@ export interface Refusal {
  * Reads origin-form and absolute-form (RFC 9112 §3.2) from a target whose characters are bytes, as node's `req.url`
  * gives it.
  */
-export function readTarget(target: string): Target | Refusal {
+export function readTarget(target: string): Target | PathRefusal {
   return target.charCodeAt(0) === SLASH ? readPathAndQuery(target, 0, null) : readAbsolute(target);
 }
 
@@ -40,7 +40,7 @@ export function readTarget(target: string): Target | Refusal {
  * not stand raw in a path encoded (RFC 3986 §6.2.2). Normalising twice changes nothing more. `raw` starts with "/" and
  * has no query.
  */
-export function normalisePath(raw: string): Pick<Target, "path" | "encodedSlash"> | Refusal {
+export function normalisePath(raw: string): Pick<Target, "path" | "encodedSlash"> | PathRefusal {
   let path = "";
   let encodedSlash = false;
   let segment: "" | "." | ".." | "other" = "";
@@ -119,7 +119,7 @@ const BAD_FORM = refusal("bad_request", "the request target is neither a path no
 const BAD_AUTHORITY = refusal("bad_request", "the request target names no valid host");
 
 /** Reads from `start` on: a path, possibly empty, and a query. */
-function readPathAndQuery(target: string, start: number, authority: string | null): Target | Refusal {
+function readPathAndQuery(target: string, start: number, authority: string | null): Target | PathRefusal {
   const mark = target.indexOf("?", start);
   const end = mark < 0 ? target.length : mark;
   let query = "";
@@ -155,7 +155,7 @@ function isNormal(path: string): boolean {
  * The query is forwarded byte for byte, so it must not contain characters that end the target or the request line (`a
  * b`, CR, `#`).
  */
-function queryFault(target: string, start: number): Refusal | null {
+function queryFault(target: string, start: number): PathRefusal | null {
   for (let i = start; i < target.length; i++) {
     const code = target.charCodeAt(i);
     if (code === HASH) return FRAGMENT;
@@ -165,7 +165,7 @@ function queryFault(target: string, start: number): Refusal | null {
 }
 
 /** `http://host:port/path?query`. Refuses asterisk-form and authority-form: the gateway is not a forward proxy. */
-function readAbsolute(target: string): Target | Refusal {
+function readAbsolute(target: string): Target | PathRefusal {
   const scheme = target.slice(0, 8).toLowerCase();
   const start = scheme === "https://" ? 8 : scheme.startsWith("http://") ? 7 : 0;
   if (start === 0) return BAD_FORM;
@@ -188,7 +188,7 @@ function hexPair(text: string, at: number): number {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-function refusal(code: Refusal["code"], detail: string): Refusal {
+function refusal(code: PathRefusal["code"], detail: string): PathRefusal {
   return Object.freeze({ code, detail });
 }
 

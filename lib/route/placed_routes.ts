@@ -5,11 +5,11 @@
 import type { Segment } from "./pattern.ts";
 import { firstState, isOpen, keysFrom, literalAt, PatternIndex, type PathState, type Ranked } from "./pattern_index.ts";
 import { choiceFor, unused, type Choice } from "./sample_requests.ts";
-import { otherReading, rankOf, reachable, type Route } from "./table.ts";
+import { otherReading, rankOf, reachable, type TableRoute } from "./table.ts";
 import { hostKeys, HostTrees } from "./tree.ts";
 
 /** A route with its place on each of its hosts. */
-export interface Placed<T> extends Route<T> {
+export interface Placed<T> extends TableRoute<T> {
   readonly keys: readonly string[];
   readonly guards: ReadonlySet<string>;
   readonly rank: string;
@@ -68,9 +68,9 @@ export class PlacedRoutes<T> {
    * In steps. `others` are the routes of another table: hosts, lengths and texts that occur nowhere are those of both.
    */
   static *of<T>(
-    given: readonly Route<T>[],
+    given: readonly TableRoute<T>[],
     guardsOf: (target: T) => ReadonlySet<string>,
-    others: readonly Route<T>[] = [],
+    others: readonly TableRoute<T>[] = [],
   ): Generator<undefined, PlacedRoutes<T>, undefined> {
     const keysOf = new Map<string, readonly string[]>();
     const keysOn = (list: readonly string[]) => {

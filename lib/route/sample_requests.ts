@@ -6,7 +6,7 @@ import { METHODS } from "node:http";
 import type { Condition, Scheme } from "../http/condition_types.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { PlacedCondition, SampleStates } from "./contracts.ts";
-import { contenders, methodsOf, routeFor, type Route } from "./table.ts";
+import { contenders, methodsOf, routeFor, type TableRoute } from "./table.ts";
 
 export interface SampleRequest {
   readonly method: string;
@@ -25,8 +25,8 @@ export const COMMON_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS
 
 /** A route and all routes of its pattern. */
 interface Asked<T> {
-  readonly route: Route<T>;
-  readonly routes: readonly Route<T>[];
+  readonly route: TableRoute<T>;
+  readonly routes: readonly TableRoute<T>[];
 }
 
 /**
@@ -35,8 +35,8 @@ interface Asked<T> {
  * another route takes. CONNECT is served to nobody.
  */
 export function choiceFor<T>(
-  route: Route<T>,
-  routes: readonly Route<T>[],
+  route: TableRoute<T>,
+  routes: readonly TableRoute<T>[],
   methods = methodsFor(route, routes),
 ): Choice | null {
   return choiceOfAll([{ route, routes }], methods);
@@ -60,7 +60,7 @@ function choiceOfAll<T>(asked: readonly Asked<T>[], methods: Iterable<string>): 
 }
 
 /** One of these methods is a choice's if there is a choice at all. */
-export function methodsFor<T>(route: Route<T>, routes: readonly Route<T>[]): readonly string[] {
+export function methodsFor<T>(route: TableRoute<T>, routes: readonly TableRoute<T>[]): readonly string[] {
   const named = route.methods.filter((each) => each !== "CONNECT");
   if (route.methods.length > 0) return [...COMMON_METHODS, ...named];
   // Servers refuse all other methods.
@@ -81,7 +81,7 @@ const MAX_TRIED = 1024;
 function conditionsFor<T>(
   asked: readonly Asked<T>[],
   method: string,
-  rivals: readonly Route<T>[],
+  rivals: readonly TableRoute<T>[],
 ): Omit<Choice, "method"> | null {
   const routes = asked.map(({ route }) => route);
   const wanted = namesOf(routes);
@@ -126,7 +126,7 @@ function combination(names: readonly Sampled[], n: number): readonly Value[] {
 
 /** All conditions of routes on each name, and the first of them, by their keys. */
 function namesOf<T>(
-  routes: readonly Route<T>[],
+  routes: readonly TableRoute<T>[],
 ): ReadonlyMap<string, { readonly place: PlacedCondition; readonly conditions: readonly Condition[] }> {
   const names = new Map<string, { readonly place: PlacedCondition; readonly conditions: Condition[] }>();
   for (const { conditions } of routes) {

@@ -6,7 +6,7 @@ import { atOnce } from "../base/time_slices.ts";
 import type { Holds, Scheme } from "../http/condition_types.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { PlacedCondition, RouteConditions, UpstreamPath } from "./contracts.ts";
-import { comparable, ENCODED_SLASH, PATH_PARAMETERS, type Refusal } from "./path.ts";
+import { comparable, ENCODED_SLASH, PATH_PARAMETERS, type PathRefusal } from "./path.ts";
 import { parsePattern, type Segment } from "./pattern.ts";
 import { endOf, HostTrees } from "./tree.ts";
 
@@ -50,7 +50,7 @@ export type Found<T> =
    * The path must not be forwarded as it is spelt. `routes` do not accept the spelling; none where nothing matches the
    * path.
    */
-  | { readonly kind: "refused"; readonly refusal: Refusal; readonly routes: readonly T[] }
+  | { readonly kind: "refused"; readonly refusal: PathRefusal; readonly routes: readonly T[] }
   | { readonly kind: "none" };
 
 export interface RouteTable<T> {
@@ -69,11 +69,11 @@ export interface RouteTable<T> {
     query?: string,
     scheme?: Scheme,
   ): Found<T>;
-  readonly trees: HostTrees<Route<T>>;
+  readonly trees: HostTrees<TableRoute<T>>;
 }
 
 /** An entry with its patterns read. */
-export interface Route<T> {
+export interface TableRoute<T> {
   readonly entry: TableEntry<T>;
   /**
    * The entry's. Equal lists are one list: with ten thousand routes, each object that a look-up visits is a cache miss.
@@ -97,8 +97,8 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
 }
 
 /** The same of entries that have been read, in steps. */
-export function* tableSteps<T>(lists: Iterable<readonly Route<T>[]>): Generator<void, RouteTable<T>> {
-  const trees = new HostTrees<Route<T>>();
+export function* tableSteps<T>(lists: Iterable<readonly TableRoute<T>[]>): Generator<void, RouteTable<T>> {
+  const trees = new HostTrees<TableRoute<T>>();
   for (const routes of lists)
     for (const [i, route] of routes.entries()) {
       for (const list of trees.routesAt(route.entry.hosts, route.segments)) insert(list, route);
@@ -111,14 +111,14 @@ export function* tableSteps<T>(lists: Iterable<readonly Route<T>[]>): Generator<
 const ROUTES_OF_A_STEP = 100;
 
 /** Behind those that come before it, see `routeSteps`, and those of the same order. */
-function insert<T>(list: Route<T>[], route: Route<T>): void {
+function insert<T>(list: TableRoute<T>[], route: TableRoute<T>): void {
   let at = list.length;
   while (at > 0 && inOrder(list[at - 1]!, route) > 0) at--;
   if (at === list.length) list.push(route);
   else list.splice(at, 0, route);
 }
 
-function tableOf<T>(trees: HostTrees<Route<T>>): RouteTable<T> {
+function tableOf<T>(trees: HostTrees<TableRoute<T>>): RouteTable<T> {
   return {
     trees,
     find(authority, method, path, encodedSlash, headers = NO_HEADERS, query = "", scheme: Scheme = "http") {
@@ -149,9 +149,9 @@ function tableOf<T>(trees: HostTrees<Route<T>>): RouteTable<T> {
  * The entries with their patterns read. Of routes that share a pattern, the one with the longer base_path comes first,
  * then the one with more conditions.
  */
-export function* routeSteps<T>(entries: readonly TableEntry<T>[]): Generator<undefined, Route<T>[], undefined> {
+export function* routeSteps<T>(entries: readonly TableEntry<T>[]): Generator<undefined, TableRoute<T>[], undefined> {
   const lists = new Map<string, readonly string[]>();
-  const routes: Route<T>[] = [];
+  const routes: TableRoute<T>[] = [];
   for (let i = 0; i < entries.length; i += ROUTES_OF_A_STEP) {
     yield;
     routes.push(...readEntries(entries.slice(i, i + ROUTES_OF_A_STEP), lists));
@@ -159,7 +159,7 @@ export function* routeSteps<T>(entries: readonly TableEntry<T>[]): Generator<und
   return routes.sort(inOrder);
 }
 
-function inOrder<T>(a: Route<T>, b: Route<T>): number {
+function inOrder<T>(a: TableRoute<T>, b: TableRoute<T>): number {
   return b.baseLength - a.baseLength || b.conditions.length - a.conditions.length;
 }
 
@@ -167,7 +167,7 @@ function inOrder<T>(a: Route<T>, b: Route<T>): number {
 export function readEntries<T>(
   entries: readonly TableEntry<T>[],
   lists = new Map<string, readonly string[]>(),
-): Route<T>[] {
+): TableRoute<T>[] {
   return entries.map((entry) => {
     const names = entry.methods.join();
     const methods = lists.get(names) ?? entry.methods;
@@ -194,12 +194,12 @@ function segmentsOf(text: string, field: "base_path" | "path", base: readonly Se
  * else to the route of GET.
  */
 export function routeFor<T>(
-  routes: readonly Route<T>[],
+  routes: readonly TableRoute<T>[],
   method: string,
   headers: HeaderList,
   query: string,
   scheme: Scheme,
-): Route<T> | undefined {
+): TableRoute<T> | undefined {
   for (const route of routes) {
     const { methods, holds } = route;
     if (methods.length > 0 && !methods.includes(method)) continue;
@@ -210,7 +210,7 @@ export function routeFor<T>(
 }
 
 /** The methods that the routes of a pattern name. */
-export function methodsOf<T>(routes: readonly Route<T>[]): string[] {
+export function methodsOf<T>(routes: readonly TableRoute<T>[]): string[] {
   const methods = new Set(routes.flatMap((route) => route.methods));
   return [...(methods.has("GET") ? methods.add("HEAD") : methods)];
 }
@@ -219,12 +219,12 @@ export function methodsOf<T>(routes: readonly Route<T>[]): string[] {
  * The routes that requests can reach: routes of a service with a longer base_path may hide a route entirely. Of some
  * with conditions, all.
  */
-export function reachable<T>(routes: readonly Route<T>[]): readonly Route<T>[] {
+export function reachable<T>(routes: readonly TableRoute<T>[]): readonly TableRoute<T>[] {
   return [...new Set([...methodsOf(routes), ANY_OTHER_METHOD].flatMap((method) => contenders(routes, method)))];
 }
 
 /** The routes that accept the method, up to the first without conditions, which takes all that is left. */
-export function contenders<R extends Pick<Route<unknown>, "methods" | "holds">>(
+export function contenders<R extends Pick<TableRoute<unknown>, "methods" | "holds">>(
   routes: readonly R[],
   method: string,
 ): readonly R[] {
@@ -238,7 +238,7 @@ export function contenders<R extends Pick<Route<unknown>, "methods" | "holds">>(
 
 const ANY_OTHER_METHOD = "";
 
-function targetsOf<T>(routes: readonly Route<T>[]): readonly T[] {
+function targetsOf<T>(routes: readonly TableRoute<T>[]): readonly T[] {
   return routes.map(({ target }) => target);
 }
 
@@ -247,11 +247,11 @@ function targetsOf<T>(routes: readonly Route<T>[]): readonly T[] {
  * `/admin;x/users` is `/admin/users`. None if they are the matched routes, or if all of them accept path parameters.
  */
 export function otherReading<T>(
-  trees: HostTrees<Route<T>>,
+  trees: HostTrees<TableRoute<T>>,
   authority: string,
   path: string,
-  matched: readonly Route<T>[],
-): readonly Route<T>[] {
+  matched: readonly TableRoute<T>[],
+): readonly TableRoute<T>[] {
   const others = trees.find(authority, withoutParameters(path, matched[0]!.segments));
   if (others === null || others === matched) return [];
   const reached = reachable(others);
@@ -271,11 +271,11 @@ function withoutParameters(path: string, segments: readonly Segment[]): string {
 
 /** The same for a backend that decodes `%2F` as "/"; only routes at least as specific as the matched ones count. */
 function decodedReading<T>(
-  trees: HostTrees<Route<T>>,
+  trees: HostTrees<TableRoute<T>>,
   authority: string,
   path: string,
-  matched: readonly Route<T>[],
-): readonly Route<T>[] {
+  matched: readonly TableRoute<T>[],
+): readonly TableRoute<T>[] {
   const decoded = path.replaceAll("%2F", "/").replace(/\/\/+/g, "/");
   const others = trees.find(authority, decoded);
   if (others === null) return [];
@@ -286,7 +286,7 @@ function decodedReading<T>(
 }
 
 /** Compares as text: the greater of two is more specific. `/a/{x}/{rest*}` is "210". */
-export function rankOf<T>({ segments }: Route<T>): string {
+export function rankOf<T>({ segments }: TableRoute<T>): string {
   return segments.map(({ kind }) => (kind === "literal" ? "2" : kind === "one" ? "1" : "0")).join("");
 }
 
@@ -294,7 +294,7 @@ export function rankOf<T>({ segments }: Route<T>): string {
  * Cuts parameters and the upstream's path out of a path that matches. Segment by segment, so that the spelling does not
  * matter.
  */
-function bind<T>({ target, upstreamPath, segments, baseLength, isLiteral }: Route<T>, path: string): Found<T> {
+function bind<T>({ target, upstreamPath, segments, baseLength, isLiteral }: TableRoute<T>, path: string): Found<T> {
   const params: Record<string, string> = isLiteral ? NO_PARAMS : new Params();
   const last = isLiteral ? baseLength : segments.length;
   let start = 0;

@@ -41,7 +41,7 @@ import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_PER_S, MAX_QUIET_MS } from "./li
 import type { ConnectionFacts, Inbound, ReceiveOptions } from "./inbound.ts";
 import { receiveHead } from "./receive.ts";
 import { RequestBody } from "./request_body.ts";
-import { RequestParser, type Refusal, type RequestSink } from "./request_head.ts";
+import { RequestParser, type RequestRefusal, type RequestSink } from "./request_head.ts";
 
 type Phase = "idle" | "waiting" | "ready" | "streaming" | "flushing" | "discarding" | "over";
 
@@ -380,7 +380,7 @@ export class ClientConnection implements RequestSink, Responder, ReadyWrite {
    * Refuses a request that cannot be read or does not arrive; the client gets the reason where no reply has begun.
    * `head`: what has arrived of it.
    */
-  #refuse(refusal: Refusal, head = this.#rest): void {
+  #refuse(refusal: RequestRefusal, head = this.#rest): void {
     const { code, detail } = refusal;
     // Replies to earlier requests are sent first.
     if (this.#phase === "ready") this.#server.writeBatch.now();

@@ -51,7 +51,7 @@ export const SURPLUS_LINES = 256;
 export const RESETS: Rate = { burst: 512, perSecond: 64 };
 
 /** Clients send SETTINGS once, and again when a user changes something. */
-export const SETTINGS: Rate = { burst: 32, perSecond: 1 };
+export const SETTINGS_FRAMES: Rate = { burst: 32, perSecond: 1 };
 
 /** gRPC clients ping once a round trip while they measure the bandwidth: hundreds a second on a near network. */
 export const PINGS: Rate = { burst: 2_000, perSecond: 1_000 };

@@ -19,7 +19,7 @@ import {
   PLAIN_LENGTH,
   UPGRADE_WITH_BODY,
   type Framing,
-  type Refusal,
+  type RequestRefusal,
 } from "./request_head.ts";
 import { informStream } from "./h2_respond.ts";
 import type { Limits } from "./limits.ts";
@@ -105,12 +105,12 @@ interface Pseudo {
   ":protocol": string | undefined;
 }
 
-function refuseMethod({ ":method": method }: Pseudo): Refusal | null {
+function refuseMethod({ ":method": method }: Pseudo): RequestRefusal | null {
   return isKnownMethod(method) ? null : malformed("The method is not a known one.");
 }
 
 /** Node accepts a somewhat larger list, so that the client gets a reply: see SURPLUS_HEAD_BYTES. */
-function refuseList(bytes: number, { maxHeaderBytes }: Limits): Refusal | null {
+function refuseList(bytes: number, { maxHeaderBytes }: Limits): RequestRefusal | null {
   if (bytes <= maxHeaderBytes) return null;
   return {
     code: "headers_too_large",
@@ -121,7 +121,7 @@ function refuseList(bytes: number, { maxHeaderBytes }: Limits): Refusal | null {
 }
 
 /** As in HTTP/1.1: nghttp2 reads `010` as ten, another reader as eight. */
-function refuseLength(headers: HeaderList): Refusal | null {
+function refuseLength(headers: HeaderList): RequestRefusal | null {
   const length = headerValue(headers, "content-length");
   return length === undefined || PLAIN_LENGTH.test(length) ? null : BAD_LENGTH;
 }
@@ -130,7 +130,7 @@ function refuseConnect(
   { ":method": method, ":protocol": protocol }: Pseudo,
   headers: HeaderList,
   endOfStream: boolean,
-): Refusal | null {
+): RequestRefusal | null {
   if (protocol === undefined) return method === "CONNECT" ? NO_TUNNEL : null;
   if (protocol !== "websocket") return malformed("The only protocol that CONNECT can ask for is websocket.");
   if (endOfStream) return malformed("The request for a WebSocket ends before it can begin.");
@@ -140,7 +140,7 @@ function refuseConnect(
 /**
  * For an unknown scheme nghttp2 accepts any path, also `http://elsewhere/`, which would be read as an absolute target.
  */
-function refuseTarget({ ":scheme": scheme, ":path": target }: Pseudo): Refusal | null {
+function refuseTarget({ ":scheme": scheme, ":path": target }: Pseudo): RequestRefusal | null {
   if (scheme !== "https" && scheme !== "http") return malformed("The scheme is neither http nor https.");
   return target.charCodeAt(0) === SLASH ? null : malformed("The path does not start with a slash.");
 }
@@ -148,7 +148,7 @@ function refuseTarget({ ":scheme": scheme, ":path": target }: Pseudo): Refusal |
 const SLASH = 0x2f;
 
 /** `Host` and `:authority` must be equal if both are present (RFC 9113 §8.3.1). */
-function refuseAuthority({ ":authority": authority }: Pseudo, hosts: readonly string[]): Refusal | null {
+function refuseAuthority({ ":authority": authority }: Pseudo, hosts: readonly string[]): RequestRefusal | null {
   if (hosts.length > 1) return malformed("The request has more than one Host header.");
   const host = authority ?? hosts[0];
   if (host === undefined) return malformed("The request names no host.");

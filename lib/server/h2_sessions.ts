@@ -10,7 +10,7 @@ import http2, {
   type ServerOptions,
 } from "node:http2";
 import type { Socket } from "node:net";
-import { entry, guarded } from "../base/event_loop.ts";
+import { entry, guardedEmitter } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 import { PacedSink, takenBySystem } from "../http/delivery.ts";
 import { holdsOutputBack, isClosed, isGone, ownStream, type StreamOwner } from "../http/h2_streams.ts";
@@ -150,11 +150,11 @@ class Session implements StreamOwner {
     this.#keepMs = Math.min(options.keepAliveMs, limits.headersTimeoutMs);
     const now = options.clock.now();
     this.#resets = new h2.Allowance(h2.RESETS, now);
-    this.#settings = new h2.Allowance(h2.SETTINGS, now);
+    this.#settings = new h2.Allowance(h2.SETTINGS_FRAMES, now);
     this.#pings = new h2.Allowance(h2.PINGS, now);
     this.#idleSince = now;
     this.#bytesRead = socket.bytesRead;
-    guarded(session).on("stream", this.#onStream);
+    guardedEmitter(session).on("stream", this.#onStream);
     session.on("remoteSettings", () => this.#spend(this.#settings, "SETTINGS"));
     session.on("ping", () => this.#spend(this.#pings, "PING"));
     session.on("error", this.#onError);

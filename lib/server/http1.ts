@@ -14,7 +14,7 @@ import type { DeliveryOptions } from "../http/delivery.ts";
 import type { Notes } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { problemDocument, type Reply, type Tunnel } from "../http/reply.ts";
-import type { Refusal } from "./request_head.ts";
+import type { RequestRefusal } from "./request_head.ts";
 import { endSoon } from "./linger.ts";
 import type { ConnectionFacts, Inbound, ReceiveOptions, Unread } from "./inbound.ts";
 
@@ -112,9 +112,9 @@ export const NOTHING = Buffer.alloc(0);
 export const CLIENT_IDLE_MS = 60_000;
 
 /** Why a request is refused that its client has not sent to its end. */
-export const CUT_OFF: Refusal = { code: "bad_request", detail: "the connection ended before the request did" };
+export const CUT_OFF: RequestRefusal = { code: "bad_request", detail: "the connection ended before the request did" };
 
-export const LATE_HEAD: Refusal = { code: "request_timeout", detail: "the head did not arrive in time" };
+export const LATE_HEAD: RequestRefusal = { code: "request_timeout", detail: "the head did not arrive in time" };
 
 /** What is known of a request that could not be read. */
 export interface KnownOfUnread {
@@ -128,7 +128,12 @@ export interface KnownOfUnread {
 }
 
 /** Refuses a request that could not be read, and ends its connection; `detail` is for the log. */
-export function refuseUnread(socket: Duplex, options: Http1Options, refusal: Refusal, known: KnownOfUnread = {}): void {
+export function refuseUnread(
+  socket: Duplex,
+  options: Http1Options,
+  refusal: RequestRefusal,
+  known: KnownOfUnread = {},
+): void {
   const { id = randomUUID(), line = null, said = saidOf(refusal, options.receiving().limits) } = known;
   const connection = options.connectionOf(known.socket ?? (socket as Socket));
   const sent = socket.writable ? sendRefusal(socket, { ...refusal, detail: said }, options.clock, id) : null;
@@ -146,7 +151,7 @@ export function requestLineOf(head: Buffer): Unread["line"] {
 
 const REQUEST_LINE = /^(?:\r\n)?([A-Z-]{1,20}) ((?:\/|[A-Za-z]+:\/\/)[\x21-\x7e]*) HTTP\/(1\.[01])\r\n$/;
 
-function saidOf({ code }: Refusal, { maxHeaderBytes, maxUriBytes }: ReceiveOptions["limits"]): string {
+function saidOf({ code }: RequestRefusal, { maxHeaderBytes, maxUriBytes }: ReceiveOptions["limits"]): string {
   if (code === "headers_too_large")
     return `The request line and header fields may have at most ${maxHeaderBytes} bytes together.`;
   if (code === "uri_too_long") return `The request target may have at most ${maxUriBytes} bytes.`;
@@ -154,7 +159,7 @@ function saidOf({ code }: Refusal, { maxHeaderBytes, maxUriBytes }: ReceiveOptio
 }
 
 /** A problem document, and the end of the connection. Returns the bytes of the document. */
-function sendRefusal(socket: Duplex, { code, detail }: Refusal, clock: Clock, requestId: string): number {
+function sendRefusal(socket: Duplex, { code, detail }: RequestRefusal, clock: Clock, requestId: string): number {
   const { status, title } = ERRORS[code];
   const body = problemDocument({ code, status, title }, requestId, detail);
   const headers = [

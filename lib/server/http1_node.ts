@@ -6,13 +6,13 @@ import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import type { Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
-import { guarded } from "../base/event_loop.ts";
+import { guardedEmitter } from "../base/event_loop.ts";
 import { ERRORS, ignore, type ErrorCode } from "../base/errors.ts";
 import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { answer } from "./client_reply.ts";
-import { malformed, NO_TUNNEL, readFraming, type Refusal } from "./request_head.ts";
+import { malformed, NO_TUNNEL, readFraming, type RequestRefusal } from "./request_head.ts";
 import { CUT_OFF, head, KEEP_ALIVE_MS, refuseUnread, writeInformation, type Http1Options } from "./http1.ts";
 import { isLive, UploadPace, type Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
@@ -206,7 +206,11 @@ export class NodeHttp1 {
   }
 
   /** `socket` may be a view of that of the request. */
-  #refuseBare(socket: Duplex, { method, url, httpVersion, socket: own }: IncomingMessage, refusal: Refusal): void {
+  #refuseBare(
+    socket: Duplex,
+    { method, url, httpVersion, socket: own }: IncomingMessage,
+    refusal: RequestRefusal,
+  ): void {
     const line = { method: method!, target: url!, httpVersion };
     refuseUnread(socket, this.#options, refusal, { socket: own, line, said: refusal.detail });
   }
@@ -229,8 +233,8 @@ export class NodeHttp1 {
     });
     server.maxHeadersCount = 0; // counted in receive.ts; node would drop the surplus in silence
     const take = (isContinued: boolean) => (request: IncomingMessage, response: ServerResponse) =>
-      this.#enqueue(guarded(request), guarded(response), isContinued);
-    guarded(server).on("request", take(true));
+      this.#enqueue(guardedEmitter(request), guardedEmitter(response), isContinued);
+    guardedEmitter(server).on("request", take(true));
     server.on("checkContinue", take(false));
     server.on("checkExpectation", take(false));
     server.on("upgrade", (request: IncomingMessage, socket: Duplex, behind: Buffer) => {

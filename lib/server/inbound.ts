@@ -6,7 +6,7 @@ import type { Clock } from "../base/clock.ts";
 import type { CertificateReader } from "../http/client_certificate.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
-import type { Refusal, RequestHead, Underscores } from "./request_head.ts";
+import type { RequestRefusal, RequestHead, Underscores } from "./request_head.ts";
 import type { Limits } from "./limits.ts";
 
 export interface Inbound extends RequestFacts {
@@ -14,7 +14,7 @@ export interface Inbound extends RequestFacts {
   readonly trailers: () => HeaderList;
   readonly upgrade: "websocket" | null;
   /** Why the request is refused without being looked at further, or null. */
-  readonly refusal: Refusal | null;
+  readonly refusal: RequestRefusal | null;
 }
 
 export interface ReceiveOptions {
@@ -43,7 +43,7 @@ export interface ConnectionFacts {
 }
 
 /** A request that is refused and never became one: it could not be read, or has not arrived. */
-export interface Unread extends Refusal {
+export interface Unread extends RequestRefusal {
   readonly id: string;
   readonly connection: ConnectionFacts;
   /** Null: it could not be read. */

@@ -8,7 +8,7 @@ import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { DeadlineTimer, type Clock } from "../base/clock.ts";
-import { guarded, WriteBatch } from "../base/event_loop.ts";
+import { guardedEmitter, WriteBatch } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Config } from "../config/model.ts";
@@ -180,7 +180,7 @@ export class Listener {
       const { h2c = false, http1 = "wire" } = this.#options.protocols?.() ?? {};
       const isWire = !h2c && http1 === "wire";
       const socket = isWire ? toSharedReads(accepted) : accepted;
-      if (!this.#admit(guarded(socket))) return;
+      if (!this.#admit(guardedEmitter(socket))) return;
       socket.on("error", ignore);
       if (isWire) this.#serveWire(socket);
       else if (h2c)
@@ -196,7 +196,7 @@ export class Listener {
    */
   async listenSecure(host: string, port: number, files: TlsFiles, fd?: number): Promise<AddressInfo> {
     const server = this.tls.create(files, {
-      admit: (socket) => this.#admit(guarded(socket)),
+      admit: (socket) => this.#admit(guardedEmitter(socket)),
       serve: (socket) => this.#serve(socket, socket.alpnProtocol === "h2" ? "HTTP/2" : "HTTP/1"),
     });
     return this.#listen(server, host, port, fd);
@@ -283,7 +283,7 @@ export class Listener {
   async #listen(server: Server, host: string, port: number, fd: number | undefined): Promise<AddressInfo> {
     const { dualStack, ports } = this.#options;
     const ipv6Only = host.includes(":") && dualStack !== true;
-    guarded(server).listen(
+    guardedEmitter(server).listen(
       fd === undefined ? { host, port, ipv6Only, ...(ports === "shared" && { reusePort: true }) } : { fd },
     );
     await once(server, "listening");

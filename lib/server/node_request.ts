@@ -3,7 +3,7 @@
  */
 import type { IncomingMessage } from "node:http";
 import { boundBody, countReceived } from "../http/limited_body.ts";
-import { readFraming, type Refusal, type RequestHead } from "./request_head.ts";
+import { readFraming, type RequestRefusal, type RequestHead } from "./request_head.ts";
 import type { ConnectionFacts, Inbound, Inform, ReceiveOptions } from "./inbound.ts";
 import { receiveHead } from "./receive.ts";
 
@@ -20,7 +20,7 @@ export function receive(
   const hasBody = read.bodyLength !== 0 && read.upgrade === null;
   const framing = hasBody && request.readableDidRead ? { ...read, refusal: BODY_READ } : read;
   const body = hasBody ? boundBody(request, rawHeaders, options.limits.maxBodyBytes) : null;
-  const head: RequestHead = { method, target: targetOf(request), httpVersion, headers: rawHeaders, framing };
+  const head: RequestHead = { method, target: nodeTargetOf(request), httpVersion, headers: rawHeaders, framing };
   const inbound = receiveHead(
     head,
     connection,
@@ -38,13 +38,13 @@ export function receive(
  * whole in `originalUrl` (Express, Connect, Polka). A host that rewrites `url` gets what it wrote: `url` is no longer
  * the end of `originalUrl` then.
  */
-export function targetOf({ url = "", originalUrl }: IncomingMessage & { readonly originalUrl?: unknown }): string {
+export function nodeTargetOf({ url = "", originalUrl }: IncomingMessage & { readonly originalUrl?: unknown }): string {
   // `/gw?x` under `/gw` is `/?x`: the slash is the framework's.
   return typeof originalUrl === "string" && originalUrl.endsWith(url.slice(1)) ? originalUrl : url;
 }
 
 /** The host's mistake, said to its author, who sees it first. */
-const BODY_READ: Refusal = {
+const BODY_READ: RequestRefusal = {
   code: "bad_request",
   detail:
     "The program around the gateway has read the request body before the gateway: " +

@@ -9,7 +9,7 @@ import type { TLSSocket } from "node:tls";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import { Call, noCertificate } from "../http/exchange.ts";
 import { headerValue, withoutForwarding, withoutNamed, type HeaderList } from "../http/headers.ts";
-import { tooManyLines, withoutDropped, type Refusal, type RequestHead } from "./request_head.ts";
+import { tooManyLines, withoutDropped, type RequestRefusal, type RequestHead } from "./request_head.ts";
 import type { ConnectionFacts, Inbound, Inform, ReceiveOptions } from "./inbound.ts";
 import type { Limits } from "./limits.ts";
 
@@ -69,7 +69,7 @@ export function refuseSize(
   target: string,
   headers: HeaderList,
   { maxUriBytes, maxHeaders, maxBodyBytes }: Limits,
-): Refusal | null {
+): RequestRefusal | null {
   if (target.length > maxUriBytes)
     return { code: "uri_too_long", detail: `The request target may have at most ${maxUriBytes} bytes.` };
   if (headers.length > maxHeaders * 2) return tooManyLines(maxHeaders);
@@ -79,7 +79,7 @@ export function refuseSize(
   return null;
 }
 
-const UNKNOWN_EXPECTATION: Refusal = {
+const UNKNOWN_EXPECTATION: RequestRefusal = {
   code: "expectation_failed",
   detail: "The only expectation that can be met is 100-continue.",
 };

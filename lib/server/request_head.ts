@@ -28,7 +28,7 @@ import {
 } from "../http/headers.ts";
 import type { Limits } from "./limits.ts";
 
-export interface Refusal {
+export interface RequestRefusal {
   readonly code: ErrorCode;
   readonly detail: string;
 }
@@ -47,7 +47,7 @@ export interface Framing {
   readonly dropsHeaders: boolean;
   /** Whether Connection may name headers to drop. */
   readonly namesHeaders: boolean;
-  readonly refusal: Refusal | null;
+  readonly refusal: RequestRefusal | null;
 }
 
 /** As `global.underscore_headers` says; undefined is "drop". */
@@ -70,7 +70,7 @@ export interface RequestSink extends BodySink {
 
 export class RequestParser {
   /** Why the connection cannot be read any further; the detail is for the log. */
-  fault: Refusal | null = null;
+  fault: RequestRefusal | null = null;
   /** What the last `read` has ended with: a head, or null; its reader takes it from here. */
   head: RequestHead | null = null;
   /** The body of that head where all of it has arrived; null: there is none, or it is for the sink. */
@@ -193,7 +193,7 @@ export class RequestParser {
     return at + length;
   }
 
-  #refuse(fault: Refusal): number {
+  #refuse(fault: RequestRefusal): number {
     this.fault = fault;
     return -1;
   }
@@ -207,12 +207,12 @@ const HEAD_END_BYTES = 4;
 const USUAL_HEAD_BYTES = 4096;
 
 const BAD_LINE = malformed("this is not an HTTP/1.1 request line");
-const LONG_TARGET: Refusal = { code: "uri_too_long", detail: "the request target is too long" };
+const LONG_TARGET: RequestRefusal = { code: "uri_too_long", detail: "the request target is too long" };
 const BAD_FIELD = malformed("a header line is malformed");
-const LARGE_HEAD: Refusal = { code: "headers_too_large", detail: "the head is too large" };
+const LARGE_HEAD: RequestRefusal = { code: "headers_too_large", detail: "the head is too large" };
 
 /** Returns the error of a request line, or of its beginning; null if it is valid. */
-function requestLineFault(head: Buffer, { maxUriBytes }: Limits): Refusal | null {
+function requestLineFault(head: Buffer, { maxUriBytes }: Limits): RequestRefusal | null {
   const target = head.indexOf(SPACE) + 1;
   const targetEnd = target === 0 ? 0 : head.indexOf(SPACE, target);
   if ((targetEnd < 0 ? head.length : targetEnd) - target > maxUriBytes) return LONG_TARGET;
@@ -442,7 +442,13 @@ function joined(value: Value, more: string): string {
   return value === undefined ? more : `${value},${more}`;
 }
 
-function refuseFraming(host: Value, hosts: number, length: Value, coding: Value, httpVersion: string): Refusal | null {
+function refuseFraming(
+  host: Value,
+  hosts: number,
+  length: Value,
+  coding: Value,
+  httpVersion: string,
+): RequestRefusal | null {
   // node's parser lets HTTP/0.9 and HTTP/2.0 pass.
   if (httpVersion !== "1.1" && httpVersion !== "1.0")
     return malformed("The protocol version is neither HTTP/1.1 nor HTTP/1.0.");
@@ -462,7 +468,7 @@ function refuseFraming(host: Value, hosts: number, length: Value, coding: Value,
 /** Digits that every parser reads as the same number: some read `0010` as eight, and 2^64 as no number. */
 export const PLAIN_LENGTH = /^(?:0|[1-9]\d{0,14})$/;
 
-export function malformed(detail: string): Refusal {
+export function malformed(detail: string): RequestRefusal {
   return { code: "bad_request", detail };
 }
 
@@ -473,7 +479,7 @@ export const NO_TUNNEL = malformed("The gateway is no forward proxy: CONNECT is 
 export const UPGRADE_WITH_BODY = malformed("A request for a WebSocket cannot have a body.");
 const CROWDED = malformed(`A request may name ${MAX_CONNECTION_OPTIONS} options in Connection.`);
 
-export function tooManyLines(maxHeaders: number): Refusal {
+export function tooManyLines(maxHeaders: number): RequestRefusal {
   return { code: "headers_too_large", detail: `A request may have at most ${maxHeaders} header lines.` };
 }
 

@@ -11,7 +11,7 @@ import type { Server, Socket } from "node:net";
 import tls, { type SecureContext, type SecureContextOptions } from "node:tls";
 import type { Timer } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
-import { guarded } from "../base/event_loop.ts";
+import { guardedEmitter } from "../base/event_loop.ts";
 import type { Pair } from "./certificates.ts";
 import type { SecureServers, TlsConnections, TlsFiles, TlsOptions } from "./listener.ts";
 
@@ -85,7 +85,7 @@ export class TlsServers implements SecureServers {
       // Only from here on: a client that closes its side during the handshake has disconnected, and its connection must
       // end.
       socket.allowHalfOpen = true;
-      guarded(socket).on("error", ignore);
+      guardedEmitter(socket).on("error", ignore);
       serve(socket);
     });
     server.on("tlsClientError", (error, socket) => {

@@ -19,7 +19,7 @@ export interface CallerTable {
  * Two numbers of 32 bits. A client that knew them could choose colliding names, to slow look-ups or to use up another
  * caller's limit.
  */
-export type Secret = readonly [number, number];
+export type HashSecret = readonly [number, number];
 
 /** Rate counters in the memory of this program. */
 export interface MemoryCounters extends Counters {
@@ -40,7 +40,7 @@ export interface MemoryCounters extends Counters {
 /** The tables of quotas that are kept in files. */
 export interface KeptTables {
   /** Of the hashes of callers. */
-  readonly secret: Secret;
+  readonly secret: HashSecret;
   /** Writes that have failed. */
   readonly errors: number;
   /** Keeps a table. One that nobody uses yet gets the counts of before. */

@@ -17,7 +17,7 @@ import {
   LAST,
   LIFE,
   MARKS,
-  NAME,
+  CALLER_NAME,
   NEWER,
   NEXT,
   OLDER,
@@ -264,7 +264,7 @@ export class Callers {
       const window = this.#take();
       const cell = this.#take();
       this.words[window + NEXT] = next;
-      this.words[window + NAME] = names[w]!;
+      this.words[window + CALLER_NAME] = names[w]!;
       this.words[window + FIRST] = this.words[window + END] = cell;
       this.words[window + BEGIN] = 0;
       this.numbers[window / 2 + USED] = 0;
@@ -280,7 +280,7 @@ export class Callers {
   #histories(caller: number, name: number): History[] {
     const { words, numbers } = this;
     let window = words[caller + WINDOWS]!;
-    while (window !== 0 && words[window + NAME] !== name) window = words[window + NEXT]!;
+    while (window !== 0 && words[window + CALLER_NAME] !== name) window = words[window + NEXT]!;
     const used = window && numbers[window / 2 + USED]!;
     if (used === 0) return [];
     const batch = numbers[window / 2 + BATCH]!;

@@ -25,7 +25,7 @@ export const LAST = 4;
  * in the first one.
  */
 export const NEXT = 1;
-export const NAME = 2;
+export const CALLER_NAME = 2;
 export const FIRST = 3;
 export const END = 4;
 export const BEGIN = 5;

@@ -4,13 +4,13 @@
  */
 import { NO_SLOT, REFUSED, SharedCounts } from "../base/shared_counts.ts";
 import type { Threads } from "../base/threads.ts";
-import type { Secret } from "./caller_tables.ts";
+import type { HashSecret } from "./caller_tables.ts";
 import { hashName } from "./memory.ts";
 
 export class HeldCounts {
   readonly #counts: SharedCounts;
   /** Clients that knew it could choose keys that are counted as one. */
-  readonly #secret: Secret;
+  readonly #secret: HashSecret;
   readonly #hash = new Int32Array(2);
 
   constructor(threads: Threads, name: string) {

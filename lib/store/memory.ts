@@ -5,8 +5,22 @@
 import { hash, randomInt } from "node:crypto";
 import { LONGEST_TIMER_MS, type Clock, type Timer } from "../base/clock.ts";
 import { Callers } from "./callers.ts";
-import { BATCH, BEGIN, FIRST, LAST, LIFE, MARKS, NAME, NEXT, OVERFLOW, SHARED, SIZE, USED, WINDOWS } from "./cells.ts";
-import type { CallerTable, Secret } from "./caller_tables.ts";
+import {
+  BATCH,
+  BEGIN,
+  FIRST,
+  LAST,
+  LIFE,
+  MARKS,
+  CALLER_NAME,
+  NEXT,
+  OVERFLOW,
+  SHARED,
+  SIZE,
+  USED,
+  WINDOWS,
+} from "./cells.ts";
+import type { CallerTable, HashSecret } from "./caller_tables.ts";
 import type { Decision, GiveMemory, Limiter, LimiterOptions } from "./counters.ts";
 import { planOf, type Plan } from "./marks.ts";
 
@@ -164,7 +178,7 @@ export class MemoryLimiter implements Limiter {
       let used = numbers[window / 2 + USED]!;
       if (
         window === 0 ||
-        words[window + NAME] !== names[w] ||
+        words[window + CALLER_NAME] !== names[w] ||
         numbers[window / 2 + BATCH] !== batches[w] ||
         used > limit
       )
@@ -204,7 +218,7 @@ export class MemoryLimiter implements Limiter {
 }
 
 /** A table of one shard. */
-export function callerTable(secret: Secret): CallerTable {
+export function callerTable(secret: HashSecret): CallerTable {
   const callers = new Callers();
   const hashed = new Int32Array(2);
   const enter = (name: string) => {
@@ -221,7 +235,7 @@ export function callerTable(secret: Secret): CallerTable {
   };
 }
 
-export function randomSecret(): Secret {
+export function randomSecret(): HashSecret {
   return [randomInt(2 ** 32) | 0, randomInt(2 ** 32) | 0];
 }
 
@@ -232,7 +246,7 @@ const LONGEST = 64;
  * Writes the two halves of a name's hash. As UTF-16: in UTF-8 all lone surrogates, which may occur in a JWT's subject,
  * would be equal.
  */
-export function hashName(name: string, secret: Secret, result: Int32Array): void {
+export function hashName(name: string, secret: HashSecret, result: Int32Array): void {
   halfSipHash(name.length > LONGEST ? hash("sha256", Buffer.from(name, "utf16le"), "base64url") : name, secret, result);
 }
 
@@ -241,7 +255,7 @@ export function hashName(name: string, secret: Secret, result: Int32Array): void
  * hash of 32 bits that Linux uses for its tables; the second one comes after three more rounds, as in the variant of 64
  * bits.
  */
-function halfSipHash(text: string, [k0, k1]: Secret, result: Int32Array): void {
+function halfSipHash(text: string, [k0, k1]: HashSecret, result: Int32Array): void {
   let [v0, v1, v2, v3] = [k0, k1, 0x6c796765 ^ k0, 0x74656462 ^ k1];
   const last = text.length >> 1;
   for (let i = 0; i < last + 7; i++) {

@@ -16,14 +16,14 @@ import {
   CHAIN,
   HASH,
   LAST,
-  NAME as WINDOW_NAME,
+  CALLER_NAME as WINDOW_NAME,
   NEWER,
   OLDER,
   OVERFLOW,
   USED,
   WINDOWS,
 } from "./cells.ts";
-import type { CallerTable, KeptOptions, KeptTables, Secret } from "./caller_tables.ts";
+import type { CallerTable, KeptOptions, KeptTables, HashSecret } from "./caller_tables.ts";
 import type { SharedCallers } from "./shared_callers.ts";
 import { LIFE_S, markOf, planOfQuota, tableOptions } from "./quotas.ts";
 
@@ -51,13 +51,13 @@ const WINDOW_NAMES: ReadonlyMap<number, Per> = new Map(
 
 interface Header {
   readonly format: string;
-  readonly secret: Secret;
+  readonly secret: HashSecret;
   readonly tables: readonly { readonly key: string; readonly per: Per; readonly callers: number }[];
 }
 
 export class QuotaFile implements KeptTables {
   /** Of the hashes of callers: the same after each start. */
-  readonly secret: Secret;
+  readonly secret: HashSecret;
   /** Writes that have failed. */
   errors = 0;
   readonly #folder: StateFolder;

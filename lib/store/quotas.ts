@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { calendar, type Period, type PeriodName } from "../base/calendar.ts";
-import { BATCH, FIRST, LAST, LIFE, MARKS, NAME, USED, WINDOWS } from "./cells.ts";
+import { BATCH, FIRST, LAST, LIFE, MARKS, CALLER_NAME, USED, WINDOWS } from "./cells.ts";
 import type { Callers } from "./callers.ts";
 import { CostedMemoryLimiter, type LimiterTools } from "./costs.ts";
 import type { CallerTable, KeptOptions } from "./caller_tables.ts";
@@ -80,7 +80,7 @@ export class QuotaLimiter extends CostedMemoryLimiter {
     let window = callers.words[caller + WINDOWS]!;
     if (
       window === 0 ||
-      callers.words[window + NAME] !== this.plan.names[0] ||
+      callers.words[window + CALLER_NAME] !== this.plan.names[0] ||
       callers.numbers[window / 2 + BATCH] !== MOST
     ) {
       callers.convert(caller, this.plan);

@@ -28,7 +28,7 @@ import type {
   GatewayCounters,
 } from "./counters.ts";
 import { RedisServers, type RedisServer } from "./redis_cluster.ts";
-import { RedisConnection, replyProblem, type Command, type Greeting } from "./redis_connection.ts";
+import { RedisConnection, replyProblem, type RedisCommand, type Greeting } from "./redis_connection.ts";
 import { COST_SCRIPT, QUOTA_SCRIPT } from "./redis_costs.ts";
 import { argumentsOf, SCRIPT, scriptOf, ScriptCalls } from "./redis_script.ts";
 import { command, ErrorReply, type RespValue } from "./resp.ts";
@@ -311,7 +311,7 @@ interface Question {
 }
 
 /** One decision that is awaited. */
-class Asked implements Command, HasDeadline {
+class Asked implements RedisCommand, HasDeadline {
   text: string;
   dueAt: number;
   index = -1;

@@ -9,7 +9,7 @@ import { TimeLimit } from "../base/time_limit.ts";
 import type { WriteBatch } from "../base/event_loop.ts";
 import { ErrorReply, ReplyParser, type RespValue } from "./resp.ts";
 
-export interface Command {
+export interface RedisCommand {
   /** As it is sent. */
   readonly text: string;
   /** It is on the wire. `now`: the monotonic clock. */
@@ -68,7 +68,7 @@ export class RedisConnection {
   /** Greetings that are not answered yet. */
   #greetings: readonly Greeting[] = [];
   /** Commands without a reply, in the order in which they were added. */
-  #pending: Command[] = [];
+  #pending: RedisCommand[] = [];
   /** How many of them are on the wire. */
   #owed = 0;
   /** When the server was last heard of, or owed nothing. */
@@ -102,7 +102,7 @@ export class RedisConnection {
   /**
    * Sends a command at the end of this round of the event loop. Returns false when it cannot: nothing is called then.
    */
-  send(command: Command): boolean {
+  send(command: RedisCommand): boolean {
     if (this.#state === "down" || this.#state === "closed" || this.#pending.length >= MAX_PENDING) return false;
     this.start();
     this.#pending.push(command);

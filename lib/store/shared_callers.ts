@@ -27,7 +27,7 @@ import {
   USED,
   WINDOWS,
 } from "./cells.ts";
-import type { CallerTable, Secret } from "./caller_tables.ts";
+import type { CallerTable, HashSecret } from "./caller_tables.ts";
 import type { Window } from "./counters.ts";
 import { MARKS_OF_CELL, type Plan } from "./marks.ts";
 import { hashName, memoryCounters, randomSecret } from "./memory.ts";
@@ -116,7 +116,7 @@ function bytesOfCallers(count: number, windows: readonly Window[]): number {
 export class SharedTable implements CallerTable {
   /** A power of two. */
   readonly #list: SharedCallers[];
-  readonly #secret: Secret;
+  readonly #secret: HashSecret;
   /** Of the name of the last search. */
   readonly #hash = new Int32Array(2);
   /** In force, or about to be: every shard moves to it. */
@@ -128,7 +128,7 @@ export class SharedTable implements CallerTable {
   /** The main thread takes no locks. */
   readonly #isMain: boolean;
 
-  private constructor(memory: ArrayBufferLike, secret: Secret, list: SharedCallers[], isMain: boolean) {
+  private constructor(memory: ArrayBufferLike, secret: HashSecret, list: SharedCallers[], isMain: boolean) {
     this.memory = memory;
     this.#secret = secret;
     this.#list = list;
@@ -143,7 +143,7 @@ export class SharedTable implements CallerTable {
       shards,
       owner,
       isMain,
-    }: { readonly secret: Secret; readonly shards: number; readonly owner: number; readonly isMain: boolean },
+    }: { readonly secret: HashSecret; readonly shards: number; readonly owner: number; readonly isMain: boolean },
   ): SharedTable {
     const words = new Int32Array(memory);
     if (words[SHARDS] === 0) words.set([shards, ...secret], SHARDS);

@@ -6,7 +6,7 @@ import http2, { type ClientHttp2Session, type ClientHttp2Stream, type OutgoingHt
 import { setImmediate } from "node:timers";
 import type { Readable } from "node:stream";
 import type { Clock, HasDeadline, Timer } from "../base/clock.ts";
-import { entry, guarded } from "../base/event_loop.ts";
+import { entry, guardedEmitter } from "../base/event_loop.ts";
 import { Fault } from "../base/errors.ts";
 import { pump } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -197,7 +197,7 @@ class Http2Request implements RunningTry, HasDeadline {
   begin(head: UpstreamRequestHead, waitsForTrailers: boolean): void {
     const { exchange, tryEndsAt } = this.attempt;
     const { body } = exchange;
-    const stream = guarded(this.#stream);
+    const stream = guardedEmitter(this.#stream);
     detectTruncatedBody(stream);
     this.#endWithReset();
     this.#listen();

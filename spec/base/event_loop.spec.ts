@@ -1,7 +1,7 @@
 import { EventEmitter } from "node:events";
 import { expect, it } from "vitest";
 import { DeadlineTimer, systemClock, type HasDeadline } from "../../lib/base/clock.ts";
-import { entry, guarded } from "../../lib/base/event_loop.ts";
+import { entry, guardedEmitter } from "../../lib/base/event_loop.ts";
 import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { manualClock } from "../support/clock.ts";
 import { expectEntryFaults } from "../support/entry_faults.ts";
@@ -20,7 +20,7 @@ it("what a callback throws is reported with the name of the entry, and not throw
 it("what a listener throws destroys the emitter, and the event counts as handled", () => {
   const faults = expectEntryFaults();
   const [socket, ended] = [new EventEmitter(), [] as string[]];
-  const emitter = guarded(Object.assign(socket, { destroy: () => void ended.push("destroyed") }));
+  const emitter = guardedEmitter(Object.assign(socket, { destroy: () => void ended.push("destroyed") }));
   emitter.on("data", lost);
   expect(emitter.emit("data", "x")).toBe(true);
   expect([ended, faults.map(({ entry }) => entry)]).toEqual([["destroyed"], ["the event data of a EventEmitter"]]);
@@ -30,7 +30,7 @@ it("what a listener throws destroys the emitter, and the event counts as handled
 it("an error event without a listener destroys the emitter and is reported", () => {
   const faults = expectEntryFaults();
   const ended: string[] = [];
-  guarded(Object.assign(new EventEmitter(), { destroy: () => void ended.push("destroyed") })).emit(
+  guardedEmitter(Object.assign(new EventEmitter(), { destroy: () => void ended.push("destroyed") })).emit(
     "error",
     new Error("broken"),
   );
@@ -40,7 +40,7 @@ it("an error event without a listener destroys the emitter and is reported", () 
 it("what a listener of a server throws destroys the connection that the event is about", () => {
   expectEntryFaults();
   const ended: string[] = [];
-  guarded(new EventEmitter())
+  guardedEmitter(new EventEmitter())
     .on("connection", lost)
     .emit("connection", { destroy: () => void ended.push("connection") });
   expect(ended).toEqual(["connection"]);

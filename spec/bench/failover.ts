@@ -2,7 +2,7 @@
  * Stops one of three upstreams under a steady load of GETs, and measures the lost requests and the time until it gets
  * none. With retries none may be lost.
  */
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { openLoop, pause, percentiles, printTable, secondsOf, until } from "./load.ts";
 import { withProcesses } from "./processes.ts";
 
@@ -13,7 +13,7 @@ const EJECT_MS = 600_000;
 interface Case {
   readonly title: string;
   readonly signal: "SIGKILL" | "SIGSTOP";
-  readonly retries?: NonNullable<ConfigInput["services"][number]["retries"]>;
+  readonly retries?: NonNullable<AnyConfigInput["services"][number]["retries"]>;
 }
 
 const CASES: readonly Case[] = [

@@ -4,7 +4,7 @@
  */
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { find, freePort, type Command, type Running } from "./peers/machine.ts";
 import { PROGRAM } from "./ready.ts";
 
@@ -128,7 +128,7 @@ async function ours(folder: string, shape: Shape, size: number): Promise<Served>
       const fixed = (path: string, status: number) => {
         return { path, plugins: [{ name: "request_termination", config: { status, body: "ok" } }] };
       };
-      const config: ConfigInput = {
+      const config: AnyConfigInput = {
         global: { access_log: { enabled: false }, ...(shape === "callers" && { plugins: [] }) },
         services: [
           {

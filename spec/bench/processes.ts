@@ -4,7 +4,7 @@ import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import type { Figures } from "./child.ts";
 
 const CHILD = fileURLToPath(new URL("./child.ts", import.meta.url));
@@ -23,12 +23,12 @@ export interface Child {
 
 export interface GatewayChild extends Child {
   /** Replaces its configuration file, as a deployment does. */
-  configure(config: ConfigInput): void;
+  configure(config: AnyConfigInput): void;
 }
 
 export interface Processes {
   upstream(): Promise<Child>;
-  gateway(config: ConfigInput): Promise<GatewayChild>;
+  gateway(config: AnyConfigInput): Promise<GatewayChild>;
 }
 
 /** Ends everything that `run` has started when `run` returns. */
@@ -36,7 +36,7 @@ export async function withProcesses<T>(run: (processes: Processes) => Promise<T>
   const ends: (() => Promise<void>)[] = [];
   const folder = mkdtempSync(join(tmpdir(), "edge-gateway-bench-"));
   const file = join(folder, "gw.json");
-  const configure = (config: ConfigInput) => {
+  const configure = (config: AnyConfigInput) => {
     writeFileSync(`${file}.new`, JSON.stringify(config));
     renameSync(`${file}.new`, file);
   };

@@ -3,7 +3,7 @@
  * reopened, no memory leaked, no rate limit reset, no WebSocket closed.
  */
 import net from "node:net";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { openLoop, pause, percentiles, printTable, request, secondsOf, until } from "./load.ts";
 import { withProcesses } from "./processes.ts";
 
@@ -85,7 +85,7 @@ export async function reload(words: readonly string[]): Promise<boolean> {
 }
 
 /** Each differs from the last, in a route and in a name; upstream and limit stay. */
-function configured(nth: number, port: number): ConfigInput {
+function configured(nth: number, port: number): AnyConfigInput {
   const upstreams = [{ host: "127.0.0.1", port }];
   const limit = { name: "rate_limit", config: { limit_hour: LIMIT } };
   return {

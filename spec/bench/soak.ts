@@ -5,7 +5,7 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { systemClock, type Clock } from "../../lib/base/clock.ts";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { createGateway, type Gateway } from "../../lib/index.ts";
 import { SERVER } from "../support/certs.ts";
 import { random } from "../support/random.ts";
@@ -87,7 +87,7 @@ async function soakAt(
   return figures.every(([, , fine]) => fine);
 }
 
-function configured(name: string, port: number): ConfigInput {
+function configured(name: string, port: number): AnyConfigInput {
   return {
     // All clients have one address.
     global: {

@@ -9,7 +9,7 @@ import http from "node:http";
 import net, { type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { brief, markdown, median, verdictTable, type Verdict } from "./figures.ts";
 import { costsOf } from "./peers/machine.ts";
 import { build, PROGRAM, ROOT } from "./ready.ts";
@@ -42,7 +42,7 @@ export async function start([given = "10"]: readonly string[]): Promise<boolean>
     writeFileSync(
       few,
       JSON.stringify(
-        pointedAt(port, JSON.parse(readFileSync(join(ROOT, "examples/quickstart.json"), "utf8")) as ConfigInput),
+        pointedAt(port, JSON.parse(readFileSync(join(ROOT, "examples/quickstart.json"), "utf8")) as AnyConfigInput),
       ),
     );
     const many = join(folder, "many.json");
@@ -86,7 +86,7 @@ export async function start([given = "10"]: readonly string[]): Promise<boolean>
   }
 }
 
-function pointedAt(port: number, config: ConfigInput): ConfigInput {
+function pointedAt(port: number, config: AnyConfigInput): AnyConfigInput {
   return {
     ...config,
     services: config.services.map((service) => ({ ...service, upstreams: [{ host: "127.0.0.1", port }] })),
@@ -94,7 +94,7 @@ function pointedAt(port: number, config: ConfigInput): ConfigInput {
 }
 
 /** Ten services of a hundred routes each, with the plugins that a gateway mostly has. */
-function manyRoutes(port: number): ConfigInput {
+function manyRoutes(port: number): AnyConfigInput {
   return {
     services: Array.from({ length: 10 }, (_none, s) => ({
       name: `service${s}`,

@@ -1,17 +1,17 @@
 import { describe, expect, it } from "vitest";
 import { diffLines } from "../../lib/cli/diff.ts";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { oneService } from "../support/gateway.ts";
 import { emptyFolder, fileWith, program } from "../support/process.ts";
 
 const KEY = { name: "key_auth", config: { key: "k" } };
-const old: ConfigInput = oneService(9, {
+const old: AnyConfigInput = oneService(9, {
   routes: [
     { name: "items", path: "/items", plugins: [KEY] },
     { name: "gone", path: "/gone" },
   ],
 });
-const next: ConfigInput = oneService(
+const next: AnyConfigInput = oneService(
   9,
   {
     routes: [

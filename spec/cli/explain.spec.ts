@@ -6,7 +6,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { explanationText } from "../../lib/cli/explain.ts";
 import { rememberedText } from "../../lib/cli/explain_id.ts";
 import { inColour, plain } from "../../lib/cli/terminal.ts";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { explanationView } from "../../lib/admin/views.ts";
 import type { RequestDecision } from "../../lib/observe/decision_reader.ts";
 import { EXPLANATION } from "../admin/harness.ts";
@@ -21,7 +21,7 @@ const upstreams = [
   { id: "old", host: "127.0.0.1", port: 11, weight: 0 },
 ];
 const KEY = { name: "key_auth", id: "door", config: { keys: [{ id: "web", key: "hunter2-a-key-of-the-web" }] } };
-const SHOP: ConfigInput = {
+const SHOP: AnyConfigInput = {
   services: [
     {
       name: "shop",

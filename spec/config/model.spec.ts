@@ -1,5 +1,5 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
-import type { Config, ConfigInput } from "../../lib/config/model.ts";
+import type { Config, AnyConfigInput } from "../../lib/config/model.ts";
 import * as s from "../../lib/config/schema.ts";
 import { EXPIRED } from "../support/certs.ts";
 import { OTHER_CA, SHOP, WILDCARD } from "../support/more_certs.ts";
@@ -148,7 +148,7 @@ describe("configSchema", () => {
     expectTypeOf<Config["services"][number]["protocol"]>().toEqualTypeOf<"http" | "https" | "h2" | "h2c">();
     expectTypeOf<Config["services"][number]["upstreams"][number]["id"]>().toEqualTypeOf<string>();
     const upstreams = [{ host: "h", port: 1 }];
-    const input: ConfigInput = { services: [{ name: "a", base_path: "/", upstreams, routes: [{ path: "/" }] }] };
+    const input: AnyConfigInput = { services: [{ name: "a", base_path: "/", upstreams, routes: [{ path: "/" }] }] };
     expect(valid(input).services).toHaveLength(1);
   });
 });

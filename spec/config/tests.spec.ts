@@ -5,7 +5,7 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
 import { formatIssues } from "../../lib/config/load.ts";
 import type { ConfigSource } from "../../lib/config/source.ts";
-import type { Config, ConfigInput } from "../../lib/config/model.ts";
+import type { Config, AnyConfigInput } from "../../lib/config/model.ts";
 import { isMatches, type Matches } from "../../lib/config/expected.ts";
 import { testsOf, type ConfigTest } from "../../lib/config/tests.ts";
 import { configJsonSchema } from "../../lib/cli/schema.ts";
@@ -23,7 +23,7 @@ const services = [
     upstreams: [{ host: "h", port: 1 }],
     routes: [{ name: "one", path: "/{id}" }],
   },
-] satisfies ConfigInput["services"];
+] satisfies AnyConfigInput["services"];
 
 /** The only test, which has to be valid. */
 function valid(test: unknown): ConfigTest {
@@ -189,7 +189,7 @@ describe("a test", () => {
       services,
       tests: [{ name: "a", request: { url: "/", certificate: { subject: "CN=a" } }, expect: { body: [1] } }],
       test_files: ["a.json"],
-    } satisfies ConfigInput;
+    } satisfies AnyConfigInput;
     expect(input.tests).toHaveLength(1);
   });
 });

@@ -11,7 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { resetStream } from "../../lib/http/h2_streams.ts";
 import { createGateway, type Gateway } from "../../lib/index.ts";
 import { CA, SERVER } from "../support/certs.ts";
@@ -74,7 +74,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       upstream_client: client,
       ...(upstream === "https" || upstream === "h2" ? { tls: { ca: caFile } } : {}),
     };
-    const services: ConfigInput["services"] = [
+    const services: AnyConfigInput["services"] = [
       {
         name: "s",
         base_path: "/a",

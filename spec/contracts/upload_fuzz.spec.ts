@@ -11,7 +11,7 @@ import https from "node:https";
 import net, { type AddressInfo, type Socket } from "node:net";
 import tls from "node:tls";
 import { expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { breakOff } from "../../lib/http/body.ts";
 import { SERVER } from "../support/certs.ts";
 import { running } from "../support/gateway.ts";
@@ -529,7 +529,7 @@ it(
     const { gateway, port } = await running({
       global: { h2c: true, limits: { max_client_share: 1 }, access_log: { enabled: false } },
       services,
-    } as ConfigInput);
+    } as AnyConfigInput);
     const secured = (
       await gateway.listen({
         port: 0,

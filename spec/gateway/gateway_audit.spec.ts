@@ -1,7 +1,7 @@
 /** What an audit log has of requests, and what they get while it cannot be written. */
 import { describe, expect, it, onTestFinished } from "vitest";
 import { AuditEvents } from "../../lib/observe/audit_events.ts";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { GatewayCore } from "../../lib/gateway/gateway.ts";
 import { GatewayAudit } from "../../lib/gateway/gateway_audit.ts";
 import type { AuditSink } from "../../lib/observe/audit_log.ts";
@@ -20,11 +20,11 @@ type Options = {
   readonly written?: AuditSink["written"];
 };
 
-const KEY = { plugins: [{ name: "key_auth", config: { key: "k" } }] } as Partial<ConfigInput["services"][number]>;
+const KEY = { plugins: [{ name: "key_auth", config: { key: "k" } }] } as Partial<AnyConfigInput["services"][number]>;
 const RIGHT = { apiKey: "k" };
 
 async function audited(
-  service: Partial<ConfigInput["services"][number]>,
+  service: Partial<AnyConfigInput["services"][number]>,
   { fail = "open", refusals = true, written = async () => true }: Options = {},
 ) {
   const upstream = await backend((_request, response) => void response.writeHead(403).end("no"));

@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { atOnce, inSlices } from "../../lib/base/time_slices.ts";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { itemsOf, nodeAt } from "../../lib/config/json.ts";
 import { parsedFrom, parseInSlices } from "../../lib/config/source.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
@@ -14,14 +14,14 @@ import { fileWith } from "../support/process.ts";
 import { random } from "../support/random.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 
-type ServiceInput = ConfigInput["services"][number];
+type ServiceInput = AnyConfigInput["services"][number];
 
 /** A gateway whose configuration is in a file, and `change`, which replaces that and reloads it. */
-async function inFile(config: ConfigInput, options: GatewayOptions = {}) {
+async function inFile(config: AnyConfigInput, options: GatewayOptions = {}) {
   const configFile = fileWith(JSON.stringify(config));
   const gateway = new Gateway({ configFile, modules: withAllFeatures(), clock: manualClock(), ...options });
   onTestFinished(async () => void (await gateway.close(0)));
-  const change = async (next: ConfigInput) => {
+  const change = async (next: AnyConfigInput) => {
     writeFileSync(configFile, JSON.stringify(next));
     await gateway.reload();
   };
@@ -59,7 +59,7 @@ describe("a reload", () => {
   const [a, b, c] = [service("a"), service("b"), service("c")];
   const matching = service("m", { routes: [{ path: "/x", match: { headers: { "X-A": "1" } } }] });
   const other = service("b", { timeouts: { connect_ms: 7 } });
-  const cases: readonly [what: string, before: ConfigInput, after: ConfigInput, kept: readonly string[]][] = [
+  const cases: readonly [what: string, before: AnyConfigInput, after: AnyConfigInput, kept: readonly string[]][] = [
     ["nothing changes", { services: [a, b, c] }, { services: [a, b, c] }, ["a", "b", "c"]],
     ["one service changes", { services: [a, b, c] }, { services: [a, other, c] }, ["a", "c"]],
     ["the order changes", { services: [a, b, c] }, { services: [c, a, b] }, ["c", "a", "b"]],
@@ -167,7 +167,7 @@ describe("a reload", () => {
           keyed("e", "${env:KEY}"),
           service("p", { plugins: [{ name: "foreign" }] }),
         ],
-      } as ConfigInput;
+      } as AnyConfigInput;
       const { snapshot, change } = await inFile(config, { environment, plugins: [foreign] });
       let former = snapshot();
       const reloaded = async () => {
@@ -247,7 +247,7 @@ describe("a large configuration", () => {
       service("long", { routes: routes(300) }),
       ...Array.from({ length: 20 }, (_none, i) => service(`s${i}`, { routes: routes(40) })),
     ];
-    const config = { services } as ConfigInput;
+    const config = { services } as AnyConfigInput;
     const { gateway } = await inFile(config, { plugins: [counted] });
     const { configuration, ...tools } = Gateway.internalsOf(gateway);
     [checked, created] = [0, 0];
@@ -343,7 +343,7 @@ describe("a gateway that has had many configurations", () => {
     const globals = [{}, { name: "x" }, { plugins: [{ name: "cors", config: { allow_origins: ["https://e.test"] } }] }];
     let services = ["a", "b", "c", "d", "e", "f"].map(made);
     let global = globals[0]!;
-    const configOf = () => ({ global, services }) as ConfigInput;
+    const configOf = () => ({ global, services }) as AnyConfigInput;
     const options = { clock: manualClock() } as GatewayOptions;
     const old = await inFile(configOf(), options);
     const { port } = await old.gateway.listen({ port: 0 });

@@ -1,6 +1,6 @@
 import { writeFileSync } from "node:fs";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import {
   ConfigError,
   createGateway,
@@ -14,7 +14,7 @@ import { oneService } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";
 
 /** A configuration named so, with a test that expects this status of GET /a/x. */
-function named(name: string, status = 200, parts: Parameters<typeof oneService>[1] = {}): ConfigInput {
+function named(name: string, status = 200, parts: Parameters<typeof oneService>[1] = {}): AnyConfigInput {
   return {
     ...oneService(9, parts, { name }),
     tests: [{ name: `of ${name}`, request: { url: "/a/x" }, expect: { status } }],
@@ -220,7 +220,7 @@ describe("a reload of a configuration with tests", () => {
   it("takes what files hold that were reread while its tests ran", async () => {
     const [cert, key] = [fileWith(String(SERVER.cert), "cert.pem"), fileWith(String(SERVER.key), "key.pem")];
     const certificates = [{ hosts: ["localhost"], cert, key }];
-    const config = (name: string, parts = {}): ConfigInput => ({
+    const config = (name: string, parts = {}): AnyConfigInput => ({
       ...named(name, 200, parts),
       global: { name, certificates },
     });

@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { Session } from "node:inspector";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import type { JsonSchema } from "../../lib/config/schema.ts";
 import { withAllFeatures } from "../../lib/features/all.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
@@ -60,7 +60,7 @@ const MODULE =
   "=> (next) => (exchange) => next(exchange) });";
 
 /** Each serves GET /a/x with the header apiKey: k. Together they have every field of the configuration. */
-async function configurations(): Promise<readonly ConfigInput[]> {
+async function configurations(): Promise<readonly AnyConfigInput[]> {
   const { port } = await backend();
   const secure = await answering(https.createServer({ cert: SERVER.cert, key: SERVER.key }));
   const http2Port = await answering(http2.createServer());
@@ -70,7 +70,7 @@ async function configurations(): Promise<readonly ConfigInput[]> {
   const module = { path: fileWith(MODULE), sha256: createHash("sha256").update(MODULE).digest("hex") };
   const upstreams = [{ host: "127.0.0.1", port }];
   const routes = [{ path: "/{rest*}" }];
-  const of = (parts: object, global: ConfigInput["global"] = {}, more: object = {}): ConfigInput => {
+  const of = (parts: object, global: AnyConfigInput["global"] = {}, more: object = {}): AnyConfigInput => {
     return { global, services: [{ name: "s", base_path: "/a", upstreams, routes, ...parts }], ...more };
   };
   const limits = {
@@ -230,7 +230,7 @@ async function configurations(): Promise<readonly ConfigInput[]> {
         caller_files: [fileWith("[]"), pinned("[]")],
       },
     ),
-  ] as readonly ConfigInput[];
+  ] as readonly AnyConfigInput[];
 }
 
 /** Every ordered pair of 0 … n-1 stands in it side by side. */
@@ -347,7 +347,7 @@ function rulesOf(gateway: Gateway): unknown {
 
 /** Reloads between all pairs, and past the first probes of each configuration. */
 async function reloadAll(
-  configs: readonly ConfigInput[],
+  configs: readonly AnyConfigInput[],
   gateway: Gateway,
   advance: (ms: number) => void,
   served: () => Promise<void>,

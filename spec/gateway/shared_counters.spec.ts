@@ -2,12 +2,12 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { statusView } from "../../lib/admin/views.ts";
 import { createLog } from "../../lib/base/log.ts";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { closedPort, origin } from "../support/origin.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 
-type CountersInput = NonNullable<NonNullable<ConfigInput["global"]>["counters"]>;
+type CountersInput = NonNullable<NonNullable<AnyConfigInput["global"]>["counters"]>;
 
 async function started(counters: Partial<CountersInput> = {}, limit: Record<string, unknown> = {}) {
   const upstream = await origin();
@@ -57,7 +57,7 @@ describe("a gateway whose shared counters cannot be reached", () => {
         expect: { status: 200, headers: { RateLimit: '"minute";r=1;t=60' } },
       },
     ];
-    await gateway.reload({ ...config, tests } as ConfigInput);
+    await gateway.reload({ ...config, tests } as AnyConfigInput);
     expect(gateway.status.tests).toEqual({ passed: 1, failed: 0 });
     expect(gateway.metrics()).toContain('\nedge_gateway_counters_errors_total{reason="connection"} 0\n');
   });

@@ -3,7 +3,7 @@
  */
 import { createHmac } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { definePlugin, schema } from "../../lib/index.ts";
 import { problem } from "../../lib/http/reply.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
@@ -36,9 +36,9 @@ async function get(port: number, headers: Record<string, string> = {}, method = 
   return { status, body: body.toString(), isHit: String(got["cache-status"]).includes("; hit") };
 }
 
-type Plugins = NonNullable<ConfigInput["services"][number]["plugins"]>;
+type Plugins = NonNullable<AnyConfigInput["services"][number]["plugins"]>;
 
-const onRoute = (port: number, plugins: Plugins, global: Plugins): ConfigInput =>
+const onRoute = (port: number, plugins: Plugins, global: Plugins): AnyConfigInput =>
   oneService(port, { routes: [{ path: "/{rest*}", name: "all", plugins }] }, { plugins: global });
 const bot = { name: "bot_protection", config: { blacklist: ["crawler"] } };
 

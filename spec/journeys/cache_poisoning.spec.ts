@@ -3,7 +3,7 @@
  * it.
  */
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { h2Ask, h2Session } from "../support/h2_client.ts";
@@ -21,7 +21,7 @@ const reflecting = (said: Record<string, string>) =>
 const EXPLICIT = { "cache-control": "max-age=600" };
 const PUBLIC = { "cache-control": "public" };
 
-async function gatewayWith(port: number, cache: object = {}, global: ConfigInput["global"] = {}) {
+async function gatewayWith(port: number, cache: object = {}, global: AnyConfigInput["global"] = {}) {
   const config = oneService(
     port,
     { plugins: [{ name: "response_cache", config: { ...cache } }] },

@@ -10,7 +10,7 @@ import net, { type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import tls from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { SERVER } from "../support/certs.ts";
 import { document, root, tableUnder } from "../support/documents.ts";
 import { blocksOf, counted } from "../support/growth.ts";
@@ -118,7 +118,7 @@ interface Gateway extends RunningProgram, Ports {
 type Behave = (socket: Socket, head: string) => void;
 
 /** For an upstream that answers `/ok`, and passes every other connection to `behave` with the head of its request. */
-async function configFor(behave: Behave, pool: object = {}, limits: object = {}): Promise<ConfigInput> {
+async function configFor(behave: Behave, pool: object = {}, limits: object = {}): Promise<AnyConfigInput> {
   const upstream = await byteBackend((socket) => {
     socket.on("error", () => {});
     const read = (bytes: Buffer) => {

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import type { ConfigInput, PluginInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput, PluginInput } from "../../lib/config/model.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { HANDSHAKE } from "../gateway/plugins.ts";
 import { h2Ask, h2Session } from "../support/h2_client.ts";
 import { ask } from "../support/raw_client.ts";
 import { backend, byteBackend, client, codeIn, headBackend } from "./harness.ts";
 
-type Global = NonNullable<ConfigInput["global"]>;
+type Global = NonNullable<AnyConfigInput["global"]>;
 type Fields = readonly (readonly [string, string])[];
 
 const POSING: Fields = [

@@ -1,6 +1,6 @@
 import type { Http2ServerResponse } from "node:http2";
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { closedPort } from "../support/origin.ts";
@@ -17,7 +17,7 @@ import {
   type Protocol,
 } from "./harness.ts";
 
-type Parts = Partial<ConfigInput["services"][number]>;
+type Parts = Partial<AnyConfigInput["services"][number]>;
 
 const EJECT_MS = 5_000;
 const passive = { max_failures: 3, eject_ms: EJECT_MS };

@@ -2,7 +2,7 @@
 import { text } from "node:stream/consumers";
 import tls from "node:tls";
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { running } from "../support/gateway.ts";
 import { SERVER } from "../support/certs.ts";
 import { h2Ask, h2Session, h2TlsSession } from "../support/h2_client.ts";
@@ -30,7 +30,7 @@ async function gateway(trusted: readonly string[], match: object = ON_HEADER) {
     global: { h2c: true, trusted_proxies: trusted },
     services: [service("plain", plain.port, {}), service("secure", secure.port, { match })],
   };
-  return running(config as unknown as ConfigInput);
+  return running(config as unknown as AnyConfigInput);
 }
 
 describe("headers of proxies", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { running } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
 import { backend, client } from "./harness.ts";
@@ -7,7 +7,7 @@ import { backend, client } from "./harness.ts";
 const GUARD = [{ name: "key_auth", config: { key: "secret" } }];
 const CORS = [{ name: "cors", config: { allow_origins: ["https://a.example"] } }];
 
-type Service = ConfigInput["services"][number];
+type Service = AnyConfigInput["services"][number];
 
 /** Guarded routes in one service and an open catch-all route in another, as in configurations shared by teams. */
 async function guarded(

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually, type Ask } from "../support/raw_client.ts";
 import { backend, gate, restartableBackend } from "./harness.ts";
 
-type Parts = Partial<ConfigInput["services"][number]>;
+type Parts = Partial<AnyConfigInput["services"][number]>;
 
 /** Backends that answer with their ids, and a gateway in front of them. */
 async function several(n: number, parts: Parts) {

@@ -3,7 +3,7 @@ import type { ClientHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import tls from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { definePlugin, schema } from "../../lib/index.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
@@ -26,7 +26,7 @@ import {
 import { ask, connect, eventually } from "../support/raw_client.ts";
 import { backend, client, codeIn, gate, get, rawBackend, statusesIn } from "./harness.ts";
 
-type Limits = NonNullable<NonNullable<ConfigInput["global"]>["limits"]>;
+type Limits = NonNullable<NonNullable<AnyConfigInput["global"]>["limits"]>;
 
 const post = (...lines: string[]) => ["POST /a/x HTTP/1.1", "Host: h", ...lines, "", ""].join("\r\n");
 const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;

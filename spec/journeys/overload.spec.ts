@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { h2Session } from "../support/h2_client.ts";
 import { ask, eventually } from "../support/raw_client.ts";
@@ -9,7 +9,7 @@ import { client, closedLoop, codeIn, get, restartableBackend, statusesIn } from 
 const MOST = 5;
 
 /** A gateway with as many unanswered requests as it accepts. */
-async function full(global: NonNullable<ConfigInput["global"]> = {}, parts: Parameters<typeof oneService>[1] = {}) {
+async function full(global: NonNullable<AnyConfigInput["global"]> = {}, parts: Parameters<typeof oneService>[1] = {}) {
   const backend = await restartableBackend();
   const held: ServerResponse[] = [];
   const works = backend.answer;

@@ -4,7 +4,7 @@ import type { IncomingHttpHeaders } from "node:http2";
 import type { Duplex } from "node:stream";
 import { gunzipSync } from "node:zlib";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { HANDSHAKE } from "../gateway/plugins.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { h2Ask, h2Open, h2Session, h2WebSocketSession } from "../support/h2_client.ts";
@@ -16,7 +16,7 @@ const QUICK = "scrypt$1024$8$1$BwcHBwcHBwcHBwcHBwcHBw$Dj4MCJX6B5OKDIzJjNvQXdnTIy
 const basic = (user: string, password: string) => `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
 
 type Parts = NonNullable<Parameters<typeof oneService>[1]>;
-type Global = NonNullable<ConfigInput["global"]>;
+type Global = NonNullable<AnyConfigInput["global"]>;
 
 const withPlugins = (port: number, plugins: NonNullable<Parts["plugins"]>, parts: Parts = {}, global: Global = {}) =>
   oneService(port, { ...parts, plugins }, { h2c: true, ...global });

@@ -5,7 +5,7 @@ import https from "node:https";
 import net, { type AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import type { GatewayOptions } from "../../lib/index.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
@@ -30,7 +30,7 @@ import {
   type Protocol,
 } from "./harness.ts";
 
-type Parts = Partial<ConfigInput["services"][number]>;
+type Parts = Partial<AnyConfigInput["services"][number]>;
 
 const KIB = 1024;
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -44,7 +44,7 @@ const inOrder = (
   ports: readonly number[],
   parts: Parts = {},
   options: Partial<GatewayOptions> = {},
-  global: ConfigInput["global"] = {},
+  global: AnyConfigInput["global"] = {},
 ) => running(oneService(ports, { retries: {}, ...calm, ...parts }, global), options);
 
 /** Reads a request to its end, then destroys the connection. */

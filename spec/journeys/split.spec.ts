@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { together } from "../support/following.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { keptClient } from "../support/kept_client.ts";
@@ -8,7 +8,7 @@ import { closedPort } from "../support/origin.ts";
 import { ask } from "../support/raw_client.ts";
 import { backend } from "./harness.ts";
 
-type Parts = Partial<ConfigInput["services"][number]>;
+type Parts = Partial<AnyConfigInput["services"][number]>;
 type Split = NonNullable<Parts["split"]>;
 
 /** An upstream that answers with its name. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { createGateway, type Gateway } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
 import { together } from "../support/following.ts";
@@ -16,7 +16,7 @@ import {
   type Protocol,
 } from "./harness.ts";
 
-type Parts = Partial<ConfigInput["services"][number]>;
+type Parts = Partial<AnyConfigInput["services"][number]>;
 
 const SECRET = "0123456789abcdef0123456789abcdef";
 
@@ -29,7 +29,7 @@ async function three(parts: Parts = {}, protocol: Protocol = "http") {
   ] as const;
   const ids = ["a", "b", "c"];
   backends.forEach((each, i) => (each.answer = (_request, response) => void response.end(ids[i])));
-  const config = (weights = [1, 1, 1], more: Parts = {}): ConfigInput => {
+  const config = (weights = [1, 1, 1], more: Parts = {}): AnyConfigInput => {
     const upstreams = backends.map(({ port }, i) => ({ id: ids[i]!, host: "127.0.0.1", port, weight: weights[i]! }));
     return oneService(
       [],

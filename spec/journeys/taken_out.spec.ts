@@ -1,7 +1,7 @@
 /** Upstreams that an administrator takes out of traffic: drain, eject, use. */
 import { writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { takeOut } from "../../lib/upstream/taken_out.ts";
 import { CA } from "../support/certs.ts";
@@ -12,7 +12,7 @@ import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually, type Ask } from "../support/raw_client.ts";
 import { backend, byteBackend, client, gate, get, recordedLog, restartableBackend } from "./harness.ts";
 
-type Parts = Partial<ConfigInput["services"][number]>;
+type Parts = Partial<AnyConfigInput["services"][number]>;
 type State = "drain" | "eject" | "use";
 
 function set(gateway: Gateway, id: string, state: State): void {

@@ -1,6 +1,6 @@
 /** Request trailers, which some upstreams merge into the headers, and the headers that plugins set, check or remove. */
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { definePlugin, schema, type AnyPlugin } from "../../lib/index.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { h2Ask, h2Session } from "../support/h2_client.ts";
@@ -40,7 +40,7 @@ const own = definePlugin({
   create: () => (next) => (exchange) => next(exchange.with({ headers: [...exchange.headers, "X-Own", "set"] })),
 });
 
-type Plugins = NonNullable<ConfigInput["services"][number]["plugins"]>;
+type Plugins = NonNullable<AnyConfigInput["services"][number]["plugins"]>;
 
 const forged = (...names: string[]): Lines => names.map((name) => [name, "forged"]);
 
@@ -55,7 +55,7 @@ describe.each([
     trailers: Lines,
     kinds: readonly AnyPlugin[] = [],
     protocol: "http" | "h2c" = "http",
-    routes?: ConfigInput["services"][number]["routes"],
+    routes?: AnyConfigInput["services"][number]["routes"],
   ): Promise<string[]> {
     const origin = await restartableBackend(protocol);
     onTestFinished(() => origin.kill());

@@ -1,7 +1,7 @@
 /** Requests that the gateway refuses before they are requests: what its logs and counts have of them. */
 import { describe, expect, it } from "vitest";
 import { createLog } from "../../lib/base/log.ts";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import type { GatewayOptions } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
 import { codec } from "../support/codec.ts";
@@ -10,7 +10,7 @@ import { ask, connect, eventually } from "../support/raw_client.ts";
 import { logLines } from "../support/process.ts";
 import { rawBackend } from "./harness.ts";
 
-async function logging(global: ConfigInput["global"] = {}, options: Partial<GatewayOptions> = {}, upstream = 9) {
+async function logging(global: AnyConfigInput["global"] = {}, options: Partial<GatewayOptions> = {}, upstream = 9) {
   let written = "";
   const clock = manualClock();
   const accessLog = (lines: string) => void (written += lines);

@@ -2,7 +2,7 @@ import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { Call, type Notes } from "../../lib/http/exchange.ts";
 import { redactedPath } from "../../lib/http/redact.ts";
 import type { RequestFacts } from "../../lib/http/request_facts.ts";
-import { hostOf, pathOf, plainPath } from "../../lib/observe/access_line.ts";
+import { loggedHost, pathOf, plainPath } from "../../lib/observe/access_line.ts";
 import { findDecision, followDecisions } from "../../lib/observe/decision_reader.ts";
 import { Decisions, SLOT_BYTES } from "../../lib/observe/decisions.ts";
 import { Metrics } from "../../lib/observe/metrics_plan.ts";
@@ -306,7 +306,7 @@ describe("a decision", () => {
       const path = plainPath(`/${text}`) ?? redactedPath(pathOf(`/${text}`));
       expect(await find(`r${i}`), JSON.stringify(text)).toMatchObject({
         path,
-        host: hostOf({ authority: text, target: "/" }),
+        host: loggedHost({ authority: text, target: "/" }),
       });
     }
     for (let length = 30; length < 110; length++) {

@@ -7,7 +7,7 @@ import { METHODS } from "../../lib/base/http_grammar.ts";
 import { RouteMeter } from "../../lib/observe/metrics.ts";
 import { Call } from "../../lib/http/exchange.ts";
 import { definePlugin, problemReply, schema, type Gateway, type GatewayOptions } from "../../lib/index.ts";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
@@ -375,7 +375,7 @@ describe("metrics of plugins, bodies and connections", () => {
       const { port } = await backend(
         (_request, response) => void response.writeHead(200, { "Cache-Control": "max-age=60" }).end("x".repeat(20_000)),
       );
-      const caching = (...bounds: number[]): ConfigInput =>
+      const caching = (...bounds: number[]): AnyConfigInput =>
         oneService(port, {
           plugins: bounds.map((most, i) => ({
             name: "response_cache",
@@ -597,7 +597,7 @@ describe("metrics of requests", () => {
 });
 
 describe("metrics over reloads", () => {
-  const named = (port: number, ...routes: string[]): ConfigInput =>
+  const named = (port: number, ...routes: string[]): AnyConfigInput =>
     oneService(port, { routes: routes.map((name) => ({ path: `/${name}`, name })) });
 
   it(

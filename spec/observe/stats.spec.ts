@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { createGateway, type Gateway, type TryFigures } from "../../lib/index.ts";
 import type { Notes } from "../../lib/http/exchange.ts";
 import { Metrics } from "../../lib/observe/metrics_plan.ts";
-import { BUCKETS, Counts, Recent } from "../../lib/observe/metrics.ts";
+import { DURATION_BUCKETS, Counts, Recent } from "../../lib/observe/metrics.ts";
 import { Stats } from "../../lib/observe/stats.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
@@ -11,10 +11,10 @@ import { closedPort } from "../support/origin.ts";
 import { random as seeded } from "../support/random.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
 
-const named = (port: number | readonly number[], ...routes: string[]): ConfigInput =>
+const named = (port: number | readonly number[], ...routes: string[]): AnyConfigInput =>
   oneService(port, { routes: routes.map((name) => ({ path: `/${name}`, name })) });
 
-async function timed(config: ConfigInput): Promise<{ gateway: Gateway; port: number; clock: ManualClock }> {
+async function timed(config: AnyConfigInput): Promise<{ gateway: Gateway; port: number; clock: ManualClock }> {
   const clock = manualClock();
   const { gateway, port } = await running(config, { clock });
   return { gateway, port, clock };
@@ -55,7 +55,7 @@ describe("times in buckets", () => {
       const steps = { current: 0 };
       const recent = new Recent(steps);
       const times: number[] = [];
-      for (const bound of BUCKETS)
+      for (const bound of DURATION_BUCKETS)
         for (const factor of [0.9, 1 - 1e-9, 1, 1 + 1e-9, 1.1]) times.push(bound * 1000 * factor);
       for (let i = 0; i < 2_000; i++) times.push(Math.exp(Math.log(0.01) + random() * Math.log(1e7)));
       for (const [i, ms] of times.entries()) {
@@ -63,7 +63,7 @@ describe("times in buckets", () => {
         if (i % 100 === 99) steps.current++;
       }
       let below = 0;
-      for (const [i, bound] of BUCKETS.entries())
+      for (const [i, bound] of DURATION_BUCKETS.entries())
         expect([bound, (below += recent.counts![i]!)]).toEqual([
           bound,
           times.filter((ms) => ms <= bound * 1000).length,

@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { faultsOf, visit, soon } from "./browser.ts";
 import { COMMON_NAME_ONLY } from "../support/more_certs.ts";
 import { CREDENTIALS, emptyFolder, startBuilt } from "./built.ts";
@@ -26,15 +26,15 @@ import {
 
 const shared = shareGateway();
 
-const open = (config: ConfigInput, options?: Parameters<typeof openLogin>[2]) =>
+const open = (config: AnyConfigInput, options?: Parameters<typeof openLogin>[2]) =>
   openLogin(shared.browser, config, options);
-const opened = (config: ConfigInput, options?: Parameters<typeof openOverview>[2]) =>
+const opened = (config: AnyConfigInput, options?: Parameters<typeof openOverview>[2]) =>
   openOverview(shared.browser, config, options);
 
 const CHECK_MS = 500;
 
 /** A shop with two upstreams that are checked, one of them a canary, and plugins on every level. */
-function shop(ports: readonly number[]): ConfigInput {
+function shop(ports: readonly number[]): AnyConfigInput {
   return {
     global: { name: "corner shop", plugins: [{ name: "cors", config: { allow_origins: ["https://shop.example"] } }] },
     services: [

@@ -3,7 +3,7 @@
  * few bytes.
  */
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { soon, type Locator, type Page } from "./browser.ts";
 import {
   allFaultsOf,
@@ -22,7 +22,7 @@ const shared = shareGateway();
 const KEY = { name: "key_auth", id: "door", config: { key: "under-the-mat" } };
 
 /** A cache that is written outside of a guard, and a route for each refusal. */
-function shop(port: number): ConfigInput {
+function shop(port: number): AnyConfigInput {
   return {
     global: {
       plugins: [

@@ -3,7 +3,7 @@
  * that come when they are opened.
  */
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { soon, type Page } from "./browser.ts";
 import {
   allFaultsOf,
@@ -21,7 +21,7 @@ const shared = shareGateway();
 
 const CHECKS = { enabled: true, interval_ms: 500, timeout_ms: 400, unhealthy_threshold: 1, healthy_threshold: 1 };
 
-function shop(ports: readonly number[], more: Partial<ConfigInput> = {}): ConfigInput {
+function shop(ports: readonly number[], more: Partial<AnyConfigInput> = {}): AnyConfigInput {
   const routes = ["list", "item", "cart"].map((name) => ({ name, path: `/${name}` }));
   const upstreams = ports.map((port, i) => ({ id: `till-${i + 1}`, host: "127.0.0.1", port }));
   return { services: [{ name: "shop", base_path: "/shop", upstreams, health: CHECKS, routes }], ...more };

@@ -4,7 +4,7 @@
  */
 import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { launch, soon, type Browser } from "./browser.ts";
 import {
   allFaultsOf,
@@ -25,7 +25,7 @@ beforeAll(async () => {
 });
 afterAll(() => browser.close());
 
-const shop = (port: number, ...routes: string[]): ConfigInput => ({
+const shop = (port: number, ...routes: string[]): AnyConfigInput => ({
   services: [
     {
       name: "shop",

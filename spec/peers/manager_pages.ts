@@ -4,7 +4,7 @@ import { renameSync, writeFileSync } from "node:fs";
 import http, { type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import {
   drawn,
   faultsOf,
@@ -50,7 +50,7 @@ interface OpenOptions extends StartOptions {
 /** The login page of the management UI of a gateway with this configuration. */
 export async function openLogin(
   browser: Browser,
-  config: ConfigInput | string,
+  config: AnyConfigInput | string,
   options: OpenOptions = {},
 ): Promise<Open> {
   const [built, seen] = await Promise.all([startWithPages(config, options), visit(browser, options)]);
@@ -62,7 +62,7 @@ export async function openLogin(
 /** The overview of an administrator who has signed in before: the login page takes as long as everything else here. */
 export async function openOverview(
   browser: Browser,
-  config: ConfigInput | string,
+  config: AnyConfigInput | string,
   options: OpenOptions = {},
 ): Promise<Open> {
   const [built, seen] = await Promise.all([startWithPages(config, options), visit(browser, options)]);
@@ -73,7 +73,7 @@ export async function openOverview(
 }
 
 function startWithPages(
-  config: ConfigInput | string,
+  config: AnyConfigInput | string,
   { environment = {}, node = process.execPath, ...options }: OpenOptions,
 ): Promise<Built> {
   return startBuilt(config, { MANAGER: "true", MANAGER_PORT: "0", ...environment }, [node, PROGRAM], options);
@@ -102,11 +102,11 @@ export interface SharedGateway {
    * Puts the configuration, or what has this text, into the file, and resolves when the gateway has taken it, or with
    * the status of its refusal.
    */
-  put(config: ConfigInput | string): Promise<number>;
+  put(config: AnyConfigInput | string): Promise<number>;
   /** A page of the administrator, before it is at any address. */
   newPage(): Promise<Open>;
   /** The overview with this configuration in force. */
-  openOverview(config: ConfigInput | string): Promise<Open>;
+  openOverview(config: AnyConfigInput | string): Promise<Open>;
 }
 
 /**

@@ -3,7 +3,7 @@
  */
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { soon, type Page } from "./browser.ts";
 import { allFaultsOf, heading, replaced, shareGateway, upstream } from "./manager_pages.ts";
 
@@ -15,7 +15,7 @@ const KEY = { name: "key_auth", config: { key: "under-the-mat" } };
  * Routes with a key, with a service that decides, with a limit by a header that any client can choose, and a guard that
  * it bypasses.
  */
-function shop(port: number, tests: ConfigInput["tests"] = []): ConfigInput {
+function shop(port: number, tests: AnyConfigInput["tests"] = []): AnyConfigInput {
   return {
     services: [
       {

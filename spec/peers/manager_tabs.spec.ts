@@ -3,14 +3,14 @@
  * differ.
  */
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { soon, type Page } from "./browser.ts";
 import { heading, openLogin, openOverview, shareGateway, signIn, until, upstream } from "./manager_pages.ts";
 
 const shared = shareGateway();
 
 /** A service with so many routes that their table has to be scrolled. */
-function shop(port: number): ConfigInput {
+function shop(port: number): AnyConfigInput {
   const routes = Array.from({ length: 60 }, (_, i) => ({ name: `route-${i}`, path: `/items/${i}` }));
   return { services: [{ name: "shop", base_path: "/shop", upstreams: [{ host: "127.0.0.1", port }], routes }] };
 }

@@ -3,20 +3,20 @@
  * and injected faults.
  */
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { soon, type Locator, type Page } from "./browser.ts";
 import { allFaultsOf, heading, replaced, shareGateway, upstream } from "./manager_pages.ts";
 
 const shared = shareGateway();
 
-type Service = ConfigInput["services"][number];
+type Service = AnyConfigInput["services"][number];
 type Plugins = NonNullable<Service["plugins"]>;
 
 /** Two routes of one path, a canary, and an upstream for those who ask for it. */
 function shop(
   port: number,
   { plugins = [], split = [] }: { readonly plugins?: Plugins; readonly split?: NonNullable<Service["split"]> } = {},
-): ConfigInput {
+): AnyConfigInput {
   return {
     services: [
       {

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createLog } from "../../lib/base/log.ts";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import type { Gateway } from "../../lib/index.ts";
 import { oneService, running, type Running } from "../support/gateway.ts";
 import { origin } from "../support/origin.ts";
@@ -12,7 +12,7 @@ import { CREDENTIALS, emptyFolder, startBuilt } from "./built.ts";
 import { cluster, redis, until, type Redis } from "./redis.ts";
 import { clientOn, probeModule, withWorkers } from "./workers.ts";
 
-type CountersInput = NonNullable<NonNullable<ConfigInput["global"]>["counters"]>;
+type CountersInput = NonNullable<NonNullable<AnyConfigInput["global"]>["counters"]>;
 
 /** Time limits do not matter here, and the machine may be busy. */
 const PATIENT = 5_000;
@@ -21,7 +21,7 @@ function configOf(
   port: number,
   counters: Partial<CountersInput> | null,
   limit: Record<string, unknown> = { limit_min: 30 },
-): ConfigInput {
+): AnyConfigInput {
   return oneService(
     port,
     { plugins: [{ name: "rate_limit", config: limit }] },
@@ -39,7 +39,7 @@ interface Started extends Running {
   readonly log: string[];
 }
 
-async function started(config: ConfigInput): Promise<Started> {
+async function started(config: AnyConfigInput): Promise<Started> {
   const log: string[] = [];
   const made = await running(config, { log: createLog({ format: "json", write: (line) => log.push(line) }) });
   return { ...made, log };

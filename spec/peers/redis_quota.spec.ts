@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { countingPeriods } from "../contracts/quotas.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { random } from "../support/random.ts";
@@ -11,7 +11,7 @@ async function gatewayOn(server: Redis, plugin: object) {
   const upstream = await backend(
     (request, response) => void response.writeHead(200, { "X-Cost": request.url!.slice(1) }).end(),
   );
-  const config: ConfigInput = oneService(
+  const config: AnyConfigInput = oneService(
     upstream.port,
     { plugins: [plugin as never] },
     { counters: { store: "redis", url: `redis://127.0.0.1:${server.port}`, timeout_ms: 5_000 } },

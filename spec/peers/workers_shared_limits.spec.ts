@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import net, { type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { over, type Answered, type KeptClient } from "../support/kept_client.ts";
 import { logLines } from "../support/process.ts";
@@ -11,8 +11,8 @@ import { RELEASES, type Release } from "./nodes.ts";
 import { until } from "./redis.ts";
 import { clientOn, probeModule, withWorkers, workerOf, workersOn, type Workers } from "./workers.ts";
 
-type Service = Partial<ConfigInput["services"][number]>;
-type Limits = NonNullable<ConfigInput["global"]>["limits"];
+type Service = Partial<AnyConfigInput["services"][number]>;
+type Limits = NonNullable<AnyConfigInput["global"]>["limits"];
 
 interface Setup {
   readonly release: Release;
@@ -190,7 +190,7 @@ describe.each(RELEASES)("a circuit breaker over the workers of Node %i", (releas
       ).toHaveLength(1);
       expect(await gateway.admin("/gateway/health")).toContain('"state":"open"');
       // The state survives a reload.
-      const config = JSON.parse(readFileSync(gateway.file, "utf8")) as ConfigInput;
+      const config = JSON.parse(readFileSync(gateway.file, "utf8")) as AnyConfigInput;
       writeFileSync(gateway.file, JSON.stringify({ ...config, global: { ...config.global, name: "another" } }));
       await gateway.admin("/gateway/reload", "POST");
       expect([

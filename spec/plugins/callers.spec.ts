@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { systemClock } from "../../lib/base/clock.ts";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { createGateway, definePlugin, schema, type GatewayOptions } from "../../lib/index.ts";
 import { together } from "../support/following.ts";
@@ -39,12 +39,12 @@ const CALLERS = [
   { id: "bob", keys: [{ key: "b-key" }] },
   { id: "eve", groups: ["gold"], keys: [{ key: "e-key" }], enabled: false },
 ];
-const config = (plugins: readonly object[], more: object = { callers: CALLERS }): ConfigInput => ({
+const config = (plugins: readonly object[], more: object = { callers: CALLERS }): AnyConfigInput => ({
   ...oneService(9, { plugins: [...plugins, { name: "answer" }] as never }),
   ...more,
 });
 
-function gatewayOf(config: ConfigInput, options: GatewayOptions = {}) {
+function gatewayOf(config: AnyConfigInput, options: GatewayOptions = {}) {
   const gateway = createGateway({ config, plugins: [identify, answer], ...options });
   onTestFinished(() => gateway.close(0).then(() => {}));
   return gateway;
@@ -198,7 +198,7 @@ describe("a test of a configuration with as.caller", () => {
   ])("%s", async (_title, plugin, as, expect_) => {
     const callers = [...CALLERS, { id: "joe" }];
     const tests = [{ name: "it", request: { url: "/a/x", as }, expect: expect_ }];
-    const gateway = gatewayOf({ ...oneService(9, { plugins: [plugin] as never }), callers, tests } as ConfigInput);
+    const gateway = gatewayOf({ ...oneService(9, { plugins: [plugin] as never }), callers, tests } as AnyConfigInput);
     const {
       tests: [result],
     } = await gateway.test();
@@ -218,7 +218,7 @@ describe("a test of a configuration with as.caller", () => {
       ...oneService(9, { plugins: [jwt, headers] as never }),
       callers: CALLERS,
       tests,
-    } as ConfigInput);
+    } as AnyConfigInput);
     expect((await gateway.test()).tests).toMatchObject([{ passed: true, differences: [] }]);
   });
 });
@@ -229,7 +229,7 @@ describe("the warning caller_unused", () => {
       ...oneService(9, { plugins: plugins as never }),
       callers,
       ...more,
-    } as ConfigInput).configWarnings.filter(({ code }) => code === "caller_unused");
+    } as AnyConfigInput).configWarnings.filter(({ code }) => code === "caller_unused");
 
   it("names each caller whom no plugin can identify", () => {
     const pathsOf = (plugins: readonly object[]) =>

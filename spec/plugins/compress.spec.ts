@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { headerValue } from "../../lib/http/headers.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { acceptedCodings } from "../../lib/http/content_coding.ts";
-import { choice, compress } from "../../lib/plugins/compress.ts";
+import { chosenCoding, compress } from "../../lib/plugins/compress.ts";
 import { CODINGS, MAX_SYNC_BYTES, type Coding } from "../../lib/plugins/compressed_body.ts";
 import { atOnce, checked, exercise, instance, madeUpExchange } from "../support/exercise.ts";
 import { eventually } from "../support/raw_client.ts";
@@ -63,7 +63,7 @@ describe("the coding for an Accept-Encoding", () => {
     ["gzip;level=9;q=0.001", "gzip"],
     ["gzipped", null],
   ])("Accept-Encoding %j leads to the coding %s", (accepted, expected) => {
-    expect(choice(acceptedCodings(["Accept-Encoding", accepted]))).toBe(expected);
+    expect(chosenCoding(acceptedCodings(["Accept-Encoding", accepted]))).toBe(expected);
   });
 
   it("the coding for an Accept-Encoding prefers zstd where Node has it, then Brotli, then gzip", () => {

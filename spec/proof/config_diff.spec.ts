@@ -1,17 +1,17 @@
 import { describe, expect, it } from "vitest";
 import type { Json } from "../../lib/config/json.ts";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { changesBetween } from "../../lib/gateway/config_diff.ts";
 import { createGateway } from "../../lib/index.ts";
 
-type ServiceInput = ConfigInput["services"][number];
+type ServiceInput = AnyConfigInput["services"][number];
 
-function shown(config: ConfigInput, environment: Record<string, string> = { KEY: "k" }): Json {
+function shown(config: AnyConfigInput, environment: Record<string, string> = { KEY: "k" }): Json {
   return createGateway({ config, environment }).shownConfig;
 }
 
 /** One line a change. */
-function lines(before: ConfigInput, after: ConfigInput): string[] {
+function lines(before: AnyConfigInput, after: AnyConfigInput): string[] {
   return changesBetween(shown(before), shown(after)).map(({ kind, name, change }) => `${change} ${kind}: ${name}`);
 }
 
@@ -38,14 +38,14 @@ function shop(parts: Partial<ServiceInput> = {}): ServiceInput {
   };
 }
 
-const base: ConfigInput = { services: [shop()] };
+const base: AnyConfigInput = { services: [shop()] };
 
 describe("changesBetween", () => {
   it("there are no changes between configurations that differ in the order of fields only", () => {
     const turned = {
       services: [Object.fromEntries(Object.entries(shop()).reverse())],
       global: {},
-    } as unknown as ConfigInput;
+    } as unknown as AnyConfigInput;
     expect(lines(base, base)).toEqual([]);
     expect(lines(base, turned)).toEqual([]);
   });
@@ -65,7 +65,7 @@ describe("changesBetween", () => {
     expect(lines(base, { services: [] })).toEqual(all.map((line) => `removed ${line}`));
   });
 
-  it.each<[string, ConfigInput, string]>([
+  it.each<[string, AnyConfigInput, string]>([
     ["a setting of the whole gateway", { services: [shop()], global: { name: "x" } }, "altered global: global"],
     [
       "a global plugin",

@@ -2,7 +2,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { createTimeSlices } from "../../lib/base/time_slices.ts";
 import { configWarnings, configWarningsInSlices } from "../../lib/proof/config_warnings.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
@@ -37,7 +37,7 @@ function configOf(
   routes: readonly (readonly [name: string, path: string, ...plugins: object[]])[],
   parts: object = {},
   global: object = {},
-): ConfigInput {
+): AnyConfigInput {
   const all = routes.map(([name, path, ...plugins]) => ({ name, path, plugins }));
   return oneService(9, { base_path: "/", routes: all, ...parts } as never, global as never);
 }

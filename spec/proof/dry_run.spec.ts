@@ -2,7 +2,7 @@ import { createHash, generateKeyPairSync } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { Gateway as ProgramsGateway } from "../../lib/embed/gateway.ts";
 import { createGateway, definePlugin, schema, type Gateway } from "../../lib/index.ts";
 import { withAllFeatures } from "../../lib/features/all.ts";
@@ -12,11 +12,11 @@ import { issueLines } from "../support/issue_lines.ts";
 import { emptyFolder, fileWith } from "../support/process.ts";
 
 const KEY = { name: "key_auth", config: { key: "k" } };
-type Routes = ConfigInput["services"][number]["routes"];
+type Routes = AnyConfigInput["services"][number]["routes"];
 
 const ITEMS: Routes[number] = { name: "items", path: "/items/{id}", methods: ["GET"], plugins: [KEY] };
 const REST: Routes[number] = { name: "rest", path: "/{rest*}" };
-const withRoutes = (...routes: Routes[number][]): ConfigInput => oneService(9, { routes });
+const withRoutes = (...routes: Routes[number][]): AnyConfigInput => oneService(9, { routes });
 const base = withRoutes(ITEMS, REST);
 
 /** A gateway with this configuration in a file. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { createGateway, type Explanation, type Question } from "../../lib/index.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { blocksOf, counted, LINEAR } from "../support/growth.ts";
@@ -8,7 +8,7 @@ import { closedPort } from "../support/origin.ts";
 import { random as seeded } from "../support/random.ts";
 import { connect } from "../support/raw_client.ts";
 
-const SHOP: ConfigInput = {
+const SHOP: AnyConfigInput = {
   global: { plugins: [{ name: "key_auth", id: "door", config: { key: "${env:KEY}" } }] },
   services: [
     {
@@ -480,7 +480,7 @@ describe("the candidates of explain", () => {
   });
 
   it("explain says which conditions hold and which do not, by their names, never by their values", async () => {
-    const routes: ConfigInput["services"][number]["routes"] = [
+    const routes: AnyConfigInput["services"][number]["routes"] = [
       { name: "rest", path: "/x" },
       { name: "new", path: "/x", methods: ["GET"], match: { headers: { "X-Token": "s3cret" }, query: { beta: true } } },
       {
@@ -732,7 +732,7 @@ describe("the effects of explain", () => {
       "lengths, expectations, sizes",
     async () => {
       const { port } = await backend((request, response) => void response.setHeader("x-got", request.url!).end());
-      const config: ConfigInput = {
+      const config: AnyConfigInput = {
         global: { limits: { max_uri_bytes: 600, max_headers: 20, max_header_bytes: 4096, max_body_bytes: 1000 } },
         services: [
           {

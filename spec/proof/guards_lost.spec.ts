@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { createTimeSlices } from "../../lib/base/time_slices.ts";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
-import { guardsLost, type Compared, type GuardsLost } from "../../lib/proof/guards_lost.ts";
+import { guardsLost, type ComparedConfig, type GuardsLost } from "../../lib/proof/guards_lost.ts";
 import { matchingTable } from "../../lib/proof/scratch.ts";
 import { takeovers } from "../../lib/route/takeovers.ts";
 import type { TableEntry } from "../../lib/route/table.ts";
@@ -10,7 +10,7 @@ import type { HeaderList } from "../../lib/http/headers.ts";
 import { random, type Random } from "../support/random.ts";
 import { checkRoutes, loadConfig } from "../support/schema.ts";
 
-type ServiceInput = ConfigInput["services"][number];
+type ServiceInput = AnyConfigInput["services"][number];
 type RouteInput = ServiceInput["routes"][number];
 type PluginInput = NonNullable<ServiceInput["plugins"]>[number];
 
@@ -21,12 +21,12 @@ const BASIC: PluginInput = { name: "basic_auth", config: { username: "u", passwo
 const CLOSED: PluginInput = { name: "request_termination" };
 
 /** Null: the configuration is refused. */
-function loaded(config: ConfigInput): Compared | null {
+function loaded(config: AnyConfigInput): ComparedConfig | null {
   const result = loadConfig({ value: config }, { kinds: builtinPlugins, environment: {}, checkRoutes });
   return result.ok ? { ...result, table: matchingTable(result) } : null;
 }
 
-const lost = (before: Compared, after: Compared) => guardsLost(before, after, createTimeSlices());
+const lost = (before: ComparedConfig, after: ComparedConfig) => guardsLost(before, after, createTimeSlices());
 
 function service(name: string, routes: RouteInput[], parts: Partial<ServiceInput> = {}): ServiceInput {
   return { name, base_path: "/", upstreams: [{ host: "h", port: 1 }], routes, ...parts };
@@ -223,12 +223,12 @@ function someMatch(r: Random): NonNullable<RouteInput["match"]> {
 
 const somePlugin = (r: Random): PluginInput => r.pick([KEY, KEY, OTHER_KEY, ACL, BASIC, CLOSED]);
 
-function someConfig(r: Random): ConfigInput {
+function someConfig(r: Random): AnyConfigInput {
   return { services: r.list(1, 3, () => null).map((_, i) => someService(r, `s${i}`)) };
 }
 
 /** One part is added, removed or replaced, or two. */
-function changed(r: Random, config: ConfigInput): ConfigInput {
+function changed(r: Random, config: AnyConfigInput): AnyConfigInput {
   const services = structuredClone(config.services) as ServiceInput[];
   for (let changes = r.int(1, 2); changes > 0; changes--) {
     const i = r.int(0, Math.max(0, services.length - 1));
@@ -270,13 +270,13 @@ const HEADERS: readonly HeaderList[] = [[], ["x-a", "1"], ["x-a", "2"], ["x-a", 
 
 type Asked = readonly [host: string, method: string, path: string, headers: HeaderList, scheme: "http" | "https"];
 
-function routeOf({ table }: Compared, [host, method, path, headers, scheme]: Asked) {
+function routeOf({ table }: ComparedConfig, [host, method, path, headers, scheme]: Asked) {
   const found = table.find(host, method, path, path.includes("%2F"), headers, "", scheme);
   return found.kind === "route" ? { service: found.target.service.name, route: found.target.route.name } : null;
 }
 
 /** The guards of each route, by its name: kind and configuration; null for one that refuses all requests. */
-function guardsOf({ config: { services } }: Compared) {
+function guardsOf({ config: { services } }: ComparedConfig) {
   return new Map(
     services.flatMap((each) =>
       each.routes.map((route) => {
@@ -288,7 +288,7 @@ function guardsOf({ config: { services } }: Compared) {
   );
 }
 
-function tryAll(before: Compared, after: Compared): Record<string, string[]> {
+function tryAll(before: ComparedConfig, after: ComparedConfig): Record<string, string[]> {
   const [olds, news] = [guardsOf(before), guardsOf(after)];
   const hasMatch = [before, after].some(({ config }) =>
     config.services.some(({ routes }) => routes.some(({ match }) => match !== undefined)),
@@ -327,8 +327,8 @@ function tryAll(before: Compared, after: Compared): Record<string, string[]> {
 /** "GET http://x.test/a (x-a: 1)" goes to the one route before, and to the other one after. */
 function expectReached(
   { example, before: place, service: name, route }: GuardsLost,
-  before: Compared,
-  after: Compared,
+  before: ComparedConfig,
+  after: ComparedConfig,
   said: string,
 ) {
   const [, method, scheme, host, path, lines] = /^(\w+) (https?):\/\/([^/]+)([^ ]*)(?: \((.*)\))?$/.exec(example!)!;

@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import {
   createGateway,
   definePlugin,
@@ -38,7 +38,7 @@ describe("the verdict on a plugin", () => {
     "explain says that plugins pass the request on, up to the plugin that answers; " +
       "the plugins behind it are not reached",
     async () => {
-      const config: ConfigInput = oneService(
+      const config: AnyConfigInput = oneService(
         9,
         {
           plugins: [KEY, { name: "acl", enabled: false, config: { blacklist: ["10.0.0.1"] } }, LIMIT],

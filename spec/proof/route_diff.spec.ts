@@ -1,8 +1,8 @@
 import { generateKeyPairSync } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
-import type { Compared } from "../../lib/proof/guards_lost.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
+import type { ComparedConfig } from "../../lib/proof/guards_lost.ts";
 import { matchingTable } from "../../lib/proof/scratch.ts";
 import { view as viewOf } from "../../lib/admin/views.ts";
 import { routeDiff } from "../../lib/proof/route_diff.ts";
@@ -10,16 +10,16 @@ import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import { fileWith } from "../support/process.ts";
 import { checkRoutes, loadConfig } from "../support/schema.ts";
 
-type ServiceInput = ConfigInput["services"][number];
+type ServiceInput = AnyConfigInput["services"][number];
 type PluginInput = NonNullable<ServiceInput["plugins"]>[number];
 
-function loaded(config: ConfigInput, environment: Record<string, string> = {}): Compared {
+function loaded(config: AnyConfigInput, environment: Record<string, string> = {}): ComparedConfig {
   const result = loadConfig({ value: config }, { kinds: builtinPlugins, environment, checkRoutes });
   if (!result.ok) throw new Error(JSON.stringify(result.issues));
   return { ...result, table: matchingTable(result) };
 }
 
-const diff = (before: ConfigInput, after: ConfigInput) => routeDiff(loaded(before), loaded(after));
+const diff = (before: AnyConfigInput, after: AnyConfigInput) => routeDiff(loaded(before), loaded(after));
 const NOTHING = { guardsLost: [], added: [], removed: [], changed: [], other: [] };
 
 const key: PluginInput = { name: "key_auth", config: { key: "k" } };
@@ -40,7 +40,7 @@ function shop(parts: Partial<ServiceInput> = {}): ServiceInput {
   };
 }
 
-const of = (...services: ServiceInput[]): ConfigInput => ({ services });
+const of = (...services: ServiceInput[]): AnyConfigInput => ({ services });
 const withItems = (parts: Partial<ServiceInput["routes"][number]>) =>
   of(
     shop({
@@ -102,7 +102,7 @@ describe("routeDiff", () => {
     expect(await diff(more, base)).toMatchObject({ added: [], removed: places, changed: [], other: [] });
   });
 
-  it.each<[string, ConfigInput, string[]]>([
+  it.each<[string, AnyConfigInput, string[]]>([
     ["another path", withItems({ path: "/things/{id}" }), ["path /items/{id} is now /things/{id}"]],
     ["other methods", withItems({ methods: [] }), ["methods GET is now (all)"]],
     [
@@ -128,7 +128,7 @@ describe("routeDiff", () => {
     });
   });
 
-  it.each<[string, ConfigInput, string[]]>([
+  it.each<[string, AnyConfigInput, string[]]>([
     ["its base_path", of(shop({ base_path: "/store" })), ["base_path /shop is now /store"]],
     ["its hosts", of(shop({ hosts: ["a.test", "*.b.test"] })), ["hosts (all) is now a.test, *.b.test"]],
     [
@@ -204,7 +204,7 @@ describe("changed conditions", () => {
   const withMatch = (match: NonNullable<ServiceInput["routes"][number]["match"]>) => withItems({ match });
 
   it("are named without their values", async () => {
-    const changes = async (after: ConfigInput) =>
+    const changes = async (after: AnyConfigInput) =>
       (await diff(withMatch({ headers: { "X-Version": "1" } }), after)).changed[0]?.changes;
     expect(await changes(withMatch({ headers: { "X-Version": "2" } }))).toEqual(["match.headers altered"]);
     expect(await changes(withMatch({ cookies: { a: "1" } }))).toEqual([
@@ -223,7 +223,7 @@ describe("guards lost", () => {
       const routes = (...all: ServiceInput["routes"]) => of(shop({ routes: all }));
       const guarded = { name: "guarded", path: "/a", plugins: [key] };
       const before = routes(guarded);
-      const lostTo = async (after: ConfigInput, from = before) =>
+      const lostTo = async (after: AnyConfigInput, from = before) =>
         (await diff(from, after)).guardsLost.map(({ route, example }) => `${route}: ${example}`);
       expect(
         await lostTo(
@@ -252,7 +252,7 @@ describe("guards lost", () => {
   );
 
   it("have examples without secrets", async () => {
-    const config = (match?: object): ConfigInput =>
+    const config = (match?: object): AnyConfigInput =>
       of(
         shop({
           routes: [
@@ -268,13 +268,13 @@ describe("guards lost", () => {
   });
 
   /** One line each: the route, the guards, and the route that has them. */
-  const lost = async (before: ConfigInput, after: ConfigInput) =>
+  const lost = async (before: AnyConfigInput, after: AnyConfigInput) =>
     (await diff(before, after)).guardsLost.map(
       ({ route, guards, altered, before: { route: was } }) =>
         `${route}: ${guards.join()}${altered.length === 0 ? "" : ` (altered: ${altered.join()})`}, as ${was}`,
     );
 
-  it.each<[string, ConfigInput, ConfigInput, string[]]>([
+  it.each<[string, AnyConfigInput, AnyConfigInput, string[]]>([
     ["a guard is removed", base, withItems({ plugins: [] }), ["items: key_auth, as items"]],
     ["a guard is disabled", base, withItems({ plugins: [{ ...key, enabled: false }] }), ["items: key_auth, as items"]],
     [
@@ -374,7 +374,7 @@ describe("guards lost", () => {
     expect(await lost(before, after)).toEqual(expected);
   });
 
-  it.each<[string, ConfigInput, ConfigInput]>([
+  it.each<[string, AnyConfigInput, AnyConfigInput]>([
     ["a guard is added", withItems({ plugins: [] }), base],
     [
       "a guard moves to the service",
@@ -461,7 +461,7 @@ describe("guards lost", () => {
 });
 
 /** Nothing reaches the route "all". */
-function hidden(plugins: PluginInput[]): ConfigInput {
+function hidden(plugins: PluginInput[]): AnyConfigInput {
   const routes = [
     { name: "one", path: "/{a}" },
     { name: "more", path: "/{a}/{b*}" },

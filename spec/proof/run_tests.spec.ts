@@ -4,14 +4,14 @@ import { createServer } from "node:http";
 import { Readable } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { hashPassword } from "../../lib/base/password.ts";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { failuresOf, runTests, type RunOptions } from "../../lib/proof/run_tests.ts";
 import { createGateway, definePlugin, schema, type AnyPlugin } from "../../lib/index.ts";
 import { hosted, oneService, running } from "../support/gateway.ts";
 import { validFrom } from "../support/valid_config.ts";
 import { turnsDuring } from "../support/turns.ts";
 
-type TestInput = NonNullable<ConfigInput["tests"]>[number];
+type TestInput = NonNullable<AnyConfigInput["tests"]>[number];
 type Answers = NonNullable<TestInput["answers"]>;
 
 const KEY = { name: "key_auth", config: { keys: [{ id: "web", key: "a-key-of-the-web" }] } };
@@ -38,13 +38,13 @@ function test({
 }
 
 /** One service under /a with these plugins. */
-function guardedBy(...plugins: readonly object[]): ConfigInput {
+function guardedBy(...plugins: readonly object[]): AnyConfigInput {
   return oneService(9, { plugins: plugins as never });
 }
 
 /** The results of one test: whether it has passed, and otherwise its differences. */
 async function verdict(
-  config: ConfigInput,
+  config: AnyConfigInput,
   tried: TestInput,
   own: readonly AnyPlugin[] = [],
   options: RunOptions = {},
@@ -589,7 +589,7 @@ describe("a plugin that is at fault in a test", () => {
       };
     },
   });
-  const config = (...ways: readonly string[]): ConfigInput => ({
+  const config = (...ways: readonly string[]): AnyConfigInput => ({
     services: ways.map((how) => ({
       name: how,
       base_path: `/${how}`,

@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { ClientFailure, type ClientAnswer } from "../../lib/client/client.ts";
 import { injected } from "../../lib/proof/made_request.ts";
 import { matchingTable, Scratch, type ScratchOptions } from "../../lib/proof/scratch.ts";
@@ -16,7 +16,7 @@ const ASKS = { name: "forward_auth", config: { url: "http://127.0.0.1:1/check" }
 const answer = (status: number): ClientAnswer => ({ status, headers: [], body: Buffer.alloc(0) });
 
 /** A scratch of a configuration, and what its plugins did, as lines. */
-function scratchOf(config: ConfigInput, options: Partial<ScratchOptions> = {}, own: readonly AnyPlugin[] = []) {
+function scratchOf(config: AnyConfigInput, options: Partial<ScratchOptions> = {}, own: readonly AnyPlugin[] = []) {
   const loaded = validFrom(config, own);
   const events: string[] = [];
   const clock = manualClock();

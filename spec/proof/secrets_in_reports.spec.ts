@@ -1,11 +1,11 @@
 /** No report of tests, explanations and dry runs shows a secret. */
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { createGateway, definePlugin, schema, type AnyPlugin } from "../../lib/index.ts";
 import { oneService } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";
 
-type TestInput = NonNullable<ConfigInput["tests"]>[number];
+type TestInput = NonNullable<AnyConfigInput["tests"]>[number];
 type Expected = TestInput["expect"];
 
 const KEY = { name: "key_auth", config: { keys: [{ id: "web", key: "a-key-of-the-web" }] } };

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";
-import type { ConfigInput } from "../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { createGateway, type Gateway, type GatewayOptions } from "../../lib/index.ts";
 import { origin, type Origin } from "./origin.ts";
 
@@ -13,14 +13,14 @@ export interface Running {
   readonly url: string;
 }
 
-type ServiceInput = ConfigInput["services"][number];
+type ServiceInput = AnyConfigInput["services"][number];
 
 /** One service under base_path "/a" with a catch-all route, unless the parts say otherwise. */
 export function oneService(
   port: number | readonly number[],
   parts: Partial<ServiceInput> = {},
-  global: ConfigInput["global"] = {},
-): ConfigInput {
+  global: AnyConfigInput["global"] = {},
+): AnyConfigInput {
   const ports = typeof port === "number" ? [port] : port;
   return {
     global,
@@ -36,7 +36,7 @@ export function oneService(
   };
 }
 
-export async function running(config: ConfigInput, options: Partial<GatewayOptions> = {}): Promise<Running> {
+export async function running(config: AnyConfigInput, options: Partial<GatewayOptions> = {}): Promise<Running> {
   const gateway = createGateway({ config, ...options });
   onTestFinished(async () => void (await gateway.close(0)));
   const { port } = await gateway.listen({ port: 0 });

@@ -16,34 +16,34 @@ import { Failure } from "../failure.ts";
 import { withoutControls } from "../terminal.ts";
 import { freeName, MAX_PARTS, ImportNotes, type SourceValue } from "./source_value.ts";
 
-export interface Plugin {
+export interface DraftPlugin {
   readonly name: string;
   readonly config: Readonly<Record<string, unknown>>;
 }
 
-export interface Route {
+export interface DraftRoute {
   readonly name?: string | undefined;
   readonly path: string;
   methods?: readonly string[] | undefined;
   readonly upstream_path?: string | undefined;
   readonly match?: object | undefined;
-  plugins?: Plugin[] | undefined;
+  plugins?: DraftPlugin[] | undefined;
 }
 
-export interface Service {
+export interface DraftService {
   readonly name: string;
   readonly base_path: string;
   readonly hosts?: readonly string[] | undefined;
-  plugins?: Plugin[];
-  routes: Route[];
+  plugins?: DraftPlugin[];
+  routes: DraftRoute[];
   readonly [setting: string]: unknown;
 }
 
 /** Members that are undefined are left out, as by `JSON.stringify`. */
 export interface Imported {
-  global?: { plugins?: Plugin[]; underscore_headers?: "allow" } | undefined;
+  global?: { plugins?: DraftPlugin[]; underscore_headers?: "allow" } | undefined;
   callers?: readonly { readonly id: string; readonly groups: readonly string[] }[] | undefined;
-  services: Service[];
+  services: DraftService[];
 }
 
 /** Requests that the source serves, and the result does not. */
@@ -53,8 +53,8 @@ interface Gap {
   readonly head: string;
   /** None: all of them. */
   readonly hosts: readonly string[];
-  readonly guards: readonly Plugin[];
-  readonly closed: Plugin;
+  readonly guards: readonly DraftPlugin[];
+  readonly closed: DraftPlugin;
 }
 
 export class Draft {
@@ -68,8 +68,8 @@ export class Draft {
   /** Those that differ, since they were last closed. */
   readonly #gaps = new Map<string, Gap>();
   /** Plugins have the same number if their kind and configuration are equal. */
-  readonly #numbers = new Map<Plugin | string, number>();
-  readonly #closed = new Set<Service>();
+  readonly #numbers = new Map<DraftPlugin | string, number>();
+  readonly #closed = new Set<DraftService>();
   /** Routes of regular expressions; true: they accept more than the expression did. */
   readonly #expressions = new Map<object, boolean>();
 
@@ -82,7 +82,7 @@ export class Draft {
   }
 
   /** A regular expression of the source goes before its other routes. */
-  isExpression(route: Route, isWider: boolean): void {
+  isExpression(route: DraftRoute, isWider: boolean): void {
     this.#expressions.set(route, isWider);
   }
 
@@ -109,7 +109,7 @@ export class Draft {
   }
 
   /** In place of a guard: nobody passes. */
-  closed(at: Path, guard: string): Plugin {
+  closed(at: Path, guard: string): DraftPlugin {
     this.notes.addClosed(
       at,
       `"${guard}" is not carried over, and may decide who passes: ` +
@@ -123,7 +123,7 @@ export class Draft {
    * expression (`~`), must not reach a less specific route, which may have other guards: what the pattern begins with
    * answers 503, and so do the routes there that lack a guard.
    */
-  leaveGap(at: Path, pattern: string, hosts: readonly string[] = [], plugins: readonly Plugin[] = []): void {
+  leaveGap(at: Path, pattern: string, hosts: readonly string[] = [], plugins: readonly DraftPlugin[] = []): void {
     // A last segment of a regular expression may go on: ~/a is /abc, too.
     const segments = /^~/.test(pattern) ? /^~+((?:\/[\w-]+(?=\/(?![?*{])|\$$))*)/ : /^((?:\/[\w-]+(?=\/|$))*)/;
     const head = pattern.includes("|") ? "" : (segments.exec(pattern)?.[1] ?? "");
@@ -150,7 +150,7 @@ export class Draft {
     }
     for (const [service, route, plugins] of guarded.size === 0 ? [] : this.routes()) {
       const numbers = new Set(plugins.map((plugin) => this.#numberOf(plugin)));
-      const lacks = (guard: Plugin) => !numbers.has(this.#numberOf(guard));
+      const lacks = (guard: DraftPlugin) => !numbers.has(this.#numberOf(guard));
       if (plugins.some(({ name }) => name === "request_termination")) continue;
       for (const head of headsOf(joined(service, route))) {
         const gap = guarded
@@ -168,7 +168,7 @@ export class Draft {
     const places = new Map(gaps.map((gap) => [JSON.stringify([gap.head, gap.hosts]), gap]));
     for (const { at, head, hosts, closed } of places.values()) {
       const routes = [`${head}/{rest*}`, head || "/"].map((path) => this.from(at, { path }));
-      const service: Service = {
+      const service: DraftService = {
         name: this.serviceName("closed"),
         base_path: "/",
         hosts: unlessEmpty(hosts),
@@ -183,7 +183,7 @@ export class Draft {
   }
 
   /** Until a guard is put in the place of what is left out. */
-  close(route: Route, why: string): void {
+  close(route: DraftRoute, why: string): void {
     const at = this.#origins.get(route)!;
     this.notes.addClosed(at, `${why}: it answers 503 (request_termination) until you replace it`);
     route.plugins = [...(route.plugins ?? []), this.from(at, CLOSED())];
@@ -228,7 +228,7 @@ export class Draft {
   }
 
   /** The routes that are not closed, with the plugins that run for them. */
-  *routes(): Generator<[Service, Route, readonly Plugin[]]> {
+  *routes(): Generator<[DraftService, DraftRoute, readonly DraftPlugin[]]> {
     for (const service of this.config.services) {
       if (this.#closed.has(service)) continue;
       const shared = [...(this.config.global?.plugins ?? []), ...(service.plugins ?? [])];
@@ -237,11 +237,11 @@ export class Draft {
   }
 
   /** The numbers of those that decide who passes. */
-  guardsIn(plugins: readonly Plugin[]): readonly number[] {
+  guardsIn(plugins: readonly DraftPlugin[]): readonly number[] {
     return plugins.filter(({ name }) => GUARDS.has(name)).map((plugin) => this.#numberOf(plugin));
   }
 
-  #numberOf(plugin: Plugin): number {
+  #numberOf(plugin: DraftPlugin): number {
     const text = this.#numbers.has(plugin) ? "" : JSON.stringify(plugin);
     const number = this.#numbers.get(plugin) ?? this.#numbers.get(text) ?? this.#numbers.size;
     if (text !== "") this.#numbers.set(plugin, number).set(text, number);
@@ -298,7 +298,7 @@ export class Draft {
     const doubles = new Set<object>();
     for (const { at, message } of issues) {
       let found: any = this.config;
-      let inner: { readonly part: Plugin | Route | Service; readonly rest: Path } | null = null;
+      let inner: { readonly part: DraftPlugin | DraftRoute | DraftService; readonly rest: Path } | null = null;
       for (const [i, step] of at.entries()) {
         found = found?.[step];
         if (this.#origins.has(found)) inner = { part: found, rest: at.slice(i + 1) };
@@ -321,7 +321,7 @@ export class Draft {
       if (at[0] === "services" && this.#closed.has(service)) continue;
       const what =
         "config" in inner.part
-          ? `"${(inner.part as Plugin).name}"`
+          ? `"${(inner.part as DraftPlugin).name}"`
           : "path" in inner.part
             ? "the route"
             : "the service";
@@ -335,7 +335,7 @@ export class Draft {
       if (isLost && plugins.some(({ name }) => GUARDS.has(name)))
         this.leaveGap(this.#origins.get(route)!, joined(service, route), service.hosts, plugins);
     }
-    const kept = (plugins: Plugin[] = []): Plugin[] =>
+    const kept = (plugins: DraftPlugin[] = []): DraftPlugin[] =>
       plugins.flatMap((plugin) => {
         if (!out.has(plugin)) return [plugin];
         return GUARDS.has(plugin.name) ? [this.closed(this.#origins.get(plugin)!, plugin.name)] : [];
@@ -357,7 +357,7 @@ export class Draft {
 const OPTIONAL: ReadonlySet<string | number> = new Set(["timeouts", "retries"]);
 export const HOST = /^(\*\.)?[^*:]+$/;
 const NOWHERE = { host: "127.0.0.1", port: 9 };
-const CLOSED = (): Plugin => ({
+const CLOSED = (): DraftPlugin => ({
   name: "request_termination",
   config: { status: 503, body: "This route is closed until its access control is configured." },
 });
@@ -368,7 +368,7 @@ const GUARDS: ReadonlySet<string> = new Set(
   builtinPlugins.filter(({ guards }) => guards === true).map(({ name }) => name),
 );
 
-export function joined(service: Service, route: Route): string {
+export function joined(service: DraftService, route: DraftRoute): string {
   return `${service.base_path}/${route.path}`.replace(/\/{2,}/g, "/");
 }
 
@@ -403,7 +403,7 @@ function goesBefore(one: readonly string[], other: readonly string[]): boolean {
   return difference === undefined || difference < 0;
 }
 
-function shareMethod({ methods: one }: Route, { methods: other }: Route): boolean {
+function shareMethod({ methods: one }: DraftRoute, { methods: other }: DraftRoute): boolean {
   return one === undefined || other === undefined || one.some((method) => other.includes(method));
 }
 
@@ -440,7 +440,7 @@ function findReferences(value: unknown, at: Path, own: ReadonlySet<string>, issu
 }
 
 /** A server of the source. */
-export interface Target {
+export interface DraftTarget {
   readonly protocol: "http" | "https";
   readonly host: string;
   readonly port: number;
@@ -449,7 +449,7 @@ export interface Target {
 }
 
 /** Reads an http(s) URL, or returns its error. */
-export function readTarget(text: string): Target | string {
+export function readDraftTarget(text: string): DraftTarget | string {
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url === null || !/^https?:$/.test(url.protocol)) return 'expected a URL such as "http://127.0.0.1:3000"';
   if (url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "")

@@ -6,13 +6,20 @@
  * with to the gateway, so that the order stays.
  */
 import { isObject } from "../../json_schema/values.ts";
-import { unlessEmpty, type Draft, type Plugin, type Route, type Service, type Target } from "./draft.ts";
+import {
+  unlessEmpty,
+  type Draft,
+  type DraftPlugin,
+  type DraftRoute,
+  type DraftService,
+  type DraftTarget,
+} from "./draft.ts";
 import { balancing } from "./kong_balancing.ts";
 import { matchOf, whyUnroutable } from "./kong_conditions.ts";
 import { readPath, templateOf, type KongPath } from "./kong_paths.ts";
 import { groupNames, LABELS, limitOf, type GroupLimit } from "./kong_limits.ts";
 import { KongPlugins, OPEN, type Attached } from "./kong_plugins.ts";
-import { retries, targetOf, timeouts } from "./kong_services.ts";
+import { retries, draftTargetOf, timeouts } from "./kong_services.ts";
 import { freeName, type SourceValue } from "./source_value.ts";
 import { addMethods, closePrefixes } from "./prefixes.ts";
 
@@ -35,8 +42,8 @@ const OF_ROUTES = {
 
 /** One of our services while its routes are collected. */
 interface Bucket {
-  readonly service: Service;
-  readonly lists: Plugin[][];
+  readonly service: DraftService;
+  readonly lists: DraftPlugin[][];
 }
 
 class KongReader {
@@ -55,7 +62,7 @@ class KongReader {
   readonly #upstreamsByName: ReadonlyMap<string, SourceValue>;
   readonly #limits: readonly GroupLimit[];
   /** Routes whose last segment may go on in Kong: "/admin" is also "/admin.php". */
-  readonly #prefixes = new Set<Route>();
+  readonly #prefixes = new Set<DraftRoute>();
   #expressions = 0;
   /** Before 3.0 every path with a character of regular expressions is one. */
   readonly #isOld: boolean;
@@ -159,7 +166,7 @@ class KongReader {
 
   #service(place: SourceValue, global: readonly Attached[]): void {
     if (place.flag("enabled") === false) return place.leaveOut("is disabled, and left out");
-    const target = targetOf(place);
+    const target = draftTargetOf(place);
     const isLost = typeof target === "string";
     const name = place.text("name") ?? (isLost ? "" : target.host);
     const settings = isLost ? {} : { ...this.#upstreams(place, target), ...timeouts(place), ...retries(place) };
@@ -199,8 +206,8 @@ class KongReader {
     route: SourceValue;
     path: KongPath;
     uri: SourceValue | undefined;
-    plugins: Plugin[];
-    target: Target;
+    plugins: DraftPlugin[];
+    target: DraftTarget;
     name: string;
     settings: object;
     buckets: Map<string, Bucket>;
@@ -236,7 +243,7 @@ class KongReader {
     const key = JSON.stringify([base, [...hosts].sort(), isHostKept, prefix]);
     let bucket = buckets.get(key);
     if (bucket === undefined) {
-      const service: Service = {
+      const service: DraftService = {
         name: this.#draft.serviceName(name),
         base_path: base,
         ...prefix,
@@ -311,7 +318,7 @@ class KongReader {
   }
 
   /** Moves to the service what the lists of all its routes begin with. */
-  #settle(service: Service, lists: readonly Plugin[][]): void {
+  #settle(service: DraftService, lists: readonly DraftPlugin[][]): void {
     const shared = commonStart(lists);
     service.plugins = [...shared];
     service.routes.forEach((route, i) => {
@@ -321,7 +328,7 @@ class KongReader {
   }
 
   /** The targets of the upstream that the service names as its host, or that host itself. */
-  #upstreams(place: SourceValue, target: Target): Record<string, unknown> {
+  #upstreams(place: SourceValue, target: DraftTarget): Record<string, unknown> {
     const written = place.text("protocol");
     const protocol = written === "grpc" ? "h2c" : written === "grpcs" ? "h2" : target.protocol;
     if (place.items("ca_certificates").length + Number(place.has("client_certificate")) > 0)
@@ -346,7 +353,7 @@ class KongReader {
 
   /** A limit that several services or routes have got counts for each of them. */
   #noteCounters(): void {
-    const seen = new Set<Plugin>();
+    const seen = new Set<DraftPlugin>();
     const lists = this.#draft.config.services.flatMap(({ plugins = [], routes }) => [
       plugins,
       ...routes.map((route) => route.plugins ?? []),
@@ -388,7 +395,7 @@ function refusalOf(plugins: readonly SourceValue[]): string | undefined {
     .find((kind) => !OPEN.test(kind));
 }
 
-function commonStart(lists: readonly (readonly Plugin[])[]): Plugin[] {
+function commonStart(lists: readonly (readonly DraftPlugin[])[]): DraftPlugin[] {
   const [first = [], ...others] = lists;
   const end = first.findIndex((plugin, i) => others.some((list) => list[i] !== plugin));
   return first.slice(0, end < 0 ? first.length : end);

@@ -2,7 +2,7 @@
  * Turns what a route of Kong asks of a request beside its path and methods into conditions (`match`).
  */
 import * as references from "../../config/references.ts";
-import { CONDITIONS, type Conditions } from "../../config/conditions.ts";
+import { CONDITIONS, type ConditionsConfig } from "../../config/conditions.ts";
 import { nodeFrom } from "../../config/json.ts";
 import { accepts } from "../../config/schema_further.ts";
 import { HOST } from "./draft.ts";
@@ -49,7 +49,7 @@ function isGiven({ value }: SourceValue): boolean {
  * The headers and the scheme of a route as conditions, which may be invalid: each header has a list of values, of which
  * one has to fit.
  */
-export function matchOf(route: SourceValue): Partial<Conditions> | undefined {
+export function matchOf(route: SourceValue): Partial<ConditionsConfig> | undefined {
   const headers = route.get("headers");
   const scheme = schemeOf(route);
   const ofScheme = scheme === undefined ? undefined : { scheme };
@@ -64,7 +64,9 @@ export function matchOf(route: SourceValue): Partial<Conditions> | undefined {
   };
   const conditions = Object.keys(Object(headers.value)).map((name) => [name, wanted(headers.get(name))] as const);
   const isValid = conditions.every(([, value]) => value !== null);
-  return isValid ? ({ headers: Object.fromEntries(conditions), ...ofScheme } as Partial<Conditions>) : { headers: {} };
+  return isValid
+    ? ({ headers: Object.fromEntries(conditions), ...ofScheme } as Partial<ConditionsConfig>)
+    : { headers: {} };
 }
 
 /** The only scheme of the protocols of a route. */

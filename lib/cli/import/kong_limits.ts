@@ -1,7 +1,7 @@
 /**
  * Turns Kong's `rate-limiting`, and `rate-limiting-advanced` with the limits of consumer groups, into `rate_limit`.
  */
-import type { Plugin } from "./draft.ts";
+import type { DraftPlugin } from "./draft.ts";
 import type { SourceValue } from "./source_value.ts";
 
 /** A `rate-limiting-advanced` for the consumers of a group. */
@@ -52,7 +52,7 @@ const OF_ADVANCED = {
   window_type: ["sliding", "windows slide here: at most so many requests are in any of them"],
 } as const;
 
-export function plainLimit(config: SourceValue): readonly Plugin[] {
+export function plainLimit(config: SourceValue): readonly DraftPlugin[] {
   const shorter = { limit_second: config.number("second"), limit_min: config.number("minute") };
   const limits = { ...shorter, limit_hour: config.number("hour"), limit_day: config.number("day") };
   config.ignore("sync_rate").noteUnusual(OF_LIMITS);
@@ -97,7 +97,7 @@ const WINDOWS: Readonly<Record<number, string>> = {
 const STORAGE = ["namespace", "dictionary_name", "lock_dictionary_name", "sync_rate", "redis"];
 
 /** Each consumer group counts with its own limits, if it has some, in place of the others. */
-export function advancedLimit(config: SourceValue, groups: readonly GroupLimit[]): readonly Plugin[] {
+export function advancedLimit(config: SourceValue, groups: readonly GroupLimit[]): readonly DraftPlugin[] {
   const limits = windowsOf(config);
   const by = countedBy(config, "identifier");
   const named = config.texts("consumer_groups");

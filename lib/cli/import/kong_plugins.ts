@@ -2,7 +2,7 @@
  * Turns Kong's plugins into ours, with the credentials and groups of its consumers.
  */
 import { isCallerName } from "../../config/callers.ts";
-import { unlessEmpty, type Draft, type Plugin } from "./draft.ts";
+import { unlessEmpty, type Draft, type DraftPlugin } from "./draft.ts";
 import { advancedLimit, plainLimit, type GroupLimit } from "./kong_limits.ts";
 import { freeName, type SourceValue } from "./source_value.ts";
 
@@ -63,7 +63,7 @@ const BUILT_IN: Readonly<Record<string, string>> = {
   "http-log": "see http_log",
 };
 
-type Convert = (config: SourceValue, groups: SourceValue | undefined) => readonly Plugin[] | null;
+type Convert = (config: SourceValue, groups: SourceValue | undefined) => readonly DraftPlugin[] | null;
 
 export class KongPlugins {
   readonly #draft: Draft;
@@ -71,7 +71,7 @@ export class KongPlugins {
   /** By the identities of their credentials; null: of several consumers. */
   readonly #identities = new Map<string, Owner | null>();
   /** One plugin of Kong is one of ours, wherever it is written. */
-  readonly #made = new Map<string, readonly Plugin[]>();
+  readonly #made = new Map<string, readonly DraftPlugin[]>();
   readonly #kinds: Readonly<Record<string, Convert>>;
 
   /** `limits`: of consumer groups. */
@@ -95,7 +95,7 @@ export class KongPlugins {
   }
 
   /** The plugins of a route: of each kind the most specific, which comes last in `attached`. */
-  list(attached: readonly Attached[]): Plugin[] {
+  list(attached: readonly Attached[]): DraftPlugin[] {
     const byKind = new Map(attached.map((each) => [each.kind, each]));
     const rank = (kind: string) => (ORDER.indexOf(kind) < 0 ? ORDER.length - 1.5 : ORDER.indexOf(kind));
     const identifying = IDENTIFYING.some((kind) => byKind.has(kind));
@@ -106,7 +106,7 @@ export class KongPlugins {
       .flatMap((each) => this.#plugin(each, groups?.place));
   }
 
-  #plugin({ kind, place }: Attached, groups: SourceValue | undefined): readonly Plugin[] {
+  #plugin({ kind, place }: Attached, groups: SourceValue | undefined): readonly DraftPlugin[] {
     const key = JSON.stringify([place.at, IDENTIFYING.includes(kind) ? groups?.at : null]);
     const known = this.#made.get(key);
     if (known !== undefined) return known;
@@ -190,7 +190,7 @@ export class KongPlugins {
     });
   }
 
-  #keyAuth(config: SourceValue, acl: SourceValue | undefined): readonly Plugin[] | null {
+  #keyAuth(config: SourceValue, acl: SourceValue | undefined): readonly DraftPlugin[] | null {
     commonFields(config.ignore("hide_credentials"));
     if (config.flag("key_in_body") === true)
       config.get("key_in_body").note("keys are read from the query and the header only");
@@ -220,7 +220,7 @@ export class KongPlugins {
         ];
   }
 
-  #basicAuth(config: SourceValue, acl: SourceValue | undefined): readonly Plugin[] | null {
+  #basicAuth(config: SourceValue, acl: SourceValue | undefined): readonly DraftPlugin[] | null {
     commonFields(config.ignore("hide_credentials"));
     const users = this.#credentials("basicauth_credentials", acl).flatMap(({ place, owner }) => {
       const [username, password] = [place.text("username"), this.#draft.secret(place.get("password"))];
@@ -243,7 +243,7 @@ export class KongPlugins {
   }
 
   /** Ours has the keys of one issuer. */
-  #jwt(config: SourceValue, acl: SourceValue | undefined): readonly Plugin[] | null {
+  #jwt(config: SourceValue, acl: SourceValue | undefined): readonly DraftPlugin[] | null {
     commonFields(
       config.ignore(
         "realm",
@@ -328,19 +328,19 @@ function areTexts(config: SourceValue, fields: readonly string[]): boolean {
 const REFUSED = "refused addresses get 403 and the gateway's own body";
 
 /** Of an item that is no text, nobody knows whom it admits or refuses. */
-function addresses(config: SourceValue): readonly Plugin[] | null {
+function addresses(config: SourceValue): readonly DraftPlugin[] | null {
   if (!areTexts(config, ["allow", "whitelist", "deny", "blacklist"])) return null;
   config.noteUnusual({ status: [403, REFUSED], message: [undefined, REFUSED] });
   return [...only(["allow", "whitelist"], "whitelist", config), ...only(["deny", "blacklist"], "blacklist", config)];
 }
 
 /** An `acl` of addresses, from the first of the fields that has some. */
-function only(fields: readonly string[], to: string, config: SourceValue): Plugin[] {
+function only(fields: readonly string[], to: string, config: SourceValue): DraftPlugin[] {
   const addresses = fields.flatMap((field) => config.texts(field));
   return addresses.length === 0 ? [] : [{ name: "acl", config: { [to]: addresses } }];
 }
 
-function cors(config: SourceValue): readonly Plugin[] | null {
+function cors(config: SourceValue): readonly DraftPlugin[] | null {
   if (!areTexts(config, ["origins", "methods", "headers", "exposed_headers"])) return null;
   const list = (field: string) => unlessEmpty(config.texts(field));
   const made = {
@@ -358,7 +358,7 @@ function cors(config: SourceValue): readonly Plugin[] | null {
 
 const UNITS: Readonly<Record<string, number>> = { bytes: 1, kilobytes: 1000, megabytes: 1_000_000 };
 
-function sizeLimit(config: SourceValue): readonly Plugin[] {
+function sizeLimit(config: SourceValue): readonly DraftPlugin[] {
   const bytes =
     (config.number("allowed_payload_size") ?? 128) * (UNITS[config.text("size_unit") ?? "megabytes"] ?? NaN);
   if (config.flag("require_content_length") === true)
@@ -366,7 +366,7 @@ function sizeLimit(config: SourceValue): readonly Plugin[] {
   return [{ name: "request_size_limit", config: { max_payload_size: bytes } }];
 }
 
-function termination(config: SourceValue): readonly Plugin[] | null {
+function termination(config: SourceValue): readonly DraftPlugin[] | null {
   if (config.has("trigger") || config.flag("echo") === true)
     return (config.note('"trigger" and "echo" have no counterpart'), null);
   const [message, body, type] = [config.text("message"), config.text("body"), config.text("content_type")];
@@ -377,7 +377,7 @@ function termination(config: SourceValue): readonly Plugin[] | null {
 }
 
 /** `remove`, `rename`, `replace`, `add` and `append` of headers, with texts such as "name:value". */
-function headers(name: string, config: SourceValue): readonly Plugin[] {
+function headers(name: string, config: SourceValue): readonly DraftPlugin[] {
   const pairs = (action: string) =>
     config
       .get(action)

@@ -1,12 +1,12 @@
 /**
  * Reads where a service of Kong sends requests, and its time limits and retries.
  */
-import { readTarget, type Target } from "./draft.ts";
+import { readDraftTarget, type DraftTarget } from "./draft.ts";
 import type { SourceValue } from "./source_value.ts";
 
-export function targetOf(place: SourceValue): Target | string {
+export function draftTargetOf(place: SourceValue): DraftTarget | string {
   const url = place.text("url");
-  if (url !== undefined) return readTarget(url);
+  if (url !== undefined) return readDraftTarget(url);
   const protocol = place.text("protocol") ?? "http";
   const host = place.text("host");
   if (host === undefined) return 'it needs "url", or "host"';
@@ -15,7 +15,7 @@ export function targetOf(place: SourceValue): Target | string {
   const path = place.text("path") ?? "";
   if (!/^(?:\/|$)/.test(path)) return `its path "${path}" has to begin with "/"`;
   const port = place.number("port") ?? (wire === "http" ? 80 : 443);
-  return readTarget(`${wire}://${host.includes(":") ? `[${host}]` : host}:${port}${path}`);
+  return readDraftTarget(`${wire}://${host.includes(":") ? `[${host}]` : host}:${port}${path}`);
 }
 
 export function timeouts(place: SourceValue): object {

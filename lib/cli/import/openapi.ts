@@ -5,13 +5,13 @@
 import { compileJsonSchema, type CompiledSchema } from "../../json_schema/json_schema.ts";
 import { isObject } from "../../json_schema/values.ts";
 import { Failure } from "../failure.ts";
-import type { Draft, Plugin, Route, Target } from "./draft.ts";
-import { SchemaReader, type Schema } from "./openapi_schema.ts";
+import type { Draft, DraftPlugin, DraftRoute, DraftTarget } from "./draft.ts";
+import { SchemaReader, type OpenApiSchema } from "./openapi_schema.ts";
 import { freeName, literal, SourceValue } from "./source_value.ts";
 
 const METHODS = ["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
 
-export function importOpenApi(root: SourceValue, draft: Draft, upstream: Target, checksFormats = false): void {
+export function importOpenApi(root: SourceValue, draft: Draft, upstream: DraftTarget, checksFormats = false): void {
   const paths = root.entries("paths").filter(([path]) => !path.startsWith("x-"));
   if (paths.length === 0) throw new Failure('the document has no "paths": there is nothing to route', 2);
   const served = serverPath(root);
@@ -83,7 +83,7 @@ class OperationReader {
     this.#schemas = new SchemaReader(root.value, draft.notes, checksFormats);
   }
 
-  routes(paths: readonly (readonly [string, SourceValue])[]): Route[] {
+  routes(paths: readonly (readonly [string, SourceValue])[]): DraftRoute[] {
     const all = paths.flatMap(([path, given]) => {
       const item = this.#resolved(given);
       return item === null
@@ -104,7 +104,7 @@ class OperationReader {
     why,
     item,
     methods,
-  }: Pattern & { readonly item: SourceValue; readonly methods: readonly string[] }): Route[] {
+  }: Pattern & { readonly item: SourceValue; readonly methods: readonly string[] }): DraftRoute[] {
     for (const part of [item, ...METHODS.map((method) => item.get(method))]) {
       if (part.items("servers").length > 0) part.get("servers").note("only the servers of the whole document are used");
     }
@@ -166,9 +166,10 @@ class OperationReader {
     return [...found.values()];
   }
 
-  #validation(operation: SourceValue, parameters: readonly Parameter[], method: string): Plugin[] {
+  #validation(operation: SourceValue, parameters: readonly Parameter[], method: string): DraftPlugin[] {
     const config: Record<string, unknown> = {};
-    const add = (field: string, schema: Schema | undefined) => void (schema === undefined || (config[field] = schema));
+    const add = (field: string, schema: OpenApiSchema | undefined) =>
+      void (schema === undefined || (config[field] = schema));
     add(
       "query",
       this.#parametersSchema(
@@ -228,7 +229,7 @@ class OperationReader {
     operation: SourceValue,
     parameters: readonly Parameter[],
     spelled: (name: string) => string,
-  ): Schema | undefined {
+  ): OpenApiSchema | undefined {
     const made = new Map<string, ReturnType<SchemaReader["convert"]>>();
     const required: string[] = [];
     for (const { name, in: where, place } of parameters) {

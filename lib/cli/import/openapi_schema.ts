@@ -10,10 +10,10 @@ import { KEYWORDS, type Subject } from "../../json_schema/keywords.ts";
 import { countValues, described, isObject, isOfType, shortJson } from "../../json_schema/values.ts";
 import { freeName, type ImportNotes } from "./source_value.ts";
 
-export type Schema = boolean | Readonly<Record<string, unknown>>;
+export type OpenApiSchema = boolean | Readonly<Record<string, unknown>>;
 
 interface Converted {
-  readonly schema: Schema;
+  readonly schema: OpenApiSchema;
   /** False: it accepts more than the source does. */
   readonly isExact: boolean;
   /** Its values, without those of definitions. */
@@ -86,7 +86,7 @@ export class SchemaReader {
   }
 
   /** The schema with the definitions that it needs; undefined, noted, when that is too large. */
-  whole({ schema, size, uses }: Pick<Converted, "schema" | "size" | "uses">, at: Path): Schema | undefined {
+  whole({ schema, size, uses }: Pick<Converted, "schema" | "size" | "uses">, at: Path): OpenApiSchema | undefined {
     for (let convert = this.#later.pop(); convert !== undefined; convert = this.#later.pop()) convert();
     const used = new Map<string, Converted>();
     let sum = size;
@@ -133,7 +133,7 @@ export class SchemaReader {
     reference: string,
     at: Path,
     readOnly: ReadonlySet<string>,
-  ): { readonly schema: Schema; readonly isExact: boolean } {
+  ): { readonly schema: OpenApiSchema; readonly isExact: boolean } {
     const found = this.#target(reference);
     if (found === undefined) return this.#loose(at, LEADS_NOWHERE);
     const names = this.#optionalIn(found.value, readOnly);
@@ -151,12 +151,12 @@ export class SchemaReader {
     return { schema: { $ref: `#/$defs/${definition.name}` }, isExact: definition.converted?.isExact ?? false };
   }
 
-  #loose(at: Path, message: string): { readonly schema: Schema; readonly isExact: false } {
+  #loose(at: Path, message: string): { readonly schema: OpenApiSchema; readonly isExact: false } {
     this.#notes.add(at, message);
     return { schema: true, isExact: false };
   }
 
-  #schema(given: unknown, at: Path, outer = NO_NAMES): { readonly schema: Schema; readonly isExact: boolean } {
+  #schema(given: unknown, at: Path, outer = NO_NAMES): { readonly schema: OpenApiSchema; readonly isExact: boolean } {
     this.#size++;
     if (typeof given === "boolean") return { schema: given, isExact: true };
     if (!isObject(given))
@@ -182,9 +182,10 @@ export class SchemaReader {
     }
     this.#noteImpossible(made, at);
     loosen(made, inexact);
-    const isOnlyReference = isReference && Object.keys(made).length === 1 && (made.allOf as Schema[]).length === 1;
+    const isOnlyReference =
+      isReference && Object.keys(made).length === 1 && (made.allOf as OpenApiSchema[]).length === 1;
     return asNullable(
-      isOnlyReference ? (made.allOf as Schema[])[0]! : made,
+      isOnlyReference ? (made.allOf as OpenApiSchema[])[0]! : made,
       given.nullable === true,
       inexact.size === 0,
     );
@@ -212,7 +213,10 @@ export class SchemaReader {
                 this.#schema(each, [...at, i], IN_PLACE.has(keyword) ? names : NO_NAMES),
               );
         const name = keyword === "$ref" ? "allOf" : keyword;
-        made[name] = [...((name === "allOf" && (made.allOf as Schema[])) || []), ...parts.map(({ schema }) => schema)];
+        made[name] = [
+          ...((name === "allOf" && (made.allOf as OpenApiSchema[])) || []),
+          ...parts.map(({ schema }) => schema),
+        ];
         return parts.every((part) => part.isExact);
       }
       if (keyword === "properties" || keyword === "patternProperties") {
@@ -391,7 +395,7 @@ function loosen(made: Record<string, unknown>, inexact: ReadonlySet<string>): vo
   if (inexact.has("oneOf") && oneOf !== undefined) {
     delete made.oneOf;
     if (anyOf === undefined) made.anyOf = oneOf;
-    else made.allOf = [...((made.allOf as Schema[] | undefined) ?? []), { anyOf: oneOf }];
+    else made.allOf = [...((made.allOf as OpenApiSchema[] | undefined) ?? []), { anyOf: oneOf }];
   }
   if (inexact.has("contains")) delete made.maxContains;
   if (made.if === undefined) {
@@ -404,10 +408,10 @@ function loosen(made: Record<string, unknown>, inexact: ReadonlySet<string>): vo
 
 /** `nullable` of OpenAPI 3.0: null is accepted, too. */
 function asNullable(
-  schema: Schema,
+  schema: OpenApiSchema,
   isNullable: boolean,
   isExact: boolean,
-): { readonly schema: Schema; readonly isExact: boolean } {
+): { readonly schema: OpenApiSchema; readonly isExact: boolean } {
   if (!isNullable || typeof schema === "boolean") return { schema, isExact };
   const others = ["enum", "const", "allOf", "anyOf", "oneOf", "not", "if", "$ref"].filter(
     (keyword) => schema[keyword] !== undefined,

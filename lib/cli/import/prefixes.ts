@@ -3,7 +3,7 @@
  * leaves it to a shorter one, and "/admin" is also "/admin.php".
  */
 import { formatPath } from "../../config/json.ts";
-import { headsOf, joined, meet, overlap, type Draft, type Route, type Service } from "./draft.ts";
+import { headsOf, joined, meet, overlap, type Draft, type DraftRoute, type DraftService } from "./draft.ts";
 
 /** Those of a route that names none; others are rare. */
 const ALL_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -11,14 +11,14 @@ const REST = "/{rest*}";
 
 interface Receiver {
   readonly hosts: readonly string[];
-  readonly route: Route;
+  readonly route: DraftRoute;
   /** Of its path. */
   readonly segments: readonly string[];
 }
 
 interface Found {
-  readonly service: Service;
-  readonly route: Route;
+  readonly service: DraftService;
+  readonly route: DraftRoute;
   /** Of service and route. */
   readonly path: string;
 }
@@ -85,7 +85,7 @@ function addOthers(
  * Closes the routes that would get "/admin.php" of a route "/admin" without its guards, at the same upstream. At
  * another one it is nothing that the source would have guarded: noted.
  */
-export function closePrefixes(draft: Draft, prefixes: ReadonlySet<Route>): void {
+export function closePrefixes(draft: Draft, prefixes: ReadonlySet<DraftRoute>): void {
   const all = [...draft.routes()].map(([service, route, plugins]) => ({
     hosts: service.hosts ?? [],
     upstreams: upstreamsOf(service),
@@ -148,7 +148,7 @@ function fixedStart(segments: readonly string[]): string {
 }
 
 /** Without a slash at its end: a service at /a has its route / at /a. */
-function pathOf(service: Service, route: Route): string {
+function pathOf(service: DraftService, route: DraftRoute): string {
   return joined(service, route).replace(/\/$/, "");
 }
 
@@ -157,7 +157,7 @@ function placeOf({ service, path }: Found): string {
   return `${hostsOf(service)} ${path.replace(/\{[^{}*]*/g, "{")}`;
 }
 
-function hostsOf({ hosts = [] }: Service): string {
+function hostsOf({ hosts = [] }: DraftService): string {
   return [...hosts]
     .map((host) => host.toLowerCase())
     .sort()
@@ -165,7 +165,7 @@ function hostsOf({ hosts = [] }: Service): string {
 }
 
 /** "": all hosts. */
-function namesOf({ hosts = [] }: Service): string[] {
+function namesOf({ hosts = [] }: DraftService): string[] {
   return hosts.length === 0 ? [""] : hosts.map((host) => host.toLowerCase());
 }
 
@@ -175,7 +175,7 @@ function coveringNames(name: string): string[] {
   return [name, ...labels.slice(1).map((_label, i) => `*.${labels.slice(i + 1).join(".")}`), ""];
 }
 
-function upstreamsOf({ upstreams }: Service): string[] {
+function upstreamsOf({ upstreams }: DraftService): string[] {
   return (upstreams as readonly { readonly host: string; readonly port: number }[]).map(
     ({ host, port }) => `${host}:${port}`,
   );

@@ -2,7 +2,7 @@
  * The types of the JSON of the admin interface: those of the gateway itself, so that both ends are one, and what the
  * interface alone has.
  */
-import type { ConfigInput } from "../../config/model.ts";
+import type { AnyConfigInput } from "../../config/model.ts";
 import type { DisplayedPlugin, DisplayedRoute, DisplayedService } from "../../gateway/displayed_config.ts";
 import type {
   GatewayStatus,
@@ -31,7 +31,7 @@ import type {
 } from "../../proof/explain.ts";
 import type { UpstreamReport, UpstreamSetReport } from "../../upstream/upstream_report.ts";
 
-type ServiceInput = ConfigInput["services"][number];
+type ServiceInput = AnyConfigInput["services"][number];
 export type PluginConfig = DisplayedPlugin;
 export type RouteConfig = DisplayedRoute;
 export type UpstreamConfig = ServiceInput["upstreams"][number] & { readonly id: string; readonly weight: number };

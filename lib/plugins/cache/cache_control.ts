@@ -33,7 +33,7 @@ export function directives(list: HeaderList, lower: string): Directives {
 const DIRECTIVE = /[\s,]*([^\s,="]*)(?:=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*)))?[^,]*/gy;
 
 /** An argument in milliseconds; undefined if the directive is missing, NaN if it has no number (RFC 9111 §1.2.2). */
-export function milliseconds(all: Directives, name: string): number | undefined {
+export function directiveMs(all: Directives, name: string): number | undefined {
   const argument = all.get(name);
   return argument === undefined ? undefined : deltaSeconds(argument) * 1_000;
 }

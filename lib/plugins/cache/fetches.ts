@@ -5,7 +5,7 @@
 import { Call } from "../../http/exchange.ts";
 
 /** The outcome for waiting clients: the reply is in the store; it cannot be shared; the upstream failed. */
-export type Outcome = "stored" | "unshared" | "failed";
+export type FetchOutcome = "stored" | "unshared" | "failed";
 
 export interface FetchOptions {
   readonly key: string;
@@ -29,7 +29,7 @@ export class Fetch {
   readonly call: Call;
   readonly #awaited: Fetches;
   /** The waiting clients; null for the client that started it, which does not wait for the outcome. */
-  readonly #clients = new Map<Call, ((outcome: Outcome) => void) | null>();
+  readonly #clients = new Map<Call, ((outcome: FetchOutcome) => void) | null>();
 
   constructor(options: FetchOptions, awaited: Fetches) {
     const { client, awaitedAs, startedAt, isBackground } = options;
@@ -60,7 +60,7 @@ export class Fetch {
   }
 
   /** Resolves when the outcome is known, or when this client has disconnected. */
-  wait(client: Call): Promise<Outcome> {
+  wait(client: Call): Promise<FetchOutcome> {
     return new Promise((resolve) => this.#join(client, resolve));
   }
 
@@ -98,7 +98,7 @@ export class Fetch {
   }
 
   /** Answers the waiting clients and accepts no further ones. */
-  announce(outcome: Outcome): void {
+  announce(outcome: FetchOutcome): void {
     this.#hide();
     for (const [client, resolve] of this.#clients) {
       if (resolve === null) continue;
@@ -109,7 +109,7 @@ export class Fetch {
   }
 
   /** The fetch is finished for the store. */
-  end(outcome: Outcome): void {
+  end(outcome: FetchOutcome): void {
     this.announce(outcome);
     const { client, isBackground } = this.options;
     // Later plugins wait for the end of the call: until the client has its reply, too.
@@ -123,7 +123,7 @@ export class Fetch {
     if (awaitedAs !== null && this.#awaited.get(awaitedAs) === this) this.#awaited.delete(awaitedAs);
   }
 
-  #join(client: Call, resolve: ((outcome: Outcome) => void) | null): void {
+  #join(client: Call, resolve: ((outcome: FetchOutcome) => void) | null): void {
     this.#clients.set(client, resolve);
     client.onAbort(() => this.leave(client));
   }

@@ -15,7 +15,7 @@ import {
   type HeaderList,
 } from "../../http/headers.ts";
 import type { Reply } from "../../http/reply.ts";
-import { deltaSeconds, directives, fieldNames, milliseconds, type Directives } from "./cache_control.ts";
+import { deltaSeconds, directives, fieldNames, directiveMs, type Directives } from "./cache_control.ts";
 import type { Entry, Terms } from "./store.ts";
 import type { VaryBy } from "./target.ts";
 import { targetedDirectives } from "./targeted_control.ts";
@@ -119,16 +119,16 @@ function requestDirectives(headers: HeaderList): typeof NO_DIRECTIVES {
   // Pragma counts only where there is no Cache-Control (§5.4).
   if (all.size === 0) return { ...NO_DIRECTIVES, noCache: directives(headers, "pragma").has("no-cache") };
   // A limit without a number is the strictest one.
-  const maxAge = milliseconds(all, "max-age") ?? Infinity;
+  const maxAge = directiveMs(all, "max-age") ?? Infinity;
   return {
     noStore: all.has("no-store"),
     // Literally, a reply of age 0 satisfies max-age=0; but clients that send it want a validation.
     noCache: all.has("no-cache") || !(maxAge > 0),
     onlyIfCached: all.has("only-if-cached"),
     maxAge,
-    minFresh: milliseconds(all, "min-fresh") || 0,
-    maxStale: all.get("max-stale") === null ? Infinity : milliseconds(all, "max-stale") || 0,
-    staleIfError: milliseconds(all, "stale-if-error") || 0,
+    minFresh: directiveMs(all, "min-fresh") || 0,
+    maxStale: all.get("max-stale") === null ? Infinity : directiveMs(all, "max-stale") || 0,
+    staleIfError: directiveMs(all, "stale-if-error") || 0,
   };
 }
 
@@ -190,8 +190,8 @@ export function storable(
     ageThen: ageThen(given, timing),
     noCache,
     neverStale: all.has("must-revalidate") || all.has("proxy-revalidate") || all.has("s-maxage"),
-    staleWhileRevalidate: milliseconds(all, "stale-while-revalidate") || 0,
-    staleIfError: milliseconds(all, "stale-if-error") || 0,
+    staleWhileRevalidate: directiveMs(all, "stale-while-revalidate") || 0,
+    staleIfError: directiveMs(all, "stale-if-error") || 0,
     forAuthorised,
   };
   return isUseful(terms, headers) ? { terms, headers, vary } : null;
@@ -239,7 +239,7 @@ const NEVER_KEPT = [
 
 /** The lifetime set by the origin in milliseconds, 0 if it is invalid; undefined if there is none (§4.2.1). */
 function lifetimeIn(all: Directives): number | undefined {
-  const lifetime = milliseconds(all, "s-maxage") ?? milliseconds(all, "max-age");
+  const lifetime = directiveMs(all, "s-maxage") ?? directiveMs(all, "max-age");
   return lifetime === undefined ? undefined : lifetime || 0;
 }
 
@@ -276,10 +276,10 @@ export function ageOf({ terms, cameAt }: Entry, now: number): number {
 }
 
 /** How a stored reply may be used; "stale" and "request" are reasons why it may not (RFC 9211 §2.2). */
-export type Verdict = "use" | "use stale" | "use and renew" | "stale" | "request";
+export type CacheVerdict = "use" | "use stale" | "use and renew" | "stale" | "request";
 
 /** §4, §5.2.1. */
-export function judge(entry: Entry, request: CacheRequest, now: number): Verdict {
+export function judge(entry: Entry, request: CacheRequest, now: number): CacheVerdict {
   const { terms } = entry;
   const age = ageOf(entry, now);
   const left = terms.lifetime - age;

@@ -7,7 +7,7 @@ import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { ConfigInput } from "../../../lib/config/model.ts";
+import type { AnyConfigInput } from "../../../lib/config/model.ts";
 import { nodeOf } from "../../peers/nodes.ts";
 import { SERVER } from "../../support/certs.ts";
 import { PROGRAM, run, versionOf } from "../ready.ts";
@@ -159,7 +159,7 @@ function ours(name: string, { log = false, client, http1, plain = false, node = 
         plugins: scenario.guarded && !plain ? GUARDS : [],
         ...(client === undefined ? {} : { upstream_client: client }),
       };
-      const config: ConfigInput = {
+      const config: AnyConfigInput = {
         // The load comes from one address; the others limit no client either.
         global: {
           ...(http1 === undefined ? {} : { http1 }),

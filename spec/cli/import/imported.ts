@@ -1,6 +1,6 @@
 /** Runs an importer on a document, and checks that the gateway accepts the result. */
 import { expect } from "vitest";
-import { Draft, readTarget, type Imported, type Target } from "../../../lib/cli/import/draft.ts";
+import { Draft, readDraftTarget, type Imported, type DraftTarget } from "../../../lib/cli/import/draft.ts";
 import { importKong } from "../../../lib/cli/import/kong.ts";
 import { importOpenApi } from "../../../lib/cli/import/openapi.ts";
 import { SourceValue } from "../../../lib/cli/import/source_value.ts";
@@ -26,7 +26,7 @@ async function result(
 
 export const fromOpenApi = (document: object, upstream = "http://127.0.0.1:3000") =>
   result({ openapi: "3.0.3", info: { title: "t" }, ...document }, (root, draft) =>
-    importOpenApi(root, draft, readTarget(upstream) as Target),
+    importOpenApi(root, draft, readDraftTarget(upstream) as DraftTarget),
   );
 
 /** Without the note on headers of consumers, which each plugin that knows them has. */
