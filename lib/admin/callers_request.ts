@@ -35,6 +35,7 @@ export function callersRequest(
     for (const caller of list.callers) if (fits(caller) && ++matching <= MAX_CALLERS) found.push({ caller, list });
   }
   const plugins = found.length === 0 ? [] : identifying(atOnce(written(snapshot)).plugins);
+  const ends = nextEnds(new Set(found.map(({ list }) => list)), clock.wall());
   const shown = found.map(({ caller, list }) => ({
     id: caller.id,
     groups: caller.groups,
@@ -44,7 +45,20 @@ export function callersRequest(
       .filter((each) => knows(each, caller))
       .slice(0, MAX_PLUGINS)
       .map(({ plugin }) => plugin),
+    key_ends: ends.get(caller) ?? null,
     used: callers!.isUsed(list, caller, clock),
   }));
   return compressed(json(200, { total, matching, callers: shown }), headers);
+}
+
+/** When the next key of a caller ends, as RFC 3339 has times. */
+function nextEnds(lists: ReadonlySet<CallerList>, wall: number): ReadonlyMap<Caller, string> {
+  const next = new Map<Caller, number>();
+  for (const list of lists) {
+    for (const [key, end] of list.ends) {
+      const owner = list.ownerOf(key);
+      if (end > wall && end < (next.get(owner) ?? Infinity)) next.set(owner, end);
+    }
+  }
+  return new Map(Array.from(next, ([owner, end]) => [owner, new Date(end).toISOString()]));
 }

@@ -26,6 +26,7 @@ export const ERRORS = Object.freeze({
   unauthenticated: client(401, "Authentication is required"),
   key_missing: client(401, "An API key is required"),
   key_invalid: client(401, "The API key is not valid"),
+  key_expired: client(401, "The API key has expired"),
   credentials_missing: client(401, "A user name and password are required"),
   credentials_invalid: client(401, "The user name or password is not valid"),
   token_missing: client(401, "An access token is required"),

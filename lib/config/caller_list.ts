@@ -9,7 +9,7 @@ import { mix, textHash } from "../base/mix.ts";
 export interface CallerEntry {
   readonly id: string;
   readonly groups: readonly string[];
-  readonly keys: readonly { readonly key?: string; readonly keySha256?: string }[];
+  readonly keys: readonly { readonly key?: string; readonly keySha256?: string; readonly expiresAt?: string }[];
   readonly enabled: boolean;
 }
 
@@ -46,6 +46,8 @@ export class CallerList {
   /** The last key whose hash begins with these bits, and for each key the one before it: -1, none. */
   readonly #buckets = new Map<number, number>();
   readonly #before: number[] = [];
+  /** When keys end, in milliseconds since 1970, by their numbers. */
+  readonly ends = new Map<number, number>();
 
   constructor(file?: string) {
     this.file = file;
@@ -70,9 +72,11 @@ export class CallerList {
     return caller;
   }
 
-  addKey(owner: Caller, digest: Buffer): void {
+  /** `endsAt`: in milliseconds since 1970, or `Infinity`. */
+  addKey(owner: Caller, digest: Buffer, endsAt: number): void {
     owner.keys++;
     const number = this.#owners.push(owner) - 1;
+    if (endsAt !== Infinity) this.ends.set(number, endsAt);
     const end = (number + 1) * DIGEST_BYTES;
     if (end > this.#digests.length) this.#digests = Buffer.concat([this.#digests], this.#digests.length * 2);
     digest.copy(this.#digests, number * DIGEST_BYTES);

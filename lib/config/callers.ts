@@ -16,6 +16,7 @@ import { contentOf, listedFile, reportUnpinned, writtenPath, type ListedFile } f
 import * as references from "./references.ts";
 import { INVALID, report, reportAt, type CheckContext } from "./schema.ts";
 import { parsedFrom, type ConfigSource } from "./source.ts";
+import { endOfKey, KEY_EXPIRES_AT } from "./validity_fields.ts";
 import * as s from "./whole_schema.ts";
 
 const MAX_CALLERS = 1_000_000;
@@ -53,6 +54,7 @@ const KEY = s.object({
       describe: "The key's SHA-256, in its stead.",
     }),
   ),
+  expires_at: s.optional(KEY_EXPIRES_AT),
 });
 
 const CALLER = s.object(
@@ -209,7 +211,7 @@ function addTo(list: CallerList, entry: CallerEntry, at: Path, complain: Complai
     const digest = digestOf(key);
     const same = list.keyWith(digest);
     if (same >= 0) complain(`is the same key as ${keyPlace(list, same)}`, [...at, "keys", i]);
-    else list.addKey(caller, digest);
+    else list.addKey(caller, digest, endOfKey(key));
   });
 }
 

@@ -197,6 +197,7 @@ export type WarningCode =
   | "program_replaced"
   | "certificate_expired"
   | "certificate_expires"
+  | "key_expires"
   | "configuration_expired"
   | "configuration_expires"
   | "certificates_unused"

@@ -10,6 +10,13 @@ import { problem } from "../http/reply.ts";
 
 const DISABLED = { detail: "This caller is disabled.", why: "callers: enabled is false" };
 
+/** Who has an API key, and until when. */
+export interface KeyOwner {
+  readonly identity: string;
+  /** In milliseconds since 1970; `Infinity`: the key does not end. */
+  readonly end: number;
+}
+
 export class CallerRegistry {
   readonly lists: readonly CallerList[];
   /** The number of the first caller of each list. */
@@ -25,11 +32,13 @@ export class CallerRegistry {
     );
   }
 
-  /** The id of the enabled caller who has the key with this SHA-256. */
-  withKey(digest: Buffer): string | undefined {
+  /** The enabled caller who has the key with this SHA-256. */
+  withKey(digest: Buffer): KeyOwner | undefined {
     for (const list of this.lists) {
       const key = list.keyWith(digest);
-      if (key >= 0) return list.ownerOf(key).enabled ? list.ownerOf(key).id : undefined;
+      if (key < 0) continue;
+      const { id, enabled } = list.ownerOf(key);
+      return enabled ? { identity: id, end: list.ends.get(key) ?? Infinity } : undefined;
     }
     return undefined;
   }

@@ -15,6 +15,8 @@ import { callerNamed, type Exchange } from "../http/exchange.ts";
 import { headerValue, headerValues, isHopByHop, sameName, quotedString, withoutHeader } from "../http/headers.ts";
 import { queryValues, withoutParameter } from "../http/query.ts";
 import { problem } from "../http/reply.ts";
+import { endOfKey, KEY_EXPIRES_AT } from "../config/validity_fields.ts";
+import type { KeyOwner } from "./callers.ts";
 import type { Plugin } from "./plugin.ts";
 
 const DEFAULT_PLACES: readonly string[] = ["query:apiKey", "header:apiKey"];
@@ -46,6 +48,7 @@ const schema = object(
               describe: "The key's SHA-256, in its stead.",
             }),
           ),
+          expires_at: optional(KEY_EXPIRES_AT),
         }),
         { min: 1, unique: "id", describe: "Keys of several callers." },
       ),
@@ -104,26 +107,31 @@ export const keyAuth: Plugin<typeof schema> = {
   secretParameters: ({ from = DEFAULT_PLACES }) => from.map((place) => placeOf(place).name),
   create(
     { key, keys = [], callers: isOfAll, from = DEFAULT_PLACES, hideCredentials },
-    { gatewayName, scope, callers },
+    { gatewayName, scope, callers, clock },
   ) {
     const entries = key === undefined ? keys : [...keys, { id: scope.id ?? "default", key }];
-    const credentials = entries.map((entry) => ({ identity: entry.id, digest: digestOf(entry) }));
+    const credentials = entries.map((entry) => ({
+      identity: entry.id,
+      end: "expiresAt" in entry ? endOfKey(entry) : Infinity,
+      digest: digestOf(entry),
+    }));
     const places = from.map(placeOf);
     const described = from.map((place) => place.replace("query:", "query parameter ").replace("header:", "header "));
     const headers = ["WWW-Authenticate", `Key realm=${quotedString(gatewayName)}`];
     const missing = { headers, detail: `Send the API key in the ${described.join(" or in the ")}.` };
     const invalid = { headers, detail: "The API key that was sent is not a valid one." };
+    const expired = { headers, detail: "The API key that was sent was valid once, and has ended." };
     // Hashing is most of the cost of this plugin, so valid keys are remembered. Only configured keys get in here, so it
     // stays small; and a Map looks texts up by a hash that is seeded per process, so the time does not reveal how close
     // a guess is.
-    const found = new Map<string, string>();
+    const found = new Map<string, KeyOwner>();
     /** Compares with every key and never stops early, so that the time does not reveal whether or which key matches. */
-    const find = (presented: string): string | undefined => {
+    const find = (presented: string): KeyOwner | undefined => {
       const given = sha256(presented);
-      let identity = isOfAll === true ? callers!.withKey(given) : undefined;
-      for (const each of credentials) if (timingSafeEqual(each.digest, given)) identity = each.identity;
-      if (identity !== undefined) found.set(presented, identity);
-      return identity;
+      let owner = isOfAll === true ? callers!.withKey(given) : undefined;
+      for (const each of credentials) if (timingSafeEqual(each.digest, given)) owner = each;
+      if (owner !== undefined) found.set(presented, owner);
+      return owner;
     };
     /** With the default places, the header is ignored where the query has a key. */
     const isContradicted = (exchange: Exchange, presented: string, place: KeySource) =>
@@ -134,9 +142,11 @@ export const keyAuth: Plugin<typeof schema> = {
       let place = 0;
       while ((presented = keyAt(places[place]!, exchange)) === undefined)
         if (++place === places.length) return problem(exchange.call, "key_missing", missing);
-      const identity = presented === null ? undefined : (found.get(presented) ?? find(presented));
-      if (identity === undefined || isContradicted(exchange, presented!, places[place]!))
+      const owner = presented === null ? undefined : (found.get(presented) ?? find(presented));
+      if (owner === undefined || isContradicted(exchange, presented!, places[place]!))
         return problem(exchange.call, "key_invalid", invalid);
+      const { identity, end } = owner;
+      if (end !== Infinity && clock.wall() >= end) return problem(exchange.call, "key_expired", expired);
       if (!hideCredentials) return next(exchange.with(callerNamed(identity)));
       let { query, headers } = exchange;
       for (const { isQuery, name } of places) {

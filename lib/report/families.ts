@@ -9,6 +9,8 @@ import { gauge } from "../observe/process.ts";
 import type { BreakerState } from "../upstream/contracts.ts";
 import type { UpstreamSet } from "../upstream/upstream_set.ts";
 import { cachesOf } from "./cache_figures.ts";
+import type { DisplayedConfig } from "../gateway/displayed_config.ts";
+import { keyEnds } from "./key_ends.ts";
 import { countersOf, type ReportSource } from "./reports.ts";
 import { workerReportsOf } from "./worker_reports.ts";
 
@@ -203,9 +205,10 @@ function ofWorkers({ configuration: { followers } }: ReportSource): Family[] {
   ];
 }
 
-function ofConfiguration({ configuration, listening: { https } }: ReportSource): Family[] {
+function ofConfiguration({ configuration, clock, listening: { https } }: ReportSource): Family[] {
   const { snapshot, lastReload, loadedAt, validity } = configuration;
   const end = validity?.endOf(snapshot.config) ?? null;
+  const { next: nextKey } = keyEnds(snapshot.shown as unknown as DisplayedConfig, snapshot.callers, clock.wall());
   const certificates: [Labels, number][] = snapshot.shownCertificates.flatMap(({ path, hosts, notAfter }) =>
     hosts.map((host): [Labels, number] => [["file", path, "host", host], notAfter / 1000]),
   );
@@ -225,6 +228,11 @@ function ofConfiguration({ configuration, listening: { https } }: ReportSource):
       "edge_gateway_config_expiry_timestamp_seconds",
       "When the signed configuration in force ends, in seconds since 1970; no sample: it does not end.",
       end === null ? [] : [[[], end / 1000]],
+    ),
+    gauges(
+      "edge_gateway_key_expiry_timestamp_seconds",
+      "When the next API key ends, in seconds since 1970; no sample: none does.",
+      nextKey === null ? [] : [[[], nextKey / 1000]],
     ),
     gauges(
       "edge_gateway_tls_certificate_expiry_timestamp_seconds",

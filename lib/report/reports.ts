@@ -74,6 +74,7 @@ export function statusOf(source: GatewayInternals): GatewayStatus {
       ...status,
       upstreamSets,
       shown,
+      callers: snapshot.callers,
       listeners,
       configWarnings: configuration.configWarnings,
       ...further,

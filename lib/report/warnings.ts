@@ -7,6 +7,8 @@ import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import { describePlace, pluginPath } from "../gateway/plugin_error.ts";
 import { linesOf } from "../gateway/refusal.ts";
+import { keyEnds, SOON_MS } from "./key_ends.ts";
+import type { CallerRegistry } from "../plugins/callers.ts";
 import type { ConfigWarning, GatewayStatus, ShownCertificate, Warning } from "../gateway/status.ts";
 
 export interface WarningsSource extends Pick<
@@ -15,6 +17,7 @@ export interface WarningsSource extends Pick<
 > {
   readonly upstreamSets: readonly UpstreamSetReport[];
   readonly shown: DisplayedConfig;
+  readonly callers: CallerRegistry | null;
   /** The gateway's own listeners; null: it has none, and the host program has its own. */
   readonly listeners: { readonly https: boolean; readonly asksForCertificates: boolean } | null;
   readonly configWarnings: readonly ConfigWarning[];
@@ -38,6 +41,7 @@ export function warningsOf(source: WarningsSource): readonly Warning[] {
     ...ofProgram(source),
     ...ofExpiry(source),
     ...ofCertificates(source),
+    ...ofKeys(source),
     ...ofIdle(source),
     ...ofCounters(source),
     ...ofWorkers(source),
@@ -71,9 +75,6 @@ function* ofProgram({ isProgramReplaced }: WarningsSource): Iterable<Warning> {
   yield warning("program_replaced", message, "Restart it.");
 }
 
-const DAY_MS = 86_400_000;
-const SOON_MS = 14 * DAY_MS;
-
 function* ofExpiry({ expiresAt, wall }: WarningsSource): Iterable<Warning> {
   if (expiresAt === null || expiresAt - wall >= SOON_MS) return;
   const [at, place] = [new Date(expiresAt).toISOString(), { path: "expires_at" }];
@@ -105,6 +106,23 @@ function* ofCertificates({ certificates, wall }: WarningsSource): Iterable<Warni
     else if (notAfter - wall < SOON_MS)
       yield warning("certificate_expires", `${which} expires on ${date}.`, remedy, { path });
   }
+}
+
+function* ofKeys({ shown, callers, wall }: WarningsSource): Iterable<Warning> {
+  const { near, more } = keyEnds(shown, callers, wall);
+  for (const { id, end, ...place } of near) {
+    const at = new Date(end).toISOString();
+    const message =
+      wall < end
+        ? `A key of "${id}" ends at ${at}: from then on requests with it get 401.`
+        : `A key of "${id}" has ended at ${at}: requests with it get 401.`;
+    const remedy =
+      wall < end ? "Give its owner a new one beside it, then remove it." : "Remove it, or give it a later end.";
+    yield warning("key_expires", message, remedy, place);
+  }
+  if (more === 0) return;
+  const message = `There are ${more} more keys that end within 14 days, or have ended within the last 14.`;
+  yield warning("key_expires", message, "Replace them, as those before.");
 }
 
 function nameOf({ where, path, names, commonName }: ShownCertificate): string {

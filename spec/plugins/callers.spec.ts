@@ -5,6 +5,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { createGateway, definePlugin, schema, type GatewayOptions } from "../../lib/index.ts";
+import { manualClock } from "../support/clock.ts";
 import { together } from "../support/following.ts";
 import { oneService } from "../support/gateway.ts";
 import { keptClient } from "../support/kept_client.ts";
@@ -57,6 +58,22 @@ async function ask(gateway: ReturnType<typeof gatewayOf>, headers: Record<string
 }
 
 describe("key_auth with callers", () => {
+  it("takes a key until it ends, and the caller's other keys from then on as before", async () => {
+    const clock = manualClock(Date.UTC(2027, 0, 1));
+    const keys = [{ key: "a-key", expires_at: "2027-01-02T00:00:00Z" }, { key: "a-next" }];
+    const gateway = gatewayOf(config([KEYS], { callers: [{ id: "ada", groups: ["gold"], keys }] }), { clock });
+    const both = () => Promise.all(["a-key", "a-next"].map((apiKey) => ask(gateway, { apiKey })));
+    expect(await both()).toEqual([
+      ["ada", ["gold"]],
+      ["ada", ["gold"]],
+    ]);
+    clock.advance(86_400_000);
+    expect(await both()).toEqual([
+      [401, "key_expired"],
+      ["ada", ["gold"]],
+    ]);
+  });
+
   it("takes the keys of all of them, and gives each request its caller's id and groups", async () => {
     const gateway = gatewayOf(config([KEYS]));
     for (let i = 0; i < 2; i++) {

@@ -13,6 +13,7 @@ import {
   plainReply,
   problemOf,
 } from "../support/exercise.ts";
+import { manualClock } from "../support/clock.ts";
 import { random } from "../support/random.ts";
 
 vi.mock("node:crypto", async (original) => {
@@ -413,4 +414,40 @@ describe("a key beyond ASCII", () => {
     expect(ask({ key: "clé" }, { headers: ["apiKey", utf8AsNodeReadsIt] }).status).toBe(200);
     expect(ask({ key: "clé" }, { headers: ["apiKey", "cle"] }).status).toBe(401);
   });
+});
+
+describe("keys that end", () => {
+  const END = Date.UTC(2027, 0, 31, 11);
+  const keys = [
+    { id: "web", key: "k1", expires_at: "2027-01-31T12:00:00+01:00" },
+    { id: "web", key_sha256: sha256("k2") },
+  ].map((each, i) => ({ ...each, id: `web${i}` }));
+
+  it("are refused from their end on, to the millisecond, whether they were used before or not", () => {
+    const clock = manualClock(END - 1);
+    const middleware = instance(keyAuth, { keys }, madeUpTools({ clock }));
+    const ask = (key: string) => {
+      const reply = atOnce(exercise(middleware, madeUpExchange({ query: `?apiKey=${key}` })).returned);
+      return reply.status === 200
+        ? 200
+        : [reply.status, problemOf(reply)["code"], headerValue(reply.headers, "www-authenticate")];
+    };
+    const realm = 'Key realm="edge-gateway"';
+    expect([ask("k1"), ask("k2"), ask("k3")]).toEqual([200, 200, [401, "key_invalid", realm]]);
+    clock.advance(1);
+    expect([ask("k1"), ask("k2"), ask("k3")]).toEqual([[401, "key_expired", realm], 200, [401, "key_invalid", realm]]);
+    const other = instance(keyAuth, { keys }, madeUpTools({ clock }));
+    const first = exercise(other, madeUpExchange({ query: "?apiKey=k1" }));
+    expect([problemOf(atOnce(first.returned))["code"], first.forwarded]).toEqual(["key_expired", null]);
+  });
+
+  it.each(["2027-01-31", "2027-02-30T00:00:00Z", "2027-01-31T12:00:00", "tomorrow", "", 1, null, true])(
+    "cannot end at %j",
+    (expires_at) => {
+      const { issues } = checked(keyAuth.schema, { keys: [{ id: "a", key: "k", expires_at }] });
+      expect(issues).toEqual([
+        expect.stringContaining('keys[0].expires_at: expected a time such as "2027-01-31T12:00:00Z"'),
+      ]);
+    },
+  );
 });

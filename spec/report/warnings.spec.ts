@@ -23,6 +23,7 @@ const quiet: WarningsSource = {
   state: "serving",
   pluginFaults: [],
   upstreamSets: [],
+  callers: null,
   shown: { global: { certificates: [], plugins: [] }, services: [] },
   listeners: null,
   areQuotasKept: true,
@@ -280,5 +281,74 @@ describe("the gateway's status", () => {
     clock.advance(1_000);
     await gateway.reload(config);
     expect(warned()).toEqual([["plugin_faults", "s", "b"]]);
+  });
+});
+
+describe("keys that end", () => {
+  const at = (days: number) => new Date(NOW + days * DAY).toISOString();
+  const keysOf = (...days: readonly number[]) =>
+    days.map((each, i) => ({ id: `k${i}`, key: `key ${i}`, expires_at: at(each) }));
+  const guarded = (keys: readonly object[], more: object = {}) =>
+    ({
+      ...oneService(9, { plugins: [{ name: "key_auth", config: { keys } }] } as never),
+      ...more,
+    }) as never;
+
+  async function warned(config: never, clock = manualClock(NOW)) {
+    const { gateway } = await running(config, { clock });
+    return () =>
+      gateway.status.warnings.filter(({ code }) => code === "key_expires").map(({ message, path }) => [message, path]);
+  }
+
+  it(
+    "are warned of from 14 days before to 14 days after, " + "with the id and never the key, without a reload",
+    async () => {
+      const clock = manualClock(NOW);
+      const now = await warned(guarded(keysOf(20, 400)), clock);
+      expect(now()).toEqual([]);
+      clock.advance(6 * DAY + 3_600_000);
+      const path = "services.s.plugins.key_auth";
+      expect(now()).toEqual([[`A key of "k0" ends at ${at(20)}: from then on requests with it get 401.`, path]]);
+      clock.advance(14 * DAY);
+      expect(now()).toEqual([[`A key of "k0" has ended at ${at(20)}: requests with it get 401.`, path]]);
+      clock.advance(14 * DAY);
+      expect(now()).toEqual([]);
+    },
+  );
+
+  it("of callers are named by their place, those of a file by the id alone", async () => {
+    const file = join(emptyFolder(), "callers.json");
+    writeFileSync(file, JSON.stringify([{ id: "bob", keys: [{ key: "b", expires_at: at(3) }] }]));
+    const callers = [{ id: "ada", keys: [{ key: "a" }, { key: "c", expires_at: at(2) }] }];
+    const plugins = [{ name: "key_auth", config: { callers: true } }];
+    const now = await warned({ ...oneService(9, { plugins } as never), callers, caller_files: [file] } as never);
+    expect(now()).toEqual([
+      [`A key of "ada" ends at ${at(2)}: from then on requests with it get 401.`, "callers[0].keys[1]"],
+      [`A key of "bob" ends at ${at(3)}: from then on requests with it get 401.`, null],
+    ]);
+  });
+
+  it("are ten, those that end first, and the number of the others", async () => {
+    const now = await warned(guarded(keysOf(...Array.from({ length: 25 }, (_, i) => (25 - i) / 2))));
+    const lines = now().map(([message]) => String(message));
+    expect(lines).toHaveLength(11);
+    expect(lines[0]).toContain('"k24"');
+    expect(lines[10]).toBe("There are 15 more keys that end within 14 days, or have ended within the last 14.");
+  });
+
+  it("are in the metrics: the end of the next one, and no sample without one", async () => {
+    const clock = manualClock(NOW);
+    const { gateway } = await running(guarded(keysOf(30, 1)), { clock });
+    const sample = () => /^edge_gateway_key_expiry_timestamp_seconds (\S+)$/m.exec(gateway.metrics())?.[1];
+    expect(Number(sample())).toBe((NOW + DAY) / 1000);
+    clock.advance(2 * DAY);
+    expect(Number(sample())).toBe((NOW + 30 * DAY) / 1000);
+    clock.advance(40 * DAY);
+    expect(sample()).toBeUndefined();
+  });
+
+  it("of a plugin that is off are of no interest", async () => {
+    const plugins = [{ name: "key_auth", enabled: false, config: { keys: keysOf(1) } }];
+    expect((await warned(oneService(9, { plugins } as never) as never))()).toEqual([]);
   });
 });

@@ -181,6 +181,8 @@ export interface ShownCaller {
     readonly service: string | null;
     readonly route: string | null;
   })[];
+  /** When the next of its keys ends; null: none does. A gateway of an older version has no such field. */
+  readonly key_ends?: string | null;
   /** Within the last minute. */
   readonly used: boolean;
 }

@@ -64,6 +64,13 @@ class CallersPage implements Page {
           make: ({ enabled }) => fixedPart(fixedBadge(enabled ? "good" : "idle", enabled ? "On" : "Off")),
         },
         {
+          key: "key_ends",
+          title: "Key ends",
+          width: 120,
+          sortBy: ({ key_ends }) => key_ends ?? "~",
+          make: ({ key_ends }) => textPart(() => (key_ends == null ? "–" : key_ends.slice(0, 10))),
+        },
+        {
           key: "plugins",
           title: "Known by",
           className: "wide",

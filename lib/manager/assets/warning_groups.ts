@@ -40,7 +40,7 @@ const ADVICE = new Set<string>([
   "more",
 ]);
 /** Not failing yet, or on purpose, and not to be forgotten. */
-const PROBLEMS = ["certificate_expires", "upstream_taken_out"];
+const PROBLEMS = ["certificate_expires", "key_expires", "upstream_taken_out"];
 const ORDER: readonly Severity[] = ["failing", "risk", "advice"];
 
 function severityOf({ code }: Pick<Warning, "code">): Severity {
