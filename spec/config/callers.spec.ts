@@ -57,7 +57,7 @@ describe("callers", () => {
       { callers: [{ id: "ada", keys: [{ key: "one" }, { key: "two" }] }], caller_files: ["a.json", "/srv/b.json"] },
       files,
     );
-    expect(["one", "two", "bob's", "eve's", "none"].map((key) => callers.withKey(sha256(key)))).toEqual([
+    expect(["one", "two", "bob's", "eve's", "none"].map((key) => callers.withKey(sha256(key))?.identity)).toEqual([
       "ada",
       "ada",
       "bob",
@@ -74,7 +74,7 @@ describe("callers", () => {
   it("are found among thousands whose hashes begin alike or not", () => {
     const many = Array.from({ length: 3000 }, (_, i) => ({ id: `caller ${i}`, keys: [{ key: `key ${i}` }] }));
     const callers = callersOf({ caller_files: ["many.json"] }, { "/etc/gw/many.json": many });
-    for (let i = 0; i < 3000; i++) expect(callers.withKey(sha256(`key ${i}`))).toBe(`caller ${i}`);
+    for (let i = 0; i < 3000; i++) expect(callers.withKey(sha256(`key ${i}`))?.identity).toBe(`caller ${i}`);
     expect(callers.withKey(sha256("key 3000"))).toBeUndefined();
   });
 
@@ -99,10 +99,10 @@ describe("callers", () => {
       { callers: [{ id: "ada", keys: [{ key: "${env:ADA_KEY}" }] }], caller_files: ["a.json"] },
       files,
     );
-    expect([callers.withKey(sha256("from the environment")), callers.withKey(sha256("from a file"))]).toEqual([
-      "ada",
-      "bob",
-    ]);
+    expect([
+      callers.withKey(sha256("from the environment"))?.identity,
+      callers.withKey(sha256("from a file"))?.identity,
+    ]).toEqual(["ada", "bob"]);
   });
 
   it("are shown with their keys masked, and files by their names only", () => {
