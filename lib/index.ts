@@ -17,17 +17,20 @@ export interface GatewayOptions extends Omit<
 }
 
 const OPTIONS: OptionNames<GatewayOptions> = {
-  ...{
-    config: true,
-    configFile: true,
-    configKeyFile: true,
-    kinds: true,
-    plugins: true,
-    modules: true,
-    environment: true,
-    tests: true,
-  },
-  ...{ log: true, accessLog: true, tracing: true, adminCookie: true, clock: true, lookup: true },
+  config: true,
+  configFile: true,
+  configKeyFile: true,
+  kinds: true,
+  plugins: true,
+  modules: true,
+  environment: true,
+  tests: true,
+  log: true,
+  accessLog: true,
+  tracing: true,
+  adminCookie: true,
+  clock: true,
+  lookup: true,
 };
 
 /**

@@ -29,7 +29,8 @@ export function callersRequest(
   const fits = ({ id, groups }: Caller) =>
     search === "" || [id, ...groups].some((text) => text.toLowerCase().includes(search));
   const found: { readonly caller: Caller; readonly list: CallerList }[] = [];
-  let [total, matching] = [0, 0];
+  let total = 0;
+  let matching = 0;
   for (const list of callers?.lists ?? []) {
     total += list.callers.length;
     for (const caller of list.callers) if (fits(caller) && ++matching <= MAX_CALLERS) found.push({ caller, list });

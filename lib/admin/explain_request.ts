@@ -29,7 +29,8 @@ export async function pluginsRequest(
   { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">,
 ): Promise<Reply> {
   const query = queryOf(target);
-  const [service, route] = [query.get("service"), query.get("route")];
+  const service = query.get("service");
+  const route = query.get("route");
   if (service === null || route === null)
     return problem(call, "request_invalid", { detail: 'Name a route: "?service=…&route=…".' });
   const only = query.get("only");

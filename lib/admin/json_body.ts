@@ -38,12 +38,15 @@ export const MAX_POSTED_BYTES = 16 * 1024 * 1024;
  * they are at least as many as the values (`[[]]` has no comma).
  */
 const MAX_POSTED_MARKS = 1_500_000;
-const [COMMA, BRACKET, BRACE] = [0x2c, 0x5b, 0x7b];
+const COMMA = 0x2c;
+const BRACKET = 0x5b;
+const BRACE = 0x7b;
 
 export async function readConfiguration(inbound: Inbound): Promise<Buffer | Unreadable> {
   const text = await readJsonBody(inbound, MAX_POSTED_BYTES, "the configuration");
   if ("code" in text) return text;
-  let [commas, openings] = [0, 0];
+  let commas = 0;
+  let openings = 0;
   for (let i = 0; i < text.length; i++) {
     const byte = text[i];
     if (byte === COMMA) commas++;

@@ -7,6 +7,7 @@ import { paced, type NextTimeSlice } from "../base/time_slices.ts";
 import { acceptsGzip, compressed } from "../http/content_coding.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
+import { jsonReply } from "./replies.ts";
 
 /** Of one gateway: the end of the answers so far, and those that have not begun, by their questions. */
 interface Queue {
@@ -39,11 +40,7 @@ export function largeAnswer(
   const answer = queue.ended.then(async () => {
     queue.waiting.delete(key);
     const slice = paced();
-    const body = await jsonInSlices(await make(slice), slice);
-    return compressed(
-      { status: 200, headers: ["Content-Type", "application/json", "Content-Length", String(body.length)], body },
-      headers,
-    );
+    return compressed(jsonReply(await jsonInSlices(await make(slice), slice)), headers);
   });
   queue.waiting.set(key, answer);
   queue.ended = answer.catch(ignore);

@@ -49,7 +49,10 @@ export function* maskSteps(text: Buffer, valid: WithSecrets): Generator<void, Ma
   const written = text.toString();
   const path: (string | number)[] = [];
   let isKey = false;
-  let [result, from, count, tokens] = ["", 0, 0, 0];
+  let result = "";
+  let from = 0;
+  let count = 0;
+  let tokens = 0;
   for (const { token, index } of tokensOf(written)) {
     if (++tokens % TOKENS_OF_A_STEP === 0) yield;
     if (token === "{" || token === "[") {

@@ -44,7 +44,8 @@ export async function nowRequest(
 /** Reads the query; a sentence if it asks for something unknown. */
 export function readNowQuestion(target: string): NowQuestion | string {
   const query = queryOf(target);
-  const [figures, service] = [query.get("figures") ?? "total", query.get("service")];
+  const figures = query.get("figures") ?? "total";
+  const service = query.get("service");
   const wide = FIGURES.find((each) => each === figures);
   if (wide === undefined) return `"figures" must be one of ${FIGURES.join(", ")}.`;
   return { figures: service === null ? wide : { service }, known: query.get("known")?.split(".") ?? null };
@@ -88,7 +89,8 @@ async function statsFor(
   if (!(gateway instanceof ReportedGateway) || extent === "total" || typeof extent === "object")
     return gateway.recentStats(extent);
   const stats = gateway.recentStats("total");
-  const [reporting, { metrics }] = [ReportedGateway.reportingOf(gateway), GatewayCore.internalsOf(gateway)];
+  const reporting = ReportedGateway.reportingOf(gateway);
+  const { metrics } = GatewayCore.internalsOf(gateway);
   return {
     ...stats,
     services: await eachInSlices(

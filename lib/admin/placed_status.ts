@@ -44,9 +44,7 @@ function pathOf(warning: Warning | ConfigWarning, { services }: Config): Path | 
   const i = services.findIndex(({ name }) => name === service);
   if (i < 0) return null;
   const { routes, upstreams } = services[i]!;
-  const [j, k] = [
-    routes.findIndex(({ name }) => name === route),
-    upstreams.findIndex(({ id }) => path === `services.${service}.upstreams.${id}`),
-  ];
+  const j = routes.findIndex(({ name }) => name === route);
+  const k = upstreams.findIndex(({ id }) => path === `services.${service}.upstreams.${id}`);
   return ["services", i, ...(j >= 0 ? ["routes", j] : k >= 0 ? ["upstreams", k] : [])];
 }

@@ -20,7 +20,11 @@ export function readiness(isReady: boolean): Reply {
 }
 
 export function json(status: number, value: unknown, headers: HeaderList = []): Reply {
-  const body = Buffer.from(JSON.stringify(value) + "\n");
+  return jsonReply(Buffer.from(JSON.stringify(value) + "\n"), headers, status);
+}
+
+/** `body` is JSON. */
+export function jsonReply(body: Buffer, headers: HeaderList = [], status = 200): Reply {
   return {
     status,
     headers: ["Content-Type", "application/json", "Content-Length", String(body.length), ...headers],

@@ -12,11 +12,20 @@ import type { Reply } from "../http/reply.ts";
 import { FEATURES, KINDS } from "../features/table.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { Inbound } from "../server/inbound.ts";
+import { jsonReply } from "./replies.ts";
 import type { InterfaceOptions } from "./views.ts";
 
 /** The features that add to the schema. */
 const WITH_FIELDS = [
-  ...["balancing", "upstreamTls", "serverTls", "routing", "callers", "sharedCounters", "logs", "proof", "sources"],
+  "balancing",
+  "upstreamTls",
+  "serverTls",
+  "routing",
+  "callers",
+  "sharedCounters",
+  "logs",
+  "proof",
+  "sources",
 ];
 
 /** By the kinds of the configuration in force. */
@@ -56,11 +65,7 @@ async function documentOf(inForce: readonly AnyPlugin[]): Promise<SchemaDocument
   const body = Buffer.from(`${JSON.stringify(schemaDocument([...kinds, ...others], fields), null, 2)}\n`);
   const tag = `W/"${sourceDigest(body)}"`;
   return {
-    plain: {
-      status: 200,
-      headers: ["Content-Type", "application/json", "Content-Length", String(body.length), "ETag", tag],
-      body,
-    },
+    plain: jsonReply(body, ["ETag", tag]),
     zipped: null,
     tag,
   };

@@ -20,7 +20,7 @@ import { ConfigHistory, type HistoryEntry } from "./history.ts";
 import { readConfiguration, readJsonBody } from "./json_body.ts";
 import { maskIn, maskSteps } from "./masked_text.ts";
 import { validateRequest } from "./reload_request.ts";
-import { json, queryOf, retryAfter } from "./replies.ts";
+import { json, jsonReply, queryOf, retryAfter } from "./replies.ts";
 import { SourceFile, type FileState } from "./source_file.ts";
 import type { InterfaceOptions } from "./views.ts";
 
@@ -120,19 +120,7 @@ export class Writing {
       const body = isMasked ? await this.#masked(text, digest) : text;
       const readOnly = this.#whyReadOnly(state);
       const reason = readOnly === null ? [] : ["Source-Read-Only", encodeURIComponent(readOnly)];
-      return {
-        status: 200,
-        headers: [
-          "Content-Type",
-          "application/json",
-          "Content-Length",
-          String(body.length),
-          "ETag",
-          `"${digest}"`,
-          ...reason,
-        ],
-        body,
-      };
+      return jsonReply(body, ["ETag", `"${digest}"`, ...reason]);
     });
   }
 
@@ -189,11 +177,7 @@ export class Writing {
       }
       if (this.#history === null) throw new Fault("route_not_found", "There is no history.");
       const { text } = await this.#history.text(digest);
-      return {
-        status: 200,
-        headers: ["Content-Type", "application/json", "Content-Length", String(text.length), "ETag", `"${digest}"`],
-        body: text,
-      };
+      return jsonReply(text, ["ETag", `"${digest}"`]);
     });
   }
 
@@ -252,7 +236,8 @@ export class Writing {
       const written = action === "source" ? text.toString() : ""; // what comes back had no secret
       const masked = maskIn(written, before.text.toString());
       if (masked >= 0) throw refused(written, masked);
-      const [user, address] = [who.user, clientAddress];
+      const user = who.user;
+      const address = clientAddress;
       const reloaded = await reload(
         { text, write: (expect) => file.replace(text, before, expect) },
         { user, address, request_id: call.id },

@@ -42,7 +42,8 @@ export function calendar(per: PeriodName, zone: string): (now: number) => Period
    * begins with the next one (Pacific/Apia, 30 December 2011).
    */
   const startOf = (day: number) => {
-    let [before, from] = [day * DAY_MS - MAX_OFFSET_MS, day * DAY_MS + MAX_OFFSET_MS];
+    let before = day * DAY_MS - MAX_OFFSET_MS;
+    let from = day * DAY_MS + MAX_OFFSET_MS;
     while (from - before > 1) {
       const middle = Math.floor((before + from) / 2);
       if (dayAt(middle) < day) before = middle;

@@ -16,7 +16,9 @@ export interface ErrorKind {
 const by =
   (side: ErrorKind["side"], retries: boolean) =>
   (status: number, title: string, retryable = retries): ErrorKind => ({ status, title, side, retryable });
-const [client, upstream, gateway] = [by("client", false), by("upstream", true), by("gateway", true)];
+const client = by("client", false);
+const upstream = by("upstream", true);
+const gateway = by("gateway", true);
 
 export const ERRORS = Object.freeze({
   bad_request: client(400, "The request is malformed"),

@@ -31,7 +31,20 @@ const FIELD = new RegExp(`${SECRET.source}["']?\\s*[=:>]`, "i");
  * of the standard are Authorization, Proxy-Authorization and Cookie.
  */
 export const CREDENTIAL_HEADERS = [
-  ...["apikey", "api-key", "x-api-key", "x-goog-api-key", "x-auth-key"],
-  ...["x-auth-token", "x-access-token", "x-csrf-token", "x-amz-security-token", "x-session-token", "x-user-token"],
-  ...["private-token", "x-gitlab-token", "x-vault-token", "x-authorization", "x-session-id"],
+  "apikey",
+  "api-key",
+  "x-api-key",
+  "x-goog-api-key",
+  "x-auth-key",
+  "x-auth-token",
+  "x-access-token",
+  "x-csrf-token",
+  "x-amz-security-token",
+  "x-session-token",
+  "x-user-token",
+  "private-token",
+  "x-gitlab-token",
+  "x-vault-token",
+  "x-authorization",
+  "x-session-id",
 ];

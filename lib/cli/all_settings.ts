@@ -1,6 +1,9 @@
 /**
- * Reads the settings that not every start has.
+ * Reads the settings that not every start has, and moves a program with threads to its own folder, where Node's
+ * permission model makes that safer.
  */
+import { resolve } from "node:path";
+import { fileURLToPath } from "node:url";
 import { readSettings } from "../config/settings.ts";
 import type { Settings, SettingsRead } from "../config/settings_types.ts";
 import { asksForTraces } from "../config/settings_table.ts";
@@ -15,4 +18,26 @@ export async function readAll(flags: Flags, environment: Environment, host: Host
   refuseLacking(["tracing"]);
   const { readTracing } = (await FEATURES.tracing()) as typeof tracingCode;
   return readSettings(flags, environment, { ...host, readTracing });
+}
+
+/**
+ * Under its permission model Node lets every worker read the working directory, as it has no script in its arguments.
+ * So with workers, or with dry runs, which have a thread, the program moves to its own folder, which it may read
+ * anyhow. The result has the paths of the settings as they were before, absolute.
+ */
+export function inOwnFolder(settings: Settings): Settings {
+  if (process.permission === undefined) return settings;
+  const isPath = (name: string, value: unknown): value is string => name.endsWith("Path") && typeof value === "string";
+  const absolute = <T extends object>(part: T) =>
+    Object.fromEntries(
+      Object.entries(part).map(([name, value]) => [name, isPath(name, value) ? resolve(value) : value]),
+    ) as T;
+  const resolved = absolute({
+    ...settings,
+    audit: settings.audit && absolute(settings.audit),
+    manager: settings.manager && absolute(settings.manager),
+    admin: settings.admin && absolute(settings.admin),
+  });
+  process.chdir(fileURLToPath(new URL(".", import.meta.url)));
+  return resolved;
 }

@@ -4,6 +4,7 @@
  * Nothing is started.
  */
 import type { Destination } from "../base/egress.ts";
+import { addressOf } from "../base/ip_address.ts";
 import type { RunCommand } from "./arguments.ts";
 import { networkPolicy, permissionFlags, systemdUnit } from "./audit_rules.ts";
 import { auditOf, type Audit, type Audited } from "./audit_sources.ts";
@@ -42,7 +43,7 @@ const SEALED =
 const STATE = "STATE_DIR: made for this user alone (0700), one process at a time";
 
 export function textOf({ modules, lines, on_request: later, reads, writes, listens, dials, secrets }: Audit): string[] {
-  const server = ({ host, port, why }: Destination) => `${host.includes(":") ? `[${host}]` : host}:${port}  ${why}`;
+  const server = (destination: Destination) => `${addressOf(destination)}  ${destination.why}`;
   const section = (title: string, items: readonly string[]) => [
     `${title}:`,
     ...(items.length === 0 ? ["  nothing"] : items.map((item) => `  ${item}`)),

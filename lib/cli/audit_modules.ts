@@ -44,7 +44,8 @@ const inFolder = (folder: URL, table: Readonly<Record<string, Load>>): Row[] =>
   Object.entries(table).map(([name, load]) => ({ name, load, folder }));
 const loadsOf = (table: Readonly<Record<string, { load(): Promise<unknown> }>>) =>
   Object.fromEntries(Object.entries(table).map(([name, { load }]) => [name, load]));
-const [CLI, OF_TABLE] = [new URL("cli/", LIB), new URL("features/", LIB)];
+const CLI = new URL("cli/", LIB);
+const OF_TABLE = new URL("features/", LIB);
 const ADMIN_ROWS: readonly Row[] = Object.values(OF_ADMIN).map((load: Load) => ({ name: "admin", load, folder: CLI }));
 
 /** Of all tables, with that of the commands. What has one name belongs together. */
@@ -107,7 +108,8 @@ export const OF_TEXTS: readonly Row[] = ROWS.filter(
  * What `main` can load: a start without a command's name, and with flags of every start alone, needs no table of
  * commands.
  */
-const [RUN, COMMAND_LINE] = ["cli/run", "cli/command_line"];
+const RUN = "cli/run";
+const COMMAND_LINE = "cli/command_line";
 
 /**
  * Of a start with these rows, and all that they import; in the order of their paths. `flags`: whether `readArguments`

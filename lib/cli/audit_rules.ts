@@ -5,6 +5,7 @@
 import { isIP } from "node:net";
 import { dirname } from "node:path";
 import type { Destination } from "../base/egress.ts";
+import { addressOf } from "../base/ip_address.ts";
 import { isLoopback } from "../base/url_destination.ts";
 import type { Audited } from "./audit_sources.ts";
 import { Failure } from "./failure.ts";
@@ -161,8 +162,8 @@ function portsOf(listens: readonly Destination[]): string[] {
 }
 
 /** "10.0.0.5:80 (upstream)" */
-function serverOf({ host, port, why }: Destination): string {
-  return `${host.includes(":") ? `[${host}]` : host}:${port} (${why})`;
+function serverOf(destination: Destination): string {
+  return `${addressOf(destination)} (${destination.why})`;
 }
 
 function lines(texts: readonly string[]): string {

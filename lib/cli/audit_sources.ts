@@ -95,11 +95,11 @@ export async function auditOf(flags: Flags) {
     (path) => !testFiles.includes(path) && !callerFiles.includes(path),
   );
   // What the flags and variables of a start name before its settings are known.
-  const ofStart = [
+  const named: Named = [
+    ...(rereads ? (["reloading"] as const) : []),
     ...(areOfStart(flags, process.env) ? [] : (["settings"] as const)),
     ...(process.env.LISTEN_FDS ? (["sockets"] as const) : []),
   ];
-  const named: Named = [...ofStart, ...(rereads ? (["reloading"] as const) : [])];
   const atStart = [
     ...modulesOf(loadedAtStart(settings, named, modules, hasTests), areOfStart(flags) ? "plain" : "any"),
     ...own,

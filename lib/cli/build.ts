@@ -280,8 +280,11 @@ const OF_SETTINGS: Readonly<Record<string, object>> = {
 };
 /** What a name brings besides what has this name. */
 const BRINGS: Readonly<Record<string, readonly string[]>> = {
-  ...{ proof: ["test", "explain", "diff"], test: ["tests"] },
-  ...{ admin: ["reload"], manager: ["managerProxy"], auditLog: ["verify-log", "workerAudit"] },
+  proof: ["test", "explain", "diff"],
+  test: ["tests"],
+  admin: ["reload"],
+  manager: ["managerProxy"],
+  auditLog: ["verify-log", "workerAudit"],
 };
 
 /** For `--with`. */

@@ -109,10 +109,12 @@ async function compared(
   const ofBoth = <T>(ask: (version: VersionProcess) => Promise<T>) => Promise.all([ask(versions[0]), ask(versions[1])]);
   const reports = await ofBoth((version) => version.report());
   const sideOf = (i: 0 | 1) => {
-    const [{ name: version, folder }, { issues, warnings }] = [versions[i], reports[i]];
+    const { name: version, folder } = versions[i];
+    const { issues, warnings } = reports[i];
     return { version, folder, accepts: issues.length === 0, issues, warnings: Object.keys(warnings) };
   };
-  const [old, next] = [sideOf(0), sideOf(1)];
+  const old = sideOf(0);
+  const next = sideOf(1);
   const differences = new Differences();
   const requests: Record<string, number> = {};
   const notCompared: string[] = [];

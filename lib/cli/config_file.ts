@@ -4,7 +4,7 @@
 import { resolve } from "node:path";
 import { messageOf } from "../base/errors.ts";
 import type { Issue } from "../config/json.ts";
-import { readValues } from "../config/settings_errors.ts";
+import { readValues } from "../config/start_settings.ts";
 import { SETTINGS } from "../config/settings_table.ts";
 import type { KeptSeen, Seen } from "../gateway/features.ts";
 import { ConfigError } from "../gateway/config_error.ts";

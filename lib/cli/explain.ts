@@ -6,6 +6,7 @@
 import { isIP } from "node:net";
 import { explanationView } from "../admin/views.ts";
 import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
+import { addressOf } from "../base/ip_address.ts";
 import { readClientSettings } from "../config/command_settings.ts";
 import { CLIENT_TABLE } from "../config/settings_table.ts";
 import type { Question } from "../proof/explain.ts";
@@ -14,7 +15,7 @@ import type { Arguments, RunCommand } from "./arguments.ts";
 import { configKeyFile, namedFile, openCandidate } from "./config_file.ts";
 import { askForRequest, checkId, rememberedText } from "./explain_id.ts";
 import { accepted, Failure } from "./failure.ts";
-import { paintFor, withoutControls, type Paint } from "./terminal.ts";
+import { paintFor, withoutAnyControls, withoutControls, type Paint } from "./terminal.ts";
 import { readAuthorities } from "./named_files.ts";
 
 /** In the form of the admin interface. */
@@ -130,9 +131,7 @@ export function explanationText(
   raw: ExplanationJson,
   paint: Paint,
 ): string {
-  const explanation = JSON.parse(JSON.stringify(raw), (_, value: unknown) =>
-    typeof value === "string" ? withoutControls(value) : value,
-  ) as ExplanationJson;
+  const explanation = withoutAnyControls(raw);
   const {
     outcome,
     status,
@@ -179,8 +178,9 @@ function styleOf({ action }: ExplanationJson["plugins"][number]): "good" | "bad"
   return action === "answers" ? "bad" : "good";
 }
 
-function upstreamRow({ id, host, port, group, share, state }: ExplanationJson["upstreams"][number]): string[] {
-  const address = `${host.includes(":") ? `[${host}]` : host}:${port}`;
+function upstreamRow(upstream: ExplanationJson["upstreams"][number]): string[] {
+  const { id, group, share, state } = upstream;
+  const address = addressOf(upstream);
   const notes = [
     group === null ? "" : `group ${group}`,
     state === "unknown" || state === "healthy" ? "" : state,

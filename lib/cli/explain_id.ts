@@ -5,7 +5,7 @@ import { REQUEST_ID } from "../http/request_id.ts";
 import type { RequestDecision } from "../observe/decision_reader.ts";
 import { asAdmin, unexpected, type AdminTarget } from "./admin_client.ts";
 import { Failure } from "./failure.ts";
-import { withoutControls, type Paint } from "./terminal.ts";
+import { withoutAnyControls, withoutControls, type Paint } from "./terminal.ts";
 
 export interface Remembered {
   readonly decision: RequestDecision;
@@ -41,9 +41,7 @@ export function checkId(id: string): void {
 
 /** For people; `paint` colours it. */
 export function rememberedText({ decision: raw, inForce }: Remembered, paint: Paint): string {
-  const decision = JSON.parse(JSON.stringify(raw), (_, value: unknown) =>
-    typeof value === "string" ? withoutControls(value) : value,
-  ) as RequestDecision;
+  const decision = withoutAnyControls(raw);
   const { id, time, client, method, host, path, status, code, service, route, tries, ms, digest } = decision;
   const asked = method === null ? "A request that could not be read" : `${method} ${host ?? ""}${path ?? ""}`;
   const got = status === null ? "no reply" : [status, code].filter((each) => each !== null).join(" ");

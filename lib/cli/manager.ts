@@ -10,7 +10,7 @@ import { TABLE } from "../features/table.ts";
 import type { RunCommand } from "./arguments.ts";
 import { accepted, refuseLacking } from "./failure.ts";
 import { openManager } from "./management_ui.ts";
-import { ON_DEMAND, TLS_FEATURES } from "./on_demand.ts";
+import { ON_DEMAND } from "./on_demand.ts";
 import { untilStopped } from "./shutdown.ts";
 import { createTlsRenewal, readTlsFiles, tlsPaths } from "./tls_files.ts";
 
@@ -24,9 +24,10 @@ export const manager: RunCommand = async (given) => {
   const log = createLog({ level: settings.logLevel, format: settings.logFormat });
   const tlsSettings = { ...settings, caCertPath: null, clientAuth: "none" } as const;
   const tls = settings.manager.tls ? readTlsFiles(tlsSettings, log) : null;
-  if (tls !== null) refuseLacking(TLS_FEATURES);
+  const named = tls === null ? [] : (["serverTls", "http2"] as const);
+  refuseLacking(named);
   const features = new LoadedFeatures(TABLE);
-  if (tls !== null) for (const name of TLS_FEATURES) await features.loadFeature(name);
+  for (const name of named) await features.loadFeature(name);
   const { server, listen } = openManager(settings.manager, {
     admin: null,
     proxy: await ON_DEMAND.managerProxy(),

@@ -2,7 +2,7 @@
  * What only some settings need of the program around a gateway: how each is loaded, and what names it.
  */
 import type { Settings } from "../config/settings_types.ts";
-import { readStartSettings, type Environment, type Flags, type Host } from "../config/start_settings.ts";
+import { areOfStart, readPlainSettings, type Environment, type Flags, type Host } from "../config/start_settings.ts";
 import type { CompleteOptions } from "../gateway/options.ts";
 import type { FeatureName } from "../gateway/loaded_features.ts";
 import { accepted, refuseLacking } from "./failure.ts";
@@ -20,7 +20,6 @@ export const ON_DEMAND = {
   workers: () => import("./workers.ts"),
   stateDir: () => import("./state_dir.ts"),
   auditLog: () => import("./audit_log.ts"),
-  ownFolder: () => import("./own_folder.ts"),
   seal: () => import("./seal.ts"),
   admin: () => import("./admin_interface.ts"),
   adminWrite: () => import("../admin/writing.ts"),
@@ -31,9 +30,11 @@ export const ON_DEMAND = {
 
 /** Throws a `Failure` for settings with errors, and for those that name what this build does not have. */
 export async function settingsOf(flags: Flags, environment: Environment, host: Host): Promise<Settings> {
-  const settings: Settings =
-    readStartSettings(flags, environment, host) ??
-    accepted(await (await ON_DEMAND.settings()).readAll(flags, environment, host));
+  const settings = accepted<Settings>(
+    areOfStart(flags, environment)
+      ? readPlainSettings(flags, environment, host)
+      : await (await ON_DEMAND.settings()).readAll(flags, environment, host),
+  );
   refuseLacking([...onDemandOf(settings), ...featuresNamedBy(settings)]);
   return settings;
 }
@@ -42,22 +43,24 @@ export type Named = readonly (keyof typeof ON_DEMAND)[];
 
 /** What of `ON_DEMAND` settings name. */
 export function onDemandOf({ admin, probe, manager, workers, serverCertPath, stateDir, audit, seal }: Settings): Named {
-  return [
-    ...(serverCertPath === null ? [] : (["serverTls"] as const)),
-    ...(admin === null ? [] : (["admin"] as const)),
-    ...(admin?.write ? (["adminWrite"] as const) : []),
-    ...(probe === null ? [] : (["probes"] as const)),
-    ...(manager === null ? [] : (["manager"] as const)),
-    ...(manager === null || manager.backendUrl === null ? [] : (["managerProxy"] as const)),
-    ...(workers === 1 ? [] : (["workers"] as const)),
-    ...(stateDir === null ? [] : (["stateDir"] as const)),
-    ...(audit === null ? [] : (["auditLog"] as const)),
-    ...(workers === 1 && admin === null ? [] : (["ownFolder"] as const)),
-    ...(seal ? (["seal"] as const) : []),
-  ];
+  return namesOf({
+    serverTls: serverCertPath !== null,
+    admin: admin !== null,
+    adminWrite: admin !== null && admin.write,
+    probes: probe !== null,
+    manager: manager !== null,
+    managerProxy: manager !== null && manager.backendUrl !== null,
+    workers: workers !== 1,
+    stateDir: stateDir !== null,
+    auditLog: audit !== null,
+    seal,
+  });
 }
 
-export const TLS_FEATURES = ["serverTls", "http2"] as const;
+/** The names of what is true. */
+function namesOf<Name extends string>(all: Readonly<Record<Name, boolean>>): readonly Name[] {
+  return (Object.keys(all) as Name[]).filter((name) => all[name]);
+}
 
 /** Who can ask for figures and for what became of requests. */
 export function askedBy({ admin, probe }: Settings): NonNullable<CompleteOptions["asked"]> {
@@ -68,11 +71,12 @@ export function askedBy({ admin, probe }: Settings): NonNullable<CompleteOptions
 /** The features that settings name. */
 export function featuresNamedBy(settings: Settings): readonly FeatureName[] {
   const { configKeyPath, tracing, workers, serverCertPath } = settings;
-  return [
-    ...(configKeyPath === null ? [] : (["sources"] as const)),
-    ...(tracing === null ? [] : (["tracing"] as const)),
-    ...(askedBy(settings) === "nobody" ? [] : (["reporting"] as const)),
-    ...(workers === 1 ? [] : (["workers"] as const)),
-    ...(serverCertPath === null ? [] : TLS_FEATURES),
-  ];
+  return namesOf({
+    sources: configKeyPath !== null,
+    tracing: tracing !== null,
+    reporting: askedBy(settings) !== "nobody",
+    workers: workers !== 1,
+    serverTls: serverCertPath !== null,
+    http2: serverCertPath !== null,
+  });
 }

@@ -19,7 +19,7 @@ import type { AskedBy } from "../gateway/status.ts";
 import { LineWriter } from "../observe/line_writer.ts";
 import { announce } from "./announce.ts";
 import { Failure, reportErrors, type ExitCode } from "./failure.ts";
-import { ON_DEMAND, onDemandOf, settingsOf } from "./on_demand.ts";
+import { ON_DEMAND, settingsOf } from "./on_demand.ts";
 import { drain, endAtOnce, LINGER_MS, untilStopped } from "./shutdown.ts";
 import { start, type Started } from "./start.ts";
 
@@ -35,9 +35,8 @@ export async function run({
   if (problem !== null) throw new Failure(problem, 1);
   const settings = await settingsOf(flags, process.env, { terminal: process.stderr.isTTY === true, issues: unknown });
   try {
-    const own = onDemandOf(settings).includes("ownFolder")
-      ? (await ON_DEMAND.ownFolder()).inOwnFolder(settings)
-      : settings;
+    const hasThreads = settings.workers !== 1 || settings.admin !== null;
+    const own = hasThreads ? (await ON_DEMAND.settings()).inOwnFolder(settings) : settings;
     return await (own.audit === null ? serve(own) : (await ON_DEMAND.auditLog()).audited(own, serve));
   } catch (error) {
     if (error instanceof ConfigError) return reportErrors(error);

@@ -115,7 +115,8 @@ function isSuperfluous(grant: Grant, needs: Needs): boolean {
  * in it.
  */
 function isWithin(inner: string, outer: string, isFolder = /[\\/]\*?$/.test(outer)): boolean {
-  const [one, other] = [normal(inner), normal(outer)];
+  const one = normal(inner);
+  const other = normal(outer);
   if (one === other) return true;
   if (other.endsWith("*")) return one.startsWith(other.slice(0, -1));
   return isFolder && one.startsWith(other.endsWith(sep) ? other : other + sep);

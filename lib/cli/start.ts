@@ -72,7 +72,8 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   );
   const { tracing } = settings;
   const adminCookie = settings.admin?.cookie;
-  const [named, asked] = [featuresNamedBy(settings), askedBy(settings)];
+  const named = featuresNamedBy(settings);
+  const asked = askedBy(settings);
   for (const name of named) await modules.loadFeature(name);
   const supervisor =
     settings.workers === 1 ? null : (await ON_DEMAND.workers()).openWorkers(settings, { features: named, asked }, log);
@@ -126,7 +127,8 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
         ? []
         : await listen(gateway, { name: "HTTPS_PORT", port: httpsPort, hosts, fds: sockets?.https }, { tls });
     if (supervisor !== null) await (await ON_DEMAND.workers()).startWorkers(supervisor, gateway, plain, secure, tls);
-    const [http, https] = [urlsOf(plain), urlsOf(secure)];
+    const http = urlsOf(plain);
+    const https = urlsOf(secure);
     const adminUrl = (await admin?.listen()) ?? null;
     if (settings.manager !== null) {
       const proxy = settings.manager.backendUrl === null ? null : await ON_DEMAND.managerProxy();

@@ -8,6 +8,13 @@ export function withoutControls(text: string): string {
   return text.replace(/\p{Cc}/gu, "?");
 }
 
+/** JSON without control characters in any of its texts. */
+export function withoutAnyControls<T>(json: T): T {
+  return JSON.parse(JSON.stringify(json), (_, value: unknown) =>
+    typeof value === "string" ? withoutControls(value) : value,
+  ) as T;
+}
+
 /** The lines without control characters. */
 export function printable(lines: readonly string[]): string {
   return `${lines.map(withoutControls).join("\n")}\n`;

@@ -100,7 +100,8 @@ function membersOf(value: Json): Readonly<Record<string, Json>> {
 
 /** The values are cut to fit side by side, so that the first difference is seen; --json has all of them. */
 function rowOf(name: string, wanted: Json, value: Json | undefined): Row {
-  const [expected, found] = [inWords(wanted), inWords(value)];
+  const expected = inWords(wanted);
+  const found = inWords(value);
   let same = 0;
   while (same < expected.length && expected[same] === found[same]) same++;
   const from = same === expected.length || same < MAX_SHOWN ? 0 : same - SHOWN_BEFORE;

@@ -21,7 +21,8 @@ export function readTlsFiles(settings: TlsSettings, log: Log): TlsFiles | null {
   const cert = readNamedFile(serverCertPath, "SERVER_CERT_PATH", "server certificate", readRegularFile);
   const key = readNamedFile(serverKeyPath, "SERVER_KEY_PATH", "server key", readRegularFile);
   const ca = caCertPath === null ? null : readNamedFile(caCertPath, "CA_CERT_PATH", "CA certificate", readRegularFile);
-  const [certFile, keyFile] = [`${serverCertPath} (SERVER_CERT_PATH)`, `${serverKeyPath} (SERVER_KEY_PATH)`];
+  const certFile = `${serverCertPath} (SERVER_CERT_PATH)`;
+  const keyFile = `${serverKeyPath} (SERVER_KEY_PATH)`;
   refuse(certFile, certificatesProblem(cert));
   refuse(keyFile, keyProblem(key));
   const pair = pairProblem(cert, key);

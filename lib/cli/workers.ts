@@ -43,7 +43,10 @@ export function openWorkers(
   const write = (line: string) => lines.add(line, log);
   return new Supervisor({
     ...{ count, log: { level: logLevel, format: logFormat }, tracing, adminCookie: admin?.cookie ?? null },
-    ...{ features, asked, logger: log, write },
+    features,
+    asked,
+    logger: log,
+    write,
   });
 }
 

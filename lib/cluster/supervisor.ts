@@ -250,25 +250,21 @@ export class Supervisor implements Followers {
     const { count, log, tracing, adminCookie, features, asked } = this.#options;
     const { index } = slot;
     const start: WorkerStart = {
-      ...{
-        id: ++this.#lastId,
-        worker: index,
-        count,
-        log,
-        tracing,
-        adminCookie,
-        features,
-        asked,
-        bundle: this.#internals!.configuration.bundle,
-        words: this.#words,
-      },
-      ...{
-        addresses: this.#addresses,
-        tls: this.#tls,
-        audit: this.#internals!.audit?.settings ?? null,
-        ticketKey: this.#ticketKey,
-        inFlight: new SharedArrayBuffer(IN_FLIGHT_BYTES),
-      },
+      id: ++this.#lastId,
+      worker: index,
+      count,
+      log,
+      tracing,
+      adminCookie,
+      features,
+      asked,
+      bundle: this.#internals!.configuration.bundle,
+      words: this.#words,
+      addresses: this.#addresses,
+      tls: this.#tls,
+      audit: this.#internals!.audit?.settings ?? null,
+      ticketKey: this.#ticketKey,
+      inFlight: new SharedArrayBuffer(IN_FLIGHT_BYTES),
       rights: rightsOfThreads(),
     };
     Object.assign(slot, {

@@ -98,7 +98,11 @@ async function create(): Promise<GatewayCore> {
   const tracing =
     start.tracing === null ? null : { ...start.tracing, ...(start.tracing.ca && { ca: asBuffer(start.tracing.ca) }) };
   const options = {
-    ...{ modules, environment: bundle.environment, log, tests: "skip" as const, asked: start.asked },
+    modules,
+    environment: bundle.environment,
+    log,
+    tests: "skip" as const,
+    asked: start.asked,
     ...(tracing && { tracing }),
     ...(start.audit && { audit: await auditOf(modules, start.audit) }),
     ...(start.adminCookie !== null && { adminCookie: start.adminCookie }),

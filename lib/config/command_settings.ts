@@ -1,12 +1,13 @@
 /**
  * The runtime settings of the commands that start no gateway.
  */
+import { addressOf } from "../base/ip_address.ts";
 import { isHashed } from "../base/password.ts";
 import { adminPassword, managerOf, managerRules, type ManagerValues } from "./settings.ts";
 import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE, SETTINGS } from "./settings_table.ts";
-import { certificateRules, messagesOf, readValues } from "./settings_errors.ts";
+import { certificateRules, messagesOf } from "./settings_rules.ts";
 import type { SettingsRead } from "./settings_types.ts";
-import { logFormatOf, type Environment, type Flags, type Host, type ValuesOf } from "./start_settings.ts";
+import { logFormatOf, readValues, type Environment, type Flags, type Host, type ValuesOf } from "./start_settings.ts";
 
 export type LoneManagerSettings = ReturnType<typeof loneManagerOf>;
 
@@ -34,7 +35,7 @@ export function readHealthcheckSettings(
   else if (probePort === null && adminTls === true)
     issues.push("the admin interface uses HTTPS, and its certificate need not name this machine: set PROBE_PORT");
   if (issues.length > 0) return { ok: false, issues };
-  return { ok: true, settings: { url: `http://${authority(near(host!), port!)}` } };
+  return { ok: true, settings: { url: `http://${addressOf({ host: near(host!), port: port! })}` } };
 }
 
 /** For commands that ask a running gateway: other settings in the environment are ignored, wrong ones too. */
@@ -97,15 +98,11 @@ function loneManagerOf(values: ManagerValues, backendUrl: string, host: Host) {
  */
 function clientOf(values: ValuesOf<typeof CLIENT_TABLE>, user: string, password: string) {
   const { adminUrl, adminHost, adminPort, adminTls, adminCaPath: caPath } = values;
-  const url = adminUrl ?? `${adminTls ? "https" : "http"}://${authority(near(adminHost), adminPort)}`;
+  const url = adminUrl ?? `${adminTls ? "https" : "http"}://${addressOf({ host: near(adminHost), port: adminPort })}`;
   return { url, user, password, caPath };
 }
 
 /** Where a client on this machine reaches a listener on this host. */
 function near(host: string): string {
   return host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
-}
-
-function authority(host: string, port: number): string {
-  return `${host.includes(":") ? `[${host}]` : host}:${port}`;
 }

@@ -3,9 +3,10 @@
  */
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { asksForTraces, SETTINGS, type MANAGER_TABLE } from "./settings_table.ts";
-import { certificateRules, messagesOf, portProblems, readValues, type ReadOf, type Rule } from "./settings_errors.ts";
+import { certificateRules, messagesOf, portProblems, type Rule } from "./settings_rules.ts";
 import type { AdminSettings, ManagerSettings, Settings, SettingsRead } from "./settings_types.ts";
-import { startOf, type Environment, type Flags, type Host, type Setting, type ValuesOf } from "./start_settings.ts";
+import { readValues, startOf } from "./start_settings.ts";
+import type { Environment, Flags, Host, ReadOf, Setting, ValuesOf } from "./start_settings.ts";
 import type { readTracing } from "./tracing.ts";
 
 type Values = ValuesOf<typeof SETTINGS>;

@@ -1,6 +1,5 @@
 /**
- * The runtime settings of a gateway once they have been read. `start_settings.ts` reads those of a plain start, and
- * `settings.ts` all of them.
+ * The runtime settings of a gateway once they have been read.
  */
 import type { LogFormat, LogLevel } from "../base/log.ts";
 

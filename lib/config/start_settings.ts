@@ -1,12 +1,11 @@
 /**
- * The settings of a plain start, over HTTP and with nothing beside the gateway: variable, flag, default, type and help
- * of each, and how they are read where nothing is wrong. All others are in `settings_table.ts`, and all errors in
- * `settings_errors.ts`.
+ * How settings are read, and the table of those of a plain start, over HTTP and with nothing beside the gateway:
+ * variable, flag, default, type and help of each. All others are in `settings_table.ts`.
  */
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat } from "../base/log.ts";
 import { isContent } from "../base/regular_file.ts";
 import { hostProblem } from "./fields.ts";
-import type { Settings } from "./settings_types.ts";
+import type { Settings, SettingsRead } from "./settings_types.ts";
 
 /** One row of the table. */
 export interface Setting<T> {
@@ -123,21 +122,18 @@ const FURTHER = new RegExp(
 
 /** Whether these flags, and the variables that are set, need no other settings than those of this file. */
 export function areOfStart(flags: Flags, environment: Environment = {}): boolean {
+  // Something else has to listen then.
+  const isOff = (flags["http-port"] ?? environment.HTTP_PORT) === "off";
   const isNamed = Object.keys(environment).some((name) => FURTHER.test(name) && environment[name] !== "");
-  return Object.keys(flags).every((flag) => FLAGS.has(flag)) && !isNamed;
+  return Object.keys(flags).every((flag) => FLAGS.has(flag)) && !isNamed && !isOff;
 }
 
-/**
- * The same as `readSettings` gives. Null: it has to be asked, since other settings are named, or something is wrong.
- */
-export function readStartSettings(flags: Flags, environment: Environment, host: Host = {}): Settings | null {
-  const read = Object.entries(START_SETTINGS).map(([name, row]) => {
-    const given = givenTo(row, flags, environment);
-    return { name, given, value: valueOf(row, given) };
-  });
-  const values = Object.fromEntries(read.map(({ name, value }) => [name, value])) as ValuesOf<typeof START_SETTINGS>;
-  const isWrong = values.httpPort === "off" || read.some(({ given, value }) => given !== undefined && value === null);
-  return isWrong || !areOfStart(flags, environment) ? null : { ...startOf(values, host), ...NOTHING_ELSE };
+/** The settings where `areOfStart`. */
+export function readPlainSettings(flags: Flags, environment: Environment, host: Host = {}): SettingsRead<Settings> {
+  const issues = [...(host.issues ?? [])];
+  const values = readValues(START_SETTINGS, flags, environment, issues);
+  if (issues.length > 0) return { ok: false, issues };
+  return { ok: true, settings: { ...startOf(values as ValuesOf<typeof START_SETTINGS>, host), ...NOTHING_ELSE } };
 }
 
 /** The values of all other settings of a plain start. */
@@ -173,11 +169,47 @@ export function logFormatOf({ logFormat }: { readonly logFormat: LogFormat | nul
   return logFormat ?? (host.terminal === true ? "text" : "json");
 }
 
+/** The values before all checks: null also means an invalid value, which has been reported. */
+export type ReadOf<R> = { readonly [K in keyof R]: ValuesOf<R>[K] | null };
+
+/**
+ * The values of some settings: flags win over the environment, the environment over defaults. Appends one sentence per
+ * mistake to `issues`.
+ */
+export function readValues<R extends SettingsTable>(
+  rows: R,
+  flags: Flags,
+  environment: Environment,
+  issues: string[],
+): ReadOf<R> {
+  const read = Object.entries(rows).map(([name, row]) => {
+    const given = givenTo(row, flags, environment);
+    const value = valueOf(row, given);
+    if (value === null && given !== undefined)
+      issues.push(
+        problemOf(row, given, row.flag !== null && flags[row.flag] !== undefined ? `--${row.flag}` : row.variable),
+      );
+    return [name, value];
+  });
+  return Object.fromEntries(read) as ReadOf<R>;
+}
+
+function problemOf(row: Setting<unknown>, given: string | true, source: string): string {
+  if (given === true || given === "") return `${source} needs a value: ${row.expects}`;
+  // What has no flag is a secret.
+  return `${source}: expected ${row.expects}${row.flag === null ? "" : `, found ${JSON.stringify(shown(given))}`}`;
+}
+
+/** Masks secrets: the password in "https://user:password@host", a private key given instead of its file name. */
+function shown(text: string): string {
+  return isContent(text) ? "(the content of a file)" : text.replace(/^([a-z]+:\/*)?.*@/is, "$1…@");
+}
+
 /**
  * What a flag, or else a variable, sets. An empty variable counts as unset: shells and compose files pass unset
  * variables on as empty ones.
  */
-export function givenTo(
+function givenTo(
   { flag, variable }: Setting<unknown>,
   flags: Flags,
   environment: Environment,
@@ -186,7 +218,7 @@ export function givenTo(
 }
 
 /** Null: it is invalid, or there is none. */
-export function valueOf(row: Setting<unknown>, given: string | true | undefined): unknown {
+function valueOf(row: Setting<unknown>, given: string | true | undefined): unknown {
   const text = given === true && row.value === BOOLEAN.value ? "true" : (given ?? row.fallback);
   return text === null || text === true || text === "" ? null : row.parse(text);
 }

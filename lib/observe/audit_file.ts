@@ -83,6 +83,7 @@ export async function landedAt(fd: number, bytes: Buffer): Promise<number> {
 
 /** Whether both lead to one file. */
 export function isSameFile(fd: number, other: number): boolean {
-  const [one, two] = [fstatSync(fd), fstatSync(other)];
+  const one = fstatSync(fd);
+  const two = fstatSync(other);
   return one.ino === two.ino && one.dev === two.dev;
 }

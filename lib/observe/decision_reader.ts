@@ -93,7 +93,8 @@ function copied(ring: DecisionRing, number: number): Buffer | null {
 }
 
 function decisionOf(slot: Buffer, id: string, names: ReadonlyMap<number, string>): RequestDecision {
-  const [status, count] = [slot.readUInt16LE(4), slot.readUInt16LE(6)];
+  const status = slot.readUInt16LE(4);
+  const count = slot.readUInt16LE(6);
   const [time, ms, digest, service, route, by] = Array.from({ length: 6 }, (_, i) =>
     slot.readDoubleLE(8 * (i + 1)),
   ) as [number, number, number, number, number, number];
@@ -113,16 +114,18 @@ function decisionOf(slot: Buffer, id: string, names: ReadonlyMap<number, string>
   return {
     id,
     time: new Date(time).toISOString(),
-    ...{ client: client ?? null, method: method ?? null, host: host ?? null, path: path ?? null },
-    ...{ service: names.get(service) ?? null, route: names.get(route) ?? null },
+    client: client ?? null,
+    method: method ?? null,
+    host: host ?? null,
+    path: path ?? null,
+    service: names.get(service) ?? null,
+    route: names.get(route) ?? null,
     status: status || null,
-    ...{
-      code: code ?? null,
-      by: names.get(by) ?? null,
-      tries,
-      ms: rounded(ms),
-      digest: digest.toString(16).padStart(12, "0"),
-    },
+    code: code ?? null,
+    by: names.get(by) ?? null,
+    tries,
+    ms: rounded(ms),
+    digest: digest.toString(16).padStart(12, "0"),
   };
 }
 

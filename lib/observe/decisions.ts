@@ -119,7 +119,8 @@ export class DecisionRing {
   }
 }
 
-const [OF_PATH, OF_HOST] = [1, 2];
+const OF_PATH = 1;
+const OF_HOST = 2;
 /**
  * By the code of a character: whether it may be in a path, and in a host, that are kept as they are. Not "J", by which
  * a token begins (`eyJ`).

@@ -192,7 +192,10 @@ function bucketOf(ms: number): number {
 /**
  * Indexes of counters; from `STATUS` on one for each of `STATUSES`, exclusive, and from `TIME` on one for each bucket.
  */
-const [REQUESTS, FAILED, LIMITED, STATUS] = [0, 1, 2, 3];
+const REQUESTS = 0;
+const FAILED = 1;
+const LIMITED = 2;
+const STATUS = 3;
 const TIME = STATUS + STATUSES.length;
 const COUNTERS = TIME + LOWER.length;
 

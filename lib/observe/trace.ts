@@ -210,7 +210,8 @@ class RecordedSpan implements Span {
   finish(name: string, kind: FinishedSpan["kind"], attributes: string, isError: boolean, now: number): void {
     const { traceId, tracestate, offsetMs, sink } = this.trace;
     const parent = this.#outer === null || this.#outer instanceof RecordedSpan ? "local" : "remote";
-    const [startMs, endMs] = [offsetMs + this.#startedAt, offsetMs + now];
+    const startMs = offsetMs + this.#startedAt;
+    const endMs = offsetMs + now;
     const status = isError ? "error" : "unset";
     sink.add(
       spanText({

@@ -30,7 +30,7 @@ export const concurrency: Plugin<typeof schema> = {
     // Short, since the hash of a long key takes longer.
     const instance = hash("sha256", scope.key, "base64url").slice(0, 11);
     const requests =
-      `${maxInFlight} ` + `request${maxInFlight === 1 ? "" : "s"}${limitBy === "all" ? "" : " of one caller"}`;
+      `${maxInFlight} request${maxInFlight === 1 ? "" : "s"}` + `${limitBy === "all" ? "" : " of one caller"}`;
     const tooMany = {
       detail: `At most ${requests} may be in progress at the same time. Try again when one has ended.`,
     };

@@ -87,7 +87,8 @@ export const cors: Plugin<typeof schema> = {
       ...(allowHeaders === undefined ? ["Access-Control-Request-Headers"] : []),
       ...(allowPrivateNetwork ? ["Access-Control-Request-Private-Network"] : []),
     ];
-    const [varyOfRequests, varyOfPreflights] = [vary.join(", "), [...vary, ...asked].join(", ")];
+    const varyOfRequests = vary.join(", ");
+    const varyOfPreflights = [...vary, ...asked].join(", ");
     const headersFor = permission(
       config,
       exposeHeaders.length === 0 ? [] : ["Access-Control-Expose-Headers", exposeHeaders.join(", ")],

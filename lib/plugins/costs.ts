@@ -12,6 +12,7 @@ import { headerValue, withHeader, withoutHeader } from "../http/headers.ts";
 import { JsonNumber } from "../http/json_number.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
+import { tapBody } from "../http/tapped_body.ts";
 import { entry } from "../base/event_loop.ts";
 import type { KeptState, Tools } from "./plugin.ts";
 
@@ -97,19 +98,8 @@ function observerOf({ headers, body }: Reply, path: readonly string[]): Observer
   if (observer === null) return null;
   const whole = body instanceof LentBody ? body.bytes : Buffer.isBuffer(body) ? body : null;
   if (whole !== null) observer.write(whole);
-  else watch(body as Readable, observer);
+  else tapBody(body as Readable, (bytes) => observer.write(bytes));
   return observer;
-}
-
-/** Every chunk of a stream is emitted, whoever reads it and however. A listener of our own would begin to read it. */
-function watch(body: Readable, observer: Observer): void {
-  const emit = body.emit;
-  body.emit = (event: string | symbol, ...values: unknown[]) => {
-    const [chunk] = values;
-    if (event === "data" && (typeof chunk === "string" || chunk instanceof Uint8Array))
-      observer.write(Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk));
-    return emit.call(body, event, ...values);
-  };
 }
 
 interface Observer {
@@ -252,7 +242,8 @@ class EventReader extends LineReader {
       at++;
     }
     if (at < bytes.length) this.#marks = BYTE_ORDER_MARK.length;
-    let [feed, carriage] = [-1, -1];
+    let feed = -1;
+    let carriage = -1;
     let isSearched = false;
     while (at < bytes.length) {
       const isRest = this.#isReturned && bytes[at] === NEWLINE;

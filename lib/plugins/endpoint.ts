@@ -8,7 +8,7 @@ import { TOKEN } from "../base/http_grammar.ts";
 import { droppedProblem } from "../config/dropped_names.ts";
 import type { CLIENT_TLS } from "../config/tls_fields.ts";
 import { maskLiterals } from "../config/references.ts";
-import { INVALID, report, string, type Infer, type Schema } from "../config/schema.ts";
+import { INVALID, integer, report, string, withDefault, type Infer, type Schema } from "../config/schema.ts";
 import type { ClientAnswer, ClientTls } from "../client/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { dashed, headerValue, headerValues, isHopByHop, nameSet, type HeaderList } from "../http/headers.ts";
@@ -58,6 +58,12 @@ export function answerText({ headers, body }: ClientAnswer, maxBytes: number): s
   } catch (error) {
     throw new Error(`its answer in gzip cannot be read: ${messageOf(error)}`);
   }
+}
+
+/** The field `timeout_ms`. `ofWhat`: "the answer to a batch". */
+export function timeoutField(ofWhat: string, usual: number) {
+  const describe = `Time limit for ${ofWhat}, in milliseconds.`;
+  return withDefault(integer({ min: 1, max: 600_000, describe }), usual);
 }
 
 /** Host and port: the part of a URL that may be logged. */

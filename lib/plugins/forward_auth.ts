@@ -6,7 +6,7 @@
  * Any other answer becomes the reply: a redirect to a login (RFC 9110 §15.4), a challenge (§11.6.1) or anything else.
  */
 import { CLIENT_TLS } from "../config/tls_fields.ts";
-import { array, integer, object, oneOf, optional, withDefault } from "../config/schema.ts";
+import { array, object, oneOf, optional, withDefault } from "../config/schema.ts";
 import { HttpClient, type ClientAnswer, type ClientFailure } from "../client/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import {
@@ -19,7 +19,7 @@ import {
   type NameMap,
 } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { checkTls, clientTls, headerName, headerReplacer, httpUrl, originHeaders } from "./endpoint.ts";
+import { checkTls, clientTls, headerName, headerReplacer, httpUrl, originHeaders, timeoutField } from "./endpoint.ts";
 import type { Plugin } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
 
@@ -39,10 +39,7 @@ const schema = object(
       }),
       [],
     ),
-    timeout_ms: withDefault(
-      integer({ min: 1, max: 600_000, describe: "Time limit for the whole answer, in milliseconds." }),
-      1_000,
-    ),
+    timeout_ms: timeoutField("the whole answer", 1_000),
     tls: optional(CLIENT_TLS),
     on_error: withDefault(
       oneOf(["deny", "allow"], { describe: "What happens to a request if the server cannot be asked." }),

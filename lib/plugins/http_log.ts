@@ -15,7 +15,8 @@ import { headerValue, type HeaderList } from "../http/headers.ts";
 import { REDACTED, redactedPath } from "../http/redact.ts";
 import { redacted } from "../http/redact_query.ts";
 import type { Reply } from "../http/reply.ts";
-import { checkTls, clientTls, serverOf, httpUrl } from "./endpoint.ts";
+import { tapBody } from "../http/tapped_body.ts";
+import { checkTls, clientTls, httpUrl, serverOf, timeoutField } from "./endpoint.ts";
 import type { Plugin, Tools } from "./plugin.ts";
 
 const value = string({ pattern: /^[\t\x20-\x7e]*$/, hint: "text that a header can carry", secret: true });
@@ -50,10 +51,7 @@ const schema = object(
       }),
       10_000,
     ),
-    timeout_ms: withDefault(
-      integer({ min: 1, max: 600_000, describe: "Time limit for the answer to a batch, in milliseconds." }),
-      5_000,
-    ),
+    timeout_ms: timeoutField("the answer to a batch", 5_000),
     tls: optional(CLIENT_TLS),
   },
   {
@@ -141,16 +139,10 @@ function bytesRead({ method }: Exchange, reply: Reply | null): () => number | nu
   const body = method === "HEAD" ? null : reply?.body;
   if (body === undefined) return () => null;
   if (body === null || Buffer.isBuffer(body)) return () => body?.length ?? 0;
-  let bytes: number | null = null;
-  // Counts only once the body is being read: a data listener would start reading.
-  const look = (event: string | symbol) => {
-    if (event !== "data") return;
-    body.off("newListener", look);
-    bytes = 0;
-    body.on("data", (chunk: Buffer) => (bytes! += chunk.length));
-  };
-  body.on("newListener", look);
-  return () => bytes;
+  let bytes = 0;
+  tapBody(body, (chunk) => (bytes += chunk.length));
+  // Nobody has begun to read it.
+  return () => (body.readableFlowing === null ? null : bytes);
 }
 
 function entryOf(

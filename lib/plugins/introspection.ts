@@ -27,7 +27,7 @@ import {
 } from "./access_token.ts";
 import type { Admitted } from "./access_token.ts";
 import { checkClient, CLIENT_FIELDS, clientCredentials } from "./client_credentials.ts";
-import { checkTls, clientTls, httpUrl, answerText } from "./endpoint.ts";
+import { checkTls, clientTls, httpUrl, timeoutField, answerText } from "./endpoint.ts";
 import type { Plugin, Tools } from "./plugin.ts";
 import { SingleFlight } from "./single_flight.ts";
 import { sparseCount } from "./sparse_count.ts";
@@ -52,10 +52,7 @@ const schema = object(
       seconds(86_400, "How long a token that was refused is not asked about again, in seconds."),
       10,
     ),
-    timeout_ms: withDefault(
-      integer({ min: 1, max: 600_000, describe: "Time limit for the whole answer, in milliseconds." }),
-      1_000,
-    ),
+    timeout_ms: timeoutField("the whole answer", 1_000),
     tls: optional(CLIENT_TLS),
     on_error: withDefault(
       oneOf(["deny", "allow"], {

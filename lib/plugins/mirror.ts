@@ -16,7 +16,8 @@ import type { Exchange } from "../http/exchange.ts";
 import { isGrpc } from "../http/grpc.ts";
 import { endToEnd, hasHeader, headerValue, nameSet, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
-import { checkTls, clientTls, httpUrl, originHeaders } from "./endpoint.ts";
+import { tapBody } from "../http/tapped_body.ts";
+import { checkTls, clientTls, httpUrl, originHeaders, timeoutField } from "./endpoint.ts";
 import type { Plugin, Tools } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
 
@@ -36,10 +37,7 @@ const schema = object(
       }),
       64,
     ),
-    timeout_ms: withDefault(
-      integer({ min: 1, max: 600_000, describe: "Time limit for the answer to a copy, in milliseconds." }),
-      5_000,
-    ),
+    timeout_ms: timeoutField("the answer to a copy", 5_000),
     tls: optional(CLIENT_TLS),
   },
   {
@@ -244,24 +242,4 @@ const REPLACED = nameSet(["host", "content-length", "expect", "trailer", "x-requ
 
 function headersOf(exchange: Exchange): HeaderList {
   return [...withoutHeaders(endToEnd(exchange.headers), REPLACED), ...originHeaders(exchange), "X-Mirrored", "1"];
-}
-
-/**
- * Calls `read` with each chunk that is read from the body, however it is read, and `returned` with the length in bytes
- * of what is put back.
- * Not by a listener for "data": it would begin to read, read on where the reader stops, and get text where the reader
- * asks for text.
- */
-export function tapBody(body: Readable, read: (chunk: Buffer) => void, returned: (bytes: number) => void): void {
-  const { emit, unshift } = body;
-  const bytes = (chunk: unknown, encoding = body.readableEncoding ?? undefined) =>
-    typeof chunk === "string" ? Buffer.from(chunk, encoding) : (chunk as Buffer);
-  body.emit = (event: string | symbol, ...values: unknown[]) => {
-    if (event === "data") read(bytes(values[0]));
-    return emit.call(body, event, ...values);
-  };
-  body.unshift = (chunk: Buffer | string | null, encoding?: BufferEncoding) => {
-    if (chunk !== null) returned(bytes(chunk, encoding).length);
-    return unshift.call(body, chunk, encoding);
-  };
 }

@@ -24,7 +24,7 @@ import {
 import type { Reply } from "../http/reply.ts";
 import { checkClaimHeaders, CLAIM_FIELDS, claimsCheck, TOKEN_REFUSALS } from "./access_token.ts";
 import { checkClient, CLIENT_FIELDS } from "./client_credentials.ts";
-import { checkTls, clientTls, headerReplacer, httpUrl } from "./endpoint.ts";
+import { checkTls, clientTls, headerReplacer, httpUrl, timeoutField } from "./endpoint.ts";
 import { sealBy, splitCookie, takeCookies, type Taken } from "./oidc_cookies.ts";
 import { LoginFlow } from "./oidc_login.ts";
 import { refused } from "./oidc_pages.ts";
@@ -86,10 +86,7 @@ const schema = object(
       integer({ min: 0, max: 3600, describe: "Allowed clock difference for ID tokens, in seconds." }),
       60,
     ),
-    timeout_ms: withDefault(
-      integer({ min: 1, max: 600_000, describe: "Time limit for each answer of the provider, in milliseconds." }),
-      5_000,
-    ),
+    timeout_ms: timeoutField("each answer of the provider", 5_000),
     tls: optional(CLIENT_TLS),
   },
   {

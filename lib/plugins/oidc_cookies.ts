@@ -71,7 +71,8 @@ export function takeCookies(headers: HeaderList, name: string): Taken {
   };
   const kept: string[] = [];
   for (let i = 0; i < headers.length; i += 2) {
-    const [field, line] = [headers[i]!, headers[i + 1]!];
+    const field = headers[i]!;
+    const line = headers[i + 1]!;
     const isTouched = sameName(field, "cookie") && line.includes(name);
     const text = isTouched
       ? line

@@ -199,13 +199,13 @@ export class LoginFlow {
     const to = returnPath(exchange.path, exchange.query);
     const pending: Pending = { state: random(16), nonce: random(16), verifier: random(32), to, until: now() + LOGIN_S };
     const asked = {
-      ...{
-        response_type: "code",
-        client_id: config.clientId,
-        redirect_uri: this.#redirectUri(exchange),
-        scope: config.scopes.join(" "),
-      },
-      ...{ state: pending.state, nonce: pending.nonce, code_challenge_method: "S256" },
+      response_type: "code",
+      client_id: config.clientId,
+      redirect_uri: this.#redirectUri(exchange),
+      scope: config.scopes.join(" "),
+      state: pending.state,
+      nonce: pending.nonce,
+      code_challenge_method: "S256",
       code_challenge: createHash("sha256").update(pending.verifier).digest("base64url"),
     };
     for (const [name, value] of Object.entries(asked)) url.searchParams.set(name, value);

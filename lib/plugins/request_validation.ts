@@ -281,7 +281,8 @@ function checkBody({ headers }: Exchange, body: Buffer | null | undefined, schem
 function checkQuery(query: string, schema: CompiledSchema, run: Run): Done {
   const values = new Map<string, string[]>();
   for (const [written, text] of parametersOf(query)) {
-    const [name, value] = [formDecoded(written), formDecoded(text)];
+    const name = formDecoded(written);
+    const value = formDecoded(text);
     if (name === null || value === null) return run.add("", "is not percent-encoded in UTF-8");
     add(values, name, value);
   }

@@ -77,7 +77,8 @@ function* ofProgram({ isProgramReplaced }: WarningsSource): Iterable<Warning> {
 
 function* ofExpiry({ expiresAt, wall }: WarningsSource): Iterable<Warning> {
   if (expiresAt === null || expiresAt - wall >= SOON_MS) return;
-  const [at, place] = [new Date(expiresAt).toISOString(), { path: "expires_at" }];
+  const at = new Date(expiresAt).toISOString();
+  const place = { path: "expires_at" };
   if (wall < expiresAt)
     yield warning(
       "configuration_expires",
@@ -129,7 +130,7 @@ function nameOf({ where, path, names, commonName }: ShownCertificate): string {
   const first =
     names.length === 0 ? (commonName ?? "") : names.slice(0, 3).join(", ") + (names.length > 3 ? ", …" : "");
   return (
-    `The certificate ` + `${path === null ? `of ${where}` : `${path} (${where})`}${first === "" ? "" : ` for ${first}`}`
+    `The certificate ${path === null ? `of ${where}` : `${path} (${where})`}` + `${first === "" ? "" : ` for ${first}`}`
   );
 }
 

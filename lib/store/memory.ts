@@ -256,7 +256,10 @@ export function hashName(name: string, secret: HashSecret, result: Int32Array): 
  * bits.
  */
 function halfSipHash(text: string, [k0, k1]: HashSecret, result: Int32Array): void {
-  let [v0, v1, v2, v3] = [k0, k1, 0x6c796765 ^ k0, 0x74656462 ^ k1];
+  let v0 = k0;
+  let v1 = k1;
+  let v2 = 0x6c796765 ^ k0;
+  let v3 = 0x74656462 ^ k1;
   const last = text.length >> 1;
   for (let i = 0; i < last + 7; i++) {
     let word = 0;

@@ -166,11 +166,9 @@ export class QuotaFile implements KeptTables {
       hashed[0] = records.readInt32LE(at);
       hashed[1] = records.readInt32LE(at + 4);
       const isOverflow = hashed[0] === 0 && hashed[1] === 0;
-      const [period, used, last] = [
-        records.readDoubleLE(at + 8),
-        records.readDoubleLE(at + 16),
-        records.readDoubleLE(at + 24) - ahead,
-      ];
+      const period = records.readDoubleLE(at + 8);
+      const used = records.readDoubleLE(at + 16);
+      const last = records.readDoubleLE(at + 24) - ahead;
       if (!isAlive(options.per, last, this.#clock.now())) continue;
       // What new callers start with is that of all shards: their number may be another one now.
       for (const shard of isOverflow ? table.shards : [table.shards[hashed[1]! & (table.shards.length - 1)]!]) {

@@ -6,7 +6,7 @@ import type { Settings } from "../../lib/config/settings_types.ts";
 import { MANAGER_TABLE, SETTINGS } from "../../lib/config/settings_table.ts";
 import {
   areOfStart,
-  readStartSettings,
+  readPlainSettings,
   START_SETTINGS,
   type Flags,
   type Host,
@@ -28,7 +28,7 @@ const TLS = { SERVER_CERT_PATH: "c.pem", SERVER_KEY_PATH: "k.pem" };
 const TOKEN = "Zm9vYmFyYmF6cXV4+/=";
 const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "pw" };
 
-describe("readStartSettings", () => {
+describe("readPlainSettings", () => {
   it.each<[Flags, Record<string, string>]>([
     [{}, {}],
     [
@@ -40,22 +40,26 @@ describe("readStartSettings", () => {
       { NO_TESTS: "true", HTTPS_PORT: "8008", LOG_LEVEL: "warn", SHUTDOWN_GRACE_S: "0" },
     ],
   ])("reads %j with %j as readSettings does", (flags, environment) => {
-    expect(readStartSettings(flags, environment)).toEqual(settings(flags, environment));
-    expect(readStartSettings(flags, environment, { terminal: true })).toEqual(
-      settings(flags, environment, { terminal: true }),
-    );
+    for (const host of [{}, { terminal: true }]) {
+      expect(readPlainSettings(flags, environment, host)).toEqual({
+        ok: true,
+        settings: settings(flags, environment, host),
+      });
+    }
   });
 
   it.each<[Flags, Record<string, string>]>([
     [{ "http-port": "x" }, {}],
     [{ config: true }, {}],
     [{ config: "" }, {}],
-    [{ "http-port": "off" }, {}],
-    [{}, { LOG_LEVEL: "loud" }],
-    [{}, { WORKERS: "2" }],
-    [{}, TLS],
-  ])("leaves %j with %j, which has an error or names other settings, to readSettings", (flags, environment) => {
-    expect(readStartSettings(flags, environment)).toBeNull();
+    [{ "listen-host": "" }, { LOG_LEVEL: "loud", HTTPS_PORT: "65536" }],
+    [{}, { CONFIG_FILE_PATH: "-----BEGIN PRIVATE KEY-----" }],
+  ])("reports what is wrong with %j and %j as readSettings does", (flags, environment) => {
+    expect(issues(flags, environment)).not.toEqual([]);
+    expect(readPlainSettings(flags, environment, { issues: ["an unknown flag"] })).toEqual({
+      ok: false,
+      issues: ["an unknown flag", ...issues(flags, environment)],
+    });
   });
 
   it.each<[Flags, Record<string, string>, boolean]>([
@@ -63,6 +67,9 @@ describe("readStartSettings", () => {
     [{ "admin-user": "a" }, {}, false],
     [{ confg: "gw.json" }, {}, false],
     [{ "no-tests": "true" }, {}, false],
+    [{ "http-port": "off" }, {}, false],
+    [{}, { HTTP_PORT: "off" }, false],
+    [{}, { WORKERS: "2" }, false],
     ...Object.values(SETTINGS).map(({ variable }): [Flags, Record<string, string>, boolean] => [
       {},
       { [variable]: "x" },

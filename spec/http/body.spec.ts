@@ -3,7 +3,7 @@ import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { Fault, ignore } from "../../lib/base/errors.ts";
 import { limitedBody } from "../../lib/http/limited_body.ts";
-import { tapBody } from "../../lib/plugins/mirror.ts";
+import { tapBody } from "../../lib/http/tapped_body.ts";
 
 async function read(body: Readable): Promise<string> {
   let text = "";

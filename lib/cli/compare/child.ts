@@ -130,7 +130,8 @@ async function answered(gateway: Version, question: Question): Promise<VersionAn
 function byName(list: readonly string[]): Record<string, string> {
   const values: Record<string, string> = {};
   for (let i = 0; i < list.length; i += 2) {
-    const [name, value] = [list[i]!.toLowerCase(), list[i + 1]!.replace(/eyJ[\w-]+\.[\w-]+\.[\w-]+/, "(token)")];
+    const name = list[i]!.toLowerCase();
+    const value = list[i + 1]!.replace(/eyJ[\w-]+\.[\w-]+\.[\w-]+/, "(token)");
     values[name] = Object.hasOwn(values, name) ? `${values[name]}, ${value}` : value;
   }
   return values;

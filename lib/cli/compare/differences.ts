@@ -128,7 +128,8 @@ export class Differences {
   ): void {
     const namesOf = ({ plugins }: VersionAnswer) =>
       plugins.map(([name]) => (old.route === now.route ? name : name.replace(/ .*/, "")));
-    const [before, after] = [namesOf(old), namesOf(now)];
+    const before = namesOf(old);
+    const after = namesOf(now);
     const values = [before.join(", "), after.join(", ")] as const;
     for (const name of before) if (!after.includes(name)) add("guards_lost", `without ${name}`, values);
     for (const name of after) if (!before.includes(name)) add("verdict", `with ${name}`, values);
@@ -139,7 +140,8 @@ export class Differences {
     if (!isDeepStrictEqual(...shared))
       add("verdict", "its plugins run in another order", values, `order ${values.join(" ")}`);
     if ([old, now].some(({ plugins }) => plugins.some(([, verdict]) => verdict === null))) return;
-    const [refusal, other] = [refusalOf(old), refusalOf(now)];
+    const refusal = refusalOf(old);
+    const other = refusalOf(now);
     if (refusal !== null && other === null)
       return add("guards_lost", `no longer refused: ${refusal}`, [refusal, "passed on"]);
     const verdicts = [old, now].map(({ plugins }) => plugins.map((each) => each.join(" ")).join(", ")) as [

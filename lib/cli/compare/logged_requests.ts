@@ -21,7 +21,8 @@ const MAX_LINE = 2 ** 16;
 /** Rejects with the error of the file system. */
 export async function loggedRequests(file: string): Promise<LoggedRequests> {
   const classes = new Map<string, { count: number; readonly kept: Map<string, Sample> }>();
-  let [lines, unreadable] = [0, 0];
+  let lines = 0;
+  let unreadable = 0;
   for await (const line of linesOf(file)) {
     if (line === "") continue;
     lines++;

@@ -107,7 +107,8 @@ function proofOf(
 }
 
 function sample({ method, host, path, query, headers, scheme }: SampleRequest, form: string): Sample {
-  const [url, given] = [path + query, Object.fromEntries(pairs(headers))];
+  const url = path + query;
+  const given = Object.fromEntries(pairs(headers));
   // With a Host, a whole URL would be that of a request to a proxy.
   const question =
     scheme === "https"
@@ -159,7 +160,8 @@ function keyOf({ callers: isOfAll, from, keys, ...own }: Written, callers: unkno
 
 function passwordOf({ users, ...own }: Written, file: string): Credentials[] {
   for (const { username, password } of [own, ...listOf(users)]) {
-    const [user, secret] = [valueOf(username, file), valueOf(password, file)];
+    const user = valueOf(username, file);
+    const secret = valueOf(password, file);
     if (user === null || secret === null || isHashed(secret)) continue;
     const pair = Buffer.from(`${user}:${secret}`).toString("base64");
     return [{ form: "password", place: "header:Authorization", text: `Basic ${pair}`, secrets: [pair, secret] }];
@@ -188,7 +190,8 @@ function ofTest({ method = "GET", url, headers = {}, client_ip: clientIp }: Writ
 function nearMisses(request: SampleRequest): readonly Sample[] {
   const { path, query } = request;
   const last = path.lastIndexOf("/");
-  const [before, segment] = [path.slice(0, last), path.slice(last + 1)];
+  const before = path.slice(0, last);
+  const segment = path.slice(last + 1);
   const spellings: readonly (readonly [form: string, ...paths: string[]])[] = [
     ["with or without a trailing slash", segment === "" && before !== "" ? before : `${path}/`],
     ["with %2F", `${path}%2Fx`, `${before}%2f${segment}`, `${before}/%252F${segment}`],
@@ -217,36 +220,32 @@ function nearMisses(request: SampleRequest): readonly Sample[] {
 }
 
 const CLIENT_HEADERS = [
-  ...[
-    "X-Forwarded-For",
-    "192.0.2.1",
-    "X-Forwarded-Host",
-    "a.example",
-    "Forwarded",
-    "for=192.0.2.1",
-    "X-Real-IP",
-    "192.0.2.1",
-    "Via",
-    "1.1 a",
-    "X-Request-Id",
-    "of-a-client",
-  ],
-  ...[
-    "Connection",
-    "close, X-Hop",
-    "X-Hop",
-    "1",
-    "TE",
-    "trailers",
-    "Accept-Encoding",
-    "gzip, br",
-    "Cookie",
-    "a=b",
-    "Range",
-    "bytes=0-9",
-    "X_Name",
-    "1",
-  ],
+  "X-Forwarded-For",
+  "192.0.2.1",
+  "X-Forwarded-Host",
+  "a.example",
+  "Forwarded",
+  "for=192.0.2.1",
+  "X-Real-IP",
+  "192.0.2.1",
+  "Via",
+  "1.1 a",
+  "X-Request-Id",
+  "of-a-client",
+  "Connection",
+  "close, X-Hop",
+  "X-Hop",
+  "1",
+  "TE",
+  "trailers",
+  "Accept-Encoding",
+  "gzip, br",
+  "Cookie",
+  "a=b",
+  "Range",
+  "bytes=0-9",
+  "X_Name",
+  "1",
 ];
 
 /** A version says what is wrong with a value that is no list of objects. */

@@ -33,18 +33,18 @@ const MAX_GROUPS = 100;
 
 /** The kinds that are carried over, in the order in which Kong runs them; others come before `request-termination`. */
 const ORDER = [
-  ...[
-    "cors",
-    "jwt",
-    "key-auth",
-    "basic-auth",
-    "ip-restriction",
-    "request-size-limiting",
-    "acl",
-    "rate-limiting",
-    "rate-limiting-advanced",
-  ],
-  ...["request-transformer", "response-transformer", "request-termination"],
+  "cors",
+  "jwt",
+  "key-auth",
+  "basic-auth",
+  "ip-restriction",
+  "request-size-limiting",
+  "acl",
+  "rate-limiting",
+  "rate-limiting-advanced",
+  "request-transformer",
+  "response-transformer",
+  "request-termination",
 ];
 /** Kinds that an `acl` of groups needs. */
 const IDENTIFYING = ["jwt", "key-auth", "basic-auth"];

@@ -225,15 +225,13 @@ function keptHeaders(given: HeaderList, all: Directives, wall: number): HeaderLi
 
 /** Trailers are not stored; Age is computed for each reply; rate limits belong to one caller. */
 const NEVER_KEPT = [
-  ...[
-    "age",
-    "trailer",
-    "proxy-authenticate",
-    "proxy-authentication-info",
-    "proxy-authorization",
-    "authentication-info",
-    "x-request-id",
-  ],
+  "age",
+  "trailer",
+  "proxy-authenticate",
+  "proxy-authentication-info",
+  "proxy-authorization",
+  "authentication-info",
+  "x-request-id",
   ...["ratelimit", "ratelimit-policy"],
 ];
 
