@@ -70,7 +70,7 @@ export class Login {
     const network = networkOf(clientAddress);
     const device = deviceOf(given.user);
     const ofDevices = this.#ofDevices.get(given.user);
-    const caller: Caller =
+    const caller: ThrottledClient =
       device === null || ofDevices === undefined
         ? { throttle: this.#throttle, key: callerAddress(clientAddress), network }
         : { throttle: ofDevices, key: device, network: DEVICES };
@@ -90,7 +90,7 @@ export class Login {
   async #attemptAfter(
     earlier: Promise<unknown> | undefined,
     given: Credentials,
-    { throttle, key, network }: Caller,
+    { throttle, key, network }: ThrottledClient,
   ): Promise<LoginOutcome> {
     if (earlier !== undefined) {
       this.#waiting++;
@@ -129,7 +129,7 @@ export class Login {
 }
 
 /** Whose failures count together. `key`: an address, or the id of a device, which looks like none. */
-interface Caller {
+interface ThrottledClient {
   readonly throttle: Throttle;
   readonly key: string;
   readonly network: string;

@@ -29,11 +29,11 @@ export const ENTRY_FAULTS = channel("edge-gateway.entry_faults");
 
 /** `run` as a callback for Node. `name` is for the log. */
 export function entry<A extends readonly unknown[]>(name: string, run: (...args: A) => void): (...args: A) => void {
-  return (...args) => attempt(name, () => run(...args));
+  return (...args) => runEntry(name, () => run(...args));
 }
 
 /** Calls `run`; what it throws is reported. */
-export function attempt(name: string, run: () => void): void {
+export function runEntry(name: string, run: () => void): void {
   try {
     run();
   } catch (error) {
@@ -107,7 +107,7 @@ export class Pieces {
   }
 
   /** `bytes` for the next `joined`: a copy where they are in memory that the next read overwrites. */
-  kept(bytes: Buffer): Buffer {
+  owned(bytes: Buffer): Buffer {
     return bytes.buffer === this.#memory?.buffer ? bytes : Buffer.from(bytes);
   }
 

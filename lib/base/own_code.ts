@@ -168,7 +168,7 @@ function check(paths: readonly string[], sums: Sums): void {
 }
 
 /** For `workerData` of a thread that begins with `thread_code.ts`. */
-export interface Held {
+export interface ThreadCheck {
   readonly sums: Sums;
   /** The URL of the module that the thread runs. */
   readonly program: string;
@@ -178,7 +178,7 @@ export interface Held {
  * The first module of a thread that runs `program`, and what to add to its `workerData`: its imports are checked from
  * the first one on. Throws a `Fault` where the program's files have been replaced.
  */
-export function heldThread(program: URL): { readonly first: URL; readonly held: Held | null } {
+export function checkedThread(program: URL): { readonly first: URL; readonly held: ThreadCheck | null } {
   const { sums } = state;
   if (sums === null) return { first: program, held: null };
   check([...OF_HOOKS, FIRST], sums);

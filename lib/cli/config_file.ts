@@ -6,7 +6,7 @@ import { messageOf } from "../base/errors.ts";
 import type { Issue } from "../config/json.ts";
 import { readValues } from "../config/start_settings.ts";
 import { SETTINGS } from "../config/settings_table.ts";
-import type { KeptSeen, Seen } from "../gateway/features.ts";
+import type { SeenStore, Seen } from "../gateway/features.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import { shownIssue } from "../gateway/refusal.ts";
 import { loadPluginModules } from "../features/plugin_modules.ts";
@@ -176,7 +176,7 @@ function settingOf({ flags }: Arguments, name: "configPath" | "configKey" | "sta
 export async function openCandidate(
   file: string,
   keyFile: string | undefined,
-  seen: KeptSeen | null = null,
+  seen: SeenStore | null = null,
 ): Promise<Candidate> {
   const modules = await loadPluginModules(file, process.env, keyFile);
   try {

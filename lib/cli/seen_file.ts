@@ -5,7 +5,7 @@
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { readKept, StateProblem, type StateFolder } from "../base/state_folder.ts";
-import type { KeptSeen, Seen } from "../gateway/features.ts";
+import type { SeenStore, Seen } from "../gateway/features.ts";
 
 const NAME = "configurations";
 
@@ -28,7 +28,7 @@ export function readSeen(folder: string): Seen {
   );
 }
 
-export class SeenFile implements KeptSeen {
+export class SeenFile implements SeenStore {
   readonly #folder: StateFolder;
   readonly #log: Log;
   #written: Promise<void> = Promise.resolve();

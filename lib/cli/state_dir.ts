@@ -5,7 +5,7 @@ import { systemClock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { StateFolder, StateProblem } from "../base/state_folder.ts";
-import type { KeptSeen } from "../gateway/features.ts";
+import type { SeenStore } from "../gateway/features.ts";
 import { QuotaFile } from "../store/quota_file.ts";
 import { Failure } from "./failure.ts";
 import { readSeen, SeenFile } from "./seen_file.ts";
@@ -14,7 +14,7 @@ export { readSeen };
 
 interface State {
   readonly state: QuotaFile;
-  readonly seen: KeptSeen;
+  readonly seen: SeenStore;
 }
 
 /** Throws a `Failure` where another process holds the folder, or a file in it is damaged. */

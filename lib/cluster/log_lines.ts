@@ -28,7 +28,7 @@ const BATCH_CHARACTERS = 64 * 1024;
 /** Of the access log, many in a message. */
 export class LineBatch {
   readonly #send: (lines: string) => void;
-  #held = "";
+  #unsent = "";
   #timer: NodeJS.Timeout | null = null;
 
   constructor(send: (lines: string) => void) {
@@ -36,8 +36,8 @@ export class LineBatch {
   }
 
   add(lines: string): void {
-    this.#held += lines;
-    if (this.#held.length >= BATCH_CHARACTERS) this.flush();
+    this.#unsent += lines;
+    if (this.#unsent.length >= BATCH_CHARACTERS) this.flush();
     else
       this.#timer ??= setTimeout(
         entry("lines of the access log", () => this.flush()),
@@ -48,9 +48,9 @@ export class LineBatch {
   flush(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
-    if (this.#held === "") return;
-    const lines = this.#held;
-    this.#held = "";
+    if (this.#unsent === "") return;
+    const lines = this.#unsent;
+    this.#unsent = "";
     this.#send(lines);
   }
 }

@@ -9,7 +9,7 @@ import { waitAtMost } from "../base/clock.ts";
 import { entry, guardedEmitter } from "../base/event_loop.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { asReplaced, heldThread } from "../base/own_code.ts";
+import { asReplaced, checkedThread } from "../base/own_code.ts";
 import { rightsOfThreads } from "../base/rights.ts";
 import type { Threads } from "../base/threads.ts";
 import type { Bundle, Followers, ReportExtent } from "../gateway/bundle.ts";
@@ -280,7 +280,7 @@ export class Supervisor implements Followers {
     Atomics.store(this.#words, waitingLinesOf(index, count), 0);
     let worker: Worker;
     try {
-      const { first, held } = heldThread(ENTRY);
+      const { first, held } = checkedThread(ENTRY);
       worker = slot.worker = new Worker(first, { workerData: { ...start, ...held }, name: `worker ${index}` });
     } catch (error) {
       // The system may refuse a further thread. Others serve on.

@@ -36,7 +36,7 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
     | ((root: JsonNode, sources: Sources, kept: ReadonlyMap<JsonNode, Service>) => Generator<void, RoutesRead>)
     | undefined;
   /** The configuration before, of which may stay what has not changed; default: there is none. */
-  readonly before?: Kept | undefined;
+  readonly before?: Reusable | undefined;
   /** Whether the files of `test_files` and `caller_files` need their digests. Default: no. */
   readonly mustPin?: boolean;
 }
@@ -86,7 +86,7 @@ export interface ConfigSecrets {
 }
 
 /** What of a configuration the next one may take over. */
-type Kept = Pick<Extract<LoadResult, { readonly ok: true }>, "checked" | "config" | "callerLists">;
+type Reusable = Pick<Extract<LoadResult, { readonly ok: true }>, "checked" | "config" | "callerLists">;
 
 export type LoadResult<K extends PluginKind = PluginKind> =
   | {

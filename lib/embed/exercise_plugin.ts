@@ -173,7 +173,7 @@ export function exercisePlugin<S extends Schema<any>>(
         inbound.body?.destroy();
       }
     },
-    close: () => runtime.closeKept(),
+    close: () => runtime.closePluginState(),
   };
 }
 

@@ -42,7 +42,7 @@ export const stickyOf: Balancing["stickyOf"] = ({ secret, ...settings }, service
 export const breakerOf: Balancing["breakerOf"] = (settings, options) => new Breaker(options, settings);
 
 export const triesOf: Balancing["triesOf"] = (retries, options, upstreamSet, common) => {
-  if (retries === undefined) return attempts({ ...options, failed: elsewhere(options) });
+  if (retries === undefined) return attempts({ ...options, afterFailure: elsewhere(options) });
   const memory = common("bodies for retries", () => new ReplayMemory());
   upstreamSet.budget ??= new RetryBudget(options.forwarding.clock);
   return repeatedly(options, { policy: retryPolicy(retries), budget: upstreamSet.budget, memory });

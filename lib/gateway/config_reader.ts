@@ -43,7 +43,7 @@ export class ConfigReader {
   readonly options: ConfigurationOptions;
   readonly #readFile: (path: string) => Buffer;
   /** The files that the source last read names, as absolute paths, also if it is refused or a file is missing. */
-  named: readonly string[] = [];
+  namedFiles: readonly string[] = [];
 
   /** `readFile` gives the files that `load` is not given. Throws a `TypeError` for plugin kinds that cannot be used. */
   constructor(options: ConfigurationOptions, readFile: (path: string) => Buffer) {
@@ -105,7 +105,7 @@ export class ConfigReader {
       readRoutes: (root, sources, kept) => readRoutes({ root, sources, fields: modules.fields, part: routing, kept }),
       mustPin: known === undefined && this.options.configKeyFile !== undefined,
     });
-    if (known === undefined) this.named = [...named];
+    if (known === undefined) this.namedFiles = [...named];
     if (!result.ok) throw new ConfigError(result.issues, source.file);
     if (this.options.hasHttps === false) serverTls?.refuseHttpsRedirect(result);
     return {

@@ -154,7 +154,7 @@ export class Configuration {
 
   /** The files that a refused configuration names; none if the last reload was accepted. */
   get refusedFiles(): readonly string[] {
-    return this.lastReload?.outcome === "refused" ? this.reader.named : [];
+    return this.lastReload?.outcome === "refused" ? this.reader.namedFiles : [];
   }
 
   /** See `Gateway.configWarnings`. There are none while no configuration could have any, see `canWarn`. */

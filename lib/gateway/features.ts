@@ -168,7 +168,7 @@ interface Proof extends TestReader {
 interface Sources extends ReferenceReader {
   signedBy(keyFile: string): CheckSignature;
   /** Null: it is not to be checked. */
-  validityOf(options: { readonly seen?: KeptSeen | null }, clock: Clock): Validity | null;
+  validityOf(options: { readonly seen?: SeenStore | null }, clock: Clock): Validity | null;
   /** The plugin modules of a configuration whose digest is right; other errors are ignored. */
   pluginModulesOf(source: ConfigSource, options: ReadOptions): readonly object[];
   /** The given kinds and those of the modules. */
@@ -200,7 +200,7 @@ export interface Seen {
   readonly time: number;
 }
 
-export interface KeptSeen {
+export interface SeenStore {
   read(): Seen;
   /** Never throws. */
   write(seen: Seen): void;

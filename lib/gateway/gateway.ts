@@ -89,11 +89,11 @@ export class GatewayCore {
     const withoutSessions = adminCookie === undefined ? undefined : features.reporting.sessionRemover(adminCookie);
     const serving = { ...tools, configuration, recent, withoutSessions, activate: () => this.#activate() };
     const requests = new Requests(serving);
-    const join: Http1Options["join"] = (client, behind, tunnel, notes, delivery) => {
+    const join: Http1Options["join"] = (client, firstBytes, tunnel, notes, delivery) => {
       // A tunnel may last for days, and its trace would not be sent until it ends.
       tracer?.end(notes);
       this.#shutdown.addTunnel(client, tunnel.socket);
-      joinTunnel(client, behind, tunnel, notes, delivery);
+      joinTunnel(client, firstBytes, tunnel, notes, delivery);
     };
     const inForce = () => {
       following?.catchUp(configuration);

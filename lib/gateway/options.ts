@@ -8,13 +8,13 @@ import type { ConfigSource } from "../config/source.ts";
 import type { TracingSettings } from "../config/settings_types.ts";
 import type { AuditEvent, AuditSink } from "../observe/audit_log.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
-import type { KeptTables } from "../store/caller_tables.ts";
+import type { QuotaTables } from "../store/caller_tables.ts";
 import type { TlsFiles } from "../server/listener.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
 import type { Watch } from "./bundle.ts";
 import type { StandIns } from "./compile_types.ts";
 import type { ConfigInput } from "./config_input.ts";
-import type { KeptSeen } from "./features.ts";
+import type { SeenStore } from "./features.ts";
 import type { LoadedFeatures } from "./loaded_features.ts";
 import type { AskedBy } from "./status.ts";
 
@@ -35,7 +35,7 @@ export interface ConfigurationOptions {
    * With `configKeyFile`: what outlives the program of the configurations that were in force. Default: nothing does.
    * Null: one that is older than another, or has ended, is taken as well.
    */
-  readonly seen?: KeptSeen | null;
+  readonly seen?: SeenStore | null;
   /** The names of the built-in plugin kinds that a configuration may use. Default: all. */
   readonly kinds?: readonly string[];
   /** Plugin kinds beside the built-in ones. */
@@ -68,7 +68,7 @@ export interface CompleteOptions extends ConfigurationOptions {
   /** The name of a cookie: sessions of admin interfaces in it are not forwarded. Default: none. */
   readonly adminCookie?: string;
   /** Keeps the counts of quotas; the gateway closes it. Default: they end with the program. */
-  readonly state?: KeptTables | null;
+  readonly state?: QuotaTables | null;
   /** Default: there is no audit log. */
   readonly audit?: AuditTrail | null;
   /** Default: the system's clock. */

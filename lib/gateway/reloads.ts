@@ -71,12 +71,12 @@ export class Reloads {
     const askers: Askers = [asked];
     return this.#inTurn(askers, async () => {
       const { reader, options } = this.#configuration;
-      const { named } = reader;
+      const { namedFiles } = reader;
       const source = { text: replacement.text, file: options.configFile! };
       try {
         return await this.#reload(source, askers, { modules: "to load", write: replacement.write });
       } catch (error) {
-        reader.named = named;
+        reader.namedFiles = namedFiles;
         throw error;
       }
     });

@@ -10,7 +10,7 @@ import type { Log } from "../base/log.ts";
 import { ALONE, isWorker, type ThreadCount, type Threads } from "../base/threads.ts";
 import type { KeptState, ToolCode } from "../plugins/plugin.ts";
 import type { ConnectionCounts } from "../server/limits.ts";
-import type { KeptTables, MemoryCounters, HashSecret } from "../store/caller_tables.ts";
+import type { QuotaTables, MemoryCounters, HashSecret } from "../store/caller_tables.ts";
 import type { GatewayCounters } from "../store/counters.ts";
 import type { Balancing, Probes, RequestSplit, StickySessions } from "../upstream/balancing.ts";
 import type { Address, BreakerSettings, CircuitBreaker, FailureCounts } from "../upstream/contracts.ts";
@@ -32,7 +32,7 @@ export interface InUse {
   /** The counters that gateways share (`global.counters`); null: rate limits count in this process. */
   shared: GatewayCounters | null;
   /** The state that plugin instances keep, by key and settings. */
-  readonly kept: Map<string, KeptState>;
+  readonly pluginState: Map<string, KeptState>;
   /** What all threads of the program share, by name. */
   readonly memory: Map<string, ArrayBufferLike>;
   /** Whether a plugin that is not the gateway's own uses it. */
@@ -121,7 +121,7 @@ export class Runtime {
   /** Rate counters in the memory of this program; null: there is no limiter yet. */
   limits: MemoryCounters | null = null;
   /** Where counts are kept in files; null: nowhere. */
-  readonly state: KeptTables | null;
+  readonly state: QuotaTables | null;
   #inUse: InUse | null = null;
   #isActive = false;
 
@@ -132,7 +132,7 @@ export class Runtime {
     lookup?: (host: string) => Promise<readonly Address[]>,
     threads = ALONE,
     features: UsedFeatures = NO_FEATURES,
-    state: KeptTables | null = null,
+    state: QuotaTables | null = null,
   ) {
     this.clock = clock;
     this.#features = features;
@@ -157,7 +157,7 @@ export class Runtime {
       upstreamSets: new Map(),
       limiters: new Set(),
       shared: null,
-      kept: new Map(),
+      pluginState: new Map(),
       memory: new Map(),
       hasForeignPlugins: false,
       units: new Set(),
@@ -171,7 +171,7 @@ export class Runtime {
     for (const [key, pool] of unit.pools) whole.pools.set(key, pool);
     for (const [service, plan] of unit.upstreamSets) whole.upstreamSets.set(service, plan);
     for (const key of unit.limiters) whole.limiters.add(key);
-    for (const [name, kept] of unit.kept) whole.kept.set(name, kept);
+    for (const [name, kept] of unit.pluginState) whole.pluginState.set(name, kept);
     for (const [name, memory] of unit.memory) whole.memory.set(name, memory);
     whole.units.add(unit);
   }
@@ -220,10 +220,10 @@ export class Runtime {
   /** The state that a plugin instance keeps under `key`: the existing one if it has the same settings, or a new one. */
   keep<T extends KeptState>(key: string, settings: string, make: () => T, inUse: InUse): T {
     const name = `${key} ${settings}`;
-    const kept = inUse.kept.get(name) ?? this.#inUse?.kept.get(name) ?? make();
-    inUse.kept.set(name, kept);
+    const kept = inUse.pluginState.get(name) ?? this.#inUse?.pluginState.get(name) ?? make();
+    inUse.pluginState.set(name, kept);
     // Of an instance in force that asks for it late.
-    if (this.#inUse?.units.has(inUse)) this.#inUse.kept.set(name, kept);
+    if (this.#inUse?.units.has(inUse)) this.#inUse.pluginState.set(name, kept);
     return kept as T;
   }
 
@@ -263,7 +263,7 @@ export class Runtime {
 
   /** Closes the state that was created for a snapshot that does not come into force. */
   abandon(inUse: InUse): void {
-    void closeKept(inUse, this.#inUse);
+    void closePluginState(inUse, this.#inUse);
   }
 
   /** Puts a snapshot into force: what it uses stays, the rest is released. `isSame`: see `UpstreamSet.apply`. */
@@ -288,7 +288,7 @@ export class Runtime {
     this.#start();
     this.limits?.apply?.(inUse.memory);
     this.limits?.retire(inUse.limiters);
-    void closeKept(before, inUse);
+    void closePluginState(before, inUse);
   }
 
   /** `out`: ids of the upstreams that got no requests before, and why. */
@@ -319,9 +319,9 @@ export class Runtime {
   }
 
   /** Closes the state that plugin instances keep. Resolves when all of it is closed. */
-  async closeKept(): Promise<void> {
-    const closing = closeKept(this.#inUse, null);
-    this.#inUse?.kept.clear();
+  async closePluginState(): Promise<void> {
+    const closing = closePluginState(this.#inUse, null);
+    this.#inUse?.pluginState.clear();
     await closing;
   }
 
@@ -379,8 +379,10 @@ function shareOf(maxConnections: number, { worker, count }: Threads): number {
  * Closes the state that `inUse` has and `other` has not. A plugin that throws on closing must not keep others from
  * being closed.
  */
-function closeKept(inUse: InUse | null, other: InUse | null): Promise<unknown> {
-  const closing = Array.from(inUse?.kept ?? []).filter(([name, value]) => other?.kept.get(name) !== value);
+function closePluginState(inUse: InUse | null, other: InUse | null): Promise<unknown> {
+  const closing = Array.from(inUse?.pluginState ?? []).filter(
+    ([name, value]) => other?.pluginState.get(name) !== value,
+  );
   return Promise.allSettled(closing.map(async ([, value]) => value.close()));
 }
 

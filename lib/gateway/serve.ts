@@ -43,24 +43,24 @@ export interface RequestsTools extends ServeTools, Pick<CompileTools, "metrics" 
 /** The requests that a gateway is answering: admits, counts, logs and traces them. */
 export class Requests {
   readonly #tools: RequestsTools;
-  /** Those of all workers; null without workers. */
-  readonly #all: ThreadCount | null;
+  /** The requests in flight of all workers; null without workers. */
+  readonly #inFlightOfAll: ThreadCount | null;
   #inFlight = 0;
-  /** How many requests of each client this thread is answering, by `Call.holder`. */
-  readonly #held = new Map<string, number>();
-  /** Requests that are refused because there are too many: they do not count, however slowly their clients read. */
+  /** How many requests of each client this thread is answering, by `Call.shareKey`. */
+  readonly #inFlightByClient = new Map<string, number>();
+  /** Requests that were refused because there are too many: they are not in the counts, however slowly clients read. */
   readonly #shed = new Set<Inbound>();
   #noneInFlight: (() => void) | null = null;
   #state: "new" | "active" | "closed" = "new";
 
   constructor(tools: RequestsTools) {
     this.#tools = tools;
-    this.#all = tools.runtime.inFlight;
+    this.#inFlightOfAll = tools.runtime.inFlight;
   }
 
   /** Requests that are being answered, and open WebSockets, of all workers. */
   get inFlight(): number {
-    return this.#all?.total ?? this.#inFlight;
+    return this.#inFlightOfAll?.total ?? this.#inFlight;
   }
 
   /** Answers a request. `ended` must be called when its reply was sent. */
@@ -77,12 +77,13 @@ export class Requests {
     call.notes.logged = accessLog.isOn;
     call.notes.digest = snapshot.digest;
     tracer?.begin(inbound);
-    const given = this.#admit(inbound, snapshot.global.limits)
+    const first = this.#admit(inbound, snapshot.global.limits)
       ? serve(inbound, snapshot, this.#tools)
       : this.#refuse(inbound);
     const { serverTiming, beforeRoutes } = snapshot;
-    const isEarly = beforeRoutes !== null && call.notes.route === null && !(given instanceof Promise);
-    const reply = isEarly ? beforeRoutes(inbound, given) : given;
+    // Global plugins complete what is answered before a route is known.
+    const isUnrouted = beforeRoutes !== null && call.notes.route === null && !(first instanceof Promise);
+    const reply = isUnrouted ? beforeRoutes(inbound, first) : first;
     if (serverTiming === null) return reply;
     const timed = (later: Reply) => serverTiming(later, call, clock.now());
     return reply instanceof Promise ? reply.then(timed) : timed(reply);
@@ -103,14 +104,19 @@ export class Requests {
     const { configuration, runtime } = this.#tools;
     const isProxy = call.trustedRemote && configuration.snapshot.receiving.proxies?.has(clientAddress) === true;
     const client = isProxy ? "" : clientAddress.includes(":") ? callerAddress(clientAddress) : clientAddress;
-    const held = this.#held.get(client) ?? 0;
+    const ofClient = this.#inFlightByClient.get(client) ?? 0;
     if (
       this.#state === "closed" ||
-      (most > 0 && client !== "" && held >= mostOfClient(most / runtime.threads.count, share))
+      (most > 0 && client !== "" && ofClient >= mostOfClient(most / runtime.threads.count, share))
     )
       return false;
-    if (this.#all === null ? most > 0 && this.#inFlight - this.#shed.size > most : !this.#all.take(most)) return false;
-    this.#held.set((call.holder = client), held + 1);
+    if (
+      this.#inFlightOfAll === null
+        ? most > 0 && this.#inFlight - this.#shed.size > most
+        : !this.#inFlightOfAll.take(most)
+    )
+      return false;
+    this.#inFlightByClient.set((call.shareKey = client), ofClient + 1);
     return true;
   }
 
@@ -138,10 +144,10 @@ export class Requests {
     if (call.notes.logged) accessLog.write(inbound, now);
     tracer?.end(call.notes);
     if (this.#shed.size === 0 || !this.#shed.delete(inbound)) {
-      this.#all?.give();
-      const held = this.#held.get(call.holder)!;
-      if (held > 1) this.#held.set(call.holder, held - 1);
-      else this.#held.delete(call.holder);
+      this.#inFlightOfAll?.give();
+      const ofClient = this.#inFlightByClient.get(call.shareKey)!;
+      if (ofClient > 1) this.#inFlightByClient.set(call.shareKey, ofClient - 1);
+      else this.#inFlightByClient.delete(call.shareKey);
     }
     if (--this.#inFlight === 0) this.#noneInFlight?.();
   };

@@ -96,7 +96,7 @@ export class Shutdown {
     // Requests that were cut off end a moment later, and belong in the logs.
     if (outcome === "cut") await waitAtMost(requests.untilNone(), MAX_CUTTING_MS);
     const exported = spans === null ? undefined : waitAtMost(spans.close(), MAX_CUTTING_MS);
-    await waitAtMost(runtime.closeKept(), MAX_CUTTING_MS);
+    await waitAtMost(runtime.closePluginState(), MAX_CUTTING_MS);
     // A slow disk is waited for: what it does not get is lost.
     await runtime.state?.close();
     await waitAtMost(accessLog.close(), MAX_CUTTING_MS);

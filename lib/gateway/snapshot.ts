@@ -116,13 +116,13 @@ function* compileInto(
   const matched = valid.routing?.matchedHeaders(services);
   const common = { gatewayName: global.name, kinds, callers, matched, ...codeOfKinds(features) };
   const whole = { ...tools, ...common, inUse, plan, instances: new Set<string>() };
-  const kept = before !== null && hasSameCommon(before, whole, global) ? before : null;
-  const globals = kept?.globals ?? (yield* compileUnit(whole, [], globalLinks(global.plugins)));
-  if (kept !== null) include(globals, whole);
-  const methods = kept?.methods ?? new Map<string, readonly string[]>();
+  const reused = before !== null && hasSameCommon(before, whole, global) ? before : null;
+  const globals = reused?.globals ?? (yield* compileUnit(whole, [], globalLinks(global.plugins)));
+  if (reused !== null) include(globals, whole);
+  const methods = reused?.methods ?? new Map<string, readonly string[]>();
   const compiled = new Map<Service, CompiledService>();
   for (const service of services) {
-    const known = kept?.services.get(service);
+    const known = reused?.services.get(service);
     const isKept = known !== undefined && mayStay(known);
     if (isKept) include(known, whole);
     const routes = routesOfService(service, { globals: globals.made, methods, valid });
@@ -139,7 +139,9 @@ function* compileInto(
     matched,
     services: compiled,
     methods,
-    table: isSameList(kept?.services, ofServices) ? kept!.table : yield* tableSteps(ofServices.map(({ made }) => made)),
+    table: isSameList(reused?.services, ofServices)
+      ? reused!.table
+      : yield* tableSteps(ofServices.map(({ made }) => made)),
     beforeRoutes: features.loaded.plugins?.beforeRoutes(globals.made, whole) ?? null,
     redirect,
     ...(certificatesOf?.(global.certificates, redirect, tools) ?? {

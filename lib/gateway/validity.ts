@@ -8,21 +8,21 @@ import { placeInText } from "../config/places.ts";
 import type { Config } from "../config/model.ts";
 import { timeOf } from "../config/validity_fields.ts";
 import { ConfigError } from "./config_error.ts";
-import type { KeptSeen, Seen, Validity } from "./features.ts";
+import type { SeenStore, Seen, Validity } from "./features.ts";
 
 /** Null: it is not to be checked. */
-export function validityOf({ seen }: { readonly seen?: KeptSeen | null }, clock: Clock): Validity | null {
+export function validityOf({ seen }: { readonly seen?: SeenStore | null }, clock: Clock): Validity | null {
   return seen === null ? null : new SignedValidity(seen ?? null, clock);
 }
 
 /** Of one gateway that takes signed configurations only. */
 export class SignedValidity implements Validity {
   #seen: Seen;
-  readonly #kept: KeptSeen | null;
+  readonly #kept: SeenStore | null;
   readonly #clock: Clock;
 
   /** `kept`: null: the memory of the program. */
-  constructor(kept: KeptSeen | null, clock: Clock) {
+  constructor(kept: SeenStore | null, clock: Clock) {
     this.#kept = kept;
     this.#clock = clock;
     this.#seen = kept?.read() ?? { serial: null, time: 0 };

@@ -280,12 +280,12 @@ export class Delivery extends PacedSink {
 
   override wait(): void {
     if (this.index < 0) this.#call.onEnd(() => this.stop());
-    this.#call.heldUpTill = Infinity;
+    this.#call.clientWaitedUntil = Infinity;
     super.wait();
   }
 
   protected override goOn(now: number): void {
-    this.#call.heldUpTill = now;
+    this.#call.clientWaitedUntil = now;
     super.goOn(now);
   }
 

@@ -278,15 +278,16 @@ export class Call {
    */
   endsAt = 0;
   /**
-   * Until when the client was waited for, to read more of its reply; monotonic, Infinity while it is: nobody else is
-   * silent then.
+   * Until when the gateway waited for the client to read more of its reply: monotonic, Infinity while it waits. Silence
+   * of the upstream does not count until then.
    */
-  heldUpTill = -Infinity;
+  clientWaitedUntil = -Infinity;
   /**
-   * Whose share it takes of requests in flight and of an upstream's places: an IPv4 address, the /64 of an IPv6
-   * address; "", which may take all: a trusted proxy that names no client.
+   * Requests with the same key have one share of the requests in flight and of an upstream's connections
+   * (`limits.max_client_share`): an IPv4 address, or the /64 of an IPv6 address. "": no limit, for a trusted proxy that
+   * names no client.
    */
-  holder = "";
+  shareKey = "";
   /**
    * The value returned by the innermost handler so far: a plugin that returns the same value only passed it on
    * (`plugins/chain.ts`).

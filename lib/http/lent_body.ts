@@ -99,7 +99,7 @@ function newBlock(size: number): Buffer {
  * What was lent, behind the head of its message in Latin-1: one part, in the same memory, or two where that has no room
  * for the head.
  */
-export function behind(head: string, bytes: Buffer): readonly (Buffer | string)[] {
+export function withHead(head: string, bytes: Buffer): readonly (Buffer | string)[] {
   if (bytes.length <= SMALL_BYTES) return [head + bytes.toString("latin1")];
   const at = bytes.byteOffset - head.length;
   if (at < 0 || !BLOCKS.has(bytes.buffer)) return [head, bytes];

@@ -68,7 +68,7 @@ export class AccessLog {
   /** Whether the lines of the last settings that had the log on are for a file. */
   #isOfFile = false;
   /** For the sink, until the end of this turn of the event loop. */
-  #held = "";
+  #unwritten = "";
   #isStarted = false;
   /** Whether requests that begin now are logged, or seen by a tail. */
   isOn = false;
@@ -118,14 +118,14 @@ export class AccessLog {
     if (this.#file !== null) return this.#file.write(lines);
     // A request may end, and the lines of a worker may arrive, after the log was switched off and its file closed.
     if (this.#isOfFile) return;
-    if (this.#held === "") setImmediate(this.flush);
-    this.#held += lines;
+    if (this.#unwritten === "") setImmediate(this.flush);
+    this.#unwritten += lines;
   }
 
   readonly flush = entry("the access log", () => {
-    if (this.#held === "") return;
-    const lines = this.#held;
-    this.#held = "";
+    if (this.#unwritten === "") return;
+    const lines = this.#unwritten;
+    this.#unwritten = "";
     this.#options.sink?.(lines);
   });
 

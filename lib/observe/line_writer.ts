@@ -26,7 +26,7 @@ export class LineWriter {
   readonly #clock: Clock;
   /** For the log: which file it is. */
   readonly #place: { readonly file?: string };
-  #held = "";
+  #unwritten = "";
   #holding: Timer | null = null;
   /** Lines lost since the loss was logged; null while none is lost. */
   #lost: number | null = null;
@@ -49,9 +49,9 @@ export class LineWriter {
   /** Whole lines, each with its newline. */
   write(lines: string): void {
     if (this.#closing !== null) return this.#lose(linesIn(lines), "the file has been closed");
-    if (this.#held.length + lines.length > MAX_HELD)
+    if (this.#unwritten.length + lines.length > MAX_HELD)
       return this.#lose(linesIn(lines), "they come faster than they can be written");
-    this.#held += lines;
+    this.#unwritten += lines;
     if (!this.isWriting) this.#startSoon();
   }
 
@@ -61,7 +61,7 @@ export class LineWriter {
   }
 
   protected async finish(): Promise<void> {
-    if (!this.isWriting && this.#held !== "") this.#start();
+    if (!this.isWriting && this.#unwritten !== "") this.#start();
     if (this.isWriting) await new Promise<void>((resolve) => (this.#whenIdle = resolve));
   }
 
@@ -69,7 +69,7 @@ export class LineWriter {
   protected written(): void {}
 
   #startSoon(): void {
-    if (this.#held.length >= BATCH_CHARACTERS) this.#start();
+    if (this.#unwritten.length >= BATCH_CHARACTERS) this.#start();
     else this.#holding ??= this.#clock.after(HOLD_MS, () => this.#start());
   }
 
@@ -77,8 +77,8 @@ export class LineWriter {
     this.#holding?.cancel();
     this.#holding = null;
     this.isWriting = true;
-    const bytes = Buffer.from(this.isTorn ? `\n${this.#held}` : this.#held);
-    this.#held = "";
+    const bytes = Buffer.from(this.isTorn ? `\n${this.#unwritten}` : this.#unwritten);
+    this.#unwritten = "";
     this.#put(bytes, 0);
   }
 
@@ -96,9 +96,9 @@ export class LineWriter {
 
   #finishWrite(): void {
     this.written();
-    if (this.#held !== "" && this.#whenIdle !== null) return this.#start();
+    if (this.#unwritten !== "" && this.#whenIdle !== null) return this.#start();
     this.isWriting = false;
-    if (this.#held !== "") this.#startSoon();
+    if (this.#unwritten !== "") this.#startSoon();
     else this.#whenIdle?.();
   }
 

@@ -64,7 +64,7 @@ export class Candidate {
   async close(): Promise<void> {
     this.configuration.close();
     this.#runtime.destroy();
-    await this.#runtime.closeKept();
+    await this.#runtime.closePluginState();
   }
 }
 

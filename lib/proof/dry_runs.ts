@@ -6,7 +6,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { Worker, type WorkerOptions } from "node:worker_threads";
 import { Fault, messageOf, missingPermission } from "../base/errors.ts";
 import { entry } from "../base/event_loop.ts";
-import { asReplaced, heldThread } from "../base/own_code.ts";
+import { asReplaced, checkedThread } from "../base/own_code.ts";
 import { rightsOfThreads } from "../base/rights.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import type { Configuration } from "../gateway/configuration.ts";
@@ -66,7 +66,7 @@ export class DryRuns {
       maxYoungGenerationSizeMb: megabytes * 0.09,
       stackSizeMb: 4,
     };
-    const { first, held } = heldThread(program);
+    const { first, held } = checkedThread(program);
     const worker = threadFor(first, {
       workerData: { ...input, ...held },
       name: "dry run",

@@ -4,10 +4,10 @@
  *
  * ```
  *         head is read            send()             all is written             the system has taken it
- *   idle ─────────────► waiting ─┬──────► ready ─────┬────────────► flushing ─┬────────────► idle ─► the next request
- *                          │     └──────► streaming ─┘                        ├► discarding ─► idle (the rest of an
- *                          upload arrives)
- *                          └► over (WebSocket)                                └► over (the last reply)
+ *   idle ─────────────► waiting ─┬──────► ready ─────┬────────────► flushing ─┬► idle ─► the next request
+ *                          │     └──────► streaming ─┘                        ├► discarding ─► idle: the upload has
+ *                          ended
+ *                          └► over: a WebSocket                               └► over: this was the last reply
  * ```
  *
  * Every phase also ends in "over" when the client disconnects, sends invalid HTTP, or exceeds a deadline. Requests that
@@ -74,7 +74,7 @@ export class ClientConnection implements RequestSink, Responder, ReadyWrite {
   /** The body while it arrives; null where there is none, or all of it came with the head. */
   #body: RequestBody | null = null;
 
-  // Its reply: what is unsent (the head, with a small body appended; then a larger body), and what was lent for it.
+  // The unsent reply: its head, with a small body appended; a larger body; and what that was lent from.
   #text = "";
   #bytes: Buffer | null = null;
   #lent: LentBody | null = null;
@@ -148,7 +148,7 @@ export class ClientConnection implements RequestSink, Responder, ReadyWrite {
       if (this.#ending === "asked") this.#ending = "decided";
     }
     const rest = this.#rest;
-    if (rest !== null) this.#rest = kept(rest);
+    if (rest !== null) this.#rest = ownCopy(rest);
     if (rest === null || this.#rest !== rest) this.#pieces.forget();
     this.readOn();
     // Bytes after an upgrade request are not HTTP, and are kept for the tunnel.
@@ -178,7 +178,7 @@ export class ClientConnection implements RequestSink, Responder, ReadyWrite {
   }
 
   body(bytes: Buffer): void {
-    this.#discarded += this.#body!.arrived(kept(bytes), this.#server.clock.now());
+    this.#discarded += this.#body!.arrived(ownCopy(bytes), this.#server.clock.now());
     if (this.#inbound !== null) this.#inbound.call.notes.received = this.#body!.received;
   }
 
@@ -464,7 +464,7 @@ const READ_BYTES = 64 * 1024;
  * What all plain connections are read into: memory of its own for each read costs 2 µs of processor time, a fifteenth
  * of a small request.
  */
-const MEMORY = Buffer.allocUnsafeSlow(READ_BYTES);
+const READ_MEMORY = Buffer.allocUnsafeSlow(READ_BYTES);
 
 /** A plain connection whose bytes the next read of any connection overwrites, as long as it has a `reader`. */
 class SharingSocket extends Socket {
@@ -492,20 +492,20 @@ export function toSharedReads(accepted: Socket): Socket {
   if (handle === null || handle === undefined) return accepted;
   holder._handle = null;
   // Node's documentation has `onread`, and not `handle`: `spec/node_assumptions.spec.ts`.
-  const callback = (bytes: number) => socket.arrived(MEMORY.subarray(0, bytes));
+  const callback = (bytes: number) => socket.arrived(READ_MEMORY.subarray(0, bytes));
   const socket: SharingSocket = new SharingSocket({
     handle,
     allowHalfOpen: true,
     readable: true,
     writable: true,
-    onread: { buffer: MEMORY, callback },
+    onread: { buffer: READ_MEMORY, callback },
   } as object);
   // An idle connection would cost a quarter more memory with it.
   accepted.destroy();
   return socket;
 }
 
-/** From now on the socket reads into memory of its own, as any other stream. */
+/** From now on the socket reads into memory of its own, as any other stream does. */
 function toOwnReads(socket: Socket): Socket {
   if (socket instanceof SharingSocket) socket.reader = null;
   return socket;
@@ -515,8 +515,8 @@ function toOwnReads(socket: Socket): Socket {
  * Bytes that have been read, to be kept: copied if the next read would overwrite them, or if they would hold many times
  * as much memory.
  */
-function kept(bytes: Buffer): Buffer {
-  return bytes.buffer === MEMORY.buffer || bytes.buffer.byteLength > Math.max(READ_BYTES, 8 * bytes.length)
+function ownCopy(bytes: Buffer): Buffer {
+  return bytes.buffer === READ_MEMORY.buffer || bytes.buffer.byteLength > Math.max(READ_BYTES, 8 * bytes.length)
     ? Buffer.from(bytes)
     : bytes;
 }

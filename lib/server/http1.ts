@@ -45,7 +45,7 @@ export interface Http1Options {
   /** How replies that clients do not read are ended. */
   readonly delivery: DeliveryOptions;
   /** Connects an upgraded client to its tunnel. */
-  readonly join: (client: Duplex, behind: Buffer, tunnel: Tunnel, notes: Notes, delivery: DeliveryOptions) => void;
+  readonly join: (client: Duplex, firstBytes: Buffer, tunnel: Tunnel, notes: Notes, delivery: DeliveryOptions) => void;
 }
 
 /** A connection, or what has several. */

@@ -128,9 +128,9 @@ export class NodeHttp1 {
   }
 
   /** For a host's own `http.Server`. */
-  readonly onUpgrade = (request: IncomingMessage, socket: Duplex, behind: Buffer): void => {
+  readonly onUpgrade = (request: IncomingMessage, socket: Duplex, firstBytes: Buffer): void => {
     const { server, encrypted } = request.socket as Socket & { server?: Server; encrypted?: boolean };
-    this.#enqueueUpgrade(request, socket, behind, () => {
+    this.#enqueueUpgrade(request, socket, firstBytes, () => {
       if (server === undefined) socket.destroy();
       else server.emit(encrypted === true ? "secureConnection" : "connection", socket);
     });
@@ -140,7 +140,7 @@ export class NodeHttp1 {
    * Puts the request back on its connection: to be served as an upgrade by our own codec, or without its Upgrade by
    * `serveAgain`.
    */
-  #enqueueUpgrade(request: IncomingMessage, socket: Duplex, behind: Buffer, serveAgain: () => void): void {
+  #enqueueUpgrade(request: IncomingMessage, socket: Duplex, firstBytes: Buffer, serveAgain: () => void): void {
     quiet(socket);
     this.#fresh.delete(request.socket);
     const stopRelay = this.#relayDrain(request.socket);
@@ -150,7 +150,7 @@ export class NodeHttp1 {
       if (socket !== request.socket)
         return this.#refuseBare(socket, request, malformed("A request for an upgrade cannot have a body here."));
       const isUpgrade = readFraming(request.method!, request.rawHeaders, request.httpVersion).upgrade !== null;
-      putBack(request, behind, isUpgrade ? request.rawHeaders : withoutUpgrade(request.rawHeaders));
+      putBack(request, firstBytes, isUpgrade ? request.rawHeaders : withoutUpgrade(request.rawHeaders));
       this.#queue.over(request.socket);
       if (isUpgrade) this.#serveUpgrade(request.socket);
       else serveAgain();
@@ -237,8 +237,8 @@ export class NodeHttp1 {
     guardedEmitter(server).on("request", take(true));
     server.on("checkContinue", take(false));
     server.on("checkExpectation", take(false));
-    server.on("upgrade", (request: IncomingMessage, socket: Duplex, behind: Buffer) => {
-      this.#enqueueUpgrade(request, socket, behind, () => server.emit("connection", socket));
+    server.on("upgrade", (request: IncomingMessage, socket: Duplex, firstBytes: Buffer) => {
+      this.#enqueueUpgrade(request, socket, firstBytes, () => server.emit("connection", socket));
     });
     server.on("connect", (request: IncomingMessage, socket: Duplex) => {
       quiet(socket);
@@ -280,8 +280,10 @@ export class NodeHttp1 {
 }
 
 /** Puts a request that node has parsed back on its connection, to be parsed again. */
-function putBack({ method, url, httpVersion, socket }: IncomingMessage, behind: Buffer, headers: HeaderList): void {
-  socket.unshift(Buffer.concat([Buffer.from(head(`${method} ${url} HTTP/${httpVersion}`, headers), "latin1"), behind]));
+function putBack({ method, url, httpVersion, socket }: IncomingMessage, firstBytes: Buffer, headers: HeaderList): void {
+  socket.unshift(
+    Buffer.concat([Buffer.from(head(`${method} ${url} HTTP/${httpVersion}`, headers), "latin1"), firstBytes]),
+  );
 }
 
 /**

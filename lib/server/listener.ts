@@ -59,7 +59,7 @@ export interface Http2Clients {
 /** Clients over HTTP/1 that Node's server serves, or a host's own. */
 export interface NodeClients {
   readonly onRequest: (request: IncomingMessage, response: ServerResponse) => void;
-  readonly onUpgrade: (request: IncomingMessage, socket: Duplex, behind: Buffer) => void;
+  readonly onUpgrade: (request: IncomingMessage, socket: Duplex, firstBytes: Buffer) => void;
   serve(socket: Socket): void;
   destroy(): void;
 }

@@ -2,17 +2,17 @@
  * The contract of rate counters in the memory of the program: a table of callers for each limiter.
  */
 import type { PeriodName } from "../base/calendar.ts";
-import type { Callers } from "./callers.ts";
+import type { CallerShard } from "./callers.ts";
 import type { Counters, GiveMemory, LimiterOptions, LocalLimiter } from "./counters.ts";
 
 /** The callers of one limiter. */
 export interface CallerTable {
   /** Independent tables, each of which has some of the callers. */
-  readonly shards: readonly Callers[];
+  readonly shards: readonly CallerShard[];
   /** Callers that are remembered. */
   readonly size: number;
   /** Begins a turn in the shard of a caller, which ends it. */
-  enter(name: string): Callers;
+  enter(name: string): CallerShard;
 }
 
 /**
@@ -38,19 +38,19 @@ export interface MemoryCounters extends Counters {
 }
 
 /** The tables of quotas that are kept in files. */
-export interface KeptTables {
+export interface QuotaTables {
   /** Of the hashes of callers. */
   readonly secret: HashSecret;
   /** Writes that have failed. */
   readonly errors: number;
   /** Keeps a table. One that nobody uses yet gets the counts of before. */
-  keep(key: string, table: CallerTable, options: KeptOptions): void;
+  keep(key: string, table: CallerTable, options: QuotaTableOptions): void;
   /** Resolves when all is written, or cannot be. */
   close(): Promise<void>;
 }
 
 /** See `QuotaOptions`. */
-export interface KeptOptions {
+export interface QuotaTableOptions {
   readonly per: PeriodName;
   readonly maxCallers: number;
   readonly callers?: number | undefined;

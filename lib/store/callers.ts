@@ -42,7 +42,7 @@ export function bytesOfCaller(windows: readonly Window[]): number {
 }
 
 /** A table in memory that grows. */
-export class Callers {
+export class CallerShard {
   words: Int32Array;
   numbers: Float64Array;
   /** Both halves of the hash of the name of the caller of this turn. */

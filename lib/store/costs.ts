@@ -4,8 +4,8 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { LAST, LIFE, NEXT, OVERFLOW, SHARED, USED, WINDOWS } from "./cells.ts";
-import type { Callers } from "./callers.ts";
-import type { KeptTables } from "./caller_tables.ts";
+import type { CallerShard } from "./callers.ts";
+import type { QuotaTables } from "./caller_tables.ts";
 import type { CostedLimiter, Decision, GiveMemory, LimiterOptions } from "./counters.ts";
 import type { MemoryCounters } from "./caller_tables.ts";
 import type { LocalCosted, SharedCosts } from "./counters.ts";
@@ -19,7 +19,7 @@ export interface LimiterTools {
   /** Null: counts are not shared with other gateways. */
   readonly shared: SharedCosts | null;
   /** Null: counts are not kept in files. */
-  readonly state: KeptTables | null;
+  readonly state: QuotaTables | null;
   readonly memory: GiveMemory | undefined;
 }
 
@@ -63,7 +63,7 @@ export class CostedMemoryLimiter extends MemoryLimiter implements LocalCosted {
    * The newest admissions up to the limit decide what is to come: the older ones are dropped, and an overdraft is
    * carried all the same.
    */
-  protected override record(callers: Callers, caller: number, now: number, cost: number): void {
+  protected override record(callers: CallerShard, caller: number, now: number, cost: number): void {
     const { windows, batches, life } = this.plan;
     callers.words[caller + LIFE] = life;
     callers.numbers[caller / 2 + LAST] = now;

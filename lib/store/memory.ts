@@ -4,7 +4,7 @@
  */
 import { hash, randomInt } from "node:crypto";
 import { LONGEST_TIMER_MS, type Clock, type Timer } from "../base/clock.ts";
-import { Callers } from "./callers.ts";
+import { CallerShard } from "./callers.ts";
 import {
   BATCH,
   BEGIN,
@@ -75,7 +75,7 @@ export function memoryCounters(
      * own.
      */
     *tables() {
-      const shared = (shards: readonly Callers[]) => shards.reduce((sum, { numbers }) => sum + numbers[SHARED]!, 0);
+      const shared = (shards: readonly CallerShard[]) => shards.reduce((sum, { numbers }) => sum + numbers[SHARED]!, 0);
       for (const [key, { size, shards }] of all) yield [key, { callers: size, shared: shared(shards) }] as const;
     },
   };
@@ -122,7 +122,7 @@ export class MemoryLimiter implements Limiter {
   }
 
   /** Counts for the caller, who gets a place if there is one. Returns it. */
-  protected admit(callers: Callers, caller: number, now: number, cost: number): number {
+  protected admit(callers: CallerShard, caller: number, now: number, cost: number): number {
     const isNew = caller === OVERFLOW && (this.table.size < this.plan.maxCallers || this.evict(callers, now));
     const placed = isNew ? callers.add(this.plan) : caller;
     this.record(callers, placed, now, cost);
@@ -136,7 +136,7 @@ export class MemoryLimiter implements Limiter {
    * start with the usage of evicted ones, and must have at least half of each limit left. Returns false when no caller
    * was evicted. `decision` is about the overflow, before and after.
    */
-  protected evict(callers: Callers, now: number): boolean {
+  protected evict(callers: CallerShard, now: number): boolean {
     // A caller who has used no more than the usage that new callers start with loses nothing: the search ends.
     const enough = this.share();
     let victim = OVERFLOW;
@@ -166,7 +166,7 @@ export class MemoryLimiter implements Limiter {
   }
 
   /** Drops the marks of a caller that have left their windows, and fills in the decision. */
-  protected look(callers: Callers, caller: number, now: number): void {
+  protected look(callers: CallerShard, caller: number, now: number): void {
     const { windows, names, batches } = this.plan;
     const { words, numbers } = callers;
     const decision = this.decision;
@@ -202,7 +202,7 @@ export class MemoryLimiter implements Limiter {
   }
 
   /** Counts one admission in every window of a caller, and the decision with it. The cost is for limiters of costs. */
-  protected record(callers: Callers, caller: number, now: number, _cost: number): void {
+  protected record(callers: CallerShard, caller: number, now: number, _cost: number): void {
     const { windows, life } = this.plan;
     const decision = this.decision;
     callers.words[caller + LIFE] = life;
@@ -219,7 +219,7 @@ export class MemoryLimiter implements Limiter {
 
 /** A table of one shard. */
 export function callerTable(secret: HashSecret): CallerTable {
-  const callers = new Callers();
+  const callers = new CallerShard();
   const hashed = new Int32Array(2);
   const enter = (name: string) => {
     hashName(name, secret, hashed);

@@ -9,7 +9,7 @@ import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { StateProblem, type StateFolder } from "../base/state_folder.ts";
 import { inSlices, paced } from "../base/time_slices.ts";
-import type { Callers } from "./callers.ts";
+import type { CallerShard } from "./callers.ts";
 import {
   BUCKETS,
   CELL,
@@ -23,8 +23,8 @@ import {
   USED,
   WINDOWS,
 } from "./cells.ts";
-import type { CallerTable, KeptOptions, KeptTables, HashSecret } from "./caller_tables.ts";
-import type { SharedCallers } from "./shared_callers.ts";
+import type { CallerTable, QuotaTableOptions, QuotaTables, HashSecret } from "./caller_tables.ts";
+import type { SharedCallerShard } from "./shared_callers.ts";
 import { LIFE_S, markOf, planOfQuota, tableOptions } from "./quotas.ts";
 
 const NAME = "quotas";
@@ -42,7 +42,7 @@ const PIECE_BYTES = 2_048 * RECORD_BYTES;
 /** Buckets that are read without a pause. */
 const BUCKETS_OF_STEP = 256;
 
-type Per = KeptOptions["per"];
+type Per = QuotaTableOptions["per"];
 
 /** What a window of a caller is named for each period. */
 const WINDOW_NAMES: ReadonlyMap<number, Per> = new Map(
@@ -55,7 +55,7 @@ interface Header {
   readonly tables: readonly { readonly key: string; readonly per: Per; readonly callers: number }[];
 }
 
-export class QuotaFile implements KeptTables {
+export class QuotaFile implements QuotaTables {
   /** Of the hashes of callers: the same after each start. */
   readonly secret: HashSecret;
   /** Writes that have failed. */
@@ -82,7 +82,7 @@ export class QuotaFile implements KeptTables {
     this.#timer = clock.after(SAVE_MS, () => void this.save().then(() => this.#timer?.restart()));
   }
 
-  keep(key: string, table: CallerTable, options: KeptOptions): void {
+  keep(key: string, table: CallerTable, options: QuotaTableOptions): void {
     const isUnused = this.#tables.get(key) !== table;
     this.#tables.set(key, table);
     const name = `${options.per} ${key}`;
@@ -158,7 +158,7 @@ export class QuotaFile implements KeptTables {
   }
 
   /** Nobody uses the table yet. */
-  #fill(table: CallerTable, records: Buffer, options: KeptOptions): void {
+  #fill(table: CallerTable, records: Buffer, options: QuotaTableOptions): void {
     const plan = planOfQuota(tableOptions(options));
     const ahead = this.#clock.wall() - this.#clock.now();
     const hashed = new Int32Array(2);
@@ -208,7 +208,7 @@ export class QuotaFile implements KeptTables {
 }
 
 /** The last request of the newest caller, and of those without a place: one of them is later after each count. */
-function newestOf({ words, numbers }: Callers): string {
+function newestOf({ words, numbers }: CallerShard): string {
   return `${numbers[words[OLDER]! / 2 + LAST]}/${numbers[OVERFLOW / 2 + LAST]}`;
 }
 
@@ -222,7 +222,7 @@ class Records {
   count = 0;
   readonly #pieces: Buffer[] = [];
 
-  add({ words, numbers }: Callers, caller: number, mark: number, ahead: number): void {
+  add({ words, numbers }: CallerShard, caller: number, mark: number, ahead: number): void {
     const at = (this.count++ * RECORD_BYTES) % PIECE_BYTES;
     if (at === 0) this.#pieces.push(Buffer.alloc(PIECE_BYTES));
     const piece = this.#pieces.at(-1)!;
@@ -252,7 +252,7 @@ function* recordsOf(table: CallerTable, clock: Clock): Generator<void, ReadonlyM
   const now = clock.now();
   const ahead = clock.wall() - now;
   const records = new Map<Per, Records>();
-  const add = (shard: Callers, caller: number) => {
+  const add = (shard: CallerShard, caller: number) => {
     const window = shard.words[caller + WINDOWS]!;
     const per =
       window === 0 || shard.numbers[window / 2 + USED]! <= 0
@@ -267,7 +267,7 @@ function* recordsOf(table: CallerTable, clock: Clock): Generator<void, ReadonlyM
       // Larger memory may have taken its place.
       const shard = table.shards[i]!;
       // A worker that has died in its turn is repaired soon.
-      if (!("tryEnter" in shard) || (shard as SharedCallers).tryEnter()) {
+      if (!("tryEnter" in shard) || (shard as SharedCallerShard).tryEnter()) {
         const { words } = shard;
         const end = words[BUCKETS]! * CELL;
         for (const pause = bucket + BUCKETS_OF_STEP * CELL; bucket < Math.min(pause, end); bucket += CELL) {

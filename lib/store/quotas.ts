@@ -5,15 +5,15 @@
 import type { Clock } from "../base/clock.ts";
 import { calendar, type Period, type PeriodName } from "../base/calendar.ts";
 import { BATCH, FIRST, LAST, LIFE, MARKS, CALLER_NAME, USED, WINDOWS } from "./cells.ts";
-import type { Callers } from "./callers.ts";
+import type { CallerShard } from "./callers.ts";
 import { CostedMemoryLimiter, type LimiterTools } from "./costs.ts";
-import type { CallerTable, KeptOptions } from "./caller_tables.ts";
+import type { CallerTable, QuotaTableOptions } from "./caller_tables.ts";
 import type { CostedLimiter, Decision, LimiterOptions } from "./counters.ts";
 import { planOf } from "./marks.ts";
 import { MemoryLimiter } from "./memory.ts";
 
 /** `maxCallers` and `callers`: see `LimiterOptions`. */
-export interface QuotaOptions extends KeptOptions {
+export interface QuotaOptions extends QuotaTableOptions {
   /** Requests, or costs, in a period. */
   readonly limit: number;
   /** A time zone of the IANA database. */
@@ -28,7 +28,7 @@ const MOST = 2 ** 52;
 export const LIFE_S: Readonly<Record<PeriodName, number>> = { day: 2 * 86_400, week: 14 * 86_400, month: 62 * 86_400 };
 
 /** What the table of a quota's callers needs to know. */
-export function tableOptions({ per, maxCallers, callers }: KeptOptions): LimiterOptions {
+export function tableOptions({ per, maxCallers, callers }: QuotaTableOptions): LimiterOptions {
   return { windows: [{ name: per, limit: 1, ms: 1000 * LIFE_S[per] }], maxCallers, callers };
 }
 
@@ -74,7 +74,7 @@ export class QuotaLimiter extends CostedMemoryLimiter {
   }
 
   /** Begins the period that it is now, if it is a new one for the caller, and fills in the decision. */
-  protected override look(callers: Callers, caller: number): void {
+  protected override look(callers: CallerShard, caller: number): void {
     const { limit } = this.#options;
     const { number, end } = this.period;
     let window = callers.words[caller + WINDOWS]!;
@@ -103,7 +103,7 @@ export class QuotaLimiter extends CostedMemoryLimiter {
     decision.retryMs = decision.admitted ? 0 : decision.resetMs[0];
   }
 
-  protected override record(callers: Callers, caller: number, now: number, cost: number): void {
+  protected override record(callers: CallerShard, caller: number, now: number, cost: number): void {
     callers.words[caller + LIFE] = this.plan.life;
     callers.numbers[caller / 2 + LAST] = now;
     const window = callers.words[caller + WINDOWS]!;
@@ -119,7 +119,7 @@ export class QuotaLimiter extends CostedMemoryLimiter {
 }
 
 /** The only mark of a quota's window: where its time is. */
-export function markOf(callers: Callers, window: number): number {
+export function markOf(callers: CallerShard, window: number): number {
   return callers.words[window + FIRST]! / 2 + MARKS;
 }
 

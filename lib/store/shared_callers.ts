@@ -5,7 +5,7 @@
 import { acquire, isLockedBy, release, tryAcquire } from "../base/lock.ts";
 import type { Clock } from "../base/clock.ts";
 import { BEFORE, type Threads } from "../base/threads.ts";
-import { bytesOfCaller, Callers } from "./callers.ts";
+import { bytesOfCaller, CallerShard } from "./callers.ts";
 import {
   BATCH,
   BEGIN,
@@ -115,7 +115,7 @@ function bytesOfCallers(count: number, windows: readonly Window[]): number {
 
 export class SharedTable implements CallerTable {
   /** A power of two. */
-  readonly #list: SharedCallers[];
+  readonly #list: SharedCallerShard[];
   readonly #secret: HashSecret;
   /** Of the name of the last search. */
   readonly #hash = new Int32Array(2);
@@ -124,11 +124,11 @@ export class SharedTable implements CallerTable {
   /** Larger memory of a configuration that is not in force yet. */
   prepared: SharedTable | null = null;
   /** Larger memory to which other threads move the shards, or have moved them. */
-  #successors: readonly SharedCallers[] = [];
+  #successors: readonly SharedCallerShard[] = [];
   /** The main thread takes no locks. */
   readonly #isMain: boolean;
 
-  private constructor(memory: ArrayBufferLike, secret: HashSecret, list: SharedCallers[], isMain: boolean) {
+  private constructor(memory: ArrayBufferLike, secret: HashSecret, list: SharedCallerShard[], isMain: boolean) {
     this.memory = memory;
     this.#secret = secret;
     this.#list = list;
@@ -150,12 +150,12 @@ export class SharedTable implements CallerTable {
     const length = words.length / words[SHARDS]!;
     const list = Array.from(
       { length: words[SHARDS]! },
-      (_, i) => new SharedCallers(words.subarray(i * length, (i + 1) * length), owner),
+      (_, i) => new SharedCallerShard(words.subarray(i * length, (i + 1) * length), owner),
     );
     return new SharedTable(memory, [words[SECRET]!, words[SECRET + 1]!], list, isMain);
   }
 
-  get shards(): readonly SharedCallers[] {
+  get shards(): readonly SharedCallerShard[] {
     for (let i = 0; i < this.#successors.length; i++)
       if (this.#list[i]!.words[MOVED] === 1) this.#list[i] = this.#successors[i]!;
     return this.#list;
@@ -167,7 +167,7 @@ export class SharedTable implements CallerTable {
     return size;
   }
 
-  enter(name: string): SharedCallers {
+  enter(name: string): SharedCallerShard {
     hashName(name, this.#secret, this.#hash);
     const shard = this.#hash[1]! & (this.#list.length - 1);
     const callers = this.#list[shard]!;
@@ -212,7 +212,7 @@ export class SharedTable implements CallerTable {
 }
 
 /** An independent table in memory that cannot grow, for the thread that has its lock. */
-export class SharedCallers extends Callers {
+export class SharedCallerShard extends CallerShard {
   readonly #owner: number;
 
   /** `owner`: see `acquire`. */
@@ -255,7 +255,7 @@ export class SharedCallers extends Callers {
    * Copies all to larger memory, which no thread enters before this shard says that it has moved. A thread may die
    * meanwhile: another one copies again.
    */
-  moveTo({ words: larger }: SharedCallers): void {
+  moveTo({ words: larger }: SharedCallerShard): void {
     const { words } = this;
     acquire(words, LOCK, this.#owner);
     if (words[MOVED] === 0) {

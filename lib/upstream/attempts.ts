@@ -44,7 +44,7 @@ export interface AttemptsMeter {
 /** `failed`: see `Tries`. Default: each request is tried once. */
 export function attempts(options: AttemptsOptions & Partial<Tries>): Handler {
   const { picker, forwarding, log } = options;
-  const tries: Tries = { failed: (exchange, error) => upstreamFaultReply(exchange, error, log), ...options };
+  const tries: Tries = { afterFailure: (exchange, error) => upstreamFaultReply(exchange, error, log), ...options };
   return (exchange) => {
     const peer = picker.pick(exchange, NO_PEERS);
     if (peer === null) return noUpstream(exchange);
@@ -60,7 +60,7 @@ export function startTotal({ totalMs }: AttemptsOptions, { call }: Exchange, now
 
 export interface Tries extends AttemptsOptions {
   /** Returns the reply after a failed attempt; throws if a retry may follow. */
-  readonly failed: (exchange: Exchange, error: unknown, peer: Peer, endsAt: number) => Reply | Promise<Reply>;
+  readonly afterFailure: (exchange: Exchange, error: unknown, peer: Peer, endsAt: number) => Reply | Promise<Reply>;
 }
 
 /** As `failed`, for a loop of tries. */
@@ -73,7 +73,7 @@ export function rethrow(_exchange: Exchange, error: unknown): never {
  * request.
  */
 export function tryPeer(
-  { forwarding, meter, failed }: Tries,
+  { forwarding, meter, afterFailure }: Tries,
   exchange: Exchange,
   peer: Peer,
   startedAt: number,
@@ -99,7 +99,7 @@ export function tryPeer(
   };
   return forward(exchange, peer, forwarding, endsAt).then(
     (reply) => {
-      if (peer.health.failureStatuses !== null) peer.health.answered(reply.status);
+      if (peer.health.failureStatuses !== null) peer.health.countAnswer(reply.status);
       // A request that cannot be sent at all is answered by the gateway, with a code.
       over(reply.status, notes.code === code ? null : notes.code);
       return reply;
@@ -107,9 +107,9 @@ export function tryPeer(
     (error: unknown) => {
       // A try that ends because the client disconnected says nothing about the upstream.
       notes.isExcused = call.aborted || !(error instanceof Fault) || !isUpstreams(error);
-      if (!notes.isExcused) peer.health.failed(messageOf(error));
+      if (!notes.isExcused) peer.health.countFailure(messageOf(error));
       over(null, call.aborted ? "client_closed" : error instanceof Fault ? error.code : "internal");
-      return failed(exchange, error, peer, endsAt);
+      return afterFailure(exchange, error, peer, endsAt);
     },
   );
 }

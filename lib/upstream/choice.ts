@@ -66,9 +66,9 @@ export function applyHealth(
 }
 
 /** A try that sent nothing is followed at once by one at another upstream, each of them once. */
-export function elsewhere(options: AttemptsOptions): Tries["failed"] {
+export function elsewhere(options: AttemptsOptions): Tries["afterFailure"] {
   const { picker, forwarding, meter, log } = options;
-  const tries: Tries = { ...options, failed: rethrow };
+  const tries: Tries = { ...options, afterFailure: rethrow };
   return async (exchange, firstError, first, endsAt) => {
     const { call, body } = exchange;
     const tried = [first];

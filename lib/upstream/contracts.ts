@@ -61,8 +61,8 @@ export interface UpstreamHealth {
   /** Sets new settings after a reload. */
   configure(settings: HealthSettings): void;
   /** Counts a response to a client. */
-  answered(status: number): void;
-  failed(reason: string): void;
+  countAnswer(status: number): void;
+  countFailure(reason: string): void;
   /** Counts an active check, where checks are counted in this thread. `failure`: null: it has passed. */
   checked?(failure: string | null): void;
   close(): void;

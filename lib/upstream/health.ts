@@ -87,12 +87,12 @@ export class PublishedHealth {
   }
 
   /** Counts a response to a client. */
-  answered(status: number): void {
-    if (this.failureStatuses?.has(status)) this.failed(`status ${status}`);
+  countAnswer(status: number): void {
+    if (this.failureStatuses?.has(status)) this.countFailure(`status ${status}`);
   }
 
   /** Counts a failure: no connection, a broken one, no response in time, or a status that counts. */
-  failed(reason: string): void {
+  countFailure(reason: string): void {
     const { service, upstream } = this.options;
     if (this.settings.passive.maxFailures > 0 && !this.ejected) this.#reports?.add(service, upstream, reason);
   }
@@ -156,7 +156,7 @@ export class Health extends PublishedHealth {
     return share;
   }
 
-  override failed(reason: string): void {
+  override countFailure(reason: string): void {
     const { maxFailures, windowMs } = this.settings.passive;
     if (maxFailures === 0 || this.#ejection !== null) return;
     const now = this.options.clock.now();

@@ -23,7 +23,7 @@ import type { HasDeadline } from "../base/clock.ts";
 import { pump, writeChunk, type Sink } from "../http/body.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
-import { behind, LentBody, lentCopy } from "../http/lent_body.ts";
+import { withHead, LentBody, lentCopy } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import { ResponseBody, type Connection, type ConnectionUser, type Http1Pool } from "./pool.ts";
 import { faultCode, Stale, UploadRefused } from "./faults.ts";
@@ -60,7 +60,7 @@ export function forwardHttp1(attempt: Try<Http1Pool>): Promise<Reply> {
   // A plugin may have taken longer than the client waited.
   if (call.aborted) return Promise.reject(clientDisconnected());
   const { pool } = attempt.to;
-  if (pool.tryLease(call.holder) !== null) return send(attempt);
+  if (pool.tryLease(call.shareKey) !== null) return send(attempt);
   return pool.leases.wait(call, connectTimeLeft(attempt)).then(() => send(attempt));
 }
 
@@ -70,7 +70,7 @@ function send(attempt: Try<Http1Pool>): Promise<Reply> {
     try {
       new Http1Exchange(attempt, resolve, reject).begin();
     } catch (error) {
-      attempt.to.pool.leases.release(attempt.exchange.call.holder);
+      attempt.to.pool.leases.release(attempt.exchange.call.shareKey);
       reject(new Fault("internal", "the request could not be written", error));
     }
   });
@@ -83,7 +83,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWri
   /** When the present phase, the try before a response, or the whole has to be over. */
   dueAt = Infinity;
   awaitsContinue = false;
-  given: Readable | null = null;
+  replyBody: Readable | null = null;
   readonly #resolve: (reply: Reply | Promise<Reply>) => void;
   readonly #reject: (fault: Fault) => void;
   readonly #connection: Connection;
@@ -236,7 +236,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWri
     // Plain connections, and no others, lend what they read. Guarded writes are the stream's.
     if (body === null && lendsBytes && IDEMPOTENT.has(method)) writeText(socket, this.#text);
     else if (this.#bytes === null) socket.write(this.#text, "latin1");
-    else this.#sendWhole(behind(this.#text, this.#bytes));
+    else this.#sendWhole(withHead(this.#text, this.#bytes));
     this.#sent();
     if (body !== null) this.#written();
   }
@@ -315,7 +315,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWri
       this.#connection.socket.write(last, "latin1");
     }
     this.#isWritten = true;
-    if (this.phase === "draining") return this.#leave("kept");
+    if (this.phase === "draining") return this.#leave("reusable");
     this.#written();
   }
 
@@ -336,7 +336,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWri
     if (this.phase !== "over") inform(this, head.statusCode!, head.rawHeaders);
   }
 
-  switched(head: ResponseHead, behind: Buffer): void {
+  switched(head: ResponseHead, firstBytes: Buffer): void {
     if (this.phase === "over") return;
     const { exchange, options } = this.attempt;
     const { upgrade } = exchange;
@@ -354,7 +354,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWri
       status: 101,
       headers: switchHeaders(upgrade, receivedHeaders(head, options.viaName)),
       body: null,
-      tunnel: { socket, head: behind, idleMs: options.idleMs },
+      tunnel: { socket, head: firstBytes, idleMs: options.idleMs },
     });
   }
 
@@ -378,7 +378,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWri
     this.#body.deliver(bytes);
   }
 
-  ended(trailers: readonly string[], connection: "kept" | "spent"): void {
+  ended(trailers: readonly string[], connection: "reusable" | "spent"): void {
     if (this.phase === "over") return;
     const { exchange, options, endsAt } = this.attempt;
     this.#connection.awaitsResponse = false;
@@ -387,7 +387,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWri
     const body = this.#body;
     // After a refused upgrade it is unclear whether the upstream continues with HTTP.
     if (connection === "spent" || exchange.upgrade !== null || this.#writeError !== null) this.#leave("spent");
-    else if (this.#isWritten) this.#leave("kept");
+    else if (this.#isWritten) this.#leave("reusable");
     else {
       // An upload that goes on must not hold the lease for long.
       this.phase = "draining";
@@ -407,7 +407,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWri
     const body = new ResponseBody(this.#connection, () => {
       if (this.phase === "receiving") this.#leave("spent");
     });
-    this.#body = this.given = body;
+    this.#body = this.replyBody = body;
     // A lent body is complete: it is never followed by more.
     if (Buffer.isBuffer(this.#first)) body.deliver(this.#first);
     this.#first = null;
@@ -443,15 +443,15 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWri
   }
 
   #fail(fault: Fault): void {
-    const { phase, given } = this;
+    const { phase, replyBody } = this;
     if (phase === "over") return;
     this.#finish();
     this.#close();
     // The client has the whole response: later faults do not concern it.
     if (phase === "draining") return;
-    if (given === null) return this.#reject(fault);
-    given.destroy(fault);
-    if (!this.attempt.exchange.call.aborted) this.attempt.to.broken(fault);
+    if (replyBody === null) return this.#reject(fault);
+    replyBody.destroy(fault);
+    if (!this.attempt.exchange.call.aborted) this.attempt.to.brokeOff(fault);
   }
 
   #finish(): void {
@@ -472,10 +472,10 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWri
 
   #release(): void {
     const { to, exchange } = this.attempt;
-    to.pool.leases.release(exchange.call.holder);
+    to.pool.leases.release(exchange.call.shareKey);
   }
 
-  #leave(connection: "kept" | "spent"): void {
+  #leave(connection: "reusable" | "spent"): void {
     this.#finish();
     if (connection === "spent") return this.#close();
     // The upstream's system has all of it, and behind a response it is not sent again.

@@ -94,11 +94,11 @@ async function lease(attempt: Try<SessionPool>, except: Session | null): Promise
     exchange: { call },
   } = attempt;
   for (let full = except; ;) {
-    const free = pool.tryLease(call.holder, full) ?? pool.tryLease(call.holder);
+    const free = pool.tryLease(call.shareKey, full) ?? pool.tryLease(call.shareKey);
     const session = free ?? (await pool.leases.wait(call, connectTimeLeft(attempt)));
     if (!session.isSettled) await settled(session, attempt);
     if (!session.isOverfull) return session;
-    session.release(call.holder);
+    session.release(call.shareKey);
     full = session;
   }
 }
@@ -116,7 +116,7 @@ async function settled(session: Session, attempt: Try<SessionPool>): Promise<voi
       attempt.exchange.call.onAbort(() => reject(clientDisconnected()));
     });
   } catch (fault) {
-    session.release(attempt.exchange.call.holder);
+    session.release(attempt.exchange.call.shareKey);
     throw fault;
   } finally {
     timer?.cancel();
@@ -129,7 +129,7 @@ function send(attempt: Try<SessionPool>, session: Session): Promise<Reply> | Rep
   const { call } = exchange;
   // An upstream that has not said that it accepts an extended CONNECT must not be sent one (RFC 8441 §3).
   if (exchange.upgrade !== null && !session.allowsWebSockets) {
-    session.release(attempt.exchange.call.holder);
+    session.release(attempt.exchange.call.shareKey);
     const detail = "The service behind this route is reached over HTTP/2 and accepts no WebSockets there.";
     return problem(call, "upstream_invalid", {
       detail,
@@ -140,7 +140,7 @@ function send(attempt: Try<SessionPool>, session: Session): Promise<Reply> | Rep
     const head = requestHead(exchange, to, options);
     const fields = requestFields(exchange, to, head.headers);
     if (listBytes(fields) > MAX_HEAD_BYTES) {
-      session.release(attempt.exchange.call.holder);
+      session.release(attempt.exchange.call.shareKey);
       return problem(call, "headers_too_large", {
         detail: HEAD_TOO_LARGE,
         why: "nghttp2 sends no more than 64 KiB in one head",
@@ -156,7 +156,7 @@ function send(attempt: Try<SessionPool>, session: Session): Promise<Reply> | Rep
       new Http2Request(attempt, session, stream, resolve, reject).begin(head, waitForTrailers),
     );
   } catch (error) {
-    session.release(attempt.exchange.call.holder);
+    session.release(attempt.exchange.call.shareKey);
     if (error instanceof Unserved) session.drain();
     throw error instanceof Fault ? error : new Fault("internal", "the request could not be written", error);
   }
@@ -169,7 +169,7 @@ class Http2Request implements RunningTry, HasDeadline {
   /** When the present phase, the try before a response, or the whole has to be over. */
   dueAt = Infinity;
   awaitsContinue = false;
-  given: Readable | null = null;
+  replyBody: Readable | null = null;
   readonly #resolve: (reply: Reply | Promise<Reply>) => void;
   readonly #reject: (fault: Fault) => void;
   readonly #session: Session;
@@ -278,7 +278,7 @@ class Http2Request implements RunningTry, HasDeadline {
     else keepOpenUntilRead(stream);
     const give = () => {
       if (this.phase === "over") return;
-      this.given = stream;
+      this.replyBody = stream;
       this.#resolve({ status, headers, body: isEmpty ? null : stream, trailers: () => trailerFields(this.#trailers) });
     };
     // By the end of this round Node reports what came in one packet with the head and makes it invalid, such as a body
@@ -345,15 +345,15 @@ class Http2Request implements RunningTry, HasDeadline {
   }
 
   #fail(fault: Fault): void {
-    const { phase, given } = this;
+    const { phase, replyBody } = this;
     if (phase === "over") return;
     this.#finish();
     this.#close(fault);
     // The client has the whole response: later faults do not concern it.
     if (phase === "draining") return;
-    if (given === null) return this.#reject(fault);
-    given.destroy(fault);
-    if (!this.attempt.exchange.call.aborted) this.attempt.to.broken(fault);
+    if (replyBody === null) return this.#reject(fault);
+    replyBody.destroy(fault);
+    if (!this.attempt.exchange.call.aborted) this.attempt.to.brokeOff(fault);
   }
 
   #finish(): void {
@@ -369,7 +369,7 @@ class Http2Request implements RunningTry, HasDeadline {
     // A client that gives up early says as much, if nothing at all has arrived since.
     else if (this.attempt.exchange.call.aborted && this.#bytesRead === session.socket.bytesRead) session.clientLeft();
     resetStream(this.#stream, NGHTTP2_CANCEL);
-    if (this.given === null) this.#stream.destroy();
+    if (this.replyBody === null) this.#stream.destroy();
   }
 
   /**
@@ -389,17 +389,18 @@ class Http2Request implements RunningTry, HasDeadline {
   #release(): void {
     if (!this.#hasLease) return;
     this.#hasLease = false;
-    this.#session.release(this.attempt.exchange.call.holder);
+    this.#session.release(this.attempt.exchange.call.shareKey);
   }
 
   #closed(): void {
     this.#release();
     const { phase } = this;
-    if (phase === "receiving" && this.given === null) return this.#fail(this.#faultOf(null));
+    if (phase === "receiving" && this.replyBody === null) return this.#fail(this.#faultOf(null));
     if (phase === "receiving") {
       // To Node neither the end of the connection nor a reset with some codes is an error.
       const isBroken = !this.#stream.readableEnded && !this.attempt.exchange.call.aborted;
-      if (isBroken) this.attempt.to.broken(new Fault("upstream_reset", "the stream ended in the middle of a response"));
+      if (isBroken)
+        this.attempt.to.brokeOff(new Fault("upstream_reset", "the stream ended in the middle of a response"));
     }
     if (phase === "receiving" || phase === "draining") this.#finish();
     // A reset that is no error to Node: CANCEL, or NO_ERROR.

@@ -24,8 +24,8 @@ export class Leases<Lease> {
   readonly #clock: Clock;
   readonly #take: () => Lease | null;
   #clientShare = 1;
-  /** How many leases each client has, by `Call.holder`. */
-  readonly held = new Map<string, number>();
+  /** How many leases each client has, by `Call.shareKey`. */
+  readonly byClient = new Map<string, number>();
   /**
    * The requests that wait, by client. Clients with less than their share take turns; the requests of one client are
    * served in their order.
@@ -56,22 +56,22 @@ export class Leases<Lease> {
   /** A client has been given a lease. */
   add(client: string): void {
     this.leased++;
-    this.held.set(client, (this.held.get(client) ?? 0) + 1);
+    this.byClient.set(client, (this.byClient.get(client) ?? 0) + 1);
   }
 
   /** A client gives a lease back. */
   release(client: string): void {
-    const left = this.held.get(client)! - 1;
-    if (left > 0) this.held.set(client, left);
-    else this.held.delete(client);
+    const left = this.byClient.get(client)! - 1;
+    if (left > 0) this.byClient.set(client, left);
+    else this.byClient.delete(client);
     this.leased--;
     // A microtask later: a request whose waiting time ends at this moment has been refused by then.
     if (this.waiting > 0) queueMicrotask(this.#grantNow);
   }
 
   /** Waits for a lease. Rejects with `upstream_saturated` after `ms` milliseconds. */
-  wait(call: Pick<Call, "holder" | "onAbort">, ms: number): Promise<Lease> {
-    const client = call.holder;
+  wait(call: Pick<Call, "shareKey" | "onAbort">, ms: number): Promise<Lease> {
+    const client = call.shareKey;
     if (this.#refusal !== null) return Promise.reject(this.#refusal);
     return new Promise((resolve, reject) => {
       const refuse = (fault: Fault) => {
@@ -79,7 +79,7 @@ export class Leases<Lease> {
       };
       const timer = this.#clock.after(ms, () => {
         const { maxConnections, leased } = this;
-        const own = this.#hasShare(client) ? `, ${this.held.get(client)} of this client, which are its share` : "";
+        const own = this.#hasShare(client) ? `, ${this.byClient.get(client)} of this client, which are its share` : "";
         refuse(
           new Fault(
             "upstream_saturated",
@@ -124,7 +124,7 @@ export class Leases<Lease> {
 
   /** Whether it holds all that one client may. */
   #hasShare(client: string): boolean {
-    return client !== "" && (this.held.get(client) ?? 0) >= mostOfClient(this.places, this.#clientShare);
+    return client !== "" && (this.byClient.get(client) ?? 0) >= mostOfClient(this.places, this.#clientShare);
   }
 
   /** False: it waits no more. */

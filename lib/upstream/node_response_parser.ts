@@ -35,11 +35,11 @@ export class NodeResponseParser {
     request.maxHeadersCount = 0;
     request.on("information", (head) => sink.informed(head));
     request.on("response", (response) => this.#begin(response, sink));
-    request.on("upgrade", (response: IncomingMessage, _stream: Duplex, behind: Buffer) => {
+    request.on("upgrade", (response: IncomingMessage, _stream: Duplex, firstBytes: Buffer) => {
       // Behind the final response it is surplus, as any second response is.
       if (this.#response !== null) return void stream.destroy();
       this.close();
-      sink.switched(response, behind);
+      sink.switched(response, firstBytes);
     });
     request.on("error", ({ code, message }: NodeJS.ErrnoException) => {
       // Other errors say that the stream has ended.
@@ -50,7 +50,7 @@ export class NodeResponseParser {
   feed(chunk: Buffer): string | null {
     // By an event, not by `push`: it is parsed at once, and may be overwritten after this call.
     if (this.#stream?.emit("data", chunk) === false) return "the upstream answered before it was asked";
-    return this.#deliver("kept");
+    return this.#deliver("reusable");
   }
 
   endOfConnection(): boolean {
@@ -71,7 +71,7 @@ export class NodeResponseParser {
     if (this.#invalidHead === null) sink.answered(response, null);
   }
 
-  #deliver(connection: "kept" | "spent"): string | null {
+  #deliver(connection: "reusable" | "spent"): string | null {
     const response = this.#response;
     if (this.#invalidHead !== null || response === null) return this.#invalidHead ?? this.#malformed;
     const { complete, rawHeaders, httpVersion } = response;

@@ -12,17 +12,17 @@ import { TOO_MANY_OPTIONS, type ResponseHead } from "./heads.ts";
 export interface ResponseSink extends BodySink {
   /** 100, 102, 103 and the like. */
   informed(head: ResponseHead): void;
-  /** A 101 that names a protocol; `behind` are the first bytes of that protocol. */
-  switched(head: ResponseHead, behind: Buffer): void;
+  /** A 101 that names a protocol; `firstBytes` are the first bytes of that protocol. */
+  switched(head: ResponseHead, firstBytes: Buffer): void;
   /**
    * `whole` is the body where its length is known and all of it has arrived with the head: `body` is not called then.
    */
   answered(head: ResponseHead, whole: Buffer | null): void;
   /**
-   * The response is complete. "kept": the connection can have another one; "spent": it cannot, or surplus bytes have
-   * arrived.
+   * The response is complete. "reusable": the connection can have another one; "spent": it cannot, or surplus bytes
+   * have arrived.
    */
-  ended(trailers: readonly string[], connection: "kept" | "spent"): void;
+  ended(trailers: readonly string[], connection: "reusable" | "spent"): void;
 }
 
 /**
@@ -116,7 +116,7 @@ export class ResponseParser {
   }
 
   #keep(chunk: Buffer, at: number): null {
-    this.#rest = this.#pieces.kept(chunk.subarray(at));
+    this.#rest = this.#pieces.owned(chunk.subarray(at));
     return null;
   }
 
@@ -227,9 +227,9 @@ export class ResponseParser {
   #switch(head: ResponseHead, chunk: Buffer): string | null {
     if (!this.#upgrades || !this.#hasOption("upgrade")) return "the upstream answered with status 101";
     this.#state = "idle";
-    const behind = chunk.subarray(this.#at);
+    const firstBytes = chunk.subarray(this.#at);
     this.#at = chunk.length;
-    this.#sink!.switched(head, behind);
+    this.#sink!.switched(head, firstBytes);
     return null;
   }
 
@@ -265,7 +265,7 @@ export class ResponseParser {
     const sink = this.#sink!;
     this.#state = "idle";
     this.#sink = null;
-    sink.ended(trailers, this.#isReusable && !isSurplus ? "kept" : "spent");
+    sink.ended(trailers, this.#isReusable && !isSurplus ? "reusable" : "spent");
   }
 }
 

@@ -58,7 +58,7 @@ export function retryPolicy({ on, ...rest }: NonNullable<Service["retries"]>): R
 /** Each time another upstream, and never after a reply has been returned. */
 export function repeatedly(options: AttemptsOptions, { policy, budget, memory }: Retries): Handler {
   const { picker, forwarding, meter, log } = options;
-  const tries: Tries = { ...options, failed: rethrow };
+  const tries: Tries = { ...options, afterFailure: rethrow };
   return async (exchange) => {
     budget.request();
     const first = picker.pick(exchange, NO_PEERS);

@@ -10,11 +10,11 @@ import type { UpstreamFailures } from "./contracts.ts";
  */
 export function addFailures(
   failures: readonly UpstreamFailures[],
-  find: (service: string, id: string) => { readonly health: { failed(reason: string): void } } | undefined,
+  find: (service: string, id: string) => { readonly health: { countFailure(reason: string): void } } | undefined,
 ): void {
   for (const { service, upstream, count, reason } of failures) {
     const peer = find(service, upstream);
-    for (let i = 0; i < count; i++) peer?.health.failed(reason);
+    for (let i = 0; i < count; i++) peer?.health.countFailure(reason);
   }
 }
 

@@ -36,7 +36,7 @@ export interface UpstreamDestination<Pool> {
    * Called when a response has broken off in the middle, and not because of the client; the try has been answered by
    * then.
    */
-  broken(fault: Fault): void;
+  brokeOff(fault: Fault): void;
 }
 
 export interface Try<Pool> {
@@ -76,7 +76,7 @@ export interface RunningTry {
   /** Of the request: whether all of its body that has arrived was sent, and more is expected. */
   readonly awaitsBody: boolean;
   /** The body of the reply, once the reply has been given. */
-  readonly given: Readable | null;
+  readonly replyBody: Readable | null;
 }
 
 /**
@@ -104,7 +104,7 @@ function deadlinePassed({ phase, awaitsContinue, awaitsBody }: RunningTry, why: 
  * Not a byte has moved for `idleMs` in a phase of `MOVING`: the upstream's fault unless the client has a part of either
  * body to send or to read. Null: silence is measured anew.
  */
-export function silenceFault({ phase, attempt, awaitsContinue, awaitsBody, given }: RunningTry): Fault | null {
+export function silenceFault({ phase, attempt, awaitsContinue, awaitsBody, replyBody }: RunningTry): Fault | null {
   const { options, exchange } = attempt;
   const { idleMs } = options;
   if (phase === "sending") {
@@ -114,8 +114,9 @@ export function silenceFault({ phase, attempt, awaitsContinue, awaitsBody, given
     return new Fault("request_timeout", `the client sent nothing for ${idleMs} ms`);
   }
   // The client was waited for meanwhile: what becomes of one that reads too little is decided where the reply is sent.
-  if (options.clock.now() - exchange.call.heldUpTill < idleMs) return null;
-  if ((given?.readableLength ?? 0) > 0) return new Fault("request_timeout", `the reply was not read for ${idleMs} ms`);
+  if (options.clock.now() - exchange.call.clientWaitedUntil < idleMs) return null;
+  if ((replyBody?.readableLength ?? 0) > 0)
+    return new Fault("request_timeout", `the reply was not read for ${idleMs} ms`);
   return new Fault("upstream_timeout", `no byte either way for ${idleMs} ms`);
 }
 

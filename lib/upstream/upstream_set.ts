@@ -69,9 +69,9 @@ export class Peer implements UpstreamDestination<Pool>, WeighedUpstream {
     return this.load + this.ofWorkers.load;
   }
 
-  broken(fault: Fault): void {
+  brokeOff(fault: Fault): void {
     // A timeout in the middle of a body may be the client's fault, if it does not read.
-    if (isUpstreams(fault) && fault.code !== "upstream_timeout") this.health.failed(fault.message);
+    if (isUpstreams(fault) && fault.code !== "upstream_timeout") this.health.countFailure(fault.message);
   }
 }
 
@@ -83,8 +83,8 @@ export const ALWAYS_USABLE: UpstreamHealth = {
     share: 1,
     failureStatuses: null,
     configure: ignore,
-    answered: ignore,
-    failed: ignore,
+    countAnswer: ignore,
+    countFailure: ignore,
     close: ignore,
   },
   report: { state: "unknown", since: null, reason: null, until: null },

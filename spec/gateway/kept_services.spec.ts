@@ -300,7 +300,7 @@ function partsOf({ inUse, instances, table, counts, metrics }: Snapshot): object
     sets,
     pools: [...inUse.pools].map(([key, { maxConnections }]) => [key, maxConnections]),
     limiters: [...inUse.limiters],
-    kept: [...inUse.kept.keys()],
+    kept: [...inUse.pluginState.keys()],
     instances: [...instances],
     counts,
     meters: [[...metrics!.services.keys()], [...metrics!.plugins.keys()]],

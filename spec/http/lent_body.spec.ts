@@ -1,6 +1,6 @@
 import { setImmediate as nextRound } from "node:timers/promises";
 import { expect, it } from "vitest";
-import { behind, LentBody, lentCopy } from "../../lib/http/lent_body.ts";
+import { withHead, LentBody, lentCopy } from "../../lib/http/lent_body.ts";
 import { ownBody } from "../../lib/server/reply_headers.ts";
 
 /** A body of `text` in memory that is overwritten as soon as it is given back. */
@@ -126,17 +126,17 @@ const HEAD_ROOM = 1024;
 it("what was lent is written behind its head from the same memory, whose next body has nothing of it", () => {
   const body = lentCopy(long("first"));
   const bytes = body.lend()!;
-  const parts = behind("a head that is the longer one;", bytes) as Buffer[];
+  const parts = withHead("a head that is the longer one;", bytes) as Buffer[];
   expect(parts.map(String)).toEqual([`a head that is the longer one;${String(long("first"))}`]);
   expect([parts[0]!.buffer, bytes]).toEqual([bytes.buffer, long("first")]);
   // Sent again over another connection, perhaps with another head.
-  expect(behind("caf\xe9;", bytes).map((part) => (part as Buffer).toString("latin1"))).toEqual([
+  expect(withHead("caf\xe9;", bytes).map((part) => (part as Buffer).toString("latin1"))).toEqual([
     `caf\xe9;${String(long("first"))}`,
   ]);
   body.giveBack();
   const next = lentCopy(long("other")).lend()!;
   expect(next.buffer).toBe(bytes.buffer);
-  expect(behind("head;", next).map(String)).toEqual([`head;${String(long("other"))}`]);
+  expect(withHead("head;", next).map(String)).toEqual([`head;${String(long("other"))}`]);
 });
 
 it.each([
@@ -145,13 +145,13 @@ it.each([
   [16_384, 2],
 ])("a head of %i bytes and a body that was lent are %i parts", (length, parts) => {
   const bytes = lentCopy(long("bytes")).lend()!;
-  const all = behind("h".repeat(length), bytes);
+  const all = withHead("h".repeat(length), bytes);
   expect([all.length, all.map(String).join("")]).toEqual([parts, "h".repeat(length) + String(long("bytes"))]);
 });
 
 it("a small body and its head are one text", () => {
   const body = Buffer.from(Array.from({ length: 256 }, (_none, i) => i));
-  const parts = behind("caf\xe9;", lentCopy(body).lend()!) as string[];
+  const parts = withHead("caf\xe9;", lentCopy(body).lend()!) as string[];
   expect(parts.map((part) => Buffer.from(part, "latin1"))).toEqual([
     Buffer.concat([Buffer.from("caf\xe9;", "latin1"), body]),
   ]);
@@ -160,7 +160,7 @@ it("a small body and its head are one text", () => {
 it("nothing is written into memory in front of bytes that is not theirs", () => {
   const others = Buffer.alloc(8192, "o");
   const bytes = others.subarray(HEAD_ROOM, HEAD_ROOM + 5000);
-  expect(behind("head;", bytes)).toEqual(["head;", bytes]);
+  expect(withHead("head;", bytes)).toEqual(["head;", bytes]);
   expect(others).toEqual(Buffer.alloc(8192, "o"));
 });
 

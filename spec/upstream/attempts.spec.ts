@@ -26,7 +26,7 @@ function peer(id: string, answer: Answer): Peer & { failures: string[]; asked: n
   const { options, leases } = madeUpPool();
   const pool = { options, leases, forward } as unknown as Http2Pool;
   const made = Object.assign(madeUpPeer(id, pool), { failures: [] as string[], asked: 0 });
-  made.health.failed = (reason) => void made.failures.push(reason);
+  made.health.countFailure = (reason) => void made.failures.push(reason);
   return made;
 }
 

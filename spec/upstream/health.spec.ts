@@ -19,7 +19,7 @@ function bench(
     health.configure({ active: next.active ?? null, passive: { ...PASSIVE, ...next.passive } });
   configure(settings);
   const fail = (times: number) => {
-    for (let i = 0; i < times; i++) health.failed("connect ECONNREFUSED");
+    for (let i = 0; i < times; i++) health.countFailure("connect ECONNREFUSED");
   };
   const said = () => lines.map(({ level, message, fields }) => `${level} ${message}${reasonOf(fields)}`);
   return { clock, health, fail, said, configure, changes: () => changes };
@@ -93,7 +93,7 @@ it("the log speaks of a change only once it has been told to all, who may be oth
   health.configure({ active: { healthyThreshold: 1, unhealthyThreshold: 1 }, passive: { ...PASSIVE, maxFailures: 1 } });
   health.checked("status 500");
   health.checked(null);
-  health.failed("connect ECONNREFUSED");
+  health.countFailure("connect ECONNREFUSED");
   clock.advance(100);
   expect(seen).toEqual([
     ["upstream unhealthy", false],
@@ -167,9 +167,9 @@ describe("passive checks", () => {
 
   it("passive checks count listed statuses only", () => {
     const { health } = bench({ passive: { statuses: [503] } });
-    for (let i = 0; i < 9; i++) health.answered(500);
+    for (let i = 0; i < 9; i++) health.countAnswer(500);
     expect(health.usable).toBe(true);
-    for (let i = 0; i < 3; i++) health.answered(503);
+    for (let i = 0; i < 3; i++) health.countAnswer(503);
     expect(health.usable).toBe(false);
     expect(health.report.reason).toBe("status 503");
   });

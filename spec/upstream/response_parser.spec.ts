@@ -104,7 +104,7 @@ describe.each([Infinity, 7, 1])("the parser of responses in pieces of %d bytes",
       for (const framing of ["Content-Length: 9", "Transfer-Encoding: chunked"]) {
         // A 204 must not speak of one (RFC 9112 §6.1, §6.2): whoever does may send it, too, and behind the end it would
         // be the next response.
-        const connection = status === 204 ? "spent" : "kept";
+        const connection = status === 204 ? "spent" : "reusable";
         expect(read(`HTTP/1.1 ${status} X\r\n${framing}\r\n\r\n`, { size, method }).events.at(-1)).toBe(
           `ended ${connection} `,
         );

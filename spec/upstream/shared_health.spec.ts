@@ -95,8 +95,8 @@ describe("the health of upstreams with workers", () => {
       "and an ejection holds for all of them until it is over",
     () => {
       const { main, one, two, clock } = bench();
-      main.health("a").failed("broken");
-      main.health("a").failed("broken");
+      main.health("a").countFailure("broken");
+      main.health("a").countFailure("broken");
       expect([one.picks(), two.picks(), one.health("a").ejected]).toEqual(["bbbb", "bbbb", true]);
       clock.advance(100);
       expect([one.picks(), two.picks()].every((picks) => picks.includes("a"))).toBe(true);
@@ -105,7 +105,7 @@ describe("the health of upstreams with workers", () => {
 
   it("a worker uses ejected upstreams when no other is left, and no unhealthy ones", () => {
     const { main, one, checked } = bench();
-    for (let i = 0; i < 2; i++) main.health("a").failed("broken");
+    for (let i = 0; i < 2; i++) main.health("a").countFailure("broken");
     checked("b", "status 500");
     expect(one.picks()).toBe("aaaa");
     checked("a", "status 500");
@@ -117,11 +117,11 @@ describe("the health of upstreams with workers", () => {
       "and statuses that count as failures",
     async () => {
       const { sent, one, two } = bench();
-      one.health("a").failed("first");
-      one.health("a").failed("second");
-      one.health("b").answered(503);
-      one.health("b").answered(200);
-      two.health("b").answered(503);
+      one.health("a").countFailure("first");
+      one.health("a").countFailure("second");
+      one.health("b").countAnswer(503);
+      one.health("b").countAnswer(200);
+      two.health("b").countAnswer(503);
       expect(sent).toEqual([]);
       await nextTurn();
       expect(sent).toEqual([
@@ -137,12 +137,12 @@ describe("the health of upstreams with workers", () => {
       "or that is no longer configured",
     async () => {
       const { sent, main, one, two } = bench();
-      for (let i = 0; i < 2; i++) main.health("a").failed("broken");
-      one.health("a").failed("broken");
+      for (let i = 0; i < 2; i++) main.health("a").countFailure("broken");
+      one.health("a").countFailure("broken");
       one.health("b").close();
-      one.health("b").failed("broken");
+      one.health("b").countFailure("broken");
       two.apply({ ...HEALTH, passive: { ...HEALTH.passive, maxFailures: 0 } });
-      two.health("b").failed("broken");
+      two.health("b").countFailure("broken");
       await nextTurn();
       expect(sent).toEqual([]);
     },

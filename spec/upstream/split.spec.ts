@@ -297,7 +297,7 @@ describe("a split while upstreams fail", () => {
   it("the rest serves the requests of a group without a usable upstream: unhealthy, ejected or with weight 0", () => {
     const { picks, down, peer, clock } = bench("v1 v2/canary v3/beta v4/gone:0", sharesOf("canary:20 beta:20 gone:20"));
     down("v2");
-    peer("v3").health.failed("reset");
+    peer("v3").health.countFailure("reset");
     expect(new Set(picks(1000))).toEqual(new Set(["v1"]));
     clock.advance(100);
     expect(count(picks(1000), "v3")).toBe(200);

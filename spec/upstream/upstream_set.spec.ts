@@ -63,7 +63,7 @@ describe("the choice of upstreams", () => {
 
   it("the choice of upstreams skips an ejected upstream until it returns", () => {
     const { picks, peers, clock } = bench("a b c");
-    peers[1]!.health.failed("broken");
+    peers[1]!.health.countFailure("broken");
     expect(picks(4)).toBe("acac");
     clock.advance(100);
     expect([...picks(3)].sort().join("")).toBe("abc");
@@ -96,14 +96,14 @@ describe("the choice of upstreams", () => {
 describe("the last usable upstream", () => {
   it("the last usable upstream stays in use: it is never ejected", () => {
     const { picks, peers } = bench("a b c:0");
-    peers[0]!.health.failed("broken");
-    for (let i = 0; i < 5; i++) peers[1]!.health.failed("broken");
+    peers[0]!.health.countFailure("broken");
+    for (let i = 0; i < 5; i++) peers[1]!.health.countFailure("broken");
     expect(picks(2)).toBe("bb");
   });
 
   it("the last usable upstream makes the ejected upstreams usable when it is unhealthy", () => {
     const { picks, peers } = bench("a b");
-    peers[0]!.health.failed("broken");
+    peers[0]!.health.countFailure("broken");
     (peers[1]!.health as Health).checked("status 500");
     expect(picks(2)).toBe("aa");
   });
@@ -111,7 +111,7 @@ describe("the last usable upstream", () => {
   it("the last usable upstream cannot be an upstream that a reload removed", () => {
     const { peers, apply } = bench("a b");
     apply("a");
-    peers[0]!.health.failed("broken");
+    peers[0]!.health.countFailure("broken");
     expect(peers[0]!.health.usable).toBe(true);
   });
 });
@@ -119,7 +119,7 @@ describe("the last usable upstream", () => {
 describe("a reload", () => {
   it("a reload keeps an upstream and its health", () => {
     const { peers, apply } = bench("a b");
-    peers[0]!.health.failed("broken");
+    peers[0]!.health.countFailure("broken");
     const { peers: next, picker } = apply("a b c");
     expect(next.slice(0, 2)).toEqual(peers);
     expect(picker.pick(madeUpExchange(), [])!.id).not.toBe("a");
@@ -142,7 +142,7 @@ describe("a reload", () => {
       "at another place it is unknown",
     () => {
       const { fleet, force, peers, apply, clock } = bench("a b");
-      peers[0]!.health.failed("broken");
+      peers[0]!.health.countFailure("broken");
       const next = fleet.peer("a", madeUpPool({ keepaliveIdleMs: 2 }));
       expect(fleet.peer("a", madeUpPool({ port: 81 })).health.usable).toBe(true);
       expect(fleet.peer("b", madeUpPool({ host: "127.0.0.2" })).health).not.toBe(peers[1]!.health);
@@ -156,7 +156,7 @@ describe("a reload", () => {
       ]);
       clock.advance(100);
       expect(upstreamSetReport(fleet).upstreams[0]).toMatchObject({ state: "unknown", usable: true });
-      next.health.failed("broken");
+      next.health.countFailure("broken");
       apply("b");
       expect(clock.pending).toBe(0);
     },
@@ -170,7 +170,7 @@ describe("a reload", () => {
       const [a, b] = peers as [Peer, Peer];
       const put = (health: HealthSettings | null) => force([a, b].map((peer) => ({ peer, weight: 1, health })));
       const states = () => {
-        a.health.failed("broken");
+        a.health.countFailure("broken");
         return upstreamSetReport(fleet).upstreams.map(({ state }) => state);
       };
       put(null);
@@ -186,10 +186,10 @@ describe("a reload", () => {
 
   it("a reload leaves no timer when it removes an upstream or when the service ends", () => {
     const { peers, apply, clock, fleet } = bench("a b c");
-    peers[0]!.health.failed("broken");
+    peers[0]!.health.countFailure("broken");
     apply("b c");
     expect(clock.pending).toBe(0);
-    peers[1]!.health.failed("broken");
+    peers[1]!.health.countFailure("broken");
     fleet.close();
     expect(clock.pending).toBe(0);
   });
@@ -209,7 +209,7 @@ describe("a reload", () => {
 
 it("reports the state of each upstream, and whether it gets requests", () => {
   const { fleet, peers } = bench("a b c:0");
-  peers[0]!.health.failed("connect ECONNREFUSED");
+  peers[0]!.health.countFailure("connect ECONNREFUSED");
   const at = { host: "127.0.0.1", port: 80, group: null, inFlight: 0, adminState: null };
   expect(upstreamSetReport(fleet)).toEqual({
     name: "s",
@@ -278,8 +278,8 @@ it.each<[ErrorCode, number]>([
 ])("counts a response that breaks off with %s as a failure of the upstream: %d", (code, times) => {
   const peer = madeUpPeer("a");
   let failures = 0;
-  peer.health.failed = () => void failures++;
-  peer.broken(new Fault(code, "in the middle"));
+  peer.health.countFailure = () => void failures++;
+  peer.brokeOff(new Fault(code, "in the middle"));
   expect(failures).toBe(times);
 });
 
@@ -288,7 +288,7 @@ it("counts requests in progress and waiting requests as its load", async () => {
   const peer = madeUpPeer("a", pool);
   expect(peer.load).toBe(0);
   pool.tryLease("");
-  void pool.leases.wait({ holder: "", onAbort: () => {} }, 1000).catch(() => {});
+  void pool.leases.wait({ shareKey: "", onAbort: () => {} }, 1000).catch(() => {});
   expect(peer.load).toBe(2);
   pool.destroy();
 });
