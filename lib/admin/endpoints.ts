@@ -1,7 +1,7 @@
 /**
  * The endpoints of the admin interface: paths, methods, replies and access control.
  */
-import { Fault, messageOf } from "../base/errors.ts";
+import { ERRORS, Fault, messageOf } from "../base/errors.ts";
 import { loadCode } from "../gateway/loaded_features.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
 import { basicCredentials } from "../http/basic.ts";
@@ -59,6 +59,7 @@ export interface Endpoint {
   readonly isOpen?: true;
   /** Viewers may use it, as they may all with GET. */
   readonly isForViewers?: true;
+  /** A `Fault` that it throws becomes a problem with its code and message. */
   readonly answer: (inbound: Inbound, who: Who) => Reply | Promise<Reply>;
 }
 
@@ -149,7 +150,9 @@ export class Endpoints {
     try {
       reply = await this.#route(inbound);
     } catch (error) {
-      this.#options.log.error("admin request failed", { request_id: call.id, error: messageOf(error, "stack") });
+      const isOfClient = error instanceof Fault && ERRORS[error.code].status < 500;
+      if (!isOfClient)
+        this.#options.log.error("admin request failed", { request_id: call.id, error: messageOf(error, "stack") });
       reply = error instanceof Fault ? problem(call, error.code, { detail: error.message }) : problem(call, "internal");
     }
     const origin = headerValue(headers, "origin");

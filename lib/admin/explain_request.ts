@@ -2,11 +2,12 @@
  * Answers `POST /gateway/explain`, whose body is the request to explain, and `GET /gateway/plugins`.
  */
 import { isIP } from "node:net";
+import { Fault } from "../base/errors.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { isObject } from "../json_schema/values.ts";
 import type { Question } from "../proof/explain.ts";
 import type { Inbound } from "../server/inbound.ts";
-import { readJsonBody, type Unreadable } from "./json_body.ts";
+import { readJsonBody } from "./json_body.ts";
 import { json, queryOf } from "./replies.ts";
 import { explanationView, type InterfaceOptions, type Secrets } from "./views.ts";
 
@@ -18,7 +19,6 @@ export async function explainRequest(
   secrets: Secrets,
 ): Promise<Reply> {
   const request = await readExplainRequest(inbound);
-  if ("code" in request) return problem(inbound.call, request.code, { detail: request.detail });
   await refresh("counts");
   return json(200, explanationView(await gateway.explain(request, secrets)));
 }
@@ -44,23 +44,23 @@ export async function pluginsRequest(
   });
 }
 
-async function readExplainRequest(inbound: Inbound): Promise<Question | Unreadable> {
+/** Rejects with a `Fault`. */
+async function readExplainRequest(inbound: Inbound): Promise<Question> {
   const body = await readJsonBody(inbound, MAX_BYTES, "the request to explain");
-  if ("code" in body) return body;
+  let value: unknown;
   try {
-    return explainRequestOf(JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body)));
+    value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
   } catch (error) {
-    return {
-      code: "bad_request",
-      detail: error instanceof SyntaxError ? `The body is not JSON: ${error.message}.` : "The body is not UTF-8.",
-    };
+    const why = error instanceof SyntaxError ? `The body is not JSON: ${error.message}.` : "The body is not UTF-8.";
+    throw new Fault("bad_request", why);
   }
+  return explainRequestOf(value);
 }
 
-/** Reports every field that is wrong, in one sentence each. */
-function explainRequestOf(value: unknown): Question | Unreadable {
+/** Throws a `Fault` with every field that is wrong, in one sentence each. */
+function explainRequestOf(value: unknown): Question {
   if (!isObject(value))
-    return invalid(['The body must be an object: {"method":"GET","url":"/shop/items","headers":{}}.']);
+    throw invalid(['The body must be an object: {"method":"GET","url":"/shop/items","headers":{}}.']);
   const { method, url, headers = {}, client_ip: clientIp = null, body = null, ...others } = value;
   const wrong: string[] = [];
   if (typeof method !== "string" || method === "") wrong.push('"method" is missing, or not a string such as "GET".');
@@ -82,7 +82,7 @@ function explainRequestOf(value: unknown): Question | Unreadable {
         `"headers", "client_ip" and "body".`,
     );
   }
-  if (wrong.length > 0) return invalid(wrong);
+  if (wrong.length > 0) throw invalid(wrong);
   const question = {
     method: method as string,
     url: url as string,
@@ -98,6 +98,6 @@ function explainRequestOf(value: unknown): Question | Unreadable {
 
 const MAX_NAMED = 3;
 
-function invalid(details: readonly string[]): Unreadable {
-  return { code: "request_invalid", detail: details.join(" ") };
+function invalid(details: readonly string[]): Fault {
+  return new Fault("request_invalid", details.join(" "));
 }

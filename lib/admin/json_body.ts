@@ -1,7 +1,7 @@
 /**
  * Reads the body of a request that has to be JSON, or reports why it cannot be read.
  */
-import { Fault, type ErrorCode } from "../base/errors.ts";
+import { Fault } from "../base/errors.ts";
 import type { TaskQueue } from "../base/task_queue.ts";
 import { headerValue } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -9,23 +9,19 @@ import { readInboundBody } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/inbound.ts";
 import { retryAfter } from "./replies.ts";
 
-export interface Unreadable {
-  readonly code: ErrorCode & ("bad_request" | "request_invalid" | "body_too_large");
-  readonly detail: string;
-}
-
 /**
- * The bytes, not parsed. `what` is for the message: "the request to explain". A type other than application/json is
- * refused.
+ * The bytes, not parsed. `what` is for the message: "the request to explain". Rejects with a `Fault`, also for a type
+ * other than application/json.
  */
-export async function readJsonBody(inbound: Inbound, maxBytes: number, what: string): Promise<Buffer | Unreadable> {
+export async function readJsonBody(inbound: Inbound, maxBytes: number, what: string): Promise<Buffer> {
   if (!JSON_TYPE.test(headerValue(inbound.headers, "content-type") ?? ""))
-    return { code: "bad_request", detail: `Send ${what} as application/json.` };
+    throw new Fault("bad_request", `Send ${what} as application/json.`);
   try {
     return await readInboundBody(inbound, maxBytes);
   } catch (error) {
-    if (!(error instanceof Fault)) return { code: "bad_request", detail: "The body ended before its announced end." };
-    return { code: "body_too_large", detail: `The body may have at most ${maxBytes} bytes.` };
+    throw error instanceof Fault
+      ? new Fault("body_too_large", `The body may have at most ${maxBytes} bytes.`)
+      : new Fault("bad_request", "The body ended before its announced end.");
   }
 }
 
@@ -42,9 +38,9 @@ const COMMA = 0x2c;
 const BRACKET = 0x5b;
 const BRACE = 0x7b;
 
-export async function readConfiguration(inbound: Inbound): Promise<Buffer | Unreadable> {
+/** Rejects with a `Fault`. */
+export async function readConfiguration(inbound: Inbound): Promise<Buffer> {
   const text = await readJsonBody(inbound, MAX_POSTED_BYTES, "the configuration");
-  if ("code" in text) return text;
   let commas = 0;
   let openings = 0;
   for (let i = 0; i < text.length; i++) {
@@ -54,8 +50,8 @@ export async function readConfiguration(inbound: Inbound): Promise<Buffer | Unre
   }
   if (Math.max(commas, openings) <= MAX_POSTED_MARKS) return text;
   const most = `at most ${MAX_POSTED_MARKS} commas, and as many opening brackets and braces`;
-  const detail = `The text of a configuration may have ${most}; this one has ${commas} and ${openings}.`;
-  return { code: "body_too_large", detail };
+  const why = `The text of a configuration may have ${most}; this one has ${commas} and ${openings}.`;
+  throw new Fault("body_too_large", why);
 }
 
 /**
@@ -73,10 +69,7 @@ export async function answerPosted(
       detail: "Too many configurations are being received, or waiting.",
       headers: retryAfter(POSTED_RETRY_MS),
     });
-  return places.take(async () => {
-    const text = await readConfiguration(inbound);
-    return "code" in text ? problem(call, text.code, { detail: text.detail }) : answer(text);
-  });
+  return places.take(async () => answer(await readConfiguration(inbound)));
 }
 
 const POSTED_RETRY_MS = 5000;

@@ -9,7 +9,7 @@ import type { DryRun } from "../proof/dry_run.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { readInboundBody } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/inbound.ts";
-import { answerPosted, type Unreadable } from "./json_body.ts";
+import { answerPosted } from "./json_body.ts";
 import { json, retryAfter } from "./replies.ts";
 import { view, warningView, type InterfaceOptions } from "./views.ts";
 
@@ -19,22 +19,15 @@ import { view, warningView, type InterfaceOptions } from "./views.ts";
  */
 const texts = createTaskQueue(5, 0);
 
-/** Somebody expects that it becomes the configuration. */
-const UNUSED_BODY: Unreadable = {
-  code: "request_invalid",
-  detail: "A reload reads the file of the gateway, and takes no body; dry_run=true tries one.",
-};
-
 export async function reloadRequest(
   inbound: Inbound,
   user: string,
   { gateway, reload, log }: Pick<InterfaceOptions, "gateway" | "reload" | "log">,
 ): Promise<Reply> {
   const { call, clientAddress } = inbound;
-  const request = await readReloadRequest(inbound);
-  if ("code" in request) return problem(call, request.code, { detail: request.detail });
+  const isDryRun = await asksForDryRun(inbound);
   const fields = { address: clientAddress, request_id: call.id };
-  if (request.isDryRun) {
+  if (isDryRun) {
     const tried = (text: Buffer | null) => {
       log.info("dry run of a reload requested by an administrator", fields);
       return dryRunReply(inbound, gateway, text);
@@ -94,18 +87,22 @@ export function dryRunView(dryRun: DryRun) {
   };
 }
 
-async function readReloadRequest(inbound: Inbound): Promise<{ readonly isDryRun: boolean } | Unreadable> {
+/** Rejects with a `Fault`. */
+async function asksForDryRun(inbound: Inbound): Promise<boolean> {
   const { target } = inbound;
   const mark = target.indexOf("?");
   const query = mark < 0 ? "" : target.slice(mark + 1);
-  // Clients may announce a body, and send an empty one.
-  if (query === "" || query === "dry_run=false")
-    return readInboundBody(inbound, 0).then(
-      () => ({ isDryRun: false }),
-      () => UNUSED_BODY,
-    );
+  if (query === "dry_run=true") return true;
   // A mistyped parameter must not turn a dry run into a reload.
-  if (query !== "dry_run=true")
-    return { code: "request_invalid", detail: "The only query parameter is dry_run=true or dry_run=false." };
-  return { isDryRun: true };
+  if (query !== "" && query !== "dry_run=false")
+    throw new Fault("request_invalid", "The only query parameter is dry_run=true or dry_run=false.");
+  try {
+    // Clients may announce a body, and send an empty one.
+    await readInboundBody(inbound, 0);
+  } catch {
+    // Somebody expects that it becomes the configuration.
+    const why = "A reload reads the file of the gateway, and takes no body; dry_run=true tries one.";
+    throw new Fault("request_invalid", why);
+  }
+  return false;
 }

@@ -33,7 +33,6 @@ export async function upstreamRequest(inbound: Inbound, who: By, options: Upstre
   if (named === null)
     return problem(call, "bad_request", { detail: "The names in the path are not percent-encoded UTF-8." });
   const body = await readJsonBody(inbound, MAX_BYTES, "the state");
-  if ("code" in body) return problem(call, body.code, { detail: body.detail });
   const state = stateIn(body);
   if (state === null)
     return problem(call, "request_invalid", {

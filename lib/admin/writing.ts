@@ -111,17 +111,15 @@ export class Writing {
   /** Those of a path; none if there is no such path. */
   readonly at = (path: string): readonly Endpoint[] => this.#table[path] ?? (UPSTREAM.test(path) ? this.#upstream : []);
 
-  #source({ call, target }: Inbound, { role }: Who): Promise<Reply> {
+  async #source({ target }: Inbound, { role }: Who): Promise<Reply> {
     const { redactSecrets } = this.#options;
     const isMasked = role === "viewer" || redactSecrets || queryOf(target).get("secrets") === "masked";
-    return orProblem(call, async () => {
-      const state = this.#ownFile().read();
-      const { text, digest } = state;
-      const body = isMasked ? await this.#masked(text, digest) : text;
-      const readOnly = this.#whyReadOnly(state);
-      const reason = readOnly === null ? [] : ["Source-Read-Only", encodeURIComponent(readOnly)];
-      return jsonReply(body, ["ETag", `"${digest}"`, ...reason]);
-    });
+    const state = this.#ownFile().read();
+    const { text, digest } = state;
+    const body = isMasked ? await this.#masked(text, digest) : text;
+    const readOnly = this.#whyReadOnly(state);
+    const reason = readOnly === null ? [] : ["Source-Read-Only", encodeURIComponent(readOnly)];
+    return jsonReply(body, ["ETag", `"${digest}"`, ...reason]);
   }
 
   /** Null: the file can be replaced from here. */
@@ -157,28 +155,23 @@ export class Writing {
       });
     if (!this.#queue.room || !this.#arriving.room) return tooMany(call);
     const text = await this.#arriving.take(() => readConfiguration(inbound));
-    if ("code" in text) return problem(call, text.code, { detail: text.detail });
     // Others have sent theirs meanwhile.
     if (!this.#queue.room) return tooMany(call);
     return this.#queue.take(() => this.#replace(inbound, who, { action: "source", text, expected }));
   }
 
-  async #showHistory({ call, target }: Inbound): Promise<Reply> {
+  async #showHistory({ target }: Inbound): Promise<Reply> {
     const digest = queryOf(target).get("digest");
-    return orProblem(call, async () => {
-      await this.#remembered;
-      if (digest === null) {
-        const readOnly = this.#whyReadOnly();
-        return json(200, {
-          entries: (await (this.#history?.entries() ?? [])).map((each, _i, all) =>
-            this.#entryView(each, all, readOnly),
-          ),
-        });
-      }
-      if (this.#history === null) throw new Fault("route_not_found", "There is no history.");
-      const { text } = await this.#history.text(digest);
-      return jsonReply(text, ["ETag", `"${digest}"`]);
-    });
+    await this.#remembered;
+    if (digest === null) {
+      const readOnly = this.#whyReadOnly();
+      return json(200, {
+        entries: (await (this.#history?.entries() ?? [])).map((each, _i, all) => this.#entryView(each, all, readOnly)),
+      });
+    }
+    if (this.#history === null) throw new Fault("route_not_found", "There is no history.");
+    const { text } = await this.#history.text(digest);
+    return jsonReply(text, ["ETag", `"${digest}"`]);
   }
 
   #entryView(entry: HistoryEntry, all: readonly HistoryEntry[], readOnly: string | null) {
@@ -200,23 +193,20 @@ export class Writing {
   async #rollBack(inbound: Inbound, who: Who): Promise<Reply> {
     const { call, headers } = inbound;
     const body = await readJsonBody(inbound, MAX_ROLLBACK_BYTES, "the digest");
-    if ("code" in body) return problem(call, body.code, { detail: body.detail });
     const digest = digestIn(body);
     if (digest === null)
       return problem(call, "request_invalid", {
         detail: 'Send the digest of an entry of the history: {"digest":"0123456789ab"}.',
       });
     if (!this.#queue.room) return tooMany(call);
-    return this.#queue.take(() =>
-      orProblem(call, async () => {
-        await this.#remembered;
-        if (this.#history === null) throw new Fault("conflict", "There is no history.");
-        const { entry: found, text } = await this.#history.text(digest);
-        const reason = whyNoRollback(found);
-        if (reason !== null) throw new Fault("conflict", reason);
-        return this.#replace(inbound, who, { action: "rollback", text, expected: expectedBy(headers) });
-      }),
-    );
+    return this.#queue.take(async () => {
+      await this.#remembered;
+      if (this.#history === null) throw new Fault("conflict", "There is no history.");
+      const { entry: found, text } = await this.#history.text(digest);
+      const reason = whyNoRollback(found);
+      if (reason !== null) throw new Fault("conflict", reason);
+      return this.#replace(inbound, who, { action: "rollback", text, expected: expectedBy(headers) });
+    });
   }
 
   async #replace({ call, clientAddress }: Inbound, who: Who, { action, text, expected }: Change): Promise<Reply> {
@@ -261,7 +251,6 @@ export class Writing {
         ["ETag", `"${digest}"`],
       );
     } catch (error) {
-      if (error instanceof Fault) return problem(call, error.code, { detail: error.message });
       if (!(error instanceof ConfigError)) throw error;
       const { digest } = this.#configuration.snapshot;
       return problem(call, "configuration_refused", {
@@ -333,14 +322,5 @@ function digestIn(body: Buffer): string | null {
     return typeof digest === "string" && /^[0-9a-f]{12}$/.test(digest) ? digest : null;
   } catch {
     return null;
-  }
-}
-
-async function orProblem(call: Inbound["call"], answer: () => Reply | Promise<Reply>): Promise<Reply> {
-  try {
-    return await answer();
-  } catch (error) {
-    if (error instanceof Fault) return problem(call, error.code, { detail: error.message });
-    throw error;
   }
 }
