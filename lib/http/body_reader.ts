@@ -3,7 +3,7 @@
  * connection (RFC 9112 §6, §7). Requests and responses use the same reader, so both are read equally strictly.
  */
 import { FIELD_LINE, TOKEN_CHARACTERS, hexDigit } from "../base/http_grammar.ts";
-import { hasToken, trimmed } from "./headers.ts";
+import { hasToken, NameMap, trimmed } from "./headers.ts";
 
 export interface BodySink {
   /**
@@ -171,13 +171,9 @@ export class BodyReader {
     if (!FIELD.test(line)) return this.#refuse("a trailer is malformed");
     const colon = line.indexOf(":");
     const name = line.slice(0, colon);
-    const lower = name.toLowerCase();
     const value = trimmed(line, colon + 1, line.length - 2);
-    // A reader that merges trailers into the header section would give the message another framing (RFC 9110 §6.5.1),
-    // or end its connection.
-    const isForbidden = FRAMING.has(lower) || (CLOSING.has(lower) && hasToken(value, "close"));
-    if (isForbidden && this.#forbidden === "refuse")
-      return this.#refuse("a trailer is about the framing of its message or ends its connection");
+    const isForbidden = isForbiddenTrailer(name, value);
+    if (isForbidden && this.#forbidden === "refuse") return this.#refuse(FORBIDDEN_TRAILER);
     if (!isForbidden) this.#fields.push(name, value);
     return end + 1;
   }
@@ -209,5 +205,20 @@ const QUOTED = String.raw`"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-
 const EXTENSIONS = new RegExp(String.raw`^(?:;[${TOKEN_CHARACTERS}]+(?:=(?:[${TOKEN_CHARACTERS}]+|${QUOTED}))?)+\r\n$`);
 const MALFORMED_SIZE = "the line of a chunk's size is malformed";
 const LONG_TRAILERS = `the trailers of the message have more than ${MAX_TRAILER_BYTES} bytes`;
-const FRAMING = new Set(["content-length", "transfer-encoding"]);
-const CLOSING = new Set(["connection", "proxy-connection"]);
+
+/**
+ * A reader that merges trailers into the header section would give the message another framing (RFC 9110 §6.5.1), or
+ * end its connection.
+ */
+export function isForbiddenTrailer(name: string, value: string): boolean {
+  const kind = FORBIDDEN.get(name);
+  return kind === "framing" || (kind === "closing" && hasToken(value, "close"));
+}
+
+export const FORBIDDEN_TRAILER = "a trailer is about the framing of its message or ends its connection";
+const FORBIDDEN = new NameMap<"framing" | "closing">([
+  ["content-length", "framing"],
+  ["transfer-encoding", "framing"],
+  ["connection", "closing"],
+  ["proxy-connection", "closing"],
+]);

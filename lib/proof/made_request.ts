@@ -11,6 +11,7 @@ import { checkNames, type OptionNames } from "../base/option_names.ts";
 import type { ClientCertificate } from "../http/client_certificate.ts";
 import { hasHeader, headerValue, withoutHeader, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
+import { refuseBytes } from "../server/node_request.ts";
 import { malformed, readFraming, type Framing, type RequestRefusal, type RequestHead } from "../server/request_head.ts";
 import type { Inbound, ReceiveOptions } from "../server/inbound.ts";
 import { receiveHead } from "../server/receive.ts";
@@ -149,7 +150,7 @@ export function injected(
     ignore,
   );
   const refusal =
-    refuseBytes(head, options) ??
+    refuseBytes(head, options.limits) ??
     refuseMalformed(head) ??
     framing.refusal ??
     (isHead ? null : refuseLength(framing, body?.length ?? 0)) ??
@@ -194,21 +195,6 @@ export function headerListOf(headers: Headers): HeaderList {
   return Object.entries(headers as Record<string, string | string[]>).flatMap(([name, values]) =>
     [values].flat().flatMap((value) => [name, value]),
   );
-}
-
-/** As the parser counts a head as HTTP clients write it: `GET / HTTP/1.1`, `Name: value`, and the ends of the lines. */
-function refuseBytes(
-  { method, target, headers }: RequestHead,
-  { limits: { maxHeaderBytes, maxUriBytes } }: ReceiveOptions,
-): RequestRefusal | null {
-  const line = method.length + target.length + " ".length + " HTTP/1.1\r\n".length;
-  // Each name and each value has two characters behind it. The empty line at the end does not count.
-  const bytes = headers.reduce((sum, text) => sum + text.length + 2, line);
-  if (target.length > maxUriBytes || bytes - "\r\n".length <= maxHeaderBytes) return null;
-  return {
-    code: "headers_too_large",
-    detail: `The request line and header fields may have at most ${maxHeaderBytes} bytes together.`,
-  };
 }
 
 /**

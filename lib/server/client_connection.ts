@@ -30,7 +30,6 @@ import {
   LATE_HEAD,
   NOTHING,
   refuseUnread,
-  requestLineOf,
   UPGRADE,
   writeInformation,
   type Http1Options,
@@ -41,7 +40,7 @@ import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_PER_S, MAX_QUIET_MS } from "./li
 import type { ConnectionFacts, Inbound, ReceiveOptions } from "./inbound.ts";
 import { receiveHead } from "./receive.ts";
 import { RequestBody } from "./request_body.ts";
-import { RequestParser, type RequestRefusal, type RequestSink } from "./request_head.ts";
+import { RequestParser, requestLineOf, type RequestRefusal, type RequestSink } from "./request_head.ts";
 
 type Phase = "idle" | "waiting" | "ready" | "streaming" | "flushing" | "discarding" | "over";
 

@@ -14,7 +14,7 @@ import type { DeliveryOptions } from "../http/delivery.ts";
 import type { Notes } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { problemDocument, type Reply, type Tunnel } from "../http/reply.ts";
-import type { RequestRefusal } from "./request_head.ts";
+import { headTooLarge, type RequestRefusal } from "./request_head.ts";
 import { endSoon } from "./linger.ts";
 import type { ConnectionFacts, Inbound, ReceiveOptions, Unread } from "./inbound.ts";
 
@@ -142,18 +142,8 @@ export function refuseUnread(
   options.unread({ ...refusal, id, connection, line, httpVersion: "1.1", sent, isGone: refusal === CUT_OFF });
 }
 
-/** The request line of a head that could not be read as a whole, for the log; null: it has none, or not all of it. */
-export function requestLineOf(head: Buffer): Unread["line"] {
-  const end = head.indexOf("\n", 2) + 1;
-  const [, method, target, httpVersion] = REQUEST_LINE.exec(head.toString("latin1", 0, end)) ?? [];
-  return method === undefined ? null : { method, target: target!, httpVersion: httpVersion! };
-}
-
-const REQUEST_LINE = /^(?:\r\n)?([A-Z-]{1,20}) ((?:\/|[A-Za-z]+:\/\/)[\x21-\x7e]*) HTTP\/(1\.[01])\r\n$/;
-
 function saidOf({ code }: RequestRefusal, { maxHeaderBytes, maxUriBytes }: ReceiveOptions["limits"]): string {
-  if (code === "headers_too_large")
-    return `The request line and header fields may have at most ${maxHeaderBytes} bytes together.`;
+  if (code === "headers_too_large") return headTooLarge(maxHeaderBytes).detail;
   if (code === "uri_too_long") return `The request target may have at most ${maxUriBytes} bytes.`;
   return code === "request_timeout" ? "The request did not arrive in time." : "The request is not valid HTTP/1.1.";
 }

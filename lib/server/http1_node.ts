@@ -8,12 +8,20 @@ import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
 import { guardedEmitter } from "../base/event_loop.ts";
 import { ERRORS, ignore, type ErrorCode } from "../base/errors.ts";
+import { FORBIDDEN_TRAILER, isForbiddenTrailer } from "../http/body_reader.ts";
 import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { answer } from "./client_reply.ts";
-import { malformed, NO_TUNNEL, readFraming, type RequestRefusal } from "./request_head.ts";
-import { CUT_OFF, head, KEEP_ALIVE_MS, refuseUnread, writeInformation, type Http1Options } from "./http1.ts";
+import {
+  isKnownMethod,
+  malformed,
+  NO_TUNNEL,
+  readFraming,
+  requestLineFault,
+  type RequestRefusal,
+} from "./request_head.ts";
+import { CUT_OFF, head, KEEP_ALIVE_MS, NOTHING, refuseUnread, writeInformation, type Http1Options } from "./http1.ts";
 import { isLive, UploadPace, type Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
 import { respond } from "./node_reply.ts";
@@ -118,10 +126,16 @@ export class NodeHttp1 {
       // Its head may have been sent before the drain: then the client does not know of the drain.
       drain.postpone();
     });
+    // Before its readers learn that the body is whole.
+    if (body !== null)
+      request.prependOnceListener("end", () => {
+        if (hasForbiddenTrailer(request.rawTrailers)) this.#giveUp(socket, exchange, BAD_TRAILER);
+      });
     const send = (reply: Reply) => {
       // A client that did not get 100 (Continue) may send its body or not: where its next request starts is not known
       // (RFC 9110 §10.1.1).
-      const isLast = drain.isLeaving || !isContinued || inbound.refusal !== null || this.#losesRest.has(request);
+      const isLost = !isContinued || inbound.refusal !== null || this.#losesRest.has(request);
+      const isLast = drain.isLeaving || isLost || !inbound.isPersistent;
       respond({ request, response, call, body, isLast }, reply, { ...delivery, writeBatch, heldUp: this.#heldUp });
     };
     answer(inbound, { send, giveUp: () => void response.destroy() }, this.#options);
@@ -191,7 +205,7 @@ export class NodeHttp1 {
     // A complete reply may wait for the end of this turn. It is the answer, so the rest of the request is not needed.
     this.#options.writeBatch.now();
     if (response.writableEnded) return endSoon(socket, this.#options.clock);
-    const code = clientErrorCode(error, this.#options.receiving().limits.maxUriBytes);
+    const code = clientErrorCode(error, this.#options.receiving().limits);
     if (!gone) call.fail(code, error.message);
     if (response.headersSent) return void socket.destroy();
     if (!gone) call.notes.status = ERRORS[code].status;
@@ -200,7 +214,7 @@ export class NodeHttp1 {
   }
 
   #refuse(socket: Duplex, error: NodeJS.ErrnoException, requestId?: string): void {
-    const code = clientErrorCode(error, this.#options.receiving().limits.maxUriBytes);
+    const code = clientErrorCode(error, this.#options.receiving().limits);
     const refusal = isCutOff(error) ? CUT_OFF : { code, detail: error.message };
     refuseUnread(socket, this.#options, refusal, { id: requestId });
   }
@@ -330,18 +344,24 @@ function isCutOff(error: NodeJS.ErrnoException): boolean {
   return error.code === "HPE_INVALID_EOF_STATE";
 }
 
-function clientErrorCode(error: NodeJS.ErrnoException & { rawPacket?: Buffer }, maxUriBytes: number): ErrorCode {
+function clientErrorCode(error: NodeJS.ErrnoException & { rawPacket?: Buffer }, limits: Limits): ErrorCode {
   if (error.code === "HPE_HEADER_OVERFLOW")
-    return isLongTarget(error.rawPacket, maxUriBytes) ? "uri_too_long" : "headers_too_large";
+    return hasLongTarget(error.rawPacket, limits) ? "uri_too_long" : "headers_too_large";
   return error.code === "ERR_HTTP_REQUEST_TIMEOUT" ? "request_timeout" : "bad_request";
 }
 
-/** Whether the head was too large because of its first line. */
-function isLongTarget(packet: Buffer | undefined, maxUriBytes: number): boolean {
-  if (packet === undefined || !/^[A-Z]+ [/h]/.test(packet.toString("latin1", 0, 32))) return false;
-  const end = packet.indexOf("\n");
-  return end < 0 || end > maxUriBytes;
+/** Whether a request begins with this packet whose target is longer than the limit. */
+function hasLongTarget(packet: Buffer = NOTHING, limits: Limits): boolean {
+  const [method = ""] = packet.toString("latin1", 0, 32).split(" ");
+  return isKnownMethod(method) && requestLineFault(packet, limits)?.code === "uri_too_long";
 }
+
+function hasForbiddenTrailer(trailers: HeaderList): boolean {
+  return trailers.some((name, i) => i % 2 === 0 && isForbiddenTrailer(name, trailers[i + 1]!));
+}
+
+/** As the error that node reports. */
+const BAD_TRAILER: NodeJS.ErrnoException = new Error(FORBIDDEN_TRAILER);
 
 /**
  * The error that node reports for a head that is too slow. One object for all: it is made once, since its stack is of

@@ -6,7 +6,7 @@ import type { Clock } from "../base/clock.ts";
 import type { CertificateReader } from "../http/client_certificate.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
-import type { RequestRefusal, RequestHead, Underscores } from "./request_head.ts";
+import type { RequestRefusal, RequestLine, Underscores } from "./request_head.ts";
 import type { Limits } from "./limits.ts";
 
 export interface Inbound extends RequestFacts {
@@ -55,8 +55,6 @@ export interface Unread extends RequestRefusal {
   /** Whether the client has disconnected before all of the request was sent. */
   readonly isGone: boolean;
 }
-
-export type RequestLine = Pick<RequestHead, "method" | "target" | "httpVersion">;
 
 /** Sends an informational response (RFC 9110 §15.2) on the request's connection. */
 export type Inform = (status: number, headers: HeaderList) => void;

@@ -56,26 +56,30 @@ export function receiveHead(
     trailers: trailers === null ? noTrailers : () => withoutDropped(trailers(), underscores),
     upgrade: framing.upgrade,
     refusal:
-      framing.refusal ??
       refuseSize(target, head.headers, limits) ??
+      framing.refusal ??
+      refuseBody(head.headers, limits) ??
       (framing.expects === "unknown" ? UNKNOWN_EXPECTATION : null),
   };
 }
 
 const noTrailers = () => NO_TRAILERS;
 
-/** 414, 431 or 413 for a head that is larger than the limits allow. */
+/** 414 or 431 for a head that is larger than the limits allow. */
 export function refuseSize(
   target: string,
   headers: HeaderList,
-  { maxUriBytes, maxHeaders, maxBodyBytes }: Limits,
+  { maxUriBytes, maxHeaders }: Limits,
 ): RequestRefusal | null {
   if (target.length > maxUriBytes)
     return { code: "uri_too_long", detail: `The request target may have at most ${maxUriBytes} bytes.` };
-  if (headers.length > maxHeaders * 2) return tooManyLines(maxHeaders);
-  if (maxBodyBytes > 0 && Number(headerValue(headers, "content-length") ?? 0) > maxBodyBytes) {
+  return headers.length > maxHeaders * 2 ? tooManyLines(maxHeaders) : null;
+}
+
+/** 413 for a body that states a length beyond the limit. */
+export function refuseBody(headers: HeaderList, { maxBodyBytes }: Limits): RequestRefusal | null {
+  if (maxBodyBytes > 0 && Number(headerValue(headers, "content-length") ?? 0) > maxBodyBytes)
     return { code: "body_too_large", detail: `The request body may have at most ${maxBodyBytes} bytes.` };
-  }
   return null;
 }
 

@@ -62,6 +62,8 @@ export interface RequestHead {
   readonly framing: Framing;
 }
 
+export type RequestLine = Pick<RequestHead, "method" | "target" | "httpVersion">;
+
 /** Gets the body of a request that has not arrived whole with its head. */
 export interface RequestSink extends BodySink {
   /** The request has been read to its end. */
@@ -212,7 +214,7 @@ const BAD_FIELD = malformed("a header line is malformed");
 const LARGE_HEAD: RequestRefusal = { code: "headers_too_large", detail: "the head is too large" };
 
 /** Returns the error of a request line, or of its beginning; null if it is valid. */
-function requestLineFault(head: Buffer, { maxUriBytes }: Limits): RequestRefusal | null {
+export function requestLineFault(head: Buffer, { maxUriBytes }: Limits): RequestRefusal | null {
   const target = head.indexOf(SPACE) + 1;
   const targetEnd = target === 0 ? 0 : head.indexOf(SPACE, target);
   if ((targetEnd < 0 ? head.length : targetEnd) - target > maxUriBytes) return LONG_TARGET;
@@ -233,9 +235,25 @@ const HEAD = new RegExp(String.raw`${LINE}(?:${FIELD_LINE})*\r\n`, "y");
 /** The methods that node's own parser accepts: an unknown method is a mistake, or a request smuggling attempt. */
 const METHODS: ReadonlySet<string> = new Set(http.METHODS);
 
-function isRequestLine(text: string): boolean {
+/** Whether this is a request line with its end. */
+export function isRequestLine(text: string): boolean {
   return REQUEST_LINE.test(text) && isKnownMethod(methodOf(text));
 }
+
+/**
+ * The request line of a head that could not be read as a whole, for the log, perhaps with an unknown method; null: it
+ * has none, or not all of it.
+ */
+export function requestLineOf(head: Buffer): RequestLine | null {
+  const from = head[0] === CR ? EMPTY_LINE_BYTES : 0;
+  const line = head.toString("latin1", from, head.indexOf(LF, from) + 1);
+  const isShown = REQUEST_LINE.test(line) && methodOf(line).length < LONGEST_METHOD_BYTES;
+  return isShown ? readHead(line, line.length, NO_LINES, undefined) : null;
+}
+
+const EMPTY_LINE_BYTES = 2;
+const LONGEST_METHOD_BYTES = 32;
+const NO_LINES = { maxHeaders: 0 };
 
 function methodOf(requestLine: string): string {
   return requestLine.slice(0, requestLine.indexOf(" "));
@@ -315,7 +333,12 @@ const TABBED = malformed("A header about the connection or the length of the bod
  * The parts of the well-formed head that ends at `end`. Header lines beyond `maxHeaders` are not read: the request is
  * refused for them.
  */
-function readHead(text: string, end: number, { maxHeaders }: Limits, underscores: Underscores): RequestHead {
+function readHead(
+  text: string,
+  end: number,
+  { maxHeaders }: Pick<Limits, "maxHeaders">,
+  underscores: Underscores,
+): RequestHead {
   const method = methodOf(text);
   const lineEnd = text.indexOf("\r");
   const httpVersion = text.charCodeAt(lineEnd - 1) === 0x30 ? "1.0" : "1.1";
@@ -409,7 +432,7 @@ export function readFraming(
     upgrade: asks ? "websocket" : null,
     dropsHeaders,
     namesHeaders: namesHeaders && !isCrowded,
-    refusal: isCrowded ? CROWDED : (refuseFraming(host, hosts, length, coding, httpVersion) ?? refusedMethod),
+    refusal: isCrowded ? CROWDED : (refuseFraming(host, hosts, length, coding, isOld) ?? refusedMethod),
   };
 }
 
@@ -447,20 +470,17 @@ function refuseFraming(
   hosts: number,
   length: Value,
   coding: Value,
-  httpVersion: string,
+  isOld: boolean,
 ): RequestRefusal | null {
-  // node's parser lets HTTP/0.9 and HTTP/2.0 pass.
-  if (httpVersion !== "1.1" && httpVersion !== "1.0")
-    return malformed("The protocol version is neither HTTP/1.1 nor HTTP/1.0.");
   if (hosts > 1) return malformed("The request has more than one Host header.");
-  if (host === undefined && httpVersion !== "1.0") return malformed("The request has no Host header.");
+  if (host === undefined && !isOld) return malformed("The request has no Host header.");
   if (host !== undefined && !isHost(host))
     return malformed("The Host header is not a host name with an optional port.");
   if (length === TWO) return malformed("The request has more than one Content-Length header.");
   if (length !== undefined && !PLAIN_LENGTH.test(length)) return BAD_LENGTH;
   if (coding === undefined) return null;
   if (length !== undefined) return malformed("The request has both Content-Length and Transfer-Encoding.");
-  if (httpVersion === "1.0") return malformed("An HTTP/1.0 request cannot have a Transfer-Encoding.");
+  if (isOld) return malformed("An HTTP/1.0 request cannot have a Transfer-Encoding.");
   if (coding.toLowerCase() !== "chunked") return malformed("The only Transfer-Encoding accepted is chunked.");
   return null;
 }
@@ -478,6 +498,11 @@ export const NO_TUNNEL = malformed("The gateway is no forward proxy: CONNECT is 
 /** The bytes after an upgrade are of the other protocol; two parsers may disagree whether a body comes first. */
 export const UPGRADE_WITH_BODY = malformed("A request for a WebSocket cannot have a body.");
 const CROWDED = malformed(`A request may name ${MAX_CONNECTION_OPTIONS} options in Connection.`);
+
+export function headTooLarge(maxHeaderBytes: number): RequestRefusal {
+  const detail = `The request line and header fields may have at most ${maxHeaderBytes} bytes together.`;
+  return { code: "headers_too_large", detail };
+}
 
 export function tooManyLines(maxHeaders: number): RequestRefusal {
   return { code: "headers_too_large", detail: `A request may have at most ${maxHeaders} header lines.` };

@@ -1,5 +1,7 @@
 /** Runs the tables of cases in a process of its own, whose coverage is recorded: see `parser_coverage.spec.ts`. */
-import { isDropped, isHost, readFraming, withoutDropped } from "../../lib/server/request_head.ts";
+import { headTooLarge, isDropped, isHost, readFraming } from "../../lib/server/request_head.ts";
+import { requestLineOf, withoutDropped } from "../../lib/server/request_head.ts";
+import { isForbiddenTrailer } from "../../lib/http/body_reader.ts";
 import { lastChunk } from "../../lib/server/client_reply.ts";
 import { BODY_CASES, readBody } from "../http/body_reader.cases.ts";
 import { defaultLimits } from "../support/limits.ts";
@@ -31,4 +33,7 @@ for (const [host] of HOSTS) isHost(host);
 for (const [name] of CERTIFICATE_NAMES)
   for (const underscores of ["drop", "allow"] as const) withoutDropped(["A", "b", name, "c"], underscores);
 for (const name of ["X_Request_Id", "T_E", "X_A"]) isDropped(name, "allow");
+for (const line of ["GET / HTTP/1.1\r\n", "\r\nGET / HTTP/1.1\r\n", "GET /"]) requestLineOf(Buffer.from(line));
+headTooLarge(1);
+isForbiddenTrailer("Connection", "close");
 readFraming("GET", ["Date", "", "User-Agent", "", "Proxy", ""], "2.0");

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { connectionOf } from "../../lib/server/client_certificate.ts";
 import { receive } from "../../lib/server/node_request.ts";
 import type { ReceiveOptions } from "../../lib/server/inbound.ts";
-import { refuseSize } from "../../lib/server/receive.ts";
+import { refuseBody, refuseSize } from "../../lib/server/receive.ts";
 import { trustedProxies } from "../../lib/server/trusted_proxies.ts";
 import { manualClock } from "../support/clock.ts";
 import { defaultLimits } from "../support/limits.ts";
@@ -49,7 +49,18 @@ it("gives a body, or a refusal, by the framing of the head", () => {
   expect(received(["Host: h", "Content-Length: 0"])).toMatchObject({ body: null, refusal: null });
   expect(received(["Host: h", "Content-Length: 5"])).toMatchObject({ body: expect.anything(), refusal: null });
   expect(received(["Host: h", "Content-Length: 05"])).toMatchObject({ refusal: { code: "bad_request" } });
-  for (const version of ["0.9", "2.0"]) expect(received(["Host: h"], { version }).refusal?.detail).toMatch(/version/);
+  for (const version of ["0.9", "2.0"])
+    expect(received(["Host: h"], { version }).refusal?.detail).toMatch(/HTTP\/1\.1 or HTTP\/1\.0/);
+});
+
+it("tells of a target that is too long before other faults, and of too many header lines", () => {
+  const rules = { ...options, limits: { ...defaultLimits, maxHeaderBytes: 100, maxUriBytes: 64, maxHeaders: 2 } };
+  const codeOf = (headers: readonly string[], parts: Parts = {}) => received(headers, parts, rules).refusal?.code;
+  expect(codeOf([], { url: `/${"x".repeat(64)}` })).toBe("uri_too_long");
+  expect(codeOf(["a: 1", "b: 2", "c: 3"])).toBe("headers_too_large");
+  expect(codeOf(["Host: h", `a: ${"x".repeat(100)}`])).toBe("headers_too_large");
+  expect(codeOf(["Host: h"], { url: "*" })).toBe("bad_request");
+  expect(codeOf(["Host: h"], { url: "*", method: "OPTIONS" })).toBeUndefined();
 });
 
 it("accepts a request for a WebSocket with Content-Length: 0, and refuses one with a body", () => {
@@ -69,11 +80,11 @@ it.each<[title: string, target: string, headers: readonly string[], code: string
   ["a length beyond what numbers hold", "/", ["Content-Length", "9".repeat(30)], "body_too_large"],
 ])("checks the size of a request with %s", (_title, target, headers, code) => {
   const limits = { ...defaultLimits, maxUriBytes: 64, maxHeaders: 2, maxBodyBytes: 1000 };
-  expect(refuseSize(target, headers, limits)?.code ?? null).toBe(code);
+  expect((refuseSize(target, headers, limits) ?? refuseBody(headers, limits))?.code ?? null).toBe(code);
 });
 
 it("accepts every length without max_body_bytes", () => {
-  expect(refuseSize("/", ["Content-Length", "9".repeat(30)], defaultLimits)).toBeNull();
+  expect(refuseBody(["Content-Length", "9".repeat(30)], defaultLimits)).toBeNull();
 });
 
 describe("the client of a request", () => {

@@ -4,6 +4,7 @@
  */
 import http from "node:http";
 import { createRequire } from "node:module";
+import { checkedHead } from "../../lib/server/node_request.ts";
 import { readFraming, type RequestHead } from "../../lib/server/request_head.ts";
 import type { Limits } from "../../lib/server/limits.ts";
 import { defaultLimits } from "./limits.ts";
@@ -171,7 +172,7 @@ export function readByNode(pieces: Iterable<Buffer>, limits: Limits): Reading {
     }
     const name = METHOD_NAMES.get(method)!;
     const httpVersion = `${major}.${minor}`;
-    head = { method: name, target: url, httpVersion, headers, framing: readFraming(name, headers, httpVersion) };
+    head = checkedHead({ method: name, target: url, httpVersion, headers }, { limits });
     url = "";
     body = "";
     trailers = [];
