@@ -5,9 +5,8 @@
  * ```
  *         head is read            send()             all is written             the system has taken it
  *   idle ─────────────► waiting ─┬──────► ready ─────┬────────────► flushing ─┬► idle ─► the next request
- *                          │     └──────► streaming ─┘                        ├► discarding ─► idle: the upload has
- *                          ended
- *                          └► over: a WebSocket                               └► over: this was the last reply
+ *                          │     └──────► streaming ─┘                        ├► discarding ─► idle: the upload ended
+ *                          └► over: a WebSocket                               └► over: it was the last reply
  * ```
  *
  * Every phase also ends in "over" when the client disconnects, sends invalid HTTP, or exceeds a deadline. Requests that

@@ -46,27 +46,27 @@ describe.each([Infinity, 7, 1])("the parser of responses in pieces of %d bytes",
     [
       "a body of stated length",
       "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood",
-      ["answered 1.1 200 OK Content-Length|4", "body good", "ended kept "],
+      ["answered 1.1 200 OK Content-Length|4", "body good", "ended reusable "],
     ],
     [
       "no reason phrase",
       "HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n",
-      ["answered 1.1 200  Content-Length|0", "ended kept "],
+      ["answered 1.1 200  Content-Length|0", "ended reusable "],
     ],
     [
       "headers with order, case, duplicates, blanks around them and Latin-1",
       "HTTP/1.1 204 X\r\nx-B:\t 1 \t\r\nX-b:\r\nX-L: caf\xe9\r\n\r\n",
-      ["answered 1.1 204 X x-B|1|X-b||X-L|caf\xe9", "ended kept "],
+      ["answered 1.1 204 X x-B|1|X-b||X-L|caf\xe9", "ended reusable "],
     ],
     [
       "chunks with extensions, and trailers",
       `${CHUNKED}2;a=b;c="d\\"e"\r\nok\r\n00A\r\n0123456789\r\n0\r\nX-Sum: 3\r\nx-sum:4\r\n\r\n`,
-      ["answered 1.1 200 OK Transfer-Encoding|chunked", "body ok0123456789", "ended kept X-Sum|3|x-sum|4"],
+      ["answered 1.1 200 OK Transfer-Encoding|chunked", "body ok0123456789", "ended reusable X-Sum|3|x-sum|4"],
     ],
     [
       "informational responses before it",
       "HTTP/1.1 103 Hints\r\nLink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
-      ["informed 103", "informed 100", "answered 1.1 200 OK Content-Length|0", "ended kept "],
+      ["informed 103", "informed 100", "answered 1.1 200 OK Content-Length|0", "ended reusable "],
     ],
     [
       "that HTTP/1.0 ends the connection",
@@ -76,7 +76,7 @@ describe.each([Infinity, 7, 1])("the parser of responses in pieces of %d bytes",
     [
       "that HTTP/1.0 keeps it if it says so",
       "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2\r\n\r\nok",
-      ["answered 1.0 200 OK Connection|Keep-Alive|Content-Length|2", "body ok", "ended kept "],
+      ["answered 1.0 200 OK Connection|Keep-Alive|Content-Length|2", "body ok", "ended reusable "],
     ],
     [
       "that Connection: close ends it",
@@ -228,7 +228,7 @@ it("copies and decodes a head that arrives in single bytes in proportion to its 
   onTestFinished(() => void vi.restoreAllMocks());
   const length = 30_000;
   const { events } = read(`HTTP/1.1 200 OK\r\nX-Long: ${"a".repeat(length)}\r\nContent-Length: 0\r\n\r\n`, { size: 1 });
-  expect(events.at(-1)).toBe("ended kept ");
+  expect(events.at(-1)).toBe("ended reusable ");
   const decodedBytes = decoded.mock.results.reduce((sum, { value }) => sum + String(value).length, 0);
   const copiedBytes = copied.mock.results.reduce((sum, { value }) => sum + (value as Buffer).length, 0);
   expect(joined).not.toHaveBeenCalled();
