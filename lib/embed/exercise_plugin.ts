@@ -246,7 +246,7 @@ function created(
     route: level === "route" ? ROUTE.name : null,
   };
   const context = { ...none, runtime, inUse, log, gatewayName, kinds: [plugin], standIns };
-  const { middleware } = createLink({ ...instance, ...(id !== undefined && { id }) }, 0, place, context);
+  const { middleware } = createLink({ ...instance, ...(id !== undefined && { id }) }, [0, 0], place, context);
   runtime.apply(inUse);
   return { runtime, middleware };
 }

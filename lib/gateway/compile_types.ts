@@ -104,6 +104,8 @@ export interface PluginLink extends Link {
   readonly identity: string;
   /** See `Plugin`. */
   readonly ownHeaders: readonly string[];
+  /** Of the instance among the plugins of its place. */
+  readonly index: number;
 }
 
 export interface RouteChain {

@@ -3,13 +3,13 @@
  * instances of a route.
  */
 import { hash, randomUUID } from "node:crypto";
-import { Egress } from "../base/egress.ts";
+import { Egress, type Destination } from "../base/egress.ts";
 import type { PluginInstance } from "../config/model.ts";
 import { groupsOf } from "../http/exchange.ts";
-import type { Handler, Middleware } from "../http/handler.ts";
+import type { Handler } from "../http/handler.ts";
 import { dashed } from "../http/headers.ts";
 import { composeChain, runningOrder } from "../plugins/chain.ts";
-import type { Scope, ToolCode, Tools } from "../plugins/plugin.ts";
+import type { AnyPlugin, Scope, ToolCode, Tools } from "../plugins/plugin.ts";
 import type { Counters } from "../store/counters.ts";
 import type { LimiterTools } from "../store/costs.ts";
 import type { WatchedRoute } from "./bundle.ts";
@@ -36,18 +36,19 @@ export function createLinks(
     const nth = seen.get(instance.name) ?? 0;
     seen.set(instance.name, nth + 1);
     if (!instance.enabled) return;
-    const inPlace = <T>(run: () => T) => creating(run, instance.name, place, index);
-    const link = inPlace(() => createLink(instance, nth, place, context));
-    links.push({ ...link, middleware: (next) => inPlace(() => handlerBy(link.middleware, next)) });
+    links.push(creating(() => createLink(instance, [index, nth], place, context), instance.name, place, index));
   });
   return links;
 }
 
-/** Throws a TypeError for a middleware that makes no handler. */
-function handlerBy(middleware: Middleware, next: Handler): Handler {
-  const handler: unknown = middleware(next);
-  if (typeof handler === "function") return handler as Handler;
-  throw new TypeError('what "create" returns has to give a handler: (next) => (exchange) => next(exchange)');
+/** Throws a `PluginError` for a middleware that throws, or makes no handler. */
+function handlerBy({ middleware, name, scope, index }: PluginLink, next: Handler): Handler {
+  const make = (): Handler => {
+    const handler: unknown = middleware(next);
+    if (typeof handler === "function") return handler as Handler;
+    throw new TypeError('what "create" returns has to give a handler: (next) => (exchange) => next(exchange)');
+  };
+  return creating(make, name, scope, index);
 }
 
 /** Of all verdicts together that plugins remember: some ten thousand tokens. */
@@ -55,14 +56,64 @@ const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 
 const NO_EGRESS = new Egress([]);
 
-/** What is made when it is asked for. Getters of ten thousand objects cost each of them a hidden class of its own. */
-class CommonTools implements Pick<Tools, "limits" | "verdicts" | "verifyPassword"> {
-  readonly #context: PluginContext;
-  readonly #code: CodeOf;
+type Meter = ReturnType<NonNullable<PluginContext["plan"]>["plugin"]> | null;
 
-  constructor(context: PluginContext, code: CodeOf) {
+/**
+ * The tools of one instance. What is made is made when it is asked for: ten thousand instances would hold twenty
+ * functions each.
+ */
+class InstanceTools implements Tools {
+  readonly scope: Scope;
+  readonly #context: PluginContext;
+  readonly #kind: AnyPlugin;
+  /** URLs of servers that the instance may ask, see `dialledBy`. */
+  readonly #destinations: readonly Destination[];
+  readonly #meter: Meter;
+
+  constructor(
+    scope: Scope,
+    kind: AnyPlugin,
+    destinations: readonly Destination[],
+    meter: Meter,
+    context: PluginContext,
+  ) {
+    this.scope = scope;
     this.#context = context;
-    this.#code = code;
+    this.#kind = kind;
+    this.#destinations = destinations;
+    this.#meter = meter;
+  }
+
+  get clock() {
+    return this.#context.runtime.clock;
+  }
+
+  get log() {
+    return this.#context.log;
+  }
+
+  get callers() {
+    return this.#context.callers;
+  }
+
+  get groupsOf() {
+    return groupsOf;
+  }
+
+  get gatewayName() {
+    return this.#context.gatewayName;
+  }
+
+  get secretParameters() {
+    return this.#context.runtime.secretParameters;
+  }
+
+  get verifiedClaims() {
+    return this.#context.standIns?.verifiedClaims ?? null;
+  }
+
+  get isTrial() {
+    return this.#context.standIns?.isTrial === true;
   }
 
   get limits() {
@@ -77,23 +128,104 @@ class CommonTools implements Pick<Tools, "limits" | "verdicts" | "verifyPassword
   get verifyPassword() {
     return this.#context.standIns?.verifyPassword ?? this.#code("verifyPassword");
   }
-}
 
-/** What an instance of a kind uses. Throws where its kind has not brought it. */
-type CodeOf = <Name extends keyof ToolCode>(what: Name) => NonNullable<ToolCode[Name]>;
+  get counters(): Counters {
+    return {
+      limiter: (limiterKey, options) => {
+        const { runtime, inUse } = this.#context;
+        inUse.limiters.add(limiterKey);
+        const store = options.counters === "memory" ? null : inUse.shared;
+        const memory = this.#isAlone ? undefined : memoryOf(`limiter ${limiterKey}`, this.#context);
+        return (store ?? runtime.counters(this.#code("memoryCounters"))).limiter(limiterKey, options, memory);
+      },
+    };
+  }
 
-function codeOf(given: ToolCode | undefined, kind: string): CodeOf {
-  return (what) => {
+  get limiterBy(): Tools["limiterBy"] {
+    return (make, limiterKey = this.scope.key) => {
+      const local = this.#context.runtime.counters(this.#code("memoryCounters"));
+      return make(limiterTools(limiterKey, local, this.#context), limiterKey);
+    };
+  }
+
+  get keep(): Tools["keep"] {
+    return (what, settings, make) => {
+      const { runtime, inUse } = this.#context;
+      // Compared by digest: settings may hold whole files. A client that is kept may ask the servers of its own
+      // configuration only.
+      const digest = hash("sha256", JSON.stringify([settings, this.#destinations]));
+      return runtime.keep(JSON.stringify([this.scope.key, what]), digest, make, inUse);
+    };
+  }
+
+  get common(): Tools["common"] {
+    return (what, make) => this.#context.runtime.common(`${this.#kind.name}: ${what}`, make);
+  }
+
+  get count(): Tools["count"] {
+    return (what) => this.#context.runtime.count(`count of ${this.#kind.name}: ${what}`, this.#code("SharedCount"));
+  }
+
+  get counts(): Tools["counts"] {
+    return (what) => this.#context.runtime.count(`${this.#kind.name}: ${what}`, this.#code("HeldCounts"));
+  }
+
+  get shared(): Tools["shared"] {
+    return (what, bytes) => {
+      if (!Number.isSafeInteger(bytes) || bytes < 1)
+        throw new RangeError(`the memory "${what}" cannot have ${bytes} bytes: ask for a whole number, at least 1`);
+      return this.#isAlone ? null : sharedBy(this.scope.key, what, bytes, this.#context);
+    };
+  }
+
+  get client(): Tools["client"] {
+    return (options) => {
+      const { standIns, runtime } = this.#context;
+      const { name, dials } = this.#kind;
+      const why = dials?.why ?? `plugin ${name}, whose kind has no "dials"`;
+      const standIn = standIns?.client?.({ name, scope: this.scope });
+      if (standIn !== undefined) return standIn;
+      const egress = this.#destinations.length === 0 ? NO_EGRESS : new Egress(this.#destinations);
+      return new (this.#code("HttpClient"))({ clock: runtime.clock, ...options, egress, why });
+    };
+  }
+
+  get tally(): Tools["tally"] {
+    // A plugin in JavaScript may count statuses: a number would fail each report of the metrics.
+    return (result) => this.#meter?.tally(String(result));
+  }
+
+  get #isAlone(): boolean {
+    return this.#context.runtime.threads.count === 1;
+  }
+
+  /** What an instance of the kind uses. Throws where its kind has not brought it. */
+  #code<Name extends keyof ToolCode>(what: Name): NonNullable<ToolCode[Name]> {
+    const { isBuiltIn, foreign } = this.#context;
+    const given = this.#kind.code ?? (isBuiltIn(this.#kind) ? undefined : foreign?.TOOL_CODE);
     const code = given?.[what];
-    if (code === undefined) throw new Error(`the plugin kind ${kind} uses ${what}, and has no "code" for it`);
+    if (code === undefined)
+      throw new Error(`the plugin kind ${this.#kind.name} uses ${what}, and has no "code" for it`);
     return code;
-  };
+  }
 }
 
-/** Throws what the plugin throws. `nth`: of the instances of its kind in one place. */
+/** The same as properties of a plain object: plugins that are not ours may spread it. */
+function ownTools(tools: InstanceTools): Tools {
+  const own = { scope: tools.scope };
+  for (const [name, { get }] of Object.entries(Object.getOwnPropertyDescriptors(InstanceTools.prototype)))
+    if (get !== undefined)
+      Object.defineProperty(own, name, { get: get.bind(tools), enumerable: !MAY_BE_ABSENT.includes(name) });
+  return own as Tools;
+}
+
+/** To ask for one that nothing has brought throws. */
+const MAY_BE_ABSENT = ["limits", "verdicts", "verifyPassword"];
+
+/** Throws what the plugin throws. `nth`: of the instances of its kind in one place, `index`: of all instances there. */
 export function createLink(
   { name, id, config }: PluginInstance,
-  nth: number,
+  [index, nth]: readonly [index: number, nth: number],
   place: PluginOwner,
   context: PluginContext,
 ): PluginLink {
@@ -102,57 +234,19 @@ export function createLink(
   const scope: Scope = { ...place, key, path: pluginPath(place, id ?? name), id: id ?? null };
   const kind = context.kinds.find((each) => each.name === name)!;
   const isBuiltIn = context.isBuiltIn(kind);
-  const code = codeOf(kind.code ?? (isBuiltIn ? undefined : context.foreign?.TOOL_CODE), name);
-  const isAlone = runtime.threads.count === 1;
-  const counters: Counters = {
-    limiter(limiterKey, options) {
-      inUse.limiters.add(limiterKey);
-      const store = options.counters === "memory" ? null : inUse.shared;
-      const memory = isAlone ? undefined : memoryOf(`limiter ${limiterKey}`, context);
-      return (store ?? runtime.counters(code("memoryCounters"))).limiter(limiterKey, options, memory);
-    },
-  };
   const destinations = dialledBy(kind, config);
-  const egress = destinations.length === 0 ? NO_EGRESS : new Egress(destinations);
-  const keep: Tools["keep"] = (what, settings, make) =>
-    // Compared by digest: settings may hold whole files. A client that is kept may ask the servers of its own
-    // configuration only.
-    runtime.keep(JSON.stringify([key, what]), hash("sha256", JSON.stringify([settings, destinations])), make, inUse);
   const meter = plan?.plugin({ ...scope, name, id: id ?? String(nth + 1) }) ?? null;
-  const { clock, secretParameters } = runtime;
-  for (const parameter of kind.secretParameters?.(config) ?? []) secretParameters.add(parameter.toLowerCase());
-  const { log, gatewayName } = context;
-  const own: Omit<Tools, keyof CommonTools> = {
-    ...{ callers, groupsOf, clock, log, gatewayName, scope, keep, secretParameters, counters },
-    limiterBy: (make, limiterKey = key) =>
-      make(limiterTools(limiterKey, runtime.counters(code("memoryCounters")), context), limiterKey),
-    common: (what, make) => runtime.common(`${name}: ${what}`, make),
-    count: (what) => runtime.count(`count of ${name}: ${what}`, code("SharedCount")),
-    counts: (what) => runtime.count(`${name}: ${what}`, code("HeldCounts")),
-    shared(what, bytes) {
-      if (!Number.isSafeInteger(bytes) || bytes < 1)
-        throw new RangeError(`the memory "${what}" cannot have ${bytes} bytes: ask for a whole number, at least 1`);
-      return isAlone ? null : sharedBy(key, what, bytes, context);
-    },
-    client(options) {
-      const why = kind.dials?.why ?? `plugin ${name}, whose kind has no "dials"`;
-      const standIn = standIns?.client?.({ name, scope });
-      return standIn ?? new (code("HttpClient"))({ clock, ...options, egress, why });
-    },
-    verifiedClaims: standIns?.verifiedClaims ?? null,
-    isTrial: standIns?.isTrial === true,
-    // A plugin in JavaScript may count statuses: a number would fail each report of the metrics.
-    tally: (result) => meter?.tally(String(result)),
-  };
-  const tools: Tools = Object.assign(new CommonTools(context, code), own);
-  const created = standIns?.identified?.(kind, config, scope.id) ?? kind.create(config, tools);
+  for (const parameter of kind.secretParameters?.(config) ?? []) runtime.secretParameters.add(parameter.toLowerCase());
+  const tools = new InstanceTools(scope, kind, destinations, meter, context);
+  const created =
+    standIns?.identified?.(kind, config, scope.id) ?? kind.create(config, isBuiltIn ? tools : ownTools(tools));
   if (typeof created !== "function") throw new TypeError('"create" gave no function');
   if (!isBuiltIn) inUse.hasForeignPlugins = true;
   // Ours send nothing else, and the check of every header of a reply costs half a microsecond.
   const middleware = isBuiltIn ? created : context.foreign!.sendingValid(created);
   const admitting =
     kind.identifies === true && callers !== null
-      ? callers.admitting(middleware, standIns === undefined ? clock : null)
+      ? callers.admitting(middleware, standIns === undefined ? runtime.clock : null)
       : middleware;
   context.instances.add(key);
   const identity = kind.guards === true ? identityOf(key, config) : "";
@@ -165,6 +259,7 @@ export function createLink(
     kind,
     identity,
     ownHeaders: kind.ownHeaders?.(config) ?? [],
+    index,
   };
 }
 
@@ -203,12 +298,12 @@ export function chain(
   const guards = links.filter(({ kind }) => kind.guards).map(({ identity }) => identity);
   const own = links.flatMap(({ ownHeaders }) => ownHeaders.map(dashed));
   const stores = links.some(({ kind }) => kind.stores);
-  const handler = composeChain(links, innermost, runtime.clock, onFault);
-  const modules = () => [...new Set(links.filter(({ kind }) => !isBuiltIn(kind)).map(({ name }) => name))];
+  const handler = composeChain(links, innermost, runtime.clock, onFault, handlerBy);
+  const modules = links.filter(({ kind }) => !isBuiltIn(kind)).map(({ name }) => name);
   return {
-    handler: watched?.(handler, { ...place, plugins: modules() }) ?? handler,
+    handler: watched?.(handler, { ...place, plugins: [...new Set(modules)] }) ?? handler,
     audience: stores ? hash("sha256", JSON.stringify([place.service, place.route, guards]), "base64url") : "",
-    ownHeaders: new Set([...own, ...(matched ?? [])]),
+    ownHeaders: own.length === 0 ? matched : new Set([...own, ...(matched ?? [])]),
     callers: callers ?? undefined,
     takesPreflights: links.some(({ kind }) => kind.takes === "preflights"),
   };

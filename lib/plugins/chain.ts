@@ -27,9 +27,16 @@ export function runningOrder<T extends { readonly kind: Pick<AnyPlugin, "guards"
 /**
  * Folds the plugins around `innermost`: the first one sees the request first and the reply last. Any value that a
  * plugin throws, rejects with or returns instead of a Reply becomes an error reply at that place: the plugins around it
- * see this reply like any other. A reply that a plugin passes on unchanged costs one comparison.
+ * see this reply like any other. A reply that a plugin passes on unchanged costs one comparison. `make` makes the
+ * handler of a plugin.
  */
-export function composeChain(links: readonly Link[], innermost: Handler, clock: Clock, onFault: OnFault): Handler {
+export function composeChain<L extends Link>(
+  links: readonly L[],
+  innermost: Handler,
+  clock: Clock,
+  onFault: OnFault,
+  make: (link: L, next: Handler) => Handler = ({ middleware }, next) => middleware(next),
+): Handler {
   if (links.length === 0) return innermost;
   const last: Handler = (exchange) => {
     const { call } = exchange;
@@ -37,7 +44,7 @@ export function composeChain(links: readonly Link[], innermost: Handler, clock: 
     if (call.notes.plugin !== null) stopPluginTime(call.notes, clock.now());
     return (call.passed = innermost(exchange));
   };
-  return links.reduceRight((next, link) => linkHandler(link, next, clock, onFault), last);
+  return links.reduceRight((next, link) => linkHandler(link, make(link, next), clock, onFault), last);
 }
 
 /** The plugin gets the request: the time of the one before ends. */
@@ -48,9 +55,8 @@ function startPluginTime(notes: Notes, meter: PluginTime, now: number): void {
   notes.pluginFrom = now;
 }
 
-function linkHandler(link: Link, next: Handler, clock: Clock, onFault: OnFault): Handler {
-  const { middleware, meter } = link;
-  const handler = middleware(next);
+function linkHandler(link: Link, handler: Handler, clock: Clock, onFault: OnFault): Handler {
+  const { meter } = link;
   const replyTo = (exchange: Exchange, error: unknown): Reply => {
     const { call } = exchange;
     if (!isForeignFault(error)) onFault(link, call, error);

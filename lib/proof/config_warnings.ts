@@ -46,14 +46,19 @@ function* warningSteps(
   const entriesOf = () => routes.map((each) => entryOf(each.service, each.route, each, valid));
   const ofInstances = yield* ofPlugins(plugins, proof.samples, redirectLoops(entriesOf), valid.callers);
   const isLate = ({ code }: ConfigWarning) => Number(code !== "faults_injected");
-  const warnings = [
-    ...ofCounters(valid),
-    ...ofUnfilled(valid),
-    ...ofCallers(valid, plugins),
-    ...ofInstances,
-    ...ofRoutes(proof),
-    ...ofRetries(routes, proof.samples),
-  ].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
+  const found: ConfigWarning[] = [];
+  for (const find of [
+    () => ofCounters(valid),
+    () => ofUnfilled(valid),
+    () => ofCallers(valid, plugins),
+    () => ofInstances,
+    () => ofRoutes(proof),
+    () => ofRetries(routes, proof.samples),
+  ]) {
+    yield;
+    found.push(...find());
+  }
+  const warnings = found.sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
   // An example contains the values of conditions, which may be secret.
   const hasValues = routes.some(({ route }) => route.match !== undefined);
   const shown = hasValues

@@ -64,11 +64,12 @@ export function ofCallers(
   { callers, callerFiles }: ValidConfig,
   plugins: readonly WrittenPlugin[],
 ): readonly ConfigWarning[] {
+  if (callers === null) return [];
   // A caller is looked up in one of each: there may be a million callers, and ten thousand plugins.
   const kinds = new Set(identifying(plugins).map(({ whom }) => whom));
   const ids = new Set(Array.from(kinds).flatMap((whom) => (typeof whom === "string" ? [] : [...whom])));
   const known = [...Array.from(kinds).filter((whom) => typeof whom === "string"), ids].map((whom) => ({ whom }));
-  const unused = (callers?.lists ?? []).flatMap((list) => {
+  const unused = callers.lists.flatMap((list) => {
     const at = list.file === undefined ? ["callers"] : ["caller_files", callerFiles.indexOf(list.file)];
     return list.callers
       .filter((caller) => !known.some((each) => knows(each, caller)))

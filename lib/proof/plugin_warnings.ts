@@ -10,7 +10,7 @@ import type { SampleRequest } from "../route/sample_requests.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import { describePlace } from "../gateway/plugin_error.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
-import { exampleOf, type WrittenPlugin, type WrittenRoute } from "./written.ts";
+import { exampleOf, ROUTES_OF_A_STEP, type WrittenPlugin, type WrittenRoute } from "./written.ts";
 
 type Draft = Pick<ConfigWarning, "code" | "message" | "remedy"> & { readonly example?: string };
 
@@ -30,24 +30,27 @@ export function* ofPlugins(
     const drafts = found.get(plugin) ?? [];
     if (drafts.every(({ code }) => code !== draft.code)) found.set(plugin, [...drafts, draft]);
   };
-  for (const plugin of plugins) {
-    yield;
+  for (const [i, plugin] of plugins.entries()) {
+    if (i % ROUTES_OF_A_STEP === 0) yield;
     for (const draft of ofSettings(plugin)) add(plugin, draft);
     for (const draft of ofGroups(plugin, groups)) add(plugin, draft);
   }
   if (callers !== null) for (const [plugin, draft] of ofNames(plugins)) add(plugin, draft);
-  /** Of the first route that runs the plugin. */
-  const requests = new Map<WrittenPlugin, SampleRequest>();
   const logins: Logins = new Map();
+  let count = 0;
   for (const [route, request] of samples) {
-    yield;
+    if (count++ % ROUTES_OF_A_STEP === 0) yield;
     for (const [i, plugin] of route.plugins.entries()) {
-      if (!requests.has(plugin)) requests.set(plugin, request);
       for (const draft of ofOrder(plugin, route, request, i)) add(plugin, draft);
       for (const draft of ofRedirect(plugin, route, request, leadsBack)) add(plugin, draft);
       for (const draft of ofLogin(plugin, route, logins)) add(plugin, draft);
     }
   }
+  /** Of the first route that runs the plugin. */
+  const requests = new Map<WrittenPlugin, SampleRequest>();
+  if (found.size > 0)
+    for (const [{ plugins: all }, request] of samples)
+      for (const plugin of all) if (found.has(plugin) && !requests.has(plugin)) requests.set(plugin, request);
   return Array.from(found).flatMap(([plugin, drafts]) => {
     const { path, at, service, route } = plugin;
     const request = requests.get(plugin);
@@ -189,7 +192,10 @@ function* ofOrder(
       remedy: "Write it behind key_auth, jwt or another plugin that identifies callers.",
     };
   }
-  if (kind.stores !== true && !COUNTING.has(kind.name) && kind.name !== "identity_token") return;
+  const by = COUNTING.has(kind.name) ? String(config["limitBy"]) : "";
+  const hasGroups = config["limitsByGroup"] !== undefined;
+  const asks = by === "credential" || by.startsWith("header:") || hasGroups;
+  if (kind.stores !== true && kind.name !== "identity_token" && !asks) return;
   const [before, after] = [plugins.slice(0, place), plugins.slice(place + 1)];
   const identifying = before.some((other) => other.kind.identifies === true)
     ? undefined
@@ -217,8 +223,6 @@ function* ofOrder(
       remedy: "Write it behind the last guard, so that the configuration shows the order that holds.",
     };
   }
-  const by = COUNTING.has(kind.name) ? String(config["limitBy"]) : "";
-  const hasGroups = config["limitsByGroup"] !== undefined;
   if ((by === "credential" || hasGroups) && identifying !== undefined) {
     const effect = hasGroups ? "nobody has a group there" : "it counts by client address, not by credential";
     const remedy = `Move it behind that plugin${hasGroups ? "" : ', or set "limit_by" to "client_ip"'}.`;

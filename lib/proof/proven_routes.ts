@@ -8,7 +8,7 @@ import type { ValidConfig } from "../gateway/compile_types.ts";
 import { entryOf } from "../gateway/snapshot.ts";
 import { proveRoutes, type Proof } from "../route/overlaps.ts";
 import type { TableEntry } from "../route/table.ts";
-import { destinations, type WrittenPlugin, type WrittenRoute } from "./written.ts";
+import { destinations, ROUTES_OF_A_STEP, type WrittenRoute } from "./written.ts";
 
 /** Of one gateway: what was proved last. */
 export interface ProofMemory {
@@ -43,12 +43,19 @@ export function* provenRoutes(
   const entries: TableEntry<number>[] = [];
   for (const [i, { service, route }] of routes.entries()) {
     entries.push(entryOf(service, route, i, valid));
-    yield;
+    if (i % ROUTES_OF_A_STEP === 0) yield;
   }
   const accepted: (readonly [number, number])[] = [];
   const destinationOf = destinations();
+  // The order of what is found must not tell which services have stayed.
+  const sets = new Map<string, ReadonlySet<string>>();
   const proof = yield* proveRoutes(entries, {
-    guardsOf: (i) => routes[i]!.guards,
+    guardsOf(i) {
+      const { guardNames, guards } = routes[i]!;
+      const same = sets.get(guardNames) ?? guards;
+      sets.set(guardNames, same);
+      return same;
+    },
     destinationOf: (i) => destinationOf(routes[i]!),
     isAccepted(guarded, taker) {
       const is = isAccepted(routes[guarded]!, routes[taker]!);
@@ -67,7 +74,7 @@ function* placed(
   const of = (i: number) => routes[i]!;
   const samplesOf = new Map<WrittenRoute, NonNullable<ReturnType<typeof samples.get>>>();
   for (const [i, sample] of samples) {
-    yield;
+    if (i % ROUTES_OF_A_STEP === 0) yield;
     samplesOf.set(of(i), sample);
   }
   return {
@@ -88,27 +95,27 @@ function* placed(
 function* keyOf(routes: readonly WrittenRoute[], { config }: ValidConfig): Generator<undefined, string, undefined> {
   const sum = createHash("sha256").update(JSON.stringify(config.global.acceptWarnings));
   const numbers = new Map<string, number>();
-  const sets = new Map<ReadonlySet<string>, string>();
+  const sets = new Map<string, string>();
   let before: Service | null = null;
-  for (const { service, guards, plugins } of routes) {
-    yield;
-    if (service !== before) sum.update(partOf(service));
+  let text = "";
+  for (const [i, { service, guards, guardNames, answering }] of routes.entries()) {
+    if (service !== before) {
+      sum.update(text);
+      text = partOf(service);
+    }
+    if (i % ROUTES_OF_A_STEP === 0) yield;
     before = service;
-    for (const guard of guards) if (!numbers.has(guard)) numbers.set(guard, numbers.size);
-    const numbered =
-      sets.get(guards) ??
-      Array.from(guards, (guard) => numbers.get(guard))
+    let numbered = sets.get(guardNames);
+    if (numbered === undefined) {
+      for (const guard of guards) if (!numbers.has(guard)) numbers.set(guard, numbers.size);
+      numbered = Array.from(guards, (guard) => numbers.get(guard))
         .sort()
         .join();
-    sets.set(guards, numbered);
-    sum.update(`${numbered} ${plugins.map(answering).join("")};`);
+      sets.set(guardNames, numbered);
+    }
+    text += `${numbered} ${answering};`;
   }
-  return sum.digest("base64");
-}
-
-function answering({ kind: { name } }: WrittenPlugin): string {
-  if (name === "request_termination") return "t";
-  return name === "redirect" ? "r" : "";
+  return sum.update(text).digest("base64");
 }
 
 /** A service that has not changed is the same object. */

@@ -39,10 +39,11 @@ export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readon
             : `Requests that match the path of ${nameOf(target)} can avoid its guards`;
         return warning(
           "guard_bypassed",
-          { ...target, path: bypassPath(target, taker.target) },
+          target,
           `${begin}: ${phrase(target, taker)}.`,
           request,
           "Give the other route the same guards, or refuse such requests there with request_termination",
+          bypassPath(target, taker.target),
         );
       }),
     ),
@@ -58,8 +59,9 @@ export function ofRetries(
   samples: ReadonlyMap<WrittenRoute, SampleRequest>,
 ): readonly ConfigWarning[] {
   return routes.flatMap((each) => {
+    if (each.service.retries === undefined) return [];
     const { methods } = each.route;
-    const { attempts = 0, on = [] } = each.service.retries ?? {};
+    const { attempts = 0, on = [] } = each.service.retries;
     const statuses = on.filter((failure) => typeof failure === "number");
     if (
       attempts === 0 ||
@@ -114,10 +116,11 @@ function missing({ plugins }: WrittenRoute, { target }: Taker<WrittenRoute>): st
 
 function warning(
   code: "route_unreachable" | "guard_bypassed" | "retries_unused",
-  { service, route, path, at }: WrittenRoute,
+  { service, route, path: own, at }: WrittenRoute,
   message: string,
   request: SampleRequest | null,
   remedy: string,
+  path = own,
 ) {
   const example = request === null ? null : exampleOf(request);
   const accepted = `${remedy}; if it is intended, add "${code}:${path}" to global.accept_warnings.`;

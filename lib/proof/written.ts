@@ -3,7 +3,7 @@
  */
 import { hash } from "node:crypto";
 import { inKeyOrder, type Path } from "../config/json.ts";
-import type { PluginInstance, Route, Service, Upstream } from "../config/model.ts";
+import type { Config, PluginInstance, Route, Service, Upstream } from "../config/model.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { SampleRequest } from "../route/sample_requests.ts";
 import type { RouteDestination } from "../route/upstream_overlaps.ts";
@@ -32,71 +32,164 @@ export interface WrittenRoute {
   readonly at: Path;
   /** From the outermost to the innermost, as written. */
   readonly plugins: readonly WrittenPlugin[];
-  /** Equal sets are one object. */
+  /** Equal sets are one object, but for those of services that are as they were. */
   readonly guards: ReadonlySet<string>;
+  /** Equal for equal sets. */
+  readonly guardNames: string;
+  /** The plugins that may answer in place of the upstream: "t" for request_termination, "r" for redirect. */
+  readonly answering: string;
 }
 
-/** All enabled plugin instances, and all routes with theirs. */
-export function* written({ config: { global, services }, kinds, shown }: ValidConfig) {
+/** What a service was read to, for the next configuration that has it. */
+interface WrittenService {
+  readonly outermost: readonly WrittenPlugin[];
+  readonly index: number;
+  readonly plugins: readonly WrittenPlugin[];
+  readonly routes: readonly WrittenRoute[];
+}
+
+const services = new WeakMap<Service, WrittenService>();
+const globals = new WeakMap<Config["global"], readonly WrittenPlugin[]>();
+
+/** All enabled plugin instances, and all routes with theirs. Services that have not changed are not read again. */
+export function* written({ config, kinds, shown }: ValidConfig) {
   const byName = new Map(kinds.map((kind) => [kind.name, kind]));
-  const { global: globalShown, services: servicesShown } = shown as unknown as DisplayedConfig;
-  const list = (
-    instances: readonly PluginInstance[],
-    displayed: readonly DisplayedPlugin[],
-    path: string,
-    at: Path,
-    service: string | null,
-    route: string | null,
-  ) =>
-    instances.flatMap(({ id, name, enabled, config }, i): readonly WrittenPlugin[] => {
-      if (!enabled) return [];
-      const kind = byName.get(name)!;
-      const guard = kind.guards === true ? guardOf(displayed[i]!) : null;
-      return [
-        {
-          kind,
-          config: config as WrittenPlugin["config"],
-          service,
-          route,
-          id: id ?? null,
-          path: `${path}.plugins.${id ?? name}`,
-          at: [...at, "plugins", i],
-          guard,
-        },
-      ];
+  const displayed = shown as unknown as DisplayedConfig;
+  const list = (owner: WrittenOwner, instances: readonly PluginInstance[], shown: readonly DisplayedPlugin[]) =>
+    instances.flatMap((instance, i): readonly WrittenPlugin[] => {
+      if (!instance.enabled) return [];
+      const kind = byName.get(instance.name)!;
+      return [new Instance(owner, i, instance, kind, kind.guards === true ? guardOf(shown[i]!) : null)];
     });
-  const outermost = list(global.plugins, globalShown.plugins, "global", ["global"], null, null);
-  const lists = [outermost];
-  const routes: WrittenRoute[] = [];
+  const outermost =
+    globals.get(config.global) ?? list(new WrittenOwner(null, null), config.global.plugins, displayed.global.plugins);
+  globals.set(config.global, outermost);
+  const all: WrittenService[] = [];
   const sets = new Map<string, ReadonlySet<string>>();
-  for (const [i, service] of services.entries()) {
-    const at = ["services", i];
-    const path = `services.${service.name}`;
-    const outer = list(service.plugins, servicesShown[i]!.plugins, path, at, service.name, null);
-    lists.push(outer);
-    for (const [j, route] of service.routes.entries()) {
-      yield;
-      const place = { path: `${path}.routes.${route.name}`, at: [...at, "routes", j] };
-      const inner = list(
-        route.plugins,
-        servicesShown[i]!.routes[j]!.plugins,
-        place.path,
-        place.at,
-        service.name,
-        route.name,
-      );
-      lists.push(inner);
-      const all = [...outermost, ...outer, ...inner];
-      const found = all.flatMap(({ guard }) => guard ?? []);
-      const guards = all.some(({ kind }) => kind.name === "request_termination")
-        ? new AllGuards(found)
-        : new Set(found);
-      const name = [...guards].sort().join();
-      if (!sets.has(name)) sets.set(name, guards);
-      routes.push({ ...place, service, route, plugins: all, guards: sets.get(name)! });
+  for (const [index, service] of config.services.entries()) {
+    yield;
+    const known = services.get(service);
+    if (known?.index === index && known.outermost === outermost) {
+      for (const { guardNames, guards } of known.routes) if (!sets.has(guardNames)) sets.set(guardNames, guards);
+      all.push(known);
+      continue;
     }
+    const shown = displayed.services[index]!;
+    const outer = list(new WrittenOwner(service, null, index), service.plugins, shown.plugins);
+    const [plugins, routes] = [[...outer], [] as WrittenRoute[]];
+    for (const [i, route] of service.routes.entries()) {
+      if (i % ROUTES_OF_A_STEP === 0) yield;
+      const owner = new WrittenOwner(service, route, index, i);
+      const inner = list(owner, route.plugins, shown.routes[i]!.plugins);
+      plugins.push(...inner);
+      routes.push(new WrittenAt(owner, service, route, [...outermost, ...outer, ...inner], sets));
+    }
+    const read = { outermost, index, plugins, routes };
+    services.set(service, read);
+    all.push(read);
   }
-  return { routes, plugins: lists.flat() };
+  return {
+    routes: all.flatMap(({ routes }) => routes),
+    plugins: [...outermost, ...all.flatMap(({ plugins }) => plugins)],
+  };
+}
+
+/** Less than a millisecond of work. */
+export const ROUTES_OF_A_STEP = 50;
+
+/** Where plugins are: names and paths are made for those alone that a warning is about. */
+class WrittenOwner {
+  readonly service: string | null;
+  readonly route: string | null;
+  readonly #indexes: readonly number[];
+
+  constructor(service: Service | null, route: Route | null, ...indexes: readonly number[]) {
+    this.service = service === null ? null : service.name;
+    this.route = route === null ? null : route.name;
+    this.#indexes = indexes;
+  }
+
+  get path(): string {
+    if (this.service === null) return "global";
+    return `services.${this.service}${this.route === null ? "" : `.routes.${this.route}`}`;
+  }
+
+  get at(): Path {
+    const [service, route] = this.#indexes;
+    if (service === undefined) return ["global"];
+    return route === undefined ? ["services", service] : ["services", service, "routes", route];
+  }
+}
+
+class Instance implements WrittenPlugin {
+  readonly kind: AnyPlugin;
+  readonly guard: string | null;
+  readonly #owner: WrittenOwner;
+  readonly #index: number;
+  readonly #instance: PluginInstance;
+
+  constructor(owner: WrittenOwner, index: number, instance: PluginInstance, kind: AnyPlugin, guard: string | null) {
+    this.kind = kind;
+    this.guard = guard;
+    this.#owner = owner;
+    this.#index = index;
+    this.#instance = instance;
+  }
+
+  get config() {
+    return this.#instance.config as WrittenPlugin["config"];
+  }
+  get service(): string | null {
+    return this.#owner.service;
+  }
+  get route(): string | null {
+    return this.#owner.route;
+  }
+  get id(): string | null {
+    return this.#instance.id ?? null;
+  }
+  get path(): string {
+    return `${this.#owner.path}.plugins.${this.#instance.id ?? this.#instance.name}`;
+  }
+  get at(): Path {
+    return [...this.#owner.at, "plugins", this.#index];
+  }
+}
+
+class WrittenAt implements WrittenRoute {
+  readonly service: Service;
+  readonly route: Route;
+  readonly plugins: readonly WrittenPlugin[];
+  readonly guards: ReadonlySet<string>;
+  readonly guardNames: string;
+  readonly answering: string;
+  readonly #owner: WrittenOwner;
+
+  constructor(
+    owner: WrittenOwner,
+    service: Service,
+    route: Route,
+    plugins: readonly WrittenPlugin[],
+    sets: Map<string, ReadonlySet<string>>,
+  ) {
+    this.#owner = owner;
+    this.service = service;
+    this.route = route;
+    this.plugins = plugins;
+    const found = new Set(plugins.flatMap(({ guard }) => guard ?? []));
+    this.guardNames = [...found].sort().join();
+    const isClosed = plugins.some(({ kind }) => kind.name === "request_termination");
+    this.guards = sets.get(this.guardNames) ?? (isClosed ? new AllGuards(found) : found);
+    sets.set(this.guardNames, this.guards);
+    this.answering = plugins.map(({ kind }) => ANSWERING.get(kind.name) ?? "").join("");
+  }
+
+  get path(): string {
+    return this.#owner.path;
+  }
+  get at(): Path {
+    return this.#owner.at;
+  }
 }
 
 /** A plugin of a service that has not changed is displayed as the same object. */
@@ -123,8 +216,8 @@ class AllGuards extends Set<string> {
  */
 export function destinations(): (route: WrittenRoute) => RouteDestination | null {
   const known = new Map<Service, RouteDestination>();
-  return ({ service, plugins }) => {
-    if (plugins.some(({ kind }) => ANSWERING.has(kind.name))) return null;
+  return ({ service, answering }) => {
+    if (answering !== "") return null;
     const { upstreams, preserveHost } = service;
     const found = known.get(service) ?? { addresses: upstreams.map(spelt), preservesHost: preserveHost };
     known.set(service, found);
@@ -132,7 +225,10 @@ export function destinations(): (route: WrittenRoute) => RouteDestination | null
   };
 }
 
-const ANSWERING: ReadonlySet<string> = new Set(["redirect", "request_termination"]);
+const ANSWERING: ReadonlyMap<string, string> = new Map([
+  ["redirect", "r"],
+  ["request_termination", "t"],
+]);
 
 function spelt({ host, port }: Upstream): string {
   const name = new URL(`http://${host.includes(":") ? `[${host}]` : host}`).hostname.replace(/\.$/, "");

@@ -8,6 +8,7 @@ import { Gateway } from "../../lib/embed/gateway.ts";
 import { definePlugin, schema, type GatewayOptions } from "../../lib/index.ts";
 import { compileSteps, type Snapshot } from "../../lib/gateway/snapshot.ts";
 import { withAllFeatures } from "../../lib/features/all.ts";
+import { written } from "../../lib/proof/written.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";
@@ -105,6 +106,27 @@ describe("a reload", () => {
     const former = before.config.services;
     expect(valid.config.services.map((each) => former.includes(each))).toEqual([true, false, false, true]);
     expect(valid.shown).toEqual(reader.load({ ...source }).valid.shown);
+  });
+
+  it("looks for warnings in what the services that stay were read to before", async () => {
+    const routes = Array.from({ length: 200 }, (_none, i) => ({ path: `/r${i}` }));
+    const services = [service("a", { routes }), service("b", { routes })];
+    const { gateway, snapshot } = await inFile({ services });
+    expect(gateway.configWarnings).toEqual([]);
+    const before = snapshot();
+    const { reader } = Gateway.internalsOf(gateway).configuration;
+    const countOf = (next: readonly ServiceInput[]) => {
+      const source = { text: JSON.stringify({ services: next }), file: before.file! };
+      const { valid } = atOnce(reader.loadSteps(source, { before }));
+      let count = 0;
+      const steps = written(valid);
+      while (steps.next().done !== true) count++;
+      return count;
+    };
+    expect(countOf(services)).toBe(2);
+    expect(countOf([services[0]!, service("b", { routes: routes.slice(0, 100) })])).toBe(2 + 2);
+    // Places are others.
+    expect(countOf(services.toReversed())).toBe(2 + 8);
   });
 
   it("finds the same errors as a start, where services stay and others change", async () => {

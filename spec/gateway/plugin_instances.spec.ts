@@ -78,3 +78,30 @@ describe("the state that a plugin instance keeps", () => {
     expect(failing.events).toEqual(["+a", "-a"]);
   });
 });
+
+describe("the tools of a plugin", () => {
+  it("may be spread, taken apart and handed on by a plugin that is not the gateway's own", async () => {
+    const kept: KeptState = { close: () => {} };
+    const taking = definePlugin({
+      name: "taking",
+      schema: schema.object({}),
+      create(_config, tools) {
+        const others = { ...tools, gatewayName: "mine" };
+        const { keep, counters, common, tally, client, limiterBy, count, counts, shared, groupsOf, ...data } = others;
+        expect(keep("thing", {}, () => kept)).toBe(kept);
+        expect(common("all", () => 7)).toBe(7);
+        expect(shared("bytes", 8)).toBeNull();
+        for (const each of [tally, client, limiterBy, count, counts, groupsOf, counters.limiter])
+          expect(each).toBeTypeOf("function");
+        expect(Object.keys(data).sort()).toEqual([
+          ...["callers", "clock", "gatewayName", "isTrial", "log", "scope", "secretParameters", "verifiedClaims"],
+        ]);
+        expect(tools.verifyPassword).toBeTypeOf("function");
+        return () => () => ({ status: 200, headers: [], body: Buffer.from(data.gatewayName) });
+      },
+    });
+    const gateway = createGateway({ config: oneService(9, { plugins: [{ name: "taking" }] }), plugins: [taking] });
+    expect((await gateway.inject({ url: "/a/x" })).text()).toBe("mine");
+    await gateway.close(0);
+  });
+});
