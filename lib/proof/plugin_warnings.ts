@@ -2,6 +2,7 @@
  * Writes the warnings about plugin instances: about their order on a route, and about their own settings.
  */
 import { isLoopback } from "../base/url_destination.ts";
+import { ROUTES_OF_A_STEP } from "../config/declarations.ts";
 import type { GroupLimits } from "../config/group_limits.ts";
 import type { CallerRegistry } from "../plugins/callers.ts";
 import type { Template } from "../plugins/template.ts";
@@ -10,7 +11,7 @@ import type { SampleRequest } from "../route/sample_requests.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import { describePlace } from "../gateway/plugin_error.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
-import { exampleOf, ROUTES_OF_A_STEP, type WrittenPlugin, type WrittenRoute } from "./written.ts";
+import { exampleOf, type WrittenPlugin, type WrittenRoute } from "./written.ts";
 
 type Draft = Pick<ConfigWarning, "code" | "message" | "remedy"> & { readonly example?: string };
 

@@ -3,12 +3,13 @@
  * over where nothing has changed that it depends on.
  */
 import { createHash } from "node:crypto";
+import { ROUTES_OF_A_STEP } from "../config/declarations.ts";
 import type { Service } from "../config/model.ts";
 import type { ValidConfig } from "../gateway/compile_types.ts";
 import { entryOf } from "../gateway/snapshot.ts";
 import { proveRoutes, type Proof } from "../route/overlaps.ts";
 import type { TableEntry } from "../route/table.ts";
-import { destinations, ROUTES_OF_A_STEP, type WrittenRoute } from "./written.ts";
+import { destinations, type WrittenRoute } from "./written.ts";
 
 /** Of one gateway: what was proved last. */
 export interface ProofMemory {

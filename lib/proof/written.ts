@@ -2,6 +2,7 @@
  * Reads a configuration as its warnings need it: each plugin instance and each route with the path that names it.
  */
 import { hash } from "node:crypto";
+import { ROUTES_OF_A_STEP } from "../config/declarations.ts";
 import { inKeyOrder, type Path } from "../config/json.ts";
 import type { Config, PluginInstance, Route, Service, Upstream } from "../config/model.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
@@ -93,9 +94,6 @@ export function* written({ config, kinds, shown }: ValidConfig) {
     plugins: [...outermost, ...all.flatMap(({ plugins }) => plugins)],
   };
 }
-
-/** Less than a millisecond of work. */
-export const ROUTES_OF_A_STEP = 50;
 
 /** Where plugins are: names and paths are made for those alone that a warning is about. */
 class WrittenOwner {

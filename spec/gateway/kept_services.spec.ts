@@ -124,9 +124,9 @@ describe("a reload", () => {
       return count;
     };
     expect(countOf(services)).toBe(2);
-    expect(countOf([services[0]!, service("b", { routes: routes.slice(0, 100) })])).toBe(2 + 2);
+    expect(countOf([services[0]!, service("b", { routes: routes.slice(0, 100) })])).toBe(2 + 1);
     // Places are others.
-    expect(countOf(services.toReversed())).toBe(2 + 8);
+    expect(countOf(services.toReversed())).toBe(2 + 4);
   });
 
   it("finds the same errors as a start, where services stay and others change", async () => {
