@@ -2,8 +2,10 @@
  * The schema of a configuration: global settings, services, upstreams, routes and plugin instances, with their
  * defaults.
  */
+import { HOP_BY_HOP, TOKEN } from "../base/http_grammar.ts";
 import { ADDRESS_RANGE } from "./address_range.ts";
 import { DECISIONS } from "./decisions.ts";
+import { droppedProblem } from "./dropped_names.ts";
 import { BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, boundedInteger, milliseconds, NO_HEALTH, share } from "./fields.ts";
 import type { JsonNode } from "./json.ts";
@@ -104,6 +106,13 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, features: read
         s.array(ADDRESS_RANGE, { describe: "Proxies whose Forwarded values are trusted." }),
         [],
       ),
+      client_ip_headers: s.withDefault(
+        s.array(CLIENT_IP_HEADER, {
+          max: 8,
+          describe: "Headers of these proxies with the address of the client, in place of X-Forwarded-For.",
+        }),
+        [],
+      ),
       access_log: s.withDefault(accessLogSchema(field), {}),
       decisions: s.optional(DECISIONS),
       server_timing: flag("Whether replies report the durations of a request in Server-Timing.", false),
@@ -131,10 +140,28 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, features: read
     },
     {
       describe: "Gateway-level settings.",
-      refine: (global, report) => features.forEach((feature) => feature.checkGlobal?.(global, report)),
+      refine(global, report) {
+        const { clientIpHeaders, trustedProxies } = global;
+        if (clientIpHeaders.length > 0 && trustedProxies.length === 0)
+          report('count from "trusted_proxies" alone, and there are none', "client_ip_headers");
+        for (const feature of features) feature.checkGlobal?.(global, report);
+      },
     },
   );
 }
+
+const NO_CLIENT = new RegExp(`^(?:host|content-length|${HOP_BY_HOP.join("|")})$`);
+const CLIENT_IP_HEADER = s.string({
+  references: "none",
+  hint: "the name of a header",
+  describe: "A header that is one address.",
+  check(name, context) {
+    if (!TOKEN.test(name)) return "";
+    const lower = name.toLowerCase();
+    if (lower === "x-forwarded-for") return "this header counts where none of these does";
+    return NO_CLIENT.test(lower) ? "it does not name a client" : droppedProblem(name, context);
+  },
+});
 
 function accessLogSchema(field: FeatureField) {
   return s.object(

@@ -343,10 +343,10 @@ export function entryOf<T>(
 
 /** How requests are received under a configuration. */
 export function receivingBy(
-  { trustedProxies: blocks, limits, underscoreHeaders }: Config["global"],
+  { trustedProxies: blocks, clientIpHeaders, limits, underscoreHeaders }: Config["global"],
   clock: Clock,
 ): ReceiveOptions {
-  const proxies = blocks.length === 0 ? null : trustedProxies(blocks);
+  const proxies = blocks.length === 0 ? null : trustedProxies(blocks, clientIpHeaders);
   return { clock, proxies, limits, underscores: underscoreHeaders };
 }
 

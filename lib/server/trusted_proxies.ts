@@ -3,19 +3,24 @@
  */
 import { isIP } from "node:net";
 import { cidrSet } from "../base/cidr.ts";
-import { headerValue, sameName, type HeaderList } from "../http/headers.ts";
+import { headerValue, headerValues, sameName, type HeaderList } from "../http/headers.ts";
 import { REQUEST_ID } from "../http/request_id.ts";
 import type { TrustedProxies } from "./inbound.ts";
 import { plainAddress } from "./receive.ts";
 
-/** `blocks`: addresses and CIDR ranges. Throws for others. */
-export function trustedProxies(blocks: readonly string[]): TrustedProxies {
+/**
+ * `blocks`: addresses and CIDR ranges. Throws for others. `headers`: the first that is there once, and is one address,
+ * is the client's; where none is, X-Forwarded-For tells it.
+ */
+export function trustedProxies(blocks: readonly string[], headers: readonly string[] = []): TrustedProxies {
   const { has } = cidrSet(blocks);
+  const names = headers.map((name) => name.toLowerCase());
   return {
     has,
     givenId,
     givenScheme,
-    clientAddress: (headers, remoteAddress) => clientAddress(headers, remoteAddress, has),
+    clientAddress: (headers, remoteAddress) =>
+      namedAddress(headers, names) ?? clientAddress(headers, remoteAddress, has),
   };
 }
 
@@ -28,6 +33,16 @@ function givenId(headers: HeaderList): string | undefined {
 function givenScheme(headers: HeaderList, own: "http" | "https"): "http" | "https" {
   const given = headerValue(headers, "x-forwarded-proto")?.trim().toLowerCase();
   return given === "https" || given === "http" ? given : own;
+}
+
+function namedAddress(headers: HeaderList, names: readonly string[]): string | null {
+  for (const name of names) {
+    const [value, ...others] = headerValues(headers, name);
+    if (value === undefined || others.length > 0) continue;
+    const address = plainAddress(value.trim());
+    if (isIP(address) !== 0) return address;
+  }
+  return null;
 }
 
 /**

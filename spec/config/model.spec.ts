@@ -61,6 +61,7 @@ describe("configSchema", () => {
         plugins: [],
         pluginModules: [],
         trustedProxies: [],
+        clientIpHeaders: [],
         accessLog: { enabled: true, format: "json", sample: 1, exclude: [] },
         serverTiming: false,
         certificates: [],
@@ -319,6 +320,28 @@ describe("global", () => {
     expect(issues({ global: { trusted_proxies: [range] }, services: [] })[0]).toContain(
       "expected an IP address or a range such as 10.0.0.0/8",
     );
+  });
+
+  it.each<[unknown, string]>([
+    [["CF Connecting"], 'client_ip_headers[0]: expected the name of a header, found "CF Connecting"'],
+    [["X-Forwarded-For"], "this header counts where none of these does"],
+    [["Host"], "it does not name a client"],
+    [["connection"], "it does not name a client"],
+    [["True_Client_IP"], "underscore"],
+    [["A", "B", "C", "D", "E", "F", "G", "H", "I"], "at most 8"],
+    ["CF-Connecting-IP", "expected an array"],
+    [[1], "expected the name of a header"],
+  ])("refuses the client_ip_headers %j", (client_ip_headers, message) => {
+    const global = { trusted_proxies: ["10.0.0.1"], client_ip_headers };
+    expect(issues({ global, services: [] })[0]).toContain(message);
+  });
+
+  it("takes client_ip_headers of trusted proxies alone", () => {
+    const client_ip_headers = ["CF-Connecting-IP", "X-Real-IP"];
+    expect(issues({ global: { trusted_proxies: ["10.0.0.1"], client_ip_headers }, services: [] })).toEqual([]);
+    expect(issues({ global: { client_ip_headers }, services: [] })).toEqual([
+      'global.client_ip_headers: count from "trusted_proxies" alone, and there are none',
+    ]);
   });
 
   it.each(['a"b', "a\\b", "a\nb", "naïve"])("refuses the name %j, which would break a header", (name) => {

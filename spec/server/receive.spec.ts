@@ -106,6 +106,24 @@ describe("the client of a request", () => {
     expect(received(["Host: h", ...chain], { remote }).clientAddress).toBe(client);
   });
 
+  it.each<[title: string, remote: string, headers: string[], client: string]>([
+    ["the first that is there", "10.0.0.1", ["True-Client-IP: 3.3.3.3", "CF-Connecting-IP: 2.2.2.2"], "2.2.2.2"],
+    ["the next one", "10.0.0.1", ["True-Client-IP: 3.3.3.3"], "3.3.3.3"],
+    ["in any case", "10.0.0.1", ["cf-connecting-ip:  2001:DB8::1 "], "2001:DB8::1"],
+    ["mapped", "10.0.0.1", ["CF-Connecting-IP: ::ffff:2.2.2.2"], "2.2.2.2"],
+    ["even a trusted address", "10.0.0.1", ["CF-Connecting-IP: 10.0.0.9"], "10.0.0.9"],
+    ["not one that is there twice", "10.0.0.1", ["CF-Connecting-IP: 2.2.2.2", "cf-connecting-ip: 6.6.6.6"], "1.2.3.4"],
+    ["not two addresses", "10.0.0.1", ["CF-Connecting-IP: 2.2.2.2, 6.6.6.6"], "1.2.3.4"],
+    ["not a name", "10.0.0.1", ["CF-Connecting-IP: unknown"], "1.2.3.4"],
+    ["not an empty one", "10.0.0.1", ["CF-Connecting-IP:"], "1.2.3.4"],
+    ["X-Forwarded-For without any of them", "10.0.0.1", [], "1.2.3.4"],
+    ["nobody but trusted proxies", "192.0.2.1", ["CF-Connecting-IP: 2.2.2.2"], "192.0.2.1"],
+  ])("is named by client_ip_headers: %s", (_title, remote, headers, client) => {
+    const proxies = trustedProxies(["10.0.0.0/8"], ["CF-Connecting-IP", "True-Client-IP"]);
+    const lines = ["Host: h", "X-Forwarded-For: 1.2.3.4", ...headers];
+    expect(received(lines, { remote }, { ...options, proxies }).clientAddress).toBe(client);
+  });
+
   it("is the only one who sends headers of a proxy, unless it is a trusted one", () => {
     const sent = [
       "Host: forwarded",
