@@ -44,9 +44,9 @@ export interface RequestsTools extends ServeTools, Pick<CompileTools, "metrics" 
 export class Requests {
   readonly #tools: RequestsTools;
   /** The requests in flight of all workers; null without workers. */
-  readonly #inFlightOfAll: ThreadCount | null;
+  readonly #sum: ThreadCount | null;
   #inFlight = 0;
-  /** How many requests of each client this thread is answering, by `Call.shareKey`. */
+  /** How many requests of each client this thread is answering, by `Call.holder`. */
   readonly #inFlightByClient = new Map<string, number>();
   /** Requests that were refused because there are too many: they are not in the counts, however slowly clients read. */
   readonly #shed = new Set<Inbound>();
@@ -55,12 +55,12 @@ export class Requests {
 
   constructor(tools: RequestsTools) {
     this.#tools = tools;
-    this.#inFlightOfAll = tools.runtime.inFlight;
+    this.#sum = tools.runtime.inFlight;
   }
 
   /** Requests that are being answered, and open WebSockets, of all workers. */
   get inFlight(): number {
-    return this.#inFlightOfAll?.total ?? this.#inFlight;
+    return this.#sum?.total ?? this.#inFlight;
   }
 
   /** Answers a request. `ended` must be called when its reply was sent. */
@@ -110,13 +110,8 @@ export class Requests {
       (most > 0 && client !== "" && ofClient >= mostOfClient(most / runtime.threads.count, share))
     )
       return false;
-    if (
-      this.#inFlightOfAll === null
-        ? most > 0 && this.#inFlight - this.#shed.size > most
-        : !this.#inFlightOfAll.take(most)
-    )
-      return false;
-    this.#inFlightByClient.set((call.shareKey = client), ofClient + 1);
+    if (this.#sum === null ? most > 0 && this.#inFlight - this.#shed.size > most : !this.#sum.take(most)) return false;
+    this.#inFlightByClient.set((call.holder = client), ofClient + 1);
     return true;
   }
 
@@ -144,10 +139,10 @@ export class Requests {
     if (call.notes.logged) accessLog.write(inbound, now);
     tracer?.end(call.notes);
     if (this.#shed.size === 0 || !this.#shed.delete(inbound)) {
-      this.#inFlightOfAll?.give();
-      const ofClient = this.#inFlightByClient.get(call.shareKey)!;
-      if (ofClient > 1) this.#inFlightByClient.set(call.shareKey, ofClient - 1);
-      else this.#inFlightByClient.delete(call.shareKey);
+      this.#sum?.give();
+      const ofClient = this.#inFlightByClient.get(call.holder)!;
+      if (ofClient > 1) this.#inFlightByClient.set(call.holder, ofClient - 1);
+      else this.#inFlightByClient.delete(call.holder);
     }
     if (--this.#inFlight === 0) this.#noneInFlight?.();
   };

@@ -280,12 +280,12 @@ export class Delivery extends PacedSink {
 
   override wait(): void {
     if (this.index < 0) this.#call.onEnd(() => this.stop());
-    this.#call.clientWaitedUntil = Infinity;
+    this.#call.heldUpTill = Infinity;
     super.wait();
   }
 
   protected override goOn(now: number): void {
-    this.#call.clientWaitedUntil = now;
+    this.#call.heldUpTill = now;
     super.goOn(now);
   }
 

@@ -281,13 +281,13 @@ export class Call {
    * Until when the gateway waited for the client to read more of its reply: monotonic, Infinity while it waits. Silence
    * of the upstream does not count until then.
    */
-  clientWaitedUntil = -Infinity;
+  heldUpTill = -Infinity;
   /**
    * Requests with the same key have one share of the requests in flight and of an upstream's connections
    * (`limits.max_client_share`): an IPv4 address, or the /64 of an IPv6 address. "": no limit, for a trusted proxy that
    * names no client.
    */
-  shareKey = "";
+  holder = "";
   /**
    * The value returned by the innermost handler so far: a plugin that returns the same value only passed it on
    * (`plugins/chain.ts`).

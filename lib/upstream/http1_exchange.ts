@@ -60,7 +60,7 @@ export function forwardHttp1(attempt: Try<Http1Pool>): Promise<Reply> {
   // A plugin may have taken longer than the client waited.
   if (call.aborted) return Promise.reject(clientDisconnected());
   const { pool } = attempt.to;
-  if (pool.tryLease(call.shareKey) !== null) return send(attempt);
+  if (pool.tryLease(call.holder) !== null) return send(attempt);
   return pool.leases.wait(call, connectTimeLeft(attempt)).then(() => send(attempt));
 }
 
@@ -70,7 +70,7 @@ function send(attempt: Try<Http1Pool>): Promise<Reply> {
     try {
       new Http1Exchange(attempt, resolve, reject).begin();
     } catch (error) {
-      attempt.to.pool.leases.release(attempt.exchange.call.shareKey);
+      attempt.to.pool.leases.release(attempt.exchange.call.holder);
       reject(new Fault("internal", "the request could not be written", error));
     }
   });
@@ -472,7 +472,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWri
 
   #release(): void {
     const { to, exchange } = this.attempt;
-    to.pool.leases.release(exchange.call.shareKey);
+    to.pool.leases.release(exchange.call.holder);
   }
 
   #leave(connection: "reusable" | "spent"): void {

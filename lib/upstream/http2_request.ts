@@ -94,11 +94,11 @@ async function lease(attempt: Try<SessionPool>, except: Session | null): Promise
     exchange: { call },
   } = attempt;
   for (let full = except; ;) {
-    const free = pool.tryLease(call.shareKey, full) ?? pool.tryLease(call.shareKey);
+    const free = pool.tryLease(call.holder, full) ?? pool.tryLease(call.holder);
     const session = free ?? (await pool.leases.wait(call, connectTimeLeft(attempt)));
     if (!session.isSettled) await settled(session, attempt);
     if (!session.isOverfull) return session;
-    session.release(call.shareKey);
+    session.release(call.holder);
     full = session;
   }
 }
@@ -116,7 +116,7 @@ async function settled(session: Session, attempt: Try<SessionPool>): Promise<voi
       attempt.exchange.call.onAbort(() => reject(clientDisconnected()));
     });
   } catch (fault) {
-    session.release(attempt.exchange.call.shareKey);
+    session.release(attempt.exchange.call.holder);
     throw fault;
   } finally {
     timer?.cancel();
@@ -129,7 +129,7 @@ function send(attempt: Try<SessionPool>, session: Session): Promise<Reply> | Rep
   const { call } = exchange;
   // An upstream that has not said that it accepts an extended CONNECT must not be sent one (RFC 8441 §3).
   if (exchange.upgrade !== null && !session.allowsWebSockets) {
-    session.release(attempt.exchange.call.shareKey);
+    session.release(attempt.exchange.call.holder);
     const detail = "The service behind this route is reached over HTTP/2 and accepts no WebSockets there.";
     return problem(call, "upstream_invalid", {
       detail,
@@ -140,7 +140,7 @@ function send(attempt: Try<SessionPool>, session: Session): Promise<Reply> | Rep
     const head = requestHead(exchange, to, options);
     const fields = requestFields(exchange, to, head.headers);
     if (listBytes(fields) > MAX_HEAD_BYTES) {
-      session.release(attempt.exchange.call.shareKey);
+      session.release(attempt.exchange.call.holder);
       return problem(call, "headers_too_large", {
         detail: HEAD_TOO_LARGE,
         why: "nghttp2 sends no more than 64 KiB in one head",
@@ -156,7 +156,7 @@ function send(attempt: Try<SessionPool>, session: Session): Promise<Reply> | Rep
       new Http2Request(attempt, session, stream, resolve, reject).begin(head, waitForTrailers),
     );
   } catch (error) {
-    session.release(attempt.exchange.call.shareKey);
+    session.release(attempt.exchange.call.holder);
     if (error instanceof Unserved) session.drain();
     throw error instanceof Fault ? error : new Fault("internal", "the request could not be written", error);
   }
@@ -389,7 +389,7 @@ class Http2Request implements RunningTry, HasDeadline {
   #release(): void {
     if (!this.#hasLease) return;
     this.#hasLease = false;
-    this.#session.release(this.attempt.exchange.call.shareKey);
+    this.#session.release(this.attempt.exchange.call.holder);
   }
 
   #closed(): void {

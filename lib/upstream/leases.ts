@@ -24,7 +24,7 @@ export class Leases<Lease> {
   readonly #clock: Clock;
   readonly #take: () => Lease | null;
   #clientShare = 1;
-  /** How many leases each client has, by `Call.shareKey`. */
+  /** How many leases each client has, by `Call.holder`. */
   readonly byClient = new Map<string, number>();
   /**
    * The requests that wait, by client. Clients with less than their share take turns; the requests of one client are
@@ -70,8 +70,8 @@ export class Leases<Lease> {
   }
 
   /** Waits for a lease. Rejects with `upstream_saturated` after `ms` milliseconds. */
-  wait(call: Pick<Call, "shareKey" | "onAbort">, ms: number): Promise<Lease> {
-    const client = call.shareKey;
+  wait(call: Pick<Call, "holder" | "onAbort">, ms: number): Promise<Lease> {
+    const client = call.holder;
     if (this.#refusal !== null) return Promise.reject(this.#refusal);
     return new Promise((resolve, reject) => {
       const refuse = (fault: Fault) => {

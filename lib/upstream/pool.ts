@@ -41,7 +41,7 @@ export class Http1Pool {
     return this.leases.leased < this.leases.maxConnections;
   }
 
-  /** A lease for `client` (see `Call.shareKey`); null: none is free, and `leases.wait` has to be called. */
+  /** A lease for `client` (see `Call.holder`); null: none is free, and `leases.wait` has to be called. */
   tryLease(client: string): true | null {
     if (!this.leases.mayHave(client) || !this.#hasPlace) return null;
     this.leases.add(client);

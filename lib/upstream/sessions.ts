@@ -51,7 +51,7 @@ export class SessionPool {
   }
 
   /**
-   * A lease for `client` (see `Call.shareKey`), not on `except`; null: none is free, and `leases.wait` has to be
+   * A lease for `client` (see `Call.holder`), not on `except`; null: none is free, and `leases.wait` has to be
    * called.
    */
   tryLease(client: string, except: Session | null = null): Session | null {

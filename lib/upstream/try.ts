@@ -114,7 +114,7 @@ export function silenceFault({ phase, attempt, awaitsContinue, awaitsBody, reply
     return new Fault("request_timeout", `the client sent nothing for ${idleMs} ms`);
   }
   // The client was waited for meanwhile: what becomes of one that reads too little is decided where the reply is sent.
-  if (options.clock.now() - exchange.call.clientWaitedUntil < idleMs) return null;
+  if (options.clock.now() - exchange.call.heldUpTill < idleMs) return null;
   if ((replyBody?.readableLength ?? 0) > 0)
     return new Fault("request_timeout", `the reply was not read for ${idleMs} ms`);
   return new Fault("upstream_timeout", `no byte either way for ${idleMs} ms`);

@@ -50,9 +50,7 @@ describe("leases", () => {
     const { pool, clock } = made(1);
     pool.tryLease("");
     const order: number[] = [];
-    const waits = [1, 2, 3].map((n) =>
-      pool.leases.wait({ shareKey: "", onAbort: never }, 100).then(() => order.push(n)),
-    );
+    const waits = [1, 2, 3].map((n) => pool.leases.wait({ holder: "", onAbort: never }, 100).then(() => order.push(n)));
     pool.leases.release("");
     await waits[0];
     expect(order).toEqual([1]);
@@ -68,7 +66,7 @@ describe("leases", () => {
   it("never go to a new request between a release and its grant", async () => {
     const { pool } = made(1);
     pool.tryLease("");
-    const waiting = pool.leases.wait({ shareKey: "", onAbort: never }, 100);
+    const waiting = pool.leases.wait({ holder: "", onAbort: never }, 100);
     pool.leases.release("");
     expect(pool.tryLease("")).toBeNull();
     await waiting;
@@ -78,7 +76,7 @@ describe("leases", () => {
   it("leases end in upstream_saturated after the wait, and the request leaves the queue", async () => {
     const { pool, clock } = made(1);
     pool.tryLease("");
-    const waiting = outcome(pool.leases.wait({ shareKey: "", onAbort: never }, 100));
+    const waiting = outcome(pool.leases.wait({ holder: "", onAbort: never }, 100));
     clock.advance(99);
     expect(pool.leases.waiting).toBe(1);
     clock.advance(1);
@@ -92,8 +90,8 @@ describe("leases", () => {
     const { pool, clock } = made(1);
     pool.tryLease("");
     let goAway = never;
-    const gone = outcome(pool.leases.wait({ shareKey: "", onAbort: (run) => (goAway = run) }, 100));
-    const next = outcome(pool.leases.wait({ shareKey: "", onAbort: never }, 100));
+    const gone = outcome(pool.leases.wait({ holder: "", onAbort: (run) => (goAway = run) }, 100));
+    const next = outcome(pool.leases.wait({ holder: "", onAbort: never }, 100));
     goAway();
     expect(await gone).toBe("upstream_saturated");
     pool.leases.release("");
@@ -105,7 +103,7 @@ describe("leases", () => {
   it("leases fail at once for a client that has disconnected", async () => {
     const { pool, clock } = made(1);
     pool.tryLease("");
-    expect(await outcome(pool.leases.wait({ shareKey: "", onAbort: (run) => run() }, 100))).toBe("upstream_saturated");
+    expect(await outcome(pool.leases.wait({ holder: "", onAbort: (run) => run() }, 100))).toBe("upstream_saturated");
     expect(pool.leases.waiting).toBe(0);
     expect(clock.pending).toBe(0);
   });
@@ -114,7 +112,7 @@ describe("leases", () => {
     const { pool } = made(1);
     pool.tryLease("");
     let goAway = never;
-    const waiting = outcome(pool.leases.wait({ shareKey: "", onAbort: (run) => (goAway = run) }, 100));
+    const waiting = outcome(pool.leases.wait({ holder: "", onAbort: (run) => (goAway = run) }, 100));
     pool.leases.release("");
     expect(await waiting).toBe("granted");
     goAway();
@@ -125,8 +123,8 @@ describe("leases", () => {
     const { pool } = made(1);
     pool.tryLease("");
     const waits = [
-      pool.leases.wait({ shareKey: "", onAbort: never }, 100),
-      pool.leases.wait({ shareKey: "", onAbort: never }, 100),
+      pool.leases.wait({ holder: "", onAbort: never }, 100),
+      pool.leases.wait({ holder: "", onAbort: never }, 100),
     ];
     pool.limitTo(3, 1);
     await Promise.all(waits);
@@ -143,12 +141,12 @@ describe("leases", () => {
   it("leases fail for all requests, including waiting requests, when the pool is destroyed", async () => {
     const { pool, clock } = made(1);
     pool.tryLease("");
-    const waiting = outcome(pool.leases.wait({ shareKey: "", onAbort: never }, 100));
+    const waiting = outcome(pool.leases.wait({ holder: "", onAbort: never }, 100));
     pool.destroy();
     expect(await waiting).toBe("upstream_unavailable");
     pool.leases.release("");
     expect(pool.tryLease("")).toBeNull();
-    expect(await outcome(pool.leases.wait({ shareKey: "", onAbort: never }, 100))).toBe("upstream_unavailable");
+    expect(await outcome(pool.leases.wait({ holder: "", onAbort: never }, 100))).toBe("upstream_unavailable");
     expect(clock.pending).toBe(0);
   });
 });
@@ -639,7 +637,7 @@ describe("the share of one client", () => {
     const { pool, clock } = made(4);
     pool.limitTo(4, 0.5);
     for (const client of ["a", "a", "b"]) pool.tryLease(client);
-    const waiting = pool.leases.wait({ shareKey: "a", onAbort: never }, 100).catch((fault: Fault) => fault.message);
+    const waiting = pool.leases.wait({ holder: "a", onAbort: never }, 100).catch((fault: Fault) => fault.message);
     expect(pool.tryLease("b")).toBe(true);
     clock.advance(100);
     expect(await waiting).toBe(
@@ -657,7 +655,7 @@ describe("the share of one client", () => {
       pool.tryLease("x");
       const granted: string[] = [];
       for (const name of ["a1", "a2", "a3", "b1", "b2"])
-        void pool.leases.wait({ shareKey: name[0]!, onAbort: never }, 1000).then(() => granted.push(name));
+        void pool.leases.wait({ holder: name[0]!, onAbort: never }, 1000).then(() => granted.push(name));
       for (const client of ["x", "a", "b", "a", "b", "a"]) {
         pool.leases.release(client);
         await new Promise((resolve) => setImmediate(resolve));
@@ -670,7 +668,7 @@ describe("the share of one client", () => {
     const { pool, clock } = made(2);
     pool.limitTo(2, 0.5);
     pool.tryLease("a");
-    const waits = [1, 2, 3].map(() => outcome(pool.leases.wait({ shareKey: "a", onAbort: never }, 100)));
+    const waits = [1, 2, 3].map(() => outcome(pool.leases.wait({ holder: "a", onAbort: never }, 100)));
     pool.destroy();
     expect(await Promise.all(waits)).toEqual(["upstream_unavailable", "upstream_unavailable", "upstream_unavailable"]);
     expect([pool.leases.waiting, clock.pending]).toEqual([0, 0]);
@@ -697,7 +695,7 @@ describe("the share of one client", () => {
         if (pool.tryLease(client) !== null) return granted(client);
         const wait = { client, goAway: never };
         waits.add(wait);
-        pool.leases.wait({ shareKey: client, onAbort: (run) => (wait.goAway = run) }, dice.pick([5, 50, 500])).then(
+        pool.leases.wait({ holder: client, onAbort: (run) => (wait.goAway = run) }, dice.pick([5, 50, 500])).then(
           () => {
             waits.delete(wait);
             granted(client);

@@ -288,7 +288,7 @@ it("counts requests in progress and waiting requests as its load", async () => {
   const peer = madeUpPeer("a", pool);
   expect(peer.load).toBe(0);
   pool.tryLease("");
-  void pool.leases.wait({ shareKey: "", onAbort: () => {} }, 1000).catch(() => {});
+  void pool.leases.wait({ holder: "", onAbort: () => {} }, 1000).catch(() => {});
   expect(peer.load).toBe(2);
   pool.destroy();
 });
