@@ -66,20 +66,15 @@ export class Requests {
   /** Answers a request. `ended` must be called when its reply was sent. */
   readonly serve = (inbound: Inbound): Reply | Promise<Reply> => {
     if (this.#state === "new") this.activate();
-    const {
-      clock,
-      accessLog,
-      tracer,
-      configuration: { snapshot },
-    } = this.#tools;
+    const { clock, accessLog, tracer, configuration } = this.#tools;
+    const { snapshot } = configuration;
     const { call } = inbound;
     this.#inFlight++;
     call.notes.logged = accessLog.isOn;
     call.notes.digest = snapshot.digest;
     tracer?.begin(inbound);
-    const first = this.#admit(inbound, snapshot.global.limits)
-      ? serve(inbound, snapshot, this.#tools)
-      : this.#refuse(inbound);
+    const isAdmitted = this.#admit(inbound, snapshot.global.limits);
+    const first = isAdmitted ? serve(inbound, snapshot, this.#tools) : this.#refuse(inbound);
     const { serverTiming, beforeRoutes } = snapshot;
     // Global plugins complete what is answered before a route is known.
     const isUnrouted = beforeRoutes !== null && call.notes.route === null && !(first instanceof Promise);
