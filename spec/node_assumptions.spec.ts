@@ -632,7 +632,7 @@ describe("Node for lib/server/node_reply.ts and lib/server/linger.ts", () => {
   });
 });
 
-describe("Node for lib/server/receive.ts", () => {
+describe("Node for lib/server/inbound.ts", () => {
   it(
     "rawHeaders and rawTrailers are flat lists with case, order, repeated names and Latin-1 as received; " +
       "trailers are not among the headers",

@@ -107,7 +107,7 @@ export const CONDITIONS = s.object(
 
 /**
  * Some headers are never seen by the conditions, see `isDropped` in `server/request_head.ts` and `receiveHead` in
- * `server/receive.ts`.
+ * `server/inbound.ts`.
  */
 function headerProblem(name: string, context: s.CheckContext): string | undefined {
   const lower = name.toLowerCase();

@@ -10,7 +10,7 @@ import { connectionOf } from "../server/client_certificate.ts";
 import { readFraming } from "../server/request_head.ts";
 import type { Listener } from "../server/listener.ts";
 import { nodeTargetOf } from "../server/node_request.ts";
-import { receiveHead } from "../server/receive.ts";
+import { receiveHead } from "../server/inbound.ts";
 import type { Configuration } from "../gateway/configuration.ts";
 import { findRoute } from "../gateway/serve.ts";
 

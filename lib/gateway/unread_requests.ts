@@ -3,8 +3,7 @@
  */
 import { ERRORS, ignore } from "../base/errors.ts";
 import { Call } from "../http/exchange.ts";
-import type { Unread } from "../server/inbound.ts";
-import { plainAddress } from "../server/receive.ts";
+import { plainAddress, type Unread } from "../server/inbound.ts";
 import type { RequestsTools } from "./serve.ts";
 
 /** Of a thread and a second: whoever sends nothing but noise must not fill the disk. */

@@ -13,8 +13,7 @@ import { hasHeader, headerValue, withoutHeader, type HeaderList } from "../http/
 import type { Reply } from "../http/reply.ts";
 import { refuseBytes } from "../server/node_request.ts";
 import { malformed, readFraming, type Framing, type RequestRefusal, type RequestHead } from "../server/request_head.ts";
-import type { Inbound, ReceiveOptions } from "../server/inbound.ts";
-import { receiveHead } from "../server/receive.ts";
+import { receiveHead, type Inbound, type ReceiveOptions } from "../server/inbound.ts";
 import { pairs, replyHeaders } from "../server/reply_headers.ts";
 
 /** A request, by the names that the tests of a configuration use. */

@@ -7,8 +7,7 @@ import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { alternativeNames } from "../base/pem.ts";
 import type { CertificateReader, ClientCertificate } from "../http/client_certificate.ts";
-import type { ConnectionFacts } from "./inbound.ts";
-import { isEncrypted, connectionWithoutTls } from "./receive.ts";
+import { isEncrypted, connectionWithoutTls, type ConnectionFacts } from "./inbound.ts";
 
 export interface TlsFacts {
   /** "TLSv1.3"; null when the connection has closed. */

@@ -36,8 +36,7 @@ import {
 } from "./http1.ts";
 import { isLive } from "./limits.ts";
 import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_PER_S, MAX_QUIET_MS } from "./linger.ts";
-import type { ConnectionFacts, Inbound, ReceiveOptions } from "./inbound.ts";
-import { receiveHead } from "./receive.ts";
+import { receiveHead, type ConnectionFacts, type Inbound, type ReceiveOptions } from "./inbound.ts";
 import { RequestBody } from "./request_body.ts";
 import { RequestParser, requestLineOf, type RequestRefusal, type RequestSink } from "./request_head.ts";
 

@@ -23,8 +23,7 @@ import {
 } from "./request_head.ts";
 import { informStream } from "./h2_respond.ts";
 import type { Limits } from "./limits.ts";
-import type { ConnectionFacts, Inbound, ReceiveOptions } from "./inbound.ts";
-import { receiveHead } from "./receive.ts";
+import { receiveHead, type ConnectionFacts, type Inbound, type ReceiveOptions } from "./inbound.ts";
 
 /** `block` is node's flat header list with the pseudo-headers first. */
 export function receiveStream(

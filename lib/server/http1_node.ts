@@ -239,13 +239,13 @@ export class NodeHttp1 {
   #createServer(): http.Server {
     const server = http.createServer({
       ...(HIDES_UPGRADED ? { shouldUpgradeCallback: this.#asUpgrade } : {}),
-      requireHostHeader: false, // asked for in receive.ts, where the refusal has a body
+      requireHostHeader: false, // asked for in request_head.ts, where the refusal has a body
       insecureHTTPParser: false,
       keepAliveTimeout: KEEP_ALIVE_MS,
       connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
       noDelay: true,
     });
-    server.maxHeadersCount = 0; // counted in receive.ts; node would drop the surplus in silence
+    server.maxHeadersCount = 0; // counted in inbound.ts; node would drop the surplus in silence
     const take = (isContinued: boolean) => (request: IncomingMessage, response: ServerResponse) =>
       this.#enqueue(guardedEmitter(request), guardedEmitter(response), isContinued);
     guardedEmitter(server).on("request", take(true));

@@ -16,8 +16,7 @@ import type { HostCertificates, Pair } from "./certificates.ts";
 import { toSharedReads, ClientConnection } from "./client_connection.ts";
 import { CLIENT_IDLE_MS, Drain, type HasConnections, type Http1Options } from "./http1.ts";
 import { ConnectionLimit, type ConnectionCounts } from "./limits.ts";
-import type { ConnectionFacts } from "./inbound.ts";
-import { isEncrypted, connectionWithoutTls } from "./receive.ts";
+import { isEncrypted, connectionWithoutTls, type ConnectionFacts } from "./inbound.ts";
 
 export interface TlsFiles extends Pair {
   /** CA certificates for client certificates; null: clients are not asked for one. */

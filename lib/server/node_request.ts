@@ -6,8 +6,7 @@ import { boundBody, countReceived } from "../http/limited_body.ts";
 import { headTooLarge, isRequestLine, malformed, readFraming, type RequestRefusal } from "./request_head.ts";
 import type { RequestHead } from "./request_head.ts";
 import type { Limits } from "./limits.ts";
-import type { ConnectionFacts, Inbound, Inform, ReceiveOptions } from "./inbound.ts";
-import { receiveHead } from "./receive.ts";
+import { receiveHead, type ConnectionFacts, type Inbound, type Inform, type ReceiveOptions } from "./inbound.ts";
 
 export interface NodeInbound extends Inbound {
   /** See `Framing`. */

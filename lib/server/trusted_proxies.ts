@@ -5,8 +5,7 @@ import { isIP } from "node:net";
 import { cidrSet } from "../base/cidr.ts";
 import { headerValue, headerValues, sameName, type HeaderList } from "../http/headers.ts";
 import { REQUEST_ID } from "../http/request_id.ts";
-import type { TrustedProxies } from "./inbound.ts";
-import { plainAddress } from "./receive.ts";
+import { plainAddress, type TrustedProxies } from "./inbound.ts";
 
 /**
  * `blocks`: addresses and CIDR ranges. Throws for others. `headers`: the first that is there once, and is one address,

@@ -218,7 +218,8 @@ const FIELDS = new RegExp(`^(?:${FIELD_LINE})*$`);
 
 /** As Node's `IncomingMessage` calls it. */
 export interface ResponseHead {
-  readonly statusCode?: number | undefined;
+  readonly statusCode: number;
+  /** Undefined over HTTP/2. */
   readonly statusMessage?: string | undefined;
   /** "1.0", "1.1" or "2.0", or another version that Node accepts. */
   readonly httpVersion: string;
@@ -235,13 +236,13 @@ export function replyOf(
   body: Readable | Buffer,
   trailers?: () => HeaderList,
 ): Reply {
-  const status = response.statusCode!;
+  const { statusCode: status, statusMessage = "" } = response;
   const headers = receivedHeaders(response, via);
   const isEmpty = isBodiless(method, status) || headerValue(headers, "content-length") === "0";
   // Read to its end although it is empty: only then the connection is free.
   if (isEmpty && !Buffer.isBuffer(body)) body.resume();
   // Node reads phrases more leniently than it writes them (RFC 9112 §4).
-  const reason = FIELD_VALUE.test(response.statusMessage!) ? response.statusMessage! : "";
+  const reason = FIELD_VALUE.test(statusMessage) ? statusMessage : "";
   const sent = isEmpty ? null : body;
   return trailers === undefined
     ? { status, reason, headers, body: sent }

@@ -13,7 +13,7 @@ import { version } from "../base/version.ts";
 import type { Service } from "../config/model.ts";
 import { connect, readyEvent } from "./connect.ts";
 import { isSecure, type PoolOptions } from "./connect.ts";
-import { invalidity } from "./node_response.ts";
+import { invalidity, type NodeResponse } from "./node_response.ts";
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 
 /** With the source of `expects`, so that two can be compared as JSON. */
@@ -140,9 +140,10 @@ const askHttp1: Ask = (socket, { authority }, path, answered, fail) => {
   request.maxHeadersCount = 0;
   request.on("information", limitedInformation(fail));
   request.once("upgrade", () => fail(invalid("the upstream switches protocols")));
-  request.once("response", (response) => {
+  request.once("response", (received) => {
+    const response = received as NodeResponse;
     const why = invalidity(response);
-    if (why === null) answered(response.statusCode!);
+    if (why === null) answered(response.statusCode);
     else fail(invalid(why));
   });
   request.on("error", ({ code, message }: NodeJS.ErrnoException) => {

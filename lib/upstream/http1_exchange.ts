@@ -333,7 +333,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWri
   }
 
   informed(head: ResponseHead): void {
-    if (this.phase !== "over") inform(this, head.statusCode!, head.rawHeaders);
+    if (this.phase !== "over") inform(this, head.statusCode, head.rawHeaders);
   }
 
   switched(head: ResponseHead, firstBytes: Buffer): void {

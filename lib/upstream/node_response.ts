@@ -1,12 +1,16 @@
 /**
  * What is refused of responses that Node's lenient parser accepts.
  */
+import type { IncomingMessage } from "node:http";
 import { connectionOptions, headerValues, MAX_CONNECTION_OPTIONS } from "../http/headers.ts";
 import { TOO_MANY_OPTIONS, type ResponseHead } from "./heads.ts";
 
+/** Node's own type has no status where the message is a request. */
+export type NodeResponse = IncomingMessage & { readonly statusCode: number };
+
 /** Why a response that Node could parse cannot be passed on; null if it can. */
 export function invalidity(response: ResponseHead): string | null {
-  const status = response.statusCode!;
+  const status = response.statusCode;
   // Node's parser accepts any version it knows, `HTTP/2.0` in a status line among them.
   if (response.httpVersion !== "1.1" && response.httpVersion !== "1.0")
     return `the upstream answered with HTTP/${response.httpVersion}`;

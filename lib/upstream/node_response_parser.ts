@@ -1,12 +1,11 @@
 /**
  * Parses responses with Node's lenient HTTP/1.1 parser, for upstreams whose responses `response_parser.ts` refuses.
  */
-import type { IncomingMessage } from "node:http";
 import { Duplex } from "node:stream";
 import { requestOver } from "../base/egress_clients.ts";
 import { ignore } from "../base/errors.ts";
 import { hasToken, headerValue, headerValues } from "../http/headers.ts";
-import { invalidity } from "./node_response.ts";
+import { invalidity, type NodeResponse } from "./node_response.ts";
 import { keepAliveMs, MAX_RESPONSE_HEAD_BYTES, type ResponseSink } from "./response_parser.ts";
 
 /**
@@ -17,7 +16,7 @@ export class NodeResponseParser {
   keepsFor = Infinity;
   #stream: Duplex | null = null;
   #sink: ResponseSink | null = null;
-  #response: IncomingMessage | null = null;
+  #response: NodeResponse | null = null;
   /** Why the head cannot be passed on. */
   #invalidHead: string | null = null;
   /** Why Node could not parse on. */
@@ -34,8 +33,8 @@ export class NodeResponseParser {
     // Beyond Node's default of 1000, headers would be dropped silently; their size is limited all the same.
     request.maxHeadersCount = 0;
     request.on("information", (head) => sink.informed(head));
-    request.on("response", (response) => this.#begin(response, sink));
-    request.on("upgrade", (response: IncomingMessage, _stream: Duplex, firstBytes: Buffer) => {
+    request.on("response", (response) => this.#begin(response as NodeResponse, sink));
+    request.on("upgrade", (response: NodeResponse, _stream: Duplex, firstBytes: Buffer) => {
       // Behind the final response it is surplus, as any second response is.
       if (this.#response !== null) return void stream.destroy();
       this.close();
@@ -64,7 +63,7 @@ export class NodeResponseParser {
     this.#stream = this.#sink = null;
   }
 
-  #begin(response: IncomingMessage, sink: ResponseSink): void {
+  #begin(response: NodeResponse, sink: ResponseSink): void {
     this.#response = response;
     response.on("error", ignore);
     this.#invalidHead = invalidity(response);

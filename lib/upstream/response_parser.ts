@@ -234,7 +234,7 @@ export class ResponseParser {
   }
 
   #beginBody(head: ResponseHead, chunk: Buffer): null {
-    const status = head.statusCode!;
+    const status = head.statusCode;
     const length = this.#length === null ? null : Number(this.#length);
     const isChunked = this.#coding !== null;
     this.keepsFor = this.#keepAlive;

@@ -13,8 +13,7 @@ import {
 } from "../../lib/server/h2_limits.ts";
 import { H2Sessions } from "../../lib/server/h2_sessions.ts";
 import { Drain } from "../../lib/server/http1.ts";
-import type { Unread } from "../../lib/server/inbound.ts";
-import { connectionWithoutTls } from "../../lib/server/receive.ts";
+import { connectionWithoutTls, type Unread } from "../../lib/server/inbound.ts";
 import { DeadlineTimer } from "../../lib/base/clock.ts";
 import { SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";

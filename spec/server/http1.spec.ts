@@ -1,7 +1,7 @@
 import { PassThrough } from "node:stream";
 import { expect, it } from "vitest";
 import { head, refuseUnread, type Http1Options } from "../../lib/server/http1.ts";
-import { connectionWithoutTls } from "../../lib/server/receive.ts";
+import { connectionWithoutTls } from "../../lib/server/inbound.ts";
 import { defaultLimits } from "../support/limits.ts";
 import { manualClock } from "../support/clock.ts";
 

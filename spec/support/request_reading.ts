@@ -2,7 +2,7 @@
 import { Pieces } from "../../lib/base/event_loop.ts";
 import { noCertificate } from "../../lib/http/exchange.ts";
 import type { Limits } from "../../lib/server/limits.ts";
-import { receiveHead } from "../../lib/server/receive.ts";
+import { receiveHead } from "../../lib/server/inbound.ts";
 import { RequestParser, type RequestHead } from "../../lib/server/request_head.ts";
 import { manualClock } from "./clock.ts";
 
