@@ -7,11 +7,10 @@
  *   writing ─────────────────────────────────────────────────────────────────────────► waiting
  *      ▲                                                                                 │
  *      ├──────────────────────── "drain": the system has taken all ──────────────────────┤
- *      │                                                                                 ├─► cut: request_timeout
- *      │                                                                                 │   nothing taken for
- *      `idleMs`,
- *      └─► ended: all is written, and was taken                                          │   or too little on average
- *                                                                                        └─► cut: upstream_timeout
+ *      └─► ended: all is written, and was taken                                          ├─► cut: request_timeout:
+ *                                                                                        │   nothing was taken for
+ *                                                                                        │   `idleMs`, or too little
+ *                                                                                        └─► cut: upstream_timeout:
  *                                                                                            the exchange is over
  * ```
  *

@@ -8,7 +8,7 @@
  *     │                    │                                                ▲         │            is kept, or closed
  *     │                    └──── the response comes before all is sent ─────┘         └─► draining ─► over
  *     │                                                                                   (the upload goes on, 100 ms)
- *     └──► over: a kept connection was dead; once more on a new one
+ *     └──► over: a reused connection was dead; once more on a new one
  * ```
  *
  * A fault, a deadline, a client that disconnects, and a reader that gives the body of the reply up lead from every
