@@ -168,12 +168,20 @@ export const COMMANDS = {
     load: async () => (await import("./schema.ts")).schema,
   },
   import: {
-    operand: "SOURCE FILE",
-    about: "Make a configuration from an openapi or kong file (JSON)",
+    operand: "SOURCE FILE…",
+    about: "Make a configuration from openapi, kong or kubernetes files (JSON)",
     settings: {},
     flags: {
       upstream: { value: "URL", help: "openapi: the server that has the API." },
       "check-formats": { value: null, help: 'openapi: check values for "format", too, which is an annotation.' },
+      gateway: {
+        value: "NAME",
+        help: "kubernetes: the Gateway (NAMESPACE/NAME) or ingress class, where there are routes of several.",
+      },
+      "cluster-domain": {
+        value: "DOMAIN",
+        help: 'kubernetes: what host names of Services end with behind ".svc", such as cluster.local.',
+      },
       output: { value: "FILE", help: "Write the configuration to this file instead of standard output." },
       force: { value: null, help: "Replace the file of --output if it is there." },
       all: {

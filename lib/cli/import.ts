@@ -1,5 +1,6 @@
 /**
- * `edge-gateway import`: makes a configuration from an OpenAPI document, or from the configuration of Kong.
+ * `edge-gateway import`: makes a configuration from an OpenAPI document, the configuration of Kong, or routes of
+ * Kubernetes.
  */
 import { statSync } from "node:fs";
 import { formatPath } from "../config/json.ts";
@@ -10,30 +11,52 @@ import type { Arguments, RunCommand } from "./arguments.ts";
 import { Failure } from "./failure.ts";
 import { Draft, readDraftTarget, type DraftTarget } from "./import/draft.ts";
 import { importKong } from "./import/kong.ts";
+import { importKubernetes, KUBECTL, type KubernetesOptions } from "./import/kube.ts";
 import { checkOpenApi, importOpenApi } from "./import/openapi.ts";
 import { SourceValue } from "./import/source_value.ts";
 import { printable } from "./terminal.ts";
 
-const SOURCES = ["openapi", "kong"] as const;
+const SOURCES = ["openapi", "kong", "kubernetes"] as const;
 type Source = (typeof SOURCES)[number];
 
 const MAX_BYTES = 134_217_728;
+/** How a source itself writes JSON. */
+const OWN_JSON = {
+  openapi: "",
+  kong: ", or let decK write JSON: deck gateway dump --format json -o kong.json",
+  kubernetes: `, or let kubectl write JSON: ${KUBECTL}`,
+};
 
 /** A list of what could not be carried over goes to standard error; with it, too, the exit code is 0. */
 export const importCommand: RunCommand = async (given) => {
-  const [source, file] = given.operands as [Source?, string?];
+  const [source, file, ...further] = given.operands as [Source?, string?, ...string[]];
   if (source === undefined || !SOURCES.includes(source) || file === undefined) {
     throw new Failure(`name what is imported, and its file: edge-gateway import ${SOURCES.join("|")} FILE.json`, 2);
   }
   const upstream = upstreamOf(given, source);
+  if (further.length > 0 && source !== "kubernetes") throw new Failure(`import ${source} reads one file`, 2);
+  for (const flag of ["gateway", "cluster-domain"])
+    if (given.flags[flag] !== undefined && source !== "kubernetes")
+      throw new Failure(`--${flag} is for kubernetes: other sources have none`, 2);
   if (given.flags["check-formats"] !== undefined && source !== "openapi")
     throw new Failure("--check-formats is for openapi: other sources have no schemas", 2);
   if (given.flags.force !== undefined && given.flags.output === undefined)
     throw new Failure("--force is for --output FILE", 2);
+  const options = kubernetesOptions(given);
   const draft = new Draft();
-  const root = new SourceValue(readDocument(file, source), [], draft.notes);
-  checkKind(root, source, file);
+  const roots = [file, ...further].map((name) => {
+    const root = new SourceValue(readDocument(name, source), [], draft.notes);
+    checkKind(root, source, name);
+    return root;
+  });
+  const root = roots[0]!;
   if (source === "kong") importKong(root, draft);
+  else if (source === "kubernetes")
+    importKubernetes(
+      roots.map(({ value }) => value),
+      draft,
+      options,
+    );
   else importOpenApi(root, draft, upstream!, given.flags["check-formats"] !== undefined);
   const config = await draft.finished();
   // The rest of the control characters, which JSON allows in texts, would act on the terminal.
@@ -42,7 +65,7 @@ export const importCommand: RunCommand = async (given) => {
   write(`${text}\n`, given);
   if (draft.notes.size > 0) {
     const lines = draft.notes.lines(given.flags.all === undefined ? 3 : Infinity).map((line) => `  ${line}`);
-    process.stderr.write(printable([`Not carried over as it was, in ${file}:`, ...lines]));
+    process.stderr.write(printable([`Not carried over as it was, in ${[file, ...further].join(", ")}:`, ...lines]));
   }
   return 0;
 };
@@ -56,6 +79,17 @@ function upstreamOf({ flags: { upstream } }: Arguments, source: Source): DraftTa
   const target = readDraftTarget(String(upstream));
   if (typeof target === "string") throw new Failure(`--upstream: ${target}`, 2);
   return target;
+}
+
+/** A domain goes into host names. */
+function kubernetesOptions({ flags }: Arguments): KubernetesOptions {
+  const [gateway, domain] = [flags.gateway, flags["cluster-domain"]];
+  if (domain !== undefined && !/^[a-z0-9-]+(\.[a-z0-9-]+)*$/i.test(String(domain)))
+    throw new Failure(`--cluster-domain: expected a domain such as "cluster.local", found "${domain}"`, 2);
+  return {
+    ...(gateway === undefined ? {} : { gateway: String(gateway) }),
+    ...(domain === undefined ? {} : { domain: String(domain) }),
+  };
 }
 
 function readDocument(file: string, source: Source): unknown {
@@ -72,7 +106,7 @@ function readDocument(file: string, source: Source): unknown {
   } catch {
     const first = /^(?:\s|#[^\n]*\n)*(.?)/.exec(text.subarray(0, 10_000).toString())![1]!;
     if (/\.ya?ml$/i.test(file) || /[\w%-]/.test(first)) {
-      const own = source === "kong" ? ", or let decK write JSON: deck gateway dump --format json -o kong.json" : "";
+      const own = OWN_JSON[source];
       throw new Failure(
         `${file} is YAML, or no JSON: convert it first, as with: ` +
           `npx js-yaml ${file} > ${source}.json (without a network: docs/migrating.md#yaml)${own}`,
@@ -93,6 +127,7 @@ function checkKind(root: SourceValue, source: Source, file: string): void {
     kong:
       ["_format_version", "consumers", "upstreams"].some((name) => root.has(name)) ||
       Array.isArray(root.get("services").value),
+    kubernetes: typeof root.get("apiVersion").value === "string" && typeof root.get("kind").value === "string",
   };
   if (!isObject(root.value)) throw new Failure(`${file}: expected an object`, 2);
   const services = root.get("services").value;
@@ -102,6 +137,8 @@ function checkKind(root: SourceValue, source: Source, file: string): void {
   const other = SOURCES.find((name) => name !== source && is[name]);
   if (!is[source] && other !== undefined)
     throw new Failure(`${file} is a file for: edge-gateway import ${other} ${file}`, 2);
+  if (source === "kubernetes" && !is.kubernetes)
+    throw new Failure(`${file} is no List of objects: make it with ${KUBECTL}`, 2);
   if (source === "openapi") checkOpenApi(root);
 }
 

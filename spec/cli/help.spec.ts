@@ -131,7 +131,11 @@ describe("--help", () => {
       ["--strict", "--json"],
     ],
     ["schema", ["--config"], ["--http-port"]],
-    ["import", ["SOURCE FILE", "--upstream URL", "--output FILE", "--force\n", "--all\n"], ["--config"]],
+    [
+      "import",
+      ["SOURCE FILE…", "--upstream URL", "--gateway NAME", "--output FILE", "--force\n", "--all\n"],
+      ["--config"],
+    ],
     ["hash-password", ["standard input"], ["--"]],
     [
       "sign",

@@ -7,6 +7,8 @@ import { emptyFolder, fileWith, program } from "../support/process.ts";
 const API = { openapi: "3.1.0", info: { title: "api" }, paths: { "/a/{id}": { get: {} }, "/a/{x}{y}": { get: {} } } };
 const UPSTREAM = ["--upstream", "http://127.0.0.1:3000"];
 
+const POD = '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"}}';
+
 const run = (...words: string[]) => program(["import", ...words]).ended;
 
 describe("edge-gateway import", () => {
@@ -92,7 +94,7 @@ describe("edge-gateway import", () => {
   });
 
   it.each([
-    ["no source", [], "name what is imported, and its file: edge-gateway import openapi|kong FILE.json"],
+    ["no source", [], "name what is imported, and its file: edge-gateway import openapi|kong|kubernetes FILE.json"],
     ["no file", ["kong"], "name what is imported, and its file"],
     ["an unknown source", ["express-gateway", "x"], "name what is imported, and its file"],
     ["no --upstream", ["openapi", "x.json"], "--upstream URL is required"],
@@ -111,6 +113,9 @@ describe("edge-gateway import", () => {
       ["kong", "x.json", ...UPSTREAM],
       "--upstream is for openapi: a kong file names its servers itself",
     ],
+    ["two files of Kong", ["kong", "a.json", "b.json"], "import kong reads one file"],
+    ["--gateway for another source", ["kong", "x.json", "--gateway", "a/b"], "--gateway is for kubernetes"],
+    ["a domain with a slash", ["kubernetes", "x.json", "--cluster-domain", "a/b"], 'a domain such as "cluster.local"'],
     ["--force without --output", ["kong", "x.json", "--force"], "--force is for --output FILE"],
     ["a flag of another command", ["kong", "x.json", "--config", "y"], "--config"],
     ["a file that is not there", ["kong", "/nowhere.json"], "cannot read /nowhere.json: no such file"],
@@ -137,6 +142,30 @@ describe("edge-gateway import", () => {
       "_format_version: '3.0'",
       "or let decK write JSON: deck gateway dump --format json -o kong.json",
     ],
+    [
+      "YAML of Kubernetes",
+      "kubernetes",
+      "all.yaml",
+      "apiVersion: v1",
+      "let kubectl write JSON: kubectl get httproute,",
+    ],
+    [
+      "another kind of Kubernetes",
+      "kubernetes",
+      "a.json",
+      POD,
+      "there is no HTTPRoute, GRPCRoute or Ingress in it: kubectl",
+    ],
+    ["an empty List", "kubernetes", "a.json", '{"apiVersion":"v1","kind":"List","items":[]}', "there is no HTTPRoute"],
+    [
+      "items that are no list",
+      "kubernetes",
+      "a.json",
+      '{"apiVersion":"v1","kind":"List","items":{}}',
+      "there is no HTTPRoute",
+    ],
+    ["no object of Kubernetes", "kubernetes", "a.json", '{"a":1}', "is no List of objects: make it with kubectl get"],
+    ["a List for Kong", "kong", "a.json", POD, "is a file for: edge-gateway import kubernetes"],
     [
       "JSON with a mistake",
       "kong",

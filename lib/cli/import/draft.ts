@@ -126,7 +126,7 @@ export class Draft {
   leaveGap(at: Path, pattern: string, hosts: readonly string[] = [], plugins: readonly DraftPlugin[] = []): void {
     // A last segment of a regular expression may go on: ~/a is /abc, too.
     const segments = /^~/.test(pattern) ? /^~+((?:\/[\w-]+(?=\/(?![?*{])|\$$))*)/ : /^((?:\/[\w-]+(?=\/|$))*)/;
-    const head = pattern.includes("|") ? "" : (segments.exec(pattern)?.[1] ?? "");
+    const head = withoutGroups(pattern).includes("|") ? "" : (segments.exec(pattern)?.[1] ?? "");
     const named = hosts.map((host) => host.toLowerCase());
     const guards = plugins.filter(({ name }) => GUARDS.has(name));
     const gap = {
@@ -356,6 +356,8 @@ export class Draft {
 /** Settings of a service that change nothing about who is served. */
 const OPTIONAL: ReadonlySet<string | number> = new Set(["timeouts", "retries"]);
 export const HOST = /^(\*\.)?[^*:]+$/;
+/** Longer ones are not looked into: that takes time in proportion to their square. */
+const MAX_EXPRESSION = 2000;
 const NOWHERE = { host: "127.0.0.1", port: 9 };
 const CLOSED = (): DraftPlugin => ({
   name: "request_termination",
@@ -370,6 +372,12 @@ const GUARDS: ReadonlySet<string> = new Set(
 
 export function joined(service: DraftService, route: DraftRoute): string {
   return `${service.base_path}/${route.path}`.replace(/\/{2,}/g, "/");
+}
+
+/** An alternative within a group leaves the beginning of an expression as it is. */
+function withoutGroups(expression: string): string {
+  const shorter = expression.replace(/\([^()]*\)/g, "");
+  return shorter === expression || expression.length > MAX_EXPRESSION ? expression : withoutGroups(shorter);
 }
 
 /** Of "/a/b": "", "/a" and "/a/b". */

@@ -58,9 +58,7 @@ export function matchOf(route: SourceValue): Partial<ConditionsConfig> | undefin
     const texts = values.isTexts() ? values.texts() : [];
     // "~*" begins a regular expression, which ignores case.
     if (texts.length === 0 || texts.some((text) => text.startsWith("~*"))) return null;
-    return texts.length === 1
-      ? texts[0]!.replaceAll("${", () => "$${")
-      : { matches: `^(?:${texts.map(quoted).join("|")})$` };
+    return texts.length === 1 ? texts[0]!.replaceAll("${", () => "$${") : oneOfTexts(texts);
   };
   const conditions = Object.keys(Object(headers.value)).map((name) => [name, wanted(headers.get(name))] as const);
   const isValid = conditions.every(([, value]) => value !== null);
@@ -75,6 +73,11 @@ function schemeOf(route: SourceValue): "http" | "https" | undefined {
     route.texts("protocols").map((name) => (name.endsWith("s") ? ("https" as const) : ("http" as const))),
   );
   return schemes.size === 1 ? [...schemes][0] : undefined;
+}
+
+/** The route table reads the texts from this form. */
+export function oneOfTexts(texts: readonly string[]): { readonly matches: string } {
+  return { matches: `^(?:${texts.map(quoted).join("|")})$` };
 }
 
 /** As a part of a regular expression that matches this text. */

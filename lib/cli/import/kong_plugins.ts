@@ -4,7 +4,7 @@
 import { isCallerName } from "../../config/callers.ts";
 import { unlessEmpty, type Draft, type DraftPlugin } from "./draft.ts";
 import { advancedLimit, plainLimit, type GroupLimit } from "./kong_limits.ts";
-import { freeName, type SourceValue } from "./source_value.ts";
+import { fixedText, freeName, type SourceValue } from "./source_value.ts";
 
 /** A plugin of Kong, of the gateway, a service or a route. */
 export interface Attached {
@@ -388,8 +388,7 @@ function headers(name: string, config: SourceValue): readonly DraftPlugin[] {
         if (!isFixed) item.note('is not carried over: expected "name:value", without a template');
         return isFixed ? [[key, value] as const] : [];
       });
-  const escaped = ([key, value]: readonly [string, string]) =>
-    [key, value.replace(/\{(\w+\*?)\}/g, "{{$1}}").replaceAll("${", () => "$${")] as const;
+  const escaped = ([key, value]: readonly [string, string]) => [key, fixedText(value)] as const;
   const [remove, rename, replace, add, append] = [
     config.get("remove").texts("headers"),
     pairs("rename"),

@@ -6,7 +6,7 @@ import { formatPath } from "../../config/json.ts";
 import { headsOf, joined, meet, overlap, type Draft, type DraftRoute, type DraftService } from "./draft.ts";
 
 /** Those of a route that names none; others are rare. */
-const ALL_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+export const ALL_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 const REST = "/{rest*}";
 
 interface Receiver {
@@ -169,8 +169,8 @@ function namesOf({ hosts = [] }: DraftService): string[] {
   return hosts.length === 0 ? [""] : hosts.map((host) => host.toLowerCase());
 }
 
-/** The name and the wildcards that cover it. */
-function coveringNames(name: string): string[] {
+/** The name, the wildcards that cover it, the longest first, and "". */
+export function coveringNames(name: string): string[] {
   const labels = name.replace(/^\*\./, "").split(".");
   return [name, ...labels.slice(1).map((_label, i) => `*.${labels.slice(i + 1).join(".")}`), ""];
 }

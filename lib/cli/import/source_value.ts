@@ -200,3 +200,10 @@ export function literal(text: string): string {
     (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
   );
 }
+
+/** For a value that is a template here. */
+export function fixedText(value: string): string {
+  return value.replace(/\$\{|\{(\w+\*?)\}/g, (found, name?: string) =>
+    name === undefined ? `$${found}` : `{{${name}}}`,
+  );
+}

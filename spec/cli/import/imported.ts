@@ -2,6 +2,7 @@
 import { expect } from "vitest";
 import { Draft, readDraftTarget, type Imported, type DraftTarget } from "../../../lib/cli/import/draft.ts";
 import { importKong } from "../../../lib/cli/import/kong.ts";
+import { importKubernetes, type KubernetesOptions } from "../../../lib/cli/import/kube.ts";
 import { importOpenApi } from "../../../lib/cli/import/openapi.ts";
 import { SourceValue } from "../../../lib/cli/import/source_value.ts";
 import { createGateway } from "../../../lib/index.ts";
@@ -34,3 +35,9 @@ export const fromKong = async (document: object, environment?: Record<string, st
   const made = await result({ _format_version: "3.0", ...document }, importKong, environment);
   return { ...made, notes: made.notes.filter((note) => !note.includes("X-Consumer-")), allNotes: made.notes };
 };
+
+/** `objects`: items of one List. */
+export const fromKubernetes = (objects: readonly unknown[], options: KubernetesOptions = {}) =>
+  result({ kind: "List", apiVersion: "v1", items: objects }, (root, draft) =>
+    importKubernetes([root.value], draft, options),
+  );

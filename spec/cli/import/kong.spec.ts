@@ -1451,7 +1451,7 @@ describe("plugins of Kong", () => {
         config: {
           remove: { headers: ["X-A"], querystring: ["q"] },
           rename: { headers: ["X-B:X-C"] },
-          add: { headers: ["X-D:{id}:${request.id}", "X-T:$(headers.x)", "bad"] },
+          add: { headers: ["X-D:{id}:${request.id}:${id}", "X-T:$(headers.x)", "bad"] },
           replace: { headers: ["X-E:1"], uri: "/x" },
           append: { headers: ["X-F:1", "X-F:2"] },
         },
@@ -1464,7 +1464,7 @@ describe("plugins of Kong", () => {
         config: {
           remove: ["X-A"],
           rename: { "X-B": "X-C" },
-          set: { "X-D": "{{id}}:$${request.id}", "X-E": "1" },
+          set: { "X-D": "{{id}}:$${request.id}:$${id}", "X-E": "1" },
           add: { "X-F": ["1", "2"] },
         },
       },
