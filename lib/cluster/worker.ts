@@ -13,7 +13,7 @@ import { GatewayCore } from "../gateway/gateway.ts";
 import type * as auditCode from "../gateway/gateway_audit.ts";
 import type { AuditTrail, AuditSettings } from "../gateway/options.ts";
 import { loadCode, type LoadedFeatures } from "../gateway/loaded_features.ts";
-import { freshModules } from "../features/load.ts";
+import { freshFeatures } from "../features/load.ts";
 import type * as eventsCode from "../observe/audit_events.ts";
 import type { Tail, TailReader } from "../observe/tail.ts";
 import { workerReportsOf } from "../report/worker_reports.ts";
@@ -89,7 +89,7 @@ port.on("message", (message: ToWorker) => {
 
 async function create(): Promise<GatewayCore> {
   const { bundle } = follower;
-  const modules = freshModules();
+  const modules = freshFeatures();
   if (start.rights.length > 0) giveUp(start.rights);
   await modules.load(bundle.source, bundle.environment, (path) => bundle.files.get(path)!);
   for (const name of start.features) await modules.loadFeature(name);

@@ -49,7 +49,7 @@ import * as http2Request from "../upstream/http2_request.ts";
 import * as nodeParser from "../upstream/node_response_parser.ts";
 import * as sharedHealth from "../upstream/shared_health.ts";
 import * as upstreamTls from "../upstream/tls.ts";
-import { freshModules } from "./load.ts";
+import { freshFeatures } from "./load.ts";
 
 const ALL: Features = {
   balancing,
@@ -79,7 +79,7 @@ type Joined<M> = M extends readonly [infer One, ...infer Others] ? One & Joined<
 export const ALL_FIELDS = fieldsIn(Object.values(ALL));
 
 /** `modules`, with all features. */
-export function withAllFeatures(modules = freshModules()): LoadedFeatures {
+export function withAllFeatures(modules = freshFeatures()): LoadedFeatures {
   modules.add(ALL, builtinPlugins, foreignKinds);
   return modules;
 }

@@ -16,18 +16,18 @@ export async function readForStart(
   environment: Environment,
   configKeyFile?: string,
 ): Promise<{ readonly modules: LoadedFeatures; readonly source?: ConfigSource }> {
-  const modules = freshModules();
-  if (configKeyFile !== undefined) await modules.loadFeature("sources");
+  const features = freshFeatures();
+  if (configKeyFile !== undefined) await features.loadFeature("sources");
   const source =
     typeof config === "string"
-      ? readConfigFile(config, signatureCheck(modules, configKeyFile))
+      ? readConfigFile(config, signatureCheck(features, configKeyFile))
       : { ok: true as const, value: config };
-  if (!source.ok) return { modules };
-  await modules.load(source, environment);
-  return { modules, source };
+  if (!source.ok) return { modules: features };
+  await features.load(source, environment);
+  return { modules: features, source };
 }
 
 /** Nothing is loaded yet. */
-export function freshModules(): LoadedFeatures {
+export function freshFeatures(): LoadedFeatures {
   return new LoadedFeatures(TABLE);
 }

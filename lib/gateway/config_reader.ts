@@ -79,9 +79,9 @@ export class ConfigReader {
 
   /** The same in steps, for `inSlices`. */
   *loadSteps(source: ConfigSource, { known, placeholders, before }: ReadingOptions = {}): Generator<void, ReadConfig> {
-    const { modules } = this.options;
-    const { callers, proof, routing = null, serverTls, sources } = modules.loaded;
-    const lacking = builtWith === null ? [] : lackingIn(source, modules.kindNames);
+    const { modules: features } = this.options;
+    const { callers, proof, routing = null, serverTls, sources } = features.loaded;
+    const lacking = builtWith === null ? [] : lackingIn(source, features.kindNames);
     if (lacking.length > 0) throw new ConfigError(lacking, source.file);
     const environment = known?.environment ?? { ...(this.options.environment ?? process.env) };
     const files = new Map<string, Buffer>();
@@ -89,11 +89,11 @@ export class ConfigReader {
     const result = yield* loadSteps(source, {
       before,
       kinds: this.#kinds(),
-      features: modules.fields,
+      features: features.fields,
       references: sources,
       tests: proof,
-      callers: callers?.callerReaderOf(modules),
-      withModules: (root, kinds, context) => modules.withModules(kinds, root, context),
+      callers: callers?.callerReaderOf(features),
+      withModules: (root, kinds, context) => features.withModules(kinds, root, context),
       environment,
       placeholders,
       readFile: (path) => {
@@ -102,7 +102,8 @@ export class ConfigReader {
         files.set(path, content);
         return content;
       },
-      readRoutes: (root, sources, kept) => readRoutes({ root, sources, fields: modules.fields, part: routing, kept }),
+      readRoutes: (root, sources, kept) =>
+        readRoutes({ root, sources, fields: features.fields, matching: routing, kept }),
       mustPin: known === undefined && this.options.configKeyFile !== undefined,
     });
     if (known === undefined) this.namedFiles = [...named];
@@ -137,15 +138,15 @@ export class ConfigReader {
 
   /** The built-in kinds and those of the options. */
   #kinds(): readonly AnyPlugin[] {
-    const { modules, kinds: names = modules.kindNames, plugins = [] } = this.options;
-    const unknown = names.find((name) => !modules.kindNames.includes(name));
+    const { modules: features, kinds: names = features.kindNames, plugins = [] } = this.options;
+    const unknown = names.find((name) => !features.kindNames.includes(name));
     if (unknown !== undefined)
       throw new TypeError(
-        `kinds: there is no built-in plugin kind "${unknown}"; there are ${modules.kindNames.join(", ")}`,
+        `kinds: there is no built-in plugin kind "${unknown}"; there are ${features.kindNames.join(", ")}`,
       );
-    const kinds = modules.kinds.filter(({ name }) => names.includes(name));
+    const kinds = features.kinds.filter(({ name }) => names.includes(name));
     for (const kind of plugins) {
-      const problem = modules.foreign === null ? `kinds of a host ${NOT_LOADED}` : modules.foreign.kindProblem(kind);
+      const problem = features.foreign === null ? `kinds of a host ${NOT_LOADED}` : features.foreign.kindProblem(kind);
       if (problem !== undefined) throw new TypeError(problem);
       if (kinds.some(({ name }) => name === kind.name))
         throw new TypeError(`there is already a plugin named "${kind.name}"`);

@@ -61,11 +61,11 @@ export interface FirstConfiguration {
  * options.
  */
 export function readFirst(options: ConfigurationOptions, clock: Clock, bundle?: Bundle): FirstConfiguration {
-  const { modules, configKeyFile } = options;
+  const { modules: features, configKeyFile } = options;
   const reader = new ConfigReader(options, bundle === undefined ? readRegularFile : readNoFile);
   const source = bundle?.source ?? options.source ?? reader.source();
   const read = reader.load(source, bundle);
-  const validity = configKeyFile === undefined ? null : modules.sources.validityOf(options, clock);
+  const validity = configKeyFile === undefined ? null : features.sources.validityOf(options, clock);
   validity?.check(read);
   return { options, reader, read, validity, reload: bundle?.reload };
 }

@@ -58,7 +58,7 @@ export function workerReportsOf({ reports }: GatewayInternals): WorkerReports | 
   return reports as WorkerReports | null;
 }
 
-/** See `GatewayParts.reports`. */
+/** See `GatewayInternals.reports`. */
 export function workerReports(internals: Internals): WorkerReports {
   return new WorkerReports(internals);
 }

@@ -21,20 +21,20 @@ export interface RoutesToRead {
   readonly sources: Sources;
   readonly fields: readonly FeatureFields[];
   /** Null where no route has conditions. */
-  readonly part: Matching | null;
+  readonly matching: Matching | null;
   /** Valid services that are as they were: no routes of theirs are in conflict with each other. */
   readonly kept: ReadonlyMap<JsonNode, Service>;
 }
 
 /** See `LoadOptions.readRoutes`. Routes are left out that can be in no conflict. */
-export function* readRoutes({ root, sources, fields, part, kept }: RoutesToRead): Generator<void, RoutesRead> {
+export function* readRoutes({ root, sources, fields, matching, kept }: RoutesToRead): Generator<void, RoutesRead> {
   const changed = itemsOf(nodeAt(root, ["services"])).filter((service) => !kept.has(service));
   const bases = new Set(changed.map((service) => baseOf(nodeAt(service, ["base_path"]))));
   // A base_path with a reference is refused, and names no routes.
   const isNear = ({ basePath }: Service) => bases.has(patternOf(basePath));
   const known = new Map(Array.from(kept, ([node, service]) => [node, isNear(service) ? service : null] as const));
   const declared = yield* declarations(root, sources, fields, known);
-  return { declared, issues: yield* checkRoutes(declared, part) };
+  return { declared, issues: yield* checkRoutes(declared, matching) };
 }
 
 function baseOf(node: JsonNode | undefined): string | null {
@@ -52,11 +52,11 @@ function patternOf(basePath: string): string | null {
  * Every broken pattern, and every route that matches the same method and pattern as an earlier one: in the same
  * service, or in two services with the same base_path that share a host or both have none. Below different base_paths
  * the longer one wins, and with more conditions than another a route is asked before it: no errors. With as many, two
- * routes conflict if a request can fulfil both. `part` is null where no route has conditions.
+ * routes conflict if a request can fulfil both. `matching` is null where no route has conditions.
  */
 export function* checkRoutes(
   declarations: readonly RouteDeclaration[],
-  part: Matching | null,
+  matching: Matching | null,
 ): Generator<void, RouteIssue[]> {
   const issues: RouteIssue[] = [];
   const bases = new Map<RouteDeclaration["service"], readonly Segment[] | null>();
@@ -73,9 +73,9 @@ export function* checkRoutes(
       const declared = {
         declaration,
         baseLength: base.length,
-        conditions: route.match === undefined ? NONE : part!.placedConditions(route.match),
+        conditions: route.match === undefined ? NONE : matching!.placedConditions(route.match),
       };
-      const rivals = lists.map((list) => rivalsIn(list, declared, part));
+      const rivals = lists.map((list) => rivalsIn(list, declared, matching));
       const earlier = rivals.map((each) => firstConflict(each, route)).find((found) => found !== undefined);
       const at = [...route.at, route.match === undefined ? "path" : "match"];
       if (earlier !== undefined) issues.push({ at, message: conflict(declaration, earlier) });
@@ -109,10 +109,10 @@ function checkBase({ basePath, at }: RouteDeclaration["service"], issues: RouteI
 function rivalsIn(
   list: readonly Declared[],
   { baseLength, conditions }: Declared,
-  part: Matching | null,
+  matching: Matching | null,
 ): readonly RouteDeclaration[] {
   const canMeet = (others: readonly PlacedCondition[]) =>
-    others.length === conditions.length && (others.length === 0 || part!.canMeet(others, conditions));
+    others.length === conditions.length && (others.length === 0 || matching!.canMeet(others, conditions));
   const isRival = (each: Declared) => each.baseLength === baseLength && canMeet(each.conditions);
   return list.filter(isRival).map(({ declaration }) => declaration);
 }

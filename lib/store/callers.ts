@@ -1,7 +1,7 @@
 /**
  * Remembers the callers of one limiter: a table in cells of one size, which the garbage collector does not scan. Its
  * writes are in such an order that a thread can die between any two of them where threads share the memory, see
- * `SharedCallers`.
+ * `SharedCallerShard`.
  */
 import {
   BATCH,

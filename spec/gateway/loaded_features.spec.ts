@@ -11,7 +11,7 @@ import { ConfigError } from "../../lib/gateway/config_error.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { LoadedFeatures } from "../../lib/gateway/loaded_features.ts";
 import { KINDS, TABLE } from "../../lib/features/table.ts";
-import { freshModules, readForStart } from "../../lib/features/load.ts";
+import { freshFeatures, readForStart } from "../../lib/features/load.ts";
 import { loadPluginModules } from "../../lib/features/plugin_modules.ts";
 import { createGateway, type ConfigInput } from "../../lib/index.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
@@ -162,7 +162,7 @@ describe("a gateway whose features are loaded on demand", () => {
     "refuses a kind that was not loaded, at the place of its configuration, " + "and reports other names as always",
     async () => {
       const issuesOf = async (config: ConfigInput) => {
-        const modules = freshModules();
+        const modules = freshFeatures();
         try {
           new Gateway({ config, modules });
         } catch (error) {
@@ -192,7 +192,7 @@ describe("a gateway whose features are loaded on demand", () => {
   });
 
   it("loads what the text of a dry run needs", async () => {
-    const gateway = new Gateway({ config: { services: [service] }, modules: freshModules() });
+    const gateway = new Gateway({ config: { services: [service] }, modules: freshFeatures() });
     expect(await gateway.dryRun(Buffer.from(JSON.stringify(terminating)))).toMatchObject({
       outcome: "accepted",
       issues: [],

@@ -10,7 +10,7 @@ import type { AnyConfigInput } from "../../lib/config/model.ts";
 import type { JsonSchema } from "../../lib/config/schema.ts";
 import { withAllFeatures } from "../../lib/features/all.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
-import { freshModules } from "../../lib/features/load.ts";
+import { freshFeatures } from "../../lib/features/load.ts";
 import type { RedisCounters } from "../../lib/store/redis.ts";
 import { PublishedHealth } from "../../lib/upstream/health.ts";
 import type { HealthSettings } from "../../lib/upstream/contracts.ts";
@@ -402,7 +402,7 @@ describe("reloads between every two of a set of configurations that have every f
     async () => {
       const configs = await configurations();
       const clock = manualClock();
-      const modules = freshModules();
+      const modules = freshFeatures();
       const { main, workers, ports } = await together({ config: configs[0]!, clock, modules });
       const { served, end } = load(ports);
       const rules: unknown[] = [];
