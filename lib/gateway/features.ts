@@ -117,9 +117,9 @@ interface Reports {
 }
 
 interface Http2 {
-  /** Logs a warning where peers over HTTP/2 can abort this Node. */
+  /** Logs a warning where clients or upstreams over HTTP/2 can abort this Node. */
   warnOfNode(
-    peers: {
+    uses: {
       readonly global: { readonly http2: boolean; readonly h2c: boolean };
       readonly services: readonly { readonly protocol: string }[];
       readonly https: readonly string[];

@@ -41,7 +41,7 @@ export interface Snapshot extends ValidConfig {
    * neither.
    */
   readonly early: EarlyAnswer | null;
-  /** Null: nothing does. */
+  /** Completes replies to requests for which no route was found, as global plugins say; null: they say nothing. */
   readonly beforeRoutes: BeforeRoutes | null;
   readonly certificates: HostCertificates;
   /** The certificates of `global.certificates`, as they are reported. */
@@ -221,6 +221,7 @@ function* compileUnit<T>(
     include(unit, whole);
   }
 }
+
 /**
  * Whether a service that has not changed may stay as it was compiled. It holds, besides the tools of the gateway, which
  * are the same as long as it runs: its object of the configuration, and what of the `Whole` is compared here; its links

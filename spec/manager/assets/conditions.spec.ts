@@ -28,7 +28,7 @@ describe("the texts of conditions", () => {
       "X-B": { not: { matches: "^a" } },
       "X-C": { not: true },
       "X-D": { not: null },
-    };
+    } as const;
     expect(conditionTexts({ headers: named, scheme: { not: "http" } } as const)).toEqual([
       "header X-A not = 2",
       "header X-B not matches ^a",
