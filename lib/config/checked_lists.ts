@@ -116,10 +116,11 @@ export function* checkServices(
   for (const [index, item] of items.entries()) {
     yield;
     const ending = items[index + 1]?.offset ?? end;
-    const known = item.kind === "object" ? item.digest : undefined;
-    const digest = known ?? (yield* digestSteps(text, item.offset, ending));
+    const unread = item.kind === "object" ? item.known : undefined;
+    const digest = unread?.digest ?? (yield* digestSteps(text, item.offset, ending));
     const same = former.get(digest);
     const service = same !== undefined && hasSameFiles(same.read, sources) ? movedTo(index, same) : null;
+    if (service === null) yield* unread?.readSteps() ?? [];
     const checked = service ?? (yield* checkService(schema, item, index, context, list.issues));
     // One that is there twice is in conflict with itself.
     if (service !== null && !services.has(digest)) kept.set(item, service.value as Service);

@@ -66,8 +66,8 @@ export type JsonNode = JsonPlace &
     | {
         readonly kind: "object";
         readonly members: ReadonlyMap<string, JsonNode>;
-        /** Of the text, where that is known: the members are read when somebody asks for them. */
-        readonly digest?: string;
+        /** Where its text is known. The members are read when somebody asks for them, or in steps before. */
+        readonly known?: { readonly digest: string; readSteps(): Generator<void, void> };
       }
     /** A JavaScript value that JSON cannot express; `text` names it. */
     | { readonly kind: "other"; readonly text: string }

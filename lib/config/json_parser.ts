@@ -164,9 +164,9 @@ class Parser {
   }
 
   /** The value that begins at `offset`, which has no errors. */
-  valueAt(offset: number): JsonNode {
+  valueAt(offset: number): Generator<void, JsonNode> {
     this.#offset = offset;
-    return atOnce(this.#whole());
+    return this.#whole();
   }
 
   *#whole(): Generator<void, JsonNode> {
@@ -406,21 +406,28 @@ class KnownObject {
   readonly keyOffset = -1;
   readonly offset: number;
   readonly digest: string;
-  readonly #read: () => JsonNode;
+  readonly #read: () => Generator<void, JsonNode>;
   #members: ReadonlyMap<string, JsonNode> | null = null;
 
-  constructor(offset: number, digest: string, read: () => JsonNode) {
+  constructor(offset: number, digest: string, read: () => Generator<void, JsonNode>) {
     this.offset = offset;
     this.digest = digest;
     this.#read = read;
   }
 
+  get known(): this {
+    return this;
+  }
+
   get members(): ReadonlyMap<string, JsonNode> {
-    if (this.#members === null) {
-      const node = this.#read();
-      this.#members = node.kind === "object" ? node.members : NO_MEMBERS;
-    }
-    return this.#members;
+    atOnce(this.readSteps());
+    return this.#members ?? NO_MEMBERS;
+  }
+
+  *readSteps(): Generator<void, void> {
+    if (this.#members !== null) return;
+    const node = yield* this.#read();
+    this.#members = node.kind === "object" ? node.members : NO_MEMBERS;
   }
 }
 

@@ -67,7 +67,7 @@ export function* needsIn(document: JsonNode, need: Need): Generator<void, void> 
   const services = itemsOf(nodeAt(document, ["services"]));
   const seen = { hasReferences: false, hasUnfilled: false };
   for (const [i, service] of services.entries()) {
-    if (service.kind === "object" && service.digest !== undefined) continue;
+    if (service.kind === "object" && service.known !== undefined) continue;
     ofService(service, ["services", i], need, whole);
     look(service, seen);
     yield;

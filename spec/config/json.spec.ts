@@ -313,7 +313,7 @@ describe("parseSteps", () => {
         ? { kind: "object", offset: node.offset, keyOffset: node.keyOffset, members: node.members }
         : node;
     const [some, plainly] = both([texts[2]!, texts[0]!, '{"c": 1}', texts[1]!, "7"]);
-    expect(some!.map((node) => node.kind === "object" && node.digest !== undefined)).toEqual([
+    expect(some!.map((node) => node.kind === "object" && node.known !== undefined)).toEqual([
       ...[true, true, false, true, false],
     ]);
     expect(some!.map(withoutDigests)).toEqual(plainly);

@@ -94,7 +94,7 @@ describe("a reload", () => {
     const source = { text: [a, c].reduce((all, each) => withCompact(all, each), text), file: before.file! };
     await parseInSlices(source, before.checked!.services);
     const items = itemsOf(nodeAt(parsedFrom(source).node!, ["services"]));
-    const known = items.filter((item) => item.kind === "object" && item.digest !== undefined);
+    const known = items.filter((item) => item.kind === "object" && item.known !== undefined);
     expect(known).toEqual([items[0], items[3]]);
     const members = {
       get(): never {
