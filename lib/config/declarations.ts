@@ -3,7 +3,7 @@
  * all other errors.
  */
 import { formatPath, itemsOf, nodeAt, type JsonNode, type Path } from "./json.ts";
-import { defaultRouteName, type Route, type Service } from "./model.ts";
+import { defaultRouteName, type Route } from "./model.ts";
 import type { FeatureSchemas } from "./feature_schemas.ts";
 import { fieldsOf, type FeatureFields } from "./feature_fields.ts";
 import { INVALID, type Sources } from "./schema_core.ts";
@@ -37,14 +37,14 @@ export interface RoutesRead {
 
 /**
  * The routes as far as they can be read, so that their patterns are checked together with everything else. Missing and
- * wrong paths are left out: the schema reports them. `kept`: services whose values are known; null: such a one has
- * nothing that could be wrong.
+ * wrong paths are left out: the schema reports them. `known`: services that have nothing which could
+ * be wrong.
  */
 export function* declarations(
   root: JsonNode,
   sources: Sources,
   features: readonly FeatureFields[] = [],
-  kept: ReadonlyMap<JsonNode, Service | null> = NONE,
+  known: ReadonlySet<JsonNode> = new Set(),
 ): Generator<void, RouteDeclaration[]> {
   const matchSchema = fieldsOf<FeatureSchemas>(features)("match");
   const nameIn =
@@ -56,11 +56,7 @@ export function* declarations(
   };
   const declared: RouteDeclaration[] = [];
   for (const [i, service] of itemsOf(nodeAt(root, ["services"])).entries()) {
-    const known = kept.get(service);
-    if (known !== undefined) {
-      if (known !== null) declared.push(...declaredBy(known, ["services", i]));
-      continue;
-    }
+    if (known.has(service)) continue;
     const basePath = path(nodeAt(service, ["base_path"])) ?? null;
     const hosts = texts(itemsOf(nodeAt(service, ["hosts"]))).map((host) => host.toLowerCase());
     const at: Path = ["services", i];
@@ -81,15 +77,6 @@ export function* declarations(
     }
   }
   return declared;
-}
-
-const NONE: ReadonlyMap<JsonNode, Service> = new Map();
-
-function declaredBy({ name, basePath, hosts, routes }: Service, at: Path): readonly RouteDeclaration[] {
-  const service = { name, basePath, hosts: hosts.map((host) => host.toLowerCase()), at };
-  return routes.map(({ name, path, methods, match }, j) => {
-    return { service, route: { name, path, methods, match, at: at.concat("routes", j) } };
-  });
 }
 
 /** Less than a millisecond of work. */

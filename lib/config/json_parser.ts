@@ -197,7 +197,7 @@ class Parser {
     const digest = yield* digestSteps(this.#text, offset, end);
     if (!known.has(digest)) return null;
     this.#offset = end;
-    return new KnownObject(offset, digest, () => new Parser(this.#text, this.#positionOf, {}).valueAt(offset));
+    return knownObject(offset, digest, () => new Parser(this.#text, this.#positionOf, {}).valueAt(offset));
   }
 
   /** Null: an array or object has begun, whose first value is next. */
@@ -401,34 +401,21 @@ class Parser {
 }
 
 /** An item of a list, in a text without errors. */
-class KnownObject {
-  readonly kind = "object";
-  readonly keyOffset = -1;
-  readonly offset: number;
-  readonly digest: string;
-  readonly #read: () => Generator<void, JsonNode>;
-  #members: ReadonlyMap<string, JsonNode> | null = null;
-
-  constructor(offset: number, digest: string, read: () => Generator<void, JsonNode>) {
-    this.offset = offset;
-    this.digest = digest;
-    this.#read = read;
-  }
-
-  get known(): this {
-    return this;
-  }
-
-  get members(): ReadonlyMap<string, JsonNode> {
-    atOnce(this.readSteps());
-    return this.#members ?? NO_MEMBERS;
-  }
-
-  *readSteps(): Generator<void, void> {
-    if (this.#members !== null) return;
-    const node = yield* this.#read();
-    this.#members = node.kind === "object" ? node.members : NO_MEMBERS;
-  }
+function knownObject(offset: number, digest: string, read: () => Generator<void, JsonNode>): JsonNode {
+  let node: JsonNode | null = null;
+  const readSteps = function* () {
+    node ??= yield* read();
+  };
+  return {
+    kind: "object",
+    offset,
+    keyOffset: -1,
+    known: { digest, readSteps },
+    get members() {
+      atOnce(readSteps());
+      return node?.kind === "object" ? node.members : NO_MEMBERS;
+    },
+  };
 }
 
 const NO_MEMBERS: Map<string, JsonNode> = new Map();

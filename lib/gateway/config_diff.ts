@@ -138,13 +138,11 @@ function differingFields(before: ShownResource, after: ShownResource): string[] 
 
 /** Whatever the order of the keys is. */
 function isSame(a: Json | undefined, b: Json | undefined): boolean {
-  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return Object.is(a, b);
-  if (a === b) return true;
-  if (Array.isArray(a) !== Array.isArray(b)) return false;
+  const isSimple = typeof a !== "object" || typeof b !== "object" || a === null || b === null || a === b;
+  if (isSimple || Array.isArray(a) !== Array.isArray(b)) return Object.is(a, b);
   const [some, others] = [a as ShownResource, b as ShownResource];
   const keys = Object.keys(some);
-  if (keys.length !== Object.keys(others).length) return false;
-  return keys.every((key) => Object.hasOwn(others, key) && isSame(some[key], others[key]));
+  return keys.length === Object.keys(others).length && keys.every((key) => isSame(some[key], others[key]));
 }
 
 function isObject(value: Json | undefined): value is ShownResource {

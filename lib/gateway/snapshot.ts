@@ -139,9 +139,7 @@ function* compileInto(
     matched,
     services: compiled,
     methods,
-    table: isSameList(reused?.services, ofServices)
-      ? reused!.table
-      : yield* tableSteps(ofServices.map(({ made }) => made)),
+    table: yield* tableSteps(ofServices.map(({ made }) => made)),
     beforeRoutes: features.loaded.plugins?.beforeRoutes(globals.made, whole) ?? null,
     redirect,
     ...(certificatesOf?.(global.certificates, redirect, tools) ?? {
@@ -160,13 +158,6 @@ function* compileInto(
     receiving: receivingBy(global, runtime.clock),
     serverTiming: global.serverTiming ? features.logs.withServerTiming : null,
   });
-}
-
-function isSameList(before: Snapshot["services"] | undefined, parts: readonly CompiledService[]): boolean {
-  if (before?.size !== parts.length) return false;
-  let i = 0;
-  for (const each of before.values()) if (each !== parts[i++]) return false;
-  return true;
 }
 
 const NO_CERTIFICATES: HostCertificates = { find: () => undefined };

@@ -29,23 +29,16 @@ export interface RoutesToRead {
 /** See `LoadOptions.readRoutes`. Routes are left out that can be in no conflict. */
 export function* readRoutes({ root, sources, fields, matching, kept }: RoutesToRead): Generator<void, RoutesRead> {
   const changed = itemsOf(nodeAt(root, ["services"])).filter((service) => !kept.has(service));
-  const bases = new Set(changed.map((service) => baseOf(nodeAt(service, ["base_path"]))));
-  // A base_path with a reference is refused, and names no routes.
-  const isNear = ({ basePath }: Service) => bases.has(patternOf(basePath));
-  const known = new Map(Array.from(kept, ([node, service]) => [node, isNear(service) ? service : null] as const));
-  const declared = yield* declarations(root, sources, fields, known);
+  const written = changed.map((service) => nodeAt(service, ["base_path"]));
+  const bases = new Set(written.flatMap((node) => (node?.kind === "string" ? patternOf(node.value) : [])));
+  const known = Array.from(kept).flatMap(([node, { basePath }]) => (bases.has(patternOf(basePath)) ? [] : node));
+  const declared = yield* declarations(root, sources, fields, new Set(known));
   return { declared, issues: yield* checkRoutes(declared, matching) };
 }
 
-function baseOf(node: JsonNode | undefined): string | null {
-  return node?.kind === "string" ? patternOf(node.value) : null;
-}
-
-/** Equal for base_paths that match the same. Null: it is none. */
-function patternOf(basePath: string): string | null {
-  const parsed = parsePattern(basePath, "base_path");
-  if ("error" in parsed) return null;
-  return parsed.segments.map((segment) => (segment.kind === "literal" ? `/${segment.text}` : "/{}")).join("");
+/** Equal for base_paths that match the same, whatever their placeholders are called. */
+function patternOf(basePath: string): string {
+  return JSON.stringify(parsePattern(basePath, "base_path"), ["segments", "kind", "text"]);
 }
 
 /**

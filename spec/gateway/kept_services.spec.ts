@@ -88,8 +88,8 @@ describe("a reload", () => {
     const { gateway, snapshot } = await inFile({ services: [a, b, c] });
     const before = snapshot();
     const { reader } = Gateway.internalsOf(gateway).configuration;
-    const near = service("d", { base_path: "/a", routes: [{ path: "/z" }] });
-    const text = JSON.stringify({ services: [c, near, other, a], tests: [] }, null, 2);
+    const added = service("d", { routes: [{ path: "/z" }] });
+    const text = JSON.stringify({ services: [c, added, other, a], tests: [] }, null, 2);
     // Written as in the configuration before.
     const source = { text: [a, c].reduce((all, each) => withCompact(all, each), text), file: before.file! };
     await parseInSlices(source, before.checked!.services);
