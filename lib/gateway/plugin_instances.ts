@@ -55,6 +55,7 @@ function handlerBy({ middleware, name, scope, index }: PluginLink, next: Handler
 const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 
 const NO_EGRESS = new Egress([]);
+const NO_HEADERS: ReadonlySet<string> = new Set();
 
 type Meter = ReturnType<NonNullable<PluginContext["plan"]>["plugin"]> | null;
 
@@ -303,7 +304,7 @@ export function chain(
   return {
     handler: watched?.(handler, { ...place, plugins: [...new Set(modules)] }) ?? handler,
     audience: stores ? hash("sha256", JSON.stringify([place.service, place.route, guards]), "base64url") : "",
-    ownHeaders: own.length === 0 ? matched : new Set([...own, ...(matched ?? [])]),
+    ownHeaders: own.length === 0 ? (matched ?? NO_HEADERS) : new Set([...own, ...(matched ?? [])]),
     callers: callers ?? undefined,
     takesPreflights: links.some(({ kind }) => kind.takes === "preflights"),
   };

@@ -216,8 +216,8 @@ describe("compare", { timeout: 60_000 }, () => {
     async () => {
       const changed = planted({
         "plugins/key_auth.js": [
-          "{ gatewayName, scope, callers }) {",
-          "{ gatewayName, scope, callers }) { return (next) => next;",
+          "{ gatewayName, scope, callers, clock }) {",
+          "{ gatewayName, scope, callers, clock }) { return (next) => next;",
         ],
       });
       const line = { method: "GET", host: "a.example", path: "/open/x", service: "open", route: "x", status: 401 };

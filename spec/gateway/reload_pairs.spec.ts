@@ -105,7 +105,10 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
     {
       id: "ada",
       groups: ["gold"],
-      keys: [{ key: "k2" }, { key_sha256: createHash("sha256").update("k3").digest("hex") }],
+      keys: [
+        { key: "k2", expires_at: "2126-01-31T12:00:00Z" },
+        { key_sha256: createHash("sha256").update("k3").digest("hex") },
+      ],
       enabled: true,
     },
   ];
@@ -193,6 +196,7 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
         server_timing: true,
         decisions: 5,
         trusted_proxies: ["127.0.0.0/8"],
+        client_ip_headers: ["X-Client"],
         https_redirect: { status: 307, port: 8443 },
         underscore_headers: "allow",
         dns_ttl_ms: 200,

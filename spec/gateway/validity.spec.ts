@@ -21,7 +21,7 @@ function validityFrom(seen: Seen = { serial: null, time: 0 }) {
   const why = (config: { serial?: number; expiresAt?: string }, at = EARLY): string[] => {
     wall = at;
     try {
-      validity.check({ source: { value: {} }, loaded: { config, secrets: { root } } } as never);
+      validity.check({ source: { value: {} }, valid: { config, secrets: { root } } } as never);
       return [];
     } catch (error) {
       return (error as ConfigError).issues.map((issue) => `${issue.at.join(".")}: ${issue.message}`);

@@ -78,7 +78,12 @@ describe("the callers of a running program", () => {
   });
 
   it("are in the admin interface, which tells who was there, with plugins and groups and without keys", async () => {
-    const { file, config } = await configured({ callers: [{ id: "joe", enabled: false }] });
+    // Only the next end is told.
+    const JOES = ["2126-01-31T12:00:00Z", "2127-01-31T12:00:00Z", "2001-01-31T12:00:00Z"].map((expires_at, i) => ({
+      key: `hush ${i}`,
+      expires_at,
+    }));
+    const { file, config } = await configured({ callers: [{ id: "joe", enabled: false, keys: JOES }] });
     writeFileSync(file, callersOf("ada", "bob"));
     const running = await runningProgram(config, [], { ADMIN_USER: "a", ADMIN_PASSWORD: "b" });
     const get = await admin(running);
@@ -88,13 +93,22 @@ describe("the callers of a running program", () => {
       groups: ["gold"],
       enabled: true,
       file,
+      key_ends: null,
       plugins: [{ kind: "key_auth", service: expect.any(String) as string, route: null, level: "service" }],
     };
     expect(await view()).toEqual({
       total: 3,
       matching: 3,
       callers: [
-        { id: "joe", groups: [], enabled: false, file: null, plugins: [], used: false },
+        {
+          id: "joe",
+          groups: [],
+          enabled: false,
+          file: null,
+          key_ends: "2126-01-31T12:00:00.000Z",
+          plugins: known.plugins,
+          used: false,
+        },
         { id: "ada", ...known, used: false },
         { id: "bob", ...known, used: false },
       ],

@@ -54,6 +54,7 @@ const FAMILIES = [
   "edge_gateway_config_last_reload_successful gauge",
   "edge_gateway_config_last_reload_success_timestamp_seconds gauge",
   "edge_gateway_config_expiry_timestamp_seconds gauge",
+  "edge_gateway_key_expiry_timestamp_seconds gauge",
   "edge_gateway_tls_certificate_expiry_timestamp_seconds gauge",
   "edge_gateway_build_info gauge",
   "process_cpu_seconds_total counter",
