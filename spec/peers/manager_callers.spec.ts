@@ -36,7 +36,7 @@ describe("the callers page", () => {
       const config = {
         global: { plugins },
         callers: [
-          { id: "<b>ada</b>", groups: ["gold", "a,b"], keys: [{ key: "hush-ada" }] },
+          { id: "<b>ada</b>", groups: ["gold", "a,b"], keys: [{ key: "hush-ada", expires_at: "2126-01-31T12:00:00Z" }] },
           { id: "eve", enabled: false },
         ],
         caller_files: [file],
@@ -61,13 +61,13 @@ describe("the callers page", () => {
       const known =
         "key_auth of all services, key_auth of shop, key_auth of route all of it of shop and at least 7 more";
       await soon(async () => (await rows()).slice(0, 2)).toEqual([
-        `<b>ada</b> gold, a,b On ${known} –`,
-        "eve – Off no plugin –",
+        `<b>ada</b> gold, a,b On 2126-01-31 ${known} –`,
+        "eve – Off – no plugin –",
       ]);
       expect((await fetch(`${url}/`, { headers: { apiKey: "hush-2999" } })).status).toBe(200);
       await page.getByLabel("Search callers and groups").fill("CUSTOMER 2999");
       await page.getByText("1 of 3,002").waitFor();
-      await soon(rows).toEqual([`customer 2999 tier 2 On ${known} used`]);
+      await soon(rows).toEqual([`customer 2999 tier 2 On – ${known} used`]);
       expect(await page.content()).not.toContain("hush");
       expect(await faultsOf(page)).toEqual([]);
       for (const [name, title, hash] of [

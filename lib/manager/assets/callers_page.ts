@@ -66,7 +66,8 @@ class CallersPage implements Page {
         {
           key: "key_ends",
           title: "Key ends",
-          width: 120,
+          width: 110,
+          drop: 2,
           sortBy: ({ key_ends }) => key_ends ?? "~",
           make: ({ key_ends }) => textPart(() => (key_ends == null ? "–" : key_ends.slice(0, 10))),
         },
