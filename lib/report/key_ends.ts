@@ -39,10 +39,17 @@ export function keyEnds(shown: DisplayedConfig, callers: CallerRegistry | null, 
   const known = KNOWN.get(shown);
   if (known?.hour === hour && (known.ends.next === null || known.ends.next > wall)) return known.ends;
   const near: KeyEnd[] = [];
+  let count = 0;
   let next = Infinity;
   const note = (end: number, describe: () => Omit<KeyEnd, "end">) => {
     if (end > wall) next = Math.min(next, end);
-    if (Math.abs(end - wall) < SOON_MS) near.push({ ...describe(), end });
+    if (Math.abs(end - wall) >= SOON_MS) return;
+    count++;
+    // Only those that are named are described and sorted: all keys of a year may end on one day.
+    if (near.length === MAX_NEAR && end >= near.at(-1)!.end) return;
+    near.push({ ...describe(), end });
+    near.sort((a, b) => a.end - b.end);
+    near.length = Math.min(near.length, MAX_NEAR);
   };
   for (const place of placesOf(shown)) for (const plugin of place.plugins) ofPlugin(plugin, place, note);
   for (const list of callers?.lists ?? []) {
@@ -53,12 +60,7 @@ export function keyEnds(shown: DisplayedConfig, callers: CallerRegistry | null, 
         return { id: list.ownerOf(number).id, path, service: null, route: null };
       });
   }
-  near.sort((a, b) => a.end - b.end);
-  const ends = {
-    near: near.slice(0, MAX_NEAR),
-    more: Math.max(0, near.length - MAX_NEAR),
-    next: next === Infinity ? null : next,
-  };
+  const ends = { near, more: count - near.length, next: next === Infinity ? null : next };
   KNOWN.set(shown, { hour, ends });
   return ends;
 }

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { definePlugin, schema } from "../../lib/index.ts";
 import type { State } from "../../lib/gateway/status.ts";
+import { keyEnds } from "../../lib/report/key_ends.ts";
 import { warningsOf, type WarningsSource } from "../../lib/report/warnings.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
@@ -334,6 +335,18 @@ describe("keys that end", () => {
     expect(lines).toHaveLength(11);
     expect(lines[0]).toContain('"k24"');
     expect(lines[10]).toBe("There are 15 more keys that end within 14 days, or have ended within the last 14.");
+  });
+
+  it("of thousands of callers at once are not described, but for those that are named", () => {
+    const described: number[] = [];
+    const list = {
+      callers: [{}],
+      ends: new Map(Array.from({ length: 5000 }, (_, i) => [i, NOW + (i + 1) * 1000] as const)),
+      placeOfKey: (key: number) => (described.push(key), { index: key, key: 0 }),
+      ownerOf: (key: number) => ({ id: `k${key}` }),
+    };
+    const { near, more } = keyEnds(quiet.shown, { lists: [list] } as never, NOW);
+    expect([near.length, near[9]!.id, more, described.length]).toEqual([10, "k9", 4990, 10]);
   });
 
   it("are in the metrics: the end of the next one, and no sample without one", async () => {
