@@ -105,10 +105,15 @@ function guarded(reply: Reply, basePath: string): Reply {
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!.toLowerCase();
     const value = headers[i + 1]!;
-    if (name === "set-cookie") kept.push(headers[i]!, value.replace("; Path=/;", `; Path=${basePath};`));
+    if (name === "set-cookie") kept.push(headers[i]!, cookieBelow(value, basePath));
     else if (!GUARD_NAMES.has(name) && !name.startsWith("access-control-")) kept.push(headers[i]!, value);
   }
   return { ...reply, headers: [...kept, ...GUARD] };
+}
+
+/** Browsers refuse a cookie named __Host-… that has another path than "/". */
+function cookieBelow(cookie: string, basePath: string): string {
+  return /^__Host-/i.test(cookie) ? cookie : cookie.replace("; Path=/;", `; Path=${basePath};`);
 }
 
 /** Prevents injected scripts from loading, sending data elsewhere, and framing. */

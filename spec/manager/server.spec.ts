@@ -101,6 +101,15 @@ describe("MANAGER_BASE_PATH", () => {
     expect(paths).toEqual(["/gateway/status?a=/edge/"]);
     expect(headers["set-cookie"]).toEqual(["token=x; HttpOnly; Secure; SameSite=Strict; Path=/edge/; Max-Age=9"]);
   });
+
+  it("is not the path of a cookie named __Host-…, which browsers refuse with another one than /", async () => {
+    const cookie = "__Host-token=x; HttpOnly; Secure; SameSite=Strict; Path=/; Max-Age=9";
+    const origin = await rawOrigin((_request, response) => {
+      response.setHeader("Set-Cookie", cookie).end("{}");
+    });
+    const { ask } = await startManager(origin.port, { basePath: "/edge/" });
+    expect((await ask("GET", "/edge/api/gateway")).headers["set-cookie"]).toEqual([cookie]);
+  });
 });
 
 describe("the pages", () => {
