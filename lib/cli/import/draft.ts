@@ -358,7 +358,8 @@ const OPTIONAL: ReadonlySet<string | number> = new Set(["timeouts", "retries"]);
 export const HOST = /^(\*\.)?[^*:]+$/;
 /** Longer ones are not looked into: that takes time in proportion to their square. */
 const MAX_EXPRESSION = 2000;
-const NOWHERE = { host: "127.0.0.1", port: 9 };
+/** Where nothing is forwarded to. */
+export const NOWHERE = { host: "127.0.0.1", port: 9 };
 const CLOSED = (): DraftPlugin => ({
   name: "request_termination",
   config: { status: 503, body: "This route is closed until its access control is configured." },

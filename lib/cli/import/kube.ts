@@ -159,11 +159,12 @@ function routeOf(placed: PlacedRule<RuleTarget>, base: string, names: Map<string
   const { rewrite, redirect } = rule.target;
   const isForwarded = rewrite !== undefined && redirect === undefined;
   const isOther = isForwarded && (base === "/" || "full" in rewrite);
-  const conditions: Record<string, Record<string, unknown>> = { headers: {}, query: {}, cookies: {} };
-  for (const each of wanted) if (each.place !== "scheme") conditions[each.place]![each.name] = each.wanted;
+  // fromEntries defines properties: a parameter named __proto__ is a condition like any other.
+  const named = (place: string) =>
+    Object.fromEntries(wanted.filter((each) => each.place === place).map((each) => [each.name, each.wanted]));
   const scheme = wanted.find(({ place }) => place === "scheme")?.wanted;
   const match = {
-    ...filled(conditions),
+    ...filled({ headers: named("headers"), query: named("query"), cookies: named("cookies") }),
     ...(scheme === undefined ? {} : { scheme: scheme === null ? "http" : "https" }),
   };
   const conditioned = wanted.map(({ place, name }) => (place === "scheme" ? String(match.scheme) : name));

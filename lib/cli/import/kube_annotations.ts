@@ -20,10 +20,14 @@ const PREFIX = "nginx.ingress.kubernetes.io/";
 /** Decide nothing about who passes. */
 const OPEN =
   /^(auth-(realm|cache|keepalive|signin|always|method|proxy-set|secret|request)|limit-(rate|burst|white|allow))/;
-const GUARDING =
-  /auth|allow|deny|white|black|source|satisfy|snippet|security|owasp|waf|middleware|plugin|limit|passthrough|jwt/;
+const GUARDING = new RegExp(
+  "auth|allow|deny|white|black|block|forbid|source|cidr|satisfy|snippet|secur|owasp|waf|protect|armor|middleware|" +
+    "plugin|polic|limit|passthrough|jwt|oidc|mtls|access(?!-log)",
+);
 /** Of programs that do not serve requests. */
 const OTHERS = /^(kubectl\.|meta\.helm\.sh|.*cert-manager\.io|external-dns\.|argocd\.|kubernetes\.io\/)/;
+/** Of all Ingresses of a host, whichever has it: certificates are asked for, and snippets stand, once for a host. */
+const OF_HOST = /^nginx\.ingress\.kubernetes\.io\/(auth-tls-|server-snippet|ssl-passthrough)/;
 const READ = new Set([
   ...["rewrite-target", "use-regex", "app-root", "ssl-redirect", "force-ssl-redirect", "service-upstream"],
   ...["canary", "canary-weight", "canary-weight-total", "canary-by-header", "canary-by-header-value"],
@@ -74,6 +78,11 @@ export class Annotations {
     if (/^\d{1,9}$/.test(text)) return Number(text);
     this.at(name).note("is no number, and not carried over");
     return undefined;
+  }
+
+  /** What may decide who passes on all paths of its hosts. */
+  ofHost(): string | undefined {
+    return this.#place.entries().find(([key, { value }]) => OF_HOST.test(key) && isSet(value))?.[0];
   }
 
   read(): Annotated {
@@ -202,14 +211,28 @@ export class Annotations {
 
   /** What nothing has read: those that may decide who passes. */
   #others(): string[] {
-    return this.#place.entries().flatMap(([key, value]) => {
-      const name = key.startsWith(PREFIX) ? key.slice(PREFIX.length) : key;
-      if (this.#read.has(name) || OTHERS.test(key) || ["", "false"].includes(String(value.value))) return [];
-      const isGuard = GUARDING.test(name.replace(/^[^/]*\//, "")) && !OPEN.test(name);
-      if (!isGuard) value.note("has no counterpart here");
-      return isGuard ? [key] : [];
-    });
+    const all = this.#place.entries().filter(([key, { value }]) => !this.#read.has(nameOf(key)) && isSet(value));
+    for (const [key, value] of all) if (!OTHERS.test(key) && !isGuard(key)) value.note("has no counterpart here");
+    return all.map(([key]) => key).filter(isGuard);
   }
+}
+
+/** The annotation of a route or a Service that may decide who passes; undefined: none does. */
+export function guardAmong(annotations: SourceValue): string | undefined {
+  return annotations.entries().find(([key, { value }]) => isSet(value) && isGuard(key))?.[0];
+}
+
+function nameOf(key: string): string {
+  return key.startsWith(PREFIX) ? key.slice(PREFIX.length) : key;
+}
+
+function isGuard(key: string): boolean {
+  const name = nameOf(key);
+  return !OTHERS.test(key) && GUARDING.test(name.replace(/^[^/]*\//, "")) && !OPEN.test(name);
+}
+
+function isSet(value: unknown): boolean {
+  return !["", "false"].includes(String(value));
 }
 
 /** `/foo(/|$)(.*)` with `/bar/$2`: the prefix "/foo", and what takes its place, "/bar". Undefined: another form. */

@@ -40,6 +40,10 @@ interface IngressClass {
   readonly canaries: ReadonlyMap<string, readonly [Ingress, IngressPath]>;
   /** With a certificate. */
   readonly secureHosts: ReadonlySet<string>;
+  /** What may decide who passes on a host, by any of its Ingresses. */
+  readonly hostGuards: ReadonlyMap<string, string>;
+  /** ingress-nginx reads all their paths as regular expressions, as one of their Ingresses has one. */
+  readonly regexHosts: ReadonlySet<string>;
 }
 
 type Shape = Pick<OrderedRule<RuleTarget>, "segments" | "isPrefix" | "isWider"> &
@@ -60,7 +64,17 @@ export function ingressRules(draft: Draft, objects: KubeObjects, entry: string):
     if (!known.has(key))
       object.place.note("is a canary of a host and path that no other Ingress has: not carried over");
   const secureHosts = new Set(all.flatMap(({ object }) => securedBy(object.spec)));
-  return main.flatMap((ingress) => new IngressReader(draft, objects, { canaries, secureHosts }, ingress).rules());
+  const hostGuards = new Map(
+    main.flatMap(({ annotations, paths }) => {
+      const guard = annotations.ofHost();
+      return guard === undefined ? [] : paths.map(({ host }) => [host, guard] as const);
+    }),
+  );
+  const isRegex = ({ annotations }: Ingress) =>
+    annotations.is("use-regex") || annotations.text("rewrite-target") !== undefined;
+  const regexHosts = new Set(main.filter(isRegex).flatMap(({ paths }) => paths.map(({ host }) => host)));
+  const ofClass = { canaries, secureHosts, hostGuards, regexHosts };
+  return main.flatMap((ingress) => new IngressReader(draft, objects, ofClass, ingress).rules());
 }
 
 function keyOf({ host, path }: IngressPath): string {
@@ -73,7 +87,8 @@ function ingressOf(object: KubeObject, draft: Draft): Ingress {
   const paths = spec.items("rules").flatMap((rule) => {
     const host = (rule.text("host") ?? "").toLowerCase();
     const items = rule.get("http").items("paths");
-    return items.map((each) => ({
+    // Without its host it would be for all hosts.
+    return (rule.get("host").isMistyped() ? [] : items).map((each) => ({
       place: each,
       host,
       path: each.text("path") ?? "/",
@@ -105,7 +120,9 @@ class IngressReader {
     this.#objects = objects;
     this.#class = ofClass;
     this.#ingress = ingress;
-    this.#annotated = ingress.annotations.read();
+    const annotated = ingress.annotations.read();
+    const isMistyped = ingress.object.annotations.isMistyped();
+    this.#annotated = isMistyped ? { ...annotated, closed: annotated.closed ?? "annotations" } : annotated;
   }
 
   rules(): OrderedRule<RuleTarget>[] {
@@ -115,7 +132,11 @@ class IngressReader {
     const exact = { segments: [], isPrefix: false, isWider: false };
     return [
       ...hosts.flatMap((host) =>
-        this.#ways(host, exact, this.#answer(annotations.at("app-root"), { status: 302, origin: "", location: root! })),
+        this.#ways(
+          host,
+          exact,
+          this.#answer(annotations.at("app-root"), host, { status: 302, origin: "", location: root! }),
+        ),
       ),
       ...paths.flatMap((path) => this.#path(path)),
     ];
@@ -123,14 +144,15 @@ class IngressReader {
 
   #path(path: IngressPath): OrderedRule<RuleTarget>[] {
     const shape = this.#shape(path);
-    const { redirect, plugins, closed } = this.#annotated;
+    const { redirect, plugins } = this.#annotated;
+    const closed = this.#closed(path.host);
     if (typeof shape === "string") {
       const guards = closed === undefined ? plugins : [...plugins, unknownGuard(closed)];
       this.#draft.leaveGap(path.place.at, `~${path.path}`, path.host === "" ? [] : [path.host], guards);
       return (path.place.leaveOut(`is not carried over: ${shape}`), []);
     }
     const { segments, isPrefix, isWider } = shape;
-    const target = redirect === undefined ? this.#forward(path, shape) : this.#answer(path.place, redirect);
+    const target = redirect === undefined ? this.#forward(path, shape) : this.#answer(path.place, path.host, redirect);
     if (redirect !== undefined) path.place.ignore("backend");
     return this.#ways(path.host, { segments, isPrefix, isWider }, target);
   }
@@ -153,13 +175,18 @@ class IngressReader {
     });
     if (!isSecure && !annotations.is("force-ssl-redirect")) return [rule(undefined, target)];
     object.place.note("redirects HTTP to HTTPS: a proxy that ends TLS has to be in global.trusted_proxies");
-    const redirect = this.#answer(object.place, { status: 308, origin: "https://${request.host}" });
+    const redirect = this.#answer(object.place, host, { status: 308, origin: "https://${request.host}" });
     return [rule("https", target), rule("http", { ...redirect, plugins: [] })];
   }
 
-  #answer(place: SourceValue, redirect: Redirect): RuleTarget {
-    const { plugins, closed } = this.#annotated;
-    return { ...this.#named(place), settings: NO_UPSTREAM, plugins, closed: closedBy(closed), redirect };
+  #answer(place: SourceValue, host: string, redirect: Redirect): RuleTarget {
+    const { plugins } = this.#annotated;
+    const closed = closedBy(this.#closed(host));
+    return { ...this.#named(place), settings: NO_UPSTREAM, plugins, closed, redirect };
+  }
+
+  #closed(host: string): string | undefined {
+    return this.#annotated.closed ?? this.#class.hostGuards.get(host);
   }
 
   #named(place: SourceValue): Pick<RuleTarget, "at" | "name"> {
@@ -177,7 +204,7 @@ class IngressReader {
       ...this.#named(path.place),
       settings: { ...settings, split: canary.split, ...this.#annotated.settings },
       plugins: this.#annotated.plugins,
-      closed: closedBy(this.#annotated.closed) ?? closed,
+      closed: closedBy(this.#closed(path.host)) ?? closed,
       ...{ rewrite, isRegex, goesOn },
     };
   }
@@ -207,8 +234,9 @@ class IngressReader {
   }
 
   /** Or why there is none. */
-  #shape({ place, path, type }: IngressPath): Shape | string {
+  #shape({ place, host, path, type }: IngressPath): Shape | string {
     const { annotations } = this.#ingress;
+    if (["path", "pathType"].some((name) => place.get(name).isMistyped())) return "its path has another type";
     const target = annotations.text("rewrite-target");
     const isRegex = annotations.is("use-regex") || target !== undefined;
     if (!path.startsWith("/")) return 'a path begins with "/"';
@@ -225,7 +253,7 @@ class IngressReader {
     }
     if (target?.includes("$")) return `rewrite-target "${target}" for "${path}" is no path with a prefix replaced`;
     if (!isRegex || type === "Prefix") {
-      const goesOn = type !== "Prefix" && !path.endsWith("/");
+      const goesOn = (type !== "Prefix" || this.#class.regexHosts.has(host)) && !path.endsWith("/");
       if (goesOn) place.note("a path matches whole segments here: /a is /a and /a/…, not /ab");
       return { segments: literalSegments(path), isPrefix: true, isWider: false, goesOn, ...fullRewrite(target) };
     }

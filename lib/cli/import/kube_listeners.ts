@@ -75,21 +75,27 @@ export class KubeListeners {
     return this.#listeners.find((each) => each.scheme === scheme)?.port ?? USUAL_PORTS[scheme];
   }
 
+  #named(ref: SourceValue): readonly Listener[] {
+    const [section, port] = [ref.text("sectionName"), ref.number("port")];
+    return this.#listeners.filter(
+      (each) => (section === undefined || each.name === section) && (port === undefined || each.port === port),
+    );
+  }
+
   /** The hosts by which requests for a route come ("": all), with their schemes. */
   attached(route: KubeObject): ReadonlyMap<string, ReadonlySet<Scheme>> {
     const hosts = new Map<string, Set<Scheme>>();
     const own = route.spec.texts("hostnames").map((host) => host.toLowerCase());
+    // Without them the route would be for all hosts.
+    if (route.spec.get("hostnames").isMistyped()) return hosts;
     for (const ref of route.spec.items("parentRefs")) {
       const gateway = gatewayOf(ref, route, this.#objects);
       if (gateway === undefined) {
         ref.leaveOut("is not in the file, or no Gateway: the route gets no requests of it here");
         continue;
       }
-      const [section, port] = [ref.text("sectionName"), ref.number("port")];
-      if (`${gateway.namespace}/${gateway.name}` !== this.#entry) continue;
-      const named = this.#listeners.filter(
-        (each) => (section === undefined || each.name === section) && (port === undefined || each.port === port),
-      );
+      const named = this.#named(ref);
+      if (ref.isMistyped() || `${gateway.namespace}/${gateway.name}` !== this.#entry) continue;
       const open = named.filter((each) => isAllowed(each.place, gateway, route));
       const pairs = open.flatMap(({ host, scheme }) =>
         (own.length === 0 ? [host] : own.flatMap((each) => common(host, each) ?? [])).map(
@@ -120,7 +126,8 @@ function listenersOf(gateway: KubeObject | undefined): readonly Listener[] {
       place.get("tls").note("certificates are not in the file: name theirs in SERVER_CERT_PATH or global.certificates");
     const host = (place.text("hostname") ?? "").toLowerCase();
     const port = place.number("port") ?? USUAL_PORTS[scheme];
-    return [{ name: place.text("name") ?? "", port, scheme, host, place }];
+    const listener = { name: place.text("name") ?? "", port, scheme, host, place };
+    return place.isMistyped() ? [] : [listener];
   });
   const kept = all.filter(({ scheme, port }) => {
     const ports = all.filter((each) => each.scheme === scheme).map((each) => each.port);
@@ -137,16 +144,20 @@ function listenersOf(gateway: KubeObject | undefined): readonly Listener[] {
   return kept;
 }
 
+function fromOf(listener: SourceValue): string {
+  return listener.get("allowedRoutes").get("namespaces").text("from") ?? "Same";
+}
+
 function isAllowed(listener: SourceValue, gateway: KubeObject, route: KubeObject): boolean {
   const allowed = listener.get("allowedRoutes");
-  const from = allowed.get("namespaces").text("from") ?? "Same";
+  const from = fromOf(listener);
   const isNear = from === "All" || (from === "Same" && route.namespace === gateway.namespace);
   if (from === "Selector")
     allowed.get("namespaces").note("labels of namespaces are not in the file: no route is attached by a selector");
   const kinds = allowed.items("kinds");
   const isKind = (kind: SourceValue) =>
     (kind.text("group") ?? GATEWAY_API) === GATEWAY_API && kind.text("kind") === route.kind;
-  return isNear && (kinds.length === 0 || kinds.some(isKind));
+  return isNear && !allowed.isMistyped() && (kinds.length === 0 || kinds.some(isKind));
 }
 
 /** The narrower of two hosts, "*.example.com" and "" included; undefined if they have none in common. */

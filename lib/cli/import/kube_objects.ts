@@ -15,6 +15,9 @@ const GROUPS: Readonly<Record<string, readonly string[]>> = {
   Service: [""],
 };
 
+/** BackendTLSPolicy and the like concern Services. */
+const GUARDING_KIND = /auth|secur|acl|access|allow|deny|waf|jwt|oidc|limit|^(?!Backend).*policy/i;
+
 export interface KubeObject {
   readonly kind: string;
   readonly namespace: string;
@@ -47,6 +50,8 @@ const PROTOCOLS: Readonly<Record<string, ServiceBackend["protocol"]>> = {
 export class KubeObjects {
   readonly #draft: Draft;
   readonly #byKind = new Map<string, Map<string, KubeObject>>();
+  /** Kinds of policies that may decide who passes, by what they are attached to. */
+  readonly #policies = new Map<string, string>();
   /** Behind `<service>.<namespace>.svc`: "" or ".cluster.local". */
   readonly #domain: string;
 
@@ -80,8 +85,10 @@ export class KubeObjects {
       );
     const label = `${kind} ${namespace}/${name}`;
     const group = String(version).includes("/") ? String(version).split("/")[0]! : "";
-    if (!Object.hasOwn(GROUPS, String(kind)) || !GROUPS[String(kind)]!.includes(group))
+    if (!Object.hasOwn(GROUPS, String(kind)) || !GROUPS[String(kind)]!.includes(group)) {
+      this.#addPolicy(new SourceValue(item, [label], notes), String(kind), String(namespace));
       return notes.add([label], `objects of the kind ${kind} (${version}) are not read`);
+    }
     if (!this.#byKind.has(String(kind))) this.#byKind.set(String(kind), new Map());
     const known = this.#byKind.get(String(kind))!;
     const key = `${namespace}/${name}`;
@@ -92,6 +99,22 @@ export class KubeObjects {
     const spec = place.ignore("kind", "apiVersion", "metadata", "status").get("spec");
     const names = { kind: String(kind), namespace: String(namespace), name: String(name) };
     known.set(key, { ...names, place, spec, annotations, age });
+  }
+
+  /** Of another program, attached to routes and Gateways by their names (GEP-713). */
+  #addPolicy(place: SourceValue, kind: string, namespace: string): void {
+    if (!GUARDING_KIND.test(kind)) return;
+    const spec = place.get("spec");
+    for (const ref of [...spec.items("targetRefs"), spec.get("targetRef")])
+      this.#policies.set(`${ref.text("kind")} ${ref.text("namespace") ?? namespace}/${ref.text("name")}`, kind);
+  }
+
+  /** The kind of a policy that may decide who passes on a route. */
+  guardOf({ kind, namespace, name, spec }: KubeObject): string | undefined {
+    const parents = spec
+      .items("parentRefs")
+      .map((ref) => `${ref.text("kind") ?? "Gateway"} ${ref.text("namespace") ?? namespace}/${ref.text("name")}`);
+    return [`${kind} ${namespace}/${name}`, ...parents].map((key) => this.#policies.get(key)).find(Boolean);
   }
 
   get(kind: string, namespace: string, name: string): KubeObject | undefined {
@@ -142,7 +165,9 @@ export class KubeObjects {
   service(namespace: string, name: string, port: unknown, usual: ServiceBackend["protocol"]): ServiceBackend | string {
     const service = this.get("Service", namespace, name);
     if (service === undefined) return `Service ${namespace}/${name} is not in the file`;
-    const { spec } = service;
+    const { spec, annotations } = service;
+    const plugins = annotations.text("konghq.com/plugins");
+    if (plugins !== undefined) return `Service ${namespace}/${name} has plugins of Kong, "${plugins}"`;
     const external = spec.text("type") === "ExternalName" ? (spec.text("externalName") ?? "") : undefined;
     const ports = spec.items("ports");
     const found = ports.find((each) => [each.get("port").value, each.get("name").value].includes(port));
@@ -150,8 +175,9 @@ export class KubeObjects {
     if (port === undefined || number === undefined)
       return `Service ${namespace}/${name} has no port ${port === undefined ? "that the route names" : String(port)}`;
     const written = found?.text("appProtocol");
-    const protocol = PROTOCOLS[(written ?? "").toLowerCase()] ?? usual;
-    if (written !== undefined && !Object.hasOwn(PROTOCOLS, written.toLowerCase()))
+    const isKnown = written !== undefined && Object.hasOwn(PROTOCOLS, written.toLowerCase());
+    const protocol = isKnown ? PROTOCOLS[written.toLowerCase()]! : usual;
+    if (written !== undefined && !isKnown)
       found!.get("appProtocol").note(`"${written}" is not known: requests are sent by ${protocol}`);
     const secure = protocol === "https" && usual === "h2c" ? "h2" : protocol;
     if (secure === "https" || secure === "h2")

@@ -1,6 +1,7 @@
 /**
  * Reads HTTPRoutes and GRPCRoutes of the Gateway API: each match of a rule becomes a rule of `first_match.ts`.
  */
+import { linearPattern } from "../../base/linear_pattern.ts";
 import * as references from "../../config/references.ts";
 import { CONDITIONS } from "../../config/conditions.ts";
 import { nodeFrom } from "../../config/json.ts";
@@ -10,6 +11,7 @@ import { placedConditions } from "../../route/conditions.ts";
 import type { Draft } from "./draft.ts";
 import type { OrderedRule } from "./first_match.ts";
 import { readPath } from "./kong_paths.ts";
+import { guardAmong } from "./kube_annotations.ts";
 import { FILTERS, filtersOf, literalSegments, type Filtered } from "./kube_filters.ts";
 import type { KubeListeners } from "./kube_listeners.ts";
 import type { KubeObject, KubeObjects } from "./kube_objects.ts";
@@ -21,7 +23,7 @@ import {
   type RuleTarget,
   type Upstreams,
 } from "./kube_targets.ts";
-import type { SourceValue } from "./source_value.ts";
+import { literal, type SourceValue } from "./source_value.ts";
 
 /** Where a match leads: a path, and what else a request has to fulfil. */
 interface Match {
@@ -34,6 +36,12 @@ interface Match {
   readonly conditions: Conditions;
 }
 
+interface RuleOfRoute {
+  readonly rule: SourceValue;
+  readonly route: KubeObject;
+}
+
+const MISTYPED = "a value in it has another type";
 const MAX_MS = 86_400_000;
 const UNITS: Readonly<Record<string, number>> = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 };
 
@@ -67,19 +75,19 @@ export class KubeRoutes {
   #route(route: KubeObject): OrderedRule<RuleTarget>[] {
     const hosts = this.#listeners.attached(route);
     const rules = route.spec.get("rules");
+    const isGrpc = route.kind === "GRPCRoute";
     if (hosts.size === 0)
       return (rules.leaveOut("its rules are not carried over: no imported listener has the route"), []);
-    const isGrpc = route.kind === "GRPCRoute";
     return rules.items().flatMap((rule) => {
       rule.ignore("name");
       const upstreams = this.#upstreams(rule, route, isGrpc);
       const settings = { timeouts: timeouts(rule.get("timeouts")), retries: retries(rule.get("retry")) };
       if (rule.has("sessionPersistence"))
         rule.get("sessionPersistence").leaveOut("a Service is one upstream here, and the cluster chooses its pods");
-      const places = rule.items("matches");
-      return (places.length === 0 ? [rule.get("matches")] : places).flatMap((place) => {
-        const match = isGrpc ? grpcMatch(place) : httpMatch(place);
-        if (typeof match === "string") return this.#leftOut(place, match, rule, [...hosts.keys()]);
+      return matchesOf(rule).flatMap((place) => {
+        const read = isGrpc ? grpcMatch(place) : httpMatch(place);
+        const match = place.isMistyped() ? MISTYPED : read;
+        if (typeof match === "string") return this.#leftOut(place, match, { rule, route }, [...hosts.keys()]);
         const made = this.#filters(rule, route, match);
         if (match.isWider)
           place.note(
@@ -90,12 +98,15 @@ export class KubeRoutes {
     });
   }
 
-  #leftOut(place: SourceValue, why: string, rule: SourceValue, hosts: readonly string[]): [] {
+  #leftOut(place: SourceValue, why: string, { rule, route }: RuleOfRoute, hosts: readonly string[]): [] {
     const path = place.get("path");
     const isRegex = path.text("type") === "RegularExpression" || path.value === undefined;
-    const pattern = `${isRegex ? "~" : ""}${path.text("value") ?? "/"}`;
-    const types = rule.items("filters").map((filter) => filter.text("type") ?? "");
-    const guards = types.filter((type) => !Object.hasOwn(FILTERS, type)).map(unknownGuard);
+    const value = path.text("value") ?? "/";
+    const pattern = isRegex ? `~${value.replace(/^\^/, "")}` : value;
+    const ofBackends = rule.items("backendRefs").flatMap((backend) => backend.items("filters"));
+    const types = [...rule.items("filters"), ...ofBackends].map((filter) => filter.text("type") ?? "");
+    const outer = [this.#objects.guardOf(route), guardAmong(route.annotations)].flatMap((each) => each ?? []);
+    const guards = [...types.filter((type) => !Object.hasOwn(FILTERS, type)), ...outer].map(unknownGuard);
     this.#draft.leaveGap(place.at, pattern, hosts.includes("") ? [] : hosts, guards);
     place.leaveOut(`is not carried over: ${why}`);
     return [];
@@ -126,21 +137,22 @@ export class KubeRoutes {
       const odd = types.find((type) => !/^(Request|Response)HeaderModifier$|^RequestMirror$/.test(type));
       if (odd !== undefined) made.closed = odd;
     }
+    if ([rule.get("filters"), ...own].some((filters) => filters.isMistyped())) made.closed = "filters";
     return made;
   }
 
-  #targets(given: {
-    readonly rule: SourceValue;
-    readonly route: KubeObject;
-    readonly match: Match;
-    readonly made: Filtered;
-    readonly upstreams: Upstreams;
-    readonly settings: object;
-    readonly hosts: ReadonlyMap<string, ReadonlySet<Scheme>>;
-  }): OrderedRule<RuleTarget>[] {
+  #targets(
+    given: RuleOfRoute & {
+      readonly match: Match;
+      readonly made: Filtered;
+      readonly upstreams: Upstreams;
+      readonly settings: object;
+      readonly hosts: ReadonlyMap<string, ReadonlySet<Scheme>>;
+    },
+  ): OrderedRule<RuleTarget>[] {
     const { rule, route, match, made, upstreams, settings, hosts } = given;
-    const closed =
-      made.closed === undefined ? undefined : `"${made.closed}" may decide who passes, and is not carried over`;
+    const guard = made.closed ?? this.#objects.guardOf(route) ?? guardAmong(route.annotations);
+    const closed = guard === undefined ? undefined : `"${guard}" may decide who passes, and is not carried over`;
     const isAnswered = made.redirect !== undefined;
     const target: RuleTarget = {
       at: rule.at,
@@ -179,6 +191,12 @@ export class KubeRoutes {
   }
 }
 
+/** A rule without any is for all requests. */
+function matchesOf(rule: SourceValue): readonly SourceValue[] {
+  const places = rule.items("matches");
+  return places.length === 0 ? [rule.get("matches")] : places;
+}
+
 /** Or why it cannot be said here. */
 function httpMatch(place: SourceValue): Match | string {
   const path = place.get("path");
@@ -215,7 +233,7 @@ function grpcMatch(place: SourceValue): Match | string {
     if (typeof read === "string") return read;
     return { ...rest, segments: read.pattern.split("/").slice(1), isWider: read.isWider, isRegex: true };
   }
-  const segments = isAll ? [] : [service || "{service}", name || "{method}"];
+  const segments = isAll ? [] : [literal(service) || "{service}", literal(name) || "{method}"];
   return { ...rest, segments, isWider: false, isRegex: false };
 }
 
@@ -239,8 +257,12 @@ function conditionsOf(headers: SourceValue, query: SourceValue): Conditions | st
   const types = [...headers.items(), ...query.items()].map((item) => item.text("type") ?? "Exact");
   const odd = types.find((type) => !["Exact", "RegularExpression"].includes(type));
   if (odd !== undefined) return `conditions of the type ${odd} are not known here`;
+  // Its parts stand in a group here: "a)|(?:b" is none, and would be one.
+  const isBroken = [...headers.items(), ...query.items()].some(
+    (item) => item.text("type") === "RegularExpression" && typeof linearPattern(item.text("value") ?? "") === "string",
+  );
   const isNone = Object.keys(made.headers).length + Object.keys(made.query).length === 0;
-  if (isNone || accepts(CONDITIONS, nodeFrom(made), references)) return made;
+  if (isNone || (!isBroken && accepts(CONDITIONS, nodeFrom(made), references))) return made;
   return "its headers or queryParams cannot be conditions here";
 }
 

@@ -2,7 +2,7 @@
  * What a rule of Kubernetes does with its requests: the settings and plugins of the service that it becomes.
  */
 import type { Path } from "../../config/json.ts";
-import type { Draft, DraftPlugin } from "./draft.ts";
+import { NOWHERE, type Draft, type DraftPlugin } from "./draft.ts";
 import type { ServiceBackend } from "./kube_objects.ts";
 import type { SourceValue } from "./source_value.ts";
 
@@ -34,8 +34,7 @@ export interface RuleTarget {
   readonly goesOn?: boolean;
 }
 
-/** Where nothing is forwarded to. */
-export const NO_UPSTREAM = { protocol: "http", upstreams: [{ host: "127.0.0.1", port: 9 }] };
+export const NO_UPSTREAM = { protocol: "http", upstreams: [NOWHERE] };
 
 export interface Weighted {
   readonly place: SourceValue;

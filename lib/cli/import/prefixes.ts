@@ -3,7 +3,7 @@
  * leaves it to a shorter one, and "/admin" is also "/admin.php".
  */
 import { formatPath } from "../../config/json.ts";
-import { headsOf, joined, meet, overlap, type Draft, type DraftRoute, type DraftService } from "./draft.ts";
+import { headsOf, joined, meet, NOWHERE, overlap, type Draft, type DraftRoute, type DraftService } from "./draft.ts";
 
 /** Those of a route that names none; others are rare. */
 export const ALL_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -95,9 +95,8 @@ export function closePrefixes(draft: Draft, prefixes: ReadonlySet<DraftRoute>): 
     segments: pathOf(service, route).split("/").slice(1),
   }));
   const open = grouped(all, ({ segments }) => fixedStart(segments));
-  for (const own of all.filter(
-    ({ route, guards, isClosed }) => !isClosed && guards.length > 0 && prefixes.has(route),
-  )) {
+  // Those that are closed, too: the source has a guard there.
+  for (const own of all.filter(({ route, guards }) => guards.length > 0 && prefixes.has(route))) {
     const before = own.segments.slice(0, -1);
     const longer = [
       [...before, "{x}"],
@@ -176,7 +175,7 @@ export function coveringNames(name: string): string[] {
 }
 
 function upstreamsOf({ upstreams }: DraftService): string[] {
-  return (upstreams as readonly { readonly host: string; readonly port: number }[]).map(
-    ({ host, port }) => `${host}:${port}`,
-  );
+  return (upstreams as readonly { readonly host: string; readonly port: number }[])
+    .filter(({ host, port }) => host !== NOWHERE.host || port !== NOWHERE.port)
+    .map(({ host, port }) => `${host}:${port}`);
 }

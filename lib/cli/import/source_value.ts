@@ -54,6 +54,7 @@ export class SourceValue {
   readonly #children = new Map<string | number, SourceValue>();
   /** Whether any member was asked for. */
   #isRead = false;
+  #isOfOtherType = false;
   #isSettled = false;
 
   constructor(value: unknown, at: Path, notes: ImportNotes) {
@@ -107,6 +108,13 @@ export class SourceValue {
   isTexts(name?: string): boolean {
     const { value } = this.#of(name);
     return value === undefined || (Array.isArray(value) && value.every((item) => typeof item === "string"));
+  }
+
+  /** Whether this, or what was read within it, is of another type than the one that was asked for. */
+  isMistyped(): boolean {
+    const isScalar = this.value !== undefined && typeof this.value !== "object";
+    if (this.#isOfOtherType || (this.#isRead && isScalar)) return true;
+    return [...this.#children.values()].some((child) => child.isMistyped());
   }
 
   note(message: string): void {
@@ -167,6 +175,7 @@ export class SourceValue {
 
   #as<T>(fits: (value: unknown) => boolean, expected: string): T | undefined {
     if (this.value === undefined || fits(this.value)) return this.value as T | undefined;
+    this.#isOfOtherType = true;
     this.note(`expected ${expected}, found ${typeName(this.value)}: not carried over`);
     return undefined;
   }

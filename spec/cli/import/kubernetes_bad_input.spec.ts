@@ -16,6 +16,32 @@ import {
   SERVICES,
 } from "./kubernetes_objects.ts";
 
+/** An Ingress with one path. */
+const entry = (rule: object, annotations: object = {}, path: unknown = "/a") =>
+  object(
+    "Ingress",
+    JSON.stringify([rule, path]).replace(/\W+/g, "-"),
+    {
+      rules: [
+        {
+          ...rule,
+          http: {
+            paths: [{ path, pathType: "Prefix", backend: { service: { name: "red", port: { number: 80 } } } }],
+          },
+        },
+      ],
+    },
+    {
+      annotations: Object.fromEntries(
+        Object.entries(annotations).map(([name, value]) => [`nginx.ingress.kubernetes.io/${name}`, value]),
+      ),
+    },
+  );
+
+const plugins = { annotations: { "konghq.com/plugins": "key-auth" } };
+const policy = (kind: string, name: string, own = "SecurityPolicy") =>
+  object(own, "p", { targetRefs: [{ group: "gateway.networking.k8s.io", kind, name }] });
+
 const GOOD = [...SERVICES, gateway(), route("good", [rule("blue", prefix("/good"))])];
 
 describe("objects that cannot be read", () => {
@@ -102,6 +128,115 @@ describe("objects that cannot be read", () => {
     ]);
     expect(await send("GET /a/admin")).toBe("503");
     expect(notes.join("\n")).toContain("which is left out, without");
+  });
+
+  it(
+    "close less specific routes also where the guard is a filter of its backend, " + "and the expression begins with ^",
+    async () => {
+      const ref = { name: "red", port: 80, filters: [{ type: "ExtensionRef" }] };
+      const left = { matches: [{ path: { type: "RegularExpression", value: "^/a/(x|y)" } }], backendRefs: [ref] };
+      const { send } = await importAndServe([
+        ...GOOD,
+        route("r", [left, rule("blue", prefix("/a/x")), rule("blue", prefix("/"))]),
+      ]);
+      expect([await send("GET /a/x"), await send("GET /a/y"), await send("GET /b")]).toEqual([
+        "503",
+        "503",
+        "blue GET /b",
+      ]);
+    },
+  );
+
+  it.each<[string, () => object[]]>([
+    ["an annotation of the route", () => [route("r", [rule("red", prefix("/a"))], {}, plugins)]],
+    ["an annotation of its Service", () => [service("kept", {}, plugins), route("r", [rule("kept", prefix("/a"))])]],
+    ["a policy of the route", () => [route("r", [rule("red", prefix("/a"))]), policy("HTTPRoute", "r")]],
+    ["a policy of the Gateway", () => [route("r", [rule("red", prefix("/a"))]), policy("Gateway", "front")]],
+  ])("close what may have a guard elsewhere: %s", async (_what, made) => {
+    const { send } = await importAndServe([...SERVICES, gateway(), ...made()]);
+    expect(await send("GET /a")).toBe("503");
+  });
+
+  it("leave routes open to which no policy is attached, or one that guards nothing", async () => {
+    const { send } = await importAndServe([
+      ...GOOD,
+      policy("HTTPRoute", "other"),
+      policy("HTTPRoute", "good", "BackendTLSPolicy"),
+      route("r", [rule("red", prefix("/a"))], {}, { annotations: { "kubectl.kubernetes.io/restartedAt": "x" } }),
+    ]);
+    expect([await send("GET /good"), await send("GET /a")]).toEqual(["blue GET /good", "red GET /a"]);
+  });
+
+  it("lose no condition whose name is one of every object", async () => {
+    const { send } = await importAndServe([
+      ...GOOD,
+      route("r", [
+        rule("red", prefix("/a", { queryParams: [header("__proto__", "1"), header("k", "1")] })),
+        rule("green", prefix("/b", { headers: [header("__proto__", "1"), header("k", "1")] })),
+      ]),
+    ]);
+    expect([await send("GET /a?k=1"), await send("GET /a?k=1&__proto__=1")]).toEqual([
+      "404",
+      "red GET /a?k=1&__proto__=1",
+    ]);
+    expect([await send("GET /b", { k: "1" }), await send("GET /b", { k: "1", ["__proto__"]: "1" })]).toEqual([
+      "404",
+      "green GET /b",
+    ]);
+  });
+
+  it.each(["a)|(?:.*", "a\\", "(?:a", "a)(?:"])(
+    "leave a match out whose expression is none by itself, though it would be one in a group: %s",
+    async (value) => {
+      const broken = prefix("/a", { headers: [{ ...header("k", value), type: "RegularExpression" }] });
+      const { send, notes } = await importAndServe([...GOOD, route("r", [rule("red", broken)])]);
+      expect([await send("GET /a"), await send("GET /a", { k: "b" })]).toEqual(["503", "503"]);
+      expect(notes.join("\n")).toContain("cannot be conditions here");
+    },
+  );
+
+  it("take braces in the name of a service of gRPC as text, and no name of every object as a protocol", async () => {
+    const odd = service("odd", { ports: [{ port: 80, appProtocol: "constructor" }] });
+    const mirrored = {
+      ...rule("odd", prefix("/m")),
+      filters: [{ type: "RequestMirror", requestMirror: { backendRef: { name: "odd", port: 80 } } }],
+    };
+    const grpc = { matches: [{ method: { service: "{any}", method: "M" } }], backendRefs: [{ name: "red", port: 80 }] };
+    const { send, notes } = await importAndServe([
+      ...GOOD,
+      odd,
+      route("r", [mirrored]),
+      object("GRPCRoute", "g", { parentRefs: [{ name: "front" }], rules: [grpc] }),
+    ]);
+    expect([await send("POST /x/M"), await send("GET /m")]).toEqual(["404", "odd GET /m"]);
+    expect(notes.join("\n")).toContain('"constructor" is not known: requests are sent by http');
+  });
+
+  it.each<[string, object]>([
+    ["a path that is a text", route("r", [rule("red", { path: "x" })])],
+    ["matches that are a text", route("r", [{ ...rule("red"), matches: "x" }])],
+    ["a method that is a number", route("r", [rule("red", prefix("/a", { method: 7 }))])],
+    ["headers that are a text", route("r", [rule("red", prefix("/a", { headers: "x" }))])],
+    ["filters that are a text", route("r", [{ ...rule("red", prefix("/a")), filters: "x" }])],
+    ["a host of an Ingress that is a number", entry({ host: 7 })],
+    ["a path of an Ingress that is a number", entry({ host: "any.test" }, {}, 7)],
+    ["an annotation that is a list", entry({ host: "any.test" }, { "whitelist-source-range": ["10.0.0.0/8"] })],
+  ])("open nothing where a value has another type: %s", async (_what, broken) => {
+    const options =
+      (broken as { kind: string }).kind === "Ingress" ? { gateway: "default" } : { gateway: "shop/front" };
+    const { send } = await importAndServe([...GOOD, entry({ host: "good.test" }), broken], options);
+    expect(await send("GET /a")).toMatch(/^(404|503)$/);
+    expect(await send(options.gateway === "default" ? "GET /a" : "GET /good", { Host: "good.test" })).toMatch(
+      /blue|red/,
+    );
+  });
+
+  it.each([
+    ["hostnames of a route", "a.test"],
+    ["hostnames that are numbers", [7]],
+  ])("open nothing on all hosts where the hosts have another type: %s", async (_what, hostnames) => {
+    const { send } = await importAndServe([...GOOD, route("r", [rule("red", prefix("/a"))], { hostnames })]);
+    expect([await send("GET /a"), await send("GET /good")]).toEqual(["404", "blue GET /good"]);
   });
 
   it("do not become references to secrets of this machine", async () => {

@@ -275,12 +275,52 @@ describe("annotations of ingress-nginx", () => {
     ["a firewall", { "enable-modsecurity": "true" }],
     ["a protocol that is not forwarded", { "backend-protocol": "FCGI" }],
     ["a guard of another program", { "traefik.ingress.kubernetes.io/router.middlewares": "shop-auth@kubernetescrd" }],
+    ["a policy of another program", { "nginx.org/policies": "jwt" }],
+    ["addresses of another program", { "alb.ingress.kubernetes.io/inbound-cidrs": "10.0.0.0/8" }],
     ["a guard that is not known yet", { "auth-next": "x" }],
   ])("that may decide who passes, and are not carried over, close their routes: %s", async (_what, annotations) => {
     const { get, notes } = await annotated(annotations);
     expect(await get("GET /x")).toBe("503");
     expect(notes[0]).toContain("may decide who passes, and is not carried over: it answers 503");
   });
+
+  it.each<[string, Annotations]>([
+    ["client certificates", { "auth-tls-secret": "shop/ca" }],
+    ["configuration of a server", { "server-snippet": "deny all;" }],
+    ["what the backend alone sees", { "ssl-passthrough": "true" }],
+  ])("that stand for a host close the paths of its other Ingresses, too: %s", async (_what, annotations) => {
+    const { send } = await importAndServe([
+      ...SERVICES,
+      ingress("a", [host("a.test", path("/a", "blue")), host("b.test", path("/a", "blue"))], annotations),
+      ingress("b", [host("a.test", path("/", "blue")), host("c.test", path("/", "green"))]),
+    ]);
+    expect([await send("GET /a", at("a.test")), await send("GET /x", at("a.test"))]).toEqual(["503", "503"]);
+    expect([await send("GET /a", at("b.test")), await send("GET /a", at("c.test"))]).toEqual(["503", "green GET /a"]);
+  });
+
+  it.each<[string, string, Annotations, Annotations]>([
+    ["that is closed", "ImplementationSpecific", { "auth-type": "basic" }, {}],
+    [
+      "of a host with regular expressions",
+      "Prefix",
+      { "whitelist-source-range": "10.0.0.0/8" },
+      { "use-regex": "true" },
+    ],
+  ])(
+    "guard what goes on behind a path %s: a shorter path of the same Service is closed",
+    async (_what, type, annotations, others) => {
+      const { send } = await importAndServe([
+        ...SERVICES,
+        ingress("a", [host("a.test", path("/admin", "blue", type))], annotations),
+        ingress("b", [host("a.test", path("/", "blue"))], others),
+        ingress("c", [host("a.test", path("/else", "green"))]),
+      ]);
+      expect([await send("GET /admin.php", at("a.test")), await send("GET /else/x", at("a.test"))]).toEqual([
+        "503",
+        "green GET /else/x",
+      ]);
+    },
+  );
 
   it.each<[Annotations, string]>([
     [{ affinity: "cookie", "session-cookie-name": "x" }, "a Service is one upstream here"],
