@@ -75,6 +75,24 @@ export class KubeListeners {
     return this.#listeners.find((each) => each.scheme === scheme)?.port ?? USUAL_PORTS[scheme];
   }
 
+  /** The hosts by which requests for a route may come: listeners choose its namespace by labels, which nobody knows. */
+  perhaps(route: KubeObject): string[] {
+    const own = route.spec.texts("hostnames").map((host) => host.toLowerCase());
+    const isOwn = (ref: SourceValue) => {
+      const gateway = gatewayOf(ref, route, this.#objects);
+      return gateway !== undefined && `${gateway.namespace}/${gateway.name}` === this.#entry;
+    };
+    const hosts = route.spec
+      .items("parentRefs")
+      .filter(isOwn)
+      .flatMap((ref) =>
+        this.#named(ref)
+          .filter(({ place }) => fromOf(place) === "Selector")
+          .flatMap(({ host }) => (own.length === 0 ? [host] : own.flatMap((each) => common(host, each) ?? []))),
+      );
+    return [...new Set(hosts)];
+  }
+
   #named(ref: SourceValue): readonly Listener[] {
     const [section, port] = [ref.text("sectionName"), ref.number("port")];
     return this.#listeners.filter(

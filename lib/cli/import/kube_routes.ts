@@ -76,6 +76,11 @@ export class KubeRoutes {
     const hosts = this.#listeners.attached(route);
     const rules = route.spec.get("rules");
     const isGrpc = route.kind === "GRPCRoute";
+    // What is served elsewhere, perhaps behind a guard, must not reach a less specific route.
+    const others = this.#listeners.perhaps(route).filter((host) => !hosts.has(host));
+    for (const rule of others.length === 0 ? [] : rules.items())
+      for (const place of matchesOf(rule))
+        this.#leftOut(place, "no route is attached by a selector", { rule, route }, others);
     if (hosts.size === 0)
       return (rules.leaveOut("its rules are not carried over: no imported listener has the route"), []);
     return rules.items().flatMap((rule) => {
