@@ -867,6 +867,23 @@ describe("prefixes of Kong", () => {
     },
   );
 
+  it(
+    "close the route at their upstream that would get /admin.php of a route whose " + "guard is not carried over",
+    async () => {
+      const routes = [
+        { paths: ["/admin"], strip_path: false, plugins: [{ name: "ldap-auth", config: {} }] },
+        { paths: ["/"], strip_path: false },
+      ];
+      const { services } = await fromKong({ services: [{ ...SERVICE, routes }] });
+      expect(shown(services)).toEqual([
+        "s / /admin/{rest*} all request_termination",
+        "s / /admin all request_termination",
+        "s / /{rest*} all request_termination",
+        "s / / all",
+      ]);
+    },
+  );
+
   it("close a route for all hosts that would get /admin.php of a guarded /admin for one host", async () => {
     const routes = [
       { paths: ["/admin"], strip_path: false, hosts: ["a.test"], ...guarded },
