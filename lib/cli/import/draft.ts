@@ -296,6 +296,7 @@ export class Draft {
   #takeOut(issues: readonly Issue[]): void {
     const out = new Set<object>();
     const doubles = new Set<object>();
+    const cut = new Map<DraftPlugin, Set<string>>();
     for (const { at, message } of issues) {
       let found: any = this.config;
       let inner: { readonly part: DraftPlugin | DraftRoute | DraftService; readonly rest: Path } | null = null;
@@ -311,6 +312,16 @@ export class Draft {
           `"${setting}" is not carried over: ${formatPath(inner.rest)}: ${message}`,
         );
         delete (inner.part as Record<string, unknown>)[setting];
+        continue;
+      }
+      if ("config" in inner.part && isChange(inner.part, inner.rest)) {
+        const [, action, key] = inner.rest as [string, string, string | number];
+        const name = typeof key === "string" ? key : (inner.part.config[action] as readonly string[])[key];
+        cut.set(inner.part, (cut.get(inner.part) ?? new Set()).add(`${action} ${key}`));
+        this.notes.add(
+          this.#origins.get(inner.part)!,
+          `"${name}" of "${inner.part.name}" is not carried over: ${message}`,
+        );
         continue;
       }
       if (out.has(inner.part)) continue;
@@ -330,6 +341,7 @@ export class Draft {
         `${what} is not carried over: ${inner.rest.length === 0 ? "" : `${formatPath(inner.rest)}: `}${message}`,
       );
     }
+    for (const [plugin, changes] of cut) if (!cutChanges(plugin, changes)) out.add(plugin);
     for (const [service, route, plugins] of this.routes()) {
       const isLost = (out.has(service) || out.has(route)) && !doubles.has(route);
       if (isLost && plugins.some(({ name }) => GUARDS.has(name)))
@@ -351,6 +363,22 @@ export class Draft {
       }
     }
   }
+}
+
+/** Whether it is in one change of headers: the others stay, such as a header that clients must not send. */
+function isChange({ name }: DraftPlugin, { length }: Path): boolean {
+  return /^(request|response)_headers$/.test(name) && length === 3;
+}
+
+/** Takes out "set X-A" and "remove 0". False: nothing is left. */
+function cutChanges({ config }: DraftPlugin, changes: ReadonlySet<string>): boolean {
+  const record = config as Record<string, object>;
+  for (const [action, all] of Object.entries(record)) {
+    const kept = Object.entries(all).filter(([key]) => !changes.has(`${action} ${key}`));
+    record[action] = Array.isArray(all) ? kept.map(([, name]) => name as unknown) : Object.fromEntries(kept);
+    if (kept.length === 0) delete record[action];
+  }
+  return Object.keys(record).length > 0;
 }
 
 /** Settings of a service that change nothing about who is served. */

@@ -240,10 +240,14 @@ class IngressReader {
     const target = annotations.text("rewrite-target");
     const isRegex = annotations.is("use-regex") || target !== undefined;
     if (!path.startsWith("/")) return 'a path begins with "/"';
+    const isRegexHost = this.#class.regexHosts.has(host);
     if (type === "Exact" && !annotations.is("use-regex") && !target?.includes("$")) {
       if (path !== "/")
         place.note("Exact: a path with a slash at its end is the one without it here: both get the rule");
-      return { segments: literalSegments(path), isPrefix: false, isWider: false, ...fullRewrite(target) };
+      return {
+        ...{ segments: literalSegments(path), isPrefix: false, isWider: false, goesOn: isRegexHost },
+        ...fullRewrite(target),
+      };
     }
     const prefix = target === undefined ? undefined : prefixRewrite(path, target);
     if (prefix !== undefined) {
@@ -253,7 +257,7 @@ class IngressReader {
     }
     if (target?.includes("$")) return `rewrite-target "${target}" for "${path}" is no path with a prefix replaced`;
     if (!isRegex || type === "Prefix") {
-      const goesOn = (type !== "Prefix" || this.#class.regexHosts.has(host)) && !path.endsWith("/");
+      const goesOn = (type !== "Prefix" || isRegexHost) && !path.endsWith("/");
       if (goesOn) place.note("a path matches whole segments here: /a is /a and /a/…, not /ab");
       return { segments: literalSegments(path), isPrefix: true, isWider: false, goesOn, ...fullRewrite(target) };
     }

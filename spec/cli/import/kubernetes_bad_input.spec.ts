@@ -167,6 +167,23 @@ describe("objects that cannot be read", () => {
     expect([await send("GET /good"), await send("GET /a")]).toEqual(["blue GET /good", "red GET /a"]);
   });
 
+  it("lose of the changes of headers only those that are refused: what clients must not send is removed", async () => {
+    const changes = {
+      remove: ["X-User", "Connection", "Host", "X-Group"],
+      set: [header("Host", "x"), header("X-Forwarded-For", "x"), header("X-Set", "1")],
+    };
+    const filter = { type: "RequestHeaderModifier", requestHeaderModifier: changes };
+    const { send, last, notes } = await importAndServe([
+      ...GOOD,
+      route("r", [{ ...rule("red", prefix("/a")), filters: [filter] }]),
+    ]);
+    expect(await send("GET /a", { "X-User": "root", "X-Group": "all", "X-Kept": "k" })).toBe("red GET /a");
+    const names = last.headers.filter((_, i) => i % 2 === 0).map((name) => name.toLowerCase());
+    expect(names.filter((name) => /^x-(user|group|kept|set)$/.test(name)).sort()).toEqual(["x-kept", "x-set"]);
+    for (const name of ["Connection", "Host", "X-Forwarded-For"])
+      expect(notes.join("\n")).toContain(`"${name}" of "request_headers" is not carried over`);
+  });
+
   it("lose no condition whose name is one of every object", async () => {
     const { send } = await importAndServe([
       ...GOOD,

@@ -306,6 +306,7 @@ describe("annotations of ingress-nginx", () => {
       { "whitelist-source-range": "10.0.0.0/8" },
       { "use-regex": "true" },
     ],
+    ["that is exact on such a host", "Exact", { "whitelist-source-range": "10.0.0.0/8" }, { "use-regex": "true" }],
   ])(
     "guard what goes on behind a path %s: a shorter path of the same Service is closed",
     async (_what, type, annotations, others) => {
@@ -315,6 +316,7 @@ describe("annotations of ingress-nginx", () => {
         ingress("b", [host("a.test", path("/", "blue"))], others),
         ingress("c", [host("a.test", path("/else", "green"))]),
       ]);
+      expect(await send("GET /admin/x", at("a.test"))).toMatch(/^(403|503)$/);
       expect([await send("GET /admin.php", at("a.test")), await send("GET /else/x", at("a.test"))]).toEqual([
         "503",
         "green GET /else/x",
