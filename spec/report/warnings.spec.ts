@@ -345,7 +345,7 @@ describe("keys that end", () => {
       placeOfKey: (key: number) => (described.push(key), { index: key, key: 0 }),
       ownerOf: (key: number) => ({ id: `k${key}` }),
     };
-    const { near, more } = keyEnds(quiet.shown, { lists: [list] } as never, NOW);
+    const { near, more } = keyEnds({ ...quiet.shown }, { lists: [list] } as never, NOW);
     expect([near.length, near[9]!.id, more, described.length]).toEqual([10, "k9", 4990, 10]);
   });
 

@@ -70,6 +70,8 @@ export class Draft {
   /** Plugins have the same number if their kind and configuration are equal. */
   readonly #numbers = new Map<DraftPlugin | string, number>();
   readonly #closed = new Set<DraftService>();
+  /** Those that `closeOverlaps` has closed: their guards are those that they have beside. */
+  readonly overlapping = new Set<DraftRoute>();
   /** Routes of regular expressions; true: they accept more than the expression did. */
   readonly #expressions = new Map<object, boolean>();
 
@@ -217,6 +219,7 @@ export class Draft {
         ]) {
           if (to.isClosed || from.guards.every((guard) => to.guards.includes(guard))) continue;
           to.isClosed = true;
+          this.overlapping.add(to.route);
           this.close(
             to.route,
             `may get requests of ${formatPath(this.#origins.get(from.route)!)}, which has other guards, ` +
@@ -314,14 +317,12 @@ export class Draft {
         delete (inner.part as Record<string, unknown>)[setting];
         continue;
       }
-      if ("config" in inner.part && isChange(inner.part, inner.rest)) {
+      const plugin = inner.part as DraftPlugin;
+      if (isChange(plugin, inner.rest)) {
         const [, action, key] = inner.rest as [string, string, string | number];
-        const name = typeof key === "string" ? key : (inner.part.config[action] as readonly string[])[key];
-        cut.set(inner.part, (cut.get(inner.part) ?? new Set()).add(`${action} ${key}`));
-        this.notes.add(
-          this.#origins.get(inner.part)!,
-          `"${name}" of "${inner.part.name}" is not carried over: ${message}`,
-        );
+        const name = typeof key === "string" ? key : (plugin.config[action] as readonly string[])[key];
+        cut.set(plugin, (cut.get(plugin) ?? new Set()).add(`${action} ${key}`));
+        this.notes.add(this.#origins.get(plugin)!, `"${name}" of "${plugin.name}" is not carried over: ${message}`);
         continue;
       }
       if (out.has(inner.part)) continue;
@@ -366,8 +367,8 @@ export class Draft {
 }
 
 /** Whether it is in one change of headers: the others stay, such as a header that clients must not send. */
-function isChange({ name }: DraftPlugin, { length }: Path): boolean {
-  return /^(request|response)_headers$/.test(name) && length === 3;
+function isChange({ name, config }: DraftPlugin, { length }: Path): boolean {
+  return config !== undefined && /^(request|response)_headers$/.test(name) && length === 3;
 }
 
 /** Takes out "set X-A" and "remove 0". False: nothing is left. */

@@ -96,7 +96,8 @@ export function closePrefixes(draft: Draft, prefixes: ReadonlySet<DraftRoute>): 
   }));
   const open = grouped(all, ({ segments }) => fixedStart(segments));
   // Those that are closed, too: the source has a guard there.
-  for (const own of all.filter(({ route, guards }) => guards.length > 0 && prefixes.has(route))) {
+  const isGuarded = ({ route, guards }: (typeof all)[number]) => guards.length > 0 && !draft.overlapping.has(route);
+  for (const own of all.filter((each) => prefixes.has(each.route) && isGuarded(each))) {
     const before = own.segments.slice(0, -1);
     const longer = [
       [...before, "{x}"],

@@ -379,6 +379,7 @@ describe("listeners", () => {
         "no listener allows its kind and namespace",
         "no listener that is imported has this name and port",
         "no route is attached by a selector",
+        "its requests get 503 (request_termination) until you replace it",
         "a listener for TCP is not carried over",
         "ports cannot be conditions",
         "is not in the file, or no Gateway",
