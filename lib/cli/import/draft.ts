@@ -14,6 +14,7 @@ import { Candidate } from "../../proof/candidate.ts";
 import { builtinPlugins } from "../../plugins/builtin.ts";
 import { Failure } from "../failure.ts";
 import { withoutControls } from "../terminal.ts";
+import { cutHeaderChanges, isHeaderChange } from "./header_changes.ts";
 import { freeName, MAX_PARTS, ImportNotes, type SourceValue } from "./source_value.ts";
 
 export interface DraftPlugin {
@@ -174,7 +175,7 @@ export class Draft {
         name: this.serviceName("closed"),
         base_path: "/",
         hosts: unlessEmpty(hosts),
-        upstreams: [NOWHERE],
+        upstreams: [DISCARDED],
         plugins: [closed],
         routes,
       };
@@ -318,7 +319,7 @@ export class Draft {
         continue;
       }
       const plugin = inner.part as DraftPlugin;
-      if (isChange(plugin, inner.rest)) {
+      if (isHeaderChange(plugin, inner.rest)) {
         const [, action, key] = inner.rest as [string, string, string | number];
         const name = typeof key === "string" ? key : (plugin.config[action] as readonly string[])[key];
         cut.set(plugin, (cut.get(plugin) ?? new Set()).add(`${action} ${key}`));
@@ -342,7 +343,7 @@ export class Draft {
         `${what} is not carried over: ${inner.rest.length === 0 ? "" : `${formatPath(inner.rest)}: `}${message}`,
       );
     }
-    for (const [plugin, changes] of cut) if (!cutChanges(plugin, changes)) out.add(plugin);
+    for (const [plugin, changes] of cut) if (!cutHeaderChanges(plugin, changes)) out.add(plugin);
     for (const [service, route, plugins] of this.routes()) {
       const isLost = (out.has(service) || out.has(route)) && !doubles.has(route);
       if (isLost && plugins.some(({ name }) => GUARDS.has(name)))
@@ -366,29 +367,13 @@ export class Draft {
   }
 }
 
-/** Whether it is in one change of headers: the others stay, such as a header that clients must not send. */
-function isChange({ name, config }: DraftPlugin, { length }: Path): boolean {
-  return config !== undefined && /^(request|response)_headers$/.test(name) && length === 3;
-}
-
-/** Takes out "set X-A" and "remove 0". False: nothing is left. */
-function cutChanges({ config }: DraftPlugin, changes: ReadonlySet<string>): boolean {
-  const record = config as Record<string, object>;
-  for (const [action, all] of Object.entries(record)) {
-    const kept = Object.entries(all).filter(([key]) => !changes.has(`${action} ${key}`));
-    record[action] = Array.isArray(all) ? kept.map(([, name]) => name as unknown) : Object.fromEntries(kept);
-    if (kept.length === 0) delete record[action];
-  }
-  return Object.keys(record).length > 0;
-}
-
 /** Settings of a service that change nothing about who is served. */
 const OPTIONAL: ReadonlySet<string | number> = new Set(["timeouts", "retries"]);
 export const HOST = /^(\*\.)?[^*:]+$/;
 /** Longer ones are not looked into: that takes time in proportion to their square. */
 const MAX_EXPRESSION = 2000;
 /** Where nothing is forwarded to. */
-export const NOWHERE = { host: "127.0.0.1", port: 9 };
+export const DISCARDED = { host: "127.0.0.1", port: 9 };
 const CLOSED = (): DraftPlugin => ({
   name: "request_termination",
   config: { status: 503, body: "This route is closed until its access control is configured." },

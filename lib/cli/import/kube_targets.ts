@@ -2,7 +2,7 @@
  * What a rule of Kubernetes does with its requests: the settings and plugins of the service that it becomes.
  */
 import type { Path } from "../../config/json.ts";
-import { NOWHERE, type Draft, type DraftPlugin } from "./draft.ts";
+import { DISCARDED, type Draft, type DraftPlugin } from "./draft.ts";
 import type { ServiceBackend } from "./kube_objects.ts";
 import type { SourceValue } from "./source_value.ts";
 
@@ -34,7 +34,7 @@ export interface RuleTarget {
   readonly goesOn?: boolean;
 }
 
-export const NO_UPSTREAM = { protocol: "http", upstreams: [NOWHERE] };
+export const NO_UPSTREAM = { protocol: "http", upstreams: [DISCARDED] };
 
 export interface Weighted {
   readonly place: SourceValue;

@@ -3,7 +3,7 @@
  * leaves it to a shorter one, and "/admin" is also "/admin.php".
  */
 import { formatPath } from "../../config/json.ts";
-import { headsOf, joined, meet, NOWHERE, overlap, type Draft, type DraftRoute, type DraftService } from "./draft.ts";
+import { headsOf, joined, meet, DISCARDED, overlap, type Draft, type DraftRoute, type DraftService } from "./draft.ts";
 
 /** Those of a route that names none; others are rare. */
 export const ALL_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -177,6 +177,6 @@ export function coveringNames(name: string): string[] {
 
 function upstreamsOf({ upstreams }: DraftService): string[] {
   return (upstreams as readonly { readonly host: string; readonly port: number }[])
-    .filter(({ host, port }) => host !== NOWHERE.host || port !== NOWHERE.port)
+    .filter(({ host, port }) => host !== DISCARDED.host || port !== DISCARDED.port)
     .map(({ host, port }) => `${host}:${port}`);
 }
