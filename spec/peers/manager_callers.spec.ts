@@ -36,7 +36,11 @@ describe("the callers page", () => {
       const config = {
         global: { plugins },
         callers: [
-          { id: "<b>ada</b>", groups: ["gold", "a,b"], keys: [{ key: "hush-ada", expires_at: "2126-01-31T12:00:00Z" }] },
+          {
+            id: "<b>ada</b>",
+            groups: ["gold", "a,b"],
+            keys: [{ key: "hush-ada", expires_at: "2126-01-31T12:00:00Z" }],
+          },
           { id: "eve", enabled: false },
         ],
         caller_files: [file],
