@@ -6,7 +6,7 @@ import type { Issue, Json, JsonNode, Path } from "./json.ts";
 import type { PluginKind, Service } from "./model.ts";
 import type { FeatureFields } from "./feature_fields.ts";
 import type { AnySchema, CheckContext, NamedFile, Secret, Sources } from "./schema_types.ts";
-import { digestSteps } from "./value_text.ts";
+import { digestSteps, endSteps } from "./value_text.ts";
 
 /** Shorter ones are checked with what they are in: in less than a slice. */
 const SHORT = 50;
@@ -102,22 +102,22 @@ export function* checkServices(
 ): Generator<void, CheckedServices> {
   const { sources, lists } = context;
   const { folder, environment, references } = sources;
-  const ends = [...Array.from(members.values(), ({ keyOffset }) => keyOffset).slice(1), text.length];
   const digests = new Map<string, string>();
-  for (const [i, [key, { keyOffset }]] of [...members].entries())
-    if (!APART.has(key)) digests.set(key, yield* digestSteps(text, keyOffset, ends[i]!));
+  // With the closing brackets: where a text is not parsed they are all that tells whether they are the right ones.
+  const digestOf = function* (offset: number): Generator<void, string> {
+    return yield* digestSteps(text, offset, yield* endSteps(text, offset));
+  };
+  for (const [key, { offset }] of members) if (!APART.has(key)) digests.set(key, yield* digestOf(offset));
   const surroundings = { global: digests.get("global") ?? "", folder, environment, kinds, features, references };
   const former = before !== null && areSame(before, surroundings) ? before.services : NONE;
   const services = new Map<string, CheckedService>();
   const list = newList();
   const node = members.get("services");
   const items = node?.kind === "array" ? node.items : [];
-  const end = ends[[...members.keys()].indexOf("services")]!;
   for (const [index, item] of items.entries()) {
     yield;
-    const ending = items[index + 1]?.offset ?? end;
     const unread = item.kind === "object" ? item.known : undefined;
-    const digest = unread?.digest ?? (yield* digestSteps(text, item.offset, ending));
+    const digest = unread?.digest ?? (yield* digestOf(item.offset));
     const same = former.get(digest);
     const service = same !== undefined && hasSameFiles(same.read, sources) ? movedTo(index, same) : null;
     if (service === null) yield* unread?.readSteps() ?? [];

@@ -67,7 +67,10 @@ export function* needsIn(document: JsonNode, need: Need): Generator<void, void> 
   const services = itemsOf(nodeAt(document, ["services"]));
   const seen = { hasReferences: false, hasUnfilled: false };
   for (const [i, service] of services.entries()) {
-    if (service.kind === "object" && service.known !== undefined) continue;
+    const unread = service.kind === "object" ? service.known : undefined;
+    // `canWarn` looks at a service that is alone.
+    if (unread !== undefined && services.length > 1) continue;
+    yield* unread?.readSteps() ?? [];
     ofService(service, ["services", i], need, whole);
     look(service, seen);
     yield;

@@ -38,18 +38,13 @@ function endOfString(text: string, offset: number): number {
   return text.length;
 }
 
-/**
- * The digest of a value that begins at `from`, if `to` is its end or where the next one begins: without what is between
- * them, and without the brackets that close it, which follow from those that open it.
- */
+/** The digest of the text between two offsets. Values whose texts are equal are equal, or both have errors. */
 export function* digestSteps(text: string, from: number, to: number): Generator<void, string> {
-  let end = to;
-  while (end > from && DELIMITERS.includes(text[end - 1]!)) end--;
   const sum = createHash("sha256");
-  for (let at = from; at < end; at += CHARACTERS_OF_A_STEP) {
+  for (let at = from; at < to; at += CHARACTERS_OF_A_STEP) {
     // In UTF-16 a surrogate pair may be divided.
-    sum.update(text.slice(at, Math.min(end, at + CHARACTERS_OF_A_STEP)), "utf16le");
-    if (end - at > CHARACTERS_OF_A_STEP) yield;
+    sum.update(text.slice(at, Math.min(to, at + CHARACTERS_OF_A_STEP)), "utf16le");
+    if (to - at > CHARACTERS_OF_A_STEP) yield;
   }
   return sum.digest("base64");
 }

@@ -28,7 +28,8 @@ export interface RoutesToRead {
 
 /** See `LoadOptions.readRoutes`. Routes are left out that can be in no conflict. */
 export function* readRoutes({ root, sources, fields, matching, kept }: RoutesToRead): Generator<void, RoutesRead> {
-  const changed = itemsOf(nodeAt(root, ["services"])).filter((service) => !kept.has(service));
+  const all = kept.size === 0 ? [] : itemsOf(nodeAt(root, ["services"]));
+  const changed = all.filter((service) => !kept.has(service));
   const written = changed.map((service) => nodeAt(service, ["base_path"]));
   const bases = new Set(written.flatMap((node) => (node?.kind === "string" ? patternOf(node.value) : [])));
   const known = Array.from(kept).flatMap(([node, { basePath }]) => (bases.has(patternOf(basePath)) ? [] : node));

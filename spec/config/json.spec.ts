@@ -317,7 +317,18 @@ describe("parseSteps", () => {
       ...[true, true, false, true, false],
     ]);
     expect(some!.map(withoutDigests)).toEqual(plainly);
-    for (const broken of [`${texts[0]}}`, '{"a": "', '{"a": [}', '{"a": 1 "b": 2}', "{", `${texts[2]} ${texts[2]}`])
+    const wrongEnds = [",}", "]", "]}", " ,\n}"].map((end) => texts[0]!.slice(0, -1) + end);
+    const wrongInner = ['{"a": [1, "\\"]}"], "b": {]}', '{"a": [1, "\\"]}"], "b": {,}}'];
+    for (const broken of [
+      ...wrongEnds,
+      ...wrongInner,
+      `${texts[0]}}`,
+      '{"a": "',
+      '{"a": [}',
+      '{"a": 1 "b": 2}',
+      "{",
+      `${texts[2]} ${texts[2]}`,
+    ])
       both([texts[1]!, broken, texts[0]!]);
   });
 

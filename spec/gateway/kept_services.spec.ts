@@ -5,7 +5,7 @@ import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { itemsOf, nodeAt } from "../../lib/config/json.ts";
 import { parsedFrom, parseInSlices } from "../../lib/config/source.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
-import { definePlugin, schema, type GatewayOptions } from "../../lib/index.ts";
+import { ConfigError, definePlugin, schema, type GatewayOptions } from "../../lib/index.ts";
 import { compileSteps, type Snapshot } from "../../lib/gateway/snapshot.ts";
 import { withAllFeatures } from "../../lib/features/all.ts";
 import { written } from "../../lib/proof/written.ts";
@@ -106,6 +106,58 @@ describe("a reload", () => {
     const former = before.config.services;
     expect(valid.config.services.map((each) => former.includes(each))).toEqual([true, false, false, true]);
     expect(valid.shown).toEqual(reader.load({ ...source }).valid.shown);
+  });
+
+  it("refuses a text in which only the brackets that end a service have changed, as a start does", async () => {
+    const { gateway, snapshot } = await inFile({ services: [a, b] });
+    const text = JSON.stringify({ services: [a, b] });
+    for (const end of ["]", ",}", "}}"]) {
+      const wrong = [a, b]
+        .map((each) => JSON.stringify(each))
+        .map((each) => text.replace(each, each.slice(0, -1) + end));
+      for (const each of wrong) {
+        writeFileSync(snapshot().file!, each);
+        await expect(gateway.reload(), each).rejects.toThrow(ConfigError);
+      }
+    }
+    writeFileSync(snapshot().file!, text);
+    await gateway.reload();
+  });
+
+  const long = service("long", { routes: Array.from({ length: 1000 }, (_none, i) => ({ path: `/r${i}` })) });
+  const onItsBase = (path: string) => service("other", { base_path: "/long", routes: [{ path }] });
+
+  it.each<readonly [what: string, before: readonly ServiceInput[], after: readonly ServiceInput[]]>([
+    ["another one is wrong", [long, b], [long, { ...b, base_path: "b" }]],
+    ["another one has its base_path", [long, onItsBase("/x")], [long, onItsBase("/y")]],
+    ["it is alone", [long], [long]],
+  ])("reads a large service that is as it was in steps, where it has to be read: %s", async (_what, before, after) => {
+    const { gateway, snapshot } = await inFile({ services: before });
+    const { reader, features } = Gateway.internalsOf(gateway).configuration;
+    const source = { text: JSON.stringify({ services: after }), file: snapshot().file! };
+    await parseInSlices(source, snapshot().checked!.services);
+    const [item] = itemsOf(nodeAt(parsedFrom(source).node!, ["services"]));
+    if (item?.kind !== "object" || item.known === undefined) throw new Error("it is not known");
+    let [isRead, isAsked] = [false, false];
+    const { readSteps } = item.known;
+    Object.defineProperty(item.known, "readSteps", {
+      *value() {
+        yield* readSteps();
+        isRead = true;
+      },
+    });
+    const { get } = Object.getOwnPropertyDescriptor(item, "members")!;
+    Object.defineProperty(item, "members", {
+      get(): unknown {
+        expect(isRead).toBe(true);
+        isAsked = true;
+        return get!.call(item);
+      },
+    });
+    await features.loadNeeded(source);
+    const outcome = inSlices(reader.loadSteps(source, { before: snapshot() }), async () => {});
+    await outcome.catch((error: unknown) => expect(error).toBeInstanceOf(ConfigError));
+    expect(isAsked).toBe(true);
   });
 
   it("looks for warnings in what the services that stay were read to before", async () => {
