@@ -99,25 +99,53 @@ function isNegationOf(a: Condition, b: Condition): boolean {
 
 /** `statesAgainst` of `PlacedCondition`. */
 function statesFor(rivals: readonly Condition[], together: readonly Condition[]): SampleStates {
-  const absent = together.every(holdsAbsent) ? [null] : [];
+  const absent = together.every(holdsAbsent) ? [ABSENT] : [];
   // Without the name no condition holds but those that want it to be absent, or not to have a value.
-  if (absent.length > 0 && !rivals.some(holdsAbsent)) return { values: absent, isComplete: true };
-  // A rival with `not` fails only for what it names.
-  const negated = rivals.filter(isNegated).map((rival) => rival.not);
-  const all = [[], ...negated.slice(0, MAX_NEGATED).map((each) => [each])].map((more) =>
-    valuesFor(rivals, [...together, ...more]),
-  );
-  return {
-    values: [...new Set([...absent, ...all.flatMap(({ values }) => values)])],
-    isComplete: negated.length <= MAX_NEGATED && all.every(({ isComplete }) => isComplete),
-  };
+  if (absent.length > 0 && !rivals.some(holdsAbsent)) return { states: absent, isComplete: true };
+  const own = valuesFor(rivals, together);
+  if (own.values.length === 0) return { states: absent, isComplete: true };
+  const negated = [...new Map(rivals.filter(isNegated).map(({ not }) => [JSON.stringify(not), not])).values()];
+  const denied = together.filter(isNegated);
+  const alone = [...own.values];
+  let isComplete = own.isComplete && negated.length <= MAX_NEGATED;
+  // A rival with `not` fails only for what it names, which may be one of several values of the name.
+  let beside: readonly (readonly string[])[] = [ABSENT];
+  for (const each of negated.slice(0, MAX_NEGATED)) {
+    const both = valuesFor(rivals, [...together, each]);
+    const found = denied.length === together.length ? both : valuesFor(rivals, [...denied, each]);
+    isComplete &&= found.isComplete;
+    alone.push(...both.values);
+    const more = choicesOf([...both.values, ...found.values], rivals);
+    beside = beside.flatMap((some) => more.map((values) => [...some, ...values]));
+    isComplete &&= beside.length <= MAX_BESIDE;
+    beside = beside.slice(0, MAX_BESIDE);
+  }
+  const isOwn = (value: string) => together.every((each) => fits(each, value));
+  const several = beside.flatMap((some) => (some.some(isOwn) ? [some] : own.values.map((value) => [value, ...some])));
+  const all = [...absent, ...alone.map((value) => [value]), ...several.map((values) => [...new Set(values)])];
+  return { states: [...new Map(all.map((values) => [JSON.stringify(values), values])).values()], isComplete };
 }
 
-/** How many negated conditions of rivals are looked at for one name. */
+/** How many negated conditions of rivals are looked at for one name, and how many combinations of their values. */
 const MAX_NEGATED = 32;
+const MAX_BESIDE = 64;
+const ABSENT: readonly string[] = [];
+
+/** What may stand beside other values: always one that fulfils no rival by its value, else each of them, or none. */
+function choicesOf(values: readonly string[], rivals: readonly Condition[]): readonly (readonly string[])[] {
+  const byValue = rivals.filter((each) => each !== null && each !== true && !isNegated(each));
+  const harmless = values.find((value) => !byValue.some((each) => fits(each, value)));
+  return harmless === undefined ? [ABSENT, ...values.map((value) => [value])] : [[harmless]];
+}
+
+interface Values {
+  readonly values: readonly string[];
+  /** Whether every other value fulfils the same rivals by its value as one of these, or more. */
+  readonly isComplete: boolean;
+}
 
 /** Values of a name that is there. */
-function valuesFor(rivals: readonly Condition[], together: readonly Condition[]): SampleStates {
+function valuesFor(rivals: readonly Condition[], together: readonly Condition[]): Values {
   if (together.some((each) => each === null)) return NONE;
   if (together.some((each, i) => together.some((other, j) => j < i && !valuesMeet(each, other)))) return NONE;
   const isFit = (value: string) => together.every((each) => fits(each, value));
@@ -137,7 +165,7 @@ function valuesFor(rivals: readonly Condition[], together: readonly Condition[])
   return { values: [plain ?? values[0] ?? examples[0]!], isComplete: plain !== undefined };
 }
 
-const NONE: SampleStates = { values: [], isComplete: true };
+const NONE: Values = { values: [], isComplete: true };
 
 function exampleOf(wanted: Condition): string {
   return typeof wanted === "object" && wanted !== null && "matches" in wanted

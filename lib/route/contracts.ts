@@ -30,9 +30,12 @@ export interface PlacedCondition {
 }
 
 export interface SampleStates {
-  /** The simplest first; null: the name is absent. Empty: nothing can fulfil all of them. */
-  readonly values: readonly (string | null)[];
-  /** Whether every other value fulfils the same rivals as one of these, or more. */
+  /**
+   * The values of the name, the simplest first; none: the name is absent. Without a state nothing can fulfil all of
+   * them.
+   */
+  readonly states: readonly (readonly string[])[];
+  /** Whether everything else that the name may have fulfils the same rivals as one of these, or more. */
   readonly isComplete: boolean;
 }
 

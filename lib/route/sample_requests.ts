@@ -70,12 +70,12 @@ export function methodsFor<T>(route: TableRoute<T>, routes: readonly TableRoute<
 
 /** Headers, query and scheme that fulfil the conditions of a route, whatever other routes do. */
 export function fulfilling(conditions: readonly PlacedCondition[]): Omit<Choice, "method"> {
-  return written(conditions.map((each) => ({ ...each, value: each.statesAgainst([], [each.wanted]).values[0]! })));
+  return written(conditions.map((each) => ({ ...each, values: each.statesAgainst([], [each.wanted]).states[0]! })));
 }
 
 const NO_CONDITIONS = { headers: [], query: "", scheme: "http" } as const;
 
-/** How many values are tried for one route and method. */
+/** How many requests are tried for one route and method. */
 const MAX_TRIED = 1024;
 
 function conditionsFor<T>(
@@ -89,11 +89,11 @@ function conditionsFor<T>(
   const names: Sampled[] = [];
   for (const [key, { place, conditions }] of new Map([...others, ...wanted])) {
     const isWanted = wanted.has(key);
-    const states = place.statesAgainst(others.get(key)?.conditions ?? [], isWanted ? conditions : []);
-    if (states.values.length === 0) return null;
-    names.push({ ...place, ...states, isWanted });
+    const found = place.statesAgainst(others.get(key)?.conditions ?? [], isWanted ? conditions : []);
+    if (found.states.length === 0) return null;
+    names.push({ ...place, ...found, isWanted });
   }
-  const count = names.reduce((product, { values }) => Math.min(product * values.length, MAX_TRIED + 1), 1);
+  const count = names.reduce((product, { states }) => Math.min(product * states.length, MAX_TRIED + 1), 1);
   for (let n = 0; n < Math.min(count, MAX_TRIED); n++) {
     const { headers, query, scheme } = written(combination(names, n));
     if (asked.every(({ route, routes }) => routeFor(routes, method, headers, query, scheme) === route))
@@ -114,13 +114,13 @@ interface Sampled extends PlacedCondition, SampleStates {
   readonly isWanted: boolean;
 }
 
-/** The `n`th choice of a value for each name. */
-function combination(names: readonly Sampled[], n: number): readonly Value[] {
+/** The `n`th choice of a state for each name. */
+function combination(names: readonly Sampled[], n: number): readonly Values[] {
   let left = n;
-  return names.map(({ place, name, values }) => {
-    const value = values[left % values.length]!;
-    left = Math.floor(left / values.length);
-    return { place, name, value };
+  return names.map(({ place, name, states }) => {
+    const values = states[left % states.length]!;
+    left = Math.floor(left / states.length);
+    return { place, name, values };
   });
 }
 
@@ -139,15 +139,15 @@ function namesOf<T>(
   return names;
 }
 
-interface Value extends Pick<PlacedCondition, "place" | "name"> {
-  /** Null: the name is absent. */
-  readonly value: string | null;
+interface Values extends Pick<PlacedCondition, "place" | "name"> {
+  /** None: the name is absent. */
+  readonly values: readonly string[];
 }
 
 /** Values as a request has them. */
-function written(values: readonly Value[]): Omit<Choice, "method"> {
+function written(names: readonly Values[]): Omit<Choice, "method"> {
   const at = (wanted: PlacedCondition["place"]) =>
-    values.flatMap(({ place, name, value }) => (place === wanted && value !== null ? [[name, value] as const] : []));
+    names.flatMap(({ place, name, values }) => (place === wanted ? values.map((value) => [name, value] as const) : []));
   const cookies = at("cookies").map(([name, value]) => `${name}=${value}`);
   const parameters = at("query").map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`);
   return {

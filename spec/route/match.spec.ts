@@ -314,6 +314,24 @@ describe("proveRoutes", () => {
     expect(bypasses(entry("GET /a | key", X1), entry("GET /a | key"))).toEqual([]);
   });
 
+  it("a route is reached, and avoids a guard, by one value for each rival that takes all other values", () => {
+    const [not1, not2]: Match[] = ["1", "2"].map((not) => ({ headers: { x: { not } } }));
+    const all = [entry("GET /a/b+/c", not1), entry("GET /a+/b/c | key", not2), entry("GET /a/b/c")];
+    expect(proofOf(all).unreachable).toEqual([]);
+    expect(bypasses(...all)).toEqual([
+      ["GET /a+/b/c | key", "GET /a/b+/c", "base_path", "GET /a/b/c"],
+      ["GET /a+/b/c | key", "GET /a/b/c", "match", "GET /a/b/c x: 1: x: 2"],
+    ]);
+    const [a, b]: Match[] = ["a", "b"].map((matches) => ({ headers: { x: { not: { matches } } } }));
+    expect(proofOf([entry("GET /a/b+/c", a), entry("GET /a+/b/c", b), entry("GET /a/b/c")]).unreachable).toEqual([]);
+    expect(bypasses(entry("GET /a+/b | key", not2), entry("GET /a/b", { headers: { x: "1" } }))).toEqual([
+      ["GET /a+/b | key", "GET /a/b", "match", "GET /a/b x: 1: x: 2"],
+    ]);
+    const one: Match = { headers: { x: "1" } };
+    const hidden = [entry("GET /a/b+/c", not1), entry("GET /a+/b/c", one), entry("GET /a/b/c")];
+    expect(proofOf(hidden).unreachable.map(({ target }) => target.name)).toEqual(["GET /a/b/c"]);
+  });
+
   it("a more specific pattern with conditions takes only what fulfils them, and the rest gets no route", () => {
     expect(bypasses(entry("GET /{x} | key"), entry("GET /a", X1))).toEqual([
       ["GET /{x} | key", "GET /a", "specificity", "GET /a x-version: 1"],
@@ -325,10 +343,12 @@ describe("proveRoutes", () => {
 describe("comparison with a reading of the rules that tries every route and every request", () => {
   const PATHS = ["/a/b", "/a/z"];
   const METHODS = ["GET", "HEAD", "PUT", "POST"];
+  const ALONE = ["1", "2", "z1", "z", "q"].map((value) => [value]);
+  const SENT = [[], ...ALONE, ["1", "2"], ["1", "z"], ["2", "z"], ["2", "z1"], ["1", "2", "z"]];
   const REQUESTS = PATHS.flatMap((path) =>
     METHODS.flatMap((method) =>
-      [[], ["1"], ["2"], ["1", "2"], ["z1"], ["z"], ["q"]].flatMap((versions) =>
-        ["", "?b", "?b=1", "?b=2&b=1"].flatMap((query) =>
+      SENT.flatMap((versions) =>
+        ["", "?b", "?b=1", "?b=2&b=1", "?b&b=1"].flatMap((query) =>
           [[], ["Cookie", "d=1; c=1"], ["Cookie", "c=9"]].flatMap((cookie) =>
             (["http", "https"] as const).map((scheme) => ({
               method,
