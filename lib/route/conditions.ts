@@ -2,7 +2,6 @@
  * The conditions of routes: their field of the configuration, what the route table needs of them, and whether those of
  * two routes can hold for the same request.
  */
-import { isDeepStrictEqual } from "node:util";
 import { examplePattern } from "../base/linear_pattern.ts";
 import { CONDITIONS } from "../config/conditions.ts";
 import type { Service } from "../config/model.ts";
@@ -94,7 +93,12 @@ function holdsAbsent(wanted: Condition): boolean {
 }
 
 function isNegationOf(a: Condition, b: Condition): boolean {
-  return isNegated(a) && isDeepStrictEqual(a.not, b);
+  return isNegated(a) && isSame(a.not, b);
+}
+
+function isSame(a: PlainCondition, b: Condition): boolean {
+  if (typeof a !== "object" || a === null) return a === b;
+  return typeof b === "object" && b !== null && "matches" in b && a.matches === b.matches;
 }
 
 /** `statesAgainst` of `PlacedCondition`. */
@@ -158,8 +162,7 @@ function valuesFor(rivals: readonly Condition[], together: readonly Condition[])
   ].filter(isFit);
   // Every value that fulfils this pattern fulfils the same pattern of another route.
   const avoided = rivals.filter(
-    (each) =>
-      each !== null && each !== true && !isNegated(each) && !together.some((own) => isDeepStrictEqual(each, own)),
+    (each) => each !== null && each !== true && !isNegated(each) && !together.some((own) => isSame(each, own)),
   );
   const plain = values.find((value) => !avoided.some((each) => fits(each, value)));
   return { values: [plain ?? values[0] ?? examples[0]!], isComplete: plain !== undefined };

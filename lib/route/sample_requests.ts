@@ -85,34 +85,34 @@ function conditionsFor<T>(
 ): Omit<Choice, "method"> | null {
   const routes = asked.map(({ route }) => route);
   const wanted = namesOf(routes);
+  const isTaken = ({ headers, query, scheme }: Omit<Choice, "method">) =>
+    asked.every(({ route, routes }) => routeFor(routes, method, headers, query, scheme) === route);
+  const own = Array.from(wanted.values(), ({ place, conditions }) => {
+    const [values] = place.statesAgainst([], conditions).states;
+    return values && { ...place, values };
+  });
+  if (own.includes(undefined)) return null;
+  // Mostly that is enough. What a thousand rivals want costs more to look at.
+  const simplest = written(own.flatMap((each) => each ?? []));
+  if (isTaken(simplest)) return simplest;
   const others = namesOf(rivals.filter((each) => !routes.includes(each)));
   const names: Sampled[] = [];
   for (const [key, { place, conditions }] of new Map([...others, ...wanted])) {
-    const isWanted = wanted.has(key);
-    const found = place.statesAgainst(others.get(key)?.conditions ?? [], isWanted ? conditions : []);
+    const found = place.statesAgainst(others.get(key)?.conditions ?? [], wanted.has(key) ? conditions : []);
     if (found.states.length === 0) return null;
-    names.push({ ...place, ...found, isWanted });
+    names.push({ ...place, ...found });
   }
   const count = names.reduce((product, { states }) => Math.min(product * states.length, MAX_TRIED + 1), 1);
   for (let n = 0; n < Math.min(count, MAX_TRIED); n++) {
-    const { headers, query, scheme } = written(combination(names, n));
-    if (asked.every(({ route, routes }) => routeFor(routes, method, headers, query, scheme) === route))
-      return { headers, query, scheme };
+    const found = written(combination(names, n));
+    if (isTaken(found)) return found;
   }
   if (count <= MAX_TRIED && names.every(({ isComplete }) => isComplete)) return null;
-  return written(
-    combination(
-      names.filter(({ isWanted }) => isWanted),
-      0,
-    ),
-  );
+  return simplest;
 }
 
 /** A name of conditions, and what it may have. */
-interface Sampled extends PlacedCondition, SampleStates {
-  /** By the routes that the request is for. */
-  readonly isWanted: boolean;
-}
+type Sampled = PlacedCondition & SampleStates;
 
 /** The `n`th choice of a state for each name. */
 function combination(names: readonly Sampled[], n: number): readonly Values[] {
