@@ -1,4 +1,6 @@
 import { writeFileSync } from "node:fs";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { atOnce, inSlices } from "../../lib/base/time_slices.ts";
 import type { AnyConfigInput } from "../../lib/config/model.ts";
@@ -158,6 +160,22 @@ describe("a reload", () => {
     const outcome = inSlices(reader.loadSteps(source, { before: snapshot() }), async () => {});
     await outcome.catch((error: unknown) => expect(error).toBeInstanceOf(ConfigError));
     expect(isAsked).toBe(true);
+  });
+
+  it("holds nothing of the texts that services which stay are from but their own values", async () => {
+    setFlagsFromString("--expose-gc");
+    const collect = runInNewContext("gc") as () => void;
+    const named = (i: number, connect_ms: number) => service(`service-number-${i}`, { timeouts: { connect_ms } });
+    const services = Array.from({ length: 20 }, (_none, i) => named(i, 1));
+    const { gateway, snapshot } = await inFile({ services });
+    const heap = () => (collect(), process.memoryUsage().heapUsed);
+    const before = heap();
+    for (let i = 0; i < services.length; i++) {
+      services[i] = named(i, 2);
+      writeFileSync(snapshot().file!, JSON.stringify({ services }) + " ".repeat(2_000_000));
+      await gateway.reload();
+    }
+    expect(heap() - before).toBeLessThan(10_000_000);
   });
 
   it("looks for warnings in what the services that stay were read to before", async () => {
