@@ -18,7 +18,7 @@ export interface KeyEnd {
 }
 
 export interface KeyEnds {
-  /** The first ten that end within 14 days, or have ended within the last 14. */
+  /** Ten: the first that end within 14 days, then those that have ended within the last 14. */
   readonly near: readonly KeyEnd[];
   /** How many further ones there are of these. */
   readonly more: number;
@@ -41,14 +41,16 @@ export function keyEnds(shown: DisplayedConfig, callers: CallerRegistry | null, 
   const near: KeyEnd[] = [];
   let count = 0;
   let next = Infinity;
+  // What has ended comes behind all that will: of that somebody can still be warned.
+  const order = (end: number) => (end > wall ? end : end + 3 * SOON_MS);
   const note = (end: number, describe: () => Omit<KeyEnd, "end">) => {
     if (end > wall) next = Math.min(next, end);
     if (Math.abs(end - wall) >= SOON_MS) return;
     count++;
     // Only those that are named are described and sorted: all keys of a year may end on one day.
-    if (near.length === MAX_NEAR && end >= near.at(-1)!.end) return;
+    if (near.length === MAX_NEAR && order(end) >= order(near.at(-1)!.end)) return;
     near.push({ ...describe(), end });
-    near.sort((a, b) => a.end - b.end);
+    near.sort((a, b) => order(a.end) - order(b.end));
     near.length = Math.min(near.length, MAX_NEAR);
   };
   for (const place of placesOf(shown)) for (const plugin of place.plugins) ofPlugin(plugin, place, note);

@@ -349,6 +349,16 @@ describe("keys that end", () => {
     expect([near.length, near[9]!.id, more, described.length]).toEqual([10, "k9", 4990, 10]);
   });
 
+  it("are named before those that have ended, however many those are", async () => {
+    const now = await warned(guarded(keysOf(...Array.from({ length: 12 }, (_, i) => -1 - i / 4), 1, 13)));
+    const lines = now().map(([message]) => String(message));
+    expect([lines.length, lines[0], lines[1]]).toEqual([
+      11,
+      `A key of "k12" ends at ${at(1)}: from then on requests with it get 401.`,
+      `A key of "k13" ends at ${at(13)}: from then on requests with it get 401.`,
+    ]);
+  });
+
   it("are in the metrics: the end of the next one, and no sample without one", async () => {
     const clock = manualClock(NOW);
     const { gateway } = await running(guarded(keysOf(30, 1)), { clock });
