@@ -4,9 +4,10 @@
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, writeFileSync } from "node:fs";
-import net, { type AddressInfo } from "node:net";
+import net from "node:net";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
+import { freePort } from "../bench/peers/machine.ts";
 import { launch, soon, visit, type Browser } from "./browser.ts";
 import { document, blocksOf } from "../support/documents.ts";
 import { emptyFolder, startBuilt } from "./built.ts";
@@ -21,15 +22,6 @@ afterAll(() => browser.close());
 const NGINX = ["/usr/sbin/nginx", "/usr/bin/nginx"].find(existsSync) ?? "nginx";
 
 const [LOCATION = ""] = blocksOf(document("docs/manager.md"), "nginx");
-
-async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
-}
 
 /** As docs/manager.md shows it, and a page of its own at /. Resolves with its port once it listens. */
 async function nginxBefore(managerPort: number): Promise<number> {
