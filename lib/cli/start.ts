@@ -94,8 +94,6 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const reported = isReported ? open((await ON_DEMAND.reporting()).ReportedGateway, made, supervisor?.threads) : null;
   const gateway = reported ?? open(GatewayCore, made, supervisor?.threads);
   const { configuration } = GatewayCore.internalsOf(gateway);
-  // Before anything listens: to find the warnings of ten thousand routes takes a second.
-  await configuration.findWarnings();
   const tls = settings.serverCertPath === null ? null : (await ON_DEMAND.serverTls()).readTlsFiles(settings, log);
   const operatorTls = tls && { ...tls, features: modules };
   const admin =
@@ -129,6 +127,10 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     if (supervisor !== null) await (await ON_DEMAND.workers()).startWorkers(supervisor, gateway, plain, secure, tls);
     const http = urlsOf(plain);
     const https = urlsOf(secure);
+    // After the traffic, which is what "ready" is about.
+    const probeUrl = (await probes?.listen()) ?? null;
+    // Beside the traffic, which does not wait for them, and before anybody can ask for them.
+    await configuration.findWarnings();
     const adminUrl = (await admin?.listen()) ?? null;
     if (settings.manager !== null) {
       const proxy = settings.manager.backendUrl === null ? null : await ON_DEMAND.managerProxy();
@@ -140,8 +142,6 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
       });
     }
     const managerUrl = (await manager?.listen()) ?? null;
-    // After the traffic, which is what "ready" is about.
-    const probeUrl = (await probes?.listen()) ?? null;
     // What a start that fails was to bring was never in force.
     admin?.followGateway();
     const servers = { admin: admin?.server ?? null, manager: manager?.server ?? null, probes: probes?.server ?? null };

@@ -3,14 +3,17 @@ import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
 import { request as tlsRequest } from "node:https";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import { warnOfNode } from "../../lib/base/nghttp2.ts";
 import { logWarnings } from "../../lib/cli/counted.ts";
+import { Configuration } from "../../lib/gateway/configuration.ts";
+import { GatewayCore } from "../../lib/gateway/gateway.ts";
+import { fullGateway } from "../seed/full_gateway.ts";
 import { CA, CLIENT, EXPIRED, SERVER, STRANGER } from "../support/certs.ts";
 import { collector } from "../support/collector.ts";
 import { backend, oneService } from "../support/gateway.ts";
-import { socketOrigin } from "../support/origin.ts";
+import { freePort, socketOrigin } from "../support/origin.ts";
 import { readMetrics } from "../support/metrics_text.ts";
 import { fileWith, logLines, program, runningProgram } from "../support/process.ts";
 import { ask } from "../support/raw_client.ts";
@@ -41,6 +44,26 @@ describe("a start", () => {
     expect(running.port).toBeGreaterThan(0);
     expect(running.stdout()).toBe("");
   });
+
+  it(
+    "a start answers requests while it looks for warnings, " + "and opens the admin interface once it has them",
+    async () => {
+      const find = vi.spyOn(Configuration.prototype, "findWarnings");
+      onTestFinished(() => void vi.restoreAllMocks());
+      const [port, adminPort] = [await freePort(), await freePort()];
+      const byAnyHeader = { name: "rate_limit", config: { limit_second: 1, limit_by: "header:X" } };
+      const seen: unknown[] = [];
+      find.mockImplementationOnce(async function (this: Configuration) {
+        seen.push((await ask(port, { path: "/nothing" })).status);
+        seen.push(await ask(adminPort, { path: "/gateway" }).catch((error: NodeJS.ErrnoException) => error.code));
+        await this.findWarnings();
+      });
+      const admin = { HTTP_PORT: String(port), ADMIN_PORT: String(adminPort) };
+      const { started } = await fullGateway(oneService(9, { plugins: [byAnyHeader] }), admin);
+      expect(seen).toEqual([404, "ECONNREFUSED"]);
+      expect(GatewayCore.internalsOf(started.gateway).configuration.warnings).toHaveLength(1);
+    },
+  );
 
   it("a start shows literal secrets on the admin interface's pages only without ADMIN_REDACT_SECRETS", async () => {
     const plugins = [

@@ -28,8 +28,10 @@ export interface FullGateway {
 export async function fullGateway(config: unknown, environment: Record<string, string> = {}): Promise<FullGateway> {
   const file = fileWith(config);
   const read = readSettings(
-    { "http-port": "0", "https-port": "0", "admin-port": "0", "manager-port": "0", "listen-host": "127.0.0.1" },
+    { "https-port": "0", "manager-port": "0", "listen-host": "127.0.0.1" },
     {
+      HTTP_PORT: "0",
+      ADMIN_PORT: "0",
       CONFIG_FILE_PATH: file,
       ADMIN_USER: USER,
       ADMIN_PASSWORD: PASSWORD,
