@@ -164,8 +164,9 @@ export function testsView(last: LastTests | null, written: readonly WrittenTest[
   };
 }
 
-export function explanationView({ hashOn, sticky, upstreams, upstreamHeaders, ...explanation }: Explanation) {
-  return { ...explanation, upstream_headers: upstreamHeaders, hash_on: hashOn, sticky, upstreams: view(upstreams) };
+export function explanationView({ hashOn, sticky, timeouts, upstreams, upstreamHeaders, ...rest }: Explanation) {
+  const ofService = { hash_on: hashOn, sticky, timeouts: view(timeouts), upstreams: view(upstreams) };
+  return { ...rest, upstream_headers: upstreamHeaders, ...ofService };
 }
 
 /**

@@ -14,6 +14,7 @@ import type { HTTPS_REDIRECT } from "./https_redirect.ts";
 import type { LOG_FILE, UNLOGGED_PATH } from "./log_fields.ts";
 import type { fieldsOf } from "./feature_fields.ts";
 import type { RETRIES } from "./retries.ts";
+import type { ROUTE_TIMEOUTS } from "./route_timeouts.ts";
 import type { PLUGIN_MODULE } from "./plugin_modules.ts";
 import type { SPLIT } from "./split.ts";
 import type { STICKY } from "./sticky.ts";
@@ -51,6 +52,7 @@ export interface FeatureSchemas {
   readonly match: typeof CONDITIONS;
   readonly upstream_path: typeof SERVICE_PATH;
   readonly route_upstream_path: typeof ROUTE_PATH;
+  readonly route_timeouts: typeof ROUTE_TIMEOUTS;
   readonly split: typeof SPLIT;
   readonly sticky: typeof STICKY;
   readonly callers: typeof CALLERS;

@@ -192,6 +192,7 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, features: rea
     ),
     match: s.optional(field("match")),
     upstream_path: s.optional(field("route_upstream_path")),
+    timeouts: s.optional(field("route_timeouts")),
     plugins: s.withDefault(plugins, []),
   });
   return s.object(

@@ -41,7 +41,7 @@ const OF_SERVICE: Fields = {
   tls: "upstreamTls",
   upstream_path: "routing",
 };
-const OF_ROUTE: Fields = { match: "routing", upstream_path: "routing" };
+const OF_ROUTE: Fields = { match: "routing", upstream_path: "routing", timeouts: "routing" };
 /** Of `config`, whatever the kind is. */
 const OF_PLUGIN: Fields = { callers: "callers", limits_by_group: "callers", cost: "callers" };
 

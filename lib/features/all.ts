@@ -8,6 +8,7 @@ import * as countersFields from "../config/counters.ts";
 import * as moduleFields from "../config/plugin_modules.ts";
 import * as tests from "../config/read_tests.ts";
 import * as references from "../config/references.ts";
+import * as routeTimeouts from "../config/route_timeouts.ts";
 import * as signatures from "../config/signed.ts";
 import * as tlsFields from "../config/tls_fields.ts";
 import * as balancing from "../gateway/balancing.ts";
@@ -57,7 +58,7 @@ const ALL: Features = {
   http2: all(http2Request, http2Server),
   nodeHttp1: all(nodeParser, nodeHttp1),
   serverTls: all(serverTls, httpsRedirect, hostCertificates, tlsFields, httpsFacts),
-  routing: all(conditions, upstreamPath),
+  routing: all(conditions, upstreamPath, routeTimeouts),
   plugins,
   callers: all(callerFields, callers, costs, groupLimits, shadow),
   sharedCounters: all(sharedCounters, countersFields),

@@ -59,7 +59,8 @@ export const FEATURES: FeatureTable["features"] = {
       import("../config/tls_fields.ts"),
       import("../report/https_facts.ts"),
     ),
-  routing: () => all(import("../route/conditions.ts"), import("../route/upstream_path.ts")),
+  routing: () =>
+    all(import("../route/conditions.ts"), import("../route/upstream_path.ts"), import("../config/route_timeouts.ts")),
   plugins: () => import("../gateway/plugin_instances.ts"),
   callers: () =>
     all(

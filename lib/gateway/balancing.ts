@@ -7,22 +7,22 @@ import { fields as healthFields } from "../config/health.ts";
 import { fields as retryFields } from "../config/retries.ts";
 import { fields as splitFields } from "../config/split.ts";
 import { fields as stickyFields } from "../config/sticky.ts";
-import { attempts } from "../upstream/attempts.ts";
+import type { Threads } from "../base/threads.ts";
+import type { Service } from "../config/model.ts";
+import { attempts, onlyPicker } from "../upstream/attempts.ts";
 import { balancerOf } from "../upstream/balance.ts";
-import type { Balancing } from "../upstream/balancing.ts";
-import { Breaker } from "../upstream/breaker.ts";
+import type { Balancing, BalancingTools, MakePicker } from "../upstream/balancing.ts";
+import { Breaker, BREAKER_BYTES, guarded } from "../upstream/breaker.ts";
 import { elsewhere, pickerAmong } from "../upstream/choice.ts";
 import { hashing, hashKey } from "../upstream/hash.ts";
-import { Health, PublishedHealth } from "../upstream/health.ts";
+import { Health, HEALTH_BYTES, PublishedHealth } from "../upstream/health.ts";
 import { repeatedly, ReplayMemory, RetryBudget, retryPolicy } from "../upstream/retries.ts";
 import { splitPicker } from "../upstream/split.ts";
 import { drawnKey, KEY_BYTES, Sticky } from "../upstream/sticky.ts";
-import { ActiveChecks } from "./active_checks.ts";
+import type { Peer, UpstreamPlan } from "../upstream/upstream_set.ts";
+import { ActiveChecks, checksOf } from "./active_checks.ts";
 
-export { BREAKER_BYTES, guarded } from "../upstream/breaker.ts";
 export { applyHealth } from "../upstream/choice.ts";
-export { HEALTH_BYTES } from "../upstream/health.ts";
-export { checksOf } from "./active_checks.ts";
 
 export const fields = [healthFields, hashFields, stickyFields, splitFields, breakerFields, retryFields];
 
@@ -31,15 +31,61 @@ export const healthOf: Balancing["healthOf"] = (options, memory, failures) =>
 
 export const activeChecks: Balancing["activeChecks"] = (clock) => new ActiveChecks(clock);
 
-export const pickersOf: Balancing["pickersOf"] = (service, changes) => (peers, choosable) =>
-  pickerAmong(changes, peers, balancerOf(service, hashing), choosable);
+export const balanced: Balancing["balanced"] = (service, plans, upstreamSet, tools) => {
+  const { name, health, split: shares, circuitBreaker } = service;
+  const { clock, log, changes, egress, memory, lasting } = tools;
+  const planned = healthPlans(service, plans, tools);
+  const peers = plans.map(({ peer }) => peer);
+  const picker: MakePicker = (some, choosable) => pickerAmong(changes, some, balancerOf(service, hashing), choosable);
+  const split = shares === undefined ? null : splitPicker(shares, { plans, picker }, hashKey);
+  const chosen = split ?? (planned[0]!.health === null ? onlyPicker(peers[0]!) : picker(peers));
+  const sticky = stickyOf(service, peers, clock, lasting);
+  const settings = circuitBreaker;
+  const made = () =>
+    new Breaker({ clock, log, service: name, memory: memory(`breaker ${name}`, BREAKER_BYTES) }, settings!);
+  const breaker = settings === undefined ? null : { breaker: upstreamSet.breaker ?? made(), settings };
+  return {
+    plans: planned,
+    split,
+    sticky,
+    breaker,
+    checks: health.enabled ? checksOf(health, peers, egress) : null,
+    picker: sticky === null ? chosen : sticky.picker(chosen),
+    guarded(tries) {
+      const behind = breaker === null ? tries : guarded(tries, breaker.breaker);
+      return sticky === null ? behind : sticky.handler(behind);
+    },
+  };
+};
 
-export const splitOf: Balancing["splitOf"] = (split, plans, picker) => splitPicker(split, { plans, picker }, hashKey);
+/** The only upstream of a service without active checks is never ejected, and its failures need not be counted. */
+function healthPlans(
+  { name, protocol, health, upstreams }: Service,
+  plans: readonly UpstreamPlan[],
+  { memory, lasting }: BalancingTools,
+): readonly UpstreamPlan[] {
+  const { enabled, healthyThreshold, unhealthyThreshold, passive } = health;
+  if (!enabled && upstreams.length === 1) return plans;
+  const settings = { active: enabled ? { healthyThreshold, unhealthyThreshold } : null, passive };
+  return plans.map((plan) => {
+    const { id, host, port } = plan.peer;
+    const key = `health ${JSON.stringify([name, id, protocol, host, port])}`;
+    return { ...plan, health: settings, memory: lasting.count > 1 ? memory(key, HEALTH_BYTES) : null };
+  });
+}
 
-export const stickyOf: Balancing["stickyOf"] = ({ secret, ...settings }, service, peers, { clock, memory }) =>
-  new Sticky({ ...settings, service, peers, key: secret ?? drawnKey(memory(KEY_BYTES)), clock });
-
-export const breakerOf: Balancing["breakerOf"] = (settings, options) => new Breaker(options, settings);
+/** Null: the service has no sticky sessions. */
+function stickyOf(
+  service: Service,
+  peers: readonly Peer[],
+  clock: BalancingTools["clock"],
+  lasting: Threads,
+): Sticky | null {
+  if (service.sticky === undefined) return null;
+  const { secret, ...settings } = service.sticky;
+  const key = secret ?? drawnKey(lasting.memory("key of sticky sessions", KEY_BYTES));
+  return new Sticky({ ...settings, service, peers, key, clock });
+}
 
 export const triesOf: Balancing["triesOf"] = (retries, options, upstreamSet, common) => {
   if (retries === undefined) return attempts({ ...options, afterFailure: elsewhere(options) });

@@ -23,7 +23,7 @@ interface WithPlugins {
 }
 
 export type DisplayedRoute = Present<Pick<RouteInput, "name" | "path">> &
-  Pick<RouteInput, "methods" | "match"> &
+  Pick<RouteInput, "methods" | "match" | "timeouts"> &
   WithPlugins;
 
 export type DisplayedService = Present<Pick<ServiceInput, "name" | "base_path" | "load_balancing_strategy">> &

@@ -12,11 +12,11 @@ import type { KeptState, ToolCode } from "../plugins/plugin.ts";
 import type { ConnectionCounts } from "../server/limits.ts";
 import type { QuotaTables, MemoryCounters, HashSecret } from "../store/caller_tables.ts";
 import type { GatewayCounters } from "../store/counters.ts";
-import type { Balancing, Probes, RequestSplit, StickySessions } from "../upstream/balancing.ts";
-import type { Address, BreakerSettings, CircuitBreaker, FailureCounts } from "../upstream/contracts.ts";
+import type { BalancedService, Balancing, Probes } from "../upstream/balancing.ts";
+import type { Address, FailureCounts } from "../upstream/contracts.ts";
 import type { HealthTools, HostNames, NamesOptions, TlsToUpstreams } from "../upstream/contracts.ts";
 import type { UpstreamTlsSettings } from "../upstream/contracts.ts";
-import { UpstreamSet, type UpstreamPlan, type Pool, type Peer } from "../upstream/upstream_set.ts";
+import { UpstreamSet, type Pool, type Peer } from "../upstream/upstream_set.ts";
 import { Http1Pool } from "../upstream/pool.ts";
 import type { PoolOptions } from "../upstream/connect.ts";
 
@@ -73,17 +73,8 @@ export interface RuntimeFeatures {
 /** To ask for one that has not been loaded throws. */
 type UsedFeatures = RuntimeFeatures & { readonly loaded: Partial<RuntimeFeatures> };
 
-/** The upstreams of one service as a configuration has them. */
-export interface UpstreamSetPlan {
+export interface UpstreamSetPlan extends BalancedService {
   readonly upstreamSet: UpstreamSet;
-  readonly plans: readonly UpstreamPlan[];
-  readonly breaker: { readonly breaker: CircuitBreaker; readonly settings: BreakerSettings } | null;
-  /** Null: they are not probed. */
-  readonly checks: Probes | null;
-  /** Default: requests are not divided among groups. */
-  readonly split?: RequestSplit | null;
-  /** Default: there are no sticky sessions. */
-  readonly sticky?: StickySessions | null;
 }
 
 const NO_FEATURES = { loaded: {} } as UsedFeatures;

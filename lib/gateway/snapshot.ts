@@ -252,14 +252,17 @@ const ROUTES_OF_A_STEP = 20;
 function routesOfService(service: Service, { globals, methods, valid }: ServiceTools) {
   return function* (context: FeatureContext): Generator<void, readonly TableRoute<RouteTarget>[]> {
     const planned = context.plan?.service(service);
-    const upstreams = compileUpstreams(service, planned?.meter ?? null, context);
+    const handlerFor = compileUpstreams(service, planned?.meter ?? null, context);
+    const { timeouts } = service;
+    const innermost = handlerFor(timeouts);
     const place = { level: "service", service: service.name, route: null } as const;
     const outer = [...globals, ...linksOf(service.plugins, place, context)];
     const name = serviceName(service);
     const entries: TableEntry<RouteTarget>[] = [];
     for (const route of service.routes) {
       const own = linksOf(route.plugins, { level: "route", service: service.name, route: route.name }, context);
-      const chained = chainOf([...outer, ...own], upstreams, { service: service.name, route: route.name }, context);
+      const handler = route.timeouts === undefined ? innermost : handlerFor({ ...timeouts, ...route.timeouts });
+      const chained = chainOf([...outer, ...own], handler, { service: service.name, route: route.name }, context);
       const target = targetOf(name, route, chained, planned?.routes.get(route.name) ?? null);
       if (entries.push(entryOf(service, route, target, valid)) % ROUTES_OF_A_STEP === 0) yield;
     }

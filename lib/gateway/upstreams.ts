@@ -1,27 +1,26 @@
 /**
- * Compiles the upstreams of a service into the innermost handler of its routes.
+ * Compiles the upstreams of a service into the innermost handlers of its routes.
  */
 import type { Service } from "../config/model.ts";
 import type { Handler } from "../http/handler.ts";
 import { attempts, onlyPicker, type AttemptsMeter, type AttemptsOptions } from "../upstream/attempts.ts";
-import type { MakePicker, StickySessions } from "../upstream/balancing.ts";
-import type { HealthSettings } from "../upstream/contracts.ts";
 import { isSecure } from "../upstream/connect.ts";
 import type { ForwardOptions } from "../upstream/try.ts";
-import type { UpstreamPlan, Peer, UpstreamSet } from "../upstream/upstream_set.ts";
+import type { UpstreamPlan, UpstreamSet } from "../upstream/upstream_set.ts";
 import type { FeatureContext } from "./features.ts";
-import type { UpstreamSetPlan } from "./runtime.ts";
 
-/** The handler forwards a request to one of the upstreams. */
-export function compileUpstreams(service: Service, meter: AttemptsMeter | null, context: FeatureContext): Handler {
+/** Makes a handler that forwards a request to one of the upstreams, for routes with these timeouts. */
+export type HandlerFor = (timeouts: Service["timeouts"]) => Handler;
+
+export function compileUpstreams(service: Service, meter: AttemptsMeter | null, context: FeatureContext): HandlerFor {
   const { features, runtime, log, egress, inUse, gatewayName } = context;
   const { name, protocol, pool } = service;
   const tls = isSecure(protocol) ? new features.upstreamTls.UpstreamTls(service.tls) : undefined;
   if (service.tls?.verify === false)
     log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
   const upstreamSet = runtime.upstreamSet(name);
-  const health = healthSettings(service);
-  const plans = service.upstreams.map(({ id, host, port, weight, group }): UpstreamPlan => {
+  const plans = service.upstreams.map((upstream): UpstreamPlan => {
+    const { id, host, port } = upstream;
     const dial = egress.dialer({ host, port, why: "upstream" });
     const options = {
       protocol,
@@ -31,37 +30,30 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
       keepaliveIdleMs: pool.keepaliveIdleMs,
       ...(tls === undefined ? {} : { tls }),
     };
-    const isShared = health !== null && runtime.threads.count > 1;
-    const memory = isShared
-      ? runtime.memory(
-          `health ${JSON.stringify([name, id, protocol, host, port])}`,
-          features.balancing.HEALTH_BYTES,
-          inUse,
-        )
-      : null;
     const peer = upstreamSet.peer(id, runtime.pool(name, options, pool.maxConnections, inUse));
-    return { peer, weight, group, health, memory };
+    return { ...upstream, peer, health: null };
   });
-  const breaker = breakerOf(service, upstreamSet, context);
-  const peers = plans.map(({ peer }) => peer);
-  const pickerOf: MakePicker = (some, choosable) =>
-    features.balancing.pickersOf(service, runtime.healthTools.changes)(some, choosable);
-  const split = service.split === undefined ? null : features.balancing.splitOf(service.split, plans, pickerOf);
-  const sticky = stickyOf(service, peers, context);
-  const checks = service.health.enabled ? features.balancing.checksOf(service.health, peers, egress) : null;
-  inUse.upstreamSets.set(name, { upstreamSet, plans, breaker, checks, split, sticky });
-  const picker = split ?? (health === null ? onlyPicker(peers[0]!) : pickerOf(peers));
-  const options = {
-    picker: sticky === null ? picker : sticky.picker(picker),
-    forwarding: forwardOptions(service, viaNameOf(gatewayName), context),
-    totalMs: service.timeouts.totalMs,
-    meter,
-    log,
+  const { healthTools, lasting } = runtime;
+  const memory = (key: string, bytes: number) => runtime.memory(key, bytes, inUse);
+  const tools = { ...healthTools, log, egress, memory, lasting };
+  const { picker, guarded, ...balanced } = isPlain(service)
+    ? { ...PLAIN, plans, picker: onlyPicker(plans[0]!.peer) }
+    : features.balancing.balanced(service, plans, upstreamSet, tools);
+  inUse.upstreamSets.set(name, { upstreamSet, ...balanced });
+  return (timeouts) => {
+    const forwarding = forwardOptions(service, timeouts, viaNameOf(gatewayName), context);
+    const options = { picker, forwarding, totalMs: timeouts.totalMs, meter, log };
+    const tries = triesOf(service, options, upstreamSet, context);
+    return guarded === null ? tries : guarded(tries);
   };
-  const tries = triesOf(service, options, upstreamSet, context);
-  const handler = breaker === null ? tries : features.balancing.guarded(tries, breaker.breaker);
-  return sticky === null ? handler : sticky.handler(handler);
 }
+
+/** Whether its one upstream gets every request, whatever it has done with those before. */
+function isPlain({ upstreams, health, split, sticky, circuitBreaker }: Service): boolean {
+  return upstreams.length === 1 && !health.enabled && (split ?? sticky ?? circuitBreaker) === undefined;
+}
+
+const PLAIN = { guarded: null, breaker: null, checks: null };
 
 function triesOf(
   { retries, upstreams }: Service,
@@ -75,30 +67,6 @@ function triesOf(
     : features.balancing.triesOf(retries, options, upstreamSet, (name, make) => runtime.common(name, make));
 }
 
-/** Null: the service has no circuit breaker. */
-function breakerOf(
-  { name, circuitBreaker: settings }: Service,
-  { breaker }: UpstreamSet,
-  { features, runtime, log, inUse }: FeatureContext,
-): UpstreamSetPlan["breaker"] {
-  if (settings === undefined) return null;
-  const { balancing } = features;
-  const memory = runtime.memory(`breaker ${name}`, balancing.BREAKER_BYTES, inUse);
-  const options = { clock: runtime.clock, log, service: name, memory };
-  return { breaker: breaker ?? balancing.breakerOf(settings, options), settings };
-}
-
-/** Null: the service has no sticky sessions. */
-function stickyOf(
-  service: Service,
-  peers: readonly Peer[],
-  { features, runtime }: FeatureContext,
-): StickySessions | null {
-  if (service.sticky === undefined) return null;
-  const memory = (bytes: number) => runtime.lasting.memory("key of sticky sessions", bytes);
-  return features.balancing.stickyOf(service.sticky, service, peers, { clock: runtime.clock, memory });
-}
-
 /** The gateway's pseudonym in Via (RFC 9110 §7.6.3: a token). */
 export function viaNameOf(gatewayName: string): string {
   return gatewayName.replace(NOT_TOKEN, "-");
@@ -107,20 +75,11 @@ export function viaNameOf(gatewayName: string): string {
 const NOT_TOKEN = /[^!#$%&'*+.^_`|~0-9A-Za-z-]+/g;
 
 function forwardOptions(
-  { timeouts, preserveHost, retries, upstreamClient }: Service,
+  { preserveHost, retries, upstreamClient }: Service,
+  { connectMs, responseMs, idleMs }: Service["timeouts"],
   viaName: string,
   { features, runtime: { clock } }: FeatureContext,
 ): ForwardOptions {
-  const { connectMs, responseMs, idleMs } = timeouts;
   const parser = upstreamClient === "node" && { parser: features.nodeHttp1.NodeResponseParser };
   return { clock, viaName, preserveHost, connectMs, responseMs, idleMs, tryMs: retries?.perTryMs ?? 0, ...parser };
-}
-
-/** Null: the only upstream is never ejected, and its failures need not be counted. */
-function healthSettings({
-  health: { enabled, healthyThreshold, unhealthyThreshold, passive },
-  upstreams,
-}: Service): HealthSettings | null {
-  if (!enabled && upstreams.length === 1) return null;
-  return { active: enabled ? { healthyThreshold, unhealthyThreshold } : null, passive };
 }

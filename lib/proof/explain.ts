@@ -7,6 +7,7 @@
 import { METHODS } from "node:http";
 import type { OptionNames } from "../base/option_names.ts";
 import type { Json } from "../config/json.ts";
+import type { Service } from "../config/model.ts";
 import { concealerOf } from "../config/secrets.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
@@ -19,7 +20,12 @@ import { upstreamSetReport, type UpstreamSetReport, type UpstreamReport } from "
 import { hashing, hashKey } from "../upstream/hash.ts";
 import { usableOf } from "../upstream/usable.ts";
 import type { Configuration } from "../gateway/configuration.ts";
-import type { DisplayedConfig, DisplayedPlugin, DisplayedService } from "../gateway/displayed_config.ts";
+import type {
+  DisplayedConfig,
+  DisplayedPlugin,
+  DisplayedRoute,
+  DisplayedService,
+} from "../gateway/displayed_config.ts";
 import { viaNameOf } from "../gateway/upstreams.ts";
 import { displayed } from "./displayed.ts";
 import { headersFor } from "./stand_ins.ts";
@@ -85,6 +91,8 @@ export interface Explanation {
   readonly hashOn: string | null;
   /** Name of the cookie that goes before the strategy; null without `sticky`. */
   readonly sticky: string | null;
+  /** Of the route, and of its service where the route says nothing; null where the request is refused. */
+  readonly timeouts: Service["timeouts"] | null;
   /** `share`: of such requests, 0 to 1, as things stand. */
   readonly upstreams: readonly UpstreamReport[];
 }
@@ -165,7 +173,7 @@ export async function explain(question: Question, displayed: Json, source: Expla
     outcome: "matched",
     status: null,
     code: null,
-    reasons: [...answer.reasons, ...unrun, ...chosen, ...unserved, ...ofMethod(method)],
+    reasons: [...answer.reasons, ...unrun, ...ofTimeouts(route), ...chosen, ...unserved, ...ofMethod(method)],
     candidates,
     path,
     service: service.name,
@@ -179,8 +187,19 @@ export async function explain(question: Question, displayed: Json, source: Expla
     strategy: service.load_balancing_strategy,
     hashOn: service.hash_on ?? null,
     sticky: service.sticky?.cookie ?? null,
+    timeouts: timeoutsOf(place, snapshot),
     upstreams: upstreams === undefined ? [] : upstreamSetReport(upstreams, plan?.split, destinations).upstreams,
   };
+}
+
+function timeoutsOf(place: ShownRoute, { config }: Snapshot): Service["timeouts"] {
+  const service = config.services.find(({ name }) => name === place.service.name)!;
+  return { ...service.timeouts, ...service.routes.find(({ name }) => name === place.route.name)!.timeouts };
+}
+
+function ofTimeouts({ timeouts = {} }: DisplayedRoute): string[] {
+  const own = Object.entries(timeouts).map(([name, ms]) => `${name} ${ms}`);
+  return own.length === 0 ? [] : [`The route has timeouts of its own: ${own.join(", ")}.`];
 }
 
 /** A method that listeners refuse: node's HTTP/1 parser has a fixed list. */
@@ -200,7 +219,7 @@ const NOTHING = {
   plugins: [],
   open: false,
   answer: null,
-  ...{ strategy: null, hashOn: null, sticky: null, upstreams: [] },
+  ...{ strategy: null, hashOn: null, sticky: null, timeouts: null, upstreams: [] },
 } as const;
 
 /** Null: there is no upstream, or no such head can be sent. */

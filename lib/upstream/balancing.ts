@@ -4,12 +4,13 @@
  */
 import type { Clock } from "../base/clock.ts";
 import type { Dial, Egress } from "../base/egress.ts";
-import type { Log } from "../base/log.ts";
+import type { Threads } from "../base/threads.ts";
 import type { Service } from "../config/model.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { AttemptsOptions, Picker } from "./attempts.ts";
-import type { CircuitBreaker, FailureCounts, HealthOptions, HealthTools, UpstreamHealth } from "./contracts.ts";
+import type { BreakerSettings, CircuitBreaker, FailureCounts, HealthOptions } from "./contracts.ts";
+import type { HealthTools, UpstreamHealth } from "./contracts.ts";
 import type { UpstreamPlan, Peer, UpstreamSet } from "./upstream_set.ts";
 
 /** Makes a picker for some upstreams. `choosable`: those of them that may be chosen. */
@@ -45,36 +46,39 @@ export interface Probes {
   readonly dials: ReadonlyMap<Peer, Dial>;
 }
 
+/** What a service is compiled with. */
+export interface BalancingTools extends Pick<HealthTools, "clock" | "log" | "changes"> {
+  readonly egress: Egress;
+  /** Memory of the configuration that all threads share. */
+  readonly memory: (name: string, bytes: number) => ArrayBufferLike;
+  readonly lasting: Threads;
+}
+
+/** The upstreams of one service as a configuration has them. */
+export interface BalancedService {
+  readonly plans: readonly UpstreamPlan[];
+  readonly breaker: { readonly breaker: CircuitBreaker; readonly settings: BreakerSettings } | null;
+  /** Null: they are not probed. */
+  readonly checks: Probes | null;
+  /** Default: requests are not divided among groups. */
+  readonly split?: RequestSplit | null;
+  /** Default: there are no sticky sessions. */
+  readonly sticky?: StickySessions | null;
+}
+
 export interface Balancing {
-  /** Size of the memory in which threads share the health of an upstream. */
-  readonly HEALTH_BYTES: number;
-  /** Size of the memory of a circuit breaker. */
-  readonly BREAKER_BYTES: number;
   /** `memory`: null: there is one thread. `failures`: in a worker, where those are reported; null elsewhere. */
   healthOf(options: HealthOptions, memory: ArrayBufferLike | null, failures: FailureCounts | null): UpstreamHealth;
   /** Puts the settings of a configuration for the health of its upstreams into force, after `UpstreamSet.apply`. */
   applyHealth(upstreamSet: UpstreamSet, plans: readonly UpstreamPlan[], tools: HealthTools): void;
-  checksOf(health: Service["health"], peers: readonly Peer[], egress: Egress): Probes;
   activeChecks(clock: Clock): { apply(all: readonly Probes[]): void };
-  /** By the strategy of the service. `changes`: see `HealthTools`. */
-  pickersOf(service: Service, changes: Int32Array): MakePicker;
-  splitOf(
-    split: NonNullable<Service["split"]>,
-    plans: readonly Pick<UpstreamPlan, "peer" | "group">[],
-    picker: MakePicker,
-  ): RequestSplit;
-  /** `memory`: of the key that signs cookies where none is configured, the same for all threads. */
-  stickyOf(
-    settings: NonNullable<Service["sticky"]>,
+  /** `plans`: without their health. `guarded`: adds the circuit breaker and sticky sessions. */
+  balanced(
     service: Service,
-    peers: readonly Peer[],
-    tools: { readonly clock: Clock; readonly memory: (bytes: number) => ArrayBufferLike },
-  ): StickySessions;
-  breakerOf(
-    settings: NonNullable<Service["circuitBreaker"]>,
-    options: { readonly clock: Clock; readonly log: Log; readonly service: string; readonly memory: ArrayBufferLike },
-  ): CircuitBreaker;
-  guarded(next: Handler, breaker: CircuitBreaker): Handler;
+    plans: readonly UpstreamPlan[],
+    upstreamSet: UpstreamSet,
+    tools: BalancingTools,
+  ): BalancedService & { readonly picker: Picker; readonly guarded: (tries: Handler) => Handler };
   /**
    * The tries of a request to a service with several upstreams, or with `retries` that are not 0. `common`: see
    * `Runtime.common`.

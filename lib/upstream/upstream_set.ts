@@ -3,6 +3,7 @@
  * budget.
  */
 import { ignore, type Fault } from "../base/errors.ts";
+import type { Upstream } from "../config/model.ts";
 import type { Reply } from "../http/reply.ts";
 import type { BreakerSettings, WeighedUpstream, CircuitBreaker, HealthSettings } from "./contracts.ts";
 import type { RetryLimit, UpstreamHealth } from "./contracts.ts";
@@ -102,9 +103,8 @@ export function authorityOf({
 }
 
 /** One upstream of a service as a configuration has it. */
-export interface UpstreamPlan {
+export interface UpstreamPlan extends Pick<Upstream, "weight"> {
   readonly peer: Peer;
-  readonly weight: number;
   readonly group?: string | undefined;
   /** Null: it is always usable. */
   readonly health: HealthSettings | null;

@@ -174,6 +174,7 @@ export const EXPLANATION: Explanation = {
   answer: { level: "global", name: "key_auth", id: null, status: 401, code: "key_missing" },
   strategy: "round_robin",
   hashOn: null,
+  timeouts: { connectMs: 3000, responseMs: 500, idleMs: 60_000, totalMs: 0 },
   sticky: null,
   upstreams: [
     {

@@ -156,6 +156,12 @@ describe("the program loads what is named, and only that,", () => {
       ["routing", "proof"],
     ],
     ["with another path at the upstream", withService({ upstream_path: "/api" }), {}, ["routing"]],
+    [
+      "with timeouts of a route",
+      withService({ routes: [{ path: "/{rest*}", timeouts: { total_ms: 1 } }] }),
+      {},
+      ["routing"],
+    ],
     ["with trusted proxies", withGlobal({ trusted_proxies: ["10.0.0.0/8"] }), {}, []],
     [
       "with shared counters",

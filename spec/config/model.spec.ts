@@ -308,6 +308,22 @@ describe("services", () => {
     expect(low).toBe("services[0].timeouts.connect_ms: expected an integer 1–86400000, found 0");
     expect(high).toContain("services[0].timeouts.idle_ms");
   });
+
+  it("routes have timeouts of their own, where they give some, and never one for connections", () => {
+    const route = (timeouts: object) => ({ routes: [{ path: "/b", timeouts }] });
+    const given = { response_ms: 1, idle_ms: 2, total_ms: 0 };
+    expect(valid({ services: [service(route(given))] }).services[0]!.routes[0]!.timeouts).toEqual({
+      ...{ responseMs: 1, idleMs: 2, totalMs: 0 },
+    });
+    expect(valid({ services: [service(route({}))] }).services[0]!.routes[0]!.timeouts).toEqual({});
+    const broken = { response_ms: 0, idle_ms: "5s", total_ms: -1, connect_ms: 5 };
+    expect(ofService(route(broken)).map((issue) => issue.replace("services[0].routes[0].timeouts.", ""))).toEqual([
+      "connect_ms: is not a known field (known here: response_ms, idle_ms, total_ms)",
+      "response_ms: expected an integer 1–86400000, found 0",
+      'idle_ms: expected an integer 1–86400000, found "5s"',
+      "total_ms: expected an integer 0–86400000, found -1",
+    ]);
+  });
 });
 
 describe("global", () => {

@@ -164,7 +164,15 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
         pool: { max_connections: 9, keepalive_idle_ms: 1500 },
         timeouts: { connect_ms: 50_000, response_ms: 50_000, idle_ms: 50_000, total_ms: 55_000 },
       },
-      ...{ upstream_path: "/api", routes: [{ path: "/{rest*}", upstream_path: "/v2/{rest}" }] },
+      ...{
+        upstream_path: "/api",
+        routes: [
+          {
+            ...{ path: "/{rest*}", upstream_path: "/v2/{rest}" },
+            timeouts: { response_ms: 45_000, idle_ms: 45_000, total_ms: 50_000 },
+          },
+        ],
+      },
       sticky: { cookie: "c", ttl_s: 60, secret: "0123456789abcdef0123456789abcdef" },
     }),
     of(

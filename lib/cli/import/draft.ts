@@ -28,6 +28,7 @@ export interface DraftRoute {
   methods?: readonly string[] | undefined;
   readonly upstream_path?: string | undefined;
   readonly match?: object | undefined;
+  readonly timeouts?: object | undefined;
   plugins?: DraftPlugin[] | undefined;
 }
 
@@ -310,7 +311,7 @@ export class Draft {
       }
       if (inner === null) throw new Failure(`${formatPath(at)} ${message}`, 2);
       const [setting = ""] = inner.rest;
-      if (OPTIONAL.has(setting) && "upstreams" in inner.part) {
+      if (OPTIONAL.has(setting) && !("config" in inner.part)) {
         this.notes.add(
           this.#origins.get(inner.part)!,
           `"${setting}" is not carried over: ${formatPath(inner.rest)}: ${message}`,
@@ -367,7 +368,7 @@ export class Draft {
   }
 }
 
-/** Settings of a service that change nothing about who is served. */
+/** Settings of a service or a route that change nothing about who is served. */
 const OPTIONAL: ReadonlySet<string | number> = new Set(["timeouts", "retries"]);
 export const HOST = /^(\*\.)?[^*:]+$/;
 /** Longer ones are not looked into: that takes time in proportion to their square. */

@@ -175,6 +175,7 @@ function routeOf(placed: PlacedRule<RuleTarget>, base: string, names: Map<string
     ...(methods === null ? {} : { methods }),
     ...(isOther ? { upstream_path: upstreamPath(placed) } : {}),
     ...(wanted.length === 0 ? {} : { match }),
+    ...(rule.target.timeouts === undefined ? {} : { timeouts: rule.target.timeouts }),
   };
 }
 

@@ -86,7 +86,8 @@ export class KubeRoutes {
     return rules.items().flatMap((rule) => {
       rule.ignore("name");
       const upstreams = this.#upstreams(rule, route, isGrpc);
-      const settings = { timeouts: timeouts(rule.get("timeouts")), retries: retries(rule.get("retry")) };
+      const settings = { retries: retries(rule.get("retry")) };
+      const ofRoutes = timeouts(rule.get("timeouts"));
       if (rule.has("sessionPersistence"))
         rule.get("sessionPersistence").leaveOut("a Service is one upstream here, and the cluster chooses its pods");
       return matchesOf(rule).flatMap((place) => {
@@ -98,7 +99,7 @@ export class KubeRoutes {
           place.note(
             "a placeholder is any one segment here: the upstream has to refuse what the expression does not match",
           );
-        return this.#targets({ rule, route, match, made, upstreams, settings, hosts });
+        return this.#targets({ rule, route, match, made, upstreams, settings, timeouts: ofRoutes, hosts });
       });
     });
   }
@@ -152,10 +153,11 @@ export class KubeRoutes {
       readonly made: Filtered;
       readonly upstreams: Upstreams;
       readonly settings: object;
+      readonly timeouts: object | undefined;
       readonly hosts: ReadonlyMap<string, ReadonlySet<Scheme>>;
     },
   ): OrderedRule<RuleTarget>[] {
-    const { rule, route, match, made, upstreams, settings, hosts } = given;
+    const { rule, route, match, made, upstreams, settings, timeouts, hosts } = given;
     const guard = made.closed ?? this.#objects.guardOf(route) ?? guardAmong(route.annotations);
     const closed = guard === undefined ? undefined : `"${guard}" may decide who passes, and is not carried over`;
     const isAnswered = made.redirect !== undefined;
@@ -165,6 +167,7 @@ export class KubeRoutes {
       settings: isAnswered
         ? NO_UPSTREAM
         : { ...upstreams.settings, preserve_host: made.isHostReplaced === true ? undefined : true, ...settings },
+      timeouts: isAnswered ? undefined : timeouts,
       plugins: isAnswered ? made.plugins : [...upstreams.plugins, ...made.plugins],
       closed: closed ?? (isAnswered ? undefined : upstreams.closed),
       rewrite: made.rewrite,

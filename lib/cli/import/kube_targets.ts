@@ -23,6 +23,8 @@ export interface RuleTarget {
   /** Of the service. */
   readonly name: string;
   readonly settings: Readonly<Record<string, unknown>>;
+  /** Of its routes. */
+  readonly timeouts?: object | undefined;
   readonly plugins: readonly DraftPlugin[];
   /** Why its requests get 503. */
   readonly closed?: string | undefined;

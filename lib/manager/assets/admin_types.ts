@@ -119,7 +119,10 @@ export type PluginCounts = Pick<CountedPlugin, "requests" | "answered">;
 export type ExplainRequest = Omit<View<Question>, "headers"> & { readonly headers: Readonly<Record<string, string>> };
 
 /** Its reply; nothing is forwarded. */
-export type Explanation = Omit<OwnExplanation, "hashOn" | "upstreamHeaders" | "sticky" | "upstreams" | "plugins"> & {
+export type Explanation = Omit<
+  OwnExplanation,
+  "hashOn" | "upstreamHeaders" | "sticky" | "timeouts" | "upstreams" | "plugins"
+> & {
   readonly upstreams: readonly UpstreamHealth[];
   readonly plugins: readonly ExplainedPlugin[];
 };

@@ -12,7 +12,7 @@ import { conditionTexts, exampleFor } from "./conditions.ts";
 import { disabledOf, faultsOf, methodsOf, patternOf, placeOf, type PluginPlace } from "./inventory.ts";
 import { live } from "./live.ts";
 import type { Frame, OpenPage } from "./page.ts";
-import { breadcrumbs, factList, figureStrip, loading, section, slot } from "./components.ts";
+import { breadcrumbs, factList, figureStrip, loading, section, settingsList, slot } from "./components.ts";
 import { Pipeline } from "./pipeline.ts";
 import { pluginDetails } from "./services_page.ts";
 import { warningList } from "./warnings.ts";
@@ -140,7 +140,7 @@ function exampleRequest(service: ServiceConfig, route: RouteConfig): URLSearchPa
 }
 
 function matchFacts(service: ServiceConfig, route: RouteConfig): HTMLElement {
-  const { methods, match } = route;
+  const { methods, match, timeouts } = route;
   const conditions = conditionTexts(match);
   const { hosts = [] } = service;
   const answersHead = methods?.includes("GET") === true && !methods.includes("HEAD");
@@ -152,6 +152,7 @@ function matchFacts(service: ServiceConfig, route: RouteConfig): HTMLElement {
       ? null
       : ["Conditions", el("div", {}, ...conditions.map((text) => el("div", { class: "mono" }, text)))],
     ["Sent to the upstream as", el("span", { class: "mono" }, route.path)],
+    timeouts === undefined ? null : ["Its own timeouts", settingsList(timeouts)],
   ]);
 }
 

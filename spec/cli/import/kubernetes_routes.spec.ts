@@ -723,9 +723,11 @@ describe("time limits and retries of an HTTPRoute", () => {
       { retries: { attempts: 3, on: ["connect", "reset", "timeout", 500, 503] } },
     ],
     [{ retry: { codes: [] } }, { retries: { on: ["connect", "reset", "timeout"] } }],
-  ])("are those of the service: %j", async (fields, expected) => {
+  ])("are timeouts of its routes, and retries of their service: %j", async (fields, expected) => {
     const { services } = await importAndServe([...SERVICES, gateway(), route("r", [{ ...rule("blue"), ...fields }])]);
-    const { timeouts, retries } = services[0]!;
+    const { routes, retries } = services[0]!;
+    const [timeouts, ...others] = routes.map((each) => each.timeouts);
+    for (const other of others) expect(other).toEqual(timeouts);
     expect(JSON.parse(JSON.stringify({ timeouts, retries }))).toEqual(expected);
   });
 });
