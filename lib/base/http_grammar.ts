@@ -31,7 +31,7 @@ export const FORWARDING = [
   ...["forwarded", "x-real-ip"],
 ];
 
-/** The methods of RFC 9110 §9 and RFC 5789. */
+/** The methods of RFC 9110 §9, RFC 5789 and RFC 10008. */
 export const METHODS: readonly string[] = [
   "GET",
   "HEAD",
@@ -42,10 +42,11 @@ export const METHODS: readonly string[] = [
   "OPTIONS",
   "TRACE",
   "CONNECT",
+  "QUERY",
 ];
 
-/** Methods that have the effect of one request however often they are sent (RFC 9110 §9.2.2). */
-export const IDEMPOTENT: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"]);
+/** Methods that have the effect of one request however often they are sent (RFC 9110 §9.2.2, RFC 10008 §2). */
+export const IDEMPOTENT: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE", "QUERY"]);
 
 /** The value of a hexadecimal digit; -1 for another character, and for NaN, behind the end of a text. */
 export function hexDigit(code: number): number {

@@ -270,7 +270,7 @@ function withForwardsLeft(
 
 /** More is written as this number: the RFC allows a recipient a maximum of its own. */
 const MAX_FORWARDS = 2 ** 31;
-const USUAL_METHODS = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
+const USUAL_METHODS = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY"];
 
 type Asked = Pick<Inbound, "method" | "headers" | "scheme">;
 

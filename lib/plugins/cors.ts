@@ -24,7 +24,7 @@ const schema = object(
     allow_origins: array(CORS_ORIGIN, { min: 1, describe: "Origins of the pages that may read replies." }),
     allow_methods: withDefault(
       array(CORS_METHOD, { min: 1, describe: "Methods that these pages may use besides GET, HEAD and POST." }),
-      ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+      ["GET", "HEAD", "QUERY", "POST", "PUT", "PATCH", "DELETE"],
     ),
     allow_headers: optional(
       array(HEADER_NAME, { describe: "Request headers that these pages may set; default: all that they request." }),

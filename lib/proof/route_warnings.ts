@@ -51,8 +51,8 @@ export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readon
 }
 
 /**
- * Routes whose methods are not sent again once an upstream has answered (RFC 9110 §9.2.2), below `retries.on` with
- * statuses.
+ * Routes whose methods are not sent again once an upstream has answered (RFC 9110 §9.2.2, or `retries.methods`), below
+ * `retries.on` with statuses.
  */
 export function ofRetries(
   routes: readonly WrittenRoute[],
@@ -61,19 +61,21 @@ export function ofRetries(
   return routes.flatMap((each) => {
     if (each.service.retries === undefined) return [];
     const { methods } = each.route;
-    const { attempts = 0, on = [] } = each.service.retries;
+    const { attempts = 0, on = [], methods: repeated = [...IDEMPOTENT] } = each.service.retries;
     const statuses = on.filter((failure) => typeof failure === "number");
     if (
       attempts === 0 ||
       statuses.length === 0 ||
       methods.length === 0 ||
-      methods.some((method) => IDEMPOTENT.has(method))
+      methods.some((method) => repeated.includes(method))
     )
       return [];
     const message =
       `${statuses.join(", ")} in "retries.on" of service "${each.service.name}" never applies to ${nameOf(each)}: ` +
       `${methods.join(", ")} might be done twice, so such a request is not sent again after a response.`;
-    const remedy = "Leave the statuses out, or give the route a service of its own";
+    const remedy =
+      'Leave the statuses out, give the route a service of its own, or name its methods in "retries.methods" ' +
+      "if sending them twice does no harm";
     return warning("retries_unused", each, message, samples.get(each) ?? null, remedy);
   });
 }

@@ -2,7 +2,6 @@
  * Tries a request again at other upstreams, as `retries` of its service says, with its body where that was kept.
  */
 import { Fault, ignore } from "../base/errors.ts";
-import { IDEMPOTENT } from "../base/http_grammar.ts";
 import type { Service } from "../config/model.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
@@ -33,6 +32,8 @@ export interface RetryPolicy {
   readonly attempts: number;
   readonly on: ReadonlySet<TryFailure>;
   readonly statuses: ReadonlySet<number>;
+  /** Methods that may be sent twice; what was not sent at all does not depend on them. */
+  readonly methods: ReadonlySet<string>;
   /** Milliseconds for one try up to the head of its response; 0: only the service's limits. */
   readonly perTryMs: number;
   /** The maximum share of retries among the requests. */
@@ -47,9 +48,10 @@ export interface Retries {
   readonly memory: ReplayMemory;
 }
 
-export function retryPolicy({ on, ...rest }: NonNullable<Service["retries"]>): RetryPolicy {
+export function retryPolicy({ on, methods, ...rest }: NonNullable<Service["retries"]>): RetryPolicy {
   return {
     ...rest,
+    methods: new Set(methods),
     on: new Set(on.filter((item) => typeof item === "string")),
     statuses: new Set(on.filter((item) => typeof item === "number")),
   };
@@ -126,10 +128,10 @@ function retriesFault(policy: RetryPolicy, method: string, fault: Fault): boolea
   return (
     failure !== null &&
     policy.on.has(failure) &&
-    (failure === "connect" || fault instanceof Unsent || IDEMPOTENT.has(method))
+    (failure === "connect" || fault instanceof Unsent || policy.methods.has(method))
   );
 }
 
 function retriesStatus(policy: RetryPolicy, method: string, status: number): boolean {
-  return policy.statuses.has(status) && IDEMPOTENT.has(method);
+  return policy.statuses.has(status) && policy.methods.has(method);
 }

@@ -85,6 +85,7 @@ it("retries have defaults for every field, and report wrong values", () => {
   expect(checked(RETRIES, {}).value).toEqual({
     attempts: 2,
     on: ["connect", "reset", "timeout"],
+    methods: ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE", "QUERY"],
     perTryMs: 0,
     budgetRatio: 0.2,
     maxReplayBytes: 65_536,
@@ -96,4 +97,9 @@ it("retries have defaults for every field, and report wrong values", () => {
     "budget_ratio: expected a number 0–1, found 2",
   ]);
   expect(issues(RETRIES, { on: [] })).toEqual(["on: expected at least 1 item, found none"]);
+  expect(issues(RETRIES, { methods: [] })).toEqual(["methods: expected at least 1 item, found none"]);
+  expect(issues(RETRIES, { methods: ["post", "CONNECT"] })).toEqual([
+    expect.stringContaining('write "POST"'),
+    expect.stringContaining("CONNECT is not forwarded"),
+  ]);
 });

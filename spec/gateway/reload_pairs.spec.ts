@@ -155,7 +155,10 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
         { group: "old", percent: 40, hash_on: "client_ip" },
         { group: "new", percent: 60, hash_on: "client_ip" },
       ],
-      retries: { attempts: 1, on: ["connect", 503], per_try_ms: 50_000, budget_ratio: 0.5, max_replay_bytes: 100 },
+      retries: {
+        ...{ attempts: 1, on: ["connect", 503], methods: ["GET", "POST"] },
+        ...{ per_try_ms: 50_000, budget_ratio: 0.5, max_replay_bytes: 100 },
+      },
       health: { ...HEALTH, interval_ms: 200 },
     }),
     of({

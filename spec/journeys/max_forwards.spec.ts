@@ -63,7 +63,7 @@ describe.each(["HTTP/1.1", "HTTP/2"] as const)("Max-Forwards over %s", (protocol
       }
       expect(await send({ method: "OPTIONS", forwards: ["0"] })).toMatchObject({
         status: 204,
-        allow: "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT",
+        allow: "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT, QUERY",
         seen: undefined,
       });
     },

@@ -376,7 +376,7 @@ describe("cors", () => {
       expect(headers).toMatchObject({
         "access-control-allow-origin": APP,
         "access-control-allow-credentials": "true",
-        "access-control-allow-methods": "GET, HEAD, POST, PUT, PATCH, DELETE",
+        "access-control-allow-methods": "GET, HEAD, QUERY, POST, PUT, PATCH, DELETE",
         "access-control-max-age": "60",
       });
     }

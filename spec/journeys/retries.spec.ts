@@ -239,6 +239,59 @@ describe("a retry of a POST", () => {
   });
 });
 
+describe("retries.methods", () => {
+  const failing = () => backend((_request, response) => void response.writeHead(503).end("no"));
+
+  it.each(["", "text"])("sends a POST again that it names, after a reset, with its body %j", async (body) => {
+    const [first, second] = [await breaking(), await backend()];
+    const { port } = await inOrder([first.port, second.port], { retries: { methods: ["POST"] } });
+    expect((await ask(port, { method: "POST", path: "/a/x", body })).status).toBe(200);
+    expect(second.seen.map((each) => [each.method, each.body.toString()])).toEqual([["POST", body]]);
+  });
+
+  it("sends a POST again that it names, after per_try_ms and after a status", async () => {
+    const clock = manualClock();
+    const [first, second, third] = [await headBackend(() => {}), await failing(), await backend()];
+    const retries = { methods: ["POST"], on: ["timeout" as const, 503], per_try_ms: 100 };
+    const { port } = await inOrder([first.port, second.port, third.port], { retries }, { clock });
+    const answer = ask(port, { method: "POST", path: "/a/x", body: "" });
+    await eventually(() => first.heads.length === 1, "a request at the first upstream");
+    clock.advance(100);
+    expect((await answer).status).toBe(200);
+    expect([second.seen.length, third.seen.length]).toEqual([1, 1]);
+  });
+
+  it("takes the default's place: a GET that it does not name is not sent twice", async () => {
+    const parts = { retries: { methods: ["POST"], on: ["reset" as const, 503] } };
+    const second = await backend();
+    const reset = await inOrder([(await breaking()).port, second.port], parts);
+    expect(outcome(await ask(reset.port, { path: "/a/x" }))).toBe("502 upstream_reset");
+    const refused = await inOrder([(await failing()).port, second.port], parts);
+    expect(outcome(await ask(refused.port, { path: "/a/x" }))).toBe("503 no");
+    expect(second.connections.total).toBe(0);
+  });
+
+  it("says nothing of what was not sent at all", async () => {
+    const second = await backend();
+    const { port } = await inOrder([await closedPort(), second.port], { retries: { methods: ["POST"] } });
+    expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+  });
+
+  it("does not send a POST again whose body is longer than max_replay_bytes", async () => {
+    const [first, second] = [await breaking(), await backend()];
+    const { port } = await inOrder([first.port, second.port], { retries: { methods: ["POST"], max_replay_bytes: 10 } });
+    const answer = await ask(port, { method: "POST", path: "/a/x", body: "longer than this" });
+    expect([outcome(answer), second.connections.total]).toEqual(["502 upstream_reset", 0]);
+  });
+
+  it("has QUERY (RFC 10008) by default", async () => {
+    const [first, second] = [await breaking(), await backend()];
+    const { port } = await inOrder([first.port, second.port]);
+    expect((await ask(port, { method: "QUERY", path: "/a/x", body: "select" })).status).toBe(200);
+    expect(second.seen.map((each) => [each.method, each.body.toString()])).toEqual([["QUERY", "select"]]);
+  });
+});
+
 /** Reads a request over TLS, then answers in plain text. */
 async function brokenTls() {
   const secure = await restartableBackend("https");

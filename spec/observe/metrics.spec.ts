@@ -659,5 +659,5 @@ describe("the lag of the event loop", () => {
 });
 
 it("the fixed methods equal the methods of HTTP", () => {
-  expect(METHODS).toEqual(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
+  expect(METHODS).toEqual(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY"]);
 });

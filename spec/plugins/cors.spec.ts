@@ -170,7 +170,7 @@ describe("a preflight", () => {
     });
     expect(told(preflight({ allow_origins: [APP] }, APP).reply)).toEqual({
       "access-control-allow-origin": APP,
-      "access-control-allow-methods": "GET, HEAD, POST, PUT, PATCH, DELETE",
+      "access-control-allow-methods": "GET, HEAD, QUERY, POST, PUT, PATCH, DELETE",
       vary: "Origin, Access-Control-Request-Headers",
     });
     expect(told(preflight({ ...open, allow_headers: [] }, APP, asked).reply)).toEqual({
@@ -225,7 +225,7 @@ describe("configuration", () => {
   it("cors needs allow_origins and has defaults for the rest", () => {
     expect(checked(cors.schema, { allow_origins: [APP] }).value).toEqual({
       allowOrigins: [APP],
-      allowMethods: ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+      allowMethods: ["GET", "HEAD", "QUERY", "POST", "PUT", "PATCH", "DELETE"],
       exposeHeaders: [],
       allowCredentials: false,
       allowPrivateNetwork: false,

@@ -1039,6 +1039,7 @@ describe("configWarnings", () => {
     ]);
     expect(found(["connect", "reset", "timeout"])).toEqual([]);
     expect(found([503], { attempts: 0 })).toEqual([]);
+    expect(found([503], { methods: ["GET", "PATCH"] }).map(({ path }) => path)).toEqual(["services.s.routes.put"]);
   });
 
   it("two routes of one path that divide its methods and have their own guards do not bypass each other", () => {

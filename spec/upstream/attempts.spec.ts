@@ -41,6 +41,7 @@ const policy: RetryPolicy = {
   attempts: 2,
   on: new Set(["connect", "reset", "timeout"]),
   statuses: new Set(),
+  methods: new Set(["GET"]),
   perTryMs: 0,
   budgetRatio: 1,
   maxReplayBytes: 10,

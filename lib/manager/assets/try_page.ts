@@ -19,7 +19,7 @@ const FIELDS = ["method", "url", "headers", "clientIp", "body"] as const;
 const HEADERS_HINT =
   "One per line, as “Name: value”; cookies as “Cookie: name=value”. " +
   "Host selects among services that are restricted to host names.";
-const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+const METHODS = ["GET", "HEAD", "QUERY", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 /** Candidates that are listed; further ones are only counted. */
 const MAX_CANDIDATES = 100;
 

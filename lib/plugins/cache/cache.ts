@@ -58,8 +58,8 @@ const NO_WAIT_MS = 60_000;
 const MAX_BODY_WAIT_MS = 5_000;
 /** Shorter bodies are in the socket's buffer at once. */
 const LONG_BODY = 16 * 1024;
-/** Safe methods that are not cached: they change nothing (RFC 9110 §9.2.1). */
-const SAFE = new Set(["OPTIONS", "TRACE"]);
+/** Safe methods that are not cached: they change nothing (RFC 9110 §9.2.1, RFC 10008 §2). */
+const SAFE = new Set(["OPTIONS", "TRACE", "QUERY"]);
 const GRPC = /^application\/grpc/i;
 
 export class Cache {

@@ -1016,7 +1016,7 @@ export const CASES: readonly Case[] = [
     promise: `${method} invalidates its target`,
     steps: [{ says: FRESH }, { method, from: "origin" }, { from: "origin" }],
   })),
-  ...["OPTIONS", "TRACE", "HEAD"].map((method): Case => ({
+  ...["OPTIONS", "TRACE", "QUERY", "HEAD"].map((method): Case => ({
     section: "4.4",
     promise: `${method} does not invalidate its target`,
     steps: [{ says: FRESH }, { method, from: method === "HEAD" ? "store" : "origin" }, {}],

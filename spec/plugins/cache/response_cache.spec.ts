@@ -88,6 +88,7 @@ describe("the Cache-Status header (RFC 9211)", () => {
     ["what is not stored", "fwd=uri-miss;", {}, {}],
     ["another variant", "fwd=vary-miss;", { headers: ["A", "2"] }, { ...FRESH, Vary: "A" }],
     ["another method", "fwd=method", { method: "PUT" }, FRESH],
+    ["a QUERY", "fwd=method", { method: "QUERY" }, FRESH],
     ["a range", "hit;", { headers: ["Range", "bytes=0-1"] }, FRESH],
     [
       "a range of what is stale",
