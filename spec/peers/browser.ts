@@ -1,7 +1,7 @@
 /**
  * Debian's Chromium without a window, driven by playwright-core; everything a page logs, asks for or breaks is kept.
  */
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { expect, onTestFinished } from "vitest";
 
@@ -72,8 +72,12 @@ export interface Browser {
   close(): Promise<void>;
 }
 
-/** Installed as a Debian package; anything else that speaks the protocol may be named by CHROMIUM. */
-const EXECUTABLE = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const SHELL = "/usr/bin/chromium-headless-shell";
+/**
+ * A Debian package: the same Chromium without its windows, which needs a third less of the processor, or else the whole
+ * one; anything else that speaks the protocol may be named by CHROMIUM.
+ */
+const EXECUTABLE = process.env.CHROMIUM ?? (existsSync(SHELL) ? SHELL : "/usr/bin/chromium");
 const ACCESSIBILITY = readFileSync(new URL("accessibility.js", import.meta.url), "utf8");
 
 /** To be closed by whoever has launched it. */

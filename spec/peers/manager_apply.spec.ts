@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { soon, visit, type Page } from "./browser.ts";
+import { drawn, soon, visit, type Page } from "./browser.ts";
 import { allFaultsOf, heading, replaced, resized, shareGateway, signIn, until } from "./manager_pages.ts";
 import { apply, draftRoute, goTo, openWriting, shows, withRoute, type OpenWriting } from "./manager_writing.ts";
 
@@ -215,6 +215,35 @@ describe("the history", () => {
       expect(errors).toEqual([]);
     },
   );
+
+  it("keeps a review that is open when the gateway's state comes later than the list", async () => {
+    const opened = await openWriting(shared);
+    const { page } = opened;
+    await page.evaluate(
+      `(() => {
+        const ask = window.fetch;
+        const held = new Promise((resolve) => { window.release = resolve; });
+        window.fetch = async (...words) => {
+          const answer = await ask(...words);
+          if (String(words[0]).includes("/gateway/now")) await held;
+          if (String(words[0]).endsWith("/gateway/history")) window.lists = (window.lists ?? 0) + 1;
+          return answer;
+        };
+      })()`,
+    );
+    await draftRoute(page, "late");
+    await apply(page);
+    await expect.poll(() => contentOf(opened)).toBe(withRoute(opened.text, "late"));
+    await goTo(page, "#/history", "History");
+    const entry = page.locator("main ol > li").nth(1);
+    await entry.getByRole("button", { name: /^Roll back to/ }).click();
+    await shows(page, "Routes removed: 1");
+    const lists = await page.evaluate<number>("window.lists");
+    await page.evaluate("window.release()");
+    await until(page, `window.lists > ${lists}`);
+    await drawn(page);
+    await shows(page, "Routes removed: 1");
+  });
 });
 
 describe("an upstream", () => {

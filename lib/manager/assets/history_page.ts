@@ -30,6 +30,7 @@ class HistoryPage implements Page {
   readonly #ask;
   readonly #onDigest = whenChanged((_digest: string) => void this.#ask());
   #force: ReturnType<typeof inForce> | null = null;
+  #shown = "";
 
   constructor(frame: Frame) {
     this.#frame = frame;
@@ -49,6 +50,10 @@ class HistoryPage implements Page {
   }
 
   #show(entries: readonly HistoryEntry[]): void {
+    // As long as they are the same, what somebody has opened in them stays.
+    const key = JSON.stringify(entries);
+    if (key === this.#shown && this.#list.querySelector("ol") !== null) return;
+    this.#shown = key;
     const [{ reason } = { reason: null }] = entries;
     // Where the file cannot be changed from here, each has the same one.
     const common = entries.length > 1 && entries.every((entry) => entry.reason === reason) ? reason : null;
