@@ -1,6 +1,7 @@
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
+import { IDEMPOTENT } from "../../lib/base/http_grammar.ts";
 import { Fault, type ErrorCode } from "../../lib/base/errors.ts";
 import type { Exchange } from "../../lib/http/exchange.ts";
 import type { Reply } from "../../lib/http/reply.ts";
@@ -41,7 +42,7 @@ const policy: RetryPolicy = {
   attempts: 2,
   on: new Set(["connect", "reset", "timeout"]),
   statuses: new Set(),
-  methods: new Set(["GET"]),
+  methods: IDEMPOTENT,
   perTryMs: 0,
   budgetRatio: 1,
   maxReplayBytes: 10,
