@@ -1,9 +1,10 @@
 /**
  * Opens every connection that the program makes, together with `egress_clients.ts` and `egress_tls.ts`: only these
  * files call Node's functions for this. A connection is opened only to a destination that the configuration or a
- * setting names. Redirects are not followed, and no proxy of the environment is used.
+ * setting names. Redirects are not followed, and no proxy of the environment is used: one that the configuration names
+ * is in `egress_proxy.ts`.
  */
-import net, { type Socket, type TcpNetConnectOpts } from "node:net";
+import net, { type OnReadOpts, type Socket, type TcpNetConnectOpts } from "node:net";
 import type { ConnectionOptions } from "node:tls";
 import { guardedEmitter } from "./event_loop.ts";
 
@@ -14,9 +15,22 @@ export interface Destination {
   readonly port: number;
   /**
    * "upstream", "health", "jwks", "introspection", "oidc", "forward_auth", "http_log", "mirror", "redis", "otlp",
-   * "manager", "admin", or what a plugin kind says.
+   * "manager", "admin", "egress_proxy", or what a plugin kind says.
    */
   readonly why: string;
+}
+
+/** Leads to servers on behalf of the gateway. */
+export interface EgressProxy {
+  /** Another one where the proxy, or what it is told, is another. */
+  readonly identity: string;
+  /** Host and port. */
+  readonly address: string;
+  /** False: the destination is connected to directly. */
+  leadsTo(to: Destination): boolean;
+  /** A connection to the destination; it emits "connect" when it leads there. */
+  open(to: Destination, options?: { readonly onread?: OnReadOpts | undefined }): Socket;
+  dialer(to: Destination): Dial;
 }
 
 /** Options of a connection over TLS, and what opens it: see `overTls`. */
@@ -36,9 +50,18 @@ export type Dial = (options: Omit<TcpNetConnectOpts, "host" | "port">, secure: S
  */
 export class Egress {
   readonly #permitted: ReadonlySet<string>;
+  /** Asked for each connection of a client; null: there is never a proxy. */
+  readonly proxy: (() => EgressProxy | null) | null;
 
-  constructor(destinations: Iterable<Destination>) {
+  constructor(destinations: Iterable<Destination>, proxy: (() => EgressProxy | null) | null = null) {
     this.#permitted = new Set(Array.from(destinations, keyOf));
+    this.proxy = proxy;
+  }
+
+  /** The proxy that leads to a destination; null: it is connected to directly. */
+  proxyTo(to: Destination): EgressProxy | null {
+    const proxy = this.proxy?.() ?? null;
+    return proxy?.leadsTo(to) === true ? proxy : null;
   }
 
   permits(to: Destination): boolean {
@@ -58,6 +81,8 @@ export class Egress {
   dialer(to: Destination): Dial {
     this.check(to);
     const { host, port } = to;
+    const proxied = this.proxyTo(to)?.dialer(to);
+    if (proxied !== undefined) return proxied;
     return (options, secure) =>
       guardedEmitter(
         secure === null ? net.connect({ ...options, host, port }) : secure.open({ ...secure, ...options, host, port }),

@@ -19,14 +19,28 @@ export function agentOf(
 ): Agent {
   const agent = scheme === "https:" ? new https.Agent(options) : new http.Agent(options);
   const connect = agent.createConnection.bind(agent);
+  const destinationOf = (to: { readonly host?: unknown; readonly port?: unknown }) => {
+    return { host: String(to.host), port: Number(to.port), why };
+  };
   agent.createConnection = (to, done) => {
+    const destination = destinationOf(to);
     try {
-      egress.check({ host: String(to.host), port: Number(to.port), why });
+      egress.check(destination);
     } catch (error) {
       process.nextTick(entry("a refused connection", done!), error);
       return undefined;
     }
-    return connect(to, done);
+    const socket = egress.proxyTo(destination)?.open(destination);
+    if (socket === undefined) return connect(to, done);
+    return scheme === "https:" ? connect({ ...to, ...{ socket } }, done) : socket;
+  };
+  if (egress.proxy === null) return agent;
+  const nameOf = agent.getName.bind(agent);
+  // A connection that is kept is not used once another way leads there. Node gives a connection's own options again
+  // when it is free.
+  agent.getName = (to: Parameters<typeof nameOf>[0] & { by?: string } = {}) => {
+    to.by ??= egress.proxyTo(destinationOf(to))?.identity ?? "";
+    return `${nameOf(to)}:${to.by}`;
   };
   return agent;
 }

@@ -3,11 +3,10 @@
  * ports, servers, secrets.
  * Nothing is started.
  */
-import type { Destination } from "../base/egress.ts";
 import { addressOf } from "../base/ip_address.ts";
 import type { RunCommand } from "./arguments.ts";
 import { networkPolicy, permissionFlags, systemdUnit } from "./audit_rules.ts";
-import { auditOf, type Audit, type Audited } from "./audit_sources.ts";
+import { auditOf, type Audit, type Audited, type AuditedDial } from "./audit_sources.ts";
 import { namedFile } from "./config_file.ts";
 import { Failure } from "./failure.ts";
 import { printable } from "./terminal.ts";
@@ -43,7 +42,8 @@ const SEALED =
 const STATE = "STATE_DIR: made for this user alone (0700), one process at a time";
 
 export function textOf({ modules, lines, on_request: later, reads, writes, listens, dials, secrets }: Audit): string[] {
-  const server = (destination: Destination) => `${addressOf(destination)}  ${destination.why}`;
+  const server = (to: AuditedDial) =>
+    `${addressOf(to)}  ${to.why}${to.via === undefined ? "" : `, through the proxy ${to.via}`}`;
   const section = (title: string, items: readonly string[]) => [
     `${title}:`,
     ...(items.length === 0 ? ["  nothing"] : items.map((item) => `  ${item}`)),

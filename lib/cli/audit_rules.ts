@@ -7,7 +7,7 @@ import { dirname } from "node:path";
 import type { Destination } from "../base/egress.ts";
 import { addressOf } from "../base/ip_address.ts";
 import { isLoopback } from "../base/url_destination.ts";
-import type { Audited } from "./audit_sources.ts";
+import type { Audited, AuditedDial } from "./audit_sources.ts";
 import { Failure } from "./failure.ts";
 import { withoutControls } from "./terminal.ts";
 import { readable } from "./touched_files.ts";
@@ -44,7 +44,8 @@ function allow(access: "read" | "write", paths: readonly string[], patterns: rea
 }
 
 /** A drop-in for the [Service] section of a unit. */
-export function systemdUnit({ audit: { writes, listens, dials } }: Audited): string {
+export function systemdUnit({ audit: { writes, listens, dials: all } }: Audited): string {
+  const dials = all.filter(isDirect);
   const folders = [...new Set(writes.map(dirname))];
   const ports = [...new Set(listens.map(({ port }) => (port === 0 ? "tcp" : `tcp:${port}`)))];
   const servers = [...new Set(dials.map(({ host }) => host))];
@@ -70,6 +71,11 @@ export function systemdUnit({ audit: { writes, listens, dials } }: Audited): str
   ]);
 }
 
+/** What lies behind a proxy needs no rule. */
+function isDirect({ via }: AuditedDial): boolean {
+  return via === undefined;
+}
+
 /** systemd.syntax(7): a word with white space, quotes or backslashes is quoted; "%" begins a specifier. */
 function unitWord(text: string): string {
   const escaped = text.replaceAll("%", "%%");
@@ -77,7 +83,8 @@ function unitWord(text: string): string {
 }
 
 /** For pods with the label app: edge-gateway. Listeners on the loopback interface need no rule. */
-export function networkPolicy({ audit: { listens, dials } }: Audited): string {
+export function networkPolicy({ audit: { listens, dials: all } }: Audited): string {
+  const dials = all.filter(isDirect);
   const open = listens.filter(({ host }) => !isLoopback(host));
   const probes = open.filter(({ why }) => why === "probes");
   const operators = open.filter(({ why }) => why === "admin" || why === "manager");

@@ -14,7 +14,7 @@ import { areOfStart, type Flags } from "../config/start_settings.ts";
 import { referencesIn } from "../config/references.ts";
 import { maskedConfig } from "../config/masked.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
-import { destinationsOf } from "../gateway/destinations.ts";
+import { destinationsOf } from "../gateway/all_destinations.ts";
 import { placed } from "../gateway/plugin_error.ts";
 import type { LoadedFeatures } from "../gateway/loaded_features.ts";
 import { loadPluginModules } from "../features/plugin_modules.ts";
@@ -44,10 +44,13 @@ export interface Audit {
   readonly reads: readonly string[];
   readonly writes: readonly string[];
   readonly listens: readonly Destination[];
-  readonly dials: readonly Destination[];
+  readonly dials: readonly AuditedDial[];
   /** "env:NAME", "file:/path", or the place of a secret that stands in the configuration itself. */
   readonly secrets: readonly string[];
 }
+
+/** `via`: the proxy that is connected to in its place. */
+export type AuditedDial = Destination & { readonly via?: string };
 
 export type Audited = Awaited<ReturnType<typeof auditOf>>;
 
@@ -77,11 +80,11 @@ export async function auditOf(flags: Flags) {
     PRIVATE_KEY.test(content.toString("latin1")) ? [path] : [],
   );
   const own = config.global.pluginModules.map(({ path }) => auditedFile(path.path, path.content));
-  const dials = dialsOf(settings, destinations);
+  const dials = throughProxy(dialsOf(settings, destinations), config.global.egressProxy, modules);
   const listens = listensOf(settings);
   // "*", the servers of a Cluster, counts: they may give each other names. localhost is looked up in files alone (RFC
   // 6761 §6.3).
-  const names = [...dials, ...listens].filter(({ host }) => isIP(host) === 0);
+  const names = [...dials, ...listens].filter(({ host, via }: AuditedDial) => via === undefined && isIP(host) === 0);
   const hasNameServers = names.some(({ host }) => host !== "localhost");
   const { watched, patterns, ...touched } = touchedFiles(settings, {
     ...config.global,
@@ -135,6 +138,22 @@ function destinationsIn(valid: ValidConfig, features: LoadedFeatures): readonly 
   } catch (error) {
     throw placed(error, valid);
   }
+}
+
+/** The same, and the proxy itself. */
+function throughProxy(
+  dials: readonly Destination[],
+  settings: ValidConfig["config"]["global"]["egressProxy"],
+  { loaded }: LoadedFeatures,
+): readonly AuditedDial[] {
+  if (settings === undefined) return dials;
+  const proxy = loaded.egressProxy!.egressProxy(settings);
+  // The UI of another gateway is no part of this one.
+  const isBehind = (to: Destination) => to.why !== "manager" && proxy.leadsTo(to);
+  return [
+    ...dials.map((to) => (isBehind(to) ? { ...to, via: proxy.address } : to)),
+    loaded.egressProxy!.proxyDestination(settings),
+  ];
 }
 
 const PRIVATE_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----/;

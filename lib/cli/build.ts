@@ -293,6 +293,7 @@ export function namesForBuild(commands: Commands): readonly string[] {
     ...Object.keys(OF_SETTINGS),
     ...Object.keys(KINDS),
     ...Object.keys(FEATURES),
+    "egressProxy",
     "tests",
     ...Object.keys(commands),
   ]);

@@ -1,100 +1,33 @@
 /**
  * The schema of `global.counters`: the Redis or Valkey server that keeps the counts of rate limits, and its URL.
  */
-import { hostProblem, boundedInteger } from "./fields.ts";
+import { boundedInteger } from "./fields.ts";
 import type { FeatureFields } from "./feature_fields.ts";
-import { maskLiterals } from "./references.ts";
+import { serverUrl, type ServerUrl } from "./server_url.ts";
 import * as s from "./whole_schema.ts";
 import { CLIENT_TLS } from "./tls_fields.ts";
 
-/** The parts of `redis://user:password@host:6379/0`. */
-export interface RedisUrl {
-  /** Whether it is a rediss:// URL. */
-  readonly secure: boolean;
-  readonly host: string;
-  readonly port: number;
-  /** Null: AUTH is sent with the password alone, for the user "default". */
-  readonly user: string | null;
-  /** Null: no AUTH. */
-  readonly password: string | null;
+/** The parts of `redis://user:password@host:6379/0`; without a user, AUTH is sent for the user "default". */
+export interface RedisUrl extends ServerUrl {
   readonly database: number;
 }
 
 const DEFAULT_PORT = 6379;
 const MAX_DATABASE = 999_999;
 
-const URL_TEXT = s.string({
-  hint: "a redis:// or rediss:// URL",
+const REDIS_URL = serverUrl<RedisUrl>({
+  schemes: ["redis", "rediss"],
+  ports: [DEFAULT_PORT, DEFAULT_PORT],
   describe: "redis://user:password@host:port/database of the server; rediss:// for TLS.",
-  secret: maskUrl,
-  references: "address",
-});
-
-/** No message repeats the text, which may contain a password. */
-const REDIS_URL: s.Schema<RedisUrl, string> = {
-  ...URL_TEXT,
-  check(node, at, context) {
-    const text = URL_TEXT.check(node, at, context);
-    const url = text === s.INVALID ? s.INVALID : parseUrl(text);
-    // A random text in place of a value, see `Placeholders`.
-    if (typeof url === "string" && context.sources.placeholders?.isAt(at)) return s.INVALID;
-    return typeof url === "string" ? s.report(context, at, node, url) : url;
+  passwordOnly: ", or redis://:password@host for the default user",
+  complete(url, path) {
+    const database = /^(?:\/(\d*))?$/.exec(path)?.[1];
+    if (database === undefined && path !== "")
+      return "has a path that is no database: write the database as a number, as in redis://localhost:6379/0";
+    if (Number(database ?? 0) > MAX_DATABASE) return `has a database above ${MAX_DATABASE}`;
+    return { ...url, database: Number(database ?? 0) };
   },
-};
-
-/** The parts of a URL, or why it is refused. */
-function parseUrl(text: string): RedisUrl | string {
-  if (!/^rediss?:\/\//i.test(text)) return "expected a URL that starts with redis:// or rediss://";
-  const url = URL.canParse(text) ? new URL(text) : null;
-  if (url === null)
-    return (
-      "is not a URL: write special characters of the password percent-encoded (%40 for @, " +
-      "%2F for /), and a port 1–65535"
-    );
-  const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
-  if (host === "" || hostProblem(host) !== undefined)
-    return "has no valid host: write a host name or an IP address behind ://";
-  if (url.search !== "" || url.hash !== "")
-    return "has a query or a fragment: write special characters of the password percent-encoded (%3F for ?, %23 for #)";
-  const database = /^(?:\/(\d*))?$/.exec(url.pathname)?.[1];
-  if (database === undefined && url.pathname !== "")
-    return "has a path that is no database: write the database as a number, as in redis://localhost:6379/0";
-  if (Number(database ?? 0) > MAX_DATABASE) return `has a database above ${MAX_DATABASE}`;
-  if (url.port === "0") return "has port 0: write a port 1–65535";
-  const [user, password] = [decoded(url.username), decoded(url.password)];
-  if (user === undefined || password === undefined)
-    return "has a % that starts no percent-encoded character: write %25 for %";
-  if (user !== "" && password === "")
-    return (
-      "has a user and no password: write redis://user:password@host, " +
-      "or redis://:password@host for the default user"
-    );
-  return {
-    secure: url.protocol === "rediss:",
-    host: host.toLowerCase(),
-    port: url.port === "" ? DEFAULT_PORT : Number(url.port),
-    user: user === "" ? null : user,
-    password: password === "" ? null : password,
-    database: Number(database ?? 0),
-  };
-}
-
-function decoded(text: string): string | undefined {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return undefined;
-  }
-}
-
-/** The URL as written, references included, with user and password masked: `redis://********@host:6379/0`. */
-function maskUrl(written: string): string {
-  const scheme = /^rediss?:\/\//i.exec(written)?.[0] ?? "";
-  const rest = written.slice(scheme.length);
-  const end = rest.lastIndexOf("@");
-  if (end === -1) return scheme === "" ? maskLiterals(rest) : written;
-  return scheme + maskLiterals(rest.slice(0, end)) + rest.slice(end);
-}
+});
 
 export const COUNTERS = s.object(
   {

@@ -7,6 +7,7 @@ import type { CIRCUIT_BREAKER } from "./circuit_breaker.ts";
 import type { CONDITIONS } from "./conditions.ts";
 import type { COST } from "./cost.ts";
 import type { COUNTERS } from "./counters.ts";
+import type { EGRESS_PROXY } from "./egress_proxy.ts";
 import type { QUOTAS_BY_GROUP, RATE_LIMITS_BY_GROUP } from "./group_limits.ts";
 import type { HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
 import type { HEALTH } from "./health.ts";
@@ -28,6 +29,7 @@ export type FeatureField = ReturnType<typeof fieldsOf<FeatureSchemas>>;
 export interface FeatureSchemas {
   readonly https_redirect: typeof HTTPS_REDIRECT;
   readonly counters: typeof COUNTERS;
+  readonly egress_proxy: typeof EGRESS_PROXY;
   /** Of `rate_limit` and `quota`. */
   readonly cost: typeof COST;
   /** Of `rate_limit`. */

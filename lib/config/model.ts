@@ -132,6 +132,7 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, features: read
       ),
       limits: s.withDefault(LIMITS, {}),
       counters: s.optional(field("counters")),
+      egress_proxy: s.optional(field("egress_proxy")),
       accept_warnings: s.withDefault(s.array(field("accepted_warning"), { describe: ACCEPTED }), []),
       underscore_headers: choice(
         ["drop", "allow"],

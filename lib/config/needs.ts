@@ -27,6 +27,7 @@ const OF_GLOBAL: Fields = {
   https_redirect: "serverTls",
   h2c: "http2",
   counters: "sharedCounters",
+  egress_proxy: "egressProxy",
   server_timing: "logs",
 };
 const OF_ACCESS_LOG: Fields = { file: "logs", sample: "logs", exclude: "logs" };

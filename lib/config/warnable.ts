@@ -51,7 +51,13 @@ export function canWarn(document: JsonNode, [service, ...more]: readonly JsonNod
 }
 
 /** What warnings are about, besides plugins, routes that no request reaches and secrets that look like templates. */
-const CAUSES = [["callers"], ["caller_files"], ["global", "counters"], ["global", "accept_warnings"]];
+const CAUSES = [
+  ["callers"],
+  ["caller_files"],
+  ["global", "counters"],
+  ["global", "egress_proxy"],
+  ["global", "accept_warnings"],
+];
 /** {a}/{b*} */
 const REST = /[}>]\/[{<][^/]*\*/;
 

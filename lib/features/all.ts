@@ -1,10 +1,12 @@
 /**
  * All features at once, for programs that embed the gateway: `createGateway` waits for nothing.
  */
+import * as egressProxy from "../base/egress_proxy.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
 import * as acceptedWarnings from "../config/accepted_warnings.ts";
 import * as callerFields from "../config/callers.ts";
 import * as countersFields from "../config/counters.ts";
+import * as egressFields from "../config/egress_proxy.ts";
 import * as moduleFields from "../config/plugin_modules.ts";
 import * as tests from "../config/read_tests.ts";
 import * as references from "../config/references.ts";
@@ -76,11 +78,13 @@ function all<M extends readonly object[]>(...modules: M): Joined<M> {
 
 type Joined<M> = M extends readonly [infer One, ...infer Others] ? One & Joined<Others> : unknown;
 
+const EGRESS_PROXIES = all(egressProxy, egressFields);
+
 /** What all features add to the schema of a configuration. */
-export const ALL_FIELDS = fieldsIn(Object.values(ALL));
+export const ALL_FIELDS = fieldsIn([...Object.values(ALL), EGRESS_PROXIES]);
 
 /** `modules`, with all features. */
 export function withAllFeatures(modules = freshFeatures()): LoadedFeatures {
-  modules.add(ALL, builtinPlugins, foreignKinds);
+  modules.add({ ...ALL, foreignKinds, egressProxy: EGRESS_PROXIES }, builtinPlugins);
   return modules;
 }

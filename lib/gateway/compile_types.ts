@@ -81,8 +81,8 @@ export type PluginRef = Pick<Link, "name" | "scope">;
 export interface PluginContext extends CompileTools {
   /** Whether a kind is built in. */
   readonly isBuiltIn: (kind: AnyPlugin) => boolean;
-  /** Null: all kinds are built in. */
-  readonly foreign: ForeignKinds | null;
+  /** Default: all kinds are built in. */
+  readonly foreign: ForeignKinds | undefined;
   /** For instances that name one of them; throws where none does. */
   readonly limits: () => FurtherLimits;
   readonly gatewayName: string;

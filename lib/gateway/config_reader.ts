@@ -146,7 +146,10 @@ export class ConfigReader {
       );
     const kinds = features.kinds.filter(({ name }) => names.includes(name));
     for (const kind of plugins) {
-      const problem = features.foreign === null ? `kinds of a host ${NOT_LOADED}` : features.foreign.kindProblem(kind);
+      const problem =
+        features.loaded.foreignKinds === undefined
+          ? `kinds of a host ${NOT_LOADED}`
+          : features.loaded.foreignKinds.kindProblem(kind);
       if (problem !== undefined) throw new TypeError(problem);
       if (kinds.some(({ name }) => name === kind.name))
         throw new TypeError(`there is already a plugin named "${kind.name}"`);

@@ -1,23 +1,8 @@
 /**
- * Lists the servers that a configuration connects to: what `Egress` permits, and what `edge-gateway audit` prints.
+ * Lists the servers that the upstreams of a service are.
  */
 import type { Destination } from "../base/egress.ts";
-import type { Config, Service } from "../config/model.ts";
-import type { AnyPlugin } from "../plugins/plugin.ts";
-import type { LoadedFeatures } from "./loaded_features.ts";
-
-/** May contain a destination twice. Throws a `PluginError` for an instance whose `dials` fails. */
-export function destinationsOf(
-  config: Config,
-  kinds: readonly AnyPlugin[],
-  features: LoadedFeatures,
-): readonly Destination[] {
-  const ofServices = config.services.flatMap(destinationsOfUpstreams);
-  const ofPlugins = features.loaded.plugins?.destinationsOfPlugins(config, kinds) ?? [];
-  const { counters } = config.global;
-  const ofCounters = counters === undefined ? [] : features.sharedCounters.destinationsOfCounters(counters);
-  return [...ofServices, ...ofPlugins, ...ofCounters];
-}
+import type { Service } from "../config/model.ts";
 
 export function destinationsOfUpstreams({ upstreams, health }: Service): readonly Destination[] {
   const reasons = health.enabled ? ["upstream", "health"] : ["upstream"];

@@ -2,7 +2,8 @@
  * The features of the program that not every gateway needs, as the kernel sees them: types alone. `config/needs.ts`
  * says which a configuration names, `cli/on_demand.ts` which settings do, and `features/table.ts` how each is loaded.
  */
-import type { Destination } from "../base/egress.ts";
+import type { Destination, EgressProxy } from "../base/egress.ts";
+import type { EgressProxySettings } from "../base/egress_proxy.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";
@@ -22,7 +23,7 @@ import type { Metrics } from "../observe/metrics_plan.ts";
 import type { OtlpExporter } from "../observe/otlp.ts";
 import type * as tailCode from "../observe/tail.ts";
 import type { Tracer } from "../observe/trace.ts";
-import type { AnyPlugin, FurtherLimits, Tools } from "../plugins/plugin.ts";
+import type { AnyPlugin, ForeignKinds, FurtherLimits, Tools } from "../plugins/plugin.ts";
 import type { Matching, UpstreamPaths } from "../route/contracts.ts";
 import type { HostCertificates } from "../server/certificates.ts";
 import type { ListenerFeatures, TlsFiles } from "../server/listener.ts";
@@ -67,6 +68,19 @@ export interface Features extends RuntimeFeatures, ListenerFeatures {
   readonly sources: Sources;
 }
 
+/** For `global.egress_proxy`. */
+export interface EgressProxies {
+  egressProxy(settings: EgressProxySettings): EgressProxy;
+  proxyDestination(settings: EgressProxySettings): Destination;
+}
+
+/** All that is loaded where a configuration names it, but for plugin kinds. */
+export interface Loadable extends Features {
+  /** For kinds that are not ours, of modules and of programs that embed a gateway. */
+  readonly foreignKinds: ForeignKinds;
+  readonly egressProxy: EgressProxies;
+}
+
 /** A configuration is compiled with them. */
 export interface FeatureContext extends PluginContext {
   readonly features: Features;
@@ -104,7 +118,12 @@ interface Callers extends FurtherLimits {
 
 interface SharedCounters {
   /** Nothing is connected before `start`. */
-  sharedCounters(config: NonNullable<Config["global"]["counters"]>, inUse: InUse, tools: CompileTools): GatewayCounters;
+  sharedCounters(
+    config: NonNullable<Config["global"]["counters"]>,
+    inUse: InUse,
+    tools: CompileTools,
+    proxy: EgressProxy | null,
+  ): GatewayCounters;
   destinationsOfCounters(config: NonNullable<Config["global"]["counters"]>): readonly Destination[];
 }
 
@@ -155,7 +174,12 @@ interface ServerTls {
 interface Tracing {
   openTracing(
     settings: TracingSettings,
-    tools: { readonly clock: Clock; readonly log: Log; readonly secretParameters: ReadonlySet<string> },
+    tools: {
+      readonly clock: Clock;
+      readonly log: Log;
+      readonly secretParameters: ReadonlySet<string>;
+      readonly proxy: () => EgressProxy | null;
+    },
   ): { readonly spans: OtlpExporter; readonly tracer: Tracer };
 }
 

@@ -69,7 +69,10 @@ export class GatewayCore {
     const { spans, tracer } =
       tracing === undefined
         ? { spans: null, tracer: null }
-        : features.tracing.openTracing(tracing, { clock, log, secretParameters });
+        : features.tracing.openTracing(tracing, {
+            ...{ clock, log, secretParameters },
+            proxy: () => configuration.snapshot.egressProxy,
+          });
     const tools = {
       features,
       clock,

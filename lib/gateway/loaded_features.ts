@@ -12,8 +12,8 @@ import { NOT_LOADED, unloaded, type FeatureFields } from "../config/feature_fiel
 import type { CheckContext } from "../config/schema.ts";
 import { parsedFrom, parseInSlices, type ConfigSource } from "../config/source.ts";
 import type { Environment } from "../config/start_settings.ts";
-import type { AnyPlugin, ForeignKinds } from "../plugins/plugin.ts";
-import type { Features, ModuleKinds, OnDemand } from "./features.ts";
+import type { AnyPlugin } from "../plugins/plugin.ts";
+import type { Features, Loadable, ModuleKinds, OnDemand } from "./features.ts";
 
 export type FeatureName = keyof Features;
 export type Load = () => Promise<object>;
@@ -22,8 +22,7 @@ export type Load = () => Promise<object>;
 export interface FeatureTable {
   /** The built-in plugin kinds by their names, in the order in which messages list them. */
   readonly kinds: Readonly<Record<string, () => Promise<AnyPlugin>>>;
-  readonly features: { readonly [Name in FeatureName]: () => Promise<Features[Name]> };
-  readonly foreignKinds: () => Promise<ForeignKinds>;
+  readonly features: { readonly [Name in keyof Loadable]: () => Promise<Loadable[Name]> };
   readonly onDemand: OnDemand;
 }
 
@@ -31,9 +30,7 @@ type Partly<T> = { -readonly [Name in keyof T]?: T[Name] };
 
 export class LoadedFeatures implements Features {
   /** Those that are there; no other may be used. */
-  readonly loaded: Partly<Features> = {};
-  /** For kinds that are not ours, of modules and of programs that embed a gateway; null: not loaded. */
-  foreign: ForeignKinds | null = null;
+  readonly loaded: Partly<Loadable> = {};
   /** The functions of the table that have been called. */
   readonly called = new Set<Load>();
   readonly #table: FeatureTable | null;
@@ -167,9 +164,8 @@ export class LoadedFeatures implements Features {
     if (table === null) return;
     if (Object.hasOwn(table.kinds, name)) {
       if (!this.#kinds.has(name)) this.#kinds.set(name, await this.#call(table.kinds[name]!));
-    } else if (name === "foreignKinds") this.foreign ??= await this.#call(table.foreignKinds);
-    else if (Object.hasOwn(table.features, name) && !Object.hasOwn(this.loaded, name))
-      Object.assign(this.loaded, { [name]: await this.#call<object>(table.features[name as FeatureName]) });
+    } else if (Object.hasOwn(table.features, name) && !Object.hasOwn(this.loaded, name))
+      Object.assign(this.loaded, { [name]: await this.#call<object>(table.features[name as keyof Loadable]) });
   }
 
   #call<T extends object>(load: () => Promise<T>): Promise<T> {
@@ -186,10 +182,9 @@ export class LoadedFeatures implements Features {
   }
 
   /** Takes over what is there already. */
-  add(features: Partial<Features>, kinds: readonly AnyPlugin[] = [], foreign = this.foreign): void {
+  add(features: Partial<Loadable>, kinds: readonly AnyPlugin[] = []): void {
     Object.assign(this.loaded, features);
     for (const kind of kinds) this.#kinds.set(kind.name, kind);
-    this.foreign = foreign;
   }
 }
 

@@ -154,7 +154,8 @@ class InstanceTools implements Tools {
       const { runtime, inUse } = this.#context;
       // Compared by digest: settings may hold whole files. A client that is kept may ask the servers of its own
       // configuration only.
-      const digest = hash("sha256", JSON.stringify([settings, this.#destinations]));
+      const ways = this.#destinations.map((to) => [to, this.#context.egress.proxyTo(to)?.identity]);
+      const digest = hash("sha256", JSON.stringify([settings, ways]));
       return runtime.keep(JSON.stringify([this.scope.key, what]), digest, make, inUse);
     };
   }
@@ -186,7 +187,8 @@ class InstanceTools implements Tools {
       const why = dials?.why ?? `plugin ${name}, whose kind has no "dials"`;
       const standIn = standIns?.client?.({ name, scope: this.scope });
       if (standIn !== undefined) return standIn;
-      const egress = this.#destinations.length === 0 ? NO_EGRESS : new Egress(this.#destinations);
+      const { proxy } = this.#context.egress;
+      const egress = this.#destinations.length === 0 ? NO_EGRESS : new Egress(this.#destinations, proxy);
       return new (this.#code("HttpClient"))({ clock: runtime.clock, ...options, egress, why });
     };
   }

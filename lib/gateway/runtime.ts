@@ -339,7 +339,7 @@ export class Runtime {
       ? Array.from(pools.values(), ({ pool }) => pool)
       : checks.flatMap(({ dials }) => Array.from(dials.keys(), ({ pool }) => pool));
     this.#names?.retain(
-      used.map(({ options }) => options.host),
+      used.flatMap(({ options }) => (options.proxy === undefined ? [options.host] : [])),
       dnsTtlMs,
     );
     // In a worker: the main thread checks.
@@ -350,8 +350,9 @@ export class Runtime {
 
   #newPool(options: PoolOptions, maxConnections: number): Pool {
     const { clock, writeBatch } = this;
-    if (isIP(options.host) === 0) this.#names ??= new this.#features.upstreamTls.Names(this.#namesOptions);
-    const name = this.#names?.name(options.host);
+    const isNamed = options.proxy === undefined && isIP(options.host) === 0;
+    if (isNamed) this.#names ??= new this.#features.upstreamTls.Names(this.#namesOptions);
+    const name = isNamed ? this.#names!.name(options.host) : undefined;
     const named = name === undefined ? options : { ...options, name };
     if (named.protocol === "http" || named.protocol === "https")
       return new Http1Pool({ ...named, writeBatch }, maxConnections, clock);

@@ -2,7 +2,7 @@
  * Makes the counters of `global.counters`, which survive reloads while their settings stay the same.
  */
 import { hash } from "node:crypto";
-import { Egress, type Destination } from "../base/egress.ts";
+import { Egress, type Destination, type EgressProxy } from "../base/egress.ts";
 import type { Config } from "../config/model.ts";
 import type { GatewayCounters } from "../store/counters.ts";
 import { memoryCounters } from "../store/memory.ts";
@@ -15,14 +15,21 @@ import type { InUse } from "./runtime.ts";
 type CountersConfig = NonNullable<Config["global"]["counters"]>;
 
 /** The counters that a configuration shares with other gateways. Nothing is connected before `start`. */
-export function sharedCounters(config: CountersConfig, inUse: InUse, { runtime, log }: CompileTools): GatewayCounters {
+export function sharedCounters(
+  config: CountersConfig,
+  inUse: InUse,
+  { runtime, log }: CompileTools,
+  proxy: EgressProxy | null,
+): GatewayCounters {
   const settings = settingsOf(config);
-  const egress = new Egress(destinationsOfCounters(config));
+  const destinations = destinationsOfCounters(config);
+  const egress = new Egress(destinations, proxy && (() => proxy));
+  const ways = destinations.map((to) => egress.proxyTo(to)?.identity);
   const tls = [config.url].flat()[0]!.secure ? new UpstreamTls({ ...config.tls, verify: true }) : null;
   const { clock, countersErrors: errors, writeBatch, threads } = runtime;
   const local = runtime.counters(memoryCounters);
   // Compared by digest: it has the password, and the contents of files.
-  const digest = hash("sha256", JSON.stringify([settings, tls?.identity]));
+  const digest = hash("sha256", JSON.stringify([settings, tls?.identity, ways]));
   // Also for counters that are kept: a worker that starts later needs the memory.
   const shared = new SharedState({
     ...threads,

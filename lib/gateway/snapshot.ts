@@ -3,7 +3,7 @@
  * snapshot to its end.
  */
 import type { Clock } from "../base/clock.ts";
-import { Egress, type Destination } from "../base/egress.ts";
+import { Egress, type Destination, type EgressProxy } from "../base/egress.ts";
 import { BEFORE } from "../base/threads.ts";
 import { atOnce } from "../base/time_slices.ts";
 import type { Config, PluginInstance, Route, Service } from "../config/model.ts";
@@ -34,6 +34,8 @@ export interface Snapshot extends ValidConfig {
   readonly matched: PluginContext["matched"];
   /** Lists of methods, see `readEntries`. */
   readonly methods: Map<string, readonly string[]>;
+  /** Null: no proxy leads to anything. */
+  readonly egressProxy: EgressProxy | null;
   /** Null: plain HTTP is not redirected. */
   readonly redirect: EarlyAnswer | null;
   /**
@@ -108,14 +110,16 @@ function* compileInto(
 ): Generator<void, Snapshot> {
   const { global, services } = valid.config;
   const { runtime, features } = tools;
+  const egressProxy =
+    global.egressProxy === undefined ? null : features.loaded.egressProxy!.egressProxy(global.egressProxy);
   if (global.counters !== undefined)
-    inUse.shared = features.sharedCounters.sharedCounters(global.counters, inUse, tools);
+    inUse.shared = features.sharedCounters.sharedCounters(global.counters, inUse, tools, egressProxy);
   valid.callers?.remember((name, bytes) => runtime.memory(name, bytes, inUse));
   const plan = tools.metrics?.plan(global.decisions, (name, bytes) => runtime.memory(name, bytes, inUse)) ?? null;
   const { kinds, callers } = valid;
   const matched = valid.routing?.matchedHeaders(services);
   const common = { gatewayName: global.name, kinds, callers, matched, ...codeOfKinds(features) };
-  const whole = { ...tools, ...common, inUse, plan, instances: new Set<string>() };
+  const whole = { ...tools, ...common, inUse, plan, instances: new Set<string>(), egressProxy };
   const reused = before !== null && hasSameCommon(before, whole, global) ? before : null;
   const globals = reused?.globals ?? (yield* compileUnit(whole, [], globalLinks(global.plugins)));
   if (reused !== null) include(globals, whole);
@@ -140,6 +144,7 @@ function* compileInto(
     services: compiled,
     methods,
     table: yield* tableSteps(ofServices.map(({ made }) => made)),
+    egressProxy,
     beforeRoutes: features.loaded.plugins?.beforeRoutes(globals.made, whole) ?? null,
     redirect,
     ...(certificatesOf?.(global.certificates, redirect, tools) ?? {
@@ -169,7 +174,7 @@ export function redirectOf({ httpsRedirect }: Config["global"], features: Featur
 function codeOfKinds(features: LoadedFeatures): Pick<PluginContext, "isBuiltIn" | "foreign" | "limits"> {
   return {
     isBuiltIn: (kind) => features.isBuiltIn(kind),
-    foreign: features.foreign,
+    foreign: features.loaded.foreignKinds,
     limits: () => features.callers,
   };
 }
@@ -193,7 +198,7 @@ function include({ inUse, instances, plan }: Omit<CompiledUnit<unknown>, "made">
   if (plan !== null) whole.plan?.include(plan);
 }
 
-type Whole = Omit<FeatureContext, "egress">;
+type Whole = Omit<FeatureContext, "egress"> & Pick<Snapshot, "egressProxy">;
 
 function* compileUnit<T>(
   whole: Whole,
@@ -205,7 +210,9 @@ function* compileUnit<T>(
   inUse.shared = shared;
   const unit = { inUse, instances: new Set<string>(), plan: whole.plan?.unit() ?? null };
   try {
-    const made = yield* make({ ...whole, ...unit, egress: new Egress(destinations) });
+    const { egressProxy } = whole;
+    const egress = new Egress(destinations, egressProxy && (() => egressProxy));
+    const made = yield* make({ ...whole, ...unit, egress });
     return { ...unit, made };
   } finally {
     // Also where it fails: whatever it keeps is closed with all else.

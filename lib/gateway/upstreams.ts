@@ -21,7 +21,9 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
   const upstreamSet = runtime.upstreamSet(name);
   const plans = service.upstreams.map((upstream): UpstreamPlan => {
     const { id, host, port } = upstream;
-    const dial = egress.dialer({ host, port, why: "upstream" });
+    const destination = { host, port, why: "upstream" };
+    const dial = egress.dialer(destination);
+    const proxy = egress.proxyTo(destination);
     const options = {
       protocol,
       host,
@@ -29,6 +31,7 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
       dial,
       keepaliveIdleMs: pool.keepaliveIdleMs,
       ...(tls === undefined ? {} : { tls }),
+      ...(proxy === null ? {} : { proxy: proxy.identity }),
     };
     const peer = upstreamSet.peer(id, runtime.pool(name, options, pool.maxConnections, inUse));
     return { ...upstream, peer, health: null };

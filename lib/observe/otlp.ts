@@ -5,7 +5,7 @@
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import type { Clock } from "../base/clock.ts";
-import { Egress } from "../base/egress.ts";
+import { Egress, type EgressProxy } from "../base/egress.ts";
 import { destinationOf } from "../base/url_destination.ts";
 import type { Log } from "../base/log.ts";
 import type { TracingSettings } from "../config/settings_types.ts";
@@ -19,6 +19,8 @@ export interface OtlpOptions {
   readonly settings: TracingSettings;
   readonly clock: Clock;
   readonly log: Log;
+  /** The one of the configuration in force, asked for each connection. Default: there is none. */
+  readonly proxy?: () => EgressProxy | null;
   /** Numbers from 0 to below 1, for pauses that differ between gateways. Default `Math.random`. */
   readonly random?: () => number;
 }
@@ -27,7 +29,7 @@ export class OtlpExporter implements SpanSink {
   readonly #queue: DeliveryQueue;
   #isOver = false;
 
-  constructor({ settings, clock, log, random = Math.random }: OtlpOptions) {
+  constructor({ settings, clock, log, proxy, random = Math.random }: OtlpOptions) {
     const {
       headers = {},
       timeoutMs = DEFAULT_TIMEOUT_MS,
@@ -49,7 +51,7 @@ export class OtlpExporter implements SpanSink {
       },
       client: new HttpClient({
         clock,
-        egress: new Egress([destinationOf(url, "otlp")]),
+        egress: new Egress([destinationOf(url, "otlp")], proxy),
         why: "otlp",
         maxConnections: 1,
         tls: { ca },

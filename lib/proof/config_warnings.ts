@@ -48,7 +48,7 @@ function* warningSteps(
   const isLate = ({ code }: ConfigWarning) => Number(code !== "faults_injected");
   const found: ConfigWarning[] = [];
   for (const find of [
-    () => ofCounters(valid),
+    () => ofPlainServers(valid),
     () => ofUnfilled(valid),
     () => ofCallers(valid, plugins),
     () => ofInstances,
@@ -71,16 +71,23 @@ function* warningSteps(
   return [...left, ...accepted.stale(left, mayBeUsed)];
 }
 
-function ofCounters({ config }: ValidConfig): readonly ConfigWarning[] {
-  const urls = [config.global.counters?.url ?? []].flat();
-  const remote = urls.find(({ secure, password, host }) => !secure && password !== null && !isLoopback(host));
-  if (remote === undefined) return [];
-  const message =
-    `global.counters sends its password without TLS (${addressOf(remote)}): ` +
-    `anyone on the network between can read it.`;
-  const remedy = "Use a rediss:// URL, or reach the server through a proxy on this machine.";
-  const place = { path: "global.counters", at: ["global", "counters"], service: null, route: null };
-  return [{ code: "plain_http_secret", message, example: null, remedy, ...place }];
+/** Of servers that get a password. */
+function ofPlainServers({ config: { global } }: ValidConfig): readonly ConfigWarning[] {
+  const { counters, egressProxy } = global;
+  const servers = [
+    { field: "counters", urls: [counters?.url ?? []].flat(), scheme: "rediss" },
+    { field: "egress_proxy", urls: [egressProxy?.url ?? []].flat(), scheme: "https" },
+  ];
+  return servers.flatMap(({ field, urls, scheme }): readonly ConfigWarning[] => {
+    const remote = urls.find(({ secure, password, host }) => !secure && password !== null && !isLoopback(host));
+    if (remote === undefined) return [];
+    const path = `global.${field}`;
+    const message =
+      `${path} sends its password without TLS (${addressOf(remote)}): ` + `anyone on the network between can read it.`;
+    const remedy = `Use a ${scheme}:// URL, or reach the server through a proxy on this machine.`;
+    const place = { path, at: ["global", field], service: null, route: null };
+    return [{ code: "plain_http_secret", message, example: null, remedy, ...place }];
+  });
 }
 
 /** One for each plugin, or other part, with secrets that look like templates. */

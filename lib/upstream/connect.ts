@@ -17,6 +17,8 @@ export interface PoolOptions extends ConnectTarget {
   readonly keepaliveIdleMs: number;
   /** For "https" and "h2", and only for them. */
   readonly tls?: TlsToUpstreams;
+  /** The identity of the proxy that `dial` goes through, and which looks names up. Default: there is none. */
+  readonly proxy?: string;
 }
 
 /** Opens the connections of one pool, and follows the addresses of its upstream. */

@@ -53,6 +53,9 @@ const FEATURES = {
   sources: "gateway/module_loader",
 } as const;
 
+/** What is no feature, and loaded where a configuration names it. */
+const BESIDES = { egressProxy: "base/egress_proxy" } as const;
+
 /** What settings name besides, by a module each. */
 const OF_SETTINGS = {
   settings: "config/settings",
@@ -68,7 +71,7 @@ const OF_SETTINGS = {
   cluster: "cluster/supervisor",
 } as const;
 
-const ROWS = { ...FEATURES, ...OF_SETTINGS };
+const ROWS = { ...FEATURES, ...BESIDES, ...OF_SETTINGS };
 /** What only some kinds need, and must not be loaded with the others. */
 const OF_KINDS = ["client/client", "store/memory", "store/held_counts", "base/shared_memory", "base/password"];
 
@@ -169,6 +172,7 @@ describe("the program loads what is named, and only that,", () => {
       {},
       ["sharedCounters", "proof"],
     ],
+    ["with an egress proxy", withGlobal({ egress_proxy: { url: "http://127.0.0.1:1" } }), {}, ["proof", "egressProxy"]],
     ["with the combined log", withGlobal({ access_log: { format: "combined" } }), {}, ["logs"]],
     ["with a file of the access log", withGlobal({ access_log: { file: "/dev/null" } }), {}, ["logs"]],
     ["with Server-Timing", withGlobal({ server_timing: true }), {}, ["logs"]],

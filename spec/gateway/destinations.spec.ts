@@ -4,7 +4,7 @@ import { kindProblem } from "../../lib/plugins/foreign_kind.ts";
 import { definePlugin } from "../../lib/plugins/kit.ts";
 import type { Plugin } from "../../lib/plugins/plugin.ts";
 import * as schema from "../../lib/config/schema.ts";
-import { destinationsOf } from "../../lib/gateway/destinations.ts";
+import { destinationsOf } from "../../lib/gateway/all_destinations.ts";
 import { Candidate } from "../../lib/proof/candidate.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";

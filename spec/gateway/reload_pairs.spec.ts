@@ -206,6 +206,12 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
         access_log,
         server_timing: true,
         decisions: 5,
+        egress_proxy: {
+          url: `https://user:password@127.0.0.1:${secure}`,
+          except: ["127.0.0.1", "localhost"],
+          tls: { ca },
+          all: true,
+        },
         trusted_proxies: ["127.0.0.0/8"],
         client_ip_headers: ["X-Client"],
         https_redirect: { status: 307, port: 8443 },
