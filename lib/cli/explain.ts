@@ -179,10 +179,12 @@ function styleOf({ action }: ExplanationJson["plugins"][number]): "good" | "bad"
 }
 
 function upstreamRow(upstream: ExplanationJson["upstreams"][number]): string[] {
-  const { id, group, share, state } = upstream;
+  const { id, group, backup, share, state } = upstream;
   const address = addressOf(upstream);
   const notes = [
     group === null ? "" : `group ${group}`,
+    // An older gateway says nothing of it.
+    backup === true ? "backup" : "",
     state === "unknown" || state === "healthy" ? "" : state,
   ].filter((note) => note !== "");
   return [

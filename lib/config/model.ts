@@ -239,6 +239,8 @@ export function defaultRouteName(methods: readonly string[], path: string): stri
   return methods.length === 0 ? path : `${methods.join(",")} ${path}`;
 }
 
+const BACKUP = s.boolean({ describe: "Whether it gets requests only while no other upstream can be used." });
+
 const UPSTREAM = s.named(
   "Upstream",
   s.object({
@@ -251,6 +253,7 @@ const UPSTREAM = s.named(
     port: s.integer({ min: 1, max: 65535, describe: "Backend port, 1–65535." }),
     weight: boundedInteger(0, 65_535, 1, "Relative share of the requests; 0: no new requests."),
     group: s.optional(NAME),
+    backup: s.optional(BACKUP),
   }),
 );
 

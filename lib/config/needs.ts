@@ -42,6 +42,7 @@ const OF_SERVICE: Fields = {
   tls: "upstreamTls",
   upstream_path: "routing",
 };
+const OF_UPSTREAM: Fields = { backup: "balancing" };
 const OF_ROUTE: Fields = { match: "routing", upstream_path: "routing", timeouts: "routing" };
 /** Of `config`, whatever the kind is. */
 const OF_PLUGIN: Fields = { callers: "callers", limits_by_group: "callers", cost: "callers" };
@@ -107,6 +108,7 @@ function ofService(service: JsonNode, at: Path, need: Need, whole: (name: string
   ofPlugins(service, at, need);
   const upstreams = itemsOf(nodeAt(service, ["upstreams"]));
   if (upstreams.length > 1) whole("balancing");
+  for (const [i, upstream] of upstreams.entries()) fieldsOf(upstream, [...at, "upstreams", i], OF_UPSTREAM, need);
   // Also a reference whose value nobody has read yet.
   const isName = (host: JsonNode | undefined) => host?.kind === "string" && isIP(host.value) === 0;
   if (upstreams.some((upstream) => isName(nodeAt(upstream, ["host"])))) whole("upstreamTls");

@@ -1,6 +1,7 @@
 /**
  * Balancing, as the kernel asks for it: health, choice, splits, sticky sessions, circuit breakers and retries.
  */
+import { fields as backupFields } from "../config/backup.ts";
 import { fields as breakerFields } from "../config/circuit_breaker.ts";
 import { fields as hashFields } from "../config/hash_on.ts";
 import { fields as healthFields } from "../config/health.ts";
@@ -24,7 +25,7 @@ import { ActiveChecks, checksOf } from "./active_checks.ts";
 
 export { applyHealth } from "../upstream/choice.ts";
 
-export const fields = [healthFields, hashFields, stickyFields, splitFields, breakerFields, retryFields];
+export const fields = [healthFields, hashFields, stickyFields, splitFields, backupFields, breakerFields, retryFields];
 
 export const healthOf: Balancing["healthOf"] = (options, memory, failures) =>
   failures === null ? new Health(options, memory) : new PublishedHealth(options, memory!, failures);

@@ -18,7 +18,7 @@ import { readTarget } from "../route/path.ts";
 import type { SplitDestination } from "../upstream/balancing.ts";
 import { upstreamSetReport, type UpstreamSetReport, type UpstreamReport } from "../upstream/upstream_report.ts";
 import { hashing, hashKey } from "../upstream/hash.ts";
-import { usableOf } from "../upstream/usable.ts";
+import { servingOf, usableOf } from "../upstream/usable.ts";
 import type { Configuration } from "../gateway/configuration.ts";
 import type {
   DisplayedConfig,
@@ -160,7 +160,7 @@ export async function explain(question: Question, displayed: Json, source: Expla
   const divided =
     upstreams === undefined
       ? []
-      : (plan?.split?.destinations(forwarded) ?? [{ peers: usableOf(upstreams.peers), share: 1 }]);
+      : (plan?.split?.destinations(forwarded) ?? [{ peers: servingOf(usableOf(upstreams.peers)), share: 1 }]);
   const destinations = session === null ? divided : [{ peers: [session], share: 1 }];
   const ofHash = isComplete ? whyUpstream(service, destinations, forwarded) : [];
   const chosen =
@@ -254,6 +254,9 @@ function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport): string[]
   const reasons: string[] = [];
   if (circuitBreaker?.state === "open")
     reasons.push("The circuit of the service is open: what the plugins let pass gets 503 until it tries again.");
+  const serving = upstreams.filter(({ share }) => share > 0);
+  if (serving.length > 0 && serving.every(({ backup }) => backup))
+    reasons.push("No other upstream of the service can be used: its backups get the requests.");
   if (!upstreams.some(({ usable }) => usable))
     reasons.push("No upstream of the service can be used: what the plugins let pass gets 503.");
   return reasons;

@@ -8,6 +8,7 @@ import { pluginLabels, type Metrics, type PluginMeter } from "../observe/metrics
 import { gauge } from "../observe/process.ts";
 import type { BreakerState } from "../upstream/contracts.ts";
 import type { UpstreamSet } from "../upstream/upstream_set.ts";
+import { servingOf, usableOf } from "../upstream/usable.ts";
 import { cachesOf } from "./cache_figures.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import { keyEnds } from "./key_ends.ts";
@@ -185,6 +186,11 @@ function ofUpstreams({ metrics, runtime: { upstreamSets } }: ReportSource): Fami
       peersOf(upstreamSets, ({ health }) => (health.usable ? 1 : 0)),
     ),
     gauges(
+      "edge_gateway_upstream_backup",
+      "Of each backup: 1 while it gets the requests of its service, 0 while it waits.",
+      backupsOf(upstreamSets),
+    ),
+    gauges(
       "edge_gateway_upstream_connections",
       "Open connections, idle ones included.",
       peersOf(upstreamSets, ({ pool, ofWorkers }) => pool.open + ofWorkers.open),
@@ -329,6 +335,14 @@ function* peersOf(
 ): Samples<number> {
   for (const { service, peers } of upstreamSets)
     for (const peer of peers) yield [upstreamLabels(service, peer), read(peer)];
+}
+
+function* backupsOf(upstreamSets: readonly UpstreamSet[]): Samples<number> {
+  for (const { service, peers } of upstreamSets) {
+    const backups = peers.filter(({ isBackup }) => isBackup);
+    const serving = backups.length === 0 ? [] : servingOf(usableOf(peers));
+    for (const peer of backups) yield [upstreamLabels(service, peer), serving.includes(peer) ? 1 : 0];
+  }
 }
 
 function upstreamLabels(

@@ -17,11 +17,11 @@ import type { HealthTools } from "./contracts.ts";
 import { Unsent } from "./faults.ts";
 import { isUntouched } from "./try.ts";
 import { ALWAYS_USABLE, type UpstreamPlan, type Peer, type UpstreamSet } from "./upstream_set.ts";
-import { usableOf } from "./usable.ts";
+import { servingOf, usableOf } from "./usable.ts";
 
 /**
- * Chooses by `balancer` among `peers`, upstreams of one snapshot. `changes`: see `HealthTools`. `choosable` says which
- * of them can be used now.
+ * Chooses by `balancer` among `peers`, upstreams of one snapshot: a backup only if no other is left. `changes`: see
+ * `HealthTools`. `choosable` says which of them can be used now.
  */
 export function pickerAmong(
   changes: Int32Array,
@@ -30,6 +30,7 @@ export function pickerAmong(
   choosable = usableOf,
 ): Picker {
   let usable: readonly Peer[] = [];
+  let serving: readonly Peer[] = [];
   let version = -1;
   return {
     pick: (exchange, tried) => {
@@ -37,8 +38,9 @@ export function pickerAmong(
       if (version !== latest) {
         version = latest;
         usable = choosable(peers);
+        serving = servingOf(usable);
       }
-      const left = tried.length === 0 ? usable : usable.filter((peer) => !tried.includes(peer));
+      const left = tried.length === 0 ? serving : servingOf(usable.filter((peer) => !tried.includes(peer)));
       return left.length === 1 ? left[0]! : balancer.pick(left, exchange);
     },
   };
@@ -57,7 +59,8 @@ export function applyHealth(
     const health = make({ clock, log, service: upstreamSet.service, upstream, mayEject, changed }, memory);
     return health;
   };
-  for (const { peer, health, memory = null } of plans) {
+  for (const { peer, health, backup = false, memory = null } of plans) {
+    peer.isBackup = backup;
     if (health === null) continue;
     if (peer.health === ALWAYS_USABLE) peer.health = made(peer.id, memory);
     peer.health.configure(health);

@@ -11,7 +11,7 @@ import type { HashKey } from "./hash.ts";
 import type { Picker } from "./attempts.ts";
 import type { MakePicker, RequestSplit, SplitDestination } from "./balancing.ts";
 import type { UpstreamPlan, Peer } from "./upstream_set.ts";
-import { healthyOf, usableOf } from "./usable.ts";
+import { healthyOf, servingOf, usableOf } from "./usable.ts";
 
 export { fields } from "../config/split.ts";
 
@@ -33,7 +33,7 @@ export interface SplitOptions {
   /** In their configured order. Those without `match` have the same `hash` and are at most 100 % together. */
   readonly shares: readonly Share[];
   /** All upstreams of the service. */
-  readonly plans: readonly Pick<UpstreamPlan, "peer" | "group">[];
+  readonly plans: readonly Pick<UpstreamPlan, "peer" | "group" | "backup">[];
   /** Makes a picker for these upstreams, see `UpstreamSet`. */
   readonly picker: MakePicker;
   /** Numbers from 0 to below 1. Default `Math.random`. */
@@ -71,6 +71,7 @@ export class SplitPicker implements RequestSplit {
   readonly #rest: Group;
   /** All upstreams, for when neither the chosen group nor the rest has a healthy one. */
   readonly #all: Group;
+  readonly #hasBackups: boolean;
   readonly #random: () => number;
 
   constructor({ shares, plans, picker, random = Math.random }: SplitOptions) {
@@ -87,19 +88,24 @@ export class SplitPicker implements RequestSplit {
       return { peers, picker: picker(peers, choosable) };
     };
     this.#all = groupOf(plans, usableOf);
-    this.#rest = groupOf(restOf(plans, shares));
-    for (const { peer, group } of plans) {
+    const primaries = plans.filter(({ backup }) => backup !== true);
+    this.#hasBackups = primaries.length < plans.length;
+    this.#rest = groupOf(restOf(primaries, shares));
+    for (const { peer, group, backup } of plans) {
       if (group !== undefined && !this.#groups.has(group))
-        this.#groups.set(group, groupOf(plans.filter((each) => each.group === group)));
-      this.#homes.set(peer, group === undefined ? this.#rest : this.#groups.get(group)!);
+        this.#groups.set(group, groupOf(primaries.filter((each) => each.group === group)));
+      this.#homes.set(peer, group === undefined || backup === true ? this.#rest : this.#groups.get(group)!);
     }
   }
 
-  /** A retry stays in the group of the first try while that has other upstreams, and goes to the rest then. */
+  /**
+   * A retry stays in the group of the first try while that has other upstreams, and goes to the rest then; where there
+   * are backups, to those of other groups behind that, and to backups last.
+   */
   pick(exchange: Exchange, tried: readonly Peer[]): Peer | null {
     const group = tried.length === 0 ? this.#choose(exchange) : this.#homes.get(tried[0]!)!;
     const peer = group.picker.pick(exchange, tried) ?? this.#rest.picker.pick(exchange, tried);
-    return peer === null && tried.length === 0 ? this.#all.picker.pick(exchange, tried) : peer;
+    return peer === null && (tried.length === 0 || this.#hasBackups) ? this.#all.picker.pick(exchange, tried) : peer;
   }
 
   /** Healthy or not. */
@@ -131,7 +137,8 @@ export class SplitPicker implements RequestSplit {
 
   #healthy({ peers }: Group): readonly Peer[] {
     const [own, rest] = [healthyOf(peers), healthyOf(this.#rest.peers)];
-    return own.length > 0 ? own : rest.length > 0 ? rest : usableOf(this.#all.peers);
+    if (own.length > 0) return own;
+    return rest.length > 0 ? rest : servingOf(usableOf(this.#all.peers));
   }
 }
 

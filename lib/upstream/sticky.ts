@@ -10,6 +10,7 @@ import type { Handler } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Picker } from "./attempts.ts";
 import type { Peer } from "./upstream_set.ts";
+import { healthyOf, primariesOf } from "./usable.ts";
 
 export { fields } from "../config/sticky.ts";
 
@@ -78,11 +79,13 @@ export class Sticky {
 
   /**
    * The upstream that the request's cookie names; null without a valid one, and if the upstream is not healthy, or
-   * ejected.
+   * ejected, or a backup that is not needed any more.
    */
   session(exchange: Exchange): Peer | null {
     const peer = this.#named(exchange);
-    return peer !== null && peer.health.usable && peer.takenOut?.state !== "eject" ? peer : null;
+    if (peer === null || !peer.health.usable || peer.takenOut?.state === "eject") return null;
+    // The sessions of a backup end when another upstream is back.
+    return peer.isBackup && primariesOf(healthyOf(this.#options.peers)).length > 0 ? null : peer;
   }
 
   /**

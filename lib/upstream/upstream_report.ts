@@ -5,7 +5,7 @@ import type { BreakerReport } from "./contracts.ts";
 import type { HealthReport } from "./contracts.ts";
 import type { RequestSplit, SplitDestination } from "./balancing.ts";
 import type { Peer, UpstreamSet } from "./upstream_set.ts";
-import { usableOf } from "./usable.ts";
+import { servingOf, usableOf } from "./usable.ts";
 
 export interface UpstreamReport extends Omit<HealthReport, "state"> {
   readonly id: string;
@@ -13,9 +13,11 @@ export interface UpstreamReport extends Omit<HealthReport, "state"> {
   readonly port: number;
   readonly weight: number;
   readonly group: string | null;
+  /** Whether it gets requests only while no other upstream can be used. */
+  readonly backup: boolean;
   /** "draining": its configured weight is 0. */
   readonly state: HealthReport["state"] | "draining";
-  /** Whether it gets requests now. */
+  /** Whether it can get requests now; a backup waits for them. */
   readonly usable: boolean;
   readonly inFlight: number;
   /** What the administrator has said since the last reload. */
@@ -41,11 +43,11 @@ export function upstreamSetReport(
   const usable = new Set(usableOf(peers));
   const isOpen = breaker?.report.state === "open";
   const shares = sharesOf(
-    isOpen ? [] : (destinations ?? split?.destinations(null) ?? [{ peers: [...usable], share: 1 }]),
+    isOpen ? [] : (destinations ?? split?.destinations(null) ?? [{ peers: servingOf([...usable]), share: 1 }]),
   );
   const rest = split && new Set(split.rest);
   const upstreams = peers.map((peer): UpstreamReport => {
-    const { id, host, port, takenOut, group, inFlight } = peer;
+    const { id, host, port, takenOut, group, inFlight, isBackup: backup } = peer;
     const weight = takenOut?.weight ?? peer.weight;
     const { state, since, until, reason } = peer.health.report;
     const now = {
@@ -57,7 +59,8 @@ export function upstreamSetReport(
       inFlight,
       adminState: takenOut?.state ?? null,
     };
-    return { id, host, port, weight, group, ...now, share: shares.get(peer) ?? 0, rest: rest?.has(peer) ?? true };
+    const isOfRest = rest?.has(peer) ?? !backup;
+    return { id, host, port, weight, group, backup, ...now, share: shares.get(peer) ?? 0, rest: isOfRest };
   });
   return { name: service, circuitBreaker: breaker?.report ?? null, upstreams };
 }

@@ -40,6 +40,8 @@ export class Peer implements UpstreamDestination<Pool>, WeighedUpstream {
   takenOut: { readonly state: "drain" | "eject"; readonly weight: number } | null = null;
   /** As configured; null: none. A reload may change it. */
   group: string | null = null;
+  /** As configured: it gets requests only while no other upstream is usable. `applyHealth` sets it. */
+  isBackup = false;
   turn = 0;
   /** In the main thread of several: requests in progress and open connections of all workers. */
   readonly ofWorkers = { load: 0, open: 0 };
@@ -103,7 +105,7 @@ export function authorityOf({
 }
 
 /** One upstream of a service as a configuration has it. */
-export interface UpstreamPlan extends Pick<Upstream, "weight"> {
+export interface UpstreamPlan extends Pick<Upstream, "weight" | "backup"> {
   readonly peer: Peer;
   readonly group?: string | undefined;
   /** Null: it is always usable. */

@@ -160,6 +160,17 @@ describe("the program loads what is named, and only that,", () => {
     ],
     ["with another path at the upstream", withService({ upstream_path: "/api" }), {}, ["routing"]],
     [
+      "with a backup",
+      withService({
+        upstreams: [
+          { host: "127.0.0.1", port: 1 },
+          { host: "127.0.0.1", port: 2, backup: true },
+        ],
+      }),
+      {},
+      ["balancing"],
+    ],
+    [
       "with timeouts of a route",
       withService({ routes: [{ path: "/{rest*}", timeouts: { total_ms: 1 } }] }),
       {},

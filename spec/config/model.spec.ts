@@ -303,6 +303,21 @@ describe("services", () => {
     }
   });
 
+  it("at least one upstream of a service is no backup, and nor is one of a group with a share", () => {
+    const upstream = (id: string, more: object = {}) => ({ id, host: "127.0.0.1", port: 1, ...more });
+    const spare = upstream("b", { backup: true, group: "g" });
+    expect(ofService({ upstreams: [upstream("a"), spare] })).toEqual([]);
+    expect(ofService({ upstreams: [spare] })).toEqual([
+      "services[0].upstreams: are all backups: one of them has to get the requests that they are a backup for",
+    ]);
+    expect(ofService({ upstreams: [upstream("a"), spare], split: [{ group: "g", percent: 5 }] })).toEqual([
+      "services[0].split[0].group: is a group of backups alone, which get no share",
+    ]);
+    expect(ofService({ upstreams: [upstream("a", { backup: "yes" })] })).toEqual([
+      'services[0].upstreams[0].backup: expected true or false, found "yes"',
+    ]);
+  });
+
   it("services limit their timeouts", () => {
     const [low, high] = ofService({ timeouts: { connect_ms: 0, idle_ms: 86_400_001 } });
     expect(low).toBe("services[0].timeouts.connect_ms: expected an integer 1–86400000, found 0");

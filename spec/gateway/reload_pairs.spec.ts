@@ -43,6 +43,7 @@ async function answering(server: https.Server | http2.Http2Server): Promise<numb
 const GROUPED = [
   { id: "old", group: "old" },
   { id: "new", group: "new", weight: 3 },
+  { id: "spare", backup: true },
 ] as const;
 const PASSIVE = { max_failures: 3, window_ms: 2000, eject_ms: 2000, statuses: [503], slow_start_ms: 100 };
 const HEALTH = {

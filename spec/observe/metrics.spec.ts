@@ -50,6 +50,7 @@ const FAMILIES = [
   "edge_gateway_retries_total counter",
   "edge_gateway_circuit_state gauge",
   "edge_gateway_upstream_healthy gauge",
+  "edge_gateway_upstream_backup gauge",
   "edge_gateway_upstream_connections gauge",
   "edge_gateway_config_last_reload_successful gauge",
   "edge_gateway_config_last_reload_success_timestamp_seconds gauge",
@@ -594,6 +595,22 @@ describe("metrics of requests", () => {
         .all("edge_gateway_upstream_healthy")
         .map(({ value }) => value),
     ).toEqual([0, 1]);
+  });
+
+  it("metrics of requests name the backups, with 1 for one that gets the requests", async () => {
+    const [bad, good] = [await closedPort(), await backend()];
+    const upstreams = [
+      { id: "main", host: "127.0.0.1", port: bad },
+      { id: "spare", host: "127.0.0.1", port: good.port, backup: true },
+    ];
+    const { gateway, port } = await running(oneService([], { upstreams, health: { passive: { max_failures: 1 } } }));
+    const found = () =>
+      read(gateway)
+        .all("edge_gateway_upstream_backup")
+        .map(({ labels, value }) => [labels.upstream, value]);
+    expect(found()).toEqual([["spare", 0]]);
+    await ask(port, { path: "/a/x" });
+    expect(found()).toEqual([["spare", 1]]);
   });
 });
 

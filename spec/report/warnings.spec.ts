@@ -42,6 +42,7 @@ const upstream = {
   port: 1,
   weight: 1,
   group: null,
+  backup: false,
   state: "healthy",
   usable: true,
   since: null,

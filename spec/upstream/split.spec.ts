@@ -34,7 +34,7 @@ function inTurn(): () => number {
   return () => ((drawn++ % 1000) + 0.5) / 1000;
 }
 
-/** A service with the upstreams "v1 v2/canary:0": ids, groups and weights. */
+/** A service with the upstreams "v1 v2/canary:0 v3!": ids, groups, weights, and a backup. */
 function bench(upstreams: string, shares: readonly Share[], draw = inTurn()) {
   const clock = manualClock();
   const set = new UpstreamSet("s");
@@ -45,9 +45,10 @@ function bench(upstreams: string, shares: readonly Share[], draw = inTurn()) {
     make: (options) => new Health(options),
   };
   const plans = upstreams.split(" ").map((item): UpstreamPlan => {
-    const [name, weight = "1"] = item.split(":");
+    const [name, weight = "1"] = item.replace("!", "").split(":");
     const [id, group] = name!.split("/");
-    return { peer: set.peer(id!, madeUpPool()), weight: Number(weight), group, health: HEALTH };
+    const backup = item.endsWith("!");
+    return { peer: set.peer(id!, madeUpPool()), weight: Number(weight), group, backup, health: HEALTH };
   });
   set.apply(plans, null);
   applyHealth(set, plans, tools);
@@ -376,5 +377,41 @@ describe("the destinations of a split", () => {
     expect(shown()).toEqual(["v1 0.2", "v1 0.8"]);
     down("v1");
     expect(shown()).toEqual([" 0.2", " 0.8"]);
+  });
+});
+
+describe("a split with backups", () => {
+  const all = "v1 v2/canary spare! other/canary!";
+
+  it("gives them nothing while an upstream of any group can be used, and then everything", () => {
+    const { picks, down, shown } = bench(all, sharesOf("canary:50"));
+    expect(new Set(picks(1000))).toEqual(new Set(["v1", "v2"]));
+    expect(shown()).toEqual(["v2 0.5", "v1 0.5"]);
+    down("v2");
+    expect(new Set(picks(100))).toEqual(new Set(["v1"]));
+    down("v1");
+    expect(new Set(picks(100))).toEqual(new Set(["spare", "other"]));
+    expect(shown()).toEqual(["spare+other 0.5", "spare+other 0.5"]);
+  });
+
+  it("asks the only group that is left before them", () => {
+    const { picks, down } = bench(all, sharesOf("canary:50"));
+    down("v1");
+    expect(new Set(picks(100))).toEqual(new Set(["v2"]));
+  });
+
+  it("makes them the last place of retries, behind the rest and behind other groups", () => {
+    const { pick, peer } = bench("v1 v2/canary v3/beta spare!", sharesOf("canary:100 beta:0"));
+    const tried = [peer("v2")];
+    for (const next of ["v1", "v3", "spare"]) {
+      expect(pick(undefined, tried)).toBe(next);
+      tried.push(peer(next));
+    }
+    expect(pick(undefined, tried)).toBe("-");
+  });
+
+  it("counts those without a group as no rest where every other upstream has a group", () => {
+    const { picks } = bench("v1/stable v2/canary spare!", sharesOf("canary:50"));
+    expect(new Set(picks(1000))).toEqual(new Set(["v1", "v2"]));
   });
 });

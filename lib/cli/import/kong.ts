@@ -344,9 +344,13 @@ class KongReader {
       return { protocol, upstreams: [{ host: target.host, port: target.port }], ...tls };
     const weights = targets.map((each) => each.ignore(...LABELS).number("weight") ?? 100);
     const isWeighted = new Set(weights).size > 1;
+    const spares = targets.map((each) => each.flag("failover") === true);
+    const hasPrimary = spares.includes(false);
+    if (!hasPrimary) place.note('all targets are "failover" ones, and get requests as others do here');
     const upstreams = targets.map((each, i) => {
       const [, host, port] = /^\[?(.*?)\]?(?::(\d+))?$/.exec(each.ignore("upstream").text("target") ?? "")!;
-      return { host, port: Number(port ?? 8000), weight: isWeighted ? weights[i] : undefined };
+      const backup = hasPrimary && spares[i] === true ? true : undefined;
+      return { host, port: Number(port ?? 8000), weight: isWeighted ? weights[i] : undefined, backup };
     });
     return { protocol, ...balancing(group, isWeighted), upstreams, ...tls };
   }

@@ -52,6 +52,7 @@ export interface Plan {
 
 interface PlannedUpstream extends Pick<UpstreamHealth, "id" | "host" | "port" | "weight"> {
   readonly group?: string | null | undefined;
+  readonly backup?: boolean | undefined;
 }
 
 /** `action` and `verdict`: what it would do with one request. */
@@ -252,12 +253,13 @@ export class Pipeline {
   }
 
   #upstreamFacts(upstream: PlannedUpstream): HTMLElement {
-    const { id, weight, group = null } = upstream;
+    const { id, weight, group = null, backup } = upstream;
     const state = this.#traffic?.upstream(id).health ?? null;
     return factList([
       ["Address", el("span", { class: "mono" }, addressOf(upstream))],
       ["Weight", String(weight)],
       group === null ? null : ["Group", group],
+      backup === true ? ["Backup", "yes: only while no other upstream can be used"] : null,
       ["State", upstreamLabel(state).text],
       ...(state === null ? [] : [...stateFacts(state), ["In flight", String(state.in_flight)] as const]),
       ["More", link(hashFor("upstreams", this.#plan.service, id), "The page of this upstream")],

@@ -64,7 +64,8 @@ export function upstreamTable({ searchable }: { readonly searchable: boolean }):
     searchable,
     keyOf: (row) => JSON.stringify([row.service.name, row.upstream.id]),
     searchText: ({ service: { name, protocol }, upstream }) =>
-      `${upstream.id} ${addressOf(upstream)} ${upstream.group ?? ""} ${name} ${protocol}`,
+      `${upstream.id} ${addressOf(upstream)} ${upstream.group ?? ""} ${name} ${protocol}` +
+      `${upstream.backup === true ? " backup" : ""}`,
     empty: el("p", {}, "No upstreams: the configuration has no services yet."),
     columns: [
       { key: "upstream", title: "Upstream", sortBy: (row) => row.upstream.id, make: upstreamName },
@@ -109,6 +110,7 @@ function upstreamName({ service, upstream }: UpstreamRow): Part {
     link(hashFor("upstreams", service.name, upstream.id), ...breakable(upstream.id)),
     address !== upstream.id && el("span", { class: "muted mono sub" }, ...breakable(address)),
     upstream.group !== undefined && el("span", { class: "sub" }, groupBadge(upstream.group)),
+    upstream.backup === true && el("span", { class: "muted sub" }, "Backup"),
   );
 }
 
@@ -151,6 +153,8 @@ export const onePage: OpenPage = (frame, [serviceName = "", id = ""]) =>
     create: (row) => upstreamDetail(row, frame),
   });
 
+const BACKUP = "gets requests only while no other upstream of the service can be used";
+
 function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
   const { service, upstream } = row;
   const strip = figureStrip({ ofRequests: false });
@@ -171,6 +175,7 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
     ["Protocol", service.protocol],
     ["Weight", upstream.weight === 0 ? "0: gets no new requests" : String(upstream.weight)],
     group === undefined ? null : ["Group", group],
+    upstream.backup === true ? ["Backup", BACKUP] : null,
     ...balancingFacts(service),
   ]);
   const path = [

@@ -549,6 +549,14 @@ describe("services and routes of Kong", () => {
         ],
       }),
     ).toMatchObject({ load_balancing_strategy: "weighted", upstreams: [{ weight: 10 }, { weight: 30 }] });
+    const spares = [
+      { target: "a:1", failover: false },
+      { target: "b:1", failover: true },
+    ];
+    expect(JSON.parse(JSON.stringify(await of({ targets: spares })))).toMatchObject({
+      upstreams: [{ host: "a" }, { host: "b", backup: true }],
+    });
+    expect(await of({ targets: [spares[1]] })).toMatchObject({ upstreams: [{ host: "b", backup: undefined }] });
     expect(await of({ algorithm: "consistent-hashing", hash_on: "ip", targets: [{ target: "a:1" }] })).toMatchObject({
       load_balancing_strategy: "ip_hash",
     });
