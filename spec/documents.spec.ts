@@ -41,6 +41,7 @@ describe("fields of the configuration", () => {
     ].map(([name, node]) => [name, node, () => tableUnder(name, configuration)] as const),
     ["global", schema.properties!.global!, globals] as const,
     ["Caller", definitions.Caller!, () => tableUnder("Fields", document("docs/callers.md"))] as const,
+    ["ErrorBody", definitions.ErrorBody!, () => tableUnder("Fields", document("docs/errors.md"))] as const,
     ["Test", definitions.Test!, () => tableUnder("Fields", document("docs/tests.md"))] as const,
     ...builtinPlugins.map(({ name, schema: own }) => [name, own.jsonSchema() as Node, () => fieldTable(name)] as const),
   ];

@@ -4,7 +4,7 @@
  */
 import { spawn } from "node:child_process";
 import { createHash, generateKeyPairSync } from "node:crypto";
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync, writeFileSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
@@ -50,6 +50,7 @@ function load(text: string, references: "given" | "missing" = "given"): LoadResu
       kinds: builtinPlugins,
       environment: references === "given" ? environment : {},
       readFile(path) {
+        if (path.startsWith(`${root}/examples/errors/`)) return readFileSync(path);
         const content = references === "given" ? secretFiles[path] : undefined;
         if (content === undefined) throw Object.assign(new Error(path), { code: "ENOENT" });
         return content;
@@ -99,7 +100,9 @@ describe("examples", () => {
     const file = join(emptyFolder(), name);
     writeFileSync(
       file,
-      read(`examples/${name}`).replace("${file:/run/secrets/shop_mobile_key}", "${env:SHOP_MOBILE_KEY}"),
+      read(`examples/${name}`)
+        .replace("${file:/run/secrets/shop_mobile_key}", "${env:SHOP_MOBILE_KEY}")
+        .replace('"errors/', `"${root}/examples/errors/`),
     );
     expect(await program(["validate", "--strict", file], { environment }).ended).toMatchObject({ code: 0, stderr: "" });
   });
@@ -107,6 +110,11 @@ describe("examples", () => {
   it("edge-gateway test runs the tests of tested.json, and all pass", async () => {
     const { code, stdout } = await program(["test", `${root}/examples/tested.json`], { environment }).ended;
     expect([code, stdout]).toEqual([0, expect.stringMatching(/\n\d\d passed\n$/)]);
+  });
+
+  it("edge-gateway test runs the tests of errors.json, and all pass", async () => {
+    const { code, stdout } = await program(["test", `${root}/examples/errors.json`]).ended;
+    expect([code, stdout]).toEqual([0, expect.stringContaining("3 passed")]);
   });
 
   it("tested.json uses every built-in plugin kind", () => {

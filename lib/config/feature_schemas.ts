@@ -14,6 +14,7 @@ import type { HEALTH } from "./health.ts";
 import type { HTTPS_REDIRECT } from "./https_redirect.ts";
 import type { LOG_FILE, UNLOGGED_PATH } from "./log_fields.ts";
 import type { fieldsOf } from "./feature_fields.ts";
+import type { ERRORS_FIELD } from "./own_errors.ts";
 import type { RETRIES } from "./retries.ts";
 import type { ROUTE_TIMEOUTS } from "./route_timeouts.ts";
 import type { PLUGIN_MODULE } from "./plugin_modules.ts";
@@ -55,6 +56,8 @@ export interface FeatureSchemas {
   readonly upstream_path: typeof SERVICE_PATH;
   readonly route_upstream_path: typeof ROUTE_PATH;
   readonly route_timeouts: typeof ROUTE_TIMEOUTS;
+  /** Of `global` and of services. */
+  readonly errors: typeof ERRORS_FIELD;
   readonly split: typeof SPLIT;
   readonly sticky: typeof STICKY;
   readonly callers: typeof CALLERS;

@@ -122,6 +122,7 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, features: read
       ),
       http1: choice(["wire", "node"], "What serves HTTP/1.1 to clients: the gateway's own codec, or Node's server."),
       https_redirect: s.optional(field("https_redirect")),
+      errors: s.optional(field("errors")),
       http2: flag("Whether HTTPS ports offer HTTP/2.", true),
       h2c: flag("Whether plain HTTP ports take HTTP/2 by prior knowledge.", false),
       dns_ttl_ms: boundedInteger(
@@ -226,6 +227,7 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, features: rea
       health: s.withDefault(field("health", NO_HEALTH), {}),
       circuit_breaker: s.optional(field("circuit_breaker")),
       retries: s.optional(field("retries")),
+      errors: s.optional(field("errors")),
       tls: s.optional(field("tls")),
     },
     { refine: (service, report) => features.forEach((feature) => feature.checkService?.(service, report)) },

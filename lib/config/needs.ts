@@ -26,6 +26,7 @@ const OF_ROOT: Fields = {
 const OF_GLOBAL: Fields = {
   https_redirect: "serverTls",
   h2c: "http2",
+  errors: "routing",
   counters: "sharedCounters",
   egress_proxy: "egressProxy",
   server_timing: "logs",
@@ -41,6 +42,7 @@ const OF_SERVICE: Fields = {
   retries: "balancing",
   tls: "upstreamTls",
   upstream_path: "routing",
+  errors: "routing",
 };
 const OF_UPSTREAM: Fields = { backup: "balancing" };
 const OF_ROUTE: Fields = { match: "routing", upstream_path: "routing", timeouts: "routing" };

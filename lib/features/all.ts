@@ -19,6 +19,7 @@ import * as hostCertificates from "../gateway/host_certificates.ts";
 import * as httpsRedirect from "../gateway/https_redirect.ts";
 import { fieldsIn, type LoadedFeatures } from "../gateway/loaded_features.ts";
 import * as moduleLoader from "../gateway/module_loader.ts";
+import * as ownErrors from "../gateway/own_errors.ts";
 import * as plugins from "../gateway/plugin_instances.ts";
 import * as recentRequests from "../gateway/recent_requests.ts";
 import * as sharedCounters from "../gateway/shared_counters.ts";
@@ -60,7 +61,7 @@ const ALL: Features = {
   http2: all(http2Request, http2Server),
   nodeHttp1: all(nodeParser, nodeHttp1),
   serverTls: all(serverTls, httpsRedirect, hostCertificates, tlsFields, httpsFacts),
-  routing: all(conditions, upstreamPath, routeTimeouts),
+  routing: all(conditions, upstreamPath, routeTimeouts, ownErrors),
   plugins,
   callers: all(callerFields, callers, costs, groupLimits, shadow),
   sharedCounters: all(sharedCounters, countersFields),

@@ -60,7 +60,12 @@ export const FEATURES: Omit<FeatureTable["features"], keyof typeof BESIDES> = {
       import("../report/https_facts.ts"),
     ),
   routing: () =>
-    all(import("../route/conditions.ts"), import("../route/upstream_path.ts"), import("../config/route_timeouts.ts")),
+    all(
+      import("../route/conditions.ts"),
+      import("../route/upstream_path.ts"),
+      import("../config/route_timeouts.ts"),
+      import("../gateway/own_errors.ts"),
+    ),
   plugins: () => import("../gateway/plugin_instances.ts"),
   callers: () =>
     all(

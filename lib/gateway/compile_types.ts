@@ -6,6 +6,7 @@ import type { Log } from "../base/log.ts";
 import type { Client } from "../client/client.ts";
 import type { LoadResult } from "../config/load.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
+import type { OwnBodyOf } from "../http/own_body.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics_plan.ts";
 import type { Tracer } from "../observe/trace.ts";
@@ -27,6 +28,14 @@ export type EarlyAnswer = (inbound: Inbound, authority: string) => Reply | null;
 
 /** Completes what is answered before a route is known. */
 export type BeforeRoutes = (inbound: Inbound, reply: Reply) => Reply | Promise<Reply>;
+
+/** Own bodies for errors. */
+export interface UseOwnErrors {
+  /** Has the errors of a request answered with them. */
+  readonly ofRequest: (inbound: Inbound) => void;
+  /** For requests that cannot be read. */
+  readonly ofUnread: OwnBodyOf;
+}
 
 /** A configuration without errors, with what it refers to. It is not compiled yet: `Snapshot`. */
 export interface ValidConfig extends Omit<Extract<LoadResult<AnyPlugin>, { readonly ok: true }>, "ok"> {

@@ -30,16 +30,16 @@ import type { ListenerFeatures, TlsFiles } from "../server/listener.ts";
 import type { GatewayCounters } from "../store/counters.ts";
 import type { AnyResponseParser } from "../upstream/response_parser.ts";
 import type * as takenOutCode from "../upstream/taken_out.ts";
-import type { BeforeRoutes, CompileTools, EarlyAnswer, ValidConfig, PluginOwner } from "./compile_types.ts";
-import type { PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
+import type { BeforeRoutes, CompileTools, EarlyAnswer, UseOwnErrors, ValidConfig } from "./compile_types.ts";
+import type { PluginContext, PluginLink, PluginOwner, RouteChain } from "./compile_types.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import type { RecentRequests } from "./recent_requests.ts";
 import type { InUse, RuntimeFeatures } from "./runtime.ts";
 import type { ConfigWarning, HttpsFacts, ShownCertificate, TestReport } from "./status.ts";
 
 export interface Features extends RuntimeFeatures, ListenerFeatures {
-  /** `match` and `upstream_path` of routes. */
-  readonly routing: Matching & UpstreamPaths;
+  /** `match` and `upstream_path` of routes, `errors` of services. */
+  readonly routing: Matching & UpstreamPaths & OwnErrorBodies;
   /** Plugin instances; each kind is a file of its own. */
   readonly plugins: Plugins;
   /** Callers and their groups; limits by group, of costs, and in shadow mode. */
@@ -105,6 +105,13 @@ interface Plugins {
   ): BeforeRoutes | null;
   /** The servers that plugins ask. */
   destinationsOfPlugins(config: Config, kinds: readonly AnyPlugin[]): readonly Destination[];
+}
+
+interface OwnErrorBodies {
+  /** Of a service, then of `global`; null: there are none. */
+  compileOwnErrors(...lists: readonly Config["global"]["errors"][]): UseOwnErrors | null;
+  /** `builtIn`: the names of the gateway's own kinds. Throws a `ConfigError` for codes that no error has. */
+  refuseUnknownCodes(valid: Pick<ValidConfig, "config" | "kinds" | "source">, builtIn: readonly string[]): void;
 }
 
 interface Callers extends FurtherLimits {

@@ -74,7 +74,7 @@ export class Requests {
     call.notes.digest = snapshot.digest;
     tracer?.begin(inbound);
     const isAdmitted = this.#admit(inbound, snapshot.global.limits);
-    const first = isAdmitted ? serve(inbound, snapshot, this.#tools) : this.#refuse(inbound);
+    const first = isAdmitted ? serve(inbound, snapshot, this.#tools) : this.#refuse(inbound, snapshot);
     const { serverTiming, beforeRoutes } = snapshot;
     // Global plugins complete what is answered before a route is known.
     const isUnrouted = beforeRoutes !== null && call.notes.route === null && !(first instanceof Promise);
@@ -110,8 +110,9 @@ export class Requests {
     return true;
   }
 
-  #refuse(inbound: Inbound): Reply {
+  #refuse(inbound: Inbound, { errors }: Snapshot): Reply {
     this.#shed.add(inbound);
+    errors?.ofRequest(inbound);
     if (this.#state === "closed")
       return problem(inbound.call, "overloaded", { detail: "The gateway has been shut down." });
     return problem(inbound.call, "overloaded", {
@@ -160,10 +161,11 @@ export class Requests {
 /** Never throws, and its promise never rejects: any fault becomes a 500 that says nothing about its cause. */
 export function serve(
   inbound: Inbound,
-  snapshot: Pick<Snapshot, "table"> & Partial<Pick<Snapshot, "early">>,
+  snapshot: Pick<Snapshot, "table"> & Partial<Pick<Snapshot, "early" | "errors">>,
   tools: ServeTools,
 ): Reply | Promise<Reply> {
   const { call, method } = inbound;
+  snapshot.errors?.ofRequest(inbound);
 
   // 1. Refuse requests that two parsers could read in two ways.
   if (inbound.refusal !== null) return problem(call, inbound.refusal.code, { detail: inbound.refusal.detail });
@@ -180,7 +182,7 @@ export function serve(
   const found = findRoute(inbound, authority, target, snapshot.table);
   if (found.kind !== "route") return noRoute(call, found);
   const { params, upstreamPath } = found;
-  const { service, route, pattern, handler, meter } = found.target;
+  const { service, route, pattern, handler, meter, errors } = found.target;
 
   // 3. Note the route for logs and metrics.
   const { notes } = call;
@@ -189,6 +191,7 @@ export function serve(
   notes.service = service.name;
   notes.route = route.name;
   notes.pattern = pattern;
+  errors?.ofRequest(inbound);
 
   // 4. Describe the request to the plugins.
   const { httpVersion, scheme, clientAddress, body, trailers, upgrade } = inbound;

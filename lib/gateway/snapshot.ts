@@ -17,8 +17,8 @@ import type { HostCertificates } from "../server/certificates.ts";
 import { trustedProxies } from "../server/trusted_proxies.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import { destinationsOfUpstreams } from "./destinations.ts";
-import type { BeforeRoutes, CompileTools, EarlyAnswer, ValidConfig, PluginOwner } from "./compile_types.ts";
-import type { PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
+import type { BeforeRoutes, CompileTools, EarlyAnswer, UseOwnErrors, ValidConfig } from "./compile_types.ts";
+import type { PluginContext, PluginLink, PluginOwner, RouteChain } from "./compile_types.ts";
 import type { FeatureContext, Features } from "./features.ts";
 import type { LoadedFeatures } from "./loaded_features.ts";
 import type { InUse } from "./runtime.ts";
@@ -57,6 +57,8 @@ export interface Snapshot extends ValidConfig {
   readonly inUse: InUse;
   readonly metrics: PluginContext["plan"];
   readonly receiving: ReceiveOptions;
+  /** Of `global`; null: there are none. */
+  readonly errors: UseOwnErrors | null;
   /** Null: replies have no Server-Timing. */
   readonly serverTiming: LogFormats["withServerTiming"] | null;
 }
@@ -68,6 +70,8 @@ export interface RouteTarget {
   readonly pattern: string;
   readonly handler: Handler;
   readonly meter: Meter | null;
+  /** Of the service, then of `global`; null: the service has none. */
+  readonly errors: UseOwnErrors | null;
   /** Whether a plugin of the route handles CORS preflights. */
   readonly takesPreflights: boolean;
 }
@@ -118,6 +122,8 @@ function* compileInto(
   const plan = tools.metrics?.plan(global.decisions, (name, bytes) => runtime.memory(name, bytes, inUse)) ?? null;
   const { kinds, callers } = valid;
   const matched = valid.routing?.matchedHeaders(services);
+  features.loaded.routing?.refuseUnknownCodes(valid, features.kindNames);
+  const errors = features.loaded.routing?.compileOwnErrors(global.errors) ?? null;
   const common = { gatewayName: global.name, kinds, callers, matched, ...codeOfKinds(features) };
   const whole = { ...tools, ...common, inUse, plan, instances: new Set<string>(), egressProxy };
   const reused = before !== null && hasSameCommon(before, whole, global) ? before : null;
@@ -160,7 +166,8 @@ function* compileInto(
     },
     inUse,
     metrics: plan,
-    receiving: receivingBy(global, runtime.clock),
+    receiving: { ...receivingBy(global, runtime.clock), ownBody: errors?.ofUnread ?? null },
+    errors,
     serverTiming: global.serverTiming ? features.logs.withServerTiming : null,
   });
 }
@@ -265,12 +272,14 @@ function routesOfService(service: Service, { globals, methods, valid }: ServiceT
     const place = { level: "service", service: service.name, route: null } as const;
     const outer = [...globals, ...linksOf(service.plugins, place, context)];
     const name = serviceName(service);
+    const own = service.errors && [service.errors, valid.config.global.errors];
+    const errors = own && context.features.routing.compileOwnErrors(...own);
     const entries: TableEntry<RouteTarget>[] = [];
     for (const route of service.routes) {
       const own = linksOf(route.plugins, { level: "route", service: service.name, route: route.name }, context);
       const handler = route.timeouts === undefined ? innermost : handlerFor({ ...timeouts, ...route.timeouts });
       const chained = chainOf([...outer, ...own], handler, { service: service.name, route: route.name }, context);
-      const target = targetOf(name, route, chained, planned?.routes.get(route.name) ?? null);
+      const target = targetOf(name, route, chained, planned?.routes.get(route.name) ?? null, errors);
       if (entries.push(entryOf(service, route, target, valid)) % ROUTES_OF_A_STEP === 0) yield;
     }
     return readEntries(entries, methods);
@@ -309,6 +318,7 @@ export function targetOf(
   { name, path }: Route,
   { handler, audience, ownHeaders, takesPreflights, callers }: RouteChain,
   meter: Meter | null,
+  errors: UseOwnErrors | null = null,
 ): RouteTarget {
   return {
     service,
@@ -316,6 +326,7 @@ export function targetOf(
     pattern: patternOf(service.basePath, path),
     handler,
     meter,
+    errors,
     takesPreflights,
   };
 }

@@ -1,7 +1,7 @@
 /**
  * Logs and counts requests that are refused and never become one: their heads could not be read, or did not arrive.
  */
-import { ERRORS, ignore } from "../base/errors.ts";
+import { ignore } from "../base/errors.ts";
 import { Call } from "../http/exchange.ts";
 import { plainAddress, type Unread } from "../server/inbound.ts";
 import type { RequestsTools } from "./serve.ts";
@@ -23,7 +23,7 @@ export class UnreadRequests {
     this.#tools = tools;
   }
 
-  readonly add = ({ id, code, detail, connection, line, httpVersion, sent, isGone }: Unread): void => {
+  readonly add = ({ id, code, detail, connection, line, httpVersion, sent, status, isGone }: Unread): void => {
     const { clock, accessLog, metrics, configuration } = this.#tools;
     const now = clock.now();
     const clientAddress = plainAddress(connection.remoteAddress);
@@ -37,7 +37,7 @@ export class UnreadRequests {
     if (isGone) call.abort();
     else {
       call.fail(code, detail);
-      if (sent !== null) notes.status = ERRORS[code].status;
+      notes.status = status;
     }
     const scheme = connection.encrypted ? "https" : "http";
     const facts = {

@@ -6,6 +6,7 @@ import { messageOf, type ErrorCode } from "../base/errors.ts";
 import { byteStream } from "./body.ts";
 import type { CertificateReader } from "./client_certificate.ts";
 import { hasHeader, headerProblem, type HeaderList } from "./headers.ts";
+import type { OwnBodyOf } from "./own_body.ts";
 import type { Span } from "./span.ts";
 
 /** The parts of an Exchange; all of them may be replaced with `exchange.with({ … })`, except `call` and `target`. */
@@ -293,6 +294,8 @@ export class Call {
    * (`plugins/chain.ts`).
    */
   passed: unknown = NOTHING;
+  /** Null: the configuration has no own bodies for errors. */
+  ownBody: OwnBodyOf | null = null;
   /** The client's certificate on this connection (not through a proxy), or null when it has presented none. */
   readonly certificate: CertificateReader;
   /** Of this connection (not of one through a proxy): "TLSv1.3"; null without TLS. */

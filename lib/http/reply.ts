@@ -5,10 +5,13 @@ import type { Duplex, Readable } from "node:stream";
 import { ERRORS, Fault, ignore, messageOf, type ErrorCode } from "../base/errors.ts";
 import type { Call } from "./exchange.ts";
 import type { HeaderList } from "./headers.ts";
+import type { ErrorText, OwnReply } from "./own_body.ts";
 
 export interface Reply {
   /** 200–599, or 101 together with `tunnel`. */
   readonly status: number;
+  /** Of an error: the status that the client gets instead, as `errors` of the configuration says. */
+  readonly sentAs?: number;
   /** Reason phrase as the upstream gave it; HTTP/1 only. */
   readonly reason?: string;
   /** End-to-end headers; the server adds the framing beyond Content-Length. */
@@ -85,46 +88,43 @@ export function faultReply(call: Call, error: unknown): Reply {
 }
 
 /** A problem document whose code is not in the table: for plugins with codes of their own. */
-export function problemReply(
-  call: Call,
-  kind: { code: string; status: number; title: string },
-  options: ProblemOptions = {},
-): Reply {
+export function problemReply(call: Call, kind: ErrorText, options: ProblemOptions = {}): Reply {
   call.fail(kind.code, options.why);
-  const body = problemDocument(kind, call.id, options.detail, options.members);
-  return {
-    status: kind.status,
-    headers: [
-      "Content-Type",
-      "application/problem+json",
-      "Content-Length",
-      String(body.length),
-      ...(options.headers ?? []),
-    ],
-    body,
-  };
+  return errorReply(kind, call, options, false);
+}
+
+/** `isUnread`: the rest of the request could not be read. */
+export function errorReply(
+  kind: ErrorText,
+  { id, ownBody }: Pick<Call, "id" | "ownBody">,
+  options: ProblemOptions,
+  isUnread: boolean,
+): OwnReply {
+  const own = ownBody?.(kind, id, options, isUnread) ?? null;
+  if (own !== null) return own;
+  const body = problemDocument(kind, id, options.detail, options.members);
+  const described = ["Content-Type", "application/problem+json", "Content-Length", String(body.length)];
+  return { status: kind.status, headers: [...described, ...(options.headers ?? [])], body };
+}
+
+/** With the status that the client gets: plugins and breakers have seen that of the error. */
+export function asSent(call: Call, reply: Reply): Reply {
+  const { sentAs } = reply;
+  return call.ownBody === null || sentAs === undefined ? reply : { ...reply, status: sentAs };
 }
 
 /**
- * The bytes of a problem document: `type`, `title`, `status`, `detail` (default: the title as a sentence), `code`,
- * `request_id`, and further members (RFC 9457 §3).
+ * The bytes of a problem document: `type`, `title`, `status`, `detail`, `code`, `request_id`, and further members (RFC
+ * 9457 §3).
  */
-export function problemDocument(
-  kind: { code: string; status: number; title: string },
-  requestId: string,
-  detail?: string,
-  members?: object,
-): Buffer {
+export function problemDocument(kind: ErrorText, requestId: string, detail = detailBy(kind), members?: object): Buffer {
   const { code, status, title } = kind;
   return Buffer.from(
-    JSON.stringify({
-      type: "about:blank",
-      title,
-      status,
-      detail: detail ?? title.replace(/[^.!?]$/, "$&."),
-      code,
-      request_id: requestId,
-      ...members,
-    }) + "\n",
+    JSON.stringify({ type: "about:blank", title, status, detail, code, request_id: requestId, ...members }) + "\n",
   );
+}
+
+/** The title as a sentence. */
+export function detailBy({ title }: ErrorText): string {
+  return title.replace(/[^.!?]$/, "$&.");
 }

@@ -10,7 +10,7 @@ import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
 import { checkNames, type OptionNames } from "../base/option_names.ts";
 import type { ClientCertificate } from "../http/client_certificate.ts";
 import { hasHeader, headerValue, withoutHeader, type HeaderList } from "../http/headers.ts";
-import type { Reply } from "../http/reply.ts";
+import { asSent, type Reply } from "../http/reply.ts";
 import { refuseBytes } from "../server/node_request.ts";
 import { malformed, readFraming, type Framing, type RequestRefusal, type RequestHead } from "../server/request_head.ts";
 import { receiveHead, type Inbound, type ReceiveOptions } from "../server/inbound.ts";
@@ -223,9 +223,10 @@ function refuseLength({ bodyLength }: Framing, actual: number): RequestRefusal |
  */
 export async function collected(
   inbound: Inbound,
-  reply: Reply,
+  made: Reply,
   before?: (bytes: number) => Promise<void>,
 ): Promise<InjectResponse> {
+  const reply = asSent(inbound.call, made);
   inbound.call.notes.status = reply.status;
   const chunks: Buffer[] = [];
   if (Buffer.isBuffer(reply.body)) chunks.push(reply.body);

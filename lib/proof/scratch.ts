@@ -17,10 +17,11 @@ import * as shadow from "../plugins/shadow.ts";
 import { compileTable, type Found, type RouteTable } from "../route/table.ts";
 import type { Inbound } from "../server/inbound.ts";
 import { chain, createLinks } from "../gateway/plugin_instances.ts";
-import type { EarlyAnswer, ValidConfig, PluginContext, PluginRef } from "../gateway/compile_types.ts";
+import type { EarlyAnswer, UseOwnErrors, ValidConfig, PluginContext, PluginRef } from "../gateway/compile_types.ts";
 import { Runtime, type InUse } from "../gateway/runtime.ts";
 import { serve } from "../gateway/serve.ts";
 import { asCaller } from "./as_caller.ts";
+import { compileOwnErrors } from "../gateway/own_errors.ts";
 import { entryOf, serviceName, targetOf, type RouteTarget } from "../gateway/snapshot.ts";
 
 export interface ScratchOptions {
@@ -83,6 +84,7 @@ export class Scratch {
   readonly #inUse: InUse;
   readonly #context: PluginContext;
   readonly #targets = new Map<Route, RouteTarget>();
+  readonly #errors: UseOwnErrors | null;
   /** The answer of the route table to the last request; null: it was not asked. */
   found: Found<RouteTarget> | null = null;
 
@@ -91,6 +93,7 @@ export class Scratch {
     this.#tried = tried;
     this.#table = table;
     this.#options = options;
+    this.#errors = compileOwnErrors(tried.config.global.errors);
     this.#runtime = new Runtime(options.clock, silentLog);
     this.#inUse = this.#runtime.inUse(0);
     this.#context = {
@@ -132,7 +135,7 @@ export class Scratch {
     this.found = null;
     return serve(
       inbound,
-      { table, early: this.#options.redirect ?? null },
+      { table, early: this.#options.redirect ?? null, errors: this.#errors },
       { clock: this.#options.clock, log: silentLog },
     );
   }
@@ -155,7 +158,8 @@ export class Scratch {
       ...createLinks(route.plugins, { level: "route", service: name, route: routeName }, this.#context),
     ];
     const chained = chain(links, this.#options.upstream(service), { service: name, route: routeName }, this.#context);
-    const target = targetOf(serviceName(service), route, chained, null);
+    const errors = service.errors && compileOwnErrors(service.errors, global.errors);
+    const target = targetOf(serviceName(service), route, chained, null, errors);
     this.#targets.set(route, target);
     return target;
   }

@@ -15,7 +15,7 @@
  */
 import { Socket } from "node:net";
 import { entry, listenerFailed, Pieces, writeText, type ReadyWrite } from "../base/event_loop.ts";
-import { ERRORS, ignore } from "../base/errors.ts";
+import { ignore } from "../base/errors.ts";
 import { Delivery } from "../http/delivery.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody, lentCopy } from "../http/lent_body.ts";
@@ -391,14 +391,12 @@ export class ClientConnection implements RequestSink, Responder, ReadyWrite {
       const line = head === null || code === "uri_too_long" ? null : requestLineOf(head);
       return refuseUnread(toOwnReads(this.#socket), this.#server, refusal, { line });
     }
+    const { call } = inbound;
     // A client that has disconnected gets no reply, although one that has ended only its own side may read it.
-    if (refusal !== CUT_OFF) {
-      inbound.call.fail(code, detail);
-      inbound.call.notes.status = ERRORS[code].status;
-    }
-    inbound.call.abort();
+    if (refusal !== CUT_OFF) call.fail(code, detail);
+    refuseUnread(toOwnReads(this.#socket), this.#server, refusal, { call });
+    call.abort();
     this.#body?.destroy(new Error(detail));
-    refuseUnread(toOwnReads(this.#socket), this.#server, refusal, { id: inbound.call.id });
   }
 
   /** Closes the connection after the last reply. */

@@ -12,7 +12,7 @@ import { Delivery } from "../http/delivery.ts";
 import type { Call } from "../http/exchange.ts";
 import { headerProblem, NameMap, sameName, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
-import { discard, problem, type Reply } from "../http/reply.ts";
+import { asSent, discard, problem, type Reply } from "../http/reply.ts";
 import { head, type Http1Options, type Responder } from "./http1.ts";
 import type { Inbound } from "./inbound.ts";
 
@@ -56,6 +56,10 @@ function failed({ call }: Inbound, responder: Responder, { log }: Http1Options, 
  * twice or is no number.
  */
 export function sendableReply(call: Call, reply: Reply): Reply {
+  return asSent(call, soundReply(call, reply));
+}
+
+function soundReply(call: Call, reply: Reply): Reply {
   const { body, headers } = reply;
   if (Number.isNaN(statedLength(headers))) {
     discard(reply);

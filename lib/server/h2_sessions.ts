@@ -322,7 +322,8 @@ class Session implements StreamOwner {
     if (!isLate && error.code !== "ERR_HTTP2_ERROR") return;
     const [id, code] = [randomUUID(), isLate ? LATE_HEAD.code : "bad_request"] as const;
     const connection = connectionOf(this.#socket);
-    unread({ id, code, detail: error.message, connection, line: null, httpVersion: "2.0", sent: null, isGone: false });
+    const unsent = { line: null, httpVersion: "2.0", sent: null, status: null, isGone: false } as const;
+    unread({ id, code, detail: error.message, connection, ...unsent });
   };
 
   #spend(allowance: h2.Allowance, what: string): void {

@@ -11,9 +11,10 @@ import { ERRORS } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { WriteBatch } from "../base/event_loop.ts";
 import type { DeliveryOptions } from "../http/delivery.ts";
-import type { Notes } from "../http/exchange.ts";
+import type { Call, Notes } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
-import { problemDocument, type Reply, type Tunnel } from "../http/reply.ts";
+import type { OwnReply } from "../http/own_body.ts";
+import { errorReply, type Reply, type Tunnel } from "../http/reply.ts";
 import { headTooLarge, type RequestRefusal } from "./request_head.ts";
 import { endSoon } from "./linger.ts";
 import type { ConnectionFacts, Inbound, ReceiveOptions, Unread } from "./inbound.ts";
@@ -121,7 +122,7 @@ export interface KnownOfUnread {
   /** Its connection, where that of the reply is a view of it. */
   readonly socket?: Socket;
   /** Of a request that has begun, and is reported when it ends. */
-  readonly id?: string | undefined;
+  readonly call?: Call | undefined;
   readonly line?: Unread["line"];
   /** What the client is told; default: by the code. */
   readonly said?: string;
@@ -134,12 +135,19 @@ export function refuseUnread(
   refusal: RequestRefusal,
   known: KnownOfUnread = {},
 ): void {
-  const { id = randomUUID(), line = null, said = saidOf(refusal, options.receiving().limits) } = known;
-  const connection = options.connectionOf(known.socket ?? (socket as Socket));
-  const sent = socket.writable ? sendRefusal(socket, { ...refusal, detail: said }, options.clock, id) : null;
+  const { call, line = null, said: detail = saidOf(refusal, options.receiving().limits) } = known;
+  const whose = call ?? { id: randomUUID(), ownBody: options.receiving().ownBody ?? null };
+  const { code } = refusal;
+  const reply = errorReply({ code, ...ERRORS[code] }, whose, { detail }, true);
+  const sent = socket.writable ? sendRefusal(socket, reply, options.clock, whose.id, line?.method === "HEAD") : null;
   if (sent === null) socket.destroy();
-  if (known.id !== undefined) return;
-  options.unread({ ...refusal, id, connection, line, httpVersion: "1.1", sent, isGone: refusal === CUT_OFF });
+  const { sentAs = reply.status } = reply;
+  const isGone = refusal === CUT_OFF;
+  if (call === undefined) {
+    const connection = options.connectionOf(known.socket ?? (socket as Socket));
+    const status = sent === null ? null : sentAs;
+    options.unread({ ...refusal, id: whose.id, connection, line, httpVersion: "1.1", sent, status, isGone });
+  } else if (!isGone) call.notes.status = sentAs;
 }
 
 function saidOf({ code }: RequestRefusal, { maxHeaderBytes, maxUriBytes }: ReceiveOptions["limits"]): string {
@@ -148,23 +156,20 @@ function saidOf({ code }: RequestRefusal, { maxHeaderBytes, maxUriBytes }: Recei
   return code === "request_timeout" ? "The request did not arrive in time." : "The request is not valid HTTP/1.1.";
 }
 
-/** A problem document, and the end of the connection. Returns the bytes of the document. */
-function sendRefusal(socket: Duplex, { code, detail }: RequestRefusal, clock: Clock, requestId: string): number {
-  const { status, title } = ERRORS[code];
-  const body = problemDocument({ code, status, title }, requestId, detail);
-  const headers = [
-    "Content-Type",
-    "application/problem+json",
-    "Content-Length",
-    String(body.length),
-    "Date",
-    new Date(clock.wall()).toUTCString(),
-  ];
-  headers.push("X-Request-Id", requestId, "Connection", "close");
-  socket.write(head(`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, headers), "latin1");
-  socket.write(body);
+/** Sends the reply, and ends the connection. Returns the bytes of the body. */
+function sendRefusal(
+  socket: Duplex,
+  { status, sentAs = status, headers, body }: OwnReply,
+  clock: Clock,
+  requestId: string,
+  isHead: boolean,
+): number {
+  const own = ["Date", new Date(clock.wall()).toUTCString(), "X-Request-Id", requestId, "Connection", "close"];
+  socket.write(head(`HTTP/1.1 ${sentAs} ${STATUS_CODES[sentAs] ?? ""}`, [...headers, ...own]), "latin1");
+  const bytes = isHead || body === null ? NOTHING : body;
+  socket.write(bytes);
   endSoon(socket, clock);
-  return body.length;
+  return bytes.length;
 }
 
 /**

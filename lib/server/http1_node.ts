@@ -7,7 +7,7 @@ import type { Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
 import { guardedEmitter } from "../base/event_loop.ts";
-import { ERRORS, ignore, type ErrorCode } from "../base/errors.ts";
+import { ignore, type ErrorCode } from "../base/errors.ts";
 import { FORBIDDEN_TRAILER, isForbiddenTrailer } from "../http/body_reader.ts";
 import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -208,15 +208,14 @@ export class NodeHttp1 {
     const code = clientErrorCode(error, this.#options.receiving().limits);
     if (!gone) call.fail(code, error.message);
     if (response.headersSent) return void socket.destroy();
-    if (!gone) call.notes.status = ERRORS[code].status;
+    this.#refuse(socket, error, call);
     call.abort();
-    this.#refuse(socket, error, call.id);
   }
 
-  #refuse(socket: Duplex, error: NodeJS.ErrnoException, requestId?: string): void {
+  #refuse(socket: Duplex, error: NodeJS.ErrnoException, call?: Call): void {
     const code = clientErrorCode(error, this.#options.receiving().limits);
     const refusal = isCutOff(error) ? CUT_OFF : { code, detail: error.message };
-    refuseUnread(socket, this.#options, refusal, { id: requestId });
+    refuseUnread(socket, this.#options, refusal, { call });
   }
 
   /** `socket` may be a view of that of the request. */

@@ -11,6 +11,7 @@ import { NO_TRAILERS } from "../http/body_reader.ts";
 import type { CertificateReader } from "../http/client_certificate.ts";
 import { Call, noCertificate } from "../http/exchange.ts";
 import { headerValue, withoutForwarding, withoutNamed, type HeaderList } from "../http/headers.ts";
+import type { OwnBodyOf } from "../http/own_body.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
 import type { Limits } from "./limits.ts";
 import { tooManyLines, withoutDropped, type RequestRefusal, type RequestHead } from "./request_head.ts";
@@ -30,6 +31,8 @@ export interface ReceiveOptions {
   readonly proxies: TrustedProxies | null;
   readonly limits: Limits;
   readonly underscores?: Underscores;
+  /** For errors of requests that cannot be read. Default, and null: there are none. */
+  readonly ownBody?: OwnBodyOf | null;
 }
 
 /** The proxies in `global.trusted_proxies`, and what their headers say about a request. */
@@ -57,8 +60,9 @@ export interface Unread extends RequestRefusal {
   readonly line: RequestLine | null;
   /** Of its connection. */
   readonly httpVersion: string;
-  /** Bytes of the body of the reply; null: there was no reply. */
+  /** Bytes of the body of the reply, and its status; null: there was no reply. */
   readonly sent: number | null;
+  readonly status: number | null;
   /** Whether the client has disconnected before all of the request was sent. */
   readonly isGone: boolean;
 }

@@ -158,6 +158,7 @@ describe("the program loads what is named, and only that,", () => {
       {},
       ["routing", "proof"],
     ],
+    ["with own errors", withGlobal({ errors: [{ content_type: "text/plain", body: "x" }] }), {}, ["routing"]],
     ["with another path at the upstream", withService({ upstream_path: "/api" }), {}, ["routing"]],
     [
       "with a backup",

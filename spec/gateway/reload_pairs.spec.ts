@@ -102,6 +102,10 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
     on_error: "local",
     prefix: "p",
   } as const;
+  const errors = [
+    { codes: ["rate_limited"], statuses: [502], methods: ["GET"], content_type: "text/plain", body: "own" },
+    { status: 599, content_type: "text/html", body_file: fileWith("<p>"), always: true },
+  ] as const;
   const callers = [
     {
       id: "ada",
@@ -195,6 +199,7 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
       {
         upstreams: [{ host: "localhost", port }],
         hosts: ["127.0.0.1"],
+        errors,
         encoded_slashes: "allow",
         path_parameters: "allow",
         preserve_host: true,
@@ -215,6 +220,7 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
         },
         trusted_proxies: ["127.0.0.0/8"],
         client_ip_headers: ["X-Client"],
+        errors,
         https_redirect: { status: 307, port: 8443 },
         underscore_headers: "allow",
         dns_ttl_ms: 200,

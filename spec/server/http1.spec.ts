@@ -1,5 +1,7 @@
 import { PassThrough } from "node:stream";
 import { expect, it } from "vitest";
+import { ignore } from "../../lib/base/errors.ts";
+import { Call } from "../../lib/http/exchange.ts";
 import { head, refuseUnread, type Http1Options } from "../../lib/server/http1.ts";
 import { connectionWithoutTls } from "../../lib/server/inbound.ts";
 import { defaultLimits } from "../support/limits.ts";
@@ -22,7 +24,8 @@ it("refuses a request with a whole problem document that announces the end of th
     connectionOf: connectionWithoutTls,
     receiving: () => ({ clock, proxies: null, limits: defaultLimits }),
   } as unknown as Http1Options;
-  refuseUnread(socket, options, { code: "bad_request", detail: "for the log" }, { id: "id-2", said: "Because." });
+  const call = new Call({ id: "id-2", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: ignore });
+  refuseUnread(socket, options, { code: "bad_request", detail: "for the log" }, { call, said: "Because." });
   const [first, body] = text.split("\r\n\r\n");
   expect(first).toMatch(
     new RegExp(
