@@ -16,7 +16,7 @@ import { tokensOf } from "../support/tokens.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 /** What is loaded at most. */
-const MOST = { modules: 106, tokens: 137_900, guarded: 156_000 };
+const MOST = { modules: 106, tokens: 138_200, guarded: 156_300 };
 const quickstart = JSON.parse(readFileSync(new URL("examples/quickstart.json", ROOT), "utf8")) as {
   readonly services: readonly [Record<string, unknown>];
 };
