@@ -18,7 +18,7 @@ import type { InterfaceOptions } from "./views.ts";
 /** The features that add to the schema. */
 const WITH_FIELDS = [
   "balancing",
-  "upstreamTls",
+  "outbound",
   "serverTls",
   "routing",
   "callers",

@@ -7,7 +7,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { isInBuild } from "../base/version.ts";
 import type { Settings } from "../config/settings_types.ts";
-import { BESIDES, FEATURES, KINDS, ON_DEMAND as OF_GATEWAY } from "../features/table.ts";
+import { FEATURES, KINDS, ON_DEMAND as OF_GATEWAY, TABLE } from "../features/table.ts";
 import type { FeatureName, LoadedFeatures } from "../gateway/loaded_features.ts";
 import type { Commands } from "./arguments.ts";
 import { OF_ADMIN } from "./admin_requests.ts";
@@ -54,7 +54,7 @@ export const ROWS: readonly Row[] = [
   ...inFolder(CLI, OF_RUN),
   ...inFolder(OF_TABLE, KINDS),
   ...inFolder(OF_TABLE, FEATURES),
-  ...inFolder(OF_TABLE, BESIDES),
+  ...inFolder(OF_TABLE, { foreignKinds: TABLE.foreignKinds }),
   ...inFolder(OF_TABLE, OF_GATEWAY as unknown as Readonly<Record<string, Load>>),
   ...ADMIN_ROWS,
 ];

@@ -144,16 +144,14 @@ function destinationsIn(valid: ValidConfig, features: LoadedFeatures): readonly 
 function throughProxy(
   dials: readonly Destination[],
   settings: ValidConfig["config"]["global"]["egressProxy"],
-  { loaded }: LoadedFeatures,
+  features: LoadedFeatures,
 ): readonly AuditedDial[] {
   if (settings === undefined) return dials;
-  const proxy = loaded.egressProxy!.egressProxy(settings);
+  const { egressProxy, proxyDestination } = features.outbound;
+  const proxy = egressProxy(settings);
   // The UI of another gateway is no part of this one.
   const isBehind = (to: Destination) => to.why !== "manager" && proxy.leadsTo(to);
-  return [
-    ...dials.map((to) => (isBehind(to) ? { ...to, via: proxy.address } : to)),
-    loaded.egressProxy!.proxyDestination(settings),
-  ];
+  return [...dials.map((to) => (isBehind(to) ? { ...to, via: proxy.address } : to)), proxyDestination(settings)];
 }
 
 const PRIVATE_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----/;

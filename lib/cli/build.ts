@@ -293,7 +293,6 @@ export function namesForBuild(commands: Commands): readonly string[] {
     ...Object.keys(OF_SETTINGS),
     ...Object.keys(KINDS),
     ...Object.keys(FEATURES),
-    "egressProxy",
     "tests",
     ...Object.keys(commands),
   ]);

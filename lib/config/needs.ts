@@ -28,7 +28,7 @@ const OF_GLOBAL: Fields = {
   h2c: "http2",
   errors: "routing",
   counters: "sharedCounters",
-  egress_proxy: "egressProxy",
+  egress_proxy: "outbound",
   server_timing: "logs",
 };
 const OF_ACCESS_LOG: Fields = { file: "logs", sample: "logs", exclude: "logs" };
@@ -40,7 +40,7 @@ const OF_SERVICE: Fields = {
   health: "balancing",
   circuit_breaker: "balancing",
   retries: "balancing",
-  tls: "upstreamTls",
+  tls: "outbound",
   upstream_path: "routing",
   errors: "routing",
 };
@@ -54,7 +54,7 @@ type Texts = Readonly<Record<string, Readonly<Record<string, readonly string[]>>
 const IN_GLOBAL: Texts = { http1: { node: ["nodeHttp1"] } };
 const IN_ACCESS_LOG: Texts = { format: { combined: ["logs"] } };
 const IN_SERVICE: Texts = {
-  protocol: { https: ["upstreamTls"], h2: ["http2", "upstreamTls"], h2c: ["http2"] },
+  protocol: { https: ["outbound"], h2: ["http2", "outbound"], h2c: ["http2"] },
   load_balancing_strategy: { hash: ["balancing"], ip_hash: ["balancing"] },
   upstream_client: { node: ["nodeHttp1"] },
 };
@@ -113,7 +113,7 @@ function ofService(service: JsonNode, at: Path, need: Need, whole: (name: string
   for (const [i, upstream] of upstreams.entries()) fieldsOf(upstream, [...at, "upstreams", i], OF_UPSTREAM, need);
   // Also a reference whose value nobody has read yet.
   const isName = (host: JsonNode | undefined) => host?.kind === "string" && isIP(host.value) === 0;
-  if (upstreams.some((upstream) => isName(nodeAt(upstream, ["host"])))) whole("upstreamTls");
+  if (upstreams.some((upstream) => isName(nodeAt(upstream, ["host"])))) whole("outbound");
   for (const [i, route] of itemsOf(nodeAt(service, ["routes"])).entries()) {
     const place = [...at, "routes", i];
     fieldsOf(route, place, OF_ROUTE, need);

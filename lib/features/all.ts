@@ -57,7 +57,7 @@ import { freshFeatures } from "./load.ts";
 
 const ALL: Features = {
   balancing,
-  upstreamTls: all(upstreamTls, names, tlsFields),
+  outbound: all(upstreamTls, names, egressProxy, tlsFields, egressFields),
   http2: all(http2Request, http2Server),
   nodeHttp1: all(nodeParser, nodeHttp1),
   serverTls: all(serverTls, httpsRedirect, hostCertificates, tlsFields, httpsFacts),
@@ -79,13 +79,11 @@ function all<M extends readonly object[]>(...modules: M): Joined<M> {
 
 type Joined<M> = M extends readonly [infer One, ...infer Others] ? One & Joined<Others> : unknown;
 
-const EGRESS_PROXIES = all(egressProxy, egressFields);
-
 /** What all features add to the schema of a configuration. */
-export const ALL_FIELDS = fieldsIn([...Object.values(ALL), EGRESS_PROXIES]);
+export const ALL_FIELDS = fieldsIn(Object.values(ALL));
 
 /** `modules`, with all features. */
 export function withAllFeatures(modules = freshFeatures()): LoadedFeatures {
-  modules.add({ ...ALL, foreignKinds, egressProxy: EGRESS_PROXIES }, builtinPlugins);
+  modules.add(ALL, builtinPlugins, foreignKinds);
   return modules;
 }

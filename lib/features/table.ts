@@ -45,10 +45,16 @@ async function all<M extends readonly object[]>(
 
 type Joined<M> = M extends readonly [infer One, ...infer Others] ? One & Joined<Others> : unknown;
 
-export const FEATURES: Omit<FeatureTable["features"], keyof typeof BESIDES> = {
+export const FEATURES: FeatureTable["features"] = {
   balancing: () => import("../gateway/balancing.ts"),
-  upstreamTls: () =>
-    all(import("../upstream/tls.ts"), import("../upstream/addresses.ts"), import("../config/tls_fields.ts")),
+  outbound: () =>
+    all(
+      import("../upstream/tls.ts"),
+      import("../upstream/addresses.ts"),
+      import("../base/egress_proxy.ts"),
+      import("../config/tls_fields.ts"),
+      import("../config/egress_proxy.ts"),
+    ),
   http2: () => all(import("../upstream/http2_request.ts"), import("../server/http2.ts")),
   nodeHttp1: () => all(import("../upstream/node_response_parser.ts"), import("../server/http1_node.ts")),
   serverTls: () =>
@@ -129,16 +135,10 @@ export const ON_DEMAND = {
   workerAudit: () => all(import("../gateway/gateway_audit.ts"), import("../observe/audit_events.ts")),
 } satisfies FeatureTable["onDemand"];
 
-/** What is no feature by itself, and loaded where a configuration names it. */
-export const BESIDES = {
-  /** Kinds that are not ours. */
-  foreignKinds: () => import("../plugins/foreign_kind.ts"),
-  egressProxy: () => all(import("../base/egress_proxy.ts"), import("../config/egress_proxy.ts")),
-} satisfies Partial<FeatureTable["features"]>;
-
 /** What a gateway of the whole program can load. */
 export const TABLE: FeatureTable = {
   kinds: KINDS,
-  features: { ...FEATURES, ...BESIDES },
+  features: FEATURES,
+  foreignKinds: () => import("../plugins/foreign_kind.ts"),
   onDemand: ON_DEMAND,
 };

@@ -91,7 +91,7 @@ export interface PluginContext extends CompileTools {
   /** Whether a kind is built in. */
   readonly isBuiltIn: (kind: AnyPlugin) => boolean;
   /** Default: all kinds are built in. */
-  readonly foreign: ForeignKinds | undefined;
+  readonly foreign: ForeignKinds | null;
   /** For instances that name one of them; throws where none does. */
   readonly limits: () => FurtherLimits;
   readonly gatewayName: string;

@@ -146,10 +146,7 @@ export class ConfigReader {
       );
     const kinds = features.kinds.filter(({ name }) => names.includes(name));
     for (const kind of plugins) {
-      const problem =
-        features.loaded.foreignKinds === undefined
-          ? `kinds of a host ${NOT_LOADED}`
-          : features.loaded.foreignKinds.kindProblem(kind);
+      const problem = features.foreign === null ? `kinds of a host ${NOT_LOADED}` : features.foreign.kindProblem(kind);
       if (problem !== undefined) throw new TypeError(problem);
       if (kinds.some(({ name }) => name === kind.name))
         throw new TypeError(`there is already a plugin named "${kind.name}"`);

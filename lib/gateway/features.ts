@@ -23,7 +23,7 @@ import type { Metrics } from "../observe/metrics_plan.ts";
 import type { OtlpExporter } from "../observe/otlp.ts";
 import type * as tailCode from "../observe/tail.ts";
 import type { Tracer } from "../observe/trace.ts";
-import type { AnyPlugin, ForeignKinds, FurtherLimits, Tools } from "../plugins/plugin.ts";
+import type { AnyPlugin, FurtherLimits, Tools } from "../plugins/plugin.ts";
 import type { Matching, UpstreamPaths } from "../route/contracts.ts";
 import type { HostCertificates } from "../server/certificates.ts";
 import type { ListenerFeatures, TlsFiles } from "../server/listener.ts";
@@ -38,6 +38,11 @@ import type { InUse, RuntimeFeatures } from "./runtime.ts";
 import type { ConfigWarning, HttpsFacts, ShownCertificate, TestReport } from "./status.ts";
 
 export interface Features extends RuntimeFeatures, ListenerFeatures {
+  /** What is between the gateway and other servers: names, TLS, and a proxy. */
+  readonly outbound: RuntimeFeatures["outbound"] & {
+    egressProxy(settings: EgressProxySettings): EgressProxy;
+    proxyDestination(settings: EgressProxySettings): Destination;
+  };
   /** `match` and `upstream_path` of routes, `errors` of services. */
   readonly routing: Matching & UpstreamPaths & OwnErrorBodies;
   /** Plugin instances; each kind is a file of its own. */
@@ -66,19 +71,6 @@ export interface Features extends RuntimeFeatures, ListenerFeatures {
   readonly proof: Proof;
   /** What a configuration consists of besides its text: references, plugin modules and a signature. */
   readonly sources: Sources;
-}
-
-/** For `global.egress_proxy`. */
-export interface EgressProxies {
-  egressProxy(settings: EgressProxySettings): EgressProxy;
-  proxyDestination(settings: EgressProxySettings): Destination;
-}
-
-/** All that is loaded where a configuration names it, but for plugin kinds. */
-export interface Loadable extends Features {
-  /** For kinds that are not ours, of modules and of programs that embed a gateway. */
-  readonly foreignKinds: ForeignKinds;
-  readonly egressProxy: EgressProxies;
 }
 
 /** A configuration is compiled with them. */

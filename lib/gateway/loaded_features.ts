@@ -12,8 +12,8 @@ import { NOT_LOADED, unloaded, type FeatureFields } from "../config/feature_fiel
 import type { CheckContext } from "../config/schema.ts";
 import { parsedFrom, parseInSlices, type ConfigSource } from "../config/source.ts";
 import type { Environment } from "../config/start_settings.ts";
-import type { AnyPlugin } from "../plugins/plugin.ts";
-import type { Features, Loadable, ModuleKinds, OnDemand } from "./features.ts";
+import type { AnyPlugin, ForeignKinds } from "../plugins/plugin.ts";
+import type { Features, ModuleKinds, OnDemand } from "./features.ts";
 
 export type FeatureName = keyof Features;
 export type Load = () => Promise<object>;
@@ -22,7 +22,8 @@ export type Load = () => Promise<object>;
 export interface FeatureTable {
   /** The built-in plugin kinds by their names, in the order in which messages list them. */
   readonly kinds: Readonly<Record<string, () => Promise<AnyPlugin>>>;
-  readonly features: { readonly [Name in keyof Loadable]: () => Promise<Loadable[Name]> };
+  readonly features: { readonly [Name in FeatureName]: () => Promise<Features[Name]> };
+  readonly foreignKinds: () => Promise<ForeignKinds>;
   readonly onDemand: OnDemand;
 }
 
@@ -30,7 +31,9 @@ type Partly<T> = { -readonly [Name in keyof T]?: T[Name] };
 
 export class LoadedFeatures implements Features {
   /** Those that are there; no other may be used. */
-  readonly loaded: Partly<Loadable> = {};
+  readonly loaded: Partly<Features> = {};
+  /** For kinds that are not ours, of modules and of programs that embed a gateway; null: not loaded. */
+  foreign: ForeignKinds | null = null;
   /** The functions of the table that have been called. */
   readonly called = new Set<Load>();
   readonly #table: FeatureTable | null;
@@ -46,8 +49,8 @@ export class LoadedFeatures implements Features {
   get balancing(): Features["balancing"] {
     return this.#there("balancing");
   }
-  get upstreamTls(): Features["upstreamTls"] {
-    return this.#there("upstreamTls");
+  get outbound(): Features["outbound"] {
+    return this.#there("outbound");
   }
   get http2(): Features["http2"] {
     return this.#there("http2");
@@ -164,8 +167,9 @@ export class LoadedFeatures implements Features {
     if (table === null) return;
     if (Object.hasOwn(table.kinds, name)) {
       if (!this.#kinds.has(name)) this.#kinds.set(name, await this.#call(table.kinds[name]!));
-    } else if (Object.hasOwn(table.features, name) && !Object.hasOwn(this.loaded, name))
-      Object.assign(this.loaded, { [name]: await this.#call<object>(table.features[name as keyof Loadable]) });
+    } else if (name === "foreignKinds") this.foreign ??= await this.#call(table.foreignKinds);
+    else if (Object.hasOwn(table.features, name) && !Object.hasOwn(this.loaded, name))
+      Object.assign(this.loaded, { [name]: await this.#call<object>(table.features[name as FeatureName]) });
   }
 
   #call<T extends object>(load: () => Promise<T>): Promise<T> {
@@ -182,9 +186,10 @@ export class LoadedFeatures implements Features {
   }
 
   /** Takes over what is there already. */
-  add(features: Partial<Loadable>, kinds: readonly AnyPlugin[] = []): void {
+  add(features: Partial<Features>, kinds: readonly AnyPlugin[] = [], foreign = this.foreign): void {
     Object.assign(this.loaded, features);
     for (const kind of kinds) this.#kinds.set(kind.name, kind);
+    this.foreign = foreign;
   }
 }
 

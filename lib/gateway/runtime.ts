@@ -55,7 +55,7 @@ export interface RuntimeFeatures {
   /** Services that have several upstreams, or say how one is chosen, judged or asked again. */
   readonly balancing: Balancing;
   /** Upstreams that have a name, or are reached over TLS. */
-  readonly upstreamTls: {
+  readonly outbound: {
     readonly Names: new (options: NamesOptions) => HostNames;
     readonly UpstreamTls: new (settings?: UpstreamTlsSettings) => TlsToUpstreams;
   };
@@ -351,7 +351,7 @@ export class Runtime {
   #newPool(options: PoolOptions, maxConnections: number): Pool {
     const { clock, writeBatch } = this;
     const isNamed = options.proxy === undefined && isIP(options.host) === 0;
-    if (isNamed) this.#names ??= new this.#features.upstreamTls.Names(this.#namesOptions);
+    if (isNamed) this.#names ??= new this.#features.outbound.Names(this.#namesOptions);
     const name = isNamed ? this.#names!.name(options.host) : undefined;
     const named = name === undefined ? options : { ...options, name };
     if (named.protocol === "http" || named.protocol === "https")

@@ -114,8 +114,7 @@ function* compileInto(
 ): Generator<void, Snapshot> {
   const { global, services } = valid.config;
   const { runtime, features } = tools;
-  const egressProxy =
-    global.egressProxy === undefined ? null : features.loaded.egressProxy!.egressProxy(global.egressProxy);
+  const egressProxy = global.egressProxy === undefined ? null : features.outbound.egressProxy(global.egressProxy);
   if (global.counters !== undefined)
     inUse.shared = features.sharedCounters.sharedCounters(global.counters, inUse, tools, egressProxy);
   valid.callers?.remember((name, bytes) => runtime.memory(name, bytes, inUse));
@@ -181,7 +180,7 @@ export function redirectOf({ httpsRedirect }: Config["global"], features: Featur
 function codeOfKinds(features: LoadedFeatures): Pick<PluginContext, "isBuiltIn" | "foreign" | "limits"> {
   return {
     isBuiltIn: (kind) => features.isBuiltIn(kind),
-    foreign: features.loaded.foreignKinds,
+    foreign: features.foreign,
     limits: () => features.callers,
   };
 }

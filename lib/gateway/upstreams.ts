@@ -15,7 +15,7 @@ export type HandlerFor = (timeouts: Service["timeouts"]) => Handler;
 export function compileUpstreams(service: Service, meter: AttemptsMeter | null, context: FeatureContext): HandlerFor {
   const { features, runtime, log, egress, inUse, gatewayName } = context;
   const { name, protocol, pool } = service;
-  const tls = isSecure(protocol) ? new features.upstreamTls.UpstreamTls(service.tls) : undefined;
+  const tls = isSecure(protocol) ? new features.outbound.UpstreamTls(service.tls) : undefined;
   if (service.tls?.verify === false)
     log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
   const upstreamSet = runtime.upstreamSet(name);

@@ -148,7 +148,7 @@ export async function dryRun(
   const lacks = options.configKeyFile === undefined ? [] : [UNSIGNED];
   await modules.loadNeeded(source);
   // The kinds of `lenient` are nobody's.
-  modules.add({ foreignKinds });
+  modules.add({}, [], foreignKinds);
   const placeholders = new Placeholders(inForce.formed, known);
   try {
     const { valid } = reader.load(source, inputs, placeholders);

@@ -37,7 +37,7 @@ const withService = (more: object) => ({ services: [{ ...quickstart.services[0],
 /** Each feature by a module that is loaded with it and with nothing else. */
 const FEATURES = {
   balancing: "gateway/balancing",
-  upstreamTls: "upstream/addresses",
+  outbound: "upstream/addresses",
   http2: "upstream/sessions",
   nodeHttp1: "server/http1_node",
   serverTls: "server/tls",
@@ -52,9 +52,6 @@ const FEATURES = {
   proof: "proof/config_warnings",
   sources: "gateway/module_loader",
 } as const;
-
-/** What is no feature, and loaded where a configuration names it. */
-const BESIDES = { egressProxy: "base/egress_proxy" } as const;
 
 /** What settings name besides, by a module each. */
 const OF_SETTINGS = {
@@ -71,7 +68,7 @@ const OF_SETTINGS = {
   cluster: "cluster/supervisor",
 } as const;
 
-const ROWS = { ...FEATURES, ...BESIDES, ...OF_SETTINGS };
+const ROWS = { ...FEATURES, ...OF_SETTINGS };
 /** What only some kinds need, and must not be loaded with the others. */
 const OF_KINDS = ["client/client", "store/memory", "store/held_counts", "base/shared_memory", "base/password"];
 
@@ -150,8 +147,8 @@ describe("the program loads what is named, and only that,", () => {
       {},
       ["balancing"],
     ],
-    ["with the name of an upstream", withUpstream({ host: "localhost" }), {}, ["upstreamTls"]],
-    ["with an upstream behind TLS", withService({ protocol: "https" }), {}, ["upstreamTls"]],
+    ["with the name of an upstream", withUpstream({ host: "localhost" }), {}, ["outbound"]],
+    ["with an upstream behind TLS", withService({ protocol: "https" }), {}, ["outbound"]],
     [
       "with conditions of a route",
       withService({ routes: [{ path: "/a", match: { query: { a: true } } }] }),
@@ -184,11 +181,11 @@ describe("the program loads what is named, and only that,", () => {
       {},
       ["sharedCounters", "proof"],
     ],
-    ["with an egress proxy", withGlobal({ egress_proxy: { url: "http://127.0.0.1:1" } }), {}, ["proof", "egressProxy"]],
+    ["with an egress proxy", withGlobal({ egress_proxy: { url: "http://127.0.0.1:1" } }), {}, ["outbound", "proof"]],
     ["with the combined log", withGlobal({ access_log: { format: "combined" } }), {}, ["logs"]],
     ["with a file of the access log", withGlobal({ access_log: { file: "/dev/null" } }), {}, ["logs"]],
     ["with Server-Timing", withGlobal({ server_timing: true }), {}, ["logs"]],
-    ["with a reference", withUpstream({ host: "127.0.0.${env:LAST}" }), { LAST: "1" }, ["upstreamTls", "sources"]],
+    ["with a reference", withUpstream({ host: "127.0.0.${env:LAST}" }), { LAST: "1" }, ["outbound", "sources"]],
     [
       "with HTTPS",
       quickstart,
