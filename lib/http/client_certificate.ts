@@ -17,6 +17,8 @@ export interface ClientCertificate {
   readonly fingerprint: string;
   /** Object identifiers of the extended key uses; empty when the certificate does not restrict them. */
   readonly keyUses: readonly string[];
+  /** In DER, and behind it those that the client has sent with it; absent: not known, as in tests. */
+  readonly chain?: () => readonly Buffer[];
 }
 
 export type CertificateReader = () => ClientCertificate | null;

@@ -2,9 +2,10 @@
  * The plugin kind `mtls`: admits requests whose client has presented a certificate signed by CA_CERT_PATH, and sends
  * its subject to the upstream. The client's own X-Client-Cert-… headers are removed before any plugin runs.
  */
-import { array, object, optional, string } from "../config/schema.ts";
+import { array, boolean, object, oneOf, optional, string, withDefault } from "../config/schema.ts";
 import type { ClientCertificate } from "../http/client_certificate.ts";
 import { nameSet, quotedString, withoutHeaders, type HeaderList } from "../http/headers.ts";
+import type { Log } from "../base/log.ts";
 import { callerNamed } from "../http/exchange.ts";
 import { problem } from "../http/reply.ts";
 import type { Plugin } from "./plugin.ts";
@@ -23,8 +24,21 @@ const schema = object(
         },
       ),
     ),
+    client_cert_header: optional(
+      oneOf(["rfc9440"], { describe: 'Whether upstreams get the whole certificate: "rfc9440", in Client-Cert.' }),
+    ),
+    client_cert_chain: withDefault(
+      boolean({ describe: "Whether they also get the certificates behind it, in Client-Cert-Chain." }),
+      false,
+    ),
   },
-  { describe: "Requires a client certificate that CA_CERT_PATH has signed." },
+  {
+    describe: "Requires a client certificate that CA_CERT_PATH has signed.",
+    refine({ clientCertHeader, clientCertChain }, report) {
+      if (clientCertChain && clientCertHeader === undefined)
+        report('needs "client_cert_header": "rfc9440"', "client_cert_chain");
+    },
+  },
 );
 
 export const mtls: Plugin<typeof schema> = {
@@ -32,6 +46,7 @@ export const mtls: Plugin<typeof schema> = {
   schema,
   guards: true,
   identifies: true,
+  ownHeaders: ({ clientCertHeader }) => (clientCertHeader === undefined ? [] : ["Client-Cert", "Client-Cert-Chain"]),
   create(config, tools) {
     const isAllowed = config.allow === undefined ? () => true : allowing(config.allow);
     // Runs once per connection.
@@ -39,18 +54,22 @@ export const mtls: Plugin<typeof schema> = {
     const headers = ["WWW-Authenticate", `ClientCertificate realm=${quotedString(tools.gatewayName)}`];
     const missing = { headers, detail: "Show a client certificate in the TLS handshake." };
     const detail = "The client certificate that was shown is not accepted here.";
+    const own = config.clientCertHeader === undefined ? OWN : OWN_WITH_WHOLE;
+    const chainTo = config.clientCertChain ? tools.log : null;
     return (next) => (exchange) => {
       const certificate = exchange.call.certificate();
       if (certificate === null) return problem(exchange.call, "client_certificate_missing", missing);
       let verdict = verdicts.get(certificate);
       if (verdict === undefined) {
-        verdict = { why: whyRefused(certificate, isAllowed), headers: headersFor(certificate) };
+        const why = whyRefused(certificate, isAllowed);
+        const whole = why === null && config.clientCertHeader !== undefined ? rfc9440Headers(certificate, chainTo) : [];
+        verdict = { why, headers: [...headersFor(certificate), ...whole] };
         verdicts.set(certificate, verdict);
       }
       if (verdict.why !== null)
         return problem(exchange.call, "client_certificate_invalid", { headers, detail, why: verdict.why });
       const identity = certificate.commonName ?? certificate.fingerprint;
-      const replaced = withoutHeaders(exchange.headers, OWN);
+      const replaced = withoutHeaders(exchange.headers, own);
       replaced.push(...verdict.headers);
       return next(exchange.with({ ...callerNamed(identity), headers: replaced }));
     };
@@ -101,6 +120,23 @@ function headersFor({ subject, names, fingerprint }: ClientCertificate): HeaderL
   return headers;
 }
 
+/** `log`: gets what is left out of the chain; null: the chain is not sent. */
+function rfc9440Headers({ subject, chain = () => [] }: ClientCertificate, log: Log | null): HeaderList {
+  // RFC 9440 §2.2, §2.3: Byte Sequences of RFC 8941.
+  const [own, ...others] = chain().map((der) => `:${der.toString("base64")}:`);
+  if (own === undefined) return [];
+  const behind = others.join(", ");
+  if (log === null || behind === "") return ["Client-Cert", own];
+  if (behind.length <= MAX_CHAIN_BYTES) return ["Client-Cert", own, "Client-Cert-Chain", behind];
+  log.warn(`mtls: a chain of certificates is longer than ${MAX_CHAIN_BYTES} bytes: Client-Cert-Chain is left out`, {
+    subject,
+    bytes: behind.length,
+  });
+  return ["Client-Cert", own];
+}
+
+const MAX_CHAIN_BYTES = 16 * 1024;
+
 /** Writes characters that are not safe in a header as their bytes in hex: `\C3\A9` as in RFC 4514, `%2C`. */
 function escaped(text: string, unsafe: RegExp, mark: string): string {
   return text.replace(unsafe, (character) =>
@@ -109,4 +145,11 @@ function escaped(text: string, unsafe: RegExp, mark: string): string {
 }
 
 /** Those of an earlier instance would occur twice. */
-const OWN = nameSet(["x-client-cert-subject", "x-client-cert-san", "x-client-cert-fingerprint"]);
+const OWN_NAMES = ["x-client-cert-subject", "x-client-cert-san", "x-client-cert-fingerprint"];
+const OWN = nameSet(OWN_NAMES);
+/** Many upstreams read "_" as "-". */
+const OWN_WITH_WHOLE = nameSet([
+  ...OWN_NAMES,
+  ...["client-cert", "client_cert"],
+  ...["client-cert-chain", "client_cert-chain", "client-cert_chain", "client_cert_chain"],
+]);

@@ -89,8 +89,23 @@ export function clientCertificate(shown: X509Certificate, reason: string | null)
     names: alternativeNames(shown.subjectAltName ?? "").map(({ type, name }) => `${type}:${name}`),
     fingerprint: shown.fingerprint256.replaceAll(":", "").toLowerCase(),
     keyUses: shown.keyUsage ?? [],
+    chain: () => chainOf(shown),
   };
 }
+
+/** As in the handshake; of a resumed session the first alone is known. Without the CA itself. */
+function chainOf(shown: X509Certificate): readonly Buffer[] {
+  const chain = [shown.raw];
+  let next = shown.issuerCertificate;
+  while (next !== undefined && chain.length < MAX_CHAIN) {
+    if (!next.checkIssued(next)) chain.push(next.raw);
+    next = next.issuerCertificate;
+  }
+  return chain;
+}
+
+/** OpenSSL verifies no longer ones (`X509_VERIFY_PARAM_set_depth`). */
+const MAX_CHAIN = 100;
 
 /**
  * Node gives one line for each part, escaped as in RFC 4514, the most general first, and joins several attributes of

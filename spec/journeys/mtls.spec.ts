@@ -1,3 +1,4 @@
+import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import type { ClientHttp2Session, IncomingHttpHeaders } from "node:http2";
 import https from "node:https";
@@ -7,7 +8,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput, TlsFiles } from "../../lib/index.ts";
 import { CA, CLIENT, SERVER, STRANGER } from "../support/certs.ts";
 import { h2Ask, h2TlsSession } from "../support/h2_client.ts";
-import { ALICE, LATE, OTHER_CA, SERVER_ONLY } from "../support/more_certs.ts";
+import { ALICE, LATE, OTHER_CA, SERVER_ONLY, SHOP } from "../support/more_certs.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import type { Seen } from "../support/origin.ts";
 import { ask, connect, eventually, overSocket } from "../support/raw_client.ts";
@@ -306,4 +307,67 @@ it("inject presents a certificate, and accepts headers, as a client does", async
     ["x-client-cert-subject", "CN=a"],
     ["x-client-cert-fingerprint", "ab".repeat(32)],
   ]);
+});
+
+describe("mtls with client_cert_header", () => {
+  const der = ({ cert }: { readonly cert: string }) => new X509Certificate(cert).raw.toString("base64");
+  const asRfc9440 = (config: object = {}) => ({ name: "mtls", config: { client_cert_header: "rfc9440", ...config } });
+  const client = { cert: ALICE.cert + SHOP.cert + OTHER_CA.cert, key: ALICE.key };
+  const FORGED_WHOLE = ["Client-Cert", "client_cert", "CLIENT-CERT-CHAIN", "Client_Cert-Chain", "client_cert_chain"];
+  const ofClientCert = ({ headers: rawHeaders }: Pick<Seen, "headers">) => {
+    const found = rawHeaders.flatMap((name, i) =>
+      i % 2 === 0 && /^client/i.test(name) ? [name, rawHeaders[i + 1]!] : [],
+    );
+    return found;
+  };
+
+  it.each([false, true])(
+    "sends the certificate, and with client_cert_chain (%s) those behind it",
+    async (withChain) => {
+      const upstream = await backend();
+      const { port } = await secure(
+        oneService(upstream.port, { plugins: [asRfc9440({ client_cert_chain: withChain })] }),
+      );
+      expect(await requestHttp1(port, client)).toMatchObject({ status: 200 });
+      const own = ["Client-Cert", `:${der(ALICE)}:`];
+      const behind = ["Client-Cert-Chain", `:${der(SHOP)}:`];
+      expect(ofClientCert(upstream.seen[0]!)).toEqual(withChain ? [...own, ...behind] : own);
+    },
+  );
+
+  it(
+    "drops these names of clients, also with _, over HTTP/1 and HTTP/2, " + "and although Connection names them",
+    async () => {
+      const upstream = await backend();
+      const config = oneService(upstream.port, { plugins: [asRfc9440()] }, { underscore_headers: "allow" });
+      const { port } = await secure(config);
+      const forged = Object.fromEntries(FORGED_WHOLE.map((name) => [name, ":AAAA:"]));
+      await requestHttp1(port, { ...client, headers: { ...forged, Connection: "close, Client-Cert" } });
+      const session = await h2TlsSession(port, { ...client, ca: CA.cert, servername: "localhost" });
+      await requestHttp2(session, { ":path": "/a/x", ...forged });
+      expect(upstream.seen.map(ofClientCert)).toEqual([1, 2].map(() => ["Client-Cert", `:${der(ALICE)}:`]));
+    },
+  );
+
+  it("drops them from trailers", async () => {
+    const upstream = await backend();
+    const { port } = await secure(
+      oneService(upstream.port, { plugins: [asRfc9440()] }, { underscore_headers: "allow" }),
+    );
+    const connection = overSocket(await handshake(port, client));
+    const trailers = `${FORGED_WHOLE.map((name) => `${name}: :AAAA:\r\n`).join("")}Other: 1\r\n`;
+    connection.send(
+      `POST /a/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: ` +
+        `close\r\n\r\n1\r\na\r\n0\r\n${trailers}\r\n`,
+    );
+    await connection.closed();
+    expect(upstream.seen[0]!.trailers).toEqual(["Other", "1"]);
+  });
+
+  it("passes them on routes without it", async () => {
+    const upstream = await backend();
+    const { port } = await secure(oneService(upstream.port, { plugins: [MTLS] }));
+    await requestHttp1(port, { ...client, headers: { "Client-Cert": ":AAAA:" } });
+    expect(ofClientCert(upstream.seen[0]!)).toEqual(["Client-Cert", ":AAAA:"]);
+  });
 });

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { ClientCertificate } from "../../lib/http/client_certificate.ts";
 import { Call } from "../../lib/http/exchange.ts";
 import { headerValue, headerValues } from "../../lib/http/headers.ts";
+import { silentLog } from "../../lib/base/log.ts";
 import { mtls } from "../../lib/plugins/mtls.ts";
 import { clientCertificate } from "../../lib/server/client_certificate.ts";
 import { ALICE, NAMELESS, POSING, SERVER_ONLY, UNRESTRICTED } from "../support/more_certs.ts";
@@ -208,7 +209,7 @@ describe("what is passed on", () => {
 
 describe("configuration", () => {
   it("the configuration of mtls may be empty", () =>
-    expect(checked(mtls.schema, {})).toEqual({ value: {}, issues: [] }));
+    expect(checked(mtls.schema, {})).toEqual({ value: { clientCertChain: false }, issues: [] }));
 
   it.each<[object, string]>([
     [{ allow: [] }, "allow: expected at least 1 item, found none"],
@@ -218,4 +219,42 @@ describe("configuration", () => {
   ])("mtls refuses the configuration %j: %s", (config, issue) =>
     expect(checked(mtls.schema, config).issues).toEqual([issue]),
   );
+});
+
+describe("Client-Cert", () => {
+  const whole = (chain: readonly Buffer[], client_cert_chain = true) => {
+    const said: string[] = [];
+    const log = { ...silentLog, warn: (message: string) => void said.push(message) };
+    const config = { clientCertHeader: "rfc9440", clientCertChain: client_cert_chain } as const;
+    const middleware = mtls.create(config, { ...madeUpTools(), log });
+    const { forwarded } = ask({ ...alice, chain: () => chain }, {}, middleware);
+    return { said, header: (name: string) => headerValue(forwarded!.headers, name) };
+  };
+
+  it("mtls leaves out a chain of more than 16 KiB, with a line in the log", () => {
+    const [fits, long] = [
+      whole([Buffer.from("a"), Buffer.alloc(12_285)]),
+      whole([Buffer.from("a"), Buffer.alloc(12_288)]),
+    ];
+    expect([fits.header("client-cert"), fits.header("client-cert-chain")!.length]).toEqual([":YQ==:", 16_382]);
+    expect(fits.said).toEqual([]);
+    expect([long.header("client-cert"), long.header("client-cert-chain")]).toEqual([":YQ==:", undefined]);
+    expect(long.said).toEqual([
+      "mtls: a chain of certificates is longer than 16384 bytes: Client-Cert-Chain is left out",
+    ]);
+  });
+
+  it("mtls separates several certificates of a chain with commas", () => {
+    expect(whole(["a", "b", "c"].map((text) => Buffer.from(text))).header("client-cert-chain")).toBe(":Yg==:, :Yw==:");
+  });
+
+  it("mtls sends none where the certificate itself is not known, as in tests", () => {
+    expect(whole([]).header("client-cert")).toBeUndefined();
+  });
+
+  it("client_cert_chain needs client_cert_header, which has one value", () => {
+    const issues = (config: object) => checked(mtls.schema, config).issues.join();
+    expect(issues({ client_cert_chain: true })).toContain('needs "client_cert_header": "rfc9440"');
+    expect(issues({ client_cert_header: "nginx" })).toContain('expected "rfc9440"');
+  });
 });
