@@ -18,6 +18,7 @@ import type { ERRORS_FIELD } from "./own_errors.ts";
 import type { RETRIES } from "./retries.ts";
 import type { ROUTE_TIMEOUTS } from "./route_timeouts.ts";
 import type { PLUGIN_MODULE } from "./plugin_modules.ts";
+import type { UPSTREAM_REQUEST_HEADERS } from "./sent_headers.ts";
 import type { SPLIT } from "./split.ts";
 import type { STICKY } from "./sticky.ts";
 import type { TEST_FILES, TESTS } from "./tests.ts";
@@ -59,6 +60,7 @@ export interface FeatureSchemas {
   /** Of `global` and of services. */
   readonly errors: typeof ERRORS_FIELD;
   readonly split: typeof SPLIT;
+  readonly upstream_request_headers: typeof UPSTREAM_REQUEST_HEADERS;
   readonly sticky: typeof STICKY;
   readonly callers: typeof CALLERS;
   readonly caller_files: typeof CALLER_FILES;

@@ -77,6 +77,9 @@ export const HEALTH = s.object(
       "Probes in a row that have to fail for unhealthy.",
     ),
     expect_status: s.withDefault(EXPECTED, NO_HEALTH.expect_status),
+    request_headers: s.optional(
+      s.boolean({ describe: 'Whether probes have the "request_headers" of their upstream.' }),
+    ),
     passive: s.withDefault(PASSIVE, {}),
   },
   { describe: "Which upstreams are healthy enough to get requests." },

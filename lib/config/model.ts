@@ -185,6 +185,7 @@ function accessLogSchema(field: FeatureField) {
 
 function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, features: readonly FeatureFields[]) {
   const field = fieldsOf<FeatureSchemas>(features);
+  const upstream = s.named("Upstream", upstreamSchema(field));
   const route = s.object({
     name: s.derived(NAME, ({ methods, path }) => defaultRouteName(methods, path)),
     path: PATH,
@@ -208,7 +209,7 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, features: rea
       hash_balance_factor: s.optional(field("hash_balance_factor")),
       sticky: s.optional(field("sticky")),
       split: s.optional(field("split")),
-      upstreams: s.array(UPSTREAM, { min: 1, unique: "id", describe: "Backend targets." }),
+      upstreams: s.array(upstream, { min: 1, unique: "id", describe: "Backend targets." }),
       routes: s.array(s.named("Route", route), { unique: "name", describe: "Routes of the service." }),
       plugins: s.withDefault(plugins, []),
       hosts: s.withDefault(
@@ -243,9 +244,8 @@ export function defaultRouteName(methods: readonly string[], path: string): stri
 
 const BACKUP = s.boolean({ describe: "Whether it gets requests only while no other upstream can be used." });
 
-const UPSTREAM = s.named(
-  "Upstream",
-  s.object({
+function upstreamSchema(field: FeatureField) {
+  return s.object({
     id: s.derived(NAME, ({ host, port }) => (String(host).includes(":") ? `[${host}]:${port}` : `${host}:${port}`)),
     host: s.string({
       hint: "a host name or an IP address",
@@ -256,8 +256,9 @@ const UPSTREAM = s.named(
     weight: boundedInteger(0, 65_535, 1, "Relative share of the requests; 0: no new requests."),
     group: s.optional(NAME),
     backup: s.optional(BACKUP),
-  }),
-);
+    request_headers: s.optional(field("upstream_request_headers")),
+  });
+}
 
 const TIMEOUTS = s.object({
   connect_ms: milliseconds(1, 3000, "Longest wait for a connection to an upstream"),

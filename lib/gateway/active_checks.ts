@@ -4,6 +4,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Dial, Egress } from "../base/egress.ts";
 import type { Service } from "../config/model.ts";
+import type { HeaderList } from "../http/headers.ts";
 import { checkSettings, startHealthCheck, type CheckSettings } from "../upstream/health_checks.ts";
 import type { Peer } from "../upstream/upstream_set.ts";
 
@@ -33,14 +34,15 @@ export class ActiveChecks {
     const wanted = new Map(all.flatMap((checks) => Array.from(checks.dials.keys(), (peer) => [peer, checks] as const)));
     for (const [peer, { stop, settings }] of this.#running) {
       const now = wanted.get(peer);
-      if (now !== undefined && JSON.stringify(now.settings) === settings) wanted.delete(peer);
+      if (now !== undefined && keyOf(now.settings, peer) === settings) wanted.delete(peer);
       else {
         stop();
         this.#running.delete(peer);
       }
     }
     for (const [peer, { settings, dials }] of wanted) {
-      const target = { ...peer.pool.options, dial: dials.get(peer)!, authority: peer.authority };
+      const headers = headersOf(settings, peer);
+      const target = { ...peer.pool.options, dial: dials.get(peer)!, authority: peer.authority, headers };
       const stop = startHealthCheck({
         target,
         settings,
@@ -48,7 +50,15 @@ export class ActiveChecks {
         random: Math.random,
         report: (failure) => peer.health.checked?.(failure),
       });
-      this.#running.set(peer, { settings: JSON.stringify(settings), stop });
+      this.#running.set(peer, { settings: keyOf(settings, peer), stop });
     }
   }
+}
+
+function headersOf({ hasHeaders = false }: CheckSettings, { ownHeaders }: Peer): HeaderList {
+  return hasHeaders ? (ownHeaders?.list ?? []) : [];
+}
+
+function keyOf(settings: CheckSettings, peer: Peer): string {
+  return JSON.stringify([settings, headersOf(settings, peer)]);
 }

@@ -6,6 +6,7 @@ import { fields as breakerFields } from "../config/circuit_breaker.ts";
 import { fields as hashFields } from "../config/hash_on.ts";
 import { fields as healthFields } from "../config/health.ts";
 import { fields as retryFields } from "../config/retries.ts";
+import { fields as headerFields } from "../config/sent_headers.ts";
 import { fields as splitFields } from "../config/split.ts";
 import { fields as stickyFields } from "../config/sticky.ts";
 import type { Threads } from "../base/threads.ts";
@@ -25,7 +26,16 @@ import { ActiveChecks, checksOf } from "./active_checks.ts";
 
 export { applyHealth } from "../upstream/choice.ts";
 
-export const fields = [healthFields, hashFields, stickyFields, splitFields, backupFields, breakerFields, retryFields];
+export const fields = [
+  healthFields,
+  hashFields,
+  stickyFields,
+  splitFields,
+  backupFields,
+  headerFields,
+  breakerFields,
+  retryFields,
+];
 
 export const healthOf: Balancing["healthOf"] = (options, memory, failures) =>
   failures === null ? new Health(options, memory) : new PublishedHealth(options, memory!, failures);

@@ -2,11 +2,11 @@
  * Changes header lists as configured: remove, rename, set, add, in this order. For `request_headers` and
  * `response_headers`.
  */
-import { TOKEN } from "../base/http_grammar.ts";
 import { droppedProblem } from "../config/dropped_names.ts";
+import { framingProblem } from "../config/sent_headers.ts";
 import { anyOf, array, object, optional, record, string, type ObjectOut, type Path } from "../config/whole_schema.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { isHopByHop, NameMap, nameSet, type HeaderList } from "../http/headers.ts";
+import { NameMap, nameSet, type HeaderList } from "../http/headers.ts";
 import { headerTemplate, type Template } from "./template.ts";
 
 /** Returns the reason why this header (lower case) must not be changed in this way, or undefined. */
@@ -66,14 +66,6 @@ export function headerChanges(describe: string, values: "secret" | "open", refus
 /** All names that the changes mention. */
 export function changedNames({ remove = [], rename = {}, set = {}, add = {} }: HeaderChanges): string[] {
   return [...remove, ...Object.entries(rename).flat(), ...Object.keys(set), ...Object.keys(add)];
-}
-
-function framingProblem(name: string): string | undefined {
-  if (!TOKEN.test(name)) return "is not the name of a header";
-  if (isHopByHop(name)) return "is a header of a single connection: the gateway itself sets it";
-  return /^(?:content-length|trailer)$/i.test(name)
-    ? "is part of how the message is framed: the gateway itself sets it"
-    : undefined;
 }
 
 /** Reports names that occur twice in a record of headers, in different cases. */

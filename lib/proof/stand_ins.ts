@@ -12,6 +12,7 @@ import { withoutHeader, type HeaderList } from "../http/headers.ts";
 import { faultReply, problem, type Reply } from "../http/reply.ts";
 import type { Inbound, ReceiveOptions } from "../server/inbound.ts";
 import { headText, replyOf, requestHead } from "../upstream/heads.ts";
+import { OwnHeaders } from "../upstream/own_headers.ts";
 import { authorityOf } from "../upstream/upstream_set.ts";
 import { headerListOf, injected } from "./made_request.ts";
 
@@ -86,10 +87,11 @@ export function headersFor(
   { upstreams, protocol, preserveHost }: Service,
   viaName: string,
 ): HeaderList | null {
-  const first = upstreams.find(({ weight }) => weight > 0);
-  return first === undefined
-    ? null
-    : requestHead(exchange, { authority: authorityOf({ ...first, protocol }) }, { preserveHost, viaName }).headers;
+  const able = upstreams.filter(({ weight }) => weight > 0);
+  const first = able.find(({ backup }) => backup !== true) ?? able[0];
+  if (first === undefined) return null;
+  const sent = first.requestHeaders === undefined ? exchange : new OwnHeaders(first.requestHeaders).sentWith(exchange);
+  return requestHead(sent, { authority: authorityOf({ ...first, protocol }) }, { preserveHost, viaName }).headers;
 }
 
 /** Answers what plugins ask of other servers, by the exact URL; a server without an answer cannot be reached. */

@@ -119,8 +119,9 @@ export function tryPeer(
  * responses go to the client as they arrive. When the client disconnects, or `endsAt` (monotonic; Infinity: never) has
  * come, the request is cancelled.
  */
-export function forward(exchange: Exchange, to: Peer, options: ForwardOptions, endsAt: number): Promise<Reply> {
-  const { pool } = to;
+export function forward(given: Exchange, to: Peer, options: ForwardOptions, endsAt: number): Promise<Reply> {
+  const { pool, ownHeaders } = to;
+  const exchange = ownHeaders === null ? given : ownHeaders.sentWith(given);
   const { tryMs, clock } = options;
   const tryEndsAt = tryMs === 0 ? endsAt : Math.min(endsAt, clock.now() + tryMs);
   const attempt = { exchange, to, options, tryEndsAt, endsAt, isSecond: false, bytes: null };

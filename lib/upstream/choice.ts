@@ -15,6 +15,7 @@ import {
 import type { Balancer } from "./balance.ts";
 import type { HealthTools } from "./contracts.ts";
 import { Unsent } from "./faults.ts";
+import { OwnHeaders } from "./own_headers.ts";
 import { isUntouched } from "./try.ts";
 import { ALWAYS_USABLE, type UpstreamPlan, type Peer, type UpstreamSet } from "./upstream_set.ts";
 import { servingOf, usableOf } from "./usable.ts";
@@ -46,7 +47,10 @@ export function pickerAmong(
   };
 }
 
-/** Puts the settings of a configuration for the health of its upstreams into force, after `UpstreamSet.apply`. */
+/**
+ * Puts the settings of a configuration for the health of its upstreams into force, after `UpstreamSet.apply`; and which
+ * are backups, and what only one of them gets.
+ */
 export function applyHealth(
   upstreamSet: UpstreamSet,
   plans: readonly UpstreamPlan[],
@@ -59,8 +63,9 @@ export function applyHealth(
     const health = make({ clock, log, service: upstreamSet.service, upstream, mayEject, changed }, memory);
     return health;
   };
-  for (const { peer, health, backup = false, memory = null } of plans) {
+  for (const { peer, health, backup = false, requestHeaders, memory = null } of plans) {
     peer.isBackup = backup;
+    peer.ownHeaders = requestHeaders === undefined ? null : new OwnHeaders(requestHeaders);
     if (health === null) continue;
     if (peer.health === ALWAYS_USABLE) peer.health = made(peer.id, memory);
     peer.health.configure(health);

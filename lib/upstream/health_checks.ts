@@ -11,6 +11,8 @@ import { entry } from "../base/event_loop.ts";
 import { connectFailure, ignore } from "../base/errors.ts";
 import { version } from "../base/version.ts";
 import type { Service } from "../config/model.ts";
+import { h2Fields } from "../http/h2_fields.ts";
+import { hasHeader, type HeaderList } from "../http/headers.ts";
 import { connect, readyEvent } from "./connect.ts";
 import { isSecure, type PoolOptions } from "./connect.ts";
 import { invalidity, type NodeResponse } from "./node_response.ts";
@@ -19,15 +21,23 @@ import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 /** With the source of `expects`, so that two can be compared as JSON. */
 export type CheckSettings = HealthCheckSettings & { readonly expectStatus: string };
 
-export function checkSettings({ path, intervalMs, timeoutMs, expectStatus }: Service["health"]): CheckSettings {
+export function checkSettings({
+  path,
+  intervalMs,
+  timeoutMs,
+  expectStatus,
+  requestHeaders: hasHeaders = false,
+}: Service["health"]): CheckSettings {
   const ranges = [expectStatus].flat().map((item) => String(item).split("-").map(Number));
   const expects = (status: number) => ranges.some(([from, to]) => status >= from! && status <= (to ?? from!));
-  return { path, intervalMs, timeoutMs, expects, expectStatus: String(expectStatus) };
+  return { path, intervalMs, timeoutMs, expects, hasHeaders, expectStatus: String(expectStatus) };
 }
 
 export interface HealthCheckTarget extends Omit<PoolOptions, "keepaliveIdleMs"> {
   /** For the Host header, or `:authority`. */
   readonly authority: string;
+  /** Sent with each check. Default: none. */
+  readonly headers?: HeaderList;
 }
 
 export interface HealthCheckSettings {
@@ -38,6 +48,8 @@ export interface HealthCheckSettings {
   /** From the connection to the head of the final response, in milliseconds. */
   readonly timeoutMs: number;
   readonly expects: (status: number) => boolean;
+  /** Whether the upstream's own headers are sent. */
+  readonly hasHeaders?: boolean;
 }
 
 export interface HealthCheckOptions {
@@ -130,10 +142,11 @@ type Ask = (
 ) => () => void;
 type Fail = (failure: string) => void;
 
-const askHttp1: Ask = (socket, { authority }, path, answered, fail) => {
+const askHttp1: Ask = (socket, { authority, headers = [] }, path, answered, fail) => {
+  const list = ["Host", authority, ...withAgent(headers), "Connection", "close"];
   const request = requestOver(socket, {
     path,
-    headers: ["Host", authority, "User-Agent", USER_AGENT, "Connection", "close"] as unknown as OutgoingHttpHeaders,
+    headers: list as unknown as OutgoingHttpHeaders,
     setHost: false,
     maxHeaderSize: MAX_RESPONSE_HEAD_BYTES,
   });
@@ -154,7 +167,7 @@ const askHttp1: Ask = (socket, { authority }, path, answered, fail) => {
   return () => void request.destroy();
 };
 
-const askHttp2: Ask = (socket, { protocol, authority }, path, answered, fail) => {
+const askHttp2: Ask = (socket, { protocol, authority, headers = [] }, path, answered, fail) => {
   if (socket instanceof tls.TLSSocket && socket.alpnProtocol !== "h2") {
     fail("the upstream does not offer HTTP/2 (ALPN h2)");
     return ignore;
@@ -174,7 +187,7 @@ const askHttp2: Ask = (socket, { protocol, authority }, path, answered, fail) =>
     ":scheme": scheme,
     ":authority": authority,
     ":path": path,
-    "user-agent": USER_AGENT,
+    ...h2Fields(withAgent(headers)),
   });
   stream.on("headers", limitedInformation(fail));
   stream.once("response", ({ ":status": status }) => answered(status!));
@@ -182,6 +195,10 @@ const askHttp2: Ask = (socket, { protocol, authority }, path, answered, fail) =>
   stream.once("close", () => fail(session.closed ? CLOSED : `the upstream reset the stream (code ${stream.rstCode})`));
   return () => session.destroy();
 };
+
+function withAgent(headers: HeaderList): HeaderList {
+  return hasHeader(headers, "user-agent") ? headers : ["User-Agent", USER_AGENT, ...headers];
+}
 
 /** Counts informational responses, which an upstream could send without end. */
 function limitedInformation(fail: Fail): () => void {

@@ -10,6 +10,7 @@ import type { RetryLimit, UpstreamHealth } from "./contracts.ts";
 import { isUpstreams } from "./faults.ts";
 import type { PoolOptions } from "./connect.ts";
 import type { Leases } from "./leases.ts";
+import type { OwnHeaders } from "./own_headers.ts";
 import type { Http1Pool } from "./pool.ts";
 import type { Try, UpstreamDestination } from "./try.ts";
 
@@ -42,6 +43,8 @@ export class Peer implements UpstreamDestination<Pool>, WeighedUpstream {
   group: string | null = null;
   /** As configured: it gets requests only while no other upstream is usable. `applyHealth` sets it. */
   isBackup = false;
+  /** Its `request_headers`, as configured; null: none. `applyHealth` sets them. */
+  ownHeaders: OwnHeaders | null = null;
   turn = 0;
   /** In the main thread of several: requests in progress and open connections of all workers. */
   readonly ofWorkers = { load: 0, open: 0 };
@@ -105,7 +108,7 @@ export function authorityOf({
 }
 
 /** One upstream of a service as a configuration has it. */
-export interface UpstreamPlan extends Pick<Upstream, "weight" | "backup"> {
+export interface UpstreamPlan extends Pick<Upstream, "weight" | "backup" | "requestHeaders"> {
   readonly peer: Peer;
   readonly group?: string | undefined;
   /** Null: it is always usable. */

@@ -157,6 +157,7 @@ describe("the program loads what is named, and only that,", () => {
     ],
     ["with own errors", withGlobal({ errors: [{ content_type: "text/plain", body: "x" }] }), {}, ["routing"]],
     ["with another path at the upstream", withService({ upstream_path: "/api" }), {}, ["routing"]],
+    ["with headers for one upstream", withUpstream({ request_headers: { "X-A": "1" } }), {}, ["balancing"]],
     [
       "with a backup",
       withService({

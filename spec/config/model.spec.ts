@@ -303,6 +303,28 @@ describe("services", () => {
     }
   });
 
+  it("upstreams have request_headers that plugins may set too, and never repeat a secret", () => {
+    const of = (request_headers: unknown) =>
+      ofService({ upstreams: [{ host: "127.0.0.1", port: 1, request_headers }] });
+    const at = "services[0].upstreams[0].request_headers";
+    expect(
+      of({ Authorization: "Bearer x", "Proxy-Authorization": "Basic x", Cookie: "a=b", "X-Api-Key": "k" }),
+    ).toEqual([]);
+    expect(of({ Host: "h", via: "v", "X-Forwarded-For": "1", TE: "t", "Content-Length": "1", "a b": "c" })).toEqual([
+      expect.stringContaining(`${at}.Host: is the upstream's own`),
+      `${at}.via: is set by the gateway itself`,
+      expect.stringContaining("X-Forwarded-For"),
+      `${at}.TE: is a header of a single connection: the gateway itself sets it`,
+      expect.stringContaining("is part of how the message is framed"),
+      expect.stringContaining("is not the name of a header"),
+    ]);
+    expect(of({ "X-A": "1", "x-a": "2" })).toEqual([`${at}["x-a"]: occurs twice, in different cases`]);
+    const [secret, open, empty] = of({ "X-Api-Key": "hush\nhush", "X-Plain": "two\nlines", "X-Empty": "" });
+    expect(secret).not.toContain("hush");
+    expect(open).toContain(`expected the value of a header, found "two\\nlines"`);
+    expect(empty).toContain("expected the value of a header");
+  });
+
   it("at least one upstream of a service is no backup, and nor is one of a group with a share", () => {
     const upstream = (id: string, more: object = {}) => ({ id, host: "127.0.0.1", port: 1, ...more });
     const spare = upstream("b", { backup: true, group: "g" });

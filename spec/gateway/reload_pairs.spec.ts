@@ -43,7 +43,7 @@ async function answering(server: https.Server | http2.Http2Server): Promise<numb
 const GROUPED = [
   { id: "old", group: "old" },
   { id: "new", group: "new", weight: 3 },
-  { id: "spare", backup: true },
+  { id: "spare", backup: true, request_headers: { "X-Provider": "spare" } },
 ] as const;
 const PASSIVE = { max_failures: 3, window_ms: 2000, eject_ms: 2000, statuses: [503], slow_start_ms: 100 };
 const HEALTH = {
@@ -54,6 +54,7 @@ const HEALTH = {
   healthy_threshold: 1,
   unhealthy_threshold: 2,
   expect_status: [200],
+  request_headers: true,
   passive: PASSIVE,
 };
 const MODULE =

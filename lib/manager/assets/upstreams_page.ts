@@ -162,7 +162,7 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
   const badge = stateBadge();
   const circuit = stateBadge();
   const actions = upstreamActions(frame, service.name, upstream.id);
-  const { group } = upstream;
+  const { group, request_headers: ownHeaders } = upstream;
   const isCanary = group !== undefined && service.split?.some((split) => split.group === group) === true;
   const changes = formLinks(frame, ...(isCanary ? [["Change the share", "share", service.name, group] as const] : []));
   const state = el("div", { class: "card" });
@@ -176,6 +176,7 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
     ["Weight", upstream.weight === 0 ? "0: gets no new requests" : String(upstream.weight)],
     group === undefined ? null : ["Group", group],
     upstream.backup === true ? ["Backup", BACKUP] : null,
+    ownHeaders === undefined ? null : ["Headers of its own", Object.keys(ownHeaders).join(", ")],
     ...balancingFacts(service),
   ]);
   const path = [
