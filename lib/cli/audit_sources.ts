@@ -174,11 +174,11 @@ function listensOf({
   ];
 }
 
-function dialsOf({ tracing, manager }: Settings, configured: readonly Destination[]): Destination[] {
+function dialsOf({ tracing, metricsExport, manager }: Settings, configured: readonly Destination[]): Destination[] {
   const backend = manager?.backendUrl ?? null;
   const all = [
     ...configured,
-    ...(tracing === null ? [] : [destinationOf(new URL(tracing.url), "otlp")]),
+    ...[tracing, metricsExport].flatMap((to) => (to === null ? [] : [destinationOf(new URL(to.url), "otlp")])),
     ...(backend === null ? [] : [destinationOf(new URL(backend), "manager")]),
   ];
   return [...new Map(all.map((each) => [JSON.stringify(each), each])).values()];
@@ -189,6 +189,7 @@ function secretsOfSettings({ serverKeyPath }: Settings, flags: Flags): string[] 
     ...Object.values(SETTINGS).flatMap(({ flag, variable }) => (flag === null ? [variable] : [])),
     "OTEL_EXPORTER_OTLP_HEADERS",
     "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
   ];
   const files = [SETTINGS.adminPasswordFile, SETTINGS.adminViewerPasswordFile, SETTINGS.metricsTokenFile].flatMap(
     ({ flag, variable }) => String(flags[flag!] ?? "") || process.env[variable] || [],

@@ -26,6 +26,7 @@ export const ON_DEMAND = {
   probes: () => import("./probes.ts"),
   manager: () => import("./management_ui.ts"),
   managerProxy: () => import("../manager/proxy.ts"),
+  metricsExport: () => import("./metrics_export.ts"),
 };
 
 /** Throws a `Failure` for settings with errors, and for those that name what this build does not have. */
@@ -42,7 +43,8 @@ export async function settingsOf(flags: Flags, environment: Environment, host: H
 export type Named = readonly (keyof typeof ON_DEMAND)[];
 
 /** What of `ON_DEMAND` settings name. */
-export function onDemandOf({ admin, probe, manager, workers, serverCertPath, stateDir, audit, seal }: Settings): Named {
+export function onDemandOf(settings: Settings): Named {
+  const { admin, probe, manager, metricsExport, workers, serverCertPath, stateDir, audit, seal } = settings;
   return namesOf({
     serverTls: serverCertPath !== null,
     admin: admin !== null,
@@ -50,6 +52,7 @@ export function onDemandOf({ admin, probe, manager, workers, serverCertPath, sta
     probes: probe !== null,
     manager: manager !== null,
     managerProxy: manager !== null && manager.backendUrl !== null,
+    metricsExport: metricsExport !== null,
     workers: workers !== 1,
     stateDir: stateDir !== null,
     auditLog: audit !== null,
@@ -63,17 +66,17 @@ function namesOf<Name extends string>(all: Readonly<Record<Name, boolean>>): rea
 }
 
 /** Who can ask for figures and for what became of requests. */
-export function askedBy({ admin, probe }: Settings): NonNullable<CompleteOptions["asked"]> {
+export function askedBy({ admin, probe, metricsExport }: Settings): NonNullable<CompleteOptions["asked"]> {
   if (admin !== null) return "administrators";
-  return probe === null ? "nobody" : "scrapers";
+  return probe === null && metricsExport === null ? "nobody" : "scrapers";
 }
 
 /** The features that settings name. */
 export function featuresNamedBy(settings: Settings): readonly FeatureName[] {
-  const { configKeyPath, tracing, workers, serverCertPath } = settings;
+  const { configKeyPath, tracing, metricsExport, workers, serverCertPath } = settings;
   return namesOf({
     sources: configKeyPath !== null,
-    tracing: tracing !== null,
+    tracing: tracing !== null || metricsExport !== null,
     reporting: askedBy(settings) !== "nobody",
     workers: workers !== 1,
     serverTls: serverCertPath !== null,

@@ -70,7 +70,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     process.env,
     options.configKeyFile,
   );
-  const { tracing } = settings;
+  const { tracing, metricsExport } = settings;
   const adminCookie = settings.admin?.cookie;
   const named = featuresNamedBy(settings);
   const asked = askedBy(settings);
@@ -87,6 +87,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     hasHttps: settings.serverCertPath !== null,
     asked,
     ...(tracing && { tracing }),
+    areDurationsSent: metricsExport !== null,
     ...(adminCookie !== undefined && { adminCookie }),
   };
   // Also of what the configuration names: settings may be the cause of a warning.
@@ -94,6 +95,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const reported = isReported ? open((await ON_DEMAND.reporting()).ReportedGateway, made, supervisor?.threads) : null;
   const gateway = reported ?? open(GatewayCore, made, supervisor?.threads);
   const { configuration } = GatewayCore.internalsOf(gateway);
+  if (metricsExport !== null) (await ON_DEMAND.metricsExport()).exportMetrics(metricsExport, reported!, log);
   const tls = settings.serverCertPath === null ? null : (await ON_DEMAND.serverTls()).readTlsFiles(settings, log);
   const operatorTls = tls && { ...tls, features: modules };
   const admin =

@@ -32,7 +32,7 @@ export function openWorkers(
   { features, asked }: Pick<WorkerStart, "features" | "asked">,
   log: Log,
 ): Supervisor | null {
-  const { workers, logLevel, logFormat, tracing, admin } = settings;
+  const { workers, logLevel, logFormat, tracing, admin, metricsExport } = settings;
   const count = workerCount(workers, log, {
     node: process.versions.node,
     platform: process.platform,
@@ -45,6 +45,7 @@ export function openWorkers(
     ...{ count, log: { level: logLevel, format: logFormat }, tracing, adminCookie: admin?.cookie ?? null },
     features,
     asked,
+    areDurationsSent: metricsExport !== null,
     logger: log,
     write,
   });

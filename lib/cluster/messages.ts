@@ -92,6 +92,8 @@ export interface WorkerStart {
   readonly features: readonly FeatureName[];
   /** See `CompleteOptions`. */
   readonly asked: NonNullable<CompleteOptions["asked"]>;
+  /** See `CompleteOptions`. */
+  readonly areDurationsSent: boolean;
   /** Null: there is no audit log. */
   readonly audit: AuditSettings | null;
   /** To give up before anything else; none without SEAL. */

@@ -59,7 +59,10 @@ const LAST_MS = 500;
 /** How long a worker may take after its grace. In milliseconds. */
 const MAX_CLOSING_MS = 3_000;
 
-export interface SupervisorOptions extends Pick<WorkerStart, "log" | "tracing" | "adminCookie" | "features" | "asked"> {
+export interface SupervisorOptions extends Pick<
+  WorkerStart,
+  "log" | "tracing" | "adminCookie" | "features" | "asked" | "areDurationsSent"
+> {
   /** How many workers; at least 2. */
   readonly count: number;
   readonly logger: Log;
@@ -247,7 +250,7 @@ export class Supervisor implements Followers {
   }
 
   #spawn(slot: WorkerSlot): void {
-    const { count, log, tracing, adminCookie, features, asked } = this.#options;
+    const { count, log, tracing, adminCookie, features, asked, areDurationsSent } = this.#options;
     const { index } = slot;
     const start: WorkerStart = {
       id: ++this.#lastId,
@@ -258,6 +261,7 @@ export class Supervisor implements Followers {
       adminCookie,
       features,
       asked,
+      areDurationsSent,
       bundle: this.#internals!.configuration.bundle,
       words: this.#words,
       addresses: this.#addresses,

@@ -103,6 +103,7 @@ async function create(): Promise<GatewayCore> {
     log,
     tests: "skip" as const,
     asked: start.asked,
+    areDurationsSent: start.areDurationsSent,
     ...(tracing && { tracing }),
     ...(start.audit && { audit: await auditOf(modules, start.audit) }),
     ...(start.adminCookie !== null && { adminCookie: start.adminCookie }),

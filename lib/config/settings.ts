@@ -2,12 +2,12 @@
  * The runtime settings of a gateway, read from its flags and the environment, and checked together.
  */
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
-import { asksForTraces, SETTINGS, type MANAGER_TABLE } from "./settings_table.ts";
+import { asksForMetrics, asksForTraces, SETTINGS, type MANAGER_TABLE } from "./settings_table.ts";
 import { certificateRules, messagesOf, portProblems, type Rule } from "./settings_rules.ts";
 import type { AdminSettings, ManagerSettings, Settings, SettingsRead } from "./settings_types.ts";
 import { readValues, startOf } from "./start_settings.ts";
 import type { Environment, Flags, Host, ReadOf, Setting, ValuesOf } from "./start_settings.ts";
-import type { readTracing } from "./tracing.ts";
+import type { readMetricsExport, readTracing } from "./tracing.ts";
 
 type Values = ValuesOf<typeof SETTINGS>;
 export type ManagerValues = ValuesOf<typeof MANAGER_TABLE>;
@@ -16,6 +16,8 @@ type Read = ReadOf<typeof SETTINGS>;
 interface GatewayHost extends Host {
   /** Needed where `asksForTraces`. */
   readonly readTracing?: typeof readTracing;
+  /** Needed where `asksForMetrics`. */
+  readonly readMetricsExport?: typeof readMetricsExport;
 }
 
 /** For a gateway. */
@@ -36,10 +38,18 @@ export function readSettings(flags: Flags, environment: Environment, host: Gatew
   if (environment["ADMIN_AUDIT_LOG"])
     issues.push("ADMIN_AUDIT_LOG is gone: set AUDIT_LOG, a file that has the same events, and logins, in a chain");
   const tracing = asksForTraces(environment) ? host.readTracing!(environment, issues, host.readFile) : null;
+  const metricsExport = asksForMetrics(environment)
+    ? host.readMetricsExport!(environment, issues, host.readFile)
+    : null;
   if (issues.length > 0) return { ok: false, issues };
   return {
     ok: true,
-    settings: settingsOf(values as Values, { password, viewerPassword, metricsToken }, tracing, host),
+    settings: settingsOf(
+      values as Values,
+      { password, viewerPassword, metricsToken },
+      { tracing, metricsExport },
+      host,
+    ),
   };
 }
 
@@ -52,7 +62,10 @@ interface Secrets {
 function settingsOf(
   values: Values,
   { password, viewerPassword, metricsToken }: Secrets,
-  tracing: ReturnType<typeof readTracing>,
+  exports: {
+    readonly tracing: ReturnType<typeof readTracing>;
+    readonly metricsExport: ReturnType<typeof readMetricsExport>;
+  },
   host: Host,
 ): Settings {
   const {
@@ -81,7 +94,7 @@ function settingsOf(
     probe: port === null ? null : { host: probeHost, port, hosts: [...(adminHosts ?? []), probeHost] },
     metricsToken,
     manager: values.manager ? managerOf(values) : null,
-    tracing,
+    ...exports,
   };
 }
 

@@ -309,6 +309,12 @@ export function asksForTraces(environment: Environment): boolean {
   return !isOff && text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") + text("OTEL_EXPORTER_OTLP_ENDPOINT") !== "";
 }
 
+/** The same for metrics, which are off unless their exporter is named. */
+export function asksForMetrics(environment: Environment): boolean {
+  const exporter = environment["OTEL_METRICS_EXPORTER"]?.trim() ?? "";
+  return exporter !== "" && exporter !== "none" && environment["OTEL_SDK_DISABLED"]?.trim().toLowerCase() !== "true";
+}
+
 /** Whether a flag is true or false, and may be written without its value. */
 export function isSwitch(flag: string): boolean {
   return Object.values(SETTINGS).some((row) => row.flag === flag && row.value === BOOLEAN.value);

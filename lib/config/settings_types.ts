@@ -40,6 +40,8 @@ export interface Settings {
   readonly manager: ManagerSettings | null;
   /** Null: requests are not traced. */
   readonly tracing: TracingSettings | null;
+  /** Null: metrics are not sent. */
+  readonly metricsExport: MetricsExport | null;
 }
 
 export interface AdminSettings {
@@ -79,9 +81,9 @@ export interface ManagerSettings {
   readonly hosts: readonly string[];
 }
 
-/** The destination of traces, and which requests are traced. */
-export interface TracingSettings {
-  /** URL that spans are sent to, http or https, path included: "http://collector:4318/v1/traces". */
+/** Where a signal of OpenTelemetry is sent. */
+export interface ExportSettings {
+  /** URL that it is sent to, http or https, path included: "http://collector:4318/v1/traces". */
   readonly url: string;
   /** Additional request headers, such as credentials for the collector. Default: none. */
   readonly headers?: Readonly<Record<string, string>>;
@@ -95,6 +97,17 @@ export interface TracingSettings {
   readonly resource?: Readonly<Record<string, string>>;
   /** Default "edge-gateway". */
   readonly serviceName?: string;
+}
+
+/** Where metrics are sent. */
+export interface MetricsExport extends ExportSettings {
+  readonly intervalMs: number;
+  /** Whether counts are those since the start, or since the last export that was accepted. */
+  readonly temporality: "cumulative" | "delta";
+}
+
+/** The destination of traces, and which requests are traced. */
+export interface TracingSettings extends ExportSettings {
   /** Default "parentbased_always_on": follow the decision in the request, and record all traces that start here. */
   readonly sampler?: TracesSampler;
   /** Share that the samplers with a ratio record, 0–1. Default 1. */

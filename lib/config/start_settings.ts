@@ -149,7 +149,7 @@ const NOTHING_ELSE = {
     audit: null,
     seal: false,
   } as const),
-  ...{ admin: null, probe: null, metricsToken: null, manager: null, tracing: null },
+  ...{ admin: null, probe: null, metricsToken: null, manager: null, tracing: null, metricsExport: null },
 };
 
 /** `values` may have more than these. */

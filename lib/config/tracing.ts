@@ -1,11 +1,11 @@
 /**
- * Reads OpenTelemetry's environment variables for traces: where traces are sent, and which requests are traced.
+ * Reads OpenTelemetry's environment variables: where traces and metrics are sent, and which requests are traced.
  */
 import { TOKEN } from "../base/http_grammar.ts";
 import { certificatesProblem } from "../base/pem.ts";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
-import { asksForTraces } from "./settings_table.ts";
-import type { TracesSampler, TracingSettings } from "./settings_types.ts";
+import { asksForMetrics, asksForTraces } from "./settings_table.ts";
+import type { MetricsExport, TracesSampler, TracingSettings } from "./settings_types.ts";
 import type { Environment } from "./start_settings.ts";
 
 const COMPRESSIONS = ["none", "gzip"] as const;
@@ -29,11 +29,44 @@ export function readTracing(
 ): TracingSettings | null {
   if (!asksForTraces(environment)) return null;
   const before = issues.length;
+  const { variable, value, settings } = readExport("TRACES", environment, issues, readFile);
+  const samplers = `one of ${TRACES_SAMPLERS.join(", ")}`;
+  const sampler = value(variable("OTEL_TRACES_SAMPLER"), "parentbased_always_on", samplers, oneOf(TRACES_SAMPLERS));
+  const ratio = sampler.endsWith("ratio") ? value(variable("OTEL_TRACES_SAMPLER_ARG"), 1, "a number 0–1", ratioOf) : 1;
+  return issues.length > before ? null : { ...settings, sampler, ratio };
+}
+
+/** The same for metrics. */
+export function readMetricsExport(
+  environment: Environment,
+  issues: string[],
+  readFile: ReadFile = readRegularFile,
+): MetricsExport | null {
+  if (!asksForMetrics(environment)) return null;
+  const before = issues.length;
+  const { variable, value, own, settings } = readExport("METRICS", environment, issues, readFile);
+  const ms = `milliseconds, an integer 1–${MAX_TIMEOUT_MS}`;
+  const intervalMs = value(variable("OTEL_METRIC_EXPORT_INTERVAL"), 60_000, ms, timeoutOf);
+  const limitMs = value(variable("OTEL_METRIC_EXPORT_TIMEOUT"), 30_000, ms, timeoutOf);
+  const preference = own("TEMPORALITY_PREFERENCE");
+  const chosen = value([preference[0], preference[1]?.toLowerCase()], "cumulative", TEMPORALITY, oneOf(TEMPORALITIES));
+  if (issues.length > before) return null;
+  const temporality = chosen === "cumulative" ? "cumulative" : "delta";
+  return { ...settings, timeoutMs: Math.min(settings.timeoutMs, limitMs), intervalMs, temporality };
+}
+
+/** "lowmemory" is "delta" for all that the gateway counts. */
+const TEMPORALITIES = ["cumulative", "delta", "lowmemory"] as const;
+const TEMPORALITY = `one of ${TEMPORALITIES.join(", ")}`;
+
+/** What all signals have. */
+function readExport(signal: "TRACES" | "METRICS", environment: Environment, issues: string[], readFile: ReadFile) {
   // OpenTelemetry's rules: an empty variable counts as unset, and only "true" is true.
   const variable = (name: string): Variable => [name, environment[name]?.trim() || undefined];
-  const forTraces = (what: string): Variable => {
-    const own = variable(`OTEL_EXPORTER_OTLP_TRACES_${what}`);
-    return own[1] === undefined ? variable(`OTEL_EXPORTER_OTLP_${what}`) : own;
+  const own = (what: string): Variable => variable(`OTEL_EXPORTER_OTLP_${signal}_${what}`);
+  const forSignal = (what: string): Variable => {
+    const named = own(what);
+    return named[1] === undefined ? variable(`OTEL_EXPORTER_OTLP_${what}`) : named;
   };
   const value = <T>(
     [name, text]: Variable,
@@ -47,40 +80,35 @@ export function readTracing(
       issues.push(`${name}: expected ${expected}${isSecret ? "" : `, found ${JSON.stringify(text)}`}`);
     return parsed ?? fallback;
   };
-  const [endpoint, exporter, headersSet] = [
-    forTraces("ENDPOINT"),
-    variable("OTEL_TRACES_EXPORTER"),
-    forTraces("HEADERS"),
-  ];
-  value(exporter, "otlp", "otlp or none", oneOf(["otlp"]));
-  value(forTraces("PROTOCOL"), "http/json", "http/json, the only supported protocol", oneOf(["http/json"]));
+  const [endpoint, headersSet] = [forSignal("ENDPOINT"), forSignal("HEADERS")];
+  value(variable(`OTEL_${signal}_EXPORTER`), "otlp", "otlp or none", oneOf(["otlp"]));
+  value(forSignal("PROTOCOL"), "http/json", "http/json, the only supported protocol", oneOf(["http/json"]));
   const isBase = endpoint[0] === "OTEL_EXPORTER_OTLP_ENDPOINT";
-  const url = value(endpoint, "", URL_EXPECTED, (text) => urlOf(text, isBase), true);
+  const path = `v1/${signal.toLowerCase()}`;
+  // Traces are off without an endpoint.
+  const fallback = `http://localhost:4318/${path}`;
+  const url = value(endpoint, fallback, URL_EXPECTED, (text) => urlOf(text, isBase ? path : null), true);
   const headers = value(headersSet, {}, PAIRS_EXPECTED, pairsOf, true);
   issues.push(...headerProblems(headers).map((problem) => `${headersSet[0]}: ${problem}`));
   const timeoutMs = value(
-    forTraces("TIMEOUT"),
+    forSignal("TIMEOUT"),
     DEFAULT_TIMEOUT_MS,
     `milliseconds, an integer 1–${MAX_TIMEOUT_MS}`,
     timeoutOf,
   );
-  const compression = value(forTraces("COMPRESSION"), "none", "gzip or none", oneOf(COMPRESSIONS));
-  const ca = authoritiesIn(forTraces("CERTIFICATE"), readFile, issues);
+  const compression = value(forSignal("COMPRESSION"), "none", "gzip or none", oneOf(COMPRESSIONS));
+  const ca = authoritiesIn(forSignal("CERTIFICATE"), readFile, issues);
   const attributes = value(variable("OTEL_RESOURCE_ATTRIBUTES"), {}, PAIRS_EXPECTED, pairsOf, true);
-  const samplers = `one of ${TRACES_SAMPLERS.join(", ")}`;
-  const sampler = value(variable("OTEL_TRACES_SAMPLER"), "parentbased_always_on", samplers, oneOf(TRACES_SAMPLERS));
-  const ratio = sampler.endsWith("ratio") ? value(variable("OTEL_TRACES_SAMPLER_ARG"), 1, "a number 0–1", ratioOf) : 1;
-  if (issues.length > before) return null;
   const { "service.name": named, ...resource } = attributes;
   const serviceName = variable("OTEL_SERVICE_NAME")[1] ?? named ?? "edge-gateway";
   const further = { ...(ca && { ca }), ...(compression === "gzip" && { compression }) };
-  return { url, headers, timeoutMs, ...further, resource, serviceName, sampler, ratio };
+  return { variable, value, own, settings: { url, headers, timeoutMs, ...further, resource, serviceName } };
 }
 
 /** Checks settings that an embedder passes; undefined if they are valid. */
 export function tracingProblem(settings: TracingSettings): string | undefined {
   const { url, headers = {}, timeoutMs = 1, ca, compression = "none", sampler = "always_on", ratio = 1 } = settings;
-  if (urlOf(url, false) === null) return `tracing.url: expected ${URL_EXPECTED}`;
+  if (urlOf(url, null) === null) return `tracing.url: expected ${URL_EXPECTED}`;
   if (timeoutOf(String(timeoutMs)) === null) return `tracing.timeoutMs: expected an integer 1–${MAX_TIMEOUT_MS}`;
   const wrongCa = ca && certificatesProblem(ca);
   if (wrongCa !== undefined) return `tracing.ca ${wrongCa}`;
@@ -120,11 +148,11 @@ function authoritiesIn([variable, path]: Variable, readFile: ReadFile, issues: s
   return undefined;
 }
 
-/** `isBase`: the path for traces is appended (http://collector:4318 becomes http://collector:4318/v1/traces). */
-function urlOf(text: string, isBase: boolean): string | null {
+/** `path`: is appended (http://collector:4318 becomes http://collector:4318/v1/traces); null: the URL is whole. */
+function urlOf(text: string, path: string | null): string | null {
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url === null || !/^https?:$/.test(url.protocol) || url.username !== "" || url.password !== "") return null;
-  if (isBase) url.pathname += url.pathname.endsWith("/") ? "v1/traces" : "/v1/traces";
+  if (path !== null) url.pathname += url.pathname.endsWith("/") ? path : `/${path}`;
   return url.href;
 }
 

@@ -21,6 +21,7 @@ import type * as decisionReader from "../observe/decision_reader.ts";
 import type { Decisions } from "../observe/decisions.ts";
 import type { Metrics } from "../observe/metrics_plan.ts";
 import type { OtlpExporter } from "../observe/otlp.ts";
+import type { ServerDurations } from "../observe/server_durations.ts";
 import type * as tailCode from "../observe/tail.ts";
 import type { Tracer } from "../observe/trace.ts";
 import type { AnyPlugin, FurtherLimits, Tools } from "../plugins/plugin.ts";
@@ -127,7 +128,7 @@ interface SharedCounters {
 }
 
 interface Reports {
-  readonly Metrics: new (decisions: Decisions | null) => Metrics;
+  readonly Metrics: new (decisions: Decisions | null, durations: ServerDurations | null) => Metrics;
   readonly Decisions: new (clock: Clock) => Decisions;
   readonly RecentRequests: new (threads: Threads) => RecentRequests;
   /** Takes sessions of admin interfaces out of the cookies of a request. */
@@ -171,6 +172,7 @@ interface ServerTls {
 }
 
 interface Tracing {
+  readonly ServerDurations: new () => ServerDurations;
   openTracing(
     settings: TracingSettings,
     tools: {

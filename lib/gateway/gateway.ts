@@ -56,7 +56,10 @@ export class GatewayCore {
     const metrics =
       asked === "nobody"
         ? null
-        : new features.reporting.Metrics(hasAdministrators ? new features.reporting.Decisions(clock) : null);
+        : new features.reporting.Metrics(
+            hasAdministrators ? new features.reporting.Decisions(clock) : null,
+            options.areDurationsSent === true ? new features.tracing.ServerDurations() : null,
+          );
     const runtime = new Runtime(clock, log, lookup, threads, features, state);
     const accessLog = new AccessLog({
       sink,

@@ -40,7 +40,7 @@ export interface GatewayInternals {
   /** What workers have reported, see `workerReportsOf`; null: there are none. */
   readonly reports: { close(): void } | null;
   /** See `Gateway.reportingOf`; null: nobody has asked for a report. */
-  reporting: { close(): void } | null;
+  reporting: { close(): void | Promise<void> } | null;
   /** `clock.now()` when the gateway was made. */
   readonly startedAt: number;
   /** Called with the first request or listener. */

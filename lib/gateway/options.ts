@@ -65,6 +65,8 @@ export interface CompleteOptions extends ConfigurationOptions {
    * Default: administrators, where the code for it is loaded.
    */
   readonly asked?: "nobody" | "scrapers" | "administrators";
+  /** Whether `http.server.request.duration` is counted, for metrics that are sent. Default false. */
+  readonly areDurationsSent?: boolean;
   /** The name of a cookie: sessions of admin interfaces in it are not forwarded. Default: none. */
   readonly adminCookie?: string;
   /** Keeps the counts of quotas; the gateway closes it. Default: they end with the program. */

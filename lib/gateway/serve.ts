@@ -129,6 +129,7 @@ export class Requests {
     if (metrics !== null) {
       if (call.notes.plugin !== null && call.notes.answeredAt !== null) call.notes.plugin.answered++;
       metrics.decisions?.add(inbound, now);
+      metrics.durations?.ended(inbound, now - call.startedAt);
       stopPluginTime(call.notes, call.notes.answeredAt ?? now);
       (call.notes.meter ?? metrics.unrouted).ended(method, call.notes, now - call.startedAt);
     }

@@ -101,7 +101,8 @@ export class Shutdown {
     await runtime.state?.close();
     await waitAtMost(accessLog.close(), MAX_CUTTING_MS);
     await exported;
-    for (const reports of [this.#internals.reporting, this.#internals.reports]) reports?.close();
+    await this.#internals.reporting?.close();
+    this.#internals.reports?.close();
     this.#stopAnswering?.();
     return outcome;
   }

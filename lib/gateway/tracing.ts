@@ -9,7 +9,8 @@ import { OtlpExporter, type OtlpOptions } from "../observe/otlp.ts";
 import { createSampler } from "../observe/sampling.ts";
 import { Tracer } from "../observe/trace.ts";
 
-export { readTracing } from "../config/tracing.ts";
+export { ServerDurations } from "../observe/server_durations.ts";
+export { readMetricsExport, readTracing } from "../config/tracing.ts";
 
 interface Tools extends Pick<OtlpOptions, "proxy"> {
   readonly clock: Clock;

@@ -4,6 +4,7 @@
  */
 import type { PluginTime } from "../http/exchange.ts";
 import type { DecisionRing, Decisions } from "./decisions.ts";
+import type { ServerDurations } from "./server_durations.ts";
 import { increase, Recent, RouteMeter, ServiceMeter, Total, type StepCounter } from "./metrics.ts";
 
 /** Each result is a time series; further ones are counted as "other". */
@@ -145,10 +146,13 @@ export class Metrics {
   readonly pluginFaults = new Map<string, number>();
   /** Null: nobody can ask for them. */
   readonly decisions: Decisions | null;
+  /** Null: nobody gets them. */
+  readonly durations: ServerDurations | null;
   inForce = new MetricsPlan(this);
 
-  constructor(decisions: Decisions | null = null) {
+  constructor(decisions: Decisions | null = null, durations: ServerDurations | null = null) {
     this.decisions = decisions;
+    this.durations = durations;
   }
 
   /** `decisions`: how many are kept; `memory`: of the configuration, by name, the same for all threads. */

@@ -7,7 +7,7 @@ import type { Metrics } from "./metrics_plan.ts";
 export type MetricsReport = ReturnType<typeof takeMetrics>;
 
 /** Moves all counts into a report: it has what was counted since the last one. Nothing else reads them in a worker. */
-export function takeMetrics({ services, plugins, pluginFaults, total, unrouted }: Metrics) {
+export function takeMetrics({ services, plugins, pluginFaults, total, unrouted, durations }: Metrics) {
   const report = {
     unrouted: unrouted.take(),
     services: Array.from(services, ([service, { meter, routes }]) => {
@@ -27,6 +27,7 @@ export function takeMetrics({ services, plugins, pluginFaults, total, unrouted }
     // Not a sum of those above: a route that a reload has removed may still end requests.
     total: total.take(),
     codes: [...total.codes],
+    durations: durations?.take() ?? [],
   };
   total.codes.clear();
   pluginFaults.clear();
@@ -39,12 +40,13 @@ export function takeMetrics({ services, plugins, pluginFaults, total, unrouted }
  * requests of routes that this one does not have count in all only, as those do that end after a reload.
  */
 export function addMetrics(
-  { services, plugins, pluginFaults, total, unrouted }: Metrics,
+  { services, plugins, pluginFaults, total, unrouted, durations }: Metrics,
   report: MetricsReport,
   hold: (meter: RouteMeter, inFlight: number) => void,
 ): void {
   total.addCounts(report.total);
   unrouted.add(report.unrouted);
+  durations?.add(report.durations);
   for (const { service, routes, upstreams, retries } of report.services) {
     const known = services.get(service);
     for (const [name, counts] of routes) {

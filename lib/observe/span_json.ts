@@ -43,11 +43,19 @@ export function spanText(span: FinishedSpan): string {
 
 /** Makes the body of an export request from the texts of spans. */
 export function batchWriter(resource: Readonly<Record<string, string>>): (spans: readonly string[]) => Buffer {
+  return scopeWriter(resource, "Spans");
+}
+
+/** The same for any signal: "Spans" are in `resourceSpans`, `scopeSpans` and `spans`. */
+export function scopeWriter(
+  resource: Readonly<Record<string, string>>,
+  signal: "Spans" | "Metrics",
+): (texts: readonly string[]) => Buffer {
   const attributes = Object.entries(resource).flatMap(([name, value]) => [jsonText(name).slice(1, -1), value]);
   const before =
-    `{"resourceSpans":[{"resource":{"attributes":[${attributesText(attributes)}]},` +
-    `"scopeSpans":[{"scope":{"name":"edge-gateway","version":${quoted(version)}},"spans":[`;
-  return (spans) => Buffer.from(`${before}${spans.join(",")}],"schemaUrl":"${CONVENTIONS}"}]}]}`);
+    `{"resource${signal}":[{"resource":{"attributes":[${attributesText(attributes)}]},` +
+    `"scope${signal}":[{"scope":{"name":"edge-gateway","version":${quoted(version)}},"${signal.toLowerCase()}":[`;
+  return (texts) => Buffer.from(`${before}${texts.join(",")}],"schemaUrl":"${CONVENTIONS}"}]}]}`);
 }
 
 /** The version of the semantic conventions that the attribute names follow. */

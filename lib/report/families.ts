@@ -20,7 +20,7 @@ type Samples<T> = Iterable<readonly [labels: Labels, value: T]>;
 type Instances<What extends string> = Iterable<readonly [key: string, figures: Readonly<Record<What, number>>]>;
 
 /** Samples are made one by one when they are read: they may be many. */
-export function families(source: ReportSource): readonly Family[] {
+export function families(source: ReportSource, exporter: { readonly lost: number } | null = null): readonly Family[] {
   return [
     ...ofRequests(source),
     ...ofPlugins(source),
@@ -30,6 +30,7 @@ export function families(source: ReportSource): readonly Family[] {
     ...ofWorkers(source),
     ...ofConfiguration(source),
     ...ofSpans(source),
+    ...ofExports(source, exporter),
     gauges("edge_gateway_build_info", "What runs.", [[["version", version, "node_version", process.version], 1]]),
   ];
 }
@@ -261,6 +262,16 @@ function ofSpans(source: ReportSource): Family[] {
       [[], spans.dropped + (reports?.spans.dropped ?? 0)],
     ]),
   ];
+}
+
+function ofExports(source: ReportSource, exporter: { readonly lost: number } | null): Family[] {
+  const { spans } = source;
+  const traces = spans && spans.dropped + (workerReportsOf(source)?.spans.dropped ?? 0);
+  const samples = Object.entries({ traces, metrics: exporter && exporter.lost }).flatMap(
+    ([signal, lost]): (readonly [Labels, number])[] => (lost === null ? [] : [[["signal", signal], lost]]),
+  );
+  if (samples.length === 0) return [];
+  return [counters("edge_gateway_otlp_lost_total", "Spans and data points that a collector did not accept.", samples)];
 }
 
 function counters(name: string, help: string, samples: Samples<number>): Family {

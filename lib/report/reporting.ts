@@ -19,6 +19,8 @@ export class Reporting {
   #isClosed = false;
   /** Null: no request has come, and nobody has asked for it. */
   history: FigureHistory | null = null;
+  /** Sends metrics; null: they are not sent. */
+  exporter: { readonly lost: number; close(): Promise<void> } | null = null;
   /** Makes it, once what it needs has been loaded; null: nobody can ask for it. */
   openHistory: (() => Promise<FigureHistory>) | null = null;
 
@@ -62,7 +64,9 @@ export class Reporting {
     return expositionStream(this.families());
   }
 
-  close(): void {
+  /** Metrics that are sent are sent once more before. */
+  async close(): Promise<void> {
+    await this.exporter?.close();
     this.#isClosed = true;
     this.#process?.close();
     this.#stats.close();
@@ -71,6 +75,9 @@ export class Reporting {
   families(): readonly Family[] {
     this.#process ??= createProcessFigures(this.#source.clock);
     if (this.#isClosed) this.#process.close();
-    return [...families(this.#source), ...this.#process.families(workerReportsOf(this.#source)?.threads ?? [])];
+    return [
+      ...families(this.#source, this.exporter),
+      ...this.#process.families(workerReportsOf(this.#source)?.threads ?? []),
+    ];
   }
 }

@@ -65,6 +65,7 @@ const OF_SETTINGS = {
   probes: "admin/probes",
   manager: "manager/server",
   managerProxy: "manager/proxy",
+  metricsExport: "report/metrics_export",
   cluster: "cluster/supervisor",
 } as const;
 
@@ -194,6 +195,12 @@ describe("the program loads what is named, and only that,", () => {
       ["http2", "serverTls", "settings"],
     ],
     ["with traces", quickstart, { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["tracing", "settings"]],
+    [
+      "with metrics that are sent",
+      quickstart,
+      { OTEL_METRICS_EXPORTER: "otlp", OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: "http://127.0.0.1:1" },
+      ["reporting", "tracing", "settings", "metricsExport"],
+    ],
     ["with a folder of state", quickstart, { STATE_DIR: "folder" }, ["settings", "stateDir"]],
     ["with an audit log", quickstart, { AUDIT_LOG: "file" }, ["settings", "auditLog"]],
     ["with sockets that are not for this process", quickstart, { LISTEN_FDS: "1" }, ["sockets"]],

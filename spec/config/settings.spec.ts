@@ -98,6 +98,7 @@ describe("readSettings", () => {
       admin: null,
       probe: null,
       metricsToken: null,
+      metricsExport: null,
       manager: null,
       shutdownGraceS: 30,
       preStopDelayS: 0,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { TracingSettings } from "../../lib/config/settings_types.ts";
-import { readTracing, tracingProblem } from "../../lib/config/tracing.ts";
+import { readMetricsExport, readTracing, tracingProblem } from "../../lib/config/tracing.ts";
 import { CA } from "../support/certs.ts";
 import { OTHER_CA } from "../support/more_certs.ts";
 
@@ -210,5 +210,65 @@ describe("tracingProblem", () => {
     [{ headers: { a: "\r\n" } }, "tracing.headers: the value of a"],
   ])("names the wrong member of %j", (changes, message) => {
     expect(tracingProblem({ ...DEFAULTS, ...changes })).toContain(message);
+  });
+});
+
+describe("readMetricsExport", () => {
+  const read = (environment: Record<string, string>) => {
+    const issues: string[] = [];
+    return { settings: readMetricsExport(environment, issues), issues };
+  };
+
+  it.each([
+    {},
+    { OTEL_METRICS_EXPORTER: "none" },
+    { OTEL_METRICS_EXPORTER: "otlp", OTEL_SDK_DISABLED: "true" },
+    ENDPOINT,
+  ])("is off with %j", (environment) => expect(read(environment)).toEqual({ settings: null, issues: [] }));
+
+  it("has OpenTelemetry's defaults", () => {
+    expect(read({ OTEL_METRICS_EXPORTER: "otlp" }).settings).toEqual({
+      url: "http://localhost:4318/v1/metrics",
+      headers: {},
+      timeoutMs: 10_000,
+      resource: {},
+      serviceName: "edge-gateway",
+      intervalMs: 60_000,
+      temporality: "cumulative",
+    });
+  });
+
+  it("reads its own variables before those of all signals", () => {
+    const { settings, issues } = read({
+      OTEL_METRICS_EXPORTER: "otlp",
+      OTEL_EXPORTER_OTLP_ENDPOINT: "http://all:4318",
+      OTEL_EXPORTER_OTLP_METRICS_HEADERS: "a=1",
+      OTEL_EXPORTER_OTLP_HEADERS: "b=2",
+      OTEL_EXPORTER_OTLP_TIMEOUT: "20000",
+      OTEL_METRIC_EXPORT_INTERVAL: "5000",
+      OTEL_METRIC_EXPORT_TIMEOUT: "7000",
+      OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE: "LowMemory",
+    });
+    expect(issues).toEqual([]);
+    expect(settings).toMatchObject({
+      url: "http://all:4318/v1/metrics",
+      headers: { a: "1" },
+      timeoutMs: 7_000,
+      intervalMs: 5_000,
+      temporality: "delta",
+    });
+  });
+
+  it.each([
+    ["OTEL_METRICS_EXPORTER", "prometheus", "expected otlp or none"],
+    ["OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "grpc", "expected http/json"],
+    ["OTEL_METRIC_EXPORT_INTERVAL", "0", "expected milliseconds"],
+    ["OTEL_METRIC_EXPORT_TIMEOUT", "x", "expected milliseconds"],
+    ["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "sometimes", "expected one of cumulative, delta, lowmemory"],
+    ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "collector:4318", "expected an http:// or https:// URL"],
+  ])("refuses %s=%s", (name, text, message) => {
+    const { settings, issues } = read({ OTEL_METRICS_EXPORTER: "otlp", [name]: text });
+    expect(settings).toBeNull();
+    expect(issues).toEqual([expect.stringContaining(`${name}: ${message}`)]);
   });
 });
