@@ -5,7 +5,7 @@
 import type { Issue, Json, JsonNode, Path } from "./json.ts";
 import type { PluginKind, Service } from "./model.ts";
 import type { FeatureFields } from "./feature_fields.ts";
-import type { AnySchema, CheckContext, NamedFile, Secret, Sources } from "./schema_types.ts";
+import type { AnySchema, CheckContext, NamedFile, NodeOf, Secret, Sources } from "./schema_types.ts";
 import { digestSteps, endSteps } from "./value_text.ts";
 
 /** Shorter ones are checked with what they are in: in less than a slice. */
@@ -21,19 +21,27 @@ export function* checkLists(
   if (node.kind !== "object" || schema.fields === undefined) return;
   for (const [key, member] of node.members) {
     const item = schema.fields.get(key)?.item;
-    const isShort = member.kind !== "array" || member.items.length <= SHORT;
-    if (isShort || item?.fields === undefined || context.lists.has(member)) continue;
+    if (!isLongList(member) || item?.fields === undefined || context.lists.has(member)) continue;
     const list = newList();
+    const within = { ...context, ...list };
     for (const [i, child] of member.items.entries()) {
       const place = [...at, key, i];
-      const within = { ...context, ...list };
-      yield* checkLists(item, child, place, within);
+      if (hasLongList(child)) yield* checkLists(item, child, place, within);
       list.values.push(item.check(child, place, within));
       list.shown.push(item.show(child, context.lists));
       yield;
     }
     context.lists.set(member, list);
   }
+}
+
+function isLongList(node: JsonNode): node is NodeOf<"array"> {
+  return node.kind === "array" && node.items.length > SHORT;
+}
+
+function hasLongList(node: JsonNode): boolean {
+  if (node.kind === "object") for (const member of node.members.values()) if (isLongList(member)) return true;
+  return false;
 }
 
 function newList() {

@@ -3,7 +3,7 @@
  * name, and its plugin kinds.
  */
 import { isIP } from "node:net";
-import { itemsOf, nodeAt, type JsonNode, type Path } from "./json.ts";
+import { itemsOf, type JsonNode, type Path } from "./json.ts";
 import { UNFILLED } from "./schema_core.ts";
 import { canWarn } from "./warnable.ts";
 
@@ -65,17 +65,17 @@ const REPORTED = ["mtls", "quota"];
 /** Yields after each service. What one needs that is known by its digest has been loaded for the document before. */
 export function* needsIn(document: JsonNode, need: Need): Generator<void, void> {
   const whole = (name: string) => need(name, document, [], "rule");
-  fieldsOf(document, [], OF_ROOT, need);
-  const global = nodeAt(document, ["global"]);
+  fieldsOf(document, OF_ROOT, need, []);
+  const global = memberOf(document, "global");
   if (global !== undefined) ofGlobal(global, need);
-  const services = itemsOf(nodeAt(document, ["services"]));
+  const services = itemsOf(memberOf(document, "services"));
   const seen = { hasReferences: false, hasUnfilled: false };
   for (const [i, service] of services.entries()) {
     const unread = service.kind === "object" ? service.known : undefined;
     // `canWarn` looks at a service that is alone.
     if (unread !== undefined && services.length > 1) continue;
     yield* unread?.readSteps() ?? [];
-    ofService(service, ["services", i], need, whole);
+    ofService(service, need, whole, ["services", i]);
     look(service, seen);
     yield;
   }
@@ -89,67 +89,76 @@ const NOTHING: ReadonlyMap<string, JsonNode> = new Map();
 
 function ofGlobal(global: JsonNode, need: Need): void {
   const at = ["global"];
-  fieldsOf(global, at, OF_GLOBAL, need);
-  textsOf(global, at, IN_GLOBAL, need);
-  const log = nodeAt(global, ["access_log"]);
+  fieldsOf(global, OF_GLOBAL, need, at);
+  textsOf(global, IN_GLOBAL, need, at);
+  const log = memberOf(global, "access_log");
   if (log !== undefined) {
-    fieldsOf(log, ["global", "access_log"], OF_ACCESS_LOG, need);
-    textsOf(log, ["global", "access_log"], IN_ACCESS_LOG, need);
+    fieldsOf(log, OF_ACCESS_LOG, need, at, "access_log");
+    textsOf(log, IN_ACCESS_LOG, need, at, "access_log");
   }
-  for (const [i, node] of itemsOf(nodeAt(global, ["certificates"])).entries())
+  for (const [i, node] of itemsOf(memberOf(global, "certificates")).entries())
     for (const name of ["serverTls", "reporting"]) need(name, node, ["global", "certificates", i], "field");
-  for (const [i, node] of itemsOf(nodeAt(global, ["plugin_modules"])).entries())
+  for (const [i, node] of itemsOf(memberOf(global, "plugin_modules")).entries())
     for (const name of ["sources", "plugins", "foreignKinds"])
       need(name, node, ["global", "plugin_modules", i], "field");
-  ofPlugins(global, at, need);
+  ofPlugins(global, need, at);
 }
 
-function ofService(service: JsonNode, at: Path, need: Need, whole: (name: string) => void): void {
-  fieldsOf(service, at, OF_SERVICE, need);
-  textsOf(service, at, IN_SERVICE, need);
-  ofPlugins(service, at, need);
-  const upstreams = itemsOf(nodeAt(service, ["upstreams"]));
+function ofService(service: JsonNode, need: Need, whole: (name: string) => void, at: Path): void {
+  fieldsOf(service, OF_SERVICE, need, at);
+  textsOf(service, IN_SERVICE, need, at);
+  ofPlugins(service, need, at);
+  const upstreams = itemsOf(memberOf(service, "upstreams"));
   if (upstreams.length > 1) whole("balancing");
   for (const [i, upstream] of upstreams.entries()) fieldsOf(upstream, [...at, "upstreams", i], OF_UPSTREAM, need);
   // Also a reference whose value nobody has read yet.
   const isName = (host: JsonNode | undefined) => host?.kind === "string" && isIP(host.value) === 0;
-  if (upstreams.some((upstream) => isName(nodeAt(upstream, ["host"])))) whole("outbound");
-  for (const [i, route] of itemsOf(nodeAt(service, ["routes"])).entries()) {
+  if (upstreams.some((upstream) => isName(memberOf(upstream, "host")))) whole("outbound");
+  for (const [i, route] of itemsOf(memberOf(service, "routes")).entries()) {
     const place = [...at, "routes", i];
-    fieldsOf(route, place, OF_ROUTE, need);
-    ofPlugins(route, place, need);
+    fieldsOf(route, OF_ROUTE, need, place);
+    ofPlugins(route, need, place);
   }
 }
 
-function ofPlugins(owner: JsonNode, at: Path, need: Need): void {
-  for (const [i, plugin] of itemsOf(nodeAt(owner, ["plugins"])).entries()) {
+function ofPlugins(owner: JsonNode, need: Need, at: Path): void {
+  const plugins = itemsOf(memberOf(owner, "plugins"));
+  for (let i = 0; i < plugins.length; i++) {
+    const plugin = plugins[i]!;
     const place = [...at, "plugins", i];
     need("plugins", plugin, place, "field");
-    const kind = nodeAt(plugin, ["name"]);
+    const kind = memberOf(plugin, "name");
     if (kind?.kind === "string") {
       need(kind.value, kind, [...place, "name"], "text");
       if (REPORTED.includes(kind.value)) need("reporting", kind, [...place, "name"], "text");
     }
-    const config = nodeAt(plugin, ["config"]);
+    const config = memberOf(plugin, "config");
     if (config === undefined) continue;
-    fieldsOf(config, [...place, "config"], OF_PLUGIN, need);
-    textsOf(config, [...place, "config"], IN_PLUGIN, need);
+    fieldsOf(config, OF_PLUGIN, need, place, "config");
+    textsOf(config, IN_PLUGIN, need, place, "config");
   }
 }
 
-function fieldsOf(owner: JsonNode, at: Path, names: Fields, need: Need): void {
-  if (owner.kind !== "object") return;
-  for (const [field, node] of owner.members)
-    if (Object.hasOwn(names, field))
-      for (const name of [names[field]!].flat()) need(name, node, [...at, field], "field");
+function memberOf(owner: JsonNode, field: string): JsonNode | undefined {
+  return owner.kind === "object" ? owner.members.get(field) : undefined;
 }
 
-function textsOf(owner: JsonNode, at: Path, fields: Texts, need: Need): void {
+/** `at`, then `under`: the place of the owner, which is put together only where it is needed. */
+function fieldsOf(owner: JsonNode, names: Fields, need: Need, at: Path, ...under: Path): void {
   if (owner.kind !== "object") return;
-  for (const [field, texts] of Object.entries(fields)) {
+  for (const field in names) {
     const node = owner.members.get(field);
-    if (node?.kind !== "string" || !Object.hasOwn(texts, node.value)) continue;
-    for (const name of texts[node.value]!) need(name, node, [...at, field], "text");
+    if (node === undefined) continue;
+    for (const name of [names[field]!].flat()) need(name, node, [...at, ...under, field], "field");
+  }
+}
+
+function textsOf(owner: JsonNode, fields: Texts, need: Need, at: Path, ...under: Path): void {
+  if (owner.kind !== "object") return;
+  for (const field in fields) {
+    const node = owner.members.get(field);
+    if (node?.kind !== "string" || !Object.hasOwn(fields[field]!, node.value)) continue;
+    for (const name of fields[field]![node.value]!) need(name, node, [...at, ...under, field], "text");
   }
 }
 

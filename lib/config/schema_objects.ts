@@ -166,6 +166,12 @@ export function object<const F extends Fields>(
   const plan = Object.entries(fields).map(([key, field]) => planned(key, field));
   const known = new Set([...Object.keys(fields), ...ignoreKeys]);
   const schemas = new Map(plan.map(({ key, schema }) => [key, schema]));
+  const derivedFields = plan.filter(({ from }) => from !== undefined);
+  const derive = (out: Record<string, unknown>, members: ReadonlyMap<string, JsonNode>) => {
+    const siblings: Record<string, unknown> = {};
+    for (const { key, name } of plan) if (name in out) siblings[key] = out[name];
+    for (const { key, name, from } of derivedFields) if (!members.has(key)) out[name] = from!(siblings);
+  };
   const defined = define<"object", ObjectOut<F>, ObjectIn<F>>({
     expects: "an object",
     describe,
@@ -173,28 +179,30 @@ export function object<const F extends Fields>(
     secret: plan.some((field) => field.schema.secret === true),
     check(node, at, context) {
       const before = context.issues.length;
-      for (const [key, member] of node.members) {
-        if (known.has(key)) continue;
-        reportAt(context, [...at, key], member.keyOffset, () => unknownField(key, Object.keys(fields)));
-      }
-      const values: Record<string, unknown> = {};
-      for (const { key, presence, schema, value } of plan) {
-        const member = node.members.get(key);
-        if (member !== undefined) values[key] = schema.check(member, at.concat(key), context);
-        else if (presence === "defaulted")
-          values[key] = schema.check(nodeFrom(value, node.offset), at.concat(key), context);
-        else if (presence === "required")
-          report(context, [...at, key], node, `is required (${schema.describe ?? schema.expects})`);
-      }
-      // An optional object that cannot be checked, see `Placeholders`, counts as absent.
-      for (const { key, presence, schema } of plan)
-        if (values[key] === INVALID && presence === "optional" && schema.kinds.includes("object")) delete values[key];
-      if (context.issues.length > before || Object.values(values).includes(INVALID)) return INVALID;
+      const { members } = node;
+      for (const key of members.keys())
+        if (!known.has(key))
+          reportAt(context, [...at, key], members.get(key)!.keyOffset, () => unknownField(key, Object.keys(fields)));
       const out: Record<string, unknown> = {};
-      for (const { key, name, from } of plan) {
-        if (Object.hasOwn(values, key)) out[name] = values[key];
-        else if (from !== undefined) out[name] = from(values);
+      let isInvalid = false;
+      for (const { key, name, presence, schema, value, common } of plan) {
+        const member = members.get(key);
+        if (member === undefined) {
+          if (common !== undefined) out[name] = common === EMPTY ? [] : common;
+          else if (presence === "defaulted")
+            out[name] = schema.check(nodeFrom(value, node.offset), at.concat(key), context);
+          // Keeps its place until its siblings are known.
+          else if (presence === "derived") out[name] = undefined;
+          else if (presence === "required")
+            report(context, [...at, key], node, `is required (${schema.describe ?? schema.expects})`);
+        } else out[name] = schema.check(member, at.concat(key), context);
+        if (out[name] !== INVALID) continue;
+        // An optional object that cannot be checked, see `Placeholders`, counts as absent.
+        if (presence === "optional" && schema.kinds.includes("object")) delete out[name];
+        else isInvalid = true;
       }
+      if (isInvalid || context.issues.length > before) return INVALID;
+      if (derivedFields.some(({ key }) => !members.has(key))) derive(out, members);
       let isOpen = false;
       const reportIt = (message: string, ...under: Path) => {
         // It may be about a text in place of a value, see `readReferences`.
@@ -234,8 +242,33 @@ function planned(key: string, field: Field) {
   // Frozen, since all configurations share the value: a change by an embedder would affect other gateways.
   const shownDefault =
     planned.presence === "defaulted" ? frozen(planned.schema.show(nodeFrom(planned.value))) : undefined;
-  return { key, name: camel(key), shownDefault, ...planned };
+  return { key, name: camel(key), shownDefault, common: commonDefault(planned), ...planned };
 }
+
+/** For an empty list: each object has its own. */
+const EMPTY = Symbol("an empty list");
+
+/**
+ * The checked default, where that depends on nothing else: a large configuration has thousands of objects that leave
+ * the field out. Undefined: it is checked where it is needed.
+ */
+function commonDefault({ presence, schema, value }: MayBeMissing<Presence | "required", AnySchema>): unknown {
+  const isKeyword = typeof value === "string" && schema.kinds.includes("number");
+  const isEmpty = Array.isArray(value) && value.length === 0;
+  const isCommon = typeof value === "boolean" || typeof value === "number" || isKeyword || isEmpty;
+  if (presence !== "defaulted" || !isCommon) return undefined;
+  const checked = schema.check(nodeFrom(value), [], { issues: [], sources: NO_SOURCES });
+  if (checked === INVALID) return undefined;
+  return isEmpty ? EMPTY : checked;
+}
+
+const NO_SOURCES: CheckContext["sources"] = {
+  environment: {},
+  folder: "",
+  readFile: (path) => {
+    throw new Error(`a default has no files: ${path}`);
+  },
+};
 
 function unknownField(key: string, known: readonly string[]): string {
   const nearest = suggest(key, known);

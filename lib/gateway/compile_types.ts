@@ -109,8 +109,8 @@ export interface PluginContext extends CompileTools {
 
 export interface PluginLink extends Link {
   readonly kind: AnyPlugin;
-  /** Of guards: a digest that differs where their configuration does. */
-  readonly identity: string;
+  /** The output of the kind's schema. */
+  readonly config: unknown;
   /** See `Plugin`. */
   readonly ownHeaders: readonly string[];
   /** Of the instance among the plugins of its place. */

@@ -252,7 +252,6 @@ export function createLink(
       ? callers.admitting(middleware, standIns === undefined ? runtime.clock : null)
       : middleware;
   context.instances.add(key);
-  const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = (standIns ?? { observed: observe }).observed?.({ name, scope }, admitting) ?? admitting;
   return {
     name,
@@ -260,7 +259,7 @@ export function createLink(
     middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed),
     meter,
     kind,
-    identity,
+    config,
     ownHeaders: kind.ownHeaders?.(config) ?? [],
     index,
   };
@@ -276,12 +275,12 @@ function limiterTools(key: string, local: LimiterTools["local"], context: Plugin
 }
 
 /**
- * A configuration that JSON cannot express gets a new identity at each reload, so that no stored reply is used under
- * it.
+ * Of a guard: a digest that differs where its configuration does. One that JSON cannot express gets a new one at each
+ * reload, so that no stored reply is used under it.
  */
-function identityOf(key: string, config: unknown): string {
+function identityOf({ scope, config }: PluginLink): string {
   try {
-    return hash("sha256", JSON.stringify([key, config]));
+    return hash("sha256", JSON.stringify([scope.key, config]));
   } catch {
     return randomUUID();
   }
@@ -298,14 +297,14 @@ export function chain(
   { runtime, onFault, watched, callers, matched, isBuiltIn }: PluginContext,
 ): RouteChain {
   const links = runningOrder(written);
-  const guards = links.filter(({ kind }) => kind.guards).map(({ identity }) => identity);
   const own = links.flatMap(({ ownHeaders }) => ownHeaders.map(dashed));
   const stores = links.some(({ kind }) => kind.stores);
   const handler = composeChain(links, innermost, runtime.clock, onFault, handlerBy);
+  const guards = () => links.filter(({ kind }) => kind.guards === true).map(identityOf);
   const modules = links.filter(({ kind }) => !isBuiltIn(kind)).map(({ name }) => name);
   return {
     handler: watched?.(handler, { ...place, plugins: [...new Set(modules)] }) ?? handler,
-    audience: stores ? hash("sha256", JSON.stringify([place.service, place.route, guards]), "base64url") : "",
+    audience: stores ? hash("sha256", JSON.stringify([place.service, place.route, guards()]), "base64url") : "",
     ownHeaders: own.length === 0 ? (matched ?? NO_HEADERS) : new Set([...own, ...(matched ?? [])]),
     callers: callers ?? undefined,
     takesPreflights: links.some(({ kind }) => kind.takes === "preflights"),

@@ -82,9 +82,10 @@ const schema = object(
       const isOwn = value.key !== undefined || value.keys !== undefined;
       if (value.callers === true ? isOwn : !isOwn)
         report(isOwn ? 'has "callers" and keys of its own' : 'needs "key" or "keys", or "callers": true');
+      if (value.keys === undefined) return;
       const places = new Map<string, string>();
       if (value.key !== undefined) places.set(sha256(value.key).toString("hex"), "key");
-      value.keys?.forEach((entry, i) => {
+      value.keys.forEach((entry, i) => {
         if ((entry.key === undefined) === (entry.keySha256 === undefined)) {
           return report('needs either "key" or "key_sha256"', "keys", i);
         }

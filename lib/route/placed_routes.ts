@@ -30,6 +30,28 @@ export interface Pattern<T> extends Ranked {
   readonly choices: Map<Placed<T>, Choice | null>;
 }
 
+/** Field by field: of ten thousand routes, copies by `...` take a tenth of a second. */
+function placedRoute<T>(route: TableRoute<T>, keys: Placed<T>["keys"], guards: Placed<T>["guards"]): Placed<T> {
+  const { entry, methods, conditions, holds, target, upstreamPath, segments, baseLength, isLiteral } = route;
+  const rank = rankOf(route);
+  const patterns: Pattern<T>[] = [];
+  return {
+    entry,
+    methods,
+    conditions,
+    holds,
+    target,
+    upstreamPath,
+    segments,
+    baseLength,
+    isLiteral,
+    keys,
+    guards,
+    rank,
+    patterns,
+  };
+}
+
 export class PlacedRoutes<T> {
   readonly routes: readonly Placed<T>[];
   readonly trees = new HostTrees<Placed<T>>();
@@ -85,7 +107,7 @@ export class PlacedRoutes<T> {
     for (const route of given) {
       yield;
       const guards = guardsOf(route.target);
-      routes.push({ ...route, keys: keysOn(route.entry.hosts), guards, rank: rankOf(route), patterns: [] });
+      routes.push(placedRoute(route, keysOn(route.entry.hosts), guards));
       common ??= new Set(guards);
       for (const guard of common) if (!guards.has(guard)) common.delete(guard);
     }

@@ -139,6 +139,18 @@ describe("object", () => {
     expect([first, second, third]).toEqual([{ tags: [] }, { tags: ["mine"] }, { tags: [] }]);
   });
 
+  it("checks defaults that depend on nothing else once, and never those of texts, which look at their context", () => {
+    let checked = 0;
+    const counted = s.string({ check: () => void checked++ });
+    const list = s.array(s.string());
+    let lists = 0;
+    const countedList = { ...list, check: ((...given) => (lists++, list.check(...given))) as typeof list.check };
+    const schema = s.object({ text: s.withDefault(counted, "a"), tags: s.withDefault(countedList, []) });
+    const [first, second] = [check(schema, {}), check(schema, {})];
+    expect([checked, lists]).toEqual([2, 1]);
+    expect([first, second]).toEqual([1, 2].map(() => ({ text: "a", tags: [] })));
+  });
+
   it("reports an empty default that is not allowed, for each object", () => {
     const schema = s.object({ tags: s.withDefault(s.array(s.string(), { min: 1 }), []) });
     for (let i = 0; i < 3; i++) expect(check(schema, {})).toEqual(["tags: expected at least 1 item, found none"]);
