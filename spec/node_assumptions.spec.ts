@@ -2,6 +2,7 @@
  * Undocumented behaviour of Node that lib relies on, grouped by the file that relies on it, over real sockets. A
  * release of Node that fails one of these breaks the file in the title.
  */
+import { execFileSync } from "node:child_process";
 import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
@@ -1245,5 +1246,29 @@ describe("Node for lib/upstream/breaker.ts and lib/upstream/shared_health.ts", (
     const [now] = (await once(worker, "message")) as [number];
     expect(now).toBeGreaterThanOrEqual(before);
     expect(now).toBeLessThanOrEqual(performance.now());
+  });
+});
+
+describe("Node for lib/base/young_generation.ts", () => {
+  it("V8 enlarges its young generation for what stays, and not while --semi-space-growth-factor is 1", () => {
+    const script = `
+      const v8 = require("node:v8");
+      const kept = [];
+      const keepMore = () => { for (let i = 0; i < 200_000; i++) kept.push({ i, list: [i] }); };
+      const size = () => v8.getHeapSpaceStatistics().find((space) => space.space_name === "new_space").space_size;
+      const sizes = [size()];
+      for (const factor of [1, 2]) {
+        v8.setFlagsFromString("--semi-space-growth-factor=" + factor);
+        keepMore();
+        sizes.push(size());
+      }
+      console.log(JSON.stringify(sizes));`;
+    const [before, kept, grown] = JSON.parse(execFileSync(process.execPath, ["-e", script], { encoding: "utf8" })) as [
+      number,
+      number,
+      number,
+    ];
+    expect(kept).toBeLessThanOrEqual(2 * before);
+    expect(grown).toBeGreaterThanOrEqual(4 * kept);
   });
 });

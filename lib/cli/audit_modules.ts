@@ -91,7 +91,6 @@ export const FOR_RELOADS: readonly FeatureName[] = ["proof"];
  */
 export function loadedOnRequest({ admin }: Pick<Settings, "admin">): readonly Row[] {
   const asked: readonly Load[] = [
-    OF_RUN.reloading,
     ...FOR_RELOADS.map((name) => FEATURES[name]),
     ...(admin === null ? [] : Object.values(OF_GATEWAY).filter((load) => load !== OF_GATEWAY.workerAudit)),
   ];

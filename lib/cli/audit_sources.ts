@@ -93,13 +93,8 @@ export async function auditOf(flags: Flags) {
     named: [...read.inputs.files.keys()],
   });
   const hasTests = tests.length > 0;
-  // A start reads the files that its configuration names once more when it watches them.
-  const rereads = [...read.inputs.files.keys()].some(
-    (path) => !testFiles.includes(path) && !callerFiles.includes(path),
-  );
   // What the flags and variables of a start name before its settings are known.
   const named: Named = [
-    ...(rereads ? (["reloading"] as const) : []),
     ...(areOfStart(flags, process.env) ? [] : (["settings"] as const)),
     ...(process.env.LISTEN_FDS ? (["sockets"] as const) : []),
   ];

@@ -260,7 +260,6 @@ function write(folder: string, files: Files): void {
 const ALWAYS: readonly string[] = [
   "settings",
   "sockets",
-  "reloading",
   "run",
   "validate",
   "audit",

@@ -10,7 +10,6 @@ import { accepted, refuseLacking } from "./failure.ts";
 export const ON_DEMAND = {
   /** The settings that not every start has. */
   settings: () => import("./all_settings.ts"),
-  reloading: () => import("./reloading.ts"),
   /** Sockets that a service manager passes. */
   sockets: () => import("./socket_activation.ts"),
   /** The server's certificate; the feature of this name belongs to it. */

@@ -6,6 +6,7 @@ import { systemClock, waitAtMost } from "../base/clock.ts";
 import { ignore, messageOf } from "../base/errors.ts";
 import { createLog, type Log } from "../base/log.ts";
 import { holdToStart, manifestProblem } from "../base/own_code.ts";
+import { withoutGrowth } from "../base/young_generation.ts";
 import type { Settings } from "../config/settings_types.ts";
 import { withSignature } from "../config/source.ts";
 import type { Flags } from "../config/start_settings.ts";
@@ -13,13 +14,13 @@ import { watchFiles } from "../config/watch.ts";
 import { answerForThread } from "../gateway/faults.ts";
 import { ConfigError, GatewayCore } from "../gateway/gateway.ts";
 import type { AuditTrail } from "../gateway/options.ts";
-import { loadCode } from "../gateway/loaded_features.ts";
 import type { Replacement } from "../gateway/reloads.ts";
 import type { AskedBy } from "../gateway/status.ts";
 import { LineWriter } from "../observe/line_writer.ts";
 import { announce } from "./announce.ts";
 import { Failure, reportErrors, type ExitCode } from "./failure.ts";
 import { ON_DEMAND, settingsOf } from "./on_demand.ts";
+import { reloadFrom, reloadNamedFiles } from "./reloading.ts";
 import { drain, endAtOnce, LINGER_MS, untilStopped } from "./shutdown.ts";
 import { start, type Started } from "./start.ts";
 
@@ -94,14 +95,16 @@ async function serve(settings: Settings, audit: AuditTrail | null = null): Promi
     stopped = untilStopped(async (signal) => drain(signal, await starting, settings, log), log, cut);
     stopped.catch(ignore);
   };
-  const starting = start(
-    settings,
-    {
-      ...options,
-      reload: async (replacement, who) => reloadAll(await starting, { by: "admin", ...who }, replacement),
-      onListen,
-    },
-    log,
+  const starting: Promise<Started> = withoutGrowth(() =>
+    start(
+      settings,
+      {
+        ...options,
+        reload: async (replacement, who) => reloadAll(await starting, { by: "admin", ...who }, replacement),
+        onListen,
+      },
+      log,
+    ),
   );
   try {
     started = await starting;
@@ -151,21 +154,14 @@ function reloadOnChange(
     );
     const named = gateway.files.filter((path) => !documents.includes(path));
     namedFiles.follow(named);
-    const reread = async () => (await loadCode(ON_DEMAND.reloading)).reloadNamedFiles(gateway, log);
     // Includes changes before the files were watched.
-    if (named.length > 0) reread().catch(({ message }: Error) => log.error(message));
+    if (named.length > 0) reloadNamedFiles(gateway, log).catch(({ message }: Error) => log.error(message));
   };
   const reload = async (started: Started, asked: AskedBy, replacement?: Replacement) => {
     const since = Date.now();
-    const { reloadFrom } = await loadCode(ON_DEMAND.reloading);
-    return reloadFrom(
-      started.gateway,
-      asked,
-      settings,
-      log,
-      () => followFiles(started, since),
-      replacement && { ...replacement, write: () => replacement.write(reloading.expect) },
-    );
+    const written = replacement && { ...replacement, write: () => replacement.write(reloading.expect) };
+    const onEnd = () => followFiles(started, since);
+    return withoutGrowth(() => reloadFrom(started.gateway, asked, settings, log, onEnd, written));
   };
   /** The configuration, and every file that it or the settings name. */
   const reloadAll = (started: Started, asked: AskedBy, replacement?: Replacement) => {

@@ -103,9 +103,7 @@ function* changesOf(
   const [old, next] = [resourcesOf(before), resourcesOf(after)];
   const change = before === null ? "added" : after === null ? "removed" : "altered";
   const fields =
-    before === null || after === null
-      ? []
-      : [...differingFields(before.fields, after.fields), ...LISTS.flatMap((list) => orderOf(list, old, next))];
+    before === null || after === null ? [] : [...differingFields(before.fields, after.fields), ...ordersOf(old, next)];
   if (change !== "altered" || fields.length > 0)
     yield [
       {
@@ -118,8 +116,8 @@ function* changesOf(
       },
     ];
   else yield [];
-  for (const name of new Map([...next, ...old]).keys())
-    yield* changesOf(old.get(name) ?? null, next.get(name) ?? null, change !== "altered");
+  for (const [name, resource] of next) yield* changesOf(old.get(name) ?? null, resource, change !== "altered");
+  for (const [name, resource] of old) if (!next.has(name)) yield* changesOf(resource, null, change !== "altered");
 }
 
 /** Fields whose values differ; where both values are objects, the fields in them. */
@@ -173,9 +171,19 @@ function resourcesOf(resource: Resource | null): ReadonlyMap<string, Resource> {
   return resources;
 }
 
+type Resources = ReadonlyMap<string, Resource>;
+
+/** Mostly all of them are the same, in one order: then nothing is made of them. */
+function ordersOf(before: Resources, after: Resources): string[] {
+  const names = before.keys();
+  let isSameOrder = before.size === after.size;
+  for (const name of after.keys()) isSameOrder &&= name === names.next().value;
+  return isSameOrder ? [] : LISTS.flatMap((list) => orderOf(list, before, after));
+}
+
 /** "order of routes", if those that both have follow each other in another order. */
-function orderOf(list: string, before: ReadonlyMap<string, Resource>, after: ReadonlyMap<string, Resource>): string[] {
-  const shared = (resources: typeof before, others: typeof before) =>
+function orderOf(list: string, before: Resources, after: Resources): string[] {
+  const shared = (resources: Resources, others: Resources) =>
     [...resources].flatMap(([name, { place }]) => (`${place.kind}s` === list && others.has(name) ? [name] : []));
   return isSame(shared(before, after), shared(after, before)) ? [] : [`order of ${list}`];
 }
