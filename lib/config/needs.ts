@@ -110,7 +110,7 @@ function ofService(service: JsonNode, need: Need, whole: (name: string) => void,
   ofPlugins(service, need, at);
   const upstreams = itemsOf(memberOf(service, "upstreams"));
   if (upstreams.length > 1) whole("balancing");
-  for (const [i, upstream] of upstreams.entries()) fieldsOf(upstream, [...at, "upstreams", i], OF_UPSTREAM, need);
+  for (const [i, upstream] of upstreams.entries()) fieldsOf(upstream, OF_UPSTREAM, need, at, "upstreams", i);
   // Also a reference whose value nobody has read yet.
   const isName = (host: JsonNode | undefined) => host?.kind === "string" && isIP(host.value) === 0;
   if (upstreams.some((upstream) => isName(memberOf(upstream, "host")))) whole("outbound");

@@ -15,8 +15,8 @@ import { signed, signingKeys } from "../support/signing_keys.ts";
 import { tokensOf } from "../support/tokens.ts";
 
 const ROOT = new URL("../../", import.meta.url);
-/** What is loaded at most. */
-const MOST = { modules: 106, tokens: 138_200, guarded: 156_300 };
+/** What is loaded at most, for the first reload, too: it loads nothing more of what it needs in any case. */
+const MOST = { modules: 108, tokens: 139_700, guarded: 157_800 };
 const quickstart = JSON.parse(readFileSync(new URL("examples/quickstart.json", ROOT), "utf8")) as {
   readonly services: readonly [Record<string, unknown>];
 };
