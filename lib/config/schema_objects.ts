@@ -166,12 +166,7 @@ export function object<const F extends Fields>(
   const plan = Object.entries(fields).map(([key, field]) => planned(key, field));
   const known = new Set([...Object.keys(fields), ...ignoreKeys]);
   const schemas = new Map(plan.map(({ key, schema }) => [key, schema]));
-  const derivedFields = plan.filter(({ from }) => from !== undefined);
-  const derive = (out: Record<string, unknown>, members: ReadonlyMap<string, JsonNode>) => {
-    const siblings: Record<string, unknown> = {};
-    for (const { key, name } of plan) if (name in out) siblings[key] = out[name];
-    for (const { key, name, from } of derivedFields) if (!members.has(key)) out[name] = from!(siblings);
-  };
+  const derivedKeys = plan.flatMap(({ key, from }) => (from === undefined ? [] : key));
   const defined = define<"object", ObjectOut<F>, ObjectIn<F>>({
     expects: "an object",
     describe,
@@ -202,7 +197,7 @@ export function object<const F extends Fields>(
         else isInvalid = true;
       }
       if (isInvalid || context.issues.length > before) return INVALID;
-      if (derivedFields.some(({ key }) => !members.has(key))) derive(out, members);
+      if (derivedKeys.some((key) => !members.has(key))) derive(plan, out, members);
       let isOpen = false;
       const reportIt = (message: string, ...under: Path) => {
         // It may be about a text in place of a value, see `readReferences`.
@@ -233,6 +228,17 @@ export function object<const F extends Fields>(
     },
   });
   return { ...defined, fields: schemas };
+}
+
+/** Fills in the derived fields that are not configured. */
+function derive(
+  plan: readonly ReturnType<typeof planned>[],
+  out: Record<string, unknown>,
+  members: ReadonlyMap<string, JsonNode>,
+): void {
+  const siblings: Record<string, unknown> = {};
+  for (const { key, name } of plan) if (name in out) siblings[key] = out[name];
+  for (const { key, name, from } of plan) if (from !== undefined && !members.has(key)) out[name] = from(siblings);
 }
 
 /** Computed once per field, since a large configuration has thousands of objects. */
