@@ -78,9 +78,9 @@ async function runAsShown(job: string, ports: Readonly<Record<number, number>>):
 const hasCurl = spawnSync("curl", ["--version"]).status === 0;
 
 describe("the cookbook", () => {
-  it("has fifteen jobs, each with a configuration", () => {
+  it("has sixteen jobs, each with a configuration", () => {
     const jobs = [...cookbook.matchAll(/^## (.+)$/gm)].map(([, job]) => job!);
-    expect(jobs).toHaveLength(15);
+    expect(jobs).toHaveLength(16);
     expect(jobs.filter((job) => blocks(job, "json").length === 0)).toEqual([]);
   });
 
@@ -316,6 +316,43 @@ describe("the cookbook", () => {
     expect(next.seen[0]).toMatchObject({ method: "GET", url: expect.stringMatching(/^\/next\/items\/\d+$/) as string });
     expect(next.seen[0]!.headers.join(": ")).toContain("X-Mirrored: 1");
   });
+
+  it.skipIf(!hasCurl)(
+    "its spare provider gets the requests that the usual one refuses, with its own key, as its commands show",
+    { timeout: 60_000 },
+    async () => {
+      const job = "Two providers, one of them a spare";
+      const keys = Object.fromEntries(
+        [...blocks(job, "sh")[0]!.matchAll(/^export (\w+)=(\S+)$/gm)].map(([, name, value]) => [name!, value!]),
+      );
+      const seen: string[] = [];
+      const provider = async (name: string, refusesFrom: number) => {
+        let asked = 0;
+        return backend((request, response) => {
+          seen.push(`${name} ${request.headers.authorization}`);
+          if (++asked >= refusesFrom) return void response.writeHead(429).end("too many\n");
+          response.end(
+            `upstream ${name} got ${request.method} ${request.url}\nAuthorization: ${request.headers.authorization}\n`,
+          );
+        });
+      };
+      const [usual, spare] = [await provider("3000", 2), await provider("3001", Infinity)];
+      const config = configOf(job, { 3000: usual.port, 3001: spare.port });
+      const { port } = await running(config, { environment: keys });
+      await runAsShown(job, { 8008: port });
+      expect(seen).toEqual(["3000 Bearer usual-key", "3000 Bearer usual-key", "3001 Bearer spare-key"]);
+      for (let i = 0; i < 6; i++)
+        await ask(port, {
+          method: "POST",
+          path: "/ai/chat/completions",
+          body: "{}",
+          headers: { authorization: "mine" },
+        });
+      // Five refusals have ejected the usual one.
+      expect(seen.filter((each) => each.startsWith("3000"))).toHaveLength(6);
+      expect(seen.join()).not.toContain("mine");
+    },
+  );
 
   it("its WebSockets pass", async () => {
     const upstream = await backend();
