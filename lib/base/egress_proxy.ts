@@ -166,19 +166,13 @@ class ProxiedSocket extends Socket {
     return super.resume();
   }
 
+  /** By the connection's own functions, so that an error of a write is this stream's: what has arrived can be read. */
   override _write(chunk: Buffer | string, encoding: BufferEncoding, done: WriteDone): void {
-    this.#whenOpen(() => void this.#toProxy.write(chunk, encoding, done));
+    this.#whenOpen(() => this.#toProxy._write(chunk, encoding, done));
   }
 
-  override _writev(chunks: readonly { chunk: Buffer | string; encoding: BufferEncoding }[], done: WriteDone): void {
-    this.#whenOpen(() => {
-      const last = chunks.length - 1;
-      this.#toProxy.cork();
-      chunks.forEach(({ chunk, encoding }, i) =>
-        i === last ? this.#toProxy.write(chunk, encoding, done) : this.#toProxy.write(chunk, encoding),
-      );
-      this.#toProxy.uncork();
-    });
+  override _writev(chunks: { chunk: Buffer | string; encoding: BufferEncoding }[], done: WriteDone): void {
+    this.#whenOpen(() => this.#toProxy._writev!(chunks, done));
   }
 
   override _final(done: WriteDone): void {

@@ -6,6 +6,7 @@ import type { AddressInfo, Socket } from "node:net";
 import tls from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { CA, SERVER } from "../support/certs.ts";
+import { strangeProxy } from "../support/connect_proxy.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";
 
@@ -40,6 +41,17 @@ async function upload(port: number): Promise<string> {
 }
 
 describe("an upstream that answers an upload early and closes", () => {
+  it("has its answer reach every client behind an egress proxy, too", async () => {
+    const proxy = await strangeProxy((socket) => {
+      socket.write("HTTP/1.1 200 OK\r\n\r\n");
+      refuse(socket);
+    });
+    const config = oneService([1, 2], {}, { egress_proxy: { url: `http://127.0.0.1:${proxy}` } });
+    const { port } = await running(config);
+    const received = await Promise.all(Array.from({ length: CLIENTS }, () => upload(port)));
+    expect(received.map((text) => statusesIn(text).join())).toEqual(Array.from({ length: CLIENTS }, () => "401"));
+  });
+
   it.each(["http", "https"] as const)(
     "an upstream over %s that answers an upload early and closes has its answer reach every client, " +
       "and is never ejected for it",
