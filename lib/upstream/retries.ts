@@ -71,11 +71,13 @@ export function repeatedly(options: AttemptsOptions, { policy, budget, memory }:
     const endsAt = startTotal(options, exchange, startedAt);
     const replay = replayOf(exchange, policy, memory);
     const tried: Peer[] = [first];
-    const another = (): Peer | null => {
+    const another = (isBusy = false): Peer | null => {
       if (call.aborted || tried.length > policy.attempts || clock.now() > endsAt - LEAST_TRY_MS) return null;
       if (body !== null && !(replay === null ? isUntouched(body) : replay.isWhole)) return null;
       const next = picker.pick(exchange, tried);
-      return next !== null && budget.take(policy.budgetRatio) ? next : null;
+      // A busy upstream can be used: that is no reason to ask a backup of it.
+      if (next === null || (isBusy && next.isBackup && !tried.at(-1)!.isBackup)) return null;
+      return budget.take(policy.budgetRatio) ? next : null;
     };
     try {
       for (let peer = first; ;) {
@@ -86,7 +88,8 @@ export function repeatedly(options: AttemptsOptions, { policy, budget, memory }:
           if (!retriesStatus(policy, method, reply.status) || (next = another()) === null) return reply;
           discardReply(reply, exchange);
         } catch (error) {
-          next = error instanceof Fault && retriesFault(policy, method, error) ? another() : null;
+          const isRetried = error instanceof Fault && retriesFault(policy, method, error);
+          next = isRetried ? another(error.code === "upstream_saturated") : null;
           if (next === null) return upstreamFaultReply(exchange, error, log);
         }
         tried.push(next);

@@ -97,6 +97,32 @@ describe("a backup", () => {
     expect(of("spare").requests).toBe(0);
   });
 
+  it("is no place of a retry because an upstream is busy, and another upstream is", async () => {
+    for (const [names, expected] of [
+      ["main spare!", "503"],
+      ["main other spare!", "other"],
+    ] as const) {
+      const parts = { pool: { max_connections: 1 }, retries: {}, timeouts: { connect_ms: 500 } };
+      const { asked, of, clock } = await service(names, parts);
+      const hold = gate();
+      of("main").answer = async (_request, response) => {
+        await hold.opened;
+        response.end("main");
+      };
+      const first = asked();
+      await eventually(() => of("main").requests === 1, "the first request at the upstream");
+      if (names.includes("other")) expect((await asked()).from).toBe("other");
+      const before = clock.pending;
+      const second = asked();
+      await eventually(() => clock.pending > before, "the second request waiting");
+      clock.advance(500);
+      expect((await second).from).toBe(expected);
+      hold.open();
+      expect((await first).from).toBe("main");
+      expect(of("spare").requests).toBe(0);
+    }
+  });
+
   it("is asked before an upstream that has been ejected, which is not asked at all", async () => {
     const { answers, of } = await service("main spare!", { ...ejecting, retries: { on: ["connect", 503] } });
     await of("main").kill();
