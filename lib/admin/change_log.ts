@@ -3,18 +3,23 @@
  */
 import type { Log } from "../base/log.ts";
 import type { AuditSink } from "../observe/audit_log.ts";
+import type { Purge } from "../plugins/cache/purge.ts";
 
 export type AdminChange = {
   readonly user: string;
   readonly address: string;
-  /** Digests, or states of the upstream. */
-  readonly before: string;
-  readonly after: string;
   readonly request_id: string;
 } & (
-  | { readonly action: "source" | "rollback" }
-  | { readonly action: "upstream"; readonly service: string; readonly upstream: string }
+  | (BeforeAndAfter & { readonly action: "source" | "rollback" })
+  | (BeforeAndAfter & { readonly action: "upstream"; readonly service: string; readonly upstream: string })
+  | (Purge & { readonly action: "purge"; readonly purged: number })
 );
+
+/** Digests, or states of the upstream. */
+interface BeforeAndAfter {
+  readonly before: string;
+  readonly after: string;
+}
 
 /** Resolves when the audit log has it, see `AuditLog.written`. */
 export async function logChange(

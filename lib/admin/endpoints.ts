@@ -22,6 +22,7 @@ import type * as ofSession from "./session.ts";
 import type { Account } from "./session.ts";
 import type * as tails from "./tail_request.ts";
 import type * as showing from "./shown_request.ts";
+import type * as purges from "./purge_request.ts";
 import type * as upstreams from "./upstream_request.ts";
 import { askedOf, hasMetricsToken, json, METRICS_TYPE, NO_STORE, queryOf, readiness, retryAfter } from "./replies.ts";
 import type { InterfaceOptions, Secrets } from "./views.ts";
@@ -47,6 +48,7 @@ export interface OnRequest {
   readonly schema: () => Promise<typeof schemas>;
   readonly tail: () => Promise<typeof tails>;
   readonly upstream: () => Promise<typeof upstreams>;
+  readonly purge: () => Promise<typeof purges>;
 }
 
 export interface Endpoint {
@@ -131,6 +133,10 @@ export class Endpoints {
       "/gateway/tail": { method: "GET", answer: (inbound, who) => this.#follow(inbound, who) },
       "/gateway/explain": { method: "POST", isForViewers: true, answer: explain },
       "/gateway/reload": { method: "POST", answer: reload },
+      "/gateway/cache/purge": {
+        method: "POST",
+        answer: async (inbound, who) => (await loadCode(onRequest.purge)).purgeRequest(inbound, who, options),
+      },
       "/metrics": { method: "GET", isOpen: true, answer: (inbound) => this.#metrics(inbound) },
       "/healthz": { method: "GET", isOpen: true, answer: (inbound) => this.#health(inbound) },
       "/readyz": { method: "GET", isOpen: true, answer: () => readiness(gateway.ready) },

@@ -12,6 +12,7 @@ import type { AuditEvent } from "../observe/audit_log.ts";
 import type { TailBatch, TailReader } from "../observe/tail.ts";
 import type { WorkerReport } from "../report/worker_reports.ts";
 import type { TlsFiles } from "../server/listener.ts";
+import type { Purge } from "../plugins/cache/purge.ts";
 import type { UpstreamFailures } from "../upstream/contracts.ts";
 import type { UpstreamState } from "../upstream/taken_out.ts";
 
@@ -48,6 +49,8 @@ export type WorkerTask =
    * nothing.
    */
   | ({ readonly type: "setUpstream"; readonly reload: number } & UpstreamState)
+  /** See `Followers.purge`; the answer has the number. */
+  | { readonly type: "purge"; readonly purge: Purge }
   /** A "report" comes before the answer. */
   | { readonly type: "report"; readonly extent: ReportExtent }
   /** See `Listener.stopAccepting`. */
@@ -62,7 +65,7 @@ export type ToMain =
   /** The worker cannot serve, and ends. */
   | { readonly type: "failed"; readonly reason: string }
   /** A task is done; or, of "prepare", why it is refused. */
-  | ({ readonly type: "answer"; readonly refusal: string | null } & NumberedTask)
+  | ({ readonly type: "answer"; readonly refusal: string | null; readonly count?: number } & NumberedTask)
   /** One line of the program's log. */
   | { readonly type: "log"; readonly line: string }
   /** Whole lines of the access log. */

@@ -20,6 +20,7 @@ import { workerReportsOf } from "../report/worker_reports.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS } from "../server/tls.ts";
 import type { TlsFiles } from "../server/listener.ts";
 import type { TailBatch, TailReader } from "../observe/tail.ts";
+import type { Purge } from "../plugins/cache/purge.ts";
 import { addFailures } from "../upstream/shared_health.ts";
 import { takenOut, type UpstreamState } from "../upstream/taken_out.ts";
 import { Ends, IN_FLIGHT_BYTES } from "./in_flight.ts";
@@ -197,6 +198,16 @@ export class Supervisor implements Followers {
     await waitAtMost(this.#askAll({ type: "setUpstream", reload, ...upstream }), MAX_SETTING_MS);
   }
 
+  async purge(purge: Purge): Promise<number> {
+    let purged = 0;
+    const ask = async (slot: WorkerSlot) => {
+      const answer = await slot.ask({ type: "purge", purge });
+      if (typeof answer === "number") purged += answer;
+    };
+    await waitAtMost(Promise.all(this.#slots.filter(takesRequests).map(ask)), MAX_SETTING_MS);
+    return purged;
+  }
+
   announceStop(): void {
     this.#isStopAnnounced = true;
     this.#broadcast({ type: "announceStop" });
@@ -337,7 +348,7 @@ export class Supervisor implements Followers {
         slot.reason = message.reason;
         return;
       case "answer":
-        return slot.answered(message.ask, message.refusal);
+        return slot.answered(message.ask, message.refusal, message.count);
       case "log":
         Atomics.sub(this.#words, waitingLinesOf(slot.index, this.#slots.length), 1);
         return this.#options.write(message.line);

@@ -7,6 +7,7 @@ import { entry } from "../base/event_loop.ts";
 import { messageOf } from "../base/errors.ts";
 import { giveUp } from "../base/rights.ts";
 import { createLog, type Log } from "../base/log.ts";
+import { inSlices, paced } from "../base/time_slices.ts";
 import { asBuffer, received, type ReportExtent } from "../gateway/bundle.ts";
 import { answerForThread } from "../gateway/faults.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
@@ -16,6 +17,7 @@ import { loadCode, type LoadedFeatures } from "../gateway/loaded_features.ts";
 import { freshFeatures } from "../features/load.ts";
 import type * as eventsCode from "../observe/audit_events.ts";
 import type { Tail, TailReader } from "../observe/tail.ts";
+import { cacheStoresOf } from "../report/cache_figures.ts";
 import { workerReportsOf } from "../report/worker_reports.ts";
 import type { TlsFiles } from "../server/listener.ts";
 import { Follower } from "./follower.ts";
@@ -37,7 +39,8 @@ const start = workerData as WorkerStart;
 const { id, worker, count, words, addresses } = start;
 const port = parentPort!;
 const send = (message: ToMain) => port.postMessage({ edgeGateway: message } satisfies Posted);
-const answer = ({ ask }: NumberedTask, refusal: string | null = null) => send({ type: "answer", ask, refusal });
+const answer = ({ ask }: NumberedTask, refusal: string | null = null, count = 0) =>
+  send({ type: "answer", ask, refusal, ...(count > 0 && { count }) });
 
 const logLines = sentLines(words, waitingLinesOf(worker, count), (line) => send({ type: "log", line }));
 /** Null: there is no audit log. */
@@ -152,6 +155,9 @@ async function obey(message: Exclude<ToWorker, { readonly type: "report" | "audi
       return tls === null ? undefined : listener.tls.useTicketKey(asBuffer(message.key));
     case "setUpstream":
       return setUpstream(message);
+    // Not awaited: a reload need not wait for it.
+    case "purge":
+      return void purged(message);
     case "announceStop":
       return gateway.announceStop();
     case "tail":
@@ -196,6 +202,17 @@ async function setUpstream(asked: Extract<ToWorker, { readonly type: "setUpstrea
     threadLog().error("an upstream cannot be taken out", { service, upstream: id, error: messageOf(error) });
   }
   answer(asked);
+}
+
+async function purged(asked: Extract<ToWorker, { readonly type: "purge" }>): Promise<void> {
+  let count = 0;
+  try {
+    const { purgeSteps } = await loadCode(features.onDemand.purge);
+    count = await inSlices(purgeSteps(cacheStoresOf(runtime), asked.purge), paced());
+  } catch (error) {
+    threadLog().error("stored replies cannot be purged", { error: messageOf(error) });
+  }
+  answer(asked, null, count);
 }
 
 function report(extent: ReportExtent): void {

@@ -11,7 +11,7 @@ const STEADY_LOOKS = 60;
 const PAUSES_MS = [0, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000];
 
 /** "ended": the worker, before it answered. */
-export type WorkerAnswer = "done" | "ended";
+export type WorkerAnswer = "done" | "ended" | number;
 
 interface Waiting {
   readonly resolve: (answer: WorkerAnswer) => void;
@@ -55,11 +55,11 @@ export class WorkerSlot {
     return new Promise((resolve, reject) => this.#asked.set(ask, { resolve, reject }));
   }
 
-  /** `reason`: why it refuses; null: it does not. */
-  answered(ask: number, reason: string | null): void {
+  /** `reason`: why it refuses; null: it does not. `count`: where a number was asked for. */
+  answered(ask: number, reason: string | null, count?: number): void {
     const asked = this.#asked.get(ask);
     this.#asked.delete(ask);
-    if (reason === null) asked?.resolve("done");
+    if (reason === null) asked?.resolve(count ?? "done");
     else asked?.reject(refusal(this.index, reason));
   }
 

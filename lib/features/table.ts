@@ -130,6 +130,7 @@ export const ON_DEMAND = {
   tail: () => import("../observe/tail.ts"),
   /** For the administrator, who takes upstreams out of traffic. */
   takenOut: () => import("../upstream/taken_out.ts"),
+  purge: () => import("../plugins/cache/purge.ts"),
   decisions: () => import("../observe/decision_reader.ts"),
   /** What a worker has of the audit log. */
   workerAudit: () => all(import("../gateway/gateway_audit.ts"), import("../observe/audit_events.ts")),

@@ -5,6 +5,7 @@
 import type { ConfigSource } from "../config/source.ts";
 import type { Handler } from "../http/handler.ts";
 import type { TlsFiles } from "../server/listener.ts";
+import type { Purge } from "../plugins/cache/purge.ts";
 import type { UpstreamState } from "../upstream/taken_out.ts";
 
 /** All inputs of one configuration, so that a worker compiles what the main thread has compiled, and reads no file. */
@@ -55,6 +56,8 @@ export interface Followers {
    * later.
    */
   setUpstream(upstream: UpstreamState): Promise<void>;
+  /** Resolves with the number of stored replies that all workers have dropped. */
+  purge(purge: Purge): Promise<number>;
   announceStop(): void;
   close(graceMs: number): Promise<"drained" | "cut">;
 }

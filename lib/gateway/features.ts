@@ -24,6 +24,7 @@ import type { OtlpExporter } from "../observe/otlp.ts";
 import type { ServerDurations } from "../observe/server_durations.ts";
 import type * as tailCode from "../observe/tail.ts";
 import type { Tracer } from "../observe/trace.ts";
+import type * as purgeCode from "../plugins/cache/purge.ts";
 import type { AnyPlugin, FurtherLimits, Tools } from "../plugins/plugin.ts";
 import type { Matching, UpstreamPaths } from "../route/contracts.ts";
 import type { HostCertificates } from "../server/certificates.ts";
@@ -253,6 +254,8 @@ export interface OnDemand {
   tail(): Promise<typeof tailCode>;
   /** For the administrator, who takes upstreams out of traffic. */
   takenOut(): Promise<typeof takenOutCode>;
+  /** For the administrator, who drops stored replies. */
+  purge(): Promise<typeof purgeCode>;
   explain(): Promise<object>;
   dryRuns(): Promise<object>;
   dryRun(): Promise<object>;

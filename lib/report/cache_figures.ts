@@ -17,14 +17,14 @@ export type AllCacheFigures = readonly (readonly [key: string, figures: Readonly
 /** In a worker, for its report: those that hold something, or have dropped something since the last one. */
 export function takeCaches(runtime: Runtime): AllCacheFigures {
   const taken = cachesOf(runtime).filter(([, { bytes, evictions }]) => bytes > 0 || evictions > 0);
-  for (const own of storesOf(runtime).values()) own.evictions = 0;
+  for (const own of cacheStoresOf(runtime).values()) own.evictions = 0;
   return taken;
 }
 
 /** In the main thread: counts the evictions of a report. */
 export function addEvictions(runtime: Runtime, caches: AllCacheFigures): void {
   for (const [key, { evictions }] of caches) {
-    const own = storesOf(runtime).get(key);
+    const own = cacheStoresOf(runtime).get(key);
     if (own !== undefined) own.evictions += evictions;
   }
 }
@@ -37,7 +37,7 @@ export function cachesOf(runtime: Runtime, ofWorkers: AllCacheFigures = []): All
   const { worker, count } = runtime.threads;
   const all = new Map(
     Array.from(
-      storesOf(runtime),
+      cacheStoresOf(runtime),
       ([
         key,
         {
@@ -59,6 +59,7 @@ export function cachesOf(runtime: Runtime, ofWorkers: AllCacheFigures = []): All
   return [...all];
 }
 
-function storesOf(runtime: Runtime): AllStores {
+/** Of this thread. */
+export function cacheStoresOf(runtime: Runtime): AllStores {
   return runtime.common("response_cache: stores", () => new Map());
 }

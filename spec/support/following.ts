@@ -83,6 +83,7 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
       for (const worker of each) worker.follower.abandon(worker.configuration);
     },
     renewTls: () => void events.push("renewTls"),
+    purge: () => Promise.resolve(0),
     async setUpstream({ service, id, state }) {
       const { reload } = configuration.inForce;
       for (const worker of each) {

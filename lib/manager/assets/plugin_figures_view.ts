@@ -8,6 +8,8 @@ import { link } from "./components.ts";
 import { el } from "./dom.ts";
 import { bytes, milliseconds, number, percent } from "./format.ts";
 import { countsOf, liveTable } from "./live_tables.ts";
+import type { Frame } from "./page.ts";
+import { purgeAction } from "./purge_action.ts";
 import { hashFor } from "./url_hash.ts";
 
 /** Names a plugin instance in the figures: `id` is its own, or its number among its kind in the same place. */
@@ -21,7 +23,8 @@ export function instanceKey({
   return JSON.stringify([plugin, level, service, route, id]);
 }
 
-export function pluginFigures() {
+export function pluginFigures(frame: Frame) {
+  const purge = purgeAction(frame);
   const kinds = liveTable("By kind", ["Kind", "Instances", "Requests", "Mean time", "Results"], [1, 2, 3]);
   const refusals = liveTable("Refusals by code", ["Code", "Requests", "Routes"], [1, 2]);
   const caches = liveTable("Caches", ["Route", "Answered from it", "Requests"], [1]);
@@ -42,6 +45,7 @@ export function pluginFigures() {
     refusals.node,
     caches.node,
     held.node,
+    purge.node,
     circuits.node,
     el("p", { class: "muted" }, explained),
   );
@@ -92,6 +96,7 @@ export function pluginFigures() {
         return [name, percent(answered / sum(Object.values(cache))), countsOf(cache, number)];
       },
     );
+    purge.refresh(stores.length > 0);
     held.show(
       stores.filter((each) => counts!.has(instanceKey(each))),
       ({ service, route, id, bytes: used, max_bytes: most, entries, evictions }) => {

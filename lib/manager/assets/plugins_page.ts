@@ -22,8 +22,8 @@ interface PluginRow extends PluginPlace {
 
 const LEVEL_ORDER = { global: 0, service: 1, route: 2 } as const;
 
-export const page: OpenPage = () => {
-  const figures = pluginFigures();
+export const page: OpenPage = (frame) => {
+  const figures = pluginFigures(frame);
   const count =
     (what: "requests" | "answered") =>
     ({ plugin, key }: PluginRow) => {

@@ -437,7 +437,9 @@ function entryOf(
   { status, reason }: Head,
   body: Buffer | null,
 ): Entry {
-  return { ...kept, key, variant: variantOf(kept.vary, exchange.headers), status, reason, body, cameAt, changes };
+  const { headers, service, route } = exchange;
+  const place = { service: service.name, route: route.name };
+  return { ...kept, ...place, key, variant: variantOf(kept.vary, headers), status, reason, body, cameAt, changes };
 }
 
 /** Whether any auth plugin, earlier or later, has identified the caller. */

@@ -37,6 +37,9 @@ export interface Entry {
   readonly cameAt: number;
   /** `changesOf` its target before the upstream was asked. */
   readonly changes: number;
+  /** Of the request. */
+  readonly service: string;
+  readonly route: string;
 }
 
 /** What the stores of one plugin instance report, in this thread. */
@@ -66,6 +69,7 @@ export class CacheStore {
   /** Until when requests do not wait for one another, by the hash of their key, the newest last. */
   readonly #unshared = new Map<number, number>();
   #closed = false;
+  #purges = 0;
 
   constructor(maxBytes: number, changes: Changes, counts: Pick<InstanceStores, "evictions"> = { evictions: 0 }) {
     this.maxBytes = maxBytes;
@@ -86,14 +90,14 @@ export class CacheStore {
   find(key: string, headers: HeaderList): Entry | null {
     const group = this.#group(key);
     if (group.length === 0) return null;
-    const changes = this.changesOf(key);
+    const changes = this.#ofTarget(key);
     for (const entry of group) {
-      if (entry.changes !== changes || !isFor(entry, headers)) continue;
+      if (entry.changes % PURGE !== changes || !isFor(entry, headers)) continue;
       this.#order.delete(entry);
       this.#order.add(entry);
       return entry;
     }
-    this.#dropWhere(key, (entry) => entry.changes !== changes);
+    this.#dropWhere(key, (entry) => entry.changes % PURGE !== changes);
     return null;
   }
 
@@ -102,10 +106,22 @@ export class CacheStore {
     return this.#group(key)[0]?.vary ?? null;
   }
 
-  /** How often a target has changed, in all workers. */
+  /** Differs where a target has changed, in whatever worker, or where replies were purged here. */
   changesOf(key: string): number {
+    return this.#purges * PURGE + this.#ofTarget(key);
+  }
+
+  #ofTarget(key: string): number {
     const end = key.indexOf(END_OF_TARGET);
-    return this.#changes.of(end < 0 ? key : key.slice(0, end));
+    return this.#changes.of(end < 0 ? key : key.slice(0, end)) >>> 0;
+  }
+
+  /**
+   * Returns all entries. No reply that was asked for before is stored from now on, or given to those that ask later.
+   */
+  beginPurge(): readonly Entry[] {
+    this.#purges++;
+    return [...this.#order];
   }
 
   /**
@@ -243,6 +259,8 @@ export class CacheStore {
 }
 
 const NOTHING: readonly Entry[] = [];
+/** In `changesOf`, beyond the changes of a target. */
+const PURGE = 2 ** 32;
 /** Keys whose requests do not wait for one another: of more, the oldest wait again, and are noted anew. */
 const MAX_UNSHARED = 4_096;
 

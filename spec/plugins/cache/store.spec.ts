@@ -25,6 +25,8 @@ function entry(key: string, bodyBytes: number, parts: Partial<Entry> = {}): Entr
     terms,
     cameAt: 0,
     changes: 0,
+    service: "s",
+    route: "r",
     ...parts,
   };
 }
