@@ -643,7 +643,15 @@ describe("plugins", () => {
 describe("configJsonSchema", () => {
   it("describes plugins by their name, once", () => {
     const document = JSON.parse(JSON.stringify(configJsonSchema(kinds)));
-    expect(Object.keys(document.$defs).sort()).toEqual(["Caller", "Plugin", "Route", "Service", "Test", "Upstream"]);
+    expect(Object.keys(document.$defs).sort()).toEqual([
+      "Caller",
+      "ErrorBody",
+      "Plugin",
+      "Route",
+      "Service",
+      "Test",
+      "Upstream",
+    ]);
     expect(document.properties.$schema).toEqual({});
     expect(document.$defs.Plugin.allOf[0]).toEqual({
       if: { properties: { name: { const: "key_auth" } }, required: ["name"] },
