@@ -30,13 +30,14 @@ export const COMMANDS = {
   },
   validate: {
     operand: "[FILE]",
-    about: "Check a configuration, run its tests, and report all errors and warnings",
-    settings: { configPath, configKey, stateDir: SETTINGS.stateDir },
+    about: "Check a configuration with the settings of run, run its tests, and report all errors and warnings",
+    settings: SETTINGS,
     flags: {
       strict: { value: null, help: "Exit with 2 if there is a warning." },
-      "no-tests": { value: null, help: "Do not run the tests of the configuration." },
+      settings: { value: "none", help: "none: check the configuration alone, for any settings." },
       ...JSON_FLAG,
     },
+    remedy: "name the configuration with --config FILE",
     exits: "0 valid",
     load: async () => (await import("./config_file.ts")).validate,
   },

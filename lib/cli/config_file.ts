@@ -3,6 +3,8 @@
  */
 import { resolve } from "node:path";
 import { messageOf } from "../base/errors.ts";
+import { silentLog } from "../base/log.ts";
+import { readRegularFile } from "../base/regular_file.ts";
 import type { Issue } from "../config/json.ts";
 import { readValues } from "../config/start_settings.ts";
 import { SETTINGS } from "../config/settings_table.ts";
@@ -17,7 +19,7 @@ import { placedWarnings } from "../proof/placed_warnings.ts";
 import type { Arguments, RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { Failure, refuseLacking } from "./failure.ts";
-import { ON_DEMAND } from "./on_demand.ts";
+import { ON_DEMAND, settingsOf } from "./on_demand.ts";
 import { printable } from "./terminal.ts";
 import { warningLines } from "./warning_text.ts";
 
@@ -28,8 +30,11 @@ import { warningLines } from "./warning_text.ts";
 export const validate: RunCommand = async (given) => {
   const file = namedFile(given);
   const isJson = given.flags.json !== undefined;
-  const runsTests = given.flags["no-tests"] === undefined;
-  const result = await validated(file, configKeyFile(given), await seenBefore(given), runsTests);
+  const keyFile = configKeyFile(given);
+  const seen = await seenBefore(given);
+  const settings = await settingsBeside(file, given);
+  const runsTests = (settings?.tests ?? (given.flags["no-tests"] === undefined ? "run" : "skip")) === "run";
+  const result = await validated(file, keyFile, seen, { runsTests, hasHttps: settings?.hasHttps });
   const { error, warnings } = result;
   if (isJson) process.stdout.write(`${JSON.stringify(viewOf(result), null, 2)}\n`);
   else {
@@ -46,13 +51,32 @@ export const validate: RunCommand = async (given) => {
   );
 };
 
+/**
+ * What a start would take from flags and variables. Null: any settings may come. Throws a `Failure` for settings, and
+ * certificates, that a start refuses.
+ */
+async function settingsBeside(file: string, { flags }: Arguments) {
+  const { settings: which, strict: _strict, json: _json, ...given } = flags;
+  if (which === "none") return null;
+  if (which !== undefined) throw new Failure(`--settings: expected none, found ${JSON.stringify(which)}`, 2);
+  const settings = await settingsOf({ ...given, config: file }, process.env, { readFile: readRegularFile });
+  const hasHttps = settings.serverCertPath !== null;
+  if (hasHttps) (await ON_DEMAND.serverTls()).readTlsFiles(settings, silentLog);
+  return { tests: settings.tests, hasHttps };
+}
+
 type Validated = Awaited<ReturnType<typeof validated>>;
 
 /** `tests`: null: not run. `error`: null: it is valid. */
-async function validated(file: string, keyFile: string | undefined, seen: Seen, runsTests: boolean) {
+async function validated(
+  file: string,
+  keyFile: string | undefined,
+  seen: Seen,
+  { runsTests, hasHttps }: { readonly runsTests: boolean; readonly hasHttps: boolean | undefined },
+) {
   let candidate: Candidate;
   try {
-    candidate = await openCandidate(file, keyFile, { read: () => seen, write() {} });
+    candidate = await openCandidate(file, keyFile, { read: () => seen, write() {} }, hasHttps);
   } catch (error) {
     if (error instanceof ConfigError)
       return { counts: null, digest: null, signer: undefined, tests: null, warnings: [], undecided: [], error };
@@ -72,7 +96,7 @@ async function validated(file: string, keyFile: string | undefined, seen: Seen, 
       digest,
       signer: configuration.signer,
       tests: configuration.lastTests?.report ?? null,
-      undecided: undecidedIn(configuration.snapshot.config),
+      undecided: undecidedIn(configuration.snapshot.config, hasHttps),
       warnings: placedWarnings(configWarnings(configuration.snapshot), configuration.snapshot),
       error,
     };
@@ -101,7 +125,7 @@ function summaryOf({ counts, signer, tests, warnings, undecided }: Validated, ra
  * The warnings and errors of a start that its settings decide about: a file may be checked on another machine. The
  * error has the name of its field.
  */
-function undecidedIn({ global, services }: Config): string[] {
+function undecidedIn({ global, services }: Config, hasHttps: boolean | undefined): string[] {
   const places = [global, ...services, ...services.flatMap(({ routes }) => routes)];
   const has = (kind: string) =>
     places.some(({ plugins }) => plugins.some(({ name, enabled }) => name === kind && enabled));
@@ -109,7 +133,7 @@ function undecidedIn({ global, services }: Config): string[] {
     ...(has("quota") && global.counters === undefined ? ["quota_not_durable"] : []),
     ...(global.certificates.length > 0 ? ["certificates_unused"] : []),
     ...(has("mtls") ? ["mtls_idle"] : []),
-    ...(global.httpsRedirect === undefined ? [] : ["https_redirect"]),
+    ...(global.httpsRedirect === undefined || hasHttps !== undefined ? [] : ["https_redirect"]),
   ];
 }
 
@@ -177,10 +201,15 @@ export async function openCandidate(
   file: string,
   keyFile: string | undefined,
   seen: SeenStore | null = null,
+  hasHttps?: boolean,
 ): Promise<Candidate> {
   const modules = await loadPluginModules(file, process.env, keyFile);
+  const further = {
+    ...(keyFile !== undefined && { configKeyFile: keyFile }),
+    ...(hasHttps !== undefined && { hasHttps }),
+  };
   try {
-    return new Candidate({ configFile: file, seen, modules, ...(keyFile !== undefined && { configKeyFile: keyFile }) });
+    return new Candidate({ configFile: file, seen, modules, ...further });
   } catch (error) {
     throw error instanceof ConfigError ? error : new Failure(`${file}: ${messageOf(error)}`, 2);
   }

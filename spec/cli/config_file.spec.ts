@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { warningLines } from "../../lib/cli/warning_text.ts";
 import { oneService } from "../support/gateway.ts";
+import { CLIENT, SERVER } from "../support/certs.ts";
 import { fileWith, program } from "../support/process.ts";
 
 const guarded = oneService(9, { plugins: [{ name: "key_auth", config: { key: "k" } }] });
@@ -119,10 +120,46 @@ describe("edge-gateway validate", () => {
   it("names the warnings and errors of a start that settings decide about", async () => {
     const plugins = [{ name: "quota", config: { limit: 5, per: "day" } }, { name: "mtls" }];
     const file = fileWith(oneService(9, { plugins } as never, { https_redirect: {} }));
-    const { stdout } = await run(file);
+    const { stdout } = await run(file, "--settings", "none");
     expect(stdout).toContain("; the settings decide about quota_not_durable, mtls_idle, https_redirect)");
-    expect(JSON.parse((await run(file, "--json")).stdout)).toMatchObject({
+    expect(JSON.parse((await run(file, "--json", "--settings", "none")).stdout)).toMatchObject({
       undecided: ["quota_not_durable", "mtls_idle", "https_redirect"],
+    });
+  });
+
+  describe("with the settings of run", () => {
+    const redirecting = () => fileWith(oneService(9, {}, { https_redirect: {} }));
+    const certificate = () => ["--server-cert-path", fileWith(SERVER.cert), "--server-key-path", fileWith(SERVER.key)];
+
+    it("refuses a redirect to HTTPS without a certificate, as run does, and takes it with one", async () => {
+      const file = redirecting();
+      const { code, stderr } = await run(file);
+      expect([code, stderr]).toEqual([2, expect.stringContaining("global.https_redirect  needs an HTTPS listener")]);
+      expect(await run(file, ...certificate())).toMatchObject({ code: 0, stdout: expect.stringContaining("is valid") });
+      expect((await run(file, "--settings", "none")).code).toBe(0);
+    });
+
+    it.each<readonly [string, () => readonly string[], string]>([
+      [
+        "a certificate without its key",
+        () => ["--server-cert-path", fileWith(SERVER.cert)],
+        "SERVER_CERT_PATH needs SERVER_KEY_PATH",
+      ],
+      [
+        "a key of another certificate",
+        () => ["--server-cert-path", fileWith(SERVER.cert), "--server-key-path", fileWith(CLIENT.key)],
+        "does not belong to the certificate",
+      ],
+      ["a port that is none", () => ["--http-port", "99999"], "--http-port: expected an integer"],
+      ["another word for no settings", () => ["--settings", "all"], '--settings: expected none, found "all"'],
+    ])("refuses %s", async (_what, words, message) => {
+      const { code, stderr } = await run(fileWith(oneService(9)), ...words());
+      expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
+    });
+
+    it("leaves the settings out with --settings none, whatever they are", async () => {
+      const words = ["--settings", "none", "--server-cert-path", "/nowhere"];
+      expect((await run(fileWith(oneService(9)), ...words)).code).toBe(0);
     });
   });
 

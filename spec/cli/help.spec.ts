@@ -61,8 +61,8 @@ describe("--help", () => {
     ],
     [
       "validate",
-      ["--config", "--config-key", "[FILE]", "--strict", "--no-tests", "--json"],
-      ["--http-port", "--admin", "--junit"],
+      ["--config", "--config-key", "[FILE]", "--strict", "--no-tests", "--json", "--settings none", "--http-port"],
+      ["--upstream", "--junit"],
     ],
     [
       "test",
