@@ -31,6 +31,7 @@ interface Entry {
   /** Null: all. */
   readonly methods: ReadonlySet<string> | null;
   readonly status: number | null;
+  readonly contentType: string;
   readonly type: MediaType;
   readonly always: boolean;
   readonly headers: HeaderList;
@@ -69,6 +70,7 @@ function entryOf({ codes, statuses, methods, status, contentType, body, bodyFile
     fits: isOpen ? null : ({ code, status }) => named.has(code) || named.has(status),
     methods: methods === undefined ? null : new Set([...methods, ...(methods.includes("GET") ? ["HEAD"] : [])]),
     status: status ?? null,
+    contentType,
     type: mediaTypeOf(contentType),
     always,
     headers: text === undefined ? [] : ["Content-Type", contentType],
@@ -86,13 +88,18 @@ function replyTo(
 ): OwnReply | null {
   if (request !== null && isGrpc(headerValue(request.headers, "content-type"))) return null;
   let accepted: readonly MediaRange[] | null = null;
+  /** Of the last entry: entries of one media type mostly stand together. */
+  let asked = "";
+  let isAccepted = false;
   for (const entry of entries) {
     if (entry.fits !== null && !entry.fits(error)) continue;
     if (entry.methods !== null && (request === null || !entry.methods.has(request.method))) continue;
     if (!entry.always) {
       if (request === null) continue;
       accepted ??= acceptedBy(request.headers);
-      if (!accepts(accepted, entry.type)) continue;
+      if (asked !== entry.contentType) isAccepted = accepts(accepted, entry.type);
+      asked = entry.contentType;
+      if (!isAccepted) continue;
     }
     const { status } = error;
     const sentAs = entry.status ?? status;
@@ -182,7 +189,7 @@ function mediaTypeOf(text: string): MediaType {
 }
 
 /** A longer Accept accepts nothing: no client needs one, and it would be read for every error. */
-const MAX_ACCEPT = 4096;
+const MAX_ACCEPT = 1024;
 
 /** RFC 9110 §12.5.1. Without the header everything is accepted. */
 function acceptedBy(headers: HeaderList): readonly MediaRange[] {
