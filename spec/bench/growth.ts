@@ -61,10 +61,14 @@ export async function growth(words: readonly string[]): Promise<boolean> {
       for (const program of PROGRAMS.filter(({ name }) => options.only.includes(name))) {
         if (shape !== "routes" && program.name !== "ours") continue;
         const why = program.missing();
-        if (why === null) measured.push(await withMachine((machine) => measure(machine, program, shape, size)));
-        else console.log(`${program.name} is left out: ${why}`);
+        if (why !== null) {
+          console.log(`${program.name} is left out: ${why}`);
+          continue;
+        }
+        measured.push(await withMachine((machine) => measure(machine, program, shape, size)));
+        // After each of them: who ends a run early keeps what was measured.
+        console.log(`\n${size} ${shape}\n\n${tableOf(measured)}\n`);
       }
-      console.log(`\n${size} ${shape}\n\n${tableOf(measured)}\n`);
       if (shape === "routes") verdicts.push(...verdictsOn(measured));
     }
   }
