@@ -2,6 +2,7 @@
  * The gateway, nginx and Caddy with one configuration of many routes, as alike as they can be: every other route asks
  * for a key, the others limit a rate.
  */
+import { hash } from "node:crypto";
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { AnyConfigInput } from "../../lib/config/model.ts";
@@ -166,7 +167,7 @@ function callersOf(count: number, generation: number) {
   return Array.from({ length: count }, (_none, i) => ({
     id: `caller-${i}`,
     groups: [`group-${(i + generation) % 10}`],
-    keys: [{ key_sha256: i.toString(16).padStart(64, "0") }],
+    keys: [{ key_sha256: hash("sha256", `key ${i}`) }],
   }));
 }
 
