@@ -113,6 +113,8 @@ class ProxiedSocket extends Socket {
     this.#toProxy = toProxy;
     this.#onread = onread;
     toProxy.setNoDelay(true);
+    // A session of HTTP/2 sees by it whether its server lives.
+    Object.defineProperty(this, "bytesRead", { get: () => toProxy.bytesRead });
     toProxy.once("encrypted" in toProxy ? "secureConnect" : "connect", () => void toProxy.write(request, "latin1"));
     toProxy.on("data", (chunk: Buffer) => (this.#head === null ? this.#deliver(chunk) : this.#answered(chunk)));
     toProxy.on("end", () => {
@@ -127,14 +129,15 @@ class ProxiedSocket extends Socket {
 
   #answered(chunk: Buffer): void {
     const received = Buffer.concat([this.#head!, chunk]);
-    const end = received.indexOf("\r\n\r\n");
-    if (!couldBeHead(received) || (end >= 0 && !STATUS_LINE.test(received.toString("latin1", 0, end))))
+    const start = endOfInterim(received);
+    const end = received.indexOf("\r\n\r\n", start);
+    if (!couldBeHead(received, start) || (end >= 0 && !STATUS_LINE.test(received.toString("latin1", start, end))))
       return void this.destroy(new Error("the proxy's answer is not HTTP"));
     if ((end < 0 ? received.length : end) > MAX_HEAD_BYTES)
       return void this.destroy(new Error(`the head of the proxy's answer has more than ${MAX_HEAD_BYTES} bytes`));
     this.#head = received;
     if (end < 0) return;
-    const status = received.toString("latin1", "HTTP/1.1 ".length, "HTTP/1.1 200".length);
+    const status = received.toString("latin1", start + "HTTP/1.1 ".length, start + "HTTP/1.1 200".length);
     // Its length and its coding mean nothing: what follows are the server's bytes (RFC 9110 §9.3.6).
     if (!status.startsWith("2"))
       return void this.destroy(new Error(`the proxy refused the connection with status ${status}`));
@@ -229,8 +232,20 @@ const STATUS_LINE = /^HTTP\/1\.[01] [2-5]\d\d(?: |\r|$)/;
 const STATUS_START = "HTTP/1.";
 
 /** Whether the bytes so far can begin an answer: garbage without an end is refused at once. */
-function couldBeHead(bytes: Buffer): boolean {
-  return STATUS_START.startsWith(bytes.toString("latin1", 0, Math.min(bytes.length, STATUS_START.length)));
+function couldBeHead(bytes: Buffer, start: number): boolean {
+  return STATUS_START.startsWith(bytes.toString("latin1", start, start + STATUS_START.length));
+}
+
+const INTERIM = /^HTTP\/1\.1 1(?!01)\d\d(?: |\r)/;
+
+/** Where the answer begins: behind those that are not the last one (RFC 9110 §15.2). */
+function endOfInterim(bytes: Buffer): number {
+  let start = 0;
+  for (;;) {
+    const end = bytes.indexOf("\r\n\r\n", start);
+    if (end < 0 || !INTERIM.test(bytes.toString("latin1", start, end + 1))) return start;
+    start = end + 4;
+  }
 }
 
 const MAX_HEAD_BYTES = 16 * 1024;

@@ -107,6 +107,22 @@ describe("an upstream behind an egress proxy", () => {
     expect(codeOf(await ask(port, { path: "/a/x" }))).toBe("upstream_connect_failed");
   });
 
+  it.each(["h2", "h2c"] as const)(
+    "is known to live by what arrives, so that another connection is not opened after a while, with %s",
+    async (protocol) => {
+      const server =
+        protocol === "h2c" ? http2.createServer() : http2.createSecureServer({ cert: SERVER.cert, key: SERVER.key });
+      const [to, proxy, clock] = [await answering(server), await connectProxy(), manualClock()];
+      const tls = protocol === "h2c" ? {} : { tls: { ca: pem({ ca: CA.cert }).ca, servername: "localhost" } };
+      const { port } = await running(named(to, through(proxy.port), { protocol, ...tls }), { lookup, clock });
+      for (let i = 0; i < 4; i++) {
+        expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+        clock.advance(4000);
+      }
+      expect(proxy.asked).toHaveLength(1);
+    },
+  );
+
   it("gets WebSockets", async () => {
     const upstream = await byteBackend((socket) => {
       let isOpen = false;
@@ -240,6 +256,13 @@ describe("a proxy that does not lead there", () => {
       (socket) => socket.write(`HTTP/1.1 200 OK\r\nX: ${"x".repeat(20_000)}\r\n\r\n`),
       "has more than 16384 bytes",
     ],
+    [
+      "interim answers without an end",
+      (socket) => socket.write(`HTTP/1.1 103 Early Hints\r\nX: ${"x".repeat(2000)}\r\n\r\n`.repeat(10)),
+      "16384",
+    ],
+    ["an interim answer alone", (socket) => socket.end("HTTP/1.1 103 Early Hints\r\n\r\n"), "before it answered"],
+    ["garbage behind an interim answer", (socket) => socket.write("HTTP/1.1 100 Continue\r\n\r\nSSH"), "is not HTTP"],
     ["a head without an end", (socket) => socket.write(`HTTP/1.1 200 OK\r\nX: ${"x".repeat(20_000)}`), "16384"],
     ["nothing", (socket) => socket.end(), "closed the connection before it answered"],
     ["half a head", (socket) => socket.end("HTTP/1.1 200 OK\r\nX"), "closed the connection before it answered"],
@@ -271,6 +294,21 @@ describe("a proxy that does not lead there", () => {
       }
     },
   );
+
+  it.each(["in one piece", "byte by byte"])("interim answers before the last one are skipped, %s", async (how) => {
+    const origin = await backend();
+    const proxy = await strangeProxy((socket) => {
+      const onwards = net.connect(origin.port, "127.0.0.1");
+      onTestFinished(() => void onwards.destroy());
+      const hints = "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n";
+      const head = `HTTP/1.1 100 Continue\r\n\r\n${hints}HTTP/1.1 200 OK\r\n\r\n`;
+      socket.setNoDelay(true);
+      for (const piece of how === "byte by byte" ? head : [head]) socket.write(piece);
+      socket.pipe(onwards).pipe(socket);
+    });
+    const { port } = await running(named(origin.port, through(proxy)), { lookup });
+    expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+  });
 
   it("one that cannot be reached is upstream_connect_failed", async () => {
     const { port } = await running(named(1, through(await closedPort())), { lookup });
