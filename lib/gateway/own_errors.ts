@@ -1,7 +1,7 @@
 /**
  * Chooses and makes the bodies of the gateway's own errors, as `global.errors` and `errors` of a service say.
  */
-import { ERRORS } from "../base/errors.ts";
+import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import { suggest } from "../base/suggest.ts";
 import type { Config, Service } from "../config/model.ts";
 import { piecesOf, type Placeholder } from "../config/own_errors.ts";
@@ -45,28 +45,30 @@ type Asked = Pick<Inbound, "method" | "headers">;
 
 /** Null: there are none. */
 export function compileOwnErrors(...lists: readonly (Written | undefined)[]): UseOwnErrors | null {
-  const entries = lists.flatMap((list) => list ?? []).map(entryOf);
+  const entries = lists.flatMap((list) => list ?? []).map((written) => compiled.get(written) ?? entryOf(written));
   if (entries.length === 0) return null;
   return {
-    ofRequest({ call, refusal, method, headers }) {
-      // What is refused as malformed or too large was not read as its sender may have meant it.
-      const isRefused = refusal !== null && UNREADABLE.has(ERRORS[refusal.code].status);
+    ofRequest({ call, method, headers }) {
       const request = { method, headers };
-      call.ownBody = (error, id, options, isUnread) =>
-        replyTo(entries, error, { ...options, id }, isUnread || isRefused ? null : request);
+      call.ownBody = (error, id, options) => replyTo(entries, error, { ...options, id }, request);
     },
     ofUnread: (error, id, options) => replyTo(entries, error, { ...options, id }, null),
   };
 }
 
-const UNREADABLE = new Set([400, 431]);
+/** Those of `global` hold for every service that has some of its own, too: their bodies are in memory once. */
+const compiled = new WeakMap<Written[number], Entry>();
 
-function entryOf({ codes, statuses, methods, status, contentType, body, bodyFile, always }: Written[number]): Entry {
+/** What is malformed or too large was not read as its sender may have meant it. */
+const UNREADABLE: readonly string[] = ["bad_request", "headers_too_large"] satisfies ErrorCode[];
+
+function entryOf(written: Written[number]): Entry {
+  const { codes, statuses, methods, status, contentType, body, bodyFile, always } = written;
   const text = body ?? bodyFile?.content.toString();
   const pieces = text === undefined ? [] : piecesOf(text);
   const isOpen = codes === undefined && statuses === undefined;
   const named = new Set<string | number>([...(codes ?? []), ...(statuses ?? [])]);
-  return {
+  const entry: Entry = {
     fits: isOpen ? null : ({ code, status }) => named.has(code) || named.has(status),
     methods: methods === undefined ? null : new Set([...methods, ...(methods.includes("GET") ? ["HEAD"] : [])]),
     status: status ?? null,
@@ -77,16 +79,19 @@ function entryOf({ codes, statuses, methods, status, contentType, body, bodyFile
     pieces: pieces.map((piece, i) => (i % 2 === 0 ? Buffer.from(piece) : piece)),
     escape: escapeFor(mediaTypeOf(contentType).name),
   };
+  compiled.set(written, entry);
+  return entry;
 }
 
-/** `request`: null: it could not be read. */
+/** `received`: null: nothing of the request is known. */
 function replyTo(
   entries: readonly Entry[],
   error: ErrorText,
   options: Pick<ProblemOptions, "detail" | "headers"> & { readonly id: string },
-  request: Asked | null,
+  received: Asked | null,
 ): OwnReply | null {
-  if (request !== null && isGrpc(headerValue(request.headers, "content-type"))) return null;
+  if (received !== null && isGrpc(headerValue(received.headers, "content-type"))) return null;
+  const request = UNREADABLE.includes(error.code) ? null : received;
   let accepted: readonly MediaRange[] | null = null;
   /** Of the last entry: entries of one media type mostly stand together. */
   let asked = "";

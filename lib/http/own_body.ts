@@ -22,11 +22,9 @@ export interface OwnReply {
 
 /**
  * Of one request, or of all that could not be read; null: the error is sent as it is. `options`: of a problem document.
- * `isUnread`: the rest of the request could not be read, so that nothing of it counts.
  */
 export type OwnBodyOf = (
   error: ErrorText,
   id: string,
   options: { readonly detail?: string; readonly headers?: HeaderList },
-  isUnread: boolean,
 ) => OwnReply | null;

@@ -90,17 +90,15 @@ export function faultReply(call: Call, error: unknown): Reply {
 /** A problem document whose code is not in the table: for plugins with codes of their own. */
 export function problemReply(call: Call, kind: ErrorText, options: ProblemOptions = {}): Reply {
   call.fail(kind.code, options.why);
-  return errorReply(kind, call, options, false);
+  return errorReply(kind, call, options);
 }
 
-/** `isUnread`: the rest of the request could not be read. */
 export function errorReply(
   kind: ErrorText,
   { id, ownBody }: Pick<Call, "id" | "ownBody">,
   options: ProblemOptions,
-  isUnread: boolean,
 ): OwnReply {
-  const own = ownBody?.(kind, id, options, isUnread) ?? null;
+  const own = ownBody?.(kind, id, options) ?? null;
   if (own !== null) return own;
   const body = problemDocument(kind, id, options.detail, options.members);
   const described = ["Content-Type", "application/problem+json", "Content-Length", String(body.length)];

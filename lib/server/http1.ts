@@ -138,7 +138,7 @@ export function refuseUnread(
   const { call, line = null, said: detail = saidOf(refusal, options.receiving().limits) } = known;
   const whose = call ?? { id: randomUUID(), ownBody: options.receiving().ownBody ?? null };
   const { code } = refusal;
-  const reply = errorReply({ code, ...ERRORS[code] }, whose, { detail }, true);
+  const reply = errorReply({ code, ...ERRORS[code] }, whose, { detail });
   const sent = socket.writable ? sendRefusal(socket, reply, options.clock, whose.id, line?.method === "HEAD") : null;
   if (sent === null) socket.destroy();
   const { sentAs = reply.status } = reply;

@@ -6,12 +6,14 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { problemReply } from "../../lib/http/reply.ts";
 import { ERRORS } from "../../lib/base/errors.ts";
-import { CODES_OF_KINDS } from "../../lib/gateway/own_errors.ts";
+import { CODES_OF_KINDS, compileOwnErrors } from "../../lib/gateway/own_errors.ts";
 import { createGateway, definePlugin, schema } from "../../lib/index.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { closedPort } from "../support/origin.ts";
 import { emptyFolder, fileWith } from "../support/process.ts";
-import { ask, connect } from "../support/raw_client.ts";
+import { ask, connect, eventually } from "../support/raw_client.ts";
+import { manualClock } from "../support/clock.ts";
+import { rawBackend } from "./harness.ts";
 
 type Errors = NonNullable<NonNullable<AnyConfigInput["global"]>["errors"]>;
 
@@ -133,6 +135,26 @@ describe("own bodies of errors", () => {
     expect(String((await ask(port, { path: "/a/x" })).body)).toBe("{}");
     expect(String((await ask(port, { path: "/a/closed" })).body)).not.toContain("<p>");
     expect(String((await ask(port, { path: "/none" })).body)).toContain("<p>");
+  });
+
+  it("are for errors of an upstream behind a cache", async () => {
+    const { port } = await failing([PAGE], undefined, { plugins: [{ name: "response_cache" }] });
+    const { status, headers, body } = await ask(port, { path: "/a/x" });
+    expect([status, headers["content-type"]]).toEqual([502, HTML]);
+    expect(String(body)).toContain(`<p>upstream_connect_failed 502 ${String(headers["x-request-id"])}</p>`);
+  });
+
+  it("are in memory once, however many services have some of their own before them", () => {
+    const written = (body: string) =>
+      ({ codes: ["request_timeout"], statuses: [], contentType: "text/plain", body, always: true }) as never;
+    const common = written("common");
+    const bodyWith = (own: never[]) => {
+      const kind = { code: "request_timeout", status: 408, title: "" };
+      return compileOwnErrors(own, [common])!.ofUnread(kind, "id", {})!.body;
+    };
+    expect(bodyWith([])).toEqual(Buffer.from("common"));
+    expect(bodyWith([written("other")])).toEqual(Buffer.from("other"));
+    expect(bodyWith([])).toBe(bodyWith([]));
   });
 
   it("are for the codes of plugins", async () => {
@@ -330,6 +352,29 @@ describe("requests that cannot be read", () => {
     second.send(UNREADABLE["no request at all"]);
     expect(await second.closed()).toMatch(/^HTTP\/1\.1 410 Gone\r\n[^]*Cache-Control: no-store[^]*\r\n\r\ngone$/);
     expect(log.lines()).toMatchObject([{ status: 410, code: "bad_request" }]);
+  });
+});
+
+describe("requests whose head could be read", () => {
+  it("get the body that they accept, also where the rest does not arrive in time", async () => {
+    const clock = manualClock();
+    const upstream = await rawBackend(() => {});
+    const global = { limits: { request_timeout_ms: 100 }, errors: [PAGE] };
+    const { port } = await running(oneService(upstream.port, {}, global), { clock });
+    const connection = await connect(port);
+    connection.send("POST /a/x HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nAccept: text/html\r\n\r\nab");
+    await eventually(() => upstream.connections.open === 1);
+    await eventually(() => {
+      clock.advance(100);
+      return connection.text().includes("</p>");
+    });
+    expect(connection.text()).toMatch(/^HTTP\/1\.1 408 [^]*\r\n\r\n<p>request_timeout 408 /);
+  });
+
+  it("get only what is for all where something else of it is malformed", async () => {
+    const { port } = await failing([PAGE, { content_type: "text/plain", body: "${error.code}", always: true }]);
+    const { status, body } = await ask(port, { method: "OPTIONS", path: "/a/x", headers: { "Max-Forwards": "one" } });
+    expect([status, String(body)]).toEqual([400, "bad_request"]);
   });
 });
 

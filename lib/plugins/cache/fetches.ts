@@ -38,6 +38,7 @@ export class Fetch {
     this.options = options;
     this.#awaited = awaited;
     this.call = new Call({ id, remoteAddress, trustedRemote, certificate, startedAt, inform });
+    this.call.ownBody = client.ownBody;
     const { notes } = this.call;
     notes.span = client.notes.span;
     // The time after this plugin is not the cache's own time.
