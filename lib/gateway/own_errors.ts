@@ -9,7 +9,7 @@ import { placeInText } from "../config/places.ts";
 import { isGrpc } from "../http/grpc.ts";
 import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import type { ErrorText, OwnReply } from "../http/own_body.ts";
-import { detailBy, type ProblemOptions } from "../http/reply.ts";
+import { detailBy, documentReply, type ProblemOptions } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
 import type { UseOwnErrors, ValidConfig } from "./compile_types.ts";
 import { ConfigError } from "./config_error.ts";
@@ -116,13 +116,16 @@ function replyTo(
       ...(options.headers ?? []),
       // A cache may store a 404 or a 200, which this reply is not.
       ...(sentAs === status ? [] : ["Cache-Control", "no-store"]),
-      // Another Accept might have led to another body.
-      ...(accepted === null ? [] : ["Vary", "Accept"]),
+      ...(accepted === null ? [] : VARY),
     ];
     return { status, sentAs, headers, body };
   }
-  return null;
+  if (accepted === null) return null;
+  return documentReply(error, options.id, { ...options, headers: [...(options.headers ?? []), ...VARY] });
 }
+
+/** Another Accept might have led to another body. */
+const VARY = ["Vary", "Accept"];
 
 function filledIn({ pieces, escape }: Entry, error: ShownError): Buffer | null {
   const [first] = pieces;

@@ -98,8 +98,10 @@ export function errorReply(
   { id, ownBody }: Pick<Call, "id" | "ownBody">,
   options: ProblemOptions,
 ): OwnReply {
-  const own = ownBody?.(kind, id, options) ?? null;
-  if (own !== null) return own;
+  return ownBody?.(kind, id, options) ?? documentReply(kind, id, options);
+}
+
+export function documentReply(kind: ErrorText, id: string, options: ProblemOptions): OwnReply {
   const body = problemDocument(kind, id, options.detail, options.members);
   const described = ["Content-Type", "application/problem+json", "Content-Length", String(body.length)];
   return { status: kind.status, headers: [...described, ...(options.headers ?? [])], body };

@@ -89,6 +89,8 @@ describe("own bodies of errors", () => {
     const { port } = await failing([PAGE]);
     const { headers } = await ask(port, { path: "/none", headers: accept === undefined ? {} : { Accept: accept } });
     expect(headers["content-type"]).toBe(fits ? HTML : "application/problem+json");
+    // A cache must not give one to a client that would get the other.
+    expect(headers.vary).toBe("Accept");
   });
 
   it("are not for an Accept of more than 1024 characters, which nobody reads", async () => {
@@ -96,6 +98,13 @@ describe("own bodies of errors", () => {
     const Accept = `${"application/json,".repeat(60)}text/html`;
     const { headers } = await ask(port, { path: "/none", headers: { Accept } });
     expect(headers["content-type"]).toBe("application/problem+json");
+  });
+
+  it("leave the members and headers of a problem document that is sent for an Accept in their place", async () => {
+    const { port } = await failing([PAGE], undefined, { routes: [{ path: "/x", methods: ["GET"] }] });
+    const { headers, body } = await ask(port, { method: "PUT", path: "/a/x", headers: { Accept: "text/plain" } });
+    expect([headers.allow, headers.vary]).toEqual(["GET, HEAD", "Accept"]);
+    expect(JSON.parse(String(body))).toMatchObject({ code: "method_not_allowed", status: 405 });
   });
 
   it("are sent whatever a request accepts where they say always, and do not vary then", async () => {
