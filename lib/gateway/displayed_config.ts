@@ -34,3 +34,17 @@ export interface DisplayedConfig {
   readonly global: WithPlugins & { readonly certificates: readonly unknown[] };
   readonly services: readonly DisplayedService[];
 }
+
+/** Where plugins are named. */
+export interface PluginPlace extends WithPlugins {
+  readonly service: string | null;
+  readonly route: string | null;
+}
+
+export function* pluginPlaces({ global, services }: DisplayedConfig): Iterable<PluginPlace> {
+  yield { service: null, route: null, plugins: global.plugins };
+  for (const { name: service, plugins, routes } of services) {
+    yield { service, route: null, plugins };
+    for (const route of routes) yield { service, route: route.name, plugins: route.plugins };
+  }
+}

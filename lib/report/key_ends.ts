@@ -3,7 +3,8 @@
  */
 import type { CallerRegistry } from "../plugins/callers.ts";
 import { timeOf } from "../config/validity_fields.ts";
-import type { DisplayedConfig, DisplayedPlugin } from "../gateway/displayed_config.ts";
+import { pluginPlaces, type DisplayedConfig } from "../gateway/displayed_config.ts";
+import type { DisplayedPlugin, PluginPlace } from "../gateway/displayed_config.ts";
 import { pluginPath } from "../gateway/plugin_error.ts";
 
 export interface KeyEnd {
@@ -53,7 +54,7 @@ export function keyEnds(shown: DisplayedConfig, callers: CallerRegistry | null, 
     near.sort((a, b) => order(a.end) - order(b.end));
     near.length = Math.min(near.length, MAX_NEAR);
   };
-  for (const place of placesOf(shown)) for (const plugin of place.plugins) ofPlugin(plugin, place, note);
+  for (const place of pluginPlaces(shown)) for (const plugin of place.plugins) ofPlugin(plugin, place, note);
   for (const list of callers?.lists ?? []) {
     for (const [number, end] of list.ends)
       note(end, () => {
@@ -65,20 +66,6 @@ export function keyEnds(shown: DisplayedConfig, callers: CallerRegistry | null, 
   const ends = { near, more: count - near.length, next: next === Infinity ? null : next };
   KNOWN.set(shown, { hour, ends });
   return ends;
-}
-
-interface PluginPlace {
-  readonly service: string | null;
-  readonly route: string | null;
-  readonly plugins: readonly DisplayedPlugin[];
-}
-
-function* placesOf({ global, services }: DisplayedConfig): Iterable<PluginPlace> {
-  yield { service: null, route: null, plugins: global.plugins };
-  for (const service of services) {
-    yield { service: service.name, route: null, plugins: service.plugins };
-    for (const { name, plugins } of service.routes) yield { service: service.name, route: name, plugins };
-  }
 }
 
 function ofPlugin(

@@ -4,7 +4,7 @@
  */
 import { countOfIssues } from "../config/json.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
-import type { DisplayedConfig } from "../gateway/displayed_config.ts";
+import { pluginPlaces, type DisplayedConfig } from "../gateway/displayed_config.ts";
 import { describePlace, pluginPath } from "../gateway/plugin_error.ts";
 import { linesOf } from "../gateway/refusal.ts";
 import { keyEnds, SOON_MS } from "./key_ends.ts";
@@ -135,15 +135,14 @@ function nameOf({ where, path, names, commonName }: ShownCertificate): string {
 }
 
 /** Settings that the listeners make useless are no errors: the same file may be used on other machines. */
-function* ofIdle({ listeners, areQuotasKept, shown: { global, services } }: WarningsSource): Iterable<Warning> {
-  const places = [global, ...services, ...services.flatMap(({ routes }) => routes)];
+function* ofIdle({ listeners, areQuotasKept, shown }: WarningsSource): Iterable<Warning> {
   const has = (kind: string) =>
-    places.some(({ plugins }) => plugins.some(({ name, enabled }) => name === kind && enabled));
+    [...pluginPlaces(shown)].some(({ plugins }) => plugins.some(({ name, enabled }) => name === kind && enabled));
   const lost = "The counts of quota are lost when the gateway ends: they are in its memory alone.";
   if (!areQuotasKept && has("quota"))
     yield warning("quota_not_durable", lost, "Set STATE_DIR to a folder of this gateway, or global.counters.");
   if (listeners === null) return;
-  if (!listeners.https && global.certificates.length > 0) {
+  if (!listeners.https && shown.global.certificates.length > 0) {
     const remedy = "Set SERVER_CERT_PATH and SERVER_KEY_PATH, or remove the certificates.";
     yield warning("certificates_unused", "global.certificates are not used: HTTPS is off.", remedy, {
       path: "global.certificates",

@@ -108,26 +108,45 @@ function statesFor(rivals: readonly Condition[], together: readonly Condition[])
   if (absent.length > 0 && !rivals.some(holdsAbsent)) return { states: absent, isComplete: true };
   const own = valuesFor(rivals, together);
   if (own.values.length === 0) return { states: absent, isComplete: true };
+  const { alone, beside, isComplete } = failingNegated(rivals, together);
+  const isOwn = (value: string) => together.every((each) => fits(each, value));
+  // One of the values has to fulfil `together`.
+  const several = beside.flatMap((some) => (some.some(isOwn) ? [some] : own.values.map((value) => [value, ...some])));
+  const single = [...own.values, ...alone].map((value) => [value]);
+  return { states: distinct([...absent, ...single, ...several]), isComplete: own.isComplete && isComplete };
+}
+
+interface FailingValues {
+  /** Values that fulfil `together` as well. */
+  readonly alone: readonly string[];
+  /** Lists of values that may stand beside one that fulfils `together`. */
+  readonly beside: readonly (readonly string[])[];
+  readonly isComplete: boolean;
+}
+
+/** A rival with `not` fails only for what it names, which may be one of several values of the name. */
+function failingNegated(rivals: readonly Condition[], together: readonly Condition[]): FailingValues {
   const negated = [...new Map(rivals.filter(isNegated).map(({ not }) => [JSON.stringify(not), not])).values()];
   const denied = together.filter(isNegated);
-  const alone = [...own.values];
-  let isComplete = own.isComplete && negated.length <= MAX_NEGATED;
-  // A rival with `not` fails only for what it names, which may be one of several values of the name.
+  const alone: string[] = [];
+  let isComplete = negated.length <= MAX_NEGATED;
   let beside: readonly (readonly string[])[] = [ABSENT];
   for (const each of negated.slice(0, MAX_NEGATED)) {
     const both = valuesFor(rivals, [...together, each]);
     const found = denied.length === together.length ? both : valuesFor(rivals, [...denied, each]);
-    isComplete &&= found.isComplete;
     alone.push(...both.values);
     const more = choicesOf([...both.values, ...found.values], rivals);
-    beside = beside.flatMap((some) => more.map((values) => [...some, ...values]));
-    isComplete &&= beside.length <= MAX_BESIDE;
-    beside = beside.slice(0, MAX_BESIDE);
+    const combined = beside.flatMap((some) => more.map((values) => [...some, ...values]));
+    isComplete &&= found.isComplete && combined.length <= MAX_BESIDE;
+    beside = combined.slice(0, MAX_BESIDE);
   }
-  const isOwn = (value: string) => together.every((each) => fits(each, value));
-  const several = beside.flatMap((some) => (some.some(isOwn) ? [some] : own.values.map((value) => [value, ...some])));
-  const all = [...absent, ...alone.map((value) => [value]), ...several.map((values) => [...new Set(values)])];
-  return { states: [...new Map(all.map((values) => [JSON.stringify(values), values])).values()], isComplete };
+  return { alone, beside, isComplete };
+}
+
+/** Each state once, and each of its values. */
+function distinct(states: readonly (readonly string[])[]): readonly (readonly string[])[] {
+  const sets = states.map((values) => [...new Set(values)]);
+  return [...new Map(sets.map((values) => [JSON.stringify(values), values])).values()];
 }
 
 /** How many negated conditions of rivals are looked at for one name, and how many combinations of their values. */
