@@ -197,9 +197,13 @@ function serverOf(address: string, from: RedisConnection): RedisServer | null {
   const port = Number(address.slice(colon + 1));
   if (colon === -1 || !Number.isInteger(port) || port < 1 || port > 65_535) return null;
   const host = address.slice(0, colon);
+  // It is written to an HTTP proxy, where one leads to Redis.
+  if (!HOST.test(host)) return null;
   const own = from.address.slice(0, from.address.lastIndexOf(":")).replace(/^\[|\]$/g, "");
   return { host: host === "" || host === "?" ? own : host, port };
 }
+
+const HOST = /^(?:[\w.:%-]*|\?)$/;
 
 /** CRC-16/XMODEM of the hash tag, modulo the number of slots. */
 export function slotOf(tag: string): number {

@@ -397,6 +397,7 @@ describe("the counters in a Cluster", () => {
     "-MOVED 1 nowhere\r\n",
     "-MOVED 1 127.0.0.1:0\r\n",
     "-MOVED 1 127.0.0.1:99999\r\n",
+    "-MOVED 1 127.0.0.1/x:1\r\n",
   ])("do not follow %j", async (reply) => {
     const { port } = await fake(() => reply);
     const { limiter, errors } = countersOn([port]);
@@ -408,6 +409,7 @@ describe("the counters in a Cluster", () => {
     ["an error", "-NOPERM no\r\n"],
     ["slots out of range", "*1\r\n*3\r\n:0\r\n:16384\r\n*2\r\n$1\r\na\r\n:1\r\n"],
     ["a port that is none", "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\na\r\n:0\r\n"],
+    ["a host that ends a line", "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$6\r\na\r\nX:b\r\n:1\r\n"],
     ["texts for slots", "*1\r\n*3\r\n$1\r\n0\r\n$1\r\n9\r\n*2\r\n$1\r\na\r\n:1\r\n"],
   ])("do not use a server whose reply to CLUSTER SLOTS has %s", async (_what, reply) => {
     const { port } = await fake((parts) => (parts[0] === "CLUSTER" ? reply : ADMITTED));
