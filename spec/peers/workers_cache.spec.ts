@@ -33,4 +33,34 @@ describe.each(RELEASES)("the plugin response_cache in several workers of Node %i
       );
     }
   });
+
+  it("loses what an administrator purges in every worker, which the answer counts", async () => {
+    const { port } = await backend((_request, response) =>
+      response.writeHead(200, { "cache-control": "max-age=600", "cache-tag": "prices", "content-length": 1 }).end("1"),
+    );
+    const config = oneService(
+      port,
+      { plugins: [{ name: "probe" }, { name: "response_cache" }] },
+      { plugin_modules: [probeModule()] },
+    );
+    const gateway = await withWorkers(config, { release });
+    const workers = await workersOn(gateway.port, 2);
+    const clients = await Promise.all(workers.map((thread) => clientOn(gateway.port, (worker) => worker === thread)));
+    const statuses = async () => {
+      const answers = [];
+      for (const client of clients) answers.push((await client.ask("/a/x")).headers["cache-status"]);
+      return answers.map((status) => (String(status).includes("; hit;") ? "hit" : "asked"));
+    };
+    expect([await statuses(), await statuses()]).toEqual([
+      ["asked", "asked"],
+      ["hit", "hit"],
+    ]);
+    const answer = await fetch(`${gateway.adminUrl}/gateway/cache/purge`, {
+      method: "POST",
+      headers: { cookie: await gateway.session() },
+      body: JSON.stringify({ url: "/a/x", tag: "prices" }),
+    });
+    expect(await answer.json()).toEqual({ purged: 2 });
+    expect(await statuses()).toEqual(["asked", "asked"]);
+  });
 });
