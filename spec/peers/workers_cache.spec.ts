@@ -57,7 +57,7 @@ describe.each(RELEASES)("the plugin response_cache in several workers of Node %i
     ]);
     const answer = await fetch(`${gateway.adminUrl}/gateway/cache/purge`, {
       method: "POST",
-      headers: { cookie: await gateway.session() },
+      headers: { cookie: await gateway.session(), "content-type": "application/json" },
       body: JSON.stringify({ url: "/a/x", tag: "prices" }),
     });
     expect(await answer.json()).toEqual({ purged: 2 });
