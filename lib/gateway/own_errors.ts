@@ -118,7 +118,8 @@ function replyTo(
       ...(sentAs === status ? [] : ["Cache-Control", "no-store"]),
       ...(accepted === null ? [] : VARY),
     ];
-    return { status, sentAs, headers, body };
+    // What a plugin makes of the status holds where the entry says none.
+    return { status, ...(entry.status !== null && { sentAs }), headers, body };
   }
   if (accepted === null) return null;
   return documentReply(error, options.id, { ...options, headers: [...(options.headers ?? []), ...VARY] });

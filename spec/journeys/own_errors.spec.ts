@@ -185,6 +185,27 @@ describe("own bodies of errors", () => {
     expect([status, String(body)]).toEqual([418, "A teapot: A teapot."]);
   });
 
+  it("leave plugins the last word on the status, unless the entry has one", async () => {
+    const maps = definePlugin({
+      name: "maps",
+      schema: schema.object({}),
+      create: () => (next) => async (exchange) => {
+        const reply = await next(exchange);
+        return reply.status === 502 ? { ...reply, status: 503 } : reply;
+      },
+    });
+    const statusWith = async (entry: object) => {
+      const config = oneService(
+        await closedPort(),
+        { plugins: [{ name: "maps" } as never] },
+        { errors: [{ ...PAGE, ...entry }] },
+      );
+      const { port } = await running(config, { plugins: [maps] });
+      return (await ask(port, { path: "/a/x" })).status;
+    };
+    expect([await statusWith({}), await statusWith({ status: 200 })]).toEqual([503, 200]);
+  });
+
   it("do not change what breakers and retries see", async () => {
     const circuit_breaker = { error_ratio: 0.5, min_requests: 2, window_ms: 60_000, open_ms: 60_000, probes: 1 };
     const { port } = await failing([{ ...PAGE, status: 200 }], undefined, { circuit_breaker });
@@ -196,6 +217,19 @@ describe("own bodies of errors", () => {
           .split(" ")[0]!,
       );
     expect(codes).toContain("circuit_open");
+  });
+
+  it("of a service are those of a reread file, too", async () => {
+    const file = fileWith("before");
+    const { port, gateway } = await failing([], [{ statuses: [502], content_type: "text/plain", body_file: file }]);
+    const body = async () => String((await ask(port, { path: "/a/x" })).body);
+    expect(await body()).toBe("before");
+    writeFileSync(file, "after ${error.code}");
+    await gateway.rereadFiles();
+    expect(await body()).toBe("after upstream_connect_failed");
+    writeFileSync(file, "no ${such}");
+    await expect(gateway.rereadFiles()).rejects.toThrow('no placeholder "${such}"');
+    expect(await body()).toBe("after upstream_connect_failed");
   });
 
   it("are those of a reread file", async () => {
