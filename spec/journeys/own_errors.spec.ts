@@ -228,7 +228,7 @@ describe("own bodies of errors", () => {
     await gateway.rereadFiles();
     expect(await body()).toBe("after upstream_connect_failed");
     writeFileSync(file, "no ${such}");
-    await expect(gateway.rereadFiles()).rejects.toThrow('no placeholder "${such}"');
+    expect(() => gateway.rereadFiles()).toThrow('no placeholder "${such}"');
     expect(await body()).toBe("after upstream_connect_failed");
   });
 
