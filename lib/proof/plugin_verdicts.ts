@@ -85,6 +85,8 @@ export async function tryRequest(inbound: Inbound, snapshot: Snapshot, clock: Cl
     },
     wrap: ({ scope }, middleware) => stepAt(scope).wrap(middleware),
     ask: ({ url }, { scope }) => stepAt(scope).ask(url),
+    // What is explained is why, with code and detail.
+    plainErrors: true,
   });
   let reply: Reply | null = null;
   let problem: string | null = null;

@@ -40,6 +40,8 @@ export interface ScratchOptions {
   readonly verifyPassword?: Tools["verifyPassword"];
   /** Wraps the middleware of each plugin, after its creation. Default: none is wrapped. */
   readonly wrap?: (plugin: PluginRef, middleware: Middleware) => Middleware;
+  /** Whether errors are problem documents, whatever `errors` of the configuration says. Default: false. */
+  readonly plainErrors?: boolean;
 }
 
 type Tried = Pick<ValidConfig, "config" | "kinds" | "callers" | "routing">;
@@ -93,7 +95,7 @@ export class Scratch {
     this.#tried = tried;
     this.#table = table;
     this.#options = options;
-    this.#errors = compileOwnErrors(tried.config.global.errors);
+    this.#errors = options.plainErrors === true ? null : compileOwnErrors(tried.config.global.errors);
     this.#runtime = new Runtime(options.clock, silentLog);
     this.#inUse = this.#runtime.inUse(0);
     this.#context = {
@@ -158,7 +160,8 @@ export class Scratch {
       ...createLinks(route.plugins, { level: "route", service: name, route: routeName }, this.#context),
     ];
     const chained = chain(links, this.#options.upstream(service), { service: name, route: routeName }, this.#context);
-    const errors = service.errors && compileOwnErrors(service.errors, global.errors);
+    const { plainErrors = false } = this.#options;
+    const errors = plainErrors || !service.errors ? null : compileOwnErrors(service.errors, global.errors);
     const target = targetOf(serviceName(service), route, chained, null, errors);
     this.#targets.set(route, target);
     return target;

@@ -373,6 +373,18 @@ describe("explain for a service whose upstream depends on the request", () => {
 });
 
 describe("explain for a request that is refused", () => {
+  it("names status, code and reason of the error, whatever body it would have", async () => {
+    for (const own of [{ body: "<p>${error.code}" }, { status: 204 }] as const) {
+      const errors = [{ content_type: "text/html", ...own }];
+      const { services } = SHOP;
+      const service = { ...services[0]!, errors };
+      const withPages = createGateway({ config: { ...SHOP, global: { errors }, services: [service] } as never });
+      const ask = (url: string) => withPages.explain({ method: "GET", url });
+      expect(await ask("/none")).toMatchObject({ outcome: "refused", status: 404, code: "route_not_found" });
+      expect((await ask("/none")).reasons[0]).toBe("No service and route of this gateway match the path.");
+    }
+  });
+
   it.each([
     ["/shop/a/../b", 400, "path_ambiguous", /dot|“\.\.”/],
     ["/shop/%zz", 400, "path_ambiguous", /hexadecimal digits/],
