@@ -1,5 +1,5 @@
 /**
- * Answers `POST /gateway/upstreams/{service}/{id}`: takes an upstream out of traffic, or back, until the next reload.
+ * Answers `POST /gateway/upstreams/{service}/{id}`: takes an upstream out of traffic, or back.
  */
 import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
@@ -40,15 +40,15 @@ export async function upstreamRequest(inbound: Inbound, who: By, options: Upstre
     });
   if (!who.isLive())
     return problem(call, "unauthenticated", { detail: "The session has ended meanwhile. Nothing has been changed." });
-  const { configuration, features, runtime } = GatewayCore.internalsOf(gateway);
-  const { takeOut } = await loadCode(features.onDemand.takenOut);
+  const internals = GatewayCore.internalsOf(gateway);
+  const { features, runtime } = internals;
+  const { TakenOutUpstreams } = await loadCode(features.onDemand.takenOut);
   const [service, id] = named;
   const peer = runtime.peer(service, id);
   if (peer === undefined)
     return problem(call, "route_not_found", { detail: "The configuration in force has no such upstream." });
   const before = peer.takenOut?.state ?? "use";
-  const { reload } = configuration.inForce;
-  takeOut(peer, state, runtime.healthTools.changes);
+  const isSet = TakenOutUpstreams.of(internals).set({ service, id, state });
   await logChange(options, {
     user: who.user,
     address: clientAddress,
@@ -59,12 +59,8 @@ export async function upstreamRequest(inbound: Inbound, who: By, options: Upstre
     after: state,
     request_id: call.id,
   });
-  await configuration.followers?.setUpstream({ service, id, state });
+  await isSet;
   await refresh("counts");
-  if (state !== "use" && configuration.inForce.reload !== reload)
-    return problem(call, "conflict", {
-      detail: "A reload has come meanwhile, and has put all upstreams back. Send this again.",
-    });
   const shown = gateway.health.services
     .find(({ name }) => name === service)
     ?.upstreams.find((upstream) => upstream.id === id);

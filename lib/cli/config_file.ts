@@ -8,7 +8,7 @@ import { readRegularFile } from "../base/regular_file.ts";
 import type { Issue } from "../config/json.ts";
 import { readValues } from "../config/start_settings.ts";
 import { SETTINGS } from "../config/settings_table.ts";
-import type { SeenStore, Seen } from "../gateway/features.ts";
+import type { Kept, Seen } from "../gateway/features.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import { shownIssue } from "../gateway/refusal.ts";
 import { loadPluginModules } from "../features/plugin_modules.ts";
@@ -200,7 +200,7 @@ function settingOf({ flags }: Arguments, name: "configPath" | "configKey" | "sta
 export async function openCandidate(
   file: string,
   keyFile: string | undefined,
-  seen: SeenStore | null = null,
+  seen: Kept<Seen> | null = null,
   hasHttps?: boolean,
 ): Promise<Candidate> {
   const modules = await loadPluginModules(file, process.env, keyFile);

@@ -5,16 +5,18 @@ import { systemClock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { StateFolder, StateProblem } from "../base/state_folder.ts";
-import type { SeenStore } from "../gateway/features.ts";
+import type { Kept, Seen } from "../gateway/features.ts";
+import { loadCode } from "../gateway/loaded_features.ts";
+import { GatewayCore } from "../gateway/gateway.ts";
 import { QuotaFile } from "../store/quota_file.ts";
 import { Failure } from "./failure.ts";
-import { readSeen, SeenFile } from "./seen_file.ts";
-
-export { readSeen };
+import type { TakenOut } from "../upstream/taken_out.ts";
+import { KeptFile, readKeptFile, SEEN, TAKEN_OUT } from "./kept_files.ts";
 
 interface State {
   readonly state: QuotaFile;
-  readonly seen: SeenStore;
+  readonly seen: Kept<Seen>;
+  readonly takenOut: Kept<readonly TakenOut[]>;
 }
 
 /** Throws a `Failure` where another process holds the folder, or a file in it is damaged. */
@@ -22,8 +24,27 @@ export async function openState(path: string, log: Log): Promise<State> {
   return inState(path, async () => {
     const folder = await StateFolder.open(path);
     readSeen(folder.path);
-    return { state: new QuotaFile(folder, systemClock, log), seen: new SeenFile(folder, log) };
+    readKeptFile(folder.path, TAKEN_OUT);
+    return {
+      state: new QuotaFile(folder, systemClock, log),
+      seen: new KeptFile(folder, SEEN, log),
+      takenOut: new KeptFile(folder, TAKEN_OUT, log),
+    };
   });
+}
+
+/** `folder`: of a gateway that may be running. Throws as `readKeptFile` does. */
+export function readSeen(folder: string): Seen {
+  return readKeptFile(folder, SEEN);
+}
+
+/** Before the gateway serves: upstreams that were taken out when the program ended stay out. */
+export async function restoreTakenOut(gateway: GatewayCore, kept: State["takenOut"]): Promise<void> {
+  const known = kept.read();
+  if (known.length === 0) return;
+  const internals = GatewayCore.internalsOf(gateway);
+  const { TakenOutUpstreams } = await loadCode(internals.features.onDemand.takenOut);
+  TakenOutUpstreams.of(internals).restore(known);
 }
 
 /** Throws a `Failure` for what is wrong with the folder. */

@@ -29,7 +29,7 @@ export class Follower implements Following {
    * Compiles what the main thread has compiled. Rejects with a `ConfigError`, or the error that a plugin threw at its
    * creation.
    */
-  async prepare(configuration: Configuration, { version, reload, source, environment, files }: Bundle): Promise<void> {
+  async prepare(configuration: Configuration, { version, source, environment, files }: Bundle): Promise<void> {
     const { features, reader } = configuration;
     await parseInSlices(source, configuration.snapshot.checked?.services);
     await features.load(source, environment, (path) => files.get(path) ?? readNoFile(path));
@@ -39,7 +39,7 @@ export class Follower implements Following {
     const known = { environment, files };
     const steps = reader.loadSteps(source, { known, before: configuration.snapshot });
     const read = await inSlices(steps, paced());
-    this.#prepared = await configuration.compileInSlices(read, { version, reload, during: this.#compiling });
+    this.#prepared = await configuration.compileInSlices(read, { version, during: this.#compiling });
   }
 
   readonly #compiling = <T>(run: () => T): T => {

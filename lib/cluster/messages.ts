@@ -44,11 +44,8 @@ export interface NumberedTask {
 export type WorkerTask =
   /** The first step of a reload. The answer says why the worker refuses the configuration. */
   | { readonly type: "prepare"; readonly bundle: Bundle }
-  /**
-   * See `Followers.setUpstream`. `reload`: of the bundle in force in the main thread: under another one it means
-   * nothing.
-   */
-  | ({ readonly type: "setUpstream"; readonly reload: number } & UpstreamState)
+  /** See `Followers.setUpstream`. */
+  | ({ readonly type: "setUpstream" } & UpstreamState)
   /** See `Followers.purge`; the answer has the number. */
   | { readonly type: "purge"; readonly purge: Purge }
   /** A "report" comes before the answer. */

@@ -194,8 +194,7 @@ export class Supervisor implements Followers {
   }
 
   async setUpstream(upstream: UpstreamState): Promise<void> {
-    const { reload } = this.#internals!.configuration.inForce;
-    await waitAtMost(this.#askAll({ type: "setUpstream", reload, ...upstream }), MAX_SETTING_MS);
+    await waitAtMost(this.#askAll({ type: "setUpstream", ...upstream }), MAX_SETTING_MS);
   }
 
   async purge(purge: Purge): Promise<number> {
@@ -382,9 +381,8 @@ export class Supervisor implements Followers {
   #listen(slot: WorkerSlot): void {
     slot.state = "asked";
     slot.hasServed = true;
-    const { configuration, runtime } = this.#internals!;
-    const { reload } = configuration.inForce;
-    for (const upstream of takenOut(runtime.upstreamSets)) void slot.ask({ type: "setUpstream", reload, ...upstream });
+    const { upstreamSets } = this.#internals!.runtime;
+    for (const upstream of takenOut(upstreamSets)) void slot.ask({ type: "setUpstream", ...upstream });
     slot.worker!.postMessage({ type: "listen" } satisfies ToWorker);
     if (this.#isStopAnnounced) slot.worker!.postMessage({ type: "announceStop" } satisfies ToWorker);
     this.#changed();

@@ -192,11 +192,10 @@ async function showTail(readers: readonly TailReader[]): Promise<void> {
 }
 
 async function setUpstream(asked: Extract<ToWorker, { readonly type: "setUpstream" }>): Promise<void> {
-  const { reload, service, id, state } = asked;
+  const { service, id, state } = asked;
   try {
     const { takeOut } = await loadCode(features.onDemand.takenOut);
-    // A configuration that came into force meanwhile has put all back.
-    const peer = configuration.inForce.reload === reload ? runtime.peer(service, id) : undefined;
+    const peer = runtime.peer(service, id);
     if (peer !== undefined) takeOut(peer, state, runtime.healthTools.changes);
   } catch (error) {
     threadLog().error("an upstream cannot be taken out", { service, upstream: id, error: messageOf(error) });

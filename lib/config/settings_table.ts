@@ -229,7 +229,8 @@ export const SETTINGS = {
   stateDir: optionalSetting(
     "STATE_DIR",
     { ...FILE, expects: "the path of a folder" },
-    "Folder of this gateway alone for what outlives it: counts of quotas, the serial of signed configurations.",
+    "Folder of this gateway alone for what outlives it: counts of quotas, the serial of signed configurations, " +
+      "upstreams that are taken out.",
   ),
   auditLogPath: optionalSetting(
     "AUDIT_LOG",

@@ -129,7 +129,7 @@ export const ON_DEMAND = {
   dryRun: () => import("../proof/dry_run.ts"),
   tail: () => import("../observe/tail.ts"),
   /** For the administrator, who takes upstreams out of traffic. */
-  takenOut: () => import("../upstream/taken_out.ts"),
+  takenOut: () => import("../gateway/taken_out.ts"),
   purge: () => import("../plugins/cache/purge.ts"),
   decisions: () => import("../observe/decision_reader.ts"),
   /** What a worker has of the audit log. */

@@ -12,11 +12,6 @@ import type { UpstreamState } from "../upstream/taken_out.ts";
 export interface Bundle {
   /** A new number for each configuration that is prepared, from 1 on. */
   readonly version: number;
-  /**
-   * The version that the last reload brought, or the start: where only files have been read again since, it is lower
-   * than that of the bundle.
-   */
-  readonly reload: number;
   readonly source: ConfigSource;
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Certificates, secrets, modules and other files that the configuration names, by absolute path. */

@@ -42,7 +42,6 @@ export interface Prepared extends ReadConfig {
   readonly snapshot: Snapshot;
   /** See `Bundle`. */
   readonly version: number;
-  readonly reload: number;
 }
 
 /** A configuration that has been read and checked, before anything of a gateway is made with it. */
@@ -52,8 +51,6 @@ export interface FirstConfiguration {
   readonly read: ReadConfig;
   /** Null: configurations need no signature. */
   readonly validity: Validity | null;
-  /** See `Bundle`; undefined: it is the first one. */
-  readonly reload: number | undefined;
 }
 
 /**
@@ -67,7 +64,7 @@ export function readFirst(options: ConfigurationOptions, clock: Clock, bundle?: 
   const read = reader.load(source, bundle);
   const validity = configKeyFile === undefined ? null : features.sources.validityOf(options, clock);
   validity?.check(read);
-  return { options, reader, read, validity, reload: bundle?.reload };
+  return { options, reader, read, validity };
 }
 
 /** A configuration that has come into force in place of another one, whatever is in force by now. */
@@ -86,8 +83,6 @@ export interface Applied extends Reloaded {
 interface CompileOptions {
   /** See `Bundle`; default: a new one. */
   readonly version?: number;
-  /** Default: the version. */
-  readonly reload?: number | undefined;
   /** Gets each step to run. */
   readonly during?: <T>(run: () => T) => T;
 }
@@ -131,14 +126,14 @@ export class Configuration {
   #lastVersion = 0;
 
   /** Throws a `ConfigError` when a plugin cannot be created. */
-  constructor({ options, reader, read, validity, reload }: FirstConfiguration, tools: ConfigurationTools) {
+  constructor({ options, reader, read, validity }: FirstConfiguration, tools: ConfigurationTools) {
     this.options = options;
     this.tools = tools;
     this.features = tools.features;
     this.reader = reader;
     this.validity = validity;
     this.loadedAt = tools.clock.wall();
-    this.inForce = this.compile(read, null, reload);
+    this.inForce = this.compile(read, null);
     this.snapshot = this.inForce.snapshot;
     this.apply(this.inForce);
   }
@@ -193,8 +188,8 @@ export class Configuration {
     return this.bundleOf(this.inForce);
   }
 
-  bundleOf({ version, reload, source, inputs, snapshot }: Prepared): Bundle {
-    return { version, reload, source, ...inputs, memory: this.tools.runtime.sharedMemory(snapshot.inUse) };
+  bundleOf({ version, source, inputs, snapshot }: Prepared): Bundle {
+    return { version, source, ...inputs, memory: this.tools.runtime.sharedMemory(snapshot.inUse) };
   }
 
   /** Nothing would end the probes and look-ups that a configuration starts. */
@@ -208,8 +203,8 @@ export class Configuration {
   }
 
   /** At once. `before`: see `compileSteps`. */
-  compile(read: ReadConfig, before: Snapshot | null, reload?: number): Prepared {
-    return this.#prepared(read, atOnce(this.#steps(read, before)), { reload });
+  compile(read: ReadConfig, before: Snapshot | null): Prepared {
+    return this.#prepared(read, atOnce(this.#steps(read, before)), {});
   }
 
   /** Beside the traffic. What has not changed stays as it is in force. */
@@ -233,12 +228,8 @@ export class Configuration {
     return compileSteps(valid, { ...this.tools, onFault: this.#onFault }, before);
   }
 
-  #prepared(
-    read: ReadConfig,
-    snapshot: Snapshot,
-    { version = ++this.#lastVersion, reload = version }: CompileOptions,
-  ): Prepared {
-    return { ...read, version, reload, snapshot };
+  #prepared(read: ReadConfig, snapshot: Snapshot, { version = ++this.#lastVersion }: CompileOptions): Prepared {
+    return { ...read, version, snapshot };
   }
 
   /**
@@ -256,7 +247,7 @@ export class Configuration {
       throw this.accessLogError(error, next);
     }
     this.followers?.commit(this.bundleOf(prepared));
-    runtime.apply(next.inUse, prepared.reload === this.inForce.reload);
+    runtime.apply(next.inUse);
     next.metrics?.apply();
     this.inForce = prepared;
     this.snapshot = next;

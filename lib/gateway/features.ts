@@ -31,7 +31,7 @@ import type { HostCertificates } from "../server/certificates.ts";
 import type { ListenerFeatures, TlsFiles } from "../server/listener.ts";
 import type { GatewayCounters } from "../store/counters.ts";
 import type { AnyResponseParser } from "../upstream/response_parser.ts";
-import type * as takenOutCode from "../upstream/taken_out.ts";
+import type * as takenOutCode from "./taken_out.ts";
 import type { BeforeRoutes, CompileTools, EarlyAnswer, UseOwnErrors, ValidConfig } from "./compile_types.ts";
 import type { PluginContext, PluginLink, PluginOwner, RouteChain } from "./compile_types.ts";
 import type { WatchedRoute } from "./bundle.ts";
@@ -194,7 +194,7 @@ interface Proof extends TestReader {
 interface Sources extends ReferenceReader {
   signedBy(keyFile: string): CheckSignature;
   /** Null: it is not to be checked. */
-  validityOf(options: { readonly seen?: SeenStore | null }, clock: Clock): Validity | null;
+  validityOf(options: { readonly seen?: Kept<Seen> | null }, clock: Clock): Validity | null;
   /** The plugin modules of a configuration whose digest is right; other errors are ignored. */
   pluginModulesOf(source: ConfigSource, options: ReadOptions): readonly object[];
   /** The given kinds and those of the modules. */
@@ -226,10 +226,11 @@ export interface Seen {
   readonly time: number;
 }
 
-export interface SeenStore {
-  read(): Seen;
-  /** Never throws. */
-  write(seen: Seen): void;
+/** A value that outlives the program. */
+export interface Kept<T> {
+  read(): T;
+  /** Never throws or rejects. */
+  write(value: T): Promise<void> | void;
 }
 
 /** Of one gateway that takes signed configurations only. */

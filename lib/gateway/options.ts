@@ -10,11 +10,12 @@ import type { AuditEvent, AuditSink } from "../observe/audit_log.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { QuotaTables } from "../store/caller_tables.ts";
 import type { TlsFiles } from "../server/listener.ts";
+import type { TakenOut } from "../upstream/taken_out.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
 import type { Watch } from "./bundle.ts";
 import type { StandIns } from "./compile_types.ts";
 import type { ConfigInput } from "./config_input.ts";
-import type { SeenStore } from "./features.ts";
+import type { Kept, Seen } from "./features.ts";
 import type { LoadedFeatures } from "./loaded_features.ts";
 import type { AskedBy } from "./status.ts";
 
@@ -35,7 +36,9 @@ export interface ConfigurationOptions {
    * With `configKeyFile`: what outlives the program of the configurations that were in force. Default: nothing does.
    * Null: one that is older than another, or has ended, is taken as well.
    */
-  readonly seen?: SeenStore | null;
+  readonly seen?: Kept<Seen> | null;
+  /** Keeps which upstreams an administrator has taken out. Default: that ends with the program. */
+  readonly takenOut?: Kept<readonly TakenOut[]>;
   /** The names of the built-in plugin kinds that a configuration may use. Default: all. */
   readonly kinds?: readonly string[];
   /** Plugin kinds beside the built-in ones. */

@@ -87,7 +87,7 @@ export class Reloads {
     const reread = atOnce(this.#rereadSteps());
     if (reread === null) return false;
     const configuration = this.#configuration;
-    configuration.apply(configuration.compile(reread, configuration.snapshot, configuration.inForce.reload));
+    configuration.apply(configuration.compile(reread, configuration.snapshot));
     this.#findWarningsLater();
     return true;
   }
@@ -101,7 +101,7 @@ export class Reloads {
       const reread = await this.#rereadInSlices();
       if (reread === null) return false;
       this.#isReread = false;
-      const inForce = await this.#replace(reread, { isReread: true });
+      const inForce = await this.#replace(reread);
       if (this.#isReread) this.#rereadLater();
       const { digest } = inForce.snapshot;
       this.#report({ at, askers, before: digest, digest, changed: false, changes: [], inForce });
@@ -176,7 +176,7 @@ export class Reloads {
     const { digest, shown } = read.valid;
     const changed = digest !== before.digest;
     const changes = changed ? await inSlices(changeSteps(before.shown, shown), paced()) : [];
-    const inForce = await this.#replace(read, { write });
+    const inForce = await this.#replace(read, write);
     configuration.validity?.applied(configuration.snapshot.config);
     configuration.warnings = warnings ?? [];
     configuration.tested = Promise.resolve();
@@ -189,16 +189,12 @@ export class Reloads {
   }
 
   /** `write` is called when all threads can use the configuration, and just before they do. */
-  async #replace(
-    read: ReadConfig,
-    { write, isReread = false }: { readonly write?: Replacement["write"] | undefined; readonly isReread?: boolean },
-  ): Promise<Prepared> {
+  async #replace(read: ReadConfig, write?: Replacement["write"]): Promise<Prepared> {
     const configuration = this.#configuration;
     configuration.checkOpen();
     const { metrics, clock } = configuration.tools;
     const reader = metrics?.decisions ? await configuration.features.onDemand.decisions() : null;
-    const reload = isReread ? configuration.inForce.reload : undefined;
-    const prepared = await configuration.compileInSlices(read, { reload });
+    const prepared = await configuration.compileInSlices(read);
     let takeBack: Awaited<ReturnType<Replacement["write"]>> | undefined;
     try {
       await configuration.followers?.prepare(configuration.bundleOf(prepared));

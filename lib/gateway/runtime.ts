@@ -113,6 +113,8 @@ export class Runtime {
   limits: MemoryCounters | null = null;
   /** Where counts are kept in files; null: nowhere. */
   readonly state: QuotaTables | null;
+  /** In the main thread, once an upstream has been taken out: see `taken_out.ts`. */
+  takenOut: { applied(): void } | null = null;
   #inUse: InUse | null = null;
   #isActive = false;
 
@@ -257,8 +259,8 @@ export class Runtime {
     void closePluginState(inUse, this.#inUse);
   }
 
-  /** Puts a snapshot into force: what it uses stays, the rest is released. `isSame`: see `UpstreamSet.apply`. */
-  apply(inUse: InUse, isSame = false): void {
+  /** Puts a snapshot into force: what it uses stays, the rest is released. */
+  apply(inUse: InUse): void {
     const before = this.#inUse;
     this.#inUse = inUse;
     for (const pool of this.#retired) if (pool.leases.leased === 0) this.#retired.delete(pool);
@@ -271,21 +273,24 @@ export class Runtime {
     for (const [service, { upstreamSet }] of before?.upstreamSets ?? [])
       if (!inUse.upstreamSets.has(service)) upstreamSet.close();
     for (const { upstreamSet, plans, breaker } of inUse.upstreamSets.values()) {
-      const out = upstreamSet.peers.filter(isOut).map((peer) => [peer.id, outBy(peer)] as const);
-      upstreamSet.apply(plans, breaker, isSame);
+      const out = upstreamSet.peers
+        .filter(({ health }) => !health.usable)
+        .map(({ id, health }) => [id, health.report.state] as const);
+      upstreamSet.apply(plans, breaker);
       this.#features.loaded.balancing?.applyHealth(upstreamSet, plans, this.healthTools);
       if (out.length > 0 && !isWorker(this.threads)) this.#logReturns(upstreamSet, out);
     }
+    this.takenOut?.applied();
     this.#start();
     this.limits?.apply?.(inUse.memory);
     this.limits?.retire(inUse.limiters);
     void closePluginState(before, inUse);
   }
 
-  /** `out`: ids of the upstreams that got no requests before, and why. */
+  /** `out`: ids of the upstreams that were not usable before, and their states. */
   #logReturns({ service, peers }: UpstreamSet, out: readonly (readonly [id: string, why: string])[]): void {
     for (const [upstream, was] of out)
-      if (peers.some((peer) => peer.id === upstream && !isOut(peer)))
+      if (peers.some(({ id, health, takenOut }) => id === upstream && health.usable && takenOut === null))
         this.healthTools.log.warn("upstream back with a reload", { service, upstream, was });
   }
 
@@ -376,14 +381,4 @@ function closePluginState(inUse: InUse | null, other: InUse | null): Promise<unk
     ([name, value]) => other?.pluginState.get(name) !== value,
   );
   return Promise.allSettled(closing.map(async ([, value]) => value.close()));
-}
-
-/** Whether it gets no requests for another reason than its configured weight. */
-function isOut({ takenOut, health }: Peer): boolean {
-  return takenOut !== null || !health.usable;
-}
-
-/** As the admin interface names it. */
-function outBy({ takenOut, health }: Peer): string {
-  return takenOut === null ? health.report.state : takenOut.state;
 }

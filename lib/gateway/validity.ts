@@ -8,21 +8,21 @@ import { placeInText } from "../config/places.ts";
 import type { Config } from "../config/model.ts";
 import { timeOf } from "../config/validity_fields.ts";
 import { ConfigError } from "./config_error.ts";
-import type { SeenStore, Seen, Validity } from "./features.ts";
+import type { Kept, Seen, Validity } from "./features.ts";
 
 /** Null: it is not to be checked. */
-export function validityOf({ seen }: { readonly seen?: SeenStore | null }, clock: Clock): Validity | null {
+export function validityOf({ seen }: { readonly seen?: Kept<Seen> | null }, clock: Clock): Validity | null {
   return seen === null ? null : new SignedValidity(seen ?? null, clock);
 }
 
 /** Of one gateway that takes signed configurations only. */
 export class SignedValidity implements Validity {
   #seen: Seen;
-  readonly #kept: SeenStore | null;
+  readonly #kept: Kept<Seen> | null;
   readonly #clock: Clock;
 
   /** `kept`: null: the memory of the program. */
-  constructor(kept: SeenStore | null, clock: Clock) {
+  constructor(kept: Kept<Seen> | null, clock: Clock) {
     this.#kept = kept;
     this.#clock = clock;
     this.#seen = kept?.read() ?? { serial: null, time: 0 };
@@ -61,6 +61,6 @@ export class SignedValidity implements Validity {
     if (serial === undefined && expiresAt === undefined) return;
     const before = this.#seen;
     this.#seen = { serial: serial ?? before.serial, time: Math.max(this.#clock.wall(), before.time) };
-    this.#kept?.write(this.#seen);
+    void this.#kept?.write(this.#seen);
   }
 }

@@ -213,8 +213,8 @@ function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Ite
         adminState === "drain" ? "gets no new requests, but those of its sticky sessions" : "gets no requests";
       yield warning(
         "upstream_taken_out",
-        `${which} ${what}: an administrator has taken it out until the next reload.`,
-        "Use it again once it is ready.",
+        `${which} ${what}: an administrator has taken it out.`,
+        "Use it again once it is ready; no reload does.",
         own,
       );
     }

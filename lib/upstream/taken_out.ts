@@ -1,6 +1,6 @@
 /**
- * Upstreams that the administrator has taken out of traffic until the next reload. "drain": they get no requests but
- * those of their sticky sessions; "eject": none. Requests in flight end as they are.
+ * Upstreams that the administrator has taken out of traffic, until they are used again. "drain": they get no requests
+ * but those of their sticky sessions; "eject": none. Requests in flight end as they are.
  *
  * Their weight is 0 meanwhile, with which no picker chooses an upstream: not at first, not for a retry, and not if no
  * other is healthy.
@@ -14,6 +14,10 @@ export interface UpstreamState {
   readonly state: "drain" | "eject" | "use";
 }
 
+export interface TakenOut extends UpstreamState {
+  readonly state: "drain" | "eject";
+}
+
 /**
  * "use" brings it back with its weight. `changes`: of `HealthTools`: each thread says that another choice is possible.
  */
@@ -25,7 +29,7 @@ export function takeOut(peer: Peer, state: UpstreamState["state"], changes: Heal
 }
 
 /** All that are taken out. */
-export function takenOut(upstreamSets: readonly UpstreamSet[]): readonly UpstreamState[] {
+export function takenOut(upstreamSets: readonly UpstreamSet[]): readonly TakenOut[] {
   return upstreamSets.flatMap(({ service, peers }) =>
     peers.flatMap(({ id, takenOut }) => (takenOut === null ? [] : [{ service, id, state: takenOut.state }])),
   );

@@ -35,8 +35,8 @@ export class Peer implements UpstreamDestination<Pool>, WeighedUpstream {
   /** As configured, or 0 while it is taken out; 0: no new requests. A reload may change it. */
   weight = 1;
   /**
-   * What the administrator has said since the last reload, and the configured weight; null: nothing. See
-   * `taken_out.ts`.
+   * What the administrator has said, and the configured weight; null: nothing. It stays over reloads as long as the
+   * service has an upstream of this id. See `taken_out.ts`.
    */
   takenOut: { readonly state: "drain" | "eject"; readonly weight: number } | null = null;
   /** As configured; null: none. A reload may change it. */
@@ -144,22 +144,23 @@ export class UpstreamSet {
 
   /**
    * Puts a configuration into force, but for the health of upstreams that have settings for it: `applyHealth` does.
-   * `isSame`: only files have been read again, and what is taken out stays so.
+   * What is taken out stays so, wherever its id leads to now.
    */
   apply(
     plans: readonly UpstreamPlan[],
     breaker: { readonly breaker: CircuitBreaker; readonly settings: BreakerSettings } | null,
-    isSame = false,
   ): void {
     const before = this.peers;
+    const out = before.flatMap(({ id, takenOut }) => (takenOut === null ? [] : [{ id, state: takenOut.state }]));
     this.peers = plans.map(({ peer }) => peer);
     for (const { health } of before) if (!this.peers.some((peer) => peer.health === health)) health.close();
     // Turns accumulated under other weights would be used in a row: from 100:1 to 1:1, a hundred times the same
     // upstream.
-    const isReweighted = plans.some(({ peer, weight }) => peer.weight !== weight);
+    const isReweighted = plans.some(({ peer, weight }) => (peer.takenOut?.weight ?? peer.weight) !== weight);
     for (const { peer, weight, group = null, health } of plans) {
       if (isReweighted) peer.turn = 0;
-      peer.takenOut = (isSame && before.find(({ id }) => id === peer.id)?.takenOut) || null;
+      const state = out.find(({ id }) => id === peer.id)?.state;
+      peer.takenOut = state === undefined ? null : { state, weight };
       peer.weight = peer.takenOut === null ? weight : 0;
       peer.group = group;
       if (health !== null) continue;

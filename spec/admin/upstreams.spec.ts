@@ -1,4 +1,5 @@
 /** POST /gateway/upstreams/{service}/{id}: who may, what is refused, and what the answer and the log of changes say. */
+import { writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { RIGHT, startAdmin, USER } from "./harness.ts";
 import { AS_VIEWER, withPort, writable } from "./writable.ts";
@@ -58,25 +59,44 @@ describe("POST /gateway/upstreams/{service}/{id}", () => {
     expect((await states())[0]).toMatchObject({ admin_state: null, usable: true });
   });
 
-  it("is 409 where a reload has put the upstream back meanwhile, but for the state that it has then", async () => {
+  it("holds over a reload that comes meanwhile, and is 404 where that has removed the upstream", async () => {
     let meanwhile: (() => Promise<unknown>) | null = null;
     const refresh = () => {
       const during = meanwhile?.() ?? null;
       meanwhile = null;
       return during as Promise<void> | null;
     };
-    const { asAdmin, gateway } = await writable(withPort(1), { refresh });
-    for (const [state, status, code] of [
-      ["drain", 409, "conflict"],
-      ["eject", 409, "conflict"],
-      ["use", 200, undefined],
-    ] as const) {
+    const { asAdmin, gateway, file } = await writable(withPort(1), { refresh });
+    for (const state of ["drain", "eject"]) {
       meanwhile = () => gateway.reload();
-      const got = await asAdmin("POST", "/gateway/upstreams/s/u", stateful(state));
-      expect([got.status, got.json.code]).toEqual([status, code]);
+      const { status, json } = await asAdmin("POST", "/gateway/upstreams/s/u", stateful(state));
+      expect([status, json.admin_state]).toEqual([200, state]);
     }
-    meanwhile = async () => gateway.rereadFiles();
-    expect((await asAdmin("POST", "/gateway/upstreams/s/u", stateful("drain"))).json.admin_state).toBe("drain");
+    meanwhile = () => {
+      writeFileSync(file, JSON.stringify(withPort(1, { upstreams: [upstream("v")] })));
+      return gateway.reload();
+    };
+    const { status, json } = await asAdmin("POST", "/gateway/upstreams/s/u", stateful("drain"));
+    expect([status, json.code]).toEqual([404, "route_not_found"]);
+  });
+
+  it.each([
+    ["removes the upstream", { upstreams: [upstream("v")] }],
+    ["gives it another id", { upstreams: [{ ...upstream("u"), id: "w" }, upstream("v")] }],
+    ["gives the service another name", { name: "t" }],
+  ])("ends with a reload that %s, which is logged once; added again, it gets requests", async (_what, parts) => {
+    const config = withPort(1, { upstreams: [upstream("u"), upstream("v")] });
+    const { asAdmin, gateway, file, lines } = await writable(config);
+    await asAdmin("POST", "/gateway/upstreams/s/u", stateful("eject"));
+    for (const each of [withPort(1, { ...config.services[0], ...parts }), config, config]) {
+      writeFileSync(file, JSON.stringify(each));
+      await gateway.reload();
+    }
+    expect(gateway.health.services[0]!.upstreams.map(({ adminState }) => adminState)).toEqual([null, null]);
+    const about = { service: "s", upstream: "u", was: "eject" };
+    expect(lines().filter(({ message }) => String(message).startsWith("upstream is no longer"))).toMatchObject([
+      { level: "warn", message: "upstream is no longer taken out: the configuration has it no longer", ...about },
+    ]);
   });
 
   it("takes names percent-encoded, and refuses what is no encoding", async () => {

@@ -5,8 +5,9 @@ import { describe, expect, it } from "vitest";
 import { digestOf } from "../admin/writable.ts";
 import { CA } from "../support/certs.ts";
 import { backend } from "../support/gateway.ts";
+import { loggedIn } from "../support/logged_in.ts";
 import { fileWith, logLines, program, runningFile } from "../support/process.ts";
-import { ask, eventually, type Answer } from "../support/raw_client.ts";
+import { eventually, type Answer } from "../support/raw_client.ts";
 
 const CREDENTIALS = { ADMIN_USER: "anna", ADMIN_PASSWORD: "a-password" };
 const config = (more: object = {}) => ({
@@ -24,19 +25,6 @@ const config = (more: object = {}) => ({
 });
 const json = ({ body }: Answer): any => JSON.parse(body.toString());
 
-async function loggedIn(port: number, { ADMIN_USER, ADMIN_PASSWORD } = CREDENTIALS) {
-  const basic = `Basic ${Buffer.from(`${ADMIN_USER}:${ADMIN_PASSWORD}`).toString("base64")}`;
-  const { headers } = await ask(port, { method: "POST", path: "/login", headers: { authorization: basic } });
-  const cookie = headers["set-cookie"]![0]!.split(";")[0]!;
-  return (method: string, path: string, body?: string, more: Record<string, string> = {}) =>
-    ask(port, {
-      method,
-      path,
-      headers: { cookie, ...(body !== undefined && { "content-type": "application/json" }), ...more },
-      ...(body !== undefined && { body }),
-    });
-}
-
 describe("PUT /gateway/source of a program that watches its file", () => {
   it(
     "is one reload, by the administrator, and the watcher takes it for no change; " +
@@ -46,7 +34,7 @@ describe("PUT /gateway/source of a program that watches its file", () => {
       const ca = join(dirname(file), "ca.pem");
       writeFileSync(ca, CA.cert);
       const running = await runningFile(file, [], { ...CREDENTIALS, ADMIN_WRITE: "true" });
-      const admin = await loggedIn(Number(new URL(String(running.started.admin)).port));
+      const admin = await loggedIn(Number(new URL(String(running.started.admin)).port), CREDENTIALS);
       const text = JSON.stringify(config({ base_path: "/t" }));
       const put = await admin("PUT", "/gateway/source", text, { "if-match": `"${digestOf(readFileSync(file))}"` });
       expect([put.status, put.headers.etag, readFileSync(file, "utf8")]).toEqual([200, `"${digestOf(text)}"`, text]);
@@ -152,7 +140,7 @@ describe("PUT /gateway/source of a program that is killed", () => {
       const deadline = performance.now() + 6_000;
       for (let kills = 0; kills < 25 && (kills < 2 || performance.now() < deadline); kills++) {
         const running = await runningFile(file, [], environment);
-        const admin = await loggedIn(Number(new URL(String(running.started.admin)).port));
+        const admin = await loggedIn(Number(new URL(String(running.started.admin)).port), CREDENTIALS);
         const refused: number[] = [];
         const puts = (async () => {
           while (refused.length === 0) {
@@ -195,7 +183,7 @@ describe("PUT /gateway/source beside changes by hand and SIGHUP", () => {
         });
       const file = fileWith(text("start"));
       const running = await runningFile(file, [], { ...CREDENTIALS, ADMIN_WRITE: "true" });
-      const admin = await loggedIn(Number(new URL(String(running.started.admin)).port));
+      const admin = await loggedIn(Number(new URL(String(running.started.admin)).port), CREDENTIALS);
       const inForce = async () => json(await admin("GET", "/gateway/status")).digest as string;
       for (let round = 0; round < 8; round++) {
         const before = readFileSync(file, "utf8");

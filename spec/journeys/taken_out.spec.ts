@@ -240,35 +240,46 @@ describe("an upstream that an administrator has taken out", () => {
     await opened.until("echo hello");
   });
 
-  it("is used again after a reload, of the same text too, with the weight that it has then", async () => {
-    const { set, answers, config, gateway } = await several(2);
-    set("a", "eject");
-    expect(await answers(2)).toBe("b b");
-    await gateway.reload(config());
-    expect((await answers(2)).split(" ").sort().join("")).toBe("ab");
-    set("a", "drain");
-    const { upstreams } = config().services[0]!;
-    await gateway.reload(config({ upstreams: [{ ...upstreams[0]!, weight: 3 }, upstreams[1]!] }));
-    expect((await answers(8)).split(" ").sort().join("")).toBe("aaaaaabb");
-    expect(gateway.health.services[0]!.upstreams.map(({ weight, adminState }) => [weight, adminState])).toEqual([
-      [3, null],
-      [1, null],
-    ]);
-  });
+  it(
+    "stays out over reloads, whatever its host, weight or strategy is then, " + "and has that weight once it is used",
+    async () => {
+      const { set, answers, config, gateway } = await several(2);
+      const { upstreams } = config().services[0]!;
+      const [a, b] = [upstreams[0]!, upstreams[1]!];
+      const shown = () => gateway.health.services[0]!.upstreams.map(({ weight, adminState }) => [weight, adminState]);
+      set("a", "eject");
+      for (const parts of [
+        {},
+        { upstreams: [{ ...a, weight: 3 }, b] },
+        {
+          upstreams: [b, { ...a, host: "localhost", weight: 3 }],
+          load_balancing_strategy: "hash" as const,
+          hash_on: "client_ip" as const,
+        },
+        { upstreams: [{ ...a, weight: 3 }, b], health: { enabled: true } },
+      ]) {
+        await gateway.reload(config(parts));
+        expect(await answers(4)).toBe("b b b b");
+      }
+      expect(shown()).toEqual([
+        [3, "eject"],
+        [1, null],
+      ]);
+      set("a", "use");
+      expect((await answers(8)).split(" ").sort().join("")).toBe("aaaaaabb");
+      expect(shown()).toEqual([
+        [3, null],
+        [1, null],
+      ]);
+    },
+  );
 
-  it("is reported as back, with service and id, by the reload that brings it back, and by no other", async () => {
-    const { log, lines } = recordedLog();
-    const [a, b] = [await restartableBackend("http"), await restartableBackend("http")];
-    const config = oneService([a.port, b.port]);
-    const { gateway } = await running(config, { log });
-    const backs = () => lines.filter(({ message }) => message === "upstream back with a reload");
-    await gateway.reload({ ...config, global: { name: "one" } });
-    expect(backs()).toEqual([]);
-    set(gateway as Gateway, `127.0.0.1:${b.port}`, "drain");
-    await gateway.reload({ ...config, global: { name: "two" } });
-    expect(backs()).toMatchObject([{ service: "s", upstream: `127.0.0.1:${b.port}`, was: "drain" }]);
-    await gateway.reload({ ...config, global: { name: "three" } });
-    expect(backs()).toHaveLength(1);
+  it("does not change the turns of the others by a reload", async () => {
+    const { set, answers, config, gateway } = await several(3);
+    set("c", "drain");
+    expect(await answers(1)).toBe("a");
+    await gateway.reload(config({ routes: [{ path: "/x" }, { path: "/y" }] }));
+    expect(await answers(1)).toBe("b");
   });
 
   it("that failed requests is reported as back by a reload that ends its passive checks", async () => {
@@ -330,34 +341,43 @@ describe("an upstream that an administrator has taken out", () => {
 });
 
 describe("with workers", () => {
-  it("an upstream that is taken out stays out of each of them until it is used again, or a reload", async () => {
-    const [a, b] = [
-      await backend((_request, response) => void response.end("a")),
-      await backend((_request, response) => void response.end("b")),
-    ];
-    const config = oneService([], {
-      upstreams: [a, b].map(({ port }, i) => ({ id: "ab"[i]!, host: "127.0.0.1", port })),
-    });
-    const { main, ports } = await together({ config, log: recordedLog().log });
-    const { followers } = Gateway.internalsOf(main).configuration;
-    const answers = async () => {
-      const found: string[] = [];
-      for (const port of [...ports, ...ports]) found.push((await ask(port, { path: "/a/x" })).body.toString());
-      return found.sort().join("");
-    };
-    const setAll = async (state: State) => {
-      set(main, "a", state);
-      await followers!.setUpstream({ service: "s", id: "a", state });
-    };
-    expect(await answers()).toBe("aabb");
-    await setAll("eject");
-    expect(await answers()).toBe("bbbb");
-    await setAll("use");
-    expect(await answers()).toBe("aabb");
-    await setAll("drain");
-    expect(await answers()).toBe("bbbb");
-    await main.reload(config);
-    expect(await answers()).toBe("aabb");
-    expect(main.health.services[0]!.upstreams.map(({ adminState }) => adminState)).toEqual([null, null]);
-  });
+  it(
+    "an upstream that is taken out stays out of each of them, over reloads, " + "until it is used again or gone",
+    async () => {
+      const [a, b] = [
+        await backend((_request, response) => void response.end("a")),
+        await backend((_request, response) => void response.end("b")),
+      ];
+      const config = oneService([], {
+        upstreams: [a, b].map(({ port }, i) => ({ id: "ab"[i]!, host: "127.0.0.1", port })),
+      });
+      const { main, ports } = await together({ config, log: recordedLog().log });
+      const { followers } = Gateway.internalsOf(main).configuration;
+      const answers = async () => {
+        const found: string[] = [];
+        for (const port of [...ports, ...ports]) found.push((await ask(port, { path: "/a/x" })).body.toString());
+        return found.sort().join("");
+      };
+      const setAll = async (state: State) => {
+        set(main, "a", state);
+        await followers!.setUpstream({ service: "s", id: "a", state });
+      };
+      expect(await answers()).toBe("aabb");
+      await setAll("eject");
+      expect(await answers()).toBe("bbbb");
+      await setAll("use");
+      expect(await answers()).toBe("aabb");
+      await setAll("drain");
+      expect(await answers()).toBe("bbbb");
+      await main.reload({ ...config, global: { name: "one" } });
+      expect(await answers()).toBe("bbbb");
+      expect(main.health.services[0]!.upstreams.map(({ adminState }) => adminState)).toEqual(["drain", null]);
+      const [service] = config.services;
+      await main.reload({ ...config, services: [{ ...service!, upstreams: service!.upstreams.slice(1) }] });
+      expect(await answers()).toBe("bbbb");
+      await main.reload(config);
+      expect(await answers()).toBe("aabb");
+      expect(main.health.services[0]!.upstreams.map(({ adminState }) => adminState)).toEqual([null, null]);
+    },
+  );
 });

@@ -276,11 +276,11 @@ describe("an upstream", () => {
       isAccepted = true;
       await press("Eject");
       await pressed("Eject");
-      await shows(page, "Taken out by an administrator until the next reload");
+      await shows(page, "Taken out by an administrator until it is used again");
       expect(questions).toEqual(
         Array.from(
           { length: 2 },
-          () => "Eject upstream “v1”? It gets no requests, until the next reload of the configuration.",
+          () => "Eject upstream “v1”? It gets no requests, until it is used again, over reloads too.",
         ),
       );
       expect(await page.evaluate("document.activeElement.textContent")).toBe("Eject");

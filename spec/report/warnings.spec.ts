@@ -165,8 +165,8 @@ describe("warnings", () => {
     ]);
     expect(told.map(({ message }) => message).slice(1)).toEqual([
       'Upstream "u" (h:1) of service "s" gets no new requests, but those of its sticky sessions: ' +
-        "an administrator has taken it out until the next reload.",
-      'Upstream "v" (h:1) of service "s" gets no requests: an administrator has taken it out until the next reload.',
+        "an administrator has taken it out.",
+      'Upstream "v" (h:1) of service "s" gets no requests: an administrator has taken it out.',
     ]);
     expect(told[0]!.remedy).toBe("Use an upstream again that was taken out.");
   });

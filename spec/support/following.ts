@@ -85,10 +85,9 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
     renewTls: () => void events.push("renewTls"),
     purge: () => Promise.resolve(0),
     async setUpstream({ service, id, state }) {
-      const { reload } = configuration.inForce;
       for (const worker of each) {
         const { runtime } = Gateway.internalsOf(worker.gateway);
-        const peer = worker.configuration.inForce.reload === reload ? runtime.peer(service, id) : undefined;
+        const peer = runtime.peer(service, id);
         if (peer !== undefined) takeOut(peer, state, runtime.healthTools.changes);
       }
     },

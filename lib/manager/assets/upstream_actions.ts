@@ -1,5 +1,5 @@
 /**
- * The buttons that take an upstream out of traffic and bring it back, until the next reload.
+ * The buttons that take an upstream out of traffic and bring it back.
  */
 import { ask } from "./api.ts";
 import { button, el, setText } from "./dom.ts";
@@ -16,7 +16,7 @@ const ACTIONS = {
 type State = keyof typeof ACTIONS;
 
 const STATES = Object.keys(ACTIONS) as readonly State[];
-const UNTIL = "until the next reload of the configuration";
+const UNTIL = "until it is used again, over reloads too";
 
 /** Hidden from users who change nothing. */
 export function upstreamActions(frame: Frame, service: string, id: string): Part {
