@@ -42,13 +42,13 @@ export async function upstreamRequest(inbound: Inbound, who: By, options: Upstre
     return problem(call, "unauthenticated", { detail: "The session has ended meanwhile. Nothing has been changed." });
   const internals = GatewayCore.internalsOf(gateway);
   const { features, runtime } = internals;
-  const { TakenOutUpstreams } = await loadCode(features.onDemand.takenOut);
+  const { takenOutOf } = await loadCode(features.onDemand.takenOut);
   const [service, id] = named;
   const peer = runtime.peer(service, id);
   if (peer === undefined)
     return problem(call, "route_not_found", { detail: "The configuration in force has no such upstream." });
   const before = peer.takenOut?.state ?? "use";
-  const isSet = TakenOutUpstreams.of(internals).set({ service, id, state });
+  const isSet = takenOutOf(internals).set({ service, id, state });
   await logChange(options, {
     user: who.user,
     address: clientAddress,

@@ -43,8 +43,8 @@ export async function restoreTakenOut(gateway: GatewayCore, kept: State["takenOu
   const known = kept.read();
   if (known.length === 0) return;
   const internals = GatewayCore.internalsOf(gateway);
-  const { TakenOutUpstreams } = await loadCode(internals.features.onDemand.takenOut);
-  TakenOutUpstreams.of(internals).restore(known);
+  const { takenOutOf } = await loadCode(internals.features.onDemand.takenOut);
+  takenOutOf(internals).restore(known);
 }
 
 /** Throws a `Failure` for what is wrong with the folder. */

@@ -31,7 +31,7 @@ import type { HostCertificates } from "../server/certificates.ts";
 import type { ListenerFeatures, TlsFiles } from "../server/listener.ts";
 import type { GatewayCounters } from "../store/counters.ts";
 import type { AnyResponseParser } from "../upstream/response_parser.ts";
-import type * as takenOutCode from "./taken_out.ts";
+import type { takeOut, TakenOut, UpstreamState } from "../upstream/taken_out.ts";
 import type { BeforeRoutes, CompileTools, EarlyAnswer, UseOwnErrors, ValidConfig } from "./compile_types.ts";
 import type { PluginContext, PluginLink, PluginOwner, RouteChain } from "./compile_types.ts";
 import type { WatchedRoute } from "./bundle.ts";
@@ -254,7 +254,14 @@ export interface OnDemand {
   decisions(): Promise<typeof decisionReader>;
   tail(): Promise<typeof tailCode>;
   /** For the administrator, who takes upstreams out of traffic. */
-  takenOut(): Promise<typeof takenOutCode>;
+  takenOut(): Promise<{
+    readonly takeOut: typeof takeOut;
+    /** `internals`: `GatewayInternals`. */
+    takenOutOf(internals: object): {
+      restore(kept: readonly TakenOut[]): void;
+      set(upstream: UpstreamState): Promise<void>;
+    };
+  }>;
   /** For the administrator, who drops stored replies. */
   purge(): Promise<typeof purgeCode>;
   explain(): Promise<object>;

@@ -7,19 +7,18 @@ import type { GatewayInternals } from "./internals.ts";
 
 export { takeOut };
 
-export class TakenOutUpstreams {
+/** Those of a gateway. */
+export function takenOutOf(internals: GatewayInternals): TakenOutUpstreams {
+  return (internals.runtime.takenOut ??= new TakenOutUpstreams(internals)) as TakenOutUpstreams;
+}
+
+class TakenOutUpstreams {
   readonly #internals: GatewayInternals;
   /** Under the configuration in force, or as it was kept. */
   #known: readonly TakenOut[] = [];
 
-  private constructor(internals: GatewayInternals) {
+  constructor(internals: GatewayInternals) {
     this.#internals = internals;
-  }
-
-  /** Those of a gateway. */
-  static of(internals: GatewayInternals): TakenOutUpstreams {
-    const { runtime } = internals;
-    return (runtime.takenOut ??= new TakenOutUpstreams(internals)) as TakenOutUpstreams;
   }
 
   /** Before the gateway serves: those that were out when the program ended stay out. */
