@@ -6,18 +6,21 @@ import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { readSettings } from "../config/settings.ts";
 import type { Settings, SettingsRead } from "../config/settings_types.ts";
-import { asksForMetrics, asksForTraces } from "../config/settings_table.ts";
+import { asksForExport, asksForTraces } from "../config/settings_table.ts";
 import type { Environment, Flags, Host } from "../config/start_settings.ts";
 import type * as tracingCode from "../gateway/tracing.ts";
 import { FEATURES } from "../features/table.ts";
 import { refuseLacking } from "./failure.ts";
 
-/** Throws a `Failure` where the settings ask for traces or metrics, and this build sends none. */
+/** Throws a `Failure` where the settings ask for traces, metrics or logs to be sent, and this build sends none. */
 export async function readAll(flags: Flags, environment: Environment, host: Host): Promise<SettingsRead<Settings>> {
-  if (!asksForTraces(environment) && !asksForMetrics(environment)) return readSettings(flags, environment, host);
+  const isAsked =
+    asksForTraces(environment) || asksForExport("METRICS", environment) || asksForExport("LOGS", environment);
+  if (!isAsked) return readSettings(flags, environment, host);
   refuseLacking(["tracing"]);
-  const { readTracing, readMetricsExport } = (await FEATURES.tracing()) as unknown as typeof tracingCode;
-  return readSettings(flags, environment, { ...host, readTracing, readMetricsExport });
+  const { readTracing, readMetricsExport, readLogsExport } =
+    (await FEATURES.tracing()) as unknown as typeof tracingCode;
+  return readSettings(flags, environment, { ...host, readTracing, readMetricsExport, readLogsExport });
 }
 
 /**

@@ -3,7 +3,7 @@
  */
 import { systemClock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
-import { createLog } from "../base/log.ts";
+import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings_types.ts";
 import { GatewayAudit } from "../gateway/gateway_audit.ts";
@@ -18,10 +18,10 @@ import { Failure, type ExitCode } from "./failure.ts";
  */
 export async function audited(
   settings: Settings,
-  serve: (settings: Settings, audit: AuditTrail) => Promise<ExitCode>,
+  logger: Log,
+  serve: (settings: Settings, log: Log, audit: AuditTrail) => Promise<ExitCode>,
 ): Promise<ExitCode> {
   const { logPath: path, refusals, fail } = settings.audit!;
-  const logger = createLog({ level: settings.logLevel, format: settings.logFormat });
   const log = new AuditLog({ path, fail, clock: systemClock, log: logger });
   const failing = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
   log.onChange = () => Atomics.store(failing, 0, log.isFailing ? 1 : 0);
@@ -38,7 +38,7 @@ export async function audited(
   const audit = new GatewayAudit({ fail, refusals, failing }, log);
   let by = "error";
   try {
-    const code = await serve(settings, audit);
+    const code = await serve(settings, logger, audit);
     by = "signal";
     return code;
   } catch (error) {

@@ -169,11 +169,16 @@ function listensOf({
   ];
 }
 
-function dialsOf({ tracing, metricsExport, manager }: Settings, configured: readonly Destination[]): Destination[] {
+function dialsOf(
+  { tracing, metricsExport, logsExport, manager }: Settings,
+  configured: readonly Destination[],
+): Destination[] {
   const backend = manager?.backendUrl ?? null;
   const all = [
     ...configured,
-    ...[tracing, metricsExport].flatMap((to) => (to === null ? [] : [destinationOf(new URL(to.url), "otlp")])),
+    ...[tracing, metricsExport, logsExport].flatMap((to) =>
+      to === null ? [] : [destinationOf(new URL(to.url), "otlp")],
+    ),
     ...(backend === null ? [] : [destinationOf(new URL(backend), "manager")]),
   ];
   return [...new Map(all.map((each) => [JSON.stringify(each), each])).values()];
@@ -185,6 +190,7 @@ function secretsOfSettings({ serverKeyPath }: Settings, flags: Flags): string[] 
     "OTEL_EXPORTER_OTLP_HEADERS",
     "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
     "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+    "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
   ];
   const files = [SETTINGS.adminPasswordFile, SETTINGS.adminViewerPasswordFile, SETTINGS.metricsTokenFile].flatMap(
     ({ flag, variable }) => String(flags[flag!] ?? "") || process.env[variable] || [],

@@ -26,6 +26,7 @@ export const ON_DEMAND = {
   manager: () => import("./management_ui.ts"),
   managerProxy: () => import("../manager/proxy.ts"),
   metricsExport: () => import("./metrics_export.ts"),
+  logsExport: () => import("./logs_export.ts"),
 };
 
 /** Throws a `Failure` for settings with errors, and for those that name what this build does not have. */
@@ -43,15 +44,16 @@ export type Named = readonly (keyof typeof ON_DEMAND)[];
 
 /** What of `ON_DEMAND` settings name. */
 export function onDemandOf(settings: Settings): Named {
-  const { admin, probe, manager, metricsExport, workers, serverCertPath, stateDir, audit, seal } = settings;
+  const { admin, probe, manager, metricsExport, logsExport, workers, serverCertPath, stateDir, audit, seal } = settings;
   return namesOf({
     serverTls: serverCertPath !== null,
     admin: admin !== null,
-    adminWrite: admin !== null && admin.write,
+    adminWrite: admin?.write === true,
     probes: probe !== null,
     manager: manager !== null,
     managerProxy: manager !== null && manager.backendUrl !== null,
     metricsExport: metricsExport !== null,
+    logsExport: logsExport !== null,
     workers: workers !== 1,
     stateDir: stateDir !== null,
     auditLog: audit !== null,

@@ -38,15 +38,18 @@ export async function run({
   try {
     const hasThreads = settings.workers !== 1 || settings.admin !== null;
     const own = hasThreads ? (await ON_DEMAND.settings()).inOwnFolder(settings) : settings;
-    return await (own.audit === null ? serve(own) : (await ON_DEMAND.auditLog()).audited(own, serve));
+    const log =
+      own.logsExport === null
+        ? createLog({ level: own.logLevel, format: own.logFormat })
+        : (await ON_DEMAND.logsExport()).sentLog(own);
+    return await (own.audit === null ? serve(own, log) : (await ON_DEMAND.auditLog()).audited(own, log, serve));
   } catch (error) {
     if (error instanceof ConfigError) return reportErrors(error);
     throw error;
   }
 }
 
-async function serve(settings: Settings, audit: AuditTrail | null = null): Promise<ExitCode> {
-  const log = createLog({ level: settings.logLevel, format: settings.logFormat });
+async function serve(settings: Settings, log: Log, audit: AuditTrail | null = null): Promise<ExitCode> {
   const tls = settings.serverCertPath === null ? null : await ON_DEMAND.serverTls();
   const sockets = process.env.LISTEN_FDS
     ? (await ON_DEMAND.sockets()).passedSockets(process.env, process.pid, settings, log)
@@ -114,6 +117,7 @@ async function serve(settings: Settings, audit: AuditTrail | null = null): Promi
     audit?.applied({ by: "start" }, null, { digest: snapshot.digest, signer });
     announce(started, settings, log);
     const code = await stopped!;
+    if (settings.logsExport !== null) await (await ON_DEMAND.logsExport()).endLogs(log);
     await waitAtMost(output.close(), LINGER_MS);
     return code;
   } finally {

@@ -73,18 +73,20 @@ export async function drain(
   // Else Node cleans up, and waits without end, with a busy core, for writes of HTTP/2 sessions whose peer has broken
   // the protocol.
   process.once("beforeExit", () => process.exit());
-  exitBy(begunAt + settings.shutdownGraceS * 1000, gateway, log);
+  // The last lines may take a second to a collector.
+  const lastMs = settings.logsExport === null ? LINGER_MS : 3 * LINGER_MS;
+  exitBy(begunAt + settings.shutdownGraceS * 1000, gateway, log, lastMs);
   return outcome;
 }
 
 /** Ends the process if something keeps it that cannot be ended, a call of the system until the moment `endsAt`. */
-function exitBy(endsAt: number, gateway: GatewayCore, log: Log): void {
+function exitBy(endsAt: number, gateway: GatewayCore, log: Log, lookMs = LINGER_MS): void {
   const look = entry("the exit", () => {
     if (!isKept(gateway)) process.exit(0);
     if (performance.now() >= endsAt) killItself(log);
     exitBy(endsAt, gateway, log);
   });
-  setTimeout(look, LINGER_MS).unref();
+  setTimeout(look, lookMs).unref();
 }
 
 /**

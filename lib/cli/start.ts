@@ -96,6 +96,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const gateway = reported ?? open(GatewayCore, made, supervisor?.threads);
   const { configuration } = GatewayCore.internalsOf(gateway);
   if (kept) await (await ON_DEMAND.stateDir()).restoreTakenOut(gateway, kept.takenOut);
+  if (settings.logsExport !== null) (await ON_DEMAND.logsExport()).exportLogs(settings, gateway, log);
   if (metricsExport !== null) (await ON_DEMAND.metricsExport()).exportMetrics(metricsExport, reported!, log);
   const tls = settings.serverCertPath === null ? null : (await ON_DEMAND.serverTls()).readTlsFiles(settings, log);
   const operatorTls = tls && { ...tls, features: modules };

@@ -32,7 +32,7 @@ export function openWorkers(
   { features, asked }: Pick<WorkerStart, "features" | "asked">,
   log: Log,
 ): Supervisor | null {
-  const { workers, logLevel, logFormat, tracing, admin, metricsExport } = settings;
+  const { workers, logLevel, logFormat, tracing, admin, metricsExport, logsExport } = settings;
   const count = workerCount(workers, log, {
     node: process.versions.node,
     platform: process.platform,
@@ -40,15 +40,28 @@ export function openWorkers(
   });
   if (count === 1) return null;
   const lines = stderrLines();
-  const write = (line: string) => lines.add(line, log);
+  const isSent = logsExport !== null;
+  const write = isSent ? (line: string) => writeAgain(line, log) : (line: string) => lines.add(line, log);
   return new Supervisor({
-    ...{ count, log: { level: logLevel, format: logFormat }, tracing, adminCookie: admin?.cookie ?? null },
+    ...{
+      count,
+      log: { level: logLevel, format: isSent ? "json" : logFormat },
+      tracing,
+      adminCookie: admin?.cookie ?? null,
+    },
     features,
     asked,
     areDurationsSent: metricsExport !== null,
     logger: log,
     write,
   });
+}
+
+/** A line of a worker, in JSON, becomes one of the main thread, whose lines are sent to a collector. */
+function writeAgain(line: string, log: Log): void {
+  const parsed = JSON.parse(line) as { readonly time: string; readonly level: keyof Log; readonly message: string };
+  const { time: _time, level, message, ...fields } = parsed;
+  log[level](message, fields);
 }
 
 /** Throws a `Failure` where a worker cannot listen on the same port. */

@@ -2,12 +2,12 @@
  * The runtime settings of a gateway, read from its flags and the environment, and checked together.
  */
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
-import { asksForMetrics, asksForTraces, SETTINGS, type MANAGER_TABLE } from "./settings_table.ts";
+import { asksForExport, asksForTraces, SETTINGS, type MANAGER_TABLE } from "./settings_table.ts";
 import { certificateRules, messagesOf, portProblems, type Rule } from "./settings_rules.ts";
 import type { AdminSettings, ManagerSettings, Settings, SettingsRead } from "./settings_types.ts";
 import { readValues, startOf } from "./start_settings.ts";
 import type { Environment, Flags, Host, ReadOf, Setting, ValuesOf } from "./start_settings.ts";
-import type { readMetricsExport, readTracing } from "./tracing.ts";
+import type { readLogsExport, readMetricsExport, readTracing } from "./tracing.ts";
 
 type Values = ValuesOf<typeof SETTINGS>;
 export type ManagerValues = ValuesOf<typeof MANAGER_TABLE>;
@@ -16,8 +16,9 @@ type Read = ReadOf<typeof SETTINGS>;
 interface GatewayHost extends Host {
   /** Needed where `asksForTraces`. */
   readonly readTracing?: typeof readTracing;
-  /** Needed where `asksForMetrics`. */
+  /** Needed where `asksForExport`, each of its signal. */
   readonly readMetricsExport?: typeof readMetricsExport;
+  readonly readLogsExport?: typeof readLogsExport;
 }
 
 /** For a gateway. */
@@ -38,8 +39,11 @@ export function readSettings(flags: Flags, environment: Environment, host: Gatew
   if (environment["ADMIN_AUDIT_LOG"])
     issues.push("ADMIN_AUDIT_LOG is gone: set AUDIT_LOG, a file that has the same events, and logins, in a chain");
   const tracing = asksForTraces(environment) ? host.readTracing!(environment, issues, host.readFile) : null;
-  const metricsExport = asksForMetrics(environment)
+  const metricsExport = asksForExport("METRICS", environment)
     ? host.readMetricsExport!(environment, issues, host.readFile)
+    : null;
+  const logsExport = asksForExport("LOGS", environment)
+    ? host.readLogsExport!(environment, issues, host.readFile)
     : null;
   if (issues.length > 0) return { ok: false, issues };
   return {
@@ -47,7 +51,7 @@ export function readSettings(flags: Flags, environment: Environment, host: Gatew
     settings: settingsOf(
       values as Values,
       { password, viewerPassword, metricsToken },
-      { tracing, metricsExport },
+      { tracing, metricsExport, logsExport },
       host,
     ),
   };
@@ -62,10 +66,7 @@ interface Secrets {
 function settingsOf(
   values: Values,
   { password, viewerPassword, metricsToken }: Secrets,
-  exports: {
-    readonly tracing: ReturnType<typeof readTracing>;
-    readonly metricsExport: ReturnType<typeof readMetricsExport>;
-  },
+  exports: Pick<Settings, "tracing" | "metricsExport" | "logsExport">,
   host: Host,
 ): Settings {
   const {

@@ -310,9 +310,9 @@ export function asksForTraces(environment: Environment): boolean {
   return !isOff && text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") + text("OTEL_EXPORTER_OTLP_ENDPOINT") !== "";
 }
 
-/** The same for metrics, which are off unless their exporter is named. */
-export function asksForMetrics(environment: Environment): boolean {
-  const exporter = environment["OTEL_METRICS_EXPORTER"]?.trim() ?? "";
+/** The same for metrics and for logs, which are off unless their exporter is named. */
+export function asksForExport(signal: "METRICS" | "LOGS", environment: Environment): boolean {
+  const exporter = environment[`OTEL_${signal}_EXPORTER`]?.trim() ?? "";
   return exporter !== "" && exporter !== "none" && environment["OTEL_SDK_DISABLED"]?.trim().toLowerCase() !== "true";
 }
 

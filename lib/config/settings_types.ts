@@ -42,6 +42,8 @@ export interface Settings {
   readonly tracing: TracingSettings | null;
   /** Null: metrics are not sent. */
   readonly metricsExport: MetricsExport | null;
+  /** Null: lines of the logs are not sent. */
+  readonly logsExport: ExportSettings | null;
 }
 
 export interface AdminSettings {

@@ -149,7 +149,15 @@ const NOTHING_ELSE = {
     audit: null,
     seal: false,
   } as const),
-  ...{ admin: null, probe: null, metricsToken: null, manager: null, tracing: null, metricsExport: null },
+  ...{
+    admin: null,
+    probe: null,
+    metricsToken: null,
+    manager: null,
+    tracing: null,
+    metricsExport: null,
+    logsExport: null,
+  },
 };
 
 /** `values` may have more than these. */

@@ -1,11 +1,11 @@
 /**
- * Reads OpenTelemetry's environment variables: where traces and metrics are sent, and which requests are traced.
+ * Reads OpenTelemetry's environment variables: where traces, metrics and logs are sent, and which requests are traced.
  */
 import { TOKEN } from "../base/http_grammar.ts";
 import { certificatesProblem } from "../base/pem.ts";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
-import { asksForMetrics, asksForTraces } from "./settings_table.ts";
-import type { MetricsExport, TracesSampler, TracingSettings } from "./settings_types.ts";
+import { asksForExport, asksForTraces } from "./settings_table.ts";
+import type { ExportSettings, MetricsExport, TracesSampler, TracingSettings } from "./settings_types.ts";
 import type { Environment } from "./start_settings.ts";
 
 const COMPRESSIONS = ["none", "gzip"] as const;
@@ -42,7 +42,7 @@ export function readMetricsExport(
   issues: string[],
   readFile: ReadFile = readRegularFile,
 ): MetricsExport | null {
-  if (!asksForMetrics(environment)) return null;
+  if (!asksForExport("METRICS", environment)) return null;
   const before = issues.length;
   const { variable, value, own, settings } = readExport("METRICS", environment, issues, readFile);
   const ms = `milliseconds, an integer 1–${MAX_TIMEOUT_MS}`;
@@ -55,12 +55,29 @@ export function readMetricsExport(
   return { ...settings, timeoutMs: Math.min(settings.timeoutMs, limitMs), intervalMs, temporality };
 }
 
+/** The same for the lines of logs. */
+export function readLogsExport(
+  environment: Environment,
+  issues: string[],
+  readFile: ReadFile = readRegularFile,
+): ExportSettings | null {
+  if (!asksForExport("LOGS", environment)) return null;
+  const before = issues.length;
+  const { settings } = readExport("LOGS", environment, issues, readFile);
+  return issues.length > before ? null : settings;
+}
+
 /** "lowmemory" is "delta" for all that the gateway counts. */
 const TEMPORALITIES = ["cumulative", "delta", "lowmemory"] as const;
 const TEMPORALITY = `one of ${TEMPORALITIES.join(", ")}`;
 
 /** What all signals have. */
-function readExport(signal: "TRACES" | "METRICS", environment: Environment, issues: string[], readFile: ReadFile) {
+function readExport(
+  signal: "TRACES" | "METRICS" | "LOGS",
+  environment: Environment,
+  issues: string[],
+  readFile: ReadFile,
+) {
   // OpenTelemetry's rules: an empty variable counts as unset, and only "true" is true.
   const variable = (name: string): Variable => [name, environment[name]?.trim() || undefined];
   const own = (what: string): Variable => variable(`OTEL_EXPORTER_OTLP_${signal}_${what}`);

@@ -10,7 +10,7 @@ import { createSampler } from "../observe/sampling.ts";
 import { Tracer } from "../observe/trace.ts";
 
 export { ServerDurations } from "../observe/server_durations.ts";
-export { readMetricsExport, readTracing } from "../config/tracing.ts";
+export { readLogsExport, readMetricsExport, readTracing } from "../config/tracing.ts";
 
 interface Tools extends Pick<OtlpOptions, "proxy"> {
   readonly clock: Clock;

@@ -6,6 +6,8 @@
 export interface Span {
   /** 32 hexadecimal digits, in lower case. */
   readonly traceId: string;
+  /** 16 hexadecimal digits, in lower case; null: the trace is not recorded. */
+  readonly spanId: string | null;
   /** The `traceparent` sent to an upstream within this span (W3C Trace Context §3.2). */
   readonly traceparent: string;
   /** And as `tracestate`; null where there is none. */

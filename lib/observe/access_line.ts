@@ -22,10 +22,10 @@ export function jsonLines(): LineFormat {
   return (arrival, now, wall) => {
     const { call, method, scheme, target, httpVersion, headers } = arrival;
     const { notes } = call;
-    const { askedAt, answeredAt } = notes;
+    const { askedAt, answeredAt, span } = notes;
     const upstreamMs = (notes.upstreamMs ?? 0) + (askedAt === null ? 0 : now - askedAt);
     const agent = headerValue(headers, "user-agent");
-    const traceId = notes.span === null ? traceIdOf(headers) : notes.span.traceId;
+    const traceId = span === null ? traceIdOf(headers) : span.traceId;
     const host = loggedHost(arrival);
     const path = plainPath(target) ?? quoted(redactedPath(pathOf(target))).slice(1, -1);
     // Sums of strings, numbers made strings first: a template, which checks each part once more, is slower. Ids and
@@ -37,7 +37,8 @@ export function jsonLines(): LineFormat {
       'Z","request_id":"' +
       call.id +
       '","trace_id":' +
-      (traceId === null ? "null" : '"' + traceId + '"') +
+      quoted(traceId) +
+      (span?.spanId ? ',"span_id":"' + span.spanId + '"' : "") +
       ',"client_ip":' +
       quoted(arrival.clientAddress) +
       ',"method":' +
@@ -45,10 +46,11 @@ export function jsonLines(): LineFormat {
       ',"scheme":"' +
       scheme +
       '","host":' +
-      (host === null ? "null" : '"' + host + '"') +
+      quoted(host) +
       (path === "" ? ',"path":null,"protocol":"HTTP/' : ',"path":"' + path + '","protocol":"HTTP/') +
       httpVersion +
-      (call.tlsVersion === null ? '","tls":null' : '","tls":"' + call.tlsVersion + '"') +
+      '","tls":' +
+      quoted(call.tlsVersion) +
       ',"status":' +
       String(notes.status) +
       ',"code":' +

@@ -75,6 +75,9 @@ export class AccessLog {
   /** Sees each request that ends, and says whether it gets a line as well; null: nobody reads the tail. */
   tail: ((entry: RequestFacts, now: number) => boolean) | null = null;
 
+  /** Gets all lines as well, wherever they go; null: nothing does. */
+  copy: { access(lines: string): void; readonly lost: number } | null = null;
+
   constructor(options: AccessLogOptions) {
     this.#options = options;
   }
@@ -115,6 +118,7 @@ export class AccessLog {
 
   /** Writes whole lines, each with its newline. */
   add(lines: string): void {
+    this.copy?.access(lines);
     if (this.#file !== null) return this.#file.write(lines);
     // A request may end, and the lines of a worker may arrive, after the log was switched off and its file closed.
     if (this.#isOfFile) return;

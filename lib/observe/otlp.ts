@@ -1,6 +1,6 @@
 /**
- * Sends spans to a collector in batches (OTLP/HTTP in JSON). Requests never wait for the collector, nor fail because of
- * it.
+ * Sends spans or lines of logs to a collector in batches (OTLP/HTTP in JSON). Requests never wait for the collector,
+ * nor fail because of it.
  */
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
@@ -8,15 +8,17 @@ import type { Clock } from "../base/clock.ts";
 import { Egress, type EgressProxy } from "../base/egress.ts";
 import { destinationOf } from "../base/url_destination.ts";
 import type { Log } from "../base/log.ts";
-import type { TracingSettings } from "../config/settings_types.ts";
+import type { ExportSettings } from "../config/settings_types.ts";
 import { DEFAULT_TIMEOUT_MS } from "../config/tracing.ts";
 import { HttpClient } from "../client/client.ts";
 import { DeliveryQueue, type Rejected } from "../client/delivery_queue.ts";
-import { batchWriter } from "./span_json.ts";
+import { scopeWriter } from "./span_json.ts";
 import type { SpanSink } from "./trace.ts";
 
 export interface OtlpOptions {
-  readonly settings: TracingSettings;
+  readonly settings: ExportSettings;
+  /** Default "Spans". */
+  readonly signal?: keyof typeof SIGNALS;
   readonly clock: Clock;
   readonly log: Log;
   /** The one of the configuration in force, asked for each connection. Default: there is none. */
@@ -25,11 +27,23 @@ export interface OtlpOptions {
   readonly random?: () => number;
 }
 
+const SIGNALS = {
+  Spans: {
+    rejected: "rejectedSpans",
+    lost: (log: Log, spans: number, more: object) => log.warn("spans of traces were lost", { spans, ...more }),
+  },
+  Logs: {
+    rejected: "rejectedLogRecords",
+    lost: (log: Log, lines: number, more: object) =>
+      log.warn("log lines for the collector were lost", { lines, ...more }),
+  },
+} as const;
+
 export class OtlpExporter implements SpanSink {
   readonly #queue: DeliveryQueue;
   #isOver = false;
 
-  constructor({ settings, clock, log, proxy, random = Math.random }: OtlpOptions) {
+  constructor({ settings, signal = "Spans", clock, log, proxy, random = Math.random }: OtlpOptions) {
     const {
       headers = {},
       timeoutMs = DEFAULT_TIMEOUT_MS,
@@ -38,7 +52,8 @@ export class OtlpExporter implements SpanSink {
       resource = {},
       serviceName = "edge-gateway",
     } = settings;
-    const encode = batchWriter({ "service.name": serviceName, ...resource });
+    const encode = scopeWriter({ "service.name": serviceName, ...resource }, signal);
+    const names = SIGNALS[signal];
     const coding = compression === "gzip" ? ["Content-Encoding", "gzip"] : [];
     const url = new URL(settings.url);
     this.#queue = new DeliveryQueue({
@@ -63,23 +78,23 @@ export class OtlpExporter implements SpanSink {
       batchMs: 1_000,
       maxTexts: 8_192,
       maxCharacters: 16 * 1024 * 1024,
-      // The waiting spans are about to be sent.
+      // Those that wait are about to be sent.
       whenFull: "lose newest",
       isTransient: (status) => TRANSIENT.has(status),
       pausesMs: [1_000, 2_000, 4_000, 8_000],
       random,
-      rejectedBy: partialSuccess,
-      report: (lost, why) => log.warn("spans of traces were lost", { spans: lost, collector: url.host, error: why }),
+      rejectedBy: (body) => partialSuccess(body, names.rejected),
+      report: (lost, why) => names.lost(log, lost, { collector: url.host, error: why }),
       quietMs: 60_000,
     });
   }
 
-  /** Spans that the collector accepted. */
+  /** Those that the collector accepted. */
   get exported(): number {
     return this.#queue.sent;
   }
 
-  /** Spans that were lost for lack of room, or that the collector did not accept. */
+  /** Those that were lost for lack of room, or that the collector did not accept. */
   get dropped(): number {
     return this.#queue.lost;
   }
@@ -93,7 +108,7 @@ export class OtlpExporter implements SpanSink {
     else this.#queue.add(text);
   }
 
-  /** Sends the waiting spans, within a second; the rest is lost, and so are spans added later. */
+  /** Sends those that wait, within a second; the rest is lost, and so are those added later. */
   async close(): Promise<void> {
     await this.#queue.close();
     this.#isOver = true;
@@ -103,15 +118,15 @@ export class OtlpExporter implements SpanSink {
 /** Statuses after which a retry may help (OTLP §"Failures"). */
 const TRANSIENT = new Set([429, 502, 503, 504]);
 
-/** The spans that a collector rejected of a batch that it accepted (OTLP §"Partial Success"). */
-function partialSuccess(body: Buffer): Rejected {
+/** What a collector rejected of a batch that it accepted (OTLP §"Partial Success"). */
+function partialSuccess(body: Buffer, name: (typeof SIGNALS)[keyof typeof SIGNALS]["rejected"]): Rejected {
   const text = body.toString();
-  if (!text.includes("rejectedSpans") && !text.includes("rejected_spans")) return { count: 0, why: "" };
+  if (!text.includes(name)) return { count: 0, why: "" };
   try {
     const { partialSuccess: said = {} } = JSON.parse(text) as {
-      partialSuccess?: { rejectedSpans?: unknown; errorMessage?: unknown };
+      partialSuccess?: { readonly [rejected in typeof name]?: unknown } & { readonly errorMessage?: unknown };
     };
-    const count = Number(said.rejectedSpans);
+    const count = Number(said[name]);
     const why = typeof said.errorMessage === "string" ? `: ${said.errorMessage.slice(0, 200)}` : "";
     return { count: Number.isInteger(count) && count > 0 ? count : 0, why: `the collector rejected them${why}` };
   } catch {

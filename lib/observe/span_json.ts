@@ -41,20 +41,18 @@ export function spanText(span: FinishedSpan): string {
   );
 }
 
-/** Makes the body of an export request from the texts of spans. */
-export function batchWriter(resource: Readonly<Record<string, string>>): (spans: readonly string[]) => Buffer {
-  return scopeWriter(resource, "Spans");
-}
+export type Signal = "Spans" | "Metrics" | "Logs";
+const LISTS = { Spans: "spans", Metrics: "metrics", Logs: "logRecords" };
 
-/** The same for any signal: "Spans" are in `resourceSpans`, `scopeSpans` and `spans`. */
+/** Makes the body of an export request: "Spans" are in `resourceSpans`, `scopeSpans` and `spans`. */
 export function scopeWriter(
   resource: Readonly<Record<string, string>>,
-  signal: "Spans" | "Metrics",
+  signal: Signal,
 ): (texts: readonly string[]) => Buffer {
   const attributes = Object.entries(resource).flatMap(([name, value]) => [jsonText(name).slice(1, -1), value]);
   const before =
     `{"resource${signal}":[{"resource":{"attributes":[${attributesText(attributes)}]},` +
-    `"scope${signal}":[{"scope":{"name":"edge-gateway","version":${quoted(version)}},"${signal.toLowerCase()}":[`;
+    `"scope${signal}":[{"scope":{"name":"edge-gateway","version":${quoted(version)}},"${LISTS[signal]}":[`;
   return (texts) => Buffer.from(`${before}${texts.join(",")}],"schemaUrl":"${CONVENTIONS}"}]}]}`);
 }
 
@@ -74,7 +72,7 @@ export function attributesText(attributes: readonly (string | number | null)[]):
 }
 
 /** A number would not hold the nanoseconds since 1970 exactly. */
-function nanoseconds(ms: number): string {
+export function nanoseconds(ms: number): string {
   const whole = Math.floor(ms);
   return `${whole}${String(Math.floor((ms - whole) * 1e6)).padStart(6, "0")}`;
 }

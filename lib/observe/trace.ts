@@ -132,6 +132,7 @@ export class Tracer {
 /** Stands for all spans of a request that is not recorded. */
 class UnrecordedSpan implements TrySpan {
   readonly traceId: string;
+  readonly spanId = null;
   readonly tracestate: string | null;
   readonly #ids: Ids;
 
@@ -376,7 +377,7 @@ function originalOf(method: string): string | null {
   return knownMethod(method) === null ? attribute(method) : null;
 }
 
-function knownMethod(method: string): string | null {
+export function knownMethod(method: string): string | null {
   return METHODS.includes(method) ? method : null;
 }
 
@@ -394,7 +395,7 @@ function isOurs({ status }: Notes, error: string): boolean {
 }
 
 /** `[2001:db8::1]:8443` is an address and its port; the default is the port of the scheme. */
-function hostAndPort(
+export function hostAndPort(
   authority: string | null,
   scheme: "http" | "https",
 ): [address: string | null, port: number | null] {

@@ -265,13 +265,21 @@ function ofSpans(source: ReportSource): Family[] {
 }
 
 function ofExports(source: ReportSource, exporter: { readonly lost: number } | null): Family[] {
-  const { spans } = source;
+  const { spans, accessLog } = source;
   const traces = spans && spans.dropped + (workerReportsOf(source)?.spans.dropped ?? 0);
-  const samples = Object.entries({ traces, metrics: exporter && exporter.lost }).flatMap(
-    ([signal, lost]): (readonly [Labels, number])[] => (lost === null ? [] : [[["signal", signal], lost]]),
-  );
+  const samples = Object.entries({
+    traces,
+    metrics: exporter && exporter.lost,
+    logs: accessLog.copy && accessLog.copy.lost,
+  }).flatMap(([signal, lost]): (readonly [Labels, number])[] => (lost === null ? [] : [[["signal", signal], lost]]));
   if (samples.length === 0) return [];
-  return [counters("edge_gateway_otlp_lost_total", "Spans and data points that a collector did not accept.", samples)];
+  return [
+    counters(
+      "edge_gateway_otlp_lost_total",
+      "Spans, data points and log lines that a collector did not accept.",
+      samples,
+    ),
+  ];
 }
 
 function counters(name: string, help: string, samples: Samples<number>): Family {

@@ -66,6 +66,7 @@ const OF_SETTINGS = {
   manager: "manager/server",
   managerProxy: "manager/proxy",
   metricsExport: "report/metrics_export",
+  logsExport: "observe/otlp_logs",
   cluster: "cluster/supervisor",
 } as const;
 
@@ -200,6 +201,12 @@ describe("the program loads what is named, and only that,", () => {
       quickstart,
       { OTEL_METRICS_EXPORTER: "otlp", OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: "http://127.0.0.1:1" },
       ["reporting", "tracing", "settings", "metricsExport"],
+    ],
+    [
+      "with logs that are sent",
+      quickstart,
+      { OTEL_LOGS_EXPORTER: "otlp", OTEL_EXPORTER_OTLP_LOGS_ENDPOINT: "http://127.0.0.1:1" },
+      ["tracing", "settings", "logsExport"],
     ],
     ["with a folder of state", quickstart, { STATE_DIR: "folder" }, ["settings", "stateDir"]],
     ["with an audit log", quickstart, { AUDIT_LOG: "file" }, ["settings", "auditLog"]],

@@ -99,6 +99,7 @@ describe("readSettings", () => {
       probe: null,
       metricsToken: null,
       metricsExport: null,
+      logsExport: null,
       manager: null,
       shutdownGraceS: 30,
       preStopDelayS: 0,

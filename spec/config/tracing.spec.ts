@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { TracingSettings } from "../../lib/config/settings_types.ts";
-import { readMetricsExport, readTracing, tracingProblem } from "../../lib/config/tracing.ts";
+import { readLogsExport, readMetricsExport, readTracing, tracingProblem } from "../../lib/config/tracing.ts";
 import { CA } from "../support/certs.ts";
 import { OTHER_CA } from "../support/more_certs.ts";
 
@@ -268,6 +268,51 @@ describe("readMetricsExport", () => {
     ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "collector:4318", "expected an http:// or https:// URL"],
   ])("refuses %s=%s", (name, text, message) => {
     const { settings, issues } = read({ OTEL_METRICS_EXPORTER: "otlp", [name]: text });
+    expect(settings).toBeNull();
+    expect(issues).toEqual([expect.stringContaining(`${name}: ${message}`)]);
+  });
+});
+
+describe("readLogsExport", () => {
+  const read = (environment: Record<string, string>) => {
+    const issues: string[] = [];
+    return { settings: readLogsExport(environment, issues), issues };
+  };
+
+  it.each([
+    {},
+    { OTEL_LOGS_EXPORTER: "none" },
+    { OTEL_LOGS_EXPORTER: "otlp", OTEL_SDK_DISABLED: "true" },
+    { OTEL_METRICS_EXPORTER: "otlp" },
+    ENDPOINT,
+  ])("is off with %j", (environment) => expect(read(environment)).toEqual({ settings: null, issues: [] }));
+
+  it("has OpenTelemetry's defaults, and reads its own variables before those of all signals", () => {
+    expect(read({ OTEL_LOGS_EXPORTER: "otlp" }).settings).toEqual({
+      url: "http://localhost:4318/v1/logs",
+      headers: {},
+      timeoutMs: 10_000,
+      resource: {},
+      serviceName: "edge-gateway",
+    });
+    const { settings } = read({
+      OTEL_LOGS_EXPORTER: "otlp",
+      OTEL_EXPORTER_OTLP_ENDPOINT: "http://all:4318",
+      OTEL_EXPORTER_OTLP_LOGS_ENDPOINT: "http://logs:4318/otlp",
+      OTEL_EXPORTER_OTLP_LOGS_HEADERS: "a=1",
+      OTEL_EXPORTER_OTLP_HEADERS: "b=2",
+      OTEL_EXPORTER_OTLP_LOGS_TIMEOUT: "2000",
+    });
+    expect(settings).toMatchObject({ url: "http://logs:4318/otlp", headers: { a: "1" }, timeoutMs: 2_000 });
+  });
+
+  it.each([
+    ["OTEL_LOGS_EXPORTER", "console", "expected otlp or none"],
+    ["OTEL_EXPORTER_OTLP_LOGS_PROTOCOL", "http/protobuf", "expected http/json"],
+    ["OTEL_EXPORTER_OTLP_LOGS_TIMEOUT", "0", "expected milliseconds"],
+    ["OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "collector:4318", "expected an http:// or https:// URL"],
+  ])("refuses %s=%s", (name, text, message) => {
+    const { settings, issues } = read({ OTEL_LOGS_EXPORTER: "otlp", [name]: text });
     expect(settings).toBeNull();
     expect(issues).toEqual([expect.stringContaining(`${name}: ${message}`)]);
   });

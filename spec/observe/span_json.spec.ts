@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { attributesText, batchWriter, spanText, type FinishedSpan } from "../../lib/observe/span_json.ts";
+import { attributesText, scopeWriter, spanText, type FinishedSpan } from "../../lib/observe/span_json.ts";
 import { readExport } from "../support/collector.ts";
 
 const SPAN: FinishedSpan = {
@@ -16,7 +16,7 @@ const SPAN: FinishedSpan = {
   status: "unset",
 };
 const read = (changes: Partial<FinishedSpan>) =>
-  readExport(batchWriter({ "service.name": "s" })([spanText({ ...SPAN, ...changes })]).toString()).spans[0]!;
+  readExport(scopeWriter({ "service.name": "s" }, "Spans")([spanText({ ...SPAN, ...changes })]).toString()).spans[0]!;
 
 describe("spanText", () => {
   it("spanText has ids in hexadecimal, times as strings of nanoseconds, enums as numbers", () => {

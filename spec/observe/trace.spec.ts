@@ -4,7 +4,7 @@ import { Call } from "../../lib/http/exchange.ts";
 import type { Handler, Middleware } from "../../lib/http/handler.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { createSampler } from "../../lib/observe/sampling.ts";
-import { batchWriter } from "../../lib/observe/span_json.ts";
+import { scopeWriter } from "../../lib/observe/span_json.ts";
 import { Tracer } from "../../lib/observe/trace.ts";
 import { manualClock } from "../support/clock.ts";
 import { readExport } from "../support/collector.ts";
@@ -39,7 +39,7 @@ function tracer(sampler: Parameters<typeof createSampler>[0] = "always_on") {
     made.begin({ call, ...parts, ...changes });
     return call;
   };
-  const spans = () => readExport(batchWriter({ "service.name": "s" })(texts).toString()).spans;
+  const spans = () => readExport(scopeWriter({ "service.name": "s" }, "Spans")(texts).toString()).spans;
   return { clock, sink, texts, tracer: made, begin, spans };
 }
 

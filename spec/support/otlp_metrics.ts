@@ -21,15 +21,20 @@ interface ReadPoint {
 type Fields = Readonly<Record<string, unknown>>;
 
 export function readMetrics(text: string): readonly ReadMetric[] {
-  const root = members(JSON.parse(text), ["resourceMetrics"]);
-  return list(root, "resourceMetrics").flatMap((each) => {
-    const { resource, scopeMetrics } = members(each, ["resource", "scopeMetrics"]);
-    if (attributesOf(members(resource, ["attributes"]))["service.name"] === undefined)
+  return scopesOf(text, "Metrics").flatMap((scope) => list(scope, "metrics").map(readMetric));
+}
+
+/** `scopeMetrics`, or `scopeLogs` with their `logRecords`. */
+export function scopesOf(text: string, signal: "Metrics" | "Logs"): readonly Fields[] {
+  const [ofResource, ofScope] = [`resource${signal}`, `scope${signal}`];
+  return list(members(JSON.parse(text), [ofResource]), ofResource).flatMap((each) => {
+    const all = members(each, ["resource", ofScope]);
+    if (attributesOf(members(all["resource"], ["attributes"]))["service.name"] === undefined)
       throw new Error("no service.name");
-    return (scopeMetrics as unknown[]).flatMap((of) => {
-      const scope = members(of, ["scope", "metrics", "schemaUrl"]);
+    return list(all, ofScope).map((of) => {
+      const scope = members(of, ["scope", signal === "Logs" ? "logRecords" : "metrics", "schemaUrl"]);
       members(scope["scope"], ["name", "version"]);
-      return list(scope, "metrics").map(readMetric);
+      return scope;
     });
   });
 }
@@ -90,20 +95,20 @@ function attributesOf(owner: Fields): ReadPoint["attributes"] {
   return Object.fromEntries(pairs);
 }
 
-function list(owner: Fields, name: string): unknown[] {
+export function list(owner: Fields, name: string): unknown[] {
   if (!Array.isArray(owner[name])) throw new Error(`no list: ${name}`);
   return owner[name];
 }
 
-function members(value: unknown, names: readonly string[]): Fields {
+export function members(value: unknown, names: readonly string[]): Fields {
   const found = Object.keys(value as Fields).sort();
   if (found.join() !== [...names].sort().join()) throw new Error(`${found.join()} in place of ${names.join()}`);
   return value as Fields;
 }
 
 /** 64-bit integers are texts in JSON of protobuf. */
-function integer(value: unknown): bigint {
-  if (typeof value !== "string" || !/^\d+$/.test(value)) throw new Error(`no 64-bit integer: ${String(value)}`);
+export function integer(value: unknown): bigint {
+  if (typeof value !== "string" || !/^-?\d+$/.test(value)) throw new Error(`no 64-bit integer: ${String(value)}`);
   return BigInt(value);
 }
 

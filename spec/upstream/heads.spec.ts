@@ -166,7 +166,13 @@ describe("traceparent and tracestate", () => {
   const headers = ["TraceParent", "theirs", "tracestate", "a=1", "Traceparent", "again", "X-Trace", "kept"];
   const spanned = (tracestate: string | null) => {
     const traced = call(false);
-    traced.notes.span = { traceId: "t", traceparent: "ours", tracestate, try: () => expect.unreachable() };
+    traced.notes.span = {
+      traceId: "t",
+      spanId: null,
+      traceparent: "ours",
+      tracestate,
+      try: () => expect.unreachable(),
+    };
     return lines({ call: traced, headers }).filter((line) => /trace/i.test(line));
   };
 
