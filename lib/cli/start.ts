@@ -148,6 +148,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     const managerUrl = (await manager?.listen()) ?? null;
     // What a start that fails was to bring was never in force.
     admin?.followGateway();
+    GatewayCore.internalsOf(gateway).runtime.takenOut?.applied();
     const servers = { admin: admin?.server ?? null, manager: manager?.server ?? null, probes: probes?.server ?? null };
     return {
       gateway,

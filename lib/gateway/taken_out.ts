@@ -21,7 +21,10 @@ class TakenOutUpstreams {
     this.#internals = internals;
   }
 
-  /** Before the gateway serves: those that were out when the program ended stay out. */
+  /**
+   * Before the gateway serves: those that were out when the program ended stay out. Those that are gone are reported by
+   * `applied`, once the start has not failed.
+   */
   restore(kept: readonly TakenOut[]): void {
     const { runtime, log } = this.#internals;
     for (const { service, id, state } of kept) {
@@ -31,7 +34,6 @@ class TakenOutUpstreams {
       log.warn("upstream stays taken out after a restart", { service, upstream: id, state });
     }
     this.#known = kept;
-    this.applied();
   }
 
   /**
