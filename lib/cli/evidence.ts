@@ -101,7 +101,8 @@ function ofRoutes({ config: { services }, kinds }: Judged, routes: Routes) {
 }
 
 function ofTls({ settings, config: { global, services }, kinds }: Judged, routes: Routes) {
-  const { serverCertPath, httpPort, tracing } = settings;
+  const { serverCertPath, httpPort, tracing, metricsExport, logsExport } = settings;
+  const exports = [tracing, metricsExport, logsExport].flatMap((to) => to?.url ?? []);
   const isRedirected = httpPort !== null && global.httpsRedirect !== undefined;
   const http = isRedirected ? "redirected" : onOff(httpPort !== null);
   const own = verdict(
@@ -111,7 +112,7 @@ function ofTls({ settings, config: { global, services }, kinds }: Judged, routes
   const urls = [...new Set(routes.flat())].flatMap(({ name, config }) => urlsOf(kinds, name, config));
   const encrypted = [
     ...services.map(({ protocol, tls }) => (protocol === "https" || protocol === "h2") && tls?.verify !== false),
-    ...[...urls, ...(tracing === null ? [] : [tracing.url])].map((url) => /^(?:https|rediss):/i.test(url)),
+    ...[...urls, ...exports].map((url) => /^(?:https|rediss):/i.test(url)),
     ...[global.counters?.url ?? []].flat().map(({ secure }) => secure),
   ];
   return {

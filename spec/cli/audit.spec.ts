@@ -198,6 +198,8 @@ describe("edge-gateway audit --json", () => {
           MANAGER: "true",
           MANAGER_BACKEND_API_URL: "http://10.0.0.9:81",
           OTEL_EXPORTER_OTLP_ENDPOINT: "http://10.0.0.10:4318",
+          OTEL_LOGS_EXPORTER: "otlp",
+          OTEL_EXPORTER_OTLP_LOGS_ENDPOINT: "http://10.0.0.11:4318/v1/logs",
           LISTEN_HOST: "0.0.0.0",
         },
       };
@@ -239,6 +241,7 @@ describe("edge-gateway audit --json", () => {
           "redis * 7000",
           "redis * 7001",
           "otlp 10.0.0.10 4318",
+          "otlp 10.0.0.11 4318",
           "manager 10.0.0.9 81",
         ],
       ]);
