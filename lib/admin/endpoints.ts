@@ -59,8 +59,8 @@ export interface Endpoint {
    * that reads.
    */
   readonly isOpen?: true;
-  /** Viewers may use it, as they may all with GET. */
-  readonly isForViewers?: true;
+  /** Who besides administrators may use it: operators, or also viewers. With GET all may. */
+  readonly isFor?: "operators" | "all";
   /** A `Fault` that it throws becomes a problem with its code and message. */
   readonly answer: (inbound: Inbound, who: Who) => Reply | Promise<Reply>;
 }
@@ -113,7 +113,7 @@ export class Endpoints {
       "/gateway/config": shown("/gateway/config"),
       "/gateway/session": [
         { method: "GET", answer: (_inbound, who) => json(200, this.#sessionView(who)) },
-        { method: "POST", isForViewers: true, answer: (inbound) => this.#renew(inbound) },
+        { method: "POST", isFor: "all", answer: (inbound) => this.#renew(inbound) },
       ],
       "/gateway/status": shown("/gateway/status"),
       "/gateway/health": shown("/gateway/health"),
@@ -131,10 +131,11 @@ export class Endpoints {
         answer: async (inbound) => (await loadCode(onRequest.decision)).decisionRequest(REQUESTS, inbound, options),
       },
       "/gateway/tail": { method: "GET", answer: (inbound, who) => this.#follow(inbound, who) },
-      "/gateway/explain": { method: "POST", isForViewers: true, answer: explain },
-      "/gateway/reload": { method: "POST", answer: reload },
+      "/gateway/explain": { method: "POST", isFor: "all", answer: explain },
+      "/gateway/reload": { method: "POST", isFor: "operators", answer: reload },
       "/gateway/cache/purge": {
         method: "POST",
+        isFor: "operators",
         answer: async (inbound, who) => (await loadCode(onRequest.purge)).purgeRequest(inbound, who, options),
       },
       "/metrics": { method: "GET", isOpen: true, answer: (inbound) => this.#metrics(inbound) },
@@ -213,7 +214,13 @@ export class Endpoints {
     if (isCaller && basicCredentials(headerValue(headers, "authorization")) !== null) {
       // Reading takes one command, with credentials that are checked and throttled as those of a login.
       const found = await this.#accountOf(inbound, scriptChallenge(this.#options.cookie));
-      return "status" in found ? found : this.#answerTo({ ...NOBODY, ...found }, endpoint, inbound);
+      if ("status" in found) return found;
+      const { user, role } = found;
+      return this.#answerTo(
+        { user, role, expiresAt: null, isLive: () => this.#login!.isLive(found) },
+        endpoint,
+        inbound,
+      );
     }
     const cookie = sessions.foreignCookie(headers);
     const challenge = scriptChallenge(this.#options.cookie);
@@ -226,9 +233,10 @@ export class Endpoints {
   }
 
   #answerTo(who: Who, endpoint: Endpoint, inbound: Inbound): Reply | Promise<Reply> {
-    if (who.role === "admin" || endpoint.method === "GET" || endpoint.isForViewers)
-      return endpoint.answer(inbound, who);
-    return problem(inbound.call, "forbidden", { detail: "A viewer reads, and may do nothing else." });
+    const { role } = who;
+    if (role === "admin" || endpoint.method === "GET" || endpoint.isFor === "all") return endpoint.answer(inbound, who);
+    if (role === "operator" && endpoint.isFor === "operators") return endpoint.answer(inbound, who);
+    return problem(inbound.call, "forbidden", { detail: MAY_NOT[role] });
   }
 
   /**
@@ -236,7 +244,7 @@ export class Endpoints {
    * requests of other pages.
    */
   #secretsFor(target: string, { role, expiresAt }: Who): Secrets {
-    return role === "viewer" ||
+    return role !== "admin" ||
       expiresAt === null ||
       this.#options.redactSecrets ||
       queryOf(target).get("secrets") === "masked"
@@ -250,8 +258,10 @@ export class Endpoints {
     const found = await this.#accountOf(inbound, isScript ? scriptChallenge(this.#options.cookie) : BASIC_CHALLENGE);
     if ("status" in found) return found;
     const sessions = await this.#sessions();
-    const { user, role, expiresAt, cookie } = sessions.issue(found.role);
-    const device = sessions.deviceCookie(found, inbound.headers);
+    const issued = sessions.issue(found.user);
+    if (issued === null) return problem(inbound.call, "unauthenticated");
+    const { user, role, expiresAt, cookie } = issued;
+    const device = sessions.deviceCookie(user, inbound.headers);
     const from = { address: inbound.clientAddress, request_id: inbound.call.id, role };
     this.#options.log.info("admin logged in", from);
     this.#options.audit?.add("login", { by: role, user, ...from });
@@ -274,12 +284,13 @@ export class Endpoints {
       user,
       role,
       write: this.#options.write && role === "admin",
+      drain: this.#options.write && role !== "viewer",
       expires_at: expiresAt && new Date(expiresAt).toISOString(),
     };
   }
 
   /** Whose credentials a request carries, or the reply to one without any. */
-  async #accountOf(inbound: Inbound, challenge: HeaderList): Promise<Pick<Account, "role" | "user"> | Reply> {
+  async #accountOf(inbound: Inbound, challenge: HeaderList): Promise<Account | Reply> {
     const { Login, accountOf } = await loadCode(this.#options.onRequest.login);
     this.#login ??= new Login(this.#options);
     return accountOf(this.#login, inbound, challenge, this.#options, await this.#sessions());
@@ -306,9 +317,7 @@ export class Endpoints {
     return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: await this.#options.metrics() };
   }
 
-  async #follow({ call, headers, method, target }: Inbound, who: Who): Promise<Reply> {
-    const sessions = await this.#sessions();
-    const isSession = sessions.hasCookie(headers);
+  async #follow({ call, method, target }: Inbound, who: Who): Promise<Reply> {
     const { TailStreams } = await loadCode(this.#options.onRequest.tail);
     this.#tail ??= new TailStreams(this.#options);
     if (this.#hasEnded) this.#tail.close();
@@ -316,8 +325,7 @@ export class Endpoints {
     if (state === "ended") return problem(call, "overloaded", { detail: "The gateway is being shut down." });
     if (state === "full")
       return problem(call, "overloaded", { detail: "Too many streams are open.", headers: retryAfter(5000) });
-    const body =
-      method === "HEAD" ? null : this.#tail.open(() => !isSession || sessions.hasCookie(headers), target, who.user);
+    const body = method === "HEAD" ? null : this.#tail.open(who.isLive, target, who.user);
     if (typeof body === "string") return problem(call, "request_invalid", { detail: body });
     // X-Accel-Buffering: a proxy like nginx must forward each event at once.
     return { status: 200, headers: ["Content-Type", "text/event-stream", "X-Accel-Buffering", "no"], body };
@@ -336,6 +344,10 @@ export class Endpoints {
 
 /** Who uses what is open. */
 const NOBODY: Who = { role: "viewer", user: "", expiresAt: null, isLive: () => true };
+const MAY_NOT = {
+  viewer: "A viewer reads, and may do nothing else.",
+  operator: "An operator reloads, drains and purges, and changes no configuration: that is for administrators.",
+};
 /** In front of the id of a request. */
 const REQUESTS = "/gateway/requests/";
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);

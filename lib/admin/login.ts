@@ -1,24 +1,24 @@
 /**
- * Verifies the HTTP Basic credentials (RFC 7617) of the administrator and the viewer, and limits the rate of attempts.
+ * Verifies HTTP Basic credentials (RFC 7617) of the users of the admin interface, and limits the rate of attempts.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import { networkOf } from "../base/cidr.ts";
 import { callerAddress } from "../base/ip_address.ts";
-import { sameText, verifyPassword } from "../base/password.ts";
+import { isHashed, sameText, verifyPassword } from "../base/password.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import { basicCredentials, type Credentials } from "../http/basic.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
 import { retryAfter } from "./replies.ts";
-import { accountsOf, type Account, type Accounts, type Role, type AdminSessions } from "./session.ts";
+import { accountsOf, type Account, type Accounts, type AdminSessions } from "./session.ts";
 import { Throttle, type Pause } from "./throttle.ts";
 import type { InterfaceOptions } from "./views.ts";
 
 export type LoginOutcome =
   /** "missing" includes other authentication schemes; it does not count as a guess. */
   | { readonly kind: "missing" | "wrong" | "overloaded" }
-  | { readonly kind: "accepted"; readonly account: Pick<Account, "role" | "user"> }
+  | { readonly kind: "accepted"; readonly account: Account }
   | { readonly kind: "paused"; readonly pause: Pause };
 
 type LoginOptions = Accounts & Pick<InterfaceOptions, "clock">;
@@ -29,14 +29,15 @@ const MAX_VERIFYING = 2;
 const MAX_WAITING = 32;
 
 export class Login {
-  readonly #accounts: readonly Account[];
+  readonly #accounts: () => readonly Account[];
   readonly #verify: typeof verifyPassword;
   readonly #throttle: Throttle;
   /**
    * Of browsers with a device cookie, by its id, for each user: failures of others at the same address, behind one
    * proxy for instance, must not lock them out, however many addresses fail, nor those of another user's browsers.
    */
-  readonly #ofDevices: ReadonlyMap<string, Throttle>;
+  readonly #ofDevices = new Map<string, Throttle>();
+  readonly #clock: LoginOptions["clock"];
   readonly #queue = createTaskQueue(MAX_VERIFYING, MAX_WAITING);
   /** The last pending attempt of each address or device, and how many attempts wait for an earlier one. */
   readonly #pending = new Map<string, Promise<LoginOutcome>>();
@@ -46,14 +47,13 @@ export class Login {
    * each time.
    */
   readonly #secret = randomBytes(32);
-  readonly #accepted = new Map<Role, Buffer>();
+  readonly #accepted = new WeakMap<Account, Buffer>();
 
   constructor(options: LoginOptions, verify = verifyPassword) {
     this.#accounts = accountsOf(options);
     this.#verify = verify;
     this.#throttle = new Throttle(options.clock);
-    this.#ofDevices = new Map(this.#accounts.map(({ user }) => [user, new Throttle(options.clock)]));
-    for (const throttle of this.#ofDevices.values()) throttle.remember(DEVICES);
+    this.#clock = options.clock;
   }
 
   /**
@@ -69,11 +69,10 @@ export class Login {
     if (given === null) return { kind: "missing" };
     const network = networkOf(clientAddress);
     const device = deviceOf(given.user);
-    const ofDevices = this.#ofDevices.get(given.user);
     const caller: ThrottledClient =
-      device === null || ofDevices === undefined
+      device === null
         ? { throttle: this.#throttle, key: callerAddress(clientAddress), network }
-        : { throttle: ofDevices, key: device, network: DEVICES };
+        : { throttle: this.#throttleOf(given.user), key: device, network: DEVICES };
     const earlier = this.#pending.get(caller.key);
     if (earlier !== undefined && this.#waiting >= MAX_WAITING) return { kind: "overloaded" };
     const own = this.#attemptAfter(earlier, given, caller);
@@ -102,29 +101,48 @@ export class Login {
     const pair = createHmac("sha256", this.#secret)
       .update(JSON.stringify([given.user, given.password]))
       .digest();
-    const known = this.#accounts.find(({ role }) => timingSafeEqual(pair, this.#accepted.get(role) ?? NO_PAIR));
+    const known = this.#accounts().find((each) => timingSafeEqual(pair, this.#accepted.get(each) ?? NO_PAIR));
     if (known !== undefined) return { kind: "accepted", account: known };
     if (!this.#queue.room) return { kind: "overloaded" };
     const uncount = throttle.begin(key, network);
     const account = await this.#queue.take(() => this.#verified(given));
     if (account === null) return { kind: "wrong" };
-    this.#accepted.set(account.role, pair);
+    this.#accepted.set(account, pair);
     uncount();
     return { kind: "accepted", account };
   }
 
+  /** Whether there still is this user, with this role and password. */
+  isLive(account: Account): boolean {
+    return this.#accounts().includes(account);
+  }
+
+  /** Of the browsers of one user, who exists. */
+  #throttleOf(user: string): Throttle {
+    const name = user.normalize("NFC");
+    const known = this.#ofDevices.get(name);
+    if (known !== undefined) return known;
+    const throttle = new Throttle(this.#clock);
+    throttle.remember(DEVICES);
+    this.#ofDevices.set(name, throttle);
+    return throttle;
+  }
+
   /**
-   * Compares all names and passwords, so that the time taken does not show which of them was wrong, or whose name was
-   * given.
+   * Each attempt costs one hash, so that the time taken does not show which of name and password was wrong: where the
+   * user has none, or does not exist, it is that of another user, always the same one for a name.
    */
   async #verified({ user, password }: Credentials): Promise<Account | null> {
-    let found: Account | null = null;
-    for (const account of this.#accounts) {
-      const isUserRight = sameText(user, account.user);
-      const isPasswordRight = await this.#verify(password, account.password);
-      if (isUserRight && isPasswordRight) found = account;
-    }
-    return found;
+    const accounts = this.#accounts();
+    const [own] = accounts.filter((account) => sameText(user, account.user));
+    const hashed = accounts.filter((account) => isHashed(account.password));
+    const isPlain = own !== undefined && !isHashed(own.password);
+    const others = hashed.length > 0 ? hashed : accounts;
+    const [chance] = createHmac("sha256", this.#secret).update(user.normalize("NFC")).digest();
+    const compared = own === undefined || isPlain ? others[chance! % others.length]! : own;
+    const isRight = await this.#verify(password, compared.password);
+    if (own === undefined || !this.isLive(own)) return null;
+    return (isPlain ? sameText(password, own.password) : isRight) ? own : null;
   }
 }
 
@@ -148,7 +166,7 @@ export async function accountOf(
   challenge: HeaderList,
   { log, audit }: Pick<InterfaceOptions, "log" | "audit">,
   sessions: AdminSessions,
-): Promise<Pick<Account, "role" | "user"> | Reply> {
+): Promise<Account | Reply> {
   const authorization = headerValue(headers, "authorization");
   const outcome = await login.attempt(authorization, clientAddress, (user) => sessions.deviceOf(headers, user));
   switch (outcome.kind) {
@@ -175,7 +193,7 @@ export async function accountOf(
       });
     case "missing":
       return problem(call, "unauthenticated", {
-        detail: "Send the credentials of the administrator as HTTP Basic.",
+        detail: "Send the name and the password of a user as HTTP Basic.",
         headers: challenge,
       });
   }

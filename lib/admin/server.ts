@@ -21,7 +21,7 @@ export interface Admin extends OperatorServer {
  * Throws for a password that nobody can log in with, or everybody, and for a certificate that does not match its key.
  */
 export function createAdmin(options: AdminOptions): Admin {
-  for (const password of [options.password, options.viewer?.password ?? []].flat()) {
+  for (const password of [options.password ?? [], options.viewer?.password ?? []].flat()) {
     const wrong = passwordProblem(password);
     if (wrong !== null) throw new Error(`admin interface: ${wrong}`);
   }

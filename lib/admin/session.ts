@@ -1,9 +1,9 @@
 /**
- * Issues, checks and revokes the token of a logged-in user, the administrator or the viewer, and its cookie (RFC 6265),
- * and the cookie by which the user's browser is known at the next login.
+ * Issues, checks and revokes the token of a logged-in user and its cookie (RFC 6265), and the cookie by which the
+ * user's browser is known at the next login.
  */
 import { createHmac, randomBytes } from "node:crypto";
-import { isTime, signJwt, verifyJwt, type JwtClaims, type JwtVerdict } from "../base/jwt.ts";
+import { isTime, MAX_LENGTH, signJwt, splitJwt, verifyJwt, type JwtClaims } from "../base/jwt.ts";
 import { sameText } from "../base/password.ts";
 import { DEVICE_AUDIENCE, deviceCookie, SESSION_AUDIENCE, SESSION_ISSUER, unquoted } from "../operator/admin_cookie.ts";
 import { findCookie } from "../http/cookies.ts";
@@ -12,20 +12,32 @@ import type { InterfaceOptions } from "./views.ts";
 
 export type SessionOptions = Accounts & Pick<InterfaceOptions, "jwtSecret" | "sessionTtlS" | "cookie" | "clock">;
 
-/** A viewer reads, with secrets masked. */
-export type Role = "admin" | "viewer";
+/**
+ * Viewers and operators see secrets masked. An operator may also reload, drain and purge; only an administrator
+ * changes the configuration.
+ */
+export type Role = "admin" | "operator" | "viewer";
 
 export interface Account {
   readonly role: Role;
   readonly user: string;
   /** As configured: plain, or a hash. */
   readonly password: string;
+  /** When it came, in milliseconds since 1970: earlier sessions of its name are not accepted. Default: long ago. */
+  readonly since?: number;
 }
 
-export type Accounts = Pick<InterfaceOptions, "user" | "password"> & Partial<Pick<InterfaceOptions, "viewer">>;
+export interface Accounts extends Pick<InterfaceOptions, "user" | "password"> {
+  readonly viewer?: InterfaceOptions["viewer"];
+  readonly users?: InterfaceOptions["users"];
+}
 
-export function accountsOf({ user, password, viewer }: Accounts): readonly Account[] {
-  return [{ role: "admin", user, password }, ...(viewer ? [{ role: "viewer" as const, ...viewer }] : [])];
+/** Those of the settings and of ADMIN_USERS_FILE at this moment: an account that stays is the same object. */
+export function accountsOf({ user, password, viewer, users }: Accounts): () => readonly Account[] {
+  const fixed: Account[] = [];
+  if (user !== null && password !== null) fixed.push({ role: "admin", user, password });
+  if (viewer) fixed.push({ role: "viewer", ...viewer });
+  return () => (users ? [...fixed, ...users.accounts] : fixed);
 }
 
 export interface AdminSession extends Pick<Account, "role" | "user"> {
@@ -55,24 +67,26 @@ export class AdminSessions {
   readonly clearing: string;
   readonly #options: SessionOptions;
   readonly #maxRevoked: number;
-  readonly #accounts: readonly SessionAccount[];
+  readonly #secret: string | Buffer;
+  readonly #accounts: () => readonly Account[];
+  readonly #states = new WeakMap<Account, SessionAccount>();
+  /** Stands for unknown users, who cost the same time: its key has signed nothing. */
+  readonly #nobody = stateOf({ role: "viewer", user: "", password: "" }, randomBytes(32));
 
   constructor(options: SessionOptions, maxRevoked = MAX_REVOKED) {
-    const secret = options.jwtSecret ?? randomBytes(32);
+    this.#secret = options.jwtSecret ?? randomBytes(32);
     this.#options = options;
     this.clearing = cookieOf(options.cookie, "", 0);
     this.#maxRevoked = maxRevoked;
-    this.#accounts = accountsOf(options).map(({ role, user, password }) => {
-      const content = role === "admin" ? [user, password] : [user, password, role];
-      const key = createHmac("sha256", secret).update(JSON.stringify(content)).digest();
-      return { role, user, password, key, revoked: new Map(), refusedUpTo: -1 };
-    });
+    this.#accounts = accountsOf(options);
   }
 
-  /** A new session: the value of its Set-Cookie header, and its end. */
-  issue(role: Role = "admin", former?: SessionClaims): AdminSession & { readonly cookie: string } {
+  /** A new session: the value of its Set-Cookie header, and its end. Null: there is no such user any more. */
+  issue(name: string, former?: SessionClaims): (AdminSession & { readonly cookie: string }) | null {
     const { sessionTtlS, cookie, clock } = this.#options;
-    const { user, key } = this.#accounts.find((account) => account.role === role)!;
+    const account = this.#named(name);
+    if (account === this.#nobody) return null;
+    const { role, user, key } = account;
     const iat = Math.floor(clock.wall() / 1000);
     const { jti, auth_time } = former ?? { jti: newId(), auth_time: iat };
     const exp = Math.min(iat + sessionTtlS, auth_time + Math.max(sessionTtlS, MAX_SESSION_S));
@@ -86,7 +100,7 @@ export class AdminSessions {
    */
   renew(headers: HeaderList): (AdminSession & { readonly cookie: string }) | null {
     const found = this.#found(headers);
-    return found && this.issue(found.account.role, found.claims);
+    return found && this.issue(found.account.user, found.claims);
   }
 
   /**
@@ -102,29 +116,22 @@ export class AdminSessions {
    * The Set-Cookie header that marks the browser of a user who has logged in (OWASP, "Device cookies"). The browser
    * keeps its id, and with it the count of its failures.
    */
-  deviceCookie({ role, user }: Pick<Account, "role" | "user">, headers: HeaderList): string {
+  deviceCookie(user: string, headers: HeaderList): string {
     const { cookie, clock } = this.#options;
-    const { key } = this.#accounts.find((account) => account.role === role)!;
+    const { key } = this.#named(user);
     const jti = this.deviceOf(headers, user) ?? newId();
     const exp = Math.floor(clock.wall() / 1000) + DEVICE_S;
     const claims = { sub: user, exp, jti, iss: SESSION_ISSUER, aud: DEVICE_AUDIENCE };
     return cookieOf(deviceCookie(cookie), signJwt(claims, key), DEVICE_S);
   }
 
-  /**
-   * The id in a valid device cookie of this user, or null. It is verified with all keys, so that the time taken does
-   * not show whether such a user exists.
-   */
+  /** The id in a valid device cookie of this user, or null. */
   deviceOf(headers: HeaderList, user: string): string | null {
     const now = this.#options.clock.wall();
     return findCookie(headers, deviceCookie(this.#options.cookie), (value) => {
-      for (const { key } of this.#accounts) {
-        const verdict = this.#verified(unquoted(value), key, now, DEVICE_AUDIENCE);
-        if (!verdict.ok) continue;
-        const { sub, jti } = verdict.claims;
-        if (typeof sub === "string" && typeof jti === "string" && sameText(sub, user)) return jti;
-      }
-      return null;
+      const found = this.#verified(unquoted(value), now, DEVICE_AUDIENCE);
+      const jti = found?.claims["jti"];
+      return found !== null && typeof jti === "string" && sameText(found.account.user, user) ? jti : null;
     });
   }
 
@@ -139,7 +146,7 @@ export class AdminSessions {
   foreignCookie(headers: HeaderList): string | null {
     const { cookie } = this.#options;
     return findCookie(headers, cookie, (value) =>
-      value === "" || this.#accounts.some(({ key }) => this.#verified(unquoted(value), key, 0).ok) ? null : cookie,
+      value === "" || this.#verified(unquoted(value), 0) !== null ? null : cookie,
     );
   }
 
@@ -161,19 +168,33 @@ export class AdminSessions {
     return findCookie(headers, this.#options.cookie, (value) => this.#sessionOf(unquoted(value)));
   }
 
-  #verified(token: string, key: Buffer, now: number, audience = SESSION_AUDIENCE): JwtVerdict {
-    return verifyJwt(token, key, { now, issuer: SESSION_ISSUER, audience });
+  /** One signature is verified, whether or not there is the user whom the token names. */
+  #verified(token: string, now: number, audience = SESSION_AUDIENCE) {
+    const sub = splitJwt(token, MAX_LENGTH)?.claims()?.["sub"];
+    const account = this.#named(typeof sub === "string" ? sub : "");
+    const verdict = verifyJwt(token, account.key, { now, issuer: SESSION_ISSUER, audience });
+    return verdict.ok ? { account, claims: verdict.claims } : null;
   }
 
   #sessionOf(token: string): Found | null {
-    for (const account of this.#accounts) {
-      const verdict = this.#verified(token, account.key, this.#options.clock.wall());
-      if (!verdict.ok || !isSession(verdict.claims) || verdict.claims.sub !== account.user) continue;
-      return verdict.claims.iat <= account.refusedUpTo || account.revoked.has(verdict.claims.jti)
-        ? null
-        : { account, claims: verdict.claims };
-    }
-    return null;
+    const found = this.#verified(token, this.#options.clock.wall());
+    if (found === null) return null;
+    const { account, claims } = found;
+    if (!isSession(claims) || claims.iat <= account.refusedUpTo || account.revoked.has(claims.jti)) return null;
+    return { account, claims };
+  }
+
+  #named(user: string): SessionAccount {
+    const account = this.#accounts().find((each) => each.user === user);
+    if (account === undefined) return this.#nobody;
+    const known = this.#states.get(account);
+    if (known !== undefined) return known;
+    const { role, password } = account;
+    const content = role === "admin" ? [user, password] : [user, password, role];
+    const key = createHmac("sha256", this.#secret).update(JSON.stringify(content)).digest();
+    const state = stateOf(account, key);
+    this.#states.set(account, state);
+    return state;
   }
 
   #remember({ account, claims: { jti } }: Found): void {
@@ -197,6 +218,12 @@ interface SessionAccount extends Account {
   readonly revoked: Map<string, number>;
   /** Tokens issued in this second or before it are refused. */
   refusedUpTo: number;
+}
+
+function stateOf(account: Account, key: Buffer): SessionAccount {
+  // A login in that very second is a new one.
+  const refusedUpTo = Math.floor((account.since ?? 0) / 1000) - 1;
+  return { ...account, key, revoked: new Map(), refusedUpTo };
 }
 
 interface Found {

@@ -15,9 +15,12 @@ import type { AskedBy, GatewayStatus, LastTests, ReloadOutcome, ShownIssue, Warn
 import type { GatewayStats, StatusCounts } from "../observe/stats.ts";
 import type { Time, View } from "../operator/json_view.ts";
 import type { Explanation } from "../proof/explain.ts";
+import type { Account } from "./session.ts";
 
 /** Settings of the interface, and what it shows. */
-export interface InterfaceOptions extends Omit<NonNullable<Settings["admin"]>, "host" | "port" | "tls"> {
+export interface InterfaceOptions extends Omit<NonNullable<Settings["admin"]>, "host" | "port" | "tls" | "usersPath"> {
+  /** Of ADMIN_USERS_FILE as it is now. Default: there is none. */
+  readonly users?: { readonly accounts: readonly Account[] } | null;
   /** A bearer token that opens /metrics alone; null: there is none. */
   readonly metricsToken: string | null;
   readonly clock: Clock;
@@ -191,8 +194,8 @@ export function configView(
   };
   return {
     ...ofTls,
-    AdminUser: user,
-    AdminPassword: secrets === "masked" ? MASK : password,
+    AdminUser: user ?? "",
+    AdminPassword: secrets === "masked" && password !== null ? MASK : (password ?? ""),
     ConfigFilePath: configPath,
   };
 }

@@ -69,6 +69,7 @@ export class Writing {
   readonly #upstream: readonly Endpoint[] = [
     {
       method: "POST",
+      isFor: "operators",
       answer: async (inbound, who) =>
         (await loadCode(this.#options.onRequest.upstream)).upstreamRequest(inbound, who, this.#options),
     },
@@ -113,7 +114,7 @@ export class Writing {
 
   async #source({ target }: Inbound, { role }: Who): Promise<Reply> {
     const { redactSecrets } = this.#options;
-    const isMasked = role === "viewer" || redactSecrets || queryOf(target).get("secrets") === "masked";
+    const isMasked = role !== "admin" || redactSecrets || queryOf(target).get("secrets") === "masked";
     const state = this.#ownFile().read();
     const { text, digest } = state;
     const body = isMasked ? await this.#masked(text, digest) : text;

@@ -69,7 +69,7 @@ export function verifyJwt(token: string, secret: string | Uint8Array, expected: 
 }
 
 /** In characters; tokens of this program have about 300. */
-const MAX_LENGTH = 4096;
+export const MAX_LENGTH = 4096;
 
 const HEADER = Buffer.from('{"alg":"HS256","typ":"JWT"}').toString("base64url");
 

@@ -15,6 +15,7 @@ import { metricsOf, opened, refresh, type Opened } from "./operators.ts";
 
 /** `tls`: null: there is no certificate. */
 interface AdminParts extends Pick<AdminOptions, "tls" | "reload" | "log"> {
+  readonly users: NonNullable<AdminOptions["users"]> | null;
   readonly gateway: ReportedGateway;
   /** Null: nothing can be changed. */
   readonly writing: typeof WritingPart | null;
@@ -24,7 +25,7 @@ interface AdminParts extends Pick<AdminOptions, "tls" | "reload" | "log"> {
 export function openAdmin(
   admin: NonNullable<Settings["admin"]>,
   settings: Settings,
-  { gateway, tls, writing, reload, log }: AdminParts,
+  { gateway, tls, users, writing, reload, log }: AdminParts,
 ): Opened<Admin> & { readonly followGateway: () => void } {
   try {
     const { redactSecrets } = admin;
@@ -41,6 +42,7 @@ export function openAdmin(
     const server = createAdmin({
       ...admin,
       ...tools,
+      users,
       tls: admin.tls ? tls : null,
       version,
       metricsToken: settings.metricsToken,

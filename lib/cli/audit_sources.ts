@@ -184,7 +184,7 @@ function dialsOf(
   return [...new Map(all.map((each) => [JSON.stringify(each), each])).values()];
 }
 
-function secretsOfSettings({ serverKeyPath }: Settings, flags: Flags): string[] {
+function secretsOfSettings({ serverKeyPath, admin }: Settings, flags: Flags): string[] {
   const variables = [
     ...Object.values(SETTINGS).flatMap(({ flag, variable }) => (flag === null ? [variable] : [])),
     "OTEL_EXPORTER_OTLP_HEADERS",
@@ -199,7 +199,7 @@ function secretsOfSettings({ serverKeyPath }: Settings, flags: Flags): string[] 
     ...variables
       .filter((name) => process.env[name] !== undefined && process.env[name] !== "")
       .map((name) => `env:${name}`),
-    ...[...files, ...(serverKeyPath === null ? [] : [serverKeyPath])].map((path) => `file:${resolve(path)}`),
+    ...[...files, serverKeyPath ?? [], admin?.usersPath ?? []].flat().map((path) => `file:${resolve(path)}`),
   ];
 }
 

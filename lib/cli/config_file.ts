@@ -19,7 +19,7 @@ import { placedWarnings } from "../proof/placed_warnings.ts";
 import type { Arguments, RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { Failure, refuseLacking } from "./failure.ts";
-import { ON_DEMAND, settingsOf } from "./on_demand.ts";
+import { ON_DEMAND, openUsers, settingsOf } from "./on_demand.ts";
 import { printable } from "./terminal.ts";
 import { warningLines } from "./warning_text.ts";
 
@@ -52,8 +52,8 @@ export const validate: RunCommand = async (given) => {
 };
 
 /**
- * What a start would take from flags and variables. Null: any settings may come. Throws a `Failure` for settings, and
- * certificates, that a start refuses.
+ * What a start would take from flags and variables. Null: any settings may come. Throws a `Failure` for settings,
+ * certificates, and users of the admin interface, that a start refuses.
  */
 async function settingsBeside(file: string, { flags }: Arguments) {
   const { settings: which, strict: _strict, json: _json, ...given } = flags;
@@ -62,6 +62,7 @@ async function settingsBeside(file: string, { flags }: Arguments) {
   const settings = await settingsOf({ ...given, config: file }, process.env, { readFile: readRegularFile });
   const hasHttps = settings.serverCertPath !== null;
   if (hasHttps) (await ON_DEMAND.serverTls()).readTlsFiles(settings, silentLog);
+  await openUsers(settings, silentLog);
   return { tests: settings.tests, hasHttps };
 }
 

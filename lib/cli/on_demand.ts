@@ -1,6 +1,7 @@
 /**
  * What only some settings need of the program around a gateway: how each is loaded, and what names it.
  */
+import type { Log } from "../base/log.ts";
 import type { Settings } from "../config/settings_types.ts";
 import { areOfStart, readPlainSettings, type Environment, type Flags, type Host } from "../config/start_settings.ts";
 import type { CompleteOptions } from "../gateway/options.ts";
@@ -22,6 +23,7 @@ export const ON_DEMAND = {
   seal: () => import("./seal.ts"),
   admin: () => import("./admin_interface.ts"),
   adminWrite: () => import("../admin/writing.ts"),
+  adminUsers: () => import("./users_file.ts"),
   probes: () => import("./probes.ts"),
   manager: () => import("./management_ui.ts"),
   managerProxy: () => import("../manager/proxy.ts"),
@@ -40,6 +42,13 @@ export async function settingsOf(flags: Flags, environment: Environment, host: H
   return settings;
 }
 
+/** Null: there is no ADMIN_USERS_FILE. Throws a `Failure` for one that is refused. */
+export async function openUsers({ admin }: Settings, log: Log) {
+  if (admin === null || admin.usersPath === null) return null;
+  const { UsersFile } = await ON_DEMAND.adminUsers();
+  return new UsersFile({ ...admin, usersPath: admin.usersPath }, log);
+}
+
 export type Named = readonly (keyof typeof ON_DEMAND)[];
 
 /** What of `ON_DEMAND` settings name. */
@@ -49,6 +58,8 @@ export function onDemandOf(settings: Settings): Named {
     serverTls: serverCertPath !== null,
     admin: admin !== null,
     adminWrite: admin?.write === true,
+    adminWrite: admin !== null && admin.write,
+    adminUsers: admin !== null && admin.usersPath !== null,
     probes: probe !== null,
     manager: manager !== null,
     managerProxy: manager !== null && manager.backendUrl !== null,

@@ -143,7 +143,11 @@ function reloadOnChange(
     ...withSignature(settings.configPath, settings.configKeyPath),
     ...documents,
   ];
-  const renew = tls?.createTlsRenewal(settings, log) ?? (() => {});
+  const renewTls = tls?.createTlsRenewal(settings, log);
+  const renew = (started: Started) => {
+    renewTls?.(started);
+    started.users?.reread();
+  };
   /** A file that has changed since the configuration which names it was read, from `since` on, is read again. */
   const followFiles = ({ gateway }: Started, since: number) => {
     const {
@@ -172,8 +176,11 @@ function reloadOnChange(
     renew(started);
     return reload(started, asked, replacement);
   };
-  const tlsFiles = watchFiles(whenStarted(renew));
-  tlsFiles.follow(tls?.tlsPaths(settings) ?? []);
+  const ofSettings = watchFiles(whenStarted(renew));
+  ofSettings.follow([
+    ...(tls?.tlsPaths(settings) ?? []),
+    ...(settings.admin?.usersPath ? [settings.admin.usersPath] : []),
+  ]);
   const namedFiles = watchFiles(
     whenStarted((started) => {
       // The named files may be the reason why a configuration was refused.
@@ -184,6 +191,6 @@ function reloadOnChange(
   );
   const reloading = watchFiles(whenStarted((started) => reload(started, { by: "file" })));
   reloading.follow(reloadingFiles([]));
-  const close = () => [reloading, tlsFiles, namedFiles].forEach((watched) => watched.close());
+  const close = () => [reloading, ofSettings, namedFiles].forEach((watched) => watched.close());
   return { followFiles, reloadAll, close };
 }

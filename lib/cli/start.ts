@@ -14,7 +14,7 @@ import type { AskedBy, GatewayStatus, ReloadOutcome } from "../gateway/status.ts
 import { readForStart } from "../features/load.ts";
 import type { TlsFiles } from "../server/listener.ts";
 import { Failure, listenFailure } from "./failure.ts";
-import { askedBy, featuresNamedBy, ON_DEMAND } from "./on_demand.ts";
+import { askedBy, featuresNamedBy, ON_DEMAND, openUsers } from "./on_demand.ts";
 
 /** A server for operators, beside the gateway. */
 interface ServerBeside {
@@ -31,6 +31,8 @@ export interface Started {
   readonly admin: ServerBeside | null;
   readonly manager: ServerBeside | null;
   readonly probes: ServerBeside | null;
+  /** Null: there is no ADMIN_USERS_FILE. */
+  readonly users: { reread(): void } | null;
   /** "http://0.0.0.0:8008", … */
   readonly http: readonly string[];
   /** Empty when HTTPS is off. */
@@ -100,12 +102,14 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   if (metricsExport !== null) (await ON_DEMAND.metricsExport()).exportMetrics(metricsExport, reported!, log);
   const tls = settings.serverCertPath === null ? null : (await ON_DEMAND.serverTls()).readTlsFiles(settings, log);
   const operatorTls = tls && { ...tls, features: modules };
+  const users = await openUsers(settings, log);
   const admin =
     settings.admin &&
     reported &&
     (await ON_DEMAND.admin()).openAdmin(settings.admin, settings, {
       gateway: reported,
       tls: operatorTls,
+      users,
       writing: settings.admin.write ? await ON_DEMAND.adminWrite() : null,
       reload,
       log,
@@ -154,6 +158,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
       gateway,
       reported,
       ...servers,
+      users,
       http,
       https,
       adminUrl,

@@ -33,7 +33,8 @@ export function touchedFiles(
   { accessLog: { enabled, file }, testFiles, callerFiles, named }: TouchingConfig,
 ) {
   const signed = [...withSignature(settings.configPath, settings.configKeyPath), ...testFiles, ...callerFiles];
-  const watched = unique([...[...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...named]);
+  const ofSettings = [...tlsPaths(settings), settings.admin?.usersPath ?? []].flat();
+  const watched = unique([...[...signed, ...ofSettings].map((path) => resolve(path)), ...named]);
   const backendCa = settings.manager?.backendCaPath ?? null;
   const state = settings.stateDir === null ? [] : [resolve(settings.stateDir, "*")];
   const ownLog = settings.audit === null ? [] : [resolve(settings.audit.logPath)];

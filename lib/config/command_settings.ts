@@ -20,7 +20,7 @@ export function readHealthcheckSettings(
   environment: Environment,
 ): SettingsRead<{ readonly url: string }> {
   const issues: string[] = [];
-  const { probePort, probeHost, adminUser, adminPort, adminHost, adminTls } = readValues(
+  const { probePort, probeHost, adminUser, adminUsersPath, adminPort, adminHost, adminTls } = readValues(
     HEALTHCHECK_TABLE,
     flags,
     environment,
@@ -29,7 +29,7 @@ export function readHealthcheckSettings(
   if (issues.length > 0) return { ok: false, issues };
   const [name, host, port] =
     probePort === null ? ["ADMIN_PORT", adminHost, adminPort] : ["PROBE_PORT", probeHost, probePort];
-  if (probePort === null && adminUser === null)
+  if (probePort === null && adminUser === null && adminUsersPath === null)
     issues.push("there is nothing to ask: set PROBE_PORT, as for the gateway itself");
   else if (port === 0) issues.push(`${name} is 0, any free port: set it to the port in use`);
   else if (probePort === null && adminTls === true)

@@ -91,7 +91,7 @@ function settingsOf(
         ? null
         : { logPath: values.auditLogPath, refusals: values.auditRefusals, fail: values.auditFail },
     clientAuth: caCertPath === null ? "none" : (clientAuth ?? "request"),
-    admin: user === null || password === null ? null : adminOf(values, user, password, viewerPassword),
+    admin: user === null && values.adminUsersPath === null ? null : adminOf(values, password, viewerPassword),
     probe: port === null ? null : { host: probeHost, port, hosts: [...(adminHosts ?? []), probeHost] },
     metricsToken,
     manager: values.manager ? managerOf(values) : null,
@@ -99,11 +99,12 @@ function settingsOf(
   };
 }
 
-function adminOf(values: Values, user: string, password: string, viewerPassword: string | null): AdminSettings {
-  const { adminViewerUser: viewer } = values;
+function adminOf(values: Values, password: string | null, viewerPassword: string | null): AdminSettings {
+  const { adminUser: user, adminViewerUser: viewer } = values;
   return {
     user,
     password,
+    usersPath: values.adminUsersPath,
     viewer: viewer === null || viewerPassword === null ? null : { user: viewer, password: viewerPassword },
     write: values.adminWrite,
     host: values.adminHost,
@@ -176,7 +177,8 @@ function problemsTogether(values: Read, password: string | null): string[] {
   const hasNoTls = cert === null && key === null;
   const isProtected = password !== null || values.adminPasswordFile !== null;
   const hasToken = values.metricsToken !== null || values.metricsTokenFile !== null;
-  const hasAdmin = user !== null && isProtected;
+  const hasUsers = values.adminUsersPath !== null;
+  const hasAdmin = hasUsers || (user !== null && isProtected);
   const noAdmin =
     "set ADMIN_USER and ADMIN_PASSWORD, or name the admin interface of another gateway with MANAGER_BACKEND_API_URL";
   const rules: Rule[] = [
@@ -186,7 +188,7 @@ function problemsTogether(values: Read, password: string | null): string[] {
     [values.clientAuth !== null && ca === null, "CLIENT_AUTH needs CA_CERT_PATH, which verifies client certificates"],
     [values.adminTls === true && hasNoTls, `ADMIN_TLS needs ${WITHOUT_TLS}`],
     [
-      hasToken && user === null && values.probePort === null,
+      hasToken && user === null && !hasUsers && values.probePort === null,
       "METRICS_TOKEN opens nothing: set PROBE_PORT, or ADMIN_USER and ADMIN_PASSWORD",
     ],
     [
@@ -197,7 +199,7 @@ function problemsTogether(values: Read, password: string | null): string[] {
     [user === null && isProtected, `an admin password is set without ADMIN_USER: ${BOTH_OR_NONE}`],
     ...viewerRules(values),
     [
-      values.adminWrite === true && user === null,
+      values.adminWrite === true && user === null && !hasUsers,
       "ADMIN_WRITE needs an admin interface: set ADMIN_USER and ADMIN_PASSWORD",
     ],
     [
@@ -217,7 +219,7 @@ function problemsTogether(values: Read, password: string | null): string[] {
   const ports = [
     ["HTTP_PORT", values.httpPort === "off" ? null : values.httpPort],
     ["HTTPS_PORT", cert === null || key === null ? null : values.httpsPort],
-    ["ADMIN_PORT", user === null ? null : values.adminPort],
+    ["ADMIN_PORT", user === null && !hasUsers ? null : values.adminPort],
     ["PROBE_PORT", values.probePort],
     ["MANAGER_PORT", manager === true ? values.managerPort : null],
   ] as const;
@@ -226,6 +228,7 @@ function problemsTogether(values: Read, password: string | null): string[] {
 
 function viewerRules({
   adminUser,
+  adminUsersPath,
   adminViewerUser: viewer,
   adminViewerPassword: password,
   adminViewerPasswordFile: file,
@@ -239,7 +242,7 @@ function viewerRules({
     [viewer !== null && !isProtected, "ADMIN_VIEWER_USER needs ADMIN_VIEWER_PASSWORD or ADMIN_VIEWER_PASSWORD_FILE"],
     [viewer === null && isProtected, "a password of a viewer is set without ADMIN_VIEWER_USER"],
     [
-      viewer !== null && adminUser === null,
+      viewer !== null && adminUser === null && adminUsersPath === null,
       "ADMIN_VIEWER_USER needs an admin interface: set ADMIN_USER and ADMIN_PASSWORD",
     ],
     // The forms of one character (Unicode composition) are one name, as in a login.

@@ -178,6 +178,11 @@ export const SETTINGS = {
     FILE,
     "File with this password, instead of ADMIN_VIEWER_PASSWORD.",
   ),
+  adminUsersPath: optionalSetting(
+    "ADMIN_USERS_FILE",
+    FILE,
+    "File with users of the admin interface, hashes of their passwords, and their roles (JSON).",
+  ),
   probePort: optionalSetting(
     "PROBE_PORT",
     PORT,
@@ -279,7 +284,15 @@ export const CLIENT_TABLE = {
 };
 
 /** The settings that `healthcheck` needs to find the gateway of this machine. */
-export const HEALTHCHECK_TABLE = some("probePort", "probeHost", "adminUser", "adminPort", "adminHost", "adminTls");
+export const HEALTHCHECK_TABLE = some(
+  "probePort",
+  "probeHost",
+  "adminUser",
+  "adminUsersPath",
+  "adminPort",
+  "adminHost",
+  "adminTls",
+);
 
 /** The settings of a management UI without a gateway. */
 export const MANAGER_TABLE = {

@@ -47,12 +47,15 @@ export interface Settings {
 }
 
 export interface AdminSettings {
-  readonly user: string;
-  /** Plain, or a hash made by `edge-gateway hash-password`. */
-  readonly password: string;
+  /** The administrator of the settings; null: all users are in a file. */
+  readonly user: string | null;
+  /** Plain, or a hash made by `edge-gateway hash-password`; null where `user` is. */
+  readonly password: string | null;
   /** Reads, with secrets masked. Null: there is no such user. */
   readonly viewer: { readonly user: string; readonly password: string } | null;
-  /** Whether the administrator may change the configuration file. */
+  /** File with further users and their roles. Null: there is none. */
+  readonly usersPath: string | null;
+  /** Whether administrators may change the configuration file, and operators drain upstreams. */
   readonly write: boolean;
   readonly host: string;
   readonly port: number;

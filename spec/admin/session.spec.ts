@@ -164,7 +164,7 @@ describe("revoked tokens", () => {
     );
     const issue = (role: unknown = "admin") => [
       "Cookie",
-      sessions.issue(role === "viewer" ? "viewer" : "admin").cookie.split(";")[0]!,
+      sessions.issue(role === "viewer" ? "viewer" : USER)!.cookie.split(";")[0]!,
     ];
     const isLive = (headers: readonly string[]) => sessions.hasCookie(headers);
     const revoke = (headers: readonly string[]) => sessions.revoke(headers);
@@ -207,7 +207,7 @@ describe("a session that is renewed again and again", () => {
     const sessions = new AdminSessions({
       ...{ user: USER, password: PASSWORD, cookie: "token", jwtSecret: SECRET, sessionTtlS, clock },
     });
-    let cookie: string | undefined = sessions.issue().cookie;
+    let cookie: string | undefined = sessions.issue(USER)!.cookie;
     let ms = 0;
     while (ms < 48 * 3_600_000) {
       const next: { readonly cookie: string } | null = sessions.renew(["Cookie", cookie.split(";")[0]!]);

@@ -62,6 +62,7 @@ const OF_SETTINGS = {
   auditLog: "cli/audit_log",
   admin: "admin/endpoints",
   adminWrite: "admin/writing",
+  adminUsers: "cli/users_file",
   probes: "admin/probes",
   manager: "manager/server",
   managerProxy: "manager/proxy",
@@ -99,6 +100,7 @@ const KEY_AND_LIMIT = [
   { name: "key_auth", config: { key: "k" } },
   { name: "rate_limit", config: { limit_min: 1 } },
 ];
+const HASH = "scrypt$1024$8$1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAA";
 const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "a long password" };
 const withGlobal = (global: object) => ({ ...quickstart, global });
 const withPlugin = (name: string, config: object) => withService({ plugins: [{ name, config }] });
@@ -220,6 +222,12 @@ describe("the program loads what is named, and only that,", () => {
       ["reporting", "settings", "admin", "adminWrite"],
     ],
     [
+      "with a file of its users",
+      quickstart,
+      { ADMIN_USERS_FILE: "users" },
+      ["reporting", "settings", "admin", "adminUsers"],
+    ],
+    [
       "with the management UI",
       quickstart,
       { ...ADMIN, MANAGER: "true", MANAGER_PORT: "0" },
@@ -294,6 +302,7 @@ describe("the program loads what is named, and only that,", () => {
 /** The value of a variable: "folder", "file", or the text of a certificate stand for what they name. */
 function fileFor(text: string): string {
   if (text === "folder") return emptyFolder();
+  if (text === "users") return fileWith([{ user: "ole", password: HASH, role: "operator" }], "users.json");
   if (text === "file") return fileWith("", "audit.log");
   return text.startsWith("-----") ? fileWith(text, "file.pem") : text;
 }

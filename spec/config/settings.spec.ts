@@ -144,6 +144,7 @@ describe("readSettings", () => {
     expect(settings({}, ADMIN).admin).toEqual({
       user: "admin",
       password: "pw",
+      usersPath: null,
       viewer: null,
       write: false,
       host: "127.0.0.1",
@@ -156,6 +157,16 @@ describe("readSettings", () => {
       corsOrigins: [],
       hosts: ["127.0.0.1"],
     });
+  });
+
+  it("turns the admin interface on with a file of users, alone or beside others", () => {
+    const file = { ADMIN_USERS_FILE: "/run/users.json" };
+    const viewer = { ADMIN_VIEWER_USER: "eve", ADMIN_VIEWER_PASSWORD: "v", ADMIN_WRITE: "true", MANAGER: "true" };
+    const none = { user: null, password: null, viewer: null, usersPath: "/run/users.json" };
+    expect(settings({}, file).admin).toMatchObject(none);
+    expect(settings({ "admin-users-file": "/run/users.json" }).admin).toMatchObject(none);
+    expect(settings({}, { ...file, ...viewer }).admin).toMatchObject({ ...none, viewer: { user: "eve" }, write: true });
+    expect(settings({}, { ...file, ...ADMIN }).admin).toMatchObject({ ...none, user: "admin", password: "pw" });
   });
 
   it("reads the viewer, with the password or its file, and the settings for changes", () => {

@@ -138,6 +138,7 @@ async function answer(standIn: StandIn, request: http.IncomingMessage, response:
       user: "admin",
       role: "admin",
       write: true,
+      drain: true,
       expires_at: new Date(Date.now() + 3_600_000).toISOString(),
     });
   if (path === "/gateway/now") return send(200, nowOf(DIGEST));

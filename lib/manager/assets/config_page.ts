@@ -86,7 +86,7 @@ function fileCard(frame: Frame) {
   return {
     node: card("The file", null, body),
     update(known: ProxyConfig | null) {
-      secrets.hidden = frame.session?.role === "viewer";
+      secrets.hidden = frame.session?.role !== "admin";
       if (known === null || known === config) return;
       if (config === null) replace(body, hint, tools, view.node);
       config = known;
@@ -262,7 +262,7 @@ function settingsCard(frame: Frame): HTMLElement {
 
 function settingValue(name: string, value: string, frame: Frame): Child {
   if (value === "") return el("span", { class: "muted" }, "not set");
-  if (value !== MASK || frame.session?.role === "viewer") return el("span", { class: "mono" }, value);
+  if (value !== MASK || frame.session?.role !== "admin") return el("span", { class: "mono" }, value);
   return secretText(name, async () => {
     try {
       return (await ask<Settings>("GET", "/gateway/config"))[name] ?? "";

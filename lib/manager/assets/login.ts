@@ -17,7 +17,9 @@ export interface LoginOptions {
 type State = "idle" | "asking" | "waiting";
 
 const WRONG =
-  "The name or the password is wrong. Use the ADMIN_USER and ADMIN_PASSWORD that the gateway was started with.";
+  "The name or the password is wrong. Use the ADMIN_USER and ADMIN_PASSWORD that the gateway " +
+  "was started with, or those " +
+  "of a user in its ADMIN_USERS_FILE.";
 
 export class LoginPage implements Page {
   readonly title = "Sign in";

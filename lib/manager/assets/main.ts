@@ -281,9 +281,9 @@ class App implements Frame {
     if (this.#asking !== null) return;
     const own = (this.#asking = {});
     try {
-      const { user, role, write, expires_at: end } = await ask<SessionJson>(method, "/gateway/session");
+      const { expires_at: end, ...session } = await ask<SessionJson>(method, "/gateway/session");
       if (own !== this.#asking) return;
-      this.#setSession({ user, role, write, expiresAt: Date.parse(end) });
+      this.#setSession({ ...session, expiresAt: Date.parse(end) });
       if (method === "POST") this.#tabs?.postMessage("renewed");
     } catch (error) {
       if (own !== this.#asking) return;
@@ -306,10 +306,7 @@ class App implements Frame {
 }
 
 /** The answer to GET and POST /gateway/session. */
-interface SessionJson {
-  readonly user: string;
-  readonly role: "admin" | "viewer";
-  readonly write: boolean;
+interface SessionJson extends Omit<Session, "expiresAt"> {
   readonly expires_at: string;
 }
 

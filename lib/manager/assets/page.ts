@@ -46,9 +46,11 @@ export interface Page {
 /** Who has signed in, and what the gateway accepts from them: it refuses the rest, whatever a page shows. */
 export interface Session {
   readonly user: string;
-  readonly role: "admin" | "viewer";
+  readonly role: "admin" | "operator" | "viewer";
   /** Whether the gateway takes changes from this user: an admin's, with ADMIN_WRITE. */
   readonly write: boolean;
+  /** Whether this user may take upstreams out of traffic. */
+  readonly drain: boolean;
   /** By the gateway's clock, in ms since 1970. */
   readonly expiresAt: number;
 }

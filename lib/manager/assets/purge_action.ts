@@ -36,7 +36,7 @@ export function purgeAction(frame: Frame): { readonly node: HTMLElement; refresh
   return {
     node,
     refresh(areCaches) {
-      node.hidden = !areCaches || frame.session?.role !== "admin";
+      node.hidden = !areCaches || (frame.session?.role ?? "viewer") === "viewer";
     },
   };
 

@@ -7,8 +7,8 @@ import type { OpenPage } from "./page.ts";
 
 export const page: OpenPage = ({ session }) => {
   const why =
-    session?.role === "viewer"
-      ? `You are signed in as ${session.user}, a viewer, who cannot change anything.`
+    session !== null && session.role !== "admin"
+      ? `You are signed in as ${session.user}, ${CANNOT[session.role]}.`
       : "This gateway takes no changes from the browser. Its operator can allow that with ADMIN_WRITE=true.";
   const node = el(
     "div",
@@ -18,3 +18,8 @@ export const page: OpenPage = ({ session }) => {
   );
   return { title: "Read only", node, update: () => {} };
 };
+
+const CANNOT = {
+  viewer: "a viewer, who cannot change anything",
+  operator: "an operator, who cannot change the configuration",
+} as const;

@@ -17,6 +17,8 @@ const THEMES: Readonly<Record<Theme, string>> = { system: "Theme: system", light
 const MESSAGE_MS = 6000;
 /** What is left of a session when that is said more loudly. */
 const ENDS_SOON_MS = 5 * 60_000;
+/** What is said behind the name of a user. */
+const ROLES = { admin: "", operator: ", an operator", viewer: ", who reads only" } as const;
 
 interface ShellOptions {
   readonly goTo: (hash: string) => void;
@@ -124,7 +126,7 @@ export class Shell {
     const { user, ends, links } = this.#el;
     // Who cannot change anything does not see the pages for it.
     for (const [name, link] of links) link.hidden = SECTIONS[name]!.writes === true && session?.write !== true;
-    setText(user, session === null ? "" : `${session.user}${session.role === "viewer" ? ", who reads only" : ""}`);
+    setText(user, session === null ? "" : `${session.user}${ROLES[session.role]}`);
     ends.hidden = session === null;
     if (session === null) return;
     const at = new Date(session.expiresAt).toISOString();

@@ -37,7 +37,7 @@ export function upstreamActions(frame: Frame, service: string, id: string): Part
     node,
     refresh() {
       const now = stateNow();
-      node.hidden = now === null || frame.session?.write !== true;
+      node.hidden = now === null || frame.session?.drain !== true;
       for (const { state, node: each } of buttons) each.setAttribute("aria-pressed", String(state === now));
       setText(
         note,
