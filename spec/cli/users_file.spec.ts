@@ -24,7 +24,7 @@ describe("edge-gateway with ADMIN_USERS_FILE", () => {
       const refused = await reload("ole");
       expect([refused.code, refused.stderr]).toEqual([
         1,
-        expect.stringContaining("user name or the password is wrong"),
+        expect.stringContaining("refused the user name or the password"),
       ]);
       rmSync(file);
       await running.says(/new users of the admin interface refused.*no such file/);
