@@ -19,7 +19,7 @@ import { placedWarnings } from "../proof/placed_warnings.ts";
 import type { Arguments, RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { Failure, refuseLacking } from "./failure.ts";
-import { ON_DEMAND, openUsers, settingsOf } from "./on_demand.ts";
+import { ON_DEMAND, settingsOf } from "./on_demand.ts";
 import { printable } from "./terminal.ts";
 import { warningLines } from "./warning_text.ts";
 
@@ -62,7 +62,7 @@ async function settingsBeside(file: string, { flags }: Arguments) {
   const settings = await settingsOf({ ...given, config: file }, process.env, { readFile: readRegularFile });
   const hasHttps = settings.serverCertPath !== null;
   if (hasHttps) (await ON_DEMAND.serverTls()).readTlsFiles(settings, silentLog);
-  await openUsers(settings, silentLog);
+  if (settings.admin?.usersPath) new (await ON_DEMAND.adminUsers()).UsersFile(settings.admin, silentLog);
   return { tests: settings.tests, hasHttps };
 }
 

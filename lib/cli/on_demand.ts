@@ -1,7 +1,6 @@
 /**
  * What only some settings need of the program around a gateway: how each is loaded, and what names it.
  */
-import type { Log } from "../base/log.ts";
 import type { Settings } from "../config/settings_types.ts";
 import { areOfStart, readPlainSettings, type Environment, type Flags, type Host } from "../config/start_settings.ts";
 import type { CompleteOptions } from "../gateway/options.ts";
@@ -40,13 +39,6 @@ export async function settingsOf(flags: Flags, environment: Environment, host: H
   );
   refuseLacking([...onDemandOf(settings), ...featuresNamedBy(settings)]);
   return settings;
-}
-
-/** Null: there is no ADMIN_USERS_FILE. Throws a `Failure` for one that is refused. */
-export async function openUsers({ admin }: Settings, log: Log) {
-  if (admin === null || admin.usersPath === null) return null;
-  const { UsersFile } = await ON_DEMAND.adminUsers();
-  return new UsersFile({ ...admin, usersPath: admin.usersPath }, log);
 }
 
 export type Named = readonly (keyof typeof ON_DEMAND)[];

@@ -14,7 +14,7 @@ import type { AskedBy, GatewayStatus, ReloadOutcome } from "../gateway/status.ts
 import { readForStart } from "../features/load.ts";
 import type { TlsFiles } from "../server/listener.ts";
 import { Failure, listenFailure } from "./failure.ts";
-import { askedBy, featuresNamedBy, ON_DEMAND, openUsers } from "./on_demand.ts";
+import { askedBy, featuresNamedBy, ON_DEMAND } from "./on_demand.ts";
 
 /** A server for operators, beside the gateway. */
 interface ServerBeside {
@@ -102,7 +102,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   if (metricsExport !== null) (await ON_DEMAND.metricsExport()).exportMetrics(metricsExport, reported!, log);
   const tls = settings.serverCertPath === null ? null : (await ON_DEMAND.serverTls()).readTlsFiles(settings, log);
   const operatorTls = tls && { ...tls, features: modules };
-  const users = await openUsers(settings, log);
+  const users = settings.admin?.usersPath ? new (await ON_DEMAND.adminUsers()).UsersFile(settings.admin, log) : null;
   const admin =
     settings.admin &&
     reported &&

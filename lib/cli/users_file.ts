@@ -40,7 +40,7 @@ const USERS = s.array(
   { min: 1, max: MAX_USERS },
 );
 
-export type UsersSettings = Pick<AdminSettings, "user" | "viewer"> & { readonly usersPath: string };
+type UsersSettings = Pick<AdminSettings, "user" | "viewer" | "usersPath">;
 
 /** The users of the file as it was last found without errors. */
 export class UsersFile {
@@ -50,7 +50,7 @@ export class UsersFile {
   readonly #clock: Pick<typeof systemClock, "wall">;
   #text: Buffer;
 
-  /** Throws a `Failure`. */
+  /** `usersPath` of `settings` is set. Throws a `Failure` for a file that is refused. */
   constructor(settings: UsersSettings, log: Log, clock: Pick<typeof systemClock, "wall"> = systemClock) {
     this.#settings = settings;
     this.#log = log;
@@ -84,7 +84,7 @@ function keyOf({ user, password, role }: Account): string {
 }
 
 function contentOf({ usersPath }: UsersSettings): Buffer {
-  return readNamedFile(usersPath, "ADMIN_USERS_FILE", "users of the admin interface", (path) => {
+  return readNamedFile(usersPath!, "ADMIN_USERS_FILE", "users of the admin interface", (path) => {
     const fd = openRegularFile(path, constants.O_RDONLY);
     try {
       if (fstatSync(fd).size > MAX_BYTES) throw new Error(`it has more than ${MAX_BYTES / 1024} KiB`);
@@ -111,7 +111,7 @@ function usersIn(text: Buffer, { usersPath, user, viewer }: UsersSettings): read
     else s.report(context, at, nodeAt(node!, at)!, `${JSON.stringify(name)} is the name of ${owner}, too`);
   }
   if (checked === s.INVALID || context.issues.length > 0)
-    throw new Failure(`ADMIN_USERS_FILE has errors:\n${formatIssues(listedIssues(context.issues), usersPath)}`, 2);
+    throw new Failure(`ADMIN_USERS_FILE has errors:\n${formatIssues(listedIssues(context.issues), usersPath!)}`, 2);
   return checked.map((each) => ({ ...each, role: ROLES[each.role] }));
 }
 
