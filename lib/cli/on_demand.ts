@@ -50,7 +50,6 @@ export function onDemandOf(settings: Settings): Named {
     serverTls: serverCertPath !== null,
     admin: admin !== null,
     adminWrite: admin?.write === true,
-    adminWrite: admin !== null && admin.write,
     adminUsers: admin !== null && admin.usersPath !== null,
     probes: probe !== null,
     manager: manager !== null,
