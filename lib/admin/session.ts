@@ -8,24 +8,11 @@ import { sameText } from "../base/password.ts";
 import { DEVICE_AUDIENCE, deviceCookie, SESSION_AUDIENCE, SESSION_ISSUER, unquoted } from "../operator/admin_cookie.ts";
 import { findCookie } from "../http/cookies.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
-import type { InterfaceOptions } from "./views.ts";
+import type { Account, InterfaceOptions } from "./views.ts";
+
+export type { Account, Role } from "./views.ts";
 
 export type SessionOptions = Accounts & Pick<InterfaceOptions, "jwtSecret" | "sessionTtlS" | "cookie" | "clock">;
-
-/**
- * Viewers and operators see secrets masked. An operator may also reload, drain and purge; only an administrator
- * changes the configuration.
- */
-export type Role = "admin" | "operator" | "viewer";
-
-export interface Account {
-  readonly role: Role;
-  readonly user: string;
-  /** As configured: plain, or a hash. */
-  readonly password: string;
-  /** When it came, in milliseconds since 1970: earlier sessions of its name are not accepted. Default: long ago. */
-  readonly since?: number;
-}
 
 export interface Accounts extends Pick<InterfaceOptions, "user" | "password"> {
   readonly viewer?: InterfaceOptions["viewer"];

@@ -15,7 +15,21 @@ import type { AskedBy, GatewayStatus, LastTests, ReloadOutcome, ShownIssue, Warn
 import type { GatewayStats, StatusCounts } from "../observe/stats.ts";
 import type { Time, View } from "../operator/json_view.ts";
 import type { Explanation } from "../proof/explain.ts";
-import type { Account } from "./session.ts";
+
+/**
+ * Viewers and operators see secrets masked. An operator may also reload, drain and purge; only an administrator
+ * changes the configuration.
+ */
+export type Role = "admin" | "operator" | "viewer";
+
+export interface Account {
+  readonly role: Role;
+  readonly user: string;
+  /** As configured: plain, or a hash. */
+  readonly password: string;
+  /** When it came, in milliseconds since 1970: earlier sessions of its name are not accepted. Default: long ago. */
+  readonly since?: number;
+}
 
 /** Settings of the interface, and what it shows. */
 export interface InterfaceOptions extends Omit<NonNullable<Settings["admin"]>, "host" | "port" | "tls" | "usersPath"> {
