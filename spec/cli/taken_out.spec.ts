@@ -8,8 +8,6 @@ import { emptyFolder, fileWith, logLines, program, runningFile, type RunningProg
 import { ask, eventually } from "../support/raw_client.ts";
 
 const CREDENTIALS = { ADMIN_USER: "anna", ADMIN_PASSWORD: "a-password" };
-/** See docs/scale.md. */
-const HAS_WORKERS = Number.parseInt(process.versions.node, 10) > 22;
 const SETTINGS = { ...CREDENTIALS, ADMIN_WRITE: "true" };
 
 async function configuration() {
@@ -68,16 +66,6 @@ describe("an upstream that an administrator has taken out", () => {
     },
   );
 
-  it.skipIf(!HAS_WORKERS)("stays out of all workers after a restart", async () => {
-    const [file, folder] = [fileWith(await configuration()), emptyFolder()];
-    const environment = { ...SETTINGS, STATE_DIR: folder, WORKERS: "2" };
-    const first = await runningFile(file, [], environment);
-    expect(await set(first, "a", "drain")).toBe(200);
-    expect(await answers(first, 8)).toBe("bbbbbbbb");
-    await killed(first, "SIGTERM");
-    expect(await answers(await runningFile(file, [], environment), 8)).toBe("bbbbbbbb");
-  });
-
   it("gets requests after a restart without STATE_DIR", async () => {
     const file = fileWith(await configuration());
     const first = await runningFile(file, [], SETTINGS);
@@ -127,6 +115,25 @@ describe("an upstream that an administrator has taken out", () => {
       expect(await answers(await started())).toBe("aabb");
     },
   );
+
+  it("is forgotten by no start that fails, whatever its configuration has", async () => {
+    const config = await configuration();
+    const [file, folder] = [fileWith(config), emptyFolder()];
+    const first = await runningFile(file, [], { ...SETTINGS, STATE_DIR: folder });
+    expect(await set(first, "a", "eject")).toBe(200);
+    await killed(first);
+    const [a, b] = config.services[0]!.upstreams as [object, object];
+    const other = { ...config, services: [{ ...config.services[0], upstreams: [{ ...a, id: "c" }, b] }] };
+    const taken = await backend();
+    const { code, stderr } = await program(
+      ["--config", fileWith(other), "--http-port", String(taken.port), "--listen-host", "127.0.0.1"],
+      { environment: { STATE_DIR: folder } },
+    ).ended;
+    expect([code, stderr]).toEqual([1, expect.stringContaining("the port is already in use")]);
+    expect(stderr).not.toContain("no longer taken out");
+    expect(kept(folder)).toEqual([{ service: "s", id: "a", state: "eject" }]);
+    expect(await answers(await runningFile(file, [], { ...SETTINGS, STATE_DIR: folder }))).toBe("bbbb");
+  });
 
   it.each(["", "x", "{}", "[1]", '[{"service":"s","id":"a"}]', '[{"service":"s","id":"a","state":"use"}]', "[[]]"])(
     "in a damaged file, %j, is a start that is refused with exit code 2 and what to do",

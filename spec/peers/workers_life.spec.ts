@@ -34,7 +34,8 @@ describe.each(RELEASES)("two workers on Node %i", (release) => {
   );
 
   it(
-    "leave an upstream alone that the administrator has ejected, " + "also a worker that starts later, until a reload",
+    "leave an upstream alone that the administrator has ejected, " +
+      "also a worker that starts later, over a reload and a restart",
     async () => {
       const [a, b] = [
         await backend((_request, response) => void response.end("a")),
@@ -42,7 +43,9 @@ describe.each(RELEASES)("two workers on Node %i", (release) => {
       ];
       const upstreams = [a, b].map(({ port }, i) => ({ id: "ab"[i]!, host: "127.0.0.1", port }));
       const config = oneService([], { upstreams, plugins: [{ name: "probe" }] }, { plugin_modules: [probeModule()] });
-      const running = await withWorkers(config, { release, environment: { ADMIN_WRITE: "true" } });
+      const environment = { ADMIN_WRITE: "true", STATE_DIR: emptyFolder() };
+      const started = () => withWorkers(config, { release, environment });
+      let running = await started();
       const asked = async () => {
         const found: string[] = [];
         for (const thread of await workersOn(running.port, 2)) {
@@ -69,7 +72,11 @@ describe.each(RELEASES)("two workers on Node %i", (release) => {
       expect([await set("use"), await asked()]).toEqual([null, "aabb"]);
       expect([await set("drain"), await asked()]).toEqual(["drain", "bbbb"]);
       expect(await running.admin("/gateway/reload", "POST")).toContain('"changed":false');
-      expect(await asked()).toBe("aabb");
+      expect(await asked()).toBe("bbbb");
+      running.child.kill("SIGKILL");
+      await running.ended;
+      running = await started();
+      expect(await asked()).toBe("bbbb");
     },
   );
 
