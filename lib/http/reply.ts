@@ -107,10 +107,10 @@ export function documentReply(kind: ErrorText, id: string, options: ProblemOptio
   return { status: kind.status, headers: [...described, ...(options.headers ?? [])], body };
 }
 
-/** With the status that the client gets: plugins and breakers have seen that of the error. */
-export function asSent(call: Call, reply: Reply): Reply {
+/** With the status that the client gets: plugins and breakers have seen that of the error. For calls with `ownBody`. */
+export function asSent(reply: Reply): Reply {
   const { sentAs } = reply;
-  return call.ownBody === null || sentAs === undefined ? reply : { ...reply, status: sentAs };
+  return sentAs === undefined ? reply : { ...reply, status: sentAs };
 }
 
 /**

@@ -226,7 +226,7 @@ export async function collected(
   made: Reply,
   before?: (bytes: number) => Promise<void>,
 ): Promise<InjectResponse> {
-  const reply = asSent(inbound.call, made);
+  const reply = inbound.call.ownBody === null ? made : asSent(made);
   inbound.call.notes.status = reply.status;
   const chunks: Buffer[] = [];
   if (Buffer.isBuffer(reply.body)) chunks.push(reply.body);

@@ -56,7 +56,8 @@ function failed({ call }: Inbound, responder: Responder, { log }: Http1Options, 
  * twice or is no number.
  */
 export function sendableReply(call: Call, reply: Reply): Reply {
-  return asSent(call, soundReply(call, reply));
+  const sound = soundReply(call, reply);
+  return call.ownBody === null ? sound : asSent(sound);
 }
 
 function soundReply(call: Call, reply: Reply): Reply {
