@@ -11,6 +11,8 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { silentLog } from "../lib/base/log.ts";
+import { UsersFile } from "../lib/cli/users_file.ts";
 import type { AnyConfigInput } from "../lib/config/model.ts";
 import { formatIssues } from "../lib/config/load.ts";
 import { createGateway } from "../lib/index.ts";
@@ -18,7 +20,7 @@ import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { SERVER } from "./support/certs.ts";
 import { readCurl, runCurl, wordsOf } from "./support/curl.ts";
 import { blocksOf, document, documents, found, patternOf, read, root, type Document } from "./support/documents.ts";
-import { program } from "./support/process.ts";
+import { fileWith, program } from "./support/process.ts";
 import { checkRoutes, loadConfig } from "./support/schema.ts";
 
 const { echo } = (await import(new URL("../examples/echo.mjs", import.meta.url).href)) as {
@@ -44,12 +46,18 @@ describe("JSON", () => {
     expect(broken).toEqual([]);
   });
 
-  it("every block that is not output is a valid configuration, or a valid plugin of one", () => {
-    const given = blocks.filter(({ info }) => info !== "json output");
+  it("every block that is not output, or a file of users, is a valid configuration, or a valid plugin of one", () => {
+    const given = blocks.filter(({ info }) => !["json output", "json users"].includes(info));
     const wrong = given
       .map(({ path, text }) => ({ path, issues: issuesOf(asConfiguration(text)) }))
       .filter(({ issues }) => issues !== "");
     expect(wrong).toEqual([]);
+  });
+
+  it("users of the admin interface are a file that a start accepts", () => {
+    const [users] = blocks.filter(({ info }) => info === "json users");
+    const usersPath = fileWith(users!.text, "users.json");
+    expect(new UsersFile({ user: null, viewer: null, usersPath }, silentLog).accounts.length).toBeGreaterThan(1);
   });
 
   it("README.md and docs/configuration.md show examples/quickstart.json as it is", () => {
