@@ -5,7 +5,16 @@
  */
 import { execFileSync, spawnSync } from "node:child_process";
 import { generateKeyPairSync } from "node:crypto";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -69,6 +78,8 @@ export function withSection(changelog: string, section: string): string {
 export function comparisons(last: string): ReadonlyMap<string, Found> {
   const folder = mkdtempSync(join(tmpdir(), "edge-gateway-compared-"));
   try {
+    // What one of them names beside it.
+    cpSync(join(ROOT, "examples/errors"), join(folder, "errors"), { recursive: true });
     return new Map(
       readdirSync(join(ROOT, "examples"))
         .filter((name) => name.endsWith(".json"))

@@ -5,7 +5,7 @@
 import { execFile, spawn, spawnSync } from "node:child_process";
 import { generateKeyPairSync } from "node:crypto";
 import { once } from "node:events";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -29,6 +29,7 @@ function given(text: string): Given {
   const written = text.replace(/\$\{file:([^}]*)\}/g, (_all, path: string) => `\${env:${path.replace(/\W/g, "_")}}`);
   const file = join(emptyFolder(), "gw.json");
   writeFileSync(file, written);
+  cpSync(join(root, "examples/errors"), join(file, "../errors"), { recursive: true });
   const key = join(file, "../ed25519.pem");
   writeFileSync(key, generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
   // What the tests of examples/tested.json expect.
