@@ -37,7 +37,7 @@ export function jsonLines(): LineFormat {
       'Z","request_id":"' +
       call.id +
       '","trace_id":' +
-      quoted(traceId) +
+      (traceId === null ? "null" : '"' + traceId + '"') +
       (span?.spanId ? ',"span_id":"' + span.spanId + '"' : "") +
       ',"client_ip":' +
       quoted(arrival.clientAddress) +
@@ -46,11 +46,10 @@ export function jsonLines(): LineFormat {
       ',"scheme":"' +
       scheme +
       '","host":' +
-      quoted(host) +
+      (host === null ? "null" : '"' + host + '"') +
       (path === "" ? ',"path":null,"protocol":"HTTP/' : ',"path":"' + path + '","protocol":"HTTP/') +
       httpVersion +
-      '","tls":' +
-      quoted(call.tlsVersion) +
+      (call.tlsVersion === null ? '","tls":null' : '","tls":"' + call.tlsVersion + '"') +
       ',"status":' +
       String(notes.status) +
       ',"code":' +
