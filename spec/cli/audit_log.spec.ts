@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { digestOf } from "../admin/writable.ts";
 import { oneService } from "../support/gateway.ts";
+import { loggedIn as session } from "../support/logged_in.ts";
 import { emptyFolder, fileWith, program, PROGRAM, runningFile, runningProgram, textOf } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { signed, signingKeys } from "../support/signing_keys.ts";
@@ -24,18 +25,8 @@ const linesOf = (path: string) =>
 const eventsOf = (path: string) => linesOf(path).map(({ event }) => event);
 const verified = (...words: string[]) => program(["verify-log", ...words]).ended;
 
-async function loggedIn(port: number, name: string, password: string) {
-  const authorization = `Basic ${Buffer.from(`${name}:${password}`).toString("base64")}`;
-  const { headers } = await ask(port, { method: "POST", path: "/login", headers: { authorization } });
-  const cookie = headers["set-cookie"]?.[0]?.split(";")[0] ?? "";
-  return (method: string, path: string, body?: string, more: Record<string, string> = {}) =>
-    ask(port, {
-      method,
-      path,
-      headers: { cookie, ...(body !== undefined && { "content-type": "application/json" }), ...more },
-      ...(body !== undefined && { body }),
-    });
-}
+const loggedIn = (port: number, name: string, password: string) =>
+  session(port, { ADMIN_USER: name, ADMIN_PASSWORD: password });
 
 /** A user for whom permissions count. */
 const USER = process.getuid!() === 0 ? { uid: 65534, gid: 65534 } : {};
