@@ -2,8 +2,8 @@
  * `http.server.request.duration` of OpenTelemetry's semantic conventions: how long requests take, by method, scheme,
  * route, status and version of HTTP.
  */
-import { METHODS } from "../base/http_grammar.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
+import { knownMethod } from "./trace.ts";
 
 /** Upper bounds in seconds, as the conventions advise. */
 export const SERVER_BUCKETS: readonly number[] = [
@@ -14,7 +14,6 @@ export const SERVER_BUCKETS: readonly number[] = [
  */
 const MAX_SERIES = 2_000;
 const OVERFLOW = JSON.stringify(["otel.metric.overflow", true]);
-const KNOWN: ReadonlySet<string> = new Set(METHODS);
 
 export interface Durations {
   /** In each bucket, and above them. */
@@ -32,7 +31,7 @@ export class ServerDurations {
     if (status === 101) return;
     const attributes: (string | number)[] = [
       "http.request.method",
-      KNOWN.has(method) ? method : "_OTHER",
+      knownMethod(method) ?? "_OTHER",
       "url.scheme",
       scheme,
       "network.protocol.version",

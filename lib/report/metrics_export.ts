@@ -15,7 +15,7 @@ import type { MetricsExport } from "../config/settings_types.ts";
 import type { Family } from "../observe/exposition.ts";
 import { durationPoints, gained, metricText, pointsOf, pointText, type MetricPoint } from "../observe/otlp_metrics.ts";
 import type { Durations } from "../observe/server_durations.ts";
-import { scopeWriter } from "../observe/span_json.ts";
+import { nanoseconds, scopeWriter } from "../observe/span_json.ts";
 
 export interface MetricsExporterOptions {
   readonly settings: MetricsExport;
@@ -46,7 +46,7 @@ export class MetricsExporter {
     const { settings, clock, proxy } = options;
     const { ca } = settings;
     this.#options = options;
-    this.#startNs = nanoseconds(clock);
+    this.#startNs = nanoseconds(clock.wall());
     this.#client = new HttpClient({
       clock,
       egress: new Egress([destinationOf(new URL(settings.url), "otlp")], proxy),
@@ -84,7 +84,7 @@ export class MetricsExporter {
     const { settings, clock, families, durations, refresh } = this.#options;
     try {
       await refresh();
-      const ns = nanoseconds(clock);
+      const ns = nanoseconds(clock.wall());
       let points: MetricPoint[] = [];
       for (const all of [durationPoints(durations()), pointsOf(families())]) {
         for (const point of all) {
@@ -163,10 +163,6 @@ function keyOf({ metric, attributes }: MetricPoint): string {
 /** Counts go on where they are. */
 function copyOf(value: MetricPoint["value"]): MetricPoint["value"] {
   return typeof value === "number" ? value : { ...value, counts: [...value.counts] };
-}
-
-function nanoseconds(clock: Clock): string {
-  return `${Math.floor(clock.wall())}000000`;
 }
 
 /** The end of the gateway waits for a second at most. */
