@@ -32,6 +32,7 @@ interface Reloaded {
   readonly p99Ms: number;
   /** From the signal until the new configuration answers; NaN: nothing tells. */
   readonly takenMs: number;
+  /** Without what the requests cost in the second before. */
   readonly cpuMs: number;
   readonly lost: number;
 }
@@ -125,8 +126,11 @@ async function reloaded(
   generation: number,
 ): Promise<Reloaded> {
   const load = openLoop(port, steady, PER_SECOND);
+  await pause(QUIET_MS / 2);
+  const [first, firstAt] = [costsOf(running.pid), performance.now()];
   await pause(QUIET_MS);
   const [before, signalledAt] = [costsOf(running.pid), performance.now()];
+  const usualMicrosPerMs = (before.cpuMicros - first.cpuMicros) / (signalledAt - firstAt);
   reload(running);
   let takenMs = NaN;
   if (change !== "none") {
@@ -151,7 +155,7 @@ async function reloaded(
     longestMs: longest(during),
     p99Ms: percentile(during, 0.99),
     takenMs,
-    cpuMs: (after.cpuMicros - before.cpuMicros) / 1000,
+    cpuMs: (after.cpuMicros - before.cpuMicros - usualMicrosPerMs * (endedAt - signalledAt)) / 1000,
     lost: load.outcomes.filter(isLost).length,
   };
 }
