@@ -168,6 +168,8 @@ export class DeliveryQueue {
       receiver,
       isTransient,
       clock,
+      client,
+      request,
     } = this.#options;
     let body: Buffer;
     try {
@@ -177,7 +179,7 @@ export class DeliveryQueue {
     }
     let why = TOO_LATE;
     for (let tries = 0; !this.#cut.signal.aborted; tries++) {
-      const answer = await this.#ask(body);
+      const answer = await answerTo(client, { ...request, body, signal: this.#cut.signal });
       let askedMs: number | null = null;
       if (answer instanceof Error) why = answer.message;
       else {
@@ -197,19 +199,6 @@ export class DeliveryQueue {
       await this.#pause(askedMs ?? pauseMs * (0.5 + random()));
     }
     this.lose(batch.length, why);
-  }
-
-  async #ask(body: Buffer): Promise<ClientAnswer | ClientFailure> {
-    const { request, client } = this.#options;
-    try {
-      return await client.ask({ ...request, body, maxBytes: MAX_ANSWER_BYTES, signal: this.#cut.signal });
-    } catch (error) {
-      const failure = error as ClientFailure;
-      const { status, headers } = failure;
-      // The status decides: where only the answer's body failed, a batch that the server has accepted must not be sent
-      // again.
-      return status !== null && status >= 200 && status <= 599 ? { status, headers, body: NOTHING } : failure;
-    }
   }
 
   #pause(ms: number): Promise<void> {
@@ -236,6 +225,21 @@ export class DeliveryQueue {
     this.#quietUntil = now + quietMs;
     this.#options.report(this.#unreported, this.#why);
     this.#unreported = 0;
+  }
+}
+
+/** Asks, and reads at most 64 KiB of the answer, whose status decides where it cannot be read. Never rejects. */
+export async function answerTo(
+  client: Client,
+  options: Omit<ClientRequestOptions, "maxBytes">,
+): Promise<ClientAnswer | ClientFailure> {
+  try {
+    return await client.ask({ ...options, maxBytes: MAX_ANSWER_BYTES });
+  } catch (error) {
+    const failure = error as ClientFailure;
+    const { status, headers } = failure;
+    // Where only the answer's body failed, what the server has accepted must not be sent again.
+    return status !== null && status >= 200 && status <= 599 ? { status, headers, body: NOTHING } : failure;
   }
 }
 

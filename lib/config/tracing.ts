@@ -1,9 +1,11 @@
 /**
  * Reads OpenTelemetry's environment variables: where traces, metrics and logs are sent, and which requests are traced.
  */
+import { randomUUID } from "node:crypto";
 import { TOKEN } from "../base/http_grammar.ts";
 import { certificatesProblem } from "../base/pem.ts";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
+import { version } from "../base/version.ts";
 import { asksForExport, asksForTraces } from "./settings_table.ts";
 import type { ExportSettings, MetricsExport, TracesSampler, TracingSettings } from "./settings_types.ts";
 import type { Environment } from "./start_settings.ts";
@@ -116,8 +118,9 @@ function readExport(
   const compression = value(forSignal("COMPRESSION"), "none", "gzip or none", oneOf(COMPRESSIONS));
   const ca = authoritiesIn(forSignal("CERTIFICATE"), readFile, issues);
   const attributes = value(variable("OTEL_RESOURCE_ATTRIBUTES"), {}, PAIRS_EXPECTED, pairsOf, true);
-  const { "service.name": named, ...resource } = attributes;
+  const { "service.name": named, ...others } = attributes;
   const serviceName = variable("OTEL_SERVICE_NAME")[1] ?? named ?? "edge-gateway";
+  const resource = { "service.version": version, "service.instance.id": INSTANCE, ...others };
   const further = { ...(ca && { ca }), ...(compression === "gzip" && { compression }) };
   return { variable, value, own, settings: { url, headers, timeoutMs, ...further, resource, serviceName } };
 }
@@ -135,6 +138,8 @@ export function tracingProblem(settings: TracingSettings): string | undefined {
   return headerProblems(headers).map((problem) => `tracing.headers: ${problem}`)[0];
 }
 
+/** Of this process: sums of two gateways must not be taken for those of one. Workers are passed it. */
+const INSTANCE = randomUUID();
 export const DEFAULT_TIMEOUT_MS = 10_000;
 const MAX_TIMEOUT_MS = 600_000;
 const URL_EXPECTED = "an http:// or https:// URL without user name and password";

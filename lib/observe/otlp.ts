@@ -83,7 +83,7 @@ export class OtlpExporter implements SpanSink {
       isTransient: (status) => TRANSIENT.has(status),
       pausesMs: [1_000, 2_000, 4_000, 8_000],
       random,
-      rejectedBy: (body) => partialSuccess(body, names.rejected),
+      rejectedBy: (body) => rejectedIn(body, names.rejected),
       report: (lost, why) => names.lost(log, lost, { collector: url.host, error: why }),
       quietMs: 60_000,
     });
@@ -119,7 +119,10 @@ export class OtlpExporter implements SpanSink {
 const TRANSIENT = new Set([429, 502, 503, 504]);
 
 /** What a collector rejected of a batch that it accepted (OTLP §"Partial Success"). */
-function partialSuccess(body: Buffer, name: (typeof SIGNALS)[keyof typeof SIGNALS]["rejected"]): Rejected {
+export function rejectedIn(
+  body: Buffer,
+  name: (typeof SIGNALS)[keyof typeof SIGNALS]["rejected"] | "rejectedDataPoints",
+): Rejected {
   const text = body.toString();
   if (!text.includes(name)) return { count: 0, why: "" };
   try {

@@ -25,14 +25,14 @@ export interface Metric {
   readonly bounds: readonly number[];
 }
 
-/** The series of `/metrics`, one by one: they may be many. */
+/** The series of `/metrics`, one by one, as they may be many; counts are copied, as requests go on being counted. */
 export function* pointsOf(families: readonly Family[]): Generator<MetricPoint> {
   for (const family of families) {
     const metric: Metric = { ...named(family), description: family.help, type: family.type, bounds: DURATION_BUCKETS };
     for (const [labels, value] of family.samples) {
       const attributes = attributesText(labels);
       if (typeof value === "number") yield { metric, attributes, value };
-      else yield { metric, attributes, value: { counts: value.counts, sum: value.sumMs / 1000 } };
+      else yield { metric, attributes, value: { counts: [...value.counts], sum: value.sumMs / 1000 } };
     }
   }
 }
@@ -45,13 +45,13 @@ const SERVER_DURATION: Metric = {
   bounds: SERVER_BUCKETS,
 };
 
-/** `http.server.request.duration`. */
+/** `http.server.request.duration`, likewise. */
 export function* durationPoints(series: ReadonlyMap<string, Durations>): Generator<MetricPoint> {
   for (const [key, { counts, sumMs }] of series) {
     const pairs = JSON.parse(key) as (string | number | boolean)[];
     const isOverflow = pairs[0] === "otel.metric.overflow";
     const attributes = isOverflow ? OVERFLOW : attributesText(pairs as (string | number)[]);
-    yield { metric: SERVER_DURATION, attributes, value: { counts, sum: sumMs / 1000 } };
+    yield { metric: SERVER_DURATION, attributes, value: { counts: [...counts], sum: sumMs / 1000 } };
   }
 }
 
@@ -62,7 +62,7 @@ const UNITS = new Map([
 ]);
 
 /**
- * The name with dots, without unit and "total", which collectors add again where they write for Prometheus:
+ * The name with dots, without unit and "total", which Prometheus and collectors add again:
  * `edge_gateway_http_received_bytes_total` is `edge_gateway.http.received` in By.
  */
 function named({ name, type }: Family): Pick<Metric, "name" | "unit"> {
@@ -72,16 +72,16 @@ function named({ name, type }: Family): Pick<Metric, "name" | "unit"> {
   const dotted = (text: string) => text.replaceAll("_", ".");
   return {
     name: rest.startsWith(own) ? `edge_gateway.${dotted(rest.slice(own.length))}` : dotted(rest),
-    unit: UNITS.get(suffix) ?? "1",
+    // None: Prometheus would call a gauge of the unit "1" a ratio.
+    unit: UNITS.get(suffix) ?? "",
   };
 }
 
-/** What a series has gained since it had `before`. */
-export function gained(value: Value, before: Value | undefined): Value {
-  if (before === undefined) return value;
-  // Less: the series has begun again, as those of a service that a reload has brought back.
+/** What a series has gained since it had `before`; all that it has if it has begun again, as after two reloads. */
+export function gained(value: Value, before: Value): Value {
   if (typeof value === "number") return value < (before as number) ? value : value - (before as number);
   const { counts, sum } = before as Exclude<Value, number>;
+  if (value.counts.some((count, i) => count < counts[i]!)) return value;
   return { counts: value.counts.map((count, i) => count - counts[i]!), sum: value.sum - sum };
 }
 

@@ -11,8 +11,11 @@ import { entry } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import { destinationOf } from "../base/url_destination.ts";
 import { HttpClient } from "../client/client.ts";
+import { answerTo } from "../client/delivery_queue.ts";
 import type { MetricsExport } from "../config/settings_types.ts";
+import { DEFAULT_TIMEOUT_MS } from "../config/tracing.ts";
 import type { Family } from "../observe/exposition.ts";
+import { rejectedIn } from "../observe/otlp.ts";
 import { durationPoints, gained, metricText, pointsOf, pointText, type MetricPoint } from "../observe/otlp_metrics.ts";
 import type { Durations } from "../observe/server_durations.ts";
 import { nanoseconds, scopeWriter } from "../observe/span_json.ts";
@@ -36,8 +39,10 @@ export class MetricsExporter {
   readonly #client: HttpClient;
   readonly #cut = new AbortController();
   readonly #startNs: string;
-  /** With "delta": what the collector has of each series, and until when. */
-  readonly #accepted = new Map<string, { readonly value: MetricPoint["value"]; readonly ns: string }>();
+  /** With "delta": what the collector has of each series, null if nothing, and until when. */
+  readonly #known = new Map<string, { readonly value: MetricPoint["value"] | null; readonly ns: string }>();
+  /** When a series that was not in the last export has begun at the earliest. */
+  #lastNs: string;
   #timer: Timer | null = null;
   #sending: Promise<void> | null = null;
   #isFailing = false;
@@ -47,6 +52,7 @@ export class MetricsExporter {
     const { ca } = settings;
     this.#options = options;
     this.#startNs = nanoseconds(clock.wall());
+    this.#lastNs = this.#startNs;
     this.#client = new HttpClient({
       clock,
       egress: new Egress([destinationOf(new URL(settings.url), "otlp")], proxy),
@@ -85,73 +91,79 @@ export class MetricsExporter {
     try {
       await refresh();
       const ns = nanoseconds(clock.wall());
+      const seen = new Set<string>();
       let points: MetricPoint[] = [];
       for (const all of [durationPoints(durations()), pointsOf(families())]) {
         for (const point of all) {
+          if (settings.temporality === "delta") seen.add(keyOf(point));
           if (points.push(point) < POINTS_OF_A_REQUEST) continue;
           await this.#deliver(points, ns);
           points = [];
         }
       }
       if (points.length > 0) await this.#deliver(points, ns);
+      for (const key of this.#known.keys()) if (!seen.has(key)) this.#known.delete(key);
+      this.#lastNs = ns;
     } catch (error) {
-      this.#report(messageOf(error), settings);
+      this.#lose(0, messageOf(error));
     }
   }
 
   async #deliver(points: readonly MetricPoint[], ns: string): Promise<void> {
-    const { settings } = this.#options;
-    const { url, headers = {}, timeoutMs = 10_000, compression } = settings;
+    const { url, headers = {}, timeoutMs = DEFAULT_TIMEOUT_MS, compression } = this.#options.settings;
     // A piece of work in each turn of the event loop.
     await new Promise<void>((resolve) => setImmediate(entry("an export of metrics", resolve)));
     const text = this.#text(points, ns);
     const isZipped = compression === "gzip";
-    const body = isZipped ? await promisify(gzip)(text) : text;
-    const coding = isZipped ? ["Content-Encoding", "gzip"] : [];
-    let why: string;
-    try {
-      const { status } = await this.#client.ask({
-        url: new URL(url),
-        method: "POST",
-        headers: ["Content-Type", "application/json", ...coding, ...Object.entries(headers).flat()],
-        body,
-        timeoutMs,
-        maxBytes: MAX_ANSWER_BYTES,
-        signal: this.#cut.signal,
-      });
-      if (status < 300) {
-        this.#isFailing = false;
-        if (settings.temporality === "delta")
-          for (const point of points) this.#accepted.set(keyOf(point), { value: copyOf(point.value), ns });
-        return;
-      }
-      why = `the collector answered with status ${status}`;
-    } catch (error) {
-      why = messageOf(error);
-    }
-    this.lost += points.length;
-    this.#report(why, settings);
+    const answer = await answerTo(this.#client, {
+      url: new URL(url),
+      method: "POST",
+      headers: [
+        ...["Content-Type", "application/json"],
+        ...(isZipped ? ["Content-Encoding", "gzip"] : []),
+        ...Object.entries(headers).flat(),
+      ],
+      body: isZipped ? await promisify(gzip)(text) : text,
+      timeoutMs,
+      signal: this.#cut.signal,
+    });
+    if (answer instanceof Error) return this.#lose(points.length, answer.message);
+    const { status, body } = answer;
+    if (status >= 300) return this.#lose(points.length, `the collector answered with status ${status}`);
+    for (const point of points)
+      if (this.#known.has(keyOf(point))) this.#known.set(keyOf(point), { value: point.value, ns });
+    const { count, why } = rejectedIn(body, "rejectedDataPoints");
+    if (count > 0) return this.#lose(Math.min(count, points.length), why);
+    this.#isFailing = false;
   }
 
   #text(points: readonly MetricPoint[], ns: string): Buffer {
-    const { settings } = this.#options;
-    const { resource, serviceName = "edge-gateway", temporality } = settings;
+    const { resource, serviceName = "edge-gateway", temporality } = this.#options.settings;
     const byMetric = new Map<MetricPoint["metric"], string[]>();
     for (const point of points) {
-      const before = point.metric.type === "gauge" ? undefined : this.#accepted.get(keyOf(point));
       const texts = byMetric.get(point.metric) ?? [];
-      const changed = before === undefined ? point : { ...point, value: gained(point.value, before.value) };
-      texts.push(pointText(changed, before?.ns ?? this.#startNs, ns));
+      if (temporality === "cumulative" || point.metric.type === "gauge")
+        texts.push(pointText(point, this.#startNs, ns));
+      else texts.push(this.#gainText(point, ns));
       byMetric.set(point.metric, texts);
     }
     const metrics = Array.from(byMetric, ([metric, texts]) => metricText(metric, texts, temporality));
     return scopeWriter({ "service.name": serviceName, ...resource }, "Metrics")(metrics);
   }
 
-  /** The first failure of several. */
-  #report(why: string, { url }: MetricsExport): void {
-    if (!this.#isFailing)
-      this.#options.log.warn("metrics could not be sent", { collector: new URL(url).host, error: why });
+  #gainText(point: MetricPoint, ns: string): string {
+    const key = keyOf(point);
+    const known = this.#known.get(key) ?? { value: null, ns: this.#lastNs };
+    this.#known.set(key, known);
+    const value = known.value === null ? point.value : gained(point.value, known.value);
+    return pointText({ ...point, value }, known.ns, ns);
+  }
+
+  /** Says the first failure of several. */
+  #lose(count: number, why: string): void {
+    const { settings, log } = this.#options;
+    this.lost += count;
+    if (!this.#isFailing) log.warn("metrics could not be sent", { collector: new URL(settings.url).host, error: why });
     this.#isFailing = true;
   }
 }
@@ -160,13 +172,7 @@ function keyOf({ metric, attributes }: MetricPoint): string {
   return `${metric.name} ${attributes}`;
 }
 
-/** Counts go on where they are. */
-function copyOf(value: MetricPoint["value"]): MetricPoint["value"] {
-  return typeof value === "number" ? value : { ...value, counts: [...value.counts] };
-}
-
 /** The end of the gateway waits for a second at most. */
 const LAST_MS = 1_000;
 /** Some 300 bytes each. */
 const POINTS_OF_A_REQUEST = 2_000;
-const MAX_ANSWER_BYTES = 64 * 1024;

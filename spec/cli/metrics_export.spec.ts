@@ -1,9 +1,7 @@
-import http from "node:http";
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import { backend } from "../support/gateway.ts";
 import { readMetrics, type ReadMetric } from "../support/otlp_metrics.ts";
+import { otlpReceiver } from "../support/otlp_receiver.ts";
 import { runningProgram } from "../support/process.ts";
 import { eventually } from "../support/raw_client.ts";
 
@@ -11,27 +9,14 @@ it(
   "with OTEL_METRICS_EXPORTER=otlp a gateway without an admin interface sends all " + "metrics, and durations by route",
   async () => {
     let latest: readonly ReadMetric[] = [];
-    const receiver = http.createServer((request, response) => {
-      let text = "";
-      request.on("data", (chunk: Buffer) => void (text += String(chunk)));
-      request.on("end", () => {
-        latest = readMetrics(text);
-        response.end("{}");
-      });
-    });
-    receiver.listen(0, "127.0.0.1");
-    await once(receiver, "listening");
-    onTestFinished(() => {
-      receiver.close();
-      receiver.closeAllConnections();
-    });
+    const to = await otlpReceiver(({ text }) => void (latest = readMetrics(text)));
     const origin = await backend();
     const upstreams = [{ host: "127.0.0.1", port: origin.port }];
     const config = { services: [{ name: "s", base_path: "/a", upstreams, routes: [{ path: "/{id}" }] }] };
     const { port } = await runningProgram(config, [], {
       OTEL_METRICS_EXPORTER: "otlp",
       OTEL_METRIC_EXPORT_INTERVAL: "50",
-      OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${(receiver.address() as AddressInfo).port}`,
+      OTEL_EXPORTER_OTLP_ENDPOINT: to.origin,
       OTEL_TRACES_EXPORTER: "none",
     });
     expect((await fetch(`http://127.0.0.1:${port}/a/7`)).status).toBe(200);

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { version } from "../../lib/base/version.ts";
 import type { TracingSettings } from "../../lib/config/settings_types.ts";
 import { readLogsExport, readMetricsExport, readTracing, tracingProblem } from "../../lib/config/tracing.ts";
 import { CA } from "../support/certs.ts";
@@ -8,18 +9,29 @@ const read = (environment: Record<string, string>) => {
   const issues: string[] = [];
   return { settings: readTracing(environment, issues), issues };
 };
+/** What every signal has without a setting. */
+const RESOURCE = {
+  "service.version": version,
+  "service.instance.id": expect.stringMatching(/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/) as string,
+};
 const ENDPOINT = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4318" };
 const DEFAULTS: TracingSettings = {
   url: "http://collector:4318/v1/traces",
   headers: {},
   timeoutMs: 10_000,
-  resource: {},
+  resource: RESOURCE,
   serviceName: "edge-gateway",
   sampler: "parentbased_always_on",
   ratio: 1,
 };
 
 describe("readTracing", () => {
+  it("names one gateway in all signals", () => {
+    const environment = { ...ENDPOINT, OTEL_METRICS_EXPORTER: "otlp", OTEL_LOGS_EXPORTER: "otlp" };
+    const all = [readTracing, readMetricsExport, readLogsExport].map((reader) => reader(environment, [])!.resource);
+    expect(new Set(all.map((each) => each!["service.instance.id"])).size).toBe(1);
+  });
+
   it.each<[string, Record<string, string>]>([
     ["nothing is set", {}],
     ["the endpoint is empty", { OTEL_EXPORTER_OTLP_ENDPOINT: " ", OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "" }],
@@ -81,7 +93,8 @@ describe("readTracing", () => {
 
   it.each<[Record<string, string>, string, Record<string, string>]>([
     [{ OTEL_RESOURCE_ATTRIBUTES: "service.name=shop,host.name=a%20b" }, "shop", { "host.name": "a b" }],
-    [{ OTEL_RESOURCE_ATTRIBUTES: "service.name=shop", OTEL_SERVICE_NAME: "edge" }, "edge", {}],
+    [{ OTEL_RESOURCE_ATTRIBUTES: "service.name=shop", OTEL_SERVICE_NAME: "edge" }, "edge", RESOURCE],
+    [{ OTEL_RESOURCE_ATTRIBUTES: "service.instance.id=pod-1" }, "edge-gateway", { "service.instance.id": "pod-1" }],
   ])("reads the service name and the resource from %j", (environment, serviceName, resource) => {
     expect(read({ ...ENDPOINT, ...environment }).settings).toMatchObject({ serviceName, resource });
   });
@@ -231,7 +244,7 @@ describe("readMetricsExport", () => {
       url: "http://localhost:4318/v1/metrics",
       headers: {},
       timeoutMs: 10_000,
-      resource: {},
+      resource: RESOURCE,
       serviceName: "edge-gateway",
       intervalMs: 60_000,
       temporality: "cumulative",
@@ -292,7 +305,7 @@ describe("readLogsExport", () => {
       url: "http://localhost:4318/v1/logs",
       headers: {},
       timeoutMs: 10_000,
-      resource: {},
+      resource: RESOURCE,
       serviceName: "edge-gateway",
     });
     const { settings } = read({

@@ -3,11 +3,14 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
+import { ReportedGateway } from "../../lib/embed/reported_gateway.ts";
+import { pointsOf } from "../../lib/observe/otlp_metrics.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { readMetrics } from "../support/metrics_text.ts";
 import { closedPort } from "../support/origin.ts";
 import { emptyFolder } from "../support/process.ts";
+import { prometheusName } from "../support/prometheus_name.ts";
 import { ask } from "../support/raw_client.ts";
 
 interface Panel {
@@ -37,8 +40,8 @@ const expressions = [
 ];
 const metricsIn = (text: string) => text.match(/\b(?:edge_gateway|process)_\w+/g) ?? [];
 
-/** Names of all samples of a gateway in which everything has happened. */
-async function exposed(): Promise<{ names: Set<string>; labels: Map<string, Set<string>> }> {
+/** Names of all samples of a gateway in which everything has happened, and those that they have by OTLP. */
+async function exposed(): Promise<{ names: Set<string>; labels: Map<string, Set<string>>; sent: Map<string, string> }> {
   const [bad, good] = [await closedPort(), await backend()];
   const routes = [
     { path: "/limited", plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] },
@@ -64,7 +67,12 @@ async function exposed(): Promise<{ names: Set<string>; labels: Map<string, Set<
       labels.set(sample.name, new Set(Object.keys(sample.labels)));
     }
   }
-  return { names, labels };
+  const sent = new Map<string, string>();
+  for (const { metric } of pointsOf(ReportedGateway.reportingOf(gateway).families())) {
+    const { name, unit, type } = metric;
+    sent.set(name, prometheusName({ name, unit, kind: type === "counter" ? "sum" : type }));
+  }
+  return { names, labels, sent };
 }
 
 describe("the dashboard for Grafana", () => {
@@ -83,6 +91,18 @@ describe("the dashboard for Grafana", () => {
         [],
       ]);
     }
+  });
+
+  it("the dashboard for Grafana has the same names where Prometheus gets the metrics by OTLP", async () => {
+    const { names, sent } = await exposed();
+    const arrived = new Set(
+      [...sent.values()].flatMap((name) => [name, `${name}_bucket`, `${name}_sum`, `${name}_count`]),
+    );
+    expect([...names].filter((name) => !arrived.has(name))).toEqual([]);
+    expect(expressions.flatMap(metricsIn).filter((name) => !arrived.has(name))).toEqual([]);
+    expect(prometheusName({ name: "http.server.request.duration", unit: "s", kind: "histogram" })).toBe(
+      "http_server_request_duration_seconds",
+    );
   });
 
   it(

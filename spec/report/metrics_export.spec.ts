@@ -1,7 +1,4 @@
-import http from "node:http";
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
-import { gunzipSync } from "node:zlib";
+import type http from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { MetricsExport } from "../../lib/config/settings_types.ts";
 import type { Family } from "../../lib/observe/exposition.ts";
@@ -12,37 +9,16 @@ import { eventually } from "../support/raw_client.ts";
 import { recordedLog } from "../journeys/harness.ts";
 import { closedPort } from "../support/origin.ts";
 import { readMetrics, type ReadMetric } from "../support/otlp_metrics.ts";
+import { otlpReceiver } from "../support/otlp_receiver.ts";
 
-/** A collector that answers with the status that `answers` has, or never with 0. */
-async function receiver(answers: { status: number } = { status: 200 }) {
+/** A collector of metrics that refuses what is not OTLP in JSON. */
+async function receiver(answers?: Parameters<typeof otlpReceiver>[1]) {
   const exports: { readonly metrics: readonly ReadMetric[]; readonly headers: http.IncomingHttpHeaders }[] = [];
-  const problems: unknown[] = [];
-  let asked = 0;
-  const server = http.createServer((request, response) => {
-    const chunks: Buffer[] = [];
-    request.on("data", (chunk: Buffer) => chunks.push(chunk));
-    request.on("error", () => {});
-    request.on("end", () => {
-      asked++;
-      const body = Buffer.concat(chunks);
-      try {
-        const text = String(request.headers["content-encoding"] === "gzip" ? gunzipSync(body) : body);
-        exports.push({ metrics: readMetrics(text), headers: request.headers });
-      } catch (error) {
-        problems.push(error);
-      }
-      if (answers.status > 0) response.writeHead(answers.status).end("{}");
-    });
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  onTestFinished(() => {
-    server.close();
-    server.closeAllConnections();
-    expect(problems).toEqual([]);
-  });
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/metrics`;
-  return { url, exports, count: () => asked };
+  const { origin, asked } = await otlpReceiver(
+    ({ text, headers }) => void exports.push({ metrics: readMetrics(text), headers }),
+    answers,
+  );
+  return { url: `${origin}/v1/metrics`, exports, count: asked };
 }
 
 const call = (notes: object) => ({ notes: { status: 200, code: null, pattern: "/a/{id}", ...notes } });
@@ -54,7 +30,7 @@ const request = (notes: object, more: object = {}) =>
 /** Exports one counter, one gauge, and durations. */
 function exporting(settings: Partial<MetricsExport> & { readonly url: string }) {
   const clock = manualClock();
-  const counted = { requests: 1 };
+  const counted: { requests: number | null } = { requests: 1 };
   const durations = new ServerDurations();
   const { log, lines } = recordedLog();
   const families = (): readonly Family[] => [
@@ -62,12 +38,13 @@ function exporting(settings: Partial<MetricsExport> & { readonly url: string }) 
       name: "edge_gateway_http_received_bytes_total",
       type: "counter",
       help: "b",
-      samples: [[["route", "r"], counted.requests]],
+      samples: counted.requests === null ? [] : [[["route", "r"], counted.requests]],
     },
     { name: "process_open_fds", type: "gauge", help: "g", samples: [[[], 7]] },
   ];
   const exporter = new MetricsExporter({
-    settings: { intervalMs: 60_000, temporality: "cumulative", ...settings },
+    // Longer than all intervals that pass while an answer is on its way.
+    settings: { intervalMs: 60_000, temporality: "cumulative", timeoutMs: Number.MAX_SAFE_INTEGER, ...settings },
     ...{ clock, log, families },
     proxy: () => null,
     refresh: () => null,
@@ -108,7 +85,7 @@ describe("MetricsExporter", () => {
     });
     expect(named(second!.metrics, "edge_gateway.http.received")!.points[0]!.value).toBe(5);
     expect(named(first!.metrics, "process.open.fds")).toMatchObject({
-      unit: "1",
+      unit: "",
       kind: "gauge",
       points: [{ value: 7 }],
     });
@@ -153,6 +130,79 @@ describe("MetricsExporter", () => {
     expect(value().points[0]!.start).toBe(first.end);
   });
 
+  it(
+    "with delta sends whole what a series has that has begun again, " + "and when it has begun at the earliest",
+    async () => {
+      const to = await receiver();
+      // Longer than all intervals that pass while an answer is on its way.
+      const { counted, durations, later } = exporting({ url: to.url, temporality: "delta" });
+      const next = async () => {
+        const { length } = to.exports;
+        await later(() => to.exports.length > length);
+        return to.exports.at(-1)!.metrics;
+      };
+      const pointOf = (metrics: readonly ReadMetric[], name = "edge_gateway.http.received") =>
+        named(metrics, name)!.points[0]!;
+      for (let i = 0; i < 2; i++) durations.ended(request({}), 3);
+      counted.requests = 7;
+      const first = pointOf(await next()).end;
+      durations.take();
+      durations.ended(request({}), 3);
+      counted.requests = 2;
+      const second = await next();
+      expect(pointOf(second)).toMatchObject({ value: 2, start: first });
+      expect(pointOf(second, "http.server.request.duration").value).toMatchObject({
+        counts: [1, ...new Array<number>(14).fill(0)],
+      });
+      // As routes that a reload takes away and another brings back.
+      counted.requests = null;
+      const third = await next();
+      expect(named(third, "edge_gateway.http.received")).toBeUndefined();
+      const gone = await next();
+      counted.requests = 9;
+      expect(pointOf(await next())).toMatchObject({
+        value: 9,
+        start: pointOf(gone, "http.server.request.duration").end,
+      });
+    },
+  );
+
+  it("with delta loses no request that ends while an export is on its way", async () => {
+    let hold: http.ServerResponse | null = null;
+    const to = await receiver((response, nth) => (nth === 0 ? void (hold = response) : void response.end("{}")));
+    const { durations, later } = exporting({ url: to.url, temporality: "delta" });
+    durations.ended(request({}), 3);
+    await later(() => hold !== null);
+    for (let i = 0; i < 2; i++) durations.ended(request({}), 3);
+    hold!.end("{}");
+    await later(() => to.exports.length === 2);
+    const counts = to.exports.map(({ metrics }) => named(metrics, "http.server.request.duration")!.points[0]!.value);
+    expect(counts).toMatchObject([1, 2].map((count) => ({ counts: [count, ...new Array<number>(14).fill(0)] })));
+  });
+
+  it("counts the points that a collector rejects of an export that it accepts, and says why", async () => {
+    const body = JSON.stringify({ partialSuccess: { rejectedDataPoints: "1", errorMessage: "too old" } });
+    const to = await receiver({ status: 200, body });
+    const { exporter, lines, later } = exporting({ url: to.url });
+    await later(() => exporter.lost === 1);
+    expect(lines).toMatchObject([
+      { message: "metrics could not be sent", error: "the collector rejected them: too old" },
+    ]);
+  });
+
+  it("takes an export for accepted whose answer breaks off after its status", async () => {
+    const to = await receiver((response) => {
+      response.writeHead(200, { "Content-Length": "10" }).write("{");
+      setImmediate(() => response.destroy());
+    });
+    const { exporter, counted, later } = exporting({ url: to.url, temporality: "delta" });
+    await later(() => to.exports.length === 1);
+    counted.requests = 3;
+    await later(() => to.exports.length === 2);
+    const values = to.exports.map(({ metrics }) => named(metrics, "edge_gateway.http.received")!.points[0]!.value);
+    expect([values, exporter.lost]).toEqual([[1, 2], 0]);
+  });
+
   it("counts what is lost, says it once for several failures, and goes on", async () => {
     const { exporter, lines, later } = exporting({ url: `http://127.0.0.1:${await closedPort()}/v1/metrics` });
     for (const lost of [2, 4, 6]) await later(() => exporter.lost >= lost);
@@ -161,7 +211,7 @@ describe("MetricsExporter", () => {
 
   it("begins no export while one is in progress, and its end waits for a second at most", async () => {
     const to = await receiver({ status: 0 });
-    const { exporter, clock } = exporting({ url: to.url, timeoutMs: 600_000 });
+    const { exporter, clock } = exporting({ url: to.url });
     clock.advance(60_000);
     await eventually(() => to.count() === 1);
     clock.advance(300_000);

@@ -1,9 +1,6 @@
 /** A trace collector that accepts OTLP/HTTP in JSON and refuses whatever the protocol does not allow. */
-import http, { type IncomingHttpHeaders } from "node:http";
-import https from "node:https";
-import type { AddressInfo } from "node:net";
-import { gunzipSync } from "node:zlib";
-import { onTestFinished } from "vitest";
+import type http from "node:http";
+import { otlpReceiver, type Received } from "./otlp_receiver.ts";
 import { eventually } from "./raw_client.ts";
 
 export interface ReadSpan {
@@ -21,10 +18,7 @@ export interface ReadSpan {
   readonly failed: boolean;
 }
 
-export interface Export {
-  readonly url: string;
-  readonly headers: IncomingHttpHeaders;
-  readonly text: string;
+export interface Export extends Received {
   readonly resource: Readonly<Record<string, string | bigint>>;
   readonly spans: readonly ReadSpan[];
 }
@@ -45,37 +39,14 @@ export interface Collector {
 /** Starts a collector until the test ends; over HTTPS if it has an identity. */
 export async function collector(identity?: { readonly cert: string; readonly key: string }): Promise<Collector> {
   const exports: Export[] = [];
-  const problems: unknown[] = [];
-  const take: http.RequestListener = (request, response) => {
-    const chunks: Buffer[] = [];
-    request.on("data", (chunk: Buffer) => chunks.push(chunk));
-    request.on("error", () => {});
-    request.on("end", () => {
-      const body = Buffer.concat(chunks);
-      try {
-        const text = (request.headers["content-encoding"] === "gzip" ? gunzipSync(body) : body).toString();
-        if (request.method !== "POST" || request.headers["content-type"] !== "application/json")
-          throw new Error("no export");
-        exports.push({ url: request.url!, headers: request.headers, text, ...readExport(text) });
-      } catch (error) {
-        problems.push(error);
-      }
-      self.answer(response, exports.length - 1);
-    });
-  };
-  const server = identity === undefined ? http.createServer(take) : https.createServer(identity, take);
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  onTestFinished(async () => {
-    await new Promise<void>((resolve) => {
-      server.close(() => resolve());
-      server.closeAllConnections();
-    });
-    if (problems.length > 0) throw problems[0];
-  });
-  const { port } = server.address() as AddressInfo;
+  const { port, origin, refused } = await otlpReceiver(
+    (received) => void exports.push({ ...received, ...readExport(received.text) }),
+    (response) => self.answer(response, exports.length - 1),
+    identity,
+  );
   const self: Collector = {
     port,
-    url: identity === undefined ? `http://127.0.0.1:${port}/v1/traces` : `https://localhost:${port}/v1/traces`,
+    url: `${origin}/v1/traces`,
     exports,
     get spans() {
       return exports.flatMap(({ spans }) => spans);
@@ -83,7 +54,7 @@ export async function collector(identity?: { readonly cert: string; readonly key
     answer: (response) => void response.writeHead(200, { "Content-Type": "application/json" }).end("{}"),
     async until(count) {
       await eventually(
-        () => self.spans.length >= count || problems.length > 0,
+        () => self.spans.length >= count || refused() !== undefined,
         `${count} spans, not ${self.spans.length}`,
       );
       return self.spans;

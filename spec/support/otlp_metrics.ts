@@ -78,6 +78,7 @@ function readPoint(value: unknown, kind: ReadMetric["kind"]): ReadPoint {
   if (kind !== "histogram") return { ...common, value: double(point["asDouble"]) };
   const counts = list(point, "bucketCounts").map((each) => Number(integer(each)));
   const bounds = list(point, "explicitBounds").map(double);
+  if (counts.some((each) => each < 0)) throw new Error("a count below zero");
   if (counts.length !== bounds.length + 1) throw new Error("bounds and buckets do not fit");
   if (bounds.some((bound, i) => i > 0 && bound <= bounds[i - 1]!)) throw new Error("bounds out of order");
   if (Number(integer(point["count"])) !== counts.reduce((sum, each) => sum + each, 0)) throw new Error("another count");
