@@ -57,12 +57,19 @@ export function rememberedText({ decision: raw, inForce }: Remembered, paint: Pa
     `${asked}${client === null ? "" : ` from ${client}`} got ` +
       `${paint(status !== null && status < 400 ? "good" : "bad", got)}\n`,
     `  ${whoAnswered(decision)}\n`,
+    ...instanceLines(decision),
     `  ${place}\n`,
     ...(rows.length === 0 ? [] : ["\nUpstreams that were asked\n", ...rows]),
     `\nRequest ${id} ended at ${time}, after ${ms} ms.\n`,
     `Configuration ${digest}${isOther ? replaced() : untilNow}.\n`,
     ...(code === null || status === null ? [] : [`What ${code} means: edge-gateway help ${code}\n`]),
   ].join("");
+}
+
+/** An older gateway names neither. */
+function instanceLines({ plugin = null, rule = null }: RequestDecision): string[] {
+  if (plugin === null) return [];
+  return [`  It is ${plugin}${rule === null ? "" : `; ${rule} of its config decided`}.\n`];
 }
 
 function whoAnswered({ by, status, tries, code }: RequestDecision): string {

@@ -42,14 +42,6 @@ export function describePlace({ service, route }: Pick<Scope, "service" | "route
   return route === null ? `service "${service}"` : `route "${route}" of service "${service}"`;
 }
 
-/** The path of a plugin by names: "services.shop.plugins.jwt". */
-export function pluginPath({ service, route }: Pick<Scope, "service" | "route">, name: string): string {
-  return (
-    `${service === null ? "global" : `services.${service}`}` +
-    `${route === null ? "" : `.routes.${route}`}.plugins.${name}`
-  );
-}
-
 /** A `PluginError` as a `ConfigError`, any other error as it is. */
 export function placed(
   error: unknown,

@@ -5,6 +5,7 @@
 import { hash, randomUUID } from "node:crypto";
 import { Egress, type Destination } from "../base/egress.ts";
 import type { PluginInstance } from "../config/model.ts";
+import { pluginPath } from "../config/plugin_place.ts";
 import { groupsOf } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { dashed } from "../http/headers.ts";
@@ -15,7 +16,7 @@ import type { LimiterTools } from "../store/costs.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import type { PluginOwner, PluginContext, PluginLink, RouteChain } from "./compile_types.ts";
 import { dialledBy } from "./plugin_destinations.ts";
-import { creating, pluginPath } from "./plugin_error.ts";
+import { creating } from "./plugin_error.ts";
 import { memoryOf, sharedBy } from "./plugin_memory.ts";
 
 export { beforeRoutes } from "./before_routes.ts";
@@ -234,7 +235,12 @@ export function createLink(
 ): PluginLink {
   const { runtime, plan, tracer, inUse, standIns, callers, observed: observe } = context;
   const key = JSON.stringify([place.level, place.service, place.route, name, id ?? nth]);
-  const scope: Scope = { ...place, key, path: pluginPath(place, id ?? name), id: id ?? null };
+  const scope: Scope = {
+    ...place,
+    key,
+    path: pluginPath(place, id ?? name, id === undefined ? nth : 0),
+    id: id ?? null,
+  };
   const kind = context.kinds.find((each) => each.name === name)!;
   const isBuiltIn = context.isBuiltIn(kind);
   const destinations = dialledBy(kind, config);

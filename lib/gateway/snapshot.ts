@@ -117,14 +117,16 @@ function* compileInto(
   const egressProxy = global.egressProxy === undefined ? null : features.outbound.egressProxy(global.egressProxy);
   if (global.counters !== undefined)
     inUse.shared = features.sharedCounters.sharedCounters(global.counters, inUse, tools, egressProxy);
-  valid.callers?.remember((name, bytes) => runtime.memory(name, bytes, inUse));
-  const plan = tools.metrics?.plan(global.decisions, (name, bytes) => runtime.memory(name, bytes, inUse)) ?? null;
+  const memory = (name: string, bytes: number) => runtime.memory(name, bytes, inUse);
+  valid.callers?.remember(memory);
+  const instances = new Set<string>();
+  const plan = tools.metrics?.plan(global.decisions, memory, instances) ?? null;
   const { kinds, callers } = valid;
   const matched = valid.routing?.matchedHeaders(services);
   features.loaded.routing?.refuseUnknownCodes(valid, features.kindNames);
   const errors = features.loaded.routing?.compileOwnErrors(global.errors) ?? null;
   const common = { gatewayName: global.name, kinds, callers, matched, ...codeOfKinds(features) };
-  const whole = { ...tools, ...common, inUse, plan, instances: new Set<string>(), egressProxy };
+  const whole = { ...tools, ...common, inUse, plan, instances, egressProxy };
   const reused = before !== null && hasSameCommon(before, whole, global) ? before : null;
   const globals = reused?.globals ?? (yield* compileUnit(whole, [], globalLinks(global.plugins)));
   if (reused !== null) include(globals, whole);

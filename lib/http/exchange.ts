@@ -191,6 +191,10 @@ export class Notes {
   status: number | null = null;
   /** Code of the error the gateway itself answered with. */
   code: string | null = null;
+  /**
+   * Of a refusal by a plugin: the member of its `config` that has decided, such as "limit_min"; null: none alone has.
+   */
+  rule: string | null = null;
   /** Id of the upstream that was asked, or null when none was. */
   upstream: string | null = null;
   /** The path that it was asked for. */
@@ -216,7 +220,7 @@ export class Notes {
    */
   answeredAt: number | null = null;
   /** The plugin that has answered, or has the request now; null: it has been sent to an upstream, or met no plugin. */
-  by: { readonly name: string; readonly scope: { readonly id: string | null } } | null = null;
+  by: { readonly name: string; readonly scope: { readonly key: string; readonly path: string } } | null = null;
   /** The plugin that has the request now, where its time is counted, and `clock.now()` when it got it. */
   plugin: PluginTime | null = null;
   pluginFrom = 0;
@@ -400,12 +404,13 @@ export class Call {
   }
 
   /**
-   * Notes the gateway's own error for the log; `why` never reaches the client. Nothing counts as one after the client
-   * has disconnected.
+   * Notes the gateway's own error for the log; `why` and `rule` never reach the client. Nothing counts as one after the
+   * client has disconnected.
    */
-  fail(code: ErrorCode | (string & {}), why?: string): void {
+  fail(code: ErrorCode | (string & {}), why?: string, rule: string | null = null): void {
     if (this.#state === "aborted") return;
     this.notes.code = code;
+    this.notes.rule = rule;
     if (why !== undefined) this.notes.fault = why;
   }
 }

@@ -64,6 +64,8 @@ export interface ProblemOptions {
   readonly headers?: HeaderList;
   /** For the log only. */
   readonly why?: string;
+  /** For log and decisions only: the member of the plugin's `config` that has decided, such as "limit_min". */
+  readonly rule?: string | undefined;
   /** Members of the document beside the usual ones (RFC 9457 §3.2). */
   readonly members?: object;
 }
@@ -89,7 +91,7 @@ export function faultReply(call: Call, error: unknown): Reply {
 
 /** A problem document whose code is not in the table: for plugins with codes of their own. */
 export function problemReply(call: Call, kind: ErrorText, options: ProblemOptions = {}): Reply {
-  call.fail(kind.code, options.why);
+  call.fail(kind.code, options.why, options.rule);
   return errorReply(kind, call, options);
 }
 

@@ -54,7 +54,7 @@ export function jsonLines(): LineFormat {
       String(notes.status) +
       ',"code":' +
       quoted(notes.code ?? (call.aborted ? "client_closed" : null)) +
-      (notes.by === null || notes.status === null ? "" : pluginFields(notes.by)) +
+      (notes.by === null || notes.status === null ? "" : pluginFields(notes.by, notes.rule)) +
       ',"bytes_received":' +
       String(notes.received) +
       ',"bytes_sent":' +
@@ -85,8 +85,8 @@ export function jsonLines(): LineFormat {
   };
 }
 
-function pluginFields({ name, scope: { id } }: NonNullable<Notes["by"]>): string {
-  return ',"by":' + quoted(name) + (id === null ? "" : ',"plugin_id":' + quoted(id));
+function pluginFields({ name, scope: { path } }: NonNullable<Notes["by"]>, rule: string | null): string {
+  return ',"by":' + quoted(name) + ',"plugin":' + quoted(path) + (rule === null ? "" : ',"rule":' + quoted(rule));
 }
 
 /**

@@ -3,8 +3,18 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { createTimeSlices, paced } from "../base/time_slices.ts";
+import { pluginPath } from "../config/plugin_place.ts";
 import { REQUEST_ID } from "../http/request_id.ts";
-import { CUT, idText, SLOT_BYTES, TEXTS_AT, TRY_BYTES, type DecisionRing, type Decisions } from "./decisions.ts";
+import {
+  BEFORE_RULE,
+  CUT,
+  idText,
+  SLOT_BYTES,
+  TEXTS_AT,
+  TRY_BYTES,
+  type DecisionRing,
+  type Decisions,
+} from "./decisions.ts";
 import type { Metrics } from "./metrics_plan.ts";
 
 /** Why a request got what it got. A name is null where there was none, or it is forgotten. */
@@ -23,8 +33,12 @@ export interface RequestDecision {
   /** Null: the client disconnected before a reply. */
   readonly status: number | null;
   readonly code: string | null;
-  /** The plugin that has answered, "upstream" or "gateway"; null: nobody has. */
+  /** The kind of the plugin that has answered, "upstream" or "gateway"; null: nobody has. */
   readonly by: string | null;
+  /** Which instance of the kind: "services.shop.routes.items.plugins.per-ip", by its id, or `rate_limit#2`. */
+  readonly plugin: string | null;
+  /** Of a refusal: the member of the plugin's `config` that has decided, such as "limit_min"; null: none alone has. */
+  readonly rule: string | null;
   /** The latest, in order; `status` is null where there was no response. */
   readonly tries: readonly { readonly upstream: string | null; readonly status: number | null; readonly ms: number }[];
   readonly ms: number;
@@ -68,14 +82,13 @@ const LEARNED = -1;
 /** Threads write numbers for names: those of a configuration. To learn those of 10,000 services takes 10 ms. */
 function learnNames(decisions: Decisions, inForce: Metrics["inForce"]): void {
   if (learned.get(decisions) === inForce && decisions.names.has(LEARNED)) return;
-  const { services, plugins } = inForce;
+  const { services, instances } = inForce;
   const count = Array.from(services.values(), ({ upstreams, routes }) => upstreams.size + routes.size + 1).reduce(
     (sum, each) => sum + each,
-    0,
+    instances.size,
   );
   decisions.maxNames = Math.max(decisions.maxNames, 2 * count);
-  for (const name of ["upstream", "gateway", "response_cache"]) decisions.numberOf(name);
-  for (const { name } of plugins.values()) decisions.numberOf(name);
+  for (const name of ["upstream", "gateway", ...instances]) decisions.numberOf(name);
   for (const [service, { upstreams, routes }] of services) {
     decisions.numberOf(service);
     for (const names of [upstreams, routes]) for (const name of names.keys()) decisions.numberOf(name);
@@ -98,10 +111,10 @@ function decisionOf(slot: Buffer, id: string, names: ReadonlyMap<number, string>
   const [time, ms, digest, service, route, by] = Array.from({ length: 6 }, (_, i) =>
     slot.readDoubleLE(8 * (i + 1)),
   ) as [number, number, number, number, number, number];
-  const [, client, method, code, host, path] = slot
-    .toString("latin1", TEXTS_AT, SLOT_BYTES - count * TRY_BYTES)
-    .split("\n", 6)
-    .map((text) => (text.charCodeAt(text.length - 1) === CUT ? `${text.slice(0, -1)}…` : text || null));
+  const lines = slot.toString("latin1", TEXTS_AT, SLOT_BYTES - count * TRY_BYTES).split("\n", 6);
+  const [code, rule] = (lines[3] ?? "").split(String.fromCharCode(BEFORE_RULE)).map(shown);
+  const [, client, method, , host, path] = lines.map(shown);
+  const answerer = answererOf(names.get(by));
   const tries = Array.from({ length: count }, (_, i) => {
     const at = SLOT_BYTES - (count - i) * TRY_BYTES;
     const timed = slot.readDoubleLE(at + 8);
@@ -122,11 +135,27 @@ function decisionOf(slot: Buffer, id: string, names: ReadonlyMap<number, string>
     route: names.get(route) ?? null,
     status: status || null,
     code: code ?? null,
-    by: names.get(by) ?? null,
+    ...answerer,
+    rule: rule ?? null,
     tries,
     ms: rounded(ms),
     digest: digest.toString(16).padStart(12, "0"),
   };
+}
+
+function shown(text: string): string | null {
+  return text.charCodeAt(text.length - 1) === CUT ? `${text.slice(0, -1)}…` : text || null;
+}
+
+/** See `Scope.key`; the last is its id, or its number among its kind. */
+type InstanceKey = [level: string, service: string | null, route: string | null, kind: string, which: string | number];
+
+/** `name`: the key of an instance, or who else has answered. */
+function answererOf(name = ""): Pick<RequestDecision, "by" | "plugin"> {
+  if (!name.startsWith("[")) return { by: name || null, plugin: null };
+  const [, service, route, kind, which] = JSON.parse(name) as InstanceKey;
+  const isNamed = typeof which === "string";
+  return { by: kind, plugin: pluginPath({ service, route }, isNamed ? which : kind, isNamed ? 0 : which) };
 }
 
 /** Never negative: a clock may have stepped back. */

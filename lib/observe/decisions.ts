@@ -9,24 +9,26 @@ import { textHash } from "../base/mix.ts";
 import type { Notes } from "../http/exchange.ts";
 import { redactedPath } from "../http/redact.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
-import { loggedHost, pathOf, plainPath } from "./access_line.ts";
+import { isPlain, loggedHost, pathOf, plainPath } from "./access_line.ts";
 
 const DEFAULT_COUNT = 10_000;
 /** Of the number of requests so far, in front of the slots. */
 const HEAD_BYTES = 8;
 /**
  * Of a slot: one word for its number, one for status and number of tries, 64-bit numbers (time, milliseconds, digest,
- * service, route, answerer), lines of text (id, client, method, code, host, path), and at the end the tries, the latest
- * last: upstream, and 2^40 times the status plus microseconds.
+ * service, route, answerer), lines of text (id, client, method, code and rule, host, path), and at the end the tries,
+ * the latest last: upstream, and 2^40 times the status plus microseconds.
  */
 export const SLOT_BYTES = 200;
 export const TEXTS_AT = 56;
 export const TRY_BYTES = 16;
 /** All of these, one try and an end of the path fit. */
-const MOST = { id: 40, client: 40, method: 10, code: 28 };
+const MOST = { id: 40, client: 40, method: 10, code: 28, rule: 48 };
 const PATH_ROOM = 24;
 /** More of a path is not looked at. */
 const MAX_PATH = 256;
+/** Between the code and the rule of a plugin that has refused, in one line. */
+export const BEFORE_RULE = 0x09;
 /** Where a text is cut; shown as "…". */
 export const CUT = 0x85;
 const LINE_FEED = 0x0a;
@@ -189,7 +191,15 @@ export class Decisions {
     let next = ring.line(at + TEXTS_AT, idText(call.id), end);
     next = ring.line(next, clientAddress, next + MOST.client + 1);
     next = ring.line(next, method, next + MOST.method + 1);
-    next = ring.line(next, notes.code ?? (call.aborted ? "client_closed" : ""), next + MOST.code + 1);
+    next = ring.line(next, codeText(notes.code) ?? (call.aborted ? "client_closed" : ""), next + MOST.code + 1);
+    if (notes.rule !== null && notes.by !== null) {
+      // A try and an end of the path still fit.
+      const ruleEnd = Math.min(next + MOST.rule + 1, end - TRY_BYTES - PATH_ROOM);
+      if (next + 1 < ruleEnd) {
+        ring.bytes[next - 1] = BEFORE_RULE;
+        next = ring.line(next, codeText(notes.rule), ruleEnd);
+      }
+    }
     // The latest tries, as many as leave room for a part of the path; one is under way if the client has disconnected.
     const { askedAt, upstream, tried: before } = notes;
     let tries = 0;
@@ -233,9 +243,14 @@ export function idText(id: string): string {
   return id.length < MOST.id ? id : `#${createHash("sha256").update(id).digest("base64url").slice(1, MOST.id)}`;
 }
 
-/** Who has given the reply; null: nobody has. */
+/** Codes and rules of plugins that are not built in, and names of groups and claims in rules, may be any text. */
+function codeText<T extends string | null>(text: T): T {
+  return (text === null || isPlain(text) ? text : text.replace(/[^!-~]/g, "?")) as T;
+}
+
+/** Who has given the reply: a plugin by its key; null: nobody has. */
 function answererOf({ status, code, by, tried }: Notes): string | null {
   if (status === null) return null;
-  if (by !== null) return by.name;
+  if (by !== null) return by.scope.key;
   return tried !== null && (code === null || (tried.status === status && code !== "internal")) ? "upstream" : "gateway";
 }

@@ -78,18 +78,23 @@ interface Names {
   readonly routes: readonly { readonly name: string }[];
 }
 
+const NONE: ReadonlySet<string> = new Set();
+
 /** The meters of one configuration, filled in while it is compiled. Meters are kept for names that are known. */
 export class MetricsPlan {
   readonly services = new Map<string, ServicePlan>();
   /** Keyed by their labels as JSON. */
   readonly plugins = new Map<string, PluginMeter>();
+  /** The keys of all plugin instances, complete once they have been created. */
+  readonly instances: ReadonlySet<string>;
   readonly #metrics: Metrics;
   /** Null: no decisions are kept. */
   readonly #ring: DecisionRing | null;
 
-  constructor(metrics: Metrics, ring: DecisionRing | null = null) {
+  constructor(metrics: Metrics, ring: DecisionRing | null = null, instances: ReadonlySet<string> = NONE) {
     this.#metrics = metrics;
     this.#ring = ring;
+    this.instances = instances;
   }
 
   /** Adds a plugin instance. Two with the same labels are counted together. */
@@ -155,12 +160,16 @@ export class Metrics {
     this.durations = durations;
   }
 
-  /** `decisions`: how many are kept; `memory`: of the configuration, by name, the same for all threads. */
+  /**
+   * `decisions`: how many are kept; `memory`: of the configuration, by name, the same for all threads; `instances`: see
+   * `MetricsPlan`.
+   */
   plan(
     decisions?: number,
     memory: (name: string, bytes: number) => ArrayBufferLike = (_name, bytes) => new ArrayBuffer(bytes),
+    instances: ReadonlySet<string> = NONE,
   ): MetricsPlan {
-    return new MetricsPlan(this, this.decisions?.ringFor(decisions, memory));
+    return new MetricsPlan(this, this.decisions?.ringFor(decisions, memory), instances);
   }
 
   get services(): ReadonlyMap<string, ServicePlan> {

@@ -57,6 +57,9 @@ export function checkClaimHeaders(
   }
 }
 
+/** The claim that has not the required value, as the configuration names it, or one that no header can carry. */
+export type UnfitClaims = `claims.${string}` | "unfit";
+
 /**
  * Returns a function that says what a valid token admits to, or why its claims are refused. `named`: the claims that
  * name the caller, of which the first that is there counts.
@@ -64,7 +67,7 @@ export function checkClaimHeaders(
 export function claimsCheck(
   { claims: required, claimsToHeaders, groupsClaim }: ClaimSettings,
   named: readonly string[] = ["sub"],
-): (claims: JwtClaims) => Admitted | "claims" | "unfit" {
+): (claims: JwtClaims) => Admitted | UnfitClaims {
   const demands = Object.entries(required ?? {}).map(([name, wanted]) => ({
     name,
     read: claimReader(name),
@@ -76,7 +79,7 @@ export function claimsCheck(
   }));
   const readGroups = groupsClaim === undefined ? null : claimReader(groupsClaim);
   return (claims) => {
-    if (!demands.every(({ name, read, wanted }) => holdsAll(read(claims), wanted, name))) return "claims";
+    for (const { name, read, wanted } of demands) if (!holdsAll(read(claims), wanted, name)) return `claims.${name}`;
     const headers: string[] = [];
     for (const { read, header } of forwarded) {
       const value = headerText(read(claims));
@@ -152,32 +155,38 @@ export const BYTES_PER_CHARACTER = 4;
 /** In characters. */
 export const MAX_TOKEN = 16 * 1024;
 
-/** Error code and detail. */
-type Refusal = readonly [ErrorCode, string];
+/** Error code, detail, and the member of the `config` that decides. */
+type Refusal = readonly [ErrorCode, string, string?];
 
 /** Refusals that do not depend on the kind of token. */
 export const TOKEN_REFUSALS = {
   missing: ["token_missing", "Send an access token."],
-  ambiguous: ["token_invalid", "There is more than one access token."],
+  ambiguous: ["token_invalid", "There is more than one access token.", "from"],
   malformed: ["token_invalid", "The access token is malformed."],
   early: ["token_invalid", "The access token is not valid yet."],
   claims: ["token_invalid", "The access token has a claim with a value that is not accepted here."],
-  unfit: ["token_invalid", "The access token has a claim that cannot be passed on."],
+  unfit: ["token_invalid", "The access token has a claim that cannot be passed on.", "claims_to_headers"],
 } as const;
+
+/** A refusal without the name of its claim. */
+export function withoutName<Why extends string>(why: Why): Exclude<Why, UnfitClaims> | "claims" | "unfit" {
+  return why.startsWith("claims.") ? "claims" : (why as Exclude<Why, UnfitClaims>);
+}
 
 /**
  * Returns a function that refuses with a challenge (RFC 6750 §3), without `error` if there was no token. `scopes`: for
  * `forbidden`.
  */
-export function tokenRefusals<Why extends string>(
+export function tokenRefusals<Why extends "claims" | "unfit" | (string & {})>(
   plugin: string,
   realm: string,
   refusals: Readonly<Record<Why, Refusal>>,
   scopes: readonly string[] = [],
-): (exchange: Exchange, why: Why) => Reply {
+): (exchange: Exchange, why: Exclude<Why, "claims"> | UnfitClaims) => Reply {
   const challenge = `Bearer realm=${quotedString(realm)}`;
-  return ({ call }, why) => {
-    const [code, detail] = refusals[why];
+  return ({ call }, verdict) => {
+    const why = withoutName(verdict) as Why;
+    const [code, detail, rule = why === "claims" ? verdict : undefined] = refusals[why];
     if (code === "token_missing") return problem(call, code, { detail, headers: ["WWW-Authenticate", challenge] });
     if (code === "auth_unavailable")
       return problem(call, code, { detail, headers: ["Retry-After", "5"], why: `${plugin}: ${why}` });
@@ -186,6 +195,6 @@ export function tokenRefusals<Why extends string>(
         ? `error="insufficient_scope", scope=${quotedString(scopes.join(" "))}`
         : 'error="invalid_token"';
     const headers = ["WWW-Authenticate", `${challenge}, ${error}, error_description=${quotedString(detail)}`];
-    return problem(call, code, { detail, headers, why: `${plugin}: ${why}` });
+    return problem(call, code, { detail, headers, why: `${plugin}: ${why}`, rule });
   };
 }

@@ -36,7 +36,8 @@ export const acl: Plugin<typeof schema> = {
     const listed = cidrSet(whitelist ?? blacklist ?? []);
     const passes = whitelist !== undefined;
     const why = passes ? "acl: not in the whitelist" : "acl: in the blacklist";
-    const refused = { detail: "Requests from this address are not accepted here.", why };
+    const rule = passes ? "whitelist" : "blacklist";
+    const refused = { detail: "Requests from this address are not accepted here.", why, rule };
     return (next) => (exchange) => {
       const { clientAddress } = exchange;
       return clientAddress !== "" && listed.has(clientAddress) === passes

@@ -95,10 +95,12 @@ export const authorize: Plugin<typeof schema> = {
     const tests = rules.map((rule) => ruleTest(rule, groupsOf));
     const why =
       rules.length === 1 ? "authorize: its rule does not hold" : `authorize: none of ${rules.length} rules holds`;
-    const refused = { detail: "No rule admits this caller to this request.", why };
+    const rule = rules.length === 1 ? "rules[0]" : "rules";
+    const refused = { detail: "No rule admits this caller to this request.", why, rule };
     // RFC 9110 §15.5.2 requires a challenge; which scheme another plugin would take is not known here.
     const unknown = {
       detail: "Only known callers are admitted here.",
+      rule,
       headers: ["WWW-Authenticate", `Bearer realm=${quotedString(gatewayName)}`],
     };
     return (next) => (exchange) => {

@@ -46,12 +46,15 @@ export const botProtection: Plugin<typeof schema> = {
     const bad = lowerCase(blacklist);
     const othersPass = blacklist !== undefined || whitelist === undefined;
     const passes = (agent: string) => holdsOne(agent, good) || (othersPass && !holdsOne(agent, bad));
-    const empty = { detail: "Send a User-Agent header that says who you are." };
-    const refused = { detail: "Clients with this User-Agent are not served here." };
+    const empty = { detail: "Send a User-Agent header that says who you are.", rule: "allow_empty" };
+    const detail = "Clients with this User-Agent are not served here.";
+    const unlisted = { detail, rule: "whitelist" };
+    const listed = bad.map((_part, i) => ({ detail, rule: `blacklist[${i}]` }));
+    const refusal = (agent: string) => listed[bad.findIndex((part) => agent.includes(part))] ?? unlisted;
     return (next) => (exchange) => {
       const agent = userAgent(exchange.headers).toLowerCase();
       if (agent === "" ? allowEmpty : passes(agent)) return next(exchange);
-      return problem(exchange.call, "bot_detected", agent === "" ? empty : refused);
+      return problem(exchange.call, "bot_detected", agent === "" ? empty : refusal(agent));
     };
   },
 };

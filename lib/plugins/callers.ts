@@ -8,13 +8,15 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Middleware } from "../http/handler.ts";
 import { problem } from "../http/reply.ts";
 
-const DISABLED = { detail: "This caller is disabled.", why: "callers: enabled is false" };
+const DISABLED = { detail: "This caller is disabled.", why: "callers: enabled is false", rule: "callers" };
 
 /** Who has an API key, and until when. */
 export interface KeyOwner {
   readonly identity: string;
   /** In milliseconds since 1970; `Infinity`: the key does not end. */
   readonly end: number;
+  /** What says so, see `Notes.rule`. */
+  readonly rule: string;
 }
 
 export class CallerRegistry {
@@ -38,7 +40,7 @@ export class CallerRegistry {
       const key = list.keyWith(digest);
       if (key < 0) continue;
       const { id, enabled } = list.ownerOf(key);
-      return enabled ? { identity: id, end: list.ends.get(key) ?? Infinity } : undefined;
+      return enabled ? { identity: id, end: list.ends.get(key) ?? Infinity, rule: "callers" } : undefined;
     }
     return undefined;
   }

@@ -33,6 +33,7 @@ export const concurrency: Plugin<typeof schema> = {
       `${maxInFlight} request${maxInFlight === 1 ? "" : "s"}` + `${limitBy === "all" ? "" : " of one caller"}`;
     const tooMany = {
       detail: `At most ${requests} may be in progress at the same time. Try again when one has ended.`,
+      rule: "max_in_flight",
     };
     return (next) => (exchange) => {
       const { call } = exchange;

@@ -25,7 +25,7 @@ import {
   TOKEN_REFUSALS,
   tokenRefusals,
 } from "./access_token.ts";
-import type { Admitted } from "./access_token.ts";
+import type { Admitted, UnfitClaims } from "./access_token.ts";
 import { checkClient, CLIENT_FIELDS, clientCredentials } from "./client_credentials.ts";
 import { checkTls, clientTls, httpUrl, timeoutField, answerText } from "./endpoint.ts";
 import type { Plugin, Tools } from "./plugin.ts";
@@ -130,11 +130,11 @@ const REFUSALS = {
   ...TOKEN_REFUSALS,
   inactive: ["token_invalid", "The access token is not active."],
   expired: ["token_invalid", "The access token has expired."],
-  scope: ["forbidden", "The access token lacks a scope that is required here."],
+  scope: ["forbidden", "The access token lacks a scope that is required here.", "scopes"],
 } as const;
 
 /** What an answer says of a token. */
-type Finding = Admitted | keyof typeof REFUSALS;
+type Finding = Admitted | Exclude<keyof typeof REFUSALS, "claims"> | UnfitClaims;
 
 /**
  * `error`: why nothing is known of the token; `isOfServer`: whether the server has failed, and not this side or the

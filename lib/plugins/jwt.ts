@@ -27,7 +27,7 @@ import {
   TOKEN_REFUSALS,
   tokenRefusals,
 } from "./access_token.ts";
-import type { Admitted } from "./access_token.ts";
+import type { Admitted, UnfitClaims } from "./access_token.ts";
 import { claimReader } from "./claims.ts";
 import { JwksSource } from "./jwks_source.ts";
 import { ALGORITHM_NAMES, isHmac, keysOf, publicKey, secretKey, unfitness } from "./jwt_keys.ts";
@@ -157,7 +157,8 @@ export const jwt: Plugin<Schema<Config>> = {
     const check = verifier(config, algorithms, tools);
     const readToken = tokenReader(config.from);
     const admit = admission(config);
-    const refuse = tokenRefusals("jwt", tools.gatewayName, REFUSALS);
+    const algorithm = [...REFUSALS.algorithm, config.alg === undefined ? "algs" : "alg"] as const;
+    const refuse = tokenRefusals("jwt", tools.gatewayName, { ...REFUSALS, algorithm });
     const assumed = tools.verifiedClaims === null ? null : assumedVerdict(config, tools.verifiedClaims, tools.clock);
     return (next) => {
       const settle = (exchange: Exchange, verdict: Verdict): Reply | Promise<Reply> => {
@@ -220,7 +221,7 @@ interface Verified extends Admitted {
   readonly keys: KeySet;
 }
 
-type Verdict = Verified | keyof typeof REFUSALS;
+type Verdict = Verified | Exclude<keyof typeof REFUSALS, "claims"> | UnfitClaims;
 
 /**
  * Verifying a signature is expensive, and clients send one token many times: valid tokens are cached while the keys
@@ -271,13 +272,14 @@ function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet
   const issuers = listOf(config.iss);
   const audiences = listOf(config.aud);
   const judge = claimsCheck(config);
-  const required = [...(config.exp === "required" ? ["exp"] : []), ...config.require].map(claimReader);
+  const required = config.require.map(claimReader);
   return (claims, now, keys) => {
     const { exp, nbf, iat } = claims;
     if (![exp, nbf, iat].every((time) => time === undefined || isTime(time))) return "malformed";
     const expiresAt = isTime(exp) ? exp * 1000 + leewayMs : Infinity;
     if (now >= expiresAt) return "expired";
     if ((isTime(nbf) && now < nbf * 1000 - leewayMs) || (isTime(iat) && now < iat * 1000 - leewayMs)) return "early";
+    if (exp === undefined && config.exp === "required") return "no exp";
     if (required.some((read) => read(claims) === undefined)) return "incomplete";
     if (issuers !== null && !issuers.includes(claims.iss as string)) return "issuer";
     if (
@@ -295,12 +297,13 @@ const REFUSALS = {
   ...TOKEN_REFUSALS,
   critical: ["token_invalid", "The access token asks for extensions that are not known here."],
   algorithm: ["token_invalid", "The access token is signed with an algorithm that is not accepted here."],
-  type: ["token_invalid", "The access token is of a type that is not accepted here."],
+  type: ["token_invalid", "The access token is of a type that is not accepted here.", "typ"],
   "unknown key": ["token_invalid", "The access token is not signed with a key that is known here."],
   signature: ["token_invalid", "The signature of the access token is not right."],
   expired: ["token_expired", "The access token has expired."],
-  incomplete: ["token_invalid", "The access token lacks a claim that is required here."],
-  issuer: ["token_invalid", "The access token is not from the issuer that is trusted here."],
-  audience: ["token_invalid", "The access token is not for here."],
+  "no exp": ["token_invalid", "The access token lacks a claim that is required here.", "exp"],
+  incomplete: ["token_invalid", "The access token lacks a claim that is required here.", "require"],
+  issuer: ["token_invalid", "The access token is not from the issuer that is trusted here.", "iss"],
+  audience: ["token_invalid", "The access token is not for here.", "aud"],
   [NO_KEYS]: ["auth_unavailable", "The access token cannot be verified at the moment."],
 } as const;

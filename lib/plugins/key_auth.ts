@@ -111,8 +111,9 @@ export const keyAuth: Plugin<typeof schema> = {
     { gatewayName, scope, callers, clock },
   ) {
     const entries = key === undefined ? keys : [...keys, { id: scope.id ?? "default", key }];
-    const credentials = entries.map((entry) => ({
+    const credentials = entries.map((entry, i) => ({
       identity: entry.id,
+      rule: `keys[${i}].expires_at`,
       end: "expiresAt" in entry ? endOfKey(entry) : Infinity,
       digest: digestOf(entry),
     }));
@@ -146,8 +147,8 @@ export const keyAuth: Plugin<typeof schema> = {
       const owner = presented === null ? undefined : (found.get(presented) ?? find(presented));
       if (owner === undefined || isContradicted(exchange, presented!, places[place]!))
         return problem(exchange.call, "key_invalid", invalid);
-      const { identity, end } = owner;
-      if (end !== Infinity && clock.wall() >= end) return problem(exchange.call, "key_expired", expired);
+      const { identity, end, rule } = owner;
+      if (end !== Infinity && clock.wall() >= end) return problem(exchange.call, "key_expired", { ...expired, rule });
       if (!hideCredentials) return next(exchange.with(callerNamed(identity)));
       let { query, headers } = exchange;
       for (const { isQuery, name } of places) {

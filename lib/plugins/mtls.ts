@@ -7,7 +7,7 @@ import type { ClientCertificate } from "../http/client_certificate.ts";
 import { nameSet, quotedString, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import type { Log } from "../base/log.ts";
 import { callerNamed } from "../http/exchange.ts";
-import { problem } from "../http/reply.ts";
+import { problem, type ProblemOptions } from "../http/reply.ts";
 import type { Plugin } from "./plugin.ts";
 
 const schema = object(
@@ -50,7 +50,7 @@ export const mtls: Plugin<typeof schema> = {
   create(config, tools) {
     const isAllowed = config.allow === undefined ? () => true : allowing(config.allow);
     // Runs once per connection.
-    const verdicts = new WeakMap<ClientCertificate, { readonly why: string | null; readonly headers: HeaderList }>();
+    const verdicts = new WeakMap<ClientCertificate, Verdict>();
     const headers = ["WWW-Authenticate", `ClientCertificate realm=${quotedString(tools.gatewayName)}`];
     const missing = { headers, detail: "Show a client certificate in the TLS handshake." };
     const detail = "The client certificate that was shown is not accepted here.";
@@ -62,12 +62,12 @@ export const mtls: Plugin<typeof schema> = {
       let verdict = verdicts.get(certificate);
       if (verdict === undefined) {
         const why = whyRefused(certificate, isAllowed);
+        const refusal = why && { headers, detail, ...why };
         const whole = why === null && config.clientCertHeader !== undefined ? rfc9440Headers(certificate, chainTo) : [];
-        verdict = { why, headers: [...headersFor(certificate), ...whole] };
+        verdict = { refusal, headers: [...headersFor(certificate), ...whole] };
         verdicts.set(certificate, verdict);
       }
-      if (verdict.why !== null)
-        return problem(exchange.call, "client_certificate_invalid", { headers, detail, why: verdict.why });
+      if (verdict.refusal !== null) return problem(exchange.call, "client_certificate_invalid", verdict.refusal);
       const identity = certificate.commonName ?? certificate.fingerprint;
       const replaced = withoutHeaders(exchange.headers, own);
       replaced.push(...verdict.headers);
@@ -76,18 +76,24 @@ export const mtls: Plugin<typeof schema> = {
   },
 };
 
+interface Verdict {
+  /** Null: the certificate is accepted. */
+  readonly refusal: ProblemOptions | null;
+  readonly headers: HeaderList;
+}
+
 /** For the log; null when the certificate is accepted. */
 function whyRefused(
   certificate: ClientCertificate,
   isAllowed: (certificate: ClientCertificate) => boolean,
-): string | null {
+): Pick<ProblemOptions, "why" | "rule"> | null {
   const { verified, reason, keyUses, subject, fingerprint } = certificate;
-  if (!verified) return `the client certificate is not verified: ${reason ?? "no reason is known"}`;
+  if (!verified) return { why: `the client certificate is not verified: ${reason ?? "no reason is known"}` };
   if (keyUses.length > 0 && !keyUses.includes(CLIENT_AUTH))
-    return "the client certificate is not for authenticating clients (extended key use)";
+    return { why: "the client certificate is not for authenticating clients (extended key use)" };
   return isAllowed(certificate)
     ? null
-    : `the client certificate of ${subject || fingerprint} is not among those allowed`;
+    : { why: `the client certificate of ${subject || fingerprint} is not among those allowed`, rule: "allow" };
 }
 
 /** id-kp-clientAuth (RFC 5280 §4.2.1.12). */

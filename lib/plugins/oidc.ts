@@ -22,7 +22,7 @@ import {
   type HeaderList,
 } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { checkClaimHeaders, CLAIM_FIELDS, claimsCheck, TOKEN_REFUSALS } from "./access_token.ts";
+import { checkClaimHeaders, CLAIM_FIELDS, claimsCheck, TOKEN_REFUSALS, withoutName } from "./access_token.ts";
 import { checkClient, CLIENT_FIELDS } from "./client_credentials.ts";
 import { checkTls, clientTls, headerReplacer, httpUrl, timeoutField } from "./endpoint.ts";
 import { sealBy, splitCookie, takeCookies, type Taken } from "./oidc_cookies.ts";
@@ -157,8 +157,9 @@ export const oidc: Plugin<typeof schema> = {
         if (typeof verdict === "string") {
           return refused(exchange, {
             code: "forbidden",
-            detail: REFUSED_CLAIMS[verdict],
-            why: `oidc: ${verdict}`,
+            detail: REFUSED_CLAIMS[withoutName(verdict)],
+            why: `oidc: ${withoutName(verdict)}`,
+            rule: verdict === "unfit" ? "claims_to_headers" : verdict,
             headers: cookies,
           });
         }

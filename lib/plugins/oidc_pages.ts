@@ -36,16 +36,19 @@ export interface LoginRefusal {
   readonly detail: string;
   /** For the log only. */
   readonly why?: string | undefined;
+  /** See `Notes.rule`. */
+  readonly rule?: string;
   readonly headers?: HeaderList;
   readonly link?: PageLink;
 }
 
 /** A page, or a problem document where none is wanted. */
-export function refused(exchange: Exchange, { code, detail, why, headers = [], link }: LoginRefusal): Reply {
+export function refused(exchange: Exchange, { code, detail, why, rule, headers = [], link }: LoginRefusal): Reply {
   const { call } = exchange;
   const all = [...headers, ...UNSTORED];
-  if (!isForPage(exchange)) return problem(call, code, { detail, headers: all, ...(why !== undefined && { why }) });
-  call.fail(code, why);
+  const noted = { ...(why !== undefined && { why }), ...(rule !== undefined && { rule }) };
+  if (!isForPage(exchange)) return problem(call, code, { detail, headers: all, ...noted });
+  call.fail(code, why, rule);
   const { status, title } = ERRORS[code];
   const target = link?.opensWindow === true ? ' target="_blank" rel="noopener"' : "";
   const links =

@@ -9,7 +9,7 @@ import { hash } from "node:crypto";
 import { messageOf } from "../base/errors.ts";
 import type { JwtClaims } from "../base/jwt.ts";
 import type { MemoryPart } from "../base/shared_memory.ts";
-import { BYTES_PER_CHARACTER, freezeClaims, type Admitted } from "./access_token.ts";
+import { BYTES_PER_CHARACTER, freezeClaims, type Admitted, type UnfitClaims } from "./access_token.ts";
 import { joinedText, MAX_SEALED, type Seal } from "./oidc_cookies.ts";
 import { ProviderFailure, type Provider, type Tokens } from "./oidc_provider.ts";
 import type { Tools } from "./plugin.ts";
@@ -30,7 +30,7 @@ export interface LoginSession extends Written {
   readonly text: string;
   readonly claims: JwtClaims;
   /** What the claims say of the request: see `claimsCheck`. */
-  readonly verdict: Admitted | "claims" | "unfit";
+  readonly verdict: Admitted | UnfitClaims;
 }
 
 /** The session to be used now: the one that the browser has, or a later one. "over": the provider has ended it. */

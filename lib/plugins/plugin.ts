@@ -32,7 +32,7 @@ export interface Scope {
   readonly level: "global" | "service" | "route";
   /** Names the instance across reloads: level, service, route, and the plugin's id or its place among its kind. */
   readonly key: string;
-  /** Names it in logs, as warnings do: "services.shop.plugins.jwt". */
+  /** Names it in logs, as warnings do: "services.shop.plugins.jwt", see `plugin_place.ts`. */
   readonly path: string;
   /** `id` of the instance in the configuration, or null. */
   readonly id: string | null;
@@ -156,7 +156,7 @@ export interface FurtherLimits {
     limits: GroupLimits<T>,
     usual: Middleware,
     tools: Pick<Tools, "scope" | "groupsOf">,
-    make: (limits: T, key: string) => Middleware,
+    make: (limits: T, key: string, path: string) => Middleware,
   ): Middleware;
   /** For one in shadow mode. */
   shadowing(tools: Pick<Tools, "clock" | "log" | "scope">): Settle;

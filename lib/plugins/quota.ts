@@ -54,16 +54,20 @@ export const quota: Plugin<typeof schema> = {
   ownHeaders: headerOf,
   code: { memoryCounters },
   create(config, tools) {
-    const usual = limiting(config.limit, config, tools);
+    const usual = limiting(config.limit, "limit", config, tools);
     // All count in one table: a caller who gets another group keeps what has been counted.
     const { limitsByGroup } = config;
     if (limitsByGroup === undefined) return usual;
-    return tools.limits.chosenByGroup(limitsByGroup, usual, tools, ({ limit }) => limiting(limit, config, tools));
+    return tools.limits.chosenByGroup(limitsByGroup, usual, tools, ({ limit }, _key, path) =>
+      limiting(limit, `${path}limit`, config, tools),
+    );
   },
 };
 
+/** `rule`: see `Notes.rule`. */
 function limiting(
   limit: number,
+  rule: string,
   { per, limitBy, timeZone, maxCallers, cost }: Infer<typeof schema>,
   tools: Tools,
 ): Middleware {
@@ -97,7 +101,7 @@ function limiting(
         `The quota of this ${per} is used up. The next ${per} begins in ${seconds} ` +
         `${seconds === 1 ? "second" : "seconds"}.`;
       return withQuota(
-        problem(exchange.call, "quota_exceeded", { detail, headers: ["Retry-After", String(seconds)], why }),
+        problem(exchange.call, "quota_exceeded", { detail, headers: ["Retry-After", String(seconds)], why, rule }),
         left,
       );
     }

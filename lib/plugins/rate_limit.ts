@@ -73,21 +73,22 @@ export const rateLimit: Plugin<typeof schema> = {
   ownHeaders: headerOf,
   code: { memoryCounters },
   create(config, tools) {
-    const usual = limiting(config, config, tools, tools.scope.key);
+    const usual = limiting(config, config, tools);
     const { limitsByGroup } = config;
     if (limitsByGroup === undefined) return usual;
-    return tools.limits.chosenByGroup(limitsByGroup, usual, tools, (limits, key) =>
-      limiting(limits, config, tools, key),
+    return tools.limits.chosenByGroup(limitsByGroup, usual, tools, (limits, key, path) =>
+      limiting(limits, config, tools, key, path),
     );
   },
 };
 
-/** `key` names the limiter. */
+/** `key` names the limiter; `path`: of `limits` in the configuration, with a dot at its end. */
 function limiting(
   limits: Limits,
   { limitBy, maxCallers, mode, counters, cost }: Infer<typeof schema>,
   tools: Tools,
-  key: string,
+  key = tools.scope.key,
+  path = "",
 ): Middleware {
   const windows = windowsOf(limits);
   const options = { windows, maxCallers, callers: limitBy === "all" ? 1 : undefined, counters };
@@ -95,7 +96,7 @@ function limiting(
     cost && tools.limiterBy((limiterTools, costKey) => tools.limits.costedLimiter(limiterTools, costKey, options), key);
   const limiter = costed ?? tools.counters.limiter(key, options);
   const callerOf = callerBy(limitBy);
-  const settle = mode === "shadow" ? tools.limits.shadowing(tools) : enforcing(windows, tools.scope.id);
+  const settle = mode === "shadow" ? tools.limits.shadowing(tools) : enforcing(windows, tools.scope.id, path);
   const settleLater = (next: Handler, exchange: Exchange, decision: Decision | Undecided) => {
     if (decision === "deny" && mode === "enforce") return problem(exchange.call, "limiter_unavailable", UNCOUNTED);
     return typeof decision === "string" ? next(exchange) : settle(next, exchange, decision);
@@ -154,7 +155,7 @@ function byAddress({ clientAddress }: Exchange): string {
  * (draft-ietf-httpapi-ratelimit-headers-10).
  * Such headers of other instances or of the upstream are kept.
  */
-function enforcing(windows: readonly Window[], id: string | null): Settle {
+function enforcing(windows: readonly Window[], id: string | null, path: string): Settle {
   const names = windows.map((window) => quotedString(id === null ? window.name : `${id}-${window.name}`));
   const policy = windows.map((window, i) => `${names[i]};q=${window.limit};w=${window.ms / 1000}`).join(", ");
   const limitsOf = ({ remaining, resetMs }: Decision) => {
@@ -173,9 +174,12 @@ function enforcing(windows: readonly Window[], id: string | null): Settle {
       const seconds = Math.max(1, Math.ceil(decision.retryMs / 1000));
       const detail = `Try again in ${seconds} ${seconds === 1 ? "second" : "seconds"}.`;
       const reached = windows.filter((_window, i) => decision.remaining[i] === 0);
+      // Of several the longest: it says when the next request is admitted.
+      const longest = reached.at(-1)?.name;
+      const rule = longest && `${path}limit_${longest === "minute" ? "min" : longest}`;
       const why = `rate_limit: ${reached.map(({ name, limit }) => `${limit} per ${name}`).join(", ")}`;
       return withLimits(
-        problem(exchange.call, "rate_limited", { detail, headers: ["Retry-After", String(seconds)], why }),
+        problem(exchange.call, "rate_limited", { detail, headers: ["Retry-After", String(seconds)], why, rule }),
         limits,
       );
     }

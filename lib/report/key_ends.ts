@@ -5,7 +5,7 @@ import type { CallerRegistry } from "../plugins/callers.ts";
 import { timeOf } from "../config/validity_fields.ts";
 import { pluginPlaces, type DisplayedConfig } from "../gateway/displayed_config.ts";
 import type { DisplayedPlugin, PluginPlace } from "../gateway/displayed_config.ts";
-import { pluginPath } from "../gateway/plugin_error.ts";
+import { pluginPath } from "../config/plugin_place.ts";
 
 export interface KeyEnd {
   /** Of the caller, or of the key in `key_auth`. */

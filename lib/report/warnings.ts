@@ -5,7 +5,8 @@
 import { countOfIssues } from "../config/json.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
 import { pluginPlaces, type DisplayedConfig } from "../gateway/displayed_config.ts";
-import { describePlace, pluginPath } from "../gateway/plugin_error.ts";
+import { pluginPath } from "../config/plugin_place.ts";
+import { describePlace } from "../gateway/plugin_error.ts";
 import { linesOf } from "../gateway/refusal.ts";
 import { keyEnds, SOON_MS } from "./key_ends.ts";
 import type { CallerRegistry } from "../plugins/callers.ts";

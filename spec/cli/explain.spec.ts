@@ -400,6 +400,7 @@ describe("edge-gateway explain --id", () => {
       expect(await text(["--id", refused, "--admin", admin])).toMatch(
         new RegExp(`^GET ${host}/closed/x from 127.0.0.1 got 403 forbidden
   The plugin acl answered; no upstream was asked\\.
+  It is services\\.closed\\.plugins\\.acl; whitelist of its config decided\\.
   By route "all" of service "closed"\\.
 ${ended(refused)}What forbidden means: edge-gateway help forbidden\n$`),
       );
@@ -552,6 +553,8 @@ describe("the text of what became of a request", () => {
     status: 200,
     code: null,
     by: "upstream",
+    plugin: null,
+    rule: null,
     tries: [{ upstream: "a", status: 200, ms: 1 }],
     ms: 2,
     digest: "0123456789ab",
@@ -562,6 +565,11 @@ describe("the text of what became of a request", () => {
   it.each<readonly [Partial<RequestDecision>, string]>([
     [{ code: "upstream_reset" }, "Upstream a answered; then the reply was broken off."],
     [{ by: "response_cache" }, "The plugin response_cache answered."],
+    [{ by: "acl", plugin: "global.plugins.acl" }, "The plugin acl answered.\n  It is global.plugins.acl.\n"],
+    [
+      { by: "acl", plugin: "global.plugins.acl", rule: "blacklist" },
+      "  It is global.plugins.acl; blacklist of its config decided.\n",
+    ],
     [{ by: null, tries: [] }, "A plugin that is no longer known answered; no upstream was asked."],
     [
       { by: null, status: null, code: "client_closed", tries: [] },

@@ -16,7 +16,7 @@ import { tokensOf } from "../support/tokens.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 /** What is loaded at most, for the first reload, too: it loads nothing more of what it needs in any case. */
-const MOST = { modules: 108, tokens: 139_900, guarded: 158_000 };
+const MOST = { modules: 108, tokens: 140_000, guarded: 158_300 };
 const quickstart = JSON.parse(readFileSync(new URL("examples/quickstart.json", ROOT), "utf8")) as {
   readonly services: readonly [Record<string, unknown>];
 };
@@ -267,7 +267,7 @@ describe("the program loads what is named, and only that,", () => {
       MOST.guarded,
     ],
     ["with those of a service", withService({ plugins: KEY_AND_LIMIT }), {}, MOST.guarded],
-    ["with the admin interface", quickstart, ADMIN, MOST.tokens + 43_500],
+    ["with the admin interface", quickstart, ADMIN, MOST.tokens + 44_000],
     [
       "with HTTPS and HTTP/2",
       quickstart,

@@ -1,24 +1,12 @@
 import { connect as tcp } from "node:net";
 import { once } from "node:events";
-import { setTimeout } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
-import type { Gateway } from "../../lib/index.ts";
 import { codec } from "../support/codec.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { h2Ask, h2Session } from "../support/h2_client.ts";
 import { closedPort } from "../support/origin.ts";
 import { eventually } from "../support/raw_client.ts";
-import { byteBackend, client, get } from "./harness.ts";
-
-/** What became of a request, once it is remembered. */
-async function decided(gateway: Gateway, id: string) {
-  for (let turns = 0; turns < 1_000; turns++) {
-    const found = await gateway.decision(id);
-    if (found !== null) return found;
-    await setTimeout(2);
-  }
-  throw new Error(`the request ${id} is not remembered`);
-}
+import { byteBackend, client, decided, get } from "./harness.ts";
 
 const id = (response: { readonly headers: Headers }) => response.headers.get("x-request-id")!;
 

@@ -3,8 +3,10 @@ import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import http2 from "node:http2";
 import https from "node:https";
 import type { AddressInfo, Server, Socket } from "node:net";
+import { setTimeout as wait } from "node:timers/promises";
 import { onTestFinished } from "vitest";
 import { createLog, type Log } from "../../lib/base/log.ts";
+import type { Gateway } from "../../lib/index.ts";
 import { SERVER } from "../support/certs.ts";
 import { freePort, rawOrigin, socketOrigin, type Origin, type SocketOrigin } from "../support/origin.ts";
 import { ask, connect, type Ask, type RawConnection } from "../support/raw_client.ts";
@@ -51,6 +53,16 @@ export async function headBackend(answer: (head: Head) => void): Promise<SocketO
     });
   });
   return Object.assign(made, { heads });
+}
+
+/** What became of a request, once it is remembered. */
+export async function decided(gateway: Gateway, id: string) {
+  for (let turns = 0; turns < 1_000; turns++) {
+    const found = await gateway.decision(id);
+    if (found !== null) return found;
+    await wait(2);
+  }
+  throw new Error(`the request ${id} is not remembered`);
 }
 
 export async function client(port: number, from?: string): Promise<RawConnection> {

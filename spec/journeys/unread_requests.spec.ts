@@ -137,7 +137,7 @@ describe("an upload whose client leaves", () => {
 });
 
 describe("the line of a refusal", () => {
-  it("names the plugin that has refused, its id, and the rule where it knows it", async () => {
+  it("names the plugin that has refused, its place, and the rule where it knows it", async () => {
     const plugins = [
       { name: "rate_limit", id: "per-ip", config: { limit_hour: 2, limit_day: 9 } },
       { name: "acl", config: { blacklist: ["127.0.0.9"] } },
@@ -152,12 +152,15 @@ describe("the line of a refusal", () => {
     await eventually(() => logLines(written()).length === 4, "four lines");
     const [missing, address, , limited] = logLines(written());
     expect(missing).toMatchObject({ status: 401, code: "key_missing", by: "key_auth" });
-    expect(missing!.plugin_id).toBeUndefined();
-    expect(address).toMatchObject({ status: 403, code: "forbidden", by: "acl", fault: "acl: in the blacklist" });
+    expect(missing!.plugin).toBe("global.plugins.key_auth");
+    expect(missing!.rule).toBeUndefined();
+    const fault = "acl: in the blacklist";
+    expect(address).toMatchObject({ status: 403, code: "forbidden", by: "acl", rule: "blacklist", fault });
     expect(limited).toMatchObject({
       status: 429,
       by: "rate_limit",
-      plugin_id: "per-ip",
+      plugin: "global.plugins.per-ip",
+      rule: "limit_hour",
       fault: "rate_limit: 2 per hour",
     });
   });

@@ -1,4 +1,5 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { pluginPath } from "../../lib/config/plugin_place.ts";
 import { Call, type Notes } from "../../lib/http/exchange.ts";
 import { redactedPath } from "../../lib/http/redact.ts";
 import type { RequestFacts } from "../../lib/http/request_facts.ts";
@@ -12,6 +13,14 @@ import { inThreads } from "../support/threads.ts";
 const DIGEST = "0123456789ab";
 const SERVICE = { name: "shop", upstreams: [{ id: "a" }, { id: "b" }], routes: [{ name: "items" }] };
 
+const scope = (name: string, id: string | undefined, nth = 0) => {
+  const key = JSON.stringify(["route", "shop", "items", name, id ?? nth]);
+  return { key, path: pluginPath({ service: "shop", route: "items" }, id ?? name, nth) };
+};
+const KEYS = scope("key_auth", "1");
+const CACHE = scope("response_cache", undefined);
+const LIMIT = scope("rate_limit", undefined, 1);
+
 function kept(count: number | undefined = 100, memory = new Map<string, SharedArrayBuffer>()) {
   const clock = manualClock();
   const metrics = new Metrics(new Decisions(clock));
@@ -20,7 +29,7 @@ function kept(count: number | undefined = 100, memory = new Map<string, SharedAr
     return memory.get(name)!;
   };
   const apply = (kept?: number) => {
-    const plan = metrics.plan(kept, shared);
+    const plan = metrics.plan(kept, shared, new Set([KEYS.key, CACHE.key, LIMIT.key]));
     plan.service(SERVICE);
     plan.apply();
   };
@@ -99,6 +108,8 @@ describe("a decision", () => {
       status: 200,
       code: null,
       by: "upstream",
+      plugin: null,
+      rule: null,
       tries,
       ms: 5,
       digest: DIGEST,
@@ -116,6 +127,8 @@ describe("a decision", () => {
       "status",
       "code",
       "by",
+      "plugin",
+      "rule",
       "tries",
       "ms",
       "digest",
@@ -142,13 +155,13 @@ describe("a decision", () => {
       {
         status: 401,
         code: "key_missing",
-        by: { name: "key_auth", scope: { id: "1" } },
+        by: { name: "key_auth", scope: KEYS },
       },
       "key_auth",
     ],
     [
       "a cache that has asked in vain",
-      { status: 200, by: { name: "response_cache", scope: { id: null } }, tried: tried("a", 503, 1) },
+      { status: 200, by: { name: "response_cache", scope: CACHE }, tried: tried("a", 503, 1) },
       "response_cache",
     ],
     ["nobody", { status: null }, null],
@@ -356,6 +369,44 @@ describe("a decision", () => {
     lookUp.mockClear();
     expect(await found()).toEqual(["shop", "items"]);
     expect(lookUp).toHaveBeenCalledWith("items");
+  });
+
+  it("of a refusal names the instance and the member of its config, whatever its names are", async () => {
+    const { end, find } = kept();
+    const by = { name: "rate_limit", scope: LIMIT };
+    const plugin = "services.shop.routes.items.plugins.rate_limit#2";
+    const refused = (id: string, rule: string | null, notes: Partial<Notes> = {}) =>
+      end(id, {}, { status: 429, code: "rate_limited", by, rule, ...notes });
+    refused("r1", "limit_min");
+    expect(await find("r1")).toMatchObject({ by: "rate_limit", plugin, code: "rate_limited", rule: "limit_min" });
+    refused("r2", null);
+    expect(await find("r2")).toMatchObject({ by: "rate_limit", plugin, code: "rate_limited", rule: null });
+    refused("r3", "limits_by_group.g\n\u010a\t.limit_min", { code: "a\nb" });
+    expect(await find("r3")).toMatchObject({ code: "a?b", rule: "limits_by_group.g???.limit_min", path: "/a/b" });
+    refused("r4", `limits_by_group.${"g".repeat(100)}`);
+    const { rule, path } = (await find("r4"))!;
+    expect([rule, path]).toEqual([`limits_by_group.${"g".repeat(31)}…`, "/a/b"]);
+    refused("r5", "limit_min", { by: null, tried: tried("a", 429, 1) });
+    expect(await find("r5")).toMatchObject({ by: "upstream", plugin: null, rule: null });
+  });
+
+  it("of a refusal has a try and an end of the path, however long all other texts are", async () => {
+    const { end, find } = kept();
+    const [address, method, authority] = ["f".repeat(39), "M".repeat(40), `${"h".repeat(200)}.example`];
+    for (const tries of [0, 1, 9]) {
+      let all: Notes["tried"] = null;
+      for (let i = 0; i < tries; i++) all = tried("a", 500, 1, all);
+      const id = `${"i".repeat(30)}${tries}`;
+      end(
+        id,
+        { clientAddress: address, method, authority, target: `/${"p".repeat(200)}/end` },
+        { code: "c".repeat(80), by: { name: "acl", scope: KEYS }, rule: "r".repeat(80), tried: all },
+      );
+      const found = (await find(id))!;
+      expect(found.path).not.toBeNull();
+      expect(found.tries.length).toBe(Math.min(tries, 1));
+      expect(found.code).toMatch(/^c+…$/);
+    }
   });
 
   it("of an id that is used twice is the newest", async () => {

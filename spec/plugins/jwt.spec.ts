@@ -284,7 +284,7 @@ describe("claims_to_headers", () => {
 describe("401", () => {
   it.each<[string, string, object]>([
     ["an expired one", "token_expired expired", { exp: NOW - 60 }],
-    ["one without exp", "token_invalid incomplete", { exp: undefined }],
+    ["one without exp", "token_invalid no exp", { exp: undefined }],
     ["a time that is none", "token_invalid malformed", { exp: "tomorrow" }],
     ["one for later", "token_invalid early", { nbf: NOW + 61 }],
     ["one from the future", "token_invalid early", { iat: NOW + 61 }],
@@ -310,9 +310,9 @@ describe("401", () => {
     [{ aud: "x" }, {}, "token_invalid audience"],
     [{ require: ["exp", "jti"] }, {}, "token_invalid incomplete"],
     [{ require: ["jti"] }, { jti: "1" }, "passes"],
-    [{ require: ["jti"] }, { jti: "1", exp: undefined }, "token_invalid incomplete"],
+    [{ require: ["jti"] }, { jti: "1", exp: undefined }, "token_invalid no exp"],
     [{ require: ["jti"] }, { jti: null }, "token_invalid incomplete"],
-    [{ require: [] }, { exp: undefined }, "token_invalid incomplete"],
+    [{ require: [] }, { exp: undefined }, "token_invalid no exp"],
     [{ require: ["jti"], exp: "optional" }, { jti: "1", exp: undefined }, "passes"],
     [{ require: ["jti"], exp: "optional" }, { exp: undefined }, "token_invalid incomplete"],
     [{ exp: "optional" }, { exp: NOW - 61 }, "token_expired expired"],

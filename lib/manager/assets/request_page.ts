@@ -4,13 +4,13 @@
  */
 import { ask, ApiError, type RequestDecision } from "./api.ts";
 import { askingFor } from "./asking.ts";
-import { factList, link, loading, notice, section, stateBadge } from "./components.ts";
+import { breakable, factList, link, loading, notice, section, stateBadge } from "./components.ts";
 import { button, el, replace } from "./dom.ts";
 import { milliseconds, moment, number } from "./format.ts";
 import { live } from "./live.ts";
 import { plainTable } from "./live_tables.ts";
 import type { OpenPage } from "./page.ts";
-import { hashFor } from "./url_hash.ts";
+import { hashFor, hashForPlace } from "./url_hash.ts";
 
 /**
  * What ids are made of; without those with "", "." or ".." between slashes, which browsers and the manager would make
@@ -128,10 +128,8 @@ function toneOf(status: number | null): "good" | "warn" | "bad" {
   return status === null || status >= 500 ? "bad" : status >= 400 ? "warn" : "good";
 }
 
-function factsOf(
-  { time, client, method, host, path, service, route, digest }: RequestDecision,
-  force: HTMLElement,
-): HTMLElement {
+function factsOf(decision: RequestDecision, force: HTMLElement): HTMLElement {
+  const { time, client, method, host, path, service, route, digest } = decision;
   return factList([
     ["Ended", el("time", { datetime: time }, moment(time))],
     [
@@ -139,10 +137,22 @@ function factsOf(
       method === null ? "could not be read" : el("span", { class: "mono" }, `${method} ${host ?? ""}${path ?? ""}`),
     ],
     ["Client", client ?? "not known"],
+    pluginFact(decision),
     ["Service", placeLink(["services", service])],
     ["Route", placeLink(["routes", service, route])],
     ["Configuration", el("span", {}, el("span", { class: "mono" }, digest), " ", force)],
   ]);
+}
+
+/** Which plugin has answered, with a link to the page that has it, and by which member of its configuration. */
+function pluginFact({ plugin, rule, service, route }: RequestDecision): [string, HTMLElement] | null {
+  // An older gateway does not say it.
+  if (plugin == null) return null;
+  const isOfAll = plugin.startsWith("global.plugins.");
+  const isOfRoute = plugin.startsWith(`services.${service ?? ""}.routes.${route ?? ""}.plugins.`);
+  const place = { service: isOfAll ? null : service, route: isOfRoute ? route : null };
+  const code = rule === null ? [] : [", rule ", el("span", { class: "mono" }, rule)];
+  return ["Plugin", el("span", {}, link(hashForPlace(place), ...breakable(plugin)), ...code)];
 }
 
 /** To the page of what the last name says; null among the names: there is none. */

@@ -72,7 +72,7 @@ export class Fetch {
   copyNotes(outcome: "answered" | "spared"): void {
     const { client, isBackground } = this.options;
     if (isBackground) return;
-    const { upstream, upstreamPath, attempts, tried, upstreamMs, identity, code, fault, by, plugin, pluginFrom } =
+    const { upstream, upstreamPath, attempts, tried, upstreamMs, identity, code, fault, rule, by, plugin, pluginFrom } =
       this.call.notes;
     Object.assign(client.notes, { upstream, upstreamPath, attempts, tried, upstreamMs });
     client.notes.identity ??= identity;
@@ -81,7 +81,7 @@ export class Fetch {
     client.notes.by = by;
     // Behind the cache a plugin has answered.
     if (plugin !== null) Object.assign(client.notes, { plugin, pluginFrom });
-    if (code !== null) client.fail(code, fault ?? undefined);
+    if (code !== null) client.fail(code, fault ?? undefined, rule);
   }
 
   /** The client disconnected. */
