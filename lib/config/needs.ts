@@ -24,7 +24,7 @@ const OF_ROOT: Fields = {
   expires_at: "reporting",
 };
 const OF_GLOBAL: Fields = {
-  https_redirect: "serverTls",
+  https_redirect: "routing",
   h2c: "http2",
   errors: "routing",
   counters: "sharedCounters",

@@ -60,7 +60,6 @@ export const FEATURES: FeatureTable["features"] = {
   serverTls: () =>
     all(
       import("../server/tls.ts"),
-      import("../gateway/https_redirect.ts"),
       import("../gateway/host_certificates.ts"),
       import("../config/tls_fields.ts"),
       import("../report/https_facts.ts"),
@@ -70,6 +69,7 @@ export const FEATURES: FeatureTable["features"] = {
       import("../route/conditions.ts"),
       import("../route/upstream_path.ts"),
       import("../config/route_timeouts.ts"),
+      import("../gateway/https_redirect.ts"),
       import("../gateway/own_errors.ts"),
     ),
   plugins: () => import("../gateway/plugin_instances.ts"),

@@ -46,7 +46,7 @@ export interface Features extends RuntimeFeatures, ListenerFeatures {
     proxyDestination(settings: EgressProxySettings): Destination;
   };
   /** `match` and `upstream_path` of routes, `errors` of services. */
-  readonly routing: Matching & UpstreamPaths & OwnErrorBodies;
+  readonly routing: Matching & UpstreamPaths & HttpsRedirects & OwnErrorBodies;
   /** Plugin instances; each kind is a file of its own. */
   readonly plugins: Plugins;
   /** Callers and their groups; limits by group, of costs, and in shadow mode. */
@@ -148,8 +148,7 @@ interface Http2 {
   ): void;
 }
 
-interface ServerTls {
-  httpsFacts(files: TlsFiles): HttpsFacts;
+interface HttpsRedirects {
   httpsRedirect(settings: NonNullable<Config["global"]["httpsRedirect"]>): EarlyAnswer;
   /** For a gateway without an HTTPS listener. Throws a `ConfigError` if the configuration leads clients to one. */
   refuseHttpsRedirect(valid: {
@@ -157,6 +156,10 @@ interface ServerTls {
     readonly secrets: ConfigSecrets;
     readonly source: ConfigSource;
   }): void;
+}
+
+interface ServerTls {
+  httpsFacts(files: TlsFiles): HttpsFacts;
   /** Compiles `global.certificates`. `early`: the redirect, and the refusal of misdirected requests. */
   certificatesOf(
     configured: Config["global"]["certificates"],

@@ -4,6 +4,7 @@
 import type { LoadResult } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
 import { placeInText } from "../config/places.ts";
+import { givenAuthority, givenPrefix, givenVary } from "../http/given_origin.ts";
 import { problem } from "../http/reply.ts";
 import type { EarlyAnswer } from "./compile_types.ts";
 import { ConfigError } from "./config_error.ts";
@@ -12,14 +13,16 @@ export { fields } from "../config/https_redirect.ts";
 
 export function httpsRedirect({ status, port }: NonNullable<Config["global"]["httpsRedirect"]>): EarlyAnswer {
   const suffix = port === 443 ? "" : `:${port}`;
-  return ({ call, scheme, target }, authority) => {
+  return ({ call, scheme, headers, target }, authority) => {
     // Over TLS a trusted proxy may report plain HTTP: the client would get the same redirect again.
     if (scheme === "https" || call.tlsVersion !== null) return null;
     const path = target.replace(ABSOLUTE, "");
     if (path.startsWith(ACME)) return null;
-    if (authority === "") return problem(call, "bad_request", NO_HOST);
-    const location = `https://${authority.replace(PORT, "")}${suffix}${path.startsWith("/") ? "" : "/"}${path}`;
-    return { status, headers: ["Location", location, "Content-Length", "0"], body: null };
+    const asked = { call, headers, authority };
+    const host = givenAuthority(asked).replace(PORT, "");
+    if (host === "") return problem(call, "bad_request", NO_HOST);
+    const location = `https://${host}${suffix}${givenPrefix(asked)}${path.startsWith("/") ? "" : "/"}${path}`;
+    return { status, headers: ["Location", location, "Content-Length", "0", ...givenVary(call)], body: null };
   };
 }
 

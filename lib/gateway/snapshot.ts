@@ -176,7 +176,7 @@ function* compileInto(
 const NO_CERTIFICATES: HostCertificates = { find: () => undefined };
 
 export function redirectOf({ httpsRedirect }: Config["global"], features: Features): EarlyAnswer | null {
-  return httpsRedirect === undefined ? null : features.serverTls.httpsRedirect(httpsRedirect);
+  return httpsRedirect === undefined ? null : features.routing.httpsRedirect(httpsRedirect);
 }
 
 function codeOfKinds(features: LoadedFeatures): Pick<PluginContext, "isBuiltIn" | "foreign" | "limits"> {

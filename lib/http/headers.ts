@@ -5,6 +5,7 @@
  * No function changes a list in place; each returns a new one, or the same one when there is nothing to change. `lower`
  * parameters take the name in lower case. Names compare without case (RFC 9110 §5.1).
  */
+import { isIPv6 } from "node:net";
 import { FIELD_VALUE, FORWARDING, HOP_BY_HOP, TOKEN } from "../base/http_grammar.ts";
 
 export type HeaderList = readonly string[];
@@ -265,3 +266,21 @@ export function headersAskedFor(headers: HeaderList): HeaderList {
   const named = tokens(headers, "access-control-request-headers").flatMap((name) => [name, UNKNOWN_VALUE]);
   return [...named, ...headers.filter((_text, i) => !sameName(headers[i & ~1]!, "cookie"))];
 }
+
+/**
+ * Whether this is a host with an optional port up to 65535 (RFC 3986 §3.2.2, §3.2.3), or empty (RFC 9110 §7.2). RFC
+ * 3986 also allows `!$&'()*+,;=`, which no name in DNS has: a list such as `evil.com,a.example.com` would match
+ * `*.example.com`.
+ */
+export function isHost(host: string): boolean {
+  if (!HOST.test(host)) return false;
+  const nameEnd = host.charCodeAt(0) === BRACKET ? host.indexOf("]") + 1 : 0;
+  const colon = host.indexOf(":", nameEnd);
+  return (
+    (colon < 0 || Number(host.slice(colon + 1)) <= 65_535) && (nameEnd === 0 || isIPv6(host.slice(1, nameEnd - 1)))
+  );
+}
+
+const BRACKET = 0x5b;
+/** Without "%": no host that is matched or forwarded to contains it, and a zone is of one machine (RFC 6874 §1). */
+const HOST = /^(?:[A-Za-z0-9\-._~]*|\[[^\]%]*\])(?::[0-9]*)?$/;

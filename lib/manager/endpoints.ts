@@ -3,12 +3,11 @@
  * every reply.
  */
 import { version } from "../base/version.ts";
-import { hasHeader, withHeader, type HeaderList } from "../http/headers.ts";
+import { hasHeader, isHost, withHeader, type HeaderList } from "../http/headers.ts";
 import { isForeign } from "../http/own_pages.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { ENCODED_SLASH, readTarget } from "../route/path.ts";
-import { isHost } from "../server/request_head.ts";
 import type { Inbound } from "../server/inbound.ts";
 import type { FindFile } from "./static_files.ts";
 

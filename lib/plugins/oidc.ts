@@ -12,6 +12,7 @@ import { HttpClient } from "../client/client.ts";
 import { array, integer, object, optional, string, withDefault } from "../config/whole_schema.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import type { Exchange } from "../http/exchange.ts";
+import { MAX_PLAIN_PATH, PLAIN_PATH } from "../http/given_origin.ts";
 import {
   hasHeader,
   headerValues,
@@ -35,8 +36,8 @@ import type { Plugin } from "./plugin.ts";
 const path = (describe: string) =>
   string({
     references: "none",
-    pattern: /^(?:\/(?!\.{1,2}(?:\/|$))[\w.~-]+)+$/,
-    max: 200,
+    pattern: PLAIN_PATH,
+    max: MAX_PLAIN_PATH,
     hint: 'a path such as "/shop/.oidc/callback"',
     describe,
   });

@@ -5,6 +5,7 @@ import { createHash, randomBytes } from "node:crypto";
 import type { MemoryPart } from "../base/shared_memory.ts";
 import { isLoopback } from "../base/url_destination.ts";
 import type { Exchange } from "../http/exchange.ts";
+import { givenAuthority, givenPrefix } from "../http/given_origin.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import { isForeign } from "../http/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -43,7 +44,7 @@ interface Pending {
   readonly nonce: string;
   /** RFC 7636 §4.1. */
   readonly verifier: string;
-  /** The path and query of this gateway to which the person returns. */
+  /** The path and query, as browsers ask for them, to which the person returns. */
   readonly to: string;
   /** In seconds since 1970. */
   readonly until: number;
@@ -60,6 +61,7 @@ export class LoginFlow {
     return { name: this.#options.config.session.cookie, isSecure: scheme === "https" };
   }
 
+  /** As requests have them here: browsers may have to write a prefix before them. */
   pathsOf({ service: { basePath } }: Exchange): { readonly redirect: string; readonly logout: string } {
     const { redirectPath, logoutPath } = this.#options.config;
     const below = basePath === "/" ? "" : basePath;
@@ -109,7 +111,7 @@ export class LoginFlow {
     const pending = found?.state === state ? found : null;
     // Each login ends here, whatever comes of it: its code and state are of no further use.
     const done = cookies.has(name) ? this.#removed(exchange, name) : [];
-    const to = pending?.to ?? service.basePath;
+    const to = pending?.to ?? givenPrefix(exchange) + service.basePath;
     try {
       const outcome = await this.#outcome(exchange, answer, pending);
       if ("why" in outcome)
@@ -139,7 +141,7 @@ export class LoginFlow {
         headers: ["Allow", "GET, POST", ...UNSTORED],
       });
     }
-    if (isForeign(exchange, exchange.authority)) {
+    if (isForeign(exchange, givenAuthority(exchange))) {
       if (method === "POST")
         return refused(exchange, {
           code: "forbidden",
@@ -165,7 +167,7 @@ export class LoginFlow {
     url.searchParams.set("id_token_hint", session.idToken);
     url.searchParams.set("client_id", config.clientId);
     if (config.afterLogoutPath !== undefined)
-      url.searchParams.set("post_logout_redirect_uri", originOf(exchange) + config.afterLogoutPath);
+      url.searchParams.set("post_logout_redirect_uri", rootOf(exchange) + config.afterLogoutPath);
     return led(303, url.href, gone);
   }
 
@@ -174,7 +176,7 @@ export class LoginFlow {
     exchange: Exchange,
     { message }: ProviderFailure,
     headers: HeaderList = [],
-    to = returnPath(exchange.path, exchange.query),
+    to = returnPath(exchange),
   ): Reply {
     const detail = "The login provider could not be asked. Try again shortly.";
     const link = { href: to, label: "Try again" };
@@ -196,7 +198,7 @@ export class LoginFlow {
       if (error instanceof ProviderFailure) return this.unavailable(exchange, error);
       throw error;
     }
-    const to = returnPath(exchange.path, exchange.query);
+    const to = returnPath(exchange);
     const pending: Pending = { state: random(16), nonce: random(16), verifier: random(32), to, until: now() + LOGIN_S };
     const asked = {
       response_type: "code",
@@ -274,14 +276,15 @@ export class LoginFlow {
   }
 
   #redirectUri(exchange: Exchange): string {
-    return originOf(exchange) + this.pathsOf(exchange).redirect;
+    return rootOf(exchange) + this.pathsOf(exchange).redirect;
   }
 
   /** Why browsers would not keep the cookie: a login would lead in a circle. */
-  #whyInsecure({ scheme, authority }: Exchange): string | null {
-    if (authority === "") return "Send a Host header: the provider leads back to the same host.";
-    if (scheme === "https") return null;
-    if (!isLoopback(authority.replace(/:\d+$/, ""))) return "Use HTTPS: sessions are not sent in the clear.";
+  #whyInsecure(exchange: Exchange): string | null {
+    const host = givenAuthority(exchange).replace(/:\d*$/, "");
+    if (host === "") return "Send a Host header: the provider leads back to the same host.";
+    if (exchange.scheme === "https") return null;
+    if (!isLoopback(host)) return "Use HTTPS: sessions are not sent in the clear.";
     if (!this.#options.config.session.cookie.startsWith("__")) return null;
     return (
       "Use HTTPS: browsers keep a cookie with this name only then. For a trial on this machine, " +
@@ -308,8 +311,9 @@ const LOGIN_NAME = /^\.[\w-]{8}$/;
 /** A longer query is left out: the cookie has to hold it. */
 const MAX_RETURN = 1_500;
 
-function originOf({ scheme, authority }: Exchange): string {
-  return `${scheme}://${authority}`;
+/** What browsers write before the paths of this gateway: "https://shop.example/edge". */
+function rootOf(exchange: Exchange): string {
+  return `${exchange.scheme}://${givenAuthority(exchange)}${givenPrefix(exchange)}`;
 }
 
 function random(bytes: number): string {
@@ -321,20 +325,22 @@ function loginName(state: string): string {
   return `.${state.slice(0, 8)}`;
 }
 
-/** A path of this gateway: two slashes in front, or a backslash, would lead to another host. */
-function returnPath(path: string, query: string): string {
-  const own = escapedUri(path.replace(/^\/+/, "/"));
+/** The page itself, or another one by its path and query behind the root. */
+function returnPath(exchange: Exchange, path = exchange.path, query = exchange.query): string {
+  const prefix = givenPrefix(exchange);
+  // Two slashes in front, or a backslash, would lead to another host.
+  const own = prefix + escapedUri(path.replace(/^\/+/, "/"));
   const whole = own + escapedUri(query);
-  return whole.length <= MAX_RETURN ? whole : own.length <= MAX_RETURN ? own : "/";
+  if (whole.length <= MAX_RETURN) return whole;
+  return own.length <= MAX_RETURN ? own : `${prefix}/`;
 }
 
 /** To the page that has sent a form, where a GET begins a login; else to the page itself. */
 function loginLink(exchange: Exchange): PageLink {
-  const { path, query, headers } = exchange;
-  const origin = originOf(exchange);
-  const referer = headerValue(headers, "referer") ?? "";
-  const href = referer.startsWith(`${origin}/`)
-    ? returnPath(referer.slice(origin.length), "")
-    : returnPath(path, query);
+  const root = rootOf(exchange);
+  const referer = headerValue(exchange.headers, "referer") ?? "";
+  const href = referer.startsWith(`${root}/`)
+    ? returnPath(exchange, referer.slice(root.length), "")
+    : returnPath(exchange);
   return { href, label: "Log in", opensWindow: true };
 }

@@ -2,6 +2,7 @@
  * The plugin kind `redirect`: answers with a redirect (RFC 9110 §15.4), without an upstream.
  */
 import { boolean, object, oneOf, withDefault } from "../config/schema.ts";
+import { givenVary } from "../http/given_origin.ts";
 import { problem } from "../http/reply.ts";
 import type { Plugin } from "./plugin.ts";
 import { escapedUri, locationTemplate } from "./template.ts";
@@ -26,10 +27,10 @@ export const redirect: Plugin<typeof schema> = {
   create({ status, location, keepQuery }) {
     const noHost = { detail: "Send a Host header: the redirect leads to the same host." };
     return () => (exchange) => {
-      const target = location(exchange);
+      const target = location.read(exchange);
       if (HOSTLESS.test(target)) return problem(exchange.call, "bad_request", noHost);
-      const headers = ["Location", keepQuery ? withQuery(target, exchange.query) : target, "Content-Length", "0"];
-      return { status, headers, body: null };
+      const led = ["Location", keepQuery ? withQuery(target, exchange.query) : target, "Content-Length", "0"];
+      return { status, headers: location.isGiven ? [...led, ...givenVary(exchange.call)] : led, body: null };
     };
   },
 };

@@ -9,6 +9,7 @@ import { suggest } from "../base/suggest.ts";
 import { nodeAt, type JsonNode, type Path } from "../config/json.ts";
 import { hasReference, maskLiterals, nameIn, readReferences, resolveReferences } from "../config/references.ts";
 import { conceal, INVALID, report, string, type CheckContext, type Invalid, type Schema } from "../config/schema.ts";
+import { givenAuthority, givenPrefix, type ForwardedRequest } from "../http/given_origin.ts";
 import { trimmed } from "../http/headers.ts";
 import { groupsOf, type Exchange } from "../http/exchange.ts";
 import { claimReader, claimText, utf8 } from "./claims.ts";
@@ -16,17 +17,9 @@ import { claimReader, claimText, utf8 } from "./claims.ts";
 /** The parts of an exchange that placeholders read. */
 export type TemplateSource = Pick<
   Exchange,
-  | "requestId"
-  | "method"
-  | "authority"
-  | "path"
-  | "params"
-  | "clientAddress"
-  | "identity"
-  | "claims"
-  | "groups"
-  | "route"
->;
+  "requestId" | "method" | "path" | "params" | "clientAddress" | "identity" | "claims" | "groups" | "route"
+> &
+  ForwardedRequest;
 
 /** Returns the value for one exchange. */
 export type Template = (exchange: TemplateSource) => string;
@@ -41,11 +34,18 @@ export function headerTemplate(describe: string, secret = false): Schema<Templat
 
 /**
  * The value of Location (RFC 9110 §10.2.2): a path that starts with "/", or an http(s) URL. No value of a request
- * chooses the host, except `${request.host}`, the requested host without its port. Claims and the like are
+ * chooses the host, except `${request.host}`, the host of the client's URL without its port. Claims and the like are
  * percent-encoded.
  */
-export function locationTemplate(describe: string): Schema<Template, string> {
+export function locationTemplate(describe: string): Schema<LocationTemplate, string> {
   return templateSchema(describe, compileLocation);
+}
+
+/** For a place to which a client is led. */
+export interface LocationTemplate {
+  readonly read: Template;
+  /** Whether it may contain what trusted proxies say of the client's URL. */
+  readonly isGiven: boolean;
 }
 
 /** A text that is compared with another one. */
@@ -147,12 +147,16 @@ const VARIABLES: Readonly<
 > = {
   "request.id": { read: (exchange) => exchange.requestId },
   "request.method": { read: (exchange) => exchange.method },
-  "request.host": { of: "host", read: ({ authority }) => authority.replace(/:\d*$/, "") },
+  "request.host": { of: "host", read: ({ authority }) => withoutPort(authority) },
   "request.path": { of: "path", read: (exchange) => exchange.path },
   "client.ip": { read: (exchange) => exchange.clientAddress },
   "caller.id": { read: (exchange) => exchange.identity ?? "" },
   "caller.groups": { read: (exchange) => claimText(groupsOf(exchange)) },
 };
+
+function withoutPort(authority: string): string {
+  return authority.replace(/:\d*$/, "");
+}
 
 function variableNamed(name: string): Placeholder | string {
   const written = `\${${name}}`;
@@ -247,8 +251,9 @@ function headerText(text: string): string {
  */
 const withoutBlanks = (text: string) => trimmed(text, 0, text.length);
 
-function compileLocation(parts: readonly Part[]): Template | string {
+function compileLocation(parts: readonly Part[]): LocationTemplate | string {
   let before = "";
+  let hostEnd = -1;
   const pieces: (string | Template)[] = [];
   for (const part of parts) {
     if ("text" in part) {
@@ -261,17 +266,34 @@ function compileLocation(parts: readonly Part[]): Template | string {
       const wrong = whyMisplaced(part, before);
       if (wrong !== undefined) return wrong;
       pieces.push(locationPiece(part, before.includes("?")));
+      if (part.of === "host" && IN_AUTHORITY.test(before)) hostEnd = pieces.length;
       before += STANDS_FOR_SOMETHING;
     }
   }
   if (!START.test(before))
     return 'expected a path that starts with "/" or a URL that starts with "http://" or "https://"';
-  return joined(pieces, before.startsWith("//") ? (text) => text : withoutDoubleSlash);
+  if (OWN_PATH.test(before)) {
+    const below = joined(pieces, withoutDoubleSlash);
+    return { read: (exchange) => givenPrefix(exchange) + below(exchange), isGiven: true };
+  }
+  if (hostEnd > 0) addPrefix(pieces, hostEnd);
+  const isGiven = parts.some((part) => "of" in part && part.of === "host");
+  return { read: joined(pieces, (text) => text), isGiven };
 }
 
+/** Puts the prefix behind the client's host and a port, unless the text goes on with another host. */
+function addPrefix(pieces: (string | Template)[], hostEnd: number): void {
+  const next = pieces[hostEnd];
+  const text = typeof next === "string" ? next : "";
+  const port = PORT_AT_END.exec(text)?.[0];
+  if (port !== undefined) pieces.splice(hostEnd, text === next ? 1 : 0, port, givenPrefix, text.slice(port.length));
+}
+
+const PORT_AT_END = /^(?::\d*)?(?=[/?#]|$)/;
 const STANDS_FOR_SOMETHING = "\0";
 /** After more than two slashes, browsers still look for a host. */
 const START = /^(?:\/(?!\/)|(?:https?:)?\/\/[^/?#]|\0)/i;
+const OWN_PATH = /^(?:\/(?!\/)|\0)/;
 const IN_AUTHORITY = /^(?:https?:)?\/\/[^/?#]*$/i;
 const NOT_URI = /[^\x21-\x7e]|["<>\\^`{|}]/;
 
@@ -290,7 +312,7 @@ function whyMisplaced({ of, written }: Placeholder, before: string): string | un
 function locationPiece({ of, read }: Placeholder, inQuery: boolean): Template {
   // Half a surrogate pair has no encoding.
   if (of === "other") return (exchange) => encodeURIComponent(Buffer.from(read(exchange), "utf8").toString("utf8"));
-  if (of === "host") return (exchange) => escapedUri(read(exchange));
+  if (of === "host") return (exchange) => escapedUri(withoutPort(givenAuthority(exchange)));
   // A parameter or path is percent-encoded as matched; in a query, more characters have a meaning.
   const reserved = inQuery ? /[&+=;#?]/g : /[?#]/g;
   return (exchange) => escapedUri(read(exchange)).replace(reserved, percent);

@@ -5,7 +5,7 @@ import { isLoopback } from "../base/url_destination.ts";
 import { ROUTES_OF_A_STEP } from "../config/declarations.ts";
 import type { GroupLimits } from "../config/group_limits.ts";
 import type { CallerRegistry } from "../plugins/callers.ts";
-import type { Template } from "../plugins/template.ts";
+import type { LocationTemplate } from "../plugins/template.ts";
 import { readTarget } from "../route/path.ts";
 import type { SampleRequest } from "../route/sample_requests.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
@@ -357,7 +357,9 @@ export function redirectLoops(entriesOf: () => readonly TableEntry<WrittenRoute>
         : table.find(sent.host, sent.method, target.path, target.encodedSlash, sent.headers, sent.query, sent.scheme);
     if (found?.kind !== "route") return false;
     const { method, host: authority, path } = sent;
-    const led = (location as Template)({
+    const led = (location as LocationTemplate).read({
+      call: { trustedRemote: false },
+      headers: [],
       requestId: "",
       method,
       authority,

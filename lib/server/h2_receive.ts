@@ -8,11 +8,10 @@
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { detectTruncatedBody } from "../http/h2_streams.ts";
 import { boundBody, countReceived } from "../http/limited_body.ts";
-import { hasHeader, headerValue, headerValues, type HeaderList } from "../http/headers.ts";
+import { hasHeader, headerValue, headerValues, isHost, type HeaderList } from "../http/headers.ts";
 import {
   BAD_LENGTH,
   isDropped,
-  isHost,
   isKnownMethod,
   malformed,
   NO_TUNNEL,

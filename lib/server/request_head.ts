@@ -11,7 +11,6 @@
  * ```
  */
 import http from "node:http";
-import { isIPv6 } from "node:net";
 import type { ErrorCode } from "../base/errors.ts";
 import { FIELD_LINE, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { BodyReader, type BodySink } from "../http/body_reader.ts";
@@ -19,6 +18,7 @@ import {
   connectionOptions,
   hasToken,
   isHopByHop,
+  isHost,
   MAX_CONNECTION_OPTIONS,
   nameSet,
   plainConnection,
@@ -507,24 +507,6 @@ export function headTooLarge(maxHeaderBytes: number): RequestRefusal {
 export function tooManyLines(maxHeaders: number): RequestRefusal {
   return { code: "headers_too_large", detail: `A request may have at most ${maxHeaders} header lines.` };
 }
-
-/**
- * Whether this is a host with an optional port up to 65535 (RFC 3986 §3.2.2, §3.2.3), or empty (RFC 9110 §7.2). RFC
- * 3986 also allows `!$&'()*+,;=`, which no name in DNS has: a list such as `evil.com,a.example.com` would match
- * `*.example.com`.
- */
-export function isHost(host: string): boolean {
-  if (!HOST.test(host)) return false;
-  const nameEnd = host.charCodeAt(0) === BRACKET ? host.indexOf("]") + 1 : 0;
-  const colon = host.indexOf(":", nameEnd);
-  return (
-    (colon < 0 || Number(host.slice(colon + 1)) <= 65_535) && (nameEnd === 0 || isIPv6(host.slice(1, nameEnd - 1)))
-  );
-}
-
-const BRACKET = 0x5b;
-/** Without "%": no host that is matched or forwarded to contains it. */
-const HOST = /^(?:[A-Za-z0-9\-._~]*|\[[^\]]*\])(?::[0-9]*)?$/;
 
 /**
  * Whether a header or trailer of a client is dropped on arrival, in every protocol: `Proxy`, which CGI programs take

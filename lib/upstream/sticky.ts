@@ -6,6 +6,7 @@ import { createHmac, randomFillSync } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { findCookie } from "../http/cookies.ts";
 import type { Exchange, ServiceName } from "../http/exchange.ts";
+import { givenPrefix } from "../http/given_origin.ts";
 import type { Handler } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Picker } from "./attempts.ts";
@@ -55,7 +56,9 @@ export class Sticky {
   /** The terms that have not ended, by number. Without a time to live there is one term, number 0. */
   readonly #terms = new Map<number, Term>();
   readonly #termMs: number;
-  /** Everything behind the value of the cookie. */
+  /** The path of the cookie, without what proxies have taken from it. */
+  readonly #path: string;
+  /** Everything behind it. */
   readonly #attributes: string;
   readonly #read = (value: string): Peer | null => this.#peerOf(value);
 
@@ -64,7 +67,8 @@ export class Sticky {
     this.#options = options;
     this.#termMs = Math.ceil((ttlS * 1000) / TERMS);
     const age = ttlS === 0 ? "" : `; Max-Age=${ttlS}`;
-    this.#attributes = `; Path=${cookiePath(service.basePath)}${age}; HttpOnly; SameSite=Lax`;
+    this.#path = cookiePath(service.basePath);
+    this.#attributes = `${age}; HttpOnly; SameSite=Lax`;
   }
 
   /**
@@ -108,10 +112,9 @@ export class Sticky {
     const number = this.#termMs === 0 ? 0 : this.#current() + TERMS + 1;
     const value = this.#term(number).names.get(upstream)!;
     const secure = exchange.scheme === "https" ? "; Secure" : "";
-    return {
-      ...reply,
-      headers: [...reply.headers, "Set-Cookie", `${this.#options.cookie}=${value}${this.#attributes}${secure}`],
-    };
+    const path = givenPrefix(exchange) + this.#path || "/";
+    const cookie = `${this.#options.cookie}=${value}; Path=${path}${this.#attributes}${secure}`;
+    return { ...reply, headers: [...reply.headers, "Set-Cookie", cookie] };
   }
 
   /** The upstream of the first valid cookie; null without one. */
@@ -157,10 +160,10 @@ function signature(key: string | Uint8Array, content: readonly (string | number)
 }
 
 /**
- * The longest part of a base_path that is the same in every request: "/shop" of "/shop/{tenant}"; "/" if there is none.
+ * The longest part of a base_path that is the same in every request: "/shop" of "/shop/{tenant}"; "" if there is none.
  */
 function cookiePath(basePath: string): string {
-  return PLAIN_SEGMENTS.exec(basePath)![0] || "/";
+  return PLAIN_SEGMENTS.exec(basePath)![0];
 }
 
 /** Segments that browsers and clients write in one way only. */

@@ -1,16 +1,12 @@
 /**
  * The management UI below a path of nginx, which serves something else beside it under the same name.
  */
-import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
-import { existsSync, writeFileSync } from "node:fs";
-import net from "node:net";
-import { join } from "node:path";
-import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
-import { freePort } from "../bench/peers/machine.ts";
+import { spawnSync } from "node:child_process";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { launch, soon, visit, type Browser } from "./browser.ts";
 import { document, blocksOf } from "../support/documents.ts";
-import { emptyFolder, startBuilt } from "./built.ts";
+import { startBuilt } from "./built.ts";
+import { NGINX, nginxWith } from "./nginx.ts";
 import { heading, isLive, signIn, upstream } from "./manager_pages.ts";
 
 let browser: Browser;
@@ -19,45 +15,14 @@ beforeAll(async () => {
 });
 afterAll(() => browser.close());
 
-const NGINX = ["/usr/sbin/nginx", "/usr/bin/nginx"].find(existsSync) ?? "nginx";
-
 const [LOCATION = ""] = blocksOf(document("docs/manager.md"), "nginx");
 
-/** As docs/manager.md shows it, and a page of its own at /. Resolves with its port once it listens. */
-async function nginxBefore(managerPort: number): Promise<number> {
-  const folder = emptyFolder();
-  const port = await freePort();
-  const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((name) => `${name}_temp_path ${name};`);
-  writeFileSync(
-    join(folder, "nginx.conf"),
-    `daemon off; pid nginx.pid; error_log error.log; worker_processes 1;
-    events { worker_connections 64; }
-    http {
-      access_log off;
-      ${temporary.join(" ")}
-      server {
-        listen 127.0.0.1:${port};
-        location / { default_type text/plain; return 200 "$http_cookie"; }
-        ${LOCATION.replace("5173", String(managerPort))}
-      }
-    }`,
+/** As docs/manager.md shows it, and a page of its own at /. */
+const nginxBefore = (managerPort: number) =>
+  nginxWith(
+    'location / { default_type text/plain; return 200 "$http_cookie"; }',
+    LOCATION.replace("5173", String(managerPort)),
   );
-  const child = spawn(NGINX, ["-p", folder, "-c", "nginx.conf", "-e", "error.log"], { stdio: "ignore" });
-  const ended = once(child, "exit");
-  onTestFinished(async () => {
-    child.kill("SIGTERM");
-    await ended;
-  });
-  await soon(() => isOpen(port)).toBe(true);
-  return port;
-}
-
-function isOpen(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = net.connect(port, "127.0.0.1");
-    socket.on("connect", () => (socket.destroy(), resolve(true))).on("error", () => resolve(false));
-  });
-}
 
 it(
   "signs in, shows every kind of page, changes and signs out below a path of nginx, " +

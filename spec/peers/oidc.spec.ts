@@ -9,9 +9,11 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vites
 import { headerValue } from "../../lib/http/headers.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { freePort } from "../support/origin.ts";
+import { blocksOf, document } from "../support/documents.ts";
 import { ask } from "../support/raw_client.ts";
 import { launch, visit, soon, type Browser, type Page } from "./browser.ts";
 import { startBuilt } from "./built.ts";
+import { nginxWith } from "./nginx.ts";
 
 /** The parts of `oidc-provider` that are used here; without the package this file still compiles. */
 interface Provider {
@@ -24,6 +26,8 @@ interface Provider {
   ): Promise<{ prompt: { name: string }; session?: { accountId: string }; params: Record<string, string> }>;
   readonly Grant: new (of: object) => { addOIDCScope(scope: string): void; save(): Promise<string> };
 }
+
+const [STRIPPING = ""] = blocksOf(document("docs/behind-a-proxy.md"), "nginx");
 
 const CLIENT = "gateway";
 const SECRET = "a secret of the client, with thirty-two bytes";
@@ -45,22 +49,21 @@ async function listening(port = 0) {
   return { server, close, port: (server.address() as AddressInfo).port };
 }
 
-/** An oidc-provider for a gateway on this port, whose login is one button. */
-async function provider(gatewayPort: number, settings: { port?: number; accessTtlS?: number } = {}) {
+/** An oidc-provider for a gateway whose paths begin with `root`, whose login is one button. */
+async function provider(root: string, settings: { port?: number; accessTtlS?: number } = {}) {
   const path = createRequire(import.meta.url).resolve("oidc-provider");
   const { default: Own } = (await import(pathToFileURL(path).href)) as {
     default: new (issuer: string, settings: object) => Provider;
   };
   const { server, port, close } = await listening(settings.port);
   const issuer = `http://localhost:${port}`;
-  const origin = `http://localhost:${gatewayPort}`;
   const own = new Own(issuer, {
     clients: [
       {
         client_id: CLIENT,
         client_secret: SECRET,
-        redirect_uris: [`${origin}/a/.oidc/callback`],
-        post_logout_redirect_uris: [`${origin}/bye`],
+        redirect_uris: [`${root}/a/.oidc/callback`],
+        post_logout_redirect_uris: [`${root}/bye`],
         grant_types: ["authorization_code", "refresh_token"],
         response_types: ["code"],
         scope: "openid email offline_access",
@@ -128,8 +131,15 @@ const PAGES: Readonly<Record<string, string>> = {
 async function started({
   isProviderUp = true,
   accessTtlS = 600,
+  front = (gatewayPort) => Promise.resolve(`http://localhost:${gatewayPort}`),
   ...config
-}: { isProviderUp?: boolean; accessTtlS?: number; session?: object } = {}) {
+}: {
+  isProviderUp?: boolean;
+  accessTtlS?: number;
+  session?: object;
+  /** Starts what is in front of the gateway; resolves with what browsers write before its paths. */
+  front?: (gatewayPort: number) => Promise<string>;
+} = {}) {
   const origin = await backend((request, response) => {
     const path = request.url!.split("?")[0]!;
     response
@@ -159,13 +169,19 @@ async function started({
     { name: "oidc", config: settings },
     { name: "request_headers", config: { set: { "X-Groups": "${caller.groups}" } } },
   ];
-  const whole = oneService(origin.port, { plugins, routes: [{ path: "/{page*}" }] });
+  const moved = { path: "/moved", plugins: [{ name: "redirect", config: { location: "/a/new" } }] };
+  const whole = oneService(
+    origin.port,
+    { plugins, sticky: {}, routes: [moved, { path: "/{page*}" }] },
+    { trusted_proxies: ["127.0.0.1"] },
+  );
   const bye = { name: "bye", base_path: "/bye", upstreams: whole.services[0]!.upstreams, routes: [{ path: "/" }] };
   const built = await startBuilt({ ...whole, services: [...whole.services, bye] });
-  const up = () => provider(built.port, { port, accessTtlS });
+  const url = await front(built.port);
+  const up = () => provider(url, { port, accessTtlS });
   return {
     origin,
-    url: `http://localhost:${built.port}`,
+    url,
     provider: isProviderUp ? await up() : null,
     up,
     file: built.file,
@@ -211,6 +227,36 @@ describe("a person with a browser", () => {
       expect((await page.context().cookies()).filter(({ name }) => name.startsWith("desk"))).toEqual([]);
       await page.goto(`${url}/a/orders`);
       await buttonOf(page).waitFor();
+    },
+  );
+
+  it(
+    "a person with a browser logs in and out behind an nginx that takes a prefix away, " +
+      "where redirects and sticky cookies have it, too",
+    async () => {
+      const front = async (gatewayPort: number) => {
+        const port = await nginxWith(
+          `location / { return 200 "something else"; }`,
+          STRIPPING.replace("8008", String(gatewayPort)),
+        );
+        return `http://localhost:${port}/edge`;
+      };
+      const { origin, url, provider } = await started({ front });
+      const { page } = await visit(browser);
+      await logIn(page, `${url}/a/orders?id=7`);
+      await titleOf(page).toBe("GET /orders?id=7");
+      expect(page.url()).toBe(`${url}/a/orders?id=7`);
+      const route = (await page.context().cookies()).find(({ name }) => name === "route");
+      expect(route).toMatchObject({ path: "/edge/a" });
+      await page.goto(`${url}/a/moved`);
+      expect(page.url()).toBe(`${url}/a/new`);
+      expect(headerValue(origin.seen.at(-1)!.headers, "cookie")).toContain("route=");
+      expect(provider!.counted).toMatchObject({ logins: 1, refused: 0 });
+
+      await page.goto(`${url}/a/.oidc/logout`);
+      await page.getByRole("button", { name: /yes/i }).click();
+      await titleOf(page).toBe("GET /");
+      expect(page.url()).toBe(`${url}/bye`);
     },
   );
 

@@ -14,7 +14,7 @@ const header = headerTemplate("A value.");
 const location = locationTemplate("A place.");
 
 function rendered(
-  schema: typeof header,
+  schema: typeof header | typeof location,
   text: string,
   parts: Partial<ExchangeParts> = {},
   environment: Record<string, string> = {},
@@ -22,7 +22,7 @@ function rendered(
   const context = { issues: [], sources: { references, environment, readFile: () => "from a file\n", folder: "/" } };
   const template = schema.check(nodeFrom(text), [], context);
   if (template === INVALID) throw new Error(JSON.stringify(context.issues));
-  return template(madeUpExchange(parts));
+  return ("read" in template ? template.read : template)(madeUpExchange(parts));
 }
 
 const inHeader = (text: string, parts?: Partial<ExchangeParts>, environment?: Record<string, string>) =>

@@ -14,6 +14,7 @@ export const HOSTS: readonly (readonly [host: string, fits: boolean])[] = [
   ["h:", true],
   ["[::1]", true],
   ["%41", false],
+  ["[fe80::1%25eth0]", false],
   ["h:abc", false],
   ["a:b:c", false],
   ["[::1", false],

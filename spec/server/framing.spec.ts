@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { isDropped, isHost, readFraming, type Framing } from "../../lib/server/request_head.ts";
+import { isHost } from "../../lib/http/headers.ts";
+import { isDropped, readFraming, type Framing } from "../../lib/server/request_head.ts";
 import { CERTIFICATE_NAMES, HOSTS } from "./framing.cases.ts";
 
 /** The framing of a request with `Host: h` and these header lines. */

@@ -1,6 +1,7 @@
 /** Runs the tables of cases in a process of its own, whose coverage is recorded: see `parser_coverage.spec.ts`. */
-import { headTooLarge, isDropped, isHost, readFraming } from "../../lib/server/request_head.ts";
+import { headTooLarge, isDropped, readFraming } from "../../lib/server/request_head.ts";
 import { requestLineOf, withoutDropped } from "../../lib/server/request_head.ts";
+import { isHost } from "../../lib/http/headers.ts";
 import { isForbiddenTrailer } from "../../lib/http/body_reader.ts";
 import { lastChunk } from "../../lib/server/client_reply.ts";
 import { BODY_CASES, readBody } from "../http/body_reader.cases.ts";

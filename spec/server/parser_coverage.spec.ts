@@ -12,10 +12,12 @@ const FILES = [
   "lib/server/request_head.ts",
   "lib/server/request_head.ts",
   "lib/http/body_reader.ts",
+  "lib/http/headers.ts",
   "lib/server/client_reply.ts",
 ];
 /** Of the files that do more than that: the functions that write the heads of replies. */
 const FUNCTIONS: Readonly<Record<string, readonly string[]>> = {
+  "lib/http/headers.ts": ["isHost", "trimmed", "isBlank"],
   "lib/server/client_reply.ts": ["replyText", "lastChunk", "linesOf"],
 };
 const ROOT = new URL("../../", import.meta.url);

@@ -5,7 +5,8 @@ import { hash } from "node:crypto";
 import { TOKEN_CHARACTERS } from "../../base/http_grammar.ts";
 import { cookieValues } from "../../http/cookies.ts";
 import type { Exchange } from "../../http/exchange.ts";
-import { headerValue, headerValues, quotedString, trimmed, type HeaderList } from "../../http/headers.ts";
+import { givenAuthority, givenPrefix } from "../../http/given_origin.ts";
+import { headerValues, quotedString, trimmed, type HeaderList } from "../../http/headers.ts";
 import { END_OF_TARGET } from "./store.ts";
 
 /** The target as a URI, whatever the method. */
@@ -28,8 +29,7 @@ function forwardedAs({ call, headers }: Exchange): string {
   if (!call.trustedRemote) return "";
   let text = "";
   for (const name of ["x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix"]) {
-    const value = headerValue(headers, name);
-    if (value !== undefined) text += `\n${name}: ${value}`;
+    for (const value of headerValues(headers, name)) text += `\n${name}: ${value}`;
   }
   // Without the members that name clients and proxies (RFC 7239 §5).
   for (const value of headerValues(headers, "forwarded")) text += `\nforwarded: ${value.replace(FOR_AND_BY, "")}`;
@@ -72,25 +72,29 @@ export function varyingBy(places: readonly string[]): VaryBy {
   return { covers, valuesOf };
 }
 
-function originOf({ scheme, authority }: Exchange): string {
+function originOf({ scheme, authority }: Pick<Exchange, "scheme" | "authority">): string {
   const defaultPort = scheme === "https" ? ":443" : ":80";
   const lower = authority.toLowerCase();
   return `${scheme}://${lower.endsWith(defaultPort) ? lower.slice(0, -defaultPort.length) : lower}`;
 }
 
-/** The target of a URI in a reply; null unless there is one of the same origin. */
+/**
+ * The target of a URI in a reply; null unless there is one of the same origin: of the request's, or of that which the
+ * client has asked by what a trusted proxy says, since upstreams write either.
+ */
 export function keyOfReference(exchange: Exchange, reference: string | undefined): string | null {
   const origin = originOf(exchange);
-  if (reference === undefined || !URL.canParse(exchange.path, origin)) return null;
-  const base = new URL(exchange.path, origin);
+  const given = originOf({ scheme: exchange.scheme, authority: givenAuthority(exchange) });
+  const prefix = givenPrefix(exchange);
+  if (reference === undefined || !URL.canParse(prefix + exchange.path, given)) return null;
+  const base = new URL(prefix + exchange.path, given);
   if (!URL.canParse(reference, base.href)) return null;
   const url = new URL(reference, base);
-  if (url.origin !== base.origin) return null;
+  const isGiven = url.origin === base.origin;
+  if (!isGiven && !(URL.canParse(origin) && url.origin === new URL(origin).origin)) return null;
+  const path = isGiven && url.pathname.startsWith(`${prefix}/`) ? url.pathname.slice(prefix.length) : url.pathname;
   return (
-    origin +
-    url.pathname.replace(/\/{2,}/g, "/").replace(/%[0-9a-f]{2}/gi, normalised) +
-    url.search +
-    forwardedAs(exchange)
+    origin + path.replace(/\/{2,}/g, "/").replace(/%[0-9a-f]{2}/gi, normalised) + url.search + forwardedAs(exchange)
   );
 }
 

@@ -170,6 +170,38 @@ describe("targets", () => {
   });
 });
 
+describe("targets of a trusted proxy", () => {
+  it.each([
+    ["https://shop.example/edge/a/b", "uri-miss"],
+    ["https://shop.example/a/b", "uri-miss"],
+    ["http://gateway.example/a/b", "hit"],
+    ["https://gateway.example/a/b", "uri-miss"],
+    ["/edge/a/b", "uri-miss"],
+    ["/a/b", "uri-miss"],
+    ["b", "uri-miss"],
+    ["https://other.example/edge/a/b", "hit"],
+    ["https://shop.example/edge/a/c", "hit"],
+  ])("a POST that names %s, as its client or the upstream writes the URL, leaves a %s there", async (named, result) => {
+    const origin = cached(({ method }) =>
+      method === "GET" ? ok(FRESH) : { status: 201, headers: ["Location", named], body: null },
+    );
+    const headers = ["X-Forwarded-Host", "shop.example", "X-Forwarded-Prefix", "/edge"];
+    const ask = (parts: Partial<ExchangeParts>) =>
+      origin.get({ call: aCall("request-1", true), scheme: "https", headers, path: "/a/b", ...parts });
+    await ask({});
+    expect((await ask({})).cacheStatus).toContain("hit");
+    await ask({ method: "POST", path: "/a/new" });
+    expect((await ask({})).cacheStatus).toContain(result);
+  });
+
+  it("a target differs by each line of X-Forwarded-Host, so that a second one changes no stored reply", async () => {
+    const origin = cached(() => ok(FRESH));
+    const ask = (headers: readonly string[]) => origin.get({ call: aCall("request-1", true), headers });
+    await ask(["X-Forwarded-Host", "one.example", "X-Forwarded-Host", "two.example"]);
+    expect((await ask(["X-Forwarded-Host", "one.example"])).cacheStatus).toContain("uri-miss");
+  });
+});
+
 describe("interim responses", () => {
   it("interim responses of the upstream are sent to the client that waits for it, and are not stored", async () => {
     const origin = cached(({ call }) => {

@@ -1,0 +1,47 @@
+/** Debian's nginx in front of something, as the documents show it. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, writeFileSync } from "node:fs";
+import net from "node:net";
+import { join } from "node:path";
+import { onTestFinished } from "vitest";
+import { freePort } from "../bench/peers/machine.ts";
+import { soon } from "./browser.ts";
+import { emptyFolder } from "./built.ts";
+
+export const NGINX = ["/usr/sbin/nginx", "/usr/bin/nginx"].find(existsSync) ?? "nginx";
+
+/** An nginx whose server has these `location` blocks. Resolves with its port once it listens. */
+export async function nginxWith(...locations: string[]): Promise<number> {
+  const folder = emptyFolder();
+  const port = await freePort();
+  const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((name) => `${name}_temp_path ${name};`);
+  writeFileSync(
+    join(folder, "nginx.conf"),
+    `daemon off; pid nginx.pid; error_log error.log; worker_processes 1;
+    events { worker_connections 64; }
+    http {
+      access_log off;
+      ${temporary.join(" ")}
+      server {
+        listen 127.0.0.1:${port};
+        ${locations.join("\n")}
+      }
+    }`,
+  );
+  const child = spawn(NGINX, ["-p", folder, "-c", "nginx.conf", "-e", "error.log"], { stdio: "ignore" });
+  const ended = once(child, "exit");
+  onTestFinished(async () => {
+    child.kill("SIGTERM");
+    await ended;
+  });
+  await soon(() => isOpen(port)).toBe(true);
+  return port;
+}
+
+function isOpen(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = net.connect(port, "127.0.0.1");
+    socket.on("connect", () => (socket.destroy(), resolve(true))).on("error", () => resolve(false));
+  });
+}
