@@ -95,13 +95,17 @@ export class Shutdown {
     runtime.destroy();
     // Requests that were cut off end a moment later, and belong in the logs.
     if (outcome === "cut") await waitAtMost(requests.untilNone(), MAX_CUTTING_MS);
-    const exported = spans === null ? undefined : waitAtMost(spans.close(), MAX_CUTTING_MS);
+    // Together: each of them may wait for a collector for a second.
+    const exported = Promise.all([
+      spans === null ? undefined : waitAtMost(spans.close(), MAX_CUTTING_MS),
+      this.#internals.reporting?.close(),
+    ]);
+    const logged = waitAtMost(accessLog.close(), MAX_CUTTING_MS);
     await waitAtMost(runtime.closePluginState(), MAX_CUTTING_MS);
     // A slow disk is waited for: what it does not get is lost.
     await runtime.state?.close();
-    await waitAtMost(accessLog.close(), MAX_CUTTING_MS);
+    await logged;
     await exported;
-    await this.#internals.reporting?.close();
     this.#internals.reports?.close();
     this.#stopAnswering?.();
     return outcome;

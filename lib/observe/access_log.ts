@@ -76,7 +76,7 @@ export class AccessLog {
   tail: ((entry: RequestFacts, now: number) => boolean) | null = null;
 
   /** Gets all lines as well, wherever they go; null: nothing does. */
-  copy: { access(lines: string): void; readonly lost: number } | null = null;
+  copy: { access(lines: string): void; drain(): Promise<void>; readonly lost: number } | null = null;
 
   constructor(options: AccessLogOptions) {
     this.#options = options;
@@ -153,6 +153,6 @@ export class AccessLog {
     this.flush();
     const file = this.#file;
     this.#file = null;
-    await file?.close();
+    await Promise.all([file?.close(), this.copy?.drain()]);
   }
 }

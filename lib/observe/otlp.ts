@@ -41,6 +41,7 @@ const SIGNALS = {
 
 export class OtlpExporter implements SpanSink {
   readonly #queue: DeliveryQueue;
+  readonly #clock: Clock;
   #isOver = false;
 
   constructor({ settings, signal = "Spans", clock, log, proxy, random = Math.random }: OtlpOptions) {
@@ -54,6 +55,7 @@ export class OtlpExporter implements SpanSink {
     } = settings;
     const encode = scopeWriter({ "service.name": serviceName, ...resource }, signal);
     const names = SIGNALS[signal];
+    this.#clock = clock;
     const coding = compression === "gzip" ? ["Content-Encoding", "gzip"] : [];
     const url = new URL(settings.url);
     this.#queue = new DeliveryQueue({
@@ -108,12 +110,24 @@ export class OtlpExporter implements SpanSink {
     else this.#queue.add(text);
   }
 
-  /** Sends those that wait, within a second; the rest is lost, and so are those added later. */
+  /**
+   * Sends those that wait, within a second; the rest is lost. Those added later are sent at once, unless this took so
+   * long that they would wait for a second again.
+   */
+  async drain(): Promise<void> {
+    const until = this.#clock.now() + LONG_DRAIN_MS;
+    await this.#queue.close();
+    this.#isOver = this.#clock.now() >= until;
+  }
+
+  /** As `drain`; those added later are lost. */
   async close(): Promise<void> {
     await this.#queue.close();
     this.#isOver = true;
   }
 }
+
+const LONG_DRAIN_MS = 500;
 
 /** Statuses after which a retry may help (OTLP §"Failures"). */
 const TRANSIENT = new Set([429, 502, 503, 504]);

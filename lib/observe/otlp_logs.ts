@@ -34,7 +34,12 @@ export class LogLines {
     for (const text of this.#early.splice(0)) exporter.add(text);
   }
 
-  /** Sends those that wait, within a second. */
+  /** Sends those that wait, within a second. More may come. */
+  async drain(): Promise<void> {
+    await this.#exporter?.drain();
+  }
+
+  /** Likewise, and no more come. */
   async close(): Promise<void> {
     await this.#exporter?.close();
   }

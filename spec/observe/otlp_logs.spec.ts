@@ -150,6 +150,26 @@ it(
   },
 );
 
+it("the last line goes to a receiver that has taken those before, and delays the end for no other", async () => {
+  const to = await logReceiver();
+  const { lines } = sending(to.url);
+  lines.program(programLine("one"));
+  await lines.drain();
+  lines.program(programLine("stopped"));
+  await lines.close();
+  expect([to.lines.map(({ body }) => body), lines.lost]).toEqual([["one", "stopped"], 0]);
+  const silent = await logReceiver({ status: 0 });
+  const other = sending(silent.url);
+  other.lines.program(programLine("one"));
+  const drained = other.lines.drain();
+  await eventually(() => silent.asked() === 1);
+  other.clock.advance(900);
+  await drained;
+  other.lines.program(programLine("stopped"));
+  await other.lines.close();
+  expect([silent.asked(), other.lines.lost]).toEqual([1, 2]);
+});
+
 it("a receiver that answers 503 and comes back gets the batch again, one that answers 500 does not", async () => {
   const answers = { status: 503 };
   const to = await logReceiver(answers);

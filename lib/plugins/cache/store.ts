@@ -117,11 +117,13 @@ export class CacheStore {
   }
 
   /**
-   * Returns all entries. No reply that was asked for before is stored from now on, or given to those that ask later.
+   * No reply that was asked for before is stored from now on, or given to those that ask later. Returns the entries by
+   * key, each of which is there once, also where requests use it meanwhile; those with fewer `changes` than `before`
+   * are the ones of now.
    */
-  beginPurge(): readonly Entry[] {
+  beginPurge(): { readonly groups: Iterable<readonly Entry[]>; readonly before: number } {
     this.#purges++;
-    return [...this.#order];
+    return { groups: this.#groups.values(), before: this.#purges * PURGE };
   }
 
   /**

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { Changes, CHANGES_BYTES } from "../../../lib/plugins/cache/changes.ts";
+import { purgeSteps } from "../../../lib/plugins/cache/purge.ts";
 import { bytesOf, CacheStore, END_OF_TARGET, variantOf, type Entry } from "../../../lib/plugins/cache/store.ts";
 import { random } from "../../support/random.ts";
 
@@ -34,6 +35,31 @@ function entry(key: string, bodyBytes: number, parts: Partial<Entry> = {}): Entr
 function storeOf(mostBytes: number, changes = new Changes(new ArrayBuffer(CHANGES_BYTES))): CacheStore {
   return new CacheStore(mostBytes, changes);
 }
+
+describe("a purge", () => {
+  it("looks at one reply in each step, and at each once, whatever requests store and use meanwhile", () => {
+    const store = storeOf(10_000_000);
+    const put = (key: string) =>
+      store.put(entry(key, 0, { headers: ["Cache-Tag", "x, old"], changes: store.changesOf(key) }), []);
+    for (let i = 0; i < 500; i++) put(`/${i}`);
+    const steps = purgeSteps(new Map([["p", { stores: new Set([store]), evictions: 0 }]]), { tag: "old" });
+    steps.next();
+    let [count, kept] = [1, 0];
+    for (; ; count++) {
+      // The last is used, so that it is never the next, and one more is stored.
+      store.find("/499", []);
+      if (count <= 400 && put(`/new/${count}`)) kept++;
+      const { done, value } = steps.next();
+      if (done) {
+        expect(value).toBe(500);
+        break;
+      }
+    }
+    expect([kept, store.entries]).toEqual([400, 400]);
+    expect(count).toBeGreaterThanOrEqual(500);
+    expect(count).toBeLessThanOrEqual(900);
+  });
+});
 
 describe("the store of a cache", () => {
   it("the store of a cache drops the least recently used entry first", () => {
