@@ -1249,7 +1249,15 @@ describe("Node for lib/upstream/breaker.ts and lib/upstream/shared_health.ts", (
   });
 });
 
-describe("Node for lib/base/young_generation.ts", () => {
+describe("Node for lib/base/heap_growth.ts", () => {
+  it(
+    "V8 has --heap-growing-percent, and chooses itself with 0; " + "what it does is seen by `npm run bench -- growth`",
+    () => {
+      const options = execFileSync(process.execPath, ["--v8-options"], { encoding: "utf8" });
+      expect(options).toMatch(/--heap-growing-percent .*\n.* default: (?:--heap-growing-percent=)?0\b/);
+    },
+  );
+
   it("V8 enlarges its young generation for what stays, and not while --semi-space-growth-factor is 1", () => {
     const script = `
       const v8 = require("node:v8");

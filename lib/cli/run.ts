@@ -4,9 +4,9 @@
  */
 import { systemClock, waitAtMost } from "../base/clock.ts";
 import { ignore, messageOf } from "../base/errors.ts";
+import { withoutGrowth } from "../base/heap_growth.ts";
 import { createLog, type Log } from "../base/log.ts";
 import { holdToStart, manifestProblem } from "../base/own_code.ts";
-import { withoutGrowth } from "../base/young_generation.ts";
 import type { Settings } from "../config/settings_types.ts";
 import { withSignature } from "../config/source.ts";
 import type { Flags } from "../config/start_settings.ts";
@@ -113,8 +113,7 @@ async function serve(settings: Settings, log: Log, audit: AuditTrail | null = nu
     started = await starting;
     holdToStart();
     followFiles(started, startedAt);
-    const { snapshot, signer } = GatewayCore.internalsOf(started.gateway).configuration;
-    audit?.applied({ by: "start" }, null, { digest: snapshot.digest, signer });
+    audit?.applied({ by: "start" }, null, inForce(started));
     announce(started, settings, log);
     const code = await stopped!;
     if (settings.logsExport !== null) await (await ON_DEMAND.logsExport()).endLogs(log);
@@ -125,6 +124,12 @@ async function serve(settings: Settings, log: Log, audit: AuditTrail | null = nu
     process.off("SIGHUP", onHangup).off("SIGUSR1", onUser1);
     stopAnswering();
   }
+}
+
+/** Apart from `serve`, which waits for the end, and would hold the first configuration in memory until then. */
+function inForce({ gateway }: Started) {
+  const { snapshot, signer } = GatewayCore.internalsOf(gateway).configuration;
+  return { digest: snapshot.digest, signer };
 }
 
 type WhenStarted = (act: (started: Started) => unknown) => () => void;

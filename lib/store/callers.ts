@@ -33,6 +33,11 @@ import { cellsOf, MARKS_OF_CELL, merged, type History, type Plan } from "./marks
 
 /** Memory that can grow has so many words at first. */
 const FEWEST_WORDS = 16 * CELL;
+/** Of all tables that no caller has been in: read, never written. Of 10,000 routes few may ever be asked for. */
+const UNUSED = new Int32Array(FEWEST_WORDS);
+const UNUSED_NUMBERS = numbersIn(UNUSED);
+/** Before the first turn. */
+const NO_HASH = new Int32Array(2);
 /** Tries to find any caller. */
 const TRIES = 64;
 
@@ -46,17 +51,19 @@ export class CallerShard {
   words: Int32Array;
   numbers: Float64Array;
   /** Both halves of the hash of the name of the caller of this turn. */
-  #hash: Int32Array = new Int32Array(2);
+  #hash: Int32Array = NO_HASH;
   #dice = 1;
 
-  constructor(words: Int32Array = new Int32Array(FEWEST_WORDS)) {
+  /** Default: memory of its own, from the first caller on. */
+  constructor(words: Int32Array = UNUSED) {
     this.words = words;
-    this.numbers = new Float64Array(words.buffer, words.byteOffset, words.length / 2);
+    this.numbers = words === UNUSED ? UNUSED_NUMBERS : numbersIn(words);
   }
 
   /** Begins a turn, for the caller whose name has this hash, which must stay until it ends. */
   enter(hashed: Int32Array): void {
     if (this.words[TAKEN] === 0) {
+      if (this.words === UNUSED) this.#use(new Int32Array(FEWEST_WORDS));
       this.words[BUCKETS] = 1;
       this.words[TAKEN] = RESERVED;
     }
@@ -309,9 +316,13 @@ export class CallerShard {
 
   protected grow(): void {
     const before = this.words;
-    this.words = new Int32Array(2 * before.length);
+    this.#use(new Int32Array(2 * before.length));
     this.words.set(before);
-    this.numbers = new Float64Array(this.words.buffer);
+  }
+
+  #use(words: Int32Array): void {
+    this.words = words;
+    this.numbers = numbersIn(words);
   }
 
   protected give(cell: number): void {
@@ -327,4 +338,8 @@ export class CallerShard {
       this.give(cell);
     }
   }
+}
+
+function numbersIn(words: Int32Array): Float64Array {
+  return new Float64Array(words.buffer, words.byteOffset, words.length / 2);
 }

@@ -217,13 +217,15 @@ export class MemoryLimiter implements Limiter {
   }
 }
 
+/** Of the caller whose turn it is: a turn ends before the next one begins. */
+const HASHED = new Int32Array(2);
+
 /** A table of one shard. */
 export function callerTable(secret: HashSecret): CallerTable {
   const callers = new CallerShard();
-  const hashed = new Int32Array(2);
   const enter = (name: string) => {
-    hashName(name, secret, hashed);
-    callers.enter(hashed);
+    hashName(name, secret, HASHED);
+    callers.enter(HASHED);
     return callers;
   };
   return {

@@ -28,6 +28,32 @@ const REFUSED =
   /^\S+gw\.json:1:1 +services +is required .*\nThe configuration was refused; [0-9a-f]{12} stays in force\.\n$/;
 
 describe("edge-gateway reload", () => {
+  it("leaves nothing of the first configuration in memory, once another one is in force", async () => {
+    // On a signal the heap is collected, and its size logged.
+    const probe = fileWith(
+      `import { setFlagsFromString } from "node:v8";
+      import { runInNewContext } from "node:vm";
+      setFlagsFromString("--expose-gc");
+      const collect = runInNewContext("gc");
+      process.on("SIGUSR2", () => { collect(); console.error("heap " + process.memoryUsage().heapUsed); });`,
+      "probe.mjs",
+    );
+    const plugins = [{ name: "key_auth", config: { key: "secret" } }];
+    const routes = Array.from({ length: 2000 }, (_none, i) => ({ path: `/r${i}`, plugins }));
+    const running = await runningProgram(oneService(9, { routes }), [], { NODE_OPTIONS: `--import=${probe}` });
+    const heap = async (times: number) => {
+      const said = () => [...running.stderr().matchAll(/^heap ([0-9]+)$/gm)].map(([, bytes]) => Number(bytes));
+      running.child.kill("SIGUSR2");
+      await expect.poll(() => said().length, { timeout: 15_000 }).toBe(times);
+      return said().at(-1)!;
+    };
+    const first = await heap(1);
+    writeFileSync(running.file, JSON.stringify(oneService(9)));
+    await running.says(/configuration reloaded/);
+    // With the code of a reload in it.
+    expect(await heap(2)).toBeLessThan(0.7 * first);
+  }, 60_000);
+
   it("prints changes and exits 0, prints that nothing changed and exits 0, prints errors and exits 2", async () => {
     // What is referred to is not watched, so nothing is taken before the command asks for it.
     const name = fileWith("localhost", "name.txt");
