@@ -18,6 +18,7 @@ export const ON_DEMAND = {
   reporting: () => import("../embed/reported_gateway.ts"),
   workers: () => import("./workers.ts"),
   stateDir: () => import("./state_dir.ts"),
+  decisionFile: () => import("../observe/decision_file.ts"),
   auditLog: () => import("./audit_log.ts"),
   seal: () => import("./seal.ts"),
   admin: () => import("./admin_interface.ts"),

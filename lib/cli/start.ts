@@ -97,7 +97,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const reported = isReported ? open((await ON_DEMAND.reporting()).ReportedGateway, made, supervisor?.threads) : null;
   const gateway = reported ?? open(GatewayCore, made, supervisor?.threads);
   const { configuration } = GatewayCore.internalsOf(gateway);
-  if (kept) await (await ON_DEMAND.stateDir()).restoreTakenOut(gateway, kept.takenOut);
+  if (kept) await (await ON_DEMAND.stateDir()).restoreState(gateway, kept, ON_DEMAND.decisionFile);
   if (settings.logsExport !== null) (await ON_DEMAND.logsExport()).exportLogs(settings, gateway, log);
   if (metricsExport !== null) (await ON_DEMAND.metricsExport()).exportMetrics(metricsExport, reported!, log);
   const tls = settings.serverCertPath === null ? null : (await ON_DEMAND.serverTls()).readTlsFiles(settings, log);

@@ -2,18 +2,24 @@
  * Opens the folder of the setting STATE_DIR.
  */
 import { systemClock } from "../base/clock.ts";
-import { messageOf } from "../base/errors.ts";
+import { ignore, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { StateFolder, StateProblem } from "../base/state_folder.ts";
 import type { Kept, Seen } from "../gateway/features.ts";
 import { loadCode } from "../gateway/loaded_features.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
+import type { GatewayInternals as Internals } from "../gateway/internals.ts";
+import type { DecisionFile } from "../observe/decision_file.ts";
+import { removeDecisions } from "../observe/removed_decisions.ts";
 import { QuotaFile } from "../store/quota_file.ts";
 import { Failure } from "./failure.ts";
 import type { TakenOut } from "../upstream/taken_out.ts";
 import { KeptFile, readKeptFile, SEEN, TAKEN_OUT } from "./kept_files.ts";
 
+type LoadDecisionFile = () => Promise<{ readonly DecisionFile: typeof DecisionFile }>;
+
 interface State {
+  readonly folder: StateFolder;
   readonly state: QuotaFile;
   readonly seen: Kept<Seen>;
   readonly takenOut: Kept<readonly TakenOut[]>;
@@ -26,6 +32,7 @@ export async function openState(path: string, log: Log): Promise<State> {
     readSeen(folder.path);
     readKeptFile(folder.path, TAKEN_OUT);
     return {
+      folder,
       state: new QuotaFile(folder, systemClock, log),
       seen: new KeptFile(folder, SEEN, log),
       takenOut: new KeptFile(folder, TAKEN_OUT, log),
@@ -38,13 +45,41 @@ export function readSeen(folder: string): Seen {
   return readKeptFile(folder, SEEN);
 }
 
-/** Before the gateway serves: upstreams that were taken out when the program ended stay out. */
-export async function restoreTakenOut(gateway: GatewayCore, kept: State["takenOut"]): Promise<void> {
+/**
+ * Before the gateway serves: upstreams that were taken out when the program ended stay out, and what became of requests
+ * stays known where it is remembered.
+ */
+export async function restoreState(gateway: GatewayCore, state: State, load: LoadDecisionFile): Promise<void> {
+  const internals = GatewayCore.internalsOf(gateway);
+  await restoreTakenOut(internals, state.takenOut);
+  await keepDecisions(internals, state, load);
+}
+
+async function restoreTakenOut(internals: Internals, kept: State["takenOut"]): Promise<void> {
   const known = kept.read();
   if (known.length === 0) return;
-  const internals = GatewayCore.internalsOf(gateway);
   const { takenOutOf } = await loadCode(internals.features.onDemand.takenOut);
   takenOutOf(internals).restore(known);
+}
+
+/** Nothing is loaded before a request is to be remembered, and what is left of another time is removed. */
+async function keepDecisions({ metrics, clock, log }: Internals, { folder, state }: State, load: LoadDecisionFile) {
+  const decisions = metrics?.decisions ?? null;
+  if (metrics === null || decisions === null) return;
+  const begin = async () => {
+    decisions.onBegin = null;
+    const { DecisionFile } = await loadCode(load);
+    const failed = () => void state.errors++;
+    const file = new DecisionFile({ folder, metrics, decisions, clock, log, failed });
+    decisions.kept = file;
+    state.beforeClose = () => file.close();
+  };
+  if (decisions.ring !== null) return begin();
+  await removeDecisions(folder).catch(ignore);
+  decisions.onBegin = () =>
+    void begin().catch((error: unknown) =>
+      log.error("decisions cannot be written, and end with the program", { error: messageOf(error) }),
+    );
 }
 
 /** Throws a `Failure` for what is wrong with the folder. */

@@ -57,6 +57,8 @@ export async function findDecision(
   const ring = decisions?.ring ?? null;
   if (decisions === null || ring === null || !REQUEST_ID.test(id)) return null;
   const line = Buffer.from(`${idText(id)}\n`, "latin1");
+  decisions.kept?.begin();
+  await decisions.moved;
   await nextSlice();
   learnNames(decisions, inForce);
   const slice = paced(nextSlice);
@@ -80,7 +82,7 @@ const learned = new WeakMap<Decisions, Metrics["inForce"]>();
 const LEARNED = -1;
 
 /** Threads write numbers for names: those of a configuration. To learn those of 10,000 services takes 10 ms. */
-function learnNames(decisions: Decisions, inForce: Metrics["inForce"]): void {
+export function learnNames(decisions: Decisions, inForce: Metrics["inForce"]): void {
   if (learned.get(decisions) === inForce && decisions.names.has(LEARNED)) return;
   const { services, instances } = inForce;
   const count = Array.from(services.values(), ({ upstreams, routes }) => upstreams.size + routes.size + 1).reduce(
@@ -143,6 +145,24 @@ function decisionOf(slot: Buffer, id: string, names: ReadonlyMap<number, string>
   };
 }
 
+/** Whether a slot that comes from a file is one that `decisionOf` can read. */
+export function isSound(slot: Buffer): boolean {
+  const digest = slot.readDoubleLE(24);
+  const tries = slot.readUInt16LE(6);
+  if (!(Math.abs(slot.readDoubleLE(8)) <= MAX_TIME) || !Number.isFinite(slot.readDoubleLE(16))) return false;
+  if (!(digest >= 0 && digest < 2 ** 48) || slot.readUInt16LE(4) > 999) return false;
+  const firstTry = SLOT_BYTES - tries * TRY_BYTES;
+  if (firstTry < TEXTS_AT) return false;
+  for (let at = firstTry; at < SLOT_BYTES; at += TRY_BYTES) {
+    const timed = slot.readDoubleLE(at + 8);
+    if (!(timed >= 0 && timed < 2 ** 51)) return false;
+  }
+  return true;
+}
+
+/** Of a date, in milliseconds since 1970 (ECMAScript §21.4.1.1). */
+const MAX_TIME = 8.64e15;
+
 function shown(text: string): string | null {
   return text.charCodeAt(text.length - 1) === CUT ? `${text.slice(0, -1)}…` : text || null;
 }
@@ -179,6 +199,7 @@ export function followDecisions(
 ): () => Promise<void> {
   if (decisions === null) return () => Promise.resolve();
   learnNames(decisions, inForce);
+  decisions.kept?.begin();
   const former = decisions.ring;
   return () => {
     const { ring, moved } = decisions;
@@ -194,8 +215,8 @@ export function followDecisions(
   };
 }
 
-/** In slices: a million takes a second. */
-async function moveAll(from: DecisionRing, newest: number, ring: DecisionRing): Promise<void> {
+/** In slices: a million takes a second. `ring` has left its first numbers to them. */
+export async function moveAll(from: DecisionRing, newest: number, ring: DecisionRing): Promise<void> {
   const most = Math.min(from.count, ring.count);
   const slice = paced(nextSlice);
   for (let age = 0; age < most; age++) {

@@ -132,7 +132,9 @@ export class MetricsPlan {
   /** The configuration takes effect: meters for names that it does not have are dropped. */
   apply(): void {
     this.#metrics.inForce = this;
-    if (this.#metrics.decisions !== null) this.#metrics.decisions.ring = this.#ring;
+    const { decisions } = this.#metrics;
+    if (decisions !== null) decisions.ring = this.#ring;
+    if (this.#ring !== null) decisions?.onBegin?.();
     for (const { meter, upstreams } of this.services.values()) {
       for (const id of meter.upstreams.keys()) if (!upstreams.has(id)) meter.upstreams.delete(id);
       for (const id of upstreams.keys())

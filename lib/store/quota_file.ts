@@ -60,6 +60,8 @@ export class QuotaFile implements QuotaTables {
   readonly secret: HashSecret;
   /** Writes that have failed. */
   errors = 0;
+  /** Called at the end, while the folder is still held. */
+  beforeClose: () => Promise<void> = () => Promise.resolve();
   readonly #folder: StateFolder;
   readonly #clock: Clock;
   readonly #log: Log;
@@ -100,6 +102,7 @@ export class QuotaFile implements QuotaTables {
     this.#timer?.cancel();
     this.#timer = null;
     await this.save();
+    await this.beforeClose();
     await this.#folder.close();
   }
 

@@ -1,72 +1,10 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { pluginPath } from "../../lib/config/plugin_place.ts";
-import { Call, type Notes } from "../../lib/http/exchange.ts";
+import type { Notes } from "../../lib/http/exchange.ts";
 import { redactedPath } from "../../lib/http/redact.ts";
-import type { RequestFacts } from "../../lib/http/request_facts.ts";
 import { loggedHost, pathOf, plainPath } from "../../lib/observe/access_line.ts";
-import { findDecision, followDecisions } from "../../lib/observe/decision_reader.ts";
-import { Decisions, SLOT_BYTES } from "../../lib/observe/decisions.ts";
-import { Metrics } from "../../lib/observe/metrics_plan.ts";
-import { manualClock } from "../support/clock.ts";
+import { SLOT_BYTES } from "../../lib/observe/decisions.ts";
+import { CACHE, DIGEST, KEYS, LIMIT, remembering, SERVICE, tried } from "../support/remembered.ts";
 import { inThreads } from "../support/threads.ts";
-
-const DIGEST = "0123456789ab";
-const SERVICE = { name: "shop", upstreams: [{ id: "a" }, { id: "b" }], routes: [{ name: "items" }] };
-
-const scope = (name: string, id: string | undefined, nth = 0) => {
-  const key = JSON.stringify(["route", "shop", "items", name, id ?? nth]);
-  return { key, path: pluginPath({ service: "shop", route: "items" }, id ?? name, nth) };
-};
-const KEYS = scope("key_auth", "1");
-const CACHE = scope("response_cache", undefined);
-const LIMIT = scope("rate_limit", undefined, 1);
-
-function kept(count: number | undefined = 100, memory = new Map<string, SharedArrayBuffer>()) {
-  const clock = manualClock();
-  const metrics = new Metrics(new Decisions(clock));
-  const shared = (name: string, bytes: number) => {
-    if (!memory.has(name)) memory.set(name, new SharedArrayBuffer(bytes));
-    return memory.get(name)!;
-  };
-  const apply = (kept?: number) => {
-    const plan = metrics.plan(kept, shared, new Set([KEYS.key, CACHE.key, LIMIT.key]));
-    plan.service(SERVICE);
-    plan.apply();
-  };
-  const reload = (kept?: number) => {
-    const follow = followDecisions(metrics, clock);
-    apply(kept);
-    return follow();
-  };
-  apply(count);
-  const end = (id: string, facts: Partial<RequestFacts> = {}, notes: Partial<Notes> = {}, isAborted = false) => {
-    const call = new Call({
-      id,
-      remoteAddress: "192.0.2.1",
-      trustedRemote: false,
-      startedAt: clock.now() - 5,
-      inform: () => {},
-    });
-    Object.assign(call.notes, { status: 200, digest: DIGEST, ...notes });
-    if (isAborted) call.abort();
-    metrics.decisions!.add(
-      {
-        call,
-        method: "GET",
-        target: "/a/b",
-        httpVersion: "1.1",
-        scheme: "http",
-        authority: "shop.example",
-        clientAddress: "192.0.2.1",
-        headers: [],
-        ...facts,
-      },
-      clock.now(),
-    );
-  };
-  const find = (id: string) => findDecision(metrics, id);
-  return { metrics, clock, memory, reload, end, find };
-}
 
 const turn = () => new Promise<void>((resolve) => void setImmediate(resolve));
 
@@ -77,16 +15,9 @@ function slow() {
   onTestFinished(() => spy.mockRestore());
 }
 
-const tried = (upstream: string, status: number | null, ms: number, before: Notes["tried"] = null) => ({
-  upstream,
-  status,
-  ms,
-  before,
-});
-
 describe("a decision", () => {
   it("has the facts of the access log, and who has answered", async () => {
-    const { end, find, clock } = kept();
+    const { end, find, clock } = remembering();
     end("r-1", {}, { service: "shop", route: "items", attempts: 2, tried: tried("b", 200, 3.25, tried("a", null, 1)) });
     const time = new Date(clock.wall()).toISOString();
     const tries = [
@@ -166,13 +97,13 @@ describe("a decision", () => {
     ],
     ["nobody", { status: null }, null],
   ])("of %s", async (_title, notes, by) => {
-    const { end, find } = kept();
+    const { end, find } = remembering();
     end("r", {}, notes);
     expect(await find("r")).toMatchObject({ by, status: notes.status, code: notes.code ?? null });
   });
 
   it("of a client that has gone has the try that was under way", async () => {
-    const { end, find, clock } = kept();
+    const { end, find, clock } = remembering();
     clock.advance(1_000);
     end(
       "r",
@@ -192,7 +123,7 @@ describe("a decision", () => {
   });
 
   it("has neither query nor secrets", async () => {
-    const { end, find, memory } = kept();
+    const { end, find, memory } = remembering();
     const targets = [
       "/a?key=hush",
       "http://user:hush@shop.example/a?hush",
@@ -216,7 +147,7 @@ describe("a decision", () => {
   });
 
   it("has the host of its own request, whatever the one before had", async () => {
-    const { end, find } = kept();
+    const { end, find } = remembering();
     const hosts = ["", "a.example", "a.example", "user:hush@a.example", "b.example", "a.example"];
     hosts.forEach((authority, i) => end(`r${i}`, { authority }));
     end("absolute", { authority: "a.example", target: "http://c.example/x" });
@@ -227,7 +158,7 @@ describe("a decision", () => {
   });
 
   it("of the longest facts keeps id, client, code and the last try, and cuts host and path", async () => {
-    const { end, find } = kept();
+    const { end, find } = remembering();
     const client = "2001:db8:1111:2222:3333:4444:5555:6666";
     const many = Array.from({ length: 11 }, (_, i) => i).reduce<Notes["tried"]>(
       (before, i) => tried(i % 2 === 0 ? "a" : "b", 503, i, before),
@@ -270,7 +201,7 @@ describe("a decision", () => {
     "a:b/c+d=e@f-._",
     "__proto__",
   ])("is found by the id %s", async (id) => {
-    const { end, find } = kept();
+    const { end, find } = remembering();
     end(id, {}, { status: 403 });
     end(`${id}x`.slice(-128), {}, { status: 404 });
     end(id.slice(1) || "y", {}, { status: 405 });
@@ -281,7 +212,7 @@ describe("a decision", () => {
   it.each(["", " ", "a\n192.0.2.1", "#".padEnd(40, "a"), "ä", "\0", "a".repeat(129), "../x y", "%"])(
     "is not found by %j, which is no id",
     async (id) => {
-      const { end, find, metrics } = kept();
+      const { end, find, metrics } = remembering();
       end("a");
       end("b".repeat(128));
       expect(await find(id)).toBeNull();
@@ -292,7 +223,7 @@ describe("a decision", () => {
   it(
     "has no secret of a long path, wherever that is cut, " + "and no more of it is looked at than a slot has room for",
     async () => {
-      const { end, find, memory } = kept(1_000);
+      const { end, find, memory } = remembering(1_000);
       const secrets = [";token=hush", "%3Btoken=hush%26hush", "/eyJhushhush.hush", "%3FapiKey=hush", ";%74oken=hush"];
       for (const [i, secret] of secrets.entries()) {
         for (let length = 220; length <= 256; length++)
@@ -307,7 +238,7 @@ describe("a decision", () => {
   );
 
   it("has a path and a host as the access log has them, whatever characters they have", async () => {
-    const { end, find } = kept(1_000);
+    const { end, find } = remembering(1_000);
     const marks = Array.from({ length: 0x100 }, (_, code) => String.fromCharCode(code)).filter(
       (mark) => mark !== "\n" && mark !== "\x85",
     );
@@ -335,13 +266,13 @@ describe("a decision", () => {
   });
 
   it("has a path as it was, where that has the byte by which a slot marks a cut", async () => {
-    const { end, find } = kept();
+    const { end, find } = remembering();
     end("r", { target: "/a/\x85x" });
     expect((await find("r"))!.path).toBe("/a/\x85x");
   });
 
   it("has its names, however many the configuration has", async () => {
-    const { end, find, metrics } = kept();
+    const { end, find, metrics } = remembering();
     const plan = metrics.plan(100, () => metrics.decisions!.ring!.bytes.buffer);
     plan.service({ ...SERVICE, routes: Array.from({ length: 70_000 }, (_, i) => ({ name: `route ${i}` })) });
     plan.apply();
@@ -355,7 +286,7 @@ describe("a decision", () => {
   });
 
   it("has its names, which are looked up once for a configuration, and again where they were forgotten", async () => {
-    const { end, find, metrics, reload } = kept();
+    const { end, find, metrics, reload } = remembering();
     const lookUp = vi.spyOn(metrics.decisions!, "numberOf");
     const found = () => find("r").then((decision) => [decision?.service, decision?.route]);
     end("r", {}, { service: "shop", route: "items" });
@@ -372,7 +303,7 @@ describe("a decision", () => {
   });
 
   it("of a refusal names the instance and the member of its config, whatever its names are", async () => {
-    const { end, find } = kept();
+    const { end, find } = remembering();
     const by = { name: "rate_limit", scope: LIMIT };
     const plugin = "services.shop.routes.items.plugins.rate_limit#2";
     const refused = (id: string, rule: string | null, notes: Partial<Notes> = {}) =>
@@ -391,7 +322,7 @@ describe("a decision", () => {
   });
 
   it("of a refusal has a try and an end of the path, however long all other texts are", async () => {
-    const { end, find } = kept();
+    const { end, find } = remembering();
     const [address, method, authority] = ["f".repeat(39), "M".repeat(40), `${"h".repeat(200)}.example`];
     for (const tries of [0, 1, 9]) {
       let all: Notes["tried"] = null;
@@ -410,7 +341,7 @@ describe("a decision", () => {
   });
 
   it("of an id that is used twice is the newest", async () => {
-    const { end, find } = kept();
+    const { end, find } = remembering();
     for (const status of [401, 403, 200]) end("twice", {}, { status });
     end("other");
     expect(await find("twice")).toMatchObject({ status: 200 });
@@ -426,19 +357,19 @@ describe("the ring of decisions", () => {
   const upTo = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => from + i);
 
   it.each([1, 2, 63, 64, 65, 100])("keeps the last %d and no more, however many there were", async (count) => {
-    const { end, find } = kept(count);
+    const { end, find } = remembering(count);
     for (let i = 0; i < 1_000; i++) end(`r${i}`);
     expect(await present(find, upTo(0, 1_000))).toEqual(upTo(1_000 - count, 1_000));
   });
 
   it("has 200 bytes for each of 10,000 by default, and nothing without any", async () => {
-    const { memory } = kept(undefined);
+    const { memory } = remembering(undefined);
     expect([...memory].map(([name, { byteLength }]) => [name, Math.floor(byteLength / 10_000)])).toEqual([
       ["decisions 100", 2],
     ]);
-    const all = kept(10_000);
+    const all = remembering(10_000);
     expect(all.memory.get("decisions 10000")!.byteLength).toBe(10_000 * SLOT_BYTES + 8);
-    const none = kept(0);
+    const none = remembering(0);
     none.end("r");
     expect([await none.find("r"), none.memory.size]).toEqual([null, 0]);
   });
@@ -450,7 +381,7 @@ describe("the ring of decisions", () => {
     [64, 63],
     [1, 1_000],
   ])("keeps the newest where a reload changes %d to %d", async (before, after) => {
-    const { end, find, reload } = kept(before);
+    const { end, find, reload } = remembering(before);
     for (let i = 0; i < 250; i++) end(`r${i}`);
     await reload(after);
     const stay = Math.min(before, after);
@@ -460,7 +391,7 @@ describe("the ring of decisions", () => {
   });
 
   it("is moved in slices, and as a whole where reloads follow one another", async () => {
-    const { end, find, reload, metrics } = kept(5_000);
+    const { end, find, reload, metrics } = remembering(5_000);
     for (let i = 0; i < 5_000; i++) end(`r${i}`);
     slow();
     let isMoved = false;
@@ -477,7 +408,7 @@ describe("the ring of decisions", () => {
   });
 
   it("is searched by one at a time, in slices: many hold up requests for no longer than one", async () => {
-    const { end, find } = kept(100);
+    const { end, find } = remembering(100);
     end("r1");
     let found = 0;
     const all = Promise.all(
@@ -496,7 +427,7 @@ describe("the ring of decisions", () => {
   });
 
   it("is kept by a reload of other things, and dropped by one to 0", async () => {
-    const { end, find, reload } = kept(100);
+    const { end, find, reload } = remembering(100);
     end("r1", {}, { service: "shop", route: "items" });
     await reload(100);
     end("r2");
@@ -511,7 +442,7 @@ describe("the ring of decisions", () => {
   });
 
   it("takes over what another thread ends before it has the new configuration", async () => {
-    const { end, find, reload, metrics, clock } = kept(100);
+    const { end, find, reload, metrics, clock } = remembering(100);
     const late = metrics.decisions!.ring;
     end("r1");
     await reload(200);
@@ -525,7 +456,7 @@ describe("the ring of decisions", () => {
   });
 
   it("goes on where its numbers begin again", async () => {
-    const { end, find, metrics } = kept(100);
+    const { end, find, metrics } = remembering(100);
     const ring = metrics.decisions!.ring!;
     ring.words[0] = ring.lap - 130;
     for (let i = 0; i < 250; i++) end(`r${i}`);
@@ -534,7 +465,7 @@ describe("the ring of decisions", () => {
   });
 
   it("has nothing of a slot that is being written, or whose writer was overtaken", async () => {
-    const { end, find, metrics } = kept(64);
+    const { end, find, metrics } = remembering(64);
     end("r0");
     const ring = metrics.decisions!.ring!;
     const slow = ring.begin();
@@ -551,7 +482,7 @@ describe("the ring of decisions", () => {
 
 describe("threads", () => {
   it.each([2, 8])("of %d workers share one ring, exactly", async (count) => {
-    const { memory, find } = kept(1_000);
+    const { memory, find } = remembering(1_000);
     type Module = typeof import("../../lib/observe/decisions.ts");
     await inThreads<Module, number>(count, "observe/decisions", memory, ({ module, threads, meet }) => {
       const clock = { now: () => 5, wall: () => 1e12, after: () => ({ cancel() {}, restart() {} }) };

@@ -84,7 +84,8 @@ export const onePage: OpenPage = (frame, [id = ""]) => {
     const memory =
       kept === 0
         ? "The gateway remembers none: global.decisions is 0."
-        : `${latest} are remembered, as global.decisions says, from their end until a restart.`;
+        : `${latest} are remembered, as global.decisions says, from their end until a restart, ` +
+          `with STATE_DIR beyond it.`;
     return notice(
       "warn",
       "No request with this id is remembered.",
