@@ -69,6 +69,7 @@ export const FEATURES: FeatureTable["features"] = {
       import("../route/conditions.ts"),
       import("../route/upstream_path.ts"),
       import("../config/route_timeouts.ts"),
+      import("../server/trusted_proxies.ts"),
       import("../gateway/https_redirect.ts"),
       import("../gateway/own_errors.ts"),
     ),

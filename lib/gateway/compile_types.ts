@@ -13,7 +13,7 @@ import type { Tracer } from "../observe/trace.ts";
 import type { AnyPlugin, ForeignKinds, FurtherLimits, Link, OnFault, Scope, Tools } from "../plugins/plugin.ts";
 import type { Matching, UpstreamPaths } from "../route/contracts.ts";
 import type { DefaultCertificate } from "../server/certificates.ts";
-import type { Inbound } from "../server/inbound.ts";
+import type { Inbound, ProxyTrust } from "../server/inbound.ts";
 import type { Watch } from "./bundle.ts";
 import type { InUse, Runtime } from "./runtime.ts";
 
@@ -39,8 +39,8 @@ export interface UseOwnErrors {
 
 /** A configuration without errors, with what it refers to. It is not compiled yet: `Snapshot`. */
 export interface ValidConfig extends Omit<Extract<LoadResult<AnyPlugin>, { readonly ok: true }>, "ok"> {
-  /** For `match` and `upstream_path` of routes; null: no route has them. */
-  readonly routing: (Matching & UpstreamPaths) | null;
+  /** Null: no part of the configuration needs it. */
+  readonly routing: (Matching & UpstreamPaths & ProxyTrust) | null;
   /** Null: it has none. */
   readonly callers: Tools["callers"];
 }

@@ -27,6 +27,7 @@ import type { Tracer } from "../observe/trace.ts";
 import type * as purgeCode from "../plugins/cache/purge.ts";
 import type { AnyPlugin, FurtherLimits, Tools } from "../plugins/plugin.ts";
 import type { Matching, UpstreamPaths } from "../route/contracts.ts";
+import type { ProxyTrust } from "../server/inbound.ts";
 import type { HostCertificates } from "../server/certificates.ts";
 import type { ListenerFeatures, TlsFiles } from "../server/listener.ts";
 import type { GatewayCounters } from "../store/counters.ts";
@@ -45,8 +46,8 @@ export interface Features extends RuntimeFeatures, ListenerFeatures {
     egressProxy(settings: EgressProxySettings): EgressProxy;
     proxyDestination(settings: EgressProxySettings): Destination;
   };
-  /** `match` and `upstream_path` of routes, `errors` of services. */
-  readonly routing: Matching & UpstreamPaths & HttpsRedirects & OwnErrorBodies;
+  /** `match` and `upstream_path` of routes, what comes before them, `errors` of services. */
+  readonly routing: Matching & UpstreamPaths & ProxyTrust & HttpsRedirects & OwnErrorBodies;
   /** Plugin instances; each kind is a file of its own. */
   readonly plugins: Plugins;
   /** Callers and their groups; limits by group, of costs, and in shadow mode. */

@@ -14,7 +14,6 @@ import { readEntries, tableSteps } from "../route/table.ts";
 import type { TableRoute, RouteTable, TableEntry } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/inbound.ts";
 import type { HostCertificates } from "../server/certificates.ts";
-import { trustedProxies } from "../server/trusted_proxies.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import { destinationsOfUpstreams } from "./destinations.ts";
 import type { BeforeRoutes, CompileTools, EarlyAnswer, UseOwnErrors, ValidConfig } from "./compile_types.ts";
@@ -167,7 +166,7 @@ function* compileInto(
     },
     inUse,
     metrics: plan,
-    receiving: { ...receivingBy(global, runtime.clock), ownBody: errors?.ofUnread ?? null },
+    receiving: { ...receivingBy(valid, runtime.clock), ownBody: errors?.ofUnread ?? null },
     errors,
     serverTiming: global.serverTiming ? features.logs.withServerTiming : null,
   });
@@ -357,10 +356,11 @@ export function entryOf<T>(
 
 /** How requests are received under a configuration. */
 export function receivingBy(
-  { trustedProxies: blocks, clientIpHeaders, limits, underscoreHeaders }: Config["global"],
+  { config: { global }, routing }: Pick<ValidConfig, "config" | "routing">,
   clock: Clock,
 ): ReceiveOptions {
-  const proxies = blocks.length === 0 ? null : trustedProxies(blocks, clientIpHeaders);
+  const { trustedProxies, clientIpHeaders, limits, underscoreHeaders } = global;
+  const proxies = trustedProxies.length === 0 ? null : routing!.trustedProxies(trustedProxies, clientIpHeaders);
   return { clock, proxies, limits, underscores: underscoreHeaders };
 }
 

@@ -71,7 +71,6 @@ export async function runTests(valid: Tested, options: RunOptions = {}): Promise
   } = options;
   const chosen = testsOf(valid).filter(({ name }) => name.includes(only));
   if (chosen.length === 0) return reportOf([]);
-  const { global } = valid.config;
   const conceal = concealerOf(valid);
   // Each run listens, and there may be many at once.
   if (signal !== undefined) setMaxListeners(0, signal);
@@ -81,7 +80,7 @@ export async function runTests(valid: Tested, options: RunOptions = {}): Promise
   const bench: Bench = {
     valid,
     table: matchingTable(valid),
-    receiving: receivingBy(global, manualClock()),
+    receiving: receivingBy(valid, manualClock()),
     wall,
     slice: paced(),
     stopped,

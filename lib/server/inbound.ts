@@ -44,6 +44,11 @@ export interface TrustedProxies {
   readonly clientAddress: (headers: HeaderList, remoteAddress: string) => string;
 }
 
+/** `trusted_proxies.ts` */
+export interface ProxyTrust {
+  trustedProxies(blocks: readonly string[], headers: readonly string[]): TrustedProxies;
+}
+
 /** The facts about a client connection, shared by all of its requests. */
 export interface ConnectionFacts {
   readonly remoteAddress: string | undefined;

@@ -42,7 +42,7 @@ function scratchOf(config: AnyConfigInput, options: Partial<ScratchOptions> = {}
   });
   onTestFinished(() => scratch.close());
   const send = async (path: string, request: Partial<InjectRequest> = {}) => {
-    const inbound = injected({ url: path, ...request }, receivingBy(loaded.config.global, clock));
+    const inbound = injected({ url: path, ...request }, receivingBy(loaded, clock));
     const reply = await scratch.serve(inbound);
     inbound.call.close();
     return { status: reply.status, headers: reply.headers, code: inbound.call.notes.code };
