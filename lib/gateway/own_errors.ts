@@ -10,6 +10,7 @@ import { isGrpc } from "../http/grpc.ts";
 import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import type { ErrorText, OwnReply } from "../http/own_body.ts";
 import { detailBy, documentReply, type ProblemOptions } from "../http/reply.ts";
+import { weightOf } from "../http/weight.ts";
 import type { Inbound } from "../server/inbound.ts";
 import type { UseOwnErrors, ValidConfig } from "./compile_types.ts";
 import { ConfigError } from "./config_error.ts";
@@ -209,8 +210,7 @@ function acceptedBy(headers: HeaderList): readonly MediaRange[] {
   return text.split(",").map((item) => {
     const { name, parameters } = mediaTypeOf(item);
     const at = parameters.findIndex((each) => each.startsWith("q="));
-    const weight = at < 0 ? 1 : Number(parameters[at]!.slice(2));
-    return { name, weight, parameters: at < 0 ? parameters : parameters.slice(0, at) };
+    return { name, weight: weightOf(parameters) ?? 0, parameters: at < 0 ? parameters : parameters.slice(0, at) };
   });
 }
 

@@ -5,6 +5,7 @@ import { promisify } from "node:util";
 import zlib from "node:zlib";
 import { headerValues, withHeader, type HeaderList } from "./headers.ts";
 import type { Reply } from "./reply.ts";
+import { weightOf } from "./weight.ts";
 
 const gzip = promisify(zlib.gzip);
 /** What gzip saves of a smaller body is not worth the time. */
@@ -20,16 +21,6 @@ export function acceptedCodings(headers: HeaderList): ReadonlyMap<string, number
   }
   return weights;
 }
-
-/** 1 without `q`; null for an invalid one (RFC 9110 §12.4.2). */
-function weightOf(parameters: readonly string[]): number | null {
-  for (const parameter of parameters) {
-    if (parameter.startsWith("q=")) return WEIGHT.test(parameter) ? Number(parameter.slice(2)) : null;
-  }
-  return 1;
-}
-
-const WEIGHT = /^q=(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/;
 
 /** By name only: "*" also accepts the plain form. */
 export function acceptsGzip(headers: HeaderList): boolean {

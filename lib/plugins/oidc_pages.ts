@@ -6,6 +6,7 @@ import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
+import { weightOf } from "../http/weight.ts";
 
 /** Nothing of a login may be stored, and what a page says depends on cookies. */
 export const UNSTORED: HeaderList = ["Cache-Control", "no-store", "Vary", "Cookie, Accept"];
@@ -21,7 +22,7 @@ export function isForPage({ headers, upgrade }: Exchange): boolean {
 
 function isPageType(item: string): boolean {
   const [type, ...parameters] = item.split(";").map((part) => part.trim());
-  return type === "text/html" && !parameters.some((parameter) => /^q=0(?:\.0*)?$/.test(parameter));
+  return type === "text/html" && (weightOf(parameters) ?? 0) > 0;
 }
 
 export interface PageLink {

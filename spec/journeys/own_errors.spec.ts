@@ -84,6 +84,7 @@ describe("own bodies of errors", () => {
     ["text/html;level=1", false],
     ["application/json", false],
     ["text/html;q=x", false],
+    ["text/html;q=1.5", false],
     ["", false],
   ])("fit a request with Accept: %s: %s", async (accept, fits) => {
     const { port } = await failing([PAGE]);
