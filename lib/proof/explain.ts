@@ -11,7 +11,7 @@ import type { Service } from "../config/model.ts";
 import { concealerOf } from "../config/secrets.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
-import type { Reply } from "../http/reply.ts";
+import { asSent, type Reply } from "../http/reply.ts";
 import { pluginLabels, type Metrics } from "../observe/metrics_plan.ts";
 import { runningOrder } from "../plugins/chain.ts";
 import { readTarget } from "../route/path.ts";
@@ -54,8 +54,8 @@ const QUESTION_NAMES: OptionNames<Question> = { method: true, url: true, headers
 export interface Explanation {
   readonly outcome: "matched" | "refused";
   /**
-   * The status over HTTP/1.1 of a request that is refused before any plugin: 400, 404, 405, 413, 414, 417 or 431; or
-   * the status of a redirect to HTTPS.
+   * The status over HTTP/1.1 of a request that is refused before any plugin: 400, 404, 405, 413, 414, 417 or 431, or
+   * that of an entry of `errors`; or the status of a redirect to HTTPS.
    */
   readonly status: number | null;
   readonly code: string | null;
@@ -147,7 +147,7 @@ export async function explain(question: Question, displayed: Json, source: Expla
   if (place === null || found?.kind !== "route") {
     const { code, detail } = problemOf(reply!);
     const reasons = [detail, ...answer.reasons, ...(found === null ? [] : ofMethod(method))];
-    return { ...NOTHING, outcome: "refused", status: reply!.status, code, reasons, candidates, path };
+    return { ...NOTHING, outcome: "refused", status: asSent(reply!).status, code, reasons, candidates, path };
   }
   const { service, route } = place;
   const upstreams = upstreamSets.find((each) => each.service === service.name);

@@ -4,12 +4,12 @@
  * the plugin had let it pass.
  */
 import { waitAtMost, type Clock } from "../base/clock.ts";
-import { ERRORS, messageOf } from "../base/errors.ts";
+import { messageOf } from "../base/errors.ts";
 import { ClientFailure } from "../client/client.ts";
 import { groupsOf, type Exchange } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
-import { discard, isForeignFault, type Reply } from "../http/reply.ts";
+import { asSent, discard, faultReply, isForeignFault, type Reply } from "../http/reply.ts";
 import { isReply } from "../plugins/chain.ts";
 import type { Scope } from "../plugins/plugin.ts";
 import type { Found } from "../route/table.ts";
@@ -169,12 +169,15 @@ class PluginStep implements Step {
             if (behind === null) discard(reply);
             return this.#ignored(exchange, goOn);
           }
-          if (behind === null) this.now = isReply(reply) ? answering(exchange, reply) : fault("it returned no reply");
+          if (behind === null)
+            this.now = isReply(reply)
+              ? answering(exchange, reply)
+              : failing(exchange, new TypeError("it returned no reply"));
           return reply;
         };
         const failed = (error: unknown): Reply | Promise<Reply> => {
           if (this.#asked !== null) return this.#ignored(exchange, goOn);
-          this.now = isForeignFault(error) ? answer(ERRORS[error.code].status, error.code) : fault(messageOf(error));
+          this.now = failing(exchange, error);
           throw error;
         };
         let returned: Reply | Promise<Reply>;
@@ -224,11 +227,14 @@ function answer(status: number, code: string | null, more = "", location: string
   return said("answers", `answers ${status}${code === null ? "" : ` ${code}`}${more}`, { status, code, location });
 }
 
-function fault(why: string): PluginVerdict {
-  return answer(500, "internal", `: ${why}`);
+/** As `serve` answers it. */
+function failing({ call }: Exchange, error: unknown): PluginVerdict {
+  const { status } = asSent(faultReply(call, error));
+  return isForeignFault(error) ? answer(status, error.code) : answer(status, "internal", `: ${messageOf(error)}`);
 }
 
-function answering({ call }: Exchange, { status, headers }: Reply): PluginVerdict {
+function answering({ call }: Exchange, reply: Reply): PluginVerdict {
+  const { status, headers } = asSent(reply);
   const location = headerValue(headers, "location") ?? null;
   return answer(status, call.notes.code, location === null ? "" : ` to ${location}`, location);
 }

@@ -8,7 +8,7 @@ import { silentLog } from "../base/log.ts";
 import type { Route, Service } from "../config/model.ts";
 import type { ClientAnswer, ClientRequestOptions } from "../client/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
-import type { Reply } from "../http/reply.ts";
+import { documentReply, type Reply } from "../http/reply.ts";
 import * as foreignKinds from "../plugins/foreign_kind.ts";
 import type { Tools } from "../plugins/plugin.ts";
 import * as costs from "../plugins/costs.ts";
@@ -40,7 +40,10 @@ export interface ScratchOptions {
   readonly verifyPassword?: Tools["verifyPassword"];
   /** Wraps the middleware of each plugin, after its creation. Default: none is wrapped. */
   readonly wrap?: (plugin: PluginRef, middleware: Middleware) => Middleware;
-  /** Whether errors are problem documents, whatever `errors` of the configuration says. Default: false. */
+  /**
+   * Whether errors are problem documents, and `errors` of the configuration says only which status is sent. Default:
+   * false.
+   */
   readonly plainErrors?: boolean;
 }
 
@@ -95,7 +98,7 @@ export class Scratch {
     this.#tried = tried;
     this.#table = table;
     this.#options = options;
-    this.#errors = options.plainErrors === true ? null : compileOwnErrors(tried.config.global.errors);
+    this.#errors = this.#asAsked(compileOwnErrors(tried.config.global.errors));
     this.#runtime = new Runtime(options.clock, silentLog);
     this.#inUse = this.#runtime.inUse(0);
     this.#context = {
@@ -160,10 +163,29 @@ export class Scratch {
       ...createLinks(route.plugins, { level: "route", service: name, route: routeName }, this.#context),
     ];
     const chained = chain(links, this.#options.upstream(service), { service: name, route: routeName }, this.#context);
-    const { plainErrors = false } = this.#options;
-    const errors = plainErrors || !service.errors ? null : compileOwnErrors(service.errors, global.errors);
+    const errors = service.errors === undefined ? null : this.#asAsked(compileOwnErrors(service.errors, global.errors));
     const target = targetOf(serviceName(service), route, chained, null, errors);
     this.#targets.set(route, target);
     return target;
   }
+
+  #asAsked(errors: UseOwnErrors | null): UseOwnErrors | null {
+    return errors === null || this.#options.plainErrors !== true ? errors : withDocuments(errors);
+  }
+}
+
+/** With problem documents in place of the bodies. */
+function withDocuments(errors: UseOwnErrors): UseOwnErrors {
+  return {
+    ...errors,
+    ofRequest(inbound) {
+      errors.ofRequest(inbound);
+      const { call } = inbound;
+      const replyTo = call.ownBody!;
+      call.ownBody = (error, id, options) => {
+        const sentAs = replyTo(error, id, options)?.sentAs;
+        return sentAs === undefined ? null : { ...documentReply(error, id, options), sentAs };
+      };
+    },
+  };
 }

@@ -373,14 +373,40 @@ describe("explain for a service whose upstream depends on the request", () => {
 });
 
 describe("explain for a request that is refused", () => {
-  it("names status, code and reason of the error, whatever body it would have", async () => {
-    for (const own of [{ body: "<p>${error.code}" }, { status: 204 }] as const) {
+  it(
+    "names the status that an entry of errors sends, with code and reason of the " + "error, also of a plugin's",
+    async () => {
+      const error = (codes: string[], status?: number) => ({
+        codes,
+        content_type: "text/html",
+        body: "x",
+        ...(status !== undefined && { status }),
+      });
+      const plugins = [{ name: "key_auth", config: { key: "k" } }];
+      const { services } = SHOP;
+      const service = { ...services[0]!, plugins, errors: [error(["key_missing"], 404), error(["key_invalid"])] };
+      const gateway = createGateway({
+        config: { ...SHOP, global: { errors: [error(["route_not_found"], 200)] }, services: [service] } as never,
+      });
+      const ask = (url: string, headers = {}) => gateway.explain({ method: "GET", url, headers });
+      expect(await ask("/none")).toMatchObject({ outcome: "refused", status: 200, code: "route_not_found" });
+      expect(await ask("/none", { Accept: "image/png" })).toMatchObject({ status: 404 });
+      expect((await ask("/none")).reasons[0]).toBe("No service and route of this gateway match the path.");
+      const url = "/shop/items/7";
+      expect((await ask(url)).answer).toMatchObject({ name: "key_auth", status: 404, code: "key_missing" });
+      expect((await ask(url)).plugins[0]).toMatchObject({ verdict: "answers 404 key_missing" });
+      expect((await ask(url, { apiKey: "x" })).answer).toMatchObject({ status: 401, code: "key_invalid" });
+    },
+  );
+
+  it("names the sent status, code and reason of the error, whatever body it would have", async () => {
+    for (const [own, status] of [[{ body: "<p>${error.code}" }, 404] as const, [{ status: 204 }, 204] as const]) {
       const errors = [{ content_type: "text/html", ...own }];
       const { services } = SHOP;
       const service = { ...services[0]!, errors };
       const withPages = createGateway({ config: { ...SHOP, global: { errors }, services: [service] } as never });
       const ask = (url: string) => withPages.explain({ method: "GET", url });
-      expect(await ask("/none")).toMatchObject({ outcome: "refused", status: 404, code: "route_not_found" });
+      expect(await ask("/none")).toMatchObject({ outcome: "refused", status, code: "route_not_found" });
       expect((await ask("/none")).reasons[0]).toBe("No service and route of this gateway match the path.");
     }
   });
