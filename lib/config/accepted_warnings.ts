@@ -22,6 +22,7 @@ export const ACCEPTABLE_WARNINGS = [
   "redirect_loop",
   "caller_unused",
   "retries_unused",
+  "errors_unused",
   "names_mixed",
 ] as const;
 

@@ -30,34 +30,28 @@ const GUARDS: ReadonlySet<string> = new Set(["acl", "basic_auth", "key_auth", "m
  * that of the service, or of all services.
  */
 export function canWarn(document: JsonNode, [service, ...more]: readonly JsonNode[]): boolean {
-  if (more.length > 0 || CAUSES.some((at) => nodeAt(document, at) !== undefined)) return true;
-  const plugins = (owner: JsonNode | undefined) => itemsOf(owner && nodeAt(owner, ["plugins"]));
-  const routes = itemsOf(service && nodeAt(service, ["routes"]));
+  const global = nodeAt(document, ["global"]);
+  if (more.length > 0 || hasSome(document, OF_DOCUMENT) || hasSome(global, OF_GLOBAL)) return true;
+  if ([global, service].some((owner) => listIn(owner, "errors").length > 1)) return true;
+  const routes = listIn(service, "routes");
   const isAlone = routes.length === 1;
-  const common = [
-    ...plugins(nodeAt(document, ["global"])),
-    ...plugins(service),
-    ...(isAlone ? plugins(routes[0]) : []),
-  ];
+  const common = [global, service, isAlone ? routes[0] : undefined].flatMap((owner) => listIn(owner, "plugins"));
   if (!common.every((plugin, i) => isSilent(plugin, common.slice(i + 1)))) return true;
   if (service === undefined) return false;
   if (nodeAt(service, ["retries", "on"]) !== undefined) return true;
+  const isSecure = ["https", "h2"].includes(textAt(service, "protocol"));
+  if (!isSecure && listIn(service, "upstreams").some((each) => hasSome(each, ["request_headers"]))) return true;
   const causes = (route: JsonNode) =>
-    nodeAt(route, ["match"]) !== undefined ||
-    nodeAt(route, ["upstream_path"]) !== undefined ||
+    hasSome(route, ["match", "upstream_path"]) ||
     (!isAlone &&
-      (REST.test(textAt(route, "path")) || plugins(route).some((each) => !isSilent(each, []) || isGuard(each))));
+      (REST.test(textAt(route, "path")) ||
+        listIn(route, "plugins").some((each) => !isSilent(each, []) || isGuard(each))));
   return routes.some(causes);
 }
 
 /** What warnings are about, besides plugins, routes that no request reaches and secrets that look like templates. */
-const CAUSES = [
-  ["callers"],
-  ["caller_files"],
-  ["global", "counters"],
-  ["global", "egress_proxy"],
-  ["global", "accept_warnings"],
-];
+const OF_DOCUMENT = ["callers", "caller_files"];
+const OF_GLOBAL = ["counters", "egress_proxy", "accept_warnings"];
 /** {a}/{b*} */
 const REST = /[}>]\/[{<][^/]*\*/;
 
@@ -72,6 +66,14 @@ function isSilent(plugin: JsonNode, after: readonly JsonNode[]): boolean {
 
 function isGuard(plugin: JsonNode): boolean {
   return GUARDS.has(textAt(plugin, "name"));
+}
+
+function listIn(owner: JsonNode | undefined, name: string): readonly JsonNode[] {
+  return itemsOf(owner && nodeAt(owner, [name]));
+}
+
+function hasSome(owner: JsonNode | undefined, names: readonly string[]): boolean {
+  return names.some((name) => owner && nodeAt(owner, [name]) !== undefined);
 }
 
 /** "": there is no text. */

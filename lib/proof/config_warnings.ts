@@ -2,6 +2,7 @@
  * Computes the warnings about a configuration from the configuration alone.
  */
 import { addressOf } from "../base/ip_address.ts";
+import { isSecretName } from "../base/secret_names.ts";
 import { atOnce, inSlices, paced, type NextTimeSlice } from "../base/time_slices.ts";
 import { isLoopback } from "../base/url_destination.ts";
 import { formatPath, type Path } from "../config/json.ts";
@@ -11,6 +12,7 @@ import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import type { ValidConfig } from "../gateway/compile_types.ts";
 import { entryOf } from "../gateway/snapshot.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
+import { ofErrors } from "./error_warnings.ts";
 import { ofCallers } from "./known_callers.ts";
 import { ofPlugins, redirectLoops } from "./plugin_warnings.ts";
 import { bypassPath, ofRetries, ofRoutes } from "./route_warnings.ts";
@@ -49,6 +51,8 @@ function* warningSteps(
   const found: ConfigWarning[] = [];
   for (const find of [
     () => ofPlainServers(valid),
+    () => ofPlainUpstreams(valid),
+    () => ofErrors(valid.config),
     () => ofUnfilled(valid),
     () => ofCallers(valid, plugins),
     () => ofInstances,
@@ -87,6 +91,36 @@ function ofPlainServers({ config: { global } }: ValidConfig): readonly ConfigWar
     const remedy = `Use a ${scheme}:// URL, or reach the server through a proxy on this machine.`;
     const place = { path, at: ["global", field], service: null, route: null };
     return [{ code: "plain_http_secret", message, example: null, remedy, ...place }];
+  });
+}
+
+/** References as they are written. */
+interface WithUpstreams {
+  readonly services: readonly {
+    readonly upstreams: readonly { readonly request_headers?: Readonly<Record<string, string>> }[];
+  }[];
+}
+
+/** One for each service whose upstreams get secrets of their own; the first of these upstreams is named. */
+function ofPlainUpstreams({ config, shown }: ValidConfig): readonly ConfigWarning[] {
+  const written = (shown as unknown as WithUpstreams).services;
+  return config.services.flatMap(({ name, protocol, upstreams }, i): readonly ConfigWarning[] => {
+    if (protocol === "https" || protocol === "h2") return [];
+    for (const [j, upstream] of upstreams.entries()) {
+      const headers = Object.entries(
+        isLoopback(upstream.host) ? {} : (written[i]!.upstreams[j]!.request_headers ?? {}),
+      );
+      const [header] = headers.find(([each, value]) => isSecretName(each) || value.includes("${")) ?? [];
+      if (header === undefined) continue;
+      const message =
+        `Service "${name}" sends ${header} of upstream "${upstream.id}" over plain HTTP (${addressOf(upstream)}): ` +
+        `anyone on the network between can read it.`;
+      const remedy = 'Use "https" or "h2" as the protocol, or reach the upstream through a proxy on this machine.';
+      const at = ["services", i, "upstreams", j, "request_headers"];
+      const place = { path: `services.${name}`, at, service: name, route: null };
+      return [{ code: "plain_http_secret", message, example: null, remedy, ...place }];
+    }
+    return [];
   });
 }
 

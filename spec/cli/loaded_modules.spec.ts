@@ -162,7 +162,13 @@ describe("the program loads what is named, and only that,", () => {
     ],
     ["with own errors", withGlobal({ errors: [{ content_type: "text/plain", body: "x" }] }), {}, ["routing"]],
     ["with another path at the upstream", withService({ upstream_path: "/api" }), {}, ["routing"]],
-    ["with headers for one upstream", withUpstream({ request_headers: { "X-A": "1" } }), {}, ["balancing"]],
+    ["with headers for one upstream", withUpstream({ request_headers: { "X-A": "1" } }), {}, ["balancing", "proof"]],
+    [
+      "with headers for one upstream behind TLS",
+      withService({ protocol: "https", upstreams: [{ host: "127.0.0.1", port: 1, request_headers: { "X-A": "1" } }] }),
+      {},
+      ["balancing", "outbound"],
+    ],
     [
       "with a backup",
       withService({
@@ -180,7 +186,7 @@ describe("the program loads what is named, and only that,", () => {
       {},
       ["routing"],
     ],
-    ["with trusted proxies", withGlobal({ trusted_proxies: ["10.0.0.0/8"] }), {}, []],
+    ["with trusted proxies", withGlobal({ trusted_proxies: ["10.0.0.0/8"] }), {}, ["routing"]],
     [
       "with shared counters",
       withGlobal({ counters: { store: "redis", url: "redis://127.0.0.1:1" } }),

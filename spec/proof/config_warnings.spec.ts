@@ -914,6 +914,38 @@ describe("configWarnings", () => {
     ]);
   });
 
+  it("secrets in request_headers of an upstream must not reach another machine over plain HTTP", () => {
+    const told = (host: string, header: object, parts: object = {}) => {
+      const upstreams = [
+        { host: "127.0.0.1", port: 1, request_headers: { "X-Api-Key": "k" } },
+        ...["a", "b"].map((id) => ({ id, host, port: 8080, request_headers: header })),
+      ];
+      return warningsOf(configOf([["a", "/a"]], { upstreams, ...parts }));
+    };
+    const [secret, open] = [{ Authorization: "${env:TOKEN}" }, { "X-Tenant": "gold" }];
+    for (const host of ["api.example.com", "10.0.0.7", "localhost.example.com", "fd00::1"])
+      expect(pathsOf(told(host, secret)), host).toEqual(["plain_http_secret:services.s"]);
+    expect(pathsOf(told("10.0.0.7", { "X-Tenant": "${env:TOKEN}" }, { protocol: "h2c" }))).toEqual([
+      "plain_http_secret:services.s",
+    ]);
+    for (const host of ["localhost", "127.0.0.2", "::1"]) expect(told(host, secret), host).toEqual([]);
+    expect(told("10.0.0.7", open)).toEqual([]);
+    for (const protocol of ["https", "h2"]) expect(told("10.0.0.7", secret, { protocol })).toEqual([]);
+    const [warning] = told("fd00::1", secret);
+    expect(warning).toEqual({
+      code: "plain_http_secret",
+      path: "services.s",
+      message:
+        'Service "s" sends Authorization of upstream "a" over plain HTTP ([fd00::1]:8080): ' +
+        "anyone on the network between can read it.",
+      example: null,
+      remedy: 'Use "https" or "h2" as the protocol, or reach the upstream through a proxy on this machine.',
+      service: "s",
+      route: null,
+      at: ["services", 0, "upstreams", 1, "request_headers"],
+    });
+  });
+
   it("the warning about the password of global.counters names the server and its place, not the password", () => {
     const counters = { store: "redis", url: ["redis://a:hunter2@localhost", "redis://a:hunter2@[fd00::1]:7000"] };
     expect(warningsOf(configOf([], {}, { counters }))).toEqual([
@@ -1226,4 +1258,113 @@ describe("the gateway's configWarnings", () => {
       expect(gateway.status.warnings).toEqual([]);
     },
   );
+});
+
+describe("entries of errors", () => {
+  const html = { content_type: "text/html", body: "x" };
+  const told = (...errors: object[]) => pathsOf(warningsOf(configOf([["a", "/a"]], {}, { errors })));
+  const SECOND = ["errors_unused:global.errors[1]"];
+
+  it.each<[string, object[]]>([
+    ["every error", [{ ...html }, { ...html, codes: ["overloaded"] }]],
+    ["every error, before one for every error", [{ ...html }, { ...html, methods: ["GET"] }]],
+    [
+      "its status",
+      [
+        { ...html, statuses: [503] },
+        { ...html, codes: ["overloaded"] },
+      ],
+    ],
+    [
+      "its code",
+      [
+        { ...html, codes: ["not_cached"] },
+        { ...html, codes: ["not_cached"] },
+      ],
+    ],
+    [
+      "its method",
+      [
+        { ...html, methods: ["GET"] },
+        { ...html, codes: ["overloaded"], methods: ["GET", "HEAD"] },
+      ],
+    ],
+    [
+      "whatever is accepted",
+      [
+        { ...html, always: true },
+        { ...html, content_type: "text/plain" },
+      ],
+    ],
+    ["what accepts its type, written otherwise", [{ ...html, content_type: "TEXT/html; charset=utf-8" }, { ...html }]],
+  ])("an entry of errors behind one that takes %s is named", (_what, errors) => {
+    expect(told(...errors)).toEqual(SECOND);
+  });
+
+  it.each<[string, object[]]>([
+    [
+      "fewer errors",
+      [
+        { ...html, codes: ["overloaded"] },
+        { ...html, statuses: [503] },
+      ],
+    ],
+    [
+      "one of two errors",
+      [
+        { ...html, statuses: [503] },
+        { ...html, codes: ["overloaded", "forbidden"] },
+      ],
+    ],
+    [
+      "fewer methods",
+      [
+        { ...html, methods: ["GET"] },
+        { ...html, codes: ["overloaded"] },
+      ],
+    ],
+    [
+      "another method",
+      [
+        { ...html, methods: ["HEAD"] },
+        { ...html, methods: ["GET"] },
+      ],
+    ],
+    ["another type", [{ ...html }, { ...html, content_type: "application/json" }]],
+    ["the type with a parameter", [{ ...html, content_type: "text/html;level=1" }, { ...html }]],
+    ["what is accepted alone", [{ ...html }, { ...html, always: true }]],
+    [
+      "a code of unknown status",
+      [
+        { ...html, statuses: [504] },
+        { ...html, codes: ["not_cached"] },
+      ],
+    ],
+  ])("an entry of errors behind one that takes %s is not", (_what, errors) => {
+    expect(told(...errors)).toEqual([]);
+  });
+
+  it("an entry of errors is named with all entries that take its errors together, each list by itself", () => {
+    const errors = [
+      { ...html, statuses: [502] },
+      { ...html, codes: ["overloaded"] },
+      { ...html, statuses: [502], codes: ["overloaded"] },
+    ];
+    const [warning, ...more] = warningsOf(configOf([["a", "/a"]], { errors }, { errors: errors.slice(0, 1) }));
+    expect(more).toEqual([]);
+    expect(warning).toEqual({
+      code: "errors_unused",
+      path: "services.s.errors[2]",
+      message:
+        "services.s.errors[2] is never sent: services.s.errors[0], " +
+        "services.s.errors[1] before it take all of its errors.",
+      example: null,
+      remedy: "Remove the entry, or put it in front of those that take more errors.",
+      service: "s",
+      route: null,
+      at: ["services", 0, "errors", 2],
+    });
+    const accept_warnings = ["errors_unused:services.s.errors[2]"];
+    expect(warningsOf(configOf([["a", "/a"]], { errors }, { accept_warnings }))).toEqual([]);
+  });
 });

@@ -35,6 +35,7 @@ const ADVICE = new Set<string>([
   "group_unknown",
   "caller_unused",
   "retries_unused",
+  "errors_unused",
   "names_mixed",
   "stale_acceptance",
   "more",
