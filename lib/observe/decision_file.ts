@@ -334,7 +334,24 @@ function namesIn(folder: StateFolder): readonly string[] {
   const content = folder.read(NAMES_FILE) ?? Buffer.of();
   const rest = content.subarray(65);
   if (content.toString("latin1", 0, 65) !== `${hash("sha256", rest)}\n`) return [];
-  return JSON.parse(rest.toString()) as string[];
+  const names = parsed(rest.toString());
+  return Array.isArray(names) ? names.filter(isName) : [];
+}
+
+/** A text; one that looks like the key of an instance is one. */
+function isName(name: unknown): name is string {
+  if (typeof name !== "string" || !name.startsWith('["')) return typeof name === "string";
+  const key = parsed(name);
+  return Array.isArray(key) && key.length === 5 && typeof key[3] === "string";
+}
+
+/** Null for text that is no JSON. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
 }
 
 async function knowNames(decisions: Decisions, names: readonly string[]): Promise<void> {

@@ -172,7 +172,7 @@ type InstanceKey = [level: string, service: string | null, route: string | null,
 
 /** `name`: the key of an instance, or who else has answered. */
 function answererOf(name = ""): Pick<RequestDecision, "by" | "plugin"> {
-  if (!name.startsWith("[")) return { by: name || null, plugin: null };
+  if (!name.startsWith('["')) return { by: name || null, plugin: null };
   const [, service, route, kind, which] = JSON.parse(name) as InstanceKey;
   const isNamed = typeof which === "string";
   return { by: kind, plugin: pluginPath({ service, route }, isNamed ? which : kind, isNamed ? 0 : which) };

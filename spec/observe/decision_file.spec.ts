@@ -1,4 +1,5 @@
 /** Decisions that outlive the program in a file, and what is made of a file that is not what was written. */
+import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -357,6 +358,16 @@ describe("a file of decisions that is not what was written", () => {
         for (let i = 0; i < 20; i++) await program.find(`r${i}`);
         await program.kill();
       }
+    },
+  );
+
+  it.each(["{}", "[1, null, {}]", '["[\\"x", "[\\"route\\"]", "[1]"]', "[", ""])(
+    "has names that are none (%s): decisions are there without them",
+    async (names) => {
+      const { folder } = await fileOf(3);
+      const digest = createHash("sha256").update(names).digest("hex");
+      writeFileSync(join(folder, "decision_names"), `${digest}\n${names}`);
+      expect(await present(await started(folder, 3), 0, 3)).toEqual([0, 1, 2]);
     },
   );
 

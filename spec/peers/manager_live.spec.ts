@@ -222,6 +222,7 @@ describe("one request", () => {
         await search(id);
         await heading(page, `Request ${id}`);
         await page.getByText(said).waitFor();
+        if (id === "refused") await page.locator("main").getByRole("link", { name: "plugins.key_auth" }).waitFor();
       }
       await until(
         page,
