@@ -235,8 +235,11 @@ export function createLink(
 ): PluginLink {
   const { runtime, plan, tracer, inUse, standIns, callers, observed: observe } = context;
   const key = JSON.stringify([place.level, place.service, place.route, name, id ?? nth]);
+  // Not `...place`: Node 20 gives each object a hidden class of its own then, and there are many.
   const scope: Scope = {
-    ...place,
+    level: place.level,
+    service: place.service,
+    route: place.route,
     key,
     path: pluginPath(place, id ?? name, id === undefined ? nth : 0),
     id: id ?? null,

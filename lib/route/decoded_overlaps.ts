@@ -4,7 +4,7 @@
  */
 import { isCovered, keysFrom, literalAt, PatternIndex, type Indexed } from "./pattern_index.ts";
 import { choiceOf, lacks, type Pattern, type Placed, type PlacedRoutes } from "./placed_routes.ts";
-import type { SampleRequest } from "./sample_requests.ts";
+import { requestFor, type SampleRequest } from "./sample_requests.ts";
 import { findSpelling, type Steps } from "./spellings.ts";
 
 /** A pattern of a service that accepts `%2F`, in the index by the literals that it begins with. */
@@ -124,7 +124,7 @@ export class DecodedOverlaps<T> {
           },
         );
         if (found === "undecided") isUndecided = true;
-        else if (found !== null) return { ...choice, host, path: found.path };
+        else if (found !== null) return requestFor(choice, host, found.path);
       }
     }
     return isUndecided ? null : undefined;

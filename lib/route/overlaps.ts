@@ -11,7 +11,7 @@ import { DecodedOverlaps } from "./decoded_overlaps.ts";
 import type { Segment } from "./pattern.ts";
 import { isOpen } from "./pattern_index.ts";
 import { choiceOf, lacks, PlacedRoutes, type Pattern, type Placed } from "./placed_routes.ts";
-import { choiceFor, COMMON_METHODS, fulfilling, type SampleRequest } from "./sample_requests.ts";
+import { choiceFor, COMMON_METHODS, fulfilling, requestFor, type SampleRequest } from "./sample_requests.ts";
 import { contenders, methodsOf, routeFor, routeSteps, type TableRoute, type TableEntry } from "./table.ts";
 import { UpstreamOverlaps, type RouteDestination } from "./upstream_overlaps.ts";
 
@@ -245,7 +245,7 @@ function requestTo<T>(
   const choice = length === null ? null : choiceOf(route, pattern);
   return length === null || choice === null
     ? null
-    : { ...choice, host, path: placed.sharedPath(pattern.segments, other, length) };
+    : requestFor(choice, host, placed.sharedPath(pattern.segments, other, length));
 }
 
 /** Why a route of the same pattern takes a request, and not the guarded one. */

@@ -5,7 +5,7 @@ import type { FoundTaker } from "./decoded_overlaps.ts";
 import type { Segment } from "./pattern.ts";
 import { isOpen, visitMeeting } from "./pattern_index.ts";
 import { lacks, type Placed, type PlacedRoutes } from "./placed_routes.ts";
-import { choiceFor, methodsFor, type SampleRequest } from "./sample_requests.ts";
+import { choiceFor, methodsFor, requestFor, type SampleRequest } from "./sample_requests.ts";
 import { childOf, routesAt, type Node } from "./tree.ts";
 
 /** Where the routes of a service lead. */
@@ -111,7 +111,7 @@ export class UpstreamOverlaps<T> {
           for (const method of methods) {
             const choice = choiceFor(route, way.routes, [method]);
             if (choice !== null && choiceFor(guarded, guardedWay.routes, [method]) !== null)
-              return { ...choice, host: way.host, path: way.path };
+              return requestFor(choice, way.host, way.path);
           }
         }
       }
