@@ -10,7 +10,7 @@ import { withAllFeatures } from "./features/all.ts";
 
 export interface GatewayOptions extends Omit<
   CompleteOptions,
-  "modules" | "source" | "hasHttps" | "state" | "seen" | "takenOut" | "audit" | "asked" | "areDurationsSent"
+  "modules" | "source" | "https" | "state" | "seen" | "takenOut" | "audit" | "asked" | "areDurationsSent"
 > {
   /** The result of `loadPluginModules` for the same configuration; needed where it has `global.plugin_modules`. */
   readonly modules?: PluginModules;
@@ -95,7 +95,7 @@ export type {
   TryFigures,
 } from "./observe/stats.ts";
 export type { InjectRequest, InjectResponse } from "./proof/made_request.ts";
-export type { TlsFiles } from "./server/listener.ts";
+export type { TlsFiles } from "./server/certificates.ts";
 export type { ClientCertificate } from "./http/client_certificate.ts";
 export { Exchange, type Call, type ExchangeParts } from "./http/exchange.ts";
 export type {

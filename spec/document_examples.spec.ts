@@ -164,11 +164,13 @@ describe.skipIf(!hasOpenssl)("docs/tls.md", () => {
         expect({ line, status: spawnSync("sh", ["-c", line], { cwd: folder }).status }).toEqual({ line, status: 0 });
       }
       writeFileSync(join(folder, "gw.json"), read("examples/quickstart.json").replace("3000", "1"));
+      writeFileSync(join(folder, "https.json"), blocksOf(document("docs/tls.md"), "json")[0]!.replace("3000", "1"));
       const file = (name: string) => readFileSync(join(folder, name));
       const client = { cert: file("client.crt"), key: file("client.key") };
       for (const [block, own] of [
         [commands[0]!, {}],
-        [commands[1]!, client],
+        [commands[1]!, {}],
+        [commands[2]!, client],
       ] as const) {
         const words = wordsOf(block.find((line) => line.startsWith("npx edge-gateway"))!).slice(2);
         const ports = ["--http-port", "0", "--https-port", "0", "--listen-host", "127.0.0.1"];

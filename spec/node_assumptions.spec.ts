@@ -778,6 +778,36 @@ describe("Node for lib/server/tls.ts and lib/server/client_certificate.ts", () =
     },
   );
 
+  it(
+    "`this` of an SNICallback is the TLS socket, and what is written to its TCP socket before the callback fails " +
+      "arrives as a record of TLS",
+    async () => {
+      for (const version of ["TLSv1.2", "TLSv1.3"] as const) {
+        let raw: Socket;
+        const server = tls.createServer({
+          SNICallback(this: Socket, _name, done) {
+            expect([this.remotePort, this.localPort]).toEqual([raw.remotePort, raw.localPort]);
+            raw.write(Buffer.from([21, 3, 3, 0, 2, 2, 112]));
+            done(new Error("unknown"));
+          },
+        });
+        server.prependListener("connection", (socket) => (raw = socket));
+        const failed = once(server, "tlsClientError");
+        const port = await listening(server);
+        const socket = tls.connect({
+          port,
+          host: "127.0.0.1",
+          servername: "a.test",
+          minVersion: version,
+          maxVersion: version,
+        });
+        const [error] = (await once(socket, "error")) as [NodeJS.ErrnoException];
+        expect(error.code).toBe("ERR_SSL_TLSV1_UNRECOGNIZED_NAME");
+        expect(await failed).toMatchObject([{ message: "unknown" }, { destroyed: true }]);
+      }
+    },
+  );
+
   it("a ticket is not resumed when `ticketKeys` or `sessionIdContext` differ", async () => {
     const keys = Buffer.alloc(48, 7);
     const { ticket } = await meet(await secure(asking(keys, "rules")));

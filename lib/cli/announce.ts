@@ -16,7 +16,7 @@ export function announce(started: Started, settings: Settings, log: Log): void {
     configuration: { signer, snapshot },
     features,
   } = GatewayCore.internalsOf(gateway);
-  const httpsOff = "off: SERVER_CERT_PATH and SERVER_KEY_PATH are not set";
+  const httpsOff = "off: neither SERVER_CERT_PATH nor global.certificates names a certificate";
   const httpOff = "off: HTTP_PORT is off";
   const admin = adminUrl ?? "off: ADMIN_USER and ADMIN_PASSWORD are not set";
   const probes = probeUrl ?? "off: PROBE_PORT is not set";
@@ -80,4 +80,4 @@ export function announce(started: Started, settings: Settings, log: Log): void {
 const PROXIES = ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"];
 
 /** Warnings that the settings cause. */
-const OF_SETTINGS: ReadonlySet<string> = new Set(["certificates_unused", "mtls_idle", "quota_not_durable"]);
+const OF_SETTINGS: ReadonlySet<string> = new Set(["mtls_idle", "quota_not_durable"]);

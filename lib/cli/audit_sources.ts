@@ -28,6 +28,7 @@ import {
   type AuditedModule,
 } from "./audit_modules.ts";
 import { featuresNamedBy, settingsOf, type Named } from "./on_demand.ts";
+import { checkHttps } from "./tls_files.ts";
 import { NAME_FILES, realPath, touchedFiles, unique } from "./touched_files.ts";
 
 export interface Audit {
@@ -70,10 +71,17 @@ export async function auditOf(flags: Flags) {
   const modules = await loadPluginModules(configPath, process.env, configKeyFile);
   for (const name of featuresNamedBy(settings)) await modules.loadFeature(name);
   const reader = new ConfigReader(
-    { configFile: configPath, modules, ...(configKeyFile !== undefined && { configKeyFile }) },
+    {
+      configFile: configPath,
+      modules,
+      https: settings.serverCertPath !== null,
+      ...(configKeyFile !== undefined && { configKeyFile }),
+    },
     readRegularFile,
   );
   const read = reader.load(reader.source());
+  const hasHttps = reader.https !== "closed";
+  if (hasHttps || settings.areAboutTls) checkHttps(settings, reader.https);
   const destinations = destinationsIn(read.valid, modules);
   const { config, tests, testFiles, callerFiles } = read.valid;
   const keys = [...read.inputs.files].flatMap(([path, content]) =>
@@ -81,7 +89,7 @@ export async function auditOf(flags: Flags) {
   );
   const own = config.global.pluginModules.map(({ path }) => auditedFile(path.path, path.content));
   const dials = throughProxy(dialsOf(settings, destinations), config.global.egressProxy, modules);
-  const listens = listensOf(settings);
+  const listens = listensOf(settings, hasHttps);
   // "*", the servers of a Cluster, counts: they may give each other names. localhost is looked up in files alone (RFC
   // 6761 §6.3).
   const names = [...dials, ...listens].filter(({ host, via }: AuditedDial) => via === undefined && isIP(host) === 0);
@@ -93,10 +101,11 @@ export async function auditOf(flags: Flags) {
     named: [...read.inputs.files.keys()],
   });
   const hasTests = tests.length > 0;
-  // What the flags and variables of a start name before its settings are known.
+  // What a start needs besides what its settings name.
   const named: Named = [
     ...(areOfStart(flags, process.env) ? [] : (["settings"] as const)),
     ...(process.env.LISTEN_FDS ? (["sockets"] as const) : []),
+    ...(hasHttps ? (["serverTls"] as const) : []),
   ];
   const atStart = [
     ...modulesOf(loadedAtStart(settings, named, modules, hasTests), areOfStart(flags) ? "plain" : "any"),
@@ -117,7 +126,7 @@ export async function auditOf(flags: Flags) {
     dials: [...dials, ...(hasNameServers ? nameServers() : [])],
     secrets: unique([...secretsOfSettings(settings, flags), ...secretsOf(read), ...keys.map((path) => `file:${path}`)]),
   };
-  return { audit, settings, config, kinds: read.valid.kinds, features: modules, hasTests, watched, patterns };
+  return { audit, settings, hasHttps, config, kinds: read.valid.kinds, features: modules, hasTests, watched, patterns };
 }
 
 function onRequest(settings: Settings, atStart: readonly AuditedModule[]): readonly AuditedModule[] {
@@ -150,19 +159,14 @@ function throughProxy(
 }
 
 const PRIVATE_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----/;
-function listensOf({
-  listenHosts,
-  httpPort,
-  httpsPort,
-  serverCertPath,
-  admin,
-  probe,
-  manager,
-}: Settings): Destination[] {
+function listensOf(
+  { listenHosts, httpPort, httpsPort, admin, probe, manager }: Settings,
+  hasHttps: boolean,
+): Destination[] {
   const on = (hosts: readonly string[], port: number, why: string) => hosts.map((host) => ({ host, port, why }));
   return [
     ...(httpPort === null ? [] : on(listenHosts, httpPort, "http")),
-    ...(serverCertPath === null ? [] : on(listenHosts, httpsPort, "https")),
+    ...(hasHttps ? on(listenHosts, httpsPort, "https") : []),
     ...(admin === null ? [] : on([admin.host], admin.port, "admin")),
     ...(probe === null ? [] : on([probe.host], probe.port, "probes")),
     ...(manager === null ? [] : on([manager.host], manager.port, "manager")),

@@ -8,8 +8,10 @@ import { readRegularFile } from "../base/regular_file.ts";
 import type { Issue } from "../config/json.ts";
 import { readValues } from "../config/start_settings.ts";
 import { SETTINGS } from "../config/settings_table.ts";
+import type { Settings } from "../config/settings_types.ts";
 import type { Kept, Seen } from "../gateway/features.ts";
 import { ConfigError } from "../gateway/config_error.ts";
+import type { ConfigurationOptions } from "../gateway/options.ts";
 import { shownIssue } from "../gateway/refusal.ts";
 import { loadPluginModules } from "../features/plugin_modules.ts";
 import { Candidate } from "../proof/candidate.ts";
@@ -34,7 +36,7 @@ export const validate: RunCommand = async (given) => {
   const seen = await seenBefore(given);
   const settings = await settingsBeside(file, given);
   const runsTests = (settings?.tests ?? (given.flags["no-tests"] === undefined ? "run" : "skip")) === "run";
-  const result = await validated(file, keyFile, seen, { runsTests, hasHttps: settings?.hasHttps });
+  const result = await validated(file, keyFile, seen, { runsTests, settings });
   const { error, warnings } = result;
   if (isJson) process.stdout.write(`${JSON.stringify(viewOf(result), null, 2)}\n`);
   else {
@@ -52,18 +54,16 @@ export const validate: RunCommand = async (given) => {
 };
 
 /**
- * What a start would take from flags and variables. Null: any settings may come. Throws a `Failure` for settings,
- * certificates, and users of the admin interface, that a start refuses.
+ * What a start would take from flags and variables. Null: any settings may come. Throws a `Failure` for settings, and
+ * users of the admin interface, that a start refuses.
  */
 async function settingsBeside(file: string, { flags }: Arguments) {
   const { settings: which, strict: _strict, json: _json, ...given } = flags;
   if (which === "none") return null;
   if (which !== undefined) throw new Failure(`--settings: expected none, found ${JSON.stringify(which)}`, 2);
   const settings = await settingsOf({ ...given, config: file }, process.env, { readFile: readRegularFile });
-  const hasHttps = settings.serverCertPath !== null;
-  if (hasHttps) (await ON_DEMAND.serverTls()).readTlsFiles(settings, silentLog);
   if (settings.admin?.usersPath) new (await ON_DEMAND.adminUsers()).UsersFile(settings.admin, silentLog);
-  return { tests: settings.tests, hasHttps };
+  return settings;
 }
 
 type Validated = Awaited<ReturnType<typeof validated>>;
@@ -73,11 +73,16 @@ async function validated(
   file: string,
   keyFile: string | undefined,
   seen: Seen,
-  { runsTests, hasHttps }: { readonly runsTests: boolean; readonly hasHttps: boolean | undefined },
+  { runsTests, settings }: { readonly runsTests: boolean; readonly settings: Settings | null },
 ) {
   let candidate: Candidate;
   try {
-    candidate = await openCandidate(file, keyFile, { read: () => seen, write() {} }, hasHttps);
+    candidate = await openCandidate(
+      file,
+      keyFile,
+      { read: () => seen, write() {} },
+      settings ? settings.serverCertPath !== null : undefined,
+    );
   } catch (error) {
     if (error instanceof ConfigError)
       return { counts: null, digest: null, signer: undefined, tests: null, warnings: [], undecided: [], error };
@@ -85,6 +90,9 @@ async function validated(
   }
   const { configuration } = candidate;
   try {
+    const { https } = configuration.reader;
+    if (settings !== null && (https !== "closed" || settings.areAboutTls))
+      (await ON_DEMAND.serverTls()).tlsFilesOf(settings, https, silentLog);
     const error = runsTests
       ? await configuration.testFirst("strict").then(
           () => null,
@@ -97,7 +105,7 @@ async function validated(
       digest,
       signer: configuration.signer,
       tests: configuration.lastTests?.report ?? null,
-      undecided: undecidedIn(configuration.snapshot.config, hasHttps),
+      undecided: undecidedIn(configuration.snapshot.config, settings),
       warnings: placedWarnings(configWarnings(configuration.snapshot), configuration.snapshot),
       error,
     };
@@ -126,15 +134,16 @@ function summaryOf({ counts, signer, tests, warnings, undecided }: Validated, ra
  * The warnings and errors of a start that its settings decide about: a file may be checked on another machine. The
  * error has the name of its field.
  */
-function undecidedIn({ global, services }: Config, hasHttps: boolean | undefined): string[] {
+function undecidedIn({ global, services }: Config, settings: Settings | null): string[] {
   const places = [global, ...services, ...services.flatMap(({ routes }) => routes)];
   const has = (kind: string) =>
     places.some(({ plugins }) => plugins.some(({ name, enabled }) => name === kind && enabled));
   return [
     ...(has("quota") && global.counters === undefined ? ["quota_not_durable"] : []),
-    ...(global.certificates.length > 0 ? ["certificates_unused"] : []),
     ...(has("mtls") ? ["mtls_idle"] : []),
-    ...(global.httpsRedirect === undefined || hasHttps !== undefined ? [] : ["https_redirect"]),
+    ...(global.httpsRedirect !== undefined && settings === null && global.certificates.length === 0
+      ? ["https_redirect"]
+      : []),
   ];
 }
 
@@ -202,12 +211,12 @@ export async function openCandidate(
   file: string,
   keyFile: string | undefined,
   seen: Kept<Seen> | null = null,
-  hasHttps?: boolean,
+  https?: ConfigurationOptions["https"],
 ): Promise<Candidate> {
   const modules = await loadPluginModules(file, process.env, keyFile);
   const further = {
     ...(keyFile !== undefined && { configKeyFile: keyFile }),
-    ...(hasHttps !== undefined && { hasHttps }),
+    ...(https !== undefined && { https }),
   };
   try {
     return new Candidate({ configFile: file, seen, modules, ...further });

@@ -25,6 +25,7 @@ export interface EvidenceEntry extends Verdict {
 
 interface Judged {
   readonly settings: Settings;
+  readonly hasHttps: boolean;
   readonly config: Config;
   readonly kinds: readonly Pick<AnyPlugin, "name" | "guards" | "identifies" | "dials">[];
 }
@@ -100,14 +101,14 @@ function ofRoutes({ config: { services }, kinds }: Judged, routes: Routes) {
   };
 }
 
-function ofTls({ settings, config: { global, services }, kinds }: Judged, routes: Routes) {
-  const { serverCertPath, httpPort, tracing, metricsExport, logsExport } = settings;
+function ofTls({ settings, hasHttps, config: { global, services }, kinds }: Judged, routes: Routes) {
+  const { httpPort, tracing, metricsExport, logsExport } = settings;
   const exports = [tracing, metricsExport, logsExport].flatMap((to) => to?.url ?? []);
   const isRedirected = httpPort !== null && global.httpsRedirect !== undefined;
   const http = isRedirected ? "redirected" : onOff(httpPort !== null);
   const own = verdict(
-    tlsStatus(serverCertPath !== null, httpPort === null || isRedirected),
-    `HTTPS is ${onOff(serverCertPath !== null)}, HTTP is ${http}`,
+    tlsStatus(hasHttps, httpPort === null || isRedirected),
+    `HTTPS is ${onOff(hasHttps)}, HTTP is ${http}`,
   );
   const urls = [...new Set(routes.flat())].flatMap(({ name, config }) => urlsOf(kinds, name, config));
   const encrypted = [

@@ -64,7 +64,7 @@ export const REQUIREMENTS: readonly Requirement[] = [
     row(
       "REC-API-9",
       "tls_everywhere",
-      "SERVER_CERT_PATH, HTTP_PORT, service.protocol",
+      "SERVER_CERT_PATH, global.certificates, HTTP_PORT, service.protocol",
       "spec/journeys/tls.spec.ts",
       "spec/client/client.spec.ts",
       "docs/tls.md",
@@ -224,7 +224,7 @@ export const REQUIREMENTS: readonly Requirement[] = [
     row(
       "(2)(e)",
       "tls_everywhere",
-      "SERVER_CERT_PATH, HTTP_PORT, service.protocol",
+      "SERVER_CERT_PATH, global.certificates, HTTP_PORT, service.protocol",
       "spec/journeys/tls.spec.ts",
       "docs/tls.md",
     ),

@@ -23,7 +23,8 @@ export const manager: RunCommand = async (given) => {
   );
   const log = createLog({ level: settings.logLevel, format: settings.logFormat });
   const tlsSettings = { ...settings, caCertPath: null, clientAuth: "none" } as const;
-  const tls = settings.manager.tls ? readTlsFiles(tlsSettings, log) : null;
+  const files = settings.manager.tls ? readTlsFiles(tlsSettings, log) : null;
+  const tls = files?.cert ? files : null;
   const named = tls === null ? [] : (["serverTls", "http2"] as const);
   refuseLacking(named);
   const features = new LoadedFeatures(TABLE);

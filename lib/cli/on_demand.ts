@@ -12,7 +12,7 @@ export const ON_DEMAND = {
   settings: () => import("./all_settings.ts"),
   /** Sockets that a service manager passes. */
   sockets: () => import("./socket_activation.ts"),
-  /** The server's certificate; the feature of this name belongs to it. */
+  /** The certificates of settings; the feature of this name belongs to it. */
   serverTls: () => import("./tls_files.ts"),
   /** The gateway for whoever asks for reports; the feature of this name belongs to it. */
   reporting: () => import("../embed/reported_gateway.ts"),
@@ -46,9 +46,9 @@ export type Named = readonly (keyof typeof ON_DEMAND)[];
 
 /** What of `ON_DEMAND` settings name. */
 export function onDemandOf(settings: Settings): Named {
-  const { admin, probe, manager, metricsExport, logsExport, workers, serverCertPath, stateDir, audit, seal } = settings;
+  const { admin, probe, manager, metricsExport, logsExport, workers, areAboutTls, stateDir, audit, seal } = settings;
   return namesOf({
-    serverTls: serverCertPath !== null,
+    serverTls: areAboutTls,
     admin: admin !== null,
     adminWrite: admin?.write === true,
     adminUsers: admin !== null && admin.usersPath !== null,

@@ -18,6 +18,8 @@ export interface PassedSockets {
   readonly https: readonly number[];
 }
 
+const NONE: PassedSockets = { http: [], https: [] };
+
 /** The first one; the others follow (SD_LISTEN_FDS_START). */
 const FIRST_FD = 3;
 const NAMES: readonly string[] = ["http", "https"];
@@ -29,16 +31,16 @@ const NAMES: readonly string[] = ["http", "https"];
 export function passedSockets(
   environment: Environment,
   pid: number,
-  settings: Pick<Settings, "httpPort" | "serverCertPath" | "workers">,
+  settings: Pick<Settings, "httpPort" | "workers">,
   log: Log,
 ): PassedSockets {
   const { LISTEN_FDS: given = "", LISTEN_PID: owner, LISTEN_FDNAMES: written } = environment;
-  if (given === "") return { http: [], https: [] };
+  if (given === "") return NONE;
   if (owner !== String(pid)) {
     const whose = owner === undefined ? "no process (LISTEN_PID is not set)" : `process ${owner}`;
     const remedy = "start edge-gateway itself, or with exec, not through a program that stays in between";
     log.warn(`LISTEN_FDS is ignored: it is for ${whose}, this one is ${pid}; ${remedy}`);
-    return { http: [], https: [] };
+    return NONE;
   }
   if (!/^[1-9]\d{0,3}$/.test(given))
     throw refused(`LISTEN_FDS: expected the number of sockets, found ${JSON.stringify(given)}`);
@@ -55,9 +57,6 @@ export function passedSockets(
   const used = isNamed ? names : NAMES.slice(0, count);
   const fdsOf = (name: string) => used.flatMap((each, i) => (each === name ? FIRST_FD + i : []));
   const sockets = { http: fdsOf("http"), https: fdsOf("https") };
-  if (sockets.https.length > 0 && settings.serverCertPath === null) {
-    throw refused("a socket for HTTPS is passed (LISTEN_FDS): it needs SERVER_CERT_PATH and SERVER_KEY_PATH");
-  }
   if (sockets.http.length > 0 && settings.httpPort === null)
     throw refused("a socket for HTTP is passed (LISTEN_FDS), and HTTP_PORT is off: leave one of them out");
   // Workers accept on ports that they open together; a socket from outside would belong to one of them.
@@ -92,6 +91,14 @@ export async function listenOnPassed(
 }
 
 const NAMING = "name them with FileDescriptorName=http and FileDescriptorName=https in the socket units";
+
+/** Throws a `Failure` for sockets for HTTPS where there is no certificate. */
+export function refuseHttps(): never {
+  throw refused(
+    "a socket for HTTPS is passed (LISTEN_FDS), and there is no certificate: name one in global.certificates or " +
+      "SERVER_CERT_PATH",
+  );
+}
 
 function refused(message: string): Failure {
   return new Failure(message, 2);

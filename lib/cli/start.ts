@@ -12,8 +12,9 @@ import type { BoundAddress } from "../gateway/options.ts";
 import type { Replacement } from "../gateway/reloads.ts";
 import type { AskedBy, GatewayStatus, ReloadOutcome } from "../gateway/status.ts";
 import { readForStart } from "../features/load.ts";
-import type { TlsFiles } from "../server/listener.ts";
+import type { TlsFiles } from "../server/certificates.ts";
 import { Failure, listenFailure } from "./failure.ts";
+import type { PassedSockets } from "./socket_activation.ts";
 import { askedBy, featuresNamedBy, ON_DEMAND } from "./on_demand.ts";
 
 /** A server for operators, beside the gateway. */
@@ -57,7 +58,7 @@ export interface StartOptions extends Pick<
    * File descriptors of sockets that a service manager has opened, used in place of ports that would be opened: see
    * `socket_activation.ts`. Default: none.
    */
-  readonly sockets?: { readonly http: readonly number[]; readonly https: readonly number[] };
+  readonly sockets?: PassedSockets;
   /** Called for a reload through the admin interface. */
   readonly reload: (replacement?: Replacement, who?: Omit<AskedBy, "by">) => Promise<ReloadOutcome>;
   /** Called before the first port is open. */
@@ -86,7 +87,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     modules,
     ...(source && { source }),
     log,
-    hasHttps: settings.serverCertPath !== null,
+    https: settings.serverCertPath !== null,
     asked,
     ...(tracing && { tracing }),
     areDurationsSent: metricsExport !== null,
@@ -100,8 +101,8 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   if (kept) await (await ON_DEMAND.stateDir()).restoreState(gateway, kept, ON_DEMAND.decisionFile);
   if (settings.logsExport !== null) (await ON_DEMAND.logsExport()).exportLogs(settings, gateway, log);
   if (metricsExport !== null) (await ON_DEMAND.metricsExport()).exportMetrics(metricsExport, reported!, log);
-  const tls = settings.serverCertPath === null ? null : (await ON_DEMAND.serverTls()).readTlsFiles(settings, log);
-  const operatorTls = tls && { ...tls, features: modules };
+  const tls = await httpsFiles(settings, configuration.reader.https, sockets, log);
+  const operatorTls = tls?.cert ? { ...tls, features: modules } : null;
   const users = settings.admin?.usersPath ? new (await ON_DEMAND.adminUsers()).UsersFile(settings.admin, log) : null;
   const admin =
     settings.admin &&
@@ -171,6 +172,18 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     await Promise.all([gateway.close(0), ...[admin, manager, probes].map((opened) => opened?.server.close())]);
     throw error;
   }
+}
+
+/** Null: nothing listens on HTTPS. Throws a `Failure`. */
+async function httpsFiles(
+  settings: Settings,
+  https: CompleteOptions["https"],
+  sockets: StartOptions["sockets"],
+  log: Log,
+): Promise<TlsFiles | null> {
+  if (https !== "closed" || settings.areAboutTls) return (await ON_DEMAND.serverTls()).tlsFilesOf(settings, https, log);
+  if (sockets && sockets.https.length > 0) (await ON_DEMAND.sockets()).refuseHttps();
+  return null;
 }
 
 /** Throws a `ConfigError`, or a `Failure` when a plugin cannot be created or names no servers that it could ask. */

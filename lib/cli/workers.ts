@@ -9,7 +9,7 @@ import { Supervisor } from "../cluster/supervisor.ts";
 import type { Settings } from "../config/settings_types.ts";
 import type { GatewayCore } from "../gateway/gateway.ts";
 import type { BoundAddress } from "../gateway/options.ts";
-import type { TlsFiles } from "../server/listener.ts";
+import type { TlsFiles } from "../server/certificates.ts";
 import { Failure, listenFailure } from "./failure.ts";
 
 /** Systems on which several threads can listen on one port, and the kernel spreads the connections over them. */

@@ -11,7 +11,7 @@ import type { AuditSettings, BoundAddress, CompleteOptions } from "../gateway/op
 import type { AuditEvent } from "../observe/audit_log.ts";
 import type { TailBatch, TailReader } from "../observe/tail.ts";
 import type { WorkerReport } from "../report/worker_reports.ts";
-import type { TlsFiles } from "../server/listener.ts";
+import type { TlsFiles } from "../server/certificates.ts";
 import type { Purge } from "../plugins/cache/purge.ts";
 import type { UpstreamFailures } from "../upstream/contracts.ts";
 import type { UpstreamState } from "../upstream/taken_out.ts";

@@ -18,7 +18,7 @@ import type { BoundAddress } from "../gateway/options.ts";
 import { lingerOf } from "../gateway/shutdown.ts";
 import { workerReportsOf } from "../report/worker_reports.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS } from "../server/tls.ts";
-import type { TlsFiles } from "../server/listener.ts";
+import type { TlsFiles } from "../server/certificates.ts";
 import type { TailBatch, TailReader } from "../observe/tail.ts";
 import type { Purge } from "../plugins/cache/purge.ts";
 import { addFailures } from "../upstream/shared_health.ts";

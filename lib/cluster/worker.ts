@@ -19,7 +19,7 @@ import type * as eventsCode from "../observe/audit_events.ts";
 import type { Tail, TailReader } from "../observe/tail.ts";
 import { cacheStoresOf } from "../report/cache_figures.ts";
 import { workerReportsOf } from "../report/worker_reports.ts";
-import type { TlsFiles } from "../server/listener.ts";
+import type { TlsFiles } from "../server/certificates.ts";
 import { Follower } from "./follower.ts";
 import { InFlight } from "./in_flight.ts";
 import { LineBatch, sentLines } from "./log_lines.ts";
@@ -241,5 +241,6 @@ function fail(error: unknown, form: "message" | "stack" = "message"): never {
 
 function asFiles(files: TlsFiles): TlsFiles {
   const { cert, key, ca } = files;
-  return { ...files, cert: asBuffer(cert), key: asBuffer(key), ca: ca === null ? null : asBuffer(ca) };
+  const pair = cert === null ? { cert, key } : { cert: asBuffer(cert), key: asBuffer(key) };
+  return { ...files, ...pair, ca: ca === null ? null : asBuffer(ca) };
 }

@@ -98,7 +98,7 @@ function ofGlobal(global: JsonNode, need: Need): void {
     textsOf(log, IN_ACCESS_LOG, need, at, "access_log");
   }
   for (const [i, node] of itemsOf(memberOf(global, "certificates")).entries())
-    for (const name of ["serverTls", "reporting"]) need(name, node, ["global", "certificates", i], "field");
+    for (const name of ["serverTls", "http2", "reporting"]) need(name, node, ["global", "certificates", i], "field");
   for (const [i, node] of itemsOf(memberOf(global, "plugin_modules")).entries())
     for (const name of ["sources", "plugins", "foreignKinds"])
       need(name, node, ["global", "plugin_modules", i], "field");

@@ -46,15 +46,11 @@ export function readSettings(flags: Flags, environment: Environment, host: Gatew
     ? host.readLogsExport!(environment, issues, host.readFile)
     : null;
   if (issues.length > 0) return { ok: false, issues };
-  return {
-    ok: true,
-    settings: settingsOf(
-      values as Values,
-      { password, viewerPassword, metricsToken },
-      { tracing, metricsExport, logsExport },
-      host,
-    ),
-  };
+  const secrets = { password, viewerPassword, metricsToken };
+  const settings = settingsOf(values as Values, secrets, { tracing, metricsExport, logsExport }, host);
+  // Without a certificate the configuration decides whether HTTPS_PORT is opened.
+  const clashes = portProblems(settings, settings.serverCertPath !== null);
+  return clashes.length > 0 ? { ok: false, issues: clashes } : { ok: true, settings };
 }
 
 interface Secrets {
@@ -90,6 +86,7 @@ function settingsOf(
       values.auditLogPath === null
         ? null
         : { logPath: values.auditLogPath, refusals: values.auditRefusals, fail: values.auditFail },
+    areAboutTls: serverCertPath !== null || caCertPath !== null || values.httpPort === "off",
     clientAuth: caCertPath === null ? "none" : (clientAuth ?? "request"),
     admin: user === null && values.adminUsersPath === null ? null : adminOf(values, password, viewerPassword),
     probe: port === null ? null : { host: probeHost, port, hosts: [...(adminHosts ?? []), probeHost] },
@@ -174,7 +171,6 @@ function secret(
 /** Conflicts between settings that are valid by themselves. */
 function problemsTogether(values: Read, password: string | null): string[] {
   const { serverCertPath: cert, serverKeyPath: key, caCertPath: ca, adminUser: user, manager } = values;
-  const hasNoTls = cert === null && key === null;
   const isProtected = password !== null || values.adminPasswordFile !== null;
   const hasToken = values.metricsToken !== null || values.metricsTokenFile !== null;
   const hasUsers = values.adminUsersPath !== null;
@@ -183,10 +179,8 @@ function problemsTogether(values: Read, password: string | null): string[] {
     "set ADMIN_USER and ADMIN_PASSWORD, or name the admin interface of another gateway with MANAGER_BACKEND_API_URL";
   const rules: Rule[] = [
     ...certificateRules(values),
-    [values.httpPort === "off" && hasNoTls, `HTTP_PORT=off needs ${WITHOUT_TLS}, and nothing would listen`],
-    [ca !== null && hasNoTls, `CA_CERT_PATH needs ${WITHOUT_TLS}`],
     [values.clientAuth !== null && ca === null, "CLIENT_AUTH needs CA_CERT_PATH, which verifies client certificates"],
-    [values.adminTls === true && hasNoTls, `ADMIN_TLS needs ${WITHOUT_TLS}`],
+    [values.adminTls === true && cert === null && key === null, `ADMIN_TLS ${OWN_CERTIFICATE}`],
     [
       hasToken && user === null && !hasUsers && values.probePort === null,
       "METRICS_TOKEN opens nothing: set PROBE_PORT, or ADMIN_USER and ADMIN_PASSWORD",
@@ -216,14 +210,7 @@ function problemsTogether(values: Read, password: string | null): string[] {
       `MANAGER needs an admin interface to talk to: ${noAdmin}`,
     ],
   ];
-  const ports = [
-    ["HTTP_PORT", values.httpPort === "off" ? null : values.httpPort],
-    ["HTTPS_PORT", cert === null || key === null ? null : values.httpsPort],
-    ["ADMIN_PORT", user === null && !hasUsers ? null : values.adminPort],
-    ["PROBE_PORT", values.probePort],
-    ["MANAGER_PORT", manager === true ? values.managerPort : null],
-  ] as const;
-  return [...messagesOf(rules), ...portProblems(ports)];
+  return messagesOf(rules);
 }
 
 function viewerRules({
@@ -253,13 +240,13 @@ function viewerRules({
   ];
 }
 
-const WITHOUT_TLS = "SERVER_CERT_PATH and SERVER_KEY_PATH: without them there is no HTTPS";
+const OWN_CERTIFICATE = "needs SERVER_CERT_PATH and SERVER_KEY_PATH: global.certificates are for traffic alone";
 const BOTH_OR_NONE = "set both, or none to leave the admin interface off";
 
 export function managerRules(values: ReadOf<typeof MANAGER_TABLE>): Rule[] {
   const { managerTls, managerBackendUrl: url, managerBackendCaPath: ca, serverCertPath, serverKeyPath } = values;
   return [
-    [managerTls === true && serverCertPath === null && serverKeyPath === null, `MANAGER_TLS needs ${WITHOUT_TLS}`],
+    [managerTls === true && serverCertPath === null && serverKeyPath === null, `MANAGER_TLS ${OWN_CERTIFICATE}`],
     [
       ca !== null && url?.startsWith("https:") !== true,
       "MANAGER_BACKEND_CA_PATH needs a MANAGER_BACKEND_API_URL that starts with https://",

@@ -1,6 +1,8 @@
 /**
  * Rules that settings keep together.
  */
+import type { Settings } from "./settings_types.ts";
+
 /** Whether the rule is violated, and the message. */
 export type Rule = readonly [isBroken: boolean, message: string];
 
@@ -15,15 +17,18 @@ export function certificateRules({ serverCertPath: cert, serverKeyPath: key }: C
   ];
 }
 
-/** Null: the port is not opened. */
-type NamedPort = readonly [name: string, port: number | null];
-
-/** Ports that are named twice; 0 is any free port. */
-export function portProblems(ports: readonly NamedPort[]): string[] {
+/** Ports that are named twice; 0 is any free port. `hasHttps`: whether HTTPS_PORT is opened. */
+export function portProblems(settings: Settings, hasHttps: boolean): string[] {
+  const { httpPort, httpsPort, admin, probe, manager } = settings;
+  const ports = [
+    ["HTTP_PORT", httpPort],
+    ["HTTPS_PORT", hasHttps ? httpsPort : null],
+    ["ADMIN_PORT", admin?.port],
+    ["PROBE_PORT", probe?.port],
+    ["MANAGER_PORT", manager?.port],
+  ] as const;
   return ports.flatMap(([name, port], i) => {
     const other = ports.slice(0, i).find(([, earlier]) => earlier === port);
-    return other !== undefined && port !== 0 && port !== null
-      ? `${name}: port ${port} is already used by ${other[0]}`
-      : [];
+    return other !== undefined && port ? `${name}: port ${port} is already used by ${other[0]}` : [];
   });
 }

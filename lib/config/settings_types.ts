@@ -17,6 +17,8 @@ export interface Settings {
   readonly caCertPath: string | null;
   /** Whether HTTPS clients are asked for a certificate, and whether a client without one is refused. */
   readonly clientAuth: "none" | "request" | "require";
+  /** Whether settings name a file of TLS, or leave HTTPS alone. */
+  readonly areAboutTls: boolean;
   readonly shutdownGraceS: number;
   readonly preStopDelayS: number;
   readonly logLevel: LogLevel;

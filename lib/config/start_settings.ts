@@ -80,7 +80,7 @@ export const START_SETTINGS = {
     "8008",
     "Port for plain HTTP traffic; 0 is any free port, off opens none.",
   ),
-  httpsPort: setting("HTTPS_PORT", PORT, "8443", "Port for HTTPS traffic; used when there is a server certificate."),
+  httpsPort: setting("HTTPS_PORT", PORT, "8443", "Port for HTTPS traffic; opened when there is a server certificate."),
   listenHosts: setting("LISTEN_HOST", HOSTS, "0.0.0.0,::", "Addresses on which traffic is accepted."),
   shutdownGraceS: setting(
     "SHUTDOWN_GRACE_S",
@@ -142,6 +142,7 @@ const NOTHING_ELSE = {
     serverCertPath: null,
     serverKeyPath: null,
     caCertPath: null,
+    areAboutTls: false,
     clientAuth: "none",
     persistence: "dbless",
     workers: 1,

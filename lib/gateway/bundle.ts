@@ -4,7 +4,7 @@
  */
 import type { ConfigSource } from "../config/source.ts";
 import type { Handler } from "../http/handler.ts";
-import type { TlsFiles } from "../server/listener.ts";
+import type { TlsFiles } from "../server/certificates.ts";
 import type { Purge } from "../plugins/cache/purge.ts";
 import type { UpstreamState } from "../upstream/taken_out.ts";
 

@@ -44,10 +44,13 @@ export class ConfigReader {
   readonly #readFile: (path: string) => Buffer;
   /** The files that the source last read names, as absolute paths, also if it is refused or a file is missing. */
   namedFiles: readonly string[] = [];
+  /** That of the options; from the first configuration on never false. */
+  https: ConfigurationOptions["https"];
 
   /** `readFile` gives the files that `load` is not given. Throws a `TypeError` for plugin kinds that cannot be used. */
   constructor(options: ConfigurationOptions, readFile: (path: string) => Buffer) {
     this.options = options;
+    this.https = options.https;
     this.#readFile = readFile;
     this.#kinds();
   }
@@ -80,7 +83,7 @@ export class ConfigReader {
   /** The same in steps, for `inSlices`. */
   *loadSteps(source: ConfigSource, { known, placeholders, before }: ReadingOptions = {}): Generator<void, ReadConfig> {
     const { modules: features } = this.options;
-    const { callers, proof, routing = null, sources } = features.loaded;
+    const { callers, proof, routing = null, serverTls, sources } = features.loaded;
     const lacking = builtWith === null ? [] : lackingIn(source, features.kindNames);
     if (lacking.length > 0) throw new ConfigError(lacking, source.file);
     const environment = known?.environment ?? { ...(this.options.environment ?? process.env) };
@@ -108,7 +111,8 @@ export class ConfigReader {
     });
     if (known === undefined) this.namedFiles = [...named];
     if (!result.ok) throw new ConfigError(result.issues, source.file);
-    if (this.options.hasHttps === false) routing?.refuseHttpsRedirect(result);
+    if (this.https !== undefined)
+      this.https = (serverTls ?? routing)?.httpsWith(result, this.https) ?? (this.https || "closed");
     return {
       source,
       inputs: { environment, files },

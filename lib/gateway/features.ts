@@ -28,8 +28,8 @@ import type * as purgeCode from "../plugins/cache/purge.ts";
 import type { AnyPlugin, FurtherLimits, Tools } from "../plugins/plugin.ts";
 import type { Matching, UpstreamPaths } from "../route/contracts.ts";
 import type { ProxyTrust } from "../server/inbound.ts";
-import type { HostCertificates } from "../server/certificates.ts";
-import type { ListenerFeatures, TlsFiles } from "../server/listener.ts";
+import type { HostCertificates, TlsFiles } from "../server/certificates.ts";
+import type { ListenerFeatures } from "../server/listener.ts";
 import type { GatewayCounters } from "../store/counters.ts";
 import type { AnyResponseParser } from "../upstream/response_parser.ts";
 import type { takeOut, TakenOut, UpstreamState } from "../upstream/taken_out.ts";
@@ -149,17 +149,25 @@ interface Http2 {
   ): void;
 }
 
-interface HttpsRedirects {
+interface HttpsRedirects extends HttpsPort {
   httpsRedirect(settings: NonNullable<Config["global"]["httpsRedirect"]>): EarlyAnswer;
-  /** For a gateway without an HTTPS listener. Throws a `ConfigError` if the configuration leads clients to one. */
-  refuseHttpsRedirect(valid: {
-    readonly config: Config;
-    readonly secrets: ConfigSecrets;
-    readonly source: ConfigSource;
-  }): void;
 }
 
-interface ServerTls {
+/** See `ConfigurationOptions`. */
+export type Https = boolean | "open" | "closed";
+
+interface HttpsPort {
+  /**
+   * Whether the HTTPS port is open with this configuration. Throws a `ConfigError` if a gateway which runs was not
+   * started so, or if the configuration leads clients to a port that is closed.
+   */
+  httpsWith(
+    valid: { readonly config: Config; readonly secrets: ConfigSecrets; readonly source: ConfigSource },
+    https: Https,
+  ): Https;
+}
+
+interface ServerTls extends HttpsPort {
   httpsFacts(files: TlsFiles): HttpsFacts;
   /** Compiles `global.certificates`. `early`: the redirect, and the refusal of misdirected requests. */
   certificatesOf(

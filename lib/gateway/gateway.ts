@@ -10,7 +10,7 @@ import { ALONE, type Threads } from "../base/threads.ts";
 import { AccessLog } from "../observe/access_log.ts";
 import type { Http1Options } from "../server/http1.ts";
 import { Listener } from "../server/listener.ts";
-import type { TlsFiles } from "../server/listener.ts";
+import type { TlsFiles } from "../server/certificates.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
 import { Configuration, readFirst } from "./configuration.ts";
 import type { Following, GatewayInternals } from "./internals.ts";

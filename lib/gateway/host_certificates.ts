@@ -21,6 +21,8 @@ import { hostCertificates, type DefaultCertificate, type HostCertificates, type 
 import { tlsFactsBehind } from "../server/client_certificate.ts";
 import type { CompileTools, EarlyAnswer } from "./compile_types.ts";
 
+export { httpsWith } from "./https_port.ts";
+
 export function certificatesOf(
   configured: Config["global"]["certificates"],
   redirect: EarlyAnswer | null,

@@ -1,15 +1,13 @@
 /**
  * Redirects requests that arrive over plain HTTP to HTTPS, before a route is looked up (`global.https_redirect`).
  */
-import type { LoadResult } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
-import { placeInText } from "../config/places.ts";
 import { givenAuthority, givenPrefix, givenVary } from "../http/given_origin.ts";
 import { problem } from "../http/reply.ts";
 import type { EarlyAnswer } from "./compile_types.ts";
-import { ConfigError } from "./config_error.ts";
 
 export { fields } from "../config/https_redirect.ts";
+export { httpsWith } from "./https_port.ts";
 
 export function httpsRedirect({ status, port }: NonNullable<Config["global"]["httpsRedirect"]>): EarlyAnswer {
   const suffix = port === 443 ? "" : `:${port}`;
@@ -24,17 +22,6 @@ export function httpsRedirect({ status, port }: NonNullable<Config["global"]["ht
     const location = `https://${host}${suffix}${givenPrefix(asked)}${path.startsWith("/") ? "" : "/"}${path}`;
     return { status, headers: ["Location", location, "Content-Length", "0", ...givenVary(call)], body: null };
   };
-}
-
-/** For a gateway without an HTTPS listener. Throws a `ConfigError` if the configuration leads clients to one. */
-export function refuseHttpsRedirect({
-  config,
-  source,
-}: Pick<Extract<LoadResult, { readonly ok: true }>, "config" | "source">): void {
-  if (config.global.httpsRedirect === undefined) return;
-  const at = ["global", "https_redirect"];
-  const message = "needs an HTTPS listener: set SERVER_CERT_PATH and SERVER_KEY_PATH";
-  throw new ConfigError([{ at, message, position: placeInText(source, at) }], source.file);
 }
 
 /** Of a target in absolute-form (RFC 9112 §3.2.2). */

@@ -9,13 +9,13 @@ import type { TracingSettings } from "../config/settings_types.ts";
 import type { AuditEvent, AuditSink } from "../observe/audit_log.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { QuotaTables } from "../store/caller_tables.ts";
-import type { TlsFiles } from "../server/listener.ts";
+import type { TlsFiles } from "../server/certificates.ts";
 import type { TakenOut } from "../upstream/taken_out.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
 import type { Watch } from "./bundle.ts";
 import type { StandIns } from "./compile_types.ts";
 import type { ConfigInput } from "./config_input.ts";
-import type { Kept, Seen } from "./features.ts";
+import type { Https, Kept, Seen } from "./features.ts";
 import type { LoadedFeatures } from "./loaded_features.ts";
 import type { AskedBy } from "./status.ts";
 
@@ -48,9 +48,10 @@ export interface ConfigurationOptions {
   /** The variables that `${env:NAME}` refers to. Default `process.env`. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
   /**
-   * Whether there is an HTTPS listener, which a redirect to HTTPS needs. Default: not known, as in a host's own server.
+   * Whether the settings of a program open its HTTPS port; where they do not, its first configuration decides, by its
+   * certificates: "open" or "closed", and later ones must agree. Default: not known, as in a host's own server.
    */
-  readonly hasHttps?: boolean;
+  readonly https?: Https;
   /** Whether the `tests` of the configuration run before the gateway listens, and before each reload. Default "run". */
   readonly tests?: "run" | "skip";
 }

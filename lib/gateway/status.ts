@@ -154,7 +154,8 @@ export interface Listening {
 }
 
 export interface HttpsFacts extends DefaultCertificate {
-  readonly certificate: ShownCertificate;
+  /** Null: hosts of `global.certificates` alone are served. */
+  readonly certificate: ShownCertificate | null;
   readonly asksForCertificates: boolean;
 }
 

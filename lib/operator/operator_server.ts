@@ -7,7 +7,7 @@ import { createSecureContext } from "node:tls";
 import { Fault } from "../base/errors.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import { JoinedPieces } from "../http/pieces.ts";
-import type { Pair } from "../server/certificates.ts";
+import type { NoPair, Pair } from "../server/certificates.ts";
 import type { Limits } from "../server/limits.ts";
 import { Listener, type ListenerFeatures, type ListenerOptions } from "../server/listener.ts";
 import type { Inbound } from "../server/inbound.ts";
@@ -33,7 +33,7 @@ export interface OperatorServer {
    * Uses another certificate for new connections; does nothing on plain HTTP. Throws for a certificate that cannot be
    * used.
    */
-  renewTls(files: Pair): void;
+  renewTls(files: Pair | NoPair): void;
   /** Stops accepting, ends event streams, and gives other requests two seconds. May be called twice. */
   close(): Promise<void>;
 }
@@ -69,7 +69,7 @@ export function createOperatorServer({
     listen: ({ host, port }) =>
       tls === null ? listener.listenPlain(host, port) : listener.listenSecure(host, port, withoutCa(tls)),
     renewTls(files) {
-      if (tls !== null) listener.tls.renew(withoutCa(files));
+      if (tls !== null && files.cert !== null) listener.tls.renew(withoutCa(files));
     },
     close: () => (closing ??= close()),
   };

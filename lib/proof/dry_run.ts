@@ -82,10 +82,7 @@ export interface MovedRequest {
 export interface DryRunInput {
   /** A whole configuration; null: the gateway's own source, read again. */
   readonly text: Buffer | null;
-  readonly options: Pick<
-    ConfigurationOptions,
-    "config" | "configFile" | "configKeyFile" | "kinds" | "hasHttps" | "tests"
-  >;
+  readonly options: Pick<ConfigurationOptions, "config" | "configFile" | "configKeyFile" | "kinds" | "https" | "tests">;
   /** For the gateway's own source; null with a text. */
   readonly environment: Readonly<Record<string, string | undefined>> | null;
   /**
@@ -123,8 +120,8 @@ export async function dryRun(
   const inputs = { environment: Object.fromEntries(variables), files: inForce.files };
   const fromMemory = (path: string) => inForce.files.get(path) ?? readNoFile(path);
   await modules.load(inForce.source, inputs.environment, fromMemory);
-  const { kinds, hasHttps } = options;
-  const settings = { plugins, modules, ...(kinds && { kinds }), ...(hasHttps !== undefined && { hasHttps }) };
+  const { kinds, https } = options;
+  const settings = { plugins, modules, ...(kinds && { kinds }), ...(https && { https }) };
   const reader = new ConfigReader(settings, readNoFile);
   const known = new Placeholders(inForce.formed, null);
   const before = reader.load(inForce.source, inputs, known).valid;

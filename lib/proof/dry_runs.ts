@@ -103,17 +103,17 @@ export class DryRuns {
 }
 
 function inputOf(
-  { options, snapshot, validity, inForce: { source } }: Configuration,
+  { options, reader: { https }, snapshot, validity, inForce: { source } }: Configuration,
   text: Buffer | null,
   recent: RecentRequests | null,
 ): DryRunInput {
-  const { config, configFile, configKeyFile, kinds, hasHttps, tests, environment = process.env } = options;
+  const { config, configFile, configKeyFile, kinds, tests, environment = process.env } = options;
   const own = {
     ...(config && { config }),
     ...(configFile && { configFile }),
     ...(configKeyFile && { configKeyFile }),
     ...(kinds && { kinds }),
-    ...(hasHttps !== undefined && { hasHttps }),
+    ...(https && { https }),
     ...(tests && { tests }),
   };
   const rights = rightsOfThreads();

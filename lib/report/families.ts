@@ -219,7 +219,8 @@ function ofConfiguration({ configuration, clock, listening: { https } }: ReportS
   const certificates: [Labels, number][] = snapshot.shownCertificates.flatMap(({ path, hosts, notAfter }) =>
     hosts.map((host): [Labels, number] => [["file", path, "host", host], notAfter / 1000]),
   );
-  if (https !== null) certificates.push([["file", "", "host", ""], https.certificate.notAfter / 1000]);
+  const own = https?.certificate ?? null;
+  if (own !== null) certificates.push([["file", "", "host", ""], own.notAfter / 1000]);
   return [
     gauge(
       "edge_gateway_config_last_reload_successful",

@@ -55,7 +55,7 @@ export function statusOf(source: GatewayInternals): GatewayStatus {
         ? null
         : { passed: lastTests.report.passed, failed: lastTests.report.failed },
     pluginFaults: [...pluginFaults.values()],
-    certificates: [...(https === null ? [] : [https.certificate]), ...hostCertificates],
+    certificates: [https?.certificate ?? [], ...hostCertificates].flat(),
   };
   const listeners = isListening
     ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true }

@@ -144,8 +144,8 @@ function* ofIdle({ listeners, areQuotasKept, shown }: WarningsSource): Iterable<
     yield warning("quota_not_durable", lost, "Set STATE_DIR to a folder of this gateway, or global.counters.");
   if (listeners === null) return;
   if (!listeners.https && shown.global.certificates.length > 0) {
-    const remedy = "Set SERVER_CERT_PATH and SERVER_KEY_PATH, or remove the certificates.";
-    yield warning("certificates_unused", "global.certificates are not used: HTTPS is off.", remedy, {
+    const remedy = "Have the gateway listen with tls, or remove the certificates.";
+    yield warning("certificates_unused", "global.certificates are not used: no listener has TLS.", remedy, {
       path: "global.certificates",
     });
   }

@@ -15,6 +15,21 @@ export interface Pair {
   readonly key: Buffer;
 }
 
+/** In place of a `Pair`, where hosts with certificates of their own alone are served. */
+export type NoPair = { readonly [K in keyof Pair]: null };
+
+/** With the certificate for all names that none of `HostCertificates` is for. */
+export type TlsFiles = (Pair | NoPair) & TlsRules;
+
+interface TlsRules {
+  /** CA certificates for client certificates; null: clients are not asked for one. */
+  readonly ca: Buffer | null;
+  /** Whether a handshake without a valid client certificate fails. */
+  readonly requireClientCert: boolean;
+  /** Where `cert` was read from, for the gateway's status. */
+  readonly path?: string;
+}
+
 export interface HostCertificates {
   /**
    * The pair for exactly that name, else for the wildcard that covers it; undefined: use the listener's default pair.

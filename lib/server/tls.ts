@@ -8,19 +8,50 @@
  */
 import { constants, createHash, randomBytes } from "node:crypto";
 import type { Server, Socket } from "node:net";
-import tls, { type SecureContext, type SecureContextOptions } from "node:tls";
-import type { Timer } from "../base/clock.ts";
+import tls, { type SecureContext, type SecureContextOptions, type TLSSocket } from "node:tls";
+import type { Clock, Timer } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
 import { guardedEmitter } from "../base/event_loop.ts";
-import type { Pair } from "./certificates.ts";
-import type { SecureServers, TlsConnections, TlsFiles, TlsOptions } from "./listener.ts";
+import type { Log } from "../base/log.ts";
+import type { HostCertificates, NoPair, Pair, TlsFiles } from "./certificates.ts";
+import type { HasConnections } from "./http1.ts";
 
 export { connectionOf } from "./client_certificate.ts";
 
+/** A fatal alert in a record of its own (RFC 8446 §5.1, §6), as before a handshake has keys: unrecognized_name. */
+const UNRECOGNIZED_NAME = Buffer.from([21, 3, 3, 0, 2, 2, 112]);
 const HANDSHAKE_MS = 10_000;
 /** How long one key encrypts session tickets. Node lets a session be resumed for five minutes. */
 export const TICKET_KEY_MS = 3_600_000;
 export const TICKET_KEY_BYTES = 48;
+
+export interface TlsOptions {
+  /** Those in force, by host name; asked once a handshake. Default: none. */
+  readonly certificates?: () => HostCertificates;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Milliseconds a client has for its handshake. Default 10 000. */
+  readonly handshakeMs?: number;
+  /** Whether a new connection may use HTTP/2, and more. Default: yes. */
+  readonly protocols?: () => { readonly http2: boolean };
+}
+
+export interface TlsConnections {
+  /** Whether a new TCP connection is accepted. */
+  readonly admit: (socket: Socket) => boolean;
+  /** Gets each connection whose handshake has finished. */
+  readonly serve: (socket: TLSSocket) => void;
+}
+
+/** The servers of TLS of one listener. */
+export interface SecureServers extends HasConnections {
+  /** A server that does not listen yet. Throws node's error for files that cannot be used. */
+  create(files: TlsFiles, connections: TlsConnections): Server;
+  /** Throws, and keeps the old files, when the new ones cannot be used. */
+  renew(files: TlsFiles): void;
+  /** For session tickets, in place of a key of its own. */
+  useTicketKey(key: Buffer): void;
+}
 
 interface Entry {
   readonly server: tls.Server;
@@ -46,6 +77,7 @@ export class TlsServers implements SecureServers {
 
   /** A server that does not listen yet. Throws node's error for files that cannot be used. */
   create(files: TlsFiles, connections: TlsConnections): tls.Server {
+    const contextFor = (socket: Socket, servername: string) => this.#contextFor(entry, socket, servername);
     const server = tls.createServer({
       ...this.#contextOptions(files, files),
       // Undefined: the handshake fails with the alert no_application_protocol (RFC 7301 §3.2). It is asked only where
@@ -57,9 +89,9 @@ export class TlsServers implements SecureServers {
       handshakeTimeout: this.#options.handshakeMs ?? HANDSHAKE_MS,
       noDelay: true,
       ...(files.ca === null ? {} : { requestCert: true, rejectUnauthorized: files.requireClientCert }),
-      SNICallback: (servername, done) => {
+      SNICallback(this: Socket, servername, done) {
         try {
-          done(null, this.#contextFor(entry, servername));
+          done(null, contextFor(this, servername));
         } catch (error) {
           done(error as Error);
         }
@@ -148,12 +180,11 @@ export class TlsServers implements SecureServers {
   }
 
   #contextOptions(
-    { cert, key }: Pair,
+    { cert, key }: Pair | NoPair,
     { ca, requireClientCert }: TlsFiles,
   ): SecureContextOptions & { readonly ticketKeys: Buffer } {
     return {
-      cert,
-      key,
+      ...(cert === null ? {} : { cert, key }),
       ...(ca === null ? {} : { ca }),
       minVersion: "TLSv1.2",
       // Renegotiation costs the server far more than the client, and nothing needs it; TLS 1.3 has none.
@@ -167,9 +198,15 @@ export class TlsServers implements SecureServers {
     };
   }
 
-  #contextFor(entry: Entry, servername: string): SecureContext | undefined {
+  /** Undefined: that of the server. Throws where no certificate is for the host. */
+  #contextFor(entry: Entry, socket: Socket, servername: string): SecureContext | undefined {
     const pair = this.#options.certificates?.().find(servername);
-    if (pair === undefined) return undefined;
+    if (pair === undefined) {
+      if (entry.files.cert !== null) return undefined;
+      // RFC 6066 §3. OpenSSL would choose handshake_failure, which says nothing to whoever reads the client's log.
+      this.#handshakes.get(addressesOf(socket))?.write(UNRECOGNIZED_NAME);
+      throw new Error(`no certificate is for ${JSON.stringify(servername)}`);
+    }
     let context = entry.contexts.get(pair);
     if (context === undefined) {
       context = tls.createSecureContext(this.#contextOptions(pair, entry.files));

@@ -298,6 +298,13 @@ describe("the program loads what is named, and only that,", () => {
     expect(tokensIn(await loadedBy(config, [], Object.fromEntries(files)))).toBeLessThanOrEqual(most);
   });
 
+  it("with certificates of the configuration", async () => {
+    const certificates = [{ hosts: ["localhost"], cert: fileFor(SERVER.cert), key: fileFor(SERVER.key) }];
+    const modules = await loadedBy(withGlobal({ certificates }));
+    expect(rowsOf(modules)).toEqual(["http2", "serverTls", "reporting"]);
+    expect(modules).toContain("lib/cli/tls_files");
+  });
+
   it("with a signed configuration", async () => {
     const [recording, keys] = [recorder(), signingKeys()];
     await runningFile(signed(fileWith(quickstart), keys), [], {

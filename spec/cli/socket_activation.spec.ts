@@ -11,7 +11,7 @@ import { fileWith, PROGRAM } from "../support/process.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
 import { pem } from "./pem.ts";
 
-const WITH_TLS = { httpPort: 8008, serverCertPath: "server.crt", workers: 1 } as const;
+const SETTINGS = { httpPort: 8008, workers: 1 } as const;
 const MINE = { LISTEN_PID: "42" };
 
 describe("sockets that a service manager passes", () => {
@@ -47,7 +47,7 @@ describe("sockets that a service manager passes", () => {
       { http: [], https: [3] },
     ],
   ])("%j gives %j", (environment, sockets) => {
-    expect(passedSockets(environment, 42, WITH_TLS, silentLog)).toEqual(sockets);
+    expect(passedSockets(environment, 42, SETTINGS, silentLog)).toEqual(sockets);
   });
 
   it.each<[Record<string, string>, string]>([
@@ -65,20 +65,13 @@ describe("sockets that a service manager passes", () => {
         "name them with FileDescriptorName=http",
     ],
   ])("%j is refused", (environment, message) => {
-    expect(() => passedSockets({ ...MINE, ...environment }, 42, WITH_TLS, silentLog)).toThrow(
+    expect(() => passedSockets({ ...MINE, ...environment }, 42, SETTINGS, silentLog)).toThrow(
       expect.objectContaining({ exitCode: 2, message: expect.stringContaining(message) as string }),
     );
   });
 
-  it("a socket for HTTPS is refused without a server certificate", () => {
-    const environment = { ...MINE, LISTEN_FDS: "2" };
-    expect(() => passedSockets(environment, 42, { ...WITH_TLS, serverCertPath: null }, silentLog)).toThrow(
-      "it needs SERVER_CERT_PATH and SERVER_KEY_PATH",
-    );
-  });
-
   it("a socket for HTTP is refused where HTTP_PORT is off; one for HTTPS is not", () => {
-    const settings = { ...WITH_TLS, httpPort: null };
+    const settings = { ...SETTINGS, httpPort: null };
     expect(() => passedSockets({ ...MINE, LISTEN_FDS: "1" }, 42, settings, silentLog)).toThrow(
       "a socket for HTTP is passed (LISTEN_FDS), and HTTP_PORT is off: leave one of them out",
     );
@@ -89,7 +82,7 @@ describe("sockets that a service manager passes", () => {
   });
 
   it("with several workers passed sockets are refused, and the message says what to do", () => {
-    const settings = { ...WITH_TLS, workers: 4 as never };
+    const settings = { ...SETTINGS, workers: 4 as never };
     expect(() => passedSockets({ ...MINE, LISTEN_FDS: "1" }, 42, settings, silentLog)).toThrow(
       "set WORKERS to 1, or start without the socket unit",
     );
@@ -99,7 +92,7 @@ describe("sockets that a service manager passes", () => {
   it.each([["43"], [undefined]])("sockets for process %s are left alone by process 42, which logs why", (owner) => {
     let logged = "";
     const log = createLog({ write: (line) => void (logged += line) });
-    expect(passedSockets({ LISTEN_FDS: "1", LISTEN_PID: owner }, 42, WITH_TLS, log)).toEqual({ http: [], https: [] });
+    expect(passedSockets({ LISTEN_FDS: "1", LISTEN_PID: owner }, 42, SETTINGS, log)).toEqual({ http: [], https: [] });
     expect(logged).toMatch(
       new RegExp(
         String.raw` warn +LISTEN_FDS is ignored: it is for (process 43|no process \(LISTEN_PID is ` +
@@ -198,6 +191,22 @@ describe("a gateway with passed sockets", () => {
         .end();
     });
     expect(status).toBe(200);
+  });
+
+  it("a socket for HTTPS serves global.certificates, and is refused without a certificate", async () => {
+    const origin = await backend();
+    const secure = held();
+    const files = pem({ cert: SERVER.cert, key: SERVER.key });
+    const certificates = [{ hosts: ["localhost"], cert: files.cert!, key: files.key! }];
+    const environment = { LISTEN_FDNAMES: "https" };
+    const gateway = activated(oneService(origin.port, {}, { certificates }), [secure.fd], environment);
+    await gateway.started();
+    expect(gateway.said()).toContain(`"https":["https://127.0.0.1:${secure.port}"]`);
+    const refused = activated(oneService(origin.port), [held().fd], environment);
+    expect(await refused.ended).toBe(2);
+    expect(refused.said()).toContain(
+      "a socket for HTTPS is passed (LISTEN_FDS), and there is no certificate: name one in global.certificates ",
+    );
   });
 
   it(

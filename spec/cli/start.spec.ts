@@ -36,7 +36,7 @@ describe("a start", () => {
       routes: 2,
       upstreams: 1,
       http: [`http://127.0.0.1:${running.port}`],
-      https: "off: SERVER_CERT_PATH and SERVER_KEY_PATH are not set",
+      https: "off: neither SERVER_CERT_PATH nor global.certificates names a certificate",
       admin: "off: ADMIN_USER and ADMIN_PASSWORD are not set",
       probes: "off: PROBE_PORT is not set",
       manager: "off: --manager (MANAGER=true) starts the management UI",
@@ -331,23 +331,18 @@ describe("a start", () => {
     }).ended;
     expect(ended).toMatchObject({ code: 2, stdout: "" });
     expect(ended.stderr).toContain(
-      "HTTP_PORT=off needs SERVER_CERT_PATH and SERVER_KEY_PATH: without them there is no HTTPS, " +
-        "and nothing would listen",
+      "HTTP_PORT=off needs a certificate, global.certificates or SERVER_CERT_PATH and SERVER_KEY_PATH: without one " +
+        "there is no HTTPS",
     );
   });
 
-  it("a start warns of certificates by host name without HTTPS, and of mtls that no client can satisfy", async () => {
-    const files = pem({ cert: SERVER.cert, key: SERVER.key });
-    const certificates = [{ hosts: ["a.example"], cert: files.cert!, key: files.key! }];
-    const running = await runningProgram(oneService(9, { plugins: [{ name: "mtls" }] }, { certificates }));
+  it("a start warns of mtls that no client can satisfy", async () => {
+    const running = await runningProgram(oneService(9, { plugins: [{ name: "mtls" }] }));
     await running.says(/The plugin mtls refuses every request.*\n/);
     const warned = logLines(running.stderr())
       .filter(({ level }) => level === "warn")
       .map(({ message }) => message);
-    expect(warned).toEqual([
-      expect.stringMatching(/^global\.certificates are not used/),
-      expect.stringMatching(/^The plugin mtls refuses every request/),
-    ]);
+    expect(warned).toEqual([expect.stringMatching(/^The plugin mtls refuses every request/)]);
   });
 
   it(

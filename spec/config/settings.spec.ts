@@ -90,6 +90,7 @@ describe("readSettings", () => {
       serverCertPath: null,
       serverKeyPath: null,
       caCertPath: null,
+      areAboutTls: false,
       clientAuth: "none",
       persistence: "dbless",
       httpPort: 8008,
@@ -235,7 +236,6 @@ describe("readSettings", () => {
     [{ ADMIN_USER: "a:b", ADMIN_PASSWORD: "c" }, "ADMIN_USER: expected a name without a colon"],
     [{ SERVER_CERT_PATH: "c" }, "SERVER_CERT_PATH needs SERVER_KEY_PATH"],
     [{ SERVER_KEY_PATH: "c" }, "SERVER_KEY_PATH needs SERVER_CERT_PATH"],
-    [{ CA_CERT_PATH: "c" }, "CA_CERT_PATH needs SERVER_CERT_PATH"],
     [{ ...TLS, CLIENT_AUTH: "require" }, "CLIENT_AUTH needs CA_CERT_PATH"],
     [
       { ...TLS, CA_CERT_PATH: "c", CLIENT_AUTH: "maybe" },

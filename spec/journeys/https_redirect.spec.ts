@@ -98,7 +98,10 @@ describe("global.https_redirect", () => {
     expect([ended.code, ended.stderr]).toEqual([
       2,
       expect.stringMatching(
-        /gw\.json:1:\d+ +global\.https_redirect +needs an HTTPS listener: set SERVER_CERT_PATH and SERVER_KEY_PATH/,
+        new RegExp(
+          String.raw`gw\.json:1:\d+ +global\.https_redirect +needs an HTTPS listener: add ` +
+            String.raw`global\.certificates, or set SERVER_CERT_PATH`,
+        ),
       ),
     ]);
     writeFileSync(file, textOf(oneService(origin.port)));

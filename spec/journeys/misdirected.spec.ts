@@ -136,6 +136,12 @@ describe.each([
     expect(await ask(port, "localhost", ["shop.example.com", "localhost"])).toEqual([421, 200]);
   });
 
+  it("without a certificate for all other names gets 421 where another one is for it, else is served", async () => {
+    const { port } = await secure(TWO, { files: { ...FILES, cert: null, key: null } });
+    const asked = await ask(port, "shop.example.com", ["pay.example.net", "localhost", "shop.example.com"]);
+    expect(asked).toEqual([421, 200, 200]);
+  });
+
   it(
     "is served where the certificate of the connection covers it, " + "although another one is configured for it",
     async () => {

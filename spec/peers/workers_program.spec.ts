@@ -9,7 +9,7 @@ import { backend, oneService } from "../support/gateway.ts";
 import { keptClient } from "../support/kept_client.ts";
 import { RENEWED, SHOP } from "../support/more_certs.ts";
 import { freePort } from "../support/origin.ts";
-import { emptyFolder, fileWith, logLines, program } from "../support/process.ts";
+import { emptyFolder, fileWith, logLines, program, textOf } from "../support/process.ts";
 import { ask } from "../support/raw_client.ts";
 import { recorder } from "../support/recorder.ts";
 import { nodeOf, RELEASES } from "./nodes.ts";
@@ -238,6 +238,50 @@ describe("a reload", () => {
       replaced(running.file, config(2));
       await running.says('"message":"configuration reloaded"');
       expect((await successor.ask("/a/x")).headers["x-set"]).toBe("2");
+    },
+  );
+
+  it(
+    "adds a host to global.certificates in all workers, " +
+      "and is refused where it would open or close the HTTPS port",
+    async () => {
+      const folder = emptyFolder();
+      const entry = (host: string, { cert, key }: { cert: string; key: string }) => {
+        writeFileSync(join(folder, `${host}.pem`), cert);
+        writeFileSync(join(folder, `${host}.key`), key);
+        return { hosts: [host], cert: join(folder, `${host}.pem`), key: join(folder, `${host}.key`) };
+      };
+      const certificates = [entry("localhost", SERVER)];
+      const running = await withWorkers(oneService(9, {}, { certificates }));
+      const { port } = new URL((running.started.https as string[])[0]!);
+      /** What several new connections get, which reach both workers but for one in a million runs. */
+      const met = async (servername: string) => {
+        const one = () =>
+          new Promise<string>((resolve) => {
+            const socket = tls.connect({
+              port: Number(port),
+              host: "127.0.0.1",
+              servername,
+              rejectUnauthorized: false,
+            });
+            socket.once("secureConnect", () => resolve(socket.getPeerX509Certificate()!.subject));
+            socket.once("secureConnect", () => socket.destroy());
+            socket.once("error", ({ code }: NodeJS.ErrnoException) => resolve(code!));
+          });
+        return [...new Set(await Promise.all(Array.from({ length: 20 }, one)))];
+      };
+      expect(await met("localhost")).toEqual(["CN=localhost"]);
+      expect(await met("shop.example.com")).toEqual(["ERR_SSL_TLSV1_UNRECOGNIZED_NAME"]);
+      replaced(
+        running.file,
+        textOf(oneService(9, {}, { certificates: [...certificates, entry("shop.example.com", SHOP)] })),
+      );
+      await running.says('"message":"configuration reloaded"');
+      expect(await met("shop.example.com")).toEqual(["CN=shop.example.com"]);
+      replaced(running.file, textOf(oneService(9)));
+      await running.says("reload refused");
+      expect(running.stderr()).toContain("open and close the HTTPS port, and that takes a restart");
+      expect(await met("localhost")).toEqual(["CN=localhost"]);
     },
   );
 

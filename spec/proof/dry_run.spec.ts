@@ -268,7 +268,7 @@ describe("a dry run", () => {
     "refuses a redirect to HTTPS where there is no such listener, " + "in a text and in the gateway's own file",
     async () => {
       const file = fileWith(base);
-      const gateway = new ProgramsGateway({ configFile: file, modules: withAllFeatures(), hasHttps: false });
+      const gateway = new ProgramsGateway({ configFile: file, modules: withAllFeatures(), https: false });
       onTestFinished(async () => void (await gateway.close(0)));
       const redirecting = { ...base, global: { https_redirect: {} } };
       const issue = { path: "global.https_redirect", message: expect.stringMatching(/^needs an HTTPS listener/) };

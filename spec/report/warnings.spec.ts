@@ -244,6 +244,19 @@ describe("the gateway's status", () => {
     },
   );
 
+  it("the gateway's status has no certificate of a listener that serves global.certificates alone", async () => {
+    const { gateway } = await running(oneService(9, {}, { certificates: certificates() }));
+    await gateway.listen({ port: 0, tls: { ...files, cert: null, key: null } });
+    expect(gateway.status.certificates.map(({ where }) => where)).toEqual(["global.certificates[0]"]);
+    expect(gateway.status.warnings).toEqual([]);
+    const ends = (await gateway.metrics()).match(/^edge_gateway_tls_certificate_expiry_timestamp_seconds.*$/gm);
+    expect(ends).toEqual([expect.stringContaining('host="shop.example.com"')]);
+    gateway.renewTls(files);
+    expect(gateway.status.certificates).toHaveLength(2);
+    gateway.renewTls({ ...files, cert: null, key: null });
+    expect(gateway.status.certificates).toHaveLength(1);
+  });
+
   it("the gateway's status warns of mtls at any level until a listener asks for certificates", async () => {
     const mtls = [{ name: "mtls" }];
     for (const parts of [{ plugins: mtls }, { routes: [{ path: "/x", plugins: mtls }] }]) {
