@@ -10,7 +10,7 @@ import { version } from "../base/version.ts";
 import type { ConfigInput } from "../gateway/config_input.ts";
 import type { RunCommand } from "./arguments.ts";
 import { Failure } from "./failure.ts";
-import { settingsOf } from "./on_demand.ts";
+import { ON_DEMAND, settingsOf } from "./on_demand.ts";
 import { reachableUrl } from "./operators.ts";
 import { reloadFrom } from "./reloading.ts";
 import { drain, untilStopped } from "./shutdown.ts";
@@ -34,7 +34,9 @@ export const demo: RunCommand = async (given) => {
   });
   if (read.audit !== null) throw new Failure("the demo writes no audit log: leave AUDIT_LOG (--audit-log) out", 2);
   const settings = { ...read, configPath: "(demo)" };
-  const log = createLog({ level: settings.logLevel, format: settings.logFormat });
+  const { logLevel: level, logFormat: format, logsExport } = settings;
+  const sends = logsExport === null ? null : await ON_DEMAND.logsExport();
+  const log = sends === null ? createLog({ level, format }) : sends.sentLog(settings);
   const backends = await Promise.all([startBackend("one"), startBackend("two")]);
   try {
     const config = demoConfig(backends.map((backend) => (backend.address() as AddressInfo).port));
@@ -57,7 +59,9 @@ export const demo: RunCommand = async (given) => {
         password,
       ),
     );
-    return await stopped;
+    const code = await stopped;
+    await sends?.endLogs(log);
+    return code;
   } finally {
     for (const backend of backends) {
       backend.close();

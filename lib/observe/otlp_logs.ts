@@ -56,8 +56,7 @@ export class LogLines {
     if (!this.#hasRoom()) return;
     const parsed = JSON.parse(line) as Attributes & { readonly level: keyof Log; readonly message: string };
     const { time, level, message: body, trace_id: traceId, span_id: spanId, ...fields } = parsed;
-    const own = Object.entries(fields).map(([name, value]) => [`edge_gateway.${name}`, value] as const);
-    const attributes = { "edge_gateway.log": "program", ...Object.fromEntries(own) };
+    const attributes = PROGRAM + attributesOf(fields, OWN);
     const wall = Date.parse(String(time));
     this.#add(recordText({ wall, now: this.#wall(), level, body, traceId, spanId, attributes }));
   };
@@ -75,51 +74,64 @@ export class LogLines {
   }
 }
 
-/** Of a line in JSON, or in another format, which has no attributes then. */
+/**
+ * Of a line in JSON, or in another format, which has no attributes then. One text is made, of pieces: lines are many.
+ */
 function accessRecord(line: string, now: number): string {
   if (!line.startsWith('{"time":'))
-    return recordText({ wall: now, now, level: "info", body: line, attributes: { "edge_gateway.log": "access" } });
-  const { time, trace_id: traceId, span_id: spanId, ...fields } = JSON.parse(line) as Record<string, unknown>;
-  const { method, path, status, code } = fields as Readonly<Record<string, string | number | null>>;
-  const isError = typeof status === "number" && status >= 500;
+    return recordText({ wall: now, now, level: "info", body: line, attributes: ACCESS });
+  const fields = JSON.parse(line) as AccessFields;
+  const { time, trace_id: traceId, span_id: spanId, method, path, status, code } = fields;
+  const isError = status !== null && status >= 500;
+  const body = [method, path, status, code].filter((part) => part !== null).join(" ");
+  const error = isError ? String(code ?? status) : null;
+  const attributes = ACCESS + attributesOf(fields, ACCESS_NAMES) + derivedFrom(fields) + attribute("error.type", error);
   return recordText({
-    ...{ wall: Date.parse(String(time)), now, traceId, spanId },
+    wall: Date.parse(time),
+    now,
     level: isError ? "error" : "info",
-    body: [method, path, status, code].filter((part) => part !== null).join(" "),
-    attributes: accessAttributes(fields, isError ? String(code ?? status) : null),
+    body,
+    traceId,
+    spanId,
+    attributes,
   });
 }
 
-/** Names of the semantic conventions for HTTP where there is one. */
-function accessAttributes(fields: Attributes, error: string | null): Attributes {
-  const { method, scheme, host, protocol, tls, ...others } = fields as Attributes & {
-    readonly method: string | null;
-    readonly scheme: "http" | "https";
-    readonly host: string | null;
-    readonly protocol: string;
-    readonly tls: string | null;
-  };
+interface AccessFields extends Attributes {
+  readonly time: string;
+  readonly method: string | null;
+  readonly path: string | null;
+  readonly status: number | null;
+  readonly code: string | null;
+  readonly scheme: "http" | "https";
+  readonly host: string | null;
+  readonly protocol: string;
+  readonly tls: string | null;
+}
+
+/** Attributes of the semantic conventions that a line has in another form. */
+function derivedFrom({ method, host, scheme, protocol, tls }: AccessFields): string {
   const known = method === null ? null : (knownMethod(method) ?? "_OTHER");
   const [address, port] = hostAndPort(host, scheme);
   const version = protocol.slice("HTTP/".length);
-  return {
-    "edge_gateway.log": "access",
-    "http.request.method": known,
-    "http.request.method_original": known === "_OTHER" ? method : null,
-    "url.scheme": scheme,
-    "server.address": address,
-    "server.port": port,
-    "network.protocol.version": version === "2.0" ? "2" : version,
-    "tls.protocol.name": tls === null ? null : "tls",
-    "tls.protocol.version": tls === null ? null : tls.replace("TLSv", ""),
-    "error.type": error,
-    ...Object.fromEntries(
-      Object.entries(others).map(([name, value]) => [CONVENTIONS.get(name) ?? `edge_gateway.${name}`, value]),
-    ),
-  };
+  return (
+    attribute("http.request.method", known) +
+    attribute("http.request.method_original", known === "_OTHER" ? method : null) +
+    attribute("server.address", address) +
+    attribute("server.port", port) +
+    attribute("network.protocol.version", version === "2.0" ? "2" : version) +
+    (tls === null
+      ? ""
+      : attribute("tls.protocol.name", "tls") + attribute("tls.protocol.version", tls.replace("TLSv", "")))
+  );
 }
 
-const CONVENTIONS = new Map([
+/** Names of attributes by those of fields; null: the field is none, or `derivedFrom` has it. */
+type Names = ReadonlyMap<string, string | null>;
+
+const ACCESS_NAMES: Names = new Map([
+  ...["time", "trace_id", "span_id", "method", "host", "protocol", "tls"].map((name) => [name, null] as const),
+  ["scheme", "url.scheme"],
   ["client_ip", "client.address"],
   ["path", "url.path"],
   ["status", "http.response.status_code"],
@@ -127,6 +139,9 @@ const CONVENTIONS = new Map([
   ["bytes_sent", "http.response.body.size"],
   ["user_agent", "user_agent.original"],
 ]);
+const OWN: Names = new Map();
+/** Of all lines of a log. */
+const [ACCESS, PROGRAM] = ["access", "program"].map((log) => attribute("edge_gateway.log", log)) as [string, string];
 
 interface LogRecord {
   /** When it was written, and when it is sent on; milliseconds since 1970. */
@@ -136,25 +151,33 @@ interface LogRecord {
   readonly body: string;
   readonly traceId?: unknown;
   readonly spanId?: unknown;
-  readonly attributes: Attributes;
+  /** As `attribute` writes them. */
+  readonly attributes: string;
 }
 
 function recordText({ wall, now, level, body, traceId, spanId, attributes }: LogRecord): string {
   return (
     `{"timeUnixNano":"${nanoseconds(wall)}","observedTimeUnixNano":"${nanoseconds(now)}",` +
     `"severityNumber":${SEVERITIES[level]},"severityText":"${level.toUpperCase()}",` +
-    `"body":{"stringValue":${quoted(body)}},"attributes":[${membersText(attributes)}]` +
+    `"body":{"stringValue":${quoted(body)}},"attributes":[${attributes.slice(1)}]` +
     (typeof traceId === "string" ? `,"traceId":"${traceId}"` : "") +
     (typeof spanId === "string" ? `,"spanId":"${spanId}"}` : "}")
   );
 }
 
-/** What is null or undefined is left out. */
-function membersText(members: object, depth = 0): string {
-  return Object.entries(members)
-    .filter(([, value]) => value !== null && value !== undefined)
-    .map(([name, value]) => `{"key":${quoted(name)},"value":${valueText(value, depth)}}`)
-    .join(",");
+function attributesOf(fields: Attributes, names: Names): string {
+  let text = "";
+  for (const name of Object.keys(fields)) {
+    const known = names.get(name);
+    if (known !== null) text += attribute(known ?? `edge_gateway.${name}`, fields[name]);
+  }
+  return text;
+}
+
+/** With a comma before it; "" for what is null or undefined. */
+function attribute(name: string, value: unknown, depth = 0): string {
+  if (value === null || value === undefined) return "";
+  return `,{"key":${quoted(name)},"value":${valueText(value, depth)}}`;
 }
 
 /** An `AnyValue`. */
@@ -164,7 +187,10 @@ function valueText(value: unknown, depth: number): string {
     return Number.isSafeInteger(value) ? `{"intValue":"${value}"}` : `{"doubleValue":${value}}`;
   if (typeof value !== "object" || value === null || depth > MAX_DEPTH)
     return `{"stringValue":${quoted(typeof value === "string" ? value : jsonText(value))}}`;
-  if (!Array.isArray(value)) return `{"kvlistValue":{"values":[${membersText(value, depth + 1)}]}}`;
+  if (!Array.isArray(value)) {
+    const members = Object.entries(value).map(([name, of]) => attribute(name, of, depth + 1));
+    return `{"kvlistValue":{"values":[${members.join("").slice(1)}]}}`;
+  }
   const values = value.map((each: unknown) => (each === null ? "{}" : valueText(each, depth + 1)));
   return `{"arrayValue":{"values":[${values.join(",")}]}}`;
 }

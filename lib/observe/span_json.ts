@@ -5,6 +5,7 @@
  */
 import { jsonText } from "../base/log.ts";
 import { version } from "../base/version.ts";
+import { bodyWith } from "../client/delivery_queue.ts";
 import { quoted } from "./access_line.ts";
 
 export interface FinishedSpan {
@@ -53,7 +54,8 @@ export function scopeWriter(
   const before =
     `{"resource${signal}":[{"resource":{"attributes":[${attributesText(attributes)}]},` +
     `"scope${signal}":[{"scope":{"name":"edge-gateway","version":${quoted(version)}},"${LISTS[signal]}":[`;
-  return (texts) => Buffer.from(`${before}${texts.join(",")}],"schemaUrl":"${CONVENTIONS}"}]}]}`);
+  const after = `],"schemaUrl":"${CONVENTIONS}"}]}]}`;
+  return (texts) => bodyWith(texts, [before, ",", after]);
 }
 
 /** The version of the semantic conventions that the attribute names follow. */

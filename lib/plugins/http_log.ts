@@ -9,7 +9,7 @@ import { isSecretName } from "../base/secret_names.ts";
 import { HttpClient } from "../client/client.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import { integer, object, oneOf, optional, record, string, withDefault } from "../config/whole_schema.ts";
-import { DeliveryQueue } from "../client/delivery_queue.ts";
+import { bodyWith, DeliveryQueue } from "../client/delivery_queue.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import { REDACTED, redactedPath } from "../http/redact.ts";
@@ -113,7 +113,7 @@ function queueFor(config: Config, { clock, log, scope, client }: Tools): Deliver
     request: { url: new URL(config.httpEndpoint), method, headers, timeoutMs },
     client: client({ maxConnections: 1, tls: clientTls(config.tls) }),
     receiver: "the server",
-    encode: (entries) => Buffer.from(inLines ? entries.join("\n") + "\n" : `[${entries.join(",")}]`),
+    encode: (entries) => bodyWith(entries, inLines ? ["", "\n", "\n"] : ["[", ",", "]"]),
     batchSize: config.batchSize,
     batchMs: config.flushMs,
     maxTexts: config.maxQueue,

@@ -20,6 +20,7 @@ const BENCHMARKS: Readonly<Record<string, readonly [load: () => Promise<Benchmar
   limiter: [async () => (await import("./limiter.ts")).limiter, "[ROUNDS]"],
   memory: [async () => (await import("./memory.ts")).memory, "[rest,connections,load] [--nodes PATH,…]"],
   metrics: [async () => (await import("./metrics.ts")).metrics, ""],
+  otlp: [async () => (await import("./otlp.ts")).otlp, "[BATCHES]"],
   overlaps: [async () => (await import("./overlaps.ts")).overlaps, ""],
   overload: [async () => (await import("./overload.ts")).overload, "[SECONDS]"],
   peers: [

@@ -4,6 +4,7 @@ import net from "node:net";
 import http from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { SERVER } from "../support/certs.ts";
+import { logReceiver } from "../support/log_receiver.ts";
 import { fileWith, program } from "../support/process.ts";
 
 interface Heard {
@@ -50,6 +51,18 @@ async function running(environment: Record<string, string> = {}) {
 }
 
 describe("edge-gateway demo", () => {
+  it("sends the lines of both logs to a collector, as the gateway does", async () => {
+    const to = await logReceiver();
+    const environment = { OTEL_LOGS_EXPORTER: "otlp", OTEL_EXPORTER_OTLP_LOGS_ENDPOINT: to.url };
+    const { demo, text } = await running(environment);
+    const [, url] = /(http:\S+\/shop)\/items\/42/.exec(text)!;
+    await fetch(`${url!}/items/42`);
+    demo.child.kill("SIGTERM");
+    expect((await demo.ended).code).toBe(0);
+    const bodies = to.lines.map(({ body }) => body);
+    expect([bodies.includes("GET /shop/items/42 200"), bodies.at(-1)]).toEqual([true, "stopped"]);
+  });
+
   it("listens on loopback only, unless LISTEN_HOST says otherwise", async () => {
     const reaches = async (environment: Record<string, string>) => {
       const { lines } = await running(environment);

@@ -1,7 +1,7 @@
 import type { ServerResponse } from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HttpClient } from "../../lib/client/client.ts";
-import { DeliveryQueue, type DeliveryQueueOptions } from "../../lib/client/delivery_queue.ts";
+import { bodyWith, DeliveryQueue, type DeliveryQueueOptions } from "../../lib/client/delivery_queue.ts";
 import { backend, gate } from "../journeys/harness.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
 import { manualClock } from "../support/clock.ts";
@@ -54,6 +54,17 @@ const answering = (...statuses: readonly number[]) => {
   let nth = 0;
   return backend((_request, response) => void response.writeHead(statuses[nth++] ?? 200).end());
 };
+
+it("a body of texts is what they are when they are joined", () => {
+  for (const texts of [[], ["a"], ["\u00e9", "", "\u{1f600}\ud800", "x".repeat(10_000)]])
+    for (const [before, between, after] of [
+      ["", "\n", "\n"],
+      ['{"\u00fc":[', ",", "]}"],
+    ] as const)
+      expect(String(bodyWith(texts, [before, between, after]))).toBe(
+        String(Buffer.from(before + texts.join(between) + after)),
+      );
+});
 
 describe("a delivery queue", () => {
   it("a delivery queue sends the texts of one batch time in one request", async () => {
