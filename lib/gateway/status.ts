@@ -207,6 +207,7 @@ export type WarningCode =
   | "counters_down"
   | "workers_missing"
   | "no_upstream"
+  | "backups_serve"
   | "upstream_down"
   | "upstream_ejected"
   | "upstream_taken_out"

@@ -85,7 +85,7 @@ export interface Explanation {
    */
   readonly open: boolean;
   /** The plugin that answers the request itself, if those before it let it pass; null: none does. */
-  readonly answer: Pick<ExplainedPlugin, "level" | "name" | "id" | "status" | "code"> | null;
+  readonly answer: Pick<ExplainedPlugin, "level" | "name" | "id" | "status" | "code" | "rule"> | null;
   readonly strategy: string | null;
   /** What the strategy `hash` looks at; null with any other. */
   readonly hashOn: string | null;
@@ -326,8 +326,8 @@ function endOf(plugins: readonly ExplainedPlugin[]): Pick<Explanation, "open" | 
   const end = plugins.findIndex(({ action }) => action === "answers");
   const open = plugins.slice(0, end < 0 ? plugins.length : end).some(({ action }) => action !== "passes");
   if (end < 0) return { open, answer: null };
-  const { level, name, id, status, code } = plugins[end]!;
-  return { open, answer: { level, name, id, status, code } };
+  const { level, name, id, status, code, rule } = plugins[end]!;
+  return { open, answer: { level, name, id, status, code, rule } };
 }
 
 /**

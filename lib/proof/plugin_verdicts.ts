@@ -40,6 +40,8 @@ export interface PluginVerdict {
   readonly status: number | null;
   /** Of a refusal or a fault: "key_missing". */
   readonly code: string | null;
+  /** Of a refusal: the member of its `config` that decides, see `Notes.rule`. */
+  readonly rule: string | null;
   /** Where its answer redirects to; null: nowhere. */
   readonly location: string | null;
   /** The origin of the server that it would ask; null: none. */
@@ -197,7 +199,7 @@ class PluginStep implements Step {
 
   /** What a plugin answers because nobody has answered it does not count. */
   #ignored(exchange: Exchange, goOn: Handler): Reply | Promise<Reply> {
-    exchange.call.notes.code = null;
+    exchange.call.notes.code = exchange.call.notes.rule = null;
     return goOn(exchange);
   }
 }
@@ -205,16 +207,18 @@ class PluginStep implements Step {
 function said(action: PluginVerdict["action"], verdict: string, more: Partial<PluginVerdict> = {}): PluginVerdict {
   return {
     action,
-    ...{ status: null, code: null, location: null, asks: null, caller: null, groups: [], sets: [], removes: [] },
+    ...{ status: null, code: null, rule: null, location: null, asks: null, caller: null },
+    ...{ groups: [], sets: [], removes: [] },
     ...more,
     verdict,
   };
 }
 
 function concealed(verdict: PluginVerdict, conceal: (text: string) => string): PluginVerdict {
-  const { location, caller, groups, verdict: sentence } = verdict;
+  const { rule, location, caller, groups, verdict: sentence } = verdict;
   return {
     ...verdict,
+    rule: rule && conceal(rule),
     location: location && conceal(location),
     caller: caller && conceal(caller),
     groups: groups.map(conceal),
@@ -223,8 +227,8 @@ function concealed(verdict: PluginVerdict, conceal: (text: string) => string): P
 }
 
 /** `more`: what follows status and code. */
-function answer(status: number, code: string | null, more = "", location: string | null = null): PluginVerdict {
-  return said("answers", `answers ${status}${code === null ? "" : ` ${code}`}${more}`, { status, code, location });
+function answer(status: number, code: string | null, more = "", rest: Partial<PluginVerdict> = {}): PluginVerdict {
+  return said("answers", `answers ${status}${code === null ? "" : ` ${code}`}${more}`, { status, code, ...rest });
 }
 
 /** As `serve` answers it. */
@@ -236,7 +240,9 @@ function failing({ call }: Exchange, error: unknown): PluginVerdict {
 function answering({ call }: Exchange, reply: Reply): PluginVerdict {
   const { status, headers } = asSent(reply);
   const location = headerValue(headers, "location") ?? null;
-  return answer(status, call.notes.code, location === null ? "" : ` to ${location}`, location);
+  const { code, rule } = call.notes;
+  const by = rule === null ? "" : ` by ${rule}`;
+  return answer(status, code, location === null ? by : `${by} to ${location}`, { rule, location });
 }
 
 /** `passes the request on as "ada" in "gold", sets X-User, removes Cookie` */

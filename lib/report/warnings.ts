@@ -186,6 +186,16 @@ function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Ite
       place,
     );
   }
+  const usable = upstreams.filter((upstream) => upstream.usable);
+  if (usable.length > 0 && usable.every(({ backup }) => backup)) {
+    const message = `No upstream of service "${name}" but its backups can be used, and they get its requests.`;
+    yield warning(
+      "backups_serve",
+      message,
+      "Repair one that is no backup, or use one again that was taken out.",
+      place,
+    );
+  }
   if (circuitBreaker?.state === "open") {
     const message = `The circuit of service "${name}" is open, and its requests get 503 until it tries again.`;
     yield warning("circuit_open", message, "Find out why its upstreams fail.", place);

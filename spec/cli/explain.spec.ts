@@ -84,7 +84,7 @@ describe("edge-gateway explain, by a file", () => {
         'passes the request on as "ada" in "gold", "staff"',
         "passes the request on",
       ]);
-      expect(await of("a-key-of-bob")).toEqual(['passes the request on as "bob"', "answers 403 forbidden"]);
+      expect(await of("a-key-of-bob")).toEqual(['passes the request on as "bob"', "answers 403 forbidden by rules[0]"]);
       for (const key of ["a-key-of-eve", "a-wrong-key"])
         expect(await of(key)).toEqual(["answers 401 key_invalid", "not reached"]);
       for (const key of ["a-key-of-ada", "a-key-of-bob", "a-key-of-eve"])
@@ -163,7 +163,7 @@ Upstreams, weighted, asked for /items/7?x=1
     expect(
       (await json(["GET", "/shop/x", ...RIGHT.slice(0, 2), "--from", "2001:db8::1", "--config", config])).plugins[1]
         .verdict,
-    ).toBe("answers 403 forbidden");
+    ).toBe("answers 403 forbidden by whitelist");
   });
 
   it("explain prints with --json what the admin interface answers, with secrets masked", async () => {
@@ -436,6 +436,8 @@ ${ended(failed)}`),
         status: 403,
         code: "forbidden",
         by: "acl",
+        plugin: "services.closed.plugins.acl",
+        rule: "whitelist",
         tries: [],
         ms: expect.any(Number),
         digest: started.digest,

@@ -65,7 +65,11 @@ describe("the verdict on a plugin", () => {
         ["service", "rate_limit", "passes the request on"],
         ["route", "rate_limit", "passes the request on"],
       ]);
-      expect((await asked({ clientIp: "10.0.0.1" }))[0]).toEqual(["global", "acl", "answers 403 forbidden"]);
+      expect((await asked({ clientIp: "10.0.0.1" }))[0]).toEqual([
+        "global",
+        "acl",
+        "answers 403 forbidden by blacklist",
+      ]);
     },
   );
 
@@ -115,6 +119,10 @@ describe("the verdict on a plugin", () => {
         { ...NONE, asks: "http://127.0.0.1:1" },
         { ...NONE, location: "https://new.example/x" },
       ]);
+      const lan = { name: "acl", config: { whitelist: ["10.0.0.1"] } };
+      const [refused] = await told([lan]);
+      expect(refused).toMatchObject({ status: 403, code: "forbidden", rule: "whitelist" });
+      expect(refused!.verdict).toBe("answers 403 forbidden by whitelist");
     },
   );
 

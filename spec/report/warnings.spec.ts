@@ -171,6 +171,28 @@ describe("warnings", () => {
     expect(told[0]!.remedy).toBe("Use an upstream again that was taken out.");
   });
 
+  it("says where none but backups of a service can be used", () => {
+    const told = (primary: object, backup: object) => {
+      const upstreams = [
+        { ...upstream, ...primary } as const,
+        { ...upstream, id: "b", backup: true, ...backup } as const,
+      ];
+      return warningsOf({ ...quiet, upstreamSets: [{ name: "s", circuitBreaker: null, upstreams }] });
+    };
+    const down = { state: "unhealthy", usable: false };
+    expect(told({}, {})).toEqual([]);
+    expect(told({}, down).map(({ code }) => code)).toEqual(["upstream_down"]);
+    expect(told(down, {}).map(({ code, path }) => [code, path])).toEqual([
+      ["backups_serve", "services.s"],
+      ["upstream_down", "services.s.upstreams.u"],
+    ]);
+    expect(told({ adminState: "eject", usable: false }, {}).map(({ code }) => code)).toEqual([
+      "backups_serve",
+      "upstream_taken_out",
+    ]);
+    expect(told(down, down).map(({ code }) => code)).toEqual(["no_upstream", "upstream_down", "upstream_down"]);
+  });
+
   it("lists injected faults first, before any number of other warnings", () => {
     const other = { message: "m", example: null, remedy: "r", path: "p", service: null, route: null, at: [] };
     const configWarnings = [
