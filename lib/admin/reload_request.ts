@@ -29,14 +29,14 @@ export async function reloadRequest(
   const fields = { address: clientAddress, request_id: call.id };
   if (isDryRun) {
     const tried = (text: Buffer | null) => {
-      log.info("dry run of a reload requested by an administrator", fields);
+      log.info("dry run of a reload requested over the admin interface", fields);
       return dryRunReply(inbound, gateway, text);
     };
     return inbound.body === null
       ? tried(null)
       : answerPosted(inbound, texts, (text) => tried(text.length === 0 ? null : text));
   }
-  log.info("reload requested by an administrator", fields);
+  log.info("reload requested over the admin interface", fields);
   const reloaded = await reload(undefined, { user, ...fields });
   const { digest } = reloaded;
   if (reloaded.outcome === "taken") return json(200, { digest, changed: reloaded.changed, changes: reloaded.changes });
@@ -54,7 +54,7 @@ export async function validateRequest(
 ): Promise<Reply> {
   const { call, clientAddress } = inbound;
   return answerPosted(inbound, texts, (text) => {
-    log.debug("check of a text requested by an administrator", { address: clientAddress, request_id: call.id });
+    log.debug("check of a text requested over the admin interface", { address: clientAddress, request_id: call.id });
     return dryRunReply(inbound, gateway, text, { digest: sourceDigest(text) });
   });
 }

@@ -18,7 +18,7 @@ export function announce(started: Started, settings: Settings, log: Log): void {
   } = GatewayCore.internalsOf(gateway);
   const httpsOff = "off: neither SERVER_CERT_PATH nor global.certificates names a certificate";
   const httpOff = "off: HTTP_PORT is off";
-  const admin = adminUrl ?? "off: ADMIN_USER and ADMIN_PASSWORD are not set";
+  const admin = adminUrl ?? "off: neither ADMIN_USER nor ADMIN_USERS_FILE is set";
   const probes = probeUrl ?? "off: PROBE_PORT is not set";
   const manager = started.managerUrl ?? "off: --manager (MANAGER=true) starts the management UI";
   // Only the origin: the path may contain keys for a collector.

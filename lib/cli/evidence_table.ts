@@ -212,7 +212,7 @@ export const REQUIREMENTS: readonly Requirement[] = [
   ...of(
     "CRA Annex I Part I",
     row("(2)(a)", "partial", "edge-gateway --version", "spec/build/vex.spec.ts", "docs/releases.md"),
-    row("(2)(b)", "partial", "ADMIN_USER, MANAGER", "spec/cli/start.spec.ts", "docs/settings.md"),
+    row("(2)(b)", "partial", "ADMIN_USER, ADMIN_USERS_FILE, MANAGER", "spec/cli/start.spec.ts", "docs/settings.md"),
     row("(2)(c)", "never", "SECURITY.md", "docs/upgrading.md"),
     row(
       "(2)(d)",

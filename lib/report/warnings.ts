@@ -224,7 +224,7 @@ function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Ite
         adminState === "drain" ? "gets no new requests, but those of its sticky sessions" : "gets no requests";
       yield warning(
         "upstream_taken_out",
-        `${which} ${what}: an administrator has taken it out.`,
+        `${which} ${what}: it was taken out over the admin interface.`,
         "Use it again once it is ready; no reload does.",
         own,
       );

@@ -73,7 +73,7 @@ describe("edge-gateway reload", () => {
     const lines = logLines(running.stderr()).map(({ message }) => message);
     expect(lines.slice(1)).toEqual([
       "admin logged in",
-      "reload requested by an administrator",
+      "reload requested over the admin interface",
       "configuration read again: its text is the same, its secrets were resolved again",
     ]);
     writeFileSync(name, "");
@@ -235,7 +235,7 @@ describe("edge-gateway reload --dry-run", () => {
     );
     expect(status.json).toMatchObject({ digest: started.digest, last_reload: null });
     expect(logLines(stderr()).map(({ message }) => message)).toContain(
-      "dry run of a reload requested by an administrator",
+      "dry run of a reload requested over the admin interface",
     );
     expect(stderr()).not.toContain("configuration reloaded");
   });

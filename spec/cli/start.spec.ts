@@ -37,7 +37,7 @@ describe("a start", () => {
       upstreams: 1,
       http: [`http://127.0.0.1:${running.port}`],
       https: "off: neither SERVER_CERT_PATH nor global.certificates names a certificate",
-      admin: "off: ADMIN_USER and ADMIN_PASSWORD are not set",
+      admin: "off: neither ADMIN_USER nor ADMIN_USERS_FILE is set",
       probes: "off: PROBE_PORT is not set",
       manager: "off: --manager (MANAGER=true) starts the management UI",
     });

@@ -165,8 +165,8 @@ describe("warnings", () => {
     ]);
     expect(told.map(({ message }) => message).slice(1)).toEqual([
       'Upstream "u" (h:1) of service "s" gets no new requests, but those of its sticky sessions: ' +
-        "an administrator has taken it out.",
-      'Upstream "v" (h:1) of service "s" gets no requests: an administrator has taken it out.',
+        "it was taken out over the admin interface.",
+      'Upstream "v" (h:1) of service "s" gets no requests: it was taken out over the admin interface.',
     ]);
     expect(told[0]!.remedy).toBe("Use an upstream again that was taken out.");
   });
