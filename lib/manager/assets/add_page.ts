@@ -88,7 +88,7 @@ function fileForm(frame: Frame, form: Form, shownIn: HTMLElement): HTMLElement {
 
   async function submit(event: SubmitEvent): Promise<void> {
     event.preventDefault();
-    const values = Object.fromEntries(fields.map(({ field, input }) => [field.name, input.value.trim()]));
+    const values = Object.fromEntries(fields.map(({ field, input }) => [field.name, valueOf(input)]));
     const chosen = place === undefined ? [] : (place.field.choices?.[Number(values.place)]?.path ?? []);
     try {
       const key = form.makesKey ? newKey() : null;
@@ -103,6 +103,10 @@ function fileForm(frame: Frame, form: Form, shownIn: HTMLElement): HTMLElement {
       replace(problem, `This cannot be put into the draft. ${messageOf(error)}`);
     }
   }
+}
+
+function valueOf(input: HTMLInputElement | HTMLSelectElement): string {
+  return input.matches("[type=checkbox]:not(:checked)") ? "" : input.value.trim();
 }
 
 /** `of`: the names of what the link to the form chooses. */
@@ -124,6 +128,7 @@ function inputOf(
       ...choices.map(({ label }, i) => el("option", { value: i, selected: i === chosen }, label)),
     );
   }
+  if (kind === "switch") return el("input", { id, name, type: "checkbox" });
   const numeric = kind === "number" && { type: "number", step: "any", min: range?.[0], max: range?.[1] };
   return el("input", {
     id,

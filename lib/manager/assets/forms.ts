@@ -16,7 +16,8 @@ export interface Field {
   readonly name: string;
   readonly label: string;
   readonly hint?: string;
-  readonly kind: "text" | "number" | "choice";
+  /** The value of a switch is "on" or "". */
+  readonly kind: "text" | "number" | "choice" | "switch";
   readonly isRequired?: boolean;
   readonly choices?: readonly Choice[];
   readonly range?: readonly [least: number, most: number | null];
@@ -127,14 +128,16 @@ export const FORMS: Readonly<Record<string, Form>> = {
       { name: "id", label: "Id", kind: "text", hint: "Empty: host and port" },
       { name: "weight", label: "Weight", kind: "number", range: [0, null], hint: "Empty: 1" },
       { name: "group", label: "Group", kind: "text", hint: "For a canary; may be empty" },
+      { name: "backup", label: "Backup: only while no other upstream can be used", kind: "switch" },
     ],
-    put: (file, chosen, { id, host, port, weight, group }) =>
+    put: (file, chosen, { id, host, port, weight, group, backup }) =>
       appended(file, [...chosen, "upstreams"], {
         ...(id !== "" && { id }),
         host,
         port: Number(port),
         ...(weight !== "" && { weight: Number(weight) }),
         ...(group !== "" && { group }),
+        ...(backup === "on" && { backup: true }),
       }),
   },
   share: {

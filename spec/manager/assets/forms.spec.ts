@@ -56,6 +56,13 @@ const cases: readonly (readonly [string, string | null, Readonly<Record<string, 
     '"group": "canary" }\n      ]',
     '"group": "canary" },\n        { "host": "::1", "port": 3002, "weight": 0 }\n      ]',
   ],
+  [
+    "upstream",
+    "shop",
+    { host: "spare", port: "3003", backup: "on" },
+    '"group": "canary" }\n      ]',
+    '"group": "canary" },\n        { "host": "spare", "port": 3003, "backup": true }\n      ]',
+  ],
   ["share", "shop: canary, now 5 %", { percent: "12.5" }, '"percent": 5', '"percent": 12.5'],
   [
     "limit",
