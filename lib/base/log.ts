@@ -99,12 +99,12 @@ function textLine(time: string, level: LogLevel, message: string, fields?: LogFi
 }
 
 /**
- * Like JSON.stringify, with null for values that JSON cannot express. C1 control characters are escaped, too: terminals
- * obey them.
+ * Like JSON.stringify, with null for values that JSON cannot express. C1 control characters, separators of lines, and
+ * characters that change the direction of what follows are escaped, too: terminals and viewers obey them.
  */
 export function jsonText(value: unknown): string {
   return ((JSON.stringify(value) as string | undefined) ?? "null").replace(
-    /[\x7f-\x9f]/g,
-    (c) => `\\u00${c.charCodeAt(0).toString(16)}`,
+    /[\x7f-\x9f\u2028-\u202e\u2066-\u2069]/g,
+    (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
 }

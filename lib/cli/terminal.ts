@@ -5,7 +5,7 @@ import { styleText } from "node:util";
 
 /** Replaces control characters, which would act on the terminal. */
 export function withoutControls(text: string): string {
-  return text.replace(/\p{Cc}/gu, "?");
+  return text.replace(/[\p{Cc}\u2028-\u202e\u2066-\u2069]/gu, "?");
 }
 
 /** JSON without control characters in any of its texts. */

@@ -82,6 +82,10 @@ describe("the log", () => {
 });
 
 describe("jsonText", () => {
+  it("escapes what breaks a line, or turns the direction of what follows, in viewers", () => {
+    expect(jsonText("a\u2028\u202eb\u2066\u009b\u00e9")).toBe('"a\\u2028\\u202eb\\u2066\\u009b\u00e9"');
+  });
+
   it("returns JSON that parses to the same value, without any control character", () => {
     const value = { text: 'a "b" \\ \u0000\u001b\u007f\u0085\u009b é \u2028', list: [1, null] };
     expect(jsonText(value)).not.toMatch(/[\x00-\x1f\x7f-\x9f]/);
