@@ -11,7 +11,7 @@ import { createServer, type Server } from "node:net";
 import { join, resolve } from "node:path";
 import { messageOf } from "./errors.ts";
 import { isListening } from "./egress_clients.ts";
-import { readRegularFile } from "./regular_file.ts";
+import { readRegularFile, whyUnreadable } from "./regular_file.ts";
 import { replaceFile } from "./replaced_file.ts";
 
 /** A socket's path has at most 108 bytes on Linux, and 104 elsewhere. */
@@ -52,7 +52,7 @@ export class StateFolder {
     return new StateFolder(path, await lock(path));
   }
 
-  /** Null: there is none. Throws the system's error. */
+  /** Null: there is none. Throws a `StateProblem`. */
   read(name: string): Buffer | null {
     return readKept(this.path, name);
   }
@@ -72,14 +72,15 @@ export class StateFolder {
   }
 }
 
-/** A file of a folder that another process may hold. Null: there is none. Throws the system's error. */
+/** A file of a folder that another process may hold. Null: there is none. Throws a `StateProblem`. */
 export function readKept(folder: string, name: string): Buffer | null {
+  const path = join(folder, name);
   try {
-    return readRegularFile(join(folder, name));
+    return readRegularFile(path);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "ENOENT" || code === "ENOTDIR") return null;
-    throw error;
+    throw new StateProblem(`${path} cannot be read: ${whyUnreadable(error)}`);
   }
 }
 

@@ -49,8 +49,7 @@ function isTakenOut(value: unknown): value is TakenOut {
 }
 
 /**
- * Throws a `StateProblem` for a file that is damaged, and the system's error. `folder`: of a gateway that may be
- * running.
+ * Throws a `StateProblem` for a file that is damaged, or cannot be read. `folder`: of a gateway that may be running.
  */
 export function readKeptFile<T>(folder: string, { name, none, from, without }: Kind<T>): T {
   const content = readKept(folder, name);

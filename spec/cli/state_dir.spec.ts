@@ -1,4 +1,5 @@
 /** The setting STATE_DIR of the program: what outlives it. */
+import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -83,6 +84,25 @@ describe("STATE_DIR", () => {
       );
       expect(await statuses(first.port, 1)).toEqual([200]);
       await eventually(() => written(folder) === 1);
+    },
+  );
+
+  it.each(["quotas", "configurations", "taken_out"])(
+    "a folder or FIFO in place of %s is refused by its name",
+    async (name) => {
+      for (const [make, why] of [
+        ["mkdir", "it is a folder"],
+        ["mkfifo", "it is a FIFO, not a file"],
+      ] as const) {
+        const folder = emptyFolder();
+        execFileSync(make, [join(folder, name)]);
+        expect(
+          await program(["--config", fileWith(oneService(9)), "--http-port", "0", "--state-dir", folder]).ended,
+        ).toMatchObject({
+          code: 2,
+          stderr: `edge-gateway: STATE_DIR (--state-dir): ${folder}/${name} cannot be read: ${why}\n`,
+        });
+      }
     },
   );
 
