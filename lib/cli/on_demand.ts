@@ -59,6 +59,7 @@ export function onDemandOf(settings: Settings): Named {
     logsExport: logsExport !== null,
     workers: workers !== 1,
     stateDir: stateDir !== null,
+    decisionFile: stateDir !== null && admin !== null,
     auditLog: audit !== null,
     seal,
   });

@@ -83,7 +83,13 @@ describe("edge-gateway audit --json", () => {
       { PROBE_PORT: "0" },
     ],
     ["the admin interface", { services: [service()] }, { ADMIN_USER: "a", ADMIN_PASSWORD: "a long password" }],
-  ])("lists the very modules that a start loads: %s", async (_title, config, environment) => {
+    [
+      "the admin interface and a folder of state",
+      { services: [service()] },
+      { ADMIN_USER: "a", ADMIN_PASSWORD: "a long password", STATE_DIR: "a folder" },
+    ],
+  ])("lists the very modules that a start loads: %s", async (_title, config, { STATE_DIR, ...rest }) => {
+    const environment = { ...rest, ...(STATE_DIR !== undefined && { STATE_DIR: emptyFolder() }) };
     const { environment: recording, modules } = recorder();
     const { file } = await runningProgram(config, [], { ...environment, ...recording });
     const { modules: listed, lines: all } = await audited(file, { ...QUIET, ...environment });
