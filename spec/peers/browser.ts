@@ -9,6 +9,7 @@ import { expect, onTestFinished } from "vitest";
 export interface Locator {
   click(): Promise<void>;
   fill(text: string): Promise<void>;
+  selectOption(value: string): Promise<unknown>;
   press(key: string): Promise<void>;
   focus(): Promise<void>;
   waitFor(options?: { state: "visible" | "hidden" | "attached" | "detached" }): Promise<void>;

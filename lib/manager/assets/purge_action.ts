@@ -1,8 +1,9 @@
 /**
  * The form that drops stored replies from the caches of all workers.
  */
-import { ask } from "./api.ts";
-import { button, el } from "./dom.ts";
+import { ask, type ProxyConfig } from "./api.ts";
+import { button, el, replace } from "./dom.ts";
+import { live } from "./live.ts";
 import type { Frame } from "./page.ts";
 
 const CHOICES = {
@@ -25,27 +26,52 @@ export function purgeAction(frame: Frame): { readonly node: HTMLElement; refresh
   choice.addEventListener("change", () => {
     text.hidden = choice.value === "all";
   });
+  const service = el("select", { "aria-label": "Service whose replies are purged" });
+  const route = el("select", { "aria-label": "Route whose replies are purged" });
+  service.addEventListener("change", () => {
+    route.value = "";
+    offerRoutes();
+  });
+  let config: ProxyConfig | null = null;
   const run = button("Purge", () => void purge());
   const node = el(
     "div",
     { class: "badges", role: "group", "aria-label": "Purge caches", hidden: true },
     choice,
     text,
+    service,
+    route,
     run,
   );
   return {
     node,
     refresh(areCaches) {
       node.hidden = !areCaches || (frame.session?.role ?? "viewer") === "viewer";
+      const known = live.known?.config ?? null;
+      if (node.hidden || known === config) return;
+      config = known;
+      offer(service, "All services", config?.services ?? []);
+      offerRoutes();
     },
   };
 
+  function offerRoutes(): void {
+    route.hidden = service.value === "";
+    offer(route, "All routes", config?.services.find(({ name }) => name === service.value)?.routes ?? []);
+  }
+
   async function purge(): Promise<void> {
     const named = choice.value as Choice;
-    const body = named === "all" ? {} : { [named]: text.value.trim() };
+    const body = {
+      ...(named !== "all" && { [named]: text.value.trim() }),
+      ...(service.value !== "" && { service: service.value }),
+      ...(route.value !== "" && { route: route.value }),
+    };
     const what =
       named === "all" ? "all stored replies" : `replies ${CHOICES[named].toLowerCase()} “${text.value.trim()}”`;
-    if (!confirm(`Purge ${what}, in all workers? Upstreams are asked again.`)) return;
+    const ofRoute = route.value === "" ? "" : ` of route “${route.value}”`;
+    const ofService = service.value === "" ? "" : ` of service “${service.value}”`;
+    if (!confirm(`Purge ${what}${ofRoute}${ofService}, in all workers? Upstreams are asked again.`)) return;
     run.disabled = true;
     try {
       const { purged } = await ask<{ readonly purged: number }>("POST", "/gateway/cache/purge", { body });
@@ -57,4 +83,18 @@ export function purgeAction(frame: Frame): { readonly node: HTMLElement; refresh
       run.disabled = false;
     }
   }
+}
+
+/**
+ * The names, behind an entry for all of them. A chosen name that a reload has removed stays: it must not become all.
+ */
+function offer(select: HTMLSelectElement, all: string, named: readonly { readonly name: string }[]): void {
+  const chosen = select.value;
+  const names = new Set(named.map(({ name }) => name));
+  if (chosen !== "") names.add(chosen);
+  replace(
+    select,
+    el("option", { value: "" }, all),
+    ...[...names].map((name) => el("option", { value: name, selected: name === chosen }, name)),
+  );
 }
