@@ -176,7 +176,7 @@ describe("the scope of a plugin instance", () => {
           service: "s",
           route: "r",
           id: null,
-          path: "services.s.routes.r.plugins.spy",
+          path: "services.s.routes.r.plugins.spy#2",
           key: expect.any(String) as string,
           gatewayName: "edge",
         },
