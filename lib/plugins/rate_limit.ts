@@ -173,10 +173,14 @@ function enforcing(windows: readonly Window[], id: string | null, path: string):
     if (!decision.admitted) {
       const seconds = Math.max(1, Math.ceil(decision.retryMs / 1000));
       const detail = `Try again in ${seconds} ${seconds === 1 ? "second" : "seconds"}.`;
-      const reached = windows.filter((_window, i) => decision.remaining[i] === 0);
-      // Of several the longest: it says when the next request is admitted.
-      const longest = reached.at(-1)?.name;
-      const rule = longest && `${path}limit_${longest === "minute" ? "min" : longest}`;
+      const { remaining, resetMs } = decision;
+      const reached = windows.filter((_window, i) => remaining[i] === 0);
+      // Of several the one that is the last to give a request back: it says when the next one is admitted.
+      let last = -1;
+      for (let i = 0; i < windows.length; i++)
+        if (remaining[i] === 0 && (last < 0 || resetMs[i]! >= resetMs[last]!)) last = i;
+      const name = windows[last]?.name;
+      const rule = name && `${path}limit_${name === "minute" ? "min" : name}`;
       const why = `rate_limit: ${reached.map(({ name, limit }) => `${limit} per ${name}`).join(", ")}`;
       return withLimits(
         problem(exchange.call, "rate_limited", { detail, headers: ["Retry-After", String(seconds)], why, rule }),

@@ -159,6 +159,25 @@ describe("a client", () => {
     expect(headerValue(ask().headers, "ratelimit")).toBe('"second";r=9;t=1, "minute";r=58;t=59, "hour";r=62;t=3599');
   });
 
+  it("of several windows that are full, the rule is the one that gives a request back last", () => {
+    const { clock, middleware, statuses } = limited({ limit_min: 1, limit_day: 2 });
+    const ruleNow = () => {
+      const exchange = madeUpExchange();
+      const reply = atOnce(exercise(middleware, exchange).returned);
+      return [reply.status, headerValue(reply.headers, "retry-after"), exchange.call.notes.rule];
+    };
+    expect(statuses(1)).toEqual([200]);
+    clock.advance(86_400_000 - 11_000);
+    expect(statuses(1)).toEqual([200]);
+    clock.advance(10_000);
+    // The day gives one back in a second, the minute in 50.
+    expect(ruleNow()).toEqual([429, "50", "limit_min"]);
+    clock.advance(50_000);
+    expect(statuses(1)).toEqual([200]);
+    // Now the minute in 60 seconds, the day once its second request is a day old.
+    expect(ruleNow()).toEqual([429, "86340", "limit_day"]);
+  });
+
   it("a client gets the limit of a day, and when it can try again", () => {
     const { clock, ask } = limited({ limit_min: 9, limit_day: 1 });
     const reply = ask();
