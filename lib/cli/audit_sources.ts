@@ -81,7 +81,7 @@ export async function auditOf(flags: Flags) {
   );
   const read = reader.load(reader.source());
   const hasHttps = reader.https !== "closed";
-  if (hasHttps || settings.areAboutTls) checkHttps(settings, reader.https);
+  if (hasHttps || settings.needHttps) checkHttps(settings, reader.https);
   const destinations = destinationsIn(read.valid, modules);
   const { config, tests, testFiles, callerFiles } = read.valid;
   const keys = [...read.inputs.files].flatMap(([path, content]) =>

@@ -91,7 +91,7 @@ async function validated(
   const { configuration } = candidate;
   try {
     const { https } = configuration.reader;
-    if (settings !== null && (https !== "closed" || settings.areAboutTls))
+    if (settings !== null && (https !== "closed" || settings.needHttps))
       (await ON_DEMAND.serverTls()).tlsFilesOf(settings, https, silentLog);
     const error = runsTests
       ? await configuration.testFirst("strict").then(

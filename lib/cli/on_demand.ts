@@ -46,9 +46,9 @@ export type Named = readonly (keyof typeof ON_DEMAND)[];
 
 /** What of `ON_DEMAND` settings name. */
 export function onDemandOf(settings: Settings): Named {
-  const { admin, probe, manager, metricsExport, logsExport, workers, areAboutTls, stateDir, audit, seal } = settings;
+  const { admin, probe, manager, metricsExport, logsExport, workers, needHttps, stateDir, audit, seal } = settings;
   return namesOf({
-    serverTls: areAboutTls,
+    serverTls: needHttps,
     admin: admin !== null,
     adminWrite: admin?.write === true,
     adminUsers: admin !== null && admin.usersPath !== null,

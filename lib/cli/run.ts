@@ -50,7 +50,7 @@ export async function run({
 }
 
 async function serve(settings: Settings, log: Log, audit: AuditTrail | null = null): Promise<ExitCode> {
-  const tls = settings.areAboutTls ? await ON_DEMAND.serverTls() : null;
+  const tls = settings.needHttps ? await ON_DEMAND.serverTls() : null;
   const sockets = process.env.LISTEN_FDS
     ? (await ON_DEMAND.sockets()).passedSockets(process.env, process.pid, settings, log)
     : undefined;

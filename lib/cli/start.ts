@@ -181,7 +181,7 @@ async function httpsFiles(
   sockets: StartOptions["sockets"],
   log: Log,
 ): Promise<TlsFiles | null> {
-  if (https !== "closed" || settings.areAboutTls) return (await ON_DEMAND.serverTls()).tlsFilesOf(settings, https, log);
+  if (https !== "closed" || settings.needHttps) return (await ON_DEMAND.serverTls()).tlsFilesOf(settings, https, log);
   if (sockets && sockets.https.length > 0) (await ON_DEMAND.sockets()).refuseHttps();
   return null;
 }

@@ -86,7 +86,7 @@ function settingsOf(
       values.auditLogPath === null
         ? null
         : { logPath: values.auditLogPath, refusals: values.auditRefusals, fail: values.auditFail },
-    areAboutTls: serverCertPath !== null || caCertPath !== null || values.httpPort === "off",
+    needHttps: serverCertPath !== null || caCertPath !== null || values.httpPort === "off",
     clientAuth: caCertPath === null ? "none" : (clientAuth ?? "request"),
     admin: user === null && values.adminUsersPath === null ? null : adminOf(values, password, viewerPassword),
     probe: port === null ? null : { host: probeHost, port, hosts: [...(adminHosts ?? []), probeHost] },

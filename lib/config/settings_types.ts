@@ -17,8 +17,8 @@ export interface Settings {
   readonly caCertPath: string | null;
   /** Whether HTTPS clients are asked for a certificate, and whether a client without one is refused. */
   readonly clientAuth: "none" | "request" | "require";
-  /** Whether settings name a file of TLS, or leave HTTPS alone. */
-  readonly areAboutTls: boolean;
+  /** Whether there are settings that make sense only where HTTPS is served: a file of TLS, or `HTTP_PORT=off`. */
+  readonly needHttps: boolean;
   readonly shutdownGraceS: number;
   readonly preStopDelayS: number;
   readonly logLevel: LogLevel;

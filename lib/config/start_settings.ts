@@ -142,7 +142,7 @@ const NOTHING_ELSE = {
     serverCertPath: null,
     serverKeyPath: null,
     caCertPath: null,
-    areAboutTls: false,
+    needHttps: false,
     clientAuth: "none",
     persistence: "dbless",
     workers: 1,

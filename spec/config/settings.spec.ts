@@ -90,7 +90,7 @@ describe("readSettings", () => {
       serverCertPath: null,
       serverKeyPath: null,
       caCertPath: null,
-      areAboutTls: false,
+      needHttps: false,
       clientAuth: "none",
       persistence: "dbless",
       httpPort: 8008,
