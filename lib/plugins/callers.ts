@@ -8,7 +8,8 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Middleware } from "../http/handler.ts";
 import { problem } from "../http/reply.ts";
 
-const DISABLED = { detail: "This caller is disabled.", why: "callers: enabled is false", rule: "callers" };
+/** No member of the plugin's `config` decides, so there is no `rule`. */
+const DISABLED = { detail: "This caller is disabled.", why: "callers: enabled is false" };
 
 /** Who has an API key, and until when. */
 export interface KeyOwner {

@@ -34,7 +34,7 @@ const keyed = (keys: readonly object[], config: object = {}): Plugins => [
 ];
 const KEYS = keyed([{ id: "ann", key: "k" }]);
 const CALLERS: AnyConfigInput["callers"] = [
-  { id: "ann", groups: ["gold"] },
+  { id: "ann", groups: ["gold"], keys: [{ key: "ended", expires_at: "2020-01-01T00:00:00Z" }] },
   { id: "bob", enabled: false },
 ];
 
@@ -131,10 +131,23 @@ const CASES: readonly (readonly [
     [401, "key_expired", "key_auth", "keys[1].expires_at"],
   ],
   [
-    "a caller who is disabled",
+    "key_auth: a caller's key that has ended",
+    [{ name: "key_auth", config: { callers: true } }],
+    { query: "?apiKey=ended" },
+    [401, "key_expired", "key_auth", "callers"],
+  ],
+  [
+    "key_auth: a caller who is disabled",
     keyed([{ id: "bob", key: "1" }]),
     { query: "?apiKey=1" },
-    [403, "forbidden", "key_auth", "callers"],
+    [403, "forbidden", "key_auth", null],
+  ],
+  ["jwt: a caller who is disabled", jwt({}), { headers: bearer({ sub: "bob" }) }, [403, "forbidden", "jwt", null]],
+  [
+    "basic_auth: a caller who is disabled",
+    [{ name: "basic_auth", config: { users: [{ username: "bob", password: "pw" }] } }],
+    { headers: { authorization: `Basic ${btoa("bob:pw")}` } },
+    [403, "forbidden", "basic_auth", null],
   ],
   ["mtls: no certificate", [{ name: "mtls", config: {} }], {}, [401, "client_certificate_missing", "mtls", null]],
   [
