@@ -2,7 +2,7 @@
  * Opens the folder of the setting STATE_DIR.
  */
 import { systemClock } from "../base/clock.ts";
-import { ignore, messageOf } from "../base/errors.ts";
+import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { StateFolder, StateProblem } from "../base/state_folder.ts";
 import type { Kept, Seen } from "../gateway/features.ts";
@@ -65,6 +65,10 @@ async function restoreTakenOut(internals: Internals, kept: State["takenOut"]): P
 /** Nothing is loaded before a request is to be remembered, and what is left of another time is removed. */
 async function keepDecisions({ metrics, clock, log }: Internals, { folder, state }: State, load: LoadDecisionFile) {
   const decisions = metrics?.decisions ?? null;
+  if (!decisions?.ring)
+    await removeDecisions(folder).catch((error: unknown) =>
+      log.error("decisions of the previous run cannot be removed", { folder: folder.path, error: messageOf(error) }),
+    );
   if (metrics === null || decisions === null) return;
   const begin = async () => {
     decisions.onBegin = null;
@@ -75,10 +79,9 @@ async function keepDecisions({ metrics, clock, log }: Internals, { folder, state
     state.beforeClose = () => file.close();
   };
   if (decisions.ring !== null) return begin();
-  await removeDecisions(folder).catch(ignore);
   decisions.onBegin = () =>
     void begin().catch((error: unknown) =>
-      log.error("decisions cannot be written, and end with the program", { error: messageOf(error) }),
+      log.error("decisions cannot be written, and are kept in memory only", { error: messageOf(error) }),
     );
 }
 

@@ -21,6 +21,8 @@ import { DECISION_FILE, NAMES_FILE, removeDecisions } from "./removed_decisions.
 
 const FORMAT = "edge-gateway decisions 1";
 const SAVE_MS = 500;
+/** After failures: each writes the whole ring again. */
+const LONGEST_PAUSE_MS = 60_000;
 /** How often a failure is logged while it lasts. */
 const QUIET_MS = 60_000;
 /** The first line: format, number of decisions that are kept, and a checksum of both, filled up with spaces. */
@@ -61,7 +63,9 @@ export class DecisionFile implements NonNullable<Decisions["kept"]> {
   #open: number[] = [];
   /** The configuration whose names the file beside it has. */
   #named: object | null = null;
-  readonly #timer: Timer;
+  #timer: Timer;
+  /** Until the next saving: twice as long after each failure. */
+  #pauseMs = SAVE_MS;
   #isClosed = false;
   #saving: Promise<void> = Promise.resolve();
   #quietUntil = -Infinity;
@@ -76,9 +80,15 @@ export class DecisionFile implements NonNullable<Decisions["kept"]> {
     if (this.#former !== null && ring !== null)
       Atomics.compareExchange(ring.words, 0, 0, Math.min(this.#former, ring.count));
     this.#written = ring?.last ?? NONE;
-    this.#timer = tools.clock.after(SAVE_MS, () => {
+    this.#timer = this.#saveLater();
+  }
+
+  #saveLater(): Timer {
+    return this.#tools.clock.after(this.#pauseMs, () => {
       this.begin();
-      void this.save().then(() => this.#isClosed || this.#timer.restart());
+      void this.save().then(() => {
+        if (!this.#isClosed) this.#timer = this.#saveLater();
+      });
     });
   }
 
@@ -110,12 +120,15 @@ export class DecisionFile implements NonNullable<Decisions["kept"]> {
     try {
       if (ring === null) await this.#remove();
       else await this.#saveRing(ring);
-      if (this.#quietUntil > -Infinity) this.#tools.log.info("decisions are written again", { file: this.#path });
+      const message = ring === null ? "decisions are removed" : "decisions are written again";
+      if (this.#quietUntil > -Infinity) this.#tools.log.info(message, { file: this.#path });
       this.#quietUntil = -Infinity;
+      this.#pauseMs = SAVE_MS;
     } catch (error) {
       this.#ring = null;
       this.#written = NONE;
-      this.#failed(error);
+      this.#pauseMs = Math.min(2 * this.#pauseMs, LONGEST_PAUSE_MS);
+      this.#failed(error, ring === null);
     }
   }
 
@@ -127,6 +140,7 @@ export class DecisionFile implements NonNullable<Decisions["kept"]> {
     // What is there is replaced.
     this.begin();
     await this.#tools.decisions.moved;
+    this.#isThere = true;
     await this.#saveNames();
     const file = isSame ? await this.#reopened() : null;
     if (file === null) await this.#replace(ring);
@@ -145,7 +159,6 @@ export class DecisionFile implements NonNullable<Decisions["kept"]> {
     }
     this.#written = newest;
     this.#ring = ring;
-    this.#isThere = true;
   }
 
   /** Null: it was moved away. */
@@ -231,10 +244,15 @@ export class DecisionFile implements NonNullable<Decisions["kept"]> {
     try {
       const { former, newest, lost } = await this.#read(count);
       if (lost > 0)
-        log.warn("decisions of before the start are lost: their place is damaged", { file: this.#path, lost });
+        log.warn("decisions of the previous run are lost: records in the file are damaged", { file: this.#path, lost });
       if (newest === 0) return;
       learnNames(decisions, metrics.inForce);
-      await knowNames(decisions, namesIn(folder));
+      try {
+        await knowNames(decisions, namesIn(folder));
+      } catch (error) {
+        const file = join(folder.path, NAMES_FILE);
+        log.warn("names in decisions of the previous run cannot be used", { file, error: messageOf(error) });
+      }
       await moveAll(former, newest, ring);
     } catch (error) {
       this.#unusable(error);
@@ -276,16 +294,18 @@ export class DecisionFile implements NonNullable<Decisions["kept"]> {
 
   #unusable(error: unknown): void {
     const why = messageOf(error);
-    this.#tools.log.warn("decisions of before the start cannot be used", { file: this.#path, error: why });
+    this.#tools.log.warn("decisions of the previous run cannot be used", { file: this.#path, error: why });
   }
 
-  #failed(error: unknown): void {
+  #failed(error: unknown, isRemoval: boolean): void {
     const { clock, log, failed } = this.#tools;
     failed();
     const now = clock.now();
     if (now < this.#quietUntil) return;
     this.#quietUntil = now + QUIET_MS;
-    log.error("decisions cannot be written, and end with the program", { file: this.#path, error: messageOf(error) });
+    const facts = { file: this.#path, error: messageOf(error) };
+    if (isRemoval) log.error("decisions cannot be removed", facts);
+    else log.error("decisions cannot be written, and are kept in memory only", facts);
   }
 }
 
@@ -329,11 +349,12 @@ function checksum(words: Int32Array, at: number): number {
   return mix(sum) | 0;
 }
 
-/** The texts of a file of names, none if it is damaged: decisions have no names then. */
+/** The texts of the file of names. Throws where it cannot be read or is damaged: decisions have no names then. */
 function namesIn(folder: StateFolder): readonly string[] {
-  const content = folder.read(NAMES_FILE) ?? Buffer.of();
+  const content = folder.read(NAMES_FILE);
+  if (content === null) return [];
   const rest = content.subarray(65);
-  if (content.toString("latin1", 0, 65) !== `${hash("sha256", rest)}\n`) return [];
+  if (content.toString("latin1", 0, 65) !== `${hash("sha256", rest)}\n`) throw new Error("it is damaged");
   const names = parsed(rest.toString());
   return Array.isArray(names) ? names.filter(isName) : [];
 }

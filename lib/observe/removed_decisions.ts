@@ -9,7 +9,9 @@ export const DECISION_FILE = "decisions";
 /** Has the texts of names. */
 export const NAMES_FILE = "decision_names";
 
-/** Rejects with the system's error. */
+/** And of what a crash has left of their writing. Rejects with the system's error, when all others are removed. */
 export async function removeDecisions({ path }: Pick<StateFolder, "path">): Promise<void> {
-  for (const name of [DECISION_FILE, NAMES_FILE]) await rm(join(path, name), { force: true });
+  const names = [DECISION_FILE, NAMES_FILE].flatMap((name) => [name, `${name}.new`]);
+  const removed = await Promise.allSettled(names.map((name) => rm(join(path, name), { force: true })));
+  for (const result of removed) if (result.status === "rejected") throw result.reason;
 }

@@ -94,8 +94,10 @@ describe("what became of requests, with STATE_DIR", () => {
     expect((await decisionsOf(third, ids)).map(({ id }) => id)).toEqual(ids.slice(1));
   });
 
-  it("is not written without an admin interface, which alone can ask for it", async () => {
+  it("is not written without an admin interface, which alone can ask for it, and is removed then", async () => {
     const folder = emptyFolder();
+    for (const name of ["decisions", "decision_names"])
+      for (const end of ["", ".new"]) writeFileSync(join(folder, `${name}${end}`), "x");
     const first = await runningFile(fileWith(await config()), [], { STATE_DIR: folder });
     await requests(first, 1);
     await ended(first, "SIGTERM");
@@ -109,7 +111,7 @@ describe("what became of requests, with STATE_DIR", () => {
     expect(logLines(first.stderr())).toContainEqual(
       expect.objectContaining({
         level: "warn",
-        message: "decisions of before the start cannot be used",
+        message: "decisions of the previous run cannot be used",
         file: join(folder, "decisions"),
         error: "it is damaged",
       }),
@@ -124,7 +126,7 @@ describe("what became of requests, with STATE_DIR", () => {
     const program = await startedWith(content, folder, { PROBE_PORT: "0" });
     mkdirSync(join(folder, "decisions.new"));
     const ids = await requests(program, 2);
-    await program.says("decisions cannot be written, and end with the program");
+    await program.says("decisions cannot be written, and are kept in memory only");
     expect((await decisionsOf(program, ids)).length).toBe(2);
     const metrics = await (await fetch(`${String(program.started.probes)}/metrics`)).text();
     expect(metrics).toMatch(/^edge_gateway_state_errors_total [1-9]/m);

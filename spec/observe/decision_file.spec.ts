@@ -1,4 +1,5 @@
 /** Decisions that outlive the program in a file, and what is made of a file that is not what was written. */
+import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -152,7 +153,7 @@ describe("decisions in STATE_DIR", () => {
     expect(await present(third, 0, 251)).toEqual(upTo(250 - stay, 251));
   });
 
-  it("follow a reload that changes how many are kept, and one to 0 removes them", async () => {
+  it("follow a reload that changes how many are kept, and one to 0 removes them, and the rest of a crash", async () => {
     const folder = emptyFolder();
     const first = await started(folder);
     for (let i = 0; i < 50; i++) first.end(`r${i}`);
@@ -166,6 +167,7 @@ describe("decisions in STATE_DIR", () => {
     await second.close();
     const third = await started(folder, 200);
     expect(await present(third, 0, 51)).toEqual(upTo(30, 51));
+    for (const name of FILES) writeFileSync(join(folder, `${name}.new`), "x");
     await third.reload(0);
     await third.file.save();
     expect(written(folder)).toEqual([]);
@@ -250,7 +252,7 @@ describe("decisions in STATE_DIR", () => {
       }
       expect([program.errors(), program.said()]).toEqual([
         3,
-        ["error: decisions cannot be written, and end with the program"],
+        ["error: decisions cannot be written, and are kept in memory only"],
       ]);
       rmSync(join(folder, "decisions.new"), { recursive: true });
       await program.file.save();
@@ -259,6 +261,54 @@ describe("decisions in STATE_DIR", () => {
       expect(await present(await started(folder), 0, 5)).toEqual(upTo(0, 5));
     },
   );
+});
+
+describe("decisions whose writing or removal fails", () => {
+  it(
+    "are tried again after twice the time each, a minute at most, " + "and after half a second once it has worked",
+    async () => {
+      const folder = emptyFolder();
+      const program = await started(folder);
+      mkdirSync(join(folder, "decisions.new"));
+      program.end("r0");
+      const { clock } = program;
+      const after = clock.after.bind(clock);
+      const pauses: number[] = [];
+      let paused = () => {};
+      clock.after = (ms, run) => {
+        pauses.push(ms);
+        paused();
+        return after(ms, run);
+      };
+      const save = (ms: number) => {
+        const next = new Promise<void>((resolve) => (paused = resolve));
+        clock.advance(ms);
+        return next;
+      };
+      await save(500);
+      for (let i = 0; i < 8; i++) await save(pauses.at(-1)!);
+      expect(pauses).toEqual([1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]);
+      expect(program.errors()).toBe(9);
+      rmSync(join(folder, "decisions.new"), { recursive: true });
+      await save(60_000);
+      expect(pauses.at(-1)).toBe(500);
+      expect(program.errors()).toBe(9);
+    },
+  );
+
+  it("are not removed: it is logged as that, and they are once that is possible", async () => {
+    const folder = emptyFolder();
+    const program = await started(folder);
+    program.end("r0");
+    await program.file.save();
+    mkdirSync(join(folder, "decision_names.new"));
+    await program.reload(0);
+    await program.file.save();
+    expect(written(folder)).toEqual(["decision_names.new"]);
+    rmSync(join(folder, "decision_names.new"), { recursive: true });
+    await program.file.save();
+    expect(program.said()).toEqual(["error: decisions cannot be removed", "info: decisions are removed"]);
+  });
 });
 
 describe("a file of decisions that is not what was written", () => {
@@ -295,7 +345,7 @@ describe("a file of decisions that is not what was written", () => {
     const program = await started(folder);
     program.end("r200");
     expect(await present(program, 0, 201)).toEqual([200]);
-    expect(program.lines).toMatchObject([{ level: "warn", message: "decisions of before the start cannot be used" }]);
+    expect(program.lines).toMatchObject([{ level: "warn", message: "decisions of the previous run cannot be used" }]);
     expect(String(program.lines[0]!.fields!["error"])).toContain(why);
   });
 
@@ -305,7 +355,7 @@ describe("a file of decisions that is not what was written", () => {
     const { textHash } = await import("../../lib/base/mix.ts");
     writeFileSync(join(folder, "decisions"), `${`${facts} ${textHash(facts).toString(16)}`.padEnd(63)}\n`);
     const program = await started(folder);
-    expect(program.said()).toEqual(["warn: decisions of before the start cannot be used"]);
+    expect(program.said()).toEqual(["warn: decisions of the previous run cannot be used"]);
   });
 
   it("is cut off anywhere: what is whole is known, and all else is as ever", async () => {
@@ -371,6 +421,22 @@ describe("a file of decisions that is not what was written", () => {
     },
   );
 
+  it.each<readonly [string, (path: string) => void, string]>([
+    ["is a folder", (path) => (rmSync(path), mkdirSync(path)), "it is a folder"],
+    ["is a FIFO", (path) => (rmSync(path), execFileSync("mkfifo", [path])), "it is a FIFO, not a file"],
+    ["is damaged", (path) => writeFileSync(path, "x"), "it is damaged"],
+  ])("has names whose file %s: it is logged, and decisions are there without them", async (_title, damage, why) => {
+    const { folder } = await fileOf(3);
+    const file = join(folder, "decision_names");
+    damage(file);
+    const program = await started(folder, 3);
+    expect(await present(program, 0, 3)).toEqual([0, 1, 2]);
+    expect(program.lines).toMatchObject([
+      { level: "warn", message: "names in decisions of the previous run cannot be used", fields: { file } },
+    ]);
+    expect(String(program.lines[0]!.fields!["error"])).toContain(why);
+  });
+
   it("of which a part is damaged says how many are lost", async () => {
     const { folder, content } = await fileOf(20);
     content[HEAD + 3 * RECORD + 100]! ^= 1;
@@ -379,7 +445,11 @@ describe("a file of decisions that is not what was written", () => {
     const program = await started(folder, 20);
     expect(await present(program, 0, 20)).toEqual(upTo(0, 20).filter((i) => i !== 3 && i !== 5));
     expect(program.lines).toMatchObject([
-      { level: "warn", message: "decisions of before the start are lost: their place is damaged", fields: { lost: 2 } },
+      {
+        level: "warn",
+        message: "decisions of the previous run are lost: records in the file are damaged",
+        fields: { lost: 2 },
+      },
     ]);
   });
 });
