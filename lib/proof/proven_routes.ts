@@ -95,28 +95,34 @@ function* placed(
  */
 function* keyOf(routes: readonly WrittenRoute[], { config }: ValidConfig): Generator<undefined, string, undefined> {
   const sum = createHash("sha256").update(JSON.stringify(config.global.acceptWarnings));
-  const numbers = new Map<string, number>();
-  const sets = new Map<string, string>();
+  const guardNumbers = new Numbers();
+  const sets = new Numbers();
+  const answers = new Numbers();
+  const ofRoutes = new Int32Array(2 * routes.length);
   let before: Service | null = null;
-  let text = "";
   for (const [i, { service, guards, guardNames, answering }] of routes.entries()) {
-    if (service !== before) {
-      sum.update(text);
-      text = partOf(service);
-    }
+    if (service !== before) sum.update(partOf(service));
     if (i % ROUTES_OF_A_STEP === 0) yield;
     before = service;
-    let numbered = sets.get(guardNames);
-    if (numbered === undefined) {
-      for (const guard of guards) if (!numbers.has(guard)) numbers.set(guard, numbers.size);
-      numbered = Array.from(guards, (guard) => numbers.get(guard))
-        .sort()
-        .join();
-      sets.set(guardNames, numbered);
-    }
-    text += `${numbered} ${answering};`;
+    const count = sets.size;
+    ofRoutes[2 * i] = sets.of(guardNames);
+    ofRoutes[2 * i + 1] = answers.of(answering);
+    if (sets.size === count) continue;
+    const numbers = Array.from(guards, (guard) => guardNumbers.of(guard)).sort();
+    sum.update(`${numbers.join()};`);
   }
-  return sum.update(text).digest("base64");
+  const texts = [...answers.keys()];
+  return sum.update(texts.join()).update(ofRoutes).digest("base64");
+}
+
+/** Numbers names in the order in which they are asked for. */
+class Numbers extends Map<string, number> {
+  of(name: string): number {
+    const known = this.get(name);
+    if (known !== undefined) return known;
+    this.set(name, this.size);
+    return this.size - 1;
+  }
 }
 
 /** A service that has not changed is the same object. */

@@ -71,7 +71,6 @@ export function* written({ config, kinds, shown }: ValidConfig) {
     yield;
     const known = services.get(service);
     if (known?.index === index && known.outermost === outermost) {
-      for (const { guardNames, guards } of known.routes) if (!sets.has(guardNames)) sets.set(guardNames, guards);
       all.push(known);
       continue;
     }

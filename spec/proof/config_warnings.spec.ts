@@ -15,6 +15,7 @@ import { document } from "../support/documents.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { emptyFolder } from "../support/process.ts";
 import { ask } from "../support/raw_client.ts";
+import { random } from "../support/random.ts";
 import { checkRoutes, loadConfig } from "../support/schema.ts";
 
 const ED25519 = String(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
@@ -1131,6 +1132,58 @@ describe("configWarnings", () => {
     expect(warnings).toEqual(configWarnings(config));
     expect(warnings.length).toBe(15_000);
     expect(slices).toBeGreaterThan(1);
+  });
+});
+
+describe("what was proved of the configuration before", () => {
+  it("never changes the warnings, whatever differs between the two", async () => {
+    const { pick, int } = random(11);
+    const lists = [[], [key("a")], [key("b")], [key("a"), key("b")], [{ name: "request_termination" }], [limit()]];
+    const made = (name: string) => ({
+      name,
+      base_path: pick(["/", "/x"]),
+      upstreams: [{ host: "127.0.0.1", port: pick([1, 2]) }],
+      plugins: pick(lists),
+      routes: Array.from({ length: int(1, 2) }, (_none, i) => ({
+        name: `r${i}`,
+        path: `/${i}${pick(["/{rest*}", `/${name}/{id}`, `/{first}/${name}`])}`,
+        plugins: pick(lists),
+      })),
+    });
+    const names = ["a", "b", "c"];
+    const memory = { kept: null };
+    const proofs = new Set<unknown>();
+    let services = names.map(made);
+    let [tried, told] = [0, 0];
+    while (tried < 500) {
+      const changed = int(0, 2);
+      const one = services[changed]!;
+      // Another key is another guard; the same guards, wherever they are, leave what was proved.
+      const otherKey = JSON.parse(
+        JSON.stringify(one).replaceAll(/"key":"\w+"/g, `"key":"k${int(0, 3)}"`),
+      ) as typeof one;
+      const at = int(0, one.routes.length - 1);
+      const otherPlugins = { ...one, routes: one.routes.with(at, { ...one.routes[at]!, plugins: pick(lists) }) };
+      const next = pick([
+        names.map(made),
+        services.with(changed, made(names[changed]!)),
+        services.with(changed, otherKey),
+        ...[1, 2, 3].map(() => services.with(changed, otherPlugins)),
+      ]);
+      const result = loadConfig({ value: { services: next } }, { kinds: builtinPlugins, environment: {}, checkRoutes });
+      // Two services have one route.
+      if (!result.ok) continue;
+      services = next;
+      const found = await configWarningsInSlices(result, memory, async () => {});
+      expect(found).toEqual(configWarnings(result));
+      proofs.add(memory.kept);
+      tried++;
+      told += found.length;
+    }
+    expect(told).toBeGreaterThan(100);
+    // Some were taken over, others were not.
+    expect(proofs.size).toBeGreaterThan(50);
+    expect(proofs.size).toBeLessThan(480);
   });
 });
 
