@@ -194,6 +194,7 @@ export class Reloads {
     configuration.checkOpen();
     const { metrics, clock } = configuration.tools;
     const reader = metrics?.decisions ? await configuration.features.onDemand.decisions() : null;
+    await reader?.learnNames(metrics!.decisions!, metrics!.inForce);
     const prepared = await configuration.compileInSlices(read);
     let takeBack: Awaited<ReturnType<Replacement["write"]>> | undefined;
     try {

@@ -2,7 +2,7 @@
  * Keeps decisions in a file, so that they outlive the program: those of the last half second are written together. A
  * slot of the file is one of the ring, with a checksum; a second file has the texts of names.
  */
-import { hash } from "node:crypto";
+import { createHash } from "node:crypto";
 import { closeSync, constants, readSync } from "node:fs";
 import { open, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
@@ -13,8 +13,8 @@ import { mix, textHash } from "../base/mix.ts";
 import { openRegularFile } from "../base/regular_file.ts";
 import { replaceFile } from "../base/replaced_file.ts";
 import type { StateFolder } from "../base/state_folder.ts";
-import { paced } from "../base/time_slices.ts";
-import { isSound, learnNames, moveAll } from "./decision_reader.ts";
+import { inSlices, paced } from "../base/time_slices.ts";
+import { isSound, learnNames, learnSteps, moveAll } from "./decision_reader.ts";
 import { DecisionRing, SLOT_BYTES, type Decisions } from "./decisions.ts";
 import type { Metrics } from "./metrics_plan.ts";
 import { DECISION_FILE, NAMES_FILE, removeDecisions } from "./removed_decisions.ts";
@@ -34,6 +34,12 @@ const RECORD_WORDS = RECORD_BYTES / 4;
 /** Slots that are read or written at once: 100 KB, a fifth of a millisecond. */
 const SLOTS_OF_STEP = 500;
 const MOST_DECISIONS = 1_000_000;
+/** Names of a line of their file, which is written and read at once. */
+const NAMES_OF_LINE = 500;
+/** Of the checksum of their file, with the end of its line. */
+const DIGEST_BYTES = 65;
+/** Of the file of names that are hashed at once. */
+const PIECE_BYTES = 2 ** 16;
 /** No number of a decision. */
 const NONE = -1;
 
@@ -205,11 +211,9 @@ export class DecisionFile implements NonNullable<Decisions["kept"]> {
   async #saveNames(): Promise<void> {
     const { decisions, metrics } = this.#tools;
     const { inForce } = metrics;
-    learnNames(decisions, inForce);
+    await learnNames(decisions, inForce);
     if (this.#named === inForce) return;
-    const texts = [...decisions.names.values()].filter((text) => text !== "");
-    const content = Buffer.from(`${JSON.stringify(texts)}\n`);
-    await this.#tools.folder.write(NAMES_FILE, [Buffer.from(`${hash("sha256", content)}\n`), content]);
+    await this.#tools.folder.write(NAMES_FILE, await inSlices(contentOf(decisions.names), paced()));
     this.#named = inForce;
   }
 
@@ -246,9 +250,12 @@ export class DecisionFile implements NonNullable<Decisions["kept"]> {
       if (lost > 0)
         log.warn("decisions of the previous run are lost: records in the file are damaged", { file: this.#path, lost });
       if (newest === 0) return;
-      learnNames(decisions, metrics.inForce);
+      await learnNames(decisions, metrics.inForce);
       try {
-        await knowNames(decisions, namesIn(folder));
+        const names = await inSlices(namesIn(folder), paced());
+        // Beyond that all would be forgotten.
+        const room = Math.max(0, decisions.maxNames - decisions.names.size);
+        await inSlices(learnSteps(decisions, names.slice(0, room)), paced());
       } catch (error) {
         const file = join(folder.path, NAMES_FILE);
         log.warn("names in decisions of the previous run cannot be used", { file, error: messageOf(error) });
@@ -349,14 +356,45 @@ function checksum(words: Int32Array, at: number): number {
   return mix(sum) | 0;
 }
 
+/** Of the file of names: a checksum, then lists of them, one a line. */
+function* contentOf(names: ReadonlyMap<number, string>): Generator<void, readonly Buffer[]> {
+  const digest = createHash("sha256");
+  const pieces: Buffer[] = [];
+  const end = (texts: readonly string[]) => {
+    const piece = Buffer.from(`${JSON.stringify(texts)}\n`);
+    digest.update(piece);
+    pieces.push(piece);
+  };
+  let texts: string[] = [];
+  for (const text of names.values()) {
+    if (text !== "") texts.push(text);
+    if (texts.length < NAMES_OF_LINE) continue;
+    end(texts);
+    texts = [];
+    yield;
+  }
+  end(texts);
+  return [Buffer.from(`${digest.digest("hex")}\n`), ...pieces];
+}
+
 /** The texts of the file of names. Throws where it cannot be read or is damaged: decisions have no names then. */
-function namesIn(folder: StateFolder): readonly string[] {
+function* namesIn(folder: StateFolder): Generator<void, readonly string[]> {
   const content = folder.read(NAMES_FILE);
   if (content === null) return [];
-  const rest = content.subarray(65);
-  if (content.toString("latin1", 0, 65) !== `${hash("sha256", rest)}\n`) throw new Error("it is damaged");
-  const names = parsed(rest.toString());
-  return Array.isArray(names) ? names.filter(isName) : [];
+  const digest = createHash("sha256");
+  for (let at = DIGEST_BYTES; at < content.length; at += PIECE_BYTES) {
+    digest.update(content.subarray(at, at + PIECE_BYTES));
+    yield;
+  }
+  if (content.toString("latin1", 0, DIGEST_BYTES) !== `${digest.digest("hex")}\n`) throw new Error("it is damaged");
+  const names: string[] = [];
+  for (let at = DIGEST_BYTES, end = 0; at < content.length; at = end) {
+    end = content.indexOf("\n", at) + 1 || content.length;
+    const list = parsed(content.toString("utf8", at, end));
+    if (Array.isArray(list)) for (const name of list) if (isName(name)) names.push(name);
+    yield;
+  }
+  return names;
 }
 
 /** A text; one that looks like the key of an instance is one. */
@@ -372,15 +410,5 @@ function parsed(text: string): unknown {
     return JSON.parse(text);
   } catch {
     return null;
-  }
-}
-
-async function knowNames(decisions: Decisions, names: readonly string[]): Promise<void> {
-  const slice = paced();
-  for (const [i, name] of names.entries()) {
-    if (i % 1_000 === 999) await slice();
-    // Beyond that all would be forgotten.
-    if (decisions.names.size >= decisions.maxNames) return;
-    decisions.numberOf(name);
   }
 }

@@ -2,7 +2,7 @@
  * Reads decisions, and takes them over where a reload changes how many are kept.
  */
 import type { Clock } from "../base/clock.ts";
-import { createTimeSlices, paced } from "../base/time_slices.ts";
+import { createTimeSlices, inSlices, paced } from "../base/time_slices.ts";
 import { pluginPath } from "../config/plugin_place.ts";
 import { REQUEST_ID } from "../http/request_id.ts";
 import {
@@ -60,7 +60,7 @@ export async function findDecision(
   decisions.kept?.begin();
   await decisions.moved;
   await nextSlice();
-  learnNames(decisions, inForce);
+  await learnNames(decisions, inForce);
   const slice = paced(nextSlice);
   const newest = ring.last;
   for (let age = 0; age < ring.count; age++) {
@@ -76,27 +76,53 @@ export async function findDecision(
   return null;
 }
 
-/** Whose names were learned last. */
-const learned = new WeakMap<Decisions, Metrics["inForce"]>();
+/** Whose names were learned last, or are being learned. */
+const learned = new WeakMap<Decisions, { readonly inForce: Metrics["inForce"]; readonly done: Promise<void> }>();
 /** Stands for no name: it is forgotten with all others. */
 const LEARNED = -1;
 
-/** Threads write numbers for names: those of a configuration. To learn those of 10,000 services takes 10 ms. */
-export function learnNames(decisions: Decisions, inForce: Metrics["inForce"]): void {
-  if (learned.get(decisions) === inForce && decisions.names.has(LEARNED)) return;
+/** Threads write numbers for names: those of a configuration. In slices: there may be hundreds of thousands. */
+export function learnNames(decisions: Decisions, inForce: Metrics["inForce"]): Promise<void> {
+  const known = learned.get(decisions);
+  if (known?.inForce === inForce && decisions.names.has(LEARNED)) return known.done;
   const { services, instances } = inForce;
-  const count = Array.from(services.values(), ({ upstreams, routes }) => upstreams.size + routes.size + 1).reduce(
-    (sum, each) => sum + each,
-    instances.size,
-  );
+  let count = instances.size;
+  for (const { upstreams, routes } of services.values()) count += upstreams.size + routes.size + 1;
   decisions.maxNames = Math.max(decisions.maxNames, 2 * count);
-  for (const name of ["upstream", "gateway", ...instances]) decisions.numberOf(name);
-  for (const [service, { upstreams, routes }] of services) {
-    decisions.numberOf(service);
-    for (const names of [upstreams, routes]) for (const name of names.keys()) decisions.numberOf(name);
+  const done = learnAll(decisions, inForce);
+  learned.set(decisions, { inForce, done });
+  return done;
+}
+
+/** Once more where all were forgotten meanwhile. */
+async function learnAll(decisions: Decisions, inForce: Metrics["inForce"]): Promise<void> {
+  for (let round = 0; round < 2; round++) {
+    decisions.names.set(LEARNED, "");
+    await inSlices(learnSteps(decisions, namesOf(inForce)), paced(nextSlice));
+    if (decisions.names.has(LEARNED)) return;
   }
-  learned.set(decisions, inForce);
-  decisions.names.set(LEARNED, "");
+}
+
+/** Names of a step of well below a millisecond. */
+const NAMES_OF_STEP = 100;
+
+export function* learnSteps(decisions: Decisions, names: Iterable<string>): Generator<void, void> {
+  let done = 0;
+  for (const name of names) {
+    if (done++ % NAMES_OF_STEP === NAMES_OF_STEP - 1) yield;
+    decisions.numberOf(name);
+  }
+}
+
+function* namesOf({ services, instances }: Metrics["inForce"]): Generator<string, void> {
+  yield "upstream";
+  yield "gateway";
+  yield* instances;
+  for (const [service, { upstreams, routes }] of services) {
+    yield service;
+    yield* upstreams.keys();
+    yield* routes.keys();
+  }
 }
 
 /** Null: it is being written, has another number, or was given up. */
@@ -189,16 +215,12 @@ const NUMBER_BYTES = 4;
 const CHANGE_MS = 1_000;
 
 /**
- * To be called before another configuration takes effect: its names stay known. Returns what is to be called
- * afterwards: the newest decisions are taken over, in slices, if another number of them is kept. The promise never
- * rejects.
+ * To be called before another configuration takes effect, when the names of this one are learned: they stay known.
+ * Returns what is to be called afterwards: the newest decisions are taken over, in slices, if another number of them is
+ * kept. The promise never rejects.
  */
-export function followDecisions(
-  { decisions, inForce }: Pick<Metrics, "inForce" | "decisions">,
-  clock: Clock,
-): () => Promise<void> {
+export function followDecisions({ decisions }: Pick<Metrics, "decisions">, clock: Clock): () => Promise<void> {
   if (decisions === null) return () => Promise.resolve();
-  learnNames(decisions, inForce);
   decisions.kept?.begin();
   const former = decisions.ring;
   return () => {

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { StateFolder } from "../../lib/base/state_folder.ts";
 import { DecisionFile } from "../../lib/observe/decision_file.ts";
+import { learnNames } from "../../lib/observe/decision_reader.ts";
 import { SLOT_BYTES } from "../../lib/observe/decisions.ts";
 import { madeUpTools } from "../support/exercise.ts";
 import { emptyFolder } from "../support/process.ts";
@@ -261,6 +262,43 @@ describe("decisions in STATE_DIR", () => {
       expect(await present(await started(folder), 0, 5)).toEqual(upTo(0, 5));
     },
   );
+});
+
+describe("names of decisions", () => {
+  it("of a large configuration are learned, written and read in many slices, and all are there", async () => {
+    const folder = emptyFolder();
+    const names = (count: number) => Array.from({ length: count }, (_, i) => `route ${i}`);
+    const first = await started(folder);
+    const plan = first.metrics.plan(100, undefined, new Set(names(30_000)));
+    plan.apply();
+    const { decisions } = first.metrics;
+    const learning = learnNames(decisions!, plan);
+    expect(decisions!.names.size).toBeLessThan(30_000);
+    await learning;
+    expect(decisions!.names.size).toBeGreaterThan(30_000);
+    first.end("r0", {}, { route: "route 29999" });
+    await first.close();
+    const lines = readFileSync(join(folder, "decision_names"), "utf8").split("\n");
+    expect(lines.length).toBeGreaterThan(60);
+    expect(Math.max(...lines.map(({ length }) => length))).toBeLessThan(10_000);
+    const second = await started(folder);
+    expect(await second.find("r0")).toMatchObject({ route: "route 29999" });
+    expect(second.metrics.decisions!.names.size).toBeGreaterThan(30_000);
+  });
+
+  it("are learned once for all who wait for them, and again where they were forgotten meanwhile", async () => {
+    const { metrics } = remembering();
+    const decisions = metrics.decisions!;
+    const plan = metrics.plan(100, undefined, new Set(upTo(0, 30_000).map(String)));
+    const learning = learnNames(decisions, plan);
+    expect(learnNames(decisions, plan)).toBe(learning);
+    decisions.maxNames = decisions.names.size;
+    decisions.numberOf("another");
+    decisions.maxNames = 2 ** 16;
+    await learning;
+    const known = new Set(decisions.names.values());
+    expect(upTo(0, 30_000).filter((i) => !known.has(String(i)))).toEqual([]);
+  });
 });
 
 describe("decisions whose writing or removal fails", () => {
