@@ -85,7 +85,8 @@ export class DecisionFile implements NonNullable<Decisions["kept"]> {
     this.#first = ring;
     if (this.#former !== null && ring !== null)
       Atomics.compareExchange(ring.words, 0, 0, Math.min(this.#former, ring.count));
-    this.#written = ring?.last ?? NONE;
+    // Where the program has begun to remember requests later, some may be in the ring before this is loaded.
+    this.#written = (this.#former === null ? ring?.lap : ring?.last) ?? NONE;
     this.#timer = this.#saveLater();
   }
 

@@ -17,9 +17,13 @@ const HEAD = 64;
 const RECORD = SLOT_BYTES + 4;
 const FILES = ["decision_names", "decisions"];
 
-/** A program with this folder. `kill`: it ends without writing, as with SIGKILL. */
-async function started(path: string, count: number | undefined = 100) {
+/**
+ * A program with this folder. `before`: requests that end before the file is looked at. `kill`: it ends without
+ * writing, as with SIGKILL.
+ */
+async function started(path: string, count: number | undefined = 100, before: readonly string[] = []) {
   const all = remembering(count);
+  for (const id of before) all.end(id);
   const { log, lines } = madeUpTools();
   const folder = await StateFolder.open(path);
   let errors = 0;
@@ -71,6 +75,14 @@ describe("decisions in STATE_DIR", () => {
     const second = await started(folder);
     expect([await second.find("r1"), await second.find("r2"), await second.find("r3")]).toEqual(before);
     expect(second.lines).toEqual([]);
+  });
+
+  it("are written, too, where they ended before the code that writes them was there", async () => {
+    const folder = emptyFolder();
+    const first = await started(folder, 100, ["r0"]);
+    await first.file.save();
+    await first.kill();
+    expect(await present(await started(folder), 0, 1)).toEqual([0]);
   });
 
   it("are kept by a program that ends before it has read them", async () => {
