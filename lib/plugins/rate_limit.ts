@@ -157,6 +157,7 @@ function byAddress({ clientAddress }: Exchange): string {
  */
 function enforcing(windows: readonly Window[], id: string | null, path: string): Settle {
   const names = windows.map((window) => quotedString(id === null ? window.name : `${id}-${window.name}`));
+  const rules = windows.map(({ name }) => `${path}limit_${name === "minute" ? "min" : name}`);
   const policy = windows.map((window, i) => `${names[i]};q=${window.limit};w=${window.ms / 1000}`).join(", ");
   const limitsOf = ({ remaining, resetMs }: Decision) => {
     let text = "";
@@ -179,8 +180,7 @@ function enforcing(windows: readonly Window[], id: string | null, path: string):
       let last = -1;
       for (let i = 0; i < windows.length; i++)
         if (remaining[i] === 0 && (last < 0 || resetMs[i]! >= resetMs[last]!)) last = i;
-      const name = windows[last]?.name;
-      const rule = name && `${path}limit_${name === "minute" ? "min" : name}`;
+      const rule = rules[last];
       const why = `rate_limit: ${reached.map(({ name, limit }) => `${limit} per ${name}`).join(", ")}`;
       return withLimits(
         problem(exchange.call, "rate_limited", { detail, headers: ["Retry-After", String(seconds)], why, rule }),
