@@ -161,7 +161,12 @@ export const SETTINGS = {
     HOSTS,
     "Host names, beside localhost, for admin interface and UI over plain HTTP.",
   ),
-  adminWrite: setting("ADMIN_WRITE", BOOLEAN, "false", "Let the administrator change the configuration file."),
+  adminWrite: setting(
+    "ADMIN_WRITE",
+    BOOLEAN,
+    "false",
+    "Let administrators change the configuration file, and operators take upstreams out.",
+  ),
   adminViewerUser: optionalSetting(
     "ADMIN_VIEWER_USER",
     { ...TEXT, value: "NAME" },

@@ -276,7 +276,7 @@ describe("an upstream", () => {
       isAccepted = true;
       await press("Eject");
       await pressed("Eject");
-      await shows(page, "Taken out by an administrator until it is used again");
+      await shows(page, "Taken out until it is used again");
       expect(questions).toEqual(
         Array.from(
           { length: 2 },
@@ -292,7 +292,7 @@ describe("an upstream", () => {
         .toMatch(
           /^It is the last one of service “shop” that can be used: requests will get 503\.\n\nDrain upstream “v2”\?/,
         );
-      await shows(page, "Taken out by an administrator");
+      await shows(page, "Taken out until");
       expect((await fetch(`${url}/shop/open`)).status).toBe(503);
       await goTo(page, "#/", "Overview");
       await shows(page, "Drained");

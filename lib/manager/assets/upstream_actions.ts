@@ -43,7 +43,7 @@ export function upstreamActions(frame: Frame, service: string, id: string): Part
         note,
         now === null || now === "use"
           ? `Drain and Eject hold until the upstream is used again, over reloads too; the file is not changed.`
-          : `Taken out by an administrator ${UNTIL}: it ${ACTIONS[now].effect}.`,
+          : `Taken out ${UNTIL}: it ${ACTIONS[now].effect}.`,
       );
     },
   };
