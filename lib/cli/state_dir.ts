@@ -71,7 +71,7 @@ async function keepDecisions({ metrics, clock, log }: Internals, { folder, state
     );
   if (metrics === null || decisions === null) return;
   const begin = async () => {
-    decisions.onBegin = null;
+    decisions.onFirstRing = null;
     const { DecisionFile } = await loadCode(load);
     const failed = () => void state.errors++;
     const file = new DecisionFile({ folder, metrics, decisions, clock, log, failed });
@@ -79,7 +79,7 @@ async function keepDecisions({ metrics, clock, log }: Internals, { folder, state
     state.beforeClose = () => file.close();
   };
   if (decisions.ring !== null) return begin();
-  decisions.onBegin = () =>
+  decisions.onFirstRing = () =>
     void begin().catch((error: unknown) =>
       log.error("decisions cannot be written, and are kept in memory only", { error: messageOf(error) }),
     );

@@ -23,8 +23,6 @@ const FORMAT = "edge-gateway decisions 1";
 const SAVE_MS = 500;
 /** After failures: each writes the whole ring again. */
 const LONGEST_PAUSE_MS = 60_000;
-/** How often a failure is logged while it lasts. */
-const QUIET_MS = 60_000;
 /** The first line: format, number of decisions that are kept, and a checksum of both, filled up with spaces. */
 const HEAD_BYTES = 64;
 /** Of a slot and its checksum. */
@@ -74,7 +72,6 @@ export class DecisionFile implements NonNullable<Decisions["kept"]> {
   #pauseMs = SAVE_MS;
   #isClosed = false;
   #saving: Promise<void> = Promise.resolve();
-  #quietUntil = -Infinity;
 
   /** Before a request can come: the first numbers are left to the decisions of before, which are read later. */
   constructor(tools: DecisionFileTools) {
@@ -92,14 +89,14 @@ export class DecisionFile implements NonNullable<Decisions["kept"]> {
 
   #saveLater(): Timer {
     return this.#tools.clock.after(this.#pauseMs, () => {
-      this.begin();
+      this.restore();
       void this.save().then(() => {
         if (!this.#isClosed) this.#timer = this.#saveLater();
       });
     });
   }
 
-  begin(): void {
+  restore(): void {
     const { decisions } = this.#tools;
     const count = this.#former;
     const ring = this.#first;
@@ -128,14 +125,15 @@ export class DecisionFile implements NonNullable<Decisions["kept"]> {
       if (ring === null) await this.#remove();
       else await this.#saveRing(ring);
       const message = ring === null ? "decisions are removed" : "decisions are written again";
-      if (this.#quietUntil > -Infinity) this.#tools.log.info(message, { file: this.#path });
-      this.#quietUntil = -Infinity;
+      if (this.#pauseMs > SAVE_MS) this.#tools.log.info(message, { file: this.#path });
       this.#pauseMs = SAVE_MS;
     } catch (error) {
       this.#ring = null;
       this.#written = NONE;
+      const isFirst = this.#pauseMs === SAVE_MS;
       this.#pauseMs = Math.min(2 * this.#pauseMs, LONGEST_PAUSE_MS);
-      this.#failed(error, ring === null);
+      this.#tools.failed();
+      if (isFirst || this.#pauseMs === LONGEST_PAUSE_MS) this.#report(error, ring === null);
     }
   }
 
@@ -145,7 +143,7 @@ export class DecisionFile implements NonNullable<Decisions["kept"]> {
     const count = (newest - this.#written + ring.lap) % ring.lap;
     if (count === 0 && this.#open.length === 0 && (isSame || this.#ring === null)) return;
     // What is there is replaced.
-    this.begin();
+    this.restore();
     await this.#tools.decisions.moved;
     this.#isThere = true;
     await this.#saveNames();
@@ -305,12 +303,9 @@ export class DecisionFile implements NonNullable<Decisions["kept"]> {
     this.#tools.log.warn("decisions of the previous run cannot be used", { file: this.#path, error: why });
   }
 
-  #failed(error: unknown, isRemoval: boolean): void {
-    const { clock, log, failed } = this.#tools;
-    failed();
-    const now = clock.now();
-    if (now < this.#quietUntil) return;
-    this.#quietUntil = now + QUIET_MS;
+  /** The first failure, and then one a minute. */
+  #report(error: unknown, isRemoval: boolean): void {
+    const { log } = this.#tools;
     const facts = { file: this.#path, error: messageOf(error) };
     if (isRemoval) log.error("decisions cannot be removed", facts);
     else log.error("decisions cannot be written, and are kept in memory only", facts);

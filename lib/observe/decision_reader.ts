@@ -57,7 +57,7 @@ export async function findDecision(
   const ring = decisions?.ring ?? null;
   if (decisions === null || ring === null || !REQUEST_ID.test(id)) return null;
   const line = Buffer.from(`${idText(id)}\n`, "latin1");
-  decisions.kept?.begin();
+  decisions.kept?.restore();
   await decisions.moved;
   await nextSlice();
   await learnNames(decisions, inForce);
@@ -221,7 +221,7 @@ const CHANGE_MS = 1_000;
  */
 export function followDecisions({ decisions }: Pick<Metrics, "decisions">, clock: Clock): () => Promise<void> {
   if (decisions === null) return () => Promise.resolve();
-  decisions.kept?.begin();
+  decisions.kept?.restore();
   const former = decisions.ring;
   return () => {
     const { ring, moved } = decisions;

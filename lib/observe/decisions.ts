@@ -143,9 +143,9 @@ export class Decisions {
   /** Resolves when it has those that it takes over. */
   moved: Promise<void> = Promise.resolve();
   /** Keeps them over restarts; null: they end with the program. */
-  kept: { begin(): void; close(): Promise<void> } | null = null;
+  kept: { restore(): void; close(): Promise<void> } | null = null;
   /** Called when requests begin to be remembered; null: nobody waits for it. */
-  onBegin: (() => void) | null = null;
+  onFirstRing: (() => void) | null = null;
   /** What numbers in slots stand for. */
   readonly names = new Map<number, string>();
   /** All are forgotten before there are more. A configuration has to fit, beside those of the ones before. */

@@ -134,7 +134,7 @@ export class MetricsPlan {
     this.#metrics.inForce = this;
     const { decisions } = this.#metrics;
     if (decisions !== null) decisions.ring = this.#ring;
-    if (this.#ring !== null) decisions?.onBegin?.();
+    if (this.#ring !== null) decisions?.onFirstRing?.();
     for (const { meter, upstreams } of this.services.values()) {
       for (const id of meter.upstreams.keys()) if (!upstreams.has(id)) meter.upstreams.delete(id);
       for (const id of upstreams.keys())
