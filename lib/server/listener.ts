@@ -7,16 +7,34 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
-import { DeadlineTimer } from "../base/clock.ts";
+import { DeadlineTimer, type Clock } from "../base/clock.ts";
 import { guardedEmitter, WriteBatch } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
 import type { Config } from "../config/model.ts";
-import type { TlsFiles } from "./certificates.ts";
+import type { HostCertificates, TlsFiles } from "./certificates.ts";
 import { toSharedReads, ClientConnection } from "./client_connection.ts";
-import { CLIENT_IDLE_MS, Drain, type Http1Options } from "./http1.ts";
+import { CLIENT_IDLE_MS, Drain, type HasConnections, type Http1Options } from "./http1.ts";
 import { ConnectionLimit, type ConnectionCounts } from "./limits.ts";
 import { isEncrypted, connectionWithoutTls, type ConnectionFacts } from "./inbound.ts";
-import type { SecureServers, TlsOptions } from "./tls.ts";
+
+export interface TlsOptions {
+  /** Those in force, by host name; asked once a handshake. Default: none. */
+  readonly certificates?: () => HostCertificates;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Milliseconds a client has for its handshake. Default 10 000. */
+  readonly handshakeMs?: number;
+  /** Whether a new connection may use HTTP/2, and more. Default: yes. */
+  readonly protocols?: () => { readonly http2: boolean };
+}
+
+export interface TlsConnections {
+  /** Whether a new TCP connection is accepted. */
+  readonly admit: (socket: Socket) => boolean;
+  /** Gets each connection whose handshake has finished. */
+  readonly serve: (socket: TLSSocket) => void;
+}
 
 /** Clients over HTTP/2. */
 export interface Http2Clients {
@@ -34,6 +52,16 @@ export interface NodeClients {
   readonly onUpgrade: (request: IncomingMessage, socket: Duplex, firstBytes: Buffer) => void;
   serve(socket: Socket): void;
   destroy(): void;
+}
+
+/** The servers of TLS of one listener. */
+export interface SecureServers extends HasConnections {
+  /** A server that does not listen yet. Throws node's error for files that cannot be used. */
+  create(files: TlsFiles, connections: TlsConnections): Server;
+  /** Throws, and keeps the old files, when the new ones cannot be used. */
+  renew(files: TlsFiles): void;
+  /** For session tickets, in place of a key of its own. */
+  useTicketKey(key: Buffer): void;
 }
 
 /** What a listener needs for more than HTTP/1.1 by our own codec over plain TCP. */

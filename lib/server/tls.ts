@@ -8,13 +8,12 @@
  */
 import { constants, createHash, randomBytes } from "node:crypto";
 import type { Server, Socket } from "node:net";
-import tls, { type SecureContext, type SecureContextOptions, type TLSSocket } from "node:tls";
-import type { Clock, Timer } from "../base/clock.ts";
+import tls, { type SecureContext, type SecureContextOptions } from "node:tls";
+import type { Timer } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
 import { guardedEmitter } from "../base/event_loop.ts";
-import type { Log } from "../base/log.ts";
-import type { HostCertificates, NoPair, Pair, TlsFiles } from "./certificates.ts";
-import type { HasConnections } from "./http1.ts";
+import type { NoPair, Pair, TlsFiles } from "./certificates.ts";
+import type { SecureServers, TlsConnections, TlsOptions } from "./listener.ts";
 
 export { connectionOf } from "./client_certificate.ts";
 
@@ -24,34 +23,6 @@ const HANDSHAKE_MS = 10_000;
 /** How long one key encrypts session tickets. Node lets a session be resumed for five minutes. */
 export const TICKET_KEY_MS = 3_600_000;
 export const TICKET_KEY_BYTES = 48;
-
-export interface TlsOptions {
-  /** Those in force, by host name; asked once a handshake. Default: none. */
-  readonly certificates?: () => HostCertificates;
-  readonly clock: Clock;
-  readonly log: Log;
-  /** Milliseconds a client has for its handshake. Default 10 000. */
-  readonly handshakeMs?: number;
-  /** Whether a new connection may use HTTP/2, and more. Default: yes. */
-  readonly protocols?: () => { readonly http2: boolean };
-}
-
-export interface TlsConnections {
-  /** Whether a new TCP connection is accepted. */
-  readonly admit: (socket: Socket) => boolean;
-  /** Gets each connection whose handshake has finished. */
-  readonly serve: (socket: TLSSocket) => void;
-}
-
-/** The servers of TLS of one listener. */
-export interface SecureServers extends HasConnections {
-  /** A server that does not listen yet. Throws node's error for files that cannot be used. */
-  create(files: TlsFiles, connections: TlsConnections): Server;
-  /** Throws, and keeps the old files, when the new ones cannot be used. */
-  renew(files: TlsFiles): void;
-  /** For session tickets, in place of a key of its own. */
-  useTicketKey(key: Buffer): void;
-}
 
 interface Entry {
   readonly server: tls.Server;
