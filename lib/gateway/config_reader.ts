@@ -11,6 +11,7 @@ import type { PlaceholderSource } from "../config/schema_core.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { readRoutes } from "../route/checks.ts";
 import { ConfigError } from "./config_error.ts";
+import type { Https } from "./features.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { ConfigurationOptions } from "./options.ts";
 import type { ValidConfig } from "./compile_types.ts";
@@ -83,7 +84,7 @@ export class ConfigReader {
   /** The same in steps, for `inSlices`. */
   *loadSteps(source: ConfigSource, { known, placeholders, before }: ReadingOptions = {}): Generator<void, ReadConfig> {
     const { modules: features } = this.options;
-    const { callers, proof, routing = null, serverTls, sources } = features.loaded;
+    const { callers, proof, routing = null, sources } = features.loaded;
     const lacking = builtWith === null ? [] : lackingIn(source, features.kindNames);
     if (lacking.length > 0) throw new ConfigError(lacking, source.file);
     const environment = known?.environment ?? { ...(this.options.environment ?? process.env) };
@@ -111,8 +112,7 @@ export class ConfigReader {
     });
     if (known === undefined) this.namedFiles = [...named];
     if (!result.ok) throw new ConfigError(result.issues, source.file);
-    if (this.https !== undefined)
-      this.https = (serverTls ?? routing)?.httpsWith(result, this.https) ?? (this.https || "closed");
+    if (this.https !== undefined) this.https = this.#httpsWith(result, this.https);
     return {
       source,
       inputs: { environment, files },
@@ -122,6 +122,15 @@ export class ConfigReader {
         routing,
       },
     };
+  }
+
+  /**
+   * See `httpsWith` in `https_port.ts`, which comes with certificates (`serverTls`) and with a redirect (`routing`): a
+   * configuration that has neither opens no port.
+   */
+  #httpsWith(valid: Pick<ValidConfig, "config" | "source">, https: Https): Https {
+    const { serverTls, routing } = this.options.modules.loaded;
+    return (serverTls ?? routing)?.httpsWith(valid, https) ?? (https === true ? https : "closed");
   }
 
   #callersOf(lists: ValidConfig["callerLists"], before: ValidConfig | undefined): ValidConfig["callers"] {

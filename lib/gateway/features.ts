@@ -8,7 +8,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";
 import type { JsonNode } from "../config/json.ts";
-import type { CallersReader, ConfigSecrets, TestReader } from "../config/load.ts";
+import type { CallersReader, TestReader } from "../config/load.ts";
 import type { Config, PluginInstance } from "../config/model.ts";
 import type { CheckContext } from "../config/schema.ts";
 import type { ReferenceReader } from "../config/schema_types.ts";
@@ -161,10 +161,7 @@ interface HttpsPort {
    * Whether the HTTPS port is open with this configuration. Throws a `ConfigError` if a gateway which runs was not
    * started so, or if the configuration leads clients to a port that is closed.
    */
-  httpsWith(
-    valid: { readonly config: Config; readonly secrets: ConfigSecrets; readonly source: ConfigSource },
-    https: Https,
-  ): Https;
+  httpsWith(valid: Pick<ValidConfig, "config" | "source">, https: Https): Https;
 }
 
 interface ServerTls extends HttpsPort {

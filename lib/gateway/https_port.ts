@@ -2,8 +2,8 @@
  * Decides with each configuration whether the HTTPS port is open, and refuses those that another state of it would
  * need.
  */
-import type { LoadResult } from "../config/load.ts";
 import { placeInText } from "../config/places.ts";
+import type { ValidConfig } from "./compile_types.ts";
 import { ConfigError } from "./config_error.ts";
 import type { Https } from "./features.ts";
 
@@ -11,10 +11,7 @@ import type { Https } from "./features.ts";
  * Whether the HTTPS port is open with this configuration. `https`: see `ConfigReader.https`. Throws a `ConfigError` if
  * that is not how a gateway which runs was started, or if the configuration leads clients to a port that is closed.
  */
-export function httpsWith(
-  { config, source }: Pick<Extract<LoadResult, { readonly ok: true }>, "config" | "source">,
-  https: Https,
-): Https {
+export function httpsWith({ config, source }: Pick<ValidConfig, "config" | "source">, https: Https): Https {
   const { certificates, httpsRedirect: redirect } = config.global;
   if (https === true) return https;
   const next = certificates.length > 0 ? "open" : "closed";
