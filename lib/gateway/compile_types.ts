@@ -5,8 +5,9 @@ import type { Egress } from "../base/egress.ts";
 import type { Log } from "../base/log.ts";
 import type { Client } from "../client/client.ts";
 import type { LoadResult } from "../config/load.ts";
+import type { Config } from "../config/model.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
-import type { OwnBodyOf } from "../http/own_body.ts";
+import type { ErrorText, OwnBodyOf } from "../http/own_body.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics_plan.ts";
 import type { Tracer } from "../observe/trace.ts";
@@ -37,10 +38,33 @@ export interface UseOwnErrors {
   readonly ofUnread: OwnBodyOf;
 }
 
+/** An item of `errors`: which errors it is for, of which requests. */
+export interface ErrorEntry {
+  /** Null: every error. */
+  readonly fits: ((error: Pick<ErrorText, "code" | "status">) => boolean) | null;
+  /** Null: all. */
+  readonly methods: ReadonlySet<string> | null;
+  /** Which requests have to accept, unless `always`. */
+  readonly type: MediaType;
+  readonly always: boolean;
+}
+
+export interface MediaType {
+  /** "text/html", in lower case. */
+  readonly name: string;
+  /** In lower case, but for `charset`: "level=1". */
+  readonly parameters: readonly string[];
+}
+
+export interface ErrorEntries {
+  /** Of `global`, or of a service. */
+  errorEntries(list: Config["global"]["errors"]): readonly ErrorEntry[];
+}
+
 /** A configuration without errors, with what it refers to. It is not compiled yet: `Snapshot`. */
 export interface ValidConfig extends Omit<Extract<LoadResult<AnyPlugin>, { readonly ok: true }>, "ok"> {
   /** Null: no part of the configuration needs it. */
-  readonly routing: (Matching & UpstreamPaths & ProxyTrust) | null;
+  readonly routing: (Matching & UpstreamPaths & ProxyTrust & ErrorEntries) | null;
   /** Null: it has none. */
   readonly callers: Tools["callers"];
 }

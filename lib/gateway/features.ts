@@ -33,7 +33,14 @@ import type { ListenerFeatures } from "../server/listener.ts";
 import type { GatewayCounters } from "../store/counters.ts";
 import type { AnyResponseParser } from "../upstream/response_parser.ts";
 import type { takeOut, TakenOut, UpstreamState } from "../upstream/taken_out.ts";
-import type { BeforeRoutes, CompileTools, EarlyAnswer, UseOwnErrors, ValidConfig } from "./compile_types.ts";
+import type {
+  BeforeRoutes,
+  CompileTools,
+  EarlyAnswer,
+  ErrorEntries,
+  UseOwnErrors,
+  ValidConfig,
+} from "./compile_types.ts";
 import type { PluginContext, PluginLink, PluginOwner, RouteChain } from "./compile_types.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import type { RecentRequests } from "./recent_requests.ts";
@@ -102,7 +109,7 @@ interface Plugins {
   destinationsOfPlugins(config: Config, kinds: readonly AnyPlugin[]): readonly Destination[];
 }
 
-interface OwnErrorBodies {
+interface OwnErrorBodies extends ErrorEntries {
   /** Of a service, then of `global`; null: there are none. */
   compileOwnErrors(...lists: readonly Config["global"]["errors"][]): UseOwnErrors | null;
   /** `builtIn`: the names of the gateway's own kinds. Throws a `ConfigError` for codes that no error has. */

@@ -12,7 +12,7 @@ import type { ErrorText, OwnReply } from "../http/own_body.ts";
 import { detailBy, documentReply, type ProblemOptions } from "../http/reply.ts";
 import { weightOf } from "../http/weight.ts";
 import type { Inbound } from "../server/inbound.ts";
-import type { UseOwnErrors, ValidConfig } from "./compile_types.ts";
+import type { ErrorEntry, MediaType, UseOwnErrors, ValidConfig } from "./compile_types.ts";
 import { ConfigError } from "./config_error.ts";
 
 export { fields } from "../config/own_errors.ts";
@@ -26,15 +26,9 @@ interface ShownError extends ErrorText {
 }
 
 /** One item of `errors`, compiled. */
-interface Entry {
-  /** Null: every error. */
-  readonly fits: ((error: ErrorText) => boolean) | null;
-  /** Null: all. */
-  readonly methods: ReadonlySet<string> | null;
+interface Entry extends ErrorEntry {
   readonly status: number | null;
   readonly contentType: string;
-  readonly type: MediaType;
-  readonly always: boolean;
   readonly headers: HeaderList;
   /** Texts, in bytes, and placeholders in turn; empty: no body. */
   readonly pieces: readonly (Buffer | string)[];
@@ -46,7 +40,7 @@ type Asked = Pick<Inbound, "method" | "headers">;
 
 /** Null: there are none. */
 export function compileOwnErrors(...lists: readonly (Written | undefined)[]): UseOwnErrors | null {
-  const entries = lists.flatMap((list) => list ?? []).map((written) => compiled.get(written) ?? entryOf(written));
+  const entries = lists.flatMap(errorEntries);
   if (entries.length === 0) return null;
   return {
     ofRequest({ call, method, headers }) {
@@ -55,6 +49,10 @@ export function compileOwnErrors(...lists: readonly (Written | undefined)[]): Us
     },
     ofUnread: (error, id, options) => replyTo(entries, error, { ...options, id }, null),
   };
+}
+
+export function errorEntries(list: Written = []): readonly Entry[] {
+  return list.map((written) => compiled.get(written) ?? entryOf(written));
 }
 
 /** Those of `global` hold for every service that has some of its own, too: their bodies are in memory once. */
@@ -177,13 +175,6 @@ const ENTITIES: Readonly<Record<string, string>> = {
 
 function jsonText(text: string): string {
   return JSON.stringify(text).slice(1, -1);
-}
-
-interface MediaType {
-  /** "text/html", in lower case. */
-  readonly name: string;
-  /** In lower case, but for `charset`: "level=1". */
-  readonly parameters: readonly string[];
 }
 
 interface MediaRange extends MediaType {

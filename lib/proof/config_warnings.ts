@@ -52,7 +52,7 @@ function* warningSteps(
   for (const find of [
     () => ofPlainServers(valid),
     () => ofPlainUpstreams(valid),
-    () => ofErrors(valid.config),
+    () => ofErrors(valid),
     () => ofUnfilled(valid),
     () => ofCallers(valid, plugins),
     () => ofInstances,

@@ -1,14 +1,19 @@
 /**
  * Finds entries of `errors` that no error can reach, because entries before them take all of theirs.
  */
+import { isDeepStrictEqual } from "node:util";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Config } from "../config/model.ts";
 import type { Path } from "../config/json.ts";
+import type { ErrorEntry, ValidConfig } from "../gateway/compile_types.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
 
-type Entry = NonNullable<Config["global"]["errors"]>[number];
+type Written = NonNullable<Config["global"]["errors"]>;
 
-export function ofErrors({ global, services }: Pick<Config, "global" | "services">): readonly ConfigWarning[] {
+export function ofErrors({ config: { global, services }, routing }: ValidConfig): readonly ConfigWarning[] {
+  if (routing === null) return [];
+  const inList = (list: Written = [], service: string | null, owner: Path) =>
+    unusedIn(list, routing.errorEntries(list), service, owner);
   return [
     ...inList(global.errors, null, ["global"]),
     ...services.flatMap(({ name, errors }, i) => inList(errors, name, ["services", i])),
@@ -16,11 +21,16 @@ export function ofErrors({ global, services }: Pick<Config, "global" | "services
 }
 
 /** Entries of `global` come behind those of each service, and are for all services. */
-function inList(list: readonly Entry[] = [], service: string | null, owner: Path): readonly ConfigWarning[] {
+function unusedIn(
+  list: Written,
+  entries: readonly ErrorEntry[],
+  service: string | null,
+  owner: Path,
+): readonly ConfigWarning[] {
   const place = service === null ? "global" : `services.${service}`;
   const nameOf = (i: number) => `${place}.errors[${i}]`;
   return list.flatMap((entry, i): ConfigWarning[] => {
-    const takers = takersOf(entry, list.slice(0, i));
+    const takers = takersOf(entry, entries[i]!, entries.slice(0, i));
     if (takers.length === 0) return [];
     return [
       {
@@ -40,39 +50,27 @@ function inList(list: readonly Entry[] = [], service: string | null, owner: Path
 }
 
 /** The places of those that take its errors, each the first of an error; none: it gets some. */
-function takersOf(entry: Entry, earlier: readonly Entry[]): readonly number[] {
-  const { codes = [], statuses = [] } = entry;
-  const errors = [...codes, ...statuses];
-  // An entry without both is for every error.
-  const cases: readonly (string | number | null)[] = errors.length === 0 ? [null] : errors;
-  const takers = cases.map((error) => earlier.findIndex((each) => takes(each, error) && takesRequests(each, entry)));
+function takersOf(
+  { codes = [], statuses = [] }: Written[number],
+  entry: ErrorEntry,
+  earlier: readonly ErrorEntry[],
+): readonly number[] {
+  // A code may be a plugin's own, whose status is not known, and a status that of codes which nobody names.
+  const named = [
+    ...codes.map((code) => ({ code, status: Object.hasOwn(ERRORS, code) ? ERRORS[code as ErrorCode].status : NaN })),
+    ...statuses.map((status) => ({ code: "", status })),
+  ];
+  const cases = entry.fits === null ? [{ code: "", status: NaN }] : named;
+  const takers = cases.map((error) =>
+    earlier.findIndex((each) => (each.fits === null || each.fits(error)) && takesRequests(each, entry)),
+  );
   return takers.includes(-1) ? [] : [...new Set(takers)].sort((a, b) => a - b);
 }
 
-function takes({ codes, statuses }: Entry, error: string | number | null): boolean {
-  if (codes === undefined && statuses === undefined) return true;
-  if (typeof error === "number") return statuses?.includes(error) === true;
-  if (error === null) return false;
-  if (codes?.includes(error) === true) return true;
-  return Object.hasOwn(ERRORS, error) && statuses?.includes(ERRORS[error as ErrorCode].status) === true;
-}
-
 /** Whether the first takes every request that the other one may answer, by its method and by what it accepts. */
-function takesRequests(first: Entry, other: Entry): boolean {
+function takesRequests(first: ErrorEntry, other: ErrorEntry): boolean {
   const { methods } = first;
-  if (methods !== undefined && other.methods?.every((method) => hasMethod(methods, method)) !== true) return false;
-  return first.always || (!other.always && typeOf(first) === typeOf(other));
-}
-
-/** GET implies HEAD. */
-function hasMethod(methods: readonly string[], method: string): boolean {
-  return methods.includes(method) || (method === "HEAD" && methods.includes("GET"));
-}
-
-/** As Accept is compared with it. */
-function typeOf({ contentType }: Entry): string {
-  return contentType
-    .toLowerCase()
-    .replace(/ ?; ?/g, ";")
-    .replace(/;charset=[^;]*/g, "");
+  if (methods !== null && (other.methods === null || ![...other.methods].every((method) => methods.has(method))))
+    return false;
+  return first.always || (!other.always && isDeepStrictEqual(first.type, other.type));
 }

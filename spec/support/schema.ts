@@ -12,12 +12,13 @@ import { CallerRegistry } from "../../lib/plugins/callers.ts";
 import { ALL_FIELDS } from "../../lib/features/all.ts";
 import { checkRoutes as check } from "../../lib/route/checks.ts";
 import * as conditions from "../../lib/route/conditions.ts";
+import * as ownErrors from "../../lib/gateway/own_errors.ts";
 import * as upstreamPaths from "../../lib/route/upstream_path.ts";
 import * as proxies from "../../lib/server/trusted_proxies.ts";
 import { atOnce } from "../../lib/base/time_slices.ts";
 
-/** For `match` and `upstream_path`, and `trusted_proxies`. */
-export const routing = { ...conditions, ...upstreamPaths, ...proxies };
+/** For `match` and `upstream_path`, `trusted_proxies` and `errors`. */
+export const routing = { ...conditions, ...upstreamPaths, ...proxies, ...ownErrors };
 
 export interface CheckedOptions<K extends PluginKind = PluginKind> extends LoadOptions<K> {
   /** Default: the routes are not checked. */
