@@ -10,9 +10,9 @@ import { exportMetrics } from "../../lib/cli/metrics_export.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { withAllFeatures } from "../../lib/features/all.ts";
 import { GatewayCore } from "../../lib/gateway/gateway.ts";
-import { definePlugin, schema } from "../../lib/index.ts";
 import { OtlpExporter } from "../../lib/observe/otlp.ts";
 import { LogLines } from "../../lib/observe/otlp_logs.ts";
+import { answering, answers } from "./answering.ts";
 import { printTable } from "./load.ts";
 
 const ROUNDS = 9;
@@ -23,13 +23,6 @@ const MAX_NS = { logs: 60_000, metrics: 10_000 };
 const COLLECTOR =
   'const server = require("node:http").createServer((q, r) => q.resume().on("end", () => r.end("{}")));' +
   'server.listen(0, "127.0.0.1", () => console.log(server.address().port));';
-
-/** Answers in place of an upstream: what forwarding costs is no part of it. */
-const answers = definePlugin({
-  name: "answers",
-  schema: schema.object({}),
-  create: () => () => () => ({ status: 200, headers: ["Content-Length", "0"], body: null }),
-});
 
 /** Lines that are sent together. */
 const BATCH = 512;
@@ -86,15 +79,8 @@ export async function otlp([given = "8"]: readonly string[]): Promise<boolean> {
 }
 
 function gatewayWith(isLogged: boolean, areDurationsSent = false): Gateway {
-  const service = {
-    name: "s",
-    base_path: "/",
-    upstreams: [{ host: "127.0.0.1", port: 9 }],
-    routes: [{ path: "/{rest*}" }],
-    plugins: [{ name: "answers" }],
-  };
   return new Gateway({
-    config: { global: { access_log: { enabled: isLogged } }, services: [service] },
+    config: { global: { access_log: { enabled: isLogged } }, services: [answering] },
     plugins: [answers],
     modules: withAllFeatures(),
     accessLog: () => {},

@@ -4,7 +4,8 @@
  */
 import http from "node:http";
 import type { AddressInfo } from "node:net";
-import { createGateway, definePlugin, schema, type Gateway, type TracingSettings } from "../../lib/index.ts";
+import { createGateway, type Gateway, type TracingSettings } from "../../lib/index.ts";
+import { answering, answers } from "./answering.ts";
 import { printTable } from "./load.ts";
 
 const ROUNDS = 9;
@@ -13,13 +14,6 @@ const ROUNDS = 9;
  * request, a plugin), in nanoseconds.
  */
 const MAX_NS = { unsampled: 3_000, sampled: 50_000 };
-
-/** Answers in place of an upstream: what forwarding costs is no part of it. */
-const answers = definePlugin({
-  name: "answers",
-  schema: schema.object({}),
-  create: () => () => () => ({ status: 200, headers: ["Content-Length", "0"], body: null }),
-});
 
 /** Takes the requests of a round, 20000 by default. Prints a table; true when the bounds hold. */
 export async function trace([given = "20000"]: readonly string[]): Promise<boolean> {
@@ -60,15 +54,8 @@ export async function trace([given = "20000"]: readonly string[]): Promise<boole
 }
 
 function gatewayWith(tracing?: TracingSettings): Gateway {
-  const service = {
-    name: "s",
-    base_path: "/",
-    upstreams: [{ host: "127.0.0.1", port: 9 }],
-    routes: [{ path: "/{rest*}" }],
-    plugins: [{ name: "answers" }],
-  };
   return createGateway({
-    config: { services: [service] },
+    config: { services: [answering] },
     plugins: [answers],
     ...(tracing === undefined ? {} : { tracing }),
   });

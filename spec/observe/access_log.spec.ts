@@ -15,20 +15,11 @@ import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { emptyFolder } from "../support/process.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
+import { requestFacts } from "../support/request_facts.ts";
 
 const call = () =>
   new Call({ id: "r1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
-const entry = (changes: Partial<RequestFacts> = {}): RequestFacts => ({
-  call: call(),
-  method: "GET",
-  target: "/a/b",
-  httpVersion: "1.1",
-  scheme: "http",
-  authority: "shop.example",
-  clientAddress: "192.0.2.1",
-  headers: [],
-  ...changes,
-});
+const entry = (changes: Partial<RequestFacts> = {}) => requestFacts(call(), changes);
 const lines = (text: string) =>
   text
     .split("\n")

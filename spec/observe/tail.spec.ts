@@ -9,6 +9,7 @@ import * as serverTiming from "../../lib/observe/server_timing.ts";
 import * as logFile from "../../lib/observe/log_file.ts";
 import { Tail, type TailBatch, type TailFilter } from "../../lib/observe/tail.ts";
 import { manualClock } from "../support/clock.ts";
+import { requestFacts } from "../support/request_facts.ts";
 
 const OFF: AccessLogSettings = { enabled: false, format: "json", sample: 1, exclude: [] };
 
@@ -42,21 +43,7 @@ function tailed(...filters: readonly TailFilter[]) {
       inform: () => {},
     });
     Object.assign(call.notes, { status: 200, ...notes });
-    if (log.isOn)
-      log.write(
-        {
-          call,
-          method: "GET",
-          target: "/a/b",
-          httpVersion: "1.1",
-          scheme: "http",
-          authority: "shop.example",
-          clientAddress: "192.0.2.1",
-          headers: [],
-          ...facts,
-        },
-        clock.now(),
-      );
+    if (log.isOn) log.write(requestFacts(call, facts), clock.now());
   };
   const seen = () => {
     clock.advance(500);

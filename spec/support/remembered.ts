@@ -6,6 +6,7 @@ import { findDecision, followDecisions } from "../../lib/observe/decision_reader
 import { Decisions } from "../../lib/observe/decisions.ts";
 import { Metrics } from "../../lib/observe/metrics_plan.ts";
 import { manualClock } from "./clock.ts";
+import { requestFacts } from "./request_facts.ts";
 
 export const DIGEST = "0123456789ab";
 export const SERVICE = { name: "shop", upstreams: [{ id: "a" }, { id: "b" }], routes: [{ name: "items" }] };
@@ -47,20 +48,7 @@ export function remembering(count: number | undefined = 100, memory = new Map<st
     });
     Object.assign(call.notes, { status: 200, digest: DIGEST, ...notes });
     if (isAborted) call.abort();
-    metrics.decisions!.add(
-      {
-        call,
-        method: "GET",
-        target: "/a/b",
-        httpVersion: "1.1",
-        scheme: "http",
-        authority: "shop.example",
-        clientAddress: "192.0.2.1",
-        headers: [],
-        ...facts,
-      },
-      clock.now(),
-    );
+    metrics.decisions!.add(requestFacts(call, facts), clock.now());
   };
   const find = (id: string) => findDecision(metrics, id);
   return { metrics, clock, memory, reload, end, find };
