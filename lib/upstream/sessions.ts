@@ -264,16 +264,25 @@ export class Session {
 
   /**
    * After a violation of the protocol nghttp2 sends a GOAWAY and neither reads nor writes any more, and Node up to 20
-   * reports nothing: no stream ends, and requests would wait for ever. Called a turn after output: all that can be sent
-   * has been sent by then. It also holds requests back that are more than the upstream allows at this moment, as it
-   * may.
+   * reports nothing: no stream ends, and requests would wait for ever. Called a turn after output: all that could be
+   * sent then has been sent, but what this turn has queued leaves at the beginning of the next one (a WINDOW_UPDATE for
+   * a body whose client reads again), so that it is looked at once more there.
    */
   readonly checkOutput = entry("a check of a session", () => {
-    const { http2, socket } = this;
-    const mayHold = this.#streams > this.#mostStreams;
-    if (http2 !== null && !http2.destroyed && !mayHold && holdsOutputBack(http2, socket))
+    if (this.#isStuck) setImmediate(this.#endIfStuck, this.socket.bytesWritten);
+  });
+
+  readonly #endIfStuck = entry("a check of a session", (bytesWritten: number) => {
+    if (this.#isStuck && this.socket.bytesWritten === bytesWritten)
       this.#giveUp(new Fault("upstream_reset", VIOLATION));
   });
+
+  /** Requests that are more than the upstream allows at this moment, as it may, are held back, too. */
+  get #isStuck(): boolean {
+    const { http2, socket } = this;
+    if (http2 === null || http2.destroyed || this.#streams > this.#mostStreams) return false;
+    return holdsOutputBack(http2, socket);
+  }
 
   /**
    * A request has timed out, or its client has left: the upstream may have vanished without a FIN or RST, and all

@@ -283,6 +283,26 @@ describe("sessions", () => {
     },
   );
 
+  it("sessions go on when they are looked at between the reading of a body and the WINDOW_UPDATE for it", async () => {
+    const upstream = await framePeer((peer, stream) => {
+      peer.send(HEADERS, 4, stream, STATUS_200);
+      for (let sent = 0; sent < 200; sent++) peer.send(DATA, 0, stream, Buffer.alloc(1_000));
+    });
+    const { send, clock } = bench(upstream.port);
+    const { body } = await send();
+    const stream = body as Readable;
+    await once(stream, "readable");
+    await eventually(() => stream.readableLength > 32_000, "bytes that nobody has read");
+    let length = 0;
+    setImmediate(() => stream.on("data", (bytes: Buffer) => (length += bytes.length)));
+    clock.advance(1_000);
+    await eventually(() => length === 200_000 || stream.destroyed, "the body");
+    expect(stream.errored).toBeNull();
+    upstream.sockets[0]!.write(frame(DATA, END_STREAM, upstream.streams[0]!, Buffer.from("end")));
+    await once(stream, "end");
+    expect(length).toBe(200_003);
+  });
+
   it(
     "sessions get no new requests if they are not ready within connect_ms, " + "and end with the requests that wait",
     async () => {
