@@ -5,12 +5,11 @@
 import { randomBytes } from "node:crypto";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
-import { createLog } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import type { ConfigInput } from "../gateway/config_input.ts";
 import type { RunCommand } from "./arguments.ts";
 import { Failure } from "./failure.ts";
-import { ON_DEMAND, settingsOf } from "./on_demand.ts";
+import { ON_DEMAND, openLog, settingsOf } from "./on_demand.ts";
 import { reachableUrl } from "./operators.ts";
 import { reloadFrom } from "./reloading.ts";
 import { drain, untilStopped } from "./shutdown.ts";
@@ -34,9 +33,7 @@ export const demo: RunCommand = async (given) => {
   });
   if (read.audit !== null) throw new Failure("the demo writes no audit log: leave AUDIT_LOG (--audit-log) out", 2);
   const settings = { ...read, configPath: "(demo)" };
-  const { logLevel: level, logFormat: format, logsExport } = settings;
-  const sends = logsExport === null ? null : await ON_DEMAND.logsExport();
-  const log = sends === null ? createLog({ level, format }) : sends.sentLog(settings);
+  const log = await openLog(settings);
   const backends = await Promise.all([startBackend("one"), startBackend("two")]);
   try {
     const config = demoConfig(backends.map((backend) => (backend.address() as AddressInfo).port));
@@ -60,7 +57,7 @@ export const demo: RunCommand = async (given) => {
       ),
     );
     const code = await stopped;
-    await sends?.endLogs(log);
+    if (settings.logsExport !== null) await (await ON_DEMAND.logsExport()).endLogs(log);
     return code;
   } finally {
     for (const backend of backends) {

@@ -1,6 +1,7 @@
 /**
  * What only some settings need of the program around a gateway: how each is loaded, and what names it.
  */
+import { createLog, type Log } from "../base/log.ts";
 import type { Settings } from "../config/settings_types.ts";
 import { areOfStart, readPlainSettings, type Environment, type Flags, type Host } from "../config/start_settings.ts";
 import type { CompleteOptions } from "../gateway/options.ts";
@@ -40,6 +41,12 @@ export async function settingsOf(flags: Flags, environment: Environment, host: H
   );
   refuseLacking([...onDemandOf(settings), ...featuresNamedBy(settings)]);
   return settings;
+}
+
+/** The program's log, whose lines go to a collector, too, where a setting says so. */
+export async function openLog(settings: Settings): Promise<Log> {
+  const { logLevel: level, logFormat: format, logsExport } = settings;
+  return logsExport === null ? createLog({ level, format }) : (await ON_DEMAND.logsExport()).sentLog(settings);
 }
 
 export type Named = readonly (keyof typeof ON_DEMAND)[];

@@ -5,7 +5,7 @@
 import { systemClock, waitAtMost } from "../base/clock.ts";
 import { ignore, messageOf } from "../base/errors.ts";
 import { withoutGrowth } from "../base/heap_growth.ts";
-import { createLog, type Log } from "../base/log.ts";
+import type { Log } from "../base/log.ts";
 import { holdToStart, manifestProblem } from "../base/own_code.ts";
 import type { Settings } from "../config/settings_types.ts";
 import { withSignature } from "../config/source.ts";
@@ -19,7 +19,7 @@ import type { AskedBy } from "../gateway/status.ts";
 import { LineWriter } from "../observe/line_writer.ts";
 import { announce } from "./announce.ts";
 import { Failure, reportErrors, type ExitCode } from "./failure.ts";
-import { ON_DEMAND, settingsOf } from "./on_demand.ts";
+import { ON_DEMAND, openLog, settingsOf } from "./on_demand.ts";
 import { reloadFrom, reloadNamedFiles } from "./reloading.ts";
 import { drain, endAtOnce, LINGER_MS, untilStopped } from "./shutdown.ts";
 import { start, type Started } from "./start.ts";
@@ -38,10 +38,7 @@ export async function run({
   try {
     const hasThreads = settings.workers !== 1 || settings.admin !== null;
     const own = hasThreads ? (await ON_DEMAND.settings()).inOwnFolder(settings) : settings;
-    const log =
-      own.logsExport === null
-        ? createLog({ level: own.logLevel, format: own.logFormat })
-        : (await ON_DEMAND.logsExport()).sentLog(own);
+    const log = await openLog(own);
     return await (own.audit === null ? serve(own, log) : (await ON_DEMAND.auditLog()).audited(own, log, serve));
   } catch (error) {
     if (error instanceof ConfigError) return reportErrors(error);

@@ -4,6 +4,7 @@ import { Call } from "../../lib/http/exchange.ts";
 import { redactedPath } from "../../lib/http/redact.ts";
 import { jsonLines, pathOf } from "../../lib/observe/access_line.ts";
 import { combinedLines } from "../../lib/observe/combined_line.ts";
+import { requestFacts } from "../support/request_facts.ts";
 
 const WALL = Date.UTC(2026, 0, 1) + 12;
 
@@ -16,17 +17,7 @@ function entry(changes: Partial<RequestFacts> = {}, notes: Partial<Call["notes"]
     inform: () => {},
   });
   Object.assign(call.notes, notes);
-  return {
-    call,
-    method: "GET",
-    target: "/a/b",
-    httpVersion: "1.1",
-    scheme: "http",
-    authority: "a.example:8080",
-    clientAddress: "192.0.2.1",
-    headers: [],
-    ...changes,
-  };
+  return requestFacts(call, { authority: "a.example:8080", ...changes });
 }
 
 const json = (changes?: Partial<RequestFacts>, notes?: Partial<Call["notes"]>) =>

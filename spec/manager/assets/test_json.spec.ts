@@ -28,7 +28,7 @@ const REQUEST = { method: "GET", url: "/shop/items", headers: {} };
 
 const matched = (answer: readonly [number, string | null] | null = null, open = false): Explanation => ({
   ...{ ...REFUSED, outcome: "matched", status: null, code: null, service: "shop", route: "list", open },
-  answer: answer && { level: "route", name: "p", id: null, status: answer[0], code: answer[1] },
+  answer: answer && { level: "route", name: "p", id: null, rule: null, status: answer[0], code: answer[1] },
 });
 
 describe("the test made of an explanation", () => {
