@@ -26,6 +26,8 @@ export class StateProblem extends Error {
 
 export class StateFolder {
   readonly path: string;
+  /** Writes that have failed: who writes counts them, once for each thing that is not kept. */
+  failures = 0;
   readonly #lock: Server;
 
   private constructor(path: string, lock: Server) {

@@ -85,7 +85,10 @@ export class KeptFile<T> implements Kept<T> {
     const content = [Buffer.from(`${JSON.stringify(value)}\n`)];
     this.#written = this.#written
       .then(() => this.#folder.write(name, content))
-      .catch((error: unknown) => lost(this.#log, { folder: this.#folder.path, error: messageOf(error) }));
+      .catch((error: unknown) => {
+        this.#folder.failures++;
+        lost(this.#log, { folder: this.#folder.path, error: messageOf(error) });
+      });
     return this.#written;
   }
 }

@@ -9,6 +9,7 @@ import type { Kept, Seen } from "../gateway/features.ts";
 import { loadCode } from "../gateway/loaded_features.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import type { GatewayInternals as Internals } from "../gateway/internals.ts";
+import type { StateKeeper } from "../gateway/runtime.ts";
 import type { DecisionFile } from "../observe/decision_file.ts";
 import { removeDecisions } from "../observe/removed_decisions.ts";
 import { QuotaFile } from "../store/quota_file.ts";
@@ -18,22 +19,44 @@ import { KeptFile, readKeptFile, SEEN, TAKEN_OUT } from "./kept_files.ts";
 
 type LoadDecisionFile = () => Promise<{ readonly DecisionFile: typeof DecisionFile }>;
 
-interface State {
+/** What is kept in the folder, each in a file of its own. */
+class State implements StateKeeper {
   readonly folder: StateFolder;
-  readonly state: QuotaFile;
+  readonly quotas: QuotaFile;
+  /** Null: no request has been remembered. */
+  decisions: DecisionFile | null = null;
+
+  constructor(folder: StateFolder, log: Log) {
+    this.folder = folder;
+    this.quotas = new QuotaFile(folder, systemClock, log);
+  }
+
+  get failures(): number {
+    return this.folder.failures;
+  }
+
+  /** Another process may hold the folder afterwards. */
+  async close(): Promise<void> {
+    await this.quotas.close();
+    await this.decisions?.close();
+    await this.folder.close();
+  }
+}
+
+interface OpenState {
+  readonly state: State;
   readonly seen: Kept<Seen>;
   readonly takenOut: Kept<readonly TakenOut[]>;
 }
 
 /** Throws a `Failure` where another process holds the folder, or a file in it is damaged. */
-export async function openState(path: string, log: Log): Promise<State> {
+export async function openState(path: string, log: Log): Promise<OpenState> {
   return inState(path, async () => {
     const folder = await StateFolder.open(path);
     readSeen(folder.path);
     readKeptFile(folder.path, TAKEN_OUT);
     return {
-      folder,
-      state: new QuotaFile(folder, systemClock, log),
+      state: new State(folder, log),
       seen: new KeptFile(folder, SEEN, log),
       takenOut: new KeptFile(folder, TAKEN_OUT, log),
     };
@@ -49,13 +72,17 @@ export function readSeen(folder: string): Seen {
  * Before the gateway serves: upstreams that were taken out when the program ended stay out, and what became of requests
  * stays known where it is remembered.
  */
-export async function restoreState(gateway: GatewayCore, state: State, load: LoadDecisionFile): Promise<void> {
+export async function restoreState(
+  gateway: GatewayCore,
+  { state, takenOut }: OpenState,
+  load: LoadDecisionFile,
+): Promise<void> {
   const internals = GatewayCore.internalsOf(gateway);
-  await restoreTakenOut(internals, state.takenOut);
+  await restoreTakenOut(internals, takenOut);
   await keepDecisions(internals, state, load);
 }
 
-async function restoreTakenOut(internals: Internals, kept: State["takenOut"]): Promise<void> {
+async function restoreTakenOut(internals: Internals, kept: OpenState["takenOut"]): Promise<void> {
   const known = kept.read();
   if (known.length === 0) return;
   const { takenOutOf } = await loadCode(internals.features.onDemand.takenOut);
@@ -63,7 +90,8 @@ async function restoreTakenOut(internals: Internals, kept: State["takenOut"]): P
 }
 
 /** Nothing is loaded before a request is to be remembered, and what is left of another time is removed. */
-async function keepDecisions({ metrics, clock, log }: Internals, { folder, state }: State, load: LoadDecisionFile) {
+async function keepDecisions({ metrics, clock, log }: Internals, state: State, load: LoadDecisionFile) {
+  const { folder } = state;
   const decisions = metrics?.decisions ?? null;
   if (!decisions?.ring)
     await removeDecisions(folder).catch((error: unknown) =>
@@ -73,10 +101,9 @@ async function keepDecisions({ metrics, clock, log }: Internals, { folder, state
   const begin = async () => {
     decisions.onFirstRing = null;
     const { DecisionFile } = await loadCode(load);
-    const failed = () => void state.errors++;
-    const file = new DecisionFile({ folder, metrics, decisions, clock, log, failed });
+    const file = new DecisionFile({ folder, metrics, decisions, clock, log });
     decisions.kept = file;
-    state.beforeClose = () => file.close();
+    state.decisions = file;
   };
   if (decisions.ring !== null) return begin();
   decisions.onFirstRing = () =>

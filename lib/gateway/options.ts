@@ -8,7 +8,6 @@ import type { ConfigSource } from "../config/source.ts";
 import type { TracingSettings } from "../config/settings_types.ts";
 import type { AuditEvent, AuditSink } from "../observe/audit_log.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
-import type { QuotaTables } from "../store/caller_tables.ts";
 import type { TlsFiles } from "../server/certificates.ts";
 import type { TakenOut } from "../upstream/taken_out.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
@@ -17,6 +16,7 @@ import type { StandIns } from "./compile_types.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { Https, Kept, Seen } from "./features.ts";
 import type { LoadedFeatures } from "./loaded_features.ts";
+import type { StateKeeper } from "./runtime.ts";
 import type { AskedBy } from "./status.ts";
 
 export interface ConfigurationOptions {
@@ -73,8 +73,8 @@ export interface CompleteOptions extends ConfigurationOptions {
   readonly areDurationsSent?: boolean;
   /** The name of a cookie: sessions of admin interfaces in it are not forwarded. Default: none. */
   readonly adminCookie?: string;
-  /** Keeps the counts of quotas; the gateway closes it. Default: they end with the program. */
-  readonly state?: QuotaTables | null;
+  /** Keeps what outlives the program; the gateway closes it. Default: nothing does. */
+  readonly state?: StateKeeper | null;
   /** Default: there is no audit log. */
   readonly audit?: AuditTrail | null;
   /** Default: the system's clock. */

@@ -280,7 +280,7 @@ function limiterTools(key: string, local: LimiterTools["local"], context: Plugin
   const { clock, state, threads } = runtime;
   inUse.limiters.add(key);
   const memory = threads.count === 1 ? undefined : memoryOf(`limiter ${key}`, context);
-  return { clock, local, shared: inUse.shared, state, memory };
+  return { clock, local, shared: inUse.shared, quotas: state?.quotas ?? null, memory };
 }
 
 /**

@@ -10,7 +10,7 @@ import type { Log } from "../base/log.ts";
 import { ALONE, isWorker, type ThreadCount, type Threads } from "../base/threads.ts";
 import type { KeptState, ToolCode } from "../plugins/plugin.ts";
 import type { ConnectionCounts } from "../server/limits.ts";
-import type { QuotaTables, MemoryCounters, HashSecret } from "../store/caller_tables.ts";
+import type { HashSecret, MemoryCounters, QuotaTables } from "../store/caller_tables.ts";
 import type { GatewayCounters } from "../store/counters.ts";
 import type { BalancedService, Balancing, Probes } from "../upstream/balancing.ts";
 import type { Address, FailureCounts } from "../upstream/contracts.ts";
@@ -19,6 +19,15 @@ import type { UpstreamTlsSettings } from "../upstream/contracts.ts";
 import { UpstreamSet, type Pool, type Peer } from "../upstream/upstream_set.ts";
 import { Http1Pool } from "../upstream/pool.ts";
 import type { PoolOptions } from "../upstream/connect.ts";
+
+/** Keeps in files what outlives the program. */
+export interface StateKeeper {
+  readonly quotas: QuotaTables;
+  /** Writes that have failed. */
+  readonly failures: number;
+  /** Resolves when all is written, or cannot be. */
+  close(): Promise<void>;
+}
 
 /**
  * The objects that one snapshot, or one service of it, uses; all others are released when the snapshot comes into
@@ -111,8 +120,8 @@ export class Runtime {
   readonly healthTools: HealthTools;
   /** Rate counters in the memory of this program; null: there is no limiter yet. */
   limits: MemoryCounters | null = null;
-  /** Where counts are kept in files; null: nowhere. */
-  readonly state: QuotaTables | null;
+  /** Null: nothing outlives the program. */
+  readonly state: StateKeeper | null;
   /** In the main thread, once an upstream has been taken out: see `taken_out.ts`. */
   takenOut: { applied(): void } | null = null;
   #inUse: InUse | null = null;
@@ -125,7 +134,7 @@ export class Runtime {
     lookup?: (host: string) => Promise<readonly Address[]>,
     threads = ALONE,
     features: UsedFeatures = NO_FEATURES,
-    state: QuotaTables | null = null,
+    state: StateKeeper | null = null,
   ) {
     this.clock = clock;
     this.#features = features;
@@ -206,8 +215,8 @@ export class Runtime {
   /** `make`: without workers. */
   counters(make: NonNullable<ToolCode["memoryCounters"]>): MemoryCounters {
     const { clock, threads, state } = this;
-    const shared = () => this.#features.workers.workerCounters(clock, threads, state?.secret);
-    return (this.limits ??= threads.count === 1 ? make(clock, state?.secret) : shared());
+    const shared = () => this.#features.workers.workerCounters(clock, threads, state?.quotas.secret);
+    return (this.limits ??= threads.count === 1 ? make(clock, state?.quotas.secret) : shared());
   }
 
   /** The state that a plugin instance keeps under `key`: the existing one if it has the same settings, or a new one. */

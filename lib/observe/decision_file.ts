@@ -47,8 +47,6 @@ export interface DecisionFileTools {
   readonly decisions: Decisions;
   readonly clock: Clock;
   readonly log: Log;
-  /** A write has failed. */
-  readonly failed: () => void;
 }
 
 export class DecisionFile implements NonNullable<Decisions["kept"]> {
@@ -132,7 +130,7 @@ export class DecisionFile implements NonNullable<Decisions["kept"]> {
       this.#written = NONE;
       const isFirst = this.#pauseMs === SAVE_MS;
       this.#pauseMs = Math.min(2 * this.#pauseMs, LONGEST_PAUSE_MS);
-      this.#tools.failed();
+      this.#tools.folder.failures++;
       if (isFirst || this.#pauseMs === LONGEST_PAUSE_MS) this.#report(error, ring === null);
     }
   }

@@ -145,7 +145,7 @@ function ofCounters(source: ReportSource): Family[] {
     counters(
       "edge_gateway_state_errors_total",
       "Writes to STATE_DIR that have failed.",
-      runtime.state === null ? [] : [[[], runtime.state.errors]],
+      runtime.state === null ? [] : [[[], runtime.state.failures]],
     ),
   ];
 }

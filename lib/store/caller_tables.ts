@@ -41,12 +41,8 @@ export interface MemoryCounters extends Counters {
 export interface QuotaTables {
   /** Of the hashes of callers. */
   readonly secret: HashSecret;
-  /** Writes that have failed. */
-  readonly errors: number;
   /** Keeps a table. One that nobody uses yet gets the counts of before. */
   keep(key: string, table: CallerTable, options: QuotaTableOptions): void;
-  /** Resolves when all is written, or cannot be. */
-  close(): Promise<void>;
 }
 
 /** See `QuotaOptions`. */

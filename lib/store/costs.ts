@@ -19,7 +19,7 @@ export interface LimiterTools {
   /** Null: counts are not shared with other gateways. */
   readonly shared: SharedCosts | null;
   /** Null: counts are not kept in files. */
-  readonly state: QuotaTables | null;
+  readonly quotas: QuotaTables | null;
   readonly memory: GiveMemory | undefined;
 }
 

@@ -58,10 +58,6 @@ interface Header {
 export class QuotaFile implements QuotaTables {
   /** Of the hashes of callers: the same after each start. */
   readonly secret: HashSecret;
-  /** Writes that have failed. */
-  errors = 0;
-  /** Called at the end, while the folder is still held. */
-  beforeClose: () => Promise<void> = () => Promise.resolve();
   readonly #folder: StateFolder;
   readonly #clock: Clock;
   readonly #log: Log;
@@ -98,12 +94,11 @@ export class QuotaFile implements QuotaTables {
     return (this.#saving = this.#saving.then(() => this.#save()));
   }
 
+  /** Resolves when all is written, or cannot be. */
   async close(): Promise<void> {
     this.#timer?.cancel();
     this.#timer = null;
     await this.save();
-    await this.beforeClose();
-    await this.#folder.close();
   }
 
   async #save(): Promise<void> {
@@ -117,7 +112,7 @@ export class QuotaFile implements QuotaTables {
       if (this.#quietUntil > -Infinity) this.#log.info("quotas are written again", { folder: this.#folder.path });
       this.#quietUntil = -Infinity;
     } catch (error) {
-      this.errors++;
+      this.#folder.failures++;
       const now = this.#clock.now();
       if (now < this.#quietUntil) return;
       this.#quietUntil = now + QUIET_MS;

@@ -34,7 +34,7 @@ export function tableOptions({ per, maxCallers, callers }: QuotaTableOptions): L
 
 /** With another period than before, callers begin anew. */
 export function quotaLimiter(
-  { clock, local, shared, memory, state }: LimiterTools,
+  { clock, local, shared, memory, quotas }: LimiterTools,
   key: string,
   options: QuotaOptions,
 ): CostedLimiter {
@@ -42,7 +42,7 @@ export function quotaLimiter(
   const table = tableOptions(options);
   local.limiter(key, table, memory);
   const callers = local.all.get(key)!;
-  if (shared === null) state?.keep(key, callers, options);
+  if (shared === null) quotas?.keep(key, callers, options);
   const limiter = new QuotaLimiter(clock, callers, table, { ...options, periodAt });
   // There a count has no period of its own: the number of a month, read as that of a day, would lie decades ahead.
   return shared?.quota(`${key} ${options.per}`, options.limit, options.isCosted, limiter) ?? limiter;

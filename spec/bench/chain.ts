@@ -111,7 +111,8 @@ function linkOf(kind: AnyPlugin | undefined, config: object): Link | undefined {
     middleware: kind.create(checked, {
       ...tools,
       limits: { ...costs, ...groupLimits, ...shadow },
-      limiterBy: (make) => make({ clock: systemClock, local, shared: null, state: null, memory: undefined }, kind.name),
+      limiterBy: (make) =>
+        make({ clock: systemClock, local, shared: null, quotas: null, memory: undefined }, kind.name),
       keep: (_name, _settings, make) => make(),
       shared: () => null,
       common: (_name, make) => make(),

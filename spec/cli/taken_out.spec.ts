@@ -152,12 +152,14 @@ describe("an upstream that an administrator has taken out", () => {
     },
   );
 
-  it("in a folder that cannot be written stays out while the program runs, and the log says so", async () => {
+  it("in a folder that cannot be written stays out while the program runs, and log and metric say so", async () => {
     const [file, folder] = [fileWith(await configuration()), emptyFolder()];
-    const running = await runningFile(file, [], { ...SETTINGS, STATE_DIR: folder });
+    const running = await runningFile(file, [], { ...SETTINGS, STATE_DIR: folder, PROBE_PORT: "0" });
     mkdirSync(join(folder, "taken_out.new"));
     expect(await set(running, "a", "eject")).toBe(200);
     expect(await answers(running)).toBe("bbbb");
     await running.says(/the state of upstreams cannot be kept/);
+    const metrics = await fetch(`${String(running.started.probes)}/metrics`);
+    expect(await metrics.text()).toMatch(/^edge_gateway_state_errors_total 1$/m);
   });
 });

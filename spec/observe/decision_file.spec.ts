@@ -26,10 +26,9 @@ async function started(path: string, count: number | undefined = 100, before: re
   for (const id of before) all.end(id);
   const { log, lines } = madeUpTools();
   const folder = await StateFolder.open(path);
-  let errors = 0;
   const { metrics, clock } = all;
   const decisions = metrics.decisions!;
-  const file = new DecisionFile({ folder, metrics, decisions, clock, log, failed: () => void errors++ });
+  const file = new DecisionFile({ folder, metrics, decisions, clock, log });
   decisions.kept = file;
   let isOver = false;
   const kill = async () => {
@@ -42,7 +41,7 @@ async function started(path: string, count: number | undefined = 100, before: re
     await kill();
   };
   const said = () => lines.map(({ level, message }) => `${level}: ${message}`);
-  return { ...all, file, lines, said, kill, close, errors: () => errors };
+  return { ...all, file, lines, said, kill, close, errors: () => folder.failures };
 }
 
 type Program = Awaited<ReturnType<typeof started>>;

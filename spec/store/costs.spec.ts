@@ -11,7 +11,7 @@ const minute = (limit: number): Window => ({ name: "minute", limit, ms: 60_000 }
 function costed(windows: readonly Window[], maxCallers = 100) {
   const clock = manualClock();
   const counters = memoryCounters(clock, [5, 6]);
-  const limiter = costedLimiter({ clock, local: counters, shared: null, state: null, memory: undefined }, "k", {
+  const limiter = costedLimiter({ clock, local: counters, shared: null, quotas: null, memory: undefined }, "k", {
     windows,
     maxCallers,
   }) as LocalCosted;
@@ -110,7 +110,7 @@ describe("costs in sliding windows", () => {
   it("after a reload with another limit, what was booked is kept", () => {
     const { clock, counters, limiter } = costed([minute(100)]);
     limiter.book("a", 70);
-    const tools = { clock, local: counters, shared: null, state: null, memory: undefined };
+    const tools = { clock, local: counters, shared: null, quotas: null, memory: undefined };
     const next = costedLimiter(tools, "k", { windows: [minute(1_000)], maxCallers: 100 }) as LocalCosted;
     expect(next.decide("a").remaining[0]).toBe(930);
   });

@@ -21,11 +21,14 @@ const DEFAULTS: QuotaOptions = { limit: 100, per: "month", timeZone: "UTC", maxC
 async function started(path: string, { wall = START, workers = 1 } = {}) {
   const clock = manualClock(wall);
   const { log, lines } = madeUpTools();
-  const file = new QuotaFile(await StateFolder.open(path), clock, log);
+  const folder = await StateFolder.open(path);
+  const file = new QuotaFile(folder, clock, log);
   let isClosed = false;
   const close = async () => {
-    if (!isClosed) await file.close();
+    if (isClosed) return;
     isClosed = true;
+    await file.close();
+    await folder.close();
   };
   onTestFinished(close);
   const buffers = new Map<string, SharedArrayBuffer>();
@@ -38,11 +41,11 @@ async function started(path: string, { wall = START, workers = 1 } = {}) {
       ? memoryCounters(clock, file.secret)
       : workerCounters(clock, { ...ALONE, count: workers, worker: -1 }, file.secret);
   const quota = (key: string, options: Partial<QuotaOptions> = {}) =>
-    quotaLimiter({ clock, local, shared: null, state: file, memory: workers === 1 ? undefined : memory }, key, {
+    quotaLimiter({ clock, local, shared: null, quotas: file, memory: workers === 1 ? undefined : memory }, key, {
       ...DEFAULTS,
       ...options,
     }) as LocalCosted;
-  return { clock, file, lines, local, quota, close };
+  return { clock, folder, file, lines, local, quota, close };
 }
 
 describe("quotas in a file", () => {
@@ -259,13 +262,13 @@ describe("quotas in a file", () => {
       "and all is written once it can be",
     async () => {
       const path = emptyFolder();
-      const { clock, file, lines, quota, close } = await started(path);
+      const { clock, folder, file, lines, quota, close } = await started(path);
       mkdirSync(join(path, "quotas.new"));
       for (let i = 1; i <= 10; i++) {
         quota("k").decide("a");
         clock.advance(1);
         await file.save();
-        expect(file.errors).toBe(i);
+        expect(folder.failures).toBe(i);
       }
       expect(lines.map(({ level, message }) => `${level}: ${message}`)).toEqual([
         "error: quotas cannot be written, and are counted in memory alone",

@@ -28,7 +28,7 @@ function quota(
   clock = settable(start),
 ) {
   const local = counters ?? memoryCounters(clock, [5, 6]);
-  const limiter = quotaLimiter({ clock, local, shared: null, state: null, memory: undefined }, "k", {
+  const limiter = quotaLimiter({ clock, local, shared: null, quotas: null, memory: undefined }, "k", {
     ...DEFAULTS,
     ...options,
   }) as LocalCosted;

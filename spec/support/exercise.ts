@@ -73,7 +73,7 @@ export function madeUpTools(
     clock,
     counters,
     limiterBy: (make, limiterKey = key) =>
-      make({ clock, local: counters, shared: null, state: null, memory: undefined }, limiterKey),
+      make({ clock, local: counters, shared: null, quotas: null, memory: undefined }, limiterKey),
     limits: { ...costs, ...groupLimits, ...shadow },
     keep: (_name, _settings, make) => make(),
     shared: () => null,
