@@ -166,10 +166,14 @@ export async function caretBehind(page: Page, part: string, isSelected = false):
   expect(found).not.toBe(-1);
 }
 
-/** The text that is selected in the focused field. */
-export function selected(page: Page): Promise<string> {
+/**
+ * The text behind the caret of the focused field, up to a space or the end of its line; null: something is selected.
+ */
+export function atCaret(page: Page): Promise<string | null> {
   return page.evaluate(
-    "((field) => field.value.slice(field.selectionStart, field.selectionEnd))(document.activeElement)",
+    "(({ value, selectionStart: from, selectionEnd: to }) => from === to ? /^[^\\s," +
+      "]*/.exec(value.slice(from))[0] : null)" +
+      "(document.activeElement)",
   );
 }
 

@@ -4,7 +4,7 @@
  */
 import { describe, expect, it } from "vitest";
 import { soon } from "./browser.ts";
-import { ACCEPTED, caretBehind, drawn, openEditor, openStandIn, selected, settled } from "./editor_pages.ts";
+import { ACCEPTED, atCaret, caretBehind, drawn, openEditor, openStandIn, settled } from "./editor_pages.ts";
 import { allFaultsOf, endSession, heading, shareGateway, signIn, until } from "./manager_pages.ts";
 
 const shared = shareGateway({ ADMIN_WRITE: "true" });
@@ -24,6 +24,18 @@ const TEXT = `{
 `;
 
 describe("typing", () => {
+  it("replaces nothing once the page is open, nor behind a link to a line, which is marked", async () => {
+    const { page, field } = await open(TEXT);
+    await settled(page);
+    await page.keyboard.type(" ");
+    expect(await field.inputValue()).toBe(` ${TEXT}`);
+    await page.keyboard.press("Backspace");
+    await page.evaluate('location.hash = "#/edit?line=4&column=15"');
+    await until(page, 'document.querySelector(".editor__row[data-current]")?.textContent.includes("shop") === true');
+    await page.keyboard.type(" ");
+    expect(await field.inputValue()).toBe(TEXT.replace('"shop"', ' "shop"'));
+  });
+
   it("shows the text in colour with line numbers, and indents new lines", async () => {
     const { page, field, errors } = await open(TEXT);
     expect(await drawn(page, "key")).toEqual([
@@ -246,7 +258,7 @@ describe("problems", () => {
     );
     await page.getByRole("button", { name: "Line 6, column 15" }).focus();
     await page.keyboard.press("Enter");
-    expect([await page.evaluate("document.activeElement.id"), await selected(page)]).toEqual(["editor-text", '"shop"']);
+    expect([await page.evaluate("document.activeElement.id"), await atCaret(page)]).toEqual(["editor-text", '"shop"']);
     await page.locator(".editor__help").filter({ hasText: "a name of the gateway's choice" }).waitFor();
     expect(await field.inputValue()).toContain("shop");
     expect(errors).toEqual([]);
@@ -261,7 +273,7 @@ describe("problems", () => {
     const seen = [];
     for (const key of ["F8", "F8", "F8", "Shift+F8"]) {
       await page.keyboard.press(key);
-      seen.push(await selected(page));
+      seen.push(await atCaret(page));
     }
     expect(seen).toEqual(['"htp"', "5", '"htp"', "5"]);
   });

@@ -106,10 +106,10 @@ export class Editor {
     this.#read();
   }
 
-  /** Selects what stands there. */
+  /** Puts the caret there, and selects nothing: what is typed next replaces nothing. */
   goTo(offset: number): void {
     this.#view.field.focus();
-    this.#view.select(offset, tokenEnd(this.text, offset));
+    this.#view.select(offset, offset);
     this.#showHelp(offset);
   }
 
@@ -219,6 +219,7 @@ export class Editor {
     if (document.activeElement !== field) return;
     if (this.#list.isOpen && this.#outline.text === this.text && field.selectionStart !== this.#suggested.at)
       this.#list.show(null);
+    this.#view.draw();
     this.#showHelp(field.selectionStart);
   }
 

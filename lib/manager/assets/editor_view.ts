@@ -104,7 +104,7 @@ export class EditorView {
     return this.#starts[line - 1] ?? this.#text.length;
   }
 
-  /** Selects a part and scrolls to it. */
+  /** Selects a part, or puts the caret there, and scrolls to it. */
   select(from: number, to: number): void {
     const { field } = this;
     field.setSelectionRange(from, to);
@@ -129,7 +129,7 @@ export class EditorView {
     return column < 0 || column >= this.#lineText(line).length ? null : this.startOf(line) + column;
   }
 
-  /** Draws the visible lines; those that are as they were stay. */
+  /** Draws the visible lines, and marks the one with the caret; those that are as they were stay. */
   draw(): void {
     const { scrollTop, scrollLeft, clientHeight } = this.field;
     const first = Math.max(Math.floor(scrollTop / LINE_PX) - SPARE_LINES, 0);
@@ -144,6 +144,8 @@ export class EditorView {
       if (drawn[i] !== this.#drawn[i])
         replace(this.#rows.children[i]!, ...(isLong ? [] : piecesOf(line, marks[i]!).map(pieceNode)));
     this.#drawn = drawn;
+    const current = this.lineAt(this.field.selectionStart) - 1 - first;
+    for (const [i, row] of [...this.#rows.children].entries()) row.toggleAttribute("data-current", i === current);
     this.node.toggleAttribute("data-plain", isLong);
     this.#rows.style.transform = `translate(${-scrollLeft}px, ${first * LINE_PX - scrollTop}px)`;
     setText(this.#numbers, marks.map((own, i) => `${first + i + 1}${signOf(own)}`).join("\n"));
