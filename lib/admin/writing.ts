@@ -5,6 +5,7 @@ import { Fault, messageOf } from "../base/errors.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import { inSlices, paced } from "../base/time_slices.ts";
 import { MASK } from "../config/schema_core.ts";
+import { withoutDigests } from "../config/secrets.ts";
 import type { Settings } from "../config/settings_types.ts";
 import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import type { Prepared } from "../gateway/configuration.ts";
@@ -103,7 +104,8 @@ export class Writing {
   #remember({ source, valid }: Prepared, facts: Pick<HistoryEntry, "at" | "by" | "changes">): void {
     if (!("text" in source)) return;
     const masking = async () => {
-      const { text, masked } = await inSlices(maskSteps(Buffer.from(source.text), valid), paced());
+      const secrets = withoutDigests(valid.secrets);
+      const { text, masked } = await inSlices(maskSteps(Buffer.from(source.text), { secrets }), paced());
       this.#history!.add({ digest: valid.digest, ...facts, masked }, text);
     };
     this.#remembered = this.#remembered.then(masking);

@@ -13,6 +13,7 @@ import { SETTINGS } from "../config/settings_table.ts";
 import { areOfStart, type Flags } from "../config/start_settings.ts";
 import { referencesIn } from "../config/references.ts";
 import { maskedConfig } from "../config/masked.ts";
+import { withoutDigests } from "../config/secrets.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
 import { destinationsOf } from "../gateway/all_destinations.ts";
 import { placed } from "../gateway/plugin_error.ts";
@@ -230,7 +231,7 @@ function secretsOf({ source, inputs, valid }: ReadConfig): string[] {
         ]);
     }
   };
-  visit(valid.shown, maskedConfig(valid), []);
+  visit(valid.shown, maskedConfig({ shown: valid.shown, secrets: withoutDigests(valid.secrets) }), []);
   // What is shown has no tests.
   // Files of tests and of callers are shown by their names.
   const own = "text" in source ? (parsed(source.text) as { readonly tests?: Json }).tests : undefined;

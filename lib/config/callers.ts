@@ -50,7 +50,7 @@ const KEY = s.object({
     s.string({
       pattern: /^[0-9a-fA-F]{64}$/,
       hint: "64 hex digits",
-      secret: true,
+      secret: "digest",
       describe: "The key's SHA-256, in its stead.",
     }),
   ),

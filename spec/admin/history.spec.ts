@@ -1,12 +1,14 @@
 /** GET /gateway/history and POST /gateway/rollback. */
+import { createHash } from "node:crypto";
 import { chmodSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { GatewayCore } from "../../lib/gateway/gateway.ts";
 import { startAdmin } from "./harness.ts";
-import { digestOf, withPort, writable, type Writable } from "./writable.ts";
+import { digestOf, VIEWER, withPort, writable, type Writable } from "./writable.ts";
 
 const text = (port: number, more?: object) => JSON.stringify(withPort(port, more));
+const sha256 = (key: string) => createHash("sha256").update(key).digest("hex");
 const entriesOf = async ({ asAdmin }: Writable) => (await asAdmin("GET", "/gateway/history")).json.entries as any[];
 const rollBack = (all: Writable, digest: unknown, headers = {}) =>
   all.asAdmin("POST", "/gateway/rollback", {
@@ -162,6 +164,37 @@ describe("GET /gateway/history", () => {
       );
       const got = await rollBack(all, digest);
       expect([got.status, got.json.code, all.content()]).toEqual([409, "conflict", text(1)]);
+    },
+  );
+
+  it(
+    "has digests of keys as they are written, so that it can be rolled back to, " + "and no plain key or password",
+    async () => {
+      const digest = sha256("hush-hush");
+      const keys = (...more: object[]) => ({
+        plugins: [{ name: "key_auth", config: { keys: [{ id: "a", key_sha256: digest }, ...more] } }],
+      });
+      const callers = [{ id: "ada", keys: [{ key_sha256: sha256("other") }] }];
+      const hashed = JSON.stringify({ ...JSON.parse(text(1, keys())), callers });
+      const all = await writable(hashed, { viewer: VIEWER });
+      const plain = text(1, keys({ id: "b", key: "plain" }));
+      expect((await all.put(plain)).status).toBe(200);
+      const password = `scrypt$32768$8$1$${"A".repeat(22)}$${"A".repeat(43)}`;
+      const basic = text(1, { plugins: [{ name: "basic_auth", config: { username: "a", password } }] });
+      expect((await all.put(basic)).status).toBe(200);
+      expect((await until(all, 3)).map((entry: { can_roll_back: boolean }) => entry.can_roll_back)).toEqual([
+        false,
+        false,
+        true,
+      ]);
+      expect((await all.asAdmin("GET", `/gateway/history?digest=${digestOf(plain)}`)).text).toBe(
+        plain.replace('"plain"', '"********"'),
+      );
+      expect(await rollBack(all, digestOf(hashed))).toMatchObject({ status: 200 });
+      expect(all.content()).toBe(hashed);
+      // Viewers might guess a weak key from its digest.
+      for (const path of ["/gateway", "/gateway/source"])
+        expect((await all.asViewer("GET", path)).text).not.toContain(digest);
     },
   );
 

@@ -153,7 +153,10 @@ describe("edge-gateway audit --json", () => {
         writeFileSync(join(folder, name), content);
       const plugins = [
         { name: "own", config: {} },
-        { name: "key_auth", config: { key: "${file:key.txt}" } },
+        {
+          name: "key_auth",
+          config: { key: "${file:key.txt}", keys: [{ id: "digests are no secrets", key_sha256: "0".repeat(64) }] },
+        },
         { name: "jwt", config: { alg: "RS256", iss: "i", jwks_uri: "http://127.0.0.1:9000/keys" } },
         { name: "forward_auth", enabled: false, config: { url: "http://127.0.0.1:9001/" } },
         { name: "introspection", config: { url: "https://10.0.0.6/introspect", client_id: "a", client_secret: "s" } },

@@ -59,6 +59,16 @@ describe("a change by a form", () => {
       expect(await page.content()).not.toContain(key);
       await goTo(page, "#/add/caller", "Add a caller with a key");
       expect(await page.content()).not.toContain(key);
+      // The digest is no secret: what has it can come into force again.
+      await draftRoute(page, "later");
+      await apply(page);
+      await shows(page, "In force by the one process.");
+      await goTo(page, "#/history", "History");
+      await page
+        .locator("main ol > li")
+        .nth(1)
+        .getByRole("button", { name: /^Roll back to/ })
+        .waitFor();
       expect(errors).toEqual([]);
     },
   );
