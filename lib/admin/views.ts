@@ -133,7 +133,7 @@ export function view<T>(value: T, names = new Map<string, string>()): View<T> {
   return shown as View<T>;
 }
 
-const TIMES: ReadonlySet<string> = new Set<Time>(["at", "since", "until", "loadedAt", "notAfter"]);
+const TIMES: ReadonlySet<string> = new Set<Time>(["at", "since", "until", "adminSince", "loadedAt", "notAfter"]);
 
 function rounded(value: number | StatusCounts | GatewayStats["codesPerS"]): unknown {
   return typeof value === "number"

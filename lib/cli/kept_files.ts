@@ -44,8 +44,9 @@ export const TAKEN_OUT: Kind<readonly TakenOut[]> = {
 
 function isTakenOut(value: unknown): value is TakenOut {
   if (!isObject(value)) return false;
-  const { service, id, state } = value;
-  return typeof service === "string" && typeof id === "string" && (state === "drain" || state === "eject");
+  const { service, id, state, since = null } = value;
+  const isNamed = typeof service === "string" && typeof id === "string";
+  return isNamed && (state === "drain" || state === "eject") && (since === null || Number.isFinite(since));
 }
 
 /**

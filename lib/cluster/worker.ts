@@ -192,11 +192,11 @@ async function showTail(readers: readonly TailReader[]): Promise<void> {
 }
 
 async function setUpstream(asked: Extract<ToWorker, { readonly type: "setUpstream" }>): Promise<void> {
-  const { service, id, state } = asked;
+  const { service, id } = asked;
   try {
     const { takeOut } = await loadCode(features.onDemand.takenOut);
     const peer = runtime.peer(service, id);
-    if (peer !== undefined) takeOut(peer, state, runtime.healthTools.changes);
+    if (peer !== undefined) takeOut(peer, asked, runtime.healthTools.changes);
   } catch (error) {
     threadLog().error("an upstream cannot be taken out", { service, upstream: id, error: messageOf(error) });
   }

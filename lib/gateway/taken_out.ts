@@ -27,10 +27,10 @@ class TakenOutUpstreams {
    */
   restore(kept: readonly TakenOut[]): void {
     const { runtime, log } = this.#internals;
-    for (const { service, id, state } of kept) {
+    for (const { service, id, state, since = null } of kept) {
       const peer = runtime.peer(service, id);
       if (peer === undefined) continue;
-      takeOut(peer, state, runtime.healthTools.changes);
+      takeOut(peer, { state, since }, runtime.healthTools.changes);
       log.warn("upstream stays taken out after a restart", { service, upstream: id, state });
     }
     this.#known = kept;
@@ -40,10 +40,12 @@ class TakenOutUpstreams {
    * An upstream of the configuration in force, in all threads, in the order of the calls. Resolves when all know it,
    * and it is kept.
    */
-  async set(upstream: UpstreamState): Promise<void> {
-    const { runtime, configuration } = this.#internals;
-    const { service, id, state } = upstream;
-    takeOut(runtime.peer(service, id)!, state, runtime.healthTools.changes);
+  async set({ service, id, state }: Omit<UpstreamState, "since">): Promise<void> {
+    const { runtime, configuration, clock } = this.#internals;
+    const peer = runtime.peer(service, id)!;
+    const since = peer.takenOut?.state === state ? peer.takenOut.since : clock.wall();
+    const upstream = { service, id, state, since };
+    takeOut(peer, upstream, runtime.healthTools.changes);
     this.#known = takenOut(runtime.upstreamSets);
     await Promise.all([configuration.followers?.setUpstream(upstream), this.#keep()]);
   }

@@ -207,7 +207,7 @@ function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Ite
     if (state === "unhealthy")
       yield warning(
         "upstream_down",
-        `${which} is down: its checks fail${why}.`,
+        `${which} is unhealthy: its checks fail${why}.`,
         "Repair it; it is used again once its checks pass.",
         own,
       );
@@ -221,10 +221,12 @@ function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Ite
     }
     if (adminState !== null) {
       const what =
-        adminState === "drain" ? "gets no new requests, but those of its sticky sessions" : "gets no requests";
+        adminState === "drain"
+          ? "(drained): it gets no new requests, but those of its sticky sessions"
+          : "(ejected): it gets no requests";
       yield warning(
         "upstream_taken_out",
-        `${which} ${what}: it was taken out over the admin interface.`,
+        `${which} is taken out ${what}.`,
         "Use it again once it is ready; no reload does.",
         own,
       );

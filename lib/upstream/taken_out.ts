@@ -12,6 +12,8 @@ export interface UpstreamState {
   readonly service: string;
   readonly id: string;
   readonly state: "drain" | "eject" | "use";
+  /** Since when it has been taken out, in milliseconds since 1970. Default: not known. */
+  readonly since?: number | null;
 }
 
 export interface TakenOut extends UpstreamState {
@@ -21,9 +23,13 @@ export interface TakenOut extends UpstreamState {
 /**
  * "use" brings it back with its weight. `changes`: of `HealthTools`: each thread says that another choice is possible.
  */
-export function takeOut(peer: Peer, state: UpstreamState["state"], changes: HealthTools["changes"]): void {
+export function takeOut(
+  peer: Peer,
+  { state, since = null }: Pick<UpstreamState, "state" | "since">,
+  changes: HealthTools["changes"],
+): void {
   const weight = peer.takenOut?.weight ?? peer.weight;
-  peer.takenOut = state === "use" ? null : { state, weight };
+  peer.takenOut = state === "use" ? null : { state, since, weight };
   peer.weight = state === "use" ? weight : 0;
   Atomics.add(changes, 0, 1);
 }
@@ -31,6 +37,8 @@ export function takeOut(peer: Peer, state: UpstreamState["state"], changes: Heal
 /** All that are taken out. */
 export function takenOut(upstreamSets: readonly UpstreamSet[]): readonly TakenOut[] {
   return upstreamSets.flatMap(({ service, peers }) =>
-    peers.flatMap(({ id, takenOut }) => (takenOut === null ? [] : [{ service, id, state: takenOut.state }])),
+    peers.flatMap(({ id, takenOut }) =>
+      takenOut === null ? [] : [{ service, id, state: takenOut.state, since: takenOut.since }],
+    ),
   );
 }

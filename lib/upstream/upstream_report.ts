@@ -20,8 +20,9 @@ export interface UpstreamReport extends Omit<HealthReport, "state"> {
   /** Whether it can get requests now; a backup waits for them. */
   readonly usable: boolean;
   readonly inFlight: number;
-  /** What the administrator has said since the last reload. */
+  /** How an administrator or operator has taken it out, and since when; null: not, or not known. */
   readonly adminState: "drain" | "eject" | null;
+  readonly adminSince: number | null;
   /** Of the requests that meet no condition of a split, 0 to 1, as things stand. */
   readonly share: number;
   /** Whether it gets what no split takes. */
@@ -58,6 +59,7 @@ export function upstreamSetReport(
       reason,
       inFlight,
       adminState: takenOut?.state ?? null,
+      adminSince: takenOut?.since ?? null,
     };
     const isOfRest = rest?.has(peer) ?? !backup;
     return { id, host, port, weight, group, backup, ...now, share: shares.get(peer) ?? 0, rest: isOfRest };

@@ -38,7 +38,7 @@ export class Peer implements UpstreamDestination<Pool>, WeighedUpstream {
    * What the administrator has said, and the configured weight; null: nothing. It stays over reloads as long as the
    * service has an upstream of this id. See `taken_out.ts`.
    */
-  takenOut: { readonly state: "drain" | "eject"; readonly weight: number } | null = null;
+  takenOut: { readonly state: "drain" | "eject"; readonly since: number | null; readonly weight: number } | null = null;
   /** As configured; null: none. A reload may change it. */
   group: string | null = null;
   /** As configured: it gets requests only while no other upstream is usable. `applyHealth` sets it. */
@@ -151,7 +151,6 @@ export class UpstreamSet {
     breaker: { readonly breaker: CircuitBreaker; readonly settings: BreakerSettings } | null,
   ): void {
     const before = this.peers;
-    const out = before.flatMap(({ id, takenOut }) => (takenOut === null ? [] : [{ id, state: takenOut.state }]));
     this.peers = plans.map(({ peer }) => peer);
     for (const { health } of before) if (!this.peers.some((peer) => peer.health === health)) health.close();
     // Turns accumulated under other weights would be used in a row: from 100:1 to 1:1, a hundred times the same
@@ -159,8 +158,8 @@ export class UpstreamSet {
     const isReweighted = plans.some(({ peer, weight }) => (peer.takenOut?.weight ?? peer.weight) !== weight);
     for (const { peer, weight, group = null, health } of plans) {
       if (isReweighted) peer.turn = 0;
-      const state = out.find(({ id }) => id === peer.id)?.state;
-      peer.takenOut = state === undefined ? null : { state, weight };
+      const out = before.find(({ id }) => id === peer.id)?.takenOut ?? null;
+      peer.takenOut = out && { ...out, weight };
       peer.weight = peer.takenOut === null ? weight : 0;
       peer.group = group;
       if (health !== null) continue;

@@ -30,7 +30,7 @@ describe("POST /gateway/explain", () => {
     const { post, asked } = await loggedIn();
     const got = await post(JSON.stringify(QUESTION), { "content-type": "Application/JSON; charset=utf-8" });
     const { upstreams, hashOn, timeouts: _, upstreamHeaders, ...others } = EXPLANATION;
-    const { inFlight, adminState, ...rest } = upstreams[0]!;
+    const { inFlight, adminState, adminSince, ...rest } = upstreams[0]!;
     expect([got.status, got.json]).toEqual([
       200,
       {
@@ -38,7 +38,15 @@ describe("POST /gateway/explain", () => {
         hash_on: hashOn,
         timeouts: { connect_ms: 3000, response_ms: 500, idle_ms: 60_000, total_ms: 0 },
         upstream_headers: upstreamHeaders,
-        upstreams: [{ ...rest, since: "2026-01-01T00:00:00.000Z", in_flight: inFlight, admin_state: adminState }],
+        upstreams: [
+          {
+            ...rest,
+            since: "2026-01-01T00:00:00.000Z",
+            in_flight: inFlight,
+            admin_state: adminState,
+            admin_since: adminSince,
+          },
+        ],
       },
     ]);
     expect((await post('{"method":"GET","url":"/"}')).status).toBe(200);

@@ -59,6 +59,25 @@ describe("POST /gateway/upstreams/{service}/{id}", () => {
     expect((await states())[0]).toMatchObject({ admin_state: null, usable: true });
   });
 
+  it("says since when it is out, whoever asks for it again, and over a reload that changes it", async () => {
+    const { asAdmin, gateway, file } = await writable(withPort(1));
+    const since = async () =>
+      (await asAdmin("GET", "/gateway/health")).json.services[0].upstreams[0].admin_since as string | null;
+    expect(await since()).toBeNull();
+    const before = Date.now();
+    await asAdmin("POST", "/gateway/upstreams/s/u", stateful("eject"));
+    const first = (await since())!;
+    expect(Date.parse(first)).toBeGreaterThanOrEqual(before);
+    expect(Date.parse(first)).toBeLessThanOrEqual(Date.now());
+    await asAdmin("POST", "/gateway/upstreams/s/u", stateful("eject"));
+    writeFileSync(file, JSON.stringify(withPort(1, { upstreams: [{ ...upstream("u"), weight: 7 }] })));
+    await gateway.reload();
+    expect(gateway.health.services[0]!.upstreams[0]).toMatchObject({ weight: 7, adminState: "eject" });
+    expect(await since()).toBe(first);
+    await asAdmin("POST", "/gateway/upstreams/s/u", stateful("use"));
+    expect(await since()).toBeNull();
+  });
+
   it("holds over a reload that comes meanwhile, and is 404 where that has removed the upstream", async () => {
     let meanwhile: (() => Promise<unknown>) | null = null;
     const refresh = () => {

@@ -46,7 +46,7 @@ describe("an upstream that an administrator has taken out", () => {
       const first = await started();
       expect(await set(first, "a", "eject")).toBe(200);
       await killed(first);
-      expect(kept(folder)).toEqual([{ service: "s", id: "a", state: "eject" }]);
+      expect(kept(folder)).toEqual([{ service: "s", id: "a", state: "eject", since: expect.any(Number) }]);
       expect(statSync(join(folder, "taken_out")).mode & 0o777).toBe(0o600);
       const second = await started();
       expect(await answers(second)).toBe("bbbb");
@@ -94,7 +94,10 @@ describe("an upstream that an administrator has taken out", () => {
       write([{ ...a, id: "c" }, b]);
       await first.says(/upstream is no longer taken out: .*\n/);
       await eventually(() => returned().length === 1, "the line of the audit log");
-      await eventually(() => JSON.stringify(kept(folder)) === '[{"service":"s","id":"b","state":"drain"}]', "the file");
+      await eventually(
+        () => /^\[{"service":"s","id":"b","state":"drain","since":\d+}\]$/.test(JSON.stringify(kept(folder))),
+        "the file",
+      );
       await killed(first);
       write([a, { ...b, id: "d" }]);
       const second = await started();
@@ -131,7 +134,7 @@ describe("an upstream that an administrator has taken out", () => {
     ).ended;
     expect([code, stderr]).toEqual([1, expect.stringContaining("the port is already in use")]);
     expect(stderr).not.toContain("no longer taken out");
-    expect(kept(folder)).toEqual([{ service: "s", id: "a", state: "eject" }]);
+    expect(kept(folder)).toEqual([{ service: "s", id: "a", state: "eject", since: expect.any(Number) }]);
     expect(await answers(await runningFile(file, [], { ...SETTINGS, STATE_DIR: folder }))).toBe("bbbb");
   });
 

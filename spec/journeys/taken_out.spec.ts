@@ -17,7 +17,7 @@ type State = "drain" | "eject" | "use";
 
 function set(gateway: Gateway, id: string, state: State): void {
   const { runtime } = Gateway.internalsOf(gateway);
-  takeOut(runtime.peer("s", id)!, state, runtime.healthTools.changes);
+  takeOut(runtime.peer("s", id)!, { state }, runtime.healthTools.changes);
 }
 
 /** Backends "a", "b" … and a gateway in front of them. */

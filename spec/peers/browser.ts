@@ -36,7 +36,7 @@ export interface Page extends Pick<Locator, "getByRole" | "getByText" | "locator
   evaluate<T>(script: string): Promise<T>;
   screenshot(options: { path: string; fullPage?: boolean }): Promise<unknown>;
   setViewportSize(size: { width: number; height: number }): Promise<void>;
-  emulateMedia(media: { colorScheme: "light" | "dark" }): Promise<void>;
+  emulateMedia(media: { colorScheme?: "light" | "dark"; forcedColors?: "active" | "none" }): Promise<void>;
   title(): Promise<string>;
   setDefaultTimeout(ms: number): void;
   url(): string;

@@ -287,6 +287,7 @@ describe("an upstream", () => {
       await press("Eject");
       await pressed("Eject");
       await shows(page, "Taken out until it is used again");
+      await shows(page, "Taken out since");
       expect(questions).toEqual(
         Array.from(
           { length: 2 },
@@ -305,7 +306,8 @@ describe("an upstream", () => {
       await shows(page, "Taken out until");
       expect((await fetch(`${url}/shop/open`)).status).toBe(503);
       await goTo(page, "#/", "Overview");
-      await shows(page, "Drained");
+      await shows(page, "Taken out: drained");
+      await shows(page, "Taken out: ejected");
       await shows(page, 'Upstream "v1"');
       await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
       await press("Use");

@@ -58,6 +58,41 @@ describe("a gateway's name", () => {
   });
 });
 
+describe("the navigation", () => {
+  it("has its links in groups and Sign out in a window of 1366 × 650, and scrolls where one is lower", async () => {
+    const { page, managerUrl } = await shared.openOverview(shop([(await upstream()).port]));
+    const hidden = () =>
+      page.evaluate<string[]>(
+        `(() => { const lists = document.querySelector(".nav").getBoundingClientRect(); ` +
+          `return [...document.querySelectorAll(".side a, .side button")].filter((each) => { ` +
+          `const { top, bottom, height } = each.getBoundingClientRect(); ` +
+          `return height > 0 && (bottom > innerHeight || (each.closest(".nav") && bottom > lists.bottom + 1)); ` +
+          `}).map((each) => each.textContent); })()`,
+      );
+    await page.setViewportSize({ width: 1366, height: 650 });
+    for (const title of ["Observe", "Configure", "Prove"])
+      expect(await page.getByRole("list", { name: title }).getByRole("link").count()).toBeGreaterThan(1);
+    expect(await page.getByRole("list", { name: "Change" }).count()).toBe(0);
+    expect(await hidden()).toEqual([]);
+    await page.setViewportSize({ width: 1366, height: 400 });
+    expect(await hidden()).not.toContain("Sign out");
+    const scrolls = 'getComputedStyle(document.querySelector(".nav")).overflowY';
+    expect(await page.evaluate(scrolls)).toBe("auto");
+    await page.locator('.nav a[href="#/tests"]').focus();
+    expect(await hidden()).not.toContain("Tests");
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await page.goto(`${managerUrl}#/routes/shop/list`);
+    await page.emulateMedia({ forcedColors: "active" });
+    const colour = (css: string) =>
+      page.evaluate<string>(`getComputedStyle(document.querySelector('${css}')).backgroundColor`);
+    await page.getByRole("button", { name: "A day" }).waitFor();
+    expect(await colour("main .button[aria-pressed=true]")).not.toBe(await colour("main .button[aria-pressed=false]"));
+    await page.getByRole("link", { name: "Routes" }).first().click();
+    await heading(page, "Routes");
+    expect(await colour(".nav a[aria-current=page]")).not.toBe(await colour(".nav a:not([aria-current])"));
+  });
+});
+
 describe("the overview", () => {
   it(
     "says first what is wrong, an outage in one line, each with a link to where it is, " +
@@ -78,7 +113,7 @@ describe("the overview", () => {
       expect(await allFaultsOf(page)).toEqual([]);
       await outage.locator("summary").first().click();
       await outage.getByText("and 2 more of it").click();
-      await outage.getByText(/^Upstream "till-2" .* is down/).waitFor();
+      await outage.getByText(/^Upstream "till-2" .* is unhealthy/).waitFor();
       replaced(file, JSON.stringify({ ...config, tests: [{ ...config.tests![0], expect: { status: 404 } }] }));
       await wrong(page).toEqual([
         expect.stringMatching(/1 of 1 tests .* failed\.\s+Tests$/s),

@@ -50,6 +50,7 @@ const upstream = {
   reason: null,
   inFlight: 0,
   adminState: null,
+  adminSince: null,
   share: 1,
   rest: true,
 } as const;
@@ -143,7 +144,7 @@ describe("warnings", () => {
       ["upstream_down", "s"],
       ["upstream_ejected", "t"],
     ]);
-    expect(told[2]!.message).toBe('Upstream "u" (h:1) of service "s" is down: its checks fail (status 500).');
+    expect(told[2]!.message).toBe('Upstream "u" (h:1) of service "s" is unhealthy: its checks fail (status 500).');
     expect(told.map(({ path }) => path)).toEqual([
       "services.s",
       "services.s",
@@ -164,9 +165,9 @@ describe("warnings", () => {
       ["upstream_taken_out", "services.s.upstreams.v"],
     ]);
     expect(told.map(({ message }) => message).slice(1)).toEqual([
-      'Upstream "u" (h:1) of service "s" gets no new requests, but those of its sticky sessions: ' +
-        "it was taken out over the admin interface.",
-      'Upstream "v" (h:1) of service "s" gets no requests: it was taken out over the admin interface.',
+      'Upstream "u" (h:1) of service "s" is taken out (drained): it gets no new requests, ' +
+        "but those of its sticky sessions.",
+      'Upstream "v" (h:1) of service "s" is taken out (ejected): it gets no requests.',
     ]);
     expect(told[0]!.remedy).toBe("Use an upstream again that was taken out.");
   });

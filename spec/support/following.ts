@@ -88,7 +88,7 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
       for (const worker of each) {
         const { runtime } = Gateway.internalsOf(worker.gateway);
         const peer = runtime.peer(service, id);
-        if (peer !== undefined) takeOut(peer, state, runtime.healthTools.changes);
+        if (peer !== undefined) takeOut(peer, { state }, runtime.healthTools.changes);
       }
     },
     announceStop: () => void events.push("announceStop"),

@@ -210,7 +210,15 @@ describe("a reload", () => {
 it("reports the state of each upstream, and whether it gets requests", () => {
   const { fleet, peers } = bench("a b c:0");
   peers[0]!.health.countFailure("connect ECONNREFUSED");
-  const at = { host: "127.0.0.1", port: 80, group: null, backup: false, inFlight: 0, adminState: null };
+  const at = {
+    host: "127.0.0.1",
+    port: 80,
+    group: null,
+    backup: false,
+    inFlight: 0,
+    adminState: null,
+    adminSince: null,
+  };
   expect(upstreamSetReport(fleet)).toEqual({
     name: "s",
     circuitBreaker: null,

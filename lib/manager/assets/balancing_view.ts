@@ -33,12 +33,19 @@ export function balancingFacts(service: ServiceConfig): readonly (readonly [stri
 }
 
 /** Since when an upstream is in its state, until when and why. */
-export type StateTimes = Pick<UpstreamHealth, "since" | "until" | "reason">;
+export type StateTimes = Pick<UpstreamHealth, "since" | "until" | "reason" | "admin_since">;
 
 /** For `factList`. */
-export function stateFacts({ since, until, reason }: StateTimes): readonly (readonly [string, Child] | null)[] {
+export function stateFacts({
+  since,
+  until,
+  reason,
+  admin_since: takenOut,
+}: StateTimes): readonly (readonly [string, Child] | null)[] {
+  const sinceThen = (at: string) => el("span", {}, moment(at), " (", ageOf(at), ")");
   return [
-    since === null ? null : ["Since", el("span", {}, moment(since), " (", ageOf(since), ")")],
+    takenOut === null ? null : ["Taken out since", sinceThen(takenOut)],
+    since === null ? null : [takenOut === null ? "Since" : "Health since", sinceThen(since)],
     until === null ? null : ["Back", el("span", {}, moment(until), " (", timeUntil(until), ")")],
     reason === null ? null : ["Reason", reason],
   ];

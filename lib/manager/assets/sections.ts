@@ -1,6 +1,6 @@
 /**
- * The table of pages: each with an icon has a link in the navigation. All but the first are loaded when they are
- * opened.
+ * The table of pages: those with an icon have a link in the navigation, in groups. All but the first are loaded when
+ * they are opened.
  */
 import * as overview from "./overview.ts";
 import type { OpenPage } from "./page.ts";
@@ -17,7 +17,15 @@ export interface Section {
   readonly names?: number;
 }
 
-/** By the name that the hash begins with, in the order of the navigation. */
+/** The links of the navigation, by their names. */
+export const NAVIGATION = {
+  Observe: ["", "tail", "process"],
+  Configure: ["services", "routes", "upstreams", "plugins", "callers", "config"],
+  Prove: ["try", "tests"],
+  Change: ["edit", "add", "apply", "history"],
+} as const satisfies Readonly<Record<string, readonly string[]>>;
+
+/** By the name that the hash begins with. */
 export const SECTIONS: Readonly<Record<string, Section>> = {
   "": { label: "Overview", icon: "M2 12h3l2.5-7 3.5 10 2-5h3", load: async () => overview },
   services: {

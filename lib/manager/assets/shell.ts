@@ -8,7 +8,7 @@ import { faultBanner } from "./fault_banner.ts";
 import { moment, timeZone, until } from "./format.ts";
 import type { ConnectionLoss } from "./live_state.ts";
 import type { Known, Page, Session } from "./page.ts";
-import { SECTIONS } from "./sections.ts";
+import { NAVIGATION, SECTIONS, type Section } from "./sections.ts";
 import { nextTheme, restoreTheme, type Theme } from "./theme.ts";
 import { hashFor } from "./url_hash.ts";
 
@@ -123,9 +123,10 @@ export class Shell {
   }
 
   #drawSession(session: Session | null, now: number): void {
-    const { user, ends, links } = this.#el;
+    const { user, ends, links, groups } = this.#el;
     // Who cannot change anything does not see the pages for it.
     for (const [name, link] of links) link.hidden = SECTIONS[name]!.writes === true && session?.write !== true;
+    for (const { node, names } of groups) node.hidden = names.every((name) => links.get(name)!.hidden);
     setText(user, session === null ? "" : `${session.user}${ROLES[session.role]}`);
     ends.hidden = session === null;
     if (session === null) return;
@@ -173,11 +174,18 @@ function shellElements({ goTo, signOut, tryNow }: ShellOptions, themeButton: HTM
     { type: "button", class: "button side__menu", "aria-expanded": "false", "aria-controls": "menu" },
     "Menu",
   );
-  const links = new Map(
-    Object.entries(SECTIONS).flatMap(([name, { label, icon }]) =>
-      icon === null ? [] : [[name, linkOf(name, label, icon)]],
-    ),
-  );
+  const links = new Map<string, HTMLAnchorElement>();
+  const groups = Object.entries(NAVIGATION).map(([title, names]) => {
+    for (const name of names) links.set(name, linkOf(name, SECTIONS[name]!));
+    const id = `nav-${title}`;
+    const heading = el("p", { class: "nav__title", id }, title);
+    const list = el(
+      "ul",
+      { class: "nav__list", "aria-labelledby": id },
+      ...names.map((name) => el("li", {}, links.get(name)!)),
+    );
+    return { node: el("div", {}, heading, list), names };
+  });
   const signOutButton = button("Sign out", signOut, "quiet");
   const side = el(
     "header",
@@ -188,14 +196,13 @@ function shellElements({ goTo, signOut, tryNow }: ShellOptions, themeButton: HTM
       "div",
       { class: "side__body", id: "menu" },
       requestSearch(goTo),
-      el("nav", { class: "nav", "aria-label": "Pages" }, ...links.values()),
+      el("nav", { class: "nav", "aria-label": "Pages" }, ...groups.map(({ node }) => node)),
       el(
         "div",
         { class: "side__foot" },
         connection,
         el("div", { class: "session" }, user, ends, el("div", {}, `Times: ${timeZone()}`)),
-        themeButton,
-        signOutButton,
+        el("div", { class: "side__buttons" }, themeButton, signOutButton),
       ),
     ),
   );
@@ -210,6 +217,7 @@ function shellElements({ goTo, signOut, tryNow }: ShellOptions, themeButton: HTM
     side,
     menu,
     links,
+    groups,
     main,
     banner,
     bannerText,
@@ -241,9 +249,9 @@ function requestSearch(goTo: (hash: string) => void): HTMLElement {
   return el("div", { role: "search" }, input);
 }
 
-function linkOf(name: string, label: string, icon: string): HTMLAnchorElement {
+function linkOf(name: string, { label, icon }: Section): HTMLAnchorElement {
   const line = svg("path", {
-    d: icon,
+    d: icon ?? "",
     fill: "none",
     stroke: "currentColor",
     "stroke-width": "1.6",

@@ -14,11 +14,12 @@ export interface UpstreamLabel extends Label {
   readonly rank: number;
 }
 
+/** The words of docs/health-and-resilience.md. */
 const UPSTREAMS: Readonly<Record<UpstreamHealth["state"], UpstreamLabel>> = {
   healthy: { text: "Healthy", tone: "good", rank: 0 },
   unknown: { text: "Not checked", tone: "idle", rank: 1 },
   // Configured by a weight of 0: not a fault.
-  draining: { text: "Draining", tone: "warn", rank: 2 },
+  draining: { text: "Drained", tone: "warn", rank: 2 },
   ejected: { text: "Ejected", tone: "bad", rank: 4 },
   unhealthy: { text: "Unhealthy", tone: "bad", rank: 5 },
 };
@@ -27,10 +28,10 @@ const UPSTREAMS: Readonly<Record<UpstreamHealth["state"], UpstreamLabel>> = {
 export function upstreamLabel(upstream: Pick<UpstreamHealth, "state" | "admin_state"> | null): UpstreamLabel {
   if (upstream === null) return { text: "Not known", tone: "idle", rank: 1 };
   const { state, admin_state: adminState } = upstream;
-  // By an administrator: it gets no requests, healthy or not.
+  // By an administrator or operator: it gets no requests, healthy or not.
   return adminState === null
     ? UPSTREAMS[state]
-    : { text: adminState === "drain" ? "Drained" : "Taken out", tone: "warn", rank: 3 };
+    : { text: `Taken out: ${adminState === "drain" ? "drained" : "ejected"}`, tone: "warn", rank: 3 };
 }
 
 type Breaker = NonNullable<ServiceHealth["circuit_breaker"]>;

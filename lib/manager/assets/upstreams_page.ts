@@ -127,8 +127,9 @@ function statePart(row: UpstreamRow): Part {
   };
 }
 
-/** "connection refused · 3 min ago · back in 8 s" */
-function whyText({ reason, since, until: end, usable }: UpstreamHealth, now: number): string {
+/** "connection refused · 3 min ago · back in 8 s"; of one that was taken out, since when. */
+function whyText({ reason, since, until: end, usable, admin_since: takenOut }: UpstreamHealth, now: number): string {
+  if (takenOut !== null) return ago(takenOut, now);
   if (usable && reason === null) return "";
   return [reason, since === null ? null : ago(since, now), end === null ? null : `back ${until(end, now)}`]
     .filter((text) => text !== null)
@@ -212,8 +213,8 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
       const figures = figuresOf(row);
       charts.update();
       strip.update(figures === null ? null : { ...figures, in_flight: inFlightOf(row) ?? 0 });
-      const { since = null, until: end = null, reason = null } = current ?? {};
-      drawState({ since, until: end, reason }, shareText(live.share(service, upstream.id)));
+      const { since = null, until: end = null, reason = null, admin_since = null } = current ?? {};
+      drawState({ since, until: end, reason, admin_since }, shareText(live.share(service, upstream.id)));
     },
   };
 }

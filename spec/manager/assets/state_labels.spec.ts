@@ -1,23 +1,33 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { circuitLabel, upstreamLabel, usableLabel } from "../../../lib/manager/assets/state_labels.ts";
 
 describe("the label of an upstream's state", () => {
-  it.each([
-    ["healthy", "Healthy", "good"],
-    ["draining", "Draining", "warn"],
-    ["unknown", "Not checked", "idle"],
-    ["unhealthy", "Unhealthy", "bad"],
-    ["ejected", "Ejected", "bad"],
-  ] as const)("the label of an upstream's state shows the state %s as %j", (state, text, tone) => {
-    expect(upstreamLabel({ state, admin_state: null })).toMatchObject({ text, tone });
-  });
+  /** What the table of states says that the UI calls it. */
+  const documented = Object.fromEntries(
+    Array.from(
+      readFileSync(new URL("../../../docs/health-and-resilience.md", import.meta.url), "utf8").matchAll(
+        /^\| (.*?`) \| (.*?) \|/gm,
+      ),
+      ([, state, text]) => [state!.replaceAll("`", ""), text],
+    ),
+  );
 
   it.each([
-    ["drain", "Drained"],
-    ["eject", "Taken out"],
-  ] as const)(
-    "the label of an upstream's state shows what an administrator said (%s) before its health",
-    (admin_state, text) => {
+    ["healthy", "good"],
+    ["draining", "warn"],
+    ["unknown", "idle"],
+    ["unhealthy", "bad"],
+    ["ejected", "bad"],
+  ] as const)("the label of an upstream's state is the word that is documented for %s", (state, tone) => {
+    expect(upstreamLabel({ state, admin_state: null })).toMatchObject({ text: documented[state], tone });
+  });
+
+  it.each(["drain", "eject"] as const)(
+    "the label of an upstream's state shows what an administrator said (%s) before its health, as documented",
+    (admin_state) => {
+      const text = documented[`admin_state ${admin_state}`];
+      expect(text).toMatch(/^Taken out: /);
       for (const state of ["healthy", "unhealthy", "draining"] as const)
         expect(upstreamLabel({ state, admin_state })).toMatchObject({ text, tone: "warn" });
     },
