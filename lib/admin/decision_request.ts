@@ -1,10 +1,43 @@
 /**
- * Answers `GET /gateway/requests/{id}`: what became of a request. Its id is percent-encoded.
+ * Answers `GET /gateway/requests`, the remembered requests that fit a query, and `GET /gateway/requests/{id}`: what
+ * became of one of them. Its id is percent-encoded.
  */
+import type { ReportedGateway } from "../embed/reported_gateway.ts";
+import { GatewayCore } from "../gateway/gateway.ts";
+import { compressed } from "../http/content_coding.ts";
 import { problem, type Reply } from "../http/reply.ts";
+import { listDecisions, type ListQuestion } from "../observe/decision_list.ts";
+import { readRequestFilter } from "../observe/request_filter.ts";
 import type { Inbound } from "../server/inbound.ts";
-import { askedOf, json } from "./replies.ts";
+import { askedOf, json, queryOf } from "./replies.ts";
 import type { InterfaceOptions } from "./views.ts";
+
+const DEFAULT_LIMIT = 100;
+const MAX_LIMIT = 500;
+
+export async function decisionsRequest(
+  { call, target, headers }: Inbound,
+  { gateway }: Pick<InterfaceOptions, "gateway">,
+): Promise<Reply> {
+  const question = readListQuestion(target);
+  if (typeof question === "string") return problem(call, "request_invalid", { detail: question });
+  const { metrics } = GatewayCore.internalsOf(gateway as ReportedGateway);
+  const list = await listDecisions(metrics!, question);
+  if (list !== null) return compressed(json(200, list), headers);
+  const detail = `The request of "before" is not remembered any more, nor is any before it. Begin again without it.`;
+  return problem(call, "route_not_found", { detail, members: { before: question.before } });
+}
+
+/** A sentence if it asks for something impossible. */
+export function readListQuestion(target: string): ListQuestion | string {
+  const query = queryOf(target);
+  const filter = readRequestFilter(query, ["before", "limit"]);
+  if (typeof filter === "string") return filter;
+  const limit = query.get("limit") ?? String(DEFAULT_LIMIT);
+  if (!/^[1-9]\d{0,2}$/.test(limit) || Number(limit) > MAX_LIMIT)
+    return `"limit" must be a whole number from 1 to ${MAX_LIMIT}.`;
+  return { filter, before: query.get("before"), limit: Number(limit) };
+}
 
 export async function decisionRequest(
   prefix: string,

@@ -126,6 +126,7 @@ export class Endpoints {
       "/gateway/callers": read(onRequest.callers, (module) => module.callersRequest),
       "/gateway/schema": read(onRequest.schema, (module) => module.schemaRequest),
       "/gateway/tests": shown("/gateway/tests"),
+      "/gateway/requests": read(onRequest.decision, (module) => module.decisionsRequest),
       "/gateway/requests/{id}": {
         method: "GET",
         answer: async (inbound) => (await loadCode(onRequest.decision)).decisionRequest(REQUESTS, inbound, options),

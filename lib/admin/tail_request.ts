@@ -6,7 +6,8 @@ import { Readable } from "node:stream";
 import type { Timer } from "../base/clock.ts";
 import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
-import { Tail, TAIL_FIELDS, TURN_MS, type TailBatch, type TailFilter } from "../observe/tail.ts";
+import { readRequestFilter, type RequestFilter } from "../observe/request_filter.ts";
+import { Tail, TURN_MS, type TailBatch } from "../observe/tail.ts";
 import { queryOf } from "./replies.ts";
 import type { Account } from "./session.ts";
 import { event, RETRY_MS, StreamReaders, type StreamReader } from "./stream_readers.ts";
@@ -15,11 +16,10 @@ import { workerReportsOf } from "../report/worker_reports.ts";
 
 /** Lines that a reader gets of each turn, from all threads. */
 const MAX_LINES = 25;
-const MAX_FILTER_CHARACTERS = 1_024;
 
 interface Reader extends StreamReader {
   readonly id: number;
-  readonly filter: TailFilter;
+  readonly filter: RequestFilter;
   /** Requests whose lines it did not get, because it was blocked. */
   missed: number;
 }
@@ -46,7 +46,7 @@ export class TailStreams {
 
   /** A sentence if the query of `target` cannot be used. */
   open(mayRead: () => boolean, target: string, user: string): Readable | string {
-    const filter = readTailFilter(target);
+    const filter = readRequestFilter(queryOf(target));
     if (typeof filter === "string") return filter;
     const body = new Readable({ read() {} });
     body.push(`retry: ${RETRY_MS}\n\n`);
@@ -105,18 +105,4 @@ export class TailStreams {
       if (!isBlocked) reader.body.push(event("lines", `{"matched":${matched},"lines":[${batch.lines.join(",")}]}`));
     }
   };
-}
-
-/** A sentence if it asks for something impossible. */
-export function readTailFilter(target: string): TailFilter | string {
-  const query = queryOf(target);
-  for (const [name, value] of query) {
-    if (!(TAIL_FIELDS as readonly string[]).includes(name)) return `The query can have ${TAIL_FIELDS.join(", ")}.`;
-    if (query.getAll(name).length > 1 || value.length > MAX_FILTER_CHARACTERS)
-      return `"${name}" must be there once, with at most ${MAX_FILTER_CHARACTERS} characters.`;
-  }
-  const { status } = Object.fromEntries(query) as TailFilter;
-  if (status !== undefined && !/^(?:[1-5](?:xx|\d\d)|none)$/.test(status))
-    return '"status" must be a status (404), a class of statuses (4xx), or none.';
-  return Object.fromEntries(query) as TailFilter;
 }

@@ -42,7 +42,7 @@ export function checkId(id: string): void {
 /** For people; `paint` colours it. */
 export function rememberedText({ decision: raw, inForce }: Remembered, paint: Paint): string {
   const decision = withoutAnyControls(raw);
-  const { id, time, client, method, host, path, status, code, service, route, tries, ms, digest } = decision;
+  const { id, time, client, method, host, path, status, code, service, route, caller, tries, ms, digest } = decision;
   const asked = method === null ? "A request that could not be read" : `${method} ${host ?? ""}${path ?? ""}`;
   const got = status === null ? "no reply" : [status, code].filter((each) => each !== null).join(" ");
   const place =
@@ -59,6 +59,8 @@ export function rememberedText({ decision: raw, inForce }: Remembered, paint: Pa
     `  ${whoAnswered(decision)}\n`,
     ...instanceLines(decision),
     `  ${place}\n`,
+    // An older gateway does not say it.
+    ...(caller == null ? [] : [`  The caller was ${caller}.\n`]),
     ...(rows.length === 0 ? [] : ["\nUpstreams that were asked\n", ...rows]),
     `\nRequest ${id} ended at ${time}, after ${ms} ms.\n`,
     `Configuration ${digest}${isOther ? replaced() : untilNow}.\n`,

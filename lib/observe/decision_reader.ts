@@ -6,8 +6,9 @@ import { createTimeSlices, inSlices, paced } from "../base/time_slices.ts";
 import { pluginPath } from "../config/plugin_place.ts";
 import { REQUEST_ID } from "../http/request_id.ts";
 import {
-  BEFORE_RULE,
+  BETWEEN_TEXTS,
   CUT,
+  HASHED_ID,
   idText,
   SLOT_BYTES,
   TEXTS_AT,
@@ -30,6 +31,8 @@ export interface RequestDecision {
   readonly path: string | null;
   readonly service: string | null;
   readonly route: string | null;
+  /** Its identity, from an auth plugin; "?" stands for characters that are not printable ASCII, "…" for a cut end. */
+  readonly caller: string | null;
   /** Null: the client disconnected before a reply. */
   readonly status: number | null;
   readonly code: string | null;
@@ -54,15 +57,38 @@ export async function findDecision(
   { decisions, inForce }: Pick<Metrics, "decisions" | "inForce">,
   id: string,
 ): Promise<RequestDecision | null> {
+  if (!isId(id)) return null;
+  const known = await remembered({ decisions, inForce });
+  if (known === null) return null;
+  const found = await slotWithId(known.ring, id, known.ring.last);
+  return found && decisionOf(found.slot, id, known.names);
+}
+
+/** An id, or what a list has in place of one that is too long for a slot. */
+function isId(text: string): boolean {
+  return REQUEST_ID.test(text) || HASHED_ID.test(text);
+}
+
+/** The decisions that can be read; null: none are remembered. */
+export async function remembered({ decisions, inForce }: Pick<Metrics, "decisions" | "inForce">) {
   const ring = decisions?.ring ?? null;
-  if (decisions === null || ring === null || !REQUEST_ID.test(id)) return null;
-  const line = Buffer.from(`${idText(id)}\n`, "latin1");
+  if (decisions === null || ring === null) return null;
   decisions.kept?.restore();
   await decisions.moved;
   await nextSlice();
   await learnNames(decisions, inForce);
+  return { ring, names: decisions.names as ReadonlyMap<number, string>, slice: paced(nextSlice) };
+}
+
+/** The latest slot with this id, of those that are not newer than `newest`, and how many of those are newer than it. */
+export async function slotWithId(
+  ring: DecisionRing,
+  id: string,
+  newest: number,
+): Promise<{ readonly slot: Buffer; readonly age: number } | null> {
+  if (!isId(id)) return null;
+  const line = Buffer.from(`${HASHED_ID.test(id) ? id : idText(id)}\n`, "latin1");
   const slice = paced(nextSlice);
-  const newest = ring.last;
   for (let age = 0; age < ring.count; age++) {
     if (age % 1_000 === 999) await slice();
     const number = ring.before(newest, age);
@@ -70,8 +96,7 @@ export async function findDecision(
     if (ring.bytes[texts] !== line[0] || ring.bytes.compare(line, 0, line.length, texts, texts + line.length) !== 0)
       continue;
     const slot = copied(ring, number);
-    if (slot !== null && slot.subarray(TEXTS_AT, TEXTS_AT + line.length).equals(line))
-      return decisionOf(slot, id, decisions.names);
+    if (slot !== null && slot.subarray(TEXTS_AT, TEXTS_AT + line.length).equals(line)) return { slot, age };
   }
   return null;
 }
@@ -126,21 +151,22 @@ function* namesOf({ services, instances }: Metrics["inForce"]): Generator<string
 }
 
 /** Null: it is being written, has another number, or was given up. */
-function copied(ring: DecisionRing, number: number): Buffer | null {
+export function copied(ring: DecisionRing, number: number): Buffer | null {
   const at = ring.at(number);
   if (Atomics.load(ring.words, at >> 2) !== number) return null;
   const slot = Buffer.from(ring.bytes.subarray(at, at + SLOT_BYTES));
   return Atomics.load(ring.words, at >> 2) === number ? slot : null;
 }
 
-function decisionOf(slot: Buffer, id: string, names: ReadonlyMap<number, string>): RequestDecision {
+/** `id`: as the slot has it, if it is not given. */
+export function decisionOf(slot: Buffer, id: string | null, names: ReadonlyMap<number, string>): RequestDecision {
   const status = slot.readUInt16LE(4);
   const count = slot.readUInt16LE(6);
   const [time, ms, digest, service, route, by] = Array.from({ length: 6 }, (_, i) =>
     slot.readDoubleLE(8 * (i + 1)),
   ) as [number, number, number, number, number, number];
   const lines = slot.toString("latin1", TEXTS_AT, SLOT_BYTES - count * TRY_BYTES).split("\n", 6);
-  const [code, rule] = (lines[3] ?? "").split(String.fromCharCode(BEFORE_RULE)).map(shown);
+  const [code, rule, caller] = (lines[3] ?? "").split(String.fromCharCode(BETWEEN_TEXTS)).map(shown);
   const [, client, method, , host, path] = lines.map(shown);
   const answerer = answererOf(names.get(by));
   const tries = Array.from({ length: count }, (_, i) => {
@@ -153,7 +179,7 @@ function decisionOf(slot: Buffer, id: string, names: ReadonlyMap<number, string>
     };
   });
   return {
-    id,
+    id: id ?? lines[0]!,
     time: new Date(time).toISOString(),
     client: client ?? null,
     method: method ?? null,
@@ -161,6 +187,7 @@ function decisionOf(slot: Buffer, id: string, names: ReadonlyMap<number, string>
     path: path ?? null,
     service: names.get(service) ?? null,
     route: names.get(route) ?? null,
+    caller: caller ?? null,
     status: status || null,
     code: code ?? null,
     ...answerer,

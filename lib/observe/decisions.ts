@@ -16,19 +16,19 @@ const DEFAULT_COUNT = 10_000;
 const HEAD_BYTES = 8;
 /**
  * Of a slot: one word for its number, one for status and number of tries, 64-bit numbers (time, milliseconds, digest,
- * service, route, answerer), lines of text (id, client, method, code and rule, host, path), and at the end the tries,
- * the latest last: upstream, and 2^40 times the status plus microseconds.
+ * service, route, answerer), lines of text (id, client, method, code with rule and caller, host, path), and at the end
+ * the tries, the latest last: upstream, and 2^40 times the status plus microseconds.
  */
 export const SLOT_BYTES = 200;
 export const TEXTS_AT = 56;
 export const TRY_BYTES = 16;
 /** All of these, one try and an end of the path fit. */
-const MOST = { id: 40, client: 40, method: 10, code: 28, rule: 48 };
+const MOST = { id: 40, client: 40, method: 10, code: 28, rule: 48, caller: 48 };
 const PATH_ROOM = 24;
 /** More of a path is not looked at. */
 const MAX_PATH = 256;
-/** Between the code and the rule of a plugin that has refused, in one line. */
-export const BEFORE_RULE = 0x09;
+/** In one line, between the code, the rule of a plugin that has refused, and the caller. */
+export const BETWEEN_TEXTS = 0x09;
 /** Where a text is cut; shown as "…". */
 export const CUT = 0x85;
 const LINE_FEED = 0x0a;
@@ -97,6 +97,14 @@ export class DecisionRing {
     if (last < at + text.length && last > at) bytes[last - 1] = CUT;
     bytes[last] = LINE_FEED;
     return last + 1;
+  }
+
+  /** Adds a text to the line before, unless a try and an end of the path would not fit any more. */
+  more(at: number, text: string, most: number, end: number): number {
+    const textEnd = Math.min(at + most + 1, end - TRY_BYTES - PATH_ROOM);
+    if (at + Math.min(most, 1) >= textEnd) return at;
+    this.bytes[at - 1] = BETWEEN_TEXTS;
+    return this.line(at, text, textEnd);
   }
 
   /**
@@ -196,13 +204,12 @@ export class Decisions {
     next = ring.line(next, clientAddress, next + MOST.client + 1);
     next = ring.line(next, method, next + MOST.method + 1);
     next = ring.line(next, codeText(notes.code) ?? (call.aborted ? "client_closed" : ""), next + MOST.code + 1);
-    if (notes.rule !== null && notes.by !== null) {
-      // A try and an end of the path still fit.
-      const ruleEnd = Math.min(next + MOST.rule + 1, end - TRY_BYTES - PATH_ROOM);
-      if (next + 1 < ruleEnd) {
-        ring.bytes[next - 1] = BEFORE_RULE;
-        next = ring.line(next, codeText(notes.rule), ruleEnd);
-      }
+    const { rule, identity: caller } = notes;
+    const isRuled = rule !== null && notes.by !== null;
+    if (isRuled) next = ring.more(next, codeText(rule), MOST.rule, end);
+    if (caller !== null) {
+      if (!isRuled) next = ring.more(next, "", 0, end);
+      next = ring.more(next, codeText(caller), MOST.caller, end);
     }
     // The latest tries, as many as leave room for a part of the path; one is under way if the client has disconnected.
     const { askedAt, upstream, tried: before } = notes;
@@ -242,18 +249,23 @@ function beginOf(path: string): string {
     : redactedPath(path.slice(0, MAX_PATH)) + String.fromCharCode(CUT);
 }
 
+/** What `idText` makes of an id that is too long. No id begins with "#". */
+export const HASHED_ID = /^#[\w-]{39}$/;
+
 /** An id as a slot has it: by a hash if it is too long. */
 export function idText(id: string): string {
   return id.length < MOST.id ? id : `#${createHash("sha256").update(id).digest("base64url").slice(1, MOST.id)}`;
 }
 
-/** Codes and rules of plugins that are not built in, and names of groups and claims in rules, may be any text. */
+/**
+ * Codes and rules of plugins that are not built in, names of groups and claims in rules, and callers may be any text.
+ */
 function codeText<T extends string | null>(text: T): T {
   return (text === null || isPlain(text) ? text : text.replace(/[^!-~]/g, "?")) as T;
 }
 
 /** Who has given the reply: a plugin by its key; null: nobody has. */
-function answererOf({ status, code, by, tried }: Notes): string | null {
+export function answererOf({ status, code, by, tried }: Notes): string | null {
   if (status === null) return null;
   if (by !== null) return by.scope.key;
   return tried !== null && (code === null || (tried.status === status && code !== "internal")) ? "upstream" : "gateway";

@@ -7,19 +7,13 @@ import type { RequestFacts } from "../http/request_facts.ts";
 import { redactedPath } from "../http/redact.ts";
 import { jsonLines, pathOf, plainPath } from "./access_line.ts";
 import type { AccessLog, AccessLogSettings } from "./access_log.ts";
+import { answererOf } from "./decisions.ts";
 import { lineFilter } from "./line_filter.ts";
-
-export const TAIL_FIELDS = ["service", "route", "status", "method", "client", "path"] as const;
-
-/**
- * What a reader asks for; absent: all. `status`: "4xx", "404", or "none"; `client`: how its address begins; `path`: a
- * part of it.
- */
-export type TailFilter = { readonly [Name in (typeof TAIL_FIELDS)[number]]?: string };
+import { fieldTests, isFitting, type FilteredFacts, type RequestFilter } from "./request_filter.ts";
 
 export interface TailReader {
   readonly id: number;
-  readonly filter: TailFilter;
+  readonly filter: RequestFilter;
   /** Lines that it gets of each turn of this thread. */
   readonly most: number;
 }
@@ -40,7 +34,7 @@ const MAX_CHARACTERS = 64 * 1024;
 
 interface Seen {
   readonly reader: TailReader;
-  readonly fits: (entry: RequestFacts) => boolean;
+  readonly fits: (entry: RequestFacts, now: number) => boolean;
   matched: number;
   characters: number;
   lines: string[];
@@ -90,7 +84,7 @@ export class Tail {
     if (!this.#isLogged(entry)) return enabled;
     let line: string | null = null;
     for (const seen of this.#readers) {
-      if (!seen.fits(entry)) continue;
+      if (!seen.fits(entry, now)) continue;
       seen.matched++;
       if (seen.lines.length >= seen.reader.most || seen.characters >= MAX_CHARACTERS) continue;
       line ??= this.#line(entry, now, this.#clock.wall()).slice(0, -1);
@@ -112,18 +106,29 @@ export class Tail {
   };
 }
 
-function fitting({ service, route, status, method, client, path }: TailFilter): Seen["fits"] {
-  return ({ call: { notes }, method: asked, clientAddress, target }) =>
-    (service === undefined || notes.service === service) &&
-    (route === undefined || notes.route === route) &&
-    (status === undefined || isOfStatus(notes.status, status)) &&
-    (method === undefined || asked === method) &&
-    (client === undefined || clientAddress.startsWith(client)) &&
-    // As a line shows it: a search must not tell what is redacted.
-    (path === undefined || (plainPath(target) ?? redactedPath(pathOf(target))).includes(path));
+function fitting(filter: RequestFilter): Seen["fits"] {
+  const tests = fieldTests(filter);
+  return (entry, now) => tests.length === 0 || isFitting(tests, factsOf(entry, now));
 }
 
-function isOfStatus(status: number | null, asked: string): boolean {
-  const text = status === null ? "none" : String(status);
-  return text === asked || (asked.endsWith("xx") && text.length === 3 && text[0] === asked[0]);
+function factsOf({ call, method, clientAddress, target }: RequestFacts, now: number): FilteredFacts {
+  const { notes } = call;
+  const upstreams = [notes.upstream];
+  for (let { tried } = notes; tried !== null; tried = tried.before) upstreams.push(tried.upstream);
+  return {
+    status: notes.status,
+    code: notes.code ?? (call.aborted ? "client_closed" : null),
+    service: notes.service,
+    route: notes.route,
+    upstreams,
+    caller: notes.identity,
+    client: clientAddress,
+    method,
+    by: (notes.status === null ? null : notes.by?.name) ?? answererOf(notes),
+    /** As a line shows it: a search must not tell what is redacted. Long ones take time. */
+    get path() {
+      return plainPath(target) ?? redactedPath(pathOf(target));
+    },
+    ms: now - call.startedAt,
+  };
 }

@@ -2,7 +2,8 @@ import { once } from "node:events";
 import { request, type IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import { afterEach, describe, expect, it, onTestFinished } from "vitest";
-import { readTailFilter, TailStreams } from "../../lib/admin/tail_request.ts";
+import { TailStreams } from "../../lib/admin/tail_request.ts";
+import { FILTER_FIELDS, readRequestFilter } from "../../lib/observe/request_filter.ts";
 import { OF_ADMIN } from "../../lib/cli/admin_requests.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { workerReportsOf, type WorkerReports } from "../../lib/report/worker_reports.ts";
@@ -71,11 +72,14 @@ async function running(changes: AdminChanges = {}) {
   return { ...all, ...admin, cookie, viewer, tail };
 }
 
+const FIELDS = `The query can have ${FILTER_FIELDS.join(", ")}.`;
+const STATUS = '"status" must be a status (404), a class of statuses (4xx), or none, or several of them with commas.';
+
 describe("GET /gateway/tail", () => {
   it("sends the lines of requests that end, those that the query asks for, and begins with nothing", async () => {
     const { clock, get, tail, accessLog } = await running();
     expect(accessLog.isOn).toBe(false);
-    const [all, some] = [read(await tail()), read(await tail("?path=%2Fb&status=5xx&service=s"))];
+    const [all, some] = [read(await tail()), read(await tail("?path=%2Fa%2Fb&status=5xx&service=s"))];
     await eventually(() => all.text() !== "" && some.text() !== "");
     for (const url of ["/a/a", "/a/b", "/nowhere/b"]) await get(url);
     clock.advance(500);
@@ -91,13 +95,19 @@ describe("GET /gateway/tail", () => {
   });
 
   it.each([
-    ["?statuses=4xx", "The query can have service, route, status, method, client, path."],
-    ["?__proto__=x", "The query can have service, route, status, method, client, path."],
-    ["?status=6xx", '"status" must be a status (404), a class of statuses (4xx), or none.'],
+    ["?statuses=4xx", FIELDS],
+    ["?__proto__=x", FIELDS],
+    ["?status=6xx", STATUS],
+    ["?status=4xx,", STATUS],
+    ["?service=", '"service" must be a text, or left out.'],
+    ["?min_ms=-1", '"min_ms" must be milliseconds, such as 250 or 0.5.'],
+    ["?max_ms=1e3", '"max_ms" must be milliseconds, such as 250 or 0.5.'],
+    ["?min_ms=2&max_ms=1", '"min_ms" must not be above "max_ms".'],
+    [`?code=${"x,".repeat(50)}`, '"code" must be at most 50 values.'],
     ["?status=404&status=500", '"status" must be there once, with at most 1024 characters.'],
     [`?path=${"x".repeat(1_025)}`, '"path" must be there once, with at most 1024 characters.'],
   ])("refuses the query %s", async (query, detail) => {
-    expect(readTailFilter(`/gateway/tail${query}`)).toBe(detail);
+    expect(readRequestFilter(new URLSearchParams(query))).toBe(detail);
     const { ask, cookie } = await running();
     expect(await ask("GET", `/gateway/tail${query}`, { headers: { cookie } })).toMatchObject({
       status: 400,

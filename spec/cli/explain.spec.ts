@@ -433,6 +433,7 @@ ${ended(failed)}`),
         path: "/closed/x",
         service: "closed",
         route: "all",
+        caller: null,
         status: 403,
         code: "forbidden",
         by: "acl",
@@ -552,6 +553,7 @@ describe("the text of what became of a request", () => {
     path: "/a",
     service: "s",
     route: "r",
+    caller: null,
     status: 200,
     code: null,
     by: "upstream",
@@ -567,6 +569,7 @@ describe("the text of what became of a request", () => {
   it.each<readonly [Partial<RequestDecision>, string]>([
     [{ code: "upstream_reset" }, "Upstream a answered; then the reply was broken off."],
     [{ by: "response_cache" }, "The plugin response_cache answered."],
+    [{ caller: "ada" }, "  The caller was ada.\n"],
     [{ by: "acl", plugin: "global.plugins.acl" }, "The plugin acl answered.\n  It is global.plugins.acl.\n"],
     [
       { by: "acl", plugin: "global.plugins.acl", rule: "blacklist" },

@@ -32,6 +32,7 @@ describe("a decision", () => {
       path: "/a/b",
       service: "shop",
       route: "items",
+      caller: null,
     };
     expect(await find("r-1")).toEqual({
       id: "r-1",
@@ -55,6 +56,7 @@ describe("a decision", () => {
       "path",
       "service",
       "route",
+      "caller",
       "status",
       "code",
       "by",
@@ -497,6 +499,8 @@ describe("threads", () => {
           service: "shop",
           route: "items",
           by: null,
+          rule: null,
+          identity: null,
           askedAt: null,
           upstream: "a",
           tried: { upstream: "a", status: 200, ms: 1, before: null },

@@ -7,13 +7,15 @@ import * as combinedLog from "../../lib/observe/combined_line.ts";
 import * as logFilter from "../../lib/observe/line_filter.ts";
 import * as serverTiming from "../../lib/observe/server_timing.ts";
 import * as logFile from "../../lib/observe/log_file.ts";
-import { Tail, type TailBatch, type TailFilter } from "../../lib/observe/tail.ts";
+import type { RequestFilter } from "../../lib/observe/request_filter.ts";
+import { Tail, type TailBatch } from "../../lib/observe/tail.ts";
 import { manualClock } from "../support/clock.ts";
+import { tried } from "../support/remembered.ts";
 import { requestFacts } from "../support/request_facts.ts";
 
 const OFF: AccessLogSettings = { enabled: false, format: "json", sample: 1, exclude: [] };
 
-function tailed(...filters: readonly TailFilter[]) {
+function tailed(...filters: readonly RequestFilter[]) {
   const clock = manualClock();
   let settings = OFF;
   let written = "";
@@ -62,7 +64,7 @@ function tailed(...filters: readonly TailFilter[]) {
 }
 
 describe("the tail of a thread", () => {
-  it.each<readonly [string, TailFilter, readonly number[]]>([
+  it.each<readonly [string, RequestFilter, readonly number[]]>([
     ["everything", {}, [0, 1, 2, 3, 4]],
     ["a service", { service: "shop" }, [0, 1]],
     ["a route", { service: "shop", route: "items" }, [1]],
@@ -71,19 +73,27 @@ describe("the tail of a thread", () => {
     ["clients that left before an answer", { status: "none" }, [4]],
     ["a method", { method: "POST" }, [1]],
     ["a network", { client: "10." }, [3]],
-    ["part of a path", { path: "/items" }, [1, 2]],
+    ["paths that begin so", { path: "/items" }, [2]],
+    ["part of a path", { path: "items" }, [1, 2]],
+    ["several classes and statuses", { status: "2xx,404" }, [0, 1, 3]],
+    ["a code", { code: "client_closed,token_invalid" }, [2]],
+    ["a client, not those whose addresses begin so", { client: "10.1.2" }, []],
+    ["an upstream that was asked, also before another one", { upstream: "a" }, [1]],
+    ["a caller", { caller: "ada" }, [3]],
+    ["who has answered", { by: "upstream" }, [1]],
+    ["requests that took so long", { min_ms: "500", max_ms: "1000.5" }, [1, 2]],
     ["part of a query, which no line has", { path: "hush" }, []],
-    ["all of several", { status: "4xx", path: "/items" }, [2]],
+    ["all of several", { status: "4xx", path: "items" }, [2]],
   ])("has lines of %s", (_title, filter, expected) => {
     const { end, seen } = tailed({ ...filter });
     const requests: readonly (readonly [Partial<RequestFacts>, Partial<Notes>])[] = [
       [{}, { service: "shop", route: "home" }],
       [
         { method: "POST", target: "/shop/items?token=hush" },
-        { service: "shop", route: "items" },
+        { service: "shop", route: "items", upstream: "b", tried: tried("b", 200, 2, tried("a", null, 1)) },
       ],
-      [{ target: "http://user:hush@x/items/9" }, { status: 403 }],
-      [{ clientAddress: "10.1.2.3" }, { status: 404 }],
+      [{ target: "http://user:hush@x/items/9" }, { status: 403, code: "token_invalid" }],
+      [{ clientAddress: "10.1.2.3" }, { status: 404, identity: "ada" }],
       [{}, { status: null }],
     ];
     const shown = requests.flatMap(([facts, notes], i) => {

@@ -41,6 +41,12 @@ describe.each(RELEASES)("what became of requests of two workers, on Node %d", (r
     second.child.kill("SIGTERM");
     await second.ended;
     const third = await started();
+    const list = async (query: string) =>
+      JSON.parse(await third.admin(`/gateway/requests${query}`)) as { requests: { id: string }[]; matching: number };
+    const newest = (await list("")).requests.map(({ id }) => id);
+    expect(newest.toSorted()).toEqual(ids.toSorted());
+    expect(new Set(newest.slice(0, 10))).toEqual(new Set(ids.slice(10)));
+    expect(await list("?route=closed&code=forbidden&status=4xx&by=acl")).toMatchObject({ matching: 10 });
     for (const [i, id] of ids.entries()) {
       const found = JSON.parse(await third.admin(`/gateway/requests/${id}`)) as object;
       const refused = { status: 403, by: "acl", plugin: "services.s.routes.closed.plugins.lan", rule: "blacklist" };
