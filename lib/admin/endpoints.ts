@@ -9,6 +9,7 @@ import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import { isForeign } from "../http/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
+import type * as oneCaller from "./caller_request.ts";
 import type * as callers from "./callers_request.ts";
 import type * as decisions from "./decision_request.ts";
 import type * as explaining from "./explain_request.ts";
@@ -43,6 +44,7 @@ export interface OnRequest {
   readonly figures: () => Promise<typeof figureRequests>;
   readonly process: () => Promise<typeof processes>;
   readonly callers: () => Promise<typeof callers>;
+  readonly caller: () => Promise<typeof oneCaller>;
   readonly explain: () => Promise<typeof explaining>;
   readonly reload: () => Promise<typeof reloading>;
   readonly schema: () => Promise<typeof schemas>;
@@ -124,6 +126,10 @@ export class Endpoints {
       "/gateway/plugin-figures": read(onRequest.process, (module) => module.pluginFiguresRequest),
       "/gateway/plugins": read(onRequest.explain, (module) => module.pluginsRequest),
       "/gateway/callers": read(onRequest.callers, (module) => module.callersRequest),
+      "/gateway/callers/{id}": {
+        method: "GET",
+        answer: async (inbound) => (await loadCode(onRequest.caller)).callerRequest(CALLERS, inbound, options),
+      },
       "/gateway/schema": read(onRequest.schema, (module) => module.schemaRequest),
       "/gateway/tests": shown("/gateway/tests"),
       "/gateway/requests": read(onRequest.decision, (module) => module.decisionsRequest),
@@ -188,9 +194,10 @@ export class Endpoints {
     if (!SAFE.has(method) && isForeignPage) {
       return problem(call, "forbidden", { detail: "Pages of this origin may not make changes." });
     }
+    const withId = [REQUESTS, CALLERS].find((prefix) => path.startsWith(prefix));
     // No property of Object.prototype starts with a slash.
     const endpoints = [
-      this.#table[path.startsWith(REQUESTS) ? `${REQUESTS}{id}` : path] ?? this.#options.writing?.(path) ?? [],
+      this.#table[withId === undefined ? path : `${withId}{id}`] ?? this.#options.writing?.(path) ?? [],
     ].flat();
     if (endpoints.length === 0)
       return problem(call, "route_not_found", { detail: "The admin interface has no such path." });
@@ -351,6 +358,7 @@ const MAY_NOT = {
 };
 /** In front of the id of a request. */
 const REQUESTS = "/gateway/requests/";
+const CALLERS = "/gateway/callers/";
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
 /** They show configured secrets, unless ADMIN_REDACT_SECRETS is set. */
 const COOKIE_ONLY: ReadonlySet<string> = new Set(["/gateway", "/gateway/config", "/gateway/source"]);

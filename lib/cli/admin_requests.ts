@@ -12,6 +12,7 @@ export const OF_ADMIN: OnRequest = {
   figures: () => import("../admin/figures_request.ts"),
   process: () => import("../admin/process_request.ts"),
   callers: () => import("../admin/callers_request.ts"),
+  caller: () => import("../admin/caller_request.ts"),
   explain: () => import("../admin/explain_request.ts"),
   reload: () => import("../admin/reload_request.ts"),
   schema: () => import("../admin/schema_request.ts"),

@@ -64,9 +64,9 @@ export class CallerRegistry {
     if (count > 0) this.#seen = new Uint32Array(memory(name, count * Uint32Array.BYTES_PER_ELEMENT));
   }
 
-  /** Whether a request of the caller was admitted within the last minute. */
-  isUsed(list: CallerList, { index }: Caller, clock: Clock): boolean {
-    return Math.floor(clock.wall() / 1000) - (this.#seen[this.#starts[this.lists.indexOf(list)]! + index] ?? 0) < 60;
+  /** When a request of the caller was admitted last, in seconds since 1970; 0: none was since the start. */
+  lastSeen(list: CallerList, { index }: Caller): number {
+    return this.#seen[this.#starts[this.lists.indexOf(list)]! + index] ?? 0;
   }
 
   /** See `groupsOf`. */

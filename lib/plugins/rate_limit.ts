@@ -118,7 +118,7 @@ export const UNCOUNTED = { detail: "The request could not be counted. Try again 
 
 type Limits = ObjectOut<typeof WINDOW_FIELDS>;
 
-function windowsOf({ limitSecond, limitMin, limitHour, limitDay }: Limits): Window[] {
+export function windowsOf({ limitSecond, limitMin, limitHour, limitDay }: Limits): Window[] {
   const window = (name: string, limit: number | undefined, ms: number) =>
     limit === undefined ? [] : [{ name, limit, ms }];
   const short = [...window("second", limitSecond, 1_000), ...window("minute", limitMin, 60_000)];

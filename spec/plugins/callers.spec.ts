@@ -1,7 +1,6 @@
 /** Callers in a running gateway: who gets in, with which groups, under every plugin that identifies somebody. */
 import { writeFileSync } from "node:fs";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { systemClock } from "../../lib/base/clock.ts";
 import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { createGateway, definePlugin, schema, type GatewayOptions } from "../../lib/index.ts";
@@ -128,7 +127,7 @@ describe("key_auth with callers", () => {
     const { snapshot } = Gateway.internalsOf(main).configuration;
     const list = snapshot.callers!.lists[0]!;
     const seen = () =>
-      list.callers.filter((caller) => snapshot.callers!.isUsed(list, caller, systemClock)).map(({ id }) => id);
+      list.callers.filter((caller) => snapshot.callers!.lastSeen(list, caller) > 0).map(({ id }) => id);
     expect(seen()).toEqual([]);
     const [first, second] = await Promise.all(ports.map(keptClient));
     const bodies = () =>
