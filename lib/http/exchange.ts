@@ -187,6 +187,8 @@ export class Notes {
   route: string | null = null;
   /** The route's path with its service's base_path before it, as a pattern: "/shop/items/{id}". */
   pattern: string | null = null;
+  /** Whether its time counts: not for an event stream, which lasts as long as somebody listens. */
+  isTimed = true;
   /** Status of the reply; null until one is sent. */
   status: number | null = null;
   /** Code of the error the gateway itself answered with. */

@@ -18,6 +18,12 @@ export function headerValue(list: HeaderList, lower: string): string | undefined
   return undefined;
 }
 
+/** Whether the body is server-sent events: it goes on as long as somebody listens. */
+export function isEventStream(list: HeaderList): boolean {
+  const type = headerValue(list, "content-type");
+  return type !== undefined && sameName(type.slice(0, 17), "text/event-stream");
+}
+
 /** All values of the named header, in order. */
 export function headerValues(list: HeaderList, lower: string): string[] {
   const values: string[] = [];

@@ -40,7 +40,7 @@ export class RouteMeter implements Meter {
   }
 
   ended(method: string, notes: Notes, ms: number): void {
-    const { status, code, received, sent, cache } = notes;
+    const { status, code, received, sent, cache, isTimed } = notes;
     if (received !== null) this.receivedBytes += received;
     if (sent !== null) this.sentBytes += sent;
     if (cache !== null) increase((this.cached ??= new Map<CacheResult, number>()), cache, 1);
@@ -48,8 +48,8 @@ export class RouteMeter implements Meter {
     const isError = status !== null && status >= 500;
     const isLimited = code === "rate_limited";
     if (isLimited) this.rateLimited++;
-    // A WebSocket lasts as long as people keep it open, which would hide how long requests take.
-    const timed = status === 101 ? null : ms;
+    // WebSockets and event streams last as long as people keep them open, which would hide how long requests take.
+    const timed = status === 101 || !isTimed ? null : ms;
     this.recent.count(isError, isLimited, timed, status);
     this.#total.count(isError, isLimited, timed, status);
     const bounded = status === null ? 0 : status > HIGHEST_STATUS ? HIGHEST_STATUS + 1 : status;

@@ -25,10 +25,13 @@ export class ServerDurations {
   /** By names and values of attributes in turn, as JSON. */
   readonly #series = new Map<string, Durations>();
 
-  /** `ms`: of the whole request. WebSockets, which last as long as people keep them open, are left out. */
+  /**
+   * `ms`: of the whole request. WebSockets and event streams, which last as long as people keep them open, are left
+   * out.
+   */
   ended({ call, method, scheme, httpVersion }: RequestFacts, ms: number): void {
-    const { status, code, pattern } = call.notes;
-    if (status === 101) return;
+    const { status, code, pattern, isTimed } = call.notes;
+    if (status === 101 || !isTimed) return;
     const attributes: (string | number)[] = [
       "http.request.method",
       knownMethod(method) ?? "_OTHER",

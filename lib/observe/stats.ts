@@ -10,7 +10,7 @@ const STEP_MS = 5_000;
 /** 15 minutes. */
 const HISTORY_STEPS = 180;
 
-/** Milliseconds, within 6.25 %; null without requests. WebSockets do not count. */
+/** Milliseconds, within 6.25 %; null without requests. WebSockets and event streams do not count. */
 interface Quantiles {
   readonly p50Ms: number | null;
   readonly p95Ms: number | null;

@@ -10,7 +10,7 @@ import { FIELD_LINE } from "../base/http_grammar.ts";
 import { breakOff, SMALL_BYTES, writeChunk, type Sink } from "../http/body.ts";
 import { Delivery } from "../http/delivery.ts";
 import type { Call } from "../http/exchange.ts";
-import { headerProblem, NameMap, sameName, type HeaderList } from "../http/headers.ts";
+import { headerProblem, isEventStream, NameMap, sameName, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { asSent, discard, problem, type Reply } from "../http/reply.ts";
 import { head, type Http1Options, type Responder } from "./http1.ts";
@@ -69,7 +69,10 @@ function soundReply(call: Call, reply: Reply): Reply {
   if (body === null || Buffer.isBuffer(body)) return reply;
   // A plugin may give two clients the same reply: the bytes that the first client got cannot be sent to the second.
   const isLent = body instanceof LentBody && body.isLent;
-  if (!body.destroyed && !body.readableDidRead && !isLent) return reply;
+  if (!body.destroyed && !body.readableDidRead && !isLent) {
+    if (!(body instanceof LentBody) && isEventStream(headers)) call.notes.isTimed = false;
+    return reply;
+  }
   const done = isLent
     ? "sent to another client"
     : body.readableEnded

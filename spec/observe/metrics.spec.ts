@@ -1,3 +1,4 @@
+import type { ServerResponse } from "node:http";
 import { execFileSync, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
@@ -550,6 +551,32 @@ describe("metrics of requests", () => {
       expect([...meter.requests()]).toEqual([["GET", "101", 1]]);
     },
   );
+
+  it("metrics of requests count an event stream without its time, and other replies with theirs", async () => {
+    const held: ServerResponse[] = [];
+    const streams = await backend((request, response) => {
+      response.writeHead(200, {
+        "Content-Type": request.url === "/events" ? "Text/Event-Stream; charset=utf-8" : "text/plain",
+      });
+      response.write("data: 1\n\n");
+      if (request.url === "/events") held.push(response);
+      else response.end();
+    });
+    const { gateway, port } = await running(oneService(streams.port, { routes: [{ path: "/{rest*}", name: "r" }] }));
+    const times = () => [
+      read(gateway).one(REQUESTS, { route: "r", code: "200" }),
+      read(gateway).one("edge_gateway_http_request_duration_seconds_count", { route: "r" }),
+      gateway.stats.total.p95Ms !== null,
+    ];
+    const { body } = await fetch(`http://127.0.0.1:${port}/a/events`);
+    await body!.getReader().read();
+    held[0]!.end("data: 2\n\n");
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
+    expect(times()).toEqual([1, undefined, false]);
+    await ask(port, { path: "/a/text" });
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
+    expect(times()).toEqual([2, 1, true]);
+  });
 
   it("metrics of requests exist for each route; a route without requests holds no histogram and no tables", () => {
     const [quiet, asked] = [new RouteMeter(), new RouteMeter()];

@@ -2,7 +2,10 @@
  * What the management UI shows of replies, plugins, secrets and reloads: as the gateway says it, at any width, and in
  * few bytes.
  */
-import { describe, expect, it } from "vitest";
+import { once } from "node:events";
+import http from "node:http";
+import type { AddressInfo } from "node:net";
+import { describe, expect, it, onTestFinished } from "vitest";
 import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { soon, type Locator, type Page } from "./browser.ts";
 import {
@@ -51,6 +54,55 @@ async function requests(url: string, paths: readonly string[]): Promise<void> {
 function tile(page: Page, label: string): Locator {
   return page.locator(".stat").filter({ hasText: new RegExp(`^${label}`) });
 }
+
+describe("the page of a route", () => {
+  it(
+    "says why its requests fail, by code, plugin and upstream with the latest of them, which lead to Requests, " +
+      "and has figures of its own requests alone",
+    async () => {
+      const failing = http.createServer((request, response) =>
+        response.writeHead(request.url!.startsWith("/open") ? 200 : 502).end(),
+      );
+      failing.listen(0, "127.0.0.1");
+      await once(failing, "listening");
+      onTestFinished(() => void failing.close());
+      const { port } = failing.address() as AddressInfo;
+      const service = {
+        ...{ name: "shop", base_path: "/shop", upstreams: [{ id: "till", host: "127.0.0.1", port }] },
+        plugins: [KEY],
+        health: { enabled: false, passive: { max_failures: 0 } },
+        routes: ["open", "failing", "quiet"].map((name) => ({ name, path: `/${name}` })),
+      };
+      const { page, url, managerUrl, errors } = await openOverview(shared.browser, { services: [service] });
+      const key = "?apiKey=under-the-mat";
+      await requests(url, [`/shop/open${key}`, `/shop/open${key}`, "/shop/open", `/shop/failing${key}`]);
+      await page.goto(`${managerUrl}#/routes/shop/failing`);
+      const part = page.locator("section.part").filter({ hasText: /^Failures/ });
+      await part.getByText("100 % of its 1 remembered requests got 5xx").waitFor();
+      const hashOf = (name: string) => part.getByRole("link", { name, exact: true }).getAttribute("href");
+      expect(await hashOf("as the upstream answered")).toBe(
+        "#/requests?service=shop&route=failing&status=5xx&by=upstream",
+      );
+      expect(await hashOf("till")).toBe("#/requests?service=shop&route=failing&status=5xx&upstream=till");
+      await part.getByText(/^GET \/shop\/failing 502 · upstream · till: 502 /).waitFor();
+      expect(await allFaultsOf(page)).toEqual([]);
+      await page.goto(`${managerUrl}#/routes/shop/open`);
+      await part.getByText("33 % of its 3 remembered requests got 4xx").waitFor();
+      expect(await hashOf("key_missing")).toBe("#/requests?service=shop&route=open&status=4xx&code=key_missing");
+      const stage = (kind: string) => soon(() => page.locator(`.stage--${kind}`).innerText());
+      await stage("plugin").toContain("33 % answered here");
+      await stage("upstream").toContain("67 % of the requests");
+      // The same plugin and the same upstream, which other routes have used.
+      await page.goto(`${managerUrl}#/routes/shop/quiet`);
+      await part.getByText("None of its requests is remembered.").waitFor();
+      await stage("upstream").toMatch(/100 % planned/);
+      expect(await page.locator(".stage--plugin").innerText()).not.toMatch(/answered| in$/m);
+      expect(await page.locator(".stage--upstream").innerText()).not.toMatch(/\/s|p95/);
+      expect(await allFaultsOf(page)).toEqual([]);
+      expect(errors).toEqual([]);
+    },
+  );
+});
 
 describe("replies with 4xx", () => {
   it(

@@ -153,6 +153,9 @@ export type { RoutePlace } from "../../proof/guards_lost.ts";
 /** GET /gateway/requests/{id}: what became of a request. */
 export type { RequestDecision } from "../../observe/decision_reader.ts";
 
+/** GET /gateway/requests: those that fit, and counts of them. */
+export type { DecisionList as RequestList } from "../../observe/decision_list.ts";
+
 /** GET /gateway/history */
 export interface HistoryEntry {
   readonly digest: string;

@@ -2,18 +2,10 @@
  * Draws the path of a request: plugins level by level in the order in which they run, the balancing strategy, and the
  * upstreams with their state and share. Each stage is a button that opens its details.
  */
-import type {
-  ExplainedPlugin,
-  Figures,
-  PluginCounts,
-  ServiceConfig,
-  ServiceHealth,
-  TryFigures,
-  UpstreamHealth,
-} from "./api.ts";
+import type { ExplainedPlugin, Figures, ServiceConfig, ServiceHealth, UpstreamHealth } from "./api.ts";
 import { circuitLabel, upstreamLabel } from "./state_labels.ts";
 import { button, el, replace, setText, svg } from "./dom.ts";
-import { counted, milliseconds, number, percent, perSecond, unbroken } from "./format.ts";
+import { milliseconds, number, percent, perSecond, unbroken } from "./format.ts";
 import { balancingNotes, strategyText, type Share } from "./balancing.ts";
 import { stateFacts } from "./balancing_view.ts";
 import { addressOf, type Level } from "./inventory.ts";
@@ -58,20 +50,16 @@ interface PlannedUpstream extends Pick<UpstreamHealth, "id" | "host" | "port" | 
 /** `action` and `verdict`: what it would do with one request. */
 type PlannedPlugin = Pick<ExplainedPlugin, "level" | "name" | "id" | "config" | "action" | "verdict">;
 
-/** The data that changes while the drawing is shown. */
+/** What changes while the drawing is shown: of this route alone. */
 export interface Traffic {
   /** Statistics of the route; null: none. */
   readonly route: Figures | null;
   readonly circuit: ServiceHealth["circuit_breaker"];
-  /** Of the plugin at that index; null: not counted. */
-  counts(index: number): PluginCounts | null;
-  /** Faults of the plugin at that index. */
-  faults(index: number): number;
-  upstream(id: string): {
-    readonly health: UpstreamHealth | null;
-    readonly figures: TryFigures | null;
-    readonly share: Share | null;
-  };
+  /** The part of the requests that plugins of this kind have answered; null: not known. */
+  answered(plugin: string): number | null;
+  /** Of the plugin at that index, for all that it runs for; "": it has not failed. */
+  faults(index: number): string;
+  upstream(id: string): { readonly health: UpstreamHealth | null; readonly share: Share | null };
 }
 
 /** Upstreams that are drawn; further ones are only counted. */
@@ -159,20 +147,18 @@ export class Pipeline {
     write(this.#listener.lines, route === null ? [] : [`${perSecond(requests)} in`, timesText(route)]);
     for (const [i, { lines }] of this.#plugins.entries()) {
       const faults = traffic.faults(i);
-      write(lines, [...countTexts(traffic.counts(i)), faults === 0 ? "" : counted(faults, "failure")]);
-      lines[2]!.classList.toggle("figure--bad", faults > 0);
+      const answered = traffic.answered(this.#plan.plugins[i]!.name) ?? 0;
+      write(lines, [answered === 0 ? "" : `${percent(answered)} answered here`, faults]);
+      lines[1]!.classList.toggle("figure--bad", faults !== "");
     }
     setOptional(this.#circuit, circuitLabel(traffic.circuit));
     for (const { id, badge, meter, curve, lines } of this.#upstreams) {
-      const { health, figures, share } = traffic.upstream(id);
+      const { health, share } = traffic.upstream(id);
       badge.set(upstreamLabel(health));
       const part = share?.share ?? 0;
-      const shareText =
-        share === null ? "" : `${percent(part)} ${share.how === "measured" ? "of the traffic" : "planned"}`;
-      write(
-        lines,
-        figures === null ? [shareText] : [shareText, `${perSecond(figures.requests_per_s)} in`, timesText(figures)],
-      );
+      write(lines, [
+        share === null ? "" : `${percent(part)} ${share.how === "measured" ? "of the requests" : "planned"}`,
+      ]);
       setNumber(meter, "width", Math.round(part * 1000) / 10);
       setNumber(curve, "stroke-width", Math.round((1.5 + part * 4.5) * 10) / 10);
       curve.classList.toggle("fan__curve--away", health !== null && !health.usable);
@@ -207,7 +193,7 @@ export class Pipeline {
   #pluginStage({ level, name, id, config, action, verdict }: PlannedPlugin): Stage {
     const title = `${id === null ? name : `${name} (${id})`}, ${level} plugin`;
     const text = [id ?? "", pluginText({ name, config }, 2)].filter(Boolean).join(" · ");
-    const stage = this.#stage("plugin", name, text, 3, title, () => settingsList(config));
+    const stage = this.#stage("plugin", name, text, 2, title, () => settingsList(config));
     if (injectsFaults({ name, config })) stage.button.append(fixedBadge("warn", "Injects faults"));
     if (verdict !== undefined)
       stage.button.append(el("span", { class: `stage__verdict stage__verdict--${action}` }, ...breakable(verdict)));
@@ -239,7 +225,7 @@ export class Pipeline {
     const badge = stateBadge();
     const meter = svg("rect", { class: "share__part", x: 0, y: 0, height: 4, width: 0 });
     const whole = svg("rect", { class: "share__whole", x: 0, y: 0, width: 100, height: 4 });
-    const stage = this.#stage("upstream", id, address === id ? "" : address, 3, `Upstream ${id}`, details);
+    const stage = this.#stage("upstream", id, address === id ? "" : address, 1, `Upstream ${id}`, details);
     stage.button.append(
       el("span", { class: "badges" }, badge.node, group !== null && groupBadge(group)),
       svg(
@@ -261,7 +247,7 @@ export class Pipeline {
       group === null ? null : ["Group", group],
       backup === true ? ["Backup", "yes: only while no other upstream can be used"] : null,
       ["State", upstreamLabel(state).text],
-      ...(state === null ? [] : [...stateFacts(state), ["In flight", String(state.in_flight)] as const]),
+      ...(state === null ? [] : [...stateFacts(state), ["In flight, all routes", String(state.in_flight)] as const]),
       ["More", link(hashFor("upstreams", this.#plan.service, id), "The page of this upstream")],
     ]);
   }
@@ -348,13 +334,7 @@ function setNumber(element: Element, name: string, value: number): void {
   if (element.getAttribute(name) !== String(value)) element.setAttribute(name, String(value));
 }
 
-function countTexts(counts: PluginCounts | null): readonly string[] {
-  return counts === null
-    ? ["", ""]
-    : [`${number(counts.requests)} in`, counts.answered === 0 ? "" : `${number(counts.answered)} answered here`];
-}
-
-function timesText({ p50_ms: p50, p95_ms: p95, p99_ms: p99 }: TryFigures): string {
+function timesText({ p50_ms: p50, p95_ms: p95, p99_ms: p99 }: Figures): string {
   if (p50 === null) return "no recent requests";
   const times = [`p50 ${milliseconds(p50)}`, `p95 ${milliseconds(p95)}`, `p99 ${milliseconds(p99)}`];
   return times.map(unbroken).join(" · ");

@@ -6,7 +6,7 @@ import { breakable, card } from "./components.ts";
 import { el, replace, setText, svg, whenChanged } from "./dom.ts";
 import type { Ranking, RankingRow } from "./rankings.ts";
 
-export function rankingCard({ title, unit, none, rowsOf }: Ranking) {
+export function rankingCard<Source = Stats>({ title, unit, none, rowsOf }: Ranking<Source>) {
   const list = el("ol", { class: "ranking" });
   const text = el("p", { class: "muted" }, "Waiting for figures…");
   const node = card(title, el("span", { class: "muted" }, unit), list, text);
@@ -18,12 +18,17 @@ export function rankingCard({ title, unit, none, rowsOf }: Ranking) {
   });
   return {
     node,
-    update(stats: Stats | null): void {
-      const rows = stats === null ? null : rowsOf(stats);
+    update(source: Source | null): void {
+      const rows = source === null ? null : rowsOf(source);
       // Another order under the pointer or the focus would lead elsewhere.
       if (rows !== null && list.querySelector("a:hover, a:focus-visible") === null) draw(rows);
     },
   };
+}
+
+/** 0 of 0 is 0. */
+export function ratioOf(part: number, whole: number): number {
+  return whole === 0 ? 0 : part / whole;
 }
 
 function rowOf({ name, hash, note, value, share }: RankingRow): HTMLElement {

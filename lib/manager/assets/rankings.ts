@@ -20,14 +20,14 @@ export interface RankingRow {
   readonly share: number;
 }
 
-export interface Ranking {
+export interface Ranking<Source = Stats> {
   readonly title: string;
   /** What the values are. */
   readonly unit: string;
   /** The text without rows. */
   readonly none: string;
   /** The first ones; null: not known yet. */
-  rowsOf(stats: Stats): readonly RankingRow[] | null;
+  rowsOf(source: Source): readonly RankingRow[] | null;
 }
 
 export const RANKINGS: readonly Ranking[] = [
@@ -96,7 +96,8 @@ function ofRoutes(
   };
 }
 
-function first(rows: readonly (Omit<RankingRow, "share"> & { readonly by: number })[]): readonly RankingRow[] {
+/** The first ones by `by`. */
+export function first(rows: readonly (Omit<RankingRow, "share"> & { readonly by: number })[]): readonly RankingRow[] {
   const sorted = rows
     .filter(({ by }) => by > 0)
     .sort((a, b) => b.by - a.by)

@@ -1,21 +1,26 @@
 /**
  * The page of one route: its live statistics, and the path of a request through it.
  */
-import type { PluginCounts, ProxyConfig, RouteConfig, RoutePlugins, ServiceConfig } from "./api.ts";
+import type { ProxyConfig, RequestList, RouteConfig, RoutePlugins, ServiceConfig } from "./api.ts";
 import { figuresAt } from "./asking.ts";
 import { detailPage, type Detail } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
+import { failures } from "./failures.ts";
 import { figureCharts } from "./figure_charts.ts";
+import { counted, moment, number } from "./format.ts";
 import { formLinks } from "./form_links.ts";
-import { hashFor } from "./url_hash.ts";
+import { hashFor, hashForRequests } from "./url_hash.ts";
 import { conditionTexts, exampleFor } from "./conditions.ts";
 import { disabledOf, faultsOf, methodsOf, patternOf, placeOf, type PluginPlace } from "./inventory.ts";
 import { live } from "./live.ts";
 import type { Frame, OpenPage } from "./page.ts";
 import { breadcrumbs, factList, figureStrip, loading, section, settingsList, slot } from "./components.ts";
 import { Pipeline } from "./pipeline.ts";
+import { ratioOf } from "./ranking_view.ts";
 import { pluginDetails } from "./services_page.ts";
 import { warningList } from "./warnings.ts";
+
+const AGAIN_MS = 5_000;
 
 export const onePage: OpenPage = (frame, [serviceName = "", name = ""]) =>
   detailPage({
@@ -34,22 +39,33 @@ export const onePage: OpenPage = (frame, [serviceName = "", name = ""]) =>
 function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteConfig, frame: Frame): Detail {
   let running: readonly PluginPlace[] = [];
   let drawing: Pipeline | null = null;
-  let counts: readonly PluginCounts[] = [];
+  let seen: RequestList | null = null;
   const drawn = slot("card");
   // Only the gateway knows in which order plugins run.
-  const ofPlugins = `/gateway/plugins?${new URLSearchParams({ service: service.name, route: route.name })}`;
+  const of = { service: service.name, route: route.name };
   const asking = figuresAt<RoutePlugins>(
-    () => (drawing === null ? ofPlugins : `${ofPlugins}&only=counts`),
+    `/gateway/plugins?${new URLSearchParams(of)}`,
     "The plugins",
     ({ plugins }) => {
-      counts = plugins;
-      drawing ??= draw(plugins);
+      drawing = draw(plugins);
       drawTraffic();
     },
+    () => (drawing === null ? AGAIN_MS : Infinity),
   );
+  const ofRequests = `/gateway/requests?${new URLSearchParams({ ...of, limit: "1" })}`;
+  const watching = figuresAt<RequestList>(
+    ofRequests,
+    "Its requests",
+    (list) => {
+      seen = list;
+      drawTraffic();
+    },
+    () => AGAIN_MS,
+  );
+  const failed = failures(of);
   const legend = el("p", { class: "muted" });
   const strip = figureStrip({ ofRequests: true });
-  const charts = figureCharts({ service: service.name, route: route.name });
+  const charts = figureCharts(of);
   const warnings = warningList(frame);
   const off = disabledOf(config, service, route);
   const path = [
@@ -57,11 +73,7 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
     [hashFor("services", service.name), service.name],
   ] as const;
   const tryLink = el("a", { class: "button", href: `#/try?${exampleRequest(service, route)}` }, "Try it");
-  const tailLink = el(
-    "a",
-    { class: "button", href: `#/tail?${new URLSearchParams({ service: service.name, route: route.name })}` },
-    "Tail",
-  );
+  const requestsLink = el("a", { class: "button", href: hashForRequests(of) }, "Requests");
   const changes = formLinks(frame, ["Add a rate limit", "limit", service.name, route.name]);
   const node = el(
     "div",
@@ -70,11 +82,12 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
       "div",
       { class: "toolbar toolbar--apart" },
       breadcrumbs(path, route.name),
-      el("span", { class: "badges" }, changes.node, tailLink, tryLink),
+      el("span", { class: "badges" }, changes.node, requestsLink, tryLink),
     ),
     warnings.node,
     strip.node,
-    section("Path of a request", drawn.node, asking.note, legend),
+    failed.node,
+    section("Path of a request", drawn.node, asking.note, legend, watching.note),
     charts.node,
     off.length > 0 &&
       section(
@@ -103,13 +116,14 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
       },
     });
     drawn.put(pipeline.node);
-    setText(legend, legendOf(running));
     return pipeline;
   }
 
   function update(): void {
     changes.refresh();
     asking.update();
+    watching.update();
+    failed.update();
     strip.update(live.figures.route(service.name, route.name));
     charts.update();
     warnings.update(live.warningsOf(service.name, route.name));
@@ -118,16 +132,18 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
 
   function drawTraffic(): void {
     const { name } = service;
+    setText(legend, legendOf(seen));
     drawing?.update({
       route: live.figures.route(name, route.name),
       circuit: live.health(name)?.circuit_breaker ?? null,
-      counts: (i) => counts[i] ?? null,
-      faults: (i) => faultsOf(live.known?.status ?? null, running[i]!),
-      upstream: (id) => ({
-        health: live.upstream(name, id),
-        figures: live.figures.upstream(name, id),
-        share: live.share(service, id),
-      }),
+      answered: (plugin) => partOf(seen, "by", plugin),
+      faults: (i) => faultsText(running[i]!),
+      upstream(id) {
+        const health = live.upstream(name, id);
+        const share = partOf(seen, "upstream", id);
+        if (share !== null) return { health, share: { share, how: "measured" } };
+        return { health, share: health && { share: health.share, how: "planned" } };
+      },
     });
   }
 }
@@ -160,12 +176,26 @@ function disabledPlugin({ level, plugin }: PluginPlace): HTMLElement {
   return el("li", {}, pluginDetails(plugin), el("span", { class: "muted sub" }, `${level} plugin`));
 }
 
+function faultsText(place: PluginPlace): string {
+  const count = faultsOf(live.known?.status ?? null, place);
+  const where = place.level === "route" ? "" : ", on all routes";
+  return count === 0 ? "" : `${counted(count, "failure")} since the start${where}`;
+}
+
+/** Of the remembered requests of the route, 0 to 1; null: there are none. */
+function partOf(seen: RequestList | null, facet: "by" | "upstream", value: string): number | null {
+  if (seen === null || seen.matching === 0) return null;
+  return ratioOf(seen.facets[facet].values.find((each) => each.value === value)?.count ?? 0, seen.matching);
+}
+
 /** Explains the numbers in the drawing. */
-function legendOf(running: readonly PluginPlace[]): string {
-  const plugins =
-    running.length === 0 ? "" : "Counts of plugins are since the start, on all routes for which they run. ";
+function legendOf(seen: RequestList | null): string {
+  if (seen === null) return "";
+  if (seen.matching === 0)
+    return "No request of this route is remembered: shares follow from splits, weights and health.";
   return (
-    `${plugins}Figures and shares of upstreams count all routes of the service; without traffic, ` +
-    `the share follows from splits and weights.`
+    `Rate and times are those of the last minute, shares those of the ` +
+    `${counted(seen.matching, "request")} of this route among the ${number(seen.looked)} that were looked at, since ` +
+    `${moment(seen.since!)}. A share of a plugin is that of its kind.`
   );
 }

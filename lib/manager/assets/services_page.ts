@@ -7,9 +7,10 @@ import { circuitLabel, upstreamLabel, usableLabel } from "./state_labels.ts";
 import { detailPage, listPage, type Detail } from "./configured_pages.ts";
 import { el } from "./dom.ts";
 import { counted, listed } from "./format.ts";
+import { failures } from "./failures.ts";
 import { figureCharts } from "./figure_charts.ts";
 import { formLinks } from "./form_links.ts";
-import { hashFor } from "./url_hash.ts";
+import { hashFor, hashForRequests } from "./url_hash.ts";
 import { live } from "./live.ts";
 import type { Frame, OpenPage } from "./page.ts";
 import {
@@ -161,6 +162,7 @@ export const onePage: OpenPage = (frame, [name = ""]) =>
 function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[], frame: Frame): Detail {
   const strip = figureStrip({ ofRequests: true });
   const charts = figureCharts({ service: service.name });
+  const failed = failures({ service: service.name });
   const badge = stateBadge();
   const circuit = stateBadge();
   const warnings = warningList(frame);
@@ -170,11 +172,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[],
     ["Add a rate limit", "limit"],
   ] as const;
   const changes = formLinks(frame, ...forms.map(([text, form]) => [text, form, service.name] as const));
-  const tailLink = el(
-    "a",
-    { class: "button", href: `#/tail?${new URLSearchParams({ service: service.name })}` },
-    "Tail",
-  );
+  const requestsLink = el("a", { class: "button", href: hashForRequests({ service: service.name }) }, "Requests");
   const routes = routeTable({ ofService: true });
   const upstreams = upstreamTable({ searchable: false });
   const groups = groupTable(service);
@@ -186,11 +184,12 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[],
       "div",
       { class: "toolbar toolbar--apart" },
       breadcrumbs([["#/services", "Services"]], service.name),
-      el("span", { class: "badges" }, changes.node, tailLink),
+      el("span", { class: "badges" }, changes.node, requestsLink),
     ),
     el("p", { class: "badges" }, badge.node, circuit.node),
     warnings.node,
     strip.node,
+    failed.node,
     charts.node,
     section("Routes", el("div", { class: "card" }, routes.node)),
     rows.groups.length > 0 &&
@@ -205,6 +204,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[],
       changes.refresh();
       warnings.update(live.warningsOf(service.name));
       strip.update(live.figures.service(service.name));
+      failed.update();
       charts.update();
       const health = live.health(service.name);
       const { text, tone } = usableLabel(health?.upstreams ?? null, service.upstreams.length);

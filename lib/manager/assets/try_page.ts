@@ -407,11 +407,10 @@ function matched(explanation: Explanation, method: string): Drawing {
       drawing.update({
         route: null,
         circuit: live.health(name)?.circuit_breaker ?? null,
-        counts: () => null,
-        faults: () => 0,
+        answered: () => null,
+        faults: () => "",
         upstream: (id) => ({
           health: live.upstream(name, id) ?? explained.get(id) ?? null,
-          figures: live.figures.upstream(name, id),
           share: { share: explained.get(id)?.share ?? 0, how: "planned" },
         }),
       });

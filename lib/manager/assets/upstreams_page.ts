@@ -6,6 +6,7 @@ import { circuitLabel, upstreamLabel } from "./state_labels.ts";
 import { detailPage, listPage, serviceColumn, type Detail } from "./configured_pages.ts";
 import { el, replace, setText, whenChanged } from "./dom.ts";
 import { ago, percent, until } from "./format.ts";
+import { failures } from "./failures.ts";
 import { figureCharts } from "./figure_charts.ts";
 import { formLinks } from "./form_links.ts";
 import { hashFor } from "./url_hash.ts";
@@ -160,6 +161,7 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
   const { service, upstream } = row;
   const strip = figureStrip({ ofRequests: false });
   const charts = figureCharts({ service: service.name, upstream: upstream.id });
+  const failed = failures({ service: service.name, upstream: upstream.id });
   const badge = stateBadge();
   const circuit = stateBadge();
   const actions = upstreamActions(frame, service.name, upstream.id);
@@ -192,6 +194,7 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
     actions.node,
     strip.node,
     el("p", { class: "muted" }, "Times and errors count attempts: until the head of the response, or the failure."),
+    failed.node,
     charts.node,
     el(
       "div",
@@ -211,6 +214,7 @@ function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
       actions.refresh();
       changes.refresh();
       const figures = figuresOf(row);
+      failed.update();
       charts.update();
       strip.update(figures === null ? null : { ...figures, in_flight: inFlightOf(row) ?? 0 });
       const { since = null, until: end = null, reason = null, admin_since = null } = current ?? {};

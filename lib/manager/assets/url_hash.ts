@@ -46,6 +46,11 @@ export function hashFor(...segments: readonly string[]): string {
   return `#/${segments.map(encoded).join("/")}`;
 }
 
+/** The page of the requests that fit: "#/requests?route=list&status=5xx". */
+export function hashForRequests(query: Readonly<Record<string, string>>): string {
+  return `#/requests?${new URLSearchParams(query)}`;
+}
+
 /** "#/add/limit?of=shop&of=list": a form with the route "list" of the service "shop" chosen. */
 export function hashForForm(form: string, ...names: readonly string[]): string {
   const hash = hashFor("add", form);

@@ -8,6 +8,7 @@ import {
   hasHeader,
   headerValue,
   headerValues,
+  isEventStream,
   NameMap,
   nameSet,
   tokens,
@@ -149,10 +150,8 @@ export function fits({ headers, body }: Reply, expected: number | null, most: nu
   if (body === null) return expected === null || expected === 0;
   if (Buffer.isBuffer(body)) return body.length <= most && (expected === null || expected === body.length);
   // Event streams do not end.
-  return (expected ?? 0) <= most && !EVENTS.test(headerValue(headers, "content-type") ?? "");
+  return (expected ?? 0) <= most && !isEventStream(headers);
 }
-
-const EVENTS = /^text\/event-stream/i;
 
 /**
  * How a reply to GET may be stored; null if it may not (§3) or could never be used. `implied`: the lifetime of replies

@@ -1,0 +1,114 @@
+/**
+ * What failed among the remembered requests of a service, a route or an upstream: how many, by code, by who answered
+ * and by upstream, and the latest as examples. Each leads to the page Requests.
+ */
+import { ageOf } from "./ages.ts";
+import type { RequestDecision, RequestList } from "./api.ts";
+import { figuresAt } from "./asking.ts";
+import { link, section } from "./components.ts";
+import { button, el, replace, setText, whenChanged } from "./dom.ts";
+import { number, percent } from "./format.ts";
+import { ratioOf, rankingCard } from "./ranking_view.ts";
+import { first, type RankingRow } from "./rankings.ts";
+import { hashFor, hashForRequests } from "./url_hash.ts";
+
+/** Of what: the parameters of GET /gateway/requests. */
+export type RequestsOf = Readonly<Record<"service", string> & Partial<Record<"route" | "upstream", string>>>;
+
+const CLASSES = ["5xx", "4xx"] as const;
+const EXAMPLES = 5;
+const EVERY_MS = 5_000;
+
+export function failures(of: RequestsOf) {
+  let chosen: (typeof CLASSES)[number] = "5xx";
+  // Until somebody chooses, what there is of the two.
+  let isChosen = false;
+  const path = () => `/gateway/requests?${new URLSearchParams({ ...of, status: chosen, limit: `${EXAMPLES}` })}`;
+  const asking = figuresAt<RequestList>(path, "The failures", show, () => EVERY_MS);
+  const buttons = CLASSES.map((name) => button(name, () => choose(name), "small"));
+  const said = el("p");
+  const codes = rankingCard<RequestList>({
+    ...{ title: "By code", unit: "requests", none: "", rowsOf: (list) => rowsOf(list, "code") },
+  });
+  const answering = rankingCard<RequestList>({
+    ...{ title: "Answered by", unit: "requests", none: "", rowsOf: (list) => rowsOf(list, "by") },
+  });
+  const asked = rankingCard<RequestList>({
+    ...{
+      title: "Upstreams asked",
+      unit: "requests",
+      none: "None was asked.",
+      rowsOf: (list) => rowsOf(list, "upstream"),
+    },
+  });
+  const examples = el("ol", { class: "list" });
+  const drawExamples = whenChanged((requests: readonly RequestDecision[]) =>
+    replace(examples, ...requests.map(exampleOf)),
+  );
+  const found = el(
+    "div",
+    { class: "stack", hidden: true },
+    el("div", { class: "grid rankings live" }, codes.node, answering.node, asked.node),
+    el("div", { class: "card" }, el("h3", { class: "card__title" }, "The latest"), examples),
+  );
+  const chooser = el("div", { class: "toolbar", role: "group", "aria-label": "Failures shown" }, ...buttons, said);
+  const node = section("Failures", chooser, found, asking.note);
+  press();
+  return { node, update: asking.update };
+
+  function choose(name: typeof chosen): void {
+    isChosen = true;
+    chosen = name;
+    press();
+    void asking.load();
+  }
+
+  function press(): void {
+    buttons.forEach((each, i) => each.setAttribute("aria-pressed", String(CLASSES[i] === chosen)));
+  }
+
+  function show(list: RequestList): void {
+    const counts = new Map(list.facets.status.values.map(({ value, count }) => [value, count]));
+    const all = [...counts.values()].reduce((sum, count) => sum + count, 0);
+    const ofClass = (name: string) => counts.get(name) ?? 0;
+    if (!isChosen && ofClass("5xx") === 0 && ofClass("4xx") > 0) return choose("4xx");
+    found.hidden = list.matching === 0;
+    const whole = `its ${number(all)} remembered requests`;
+    if (all === 0) setText(said, "None of its requests is remembered.");
+    else if (list.matching === 0) setText(said, `None of ${whole} got ${chosen}.`);
+    else {
+      const share = percent(ratioOf(ofClass(chosen), all));
+      const allOf = link(hashForRequests({ ...of, status: chosen }), `All ${number(list.matching)}`);
+      replace(said, `${share} of ${whole} got ${chosen}, since `, ageOf(list.since!), ". ", allOf);
+    }
+    for (const each of [codes, answering, asked]) each.update(list);
+    // What is under the pointer or has the focus stays where it is.
+    if (examples.querySelector("a:hover, a:focus-visible") === null) drawExamples(list.requests);
+  }
+
+  function rowsOf({ facets, matching }: RequestList, facet: "code" | "by" | "upstream"): readonly RankingRow[] {
+    const { values, others } = facets[facet];
+    const row = (name: string, count: number, more: Readonly<Record<string, string>> | null) => ({
+      ...{ name, note: "", value: `${number(count)} · ${percent(ratioOf(count, matching))}`, by: count },
+      hash: more && hashForRequests({ ...of, status: chosen, ...more }),
+    });
+    const rows = values.map(({ value, count }) => row(value, count, { [facet]: value }));
+    const without = matching - others - values.reduce((sum, { count }) => sum + count, 0);
+    if (facet === "code" && without > 0) rows.push(row("as the upstream answered", without, { by: "upstream" }));
+    return first(rows);
+  }
+}
+
+function exampleOf({ id, time, method, path, status, code, by, tries }: RequestDecision): HTMLElement {
+  const attempts = tries.map((each) => `${each.upstream ?? "an upstream"}: ${each.status ?? "no response"}`);
+  const facts = [`${status ?? "no status"}`, code, by, ...attempts].filter((fact) => fact !== null).join(" · ");
+  return el(
+    "li",
+    {},
+    link(hashFor("requests", id), `${method ?? "?"} ${path ?? "?"}`),
+    " ",
+    facts,
+    " ",
+    el("span", { class: "muted" }, ageOf(time)),
+  );
+}
