@@ -389,9 +389,8 @@ function scriptChallenge(cookie: string): HeaderList {
 }
 
 function whyForeign(cookie: string): string {
-  const why = "the gateway was restarted, or another application on this host name uses a cookie of that name";
   return (
-    `The cookie “${cookie}” is no session of this gateway: ${why}. If it happens again, ` +
-    `set ADMIN_COOKIE_NAME of the gateway to a name that nothing else uses.`
+    `Sign in again: the gateway was restarted, which sessions outlive with ADMIN_JWT_SECRET alone, or another ` +
+    `application of this host name has a cookie “${cookie}”, which ADMIN_COOKIE_NAME avoids.`
   );
 }

@@ -49,8 +49,11 @@ export interface ShownIssue {
   readonly message: string;
   /** The path of another file that it is in, one of `test_files` or `caller_files`. */
   readonly file?: string;
-  /** A posted text has no signature, and this gateway takes signed configurations only: no error in the text. */
-  readonly code?: "unsigned";
+  /**
+   * Of a posted text, in which it is no error. "unsigned": this gateway takes signed configurations only. "unchecked":
+   * only a reload, which reads the references, can tell.
+   */
+  readonly code?: "unsigned" | "unchecked";
   /** It stands for so many further ones. */
   readonly more?: number;
 }

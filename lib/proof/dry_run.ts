@@ -246,10 +246,13 @@ const UNSIGNED: ShownIssue = {
   ),
   code: "unsigned",
 };
-const UNCHECKED = unplacedIssue(
-  "cannot be checked without the values of its references: a text that is only tried must not read them out. " +
-    "Check it with edge-gateway validate FILE",
-);
+const UNCHECKED: ShownIssue = {
+  ...unplacedIssue(
+    "cannot be checked without the values of its references: a text that is only tried must not read them out. " +
+      "Check it with edge-gateway validate FILE",
+  ),
+  code: "unchecked",
+};
 const UNTESTED =
   "Tests whose result could tell the value of a reference were not run: run them with edge-gateway test FILE.";
 const SKIPPED = "The gateway runs no tests (--no-tests): run them with edge-gateway test FILE.";

@@ -6,14 +6,57 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { drawn, soon, visit, type Page } from "./browser.ts";
-import { allFaultsOf, heading, replaced, resized, shareGateway, signIn, until } from "./manager_pages.ts";
-import { apply, draftRoute, goTo, openWriting, shows, withRoute, type OpenWriting } from "./manager_writing.ts";
+import { allFaultsOf, heading, replaced, resized, shareGateway, signIn, until, upstream } from "./manager_pages.ts";
+import {
+  answered,
+  apply,
+  draftRoute,
+  goTo,
+  openWriting,
+  shows,
+  withRoute,
+  type OpenWriting,
+} from "./manager_writing.ts";
 
 const shared = shareGateway({ ADMIN_WRITE: "true" });
 
 const contentOf = ({ file }: OpenWriting) => readFileSync(file, "utf8");
 
 describe("a change by a form", () => {
+  it(
+    "adds the first service of a gateway that has none, from every page, " + "and requests are then forwarded",
+    async () => {
+      const { port } = await upstream();
+      const { page, url, errors } = await shared.openOverview({ services: [] });
+      await page.getByRole("navigation", { name: "Changes" }).getByRole("link", { name: "Forms" }).click();
+      await heading(page, "Add");
+      await page.getByRole("link", { name: "Add a route" }).click();
+      await page.getByRole("link", { name: "add a service" }).click();
+      await heading(page, "Add a service");
+      expect(await allFaultsOf(page)).toEqual([]);
+      for (const [label, value] of [
+        ["Name", "first"],
+        ["Base path", "/first"],
+        ["Host of the upstream", "127.0.0.1"],
+        ["Port of the upstream", String(port)],
+      ] as const)
+        await page.getByLabel(label, { exact: true }).fill(value);
+      await page.getByRole("button", { name: "Put into the draft" }).click();
+      await heading(page, "Review");
+      await shows(page, "Routes added: 1");
+      // The draft leaves a mark on every page.
+      await goTo(page, "#/services", "Services");
+      await page.getByText("Draft: 1 change, no tests", { exact: true }).waitFor();
+      await page.getByRole("link", { name: "Review", exact: true }).click();
+      await heading(page, "Review");
+      await apply(page);
+      await shows(page, "In force by the one process.");
+      await page.getByText("Draft:").waitFor({ state: "detached" });
+      expect((await fetch(`${url}/first/of/all`)).status).toBe(200);
+      expect(errors).toEqual([]);
+    },
+  );
+
   it(
     "is shown by meaning, by text and with its tests, and is then in the file, " + "with every other byte as it was",
     async () => {
@@ -48,8 +91,8 @@ describe("a change by a form", () => {
       const key = await page.getByLabel("Key of the caller").inputValue();
       expect(key).toMatch(/^[\w-]{43}$/);
       expect(await allFaultsOf(page)).toEqual([]);
-      await page.getByRole("link", { name: "Review and apply" }).click();
-      await heading(page, "Apply");
+      await page.getByRole("main").getByRole("link", { name: "Review and apply" }).click();
+      await heading(page, "Review");
       expect((await fetch(`${url}/shop/items/1`, { headers: { apiKey: key } })).status).toBe(401);
       await apply(page);
       await shows(page, "In force by the one process.");
@@ -87,7 +130,7 @@ describe("a change by a form", () => {
       expect(await chosen()).toBe("shop: canary, now 5 %");
       await page.getByLabel("Percent").fill("25");
       await page.getByLabel("Percent").press("Enter");
-      await heading(page, "Apply");
+      await heading(page, "Review");
       await apply(page);
       await shows(page, "In force by the one process.");
       expect(contentOf(opened)).toBe(text.replace('"percent": 5', '"percent": 25'));
@@ -104,10 +147,21 @@ describe("a change by a form", () => {
       await page.getByLabel("Requests per hour").waitFor();
       expect(await chosen()).toBe("shop / open");
       await page.getByRole("button", { name: "Put into the draft" }).click();
-      await heading(page, "Apply");
-      await shows(page, "The gateway would refuse it.");
-      await apply(page);
-      await shows(page, "Not applied. Your draft is kept.");
+      await heading(page, "Review");
+      // What the gateway would refuse cannot be pressed; neither routes nor tests are compared with an error.
+      await shows(page, "The gateway would refuse it: 1 error.");
+      await shows(page, "Routes and tests are compared once it has no errors.");
+      const pressed = page.getByRole("button", { name: "Apply", exact: true });
+      expect([await pressed.getAttribute("aria-disabled"), await pressed.getAttribute("aria-describedby")]).toEqual([
+        "true",
+        "apply-reason",
+      ]);
+      const sent: string[] = [];
+      page.on("request", (request) => void (request.url().endsWith("/gateway/source") && sent.push(request.url())));
+      await pressed.press("Enter");
+      await drawn(page);
+      expect(sent).toEqual([]);
+      expect(await page.getByText("The configuration has no tests").count()).toBe(0);
       expect(
         await page
           .getByRole("link", { name: /^line \d+, column \d+$/ })
@@ -128,11 +182,14 @@ describe("a change by a form", () => {
         (`"draft.js")).then(async ({ draft }) => { await draft.load(); draft.setText(draft.text.replace(/, ` +
           `"plugins": .*?\\]/, "")); })`),
     );
-    await goTo(page, "#/apply", "Apply");
+    await goTo(page, "#/apply", "Review");
     await shows(page, "Guards are lost on 1 route.");
     await shows(page, "shop / items is no longer guarded by key_auth");
     await shows(page, "1 of 1 test failed.");
-    await page.getByRole("button", { name: "Apply, and lose guards" }).waitFor();
+    await shows(page, "The gateway would refuse it: 1 failed test.");
+    const pressed = page.getByRole("button", { name: "Apply, and lose guards" });
+    expect(await pressed.getAttribute("aria-disabled")).toBe("true");
+    await page.getByText("Draft: 1 change, 1 test failed, 1 guard lost", { exact: true }).waitFor();
     expect(await allFaultsOf(page)).toEqual([]);
     expect(readFileSync(file, "utf8")).toBe(text);
   });
@@ -157,11 +214,16 @@ describe("two people who change at once", () => {
     await goTo(page, "#/add/share", "Change the share of a canary");
     await page.getByLabel("Percent").fill("50");
     await page.getByRole("button", { name: "Put into the draft" }).click();
-    await heading(page, "Apply");
+    await heading(page, "Review");
+    await shows(page, "The gateway would accept it");
     await apply(other);
     await shows(other, "In force by the one process.");
-    await apply(page);
-    await shows(page, "The file has been changed since you began");
+    // Before anything is pressed; the bar says so on every page.
+    await shows(page, "The file has been changed since you began.");
+    expect(await page.getByRole("button", { name: "Apply", exact: true }).getAttribute("aria-disabled")).toBe("true");
+    expect(await allFaultsOf(page)).toEqual([]);
+    await page.getByRole("button", { name: "Look at the change" }).click();
+    await shows(page, "The file has been changed by somebody else or by hand.");
     await shows(page, '{ "name": "theirs", "path": "/theirs" }');
     expect(contentOf(opened)).toBe(withRoute(text, "theirs"));
     expect(await allFaultsOf(page)).toEqual([]);
@@ -177,12 +239,12 @@ describe("two people who change at once", () => {
     const { page, text, file } = opened;
     await draftRoute(page, "mine");
     replaced(file, withRoute(text, "by-hand"));
-    await apply(page);
+    await page.getByRole("button", { name: "Look at the change" }).click();
     await shows(page, "Your draft and the file differ in the same lines");
     expect(contentOf(opened)).toBe(withRoute(text, "by-hand"));
     await shows(page, '+                 { "name": "mine", "path": "/mine" }');
-    // As it stands it is applied only by a second, informed press.
-    await apply(page);
+    // As it stands it is applied only by a button that says so.
+    await apply(page, "Apply, and undo the change of the file");
     await shows(page, "In force by the one process.");
     expect(contentOf(opened)).toBe(withRoute(text, "mine"));
   });
@@ -264,11 +326,6 @@ describe("an upstream", () => {
       const opened = await openWriting(shared);
       const { page, url, text, errors } = opened;
       const questions: string[] = [];
-      let isAccepted = false;
-      page.on("dialog", (dialog) => {
-        questions.push(dialog.message());
-        void (isAccepted ? dialog.accept() : dialog.dismiss());
-      });
       const press = (name: string) => page.getByRole("button", { name, exact: true }).press("Enter");
       const pressed = (name: string) =>
         until(
@@ -281,28 +338,30 @@ describe("an upstream", () => {
       await pressed("Use");
       expect(await allFaultsOf(page)).toEqual([]);
       await press("Eject");
-      await expect.poll(() => questions.length).toBe(1);
-      await pressed("Use");
-      isAccepted = true;
+      expect(await allFaultsOf(page)).toEqual([]);
+      await page.keyboard.press("Escape");
+      await page.getByRole("dialog").waitFor({ state: "detached" });
+      expect(await page.evaluate("document.activeElement.textContent")).toBe("Eject");
       await press("Eject");
+      // What has the focus then changes nothing.
+      await page.keyboard.press("Enter");
+      await page.getByRole("dialog").waitFor({ state: "detached" });
+      await pressed("Use");
+      await press("Eject");
+      questions.push(await answered(page, "Eject"));
       await pressed("Eject");
       await shows(page, "Taken out until it is used again");
       await shows(page, "Taken out since");
-      expect(questions).toEqual(
-        Array.from(
-          { length: 2 },
-          () => "Eject upstream “v1”? It gets no requests, until it is used again, over reloads too.",
-        ),
-      );
+      expect(questions).toEqual([
+        "Eject upstream “v1”? It gets no requests, until it is used again, over reloads too.",
+      ]);
       expect(await page.evaluate("document.activeElement.textContent")).toBe("Eject");
       expect(await allFaultsOf(page)).toEqual([]);
       await goTo(page, "#/upstreams/shop/v2", "Upstream v2");
       await press("Drain");
-      await expect
-        .poll(() => questions.at(-1))
-        .toMatch(
-          /^It is the last one of service “shop” that can be used: requests will get 503\.\n\nDrain upstream “v2”\?/,
-        );
+      expect(await answered(page, "Drain")).toMatch(
+        /^It is the last one of service “shop” that can be used: requests will get 503\.\n+Drain upstream “v2”\?/,
+      );
       await shows(page, "Taken out until");
       expect((await fetch(`${url}/shop/open`)).status).toBe(503);
       await goTo(page, "#/", "Overview");
@@ -311,6 +370,7 @@ describe("an upstream", () => {
       await shows(page, 'Upstream "v1"');
       await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
       await press("Use");
+      await answered(page, "Use");
       await pressed("Use");
       expect((await fetch(`${url}/shop/open`)).status).toBe(200);
       expect(contentOf(opened)).toBe(text);
@@ -326,7 +386,7 @@ describe("by keyboard alone", () => {
     await goTo(page, "#/add/route", "Add a route");
     await page.getByLabel("Name").focus();
     for (const key of ["k", "e", "y", "Tab", "/", "k", "e", "y", "Enter"]) await page.keyboard.press(key);
-    await heading(page, "Apply");
+    await heading(page, "Review");
     // By then the page moves nothing any more.
     await shows(page, "Routes added: 1");
     await page.getByRole("button", { name: "Apply", exact: true }).press("Enter");

@@ -94,7 +94,7 @@ describe("typing", () => {
     expect(await field.inputValue()).toBe(TEXT);
     await page.keyboard.press("ArrowRight");
     await page.keyboard.press("Shift+Tab");
-    expect(await page.evaluate("document.activeElement.textContent")).toBe("Review and apply");
+    expect(await page.evaluate("document.activeElement.textContent")).toBe("Download");
     await page.keyboard.press("Tab");
     expect(await page.evaluate("document.activeElement.id")).toBe("editor-text");
     await page.keyboard.press("Tab");

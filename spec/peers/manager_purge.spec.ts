@@ -6,7 +6,7 @@ import { hashPassword } from "../../lib/base/password.ts";
 import { fileWith } from "../support/process.ts";
 import { launch, soon, visit, type Browser, type Page } from "./browser.ts";
 import { allFaultsOf, heading, isLive, loaded, openOverview, replaced, signIn, upstream } from "./manager_pages.ts";
-import { goTo } from "./manager_writing.ts";
+import { answered, goTo } from "./manager_writing.ts";
 
 let browser: Browser;
 beforeAll(async () => {
@@ -35,10 +35,6 @@ async function caching() {
 /** The fields of the button; each question is answered with yes, and kept. */
 async function purging(page: Page) {
   const questions: string[] = [];
-  page.on("dialog", (dialog) => {
-    questions.push(dialog.message());
-    void dialog.accept();
-  });
   await goTo(page, "#/plugins", "Plugins");
   const fields = page.getByRole("group", { name: "Purge caches" });
   await fields.waitFor();
@@ -48,7 +44,10 @@ async function purging(page: Page) {
     service: select("Service"),
     route: select("Route"),
     namesOf: (what: string) => select(what).locator("option").allInnerTexts(),
-    press: () => fields.getByRole("button", { name: "Purge" }).click(),
+    async press() {
+      await fields.getByRole("button", { name: "Purge" }).click();
+      questions.push(await answered(page, "Purge"));
+    },
   };
 }
 
@@ -130,7 +129,7 @@ async function shownTo(page: Page): Promise<readonly string[]> {
   await look("button", "Reload the file");
   for (const hash of CHANGING) {
     await goTo(page, "#/config", "Configuration");
-    await goTo(page, hash, /^(?:Edit|Add a route|Apply|History|Read only)$/);
+    await goTo(page, hash, /^(?:Edit|Add a route|Review|History|Read only)$/);
     if ((await page.getByRole("heading", { name: "Read only" }).count()) > 0) shown.push(`${hash} is read only`);
   }
   return shown;

@@ -121,7 +121,9 @@ describe("a session in several tabs", () => {
     const other = managerUrl!.replace(/:\d+/, ":1");
     await page.context().clearCookies();
     await page.context().addCookies([{ name: "token", value: "of-an-application", url: other }]);
-    await page.getByText(/The cookie “token” is no session of this gateway.*set ADMIN_COOKIE_NAME/).waitFor();
+    await page
+      .getByText(/another application of this host name has a cookie “token”, which ADMIN_COOKIE_NAME avoids/)
+      .waitFor();
     await heading(page, "Sign in");
   });
 

@@ -1,4 +1,5 @@
 /** What specs of changes from the management UI share: a configuration as people write it, and the way to its pages. */
+import { expect } from "vitest";
 import type { Page } from "./browser.ts";
 import { heading, until, upstream, type Open, type SharedGateway } from "./manager_pages.ts";
 
@@ -52,18 +53,29 @@ export async function goTo(page: Page, hash: string, title: string | RegExp): Pr
   await heading(page, title);
 }
 
-/** Adds a route to the draft; Apply is shown then. */
+/** Adds a route to the draft; the review is shown then. */
 export async function draftRoute(page: Page, name: string): Promise<void> {
   await goTo(page, "#/add/route", "Add a route");
   await page.getByLabel("Name").fill(name);
   await page.getByLabel("Path").fill(`/${name}`);
   await page.getByRole("button", { name: "Put into the draft" }).click();
-  await heading(page, "Apply");
+  await heading(page, "Review");
 }
 
-/** Applies the draft that is shown. */
-export async function apply(page: Page): Promise<void> {
-  await page.getByRole("button", { name: "Apply", exact: true }).click();
+/** Applies the draft that is shown, once the gateway has checked it. */
+export async function apply(page: Page, name = "Apply"): Promise<void> {
+  const pressed = page.getByRole("button", { name, exact: true });
+  await expect.poll(() => pressed.getAttribute("aria-disabled"), { interval: 50 }).toBe("false");
+  await pressed.click();
+}
+
+/** Answers the dialog that is shown, and returns its question. */
+export async function answered(page: Page, name: string): Promise<string> {
+  const dialog = page.getByRole("dialog");
+  const question = await dialog.locator("#dialog-text").innerText();
+  await dialog.getByRole("button", { name, exact: true }).click();
+  await dialog.waitFor({ state: "detached" });
+  return question;
 }
 
 export const textOf = (page: Page) => page.evaluate<string>('document.querySelector("main").innerText');

@@ -17,9 +17,7 @@ const KEY_BYTES = 32;
 
 export const page: OpenPage = () => {
   const items = Object.entries(FORMS).map(([name, { title }]) => el("li", {}, link(hashFor("add", name), title)));
-  const text =
-    "Each form changes one place of the draft and keeps the rest byte for byte. " +
-    "Nothing is in force before you apply it.";
+  const text = "Each form changes one place of the draft and keeps the rest byte for byte.";
   return {
     title: "Add",
     node: el("div", { class: "card stack" }, el("ul", { class: "list" }, ...items), el("p", { class: "muted" }, text)),
@@ -63,7 +61,9 @@ function fileForm(frame: Frame, form: Form, shownIn: HTMLElement): HTMLElement {
       el(
         "p",
         {},
-        `There is nothing to choose for “${place.field.label}”: `,
+        `The draft has nothing to choose for “${place.field.label}”: `,
+        link("#/add/service", "add a service"),
+        ", or ",
         link("#/edit", "write it in the editor"),
         ".",
       ),

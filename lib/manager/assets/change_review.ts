@@ -5,7 +5,7 @@
 import { ask, isSessionEnd, type Issue, type RoutePlace, type Validation } from "./api.ts";
 import { asking } from "./asking.ts";
 import { breakable, fixedBadge, link, listOf, notice, section, unreadable } from "./components.ts";
-import { el, replace, type Child } from "./dom.ts";
+import { el, replace, setText, type Child } from "./dom.ts";
 import { counted, number } from "./format.ts";
 import type { Frame } from "./page.ts";
 import { textDiff } from "./text_diff.ts";
@@ -20,22 +20,24 @@ interface ReviewOptions {
   readonly frame: Frame;
   readonly before: string;
   readonly after: string;
-  /** The verdict of the gateway; null: it could not be asked. */
-  readonly judged: (validation: Validation | null) => void;
+  /** Gets the reason why `after` cannot come into force; null: nothing is known that forbids it. */
+  readonly judged: (whyNot: string | null) => void;
 }
 
+/** Of a text that is no draft. */
 export function changeReview({ frame, before, after, judged }: ReviewOptions): HTMLElement {
   const meaning = el("div", { class: "stack", role: "status" });
   // A review that was replaced by another one has no say in what the page offers.
   const judge = asking({
     node: meaning,
     ask() {
-      replace(meaning, el("p", { class: "muted" }, "The gateway checks, tests and compares the text…"));
+      replace(meaning, el("p", { class: "muted" }, BEING_CHECKED));
+      judged(BEING_CHECKED);
       return ask<Validation>("POST", "/gateway/validate", { text: after });
     },
     show(validation) {
       replace(meaning, ...meaningOf(validation));
-      judged(validation);
+      judged(whyNot(validation));
     },
     failed(error) {
       if (isSessionEnd(error)) return frame.showError(error);
@@ -44,12 +46,36 @@ export function changeReview({ frame, before, after, judged }: ReviewOptions): H
     },
   });
   void judge();
+  return reviewOf(meaning, before, after);
+}
+
+export function reviewOf(meaning: HTMLElement, before: string, after: string): HTMLElement {
   return el(
     "div",
     { class: "stack" },
     section("What it means", meaning),
     section("The text", textChanges(before, after)),
   );
+}
+
+export const BEING_CHECKED = "The gateway checks, tests and compares the text…";
+
+/** Why the gateway would not take a text; null: it would, or only a reload can tell. */
+export function whyNot({ outcome, issues, tests }: Validation): string | null {
+  // A text that is only tried loads no further plugin module.
+  const isOpen = ({ code, path }: Issue) => code !== undefined || path.startsWith("global.plugin_modules[");
+  if (outcome === "accepted" || issues.every(isOpen)) return null;
+  const failed = tests?.failed ?? 0;
+  return (
+    `The gateway would refuse it: ` +
+    `${failed > 0 ? counted(failed, "failed test") : counted(issues.length, "error")}.`
+  );
+}
+
+/** A button that cannot be pressed says beside it why. */
+export function setWhyNot(pressed: HTMLElement, beside: HTMLElement, reason: string | null): void {
+  pressed.setAttribute("aria-disabled", String(reason !== null));
+  setText(beside, reason ?? "");
 }
 
 /** Lines as in a patch, with three lines around each change. */
@@ -97,18 +123,27 @@ export function issueLinks(issues: readonly Issue[]): HTMLElement {
   });
 }
 
-function meaningOf({ outcome, issues, tests, untested, diff, requests, warnings }: Validation): readonly Child[] {
-  const isUnsigned = issues.every(({ code }) => code === "unsigned");
+export function meaningOf({
+  outcome,
+  issues,
+  tests,
+  untested,
+  diff,
+  requests,
+  warnings,
+}: Validation): readonly Child[] {
+  const code = issues[0]?.code;
   const refused = notice(
-    isUnsigned ? "warn" : "bad",
-    isUnsigned ? "The gateway would accept it with a signature." : "The gateway would refuse it.",
+    code === undefined ? "bad" : "warn",
+    code === undefined ? "The gateway would refuse it." : LACKS[code],
     "",
     issueLinks(issues),
   );
   return [
     outcome === "refused" ? refused : el("p", {}, fixedBadge("good", "The gateway would accept it")),
-    ...(diff === null ? [] : routeChanges(diff)),
-    ...testsOf(tests, untested),
+    ...(diff === null
+      ? [el("p", { class: "muted" }, "Routes and tests are compared once it has no errors.")]
+      : [...routeChanges(diff), ...testsOf(tests, untested)]),
     ...moved(requests),
     warnings.length > 0 &&
       el(
@@ -119,6 +154,12 @@ function meaningOf({ outcome, issues, tests, untested, diff, requests, warnings 
       ),
   ];
 }
+
+/** Of refusals that are no fault of the text. */
+const LACKS = {
+  unsigned: "The gateway would accept it with a signature.",
+  unchecked: "Only a reload can tell whether the gateway accepts it.",
+} as const;
 
 function routeChanges({
   guards_lost: lost,

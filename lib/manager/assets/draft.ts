@@ -20,6 +20,9 @@ export class Draft {
   readonly #listeners = new Set<() => void>();
   #base = NONE;
   #text = "";
+  /** The digest of the file as the gateway has told it last. */
+  #seen: string | null = null;
+  #isStale = false;
   #user: string | null = null;
   #reading: Promise<void> | null = null;
 
@@ -51,15 +54,35 @@ export class Draft {
     return this.#base !== NONE && this.#text !== this.#base.text;
   }
 
+  /** Whether the file has been changed, by somebody else or by hand, since it was taken as the base. */
+  get isStale(): boolean {
+    return this.#isStale;
+  }
+
+  /** `digest`: of the file, as the gateway tells it; one that stays may be older than the base. */
+  seeFile(digest: string): void {
+    const isFirst = this.#seen === null;
+    if (digest === this.#seen) return;
+    this.#seen = digest;
+    if (!isFirst) this.#compare(digest);
+  }
+
   setText(text: string): void {
     if (text === this.#text) return;
     this.#text = text;
     this.#changed();
   }
 
-  /** Reads the file, unless a text based on it is under edit. Rejects with an `ApiError`, and then changes nothing. */
+  /**
+   * Reads the file, unless a text based on it is under edit: that is only compared with the file, which nobody waits
+   * for. Rejects with an `ApiError`, and then changes nothing.
+   */
   async load(): Promise<void> {
-    if (!this.isDirty) await this.rebase();
+    if (!this.isDirty) return this.rebase();
+    const base = this.#base;
+    // Not all gateways watch their file. Where it cannot be read, the page works with the draft.
+    const compare = ({ digest }: Source) => base === this.#base && this.#compare(digest);
+    void this.#read().then(compare, () => {});
   }
 
   /**
@@ -75,6 +98,7 @@ export class Draft {
   setBase(source: Source): void {
     if (!this.isDirty) this.#text = source.text;
     this.#base = source;
+    this.#isStale = false;
     this.#changed();
   }
 
@@ -84,7 +108,7 @@ export class Draft {
 
   /** After a sign-out, and when another user has signed in. */
   forget(): void {
-    [this.#base, this.#text] = [NONE, ""];
+    [this.#base, this.#text, this.#isStale] = [NONE, "", false];
     this.#changed();
   }
 
@@ -104,6 +128,13 @@ export class Draft {
     const user = this.#user;
     const source = await this.#read();
     if (user === this.#user) this.setBase(source);
+  }
+
+  #compare(digest: string): void {
+    const isStale = this.#base !== NONE && digest !== this.#base.digest;
+    if (isStale === this.#isStale) return;
+    this.#isStale = isStale;
+    this.#changed();
   }
 
   #changed(): void {

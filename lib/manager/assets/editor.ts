@@ -6,7 +6,8 @@ import { completionAt } from "./completion.ts";
 import { CompletionList } from "./completion_list.ts";
 import { download } from "./copy.ts";
 import { after, button, el, replace, setText } from "./dom.ts";
-import { Checks, moved, tokenEnd, type Finding, type Verdict } from "./editor_checks.ts";
+import type { Checks } from "./draft_checks.ts";
+import { findingsOf, moved, tokenEnd, type Finding } from "./editor_checks.ts";
 import { FindBar } from "./editor_find.ts";
 import { newLine, shiftedLines } from "./editor_typing.ts";
 import { EditorView } from "./editor_view.ts";
@@ -16,13 +17,14 @@ import { helpOf, schemasAt, type Schema } from "./schema_help.ts";
 
 interface EditorOptions {
   readonly schema: Schema;
-  /** Whether the text can be applied from here. */
-  readonly isApplied: boolean;
-  readonly validate: (text: string) => Promise<Verdict>;
+  readonly checks: Checks;
   readonly changed: (text: string) => void;
+  /** As it is checked: with the line ends of the file. */
+  readonly asSent: (text: string) => string;
+  /** The other way round. */
+  readonly asShown: (text: string) => string;
   /** The text to return to. */
   readonly discard: () => string;
-  readonly failed: (error: unknown) => void;
 }
 
 const KEYS =
@@ -50,7 +52,9 @@ export class Editor {
   readonly #state = el("p", { role: "status" });
   readonly #help = el("div", { class: "editor__help" });
   readonly #problems = el("ol", { class: "list" });
-  readonly #checks: Checks;
+  readonly #endListening: () => void;
+  /** What the gateway has found last, in the text as it is shown. */
+  #judged = { verdict: null as Checks["verdict"], text: "", findings: [] as readonly Finding[] };
   readonly #onSelection = () => this.#selectionChanged();
   #outline = outlineOf("");
   #findings: readonly Finding[] = [];
@@ -61,12 +65,7 @@ export class Editor {
 
   constructor(options: EditorOptions) {
     this.#options = options;
-    this.#checks = new Checks({
-      validate: options.validate,
-      after,
-      changed: () => this.#mark(),
-      failed: options.failed,
-    });
+    this.#endListening = options.checks.onChange(() => this.#mark());
     const { field } = this.#view;
     const edit = (command: "undo" | "redo") => (field.focus(), document.execCommand(command));
     const tools = [
@@ -75,7 +74,6 @@ export class Editor {
       button("Redo", () => edit("redo"), "small"),
       button("Discard changes", () => this.#view.replace(0, this.text.length, options.discard(), 0), "small"),
       button("Download", () => download(this.text), "small"),
-      options.isApplied && el("a", { class: "button button--primary", href: "#/apply" }, "Review and apply"),
     ];
     const hint = el("p", { class: "muted", id: "editor-keys" }, KEYS);
     const body = [el("div", { class: "toolbar" }, ...tools), this.#find.node, this.#view.node, this.#help, hint];
@@ -115,7 +113,7 @@ export class Editor {
 
   /** Returns where the caret was. */
   close(): number {
-    this.#checks.stop();
+    this.#endListening();
     this.#cancelReading();
     document.removeEventListener("selectionchange", this.#onSelection);
     return this.#view.field.selectionStart;
@@ -134,7 +132,7 @@ export class Editor {
     const began = performance.now();
     this.#outline = outlineOf(this.text);
     this.#costMs = performance.now() - began;
-    this.#checks.check(this.text);
+    this.#options.checks.check(this.#options.asSent(this.text));
     this.#find.update();
     this.#mark();
     this.#suggest(this.#list.isOpen && this.#suggested.isAsked);
@@ -149,21 +147,21 @@ export class Editor {
 
   /** Marks what is wrong where it stands: as the gateway says, and until then what is known at once. */
   #mark(): void {
-    const { verdict, trouble } = this.#checks;
-    const isCurrent = verdict?.text === this.text;
+    const { trouble } = this.#options.checks;
+    const { verdict, text: judgedText, findings } = this.#judgement();
+    const isCurrent = verdict !== null && judgedText === this.text;
     const local = isCurrent
       ? []
       : this.#outline.faults.map(({ from, message }): Finding => ({ kind: "error", at: from, message }));
-    const place = moved(verdict?.text ?? "", this.text);
-    const known = (verdict?.findings ?? []).map((finding) => ({
+    const place = moved(judgedText, this.text);
+    const known = findings.map((finding) => ({
       ...finding,
       at: finding.at === null ? null : place(finding.at),
     }));
     this.#findings = [
       ...local,
       ...known.filter(
-        ({ at }, i) =>
-          isCurrent || (verdict!.findings[i]!.at !== null && at !== null && !local.some((each) => each.at === at)),
+        ({ at }, i) => isCurrent || (findings[i]!.at !== null && at !== null && !local.some((each) => each.at === at)),
       ),
     ];
     const marks = this.#findings.flatMap(({ kind, at }) =>
@@ -173,7 +171,7 @@ export class Editor {
     const errors = this.#findings.filter(({ kind }) => kind === "error").length;
     this.#view.field.setAttribute("aria-invalid", String(errors > 0));
     const counts = `${counted(errors, "error")}, ${counted(this.#findings.length - errors, "warning")}`;
-    const { tests } = verdict ?? { tests: null };
+    const tests = verdict?.found.tests ?? null;
     const run =
       tests === null
         ? ""
@@ -190,6 +188,15 @@ export class Editor {
     );
     replace(this.#problems, ...this.#findings.slice(0, MAX_PROBLEMS).map((finding) => this.#problemRow(finding)));
     this.#showHelp(this.#view.field.selectionStart);
+  }
+
+  #judgement() {
+    const { verdict } = this.#options.checks;
+    if (verdict !== null && verdict !== this.#judged.verdict) {
+      const text = this.#options.asShown(verdict.text);
+      this.#judged = { verdict, text, findings: findingsOf(text, verdict.found) };
+    }
+    return this.#judged;
   }
 
   #problemRow({ kind, at, message }: Finding): HTMLElement {

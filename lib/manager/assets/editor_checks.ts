@@ -1,15 +1,7 @@
 /**
- * Has the gateway check a text while it is typed: once the keys rest, one text at a time, and later if the gateway asks
- * for that.
+ * What the gateway has found in a text, at its places in the editor.
  */
-import { ApiError, messageOf, type Issue, type Warning } from "./api.ts";
-
-/** What the editor reads of the reply to POST /gateway/validate. */
-export interface Verdict {
-  readonly issues: readonly Issue[];
-  readonly warnings: readonly Warning[];
-  readonly tests: { readonly passed: number; readonly failed: number } | null;
-}
+import type { Validation } from "./api.ts";
 
 /** Something to be said about the text. */
 export interface Finding {
@@ -19,73 +11,11 @@ export interface Finding {
   readonly message: string;
 }
 
-interface CheckOptions {
-  readonly validate: (text: string) => Promise<Verdict>;
-  /** Returns what cancels it. */
-  readonly after: (ms: number, run: () => void) => () => void;
-  readonly changed: () => void;
-  /** An error that ends the session. */
-  readonly failed: (error: unknown) => void;
-}
-
-const QUIET_MS = 400;
-const RETRY_S = 5;
-
-export class Checks {
-  readonly #options: CheckOptions;
-  /** Of `text`, and null before the first. */
-  verdict: { readonly text: string; readonly findings: readonly Finding[]; readonly tests: Verdict["tests"] } | null =
-    null;
-  /** Why the text could not be checked; null: it was, or is about to be. */
-  trouble: string | null = null;
-  #text: string | null = null;
-  #cancel: (() => void) | null = null;
-  /** The gateway is asked, or has asked to wait: a change neither asks again nor shortens that. */
-  #isBusy = false;
-
-  constructor(options: CheckOptions) {
-    this.#options = options;
-  }
-
-  check(text: string): void {
-    this.#text = text;
-    if (!this.#isBusy && text !== this.verdict?.text) this.#schedule(QUIET_MS);
-  }
-
-  stop(): void {
-    this.#text = null;
-    this.#cancel?.();
-  }
-
-  #schedule(ms: number): void {
-    this.#cancel?.();
-    this.#cancel = this.#options.after(ms, () => void this.#ask());
-  }
-
-  async #ask(): Promise<void> {
-    const text = this.#text;
-    if (text === null) return;
-    this.#isBusy = true;
-    let waitS = 0;
-    try {
-      const verdict = await this.#options.validate(text);
-      this.verdict = { text, findings: findingsOf(text, verdict), tests: verdict.tests };
-      this.trouble = null;
-    } catch (error) {
-      const { status = 0, retryAfterS = null } = error instanceof ApiError ? error : {};
-      if (status === 401) this.#options.failed(error);
-      this.trouble = messageOf(error);
-      if (status === 0 || status >= 500 || status === 429) waitS = retryAfterS ?? RETRY_S;
-    }
-    if (this.#text === null) return;
-    this.#isBusy = waitS > 0;
-    if (waitS > 0) this.#schedule(waitS * 1000);
-    else if (this.#text !== text) this.#schedule(QUIET_MS);
-    this.#options.changed();
-  }
-}
-
-function findingsOf(text: string, { issues, warnings }: Verdict): readonly Finding[] {
+/** `text`: that was checked. */
+export function findingsOf(
+  text: string,
+  { issues, warnings }: Pick<Validation, "issues" | "warnings">,
+): readonly Finding[] {
   const at = (line: number | null, column: number | null) => (line === null ? null : offsetIn(text, line, column ?? 1));
   const errors = issues.map((issue): Finding => {
     const { path, line, column, message, file, code } = issue;

@@ -41,6 +41,34 @@ type Values = Readonly<Record<string, string>>;
 const LEAST_ONE: readonly [number, null] = [1, null];
 
 export const FORMS: Readonly<Record<string, Form>> = {
+  service: {
+    title: "Add a service",
+    fields: () => [
+      { name: "name", label: "Name", kind: "text", isRequired: true },
+      {
+        name: "base_path",
+        label: "Base path",
+        kind: "text",
+        isRequired: true,
+        hint: "Its requests begin with it: /shop",
+      },
+      { name: "host", label: "Host of the upstream", kind: "text", isRequired: true },
+      { name: "port", label: "Port of the upstream", kind: "number", isRequired: true, range: [1, 65_535] },
+      {
+        name: "path",
+        label: "Path of the first route",
+        kind: "text",
+        hint: "Below the base path; empty: all, /{rest*}",
+      },
+    ],
+    put: (file, _chosen, { name, base_path, host, port, path }) =>
+      appended(file, ["services"], {
+        name,
+        base_path,
+        upstreams: [{ host, port: Number(port) }],
+        routes: [{ path: path || "/{rest*}" }],
+      }),
+  },
   route: {
     title: "Add a route",
     fields: (file) => [

@@ -5,9 +5,9 @@ import { ageOf } from "./ages.ts";
 import { ask, askSource, type HistoryEntry } from "./api.ts";
 import { inForce, type Applied } from "./apply_page.ts";
 import { askingFor } from "./asking.ts";
-import { changeReview } from "./change_review.ts";
+import { changeReview, setWhyNot } from "./change_review.ts";
 import { changeList, fixedBadge, loading, notice } from "./components.ts";
-import { button, el, replace, whenChanged } from "./dom.ts";
+import { button, el, replace, setPending, whenChanged } from "./dom.ts";
 import { draft } from "./draft.ts";
 import { counted } from "./format.ts";
 import type { Frame, Known, OpenPage, Page } from "./page.ts";
@@ -107,8 +107,15 @@ class HistoryPage implements Page {
       const act = button(`Roll back to ${digest}`, () => void this.#rollBack(digest, now.digest, act), "primary");
       const cancel = button("Cancel", () => (replace(place), opener.focus()));
       const title = el("h3", { tabindex: "-1" }, "This would change:");
-      const review = changeReview({ frame: this.#frame, before: now.text, after: then.text, judged: () => {} });
-      replace(place, el("div", { class: "stack again" }, title, review, el("div", { class: "toolbar" }, act, cancel)));
+      const reason = el("p", { class: "muted", role: "status" });
+      const review = changeReview({
+        frame: this.#frame,
+        before: now.text,
+        after: then.text,
+        judged: (whyNot) => setWhyNot(act, reason, whyNot),
+      });
+      const tools = el("div", { class: "toolbar" }, act, cancel);
+      replace(place, el("div", { class: "stack again" }, title, review, tools, reason));
       title.focus();
     } catch (error) {
       this.#frame.showError(error);
@@ -116,8 +123,8 @@ class HistoryPage implements Page {
   }
 
   async #rollBack(digest: string, ifMatch: string, pressed: HTMLElement): Promise<void> {
-    if (pressed.getAttribute("aria-busy") === "true") return;
-    pressed.setAttribute("aria-busy", "true");
+    if (pressed.getAttribute("aria-disabled") === "true") return;
+    setPending(pressed, true);
     try {
       this.#force = inForce(await ask<Applied>("POST", "/gateway/rollback", { body: { digest }, ifMatch }));
       replace(this.#result, this.#force.node);
@@ -130,7 +137,7 @@ class HistoryPage implements Page {
     } catch (error) {
       this.#frame.showError(error);
     } finally {
-      pressed.removeAttribute("aria-busy");
+      setPending(pressed, false);
     }
   }
 }

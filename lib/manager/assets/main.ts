@@ -4,7 +4,9 @@
 import { updateAges } from "./ages.ts";
 import { ask, isSessionEnd, messageOf, type ApiError } from "./api.ts";
 import { after, button, el } from "./dom.ts";
+import { confirmed } from "./dialog.ts";
 import { draft } from "./draft.ts";
+import { checks } from "./draft_checks.ts";
 import { setLive } from "./live.ts";
 import { LiveState } from "./live_state.ts";
 import { LoginPage } from "./login.ts";
@@ -23,7 +25,7 @@ type State =
   | { readonly is: "signed in"; readonly page: Page | null };
 
 const ASKING: State = { is: "asking", page: null };
-const LEAVE = "What you entered has not been applied. Leave and lose it?";
+const LEAVE = "The draft has not been applied. Sign out and lose it?";
 /** A session is renewed once this part of it has passed. */
 const RENEWED_AFTER = 1 / 4;
 /** Pause after a renewal that failed. */
@@ -66,6 +68,7 @@ class App implements Frame {
   }
 
   start(): void {
+    checks.failed = this.showError;
     addEventListener("hashchange", () => this.#show());
     addEventListener("beforeunload", (event) => draft.isDirty && event.preventDefault());
     document.addEventListener("visibilitychange", () => this.#follow());
@@ -251,7 +254,7 @@ class App implements Frame {
   }
 
   async #signOut(): Promise<void> {
-    if (draft.isDirty && !confirm(LEAVE)) return;
+    if (draft.isDirty && !(await confirmed(LEAVE, "Sign out"))) return;
     try {
       await ask("DELETE", "/logout");
     } catch (error) {

@@ -2,6 +2,7 @@
  * The form that drops stored replies from the caches of all workers.
  */
 import { ask, type ProxyConfig } from "./api.ts";
+import { confirmed } from "./dialog.ts";
 import { button, el, replace } from "./dom.ts";
 import { live } from "./live.ts";
 import type { Frame } from "./page.ts";
@@ -71,7 +72,8 @@ export function purgeAction(frame: Frame): { readonly node: HTMLElement; refresh
       named === "all" ? "all stored replies" : `replies ${CHOICES[named].toLowerCase()} “${text.value.trim()}”`;
     const ofRoute = route.value === "" ? "" : ` of route “${route.value}”`;
     const ofService = service.value === "" ? "" : ` of service “${service.value}”`;
-    if (!confirm(`Purge ${what}${ofRoute}${ofService}, in all workers? Upstreams are asked again.`)) return;
+    const question = `Purge ${what}${ofRoute}${ofService}, in all workers? Upstreams are asked again.`;
+    if (!(await confirmed(question, "Purge"))) return;
     run.disabled = true;
     try {
       const { purged } = await ask<{ readonly purged: number }>("POST", "/gateway/cache/purge", { body });

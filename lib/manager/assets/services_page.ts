@@ -34,7 +34,7 @@ import { clientErrorColumn, DataTable, figureColumns, fixedPart, type Part } fro
 import { upstreamRows, upstreamTable } from "./upstreams_page.ts";
 import { warningList, withWarnings } from "./warnings.ts";
 
-export const page: OpenPage = () => {
+export const page: OpenPage = ({ session }) => {
   const table = new DataTable<ServiceConfig>({
     name: "services",
     caption: "Services",
@@ -51,7 +51,13 @@ export const page: OpenPage = () => {
         sticky === undefined ? "" : "sticky",
         ...(split ?? []).map(({ group }) => group),
       ].join(" "),
-    empty: el("p", {}, "No services yet. Add one to the configuration file, and reload."),
+    empty: el(
+      "p",
+      {},
+      ...(session?.write === true
+        ? ["No services yet. ", link("#/add/service", "Add a service")]
+        : ["No services yet. Add one to the configuration file, and reload."]),
+    ),
     columns: [
       { key: "service", title: "Service", sortBy: ({ name }) => name, make: serviceName },
       { key: "base_path", title: "Base path", className: "half", sortBy: (row) => row.base_path, make: basePath },

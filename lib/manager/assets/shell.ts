@@ -4,6 +4,7 @@
  */
 import { ownVersion } from "./api.ts";
 import { button, el, replace, setText, svg } from "./dom.ts";
+import { changeBar } from "./change_bar.ts";
 import { faultBanner } from "./fault_banner.ts";
 import { moment, timeZone, until } from "./format.ts";
 import type { ConnectionLoss } from "./live_state.ts";
@@ -32,12 +33,14 @@ export class Shell {
   readonly #toasts = el("div", { class: "toasts", role: "status", "aria-live": "polite" });
   readonly #themeButtons = [0, 1].map(() => button("", () => this.#setTheme(nextTheme(this.#theme)), "quiet"));
   readonly #faults = faultBanner();
+  readonly #change = changeBar();
   readonly #skip: HTMLElement;
   #theme: Theme = "system";
 
   constructor(options: ShellOptions) {
     this.#el = shellElements(options, this.#themeButtons[0]!, this.#faults.node);
     const { main, menu, side } = this.#el;
+    main.before(this.#change.node);
     // By script: the hash of the address names the page, so a link with a fragment would leave it.
     this.#skip = el(
       "a",
@@ -102,6 +105,7 @@ export class Shell {
     this.#drawLoss(loss);
     this.#drawSession(session, known.now);
     this.#faults.update(known.status);
+    this.#change.update(known.status, session);
   }
 
   showMessage(text: string, kind: "info" | "good" | "bad"): void {

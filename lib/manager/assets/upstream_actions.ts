@@ -2,6 +2,7 @@
  * The buttons that take an upstream out of traffic and bring it back.
  */
 import { ask } from "./api.ts";
+import { confirmed } from "./dialog.ts";
 import { button, el, setText } from "./dom.ts";
 import { live } from "./live.ts";
 import type { Frame } from "./page.ts";
@@ -49,7 +50,7 @@ export function upstreamActions(frame: Frame, service: string, id: string): Part
   };
 
   async function set(state: State): Promise<void> {
-    if (isBusy || state === stateNow() || !confirm(questionOf(state))) return;
+    if (isBusy || state === stateNow() || !(await confirmed(questionOf(state), ACTIONS[state].label))) return;
     isBusy = true;
     try {
       await ask("POST", `/gateway/upstreams/${encodeURIComponent(service)}/${encodeURIComponent(id)}`, {

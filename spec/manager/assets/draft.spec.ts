@@ -36,6 +36,31 @@ describe("the text under edit", () => {
     expect([draft.text, draft.baseDigest, draft.isDirty]).toEqual(["{}", A.digest, true]);
   });
 
+  it(
+    "knows that the file was changed since, as the gateway tells it or as it is " + "read, until it is the base",
+    async () => {
+      const file = { now: A };
+      const draft = draftOf(file);
+      // Of before the file was read: what stays may be older than the base.
+      draft.seeFile(B.digest);
+      await draft.load();
+      draft.seeFile(B.digest);
+      expect(draft.isStale).toBe(false);
+      draft.seeFile(A.digest);
+      draft.seeFile(B.digest);
+      expect(draft.isStale).toBe(true);
+      draft.seeFile(A.digest);
+      expect(draft.isStale).toBe(false);
+      draft.setText("{}");
+      file.now = B;
+      await draft.load();
+      await Promise.resolve();
+      expect([draft.isStale, draft.baseDigest]).toEqual([true, A.digest]);
+      await draft.rebase();
+      expect([draft.isStale, draft.baseDigest, draft.text]).toEqual([false, B.digest, "{}"]);
+    },
+  );
+
   it("keeps what was typed while the file was read", async () => {
     let answer!: (source: Source) => void;
     const draft = new Draft(() => new Promise((resolve) => (answer = resolve)));

@@ -1,112 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { ApiError } from "../../../lib/manager/assets/api.ts";
-import { Checks, moved, offsetIn, tokenEnd, type Verdict } from "../../../lib/manager/assets/editor_checks.ts";
+import { findingsOf, moved, offsetIn, tokenEnd } from "../../../lib/manager/assets/editor_checks.ts";
 
-const GOOD: Verdict = { issues: [], warnings: [], tests: null };
+const WARNING = { at: "", code: "stale_acceptance", path: "", example: null, service: null, route: null } as const;
 
-/** Checks with a clock and a gateway that the test moves on. */
-function harness() {
-  const timers: { ms: number; run: () => void }[] = [];
-  const asked: { text: string; answer: (verdict: Verdict) => void; refuse: (error: unknown) => void }[] = [];
-  const failed: unknown[] = [];
-  let changes = 0;
-  const checks = new Checks({
-    validate: (text) => new Promise((answer, refuse) => void asked.push({ text, answer, refuse })),
-    after(ms, run) {
-      const timer = { ms, run };
-      timers.push(timer);
-      return () => void (timers.includes(timer) && timers.splice(timers.indexOf(timer), 1));
-    },
-    changed: () => changes++,
-    failed: (error) => failed.push(error),
-  });
-  return {
-    ...{ checks, asked, failed, changes: () => changes, waits: () => timers.map(({ ms }) => ms) },
-    tick: () => timers.shift()!.run(),
-    async answer(verdict: Verdict | ApiError) {
-      const question = asked.at(-1)!;
-      if (verdict instanceof ApiError) question.refuse(verdict);
-      else question.answer(verdict);
-      await new Promise((done) => setImmediate(done));
-    },
-  };
-}
-
-const WARNING = { code: "stale_acceptance", path: null, example: null, service: null, route: null } as const;
-
-describe("checks while typing", () => {
-  it("ask the gateway once the keys have rested for 400 ms", async () => {
-    const { checks, asked, waits, tick, answer } = harness();
-    for (const text of ["a", "ab", "abc"]) checks.check(text);
-    expect([waits(), asked.length]).toEqual([[400], 0]);
-    tick();
-    expect(asked.map(({ text }) => text)).toEqual(["abc"]);
-    await answer(GOOD);
-    expect(checks.verdict?.text).toBe("abc");
-    checks.check("abc");
-    expect(waits()).toEqual([]);
-  });
-
-  it("have one text checked at a time, and then the last one that was typed meanwhile", async () => {
-    const { checks, asked, waits, tick, answer } = harness();
-    checks.check("a");
-    tick();
-    checks.check("ab");
-    checks.check("abc");
-    expect([waits(), asked.length]).toEqual([[], 1]);
-    await answer(GOOD);
-    expect([checks.verdict?.text, waits()]).toEqual(["a", [400]]);
-    tick();
-    expect(asked.at(-1)?.text).toBe("abc");
-  });
-
-  it("wait as long as the gateway asks for, whatever is typed, and say why", async () => {
-    const { checks, asked, waits, tick, answer, changes } = harness();
-    checks.check("a");
-    tick();
-    await answer(new ApiError(503, { detail: "Other texts are being checked." }, 7));
-    expect([waits(), checks.trouble, changes()]).toEqual([[7000], "Other texts are being checked.", 1]);
-    checks.check("ab");
-    expect(waits()).toEqual([7000]);
-    tick();
-    expect(asked.at(-1)?.text).toBe("ab");
-    await answer(GOOD);
-    expect(checks.trouble).toBeNull();
-  });
-
-  it("do not repeat a text that is refused as it is, and try again while the gateway does not answer", async () => {
-    const { checks, waits, tick, answer, failed } = harness();
-    checks.check("a");
-    tick();
-    await answer(new ApiError(413, { detail: "Too large." }, null));
-    expect([waits(), checks.trouble]).toEqual([[], "Too large."]);
-    checks.check("b");
-    tick();
-    await answer(new ApiError(0, { detail: "No answer." }, null));
-    expect(waits()).toEqual([5000]);
-    tick();
-    await answer(new ApiError(401, { detail: "The session has ended." }, null));
-    expect([waits(), failed.length]).toEqual([[], 1]);
-  });
-
-  it("end with the page: nothing is asked or reported afterwards", async () => {
-    const { checks, waits, tick, answer, changes } = harness();
-    checks.check("a");
-    tick();
-    checks.stop();
-    await answer(GOOD);
-    expect([changes(), waits()]).toEqual([0, []]);
-    checks.check("b");
-    checks.stop();
-    expect(waits()).toEqual([]);
-  });
-
-  it("give errors and warnings with their places, and those of other files without", async () => {
-    const { checks, tick, answer } = harness();
-    checks.check('{\n "😀": "x"}');
-    tick();
+describe("the place of a finding", () => {
+  it("gives errors and warnings with their places, and those of other files without", () => {
     const place = { line: 2, column: 7 };
-    await answer({
+    const findings = findingsOf('{\n "😀": "x"}', {
       issues: [
         { path: "services[0].name", ...place, message: "expected a name" },
         { path: "", line: null, column: null, message: "not signed" },
@@ -116,9 +16,8 @@ describe("checks while typing", () => {
         { ...WARNING, message: "Open to all.", remedy: "Add key_auth.", ...place },
         { ...WARNING, message: "Old.", remedy: "Remove it.", line: null, column: null },
       ],
-      tests: null,
     });
-    expect(checks.verdict?.findings).toEqual([
+    expect(findings).toEqual([
       { kind: "error", at: 9, message: "services[0].name: expected a name" },
       { kind: "error", at: null, message: "not signed" },
       { kind: "error", at: null, message: "/etc/tests.json:2:7: [0]: wrong" },
@@ -126,9 +25,7 @@ describe("checks while typing", () => {
       { kind: "warning", at: null, message: "Old. Remedy: Remove it." },
     ]);
   });
-});
 
-describe("the place of a finding", () => {
   it("moves with the text around it, and is lost where the text has been changed", () => {
     const place = moved("one two three", "zero one 2 three");
     expect([0, 4, 8, 12].map(place)).toEqual([null, null, 11, 15]);

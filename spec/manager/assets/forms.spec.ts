@@ -132,6 +132,23 @@ describe("a form", () => {
     },
   );
 
+  it("adds a service to a configuration that has none, which is then valid", () => {
+    const given = { name: "shop", base_path: "/shop", host: "127.0.0.1", port: "3000" };
+    const route = { path: "/{rest*}" };
+    const service = {
+      name: "shop",
+      base_path: "/shop",
+      upstreams: [{ host: "127.0.0.1", port: 3000 }],
+      routes: [route],
+    };
+    for (const empty of ["{}", '{ "services": [] }', '{\n  "services": []\n}\n']) {
+      const text = filled("service", null, given, empty);
+      expect(JSON.parse(text)).toEqual({ services: [service] });
+      expect(loadConfig({ text, file: "gw.json" }, { kinds: builtinPlugins, environment: {} }).ok).toBe(true);
+    }
+    expect(filled("service", null, { ...given, path: "/items" })).toContain('"path": "/items"');
+  });
+
   it("survives a file that is no configuration, and offers what there is", () => {
     for (const file of [
       null,
