@@ -4,8 +4,8 @@
 import { Fault, messageOf } from "../base/errors.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import { inSlices, paced } from "../base/time_slices.ts";
+import { withoutDigests } from "../config/masked.ts";
 import { MASK } from "../config/schema_core.ts";
-import { withoutDigests } from "../config/secrets.ts";
 import type { Settings } from "../config/settings_types.ts";
 import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import type { Prepared } from "../gateway/configuration.ts";

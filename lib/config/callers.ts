@@ -50,7 +50,7 @@ const KEY = s.object({
     s.string({
       pattern: /^[0-9a-fA-F]{64}$/,
       hint: "64 hex digits",
-      secret: "digest",
+      secret: true,
       describe: "The key's SHA-256, in its stead.",
     }),
   ),

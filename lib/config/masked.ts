@@ -38,3 +38,13 @@ export function maskedConfig({ shown, secrets }: { readonly shown: Json; readonl
   maskedCopies.set(secrets, copy);
   return copy;
 }
+
+/** Those that a copy of the file must not have: the digest of a key tells nothing of the key. */
+export function withoutDigests(secrets: ConfigSecrets): ConfigSecrets {
+  return {
+    ...secrets,
+    marked: secrets.marked.filter(({ at, text }) => at.at(-1) !== "key_sha256" || !SHA256.test(text)),
+  };
+}
+
+const SHA256 = /^[0-9a-f]{64}$/i;

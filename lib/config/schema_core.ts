@@ -92,16 +92,10 @@ export function mismatch(
 }
 
 /** Records the masked form of a text. */
-export function conceal(
-  node: JsonNode,
-  at: Path,
-  context: CheckContext,
-  mask: (text: string) => string,
-  isDigest = false,
-): void {
+export function conceal(node: JsonNode, at: Path, context: CheckContext, mask: (text: string) => string): void {
   if (node.kind !== "string") return;
   const masked = mask(node.value);
-  if (masked !== node.value) context.secrets?.push({ at, text: node.value, masked, isDigest });
+  if (masked !== node.value) context.secrets?.push({ at, text: node.value, masked });
 }
 
 /** The name in code of a configured field. */

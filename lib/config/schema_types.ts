@@ -44,8 +44,6 @@ export interface Secret {
   /** As it is written. */
   readonly text: string;
   readonly masked: string;
-  /** A digest of a random key, which tells nothing of it: where it is kept, and not displayed, it needs no mask. */
-  readonly isDigest: boolean;
 }
 
 /** The sources of reference values, and of help with errors. */

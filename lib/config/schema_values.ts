@@ -19,10 +19,10 @@ export interface StringOptions extends Described {
   readonly lowerCase?: boolean;
   /**
    * Whether the text is a secret: no message repeats it, and a masked display shows only its references, or what the
-   * function returns for the text at this path. "digest": the digest of one, see `Secret`.
+   * function returns for the text at this path.
    * Default false.
    */
-  readonly secret?: boolean | "digest" | ((text: string, at: Path) => string);
+  readonly secret?: boolean | ((text: string, at: Path) => string);
   /**
    * "value": also where no reference is resolved (see `Placeholders`), the value in force is used. "none": the text
    * names something, and references are errors. Default: as any text.
@@ -38,8 +38,7 @@ export function string(options: StringOptions = {}): Schema<string, string> {
     ...(max < Infinity && { maxLength: max }),
     ...(pattern && { pattern: pattern.source }),
   };
-  const isHidden = secret === true || secret === "digest";
-  const use = references === "none" ? "name" : isHidden ? "secret" : (references ?? "text");
+  const use = references === "none" ? "name" : secret === true ? "secret" : (references ?? "text");
   const schema: Schema<string, string> = define({
     expects: options.hint ?? lengthText(min, max),
     describe,
@@ -56,7 +55,7 @@ export function string(options: StringOptions = {}): Schema<string, string> {
       };
       const mask = (text: string) =>
         typeof secret === "function" ? secret(text, at) : (reader?.maskLiterals(text) ?? (text && MASK));
-      if (secret !== false) conceal(node, at, context, mask, secret === "digest");
+      if (secret !== false) conceal(node, at, context, mask);
       if (!node.value.includes("${"))
         return accept(node.value, (remedy) => mismatch(schema, node, at, context, remedy));
       return (

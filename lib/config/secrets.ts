@@ -23,11 +23,6 @@ export function concealerOf({ secrets }: WithSecrets): (text: string) => string 
   return conceal;
 }
 
-/** Those that a copy of the file must not have: digests of keys tell nothing of the keys. */
-export function withoutDigests(secrets: ConfigSecrets): ConfigSecrets {
-  return { ...secrets, marked: secrets.marked.filter(({ isDigest }) => !isDigest) };
-}
-
 /** Where a secret looks like a template that nobody has filled in. */
 export function unfilledSecrets({ secrets }: WithSecrets): readonly Path[] {
   return literals(secrets).flatMap(({ at, text }) => (UNFILLED.test(text) ? [at] : []));

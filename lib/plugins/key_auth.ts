@@ -44,7 +44,7 @@ const schema = object(
             string({
               pattern: /^[0-9a-fA-F]{64}$/,
               hint: "64 hex digits",
-              secret: "digest",
+              secret: true,
               describe: "The key's SHA-256, in its stead.",
             }),
           ),
