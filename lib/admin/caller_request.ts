@@ -1,6 +1,5 @@
 /**
- * Answers `GET /gateway/callers/{id}`: one caller, when it was here last, and what it has used of its limits. Its id is
- * percent-encoded.
+ * Answers `GET /gateway/caller?id=…`: one caller, when it was here last, and what it has used of its limits.
  */
 import { calendar } from "../base/calendar.ts";
 import type { Clock } from "../base/clock.ts";
@@ -21,7 +20,7 @@ import type { CostedLimiter, Decision } from "../store/counters.ts";
 import { QuotaLimiter, tableOptions } from "../store/quotas.ts";
 import type { Inbound } from "../server/inbound.ts";
 import { shownCallers } from "./callers_request.ts";
-import { idOf, json } from "./replies.ts";
+import { json, queryOf } from "./replies.ts";
 import type { InterfaceOptions } from "./views.ts";
 
 /** Limits of one reply: those of which most is used. */
@@ -51,16 +50,16 @@ interface Used {
 }
 
 export async function callerRequest(
-  prefix: string,
-  inbound: Inbound,
+  { call, target }: Inbound,
   { gateway, clock }: Pick<InterfaceOptions, "gateway" | "clock">,
 ): Promise<Reply> {
-  const id = idOf(inbound, prefix);
+  const id = queryOf(target).get("id");
+  if (id === null) return problem(call, "request_invalid", { detail: "Name the caller: ?id=…" });
   const internals = GatewayCore.internalsOf(gateway as ReportedGateway);
   const { callers } = internals.configuration.snapshot;
   const list = callers?.lists.find((each) => each.withId(id) !== undefined);
   if (callers === null || list === undefined)
-    return problem(inbound.call, "route_not_found", {
+    return problem(call, "route_not_found", {
       detail: "The configuration in force has no such caller.",
       members: { id },
     });

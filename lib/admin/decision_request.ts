@@ -9,7 +9,7 @@ import { problem, type Reply } from "../http/reply.ts";
 import { listDecisions, type ListQuestion } from "../observe/decision_list.ts";
 import { readRequestFilter } from "../observe/request_filter.ts";
 import type { Inbound } from "../server/inbound.ts";
-import { idOf, json, queryOf } from "./replies.ts";
+import { askedOf, json, queryOf } from "./replies.ts";
 import type { InterfaceOptions } from "./views.ts";
 
 const DEFAULT_LIMIT = 100;
@@ -44,10 +44,19 @@ export async function decisionRequest(
   inbound: Inbound,
   { gateway }: Pick<InterfaceOptions, "gateway">,
 ): Promise<Reply> {
-  const id = idOf(inbound, prefix);
+  const id = decoded((askedOf(inbound) as { readonly path: string }).path.slice(prefix.length));
   const decision = await gateway.decision(id);
   if (decision !== null) return json(200, decision);
   const detail = "No request with this id is remembered: it may be older than those that global.decisions keeps.";
   // The id tells this reply from that to an unknown path, which is what older versions give.
   return problem(inbound.call, "route_not_found", { detail, members: { id } });
+}
+
+/** "", which is no id, if it is not percent-encoded. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return "";
+  }
 }

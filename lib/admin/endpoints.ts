@@ -126,10 +126,7 @@ export class Endpoints {
       "/gateway/plugin-figures": read(onRequest.process, (module) => module.pluginFiguresRequest),
       "/gateway/plugins": read(onRequest.explain, (module) => module.pluginsRequest),
       "/gateway/callers": read(onRequest.callers, (module) => module.callersRequest),
-      "/gateway/callers/{id}": {
-        method: "GET",
-        answer: async (inbound) => (await loadCode(onRequest.caller)).callerRequest(CALLERS, inbound, options),
-      },
+      "/gateway/caller": read(onRequest.caller, (module) => module.callerRequest),
       "/gateway/schema": read(onRequest.schema, (module) => module.schemaRequest),
       "/gateway/tests": shown("/gateway/tests"),
       "/gateway/requests": read(onRequest.decision, (module) => module.decisionsRequest),
@@ -194,10 +191,9 @@ export class Endpoints {
     if (!SAFE.has(method) && isForeignPage) {
       return problem(call, "forbidden", { detail: "Pages of this origin may not make changes." });
     }
-    const withId = [REQUESTS, CALLERS].find((prefix) => path.startsWith(prefix));
     // No property of Object.prototype starts with a slash.
     const endpoints = [
-      this.#table[withId === undefined ? path : `${withId}{id}`] ?? this.#options.writing?.(path) ?? [],
+      this.#table[path.startsWith(REQUESTS) ? `${REQUESTS}{id}` : path] ?? this.#options.writing?.(path) ?? [],
     ].flat();
     if (endpoints.length === 0)
       return problem(call, "route_not_found", { detail: "The admin interface has no such path." });
@@ -358,7 +354,6 @@ const MAY_NOT = {
 };
 /** In front of the id of a request. */
 const REQUESTS = "/gateway/requests/";
-const CALLERS = "/gateway/callers/";
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
 /** They show configured secrets, unless ADMIN_REDACT_SECRETS is set. */
 const COOKIE_ONLY: ReadonlySet<string> = new Set(["/gateway", "/gateway/config", "/gateway/source"]);

@@ -32,17 +32,6 @@ export function jsonReply(body: Buffer, headers: HeaderList = [], status = 200):
   };
 }
 
-/**
- * What follows `prefix` in the path of a request, percent-decoded; "", which is no id, if it is not percent-encoded.
- */
-export function idOf(inbound: Inbound, prefix: string): string {
-  try {
-    return decodeURIComponent((askedOf(inbound) as { readonly path: string }).path.slice(prefix.length));
-  } catch {
-    return "";
-  }
-}
-
 export function retryAfter(ms: number): HeaderList {
   return ["Retry-After", String(Math.ceil(ms / 1000))];
 }

@@ -7,7 +7,7 @@ import { ask as send } from "../support/raw_client.ts";
 import { startAdmin } from "./harness.ts";
 
 const START = Date.parse("2026-01-30T12:00:00Z");
-const ODD = "50 % é/?#x";
+const ODD = "50 % é/?#&x";
 const CALLERS = [
   { id: "ada", groups: ["gold"], keys: [{ key: "hush-ada" }, { key: "hush-2", expires_at: "2026-02-28T00:00:00Z" }] },
   { id: ODD, keys: [{ key: "hush-odd" }] },
@@ -39,7 +39,7 @@ async function limited(more: object = {}) {
   return { ...config, callers: CALLERS, ...more } as typeof config;
 }
 
-const at = (id: string) => `/gateway/callers/${encodeURIComponent(id)}`;
+const at = (id: string) => `/gateway/caller?${new URLSearchParams({ id })}`;
 
 async function interfaceOf(gateway: Gateway, clock = manualClock(START)) {
   const { ask, session } = await startAdmin({ clock, gateway });
@@ -50,7 +50,7 @@ async function interfaceOf(gateway: Gateway, clock = manualClock(START)) {
   };
 }
 
-describe("GET /gateway/callers/{id}", () => {
+describe("GET /gateway/caller", () => {
   it("says when a caller was here and what is left of each limit that has counted it, without counting", async () => {
     const clock = manualClock(START);
     const { gateway, port } = await running(await limited(), { clock });
@@ -115,10 +115,20 @@ describe("GET /gateway/callers/{id}", () => {
     expect(limits.map(({ windows }) => windows[0]!.left)).toEqual([8, 18, 98]);
   });
 
-  it.each(["eve", "", "%", "%zz", "ada/", "__proto__"])("answers 404 where nobody has the id %j", async (id) => {
+  it.each(["eve", "", "%zz", "ada/", "__proto__", "ada&id=ada"])(
+    "answers 404 where nobody has the id %j",
+    async (id) => {
+      const { gateway } = await running(await limited());
+      const get = await interfaceOf(gateway as Gateway);
+      expect(await get(at(id))).toMatchObject({ status: 404, json: { code: "route_not_found" } });
+    },
+  );
+
+  it("answers 400 where the request names nobody", async () => {
     const { gateway } = await running(await limited());
     const get = await interfaceOf(gateway as Gateway);
-    expect(await get(`/gateway/callers/${id}`)).toMatchObject({ status: 404, json: { code: "route_not_found" } });
+    for (const path of ["/gateway/caller", "/gateway/caller?name=ada"])
+      expect(await get(path)).toMatchObject({ status: 400, json: { code: "request_invalid" } });
   });
 
   it("answers 404 where there are no callers", async () => {

@@ -89,4 +89,57 @@ describe("the callers page", () => {
       expect(errors).toEqual([]);
     },
   );
+
+  it(
+    "the page of a caller shows when it was here, what is left of its limits, " + "and links to what changes it",
+    async () => {
+      const origin = await upstream();
+      const config = {
+        callers: [
+          { id: "<b>a/da</b>", groups: ["gold"], keys: [{ key: "hush-ada" }] },
+          { id: "eve", enabled: false },
+        ],
+        services: [
+          {
+            ...{ name: "shop", base_path: "/", upstreams: [{ host: "127.0.0.1", port: origin.port }] },
+            plugins: [
+              { name: "key_auth", config: { callers: true } },
+              { name: "rate_limit", config: { limit_by: "credential", limit_hour: 3, limit_day: 50 } },
+              { name: "quota", id: "plan", config: { limit: 1000, per: "month" } },
+            ],
+            routes: [{ name: "all", path: "/" }],
+          },
+        ],
+      };
+      const { page, url, errors } = await openOverview(browser, config as never);
+      for (let i = 0; i < 3; i++)
+        expect((await fetch(`${url}/`, { headers: { apiKey: "hush-ada" } })).status).toBe(200);
+      await page.evaluate('location.hash = "#/callers"');
+      await page.getByRole("link", { name: "<b>a/da</b>" }).click();
+      await heading(page, "Caller <b>a/da</b>");
+      const rows = () =>
+        page.evaluate<string[]>(
+          '[...document.querySelectorAll("tbody tr")].map((row) => row.innerText.replace(/\\s+/g, " ").trim())',
+        );
+      await soon(rows).toEqual([
+        expect.stringMatching(/^rate_limit shop hour 3 0 3 \d+ (s|min)$/),
+        expect.stringMatching(/^rate_limit shop day 3 47 50 \d+ (s|min|h)$/),
+        expect.stringMatching(/^quota plan shop month 3 997 1,000 \d+ (s|min|h|days)$/),
+      ] as string[]);
+      const facts = await page.evaluate<string>('document.querySelector("dl.pairs").innerText.replace(/\\s+/g, " ")');
+      expect(facts).toMatch(
+        /^State On Groups gold Keys 1 key Written in the configuration Last seen .* ago Known by key_auth of shop$/,
+      );
+      expect(await page.evaluate<string[]>('[...document.querySelectorAll("main a")].map((a) => a.hash)')).toContain(
+        "#/requests?caller=%3Cb%3Ea%2Fda%3C%2Fb%3E",
+      );
+      expect(await faultsOf(page)).toEqual([]);
+      await page.setViewportSize({ width: 360, height: 740 });
+      await until(page, "document.documentElement.scrollWidth <= 360");
+      await page.evaluate('location.hash = "#/callers/nobody"');
+      await page.getByText("There is no caller “nobody”.").waitFor();
+      expect(await page.content()).not.toContain("hush");
+      expect(errors).toEqual([]);
+    },
+  );
 });

@@ -192,3 +192,31 @@ export interface ShownCaller {
   /** Within the last minute. */
   readonly used: boolean;
 }
+
+/** GET /gateway/caller?id=… */
+export interface OneCaller extends ShownCaller {
+  /** How many it has. */
+  readonly keys: number;
+  /** Null: not since the start. */
+  readonly last_seen: string | null;
+  /** Where limits count that say nothing else. */
+  readonly counters: "memory" | "redis";
+  readonly limits: readonly CallerLimit[];
+  readonly limits_total: number;
+}
+
+export interface CallerLimit {
+  readonly kind: string;
+  readonly service: string | null;
+  readonly route: string | null;
+  readonly level: string;
+  readonly id: string | null;
+  readonly group: string | null;
+  readonly windows: readonly {
+    readonly per: string;
+    readonly limit: number;
+    readonly left: number;
+    /** Seconds until something is given back. */
+    readonly reset_s: number;
+  }[];
+}

@@ -8,10 +8,11 @@ import { breakable, field, fixedBadge, link, loading, searchInput } from "./comp
 import { el, replace, setText } from "./dom.ts";
 import { formLinks } from "./form_links.ts";
 import { number } from "./format.ts";
+import { knownBy } from "./known_by.ts";
 import type { Frame, Known, OpenPage, Page } from "./page.ts";
 import { viewIn } from "./table_rows.ts";
 import { DataTable, fixedPart, keepInAddress, textPart, type Part } from "./tables.ts";
-import { hashForPlace } from "./url_hash.ts";
+import { hashFor } from "./url_hash.ts";
 
 const AGAIN_MS = 10_000;
 /** Pause after a key before the gateway is asked. */
@@ -49,7 +50,12 @@ class CallersPage implements Page {
       searchable: false,
       empty: el("p", {}, "No callers: “callers” and “caller_files” of the configuration name them."),
       columns: [
-        { key: "id", title: "Caller", sortBy: ({ id }) => id, make: ({ id }) => textPart(() => id, "kind") },
+        {
+          key: "id",
+          title: "Caller",
+          sortBy: ({ id }) => id,
+          make: ({ id }) => fixedPart(link(hashFor("callers", id), ...breakable(id))),
+        },
         {
           key: "groups",
           title: "Groups",
@@ -124,26 +130,4 @@ class CallersPage implements Page {
     // Rows are drawn anew: a link that has the focus would lose it.
     if (this.#table.node.querySelector("tbody :focus") === null) this.#table.show(callers);
   }
-}
-
-/** Links that a row has at once: the rest opens. */
-const MAX_LINKS = 3;
-/** The gateway names no more plugins of one caller. */
-const MOST_PLUGINS = 10;
-
-/** "key_auth of route list of shop": links to the places of the plugins. */
-function knownBy({ plugins }: ShownCaller): Part {
-  const links = plugins.map((plugin) => {
-    const { kind, service, route } = plugin;
-    const place = [route === null ? null : `route ${route}`, service ?? "all services"].filter((part) => part !== null);
-    return link(hashForPlace(plugin), ...breakable([kind, ...place].join(" of ")));
-  });
-  if (links.length === 0) return fixedPart("no plugin");
-  const listed = (some: readonly HTMLElement[]) => some.flatMap((each, i) => (i === 0 ? [each] : [", ", each]));
-  const rest = links.slice(MAX_LINKS);
-  const count = `and ${links.length === MOST_PLUGINS ? "at least " : ""}${rest.length} more`;
-  return fixedPart(
-    ...listed(links.slice(0, MAX_LINKS)),
-    rest.length > 0 && el("details", { class: "more" }, el("summary", {}, count), ...listed(rest)),
-  );
 }

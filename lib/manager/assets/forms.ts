@@ -38,6 +38,7 @@ export interface Form {
 
 type Values = Readonly<Record<string, string>>;
 
+const DAY_MS = 86_400_000;
 const LEAST_ONE: readonly [number, null] = [1, null];
 
 export const FORMS: Readonly<Record<string, Form>> = {
@@ -115,6 +116,34 @@ export const FORMS: Readonly<Record<string, Form>> = {
       }),
     makesKey: true,
   },
+  key: {
+    title: "Add a key to a caller",
+    fields: (file) => [
+      { name: "place", label: "Caller", kind: "choice", choices: callersOf(file) },
+      {
+        name: "days",
+        label: "Days until its other keys end",
+        kind: "number",
+        range: LEAST_ONE,
+        hint: "Empty: they stay. Those that end earlier do so.",
+      },
+    ],
+    put(file, chosen, { days, key_sha256 }) {
+      const list = [...chosen, "keys"];
+      const end = new Date(Date.now() + Number(days) * DAY_MS).toISOString();
+      const others = days === "" ? listAt(file, list) : listAt(file, list).map((key) => endingAt(end, key));
+      return { path: list, value: [...others, { key_sha256 }] };
+    },
+    makesKey: true,
+  },
+  caller_state: {
+    title: "Enable or disable a caller",
+    fields: (file) => [
+      { name: "place", label: "Caller", kind: "choice", choices: callersOf(file) },
+      { name: "enabled", label: "Enabled: its requests are admitted", kind: "switch" },
+    ],
+    put: (_file, chosen, { enabled }) => ({ path: [...chosen, "enabled"], value: enabled === "on" }),
+  },
   limit: {
     title: "Add a rate limit",
     fields: (file) => [
@@ -191,6 +220,21 @@ function listAt(value: unknown, path: JsonPath): readonly unknown[] {
 function textOf(value: unknown, name: string): string {
   const found = (value as Record<string, unknown> | null)?.[name];
   return typeof found === "string" || typeof found === "number" ? String(found) : "?";
+}
+
+function callersOf(file: unknown): readonly Choice[] {
+  return listAt(file, ["callers"]).map((caller, i) => {
+    const id = textOf(caller, "id");
+    const isOff = (caller as { readonly enabled?: unknown } | null)?.enabled === false;
+    return { label: isOff ? `${id}, disabled` : id, path: ["callers", i], of: [id] };
+  });
+}
+
+/** A key that does not end before. */
+function endingAt(end: string, key: unknown): unknown {
+  const known = (key as { readonly expires_at?: unknown } | null)?.expires_at;
+  const isEarlier = typeof known === "string" && Date.parse(known) <= Date.parse(end);
+  return isEarlier ? key : { ...(key as object), expires_at: end };
 }
 
 function servicesOf(file: unknown): readonly Choice[] {

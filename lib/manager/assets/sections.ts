@@ -54,9 +54,12 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
     load: () => import("./plugins_page.ts"),
   },
   callers: {
-    label: "Callers",
-    icon: "M9 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM3 15.5c0-3.5 2.7-5 6-5s6 1.5 6 5",
-    load: () => import("./callers_page.ts"),
+    ...{
+      label: "Callers",
+      icon: "M9 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM3 15.5c0-3.5 2.7-5 6-5s6 1.5 6 5",
+      load: () => import("./callers_page.ts"),
+    },
+    ...{ names: 1, loadOne: () => import("./caller_page.ts") },
   },
   tail: { label: "Tail", icon: "M3 4h12M3 7.5h9M3 11h12M3 14.5h6M12 13l2 2 2-2", load: () => import("./tail_page.ts") },
   requests: {

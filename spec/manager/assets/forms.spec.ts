@@ -101,6 +101,36 @@ describe("a form", () => {
     });
   });
 
+  it("adds a key to a caller, and gives the others an end where days are given, but none a later one", () => {
+    const soon = new Date(Date.now() + 86_400_000).toISOString();
+    const keys = [
+      { key: "a" },
+      { key_sha256: KEY, expires_at: soon },
+      { key: "c", expires_at: "2999-01-01T00:00:00Z" },
+    ];
+    const text = JSON.stringify({ services: [], callers: [{ id: "bob" }, { id: "ada", keys }] });
+    const keysAfter = (days: string, choice = "ada") => {
+      const file = readJson(filled("key", choice, { days, key_sha256: "0".repeat(64) }, text));
+      return (file as { callers: { id: string; keys: { expires_at?: string }[] }[] }).callers.find(
+        ({ id }) => id === choice,
+      )!.keys;
+    };
+    expect(keysAfter("")).toEqual([...keys, { key_sha256: "0".repeat(64) }]);
+    expect(keysAfter("", "bob")).toEqual([{ key_sha256: "0".repeat(64) }]);
+    const [first, second, third, made] = keysAfter("7");
+    expect(Date.parse(first!.expires_at!) - Date.now()).toBeGreaterThan(6.9 * 86_400_000);
+    expect([second, third]).toEqual([keys[1], { key: "c", expires_at: first!.expires_at }]);
+    expect(made).toEqual({ key_sha256: "0".repeat(64) });
+  });
+
+  it("disables and enables a caller, and says which is disabled", () => {
+    const text = '{ "callers": [{ "id": "ada" }, { "id": "bob", "enabled": false }] }';
+    expect(filled("caller_state", "ada", { enabled: "" }, text)).toBe(
+      text.replace('"ada" }', '"ada", "enabled": false }'),
+    );
+    expect(filled("caller_state", "bob, disabled", { enabled: "on" }, text)).toBe(text.replace("false", "true"));
+  });
+
   it.each(["a/b", "100%", "#/x?of=y&of=z", "a+b c", "%2F", "<img src=x onerror=alert(1)>", "☃ 🚀", ""])(
     "is led to by a link with the service %j chosen, and its route and group of that name",
     (name) => {
