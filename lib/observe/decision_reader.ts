@@ -12,6 +12,7 @@ import {
   idText,
   SLOT_BYTES,
   TEXTS_AT,
+  TRACED,
   TRY_BYTES,
   type DecisionRing,
   type Decisions,
@@ -47,6 +48,8 @@ export interface RequestDecision {
   readonly ms: number;
   /** Names the configuration that has decided. */
   readonly digest: string;
+  /** Of its trace, as the access log has it; null: it has none, or other texts left no room. */
+  readonly trace_id: string | null;
 }
 
 /** Of all searches: many at once do not hold up requests for longer than one does. */
@@ -161,16 +164,16 @@ export function copied(ring: DecisionRing, number: number): Buffer | null {
 /** `id`: as the slot has it, if it is not given. */
 export function decisionOf(slot: Buffer, id: string | null, names: ReadonlyMap<number, string>): RequestDecision {
   const status = slot.readUInt16LE(4);
-  const count = slot.readUInt16LE(6);
+  const { count, end } = triesIn(slot);
   const [time, ms, digest, service, route, by] = Array.from({ length: 6 }, (_, i) =>
     slot.readDoubleLE(8 * (i + 1)),
   ) as [number, number, number, number, number, number];
-  const lines = slot.toString("latin1", TEXTS_AT, SLOT_BYTES - count * TRY_BYTES).split("\n", 6);
+  const lines = slot.toString("latin1", TEXTS_AT, end - count * TRY_BYTES).split("\n", 6);
   const [code, rule, caller] = (lines[3] ?? "").split(String.fromCharCode(BETWEEN_TEXTS)).map(shown);
   const [, client, method, , host, path] = lines.map(shown);
   const answerer = answererOf(names.get(by));
   const tries = Array.from({ length: count }, (_, i) => {
-    const at = SLOT_BYTES - (count - i) * TRY_BYTES;
+    const at = end - (count - i) * TRY_BYTES;
     const timed = slot.readDoubleLE(at + 8);
     return {
       upstream: names.get(slot.readDoubleLE(at)) ?? null,
@@ -195,18 +198,36 @@ export function decisionOf(slot: Buffer, id: string | null, names: ReadonlyMap<n
     tries,
     ms: rounded(ms),
     digest: digest.toString(16).padStart(12, "0"),
+    trace_id: end === SLOT_BYTES ? null : traceAt(slot, end),
   };
+}
+
+/** How many tries a slot has, and where they end. */
+function triesIn(slot: Buffer): { readonly count: number; readonly end: number } {
+  const word = slot.readUInt16LE(6);
+  return { count: word & (TRACED - 1), end: (word & TRACED) === 0 ? SLOT_BYTES : SLOT_BYTES - TRY_BYTES };
+}
+
+function traceAt(slot: Buffer, at: number): string {
+  return [0, 4, 8, 12]
+    .map((byte) =>
+      slot
+        .readUInt32LE(at + byte)
+        .toString(16)
+        .padStart(8, "0"),
+    )
+    .join("");
 }
 
 /** Whether a slot that comes from a file is one that `decisionOf` can read. */
 export function isSound(slot: Buffer): boolean {
   const digest = slot.readDoubleLE(24);
-  const tries = slot.readUInt16LE(6);
+  const { count: tries, end } = triesIn(slot);
   if (!(Math.abs(slot.readDoubleLE(8)) <= MAX_TIME) || !Number.isFinite(slot.readDoubleLE(16))) return false;
   if (!(digest >= 0 && digest < 2 ** 48) || slot.readUInt16LE(4) > 999) return false;
-  const firstTry = SLOT_BYTES - tries * TRY_BYTES;
-  if (firstTry < TEXTS_AT) return false;
-  for (let at = firstTry; at < SLOT_BYTES; at += TRY_BYTES) {
+  const firstTry = end - tries * TRY_BYTES;
+  if (firstTry < TEXTS_AT || slot.readUInt16LE(6) >= 2 * TRACED) return false;
+  for (let at = firstTry; at < end; at += TRY_BYTES) {
     const timed = slot.readDoubleLE(at + 8);
     if (!(timed >= 0 && timed < 2 ** 51)) return false;
   }

@@ -10,6 +10,7 @@ import type { Notes } from "../http/exchange.ts";
 import { redactedPath } from "../http/redact.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
 import { isPlain, loggedHost, pathOf, plainPath } from "./access_line.ts";
+import { traceIdOf } from "./traceparent.ts";
 
 const DEFAULT_COUNT = 10_000;
 /** Of the number of requests so far, in front of the slots. */
@@ -22,6 +23,8 @@ const HEAD_BYTES = 8;
 export const SLOT_BYTES = 200;
 export const TEXTS_AT = 56;
 export const TRY_BYTES = 16;
+/** With the number of tries: behind them, at the very end, is the id of the trace, which takes as much room. */
+export const TRACED = 0x100;
 /** All of these, one try and an end of the path fit. */
 const MOST = { id: 40, client: 40, method: 10, code: 28, rule: 48, caller: 48 };
 const PATH_ROOM = 24;
@@ -184,7 +187,7 @@ export class Decisions {
   }
 
   /** A request has ended at `now`. */
-  add({ call, method, target, authority, clientAddress }: RequestFacts, now: number): void {
+  add({ call, method, target, authority, clientAddress, headers }: RequestFacts, now: number): void {
     const { ring } = this;
     if (ring === null) return;
     const { notes } = call;
@@ -211,6 +214,12 @@ export class Decisions {
       if (!isRuled) next = ring.more(next, "", 0, end);
       next = ring.more(next, codeText(caller), MOST.caller, end);
     }
+    const traceId = notes.span === null ? traceIdOf(headers) : notes.span.traceId;
+    const isTraced = traceId !== null && end - next >= 2 * TRY_BYTES + PATH_ROOM;
+    if (isTraced) {
+      end -= TRY_BYTES;
+      for (let i = 0; i < 4; i++) words[(end >> 2) + i] = parseInt(traceId.slice(8 * i, 8 * i + 8), 16);
+    }
     // The latest tries, as many as leave room for a part of the path; one is under way if the client has disconnected.
     const { askedAt, upstream, tried: before } = notes;
     let tries = 0;
@@ -234,7 +243,7 @@ export class Decisions {
       );
       ring.line(next, path, end);
     }
-    words[(at >> 2) + 1] = (tries << 16) | (notes.status ?? 0);
+    words[(at >> 2) + 1] = ((isTraced ? TRACED | tries : tries) << 16) | (notes.status ?? 0);
     ring.end(number);
   }
 }

@@ -442,6 +442,7 @@ ${ended(failed)}`),
         tries: [],
         ms: expect.any(Number),
         digest: started.digest,
+        trace_id: null,
       });
     },
   );
@@ -562,6 +563,7 @@ describe("the text of what became of a request", () => {
     tries: [{ upstream: "a", status: 200, ms: 1 }],
     ms: 2,
     digest: "0123456789ab",
+    trace_id: null,
   };
   const textOf = (more: Partial<RequestDecision>, paint = plain, inForce: string | null = "0123456789ab") =>
     rememberedText({ decision: { ...DECISION, ...more }, inForce }, paint);

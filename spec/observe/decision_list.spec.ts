@@ -115,4 +115,26 @@ describe("a list of decisions", () => {
     expect(found).toMatchObject({ tries: [{ upstream: "a" }], status: 500 });
     expect(found!.path).toMatch(/^\/p*…$/);
   });
+
+  it("has the id of a trace, with all tries and the path beside it, where other texts leave room for it", async () => {
+    const { end, find } = listing();
+    const trace = "f0f067aa0ba902b7ffffffff00000001";
+    const headers = ["traceparent", `00-${trace}-00f067aa0ba902b7-01`];
+    const tries = tried("b", 200, 2, tried("a", null, 1));
+    end("traced", { headers }, { tried: tries });
+    end("spanned", { headers }, { span: { traceId: trace.replace("f0", "0a") } as never, identity: "ada" });
+    const long = "n".repeat(60);
+    end(
+      "i".repeat(39),
+      { headers, clientAddress: "c".repeat(39) },
+      { identity: long, code: "k".repeat(20), tried: tries },
+    );
+    expect(await find("traced")).toMatchObject({ trace_id: trace, path: "/a/b", host: "shop.example", status: 200 });
+    expect((await find("traced"))!.tries).toEqual([
+      { upstream: "a", status: null, ms: 1 },
+      { upstream: "b", status: 200, ms: 2 },
+    ]);
+    expect(await find("spanned")).toMatchObject({ trace_id: trace.replace("f0", "0a"), caller: "ada", tries: [] });
+    expect(await find("i".repeat(39))).toMatchObject({ trace_id: null, tries: [{ upstream: "b" }] });
+  });
 });

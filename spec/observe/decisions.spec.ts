@@ -45,6 +45,7 @@ describe("a decision", () => {
       tries,
       ms: 5,
       digest: DIGEST,
+      trace_id: null,
     });
     expect(await find("r-2")).toBeNull();
     expect(Object.keys((await find("r-1"))!)).toEqual([
@@ -65,6 +66,7 @@ describe("a decision", () => {
       "tries",
       "ms",
       "digest",
+      "trace_id",
     ]);
   });
 
@@ -501,6 +503,7 @@ describe("threads", () => {
           by: null,
           rule: null,
           identity: null,
+          span: null,
           askedAt: null,
           upstream: "a",
           tried: { upstream: "a", status: 200, ms: 1, before: null },
@@ -512,6 +515,7 @@ describe("threads", () => {
             target: "/a",
             authority: "a.test",
             clientAddress: "192.0.2.1",
+            headers: [],
           } as never,
           5,
         );

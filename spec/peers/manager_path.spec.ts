@@ -51,7 +51,7 @@ it(
     await isLive(page);
     const cookies = await page.context().cookies();
     expect(cookies.map(({ name }) => name).sort()).toEqual(["token", "token-device"]);
-    for (const name of ["Routes", "Tail", "Configuration", "Edit"]) {
+    for (const name of ["Routes", "Requests", "Configuration", "Edit"]) {
       await page.getByRole("link", { name, exact: true }).first().click();
       await soon(() => page.title()).toMatch(new RegExp(`^${name} · `));
     }

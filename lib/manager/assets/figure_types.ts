@@ -31,8 +31,8 @@ export interface AccessLine {
   readonly request_id: string;
   readonly trace_id: string | null;
   readonly client_ip: string;
-  readonly method: string;
-  readonly path: string;
+  readonly method: string | null;
+  readonly path: string | null;
   /** Null: the client left before there was one. */
   readonly status: number | null;
   readonly code: string | null;

@@ -7,7 +7,7 @@ import type { OpenPage } from "./page.ts";
 
 export interface Section {
   readonly label: string;
-  /** The SVG path of an icon in a square of 18; null: not in the navigation, a search leads there. */
+  /** The SVG path of an icon in a square of 18; null: not in the navigation. */
   readonly icon: string | null;
   readonly load: () => Promise<{ readonly page: OpenPage }>;
   /** Only for users from whom the gateway takes changes: others do not see it. */
@@ -19,7 +19,7 @@ export interface Section {
 
 /** The links of the navigation, by their names. */
 export const NAVIGATION = {
-  Observe: ["", "tail", "process"],
+  Observe: ["", "requests", "process"],
   Configure: ["services", "routes", "upstreams", "plugins", "callers", "config"],
   Prove: ["try", "tests"],
   Change: ["edit", "add", "apply", "history"],
@@ -61,10 +61,19 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
     },
     ...{ names: 1, loadOne: () => import("./caller_page.ts") },
   },
-  tail: { label: "Tail", icon: "M3 4h12M3 7.5h9M3 11h12M3 14.5h6M12 13l2 2 2-2", load: () => import("./tail_page.ts") },
   requests: {
-    ...{ label: "Requests", icon: null, load: () => import("./request_page.ts") },
-    ...{ names: 1, loadOne: () => import("./request_page.ts") },
+    ...{
+      label: "Requests",
+      icon: "M3 4h12M3 7.5h9M3 11h12M3 14.5h6M12 13l2 2 2-2",
+      load: () => import("./requests_page.ts"),
+    },
+    ...{ names: 1, loadOne: () => import("./requests_page.ts") },
+  },
+  /** The live requests, by their former address. */
+  tail: {
+    label: "Requests",
+    icon: null,
+    load: async () => ({ page: (await import("./requests_page.ts")).tailPage }),
   },
   process: {
     label: "Process",

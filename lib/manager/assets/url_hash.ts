@@ -46,9 +46,9 @@ export function hashFor(...segments: readonly string[]): string {
   return `#/${segments.map(encoded).join("/")}`;
 }
 
-/** The page of the requests that fit: "#/requests?route=list&status=5xx". */
-export function hashForRequests(query: Readonly<Record<string, string>>): string {
-  return `#/requests?${new URLSearchParams(query)}`;
+/** "#/requests?status=5xx&route=list": the requests that fit; with an `id` one of them beside the list. */
+export function hashForRequests(filter: Readonly<Record<string, string>>, id: string | null = null): string {
+  return hashWith(id === null ? "#/requests" : hashFor("requests", id), filter);
 }
 
 /** "#/add/limit?of=shop&of=list": a form with the route "list" of the service "shop" chosen. */

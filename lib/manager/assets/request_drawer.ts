@@ -1,0 +1,271 @@
+/**
+ * What became of one request, beside the list of requests: who has answered it, with what, after which plugins and
+ * tries, which configuration has decided, and how to ask the same once more.
+ */
+import { ask, ApiError, type RequestDecision, type RoutePlugins } from "./api.ts";
+import { askingFor } from "./asking.ts";
+import { breakable, factList, link, loading, notice, section, stateBadge } from "./components.ts";
+import { copy } from "./copy.ts";
+import { button, el, replace, setText, svg, type Child } from "./dom.ts";
+import { listed, milliseconds, moment, number } from "./format.ts";
+import { live } from "./live.ts";
+import type { Frame } from "./page.ts";
+import { curlOf, placeOfAnswer, urlOf } from "./requests_text.ts";
+import { hashFor, hashForPlace, hashForRequests } from "./url_hash.ts";
+
+/**
+ * What ids are made of; without those with "", "." or ".." between slashes, which browsers and the manager would make
+ * the path of another id. A long one may be given by its hash.
+ */
+const ID = /^(?!(?:.*\/)?\.{0,2}(?:\/|$))(?:[\w.:/+=@-]{1,128}|#[\w-]{39})$/;
+/** Requests that are remembered where the configuration does not say how many. */
+const KEPT = 10_000;
+const WHERE =
+  "Ids are in the header X-Request-Id of replies, in error bodies as request_id, " +
+  "in the access log and in the list of this page.";
+
+const MAX_LIMITS = 4;
+
+/** Of GET /gateway/callers/{id}. */
+interface CallerLimit {
+  readonly kind: string;
+  readonly service: string | null;
+  readonly route: string | null;
+  readonly windows: readonly { readonly per: string; readonly limit: number; readonly left: number }[];
+}
+
+export interface Drawer {
+  readonly node: HTMLElement;
+  update(): void;
+}
+
+export function requestDrawer(frame: Frame, id: string, close: () => void): Drawer {
+  const content = el("div", { class: "stack" }, loading("the request"));
+  const heading = el("h2", { tabindex: "-1" }, "Request ", el("span", { class: "mono" }, id));
+  const node = el(
+    "section",
+    { class: "card requests__drawer", "aria-label": "One request" },
+    el("div", { class: "card__title" }, heading, button("Close", close, "small")),
+    content,
+  );
+  node.addEventListener("keydown", ({ key }) => key === "Escape" && close());
+  const force = stateBadge();
+  const steps = el("ol", { class: "requests__steps" });
+  let digest: string | null = null;
+  const look = askingFor({ frame, what: "The request", node: content, ask: () => decisionOf(id), show });
+  queueMicrotask(() => void look());
+  return { node, update };
+
+  function update(): void {
+    const { status = null } = live.known ?? {};
+    if (status === null || digest === null) return;
+    const isInForce = status.digest === digest;
+    force.set(isInForce ? { text: "In force", tone: "good" } : { text: "No longer in force", tone: "idle" });
+  }
+
+  function show(found: RequestDecision | null): void {
+    if (found === null) {
+      const again = button("Look again", () => void look());
+      return replace(content, unknown(), el("p", {}, again));
+    }
+    digest = found.digest;
+    update();
+    drawSteps(found, []);
+    const limits = el("p", { class: "muted" });
+    void showPlugins(found);
+    void showLimits(found, limits);
+    replace(
+      content,
+      notice(toneOf(found.status), sentenceOf(found), `It took ${milliseconds(found.ms)}.`),
+      factsOf(found, force.node),
+      limits,
+      section("Plugins and upstreams", steps),
+      againOf(found),
+    );
+  }
+
+  /** What is left of limits on the way of this request, now, for a caller of the configuration. */
+  async function showLimits({ caller, service, route }: RequestDecision, node: HTMLElement): Promise<void> {
+    if (caller == null || !ID.test(caller)) return;
+    try {
+      const { limits } = await ask<{ readonly limits: readonly CallerLimit[] }>("GET", `/gateway/callers/${caller}`);
+      const own = limits.filter(
+        (limit) =>
+          (limit.service === null || limit.service === service) && (limit.route === null || limit.route === route),
+      );
+      const texts = own.flatMap(({ kind, windows }) =>
+        windows.map(({ per, limit, left }) => `${number(left)} of ${number(limit)} a ${per} (${kind})`),
+      );
+      setText(node, texts.length === 0 ? "" : `The caller has left now: ${listed(texts, MAX_LIMITS)}.`);
+    } catch {
+      // Not of the configuration, or of an older gateway.
+    }
+  }
+
+  /** Of the configuration in force, where that has decided. */
+  async function showPlugins(found: RequestDecision): Promise<void> {
+    const { service, route } = found;
+    if (service === null || route === null || live.known?.status?.digest !== found.digest) return;
+    try {
+      const query = new URLSearchParams({ service, route });
+      const { plugins } = await ask<RoutePlugins>("GET", `/gateway/plugins?${query}`);
+      drawSteps(found, plugins);
+    } catch {
+      // The steps are shown without them.
+    }
+  }
+
+  function drawSteps(found: RequestDecision, plugins: RoutePlugins["plugins"]): void {
+    const answered = placeOfAnswer(plugins, found);
+    const rows = plugins.map(({ name, id: own, level }, i): readonly Child[] => [
+      el("span", {}, name, el("span", { class: "sub muted" }, own === null ? level : `${level}, ${own}`)),
+      outcomeOf(found, i, answered),
+    ]);
+    let begun = 0;
+    for (const { upstream, status, ms } of found.tries) {
+      const bar = timeBar(begun, ms, found.ms);
+      begun += ms;
+      rows.push([
+        placeLink(["upstreams", found.service, upstream]),
+        status ?? "no response",
+        el("span", {}, milliseconds(ms), bar),
+      ]);
+    }
+    const rest = Math.max(0, found.ms - begun);
+    if (found.tries.length === 0) rows.push(["No upstream was asked."]);
+    rows.push([
+      "All else: plugins, waiting, sending",
+      "",
+      el("span", {}, milliseconds(rest), timeBar(begun, rest, found.ms)),
+    ]);
+    replace(steps, ...rows.map((cells) => el("li", {}, ...cells.map((cell) => el("span", { class: "line" }, cell)))));
+  }
+
+  function againOf(found: RequestDecision): HTMLElement {
+    const { method, client, code, service, route, caller } = found;
+    const asked = { method: method ?? "GET", url: urlOf(found), ...(client !== null && { clientIp: client }) };
+    const curl = curlOf(found);
+    const same = {
+      ...(code !== null && { code }),
+      ...(service !== null && { service }),
+      ...(route !== null && { route }),
+    };
+    return section(
+      "Again",
+      el(
+        "div",
+        { class: "toolbar" },
+        method !== null && el("a", { class: "button", href: `#/try?${new URLSearchParams(asked)}` }, "Try it"),
+        button("Copy as curl", () => void copy(frame, curl, "Copied as a command.")),
+        traceLink(found.trace_id ?? null),
+      ),
+      el("p", { class: "mono line" }, curl),
+      el("p", { class: "muted" }, "Query, headers and body are not remembered."),
+      el(
+        "p",
+        { class: "badges" },
+        link(hashForRequests(same), code === null ? "Requests of this route" : "Requests with this code and route"),
+        caller !== null && link(hashForRequests({ caller }), "Requests of this caller"),
+      ),
+    );
+  }
+}
+
+function unknown(): HTMLElement {
+  const config = live.known?.config ?? null;
+  const kept = config === null ? null : (config.global.decisions ?? KEPT);
+  const latest = kept === null ? "The latest requests" : `The latest ${number(kept)} requests of all workers`;
+  const memory =
+    kept === 0
+      ? "The gateway remembers none: global.decisions is 0."
+      : `${latest} are remembered, as global.decisions says, from their end until a restart, with STATE_DIR beyond it.`;
+  const exactly = el("p", {}, `Ids are compared exactly, upper and lower case too. ${WHERE}`);
+  return notice("warn", "No request with this id is remembered.", memory, exactly);
+}
+
+/** Null: none with this id is remembered. */
+async function decisionOf(id: string): Promise<RequestDecision | null> {
+  if (!ID.test(id)) return null;
+  try {
+    // A path may have all characters of ids as they are; the manager lets no encoded slash pass.
+    return await ask<RequestDecision>("GET", `/gateway/requests/${id.replace("#", "%23")}`);
+  } catch (error) {
+    // The reply for an unknown id has it.
+    if (error instanceof ApiError && error.status === 404 && error.problem.id !== undefined) return null;
+    throw error;
+  }
+}
+
+/** "The plugin key_auth answered 401 key_missing." */
+function sentenceOf({ by, status, code, tries }: RequestDecision): string {
+  if (status === null) return "Nobody answered: the client disconnected before.";
+  const what = `${status}${code === null ? "" : ` ${code}`}.`;
+  if (by === null) return `It was answered with ${what}`;
+  if (by === "gateway") return `The gateway itself answered ${what}`;
+  if (by !== "upstream") return `The plugin ${by} answered ${what}`;
+  const upstream = tries.at(-1)?.upstream;
+  return `${upstream == null ? "An upstream" : `The upstream ${upstream}`} answered ${what}`;
+}
+
+function toneOf(status: number | null): "good" | "warn" | "bad" {
+  if (status === null || status >= 500) return "bad";
+  return status >= 400 ? "warn" : "good";
+}
+
+/** What a plugin of the route did, by its place and that of the plugin that answered. */
+function outcomeOf({ by, status, code, rule, tries }: RequestDecision, place: number, answered: number): string {
+  if (place === answered)
+    return `answered ${status ?? ""} ${code ?? ""}${rule === null ? "" : `, by ${rule}`}`.replace(/ +/g, " ");
+  if (answered >= 0) return place < answered ? "let it pass" : "not reached";
+  return by === "upstream" || tries.length > 0 ? "let it pass" : "–";
+}
+
+/** Which part of the whole it took, behind what went before. */
+function timeBar(begun: number, ms: number, all: number): SVGElement {
+  const whole = Math.max(all, begun + ms, 0.01);
+  const rect = { x: (100 * begun) / whole, width: Math.max(0.5, (100 * ms) / whole), y: 0, height: 6 };
+  const frame = { class: "requests__took", viewBox: "0 0 100 6", preserveAspectRatio: "none", "aria-hidden": "true" };
+  return svg("svg", frame, svg("rect", rect));
+}
+
+function factsOf(decision: RequestDecision, force: HTMLElement): HTMLElement {
+  const { time, client, method, host, path, service, route, caller, digest } = decision;
+  const asked = method === null ? "could not be read" : `${method} ${host ?? ""}${path ?? ""}`;
+  return factList([
+    ["Ended", el("time", { datetime: time }, moment(time))],
+    ["Request", el("span", { class: "mono line" }, asked)],
+    ["Client", client ?? "not known"],
+    // An older gateway does not say it.
+    caller == null ? null : ["Caller", el("span", { class: "line" }, caller)],
+    pluginFact(decision),
+    ["Service", placeLink(["services", service])],
+    ["Route", placeLink(["routes", service, route])],
+    ["Configuration", el("span", {}, el("span", { class: "mono" }, digest), " ", force)],
+  ]);
+}
+
+/** Which plugin has answered, with a link to the page that has it, and by which member of its configuration. */
+function pluginFact({ plugin, rule, service, route }: RequestDecision): [string, HTMLElement] | null {
+  // An older gateway does not say it.
+  if (plugin == null) return null;
+  const isOfAll = plugin.startsWith("global.plugins.");
+  const isOfRoute = plugin.startsWith(`services.${service ?? ""}.routes.${route ?? ""}.plugins.`);
+  const place = { service: isOfAll ? null : service, route: isOfRoute ? route : null };
+  const code = rule === null ? [] : [", rule ", el("span", { class: "mono" }, rule)];
+  return ["Plugin", el("span", {}, link(hashForPlace(place), ...breakable(plugin)), ...code)];
+}
+
+/** To the page of what the last name says; null among the names: there is none. */
+function placeLink([page, ...names]: readonly [string, ...(string | null)[]]): Node | string {
+  const known = names.filter((name) => name !== null);
+  return known.length === names.length ? link(hashFor(page, ...known), known.at(-1)!) : (names.at(-1) ?? "none");
+}
+
+/** By MANAGER_TRACE_URL, which the UI's server writes into the page. */
+const TRACE_URL = document.querySelector<HTMLMetaElement>('meta[name="trace-url"]')?.content;
+
+function traceLink(id: string | null): Child {
+  if (TRACE_URL === undefined || id === null || !/^[0-9a-f]{32}$/.test(id)) return null;
+  const opened = { target: "_blank", rel: "noopener noreferrer", title: `Trace ${id}, in a new tab` };
+  return el("a", { href: TRACE_URL.replaceAll("{trace_id}", id), class: "button", ...opened }, "Trace");
+}
