@@ -35,15 +35,13 @@ export function milliseconds(min: number, fallback: number, describe: string) {
  * The defaults of `HEALTH`, which is loaded where a service has several upstreams or says something of their health.
  */
 export const NO_HEALTH = {
-  ...{
-    enabled: false,
-    path: "/",
-    interval_ms: 5000,
-    timeout_ms: 2000,
-    healthy_threshold: 2,
-    unhealthy_threshold: 3,
-    expect_status: "200-399",
-  },
+  enabled: false,
+  path: "/",
+  interval_ms: 5000,
+  timeout_ms: 2000,
+  healthy_threshold: 2,
+  unhealthy_threshold: 3,
+  expect_status: "200-399",
   passive: { max_failures: 5, window_ms: 10_000, eject_ms: 10_000, statuses: [], slow_start_ms: 0 },
 };
 

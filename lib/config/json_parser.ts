@@ -3,8 +3,18 @@
  */
 import { isUtf8 } from "node:buffer";
 import { atOnce } from "../base/time_slices.ts";
-import { addIssue, HALF_PAIR, MAX_DEPTH, NOWHERE, shortText } from "./json.ts";
-import type { Issue, JsonDocument, JsonNode, Path, PositionOf } from "./json.ts";
+import {
+  addIssue,
+  HALF_PAIR,
+  MAX_DEPTH,
+  NOWHERE,
+  shortText,
+  type Issue,
+  type JsonDocument,
+  type JsonNode,
+  type Path,
+  type PositionOf,
+} from "./json.ts";
 import { digestSteps, endSteps } from "./value_text.ts";
 
 /**

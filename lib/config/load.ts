@@ -151,8 +151,13 @@ export function* loadSteps<K extends PluginKind>(
   const checked =
     members &&
     (yield* checkServices(context, {
-      ...{ schema: schema.fields!.get("services")!.item!, kinds, features, before: before?.checked ?? null },
-      ...{ text: text!, members, kept },
+      schema: schema.fields!.get("services")!.item!,
+      kinds,
+      features,
+      before: before?.checked ?? null,
+      text: text!,
+      members,
+      kept,
     }));
   const readFile = (path: string) => {
     const content = sources.readFile(path);
@@ -180,17 +185,15 @@ export function* loadSteps<K extends PluginKind>(
   const shown = schema.show(root, lists);
   const digest = yield* digestSteps("text" in source ? source.text : JSON.stringify(inKeyOrder(shown)));
   return {
-    ...{
-      ok: true,
-      config: isSame ? { ...config, global: before.config.global } : config,
-      tests,
-      testFiles,
-      callerLists: isSame ? before.callerLists : callers.lists,
-      callerFiles: callers.files,
-      shown,
-      digest,
-      kinds,
-    },
+    ok: true,
+    config: isSame ? { ...config, global: before.config.global } : config,
+    tests,
+    testFiles,
+    callerLists: isSame ? before.callerLists : callers.lists,
+    callerFiles: callers.files,
+    shown,
+    digest,
+    kinds,
     secrets: { marked: secrets, sources },
     checked: sources.placeholders === undefined ? checked : null,
     formed: sources.formed,

@@ -6,8 +6,22 @@ import { HOP_BY_HOP, TOKEN } from "../base/http_grammar.ts";
 import { ADDRESS_RANGE } from "./address_range.ts";
 import { DECISIONS } from "./decisions.ts";
 import { droppedProblem } from "./dropped_names.ts";
-import { BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
-import { choice, DAY_MS, flag, boundedInteger, milliseconds, NO_HEALTH, share } from "./fields.ts";
+import {
+  BASE_PATH,
+  GATEWAY_NAME,
+  HOST_PATTERN,
+  hostProblem,
+  METHOD,
+  NAME,
+  PATH,
+  choice,
+  DAY_MS,
+  flag,
+  boundedInteger,
+  milliseconds,
+  NO_HEALTH,
+  share,
+} from "./fields.ts";
 import type { JsonNode } from "./json.ts";
 import * as s from "./schema.ts";
 import { define } from "./schema_core.ts";

@@ -3,9 +3,23 @@
  */
 import { suggest } from "../base/suggest.ts";
 import { formatPath, nodeFrom, offsetAt, type Json, type JsonNode, type Path } from "./json.ts";
-import { camel, countText, define, INVALID, report, reportAt } from "./schema_core.ts";
-import type { AnySchema, CheckContext, CheckedList, Described, Infer, InputOf, Invalid } from "./schema_core.ts";
-import type { JsonSchema, Schema } from "./schema_core.ts";
+import {
+  camel,
+  countText,
+  define,
+  INVALID,
+  report,
+  reportAt,
+  type AnySchema,
+  type CheckContext,
+  type CheckedList,
+  type Described,
+  type Infer,
+  type InputOf,
+  type Invalid,
+  type JsonSchema,
+  type Schema,
+} from "./schema_core.ts";
 
 export interface ArrayOptions extends Described {
   readonly min?: number;

@@ -3,8 +3,18 @@
  */
 import { suggest } from "../base/suggest.ts";
 import type { Path } from "./json.ts";
-import { conceal, countText, define, MASK, mismatch, report } from "./schema_core.ts";
-import type { AcceptText, CheckContext, Described, Schema } from "./schema_core.ts";
+import {
+  conceal,
+  countText,
+  define,
+  MASK,
+  mismatch,
+  report,
+  type AcceptText,
+  type CheckContext,
+  type Described,
+  type Schema,
+} from "./schema_core.ts";
 
 export interface StringOptions extends Described {
   readonly min?: number;

@@ -81,7 +81,13 @@ function settingsOf(
   } = values;
   return {
     ...startOf(values, host),
-    ...{ serverCertPath, serverKeyPath, caCertPath, persistence, workers, stateDir, seal },
+    serverCertPath,
+    serverKeyPath,
+    caCertPath,
+    persistence,
+    workers,
+    stateDir,
+    seal,
     audit:
       values.auditLogPath === null
         ? null

@@ -94,7 +94,12 @@ const {
 
 /** Every setting, in the order in which help and README list them. */
 export const SETTINGS = {
-  ...{ configPath, configKey, noTests, httpPort, httpsPort, listenHosts },
+  configPath,
+  configKey,
+  noTests,
+  httpPort,
+  httpsPort,
+  listenHosts,
   serverCertPath: optionalSetting("SERVER_CERT_PATH", FILE, "Server certificate chain (PEM)."),
   serverKeyPath: optionalSetting("SERVER_KEY_PATH", FILE, "Private key of the server certificate (PEM)."),
   caCertPath: optionalSetting(
@@ -260,9 +265,11 @@ export const SETTINGS = {
     "false",
     "Give up, before the first port is open, every right of Node's permission model that no reload needs.",
   ),
-  ...{ shutdownGraceS, preStopDelayS },
+  shutdownGraceS,
+  preStopDelayS,
   workers: setting("WORKERS", WORKERS, "1", "Number of threads that serve requests; auto: one for each core."),
-  ...{ logLevel, logFormat },
+  logLevel,
+  logFormat,
 };
 
 /**

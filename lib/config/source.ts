@@ -5,9 +5,8 @@
 import { dirname, resolve } from "node:path";
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { inSlices, paced } from "../base/time_slices.ts";
-import { nodeFrom, NOWHERE } from "./json.ts";
+import { nodeFrom, NOWHERE, type Issue, type JsonDocument } from "./json.ts";
 import { parseJson, parseSteps } from "./json_parser.ts";
-import type { Issue, JsonDocument } from "./json.ts";
 import type { PlaceholderSource, ReferenceReader, Sources } from "./schema_core.ts";
 
 /** A file that has been read, or a JavaScript value of the same shape. */

@@ -150,22 +150,24 @@ const NOTHING_ELSE = {
     audit: null,
     seal: false,
   } as const),
-  ...{
-    admin: null,
-    probe: null,
-    metricsToken: null,
-    manager: null,
-    tracing: null,
-    metricsExport: null,
-    logsExport: null,
-  },
+  admin: null,
+  probe: null,
+  metricsToken: null,
+  manager: null,
+  tracing: null,
+  metricsExport: null,
+  logsExport: null,
 };
 
 /** `values` may have more than these. */
 export function startOf(values: ValuesOf<typeof START_SETTINGS>, host: Host) {
   const { configPath, httpPort, httpsPort, listenHosts, shutdownGraceS, preStopDelayS, logLevel } = values;
   return {
-    ...{ configPath, listenHosts, shutdownGraceS, preStopDelayS, logLevel },
+    configPath,
+    listenHosts,
+    shutdownGraceS,
+    preStopDelayS,
+    logLevel,
     httpsPort,
     httpPort: httpPort === "off" ? null : httpPort,
     configKeyPath: values.configKey,

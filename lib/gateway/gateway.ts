@@ -73,7 +73,9 @@ export class GatewayCore {
       tracing === undefined
         ? { spans: null, tracer: null }
         : features.tracing.openTracing(tracing, {
-            ...{ clock, log, secretParameters },
+            clock,
+            log,
+            secretParameters,
             proxy: () => configuration.snapshot.egressProxy,
           });
     const tools = {
@@ -106,15 +108,13 @@ export class GatewayCore {
       return configuration.snapshot;
     };
     const listener = new Listener({
-      ...{
-        features,
-        clock,
-        log,
-        writeBatch: runtime.writeBatch,
-        serve: requests.serve,
-        ended: requests.ended,
-        join,
-      },
+      features,
+      clock,
+      log,
+      writeBatch: runtime.writeBatch,
+      serve: requests.serve,
+      ended: requests.ended,
+      join,
       unread: new UnreadRequests(serving).add,
       ...(runtime.connections && { connections: runtime.connections }),
       receiving: following === null ? requests.receiving : () => inForce().receiving,

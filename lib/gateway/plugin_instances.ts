@@ -310,9 +310,9 @@ export function chain(
   const stores = links.some(({ kind }) => kind.stores);
   const handler = composeChain(links, innermost, runtime.clock, onFault, handlerBy);
   const guards = () => links.filter(({ kind }) => kind.guards === true).map(identityOf);
-  const modules = links.filter(({ kind }) => !isBuiltIn(kind)).map(({ name }) => name);
+  const modules = () => links.flatMap(({ kind, name }) => (isBuiltIn(kind) ? [] : name));
   return {
-    handler: watched?.(handler, { ...place, plugins: [...new Set(modules)] }) ?? handler,
+    handler: watched?.(handler, { ...place, plugins: [...new Set(modules())] }) ?? handler,
     audience: stores ? hash("sha256", JSON.stringify([place.service, place.route, guards()]), "base64url") : "",
     ownHeaders: own.length === 0 ? (matched ?? NO_HEADERS) : new Set([...own, ...(matched ?? [])]),
     callers: callers ?? undefined,

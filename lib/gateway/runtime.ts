@@ -13,9 +13,15 @@ import type { ConnectionCounts } from "../server/limits.ts";
 import type { HashSecret, MemoryCounters, QuotaTables } from "../store/caller_tables.ts";
 import type { GatewayCounters } from "../store/counters.ts";
 import type { BalancedService, Balancing, Probes } from "../upstream/balancing.ts";
-import type { Address, FailureCounts } from "../upstream/contracts.ts";
-import type { HealthTools, HostNames, NamesOptions, TlsToUpstreams } from "../upstream/contracts.ts";
-import type { UpstreamTlsSettings } from "../upstream/contracts.ts";
+import type {
+  Address,
+  FailureCounts,
+  HealthTools,
+  HostNames,
+  NamesOptions,
+  TlsToUpstreams,
+  UpstreamTlsSettings,
+} from "../upstream/contracts.ts";
 import { UpstreamSet, type Pool, type Peer } from "../upstream/upstream_set.ts";
 import { Http1Pool } from "../upstream/pool.ts";
 import type { PoolOptions } from "../upstream/connect.ts";

@@ -10,14 +10,22 @@ import type { Config, PluginInstance, Route, Service } from "../config/model.ts"
 import type { Meter, RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { LogFormats } from "../observe/access_log.ts";
-import { readEntries, tableSteps } from "../route/table.ts";
-import type { TableRoute, RouteTable, TableEntry } from "../route/table.ts";
+import { readEntries, tableSteps, type TableRoute, type RouteTable, type TableEntry } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/inbound.ts";
 import type { HostCertificates } from "../server/certificates.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import { destinationsOfUpstreams } from "./destinations.ts";
-import type { BeforeRoutes, CompileTools, EarlyAnswer, UseOwnErrors, ValidConfig } from "./compile_types.ts";
-import type { PluginContext, PluginLink, PluginOwner, RouteChain } from "./compile_types.ts";
+import type {
+  BeforeRoutes,
+  CompileTools,
+  EarlyAnswer,
+  UseOwnErrors,
+  ValidConfig,
+  PluginContext,
+  PluginLink,
+  PluginOwner,
+  RouteChain,
+} from "./compile_types.ts";
 import type { FeatureContext, Features } from "./features.ts";
 import type { LoadedFeatures } from "./loaded_features.ts";
 import type { InUse } from "./runtime.ts";

@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { byteStream } from "../http/body.ts";
-import { stopPluginTime, type Exchange, type Notes, type PluginTime } from "../http/exchange.ts";
+import { stopPluginTime, type Call, type Exchange, type Notes, type PluginTime } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { discard, faultReply, isForeignFault, type Reply, type Tunnel } from "../http/reply.ts";
 import type { AnyPlugin, Link, OnFault } from "./plugin.ts";
@@ -38,13 +38,14 @@ export function composeChain<L extends Link>(
   make: (link: L, next: Handler) => Handler = ({ middleware }, next) => middleware(next),
 ): Handler {
   if (links.length === 0) return innermost;
-  const last: Handler = (exchange) => {
+  let handler: Handler = (exchange) => {
     const { call } = exchange;
     call.notes.by = null;
     if (call.notes.plugin !== null) stopPluginTime(call.notes, clock.now());
     return (call.passed = innermost(exchange));
   };
-  return links.reduceRight((next, link) => linkHandler(link, make(link, next), clock, onFault), last);
+  for (const link of links.toReversed()) handler = linkHandler(link, make(link, handler), clock, onFault);
+  return handler;
 }
 
 /** The plugin gets the request: the time of the one before ends. */
@@ -56,40 +57,41 @@ function startPluginTime(notes: Notes, meter: PluginTime, now: number): void {
 }
 
 function linkHandler(link: Link, handler: Handler, clock: Clock, onFault: OnFault): Handler {
-  const { meter } = link;
-  const replyTo = (exchange: Exchange, error: unknown): Reply => {
-    const { call } = exchange;
-    if (!isForeignFault(error)) onFault(link, call, error);
-    return faultReply(call, error);
-  };
-  const checked = (exchange: Exchange, reply: Reply): Reply => {
-    let error: unknown = null;
-    try {
-      if (isReply(reply) && (reply.tunnel === undefined || exchange.upgrade !== null)) return withSafeBody(reply);
-    } catch (thrown) {
-      error = thrown;
-    }
-    discard(reply);
-    return replyTo(exchange, error ?? new TypeError(NO_REPLY));
-  };
   return (exchange) => {
     const { call } = exchange;
+    const { meter } = link;
     call.notes.by = link;
     if (meter !== null) startPluginTime(call.notes, meter, clock.now());
     let returned: Reply | Promise<Reply>;
     try {
       returned = handler(exchange);
     } catch (error) {
-      returned = replyTo(exchange, error);
+      returned = replyTo(error, call, link, onFault);
     }
     // The plugin has passed on the reply of the next handler.
     if (returned === call.passed) return returned;
-    if (!(returned instanceof Promise)) return (call.passed = checked(exchange, returned));
+    if (!(returned instanceof Promise)) return (call.passed = checked(returned, exchange, link, onFault));
     return (call.passed = returned.then(
-      (reply) => checked(exchange, reply),
-      (error: unknown) => replyTo(exchange, error),
+      (reply) => checked(reply, exchange, link, onFault),
+      (error: unknown) => replyTo(error, call, link, onFault),
     ));
   };
+}
+
+function replyTo(error: unknown, call: Call, link: Link, onFault: OnFault): Reply {
+  if (!isForeignFault(error)) onFault(link, call, error);
+  return faultReply(call, error);
+}
+
+function checked(reply: Reply, exchange: Exchange, link: Link, onFault: OnFault): Reply {
+  let error: unknown = null;
+  try {
+    if (isReply(reply) && (reply.tunnel === undefined || exchange.upgrade !== null)) return withSafeBody(reply);
+  } catch (thrown) {
+    error = thrown;
+  }
+  discard(reply);
+  return replyTo(error ?? new TypeError(NO_REPLY), exchange.call, link, onFault);
 }
 
 /** Whether a plugin's value is a Reply that can be sent. */

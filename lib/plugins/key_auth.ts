@@ -8,10 +8,11 @@
  * that cannot be decoded is used unchanged. Names of parameters are case-sensitive: `apikey` is another parameter.
  */
 import { hash, timingSafeEqual } from "node:crypto";
+import type { ErrorCode } from "../base/errors.ts";
 import { FORWARDING, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { droppedProblem } from "../config/dropped_names.ts";
 import { array, boolean, object, optional, string, withDefault } from "../config/schema.ts";
-import { callerNamed, type Exchange } from "../http/exchange.ts";
+import { callerNamed, type Call, type Exchange } from "../http/exchange.ts";
 import { headerValue, headerValues, isHopByHop, sameName, quotedString, withoutHeader } from "../http/headers.ts";
 import { queryValues, withoutParameter } from "../http/query.ts";
 import { problem } from "../http/reply.ts";
@@ -104,8 +105,11 @@ export const keyAuth: Plugin<typeof schema> = {
   schema,
   guards: true,
   identifies: true,
-  ownHeaders: ({ from = DEFAULT_PLACES }) => from.map(placeOf).flatMap(({ isQuery, name }) => (isQuery ? [] : name)),
-  secretParameters: ({ from = DEFAULT_PLACES }) => from.map((place) => placeOf(place).name),
+  ownHeaders: ({ from }) =>
+    placesOf(from)
+      .filter(({ isQuery }) => !isQuery)
+      .map(({ name }) => name),
+  secretParameters: ({ from }) => placesOf(from).map(({ name }) => name),
   create(
     { key, keys = [], callers: isOfAll, from = DEFAULT_PLACES, hideCredentials },
     { gatewayName, scope, callers, clock },
@@ -117,22 +121,24 @@ export const keyAuth: Plugin<typeof schema> = {
       end: "expiresAt" in entry ? endOfKey(entry) : Infinity,
       digest: digestOf(entry),
     }));
-    const places = from.map(placeOf);
-    const described = from.map((place) => place.replace("query:", "query parameter ").replace("header:", "header "));
-    const headers = ["WWW-Authenticate", `Key realm=${quotedString(gatewayName)}`];
-    const missing = { headers, detail: `Send the API key in the ${described.join(" or in the ")}.` };
-    const invalid = { headers, detail: "The API key that was sent is not a valid one." };
-    const expired = { headers, detail: "The API key that was sent was valid once, and has ended." };
+    const places = placesOf(from);
+    // The texts of refusals are made when they are needed: ten thousand instances would hold them.
+    const described = () =>
+      from
+        .map((place) => place.replace("query:", "query parameter ").replace("header:", "header "))
+        .join(" or in the ");
+    const refused = (call: Call, code: ErrorCode, detail: string, rule?: string) =>
+      problem(call, code, { headers: ["WWW-Authenticate", `Key realm=${quotedString(gatewayName)}`], detail, rule });
     // Hashing is most of the cost of this plugin, so valid keys are remembered. Only configured keys get in here, so it
     // stays small; and a Map looks texts up by a hash that is seeded per process, so the time does not reveal how close
     // a guess is.
-    const found = new Map<string, KeyOwner>();
+    let found: Map<string, KeyOwner> | undefined;
     /** Compares with every key and never stops early, so that the time does not reveal whether or which key matches. */
     const find = (presented: string): KeyOwner | undefined => {
       const given = sha256(presented);
       let owner = isOfAll === true ? callers!.withKey(given) : undefined;
       for (const each of credentials) if (timingSafeEqual(each.digest, given)) owner = each;
-      if (owner !== undefined) found.set(presented, owner);
+      if (owner !== undefined) (found ??= new Map()).set(presented, owner);
       return owner;
     };
     /** With the default places, the header is ignored where the query has a key. */
@@ -140,15 +146,17 @@ export const keyAuth: Plugin<typeof schema> = {
       from !== DEFAULT_PLACES &&
       places.some((other) => other !== place && keysAt(other, exchange).some((each) => each !== presented));
     return (next) => (exchange) => {
+      const { call } = exchange;
       let presented: string | null | undefined;
       let place = 0;
       while ((presented = keyAt(places[place]!, exchange)) === undefined)
-        if (++place === places.length) return problem(exchange.call, "key_missing", missing);
-      const owner = presented === null ? undefined : (found.get(presented) ?? find(presented));
+        if (++place === places.length) return refused(call, "key_missing", `Send the API key in the ${described()}.`);
+      const owner = presented === null ? undefined : (found?.get(presented) ?? find(presented));
       if (owner === undefined || isContradicted(exchange, presented!, places[place]!))
-        return problem(exchange.call, "key_invalid", invalid);
+        return refused(call, "key_invalid", "The API key that was sent is not a valid one.");
       const { identity, end, rule } = owner;
-      if (end !== Infinity && clock.wall() >= end) return problem(exchange.call, "key_expired", { ...expired, rule });
+      if (end !== Infinity && clock.wall() >= end)
+        return refused(call, "key_expired", "The API key that was sent was valid once, and has ended.", rule);
       if (!hideCredentials) return next(exchange.with(callerNamed(identity)));
       let { query, headers } = exchange;
       for (const { isQuery, name } of places) {
@@ -169,6 +177,13 @@ interface KeySource {
 function placeOf(text: string): KeySource {
   const [kind, name] = text.split(":") as [string, string];
   return kind === "query" ? { isQuery: true, name } : { isQuery: false, name: name.toLowerCase() };
+}
+
+const DEFAULT_SOURCES = DEFAULT_PLACES.map(placeOf);
+
+/** Default: one list for all instances. */
+function placesOf(from = DEFAULT_PLACES): readonly KeySource[] {
+  return from === DEFAULT_PLACES ? DEFAULT_SOURCES : from.map(placeOf);
 }
 
 /** Undefined: there is none; null: there are different ones, of which the upstream might use another one. */
@@ -193,7 +208,8 @@ function isNeverSeen({ isQuery, name }: KeySource): boolean {
 }
 
 function digestOf(entry: { readonly key?: string; readonly keySha256?: string }): Buffer {
-  return entry.key !== undefined ? sha256(entry.key) : Buffer.from(entry.keySha256!, "hex");
+  // Copied into memory that small buffers share.
+  return entry.key !== undefined ? Buffer.from(sha256(entry.key)) : Buffer.from(entry.keySha256!, "hex");
 }
 
 function sha256(text: string): Buffer {

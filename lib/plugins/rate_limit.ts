@@ -121,8 +121,12 @@ type Limits = ObjectOut<typeof WINDOW_FIELDS>;
 export function windowsOf({ limitSecond, limitMin, limitHour, limitDay }: Limits): Window[] {
   const window = (name: string, limit: number | undefined, ms: number) =>
     limit === undefined ? [] : [{ name, limit, ms }];
-  const short = [...window("second", limitSecond, 1_000), ...window("minute", limitMin, 60_000)];
-  return [...short, ...window("hour", limitHour, 3_600_000), ...window("day", limitDay, 86_400_000)];
+  return [
+    ...window("second", limitSecond, 1_000),
+    ...window("minute", limitMin, 60_000),
+    ...window("hour", limitHour, 3_600_000),
+    ...window("day", limitDay, 86_400_000),
+  ];
 }
 
 /** The header that `callerBy` reads, for `ownHeaders`. */
@@ -157,20 +161,9 @@ function byAddress({ clientAddress }: Exchange): string {
  */
 function enforcing(windows: readonly Window[], id: string | null, path: string): Settle {
   const names = windows.map((window) => quotedString(id === null ? window.name : `${id}-${window.name}`));
-  const rules = windows.map(({ name }) => `${path}limit_${name === "minute" ? "min" : name}`);
   const policy = windows.map((window, i) => `${names[i]};q=${window.limit};w=${window.ms / 1000}`).join(", ");
-  const limitsOf = ({ remaining, resetMs }: Decision) => {
-    let text = "";
-    for (let i = 0; i < names.length; i++)
-      text += `${i === 0 ? "" : ", "}${names[i]};r=${remaining[i]};t=${Math.ceil(resetMs[i]! / 1000)}`;
-    return text;
-  };
-  const withLimits = (reply: Reply, left: string): Reply => ({
-    ...reply,
-    headers: [...reply.headers, "RateLimit-Policy", policy, "RateLimit", left],
-  });
   return (next, exchange, decision) => {
-    const limits = limitsOf(decision);
+    const limits = limitsOf(names, decision);
     if (!decision.admitted) {
       const seconds = Math.max(1, Math.ceil(decision.retryMs / 1000));
       const detail = `Try again in ${seconds} ${seconds === 1 ? "second" : "seconds"}.`;
@@ -180,14 +173,29 @@ function enforcing(windows: readonly Window[], id: string | null, path: string):
       let last = -1;
       for (let i = 0; i < windows.length; i++)
         if (remaining[i] === 0 && (last < 0 || resetMs[i]! >= resetMs[last]!)) last = i;
-      const rule = rules[last];
+      const longest = windows[last]?.name;
+      const rule = longest && `${path}limit_${longest === "minute" ? "min" : longest}`;
       const why = `rate_limit: ${reached.map(({ name, limit }) => `${limit} per ${name}`).join(", ")}`;
       return withLimits(
         problem(exchange.call, "rate_limited", { detail, headers: ["Retry-After", String(seconds)], why, rule }),
+        policy,
         limits,
       );
     }
     const reply = next(exchange);
-    return reply instanceof Promise ? reply.then((later) => withLimits(later, limits)) : withLimits(reply, limits);
+    return reply instanceof Promise
+      ? reply.then((later) => withLimits(later, policy, limits))
+      : withLimits(reply, policy, limits);
   };
+}
+
+function limitsOf(names: readonly string[], { remaining, resetMs }: Decision): string {
+  let text = "";
+  for (let i = 0; i < names.length; i++)
+    text += `${i === 0 ? "" : ", "}${names[i]};r=${remaining[i]};t=${Math.ceil(resetMs[i]! / 1000)}`;
+  return text;
+}
+
+function withLimits(reply: Reply, policy: string, limits: string): Reply {
+  return { ...reply, headers: [...reply.headers, "RateLimit-Policy", policy, "RateLimit", limits] };
 }

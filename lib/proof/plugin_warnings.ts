@@ -14,6 +14,7 @@ import type { ConfigWarning } from "../gateway/status.ts";
 import { exampleOf, type WrittenPlugin, type WrittenRoute } from "./written.ts";
 
 type Draft = Pick<ConfigWarning, "code" | "message" | "remedy"> & { readonly example?: string };
+type Add = (plugin: WrittenPlugin, draft: Draft) => void;
 
 /**
  * At most one of each code for a plugin instance. `plugins` has all instances, also those of services without routes;
@@ -27,25 +28,25 @@ export function* ofPlugins(
 ): Generator<undefined, readonly ConfigWarning[], undefined> {
   const groups = knownGroups(plugins, callers);
   const found = new Map<WrittenPlugin, Draft[]>();
-  const add = (plugin: WrittenPlugin, draft: Draft) => {
+  const add: Add = (plugin, draft) => {
     const drafts = found.get(plugin) ?? [];
     if (drafts.every(({ code }) => code !== draft.code)) found.set(plugin, [...drafts, draft]);
   };
-  for (const [i, plugin] of plugins.entries()) {
+  for (let i = 0; i < plugins.length; i++) {
     if (i % ROUTES_OF_A_STEP === 0) yield;
-    for (const draft of ofSettings(plugin)) add(plugin, draft);
-    for (const draft of ofGroups(plugin, groups)) add(plugin, draft);
+    ofSettings(plugins[i]!, add);
+    ofGroups(plugins[i]!, groups, add);
   }
-  if (callers !== null) for (const [plugin, draft] of ofNames(plugins)) add(plugin, draft);
+  if (callers !== null) ofNames(plugins, add);
   const logins: Logins = new Map();
   let count = 0;
   for (const [route, request] of samples) {
     if (count++ % ROUTES_OF_A_STEP === 0) yield;
-    for (const [i, plugin] of route.plugins.entries()) {
-      for (const draft of ofOrder(plugin, route, request, i)) add(plugin, draft);
-      for (const draft of ofRedirect(plugin, route, request, leadsBack)) add(plugin, draft);
-      for (const draft of ofLogin(plugin, route, logins)) add(plugin, draft);
+    for (let i = 0; i < route.plugins.length; i++) {
+      ofOrder(i, route, request, add);
+      ofLogin(route.plugins[i]!, route, logins, add);
     }
+    ofRedirect(route, request, leadsBack, add);
   }
   /** Of the first route that runs the plugin. */
   const requests = new Map<WrittenPlugin, SampleRequest>();
@@ -60,7 +61,7 @@ export function* ofPlugins(
   });
 }
 
-function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {
+function ofSettings(plugin: WrittenPlugin, add: Add): void {
   const { kind, config } = plugin;
   if (kind.name === "fault" && config["percent"] !== 0) {
     const { match, percent, delayMs, status } = config;
@@ -71,39 +72,42 @@ function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {
     const message =
       `Faults are injected by ${nameOf(plugin)}: ${String(percent)} % of its ` +
       `requests${match === undefined ? "" : " that match"} ${effects.join(" and ")}.`;
-    yield {
+    add(plugin, {
       code: "faults_injected",
       message,
       remedy: 'Remove the plugin, or set its "enabled" to false, when the trial is over.',
-    };
+    });
   }
-  const claims = { ...(config["claims"] as object | undefined) };
-  if (kind.name === "jwt" && config["aud"] === undefined && !("aud" in claims)) {
+  if (kind.name === "jwt" && config["aud"] === undefined && !("aud" in claimsOf(config))) {
     const message =
       `${which(plugin)} accepts every token that its keys ` +
       (`verify${config["iss"] === undefined ? "" : " and its issuer has issued"}, ` +
         `also one that was issued for another service.`);
-    yield { code: "token_for_anyone", message, remedy: 'Set "aud" to the name of this service at the issuer.' };
+    add(plugin, { code: "token_for_anyone", message, remedy: 'Set "aud" to the name of this service at the issuer.' });
   }
   if (
     kind.name === "introspection" &&
-    Object.keys(claims).length === 0 &&
+    Object.keys(claimsOf(config)).length === 0 &&
     (config["scopes"] as readonly string[]).length === 0
   ) {
     const message =
       `${which(plugin)} accepts every token that its server calls active, ` +
       `also one that was issued for another service.`;
-    yield { code: "token_for_anyone", message, remedy: 'Set "scopes", or "claims" with the "aud" of this service.' };
+    add(plugin, {
+      code: "token_for_anyone",
+      message,
+      remedy: 'Set "scopes", or "claims" with the "aud" of this service.',
+    });
   }
   if (kind.guards === true && config["onError"] === "allow") {
     const message =
       `${which(plugin)} admits every request, also one without credentials, ` +
       `while its server cannot be asked ("on_error": "allow").`;
-    yield {
+    add(plugin, {
       code: "guard_fails_open",
       message,
       remedy: 'Set "on_error" to "deny", or accept the warning if nothing behind the guard needs protection.',
-    };
+    });
   }
   const [field, use] = REMOTES[kind.name] ?? [];
   const url = field === undefined || typeof config[field] !== "string" ? null : new URL(config[field]);
@@ -111,12 +115,16 @@ function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {
     const message =
       `${which(plugin)} ${use} over plain HTTP (${url.host}): ` +
       `anyone on the network between can read and change it.`;
-    yield {
+    add(plugin, {
       code: "plain_http_secret",
       message,
       remedy: "Use an https:// URL, or reach the server through a proxy on this machine.",
-    };
+    });
   }
+}
+
+function claimsOf(config: WrittenPlugin["config"]): object {
+  return { ...(config["claims"] as object | undefined) };
 }
 
 /** The groups that callers can have; null: tokens, or plugins that are not ours, name others. */
@@ -147,18 +155,19 @@ function groupsNamedBy({ kind, config }: WrittenPlugin): readonly string[] {
   return (config["limitsByGroup"] as GroupLimits<unknown> | undefined)?.map(({ group }) => group) ?? [];
 }
 
-function* ofGroups(plugin: WrittenPlugin, known: ReadonlySet<string> | null): Iterable<Draft> {
-  const unknown = known === null ? [] : [...new Set(groupsNamedBy(plugin))].filter((group) => !known.has(group));
+function ofGroups(plugin: WrittenPlugin, known: ReadonlySet<string> | null, add: Add): void {
+  if (known === null) return;
+  const unknown = [...new Set(groupsNamedBy(plugin))].filter((group) => !known.has(group));
   if (unknown.length === 0) return;
   const [first, more] = [JSON.stringify(unknown[0]), unknown.length - 1];
   const message =
     `${which(plugin)} names the group ` + `${first}${more === 0 ? "" : ` and ${more} more`}, which no caller has.`;
-  yield {
+  add(plugin, {
     code: "group_unknown",
     message,
     remedy:
       'Correct the name, add it to the "groups" of a caller, or set "groups_claim" of the plugin that reads tokens.',
-  };
+  });
 }
 
 /** The field that holds a URL, and what is sent or fetched there. */
@@ -175,23 +184,19 @@ const REMOTES: Readonly<Record<string, readonly [field: string, use: string]>> =
 const COUNTING: ReadonlySet<string> = new Set(["rate_limit", "quota", "concurrency"]);
 
 /** About the plugin at this place of a route. */
-function* ofOrder(
-  plugin: WrittenPlugin,
-  { plugins, route, service }: WrittenRoute,
-  request: SampleRequest,
-  place: number,
-): Iterable<Draft> {
+function ofOrder(place: number, { plugins, route, service }: WrittenRoute, request: SampleRequest, add: Add): void {
+  const plugin = plugins[place]!;
   const { kind, config } = plugin;
   if (kind.name === "authorize" && !plugins.slice(0, place).some((other) => other.kind.identifies === true)) {
     const message =
       `${which(plugin)} runs on route "${route.name}" of service "${service.name}" before any plugin that ` +
       `identifies the caller: no rule about callers, groups or claims holds there.`;
-    yield {
+    add(plugin, {
       code: "authorize_before_identity",
       message,
       example: exampleOf(request),
       remedy: "Write it behind key_auth, jwt or another plugin that identifies callers.",
-    };
+    });
   }
   const by = COUNTING.has(kind.name) ? String(config["limitBy"]) : "";
   const hasGroups = config["limitsByGroup"] !== undefined;
@@ -205,34 +210,34 @@ function* ofOrder(
     const message =
       `${which(plugin)} runs before ${nameOf(identifying)}, which identifies the caller: ` +
       `the upstream gets no token.`;
-    yield {
+    add(plugin, {
       code: "token_before_identity",
       message,
       example: exampleOf(request),
       remedy: "Move it behind that plugin.",
-    };
+    });
   }
   const guard = after.findLast((other) => other.guard !== null);
   if (kind.stores === true && guard !== undefined) {
     const message =
       `${which(plugin)} is written further out than ${nameOf(guard)}, which decides who may send requests; ` +
       `the gateway runs it behind that guard all the same.`;
-    yield {
+    add(plugin, {
       code: "cache_outside_guard",
       message,
       example: exampleOf(request),
       remedy: "Write it behind the last guard, so that the configuration shows the order that holds.",
-    };
+    });
   }
   if ((by === "credential" || hasGroups) && identifying !== undefined) {
     const effect = hasGroups ? "nobody has a group there" : "it counts by client address, not by credential";
     const remedy = `Move it behind that plugin${hasGroups ? "" : ', or set "limit_by" to "client_ip"'}.`;
-    yield {
+    add(plugin, {
       code: "limit_before_identity",
       message: `${which(plugin)} runs before ${nameOf(identifying)}, which identifies the caller: ${effect}.`,
       example: exampleOf(request),
       remedy,
-    };
+    });
   }
   if (by.startsWith("header:") && !before.some((other) => other.guard !== null)) {
     const message =
@@ -240,35 +245,30 @@ function* ofOrder(
       `which any client can change with each request: no guard runs before it.`;
     const remedy =
       "Move it behind key_auth or another guard, add a limit by client_ip, or have a proxy in front set the header.";
-    yield { code: "limit_by_any_header", message, example: exampleOf(request), remedy };
+    add(plugin, { code: "limit_by_any_header", message, example: exampleOf(request), remedy });
   }
 }
 
-function* ofRedirect(
-  plugin: WrittenPlugin,
-  route: WrittenRoute,
-  request: SampleRequest,
-  leadsBack: LeadsBack,
-): Iterable<Draft> {
+function ofRedirect(route: WrittenRoute, request: SampleRequest, leadsBack: LeadsBack, add: Add): void {
   // The first one answers.
-  if (plugin !== route.plugins.find(({ kind }) => kind.name === "redirect") || !leadsBack(plugin, route, request))
-    return;
+  const plugin = route.plugins.find(({ kind }) => kind.name === "redirect");
+  if (plugin === undefined || !leadsBack(plugin, route, request)) return;
   const message =
     `${which(plugin)} leads requests of route "${route.route.name}" to the same route, ` +
     `which redirects them again, without end.`;
-  yield {
+  add(plugin, {
     code: "redirect_loop",
     message,
     example: exampleOf(request),
     remedy: "To lead to HTTPS, use global.https_redirect; else name a path that another route takes.",
-  };
+  });
 }
 
 /** The instances of `oidc` with the hosts of their services; none: all hosts. */
 type Logins = Map<WrittenPlugin, readonly string[]>;
 
 /** About one whose cookies replace those of an earlier one. */
-function* ofLogin(plugin: WrittenPlugin, { service }: WrittenRoute, logins: Logins): Iterable<Draft> {
+function ofLogin(plugin: WrittenPlugin, { service }: WrittenRoute, logins: Logins, add: Add): void {
   if (plugin.kind.name !== "oidc" || logins.has(plugin)) return;
   const hosts = plugin.service === null ? [] : service.hosts;
   const other = [...logins].find(
@@ -279,15 +279,15 @@ function* ofLogin(plugin: WrittenPlugin, { service }: WrittenRoute, logins: Logi
   const message =
     `${which(plugin)} and ${nameOf(other)} keep different sessions in cookies of the same name: ` +
     `a login at one can end the session at the other.`;
-  yield {
+  add(plugin, {
     code: "session_cookie_shared",
     message,
     remedy: 'Give one of them another "session.cookie", or both the same "issuer" and "client_id".',
-  };
+  });
 }
 
 /** About those that name callers in another way than the first one does: to `callers` a name is one caller. */
-function* ofNames(plugins: readonly WrittenPlugin[]): Iterable<readonly [WrittenPlugin, Draft]> {
+function ofNames(plugins: readonly WrittenPlugin[], add: Add): void {
   const naming = plugins.filter(({ kind }) => kind.identifies === true);
   const [first] = naming;
   const seen = new Set(first === undefined ? [] : [namesOf(first)]);
@@ -300,7 +300,7 @@ function* ofNames(plugins: readonly WrittenPlugin[]): Iterable<readonly [Written
       "who gets the name of another at one of them has its groups and limits.";
     const remedy =
       "Accept the warning once nobody can choose such a name, or write ids that only one of them can give.";
-    yield [plugin, { code: "names_mixed", message, remedy }];
+    add(plugin, { code: "names_mixed", message, remedy });
   }
 }
 

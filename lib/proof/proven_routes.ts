@@ -42,20 +42,21 @@ export function* provenRoutes(
     return yield* placed(known.proof, routes);
   }
   const entries: TableEntry<number>[] = [];
-  for (const [i, { service, route }] of routes.entries()) {
+  for (let i = 0; i < routes.length; i++) {
+    const { service, route } = routes[i]!;
     entries.push(entryOf(service, route, i, valid));
     if (i % ROUTES_OF_A_STEP === 0) yield;
   }
   const accepted: (readonly [number, number])[] = [];
   const destinationOf = destinations();
-  // The order of what is found must not tell which services have stayed.
+  // Equal sets are one object.
   const sets = new Map<string, ReadonlySet<string>>();
   const proof = yield* proveRoutes(entries, {
     guardsOf(i) {
-      const { guardNames, guards } = routes[i]!;
-      const same = sets.get(guardNames) ?? guards;
-      sets.set(guardNames, same);
-      return same;
+      const { guardNames } = routes[i]!;
+      const guards = sets.get(guardNames) ?? routes[i]!.guards;
+      sets.set(guardNames, guards);
+      return guards;
     },
     destinationOf: (i) => destinationOf(routes[i]!),
     isAccepted(guarded, taker) {
@@ -100,7 +101,8 @@ function* keyOf(routes: readonly WrittenRoute[], { config }: ValidConfig): Gener
   const answers = new Numbers();
   const ofRoutes = new Int32Array(2 * routes.length);
   let before: Service | null = null;
-  for (const [i, { service, guards, guardNames, answering }] of routes.entries()) {
+  for (let i = 0; i < routes.length; i++) {
+    const { service, plugins, guardNames, answering } = routes[i]!;
     if (service !== before) sum.update(partOf(service));
     if (i % ROUTES_OF_A_STEP === 0) yield;
     before = service;
@@ -108,7 +110,7 @@ function* keyOf(routes: readonly WrittenRoute[], { config }: ValidConfig): Gener
     ofRoutes[2 * i] = sets.of(guardNames);
     ofRoutes[2 * i + 1] = answers.of(answering);
     if (sets.size === count) continue;
-    const numbers = Array.from(guards, (guard) => guardNumbers.of(guard)).sort();
+    const numbers = plugins.flatMap(({ guard }) => (guard === null ? [] : guardNumbers.of(guard))).sort();
     sum.update(`${numbers.join()};`);
   }
   const texts = [...answers.keys()];

@@ -33,7 +33,7 @@ export interface WrittenRoute {
   readonly at: Path;
   /** From the outermost to the innermost, as written. */
   readonly plugins: readonly WrittenPlugin[];
-  /** Equal sets are one object, but for those of services that are as they were. */
+  /** A new object each time. */
   readonly guards: ReadonlySet<string>;
   /** Equal for equal sets. */
   readonly guardNames: string;
@@ -66,7 +66,6 @@ export function* written({ config, kinds, shown }: ValidConfig) {
     globals.get(config.global) ?? list(new WrittenOwner(null, null), config.global.plugins, displayed.global.plugins);
   globals.set(config.global, outermost);
   const all: WrittenService[] = [];
-  const sets = new Map<string, ReadonlySet<string>>();
   for (const [index, service] of config.services.entries()) {
     yield;
     const known = services.get(service);
@@ -76,13 +75,14 @@ export function* written({ config, kinds, shown }: ValidConfig) {
     }
     const shown = displayed.services[index]!;
     const outer = list(new WrittenOwner(service, null, index), service.plugins, shown.plugins);
+    const outside = outermost.concat(outer);
     const [plugins, routes] = [[...outer], [] as WrittenRoute[]];
     for (const [i, route] of service.routes.entries()) {
       if (i % ROUTES_OF_A_STEP === 0) yield;
       const owner = new WrittenOwner(service, route, index, i);
       const inner = list(owner, route.plugins, shown.routes[i]!.plugins);
       plugins.push(...inner);
-      routes.push(new WrittenAt(owner, service, route, [...outermost, ...outer, ...inner], sets));
+      routes.push(new WrittenAt(owner, service, route, outside.concat(inner)));
     }
     const read = { outermost, index, plugins, routes };
     services.set(service, read);
@@ -98,12 +98,14 @@ export function* written({ config, kinds, shown }: ValidConfig) {
 class WrittenOwner {
   readonly service: string | null;
   readonly route: string | null;
-  readonly #indexes: readonly number[];
+  readonly #index: number;
+  readonly #routeIndex: number;
 
-  constructor(service: Service | null, route: Route | null, ...indexes: readonly number[]) {
+  constructor(service: Service | null, route: Route | null, index = -1, routeIndex = -1) {
     this.service = service === null ? null : service.name;
     this.route = route === null ? null : route.name;
-    this.#indexes = indexes;
+    this.#index = index;
+    this.#routeIndex = routeIndex;
   }
 
   get path(): string {
@@ -112,9 +114,9 @@ class WrittenOwner {
   }
 
   get at(): Path {
-    const [service, route] = this.#indexes;
-    if (service === undefined) return ["global"];
-    return route === undefined ? ["services", service] : ["services", service, "routes", route];
+    if (this.#index < 0) return ["global"];
+    const service = ["services", this.#index];
+    return this.#routeIndex < 0 ? service : [...service, "routes", this.#routeIndex];
   }
 }
 
@@ -157,36 +159,33 @@ class WrittenAt implements WrittenRoute {
   readonly service: Service;
   readonly route: Route;
   readonly plugins: readonly WrittenPlugin[];
-  readonly guards: ReadonlySet<string>;
   readonly guardNames: string;
   readonly answering: string;
   readonly #owner: WrittenOwner;
 
-  constructor(
-    owner: WrittenOwner,
-    service: Service,
-    route: Route,
-    plugins: readonly WrittenPlugin[],
-    sets: Map<string, ReadonlySet<string>>,
-  ) {
+  constructor(owner: WrittenOwner, service: Service, route: Route, plugins: readonly WrittenPlugin[]) {
     this.#owner = owner;
     this.service = service;
     this.route = route;
     this.plugins = plugins;
-    const found = new Set(plugins.flatMap(({ guard }) => guard ?? []));
-    this.guardNames = [...found].sort().join();
-    const isClosed = plugins.some(({ kind }) => kind.name === "request_termination");
-    this.guards = sets.get(this.guardNames) ?? (isClosed ? new AllGuards(found) : found);
-    sets.set(this.guardNames, this.guards);
+    this.guardNames = [...new Set(guardsIn(plugins))].sort().join();
     this.answering = plugins.map(({ kind }) => ANSWERING.get(kind.name) ?? "").join("");
   }
 
+  get guards(): ReadonlySet<string> {
+    const isClosed = this.plugins.some(({ kind }) => kind.name === "request_termination");
+    return isClosed ? new AllGuards(guardsIn(this.plugins)) : new Set(guardsIn(this.plugins));
+  }
   get path(): string {
     return this.#owner.path;
   }
   get at(): Path {
     return this.#owner.at;
   }
+}
+
+function guardsIn(plugins: readonly WrittenPlugin[]): readonly string[] {
+  return plugins.flatMap(({ guard }) => guard ?? []);
 }
 
 /** A plugin of a service that has not changed is displayed as the same object. */

@@ -55,8 +55,9 @@ export function* checkRoutes(
   const issues: RouteIssue[] = [];
   const bases = new Map<RouteDeclaration["service"], readonly Segment[] | null>();
   const trees = new HostTrees<Declared>();
-  for (const [i, declaration] of declarations.entries()) {
-    if (i % ROUTES_OF_A_STEP === 0) yield;
+  let count = 0;
+  for (const declaration of declarations) {
+    if (count++ % ROUTES_OF_A_STEP === 0) yield;
     const { service, route } = declaration;
     if (!bases.has(service)) bases.set(service, checkBase(service, issues));
     const base = bases.get(service)!;
@@ -69,13 +70,15 @@ export function* checkRoutes(
         baseLength: base.length,
         conditions: route.match === undefined ? NONE : matching!.placedConditions(route.match),
       };
-      const rivals = lists.map((list) => rivalsIn(list, declared, matching));
-      const earlier = rivals.map((each) => firstConflict(each, route)).find((found) => found !== undefined);
+      let earlier: RouteDeclaration | undefined;
+      for (const list of lists) {
+        const rivals = rivalsIn(list, declared, matching);
+        earlier ??= firstConflict(rivals, route);
+        if (declared.conditions.length > 0 || !covers(rivals, route)) list.push(declared);
+      }
+      if (earlier === undefined) continue;
       const at = [...route.at, route.match === undefined ? "path" : "match"];
-      if (earlier !== undefined) issues.push({ at, message: conflict(declaration, earlier) });
-      lists.forEach((list, i) => {
-        if (declared.conditions.length > 0 || !covers(rivals[i]!, route)) list.push(declared);
-      });
+      issues.push({ at, message: conflict(declaration, earlier) });
     }
   }
   return issues;
@@ -105,6 +108,7 @@ function rivalsIn(
   { baseLength, conditions }: Declared,
   matching: Matching | null,
 ): readonly RouteDeclaration[] {
+  if (list.length === 0) return [];
   const canMeet = (others: readonly PlacedCondition[]) =>
     others.length === conditions.length && (others.length === 0 || matching!.canMeet(others, conditions));
   const isRival = (each: Declared) => each.baseLength === baseLength && canMeet(each.conditions);
@@ -127,6 +131,7 @@ function firstConflict(rivals: readonly RouteDeclaration[], { methods }: Route):
 
 /** Whether every route that conflicts with this one conflicts with an earlier one: thousands of them are not kept. */
 function covers(rivals: readonly RouteDeclaration[], { methods }: Route): boolean {
+  if (rivals.length === 0) return false;
   return !!taker(rivals, "") || (methods.length > 0 && methods.every((method) => taker(rivals, method)));
 }
 

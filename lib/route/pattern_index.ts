@@ -106,10 +106,11 @@ export function visitMeeting<P>(
   if (segment === undefined && segments.at(-1)?.kind !== "rest") return true;
   const next = segment === undefined || segment.kind === "rest" ? segments.length : at + 1;
   if (segment?.kind === "literal") {
-    const child = node.literals.get(segment.text);
+    const child = node.literals?.get(segment.text);
     if (child !== undefined && !visitMeeting(child, segments, next, extent, visit)) return false;
   } else {
-    for (const child of node.literals.values()) if (!visitMeeting(child, segments, next, extent, visit)) return false;
+    for (const child of node.literals?.values() ?? [])
+      if (!visitMeeting(child, segments, next, extent, visit)) return false;
   }
   if (node.one !== null && !visitMeeting(node.one, segments, next, extent, visit)) return false;
   return node.rest === null || node.rest.every(visit);
@@ -155,10 +156,10 @@ export function firstState<P extends Ranked>(keys: readonly string[], roots: rea
     if (found !== undefined) return found;
     const next = new Map<string, PathState<P>>();
     const after = (text: string) => {
-      const asked = nodes.some(({ literals }) => literals.has(text)) ? text : "";
+      const asked = nodes.some(({ literals }) => literals?.has(text)) ? text : "";
       let state = next.get(asked);
       if (state === undefined) {
-        const following = nodes.flatMap(({ literals, one }) => [literals.get(text) ?? [], one ?? []].flat());
+        const following = nodes.flatMap(({ literals, one }) => [literals?.get(text) ?? [], one ?? []].flat());
         next.set(
           asked,
           (state = stateAt(

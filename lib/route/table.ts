@@ -99,10 +99,11 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
 /** The same of entries that have been read, in steps. */
 export function* tableSteps<T>(lists: Iterable<readonly TableRoute<T>[]>): Generator<void, RouteTable<T>> {
   const trees = new HostTrees<TableRoute<T>>();
+  let count = 0;
   for (const routes of lists)
-    for (const [i, route] of routes.entries()) {
+    for (const route of routes) {
       for (const list of trees.routesAt(route.entry.hosts, route.segments)) insert(list, route);
-      if (i % ROUTES_OF_A_STEP === 0) yield;
+      if (++count % ROUTES_OF_A_STEP === 0) yield;
     }
   return tableOf(trees);
 }
@@ -168,11 +169,13 @@ export function readEntries<T>(
   entries: readonly TableEntry<T>[],
   lists = new Map<string, readonly string[]>(),
 ): TableRoute<T>[] {
-  return entries.map((entry) => {
+  let base: readonly Segment[] = [];
+  return entries.map((entry, i) => {
     const names = entry.methods.join();
     const methods = lists.get(names) ?? entry.methods;
     lists.set(names, methods);
-    const base = segmentsOf(entry.basePath, "base_path", []);
+    // Mostly those of one service: they share it.
+    if (entry.basePath !== entries[i - 1]?.basePath) base = segmentsOf(entry.basePath, "base_path", []);
     const segments = base.concat(segmentsOf(entry.path, "path", base));
     const { list: conditions, holds } = entry.match ?? UNCONDITIONAL;
     const isLiteral = segments.every(({ kind }) => kind === "literal");

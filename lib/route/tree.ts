@@ -61,7 +61,8 @@ export function hostOf(authority: string): string {
 
 /** A place in the patterns of a host: what can follow, and what ends there. */
 export interface Node<R> {
-  readonly literals: Map<string, Node<R>>;
+  /** Null: none. Most nodes of a large configuration are the ends of patterns. */
+  literals: Map<string, Node<R>> | null;
   one: Node<R> | null;
   /** The routes of the pattern that ends in {name*} here, and of the one that ends here. */
   rest: R[] | null;
@@ -69,7 +70,7 @@ export interface Node<R> {
 }
 
 export function newNode<R>(): Node<R> {
-  return { literals: new Map(), one: null, rest: null, ends: null };
+  return { literals: null, one: null, rest: null, ends: null };
 }
 
 export function childOf<R>(children: Map<string, Node<R>>, text: string): Node<R> {
@@ -86,7 +87,7 @@ export function routesAt<R>(root: Node<R>, segments: readonly Segment[]): R[] {
   let node = root;
   for (const segment of segments) {
     if (segment.kind === "rest") return (node.rest ??= []);
-    node = segment.kind === "one" ? (node.one ??= newNode()) : childOf(node.literals, segment.text);
+    node = segment.kind === "one" ? (node.one ??= newNode()) : childOf((node.literals ??= new Map()), segment.text);
   }
   return (node.ends ??= []);
 }
@@ -96,7 +97,7 @@ function walk<R>(node: Node<R>, path: string, at: number, end: number): R[] | nu
   if (at === end) return node.ends;
   const slash = path.indexOf("/", at + 1);
   const next = slash < 0 ? end : slash;
-  const literal = node.literals.size === 0 ? undefined : node.literals.get(path.slice(at + 1, next));
+  const literal = node.literals?.get(path.slice(at + 1, next));
   // /a/{x}/b/z fails under /a/{x}/b, try /a/{x}/{y}/z
   return (literal && walk(literal, path, next, end)) ?? (node.one && walk(node.one, path, next, end)) ?? node.rest;
 }

@@ -14,8 +14,14 @@ import { headerValue, withoutForwarding, withoutNamed, type HeaderList } from ".
 import type { OwnBodyOf } from "../http/own_body.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
 import type { Limits } from "./limits.ts";
-import { tooManyLines, withoutDropped, type RequestRefusal, type RequestHead } from "./request_head.ts";
-import type { RequestLine, Underscores } from "./request_head.ts";
+import {
+  tooManyLines,
+  withoutDropped,
+  type RequestRefusal,
+  type RequestHead,
+  type RequestLine,
+  type Underscores,
+} from "./request_head.ts";
 
 export interface Inbound extends RequestFacts {
   readonly body: Readable | null;

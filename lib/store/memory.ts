@@ -36,7 +36,7 @@ export type TableOf = (
 export function memoryCounters(
   clock: Clock,
   secret = randomSecret(),
-  tableOf: TableOf = (known) => known ?? callerTable(secret),
+  tableOf: TableOf = (known) => known ?? new LocalTable(secret),
 ) {
   const all = new Map<string, CallerTable>();
   let timer: Timer | null = null;
@@ -55,9 +55,9 @@ export function memoryCounters(
     retire(keysInUse: ReadonlySet<string>): void {
       const now = clock.now();
       let next = Infinity;
-      for (const [key, { shards }] of all) {
+      for (const [key, table] of all) {
         if (keysInUse.has(key)) continue;
-        const rest = Math.max(...shards.map((callers) => callers.restMs(now)));
+        const rest = Math.max(...table.shards.map((callers) => callers.restMs(now)));
         if (rest <= 0) all.delete(key);
         else next = Math.min(next, rest);
       }
@@ -221,20 +221,27 @@ export class MemoryLimiter implements Limiter {
 const HASHED = new Int32Array(2);
 
 /** A table of one shard. */
-export function callerTable(secret: HashSecret): CallerTable {
-  const callers = new CallerShard();
-  const enter = (name: string) => {
-    hashName(name, secret, HASHED);
-    callers.enter(HASHED);
-    return callers;
-  };
-  return {
-    shards: [callers],
-    enter,
-    get size() {
-      return callers.words[SIZE]!;
-    },
-  };
+export class LocalTable implements CallerTable {
+  readonly #callers = new CallerShard();
+  readonly #secret: HashSecret;
+
+  constructor(secret: HashSecret) {
+    this.#secret = secret;
+  }
+
+  get shards(): readonly CallerShard[] {
+    return [this.#callers];
+  }
+
+  get size(): number {
+    return this.#callers.words[SIZE]!;
+  }
+
+  enter(name: string): CallerShard {
+    hashName(name, this.#secret, HASHED);
+    this.#callers.enter(HASHED);
+    return this.#callers;
+  }
 }
 
 export function randomSecret(): HashSecret {

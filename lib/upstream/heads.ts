@@ -17,8 +17,11 @@ import {
   withHeader,
   withoutHeader,
   withoutNamed,
+  MAX_CONNECTION_OPTIONS,
+  NameMap,
+  nameSet,
+  type HeaderList,
 } from "../http/headers.ts";
-import { MAX_CONNECTION_OPTIONS, NameMap, nameSet, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 
 export interface HeadOptions {

@@ -36,8 +36,9 @@ import {
   requestTrailers,
   switchHeaders,
   trailerFields,
+  type ResponseHead,
+  type UpstreamRequestHead,
 } from "./heads.ts";
-import type { ResponseHead, UpstreamRequestHead } from "./heads.ts";
 import type { ResponseSink } from "./response_parser.ts";
 import {
   asksForContinue,
@@ -51,8 +52,10 @@ import {
   MOVING,
   overdueFault,
   silenceFault,
+  type Phase,
+  type RunningTry,
+  type Try,
 } from "./try.ts";
-import type { Phase, RunningTry, Try } from "./try.ts";
 
 /** As `forward` in `attempts.ts`. Not async: one more promise costs as much as a header. */
 export function forwardHttp1(attempt: Try<Http1Pool>): Promise<Reply> {

@@ -5,8 +5,14 @@
 import { ignore, type Fault } from "../base/errors.ts";
 import type { Upstream } from "../config/model.ts";
 import type { Reply } from "../http/reply.ts";
-import type { BreakerSettings, WeighedUpstream, CircuitBreaker, HealthSettings } from "./contracts.ts";
-import type { RetryLimit, UpstreamHealth } from "./contracts.ts";
+import type {
+  BreakerSettings,
+  WeighedUpstream,
+  CircuitBreaker,
+  HealthSettings,
+  RetryLimit,
+  UpstreamHealth,
+} from "./contracts.ts";
 import { isUpstreams } from "./faults.ts";
 import type { PoolOptions } from "./connect.ts";
 import type { Leases } from "./leases.ts";
@@ -80,16 +86,14 @@ export class Peer implements UpstreamDestination<Pool>, WeighedUpstream {
 
 /** The health of an upstream without which its service has none: it is neither checked nor ejected. */
 export const ALWAYS_USABLE: UpstreamHealth = {
-  ...{
-    usable: true,
-    ejected: false,
-    share: 1,
-    failureStatuses: null,
-    configure: ignore,
-    countAnswer: ignore,
-    countFailure: ignore,
-    close: ignore,
-  },
+  usable: true,
+  ejected: false,
+  share: 1,
+  failureStatuses: null,
+  configure: ignore,
+  countAnswer: ignore,
+  countFailure: ignore,
+  close: ignore,
   report: { state: "unknown", since: null, reason: null, until: null },
 };
 

@@ -83,7 +83,7 @@ function inOwnProcess(): Promise<Figures> {
 }
 
 async function measure(): Promise<Figures> {
-  const { callerTable, memoryCounters, MemoryLimiter } =
+  const { LocalTable, memoryCounters, MemoryLimiter } =
     await builtModule<typeof import("../../lib/store/memory.ts")>("store/memory");
   const { workerCounters } =
     await builtModule<typeof import("../../lib/store/shared_callers.ts")>("store/shared_callers");
@@ -139,7 +139,7 @@ async function measure(): Promise<Figures> {
   const weighed: unknown[] = [];
   /** Of its memory, which doubles as it fills, the system gives what was written. */
   const remembered = (fill: (decide: (caller: number) => void) => void) => {
-    const table = callerTable([1, 2]);
+    const table = new LocalTable([1, 2]);
     const limiter = new MemoryLimiter(hand, table, { windows: limits, maxCallers: 1_000_000 });
     const before = heap();
     // Joined from pieces, as in the plugin.

@@ -377,7 +377,7 @@ function partsOf({ inUse, instances, table, counts, metrics }: Snapshot): object
       );
       if (names !== undefined) lists.push([place + end, ...names].join(", "));
     }
-    for (const [text, child] of node.literals) walk(`${place}/${text}`, child);
+    for (const [text, child] of node.literals ?? []) walk(`${place}/${text}`, child);
     walk(`${place}/{}`, node.one);
   };
   for (const [host, root] of table.trees.roots) walk(host, root);
