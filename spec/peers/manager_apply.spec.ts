@@ -28,8 +28,10 @@ describe("a change by a form", () => {
     async () => {
       const { port } = await upstream();
       const { page, url, errors } = await shared.openOverview({ services: [] });
-      await page.getByRole("navigation", { name: "Changes" }).getByRole("link", { name: "Forms" }).click();
+      const bar = page.getByRole("navigation", { name: "Changes" });
+      await bar.getByRole("link", { name: "Forms" }).click();
       await heading(page, "Add");
+      expect(await bar.locator("[aria-current]").allInnerTexts()).toEqual(["Forms"]);
       await page.getByRole("link", { name: "Add a route" }).click();
       await page.getByRole("link", { name: "add a service" }).click();
       await heading(page, "Add a service");
@@ -47,7 +49,7 @@ describe("a change by a form", () => {
       // The draft leaves a mark on every page.
       await goTo(page, "#/services", "Services");
       await page.getByText("Draft: 1 change, no tests", { exact: true }).waitFor();
-      await page.getByRole("link", { name: "Review", exact: true }).click();
+      await bar.getByRole("link", { name: "Review", exact: true }).click();
       await heading(page, "Review");
       await apply(page);
       await shows(page, "In force by the one process.");

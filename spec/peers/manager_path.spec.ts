@@ -51,12 +51,12 @@ it(
     await isLive(page);
     const cookies = await page.context().cookies();
     expect(cookies.map(({ name }) => name).sort()).toEqual(["token", "token-device"]);
-    for (const name of ["Routes", "Requests", "Configuration", "Edit"]) {
+    for (const name of ["Routes", "Requests", "Configuration", "Review"]) {
       await page.getByRole("link", { name, exact: true }).first().click();
       await soon(() => page.title()).toMatch(new RegExp(`^${name} · `));
     }
     await page.reload();
-    await soon(() => page.title()).toMatch(/^Edit · /);
+    await soon(() => page.title()).toMatch(/^Review · /);
 
     await page.context().addCookies([{ name: "own", value: "1", url: `${front}/` }]);
     expect(await page.evaluate<string>('fetch("/app").then((reply) => reply.text())')).toBe("own=1");

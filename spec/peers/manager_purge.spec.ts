@@ -113,7 +113,7 @@ async function shownTo(page: Page): Promise<readonly string[]> {
   const look = async (role: "button" | "link", ...names: readonly string[]) => {
     for (const name of names) if ((await page.getByRole(role, { name, exact: true }).count()) > 0) shown.push(name);
   };
-  await look("link", "Edit", "Add", "Apply", "History");
+  await look("link", "Forms", "Text", "Review", "History");
   await goTo(page, "#/plugins", "Plugins");
   // Drawn from the same answer as the button.
   await heading(page, "Memory of caches");
@@ -159,7 +159,7 @@ describe("the controls that change something", () => {
       const isReadOnly = CHANGING.map((hash) => `${hash} is read only`);
       const operating = ["Purge", "Drain", "Eject", "Use"];
       expect(shown).toEqual({
-        administrator: ["Edit", "Add", "Apply", "History", ...operating, "Add a rate limit", "Reload the file"],
+        administrator: ["Forms", "Text", "Review", "History", ...operating, "Add a rate limit", "Reload the file"],
         operator: [...operating, "Reload the file", ...isReadOnly],
         viewer: isReadOnly,
       });

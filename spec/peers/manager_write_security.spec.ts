@@ -302,7 +302,7 @@ describe("a viewer", () => {
     await heading(page, "Overview");
     await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
     await page.getByText("Live", { exact: true }).waitFor({ state: "attached" });
-    for (const name of ["Add", "Apply", "History", "Edit"])
+    for (const name of ["Forms", "Review", "History", "Text"])
       expect(await page.getByRole("link", { name, exact: true }).count()).toBe(0);
     for (const name of ["Drain", "Eject", "Use again"])
       expect(await page.getByRole("button", { name }).count()).toBe(0);
@@ -331,7 +331,7 @@ describe("without ADMIN_WRITE", () => {
     const { page } = await openOverview(shared.browser, written((await upstream()).port));
     await goTo(page, "#/upstreams", "Upstreams");
     await page.getByRole("link", { name: "v1", exact: true }).waitFor();
-    expect(await page.getByRole("link", { name: "Apply", exact: true }).count()).toBe(0);
+    expect(await page.getByRole("link", { name: "Review", exact: true }).count()).toBe(0);
     await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
     await shows(page, "Configuration");
     expect(await page.getByRole("button", { name: /^Drain/ }).count()).toBe(0);

@@ -8,6 +8,7 @@ import { draft } from "./draft.ts";
 import { checks } from "./draft_checks.ts";
 import { counted } from "./format.ts";
 import type { Session } from "./page.ts";
+import { pathIn } from "./url_hash.ts";
 
 const WAYS = [
   ["#/add", "Forms"],
@@ -29,7 +30,11 @@ export function changeBar() {
     setText(what, isDirty ? `Draft: ${stateOf(checks.of(text), checks.trouble)}` : "Change:");
     setText(stale, isDirty && isStale ? "The file has been changed since you began." : "");
     node.toggleAttribute("data-draft", isDirty);
-    review.hidden = !isDirty;
+    const at = pathIn(location.hash);
+    review.hidden = !isDirty || at === "#/apply";
+    for (const way of ways)
+      if (at.startsWith(way.hash)) way.setAttribute("aria-current", "page");
+      else way.removeAttribute("aria-current");
   };
   draft.onChange(() => {
     if (draft.isDirty && isOpen) checks.check(draft.text);
@@ -45,6 +50,7 @@ export function changeBar() {
       const wasOpen = isOpen;
       isOpen = session?.write === true;
       node.hidden = !isOpen;
+      draw();
       if (isOpen && !wasOpen && draft.isDirty) checks.check(draft.text);
       if (status === null) return;
       const { last_reload: last } = status;

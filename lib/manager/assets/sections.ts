@@ -17,12 +17,12 @@ export interface Section {
   readonly names?: number;
 }
 
-/** The links of the navigation, by their names. */
+/** The links of the navigation, by their names. The bar of changes leads to the text and the forms. */
 export const NAVIGATION = {
   Observe: ["", "requests", "process"],
   Configure: ["services", "routes", "upstreams", "plugins", "callers", "config"],
   Prove: ["try", "tests"],
-  Change: ["edit", "add", "apply", "history"],
+  Change: ["apply", "history"],
 } as const satisfies Readonly<Record<string, readonly string[]>>;
 
 /** By the name that the hash begins with. */
@@ -91,17 +91,12 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
     icon: "M2.5 5.5H9M13 5.5h2.5M2.5 12.5H5M9 12.5h6.5M11 3.5v4M7 10.5v4",
     load: () => import("./config_page.ts"),
   },
-  edit: {
-    label: "Edit",
-    icon: "M3 15h3l8.5-8.5-3-3L3 12zM9.5 5.5l3 3",
-    load: () => import("./editor_page.ts"),
-    writes: true,
-  },
+  edit: { label: "Edit", icon: null, load: () => import("./editor_page.ts"), writes: true },
   add: {
-    ...{ label: "Add", icon: "M9 3.5v11M3.5 9h11", load: () => import("./add_page.ts"), writes: true },
+    ...{ label: "Add", icon: null, load: () => import("./add_page.ts"), writes: true },
     ...{ names: 1, loadOne: () => import("./add_page.ts") },
   },
-  apply: { label: "Apply", icon: "M3 9.5 7 13.5 15 4.5", load: () => import("./apply_page.ts"), writes: true },
+  apply: { label: "Review", icon: "M3 9.5 7 13.5 15 4.5", load: () => import("./apply_page.ts"), writes: true },
   history: {
     label: "History",
     icon: "M3 9a6 6 0 1 0 2-4.5L3 6M3 3v3h3M9 6v3l2.5 1.5",
