@@ -90,10 +90,8 @@ export function gatewayView(config: Json) {
   return { services, plugins: global.plugins, global };
 }
 
-export function warningView(
-  { code, path, message, example, remedy, service, route }: Warning,
-  place: Pick<ShownIssue, "line" | "column"> | null = null,
-) {
+export function warningView(warning: Warning, place: Pick<ShownIssue, "line" | "column"> | null = null) {
+  const { code, path, message, example, remedy, service, route } = warning;
   return {
     code,
     path,
@@ -104,6 +102,8 @@ export function warningView(
     remedy,
     service,
     route,
+    // Others are about the state of the gateway, which no configuration accepts.
+    acceptable: "at" in warning && code !== "faults_injected" && code !== "stale_acceptance",
   };
 }
 

@@ -52,6 +52,7 @@ describe("the JSON that the pages of the management UI read", () => {
           remedy: "Wait.",
           service: "s",
           route: null,
+          acceptable: false,
         },
       ]);
       expect(status.last_reload?.outcome).toBe("taken");

@@ -2,6 +2,7 @@
  * What stands around the pages of the management UI: names, what is wrong, addresses that can be passed on, and pages
  * that come when they are opened.
  */
+import { readFileSync } from "node:fs";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { soon, type Page } from "./browser.ts";
@@ -28,8 +29,10 @@ function shop(ports: readonly number[], more: Partial<AnyConfigInput> = {}): Any
 }
 
 const titleOf = (page: Page) => soon(() => page.title());
-/** The lines about what is wrong. */
-const wrong = (page: Page) => soon(() => page.locator('section[aria-label="What is wrong"] > ul > li').allInnerTexts());
+const INCIDENTS = 'section[aria-label="What is wrong"]';
+/** The lines about what is wrong, once their list is open. */
+const wrong = (page: Page) => soon(() => page.locator(`${INCIDENTS} .warnings > li`).allInnerTexts());
+const summaryOf = (page: Page) => soon(() => page.locator(`${INCIDENTS} > details > summary`).innerText());
 
 describe("a gateway's name", () => {
   it("is in the title of each page, and of a gateway without one its host", async () => {
@@ -106,28 +109,77 @@ describe("the overview", () => {
       const { page, file } = await shared.openOverview(config);
       await page.getByText("Nothing fails at this moment.").waitFor();
       for (const till of tills) await till.end();
+      await summaryOf(page).toMatch(/^Failing Service "shop" has no upstream that can be used[^.]*\.$/);
+      await page.locator(`${INCIDENTS} > details > summary`).click();
       await wrong(page).toEqual([
-        expect.stringMatching(/^Failing Service "shop" has no upstream that can be used.*\s+Service shop$/s),
+        expect.stringMatching(/^Failing\s+Service "shop" has no upstream that can be used.*\s+Service shop$/s),
       ]);
-      const outage = page.locator('section[aria-label="What is wrong"] > ul > li').first();
+      const outage = page.locator(`${INCIDENTS} .warnings > li`).first();
       expect(await allFaultsOf(page)).toEqual([]);
-      await outage.locator("summary").first().click();
       await outage.getByText("and 2 more of it").click();
       await outage.getByText(/^Upstream "till-2" .* is unhealthy/).waitFor();
       replaced(file, JSON.stringify({ ...config, tests: [{ ...config.tests![0], expect: { status: 404 } }] }));
+      await summaryOf(page).toMatch(/^Failing 1 of 1 tests .* failed\. and 2 more$/);
       await wrong(page).toEqual([
-        expect.stringMatching(/1 of 1 tests .* failed\.\s+Tests$/s),
+        expect.stringMatching(/1 of 1 tests .* failed\..*\s+Tests$/s),
         expect.stringMatching(/The last reload .*\s+Configuration$/s),
         expect.stringContaining('"shop"'),
       ]);
       expect(await allFaultsOf(page)).toEqual([]);
-      await page.locator('section[aria-label="What is wrong"]').getByRole("link", { name: "Tests" }).click();
+      await page.locator(INCIDENTS).getByRole("link", { name: "Tests" }).click();
       await heading(page, "Tests");
       replaced(file, JSON.stringify(config));
       for (const { port } of tills) await upstream(port);
       await page.goBack();
       await page.getByText("Nothing fails at this moment.").waitFor();
       await wrong(page).toEqual([]);
+    },
+  );
+});
+
+describe("a warning", () => {
+  it(
+    "can be snoozed in this browser until a time that is said, or woken, " + "and its figures lead to the requests",
+    async () => {
+      const till = await upstream();
+      const { page } = await shared.openOverview(shop([till.port]));
+      await till.end();
+      const line = page.locator(`${INCIDENTS} > details > summary`);
+      await summaryOf(page).toMatch(/^Failing Service "shop" has no upstream/);
+      await line.click();
+      await page.locator(INCIDENTS).getByRole("button", { name: "Snooze 1 hour" }).click();
+      await summaryOf(page).toBe("1 snoozed warning");
+      await page.getByText(/^Service "shop" has no upstream .* Snoozed until .*:\d\d /).waitFor();
+      expect(await allFaultsOf(page)).toEqual([]);
+      await page.reload();
+      await summaryOf(page).toBe("1 snoozed warning");
+      await line.click();
+      await page.locator(INCIDENTS).getByRole("button", { name: "Wake" }).click();
+      await summaryOf(page).toMatch(/^Failing /);
+      const linkOf = (name: string) => page.locator(".stat").getByRole("link", { name }).getAttribute("href");
+      expect(await linkOf("Error share")).toBe("#/requests?status=5xx");
+      expect(await linkOf("No route")).toBe("#/requests?code=route_not_found");
+    },
+  );
+
+  it(
+    "about the configuration can be accepted in the draft, " + "which keeps the rest of the text, by its writers",
+    async () => {
+      const { port } = await upstream();
+      const config = shop([port], { global: { plugins: [{ name: "key_auth", config: { key: "changeme" } }] } });
+      const { page, managerUrl, file } = await openOverview(shared.browser, config, {
+        environment: { ADMIN_WRITE: "true" },
+      });
+      const text = readFileSync(file, "utf8");
+      const line = page.locator('section[aria-label="Warnings"] > details > summary');
+      await line.click();
+      const accept = page.locator('section[aria-label="Warnings"]').getByRole("button", { name: /^Accept .* draft$/ });
+      const name = /^Accept (.*) in the draft$/.exec((await accept.first().getAttribute("aria-label"))!)![1]!;
+      await accept.first().click();
+      await page.getByText(`The draft accepts ${name}. Review it, and apply it.`).waitFor();
+      await page.goto(`${managerUrl}#/apply`);
+      await page.getByText(`"accept_warnings"`).first().waitFor();
+      expect(readFileSync(file, "utf8")).toBe(text);
     },
   );
 });

@@ -63,7 +63,11 @@ export type Settings = Readonly<Record<string, string>>;
 
 /** "tests_failed": said by the pages themselves. */
 export type Warning = Omit<OwnWarning, "code"> &
-  Pick<Issue, "line" | "column"> & { readonly code: OwnWarning["code"] | "tests_failed" };
+  Pick<Issue, "line" | "column"> & {
+    readonly code: OwnWarning["code"] | "tests_failed";
+    /** Whether an entry of `global.accept_warnings` can accept it. */
+    readonly acceptable?: boolean;
+  };
 export type Reload = View<LastReload>;
 export type Refusal = OwnRefusal;
 export type Issue = ShownIssue;

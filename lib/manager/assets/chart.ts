@@ -39,7 +39,7 @@ export interface Mark {
   readonly text: string;
 }
 
-const HEIGHT = 190;
+const HEIGHT = 150;
 const LEFT = 54;
 const RIGHT = 8;
 const TOP = 8;

@@ -12,8 +12,9 @@ import { CHARTS, type TrafficChart } from "./traffic_charts.ts";
 import { section } from "./components.ts";
 import { hashWith, queryIn } from "./url_hash.ts";
 
+/** Nothing: all requests. */
 interface Of {
-  readonly service: string;
+  readonly service?: string;
   readonly route?: string;
   readonly upstream?: string;
 }
@@ -23,11 +24,13 @@ const SPANS = [
   { name: "1d", label: "A day", mostMs: 86_400_000, everyMs: 60_000 },
 ] as const;
 
-export function figureCharts(of: Of) {
+/** `recent`: charts in place of those of 15 minutes, which who has made them updates. */
+export function figureCharts(of: Of, recent: readonly { readonly chart: Chart }[] | null = null) {
+  let marks: readonly Mark[] = [];
   let chosen: (typeof SPANS)[number] =
     SPANS.find(({ name }) => name === queryIn(location.hash).get("span")) ?? SPANS[0];
   let charts = chartsOf(chosen.mostMs, of.upstream === undefined);
-  const grid = el("div", { class: "grid charts charts--three live" });
+  const grid = el("div", { class: "grid charts live" });
   const path = () => `/gateway/figures?${new URLSearchParams({ ...of, span: chosen.name })}`;
   const asking = figuresAt<FiguresHistory>(path, "The history", show, () => chosen.everyMs);
   const buttons = SPANS.map((span) =>
@@ -39,26 +42,43 @@ export function figureCharts(of: Of) {
     grid,
     asking.note,
   );
-  grid.append(...charts.map(({ chart }) => chart.node));
-  return { node, update: asking.update };
+  place();
+  return {
+    node,
+    update: asking.update,
+    /** Reloads within the time that is shown. */
+    get marks() {
+      return marks;
+    },
+  };
+
+  function place(): void {
+    const shown = isRecent() ? recent! : charts;
+    grid.classList.toggle("charts--three", shown === charts);
+    grid.replaceChildren(...shown.map(({ chart }) => chart.node));
+  }
+
+  function isRecent(): boolean {
+    return recent !== null && chosen === SPANS[0];
+  }
 
   function choose(span: (typeof SPANS)[number]): void {
     chosen = span;
     buttons.forEach((each, i) => each.setAttribute("aria-pressed", String(SPANS[i] === span)));
     history.replaceState(history.state, "", hashWith(location.hash, { span: span === SPANS[0] ? "" : span.name }));
     charts = chartsOf(span.mostMs, of.upstream === undefined);
-    grid.replaceChildren(...charts.map(({ chart }) => chart.node));
+    place();
     void asking.load();
   }
 
   function show({ step_s: stepS, since, recorded, points, reloads }: FiguresHistory): void {
-    const marks: Mark[] = reloads.map(({ at, digest }) => ({
+    marks = reloads.map(({ at, digest }) => ({
       at: Date.parse(at),
       text: `${moment(at)}: reloaded, ${digest}`,
     }));
     const last = points.at(-1);
     const end = last === undefined ? null : Date.parse(last.at) + stepS * 1000;
-    for (const { chart, values } of charts)
+    for (const { chart, values } of isRecent() ? [] : charts)
       chart.update(
         points.map((point): Sample => ({
           at: Date.parse(point.at),

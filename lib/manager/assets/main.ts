@@ -11,7 +11,7 @@ import { setLive } from "./live.ts";
 import { LiveState } from "./live_state.ts";
 import { LoginPage } from "./login.ts";
 import type { Frame, OpenPage, Page, Session } from "./page.ts";
-import { READ_ONLY, SECTIONS, type Section } from "./sections.ts";
+import { ON_DEMAND, READ_ONLY, SECTIONS, type Section } from "./sections.ts";
 import { Shell } from "./shell.ts";
 import { hashFor, loginHash, parseHash } from "./url_hash.ts";
 import { Visits } from "./visits.ts";
@@ -87,6 +87,9 @@ class App implements Frame {
     if (location.hash !== hash) location.hash = hash;
     else this.#show();
   };
+
+  readonly acceptWarning = (name: string): void =>
+    void ON_DEMAND.acceptWarning().then((module) => module.acceptWarning(this, name), this.showError);
 
   readonly refresh = (): Promise<void> => this.#live.refresh();
 

@@ -6,7 +6,8 @@ import type { Certificate, Health, ServiceHealth, Status, UpstreamHealth } from 
 import { Chart } from "./chart.ts";
 import { el, replace, setText, whenChanged } from "./dom.ts";
 import { ago, counted, listed, milliseconds, moment, number, percent, perSecond, unbroken, until } from "./format.ts";
-import { hashFor } from "./url_hash.ts";
+import { figureCharts } from "./figure_charts.ts";
+import { hashFor, hashForRequests } from "./url_hash.ts";
 import { clientErrorShare, errorShare, refusalsText, statusesText } from "./inventory.ts";
 import { CHARTS, samplesOf } from "./traffic_charts.ts";
 import { live } from "./live.ts";
@@ -18,7 +19,7 @@ import type { Part as Cell } from "./tables.ts";
 import { rankingCard } from "./ranking_view.ts";
 import { RANKINGS } from "./rankings.ts";
 import { problemsOf } from "./warning_groups.ts";
-import { warningList } from "./warnings.ts";
+import { incidentLine } from "./warnings.ts";
 
 /** Services whose upstreams are shown; services with problems come first. */
 const MAX_SERVICES = 24;
@@ -29,14 +30,15 @@ const FRESH_MS = 5000;
 
 export const page: OpenPage = (frame) => {
   const age = el("p", { class: "notice", hidden: true });
-  const problems = warningList(frame, "What is wrong", true);
+  const problems = incidentLine(frame, "What is wrong");
   const fine = el("p", { class: "notice notice--good", hidden: true }, "Nothing fails at this moment.");
-  const warnings = warningList(frame);
+  const warnings = incidentLine(frame, "Warnings");
   const tiles = tileRow();
-  const charts = Object.values(CHARTS).map(({ values, ...options }) => ({
+  const recent = Object.values(CHARTS).map(({ values, ...options }) => ({
     values,
     chart: new Chart({ ...options, empty: "No requests yet" }),
   }));
+  const charts = figureCharts({}, recent);
   const rankings = RANKINGS.map(rankingCard);
   const health = healthCard();
   const reload = reloadCard();
@@ -49,8 +51,8 @@ export const page: OpenPage = (frame) => {
     problems.node,
     fine,
     tiles.node,
+    charts.node,
     warnings.node,
-    el("div", { class: "grid charts live" }, ...charts.map(({ chart }) => chart.node)),
     el("div", { class: "grid rankings" }, ...rankings.map((ranking) => ranking.node)),
     el("div", { class: "overview__lower" }, health.node, el("div", { class: "stack" }, reload.node, certificates.node)),
   );
@@ -65,7 +67,9 @@ export const page: OpenPage = (frame) => {
     if (status !== null) drawWarnings(status);
     tiles.update(known);
     const end = stats === null ? null : Date.parse(stats.at);
-    for (const { chart, values } of charts) chart.update(samplesOf(history, stepS, stats, values), stepS, end);
+    charts.update();
+    for (const { chart, values } of recent)
+      chart.update(samplesOf(history, stepS, stats, values), stepS, end, charts.marks);
     for (const ranking of rankings) ranking.update(stats);
     health.update(known.health);
     reload.update(status);
@@ -85,18 +89,25 @@ interface Part<T extends readonly unknown[]> {
   update(...known: T): unknown;
 }
 
+/** With the requests that each counts. */
+const TILES = [
+  ["Requests", {}],
+  ["Error share", { status: "5xx" }],
+  ["4xx", { status: "4xx" }],
+  ["No route", { code: "route_not_found" }],
+  ["p95 response", null],
+  ["In flight", null],
+  ["Limits hit", { code: "rate_limited" }],
+  ["Up for", null],
+] as const;
+
 function tileRow(): Part<[Known]> {
-  const tiles = ["Requests", "Error share", "4xx", "No route", "p95 response", "In flight", "Limits hit", "Up for"].map(
-    (label) => {
-      const value = el("dd", { class: "stat__value" }, "–");
-      const note = el("dd", { class: "stat__note" });
-      return {
-        node: el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), value, note),
-        value,
-        note,
-      };
-    },
-  );
+  const tiles = TILES.map(([label, query]) => {
+    const value = el("dd", { class: "stat__value" }, "–");
+    const note = el("dd", { class: "stat__note" });
+    const name = query === null ? label : el("a", { href: hashForRequests(query) }, label);
+    return { node: el("div", { class: "stat" }, el("dt", { class: "stat__label" }, name), value, note), value, note };
+  });
   return {
     node: el("dl", { class: "stats live", "aria-label": "Current statistics" }, ...tiles.map((tile) => tile.node)),
     update({ stats, status, uptimeS }) {

@@ -65,6 +65,8 @@ export interface Frame {
   goTo(hash: string): void;
   /** Requests configuration, status, health and stats again, as after a reload. */
   refresh(): Promise<void>;
+  /** Writes into the draft that a warning is accepted; `name`: as an entry of `global.accept_warnings`. */
+  acceptWarning(name: string): void;
   /** Shows a temporary message, also to screen readers. */
   showMessage(text: string, kind?: "info" | "good" | "bad"): void;
   /** Handles an error that the page does not show itself: a session that has ended leads to the login and back. */

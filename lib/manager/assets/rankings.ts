@@ -4,7 +4,7 @@
 import type { Figures, Stats } from "./api.ts";
 import { milliseconds, percent, perSecond } from "./format.ts";
 import { errorShare } from "./inventory.ts";
-import { hashFor } from "./url_hash.ts";
+import { hashFor, hashForRequests } from "./url_hash.ts";
 
 /** Rows of each list; GET /gateway/now?figures=top has as many routes for each. */
 export const MAX_ROWS = 5;
@@ -59,7 +59,7 @@ export const RANKINGS: readonly Ranking[] = [
     rowsOf({ codes_per_s: codes }) {
       const rows = Object.entries(codes).map(([name, rate]) => ({
         name,
-        hash: null,
+        hash: hashForRequests({ code: name }),
         note: "",
         value: perSecond(rate),
         by: rate,

@@ -107,3 +107,6 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
 
 /** In place of a page that changes something, for users from whom the gateway takes no changes. */
 export const READ_ONLY: Pick<Section, "load"> = { load: () => import("./read_only_page.ts") };
+
+/** What comes when it is asked for on any page. */
+export const ON_DEMAND = { acceptWarning: () => import("./accept_warning.ts") };

@@ -84,9 +84,9 @@ describe("refusals by code", () => {
   it("refusals by code are named as the gateway names them, the most frequent first", () => {
     const rows = rowsOf("Refusals by code", statsOf(null, { key_missing: 1, rate_limited: 4, of_a_plugin: 2 }))!;
     expect(rows.map(({ name, hash, value, share }) => [name, hash, value, share])).toEqual([
-      ["rate_limited", null, "4/s", 1],
-      ["of_a_plugin", null, "2/s", 0.5],
-      ["key_missing", null, "1/s", 0.25],
+      ["rate_limited", "#/requests?code=rate_limited", "4/s", 1],
+      ["of_a_plugin", "#/requests?code=of_a_plugin", "2/s", 0.5],
+      ["key_missing", "#/requests?code=key_missing", "1/s", 0.25],
     ]);
   });
 });
