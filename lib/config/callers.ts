@@ -20,6 +20,8 @@ import { endOfKey, KEY_EXPIRES_AT } from "./validity_fields.ts";
 import * as s from "./whole_schema.ts";
 
 const MAX_CALLERS = 1_000_000;
+/** Less than a millisecond of work. */
+const CALLERS_OF_A_STEP = 500;
 const MAX_FILES = 16;
 /** Of one caller. */
 const MAX_KEYS = 100;
@@ -122,16 +124,17 @@ export class CallerReader {
   #made = new Map<string, Made>();
 
   /** `context` gets the errors in the configuration's own text. With `mustPin` each file needs its digest. */
-  read(root: JsonNode, config: Configured, context: CheckContext, mustPin = false): CallersRead {
+  *readSteps(root: JsonNode, config: Configured, context: CheckContext, mustPin = false): Generator<void, CallersRead> {
     const { callers, callerFiles = [] } = config;
     if (callers === undefined && nodeAt(root, ["caller_files"]) === undefined) {
       reportWithout(root, config, context);
       return { lists: null, files: [], issues: [] };
     }
     const own = new CallerList();
-    callers?.forEach((caller, i) =>
-      addTo(own, caller, ["callers", i], (message, at) => report(context, at, nodeAt(root, at) ?? root, message)),
-    );
+    for (const [i, caller] of (callers ?? []).entries()) {
+      if (i % CALLERS_OF_A_STEP === 0) yield;
+      addTo(own, caller, ["callers", i], (message, at) => report(context, at, nodeAt(root, at) ?? root, message));
+    }
     const files = callerFiles.map(contentOf);
     const made = files.flatMap(({ path, content }, i) => {
       const first = files.findIndex((other) => other.path === path);
@@ -148,8 +151,8 @@ export class CallerReader {
   }
 
   /**
-   * Reads those files of a source that have changed in slices, so that `read` finds them made. What cannot be read is
-   * left to it.
+   * Reads those files of a source that have changed in slices, so that `readSteps` finds them made. What cannot be read
+   * is left to it.
    */
   async readAhead(source: ConfigSource, readFile: (path: string) => Buffer = readRegularFile): Promise<void> {
     const { node } = parsedFrom(source);
@@ -164,7 +167,7 @@ export class CallerReader {
         const context = { issues: [], sources: { environment: {}, readFile, folder } };
         this.#made.set(path, await inSlices(stepsOf(path, content, context), paced()));
       } catch {
-        // `read` says why.
+        // `readSteps` says why.
       }
     }
   }

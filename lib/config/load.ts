@@ -70,12 +70,15 @@ export interface NamedTest {
 /** `callers.ts` */
 export interface CallersReader {
   /** As `readTests`. `lists`: null: the configuration names no callers. */
-  read(
+  readSteps(
     root: JsonNode,
     config: CheckedConfig,
     context: CheckContext,
     mustPin?: boolean,
-  ): { readonly lists: readonly object[] | null; readonly files: readonly string[]; readonly issues: readonly Issue[] };
+  ): Generator<
+    void,
+    { readonly lists: readonly object[] | null; readonly files: readonly string[]; readonly issues: readonly Issue[] }
+  >;
 }
 
 /** The secrets of a configuration. */
@@ -143,9 +146,8 @@ export function* loadSteps<K extends PluginKind>(
   const lists = new Map<JsonNode, CheckedList>();
   const context = { issues, positionOf, sources, root, files, secrets, lists };
   const kinds = options.withModules?.(root, options.kinds, context) ?? options.kinds;
-  const { features = [] } = options;
+  const { features = [], before } = options;
   const schema = configSchema(kinds, features);
-  const { before } = options;
   const members = node.kind === "object" && text !== undefined ? node.members : null;
   const kept = new Map<JsonNode, Service>();
   const checked =
@@ -176,7 +178,8 @@ export function* loadSteps<K extends PluginKind>(
     issues: inTestFiles,
   } = options.tests?.readTests(node, config === INVALID ? routes.declared : config, context, options.mustPin) ??
   NO_TESTS;
-  const callers = (config !== INVALID && options.callers?.read(root, config, around, options.mustPin)) || NO_CALLERS;
+  const reading = config !== INVALID && options.callers?.readSteps(root, config, around, options.mustPin);
+  const callers = (yield* reading || []) || NO_CALLERS;
   const inFiles = [...callers.issues, ...inTestFiles];
   if (config === INVALID || issues.length + inFiles.length > 0)
     return { ok: false, issues: [...listedIssues(issues), ...inFiles] };

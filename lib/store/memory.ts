@@ -229,15 +229,15 @@ export class LocalTable implements CallerTable {
     this.#secret = secret;
   }
 
-  get shards(): readonly CallerShard[] {
+  get shards() {
     return [this.#callers];
   }
 
-  get size(): number {
+  get size() {
     return this.#callers.words[SIZE]!;
   }
 
-  enter(name: string): CallerShard {
+  enter(name: string) {
     hashName(name, this.#secret, HASHED);
     this.#callers.enter(HASHED);
     return this.#callers;

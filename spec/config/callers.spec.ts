@@ -5,6 +5,7 @@ import { createHash, hash } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import type { CallerList } from "../../lib/config/caller_list.ts";
 import { CallerReader } from "../../lib/config/callers.ts";
+import { nodeFrom } from "../../lib/config/json.ts";
 import { formatIssues, type LoadResult } from "../../lib/config/load.ts";
 import { maskedConfig } from "../../lib/config/masked.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
@@ -391,6 +392,22 @@ describe("the reader of callers", () => {
     const reader = new CallerReader();
     const content = '[{"id":"ada","keys":[{"key":"a$${b"}]}]';
     expect(read(reader, content)).not.toBe(read(reader, content));
+  });
+
+  it("reads the callers of the configuration itself in steps of at most 500", () => {
+    const callers = Array.from({ length: 5000 }, (_, i) => ({
+      id: `caller ${i}`,
+      groups: [],
+      keys: [],
+      enabled: true,
+    }));
+    const config = { global: { plugins: [] }, services: [], callers };
+    const context = { issues: [], sources: { environment: {}, readFile: () => "", folder: "/" } };
+    const steps = new CallerReader().readSteps(nodeFrom({}), config, context);
+    let [count, result] = [0, steps.next()];
+    for (; result.done !== true; result = steps.next()) count++;
+    expect(count).toBeGreaterThanOrEqual(10);
+    expect(result.value.lists![0]!.callers).toHaveLength(5000);
   });
 
   it("reads a file ahead in slices, so that the configuration finds it read", async () => {
