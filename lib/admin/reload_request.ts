@@ -5,6 +5,8 @@
 import { Fault } from "../base/errors.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import { sourceDigest } from "../config/load.ts";
+import type { ConfigError } from "../gateway/config_error.ts";
+import { whyRefused } from "../gateway/refusal.ts";
 import type { DryRun } from "../proof/dry_run.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { readInboundBody } from "../operator/operator_server.ts";
@@ -47,27 +49,33 @@ export async function reloadRequest(
   });
 }
 
-/** Answers `POST /gateway/validate`: the dry run of the text in the body, with the digest of the text. */
+/**
+ * Answers `POST /gateway/validate`: the dry run of the text in the body, with the digest of the text. `refusalOf`: why
+ * it could not replace the file.
+ */
 export async function validateRequest(
   inbound: Inbound,
   { gateway, log }: Pick<InterfaceOptions, "gateway" | "log">,
+  refusalOf: (text: Buffer) => ConfigError | null,
 ): Promise<Reply> {
   const { call, clientAddress } = inbound;
   return answerPosted(inbound, texts, (text) => {
     log.debug("check of a text requested over the admin interface", { address: clientAddress, request_id: call.id });
-    return dryRunReply(inbound, gateway, text, { digest: sourceDigest(text) });
+    return dryRunReply(inbound, gateway, text, { digest: sourceDigest(text), refusal: refusalOf(text) });
   });
 }
 
-/** `more`: further members. */
 async function dryRunReply(
   { call }: Inbound,
   gateway: InterfaceOptions["gateway"],
   text: Buffer | null,
-  more: object = {},
+  { refusal = null, ...more }: { readonly digest?: string; readonly refusal?: ConfigError | null } = {},
 ): Promise<Reply> {
   try {
-    return json(200, { ...more, ...dryRunView(await gateway.dryRun(text)) });
+    const found = await gateway.dryRun(text);
+    const issues = [...(refusal === null ? [] : whyRefused(refusal).issues), ...found.issues];
+    const outcome = refusal === null ? found.outcome : "refused";
+    return json(200, { ...more, ...dryRunView({ ...found, outcome, issues }) });
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
     return problem(call, error.code, { detail: error.message, headers: retryAfter(DRY_RUN_RETRY_MS) });

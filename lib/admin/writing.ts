@@ -59,7 +59,9 @@ export class Writing {
   /** Null: the configuration is not in a file. */
   #history: ConfigHistory | null = null;
   readonly #table: Readonly<Record<string, readonly Endpoint[]>> = {
-    "/gateway/validate": [{ method: "POST", answer: (inbound) => validateRequest(inbound, this.#options) }],
+    "/gateway/validate": [
+      { method: "POST", answer: (inbound) => validateRequest(inbound, this.#options, (text) => this.#maskError(text)) },
+    ],
     "/gateway/source": [
       { method: "GET", answer: (inbound, who) => this.#source(inbound, who) },
       { method: "PUT", answer: (inbound, who) => this.#put(inbound, who) },
@@ -226,9 +228,9 @@ export class Writing {
         });
       }
       file.checkWritable(before);
-      const written = action === "source" ? text.toString() : ""; // what comes back had no secret
-      const masked = maskIn(written, before.text.toString());
-      if (masked >= 0) throw refused(written, masked);
+      // What comes back had no secret.
+      const masked = action === "source" ? this.#maskError(text, before) : null;
+      if (masked !== null) throw masked;
       const user = who.user;
       const address = clientAddress;
       const reloaded = await reload(
@@ -261,6 +263,14 @@ export class Writing {
         members: { digest, ...whyRefused(error) },
       });
     }
+  }
+
+  /** Null: the text has no mask that the file has not. */
+  #maskError(text: Buffer, before?: FileState): ConfigError | null {
+    if (!text.includes(MASK)) return null;
+    const written = text.toString();
+    const at = maskIn(written, (before ?? this.#ownFile().read()).text.toString());
+    return at < 0 ? null : refused(written, at);
   }
 
   get #configuration() {

@@ -316,12 +316,17 @@ describe("PUT /gateway/source", () => {
     const plugins = [{ name: "key_auth", config: { key: "hush-hush" } }];
     const all = await writable(withPort(1, { plugins }));
     const masked = (await all.asViewer("GET", "/gateway/source")).text;
-    const got = await all.put(masked.replace(/,"plugins"/, ',\n"plugins"'));
-    expect([got.status, got.json.issues]).toEqual([
-      422,
-      [{ path: "", line: 2, column: expect.any(Number), message: expect.stringContaining("masks a secret") }],
-    ]);
+    const body = masked.replace(/,"plugins"/, ',\n"plugins"');
+    const got = await all.put(body);
+    const issue = { path: "", line: 2, column: expect.any(Number), message: expect.stringContaining("masks a secret") };
+    expect([got.status, got.json.issues]).toEqual([422, [issue]]);
     expect(all.content()).toContain("hush-hush");
+    // The check before says so, too.
+    const headers = { "content-type": "application/json" };
+    const checked = (await all.asAdmin("POST", "/gateway/validate", { body, headers })).json;
+    expect([checked.outcome, checked.issues]).toEqual(["refused", [issue]]);
+    const own = (await all.asAdmin("POST", "/gateway/validate", { body: all.content(), headers })).json;
+    expect([own.outcome, own.issues]).toEqual(["accepted", []]);
   });
 
   it("refuses a text in which a part of a text is masked; one that the file has as it is stays possible", async () => {
