@@ -189,7 +189,7 @@ describe("the list of requests", () => {
     await heading(page, "Requests");
     await until(
       page,
-      'location.hash.includes("code=upstream_connect_failed") ' +
+      'location.hash === "#/requests?service=shop&route=open&status=5xx" ' +
         '&& document.querySelectorAll("main tbody tr").length === 100',
     );
     await page.getByRole("button", { name: "Show older" }).press("Enter");
