@@ -216,6 +216,53 @@ describe("the list of requests", () => {
   });
 });
 
+describe("a request of a caller", () => {
+  it("says who it was and what is left of its limits, and leads to all requests of that caller", async () => {
+    const long = `https://issuer.example/${"x".repeat(60)}`;
+    const [service] = shop((await upstream()).port).services;
+    const plugins = [
+      { name: "key_auth", config: { callers: true } },
+      { name: "rate_limit", config: { limit_hour: 60, limit_by: "credential" } },
+    ];
+    const { page, url, managerUrl, adminUrl, errors } = await openOverview(browser, {
+      ...shop(1),
+      callers: [
+        { id: "ada", keys: [{ key: "a-key-of-ada-that-is-long" }] },
+        { id: long, keys: [{ key: "another-key-that-is-long" }] },
+      ],
+      services: [{ ...service!, plugins }],
+    } as never);
+    for (const [id, apiKey] of [
+      ["r-1", "a-key-of-ada-that-is-long"],
+      ["r-2", "another-key-that-is-long"],
+    ] as const) {
+      await fetch(`${url}/shop/open`, { headers: { "X-Request-Id": id, apiKey } }).then((got) => got.arrayBuffer());
+      await remembered(adminUrl, id);
+    }
+    await page.goto(`${managerUrl}#/requests`);
+    // Ids of callers of any length stay in their column.
+    await page
+      .getByText(/^https:\/\/issuer\.example\/x+…$/)
+      .first()
+      .waitFor();
+    expect(await allFaultsOf(page)).toEqual([]);
+    await page.locator('main tr[data-id="r-1"]').click();
+    await page.getByText("The caller has left now 59 of 60 per hour (rate_limit).").waitFor();
+    expect(await page.locator("main ol li").allInnerTexts()).toEqual([
+      expect.stringMatching(/^key_auth\s+service\s+let it pass$/),
+      expect.stringMatching(/^rate_limit\s+service\s+let it pass$/),
+      expect.stringMatching(/\s200\s/),
+      expect.stringMatching(/^All else/),
+    ]);
+    await page.getByRole("link", { name: "Requests of this caller" }).click();
+    await until(
+      page,
+      'location.hash === "#/requests?caller=ada" && document.querySelectorAll("main tbody tr").length === 1',
+    );
+    expect(errors).toEqual([]);
+  });
+});
+
 describe("one request", () => {
   it(
     "is found by its id from every page and from its row in the list, by viewers too, " +

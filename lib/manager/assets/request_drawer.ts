@@ -2,11 +2,19 @@
  * What became of one request, beside the list of requests: who has answered it, with what, after which plugins and
  * tries, which configuration has decided, and how to ask the same once more.
  */
-import { ask, ApiError, type RequestDecision, type RoutePlugins } from "./api.ts";
+import {
+  ask,
+  ApiError,
+  type CallerLimit,
+  type CallersView,
+  type OneCaller,
+  type RequestDecision,
+  type RoutePlugins,
+} from "./api.ts";
 import { askingFor } from "./asking.ts";
 import { breakable, factList, link, loading, notice, section, stateBadge } from "./components.ts";
 import { copy } from "./copy.ts";
-import { button, el, replace, setText, svg, type Child } from "./dom.ts";
+import { button, el, replace, svg, type Child } from "./dom.ts";
 import { listed, milliseconds, moment, number } from "./format.ts";
 import { live } from "./live.ts";
 import type { Frame } from "./page.ts";
@@ -25,14 +33,6 @@ const WHERE =
   "in the access log and in the list of this page.";
 
 const MAX_LIMITS = 4;
-
-/** Of GET /gateway/callers/{id}. */
-interface CallerLimit {
-  readonly kind: string;
-  readonly service: string | null;
-  readonly route: string | null;
-  readonly windows: readonly { readonly per: string; readonly limit: number; readonly left: number }[];
-}
 
 export interface Drawer {
   readonly node: HTMLElement;
@@ -84,21 +84,26 @@ export function requestDrawer(frame: Frame, id: string, close: () => void): Draw
     );
   }
 
-  /** What is left of limits on the way of this request, now, for a caller of the configuration. */
+  /** What is left now of the limits of this route, for a caller of the configuration. */
   async function showLimits({ caller, service, route }: RequestDecision, node: HTMLElement): Promise<void> {
-    if (caller == null || !ID.test(caller)) return;
+    if (caller == null) return;
     try {
-      const { limits } = await ask<{ readonly limits: readonly CallerLimit[] }>("GET", `/gateway/callers/${caller}`);
-      const own = limits.filter(
-        (limit) =>
-          (limit.service === null || limit.service === service) && (limit.route === null || limit.route === route),
-      );
-      const texts = own.flatMap(({ kind, windows }) =>
-        windows.map(({ per, limit, left }) => `${number(left)} of ${number(limit)} a ${per} (${kind})`),
-      );
-      setText(node, texts.length === 0 ? "" : `The caller has left now: ${listed(texts, MAX_LIMITS)}.`);
+      const search = new URLSearchParams({ search: caller });
+      const { callers } = await ask<CallersView>("GET", `/gateway/callers?${search}`);
+      if (!callers.some((each) => each.id === caller)) return;
+      const { limits } = await ask<OneCaller>("GET", `/gateway/caller?${new URLSearchParams({ id: caller })}`);
+      const isOwn = (of: CallerLimit): boolean =>
+        (of.service === null || of.service === service) && (of.route === null || of.route === route);
+      const texts = limits
+        .filter(isOwn)
+        .flatMap(({ kind, windows }) =>
+          windows.map(({ per, limit, left }) => `${number(left)} of ${number(limit)} per ${per} (${kind})`),
+        );
+      const left =
+        texts.length === 0 ? " has no limit that has counted it." : ` has left now ${listed(texts, MAX_LIMITS)}.`;
+      replace(node, link(hashFor("callers", caller), "The caller"), left);
     } catch {
-      // Not of the configuration, or of an older gateway.
+      // An older gateway does not say it.
     }
   }
 
