@@ -10,7 +10,7 @@ import { button, el, replace, setText, whenChanged } from "./dom.ts";
 import { number, percent } from "./format.ts";
 import { ratioOf, rankingCard } from "./ranking_view.ts";
 import { first, type RankingRow } from "./rankings.ts";
-import { hashFor, hashForRequests } from "./url_hash.ts";
+import { hashForRequests } from "./url_hash.ts";
 
 /** Of what: the parameters of GET /gateway/requests. */
 export type RequestsOf = Readonly<Record<"service", string> & Partial<Record<"route" | "upstream", string>>>;
@@ -105,7 +105,7 @@ function exampleOf({ id, time, method, path, status, code, by, tries }: RequestD
   return el(
     "li",
     {},
-    link(hashFor("requests", id), `${method ?? "?"} ${path ?? "?"}`),
+    link(hashForRequests({}, id), `${method ?? "?"} ${path ?? "?"}`),
     " ",
     facts,
     " ",

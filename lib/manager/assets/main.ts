@@ -13,6 +13,7 @@ import { LoginPage } from "./login.ts";
 import type { Frame, OpenPage, Page, Session } from "./page.ts";
 import { ON_DEMAND, READ_ONLY, SECTIONS, type Section } from "./sections.ts";
 import { Shell } from "./shell.ts";
+import { followKeys } from "./shortcuts.ts";
 import { hashFor, loginHash, parseHash } from "./url_hash.ts";
 import { Visits } from "./visits.ts";
 
@@ -35,6 +36,7 @@ class App implements Frame {
   readonly texts = new Map<string, Readonly<Record<string, string>>>();
   readonly #shell = new Shell({
     goTo: (hash) => this.goTo(hash),
+    find: () => this.#openPalette("search"),
     signOut: () => void this.#signOut(),
     tryNow: () => this.#live.start(),
   });
@@ -70,6 +72,11 @@ class App implements Frame {
   start(): void {
     checks.failed = this.showError;
     addEventListener("hashchange", () => this.#show());
+    followKeys({
+      mayGo: () => this.#state.is === "signed in",
+      goTo: this.goTo,
+      open: (what) => this.#openPalette(what),
+    });
     addEventListener("beforeunload", (event) => draft.isDirty && event.preventDefault());
     document.addEventListener("visibilitychange", () => this.#follow());
     this.#tabs?.addEventListener("message", ({ data }) => this.#onTab(data));
@@ -100,6 +107,12 @@ class App implements Frame {
 
   readonly showMessage = (text: string, kind: "info" | "good" | "bad" = "info"): void =>
     this.#shell.showMessage(text, kind);
+
+  #openPalette(what: "search" | "keys"): void {
+    const show = ({ showKeys, showPalette }: Awaited<ReturnType<typeof ON_DEMAND.palette>>) =>
+      what === "keys" ? showKeys(SECTIONS) : showPalette(this, SECTIONS);
+    void ON_DEMAND.palette().then(show, this.showError);
+  }
 
   /** Only a visible page asks, also one that was opened in the background. */
   #follow(): void {

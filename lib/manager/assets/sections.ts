@@ -109,4 +109,7 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
 export const READ_ONLY: Pick<Section, "load"> = { load: () => import("./read_only_page.ts") };
 
 /** What comes when it is asked for on any page. */
-export const ON_DEMAND = { acceptWarning: () => import("./accept_warning.ts") };
+export const ON_DEMAND = {
+  acceptWarning: () => import("./accept_warning.ts"),
+  palette: () => import("./palette.ts"),
+};

@@ -23,6 +23,8 @@ const ROLES = { admin: "", operator: ", an operator", viewer: ", who reads only"
 
 interface ShellOptions {
   readonly goTo: (hash: string) => void;
+  /** Opens the palette. */
+  readonly find: () => void;
   readonly signOut: () => void;
   /** Asks for the state now. */
   readonly tryNow: () => void;
@@ -151,7 +153,7 @@ export class Shell {
   }
 }
 
-function shellElements({ goTo, signOut, tryNow }: ShellOptions, themeButton: HTMLElement, faults: HTMLElement) {
+function shellElements({ goTo, find, signOut, tryNow }: ShellOptions, themeButton: HTMLElement, faults: HTMLElement) {
   const main = el("main", { class: "main", id: "main", tabindex: "-1" });
   const bannerText = el("span", { class: "banner__text" });
   const banner = el(
@@ -199,7 +201,7 @@ function shellElements({ goTo, signOut, tryNow }: ShellOptions, themeButton: HTM
     el(
       "div",
       { class: "side__body", id: "menu" },
-      requestSearch(goTo),
+      requestSearch(goTo, find),
       el("nav", { class: "nav", "aria-label": "Pages" }, ...groups.map(({ node }) => node)),
       el(
         "div",
@@ -236,8 +238,8 @@ function shellElements({ goTo, signOut, tryNow }: ShellOptions, themeButton: HTM
   };
 }
 
-/** Enter leads to the page of the request. */
-function requestSearch(goTo: (hash: string) => void): HTMLElement {
+/** Enter leads to the page of the request; the button, to everything else. */
+function requestSearch(goTo: (hash: string) => void, find: () => void): HTMLElement {
   const onkeydown = ({ key }: KeyboardEvent): void => {
     if (key === "Enter") goTo(hashFor("requests", input.value.trim()));
   };
@@ -250,7 +252,8 @@ function requestSearch(goTo: (hash: string) => void): HTMLElement {
     enterkeyhint: "search",
     onkeydown,
   });
-  return el("div", { role: "search" }, input);
+  const label = { "aria-label": "Find anything", title: "Find anything (Ctrl+K)", "aria-haspopup": "dialog" };
+  return el("div", { role: "search", class: "side__search" }, input, button("Find", find, "small", label));
 }
 
 function linkOf(name: string, { label, icon }: Section): HTMLAnchorElement {
