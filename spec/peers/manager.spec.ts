@@ -432,7 +432,7 @@ describe("every page", () => {
     await heading(page, "Overview");
     await page.keyboard.press("Tab");
     expect(await focused()).toBe("Skip to the content");
-    for (let i = 0; i < 6 && (await focused()) !== "Routes"; i++) await page.keyboard.press("Tab");
+    for (let i = 0; i < 10 && (await focused()) !== "Routes"; i++) await page.keyboard.press("Tab");
     expect(await focused()).toBe("Routes");
     await page.keyboard.press("Enter");
     await heading(page, "Routes");
