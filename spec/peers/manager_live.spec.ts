@@ -52,7 +52,7 @@ describe("the history of figures", () => {
       await page.getByRole("button", { name: "A day" }).click();
       await until(page, 'location.hash.endsWith("?span=1d")');
       await page.reload();
-      await until(page, 'document.querySelector("[aria-pressed=true]")?.textContent === "A day"');
+      await page.locator('button[aria-pressed="true"]').getByText("A day").waitFor();
       await page.getByRole("button", { name: "15 minutes" }).click();
       await chart.getByText(/peak [\d.]+\/s in 1 min\.$/).waitFor();
       for (const hash of ["services/shop", `upstreams/shop/127.0.0.1:${port}`]) {
