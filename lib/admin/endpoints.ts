@@ -302,7 +302,7 @@ export class Endpoints {
 
   async #logOut({ headers }: Inbound): Promise<Reply> {
     const sessions = await this.#sessions();
-    sessions.revoke(headers);
+    await sessions.revoke(headers);
     this.#tail?.review();
     return { status: 204, headers: ["Set-Cookie", sessions.clearing], body: null };
   }
@@ -385,7 +385,7 @@ function scriptChallenge(cookie: string): HeaderList {
 
 function whyForeign(cookie: string): string {
   return (
-    `Sign in again: the gateway was restarted, which sessions outlive with ADMIN_JWT_SECRET alone, or another ` +
+    `Sign in again: the gateway was restarted, which sessions outlive with STATE_DIR or ADMIN_JWT_SECRET, or another ` +
     `application of this host name has a cookie “${cookie}”, which ADMIN_COOKIE_NAME avoids.`
   );
 }

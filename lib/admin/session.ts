@@ -8,11 +8,12 @@ import { sameText } from "../base/password.ts";
 import { DEVICE_AUDIENCE, deviceCookie, SESSION_AUDIENCE, SESSION_ISSUER, unquoted } from "../operator/admin_cookie.ts";
 import { findCookie } from "../http/cookies.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
-import type { Account, InterfaceOptions } from "./views.ts";
+import type { Account, InterfaceOptions, KeptSessions } from "./views.ts";
 
 export type { Account, Role } from "./views.ts";
 
-export type SessionOptions = Accounts & Pick<InterfaceOptions, "jwtSecret" | "sessionTtlS" | "cookie" | "clock">;
+export type SessionOptions = Accounts &
+  Pick<InterfaceOptions, "jwtSecret" | "sessionTtlS" | "cookie" | "clock" | "keptSessions">;
 
 export interface Accounts extends Pick<InterfaceOptions, "user" | "password"> {
   readonly viewer?: InterfaceOptions["viewer"];
@@ -46,6 +47,8 @@ const BEARER = /^bearer +([\w.-]+) *$/i;
 const MAX_REVOKED = 10_000;
 /** After its login a session ends, however often it is renewed (NIST SP 800-63B §4.2.3), or after its lifetime. */
 const MAX_SESSION_S = 12 * 60 * 60;
+const NONE_KEPT: KeptSessions = { secret: null, revoked: [], refused: [] };
+const SECRET_BYTES = 32;
 /** Each login begins it anew. */
 const DEVICE_S = 90 * 24 * 60 * 60;
 
@@ -55,17 +58,22 @@ export class AdminSessions {
   readonly #options: SessionOptions;
   readonly #maxRevoked: number;
   readonly #secret: string | Buffer;
+  /** Of the program before; those of users who are not there now are kept for when they are. */
+  readonly #former: KeptSessions;
   readonly #accounts: () => readonly Account[];
   readonly #states = new WeakMap<Account, SessionAccount>();
   /** Stands for unknown users, who cost the same time: its key has signed nothing. */
   readonly #nobody = stateOf({ role: "viewer", user: "", password: "" }, randomBytes(32));
 
   constructor(options: SessionOptions, maxRevoked = MAX_REVOKED) {
-    this.#secret = options.jwtSecret ?? randomBytes(32);
+    const kept = options.keptSessions?.read() ?? NONE_KEPT;
+    this.#former = { ...kept, secret: kept.secret ?? randomBytes(SECRET_BYTES).toString("base64url") };
+    this.#secret = options.jwtSecret ?? Buffer.from(this.#former.secret!, "base64url");
     this.#options = options;
     this.clearing = cookieOf(options.cookie, "", 0);
     this.#maxRevoked = maxRevoked;
     this.#accounts = accountsOf(options);
+    if (kept.secret === null) void this.#keep();
   }
 
   /** A new session: the value of its Set-Cookie header, and its end. Null: there is no such user any more. */
@@ -142,12 +150,33 @@ export class AdminSessions {
     return this.#sessionOf(BEARER.exec(headerValue(headers, "authorization") ?? "")?.[1] ?? "") !== null;
   }
 
-  /** Ends the sessions whose tokens are in the cookies. */
-  revoke(headers: HeaderList): void {
+  /** Ends the sessions whose tokens are in the cookies. Resolves when that outlives the program, where they do. */
+  async revoke(headers: HeaderList): Promise<void> {
+    let isNews = false;
     findCookie(headers, this.#options.cookie, (value) => {
       const found = this.#sessionOf(unquoted(value));
       if (found !== null) this.#remember(found);
+      isNews ||= found !== null;
       return null;
+    });
+    if (isNews) await this.#keep();
+  }
+
+  async #keep(): Promise<void> {
+    const { keptSessions, clock } = this.#options;
+    const second = clock.wall() / 1000;
+    const states = this.#accounts().map(({ user }) => this.#named(user));
+    const isGone = ([user]: readonly [string, ...unknown[]]) => !states.some((each) => each.user === user);
+    const revoked = states.flatMap((state) =>
+      Array.from(state.revoked, ([jti, end]) => [state.user, jti, end] as const),
+    );
+    await keptSessions?.write({
+      secret: this.#former.secret,
+      revoked: [...this.#former.revoked.filter(isGone), ...revoked].filter(([, , end]) => end > second),
+      refused: [
+        ...this.#former.refused.filter(isGone),
+        ...states.flatMap(({ user, refusedUpTo: second }) => (second < 0 ? [] : [[user, second] as const])),
+      ],
     });
   }
 
@@ -179,7 +208,7 @@ export class AdminSessions {
     const { role, password } = account;
     const content = role === "admin" ? [user, password] : [user, password, role];
     const key = createHmac("sha256", this.#secret).update(JSON.stringify(content)).digest();
-    const state = stateOf(account, key);
+    const state = stateOf(account, key, this.#former);
     this.#states.set(account, state);
     return state;
   }
@@ -207,10 +236,17 @@ interface SessionAccount extends Account {
   refusedUpTo: number;
 }
 
-function stateOf(account: Account, key: Buffer): SessionAccount {
-  // A login in that very second is a new one.
-  const refusedUpTo = Math.floor((account.since ?? 0) / 1000) - 1;
-  return { ...account, key, revoked: new Map(), refusedUpTo };
+function stateOf(account: Account, key: Buffer, { revoked, refused }: KeptSessions = NONE_KEPT): SessionAccount {
+  const { user, since = 0 } = account;
+  const isOwn = ([owner]: readonly [string, ...unknown[]]) => owner === user;
+  const before = refused.filter(isOwn).map(([, second]) => second);
+  return {
+    ...account,
+    key,
+    revoked: new Map(revoked.filter(isOwn).map(([, jti, end]) => [jti, end])),
+    // A login in that very second is a new one.
+    refusedUpTo: Math.max(Math.floor(since / 1000) - 1, ...before),
+  };
 }
 
 interface Found {

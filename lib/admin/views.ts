@@ -10,6 +10,7 @@ import { MASK } from "../config/schema_core.ts";
 import type { Settings } from "../config/settings_types.ts";
 import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import type { AuditSink } from "../observe/audit_log.ts";
+import type { Kept } from "../gateway/features.ts";
 import type { Replacement } from "../gateway/reloads.ts";
 import type { AskedBy, GatewayStatus, LastTests, ReloadOutcome, ShownIssue, Warning } from "../gateway/status.ts";
 import type { GatewayStats, StatusCounts } from "../observe/stats.ts";
@@ -21,6 +22,16 @@ import type { Explanation } from "../proof/explain.ts";
  * changes the configuration.
  */
 export type Role = "admin" | "operator" | "viewer";
+
+/** What is kept of sessions, of all users. */
+export interface KeptSessions {
+  /** The key of keys without ADMIN_JWT_SECRET, in base64url; null: there is none yet. */
+  readonly secret: string | null;
+  /** Sessions that were logged out, with the second in which the last of their tokens ends. */
+  readonly revoked: readonly (readonly [user: string, jti: string, end: number])[];
+  /** The second up to which no session of a user is accepted. */
+  readonly refused: readonly (readonly [user: string, second: number])[];
+}
 
 export interface Account {
   readonly role: Role;
@@ -35,6 +46,8 @@ export interface Account {
 export interface InterfaceOptions extends Omit<NonNullable<Settings["admin"]>, "host" | "port" | "tls" | "usersPath"> {
   /** Of ADMIN_USERS_FILE as it is now. Default: there is none. */
   readonly users?: { readonly accounts: readonly Account[] } | null;
+  /** Where sessions outlive the program. Default: nowhere. */
+  readonly keptSessions?: Kept<KeptSessions> | null;
   /** A bearer token that opens /metrics alone; null: there is none. */
   readonly metricsToken: string | null;
   readonly clock: Clock;

@@ -15,6 +15,7 @@ import { metricsOf, opened, refresh, type Opened } from "./operators.ts";
 
 /** `tls`: null: there is no certificate. */
 interface AdminParts extends Pick<AdminOptions, "tls" | "reload" | "log"> {
+  readonly keptSessions: NonNullable<AdminOptions["keptSessions"]> | null;
   readonly users: NonNullable<AdminOptions["users"]> | null;
   readonly gateway: ReportedGateway;
   /** Null: nothing can be changed. */
@@ -25,7 +26,7 @@ interface AdminParts extends Pick<AdminOptions, "tls" | "reload" | "log"> {
 export function openAdmin(
   admin: NonNullable<Settings["admin"]>,
   settings: Settings,
-  { gateway, tls, users, writing, reload, log }: AdminParts,
+  { gateway, tls, users, keptSessions, writing, reload, log }: AdminParts,
 ): Opened<Admin> & { readonly followGateway: () => void } {
   try {
     const { redactSecrets } = admin;
@@ -43,6 +44,7 @@ export function openAdmin(
       ...admin,
       ...tools,
       users,
+      keptSessions,
       tls: admin.tls ? tls : null,
       version,
       metricsToken: settings.metricsToken,

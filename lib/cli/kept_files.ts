@@ -1,12 +1,14 @@
 /**
  * Small files of JSON in the folder of STATE_DIR: which signed configurations were in force, so that none of them comes
- * back after a restart, and which upstreams an administrator has taken out, so that none of them does.
+ * back after a restart; which upstreams an administrator has taken out, so that none of them does; and what sessions of
+ * the admin interface need to outlive it, logouts included.
  */
 import { messageOf } from "../base/errors.ts";
 import type { Log, LogFields } from "../base/log.ts";
 import { readKept, StateProblem, type StateFolder } from "../base/state_folder.ts";
 import type { Kept, Seen } from "../gateway/features.ts";
 import { isObject } from "../json_schema/values.ts";
+import type { KeptSessions } from "../admin/views.ts";
 import type { TakenOut } from "../upstream/taken_out.ts";
 
 interface Kind<T> {
@@ -40,6 +42,24 @@ export const TAKEN_OUT: Kind<readonly TakenOut[]> = {
   without: "upstreams that were taken out get requests again",
   lost: (log, fields) =>
     log.error("the state of upstreams cannot be kept: another one may be in force after a restart", fields),
+};
+
+export const SESSIONS: Kind<KeptSessions> = {
+  name: "sessions",
+  none: { secret: null, revoked: [], refused: [] },
+  from(content) {
+    const { secret, revoked, refused } = content as KeptSessions;
+    const isSound =
+      (secret === null || /^[\w-]{43}$/.test(secret)) &&
+      revoked.every(
+        ([user, jti, end]) => typeof user === "string" && typeof jti === "string" && Number.isFinite(end),
+      ) &&
+      refused.every(([user, second]) => typeof user === "string" && Number.isFinite(second));
+    return isSound ? { secret, revoked, refused } : null;
+  },
+  without: "all users of the admin interface sign in again",
+  lost: (log, fields) =>
+    log.error("sessions of the admin interface cannot be kept: after a restart users sign in again", fields),
 };
 
 function isTakenOut(value: unknown): value is TakenOut {

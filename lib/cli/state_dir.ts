@@ -15,7 +15,8 @@ import { removeDecisions } from "../observe/removed_decisions.ts";
 import { QuotaFile } from "../store/quota_file.ts";
 import { Failure } from "./failure.ts";
 import type { TakenOut } from "../upstream/taken_out.ts";
-import { KeptFile, readKeptFile, SEEN, TAKEN_OUT } from "./kept_files.ts";
+import type { KeptSessions } from "../admin/views.ts";
+import { KeptFile, readKeptFile, SEEN, SESSIONS, TAKEN_OUT } from "./kept_files.ts";
 
 type LoadDecisionFile = () => Promise<{ readonly DecisionFile: typeof DecisionFile }>;
 
@@ -47,6 +48,7 @@ interface OpenState {
   readonly state: State;
   readonly seen: Kept<Seen>;
   readonly takenOut: Kept<readonly TakenOut[]>;
+  readonly sessions: Kept<KeptSessions>;
 }
 
 /** Throws a `Failure` where another process holds the folder, or a file in it is damaged. */
@@ -55,10 +57,12 @@ export async function openState(path: string, log: Log): Promise<OpenState> {
     const folder = await StateFolder.open(path);
     readSeen(folder.path);
     readKeptFile(folder.path, TAKEN_OUT);
+    readKeptFile(folder.path, SESSIONS);
     return {
       state: new State(folder, log),
       seen: new KeptFile(folder, SEEN, log),
       takenOut: new KeptFile(folder, TAKEN_OUT, log),
+      sessions: new KeptFile(folder, SESSIONS, log),
     };
   });
 }

@@ -87,7 +87,7 @@ describe("STATE_DIR", () => {
     },
   );
 
-  it.each(["quotas", "configurations", "taken_out"])(
+  it.each(["quotas", "configurations", "taken_out", "sessions"])(
     "a folder or FIFO in place of %s is refused by its name",
     async (name) => {
       for (const [make, why] of [
