@@ -15,7 +15,8 @@ import { metricsOf, opened, refresh, type Opened } from "./operators.ts";
 
 /** `tls`: null: there is no certificate. */
 interface AdminParts extends Pick<AdminOptions, "tls" | "reload" | "log"> {
-  readonly keptSessions: NonNullable<AdminOptions["keptSessions"]> | null;
+  /** False: there is no STATE_DIR. */
+  readonly kept: false | { readonly sessions: NonNullable<AdminOptions["keptSessions"]> };
   readonly users: NonNullable<AdminOptions["users"]> | null;
   readonly gateway: ReportedGateway;
   /** Null: nothing can be changed. */
@@ -26,7 +27,7 @@ interface AdminParts extends Pick<AdminOptions, "tls" | "reload" | "log"> {
 export function openAdmin(
   admin: NonNullable<Settings["admin"]>,
   settings: Settings,
-  { gateway, tls, users, keptSessions, writing, reload, log }: AdminParts,
+  { gateway, tls, users, kept, writing, reload, log }: AdminParts,
 ): Opened<Admin> & { readonly followGateway: () => void } {
   try {
     const { redactSecrets } = admin;
@@ -44,7 +45,7 @@ export function openAdmin(
       ...admin,
       ...tools,
       users,
-      keptSessions,
+      keptSessions: kept ? kept.sessions : null,
       tls: admin.tls ? tls : null,
       version,
       metricsToken: settings.metricsToken,

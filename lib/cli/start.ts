@@ -111,7 +111,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
       gateway: reported,
       tls: operatorTls,
       users,
-      keptSessions: kept ? kept.sessions : null,
+      kept,
       writing: settings.admin.write ? await ON_DEMAND.adminWrite() : null,
       reload,
       log,
