@@ -209,7 +209,10 @@ describe("a cookie of the session's name that is no session of this gateway", ()
       401,
       "token",
       expect.stringMatching(
-        /^Sign in again: the gateway was restarted, [^.]*STATE_DIR or ADMIN_JWT_SECRET, [^.]*ADMIN_COOKIE_NAME avoids\.$/,
+        new RegExp(
+          String.raw`^Sign in again: the gateway was restarted, [^.]*STATE_DIR or ` +
+            String.raw`ADMIN_JWT_SECRET, [^.]*ADMIN_COOKIE_NAME avoids\.$`,
+        ),
       ),
     ]);
   });

@@ -21,7 +21,9 @@ async function receiver(answers?: Parameters<typeof otlpReceiver>[1]) {
   return { url: `${origin}/v1/metrics`, exports, count: asked };
 }
 
-const call = (notes: object) => ({ notes: { status: 200, code: null, pattern: "/a/{id}", ...notes } });
+const call = (notes: object) => ({
+  notes: { status: 200, code: null, pattern: "/a/{id}", isTimed: true, ...notes },
+});
 const request = (notes: object, more: object = {}) =>
   ({ call: call(notes), method: "GET", scheme: "http", httpVersion: "1.1", ...more }) as unknown as Parameters<
     ServerDurations["ended"]
@@ -239,9 +241,10 @@ describe("ServerDurations", () => {
     expect(durations.series.get(JSON.stringify(["otel.metric.overflow", true]))!.counts[0]).toBe(100);
   });
 
-  it("leaves WebSockets out, and has no status of a client that left before one", () => {
+  it("leaves WebSockets and event streams out, and has no status of a client that left before one", () => {
     const durations = new ServerDurations();
     durations.ended(request({ status: 101 }), 1);
+    durations.ended(request({ isTimed: false }), 1);
     durations.ended(request({ status: null, code: "client_closed" }), 1);
     expect([...durations.series.keys()].map((key) => (JSON.parse(key) as unknown[]).slice(-4))).toEqual([
       ["http.route", "/a/{id}", "error.type", "client_closed"],
