@@ -121,15 +121,17 @@ function ownerOf(
   { global }: Config,
   services: ReadonlyMap<string, Config["services"][number]>,
 ): Owner | null {
-  type Key = [level: string, service: string | null, route: string | null, kind: string, at: string | number];
+  type Key = [
+    level: "global" | "service" | "route",
+    service: string | null,
+    route: string | null,
+    kind: string,
+    at: string | number,
+  ];
   const [level, service, route, kind, at, group = null] = JSON.parse(key) as [...Key, group?: string];
   const ofService = service === null ? undefined : services.get(service);
-  const plugins =
-    level === "global"
-      ? global.plugins
-      : level === "service"
-        ? ofService?.plugins
-        : ofService?.routes.find(({ name }) => name === route)?.plugins;
+  const owners = { global, service: ofService, route: ofService?.routes.find(({ name }) => name === route) };
+  const plugins = owners[level]?.plugins;
   const ofKind = plugins?.filter(({ name }) => name === kind) ?? [];
   const instance = typeof at === "number" ? ofKind[at] : ofKind.find(({ id }) => id === at);
   return instance === undefined ? null : { level, service, route, instance, group };
