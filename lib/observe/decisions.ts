@@ -207,7 +207,9 @@ export class Decisions {
     next = ring.line(next, clientAddress, next + MOST.client + 1);
     next = ring.line(next, method, next + MOST.method + 1);
     next = ring.line(next, codeText(notes.code) ?? (call.aborted ? "client_closed" : ""), next + MOST.code + 1);
-    const { rule, identity: caller } = notes;
+    const { rule, identity } = notes;
+    // A plugin of others may have put anything there.
+    const caller = typeof identity === "string" ? identity : null;
     const isRuled = rule !== null && notes.by !== null;
     if (isRuled) next = ring.more(next, codeText(rule), MOST.rule, end);
     if (caller !== null) {

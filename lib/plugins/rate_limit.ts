@@ -5,9 +5,10 @@ import { callerAddress } from "../base/ip_address.ts";
 import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { droppedProblem } from "../config/dropped_names.ts";
 import { NO_WINDOW, WINDOW_FIELDS } from "../config/fields.ts";
+import { windowsOf, type WindowLimits } from "../config/limit_windows.ts";
 import { fieldsOf } from "../config/feature_fields.ts";
 import type { FeatureField, FeatureSchemas } from "../config/feature_schemas.ts";
-import { integer, object, oneOf, optional, string, withDefault, type Infer, type ObjectOut } from "../config/schema.ts";
+import { integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { headerValue, quotedString } from "../http/headers.ts";
@@ -84,7 +85,7 @@ export const rateLimit: Plugin<typeof schema> = {
 
 /** `key` names the limiter; `path`: of `limits` in the configuration, with a dot at its end. */
 function limiting(
-  limits: Limits,
+  limits: WindowLimits,
   { limitBy, maxCallers, mode, counters, cost }: Infer<typeof schema>,
   tools: Tools,
   key = tools.scope.key,
@@ -115,19 +116,6 @@ function limiting(
 }
 
 export const UNCOUNTED = { detail: "The request could not be counted. Try again shortly." };
-
-type Limits = ObjectOut<typeof WINDOW_FIELDS>;
-
-export function windowsOf({ limitSecond, limitMin, limitHour, limitDay }: Limits): Window[] {
-  const window = (name: string, limit: number | undefined, ms: number) =>
-    limit === undefined ? [] : [{ name, limit, ms }];
-  return [
-    ...window("second", limitSecond, 1_000),
-    ...window("minute", limitMin, 60_000),
-    ...window("hour", limitHour, 3_600_000),
-    ...window("day", limitDay, 86_400_000),
-  ];
-}
 
 /** The header that `callerBy` reads, for `ownHeaders`. */
 export function headerOf({ limitBy }: { readonly limitBy: string }): readonly string[] {

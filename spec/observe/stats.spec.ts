@@ -290,6 +290,7 @@ describe("figures of the last minute", () => {
         received: null,
         sent: null,
         cache: null,
+        isTimed: true,
       } as unknown as Notes;
       for (let i = 0; i < 99; i++) (routes.get("busy")!.ended("GET", notes, 10), meter.tried("b", 10, 200));
       (routes.get("slow")!.ended("GET", notes, 1000), meter.tried("c", 1000, 200), meter.tried("a", 5, 200));
