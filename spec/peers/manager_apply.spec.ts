@@ -6,7 +6,17 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { drawn, soon, visit, type Page } from "./browser.ts";
-import { allFaultsOf, heading, replaced, resized, shareGateway, signIn, until, upstream } from "./manager_pages.ts";
+import {
+  allFaultsOf,
+  heading,
+  openIncidents,
+  replaced,
+  resized,
+  shareGateway,
+  signIn,
+  until,
+  upstream,
+} from "./manager_pages.ts";
 import {
   answered,
   apply,
@@ -367,6 +377,7 @@ describe("an upstream", () => {
       await shows(page, "Taken out until");
       expect((await fetch(`${url}/shop/open`)).status).toBe(503);
       await goTo(page, "#/", "Overview");
+      await openIncidents(page);
       await shows(page, "Taken out: drained");
       await shows(page, "Taken out: ejected");
       await shows(page, 'Upstream "v1"');

@@ -245,3 +245,10 @@ export function replaced(file: string, text: string): void {
   writeFileSync(`${file}.new`, text);
   renameSync(`${file}.new`, file);
 }
+
+/** Opens the lists of what is wrong and of warnings, of which the overview shows a line each. */
+export async function openIncidents(page: Page): Promise<void> {
+  const lines = page.locator("details.incidents > summary");
+  await until(page, "[...document.querySelectorAll('details.incidents')].some((each) => each.offsetParent !== null)");
+  for (let i = 0; i < (await lines.count()); i++) if (await lines.nth(i).isVisible()) await lines.nth(i).click();
+}

@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { soon, type Page } from "./browser.ts";
-import { allFaultsOf, heading, replaced, shareGateway, upstream } from "./manager_pages.ts";
+import { allFaultsOf, heading, openIncidents, replaced, shareGateway, upstream } from "./manager_pages.ts";
 
 const shared = shareGateway({ ADMIN_WRITE: "true" });
 
@@ -65,6 +65,7 @@ describe("warnings", () => {
     async () => {
       const { page, file, errors } = await shared.openOverview(JSON.stringify(shop((await upstream()).port), null, 2));
       const warning = page.locator("li").filter({ hasText: "limit_by_any_header" });
+      await openIncidents(page);
       await warning.filter({ hasText: "X-Tenant" }).waitFor();
       await warning.getByRole("link", { name: "Route search" }).click();
       await heading(page, "Route search");
