@@ -148,11 +148,11 @@ describe("workers", () => {
       { plugins: [{ name: "own" }] },
       { plugin_modules: [{ path: module, sha256: createHash("sha256").update(code).digest("hex") }] },
     );
-    const { main, ports, hold } = await together({ config: config("one"), plugins: [telling()] });
+    const { main, ports, events, hold } = await together({ config: config("one"), plugins: [telling()] });
     await main.loadModules(next);
     const go = hold();
     const reloading = main.reload(next);
-    await new Promise(setImmediate);
+    await eventually(() => events.length === 1, "the preparation");
     rmSync(dirname(module), { recursive: true });
     go();
     await reloading;
@@ -186,7 +186,7 @@ describe("workers", () => {
     expect(await reloads.rereadFilesInAll()).toBe(false);
     const go = hold();
     const reloading = main.reload(own("two"));
-    await new Promise(setImmediate);
+    await eventually(() => events.length === 1, "the preparation");
     rewrite(keys, "three");
     const rereading = reloads.rereadFilesInAll();
     expect(await Promise.all(ports.map(said))).toEqual(["one", "one"]);

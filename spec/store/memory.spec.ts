@@ -248,14 +248,18 @@ describe("memory of the limiter", () => {
       expect(sizeOf(counters).callers).toBe(callers);
       return collect();
     };
-    const before = flood("first");
-    for (const name of ["second", "third"]) {
+    const again = (name: string) => {
       clock.advance(60_000);
       for (let i = 0; i < callers; i++) limiter.decide("a");
       expect(sizeOf(counters).callers).toBe(1);
       clock.advance(60_000);
-      expect(flood(name) - before).toBeLessThan(20 * callers);
-    }
+      return flood(name);
+    };
+    const first = flood("first");
+    const afterwards = again("second");
+    // The first time also grows what V8 itself holds (half a megabyte was seen); callers that stayed would be six.
+    expect(afterwards - first).toBeLessThan(100 * callers);
+    for (const name of ["third", "fourth"]) expect(again(name) - afterwards).toBeLessThan(20 * callers);
   });
 
   it("takes less than 4000 bytes for an unused limiter", () => {
