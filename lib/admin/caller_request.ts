@@ -5,7 +5,7 @@ import { calendar } from "../base/calendar.ts";
 import type { Clock } from "../base/clock.ts";
 import { inSlices, paced } from "../base/time_slices.ts";
 import type { Caller } from "../config/caller_list.ts";
-import { windowsOf } from "../config/limit_windows.ts";
+import { windowsOf } from "../config/fields.ts";
 import type { Config, PluginInstance } from "../config/model.ts";
 import type { Infer } from "../config/schema.ts";
 import type { ReportedGateway } from "../embed/reported_gateway.ts";
@@ -23,6 +23,8 @@ import type { Inbound } from "../server/inbound.ts";
 import { shownCallers } from "./callers_request.ts";
 import { json, queryOf } from "./replies.ts";
 import type { InterfaceOptions } from "./views.ts";
+
+export { callersRequest } from "./callers_request.ts";
 
 /** Limits of one reply: those of which most is used. */
 const MAX_LIMITS = 100;

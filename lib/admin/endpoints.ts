@@ -9,8 +9,7 @@ import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import { isForeign } from "../http/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
-import type * as oneCaller from "./caller_request.ts";
-import type * as callers from "./callers_request.ts";
+import type * as callers from "./caller_request.ts";
 import type * as decisions from "./decision_request.ts";
 import type * as explaining from "./explain_request.ts";
 import type * as figureRequests from "./figures_request.ts";
@@ -44,7 +43,6 @@ export interface OnRequest {
   readonly figures: () => Promise<typeof figureRequests>;
   readonly process: () => Promise<typeof processes>;
   readonly callers: () => Promise<typeof callers>;
-  readonly caller: () => Promise<typeof oneCaller>;
   readonly explain: () => Promise<typeof explaining>;
   readonly reload: () => Promise<typeof reloading>;
   readonly schema: () => Promise<typeof schemas>;
@@ -126,7 +124,7 @@ export class Endpoints {
       "/gateway/plugin-figures": read(onRequest.process, (module) => module.pluginFiguresRequest),
       "/gateway/plugins": read(onRequest.explain, (module) => module.pluginsRequest),
       "/gateway/callers": read(onRequest.callers, (module) => module.callersRequest),
-      "/gateway/caller": read(onRequest.caller, (module) => module.callerRequest),
+      "/gateway/caller": read(onRequest.callers, (module) => module.callerRequest),
       "/gateway/schema": read(onRequest.schema, (module) => module.schemaRequest),
       "/gateway/tests": shown("/gateway/tests"),
       "/gateway/requests": read(onRequest.decision, (module) => module.decisionsRequest),

@@ -100,6 +100,19 @@ export const WINDOW_FIELDS = {
   limit_hour: limit("hour"),
   limit_day: limit("24 hours"),
 };
+export type WindowLimits = s.ObjectOut<typeof WINDOW_FIELDS>;
+
+/** From the shortest to the longest; `ms`: how long each is. */
+export function windowsOf({ limitSecond, limitMin, limitHour, limitDay }: WindowLimits) {
+  const window = (name: string, limit: number | undefined, ms: number) =>
+    limit === undefined ? [] : [{ name, limit, ms }];
+  return [
+    ...window("second", limitSecond, 1_000),
+    ...window("minute", limitMin, 60_000),
+    ...window("hour", limitHour, 3_600_000),
+    ...window("day", limitDay, 86_400_000),
+  ];
+}
 export const NO_WINDOW = 'needs "limit_second", "limit_min", "limit_hour" or "limit_day"';
 
 export const HOST_PATTERN = s.string({

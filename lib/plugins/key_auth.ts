@@ -122,13 +122,17 @@ export const keyAuth: Plugin<typeof schema> = {
       digest: digestOf(entry),
     }));
     const places = placesOf(from);
-    // The texts of refusals are made when they are needed: ten thousand instances would hold them.
-    const described = () =>
+    // Made with the first refusal, and kept: ten thousand instances that refuse nobody hold no texts.
+    let described: string | undefined;
+    const describedPlaces = () =>
       from
         .map((place) => place.replace("query:", "query parameter ").replace("header:", "header "))
         .join(" or in the ");
-    const refused = (call: Call, code: ErrorCode, detail: string, rule?: string) =>
-      problem(call, code, { headers: ["WWW-Authenticate", `Key realm=${quotedString(gatewayName)}`], detail, rule });
+    let headers: readonly string[] | undefined;
+    const refused = (call: Call, code: ErrorCode, detail: string, rule?: string) => {
+      headers ??= ["WWW-Authenticate", `Key realm=${quotedString(gatewayName)}`];
+      return problem(call, code, { headers, detail, rule });
+    };
     // Hashing is most of the cost of this plugin, so valid keys are remembered. Only configured keys get in here, so it
     // stays small; and a Map looks texts up by a hash that is seeded per process, so the time does not reveal how close
     // a guess is.
@@ -150,7 +154,8 @@ export const keyAuth: Plugin<typeof schema> = {
       let presented: string | null | undefined;
       let place = 0;
       while ((presented = keyAt(places[place]!, exchange)) === undefined)
-        if (++place === places.length) return refused(call, "key_missing", `Send the API key in the ${described()}.`);
+        if (++place === places.length)
+          return refused(call, "key_missing", `Send the API key in the ${(described ??= describedPlaces())}.`);
       const owner = presented === null ? undefined : (found?.get(presented) ?? find(presented));
       if (owner === undefined || isContradicted(exchange, presented!, places[place]!))
         return refused(call, "key_invalid", "The API key that was sent is not a valid one.");

@@ -4,8 +4,7 @@
 import { callerAddress } from "../base/ip_address.ts";
 import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { droppedProblem } from "../config/dropped_names.ts";
-import { NO_WINDOW, WINDOW_FIELDS } from "../config/fields.ts";
-import { windowsOf, type WindowLimits } from "../config/limit_windows.ts";
+import { NO_WINDOW, WINDOW_FIELDS, windowsOf, type WindowLimits } from "../config/fields.ts";
 import { fieldsOf } from "../config/feature_fields.ts";
 import type { FeatureField, FeatureSchemas } from "../config/feature_schemas.ts";
 import { integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
