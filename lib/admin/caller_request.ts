@@ -3,6 +3,7 @@
  */
 import { calendar } from "../base/calendar.ts";
 import type { Clock } from "../base/clock.ts";
+import { firstsOf } from "../base/firsts.ts";
 import { inSlices, paced } from "../base/time_slices.ts";
 import type { Caller } from "../config/caller_list.ts";
 import { windowsOf } from "../config/fields.ts";
@@ -75,12 +76,17 @@ export async function callerRequest(
     keys: caller.keys,
     last_seen: last === 0 ? null : new Date(last * 1000).toISOString(),
     counters: internals.runtime.shared === null ? "memory" : "redis",
-    limits: used.slice(0, MAX_LIMITS),
+    limits: firstsOf(used, MAX_LIMITS, (a, b) => shareOf(b) - shareOf(a)),
     limits_total: used.length,
   });
 }
 
-/** Those that have counted the caller, the one first of which most is used. */
+/** Of the window of which most is used. */
+function shareOf({ windows }: Used): number {
+  return windows.reduce((most, { left, limit }) => Math.max(most, 1 - left / limit), 0);
+}
+
+/** Those that have counted the caller. */
 function* limitsOf(
   caller: Caller,
   { configuration, runtime }: GatewayInternals,
@@ -97,8 +103,7 @@ function* limitsOf(
     const used = owner && usedOf(owner, table, caller, clock);
     if (used) found.push(used);
   }
-  const share = ({ windows }: Used) => Math.max(...windows.map(({ left, limit }) => 1 - left / limit));
-  return found.sort((a, b) => share(b) - share(a));
+  return found;
 }
 
 /** As `callerBy` names callers by their credential. */

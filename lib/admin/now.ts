@@ -4,15 +4,15 @@
  * and a browser has few of them.
  */
 import { createHash, hash } from "node:crypto";
+import { firstsOf } from "../base/firsts.ts";
 import type { NextTimeSlice } from "../base/time_slices.ts";
-import { ReportedGateway } from "../embed/reported_gateway.ts";
-import { GatewayCore } from "../gateway/gateway.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Figures, GatewayStats, StatsExtent } from "../observe/stats.ts";
 import type { Inbound } from "../server/inbound.ts";
 import { eachInSlices, largeAnswer } from "./large_answers.ts";
 import { placedStatus } from "./placed_status.ts";
 import { queryOf } from "./replies.ts";
+import { statsInSlices } from "./sliced_stats.ts";
 import { steady, view, type InterfaceOptions, type ShownGateway } from "./views.ts";
 
 /** `known`: the tags of what the client has; without it the reply has everything, the history included. */
@@ -67,7 +67,7 @@ export async function nowView(
     tag.slice(0, 12),
   );
   await slice();
-  const stats = await statsFor(gateway, figures, slice);
+  const stats = await statsInSlices(gateway, figures === "top" ? "busy" : figures, slice);
   const { services, history, stepS, ...others } = figures === "top" ? withTopRoutes(stats) : stats;
   return {
     known: tags.join("."),
@@ -80,37 +80,14 @@ export async function nowView(
   };
 }
 
-async function statsFor(
-  gateway: Pick<ShownGateway, "recentStats">,
-  figures: NowQuestion["figures"],
-  slice: NextTimeSlice,
-): Promise<GatewayStats> {
-  const extent = figures === "top" ? "busy" : figures;
-  if (!(gateway instanceof ReportedGateway) || extent === "total" || typeof extent === "object")
-    return gateway.recentStats(extent);
-  const stats = gateway.recentStats("total");
-  const reporting = ReportedGateway.reportingOf(gateway);
-  const { metrics } = GatewayCore.internalsOf(gateway);
-  return {
-    ...stats,
-    services: await eachInSlices(
-      [...metrics!.services],
-      slice,
-      (each) => reporting.services(extent, [each])[0] ?? null,
-    ),
-  };
-}
-
 /** Thousands of routes would be much to send each second. */
 function withTopRoutes(stats: GatewayStats): GatewayStats {
   const routes = stats.services.flatMap((service) => service.routes);
   const top = new Set(
-    ORDERS.flatMap((by) =>
-      routes
-        .filter((route) => (by(route) ?? 0) > 0)
-        .sort((a, b) => by(b)! - by(a)!)
-        .slice(0, TOP),
-    ),
+    ORDERS.flatMap((by) => {
+      const counted = routes.filter((route) => (by(route) ?? 0) > 0);
+      return firstsOf(counted, TOP, (a, b) => by(b)! - by(a)!);
+    }),
   );
   const services = stats.services.map((service) => ({
     ...service,

@@ -5,9 +5,10 @@ import { compressed } from "../http/content_coding.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
-import { largeAnswer } from "./large_answers.ts";
+import { eachInSlices, largeAnswer } from "./large_answers.ts";
 import { placedStatus } from "./placed_status.ts";
 import { json } from "./replies.ts";
+import { statsInSlices } from "./sliced_stats.ts";
 import { configView, gatewayView, testsView, view, type InterfaceOptions, type Secrets } from "./views.ts";
 import { writtenTests } from "./written_tests.ts";
 
@@ -21,9 +22,9 @@ export async function shownRequest(
   secrets: Secrets,
 ): Promise<Reply> {
   const { gateway, refresh } = options;
-  const figures = async (shown: () => unknown): Promise<Reply> => {
+  const large = async (make: Parameters<typeof largeAnswer>[3]): Promise<Reply> => {
     await refresh("counts");
-    return compressed(json(200, shown()), headers);
+    return largeAnswer(gateway, path, headers, make);
   };
   switch (path) {
     case "/gateway":
@@ -31,11 +32,17 @@ export async function shownRequest(
     case "/gateway/config":
       return json(200, configView(options, secrets));
     case "/gateway/status":
-      return figures(() => placedStatus(gateway));
+      await refresh("counts");
+      return compressed(json(200, placedStatus(gateway)), headers);
     case "/gateway/health":
-      return figures(() => view(gateway.health));
+      return large(async (slice) => ({
+        services: await eachInSlices(gateway.health.services, slice, (each) => view(each)),
+      }));
     case "/gateway/stats":
-      return figures(() => view(gateway.recentStats("all")));
+      return large(async (slice) => {
+        const { services, ...others } = await statsInSlices(gateway, "all", slice);
+        return { ...view(others), services: await eachInSlices(services, slice, (each) => view(each)) };
+      });
     case "/gateway/tests":
       return json(200, testsView(gateway.lastTests, writtenTests(gateway, secrets)));
   }

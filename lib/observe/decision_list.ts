@@ -2,6 +2,7 @@
  * Lists remembered decisions, the newest first, and counts those that fit a filter by their members and over time. One
  * list looks at a bounded number of them, in slices; the next goes on behind it.
  */
+import { firstsOf } from "../base/firsts.ts";
 import { copied, decisionOf, remembered, slotWithId, type RequestDecision } from "./decision_reader.ts";
 import { idText, type DecisionRing } from "./decisions.ts";
 import type { Metrics } from "./metrics_plan.ts";
@@ -178,8 +179,8 @@ function count(counts: Map<string, number>, values: readonly (string | null)[]):
 }
 
 function mostFrequent(counts: ReadonlyMap<string, number>): FacetCounts {
-  const all = Array.from(counts, ([value, count]) => ({ value, count }));
-  all.sort((a, b) => b.count - a.count || (a.value < b.value ? -1 : 1));
-  const others = all.slice(MAX_VALUES).reduce((sum, { count }) => sum + count, 0);
-  return { values: all.slice(0, MAX_VALUES), others };
+  const most = firstsOf(counts, MAX_VALUES, ([a, ofA], [b, ofB]) => ofB - ofA || (a < b ? -1 : 1));
+  const values = most.map(([value, count]) => ({ value, count }));
+  const sumOf = (each: Iterable<number>) => Array.from(each).reduce((sum, count) => sum + count, 0);
+  return { values, others: sumOf(counts.values()) - sumOf(values.map(({ count }) => count)) };
 }
