@@ -108,7 +108,11 @@ function ofPlugins({ metrics }: ReportSource): Family[] {
     counters(
       "edge_gateway_plugin_results_total",
       "What a plugin reports of its work; of mirror: its copies.",
-      counted(pluginsOf(metrics), "result", ({ results }) => results),
+      counted(
+        pluginsOf(metrics, ({ results }) => results !== null),
+        "result",
+        ({ results }) => results,
+      ),
     ),
     counters(
       "edge_gateway_plugin_faults_total",
@@ -341,13 +345,13 @@ function* limitedOf(metrics: Metrics): Samples<number> {
   for (const [labels, meter] of allRoutes(metrics)) if (meter !== metrics.unrouted) yield [labels, meter.rateLimited];
 }
 
-function* pluginsOf({ plugins }: Metrics): Samples<PluginMeter> {
-  for (const [labels, meter] of plugins) yield [JSON.parse(labels) as Labels, meter];
+/** Those that have what a family shows: of thousands without it no labels are read. */
+function* pluginsOf({ plugins }: Metrics, isShown: (meter: PluginMeter) => boolean): Samples<PluginMeter> {
+  for (const [labels, meter] of plugins) if (isShown(meter)) yield [JSON.parse(labels) as Labels, meter];
 }
 
-function* usedPlugins({ plugins }: Metrics, read: (meter: PluginMeter) => number): Samples<number> {
-  // Most of thousands may be unused: their labels are not read.
-  for (const [labels, meter] of plugins) if (meter.requests > 0) yield [JSON.parse(labels) as Labels, read(meter)];
+function* usedPlugins(metrics: Metrics, read: (meter: PluginMeter) => number): Samples<number> {
+  for (const [labels, meter] of pluginsOf(metrics, ({ requests }) => requests > 0)) yield [labels, read(meter)];
 }
 
 function* peersOf(
