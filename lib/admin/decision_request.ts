@@ -4,6 +4,7 @@
  */
 import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
+import { timeOf } from "../config/validity_fields.ts";
 import { compressed } from "../http/content_coding.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { listDecisions, type ListQuestion } from "../observe/decision_list.ts";
@@ -31,12 +32,23 @@ export async function decisionsRequest(
 /** A sentence if it asks for something impossible. */
 export function readListQuestion(target: string): ListQuestion | string {
   const query = queryOf(target);
-  const filter = readRequestFilter(query, ["before", "limit"]);
+  const filter = readRequestFilter(query, ["since", "until", "before", "limit"]);
   if (typeof filter === "string") return filter;
   const limit = query.get("limit") ?? String(DEFAULT_LIMIT);
   if (!/^[1-9]\d{0,2}$/.test(limit) || Number(limit) > MAX_LIMIT)
     return `"limit" must be a whole number from 1 to ${MAX_LIMIT}.`;
-  return { filter, before: query.get("before"), limit: Number(limit) };
+  const since = timeIn(query, "since", -Infinity);
+  if (typeof since === "string") return since;
+  const until = timeIn(query, "until", Infinity);
+  if (typeof until === "string") return until;
+  return { filter, since, until, before: query.get("before"), limit: Number(limit) };
+}
+
+/** In milliseconds since 1970; a sentence if it is none. */
+function timeIn(query: URLSearchParams, name: string, absent: number): number | string {
+  const text = query.get(name);
+  if (text === null) return absent;
+  return timeOf(text) ?? `"${name}" must be a time such as 2027-01-31T12:00:00Z (RFC 3339).`;
 }
 
 export async function decisionRequest(

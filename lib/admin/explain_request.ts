@@ -23,7 +23,7 @@ export async function explainRequest(
   return json(200, explanationView(await gateway.explain(request, secrets)));
 }
 
-/** The plugins of a route in the order in which they run; with `only=counts` what a page asks for again and again. */
+/** The plugins of a route in the order in which they run. */
 export async function pluginsRequest(
   { call, target }: Inbound,
   { gateway, refresh }: Pick<InterfaceOptions, "gateway" | "refresh">,
@@ -33,15 +33,11 @@ export async function pluginsRequest(
   const route = query.get("route");
   if (service === null || route === null)
     return problem(call, "request_invalid", { detail: 'Name a route: "?service=…&route=…".' });
-  const only = query.get("only");
-  if (only !== null && only !== "counts") return problem(call, "request_invalid", { detail: '"only" must be counts.' });
   await refresh("counts");
   const plugins = await gateway.routePlugins(service, route);
   if (plugins === null)
     return problem(call, "route_not_found", { detail: "The configuration in force has no such route." });
-  return json(200, {
-    plugins: only === null ? plugins : plugins.map(({ requests, answered }) => ({ requests, answered })),
-  });
+  return json(200, { plugins });
 }
 
 /** Rejects with a `Fault`. */

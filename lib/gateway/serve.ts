@@ -127,9 +127,9 @@ export class Requests {
     const now = clock.now();
     if (metrics !== null) {
       if (call.notes.plugin !== null && call.notes.answeredAt !== null) call.notes.plugin.answered++;
+      stopPluginTime(call.notes, call.notes.answeredAt ?? now);
       metrics.decisions?.add(inbound, now);
       metrics.durations?.ended(inbound, now - call.startedAt);
-      stopPluginTime(call.notes, call.notes.answeredAt ?? now);
       (call.notes.meter ?? metrics.unrouted).ended(method, call.notes, now - call.startedAt);
     }
     if (call.notes.logged) accessLog.write(inbound, now);

@@ -207,6 +207,8 @@ export class Notes {
   tried: {
     readonly upstream: string;
     readonly status: number | null;
+    /** `clock.now()` at its start. */
+    readonly from: number;
     readonly ms: number;
     readonly before: Notes["tried"];
   } | null = null;
@@ -226,6 +228,13 @@ export class Notes {
   /** The plugin that has the request now, where its time is counted, and `clock.now()` when it got it. */
   plugin: PluginTime | null = null;
   pluginFrom = 0;
+  /** The plugin (`Scope.key`) that last held the request for `HELD_MS` or more, and those before it. */
+  held: {
+    readonly plugin: string;
+    readonly from: number;
+    readonly ms: number;
+    readonly before: Notes["held"];
+  } | null = null;
   /** By the last cache that was asked; null where none was. */
   cache: CacheResult | null = null;
   /** Bytes received of the request body, or from the client of a tunnel; null before counting starts. */
@@ -241,11 +250,17 @@ export class Notes {
   fault: string | null = null;
 }
 
-/** Ends the time of the plugin that has the request, if there is one. */
+/** Only a plugin that takes longer costs an object. */
+const HELD_MS = 0.1;
+
+/** Ends the time of the plugin that has the request (`by`), if there is one. */
 export function stopPluginTime(notes: Notes, now: number): void {
-  if (notes.plugin === null) return;
-  notes.plugin.ms += now - notes.pluginFrom;
+  const { plugin, pluginFrom: from, by } = notes;
+  if (plugin === null) return;
+  const ms = now - from;
+  plugin.ms += ms;
   notes.plugin = null;
+  if (ms >= HELD_MS && by !== null) notes.held = { plugin: by.scope.key, from, ms, before: notes.held };
 }
 
 export function noCertificate(): null {

@@ -19,7 +19,7 @@ import { DecisionRing, SLOT_BYTES, type Decisions } from "./decisions.ts";
 import type { Metrics } from "./metrics_plan.ts";
 import { DECISION_FILE, NAMES_FILE, removeDecisions } from "./removed_decisions.ts";
 
-const FORMAT = "edge-gateway decisions 1";
+const FORMAT = "edge-gateway decisions 2";
 const SAVE_MS = 500;
 /** After failures: each writes the whole ring again. */
 const LONGEST_PAUSE_MS = 60_000;
@@ -228,7 +228,7 @@ export class DecisionFile implements NonNullable<Decisions["kept"]> {
     try {
       const head = headIn(this.#path);
       if (head === null) return null;
-      const [, count] = /^edge-gateway decisions 1 (\d+) /.exec(head) ?? [];
+      const [, count] = /^edge-gateway decisions 2 (\d+) /.exec(head) ?? [];
       if (count !== undefined && head === headOf(Number(count)) && Number(count) <= MOST_DECISIONS)
         return Number(count);
       const [format] = /^edge-gateway decisions \d+/.exec(head) ?? [];

@@ -21,6 +21,9 @@ type Facet = (typeof FACETS)[number];
 
 export interface ListQuestion {
   readonly filter: RequestFilter;
+  /** When they ended, in milliseconds since 1970: `until` itself is excluded. */
+  readonly since: number;
+  readonly until: number;
   /** An id, or the `before` of a list; null: from the newest. */
   readonly before: string | null;
   /** Decisions of the list. */
@@ -57,7 +60,7 @@ export interface DecisionHistogram {
 /** Null: none with the id of `before` is remembered. */
 export async function listDecisions(
   metrics: Pick<Metrics, "decisions" | "inForce">,
-  { filter, before, limit }: ListQuestion,
+  { filter, since, until, before, limit }: ListQuestion,
 ): Promise<DecisionList | null> {
   const known = await remembered(metrics);
   const tally = new Tally(filter);
@@ -74,6 +77,7 @@ export async function listDecisions(
     const next = slice();
     if (next !== undefined) await next;
     const number = ring.before(newest, age);
+    if (!(ring.timeOf(number) >= since && ring.timeOf(number) < until)) continue;
     const slot = copied(ring, number);
     if (slot === null) continue;
     const decision = decisionOf(slot, null, names);

@@ -7,17 +7,25 @@ import { pluginPath } from "../config/plugin_place.ts";
 import { REQUEST_ID } from "../http/request_id.ts";
 import {
   BETWEEN_TEXTS,
+  BY_PLUGIN,
   CUT,
   HASHED_ID,
   idText,
   SLOT_BYTES,
+  STEP_BYTES,
   TEXTS_AT,
   TRACED,
-  TRY_BYTES,
   type DecisionRing,
   type Decisions,
 } from "./decisions.ts";
 import type { Metrics } from "./metrics_plan.ts";
+
+/** A part of the time of a request, in milliseconds. */
+interface Timed {
+  /** Since its head had arrived. */
+  readonly at_ms: number;
+  readonly ms: number;
+}
 
 /** Why a request got what it got. A name is null where there was none, or it is forgotten. */
 export interface RequestDecision {
@@ -44,7 +52,9 @@ export interface RequestDecision {
   /** Of a refusal: the member of the plugin's `config` that has decided, such as "limit_min"; null: none alone has. */
   readonly rule: string | null;
   /** The latest, in order; `status` is null where there was no response. */
-  readonly tries: readonly { readonly upstream: string | null; readonly status: number | null; readonly ms: number }[];
+  readonly tries: readonly (Timed & { readonly upstream: string | null; readonly status: number | null })[];
+  /** Those that held the request for 0.1 ms or more before they passed it on or answered, in order. */
+  readonly plugins: readonly (Timed & Pick<RequestDecision, "by" | "plugin">)[];
   readonly ms: number;
   /** Names the configuration that has decided. */
   readonly digest: string;
@@ -164,23 +174,24 @@ export function copied(ring: DecisionRing, number: number): Buffer | null {
 /** `id`: as the slot has it, if it is not given. */
 export function decisionOf(slot: Buffer, id: string | null, names: ReadonlyMap<number, string>): RequestDecision {
   const status = slot.readUInt16LE(4);
-  const { count, end } = triesIn(slot);
+  const { count, end } = stepsIn(slot);
   const [time, ms, digest, service, route, by] = Array.from({ length: 6 }, (_, i) =>
     slot.readDoubleLE(8 * (i + 1)),
   ) as [number, number, number, number, number, number];
-  const lines = slot.toString("latin1", TEXTS_AT, end - count * TRY_BYTES).split("\n", 6);
+  const lines = slot.toString("latin1", TEXTS_AT, end - count * STEP_BYTES).split("\n", 6);
   const [code, rule, caller] = (lines[3] ?? "").split(String.fromCharCode(BETWEEN_TEXTS)).map(shown);
   const [, client, method, , host, path] = lines.map(shown);
   const answerer = answererOf(names.get(by));
-  const tries = Array.from({ length: count }, (_, i) => {
-    const at = end - (count - i) * TRY_BYTES;
-    const timed = slot.readDoubleLE(at + 8);
-    return {
-      upstream: names.get(slot.readDoubleLE(at)) ?? null,
-      status: Math.floor(timed / 2 ** 40) || null,
-      ms: rounded((timed % 2 ** 40) / 1000),
-    };
-  });
+  const tries: RequestDecision["tries"][number][] = [];
+  const plugins: RequestDecision["plugins"][number][] = [];
+  for (let at = end - count * STEP_BYTES; at < end; at += STEP_BYTES) {
+    const high = slot.readUInt32LE(at + 4);
+    const name = names.get((high >>> 10) * 2 ** 32 + slot.readUInt32LE(at));
+    const timed: Timed = { at_ms: slot.readUInt32LE(at + 8) / 100, ms: slot.readUInt32LE(at + 12) / 100 };
+    const stepStatus = high & BY_PLUGIN;
+    if (stepStatus === BY_PLUGIN) plugins.push({ ...answererOf(name), ...timed });
+    else tries.push({ upstream: name ?? null, status: stepStatus || null, ...timed });
+  }
   return {
     id: id ?? lines[0]!,
     time: new Date(time).toISOString(),
@@ -196,16 +207,17 @@ export function decisionOf(slot: Buffer, id: string | null, names: ReadonlyMap<n
     ...answerer,
     rule: rule ?? null,
     tries,
+    plugins,
     ms: rounded(ms),
     digest: digest.toString(16).padStart(12, "0"),
     trace_id: end === SLOT_BYTES ? null : traceAt(slot, end),
   };
 }
 
-/** How many tries a slot has, and where they end. */
-function triesIn(slot: Buffer): { readonly count: number; readonly end: number } {
+/** How many steps a slot has, and where they end. */
+function stepsIn(slot: Buffer): { readonly count: number; readonly end: number } {
   const word = slot.readUInt16LE(6);
-  return { count: word & (TRACED - 1), end: (word & TRACED) === 0 ? SLOT_BYTES : SLOT_BYTES - TRY_BYTES };
+  return { count: word & (TRACED - 1), end: (word & TRACED) === 0 ? SLOT_BYTES : SLOT_BYTES - STEP_BYTES };
 }
 
 function traceAt(slot: Buffer, at: number): string {
@@ -222,16 +234,10 @@ function traceAt(slot: Buffer, at: number): string {
 /** Whether a slot that comes from a file is one that `decisionOf` can read. */
 export function isSound(slot: Buffer): boolean {
   const digest = slot.readDoubleLE(24);
-  const { count: tries, end } = triesIn(slot);
+  const { count: steps, end } = stepsIn(slot);
   if (!(Math.abs(slot.readDoubleLE(8)) <= MAX_TIME) || !Number.isFinite(slot.readDoubleLE(16))) return false;
   if (!(digest >= 0 && digest < 2 ** 48) || slot.readUInt16LE(4) > 999) return false;
-  const firstTry = end - tries * TRY_BYTES;
-  if (firstTry < TEXTS_AT || slot.readUInt16LE(6) >= 2 * TRACED) return false;
-  for (let at = firstTry; at < end; at += TRY_BYTES) {
-    const timed = slot.readDoubleLE(at + 8);
-    if (!(timed >= 0 && timed < 2 ** 51)) return false;
-  }
-  return true;
+  return end - steps * STEP_BYTES >= TEXTS_AT && slot.readUInt16LE(6) < 2 * TRACED;
 }
 
 /** Of a date, in milliseconds since 1970 (ECMAScript §21.4.1.1). */

@@ -16,14 +16,17 @@ const DEFAULT_COUNT = 10_000;
 /** Of the number of requests so far, in front of the slots. */
 const HEAD_BYTES = 8;
 /**
- * Of a slot: one word for its number, one for status and number of tries, 64-bit numbers (time, milliseconds, digest,
+ * Of a slot: one word for its number, one for status and number of steps, 64-bit numbers (time, milliseconds, digest,
  * service, route, answerer), lines of text (id, client, method, code with rule and caller, host, path), and at the end
- * the tries, the latest last: upstream, and 2^40 times the status plus microseconds.
+ * the steps, the tries as the latest: four words, of which the first two have the number of an upstream or plugin
+ * (48 bits) and the status, the third and fourth when it began and how long it took, in hundredths of a millisecond.
  */
 export const SLOT_BYTES = 200;
 export const TEXTS_AT = 56;
-export const TRY_BYTES = 16;
-/** With the number of tries: behind them, at the very end, is the id of the trace, which takes as much room. */
+export const STEP_BYTES = 16;
+/** In place of a status: the step is one of a plugin. */
+export const BY_PLUGIN = 1_023;
+/** With the number of steps: behind them, at the very end, is the id of the trace, which takes as much room. */
 export const TRACED = 0x100;
 /** All of these, one try and an end of the path fit. */
 const MOST = { id: 40, client: 40, method: 10, code: 28, rule: 48, caller: 48 };
@@ -62,6 +65,11 @@ export class DecisionRing {
   /** Where the slot of a number begins. */
   at(number: number): number {
     return HEAD_BYTES + ((number - 1) % this.slots) * SLOT_BYTES;
+  }
+
+  /** When the request with this number ended, in milliseconds since 1970. */
+  timeOf(number: number): number {
+    return this.doubles[(this.at(number) >> 3) + 1]!;
   }
 
   /** The number of the latest request. */
@@ -104,7 +112,7 @@ export class DecisionRing {
 
   /** Adds a text to the line before, unless a try and an end of the path would not fit any more. */
   more(at: number, text: string, most: number, end: number): number {
-    const textEnd = Math.min(at + most + 1, end - TRY_BYTES - PATH_ROOM);
+    const textEnd = Math.min(at + most + 1, end - STEP_BYTES - PATH_ROOM);
     if (at + Math.min(most, 1) >= textEnd) return at;
     this.bytes[at - 1] = BETWEEN_TEXTS;
     return this.line(at, text, textEnd);
@@ -217,21 +225,23 @@ export class Decisions {
       next = ring.more(next, codeText(caller), MOST.caller, end);
     }
     const traceId = notes.span === null ? traceIdOf(headers) : notes.span.traceId;
-    const isTraced = traceId !== null && end - next >= 2 * TRY_BYTES + PATH_ROOM;
+    const isTraced = traceId !== null && end - next >= 2 * STEP_BYTES + PATH_ROOM;
     if (isTraced) {
-      end -= TRY_BYTES;
+      end -= STEP_BYTES;
       for (let i = 0; i < 4; i++) words[(end >> 2) + i] = parseInt(traceId.slice(8 * i, 8 * i + 8), 16);
     }
-    // The latest tries, as many as leave room for a part of the path; one is under way if the client has disconnected.
+    // The latest steps, as many as leave room for a part of the path; a try is under way if the client has
+    // disconnected.
     const { askedAt, upstream, tried: before } = notes;
-    let tries = 0;
+    const { startedAt } = call;
+    let steps = 0;
     let tried: Notes["tried"] =
-      askedAt === null ? before : { upstream: upstream!, status: null, ms: now - askedAt, before };
-    for (; tried !== null && (tries === 0 || end - next >= TRY_BYTES + PATH_ROOM); tried = tried.before, tries++) {
-      end -= TRY_BYTES;
-      doubles[end >> 3] = this.numberOf(tried.upstream);
-      doubles[(end >> 3) + 1] = (tried.status ?? 0) * 2 ** 40 + Math.round(tried.ms * 1000);
-    }
+      askedAt === null ? before : { upstream: upstream!, status: null, from: askedAt, ms: now - askedAt, before };
+    for (; tried !== null && (steps === 0 || end - next >= STEP_BYTES + PATH_ROOM); tried = tried.before, steps++)
+      this.#step(ring, (end -= STEP_BYTES), tried.upstream, tried.status ?? 0, tried.from - startedAt, tried.ms);
+    let { held } = notes;
+    for (; held !== null && end - next >= STEP_BYTES + PATH_ROOM; held = held.before, steps++)
+      this.#step(ring, (end -= STEP_BYTES), held.plugin, BY_PLUGIN, held.from - startedAt, held.ms);
     const plain = target.charCodeAt(0) === SLASH ? ring.plainLine(next, authority, end, OF_HOST) : 0;
     if (plain === 0 || ring.plainLine(plain, target, end, OF_PATH) === 0) {
       // What it has written may be a secret.
@@ -245,9 +255,25 @@ export class Decisions {
       );
       ring.line(next, path, end);
     }
-    words[(at >> 2) + 1] = ((isTraced ? TRACED | tries : tries) << 16) | (notes.status ?? 0);
+    words[(at >> 2) + 1] = ((isTraced ? TRACED | steps : steps) << 16) | (notes.status ?? 0);
     ring.end(number);
   }
+
+  /** `at` and `ms` in milliseconds, `at` since the request had arrived; each is 11.9 hours at most. */
+  #step({ words }: DecisionRing, place: number, name: string, status: number, at: number, ms: number): void {
+    const number = this.numberOf(name);
+    const word = place >> 2;
+    // An assignment takes the low 32 bits.
+    words[word] = number;
+    words[word + 1] = Math.floor(number / 2 ** 32) * 2 ** 10 + status;
+    words[word + 2] = hundredths(at);
+    words[word + 3] = hundredths(ms);
+  }
+}
+
+/** Never negative: a fetch that a request has joined may have begun before it. */
+function hundredths(ms: number): number {
+  return Math.min(Math.max(Math.round(ms * 100), 0), 2 ** 32 - 1);
 }
 
 /**

@@ -117,9 +117,12 @@ export class ServiceMeter {
   retries = 0;
   readonly upstreams = new Map<string, Recent>();
 
-  /** `status`: null without a response. */
+  /** `status`: null without a response; `call`: its attempt is still the current one. */
   tried(upstream: string, ms: number, status: number | null, call?: Call): void {
-    if (call !== undefined) call.notes.tried = { upstream, status, ms, before: call.notes.tried };
+    if (call !== undefined) {
+      const { askedAt: from, tried: before } = call.notes;
+      call.notes.tried = { upstream, status, from: from!, ms, before };
+    }
     if (call?.aborted) return;
     this.upstreams.get(upstream)?.count(status === null || status >= 500, false, ms);
   }

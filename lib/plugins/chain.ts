@@ -40,8 +40,8 @@ export function composeChain<L extends Link>(
   if (links.length === 0) return innermost;
   let handler: Handler = (exchange) => {
     const { call } = exchange;
-    call.notes.by = null;
     if (call.notes.plugin !== null) stopPluginTime(call.notes, clock.now());
+    call.notes.by = null;
     return (call.passed = innermost(exchange));
   };
   for (const link of links.toReversed()) handler = linkHandler(link, make(link, handler), clock, onFault);
@@ -49,8 +49,9 @@ export function composeChain<L extends Link>(
 }
 
 /** The plugin gets the request: the time of the one before ends. */
-function startPluginTime(notes: Notes, meter: PluginTime, now: number): void {
+function startPluginTime(notes: Notes, link: Link, meter: PluginTime, now: number): void {
   stopPluginTime(notes, now);
+  notes.by = link;
   meter.requests++;
   notes.plugin = meter;
   notes.pluginFrom = now;
@@ -60,8 +61,8 @@ function linkHandler(link: Link, handler: Handler, clock: Clock, onFault: OnFaul
   return (exchange) => {
     const { call } = exchange;
     const { meter } = link;
-    call.notes.by = link;
-    if (meter !== null) startPluginTime(call.notes, meter, clock.now());
+    if (meter === null) call.notes.by = link;
+    else startPluginTime(call.notes, link, meter, clock.now());
     let returned: Reply | Promise<Reply>;
     try {
       returned = handler(exchange);

@@ -36,7 +36,10 @@ export interface AttemptsOptions {
 
 /** Counts the tries whose client waited for them. */
 export interface AttemptsMeter {
-  /** `ms` to the head of the response or to the failure; `status` of the response, null if there was none. */
+  /**
+   * `ms` to the head of the response or to the failure; `status` of the response, null if there was none. `askedAt` in
+   * the notes is its start.
+   */
   tried(upstream: string, ms: number, status: number | null, call: Call): void;
   retried(): void;
 }
@@ -92,10 +95,10 @@ export function tryPeer(
   const over = (status: number | null, error: string | null) => {
     const now = clock.now();
     notes.upstreamMs = (notes.upstreamMs ?? 0) + now - startedAt;
-    notes.askedAt = null;
     notes.span = span;
     trySpan?.ended(error === null ? status : null, error, now);
     meter?.tried(peer.id, now - startedAt, status, call);
+    notes.askedAt = null;
   };
   return forward(exchange, peer, forwarding, endsAt).then(
     (reply) => {

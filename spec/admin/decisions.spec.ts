@@ -116,6 +116,9 @@ describe("GET /gateway/requests", () => {
     expect(paths((await list("?client=203.0.113.1")).json)).toEqual([]);
     expect(paths((await list("?client=203.0.113.&by=key_auth")).json)).toEqual(["/a/closed"]);
     expect(paths((await list("?max_ms=0&min_ms=0&code=none")).json)).toEqual([]);
+    const { time } = all.requests[0]!;
+    expect(paths((await list(`?until=${time}`)).json)).not.toContain(all.requests[0]!.path);
+    expect(paths((await list(`?since=${time}`)).json)).toContain(all.requests[0]!.path);
   });
 
   it("goes on behind the last one, while new requests arrive and ids are used twice", async () => {
@@ -160,11 +163,14 @@ describe("GET /gateway/requests", () => {
   });
 
   it.each([
-    ["?statuses=4xx", `The query can have ${[...FILTER_FIELDS, "before", "limit"].join(", ")}.`],
+    ["?statuses=4xx", `The query can have ${[...FILTER_FIELDS, "since", "until", "before", "limit"].join(", ")}.`],
     ["?limit=0", '"limit" must be a whole number from 1 to 500.'],
     ["?limit=501", '"limit" must be a whole number from 1 to 500.'],
     ["?limit=1.5", '"limit" must be a whole number from 1 to 500.'],
     ["?limit=1&limit=2", '"limit" must be there once, with at most 1024 characters.'],
+    ["?since=yesterday", '"since" must be a time such as 2027-01-31T12:00:00Z (RFC 3339).'],
+    ["?until=2027-02-30T12:00:00Z", '"until" must be a time such as 2027-01-31T12:00:00Z (RFC 3339).'],
+    ["?until=", '"until" must be a time such as 2027-01-31T12:00:00Z (RFC 3339).'],
     ["?min_ms=soon", '"min_ms" must be milliseconds, such as 250 or 0.5.'],
   ])("refuses the query %s and says what is allowed", async (query, detail) => {
     const { list } = await asking();

@@ -440,6 +440,7 @@ ${ended(failed)}`),
         plugin: "services.closed.plugins.acl",
         rule: "whitelist",
         tries: [],
+        plugins: expect.any(Array),
         ms: expect.any(Number),
         digest: started.digest,
         trace_id: null,
@@ -560,7 +561,8 @@ describe("the text of what became of a request", () => {
     by: "upstream",
     plugin: null,
     rule: null,
-    tries: [{ upstream: "a", status: 200, ms: 1 }],
+    tries: [{ upstream: "a", status: 200, at_ms: 0, ms: 1 }],
+    plugins: [],
     ms: 2,
     digest: "0123456789ab",
     trace_id: null,
@@ -583,10 +585,10 @@ describe("the text of what became of a request", () => {
       "The client disconnected before a reply, and no upstream was asked.",
     ],
     [
-      { by: null, status: null, code: "client_closed", tries: [{ upstream: "a", status: null, ms: 4 }] },
+      { by: null, status: null, code: "client_closed", tries: [{ upstream: "a", status: null, at_ms: 0, ms: 4 }] },
       "The client disconnected before a reply; upstream a was asked last.",
     ],
-    [{ tries: [{ upstream: null, status: 200, ms: 4 }] }, "Upstream unknown answered."],
+    [{ tries: [{ upstream: null, status: 200, at_ms: 0, ms: 4 }] }, "Upstream unknown answered."],
     [
       {
         method: null,
@@ -610,7 +612,7 @@ describe("the text of what became of a request", () => {
   it("the text of what became of a request has no control characters, and good and bad in colours", () => {
     expect(
       textOf(
-        { path: "/\u001b[31m\u009b", route: "a\nb", tries: [{ upstream: "\u0007", status: null, ms: 1 }] },
+        { path: "/\u001b[31m\u009b", route: "a\nb", tries: [{ upstream: "\u0007", status: null, at_ms: 0, ms: 1 }] },
         plain,
         "\u001b",
       ),

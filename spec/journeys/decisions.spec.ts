@@ -83,7 +83,39 @@ describe("what became of a request", () => {
     const retried = await Promise.all([1, 2].map(() => of("/half/x")));
     expect(retried.flatMap(({ tries }) => tries.map(({ status }) => status))).toContain(null);
     expect(retried.every(({ tries }) => tries.at(-1)!.status === 200)).toBe(true);
+    const [first, second] = retried.find(({ tries }) => tries.length === 2)!.tries;
+    expect(second!.at_ms).toBeGreaterThanOrEqual(first!.at_ms + first!.ms - 0.01);
   });
+
+  it(
+    "has when a plugin that took its time held the request, " + "before an upstream was asked and where it answered",
+    async () => {
+      const origin = await backend();
+      const slow = (config: object) => [{ name: "fault", id: "slow", config: { delay_ms: 20, ...config } }];
+      const { gateway, url } = await running(
+        oneService(origin.port, {
+          routes: [
+            { name: "late", path: "/late", plugins: slow({}) },
+            { name: "refused", path: "/refused", plugins: slow({ status: 503 }) },
+          ],
+        }),
+      );
+      const of = async (path: string) => decided(gateway, id(await fetch(url + path)));
+      const late = await of("/a/late");
+      const [held] = late.plugins;
+      expect(late).toMatchObject({
+        plugins: [{ plugin: "services.s.routes.late.plugins.slow" }],
+        tries: [{ status: 200 }],
+      });
+      expect(held!.ms).toBeGreaterThanOrEqual(18);
+      expect(late.tries[0]!.at_ms).toBeGreaterThanOrEqual(held!.at_ms + held!.ms - 0.01);
+      expect(await of("/a/refused")).toMatchObject({
+        status: 503,
+        plugins: [{ plugin: "services.s.routes.refused.plugins.slow" }],
+        tries: [],
+      });
+    },
+  );
 
   it("is known for requests that were refused before a route, also those that could not be read", async () => {
     const { gateway, port } = await running(oneService(9));

@@ -374,8 +374,8 @@ describe("a file of decisions that is not what was written", () => {
     ["is another one", (path) => writeFileSync(path, Buffer.alloc(5_000, "x")), "it is damaged"],
     [
       "is of another version",
-      (path) => writeFileSync(path, "edge-gateway decisions 2 100 0".padEnd(63) + "\n"),
-      'it has the format "edge-gateway decisions 2"',
+      (path) => writeFileSync(path, "edge-gateway decisions 1 100 0".padEnd(63) + "\n"),
+      'it has the format "edge-gateway decisions 1"',
     ],
     [
       "has another number of them",
@@ -400,7 +400,7 @@ describe("a file of decisions that is not what was written", () => {
 
   it("is one of too many: nothing is read", async () => {
     const folder = emptyFolder();
-    const facts = "edge-gateway decisions 1 2000000000";
+    const facts = "edge-gateway decisions 2 2000000000";
     const { textHash } = await import("../../lib/base/mix.ts");
     writeFileSync(join(folder, "decisions"), `${`${facts} ${textHash(facts).toString(16)}`.padEnd(63)}\n`);
     const program = await started(folder);

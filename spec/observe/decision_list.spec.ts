@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { listDecisions, MAX_LOOKED, type ListQuestion } from "../../lib/observe/decision_list.ts";
 import { KEYS, LIMIT, remembering, tried } from "../support/remembered.ts";
 
-const ALL: ListQuestion = { filter: {}, before: null, limit: 100 };
+const ALL: ListQuestion = { filter: {}, since: -Infinity, until: Infinity, before: null, limit: 100 };
 
 function listing(count?: number) {
   const all = remembering(count);
@@ -27,6 +27,27 @@ describe("a list of decisions", () => {
     expect(second.requests.map(({ id }) => id)).toEqual(["r3", "r2", "r1"]);
     expect(second).toMatchObject({ looked: 500, before: null });
   });
+
+  it(
+    "looks at those of a time alone, so that bars over a minute are seconds, " + "and the bound is one of that time",
+    async () => {
+      const { end, list, clock } = listing(30_000);
+      const start = clock.wall();
+      for (let i = 0; i < 600; i++) {
+        end(`r${i}`);
+        clock.advance(1_000);
+      }
+      for (let i = 0; i < MAX_LOOKED; i++) end(`late${i}`);
+      const found = await list({}, { since: start + 60_000, until: start + 65_000, limit: 3 });
+      expect(found).toMatchObject({ looked: 5, matching: 5, since: new Date(start + 60_000).toISOString() });
+      expect(found.requests.map(({ id }) => id)).toEqual(["r64", "r63", "r62"]);
+      expect(found.histogram).toMatchObject({ step_s: 1, bars: [{}, {}, {}, {}, {}] });
+      const older = await list({}, { since: start + 60_000, until: start + 65_000, before: found.before });
+      expect(older.requests.map(({ id }) => id)).toEqual(["r61", "r60"]);
+      expect(older.before).toBeNull();
+      expect(await list({}, { since: start + 700_000 })).toMatchObject({ looked: 0, since: null, before: null });
+    },
+  );
 
   it("says no place to go on where the last one that fits is in the list", async () => {
     const { end, list } = listing();
@@ -131,8 +152,8 @@ describe("a list of decisions", () => {
     );
     expect(await find("traced")).toMatchObject({ trace_id: trace, path: "/a/b", host: "shop.example", status: 200 });
     expect((await find("traced"))!.tries).toEqual([
-      { upstream: "a", status: null, ms: 1 },
-      { upstream: "b", status: 200, ms: 2 },
+      { upstream: "a", status: null, at_ms: 5, ms: 1 },
+      { upstream: "b", status: 200, at_ms: 5, ms: 2 },
     ]);
     expect(await find("spanned")).toMatchObject({ trace_id: trace.replace("f0", "0a"), caller: "ada", tries: [] });
     expect(await find("i".repeat(39))).toMatchObject({ trace_id: null, tries: [{ upstream: "b" }] });

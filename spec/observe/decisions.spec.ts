@@ -18,11 +18,17 @@ function slow() {
 describe("a decision", () => {
   it("has the facts of the access log, and who has answered", async () => {
     const { end, find, clock } = remembering();
-    end("r-1", {}, { service: "shop", route: "items", attempts: 2, tried: tried("b", 200, 3.25, tried("a", null, 1)) });
+    const arrived = clock.now() - 5;
+    const first = tried("a", null, 1, null, arrived + 0.5);
+    end(
+      "r-1",
+      {},
+      { service: "shop", route: "items", attempts: 2, tried: tried("b", 200, 3.25, first, arrived + 1.75) },
+    );
     const time = new Date(clock.wall()).toISOString();
     const tries = [
-      { upstream: "a", status: null, ms: 1 },
-      { upstream: "b", status: 200, ms: 3.25 },
+      { upstream: "a", status: null, at_ms: 0.5, ms: 1 },
+      { upstream: "b", status: 200, at_ms: 1.75, ms: 3.25 },
     ];
     const of = {
       time,
@@ -43,6 +49,7 @@ describe("a decision", () => {
       plugin: null,
       rule: null,
       tries,
+      plugins: [],
       ms: 5,
       digest: DIGEST,
       trace_id: null,
@@ -64,6 +71,7 @@ describe("a decision", () => {
       "plugin",
       "rule",
       "tries",
+      "plugins",
       "ms",
       "digest",
       "trace_id",
@@ -120,10 +128,42 @@ describe("a decision", () => {
       code: "client_closed",
       by: null,
       tries: [
-        { upstream: "a", status: 503, ms: 1 },
-        { upstream: "b", status: null, ms: 4 },
+        { upstream: "a", status: 503, at_ms: 0, ms: 1 },
+        { upstream: "b", status: null, at_ms: 1, ms: 4 },
       ],
     });
+  });
+
+  it(
+    "has when plugins held the request for long, and leaves these out before " + "tries where there is no room",
+    async () => {
+      const { end, find, clock } = remembering();
+      const arrived = clock.now() - 5;
+      const first = { plugin: KEYS.key, from: arrived + 0.25, ms: 0.5, before: null };
+      const held = { plugin: LIMIT.key, from: arrived + 0.75, ms: 1.5, before: first };
+      end("r", {}, { held, tried: tried("a", 200, 2, null, arrived + 2.25) });
+      expect(await find("r")).toMatchObject({
+        plugins: [
+          { plugin: "services.shop.routes.items.plugins.1", at_ms: 0.25, ms: 0.5 },
+          { plugin: "services.shop.routes.items.plugins.rate_limit#2", at_ms: 0.75, ms: 1.5 },
+        ],
+        tries: [{ upstream: "a", status: 200, at_ms: 2.25, ms: 2 }],
+      });
+      end("long", { target: `/${"p".repeat(300)}` }, { held, tried: tried("a", 200, 2, tried("b", 503, 1)) });
+      const { tries, plugins, path } = (await find("long"))!;
+      expect([tries.length, plugins.length]).toEqual([2, 2]);
+      expect(path).toMatch(/^\/p{20,}…$/);
+      let many = tried("a", 503, 1);
+      for (let i = 0; i < 20; i++) many = tried("a", 503, 1, many);
+      end("many", {}, { held, tried: many });
+      expect(await find("many")).toMatchObject({ plugins: [], path: "/a/b" });
+    },
+  );
+
+  it("of a fetch that began before the request, or that took days, keeps the steps within their bounds", async () => {
+    const { end, find, clock } = remembering();
+    end("r", {}, { tried: tried("a", 200, 86_400_000, null, clock.now() - 1_000) });
+    expect((await find("r"))!.tries).toEqual([{ upstream: "a", status: 200, at_ms: 0, ms: (2 ** 32 - 1) / 100 }]);
   });
 
   it("has neither query nor secrets", async () => {
@@ -181,7 +221,7 @@ describe("a decision", () => {
     );
     const found = (await find(id))!;
     expect(found).toMatchObject({ client, status: 503, service: "shop", route: "items", digest: DIGEST });
-    expect(found.tries.at(-1)).toEqual({ upstream: "a", status: 503, ms: 10 });
+    expect(found.tries.at(-1)).toEqual({ upstream: "a", status: 503, at_ms: 5, ms: 10 });
     expect([found.host!.endsWith("…"), found.path!.endsWith("…"), found.code, found.method]).toEqual([
       true,
       true,
@@ -505,6 +545,7 @@ describe("threads", () => {
           identity: null,
           span: null,
           askedAt: null,
+          held: null,
           upstream: "a",
           tried: { upstream: "a", status: 200, ms: 1, before: null },
         };

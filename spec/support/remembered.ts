@@ -54,9 +54,11 @@ export function remembering(count: number | undefined = 100, memory = new Map<st
   return { metrics, clock, memory, reload, end, find };
 }
 
-export const tried = (upstream: string, status: number | null, ms: number, before: Notes["tried"] = null) => ({
-  upstream,
-  status,
-  ms,
-  before,
-});
+/** `from`: by the clock. */
+export const tried = (
+  upstream: string,
+  status: number | null,
+  ms: number,
+  before: Notes["tried"] = null,
+  from = 0,
+) => ({ upstream, status, from, ms, before });

@@ -202,6 +202,11 @@ export function slot(className: string | null = null): { readonly node: HTMLElem
   };
 }
 
+/** A text below another one. */
+export function two(first: Child, below: string | null): HTMLElement {
+  return el("span", { class: "line" }, first, below !== null && el("span", { class: "sub muted" }, below));
+}
+
 /** For `dl.pairs`. */
 export function pair(name: string, value: Child): readonly HTMLElement[] {
   return [el("dt", {}, name), el("dd", {}, value)];

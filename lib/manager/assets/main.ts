@@ -35,7 +35,6 @@ const RENEW_AGAIN_MS = 30_000;
 class App implements Frame {
   readonly texts = new Map<string, Readonly<Record<string, string>>>();
   readonly #shell = new Shell({
-    goTo: (hash) => this.goTo(hash),
     find: () => this.#openPalette("search"),
     signOut: () => void this.#signOut(),
     tryNow: () => this.#live.start(),

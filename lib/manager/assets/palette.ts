@@ -15,7 +15,9 @@ import { hashFor, hashForRequests } from "./url_hash.ts";
 const MOST = 50;
 /** After the last key, callers are asked for: the gateway may have 100,000 of them. */
 const CALLERS_AFTER_MS = 200;
-const ID = /^[\w.:/+=@-]{8,128}$/;
+/** Of a request: what is shorter than most of them is looked for by name first. */
+const ID = /^(?:[\w.:/+=@-]{1,128}|#[\w-]{39})$/;
+const LEAST_ID = 8;
 const STEPS: Readonly<Record<string, number>> = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 };
 
 /** By the name that the hash begins with; those with an icon are in the navigation. */
@@ -77,7 +79,8 @@ export function showPalette(frame: Frame, pages: Pages): void {
     const asked = input.value.trim();
     const { found, total } = index.find(asked, MOST);
     const request = { kind: "Request", name: asked, more: "by its id", hash: hashFor("requests", asked) };
-    shown = [...found, ...callers, ...(ID.test(asked) ? [request] : [])];
+    const isId = ID.test(asked) && (asked.length >= LEAST_ID || found.length + callers.length === 0);
+    shown = [...found, ...callers, ...(isId ? [request] : [])];
     replace(list, ...shown.map(optionOf));
     setText(count, shown.length === 0 ? "Nothing has this name." : `${number(found.length)} of ${number(total)}`);
     choose(Math.min(chosen, Math.max(shown.length - 1, 0)));

@@ -12,7 +12,7 @@ import {
   type RoutePlugins,
 } from "./api.ts";
 import { askingFor } from "./asking.ts";
-import { breakable, factList, link, loading, notice, section, stateBadge } from "./components.ts";
+import { breakable, factList, link, loading, notice, section, stateBadge, two } from "./components.ts";
 import { copy } from "./copy.ts";
 import { button, el, replace, svg, type Child } from "./dom.ts";
 import { listed, milliseconds, moment, number } from "./format.ts";
@@ -120,30 +120,28 @@ export function requestDrawer(frame: Frame, id: string, close: () => void): Draw
     }
   }
 
+  /** One line of time: each bar stands where it was in the whole. */
   function drawSteps(found: RequestDecision, plugins: RoutePlugins["plugins"]): void {
     const answered = placeOfAnswer(plugins, found);
-    const rows = plugins.map(({ name, id: own, level }, i): readonly Child[] => [
-      el("span", {}, name, el("span", { class: "sub muted" }, own === null ? level : `${level}, ${own}`)),
-      outcomeOf(found, i, answered),
-    ]);
-    let begun = 0;
-    for (const { upstream, status, ms } of found.tries) {
-      const bar = timeBar(begun, ms, found.ms);
-      begun += ms;
-      rows.push([
-        placeLink(["upstreams", found.service, upstream]),
-        status ?? "no response",
-        el("span", {}, milliseconds(ms), bar),
-      ]);
-    }
-    const rest = Math.max(0, found.ms - begun);
-    if (found.tries.length === 0) rows.push(["No upstream was asked."]);
-    rows.push([
-      "All else: plugins, waiting, sending",
-      "",
-      el("span", {}, milliseconds(rest), timeBar(begun, rest, found.ms)),
-    ]);
-    replace(steps, ...rows.map((cells) => el("li", {}, ...cells.map((cell) => el("span", { class: "line" }, cell)))));
+    // An older gateway does not say when.
+    const { plugins: held = [], tries, ms, service } = found;
+    const heldAt = held.map((each) => placeOfAnswer(plugins, each));
+    const others = held.filter((_, i) => heldAt[i] === -1);
+    const sum = [...held, ...tries].reduce((before, each) => before + each.ms, 0);
+    replace(
+      steps,
+      ...plugins.map(({ name, id: own, level }, i) => {
+        const place = own === null ? level : `${level}, ${own}`;
+        return step(two(name, place), outcomeOf(found, i, answered), held[heldAt.indexOf(i)] ?? null, ms);
+      }),
+      ...others.map((each) => step(two(each.by ?? "A plugin", each.plugin), "", each, ms)),
+      ...tries.map((each) => {
+        const status = each.status === null ? "no response" : String(each.status);
+        return step(placeLink(["upstreams", service, each.upstream]), status, each, ms);
+      }),
+      tries.length === 0 && step("No upstream was asked.", "", null, ms),
+      step("All else: waiting, sending", milliseconds(Math.max(0, ms - sum)), null, ms),
+    );
   }
 
   function againOf(found: RequestDecision): HTMLElement {
@@ -225,12 +223,21 @@ function outcomeOf({ by, status, code, rule, tries }: RequestDecision, place: nu
   return by === "upstream" || tries.length > 0 ? "let it pass" : "–";
 }
 
-/** Which part of the whole it took, behind what went before. */
-function timeBar(begun: number, ms: number, all: number): SVGElement {
-  const whole = Math.max(all, begun + ms, 0.01);
-  const rect = { x: (100 * begun) / whole, width: Math.max(0.5, (100 * ms) / whole), y: 0, height: 6 };
+/** A step; `timed`: when it was, in a request of `whole` milliseconds. Plugins without it took no time to speak of. */
+function step(
+  what: Child,
+  outcome: string,
+  timed: { readonly at_ms?: number; readonly ms: number } | null,
+  whole: number,
+): HTMLElement {
+  const cell = (child: Child) => el("span", { class: "line" }, child);
+  if (timed === null) return el("li", {}, cell(what), cell(outcome));
+  const { at_ms: at = 0, ms } = timed;
+  const all = Math.max(whole, at + ms, 0.01);
+  const rect = { x: (100 * at) / all, width: Math.max(0.5, (100 * ms) / all), y: 0, height: 6 };
   const frame = { class: "requests__took", viewBox: "0 0 100 6", preserveAspectRatio: "none", "aria-hidden": "true" };
-  return svg("svg", frame, svg("rect", rect));
+  const time = two(milliseconds(ms), timed.at_ms === undefined ? null : `after ${milliseconds(at)}`);
+  return el("li", {}, cell(what), cell(outcome), time, svg("svg", frame, svg("rect", rect)));
 }
 
 function factsOf(decision: RequestDecision, force: HTMLElement): HTMLElement {

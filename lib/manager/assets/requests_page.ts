@@ -4,45 +4,23 @@
  */
 import { ask, isSessionEnd, messageOf, type AccessLine, type RequestList, type TailBatch } from "./api.ts";
 import { asking } from "./asking.ts";
-import { field, link } from "./components.ts";
-import { button, el, replace, setText, svg, whenChanged, type Child } from "./dom.ts";
+import { link, two } from "./components.ts";
+import { button, el, replace, setText } from "./dom.ts";
 import { milliseconds, moment, number } from "./format.ts";
-import { live } from "./live.ts";
 import { plainTable } from "./live_tables.ts";
 import type { Frame, OpenPage } from "./page.ts";
 import { requestDrawer, type Drawer } from "./request_drawer.ts";
-import {
-  barsOf,
-  filterIn,
-  FILTERS,
-  isChosen,
-  listedLine,
-  statusesText,
-  stepText,
-  toggled,
-  type Filter,
-  type FilterName,
-  type ListedRequest,
-} from "./requests_text.ts";
+import { filterFields } from "./request_filters.ts";
+import { histogram } from "./request_histogram.ts";
+import { requestStream } from "./request_stream.ts";
+import { filterIn, listedLine, type Filter, type ListedRequest } from "./requests_text.ts";
 import { hashForRequests, queryIn } from "./url_hash.ts";
 
 const COLUMNS = ["Time", "Status", "Request", "Client", "Took"];
-/** Filters that are shown at once; the others on demand. */
-const MAIN_FILTERS = 5;
 /** Rows that a live list keeps, the newest first. */
 const MAX_LIVE_ROWS = 500;
-/** Pause after a key before the filters count. */
-const FILTER_AFTER_MS = 400;
 /** Counts of a live list are asked for again while requests arrive. */
 const COUNTS_EVERY_MS = 5_000;
-const AGAIN_MS = 5_000;
-/** Counted values below a filter. */
-const MAX_CHIPS = 3;
-/** Names of the configuration that a filter offers. */
-const MAX_NAMES = 200;
-/** Below it the filters are closed at first. */
-const WIDE = 800;
-const BAR_HEIGHT = 48;
 
 const clock = new Intl.DateTimeFormat("en-GB", {
   hour: "2-digit",
@@ -86,12 +64,13 @@ class ListView {
   hash = listHash();
   readonly #frame: Frame;
   readonly #filters: ReturnType<typeof filterFields>;
+  readonly #stream;
   readonly #note = el("p", { class: "muted", role: "status" }, "Waiting for requests…");
   readonly #table = plainTable("Requests that have ended, the newest first", COLUMNS, [4]);
   readonly #live = button("Follow live", () => this.#toggleLive(), "", { "aria-pressed": "false" });
   readonly #held = button("", () => this.#showHeld(), "small", { hidden: true });
   readonly #older = button("Show older", () => void this.#loadOlder(), "", { hidden: true });
-  readonly #histogram = el("figure", { class: "card requests__time", hidden: true });
+  readonly #histogram = histogram((range) => this.#showRange(range));
   readonly #load: () => Promise<void>;
   readonly #count: () => Promise<void>;
   #before: string | null = null;
@@ -100,7 +79,6 @@ class ListView {
   #waiting: readonly ListedRequest[] = [];
   /** Requests of the live stream that fit, and those of them that it has shown. */
   #streamed = { matched: 0, shown: 0 };
-  #source: EventSource | null = null;
   #timer = 0;
   #visits = 0;
   #countedAt = 0;
@@ -112,7 +90,8 @@ class ListView {
 
   constructor(frame: Frame) {
     this.#frame = frame;
-    this.#filters = filterFields(filterIn(this.hash), (ms) => this.#changeLater(ms));
+    this.#filters = filterFields(this.#filter, (ms) => this.#changeLater(ms));
+    this.#stream = requestStream((batch) => this.#receive(batch), this.#note);
     const { rows, node: table } = this.#table;
     rows.addEventListener("click", (event) => this.#onRowClick(event));
     for (const type of ["pointerleave", "focusout"]) table.addEventListener(type, () => this.#showHeld());
@@ -131,7 +110,7 @@ class ListView {
       "div",
       { class: "stack requests__list" },
       this.#filters.node,
-      this.#histogram,
+      this.#histogram.node,
       el("div", { class: "toolbar" }, this.#live, this.#held, this.#note),
       table,
       el("p", {}, this.#older),
@@ -142,7 +121,6 @@ class ListView {
   }
 
   enter(id: string | null): number {
-    document.addEventListener("visibilitychange", this.#follow);
     this.#follow();
     if (id !== (this.#drawer?.id ?? null)) this.#showDrawer(id);
     return ++this.#visits;
@@ -150,8 +128,8 @@ class ListView {
 
   leave(visit: number): void {
     if (visit !== this.#visits) return;
-    document.removeEventListener("visibilitychange", this.#follow);
-    this.#stop();
+    clearTimeout(this.#timer);
+    this.#stream.follow(null);
   }
 
   update(): void {
@@ -161,49 +139,37 @@ class ListView {
     this.#opener = null;
   }
 
-  get #isLive(): boolean {
-    return queryIn(this.hash).get("live") === "1";
+  get #filter(): Filter {
+    return filterIn(this.hash);
   }
 
-  #query(more: Readonly<Record<string, string>>): string {
-    return String(new URLSearchParams({ ...filterIn(this.hash), ...more }));
+  /** What ends from now on ends after each `until`. */
+  get #isLive(): boolean {
+    return queryIn(this.hash).get("live") === "1" && this.#filter.until === undefined;
   }
 
   #ask(more: Readonly<Record<string, string>>): Promise<RequestList> {
-    return ask<RequestList>("GET", `/gateway/requests?${this.#query(more)}`);
+    return ask<RequestList>("GET", `/gateway/requests?${new URLSearchParams({ ...this.#filter, ...more })}`);
   }
 
-  #stop(): void {
-    clearTimeout(this.#timer);
-    this.#source?.close();
-    this.#source = null;
-  }
-
-  /** Reads the live stream while the tab is visible. */
-  readonly #follow = (): void => {
-    this.#stop();
-    if (document.hidden || !this.#isLive) return;
-    this.#source = new EventSource(`api/gateway/tail?${this.#query({})}`);
-    this.#source.addEventListener("lines", ({ data }: MessageEvent<string>) =>
-      this.#receive(JSON.parse(data) as TailBatch),
-    );
-    this.#source.addEventListener("error", () => {
-      setText(
-        this.#note,
-        "New requests cannot be read: a filter cannot be used, 32 others read them, or the connection is lost.",
-      );
-      // A broken stream the browser opens again by itself, one that was refused it does not.
-      if (this.#source?.readyState === EventSource.CLOSED) this.#timer = window.setTimeout(this.#follow, AGAIN_MS);
-    });
-  };
+  /** Reads what ends from now on. */
+  readonly #follow = (): void => this.#stream.follow(this.#isLive ? this.#filter : null);
 
   #toggleLive(): void {
-    this.#change(this.#isLive ? "" : "1");
+    const isLive = !this.#isLive;
+    if (isLive) this.#filters.set({ until: "" });
+    this.#change(isLive ? "1" : "");
     this.#showLive();
     // What has ended meanwhile is in the list as well.
     if (this.#isLive) void this.#load();
     else this.#showHeld();
     this.#follow();
+  }
+
+  /** Of a bar of the histogram; null: all that is remembered. */
+  #showRange(range: Filter | null): void {
+    this.#filters.set(range ?? { since: "", until: "" });
+    this.#changeLater(0);
   }
 
   #showLive(): void {
@@ -214,6 +180,7 @@ class ListView {
     clearTimeout(this.#timer);
     this.#timer = window.setTimeout(() => {
       this.#change(this.#isLive ? "1" : "");
+      this.#showLive();
       this.#follow();
       void this.#load();
     }, ms);
@@ -262,7 +229,7 @@ class ListView {
     this.#looked = found.looked;
     this.#countedAt = performance.now();
     this.#filters.showCounts(found.facets);
-    this.#drawHistogram(found);
+    this.#histogram.show(found, this.#filters.read());
     const { matched, shown } = this.#streamed;
     const missed = matched - shown;
     setText(
@@ -302,35 +269,6 @@ class ListView {
     this.#waiting = [];
     this.#held.hidden = true;
     while (this.#isLive && rows.children.length > MAX_LIVE_ROWS) rows.lastElementChild!.remove();
-  }
-
-  #drawHistogram(found: RequestList): void {
-    const { bars, places } = barsOf(found);
-    this.#histogram.hidden = bars.length === 0;
-    const drawn = bars.map(({ place, parts }) => {
-      let y = BAR_HEIGHT;
-      return svg(
-        "g",
-        {},
-        ...parts.map((part, i) => {
-          const height = part * BAR_HEIGHT;
-          y -= height;
-          return svg("rect", { class: `requests__bar-${i}`, x: place * 10 + 1, y, width: 8, height });
-        }),
-      );
-    });
-    const most = bars.reduce((highest, bar) => (bar.count > highest.count ? bar : highest), bars[0] ?? NO_BAR);
-    const { histogram } = found;
-    const all: Record<string, number> = {};
-    for (const { status } of histogram.bars)
-      for (const [name, count] of Object.entries(status)) all[name] = (all[name] ?? 0) + count;
-    const frame = { viewBox: `0 0 ${Math.max(places, 12) * 10} ${BAR_HEIGHT}`, preserveAspectRatio: "none" };
-    const peak = `At most ${number(most.count)} in ${stepText(histogram.step_s)}, at ${moment(most.at)}.`;
-    replace(
-      this.#histogram,
-      svg("svg", { ...frame, "aria-hidden": "true" }, ...drawn),
-      el("figcaption", { class: "muted" }, `Over time: ${statusesText(all)}. ${peak}`),
-    );
   }
 
   #rowOf(each: ListedRequest): HTMLElement {
@@ -395,91 +333,5 @@ class ListView {
     history.replaceState(history.state, "", this.hash);
     this.#showDrawer(null);
     this.update();
-  }
-}
-
-const NO_BAR = { count: 0, at: "" };
-
-/** What clients send stays text. */
-function two(first: Child, below: string | null): HTMLElement {
-  return el("span", { class: "line" }, first, below !== null && el("span", { class: "sub muted" }, below));
-}
-
-function filterFields(given: Filter, changed: (afterMs: number) => void) {
-  const fields = FILTERS.map(([name, label, example]) => {
-    const options = el("datalist", { id: `requests-${name}-values` });
-    const input = el("input", {
-      id: `requests-${name}`,
-      type: "text",
-      autocomplete: "off",
-      spellcheck: "false",
-      value: given[name] ?? "",
-      placeholder: example,
-      list: options.id,
-      oninput: () => changed(FILTER_AFTER_MS),
-    });
-    const chips = el("div", { class: "requests__chips" });
-    return { name, input, options, chips, node: field(label, input, options, chips) };
-  });
-  const [main, others] = [fields.slice(0, MAIN_FILTERS), fields.slice(MAIN_FILTERS)];
-  const grid = (some: typeof fields) => el("div", { class: "requests__filters" }, ...some.map(({ node }) => node));
-  const isAsked = others.some(({ name }) => given[name] !== undefined);
-  const more = el("details", { open: isAsked }, el("summary", {}, "More filters"), grid(others));
-  const isOpen = innerWidth >= WIDE;
-  const node = el("details", { class: "card", open: isOpen }, el("summary", {}, "Filters"), grid(main), more);
-  let counts: RequestList["facets"] | null = null;
-  const showNames = whenChanged(drawOptions, () => [live.known?.status?.digest, counts]);
-  return {
-    node: el("form", { onsubmit: (event: Event) => event.preventDefault() }, node),
-    read: (): Filter =>
-      Object.fromEntries(
-        fields.flatMap(({ name, input }) => (input.value.trim() === "" ? [] : [[name, input.value.trim()]])),
-      ),
-    showNames,
-    showCounts(facets: RequestList["facets"]): void {
-      counts = facets;
-      showNames();
-      for (const { name, input, chips } of fields) {
-        const focused = chips.contains(document.activeElement) ? document.activeElement!.getAttribute("title") : null;
-        const made = valuesOf(name).map((value) => chipOf(name, input, value));
-        replace(chips, ...made.slice(0, MAX_CHIPS));
-        if (focused !== null) (made.find(({ title }) => title === focused) ?? input).focus();
-        if (focused !== null && !chips.contains(document.activeElement)) input.focus();
-      }
-    },
-  };
-
-  function valuesOf(name: FilterName): readonly { readonly value: string; readonly count: number }[] {
-    return counts === null || !Object.hasOwn(counts, name) ? [] : counts[name as keyof typeof counts].values;
-  }
-
-  function chipOf(name: FilterName, input: HTMLInputElement, { value, count }: { value: string; count: number }) {
-    const pressed = String(isChosen(name, input.value.trim(), value));
-    const choose = (): void => {
-      input.value = toggled(name, input.value.trim(), value);
-      changed(0);
-    };
-    return button(`${value} ${number(count)}`, choose, "small", { "aria-pressed": pressed, title: value });
-  }
-
-  /** Values that were counted, then names of the configuration. */
-  function drawOptions(): void {
-    const services = live.known?.config?.services ?? [];
-    const chosen = fields.find(({ name }) => name === "service")!.input.value.trim();
-    const shown = services.filter(({ name }) => chosen === "" || name === chosen);
-    const names: Partial<Record<FilterName, readonly string[]>> = {
-      service: services.map(({ name }) => name),
-      route: shown.flatMap(({ routes }) => routes.map(({ name }) => name)),
-      upstream: shown.flatMap(({ upstreams }) => upstreams.map(({ id }) => id)),
-    };
-    for (const { name, options } of fields) {
-      const all = new Set([...valuesOf(name).map(({ value }) => value), ...(names[name] ?? [])]);
-      replace(
-        options,
-        ...Array.from(all)
-          .slice(0, MAX_NAMES)
-          .map((value) => el("option", { value })),
-      );
-    }
   }
 }

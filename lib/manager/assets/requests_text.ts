@@ -20,6 +20,8 @@ export const FILTERS = [
   ["method", "Method", "POST"],
   ["min_ms", "Took at least, ms", "250"],
   ["max_ms", "Took at most, ms", ""],
+  ["since", "Ended from", "2027-01-31T12:00:00Z"],
+  ["until", "Ended before", "2027-01-31T12:30:00Z"],
 ] as const;
 
 export type FilterName = (typeof FILTERS)[number][0];
@@ -66,6 +68,7 @@ export interface Bar {
   readonly place: number;
   readonly at: string;
   readonly count: number;
+  readonly status: Readonly<Record<string, number>>;
   /** Heights of replies without a failure, 4xx, and 5xx or none, of 1 for the highest bar. */
   readonly parts: readonly [good: number, refused: number, failed: number];
 }
@@ -88,6 +91,7 @@ export function barsOf({ histogram, since }: Pick<RequestList, "histogram" | "si
       place: placeOf(at) - first,
       at,
       count,
+      status,
       parts: [(count - refused - failed) / most, refused / most, failed / most],
     };
   });

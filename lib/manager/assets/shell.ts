@@ -11,7 +11,6 @@ import type { ConnectionLoss } from "./live_state.ts";
 import type { Known, Page, Session } from "./page.ts";
 import { NAVIGATION, SECTIONS, type Section } from "./sections.ts";
 import { nextTheme, restoreTheme, type Theme } from "./theme.ts";
-import { hashFor } from "./url_hash.ts";
 
 const CONNECTIONS = { connecting: "Connecting…", live: "Live", lost: "Connection lost" } as const;
 const THEMES: Readonly<Record<Theme, string>> = { system: "Theme: system", light: "Theme: light", dark: "Theme: dark" };
@@ -22,7 +21,6 @@ const ENDS_SOON_MS = 5 * 60_000;
 const ROLES = { admin: "", operator: ", an operator", viewer: ", who reads only" } as const;
 
 interface ShellOptions {
-  readonly goTo: (hash: string) => void;
   /** Opens the palette. */
   readonly find: () => void;
   readonly signOut: () => void;
@@ -153,7 +151,7 @@ export class Shell {
   }
 }
 
-function shellElements({ goTo, find, signOut, tryNow }: ShellOptions, themeButton: HTMLElement, faults: HTMLElement) {
+function shellElements({ find, signOut, tryNow }: ShellOptions, themeButton: HTMLElement, faults: HTMLElement) {
   const main = el("main", { class: "main", id: "main", tabindex: "-1" });
   const bannerText = el("span", { class: "banner__text" });
   const banner = el(
@@ -201,7 +199,7 @@ function shellElements({ goTo, find, signOut, tryNow }: ShellOptions, themeButto
     el(
       "div",
       { class: "side__body", id: "menu" },
-      requestSearch(goTo, find),
+      button("Find anything", find, "", { "aria-haspopup": "dialog", title: "Ctrl+K" }),
       el("nav", { class: "nav", "aria-label": "Pages" }, ...groups.map(({ node }) => node)),
       el(
         "div",
@@ -236,24 +234,6 @@ function shellElements({ goTo, find, signOut, tryNow }: ShellOptions, themeButto
     user,
     ends,
   };
-}
-
-/** Enter leads to the page of the request; the button, to everything else. */
-function requestSearch(goTo: (hash: string) => void, find: () => void): HTMLElement {
-  const onkeydown = ({ key }: KeyboardEvent): void => {
-    if (key === "Enter") goTo(hashFor("requests", input.value.trim()));
-  };
-  const input = el("input", {
-    type: "text",
-    "aria-label": "Request id",
-    placeholder: "Request id",
-    autocomplete: "off",
-    spellcheck: "false",
-    enterkeyhint: "search",
-    onkeydown,
-  });
-  const label = { "aria-label": "Find anything", title: "Find anything (Ctrl+K)", "aria-haspopup": "dialog" };
-  return el("div", { role: "search", class: "side__search" }, input, button("Find", find, "small", label));
 }
 
 function linkOf(name: string, { label, icon }: Section): HTMLAnchorElement {

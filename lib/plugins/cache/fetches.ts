@@ -75,6 +75,8 @@ export class Fetch {
     const { upstream, upstreamPath, attempts, tried, upstreamMs, identity, code, fault, rule, by, plugin, pluginFrom } =
       this.call.notes;
     Object.assign(client.notes, { upstream, upstreamPath, attempts, tried, upstreamMs });
+    for (let { held } = this.call.notes; held !== null; held = held.before)
+      client.notes.held = { ...held, before: client.notes.held };
     client.notes.identity ??= identity;
     client.personal ||= this.call.personal;
     if (outcome === "spared") return;

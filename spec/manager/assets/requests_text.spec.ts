@@ -51,8 +51,8 @@ describe("the histogram of the page Requests", () => {
     expect(barsOf({ histogram, since: "2026-01-01T00:00:05.000Z" })).toEqual({
       places: 5,
       bars: [
-        { place: 2, at: "2026-01-01T00:00:20.000Z", count: 8, parts: [0.5, 0.25, 0.25] },
-        { place: 4, at: "2026-01-01T00:00:40.000Z", count: 2, parts: [0.25, 0, 0] },
+        { place: 2, ...histogram.bars[0], parts: [0.5, 0.25, 0.25] },
+        { place: 4, ...histogram.bars[1], parts: [0.25, 0, 0] },
       ],
     });
     expect(barsOf({ histogram: { step_s: 1, bars: [] }, since: null })).toEqual({ bars: [], places: 0 });

@@ -1,0 +1,44 @@
+/**
+ * Reads the live stream of requests while the tab is visible.
+ */
+import type { TailBatch } from "./api.ts";
+import { setText } from "./dom.ts";
+import type { Filter } from "./requests_text.ts";
+
+const AGAIN_MS = 5_000;
+
+/** `note` says why nothing comes. */
+export function requestStream(receive: (batch: TailBatch) => void, note: HTMLElement) {
+  let asked: Filter | null = null;
+  let source: EventSource | null = null;
+  let timer = 0;
+
+  const open = (): void => {
+    clearTimeout(timer);
+    source?.close();
+    source = null;
+    if (asked === null || document.hidden) return;
+    // What ends from now on is never before it.
+    const { since: _, ...filter } = asked;
+    source = new EventSource(`api/gateway/tail?${new URLSearchParams(filter)}`);
+    source.addEventListener("lines", ({ data }: MessageEvent<string>) => receive(JSON.parse(data) as TailBatch));
+    source.addEventListener("error", () => {
+      setText(
+        note,
+        "New requests cannot be read: a filter cannot be used, 32 others read them, or the connection is lost.",
+      );
+      // A broken stream the browser opens again by itself, one that was refused it does not.
+      if (source?.readyState === EventSource.CLOSED) timer = window.setTimeout(open, AGAIN_MS);
+    });
+  };
+
+  return {
+    /** Null: nothing is to be read any more. */
+    follow(filter: Filter | null): void {
+      asked = filter;
+      document.removeEventListener("visibilitychange", open);
+      if (filter !== null) document.addEventListener("visibilitychange", open);
+      open();
+    },
+  };
+}
