@@ -18,6 +18,7 @@ import type * as nowRequests from "./now.ts";
 import type * as processes from "./process_request.ts";
 import type * as reloading from "./reload_request.ts";
 import type * as schemas from "./schema_request.ts";
+import type * as settings from "./settings_request.ts";
 import type * as ofSession from "./session.ts";
 import type { Account } from "./session.ts";
 import type * as tails from "./tail_request.ts";
@@ -46,6 +47,7 @@ export interface OnRequest {
   readonly explain: () => Promise<typeof explaining>;
   readonly reload: () => Promise<typeof reloading>;
   readonly schema: () => Promise<typeof schemas>;
+  readonly settings: () => Promise<typeof settings>;
   readonly tail: () => Promise<typeof tails>;
   readonly upstream: () => Promise<typeof upstreams>;
   readonly purge: () => Promise<typeof purges>;
@@ -125,6 +127,7 @@ export class Endpoints {
       "/gateway/plugins": read(onRequest.explain, (module) => module.pluginsRequest),
       "/gateway/callers": read(onRequest.callers, (module) => module.callersRequest),
       "/gateway/caller": read(onRequest.callers, (module) => module.callerRequest),
+      "/gateway/settings": read(onRequest.settings, (module) => module.settingsRequest),
       "/gateway/schema": read(onRequest.schema, (module) => module.schemaRequest),
       "/gateway/tests": shown("/gateway/tests"),
       "/gateway/requests": read(onRequest.decision, (module) => module.decisionsRequest),

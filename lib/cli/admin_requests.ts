@@ -15,6 +15,7 @@ export const OF_ADMIN: OnRequest = {
   explain: () => import("../admin/explain_request.ts"),
   reload: () => import("../admin/reload_request.ts"),
   schema: () => import("../admin/schema_request.ts"),
+  settings: () => import("../admin/settings_request.ts"),
   tail: () => import("../admin/tail_request.ts"),
   purge: () => import("../admin/purge_request.ts"),
   upstream: () => import("../admin/upstream_request.ts"),

@@ -34,7 +34,9 @@ function offsetsIn(text: string, paths: readonly Path[]): readonly number[] {
       const step = paths[i]![depth];
       if (step === undefined || (isArray && typeof step !== "number")) continue;
       const key = isArray ? step : String(step);
-      steps.set(key, [...(steps.get(key) ?? []), i]);
+      const below = steps.get(key);
+      if (below === undefined) steps.set(key, [i]);
+      else below.push(i);
     }
     if (steps.size === 0 || !(isObject || isArray)) return endOfValue(from);
     let at = afterSpace(text, from + 1);

@@ -92,10 +92,15 @@ const PAGES: readonly (readonly [name: string, hash: string, heading: string])[]
   ["overview", "#/", "Overview"],
   ["services", "#/services", "Services"],
   ["service", "#/services/shop", "Service shop"],
+  ["way through a service", "#/services/shop?tab=path", "Service shop"],
   ["routes", "#/routes", "Routes"],
   ["route", "#/routes/shop/list", "Route list"],
+  ["failures of a route", "#/routes/shop/list?tab=failures", "Route list"],
+  ["path of a request", "#/routes/shop/list?tab=path", "Route list"],
+  ["settings of a route", "#/routes/shop/list?tab=settings", "Route list"],
   ["upstreams", "#/upstreams", "Upstreams"],
   ["upstream", "#/upstreams/shop/till-1", "Upstream till-1"],
+  ["way to an upstream", "#/upstreams/shop/till-1?tab=path", "Upstream till-1"],
   ["plugins", "#/plugins", "Plugins"],
   ["callers", "#/callers", "Callers"],
   ["requests", "#/requests", "Requests"],
@@ -298,6 +303,7 @@ describe("the pages of services, routes, upstreams and plugins", () => {
     await until(page, 'document.querySelectorAll("tbody tr:not([hidden])").length === 2');
     await page.getByRole("link", { name: "list", exact: true }).click();
     await heading(page, "Route list");
+    await page.getByRole("link", { name: "Path", exact: true }).click();
     await page.locator(".stage--plugin").first().waitFor();
     const order = [
       "/shop/items",
@@ -322,6 +328,7 @@ describe("the pages of services, routes, upstreams and plugins", () => {
     await page.getByRole("link", { name: "Services" }).click();
     await page.getByRole("link", { name: "<script>alert(1)</script>" }).click();
     await heading(page, /<script>alert\(1\)<\/script>/);
+    await page.getByRole("link", { name: "Path", exact: true }).click();
     await page.getByRole("link", { name: 'a/b ?#%"' }).first().click();
     await heading(page, /a\/b \?#%"/);
     expect(errors).toEqual([]);

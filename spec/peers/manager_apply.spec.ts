@@ -134,9 +134,10 @@ describe("a change by a form", () => {
       const opened = await openWriting(shared);
       const { page, text } = opened;
       const chosen = () => page.evaluate("document.querySelector('select').selectedOptions[0].text");
-      await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
+      await goTo(page, "#/upstreams/shop/v1?tab=edit", "Upstream v1");
+      await page.getByRole("link", { name: "Open the configuration in the editor" }).waitFor();
       expect(await page.getByRole("link", { name: "Change the share" }).isVisible()).toBe(false);
-      await goTo(page, "#/upstreams/shop/v2", "Upstream v2");
+      await goTo(page, "#/upstreams/shop/v2?tab=edit", "Upstream v2");
       await page.getByRole("link", { name: "Change the share" }).click();
       await page.getByLabel("Percent").waitFor();
       expect(await chosen()).toBe("shop: canary, now 5 %");
@@ -154,7 +155,7 @@ describe("a change by a form", () => {
         "#/add/limit?of=shop&of=gone",
         true,
       ]);
-      await goTo(page, "#/routes/shop/open", "Route open");
+      await goTo(page, "#/routes/shop/open?tab=edit", "Route open");
       await page.getByRole("link", { name: "Add a rate limit" }).click();
       await page.getByLabel("Requests per hour").waitFor();
       expect(await chosen()).toBe("shop / open");

@@ -76,7 +76,7 @@ describe("the page of a route", () => {
       const { page, url, managerUrl, errors } = await openOverview(shared.browser, { services: [service] });
       const key = "?apiKey=under-the-mat";
       await requests(url, [`/shop/open${key}`, `/shop/open${key}`, "/shop/open", `/shop/failing${key}`]);
-      await page.goto(`${managerUrl}#/routes/shop/failing`);
+      await page.goto(`${managerUrl}#/routes/shop/failing?tab=failures`);
       const part = page.locator("section.part").filter({ hasText: /^Failures/ });
       await part.getByText("100 % of its 1 remembered requests got 5xx").waitFor();
       const hashOf = (name: string) => part.getByRole("link", { name, exact: true }).getAttribute("href");
@@ -86,15 +86,18 @@ describe("the page of a route", () => {
       expect(await hashOf("till")).toBe("#/requests?service=shop&route=failing&status=5xx&upstream=till");
       await part.getByText(/^GET \/shop\/failing 502 · upstream · till: 502 /).waitFor();
       expect(await allFaultsOf(page)).toEqual([]);
-      await page.goto(`${managerUrl}#/routes/shop/open`);
+      await page.goto(`${managerUrl}#/routes/shop/open?tab=failures`);
       await part.getByText("33 % of its 3 remembered requests got 4xx").waitFor();
       expect(await hashOf("key_missing")).toBe("#/requests?service=shop&route=open&status=4xx&code=key_missing");
+      const path = page.getByRole("link", { name: "Path", exact: true });
+      await path.click();
       const stage = (kind: string) => soon(() => page.locator(`.stage--${kind}`).innerText());
       await stage("plugin").toContain("33 % answered here");
       await stage("upstream").toContain("67 % of the requests");
       // The same plugin and the same upstream, which other routes have used.
-      await page.goto(`${managerUrl}#/routes/shop/quiet`);
+      await page.goto(`${managerUrl}#/routes/shop/quiet?tab=failures`);
       await part.getByText("None of its requests is remembered.").waitFor();
+      await path.click();
       await stage("upstream").toMatch(/100 % planned/);
       expect(await page.locator(".stage--plugin").innerText()).not.toMatch(/answered| in$/m);
       expect(await page.locator(".stage--upstream").innerText()).not.toMatch(/\/s|p95/);
@@ -230,7 +233,7 @@ describe("the path of a request", () => {
       "a cache behind the guards, wherever it is written",
     async () => {
       const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
-      await page.goto(`${managerUrl}#/routes/shop/closed`);
+      await page.goto(`${managerUrl}#/routes/shop/closed?tab=path`);
       await page.locator(".stage--plugin").first().waitFor();
       await soon(() => page.locator(".stage--plugin .stage__name").allInnerTexts()).toEqual([
         "cors",

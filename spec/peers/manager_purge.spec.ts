@@ -121,7 +121,7 @@ async function shownTo(page: Page): Promise<readonly string[]> {
   await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
   await loaded(page);
   await look("button", "Drain", "Eject", "Use");
-  await goTo(page, "#/routes/shop/items", "Route items");
+  await goTo(page, "#/routes/shop/items?tab=edit", "Route items");
   await loaded(page);
   await look("link", "Add a rate limit");
   await goTo(page, "#/config", "Configuration");

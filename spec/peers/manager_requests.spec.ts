@@ -194,9 +194,9 @@ describe("the list of requests", () => {
         response.arrayBuffer(),
       );
     await remembered(adminUrl, "f102");
-    await page.goto(`${managerUrl}#/services/shop`);
+    await page.goto(`${managerUrl}#/services/shop?tab=failures`);
     await page.getByRole("link", { name: "All 103" }).waitFor();
-    await page.goto(`${managerUrl}#/routes/shop/open`);
+    await page.goto(`${managerUrl}#/routes/shop/open?tab=failures`);
     await page.getByRole("link", { name: "All 103" }).click();
     await heading(page, "Requests");
     await until(

@@ -88,6 +88,7 @@ describe("routes of one path", () => {
     await page.getByText("1 of 3 routes").waitFor();
     await page.getByRole("link", { name: "staff" }).click();
     await heading(page, "Route staff");
+    await page.getByRole("link", { name: "Path", exact: true }).click();
     const listener = page.locator(".stage--listener");
     for (const text of [
       "header X-Version = 3",
@@ -139,7 +140,7 @@ describe("routes of one path", () => {
 describe("a service with a split", () => {
   it("has a row for each group with what it gets and what it got, and names the group of each upstream", async () => {
     const { page, url, managerUrl, errors } = await shared.openOverview(shop((await upstream()).port));
-    await page.goto(`${managerUrl}#/services/shop`);
+    await page.goto(`${managerUrl}#/services/shop?tab=path`);
     const [canary, beta, rest] = ["canary", "beta", "no group"].map((name) => rowOf(page, "Groups", name)) as [
       Locator,
       Locator,
@@ -166,6 +167,7 @@ describe("a service with a split", () => {
     await page.getByText("1 of 3 upstreams").waitFor();
     await page.getByRole("link", { name: "new" }).click();
     await heading(page, "Upstream new");
+    await page.getByRole("link", { name: "Path", exact: true }).click();
     await page
       .getByRole("definition")
       .filter({ hasText: /^canary$/ })
@@ -182,7 +184,7 @@ describe("a service with a split", () => {
       await page.goto(`${managerUrl}#/services`);
       for (const text of ["on header X-Tenant", "sticky by till", "split to beta, canary"])
         await rowOf(page, "Services", "shop").getByText(text, { exact: true }).waitFor();
-      await page.goto(`${managerUrl}#/routes/shop/list`);
+      await page.goto(`${managerUrl}#/routes/shop/list?tab=path`);
       const strategy = page.locator(".stage--strategy");
       for (const text of [
         "The same upstream for the same header X-Tenant",
@@ -209,7 +211,7 @@ describe("a service with a split", () => {
       match: { headers: { "X-Trial": `${i}` } },
     }));
     const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port, { split }));
-    await page.goto(`${managerUrl}#/routes/shop/list`);
+    await page.goto(`${managerUrl}#/routes/shop/list?tab=path`);
     const strategy = page.locator(".stage--strategy");
     // A sticky cookie, two splits of the shop, eight more, and the balance factor.
     await strategy.getByText("and 6 more").waitFor();
@@ -240,7 +242,7 @@ describe("injected faults", () => {
     "services",
     "services/shop",
     "routes",
-    "routes/shop/list",
+    "routes/shop/list?tab=path",
     "upstreams",
     "upstreams/shop/old",
     "plugins",
@@ -264,6 +266,7 @@ describe("injected faults", () => {
     await banner.getByRole("link", { name: "route list of shop" }).focus();
     await page.keyboard.press("Enter");
     await heading(page, "Route list");
+    await page.getByRole("link", { name: "Path", exact: true }).click();
     const stage = page.locator(".stage--plugin").filter({ hasText: "fault" });
     await stage.getByText("Injects faults", { exact: true }).waitFor();
     await stage.getByText("200 ms delay, then 503 for 10 % of requests").waitFor();
@@ -308,7 +311,7 @@ describe("a mirror", () => {
       config: { url: "http://copies.internal:8080/a-long-path/that-is-not-cut", percent: 5 },
     };
     const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port, { plugins: [mirror] }));
-    await page.goto(`${managerUrl}#/routes/shop/list`);
+    await page.goto(`${managerUrl}#/routes/shop/list?tab=path`);
     await page
       .locator(".stage--plugin")
       .getByText("copies 5 % to http://copies.internal:8080/a-long-path/that-is-not-cut")

@@ -137,7 +137,7 @@ describe("a configuration whose every text is markup", () => {
         await page.locator("form").waitFor();
         await isClean();
       }
-      await goTo(page, `#/upstreams/${[EVIL, EVIL].map(encodeURIComponent).join("/")}`, "Upstream");
+      await goTo(page, `#/upstreams/${[EVIL, EVIL].map(encodeURIComponent).join("/")}?tab=edit`, "Upstream");
       await page.getByRole("link", { name: "Change the share" }).click();
       await page.getByLabel("Percent").waitFor();
       expect(await page.evaluate("document.querySelector('select').selectedOptions[0].text")).toBe(
@@ -313,6 +313,10 @@ describe("a viewer", () => {
     ] as const) {
       await goTo(page, hash, title);
       await page.locator(".crumbs").waitFor();
+      await page.evaluate('location.hash += "?tab=edit"');
+      await page.getByRole("link", { name: "Traffic", exact: true }).waitFor();
+      await page.locator(".tabs [aria-current]").getByText("Traffic").waitFor();
+      expect(await page.getByRole("link", { name: "Edit", exact: true }).count()).toBe(0);
       expect(await page.getByRole("link", { name: /^(?:Add a|Change the)/ }).count()).toBe(0);
     }
     await goTo(page, "#/config", "Configuration");
@@ -332,8 +336,9 @@ describe("without ADMIN_WRITE", () => {
     await goTo(page, "#/upstreams", "Upstreams");
     await page.getByRole("link", { name: "v1", exact: true }).waitFor();
     expect(await page.getByRole("link", { name: "Review", exact: true }).count()).toBe(0);
-    await goTo(page, "#/upstreams/shop/v1", "Upstream v1");
-    await shows(page, "Configuration");
+    await goTo(page, "#/upstreams/shop/v1?tab=edit", "Upstream v1");
+    await page.locator(".tabs [aria-current]").getByText("Traffic").waitFor();
+    expect(await page.getByRole("link", { name: "Edit", exact: true }).count()).toBe(0);
     expect(await page.getByRole("button", { name: /^Drain/ }).count()).toBe(0);
     await goTo(page, "#/apply", "Read only");
     expect(await asked(page, "PUT", "/gateway/source", '"{}"', { "If-Match": '"x"' })).toBe(404);

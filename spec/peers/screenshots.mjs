@@ -139,7 +139,7 @@ await page.waitForTimeout(Number(seconds) * 1000);
 mkdirSync(folder, { recursive: true });
 for (const [name, hash] of [
   ["overview", "#/"],
-  ["route", "#/routes/orders/list"],
+  ["route", "#/routes/orders/list?tab=path"],
   ...(process.env.ALL_PAGES
     ? ["services", "routes", "upstreams", "plugins", "try", "tests", "config"].map((each) => [each, `#/${each}`])
     : []),

@@ -224,3 +224,20 @@ export interface CallerLimit {
     readonly reset_s: number;
   }[];
 }
+
+/** GET /gateway/settings: of one item, with secrets masked. A place is null where there is no text. */
+export interface ItemSettings extends Place {
+  /** Of the text. */
+  readonly digest: string;
+  readonly path: string;
+  /** `default`: it is not in the text; null: there is none. */
+  readonly settings: readonly (Place & {
+    readonly name: string;
+    readonly value: unknown;
+    readonly default: boolean | null;
+  })[];
+  /** False: there are more. */
+  readonly complete: boolean;
+}
+
+type Place = Pick<Issue, "line" | "column">;

@@ -4,17 +4,22 @@
 import { ageOf, timeUntil } from "./ages.ts";
 import type { ServiceConfig, UpstreamHealth } from "./api.ts";
 import { splitText, strategyText, type Group } from "./balancing.ts";
-import { breakable, stateBadge } from "./components.ts";
+import { breakable, factList, stateBadge } from "./components.ts";
 import { el, setText, type Child } from "./dom.ts";
 import { moment, percent } from "./format.ts";
 import { live } from "./live.ts";
 import { usableLabel, type Label } from "./state_labels.ts";
 import { DataTable, figureColumns, fixedPart, numberColumn, type Part } from "./tables.ts";
 
-/** For `factList`. */
-export function balancingFacts(service: ServiceConfig): readonly (readonly [string, Child] | null)[] {
+/** Which requests a service gets, and how it distributes them. */
+export function serviceFacts(service: ServiceConfig): HTMLElement {
   const { load_balancing_strategy: strategy, hash_balance_factor: factor, sticky, split = [] } = service;
-  return [
+  const { base_path: basePath, hosts = [], protocol, plugins } = service;
+  return factList([
+    ["Base path", el("span", { class: "mono" }, basePath)],
+    ["Hosts", hosts.length === 0 ? "all" : hosts.join(", ")],
+    ["Protocol", protocol],
+    ["Plugins of its own", plugins.map(({ name }) => name).join(", ") || "none"],
     [
       "Strategy",
       el(
@@ -29,7 +34,7 @@ export function balancingFacts(service: ServiceConfig): readonly (readonly [stri
       : ["Balance factor", `${factor} % of the mean load: further requests go to another upstream`],
     sticky === undefined ? null : ["Sticky", stickyText(sticky)],
     split.length === 0 ? null : ["Split", el("div", {}, ...split.map((entry) => el("div", {}, splitText(entry))))],
-  ];
+  ]);
 }
 
 /** Since when an upstream is in its state, until when and why. */

@@ -1,8 +1,8 @@
 /**
- * The two kinds of pages about configured items: all items in a table, and the details of one item.
+ * The pages with a table of all configured items of a kind.
  */
 import type { ProxyConfig, ServiceConfig } from "./api.ts";
-import { link, loading, missing, slot } from "./components.ts";
+import { link, loading, slot } from "./components.ts";
 import { el } from "./dom.ts";
 import type { Known, Page, Shown } from "./page.ts";
 import { fixedPart, type Column, type DataTable } from "./tables.ts";
@@ -51,48 +51,5 @@ export function serviceColumn<Row extends { readonly service: ServiceConfig }>()
     title: "Service",
     sortBy: ({ service }) => service.name,
     make: ({ service: { name } }) => fixedPart(link(hashFor("services", name), name)),
-  };
-}
-
-export type Detail = Pick<Page, "node" | "update">;
-
-interface DetailOptions<Item> {
-  readonly title: string;
-  /** Of the item. */
-  readonly service: string;
-  /** Null: not in the configuration. */
-  readonly find: (config: ProxyConfig) => Item | null;
-  /** The name of the missing item, and the list that users can go to. */
-  readonly missing: { readonly what: string; readonly href: string; readonly back: string };
-  /** The configuration that the details show: they are created again when it has changed. */
-  readonly shown: (item: Item, config: ProxyConfig) => unknown;
-  readonly create: (item: Item, config: ProxyConfig) => Detail;
-}
-
-export function detailPage<Item>({
-  title,
-  service,
-  find,
-  missing: { what, href, back },
-  shown,
-  create,
-}: DetailOptions<Item>): Page {
-  const content = slot();
-  content.put(loading("the configuration"));
-  const notFound = missing(what, href, back);
-  let detail: (Detail & { readonly key: string }) | null = null;
-  return {
-    title,
-    node: content.node,
-    shown: { service },
-    update(known) {
-      if (known.config === null) return;
-      const item = find(known.config);
-      if (item === null) return content.put(notFound);
-      const key = JSON.stringify(shown(item, known.config));
-      if (detail?.key !== key) detail = { key, ...create(item, known.config) };
-      content.put(detail.node);
-      detail.update(known);
-    },
   };
 }

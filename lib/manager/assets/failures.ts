@@ -1,6 +1,6 @@
 /**
- * What failed among the remembered requests of a service, a route or an upstream: how many, by code, by who answered
- * and by upstream, and the latest as examples. Each leads to the page Requests.
+ * What failed among the remembered requests of a service, a route, an upstream or a caller: how many, by code, by who
+ * answered and by upstream, and the latest as examples. Each leads to the page Requests.
  */
 import { ageOf } from "./ages.ts";
 import type { RequestDecision, RequestList } from "./api.ts";
@@ -10,16 +10,17 @@ import { button, el, replace, setText, whenChanged } from "./dom.ts";
 import { number, percent } from "./format.ts";
 import { ratioOf, rankingCard } from "./ranking_view.ts";
 import { first, type RankingRow } from "./rankings.ts";
+import type { Part } from "./tables.ts";
 import { hashForRequests } from "./url_hash.ts";
-
-/** Of what: the parameters of GET /gateway/requests. */
-export type RequestsOf = Readonly<Record<"service", string> & Partial<Record<"route" | "upstream", string>>>;
 
 const CLASSES = ["5xx", "4xx"] as const;
 const EXAMPLES = 5;
 const EVERY_MS = 5_000;
 
-export function failures(of: RequestsOf) {
+/** Of what: parameters of GET /gateway/requests. */
+type Of = Readonly<Record<string, string>>;
+
+export function failures(of: Of): Part {
   let chosen: (typeof CLASSES)[number] = "5xx";
   // Until somebody chooses, what there is of the two.
   let isChosen = false;
@@ -54,7 +55,7 @@ export function failures(of: RequestsOf) {
   const chooser = el("div", { class: "toolbar", role: "group", "aria-label": "Failures shown" }, ...buttons, said);
   const node = section("Failures", chooser, found, asking.note);
   press();
-  return { node, update: asking.update };
+  return { node, refresh: asking.update };
 
   function choose(name: typeof chosen): void {
     isChosen = true;
@@ -86,17 +87,35 @@ export function failures(of: RequestsOf) {
     if (examples.querySelector("a:hover, a:focus-visible") === null) drawExamples(list.requests);
   }
 
-  function rowsOf({ facets, matching }: RequestList, facet: "code" | "by" | "upstream"): readonly RankingRow[] {
-    const { values, others } = facets[facet];
-    const row = (name: string, count: number, more: Readonly<Record<string, string>> | null) => ({
-      ...{ name, note: "", value: `${number(count)} · ${percent(ratioOf(count, matching))}`, by: count },
-      hash: more && hashForRequests({ ...of, status: chosen, ...more }),
-    });
-    const rows = values.map(({ value, count }) => row(value, count, { [facet]: value }));
-    const without = matching - others - values.reduce((sum, { count }) => sum + count, 0);
-    if (facet === "code" && without > 0) rows.push(row("as the upstream answered", without, { by: "upstream" }));
-    return first(rows);
+  function rowsOf(list: RequestList, facet: Facet): readonly RankingRow[] {
+    return facetRows(list, facet, { ...of, status: chosen });
   }
+}
+
+type Facet = "code" | "by" | "upstream" | "route";
+
+/** The values of a member of requests that are most frequent; each leads to its requests. */
+function facetRows({ facets, matching }: RequestList, facet: Facet, of: Of): readonly RankingRow[] {
+  const { values, others } = facets[facet];
+  const row = (name: string, count: number, more: Of) => ({
+    ...{ name, note: "", value: `${number(count)} · ${percent(ratioOf(count, matching))}`, by: count },
+    hash: hashForRequests({ ...of, ...more }),
+  });
+  const rows = values.map(({ value, count }) => row(value, count, { [facet]: value }));
+  const without = matching - others - values.reduce((sum, { count }) => sum + count, 0);
+  if (facet === "code" && without > 0) rows.push(row("as the upstream answered", without, { by: "upstream" }));
+  return first(rows);
+}
+
+/** The routes that the remembered requests of an upstream or a caller took. */
+export function usedRoutes(of: Of): Part {
+  const ranking = rankingCard<RequestList>({
+    ...{ title: "Routes used", unit: "remembered requests", none: "None of its requests is remembered." },
+    rowsOf: (list) => facetRows(list, "route", of),
+  });
+  const path = `/gateway/requests?${new URLSearchParams({ ...of, limit: "1" })}`;
+  const asking = figuresAt<RequestList>(path, "Its requests", ranking.update, () => EVERY_MS);
+  return { node: el("div", { class: "stack" }, ranking.node, asking.note), refresh: asking.update };
 }
 
 function exampleOf({ id, time, method, path, status, code, by, tries }: RequestDecision): HTMLElement {

@@ -14,7 +14,7 @@ import type { Frame, OpenPage, Page, Session } from "./page.ts";
 import { ON_DEMAND, READ_ONLY, SECTIONS, type Section } from "./sections.ts";
 import { Shell } from "./shell.ts";
 import { followKeys } from "./shortcuts.ts";
-import { hashFor, loginHash, parseHash } from "./url_hash.ts";
+import { hashFor, loginHash, parseHash, pathIn } from "./url_hash.ts";
 import { Visits } from "./visits.ts";
 
 /** What the frame shows. */
@@ -52,6 +52,8 @@ class App implements Frame {
   #user: string | null = null;
   /** By this browser's clock: from when on a user who works renews the session. */
   #renewAt = Number.POSITIVE_INFINITY;
+  /** Of the page that is shown. */
+  #path = "";
   /** Counts pages: a module that arrives for an earlier one is ignored. */
   #turn = 0;
   #countdown = 0;
@@ -167,7 +169,18 @@ class App implements Frame {
     const { page, segments, returnTo } = parseHash(location.hash);
     if (this.#state.is === "signed out") this.#showLogin(this.#state.notice);
     else if (this.#state.is === "signed in" && page === "login") this.#redirect(returnTo);
+    else if (this.#state.page?.hasTabs === true && this.#path === pathIn(location.hash)) this.#turnTab();
     else if (this.#state.is === "signed in") void this.#openPage(page, segments);
+  }
+
+  /** The page stays, and with it the focus. */
+  #turnTab(): void {
+    // Another page may be on its way.
+    this.#turn += 1;
+    this.#visits.leave();
+    this.#visits.enter(true);
+    this.#draw();
+    this.#visits.scrollBack();
   }
 
   /**
@@ -204,6 +217,7 @@ class App implements Frame {
     this.#visits.leave();
     before?.close?.();
     this.#state = { is: "signed in", page };
+    this.#path = pathIn(location.hash);
     const heading = this.#shell.showPage(name, page);
     this.#visits.enter();
     // Moves the focus to the new page for screen readers; the first page the browser announces itself.

@@ -37,6 +37,8 @@ export interface Page {
   readonly node: HTMLElement;
   /** Default: "total". */
   readonly shown?: Shown;
+  /** An update shows the part of it that the query of the address names. */
+  readonly hasTabs?: true;
   /** Called once when the page is in the document, and whenever the state changes. */
   update(known: Known): void;
   /** Called when the page is left: ends its timers, and its listeners outside of `node`. */

@@ -7,7 +7,7 @@ import { circuitLabel, upstreamLabel } from "./state_labels.ts";
 import { button, el, replace, setText, svg } from "./dom.ts";
 import { milliseconds, number, percent, perSecond, unbroken } from "./format.ts";
 import { balancingNotes, strategyText, type Share } from "./balancing.ts";
-import { stateFacts } from "./balancing_view.ts";
+import { serviceFacts, stateFacts } from "./balancing_view.ts";
 import { addressOf, type Level } from "./inventory.ts";
 import {
   breakable,
@@ -21,7 +21,6 @@ import {
   type Badge,
 } from "./components.ts";
 import { injectsFaults, pluginText } from "./plugin_texts.ts";
-import { serviceSettings } from "./services_page.ts";
 import { hashFor } from "./url_hash.ts";
 
 /** The stages to draw. */
@@ -203,7 +202,7 @@ export class Pipeline {
   /** With what is decided before it. */
   #strategyStage({ service, strategy, config }: Plan): Stage {
     const place = el("p", {}, link(hashFor("services", service), `Service ${service}`));
-    const details = () => el("div", { class: "stack" }, place, config !== undefined && serviceSettings(config));
+    const details = () => el("div", { class: "stack" }, place, config !== undefined && serviceFacts(config));
     const text = strategyText(config ?? { load_balancing_strategy: strategy });
     const stage = this.#stage(
       "strategy",

@@ -34,11 +34,11 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
       icon: "M3 3h12v5H3zM3 10.5h12v5H3zM6 5.5h.01M6 13h.01",
       load: () => import("./services_page.ts"),
     },
-    ...{ names: 1, loadOne: () => import("./services_page.ts") },
+    ...{ names: 1, loadOne: () => import("./service_item.ts") },
   },
   routes: {
     ...{ label: "Routes", icon: "M4 4v4a4 4 0 0 0 4 4h6M11 9l3 3-3 3M4 8v7", load: () => import("./routes_page.ts") },
-    ...{ names: 2, loadOne: () => import("./route_page.ts") },
+    ...{ names: 2, loadOne: () => import("./route_item.ts") },
   },
   upstreams: {
     ...{
@@ -46,7 +46,7 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
       icon: "M9 15V8M9 8 4 4M9 8l5-4M4 4h.01M14 4h.01M9 15h.01",
       load: () => import("./upstreams_page.ts"),
     },
-    ...{ names: 2, loadOne: () => import("./upstreams_page.ts") },
+    ...{ names: 2, loadOne: () => import("./upstream_item.ts") },
   },
   plugins: {
     label: "Plugins",
@@ -59,7 +59,7 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
       icon: "M9 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM3 15.5c0-3.5 2.7-5 6-5s6 1.5 6 5",
       load: () => import("./callers_page.ts"),
     },
-    ...{ names: 1, loadOne: () => import("./caller_page.ts") },
+    ...{ names: 1, loadOne: () => import("./caller_item.ts") },
   },
   requests: {
     ...{

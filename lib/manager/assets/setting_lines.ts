@@ -31,7 +31,7 @@ function flatten(name: string, value: unknown, lines: SettingLine[]): void {
   if (Array.isArray(value)) {
     const items: readonly unknown[] = value;
     if (items.some(isRecord)) return items.forEach((item, i) => flatten(`${name}[${i}]`, item, lines));
-    return void lines.push({ name, value: items.length === 0 ? "none" : items.map(textOf).join(", ") });
+    return void lines.push({ name, value: valueText(value) });
   }
   if (isRecord(value)) {
     const members = Object.entries(value);
@@ -40,6 +40,12 @@ function flatten(name: string, value: unknown, lines: SettingLine[]): void {
     return;
   }
   if (name !== "") lines.push({ name, value: textOf(value) });
+}
+
+/** A list as its items. */
+export function valueText(value: unknown): string {
+  if (!Array.isArray(value)) return textOf(value);
+  return value.length === 0 ? "none" : value.map(textOf).join(", ");
 }
 
 function textOf(value: unknown): string {

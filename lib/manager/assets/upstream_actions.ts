@@ -28,7 +28,7 @@ export function upstreamActions(frame: Frame, service: string, id: string): Part
     { class: "badges", role: "group", "aria-label": `Traffic of upstream ${id}` },
     ...buttons.map(({ node }) => node),
   );
-  const node = el("div", { class: "card stack", hidden: true }, group, note);
+  const node = el("div", { class: "part", hidden: true }, group, note);
   const stateNow = (): State | null => {
     const found = live.upstream(service, id);
     return found && (found.admin_state ?? "use");

@@ -1,34 +1,17 @@
 /**
- * The upstreams page: all upstreams in a table, and each on a separate page with its state, traffic and response times.
+ * The upstreams page: all upstreams in a table.
  */
 import type { ServiceConfig, TryFigures, UpstreamConfig, UpstreamHealth } from "./api.ts";
-import { circuitLabel, upstreamLabel } from "./state_labels.ts";
-import { detailPage, listPage, serviceColumn, type Detail } from "./configured_pages.ts";
-import { el, replace, setText, whenChanged } from "./dom.ts";
+import { breakable, groupBadge, link, stateBadge } from "./components.ts";
+import { listPage, serviceColumn } from "./configured_pages.ts";
+import { el, setText } from "./dom.ts";
 import { ago, percent, until } from "./format.ts";
-import { failures } from "./failures.ts";
-import { figureCharts } from "./figure_charts.ts";
-import { formLinks } from "./form_links.ts";
-import { hashFor } from "./url_hash.ts";
-import { balancingFacts, stateFacts, type StateTimes } from "./balancing_view.ts";
-import type { Share } from "./balancing.ts";
 import { addressOf } from "./inventory.ts";
 import { live } from "./live.ts";
-import type { Frame, OpenPage } from "./page.ts";
-import {
-  breakable,
-  breadcrumbs,
-  factList,
-  figureStrip,
-  groupBadge,
-  link,
-  section,
-  setOptional,
-  settingsList,
-  stateBadge,
-} from "./components.ts";
-import { upstreamActions } from "./upstream_actions.ts";
+import type { OpenPage } from "./page.ts";
+import { upstreamLabel } from "./state_labels.ts";
 import { DataTable, figureColumns, fixedPart, numberColumn, type Part } from "./tables.ts";
+import { hashFor } from "./url_hash.ts";
 
 /** One upstream of one service. */
 export interface UpstreamRow {
@@ -92,16 +75,16 @@ export function upstreamTable({ searchable }: { readonly searchable: boolean }):
   });
 }
 
-function stateOf({ service, upstream }: UpstreamRow): UpstreamHealth | null {
+export function stateOf({ service, upstream }: UpstreamRow): UpstreamHealth | null {
   return live.upstream(service.name, upstream.id);
 }
 
-function figuresOf({ service, upstream }: UpstreamRow): TryFigures | null {
+export function figuresOf({ service, upstream }: UpstreamRow): TryFigures | null {
   return live.figures.upstream(service.name, upstream.id);
 }
 
 /** The health is sent only when a state has changed: the statistics are newer. */
-function inFlightOf(row: UpstreamRow): number | null {
+export function inFlightOf(row: UpstreamRow): number | null {
   return figuresOf(row)?.in_flight ?? stateOf(row)?.in_flight ?? null;
 }
 
@@ -135,90 +118,4 @@ function whyText({ reason, since, until: end, usable, admin_since: takenOut }: U
   return [reason, since === null ? null : ago(since, now), end === null ? null : `back ${until(end, now)}`]
     .filter((text) => text !== null)
     .join(" · ");
-}
-
-function shareText(share: Share | null): string {
-  return share === null ? "–" : `${percent(share.share)}${share.how === "planned" ? " planned" : ""}`;
-}
-
-export const onePage: OpenPage = (frame, [serviceName = "", id = ""]) =>
-  detailPage({
-    title: `Upstream ${id}`,
-    service: serviceName,
-    missing: { what: `upstream “${id}” in a service “${serviceName}”`, href: "#/upstreams", back: "All upstreams" },
-    find({ services }) {
-      const service = services.find(({ name }) => name === serviceName);
-      const upstream = service?.upstreams.find((each) => each.id === id);
-      return service === undefined || upstream === undefined ? null : { service, upstream };
-    },
-    shown: ({ service }) => service,
-    create: (row) => upstreamDetail(row, frame),
-  });
-
-const BACKUP = "gets requests only while no other upstream of the service can be used";
-
-function upstreamDetail(row: UpstreamRow, frame: Frame): Detail {
-  const { service, upstream } = row;
-  const strip = figureStrip({ ofRequests: false });
-  const charts = figureCharts({ service: service.name, upstream: upstream.id });
-  const failed = failures({ service: service.name, upstream: upstream.id });
-  const badge = stateBadge();
-  const circuit = stateBadge();
-  const actions = upstreamActions(frame, service.name, upstream.id);
-  const { group, request_headers: ownHeaders } = upstream;
-  const isCanary = group !== undefined && service.split?.some((split) => split.group === group) === true;
-  const changes = formLinks(frame, ...(isCanary ? [["Change the share", "share", service.name, group] as const] : []));
-  const state = el("div", { class: "card" });
-  const draw = (current: StateTimes, share: string) =>
-    replace(state, factList([...stateFacts(current), ["Share", share]]));
-  const drawState = whenChanged(draw, (...shown) => shown);
-  const configuration = factList([
-    ["Service", link(hashFor("services", service.name), service.name)],
-    ["Address", el("span", { class: "mono" }, addressOf(upstream))],
-    ["Protocol", service.protocol],
-    ["Weight", upstream.weight === 0 ? "0: gets no new requests" : String(upstream.weight)],
-    group === undefined ? null : ["Group", group],
-    upstream.backup === true ? ["Backup", BACKUP] : null,
-    ownHeaders === undefined ? null : ["Headers of its own", Object.keys(ownHeaders).join(", ")],
-    ...balancingFacts(service),
-  ]);
-  const path = [
-    ["#/upstreams", "Upstreams"],
-    [hashFor("services", service.name), service.name],
-  ] as const;
-  const node = el(
-    "div",
-    { class: "stack" },
-    el("div", { class: "toolbar toolbar--apart" }, breadcrumbs(path, upstream.id), changes.node),
-    el("p", { class: "badges" }, badge.node, circuit.node),
-    actions.node,
-    strip.node,
-    el("p", { class: "muted" }, "Times and errors count attempts: until the head of the response, or the failure."),
-    failed.node,
-    charts.node,
-    el(
-      "div",
-      { class: "columns" },
-      section("State", state),
-      section("Configuration", el("div", { class: "card" }, configuration)),
-      service.health !== undefined &&
-        section("Health checks", el("div", { class: "card" }, settingsList(service.health))),
-    ),
-  );
-  return {
-    node,
-    update() {
-      const current = stateOf(row);
-      badge.set(upstreamLabel(current));
-      setOptional(circuit, circuitLabel(live.health(service.name)?.circuit_breaker));
-      actions.refresh();
-      changes.refresh();
-      const figures = figuresOf(row);
-      failed.update();
-      charts.update();
-      strip.update(figures === null ? null : { ...figures, in_flight: inFlightOf(row) ?? 0 });
-      const { since = null, until: end = null, reason = null, admin_since = null } = current ?? {};
-      drawState({ since, until: end, reason, admin_since }, shareText(live.share(service, upstream.id)));
-    },
-  };
 }

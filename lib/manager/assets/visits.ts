@@ -28,12 +28,13 @@ export class Visits {
     this.#key = "login";
   }
 
-  enter(): void {
+  /** `stays`: what was not scrolled before begins where the page stands. */
+  enter(stays = false): void {
     const { key = String(Math.random()) } = (history.state as { readonly key?: string } | null) ?? {};
     this.#key = key;
     history.replaceState({ ...history.state, key }, "");
     this.#target = this.#positions.get(key) ?? Number(sessionStorage.getItem(key) ?? 0);
-    scrollTo(0, 0);
+    if (!stays) scrollTo(0, 0);
   }
 
   scrollBack(): void {

@@ -1,48 +1,62 @@
 /**
- * The page of one route: its live statistics, and the path of a request through it.
+ * The page of one route: its figures, and the path of a request through it.
  */
 import type { ProxyConfig, RequestList, RouteConfig, RoutePlugins, ServiceConfig } from "./api.ts";
 import { figuresAt } from "./asking.ts";
-import { detailPage, type Detail } from "./configured_pages.ts";
+import { factList, loading, section, settingsList, slot } from "./components.ts";
+import { conditionTexts, exampleFor } from "./conditions.ts";
 import { el, setText } from "./dom.ts";
 import { failures } from "./failures.ts";
-import { figureCharts } from "./figure_charts.ts";
 import { counted, moment, number } from "./format.ts";
-import { formLinks } from "./form_links.ts";
-import { hashFor, hashForRequests } from "./url_hash.ts";
-import { conditionTexts, exampleFor } from "./conditions.ts";
 import { disabledOf, faultsOf, methodsOf, patternOf, placeOf, type PluginPlace } from "./inventory.ts";
+import { editTab, itemPage, settingsTab, trafficTab, warningsOf } from "./item_page.ts";
 import { live } from "./live.ts";
-import type { Frame, OpenPage } from "./page.ts";
-import { breadcrumbs, factList, figureStrip, loading, section, settingsList, slot } from "./components.ts";
+import type { OpenPage } from "./page.ts";
 import { Pipeline } from "./pipeline.ts";
 import { ratioOf } from "./ranking_view.ts";
-import { pluginDetails } from "./services_page.ts";
-import { warningList } from "./warnings.ts";
+import type { Part } from "./tables.ts";
+import { hashFor } from "./url_hash.ts";
 
 const AGAIN_MS = 5_000;
 
 export const onePage: OpenPage = (frame, [serviceName = "", name = ""]) =>
-  detailPage({
-    title: `Route ${name}`,
-    service: serviceName,
-    missing: { what: `route “${name}” in a service “${serviceName}”`, href: "#/routes", back: "All routes" },
+  itemPage({
+    ...{ frame, title: `Route ${name}`, service: serviceName },
+    missing: [`route “${name}” in a service “${serviceName}”`, "#/routes", "All routes"],
     find({ services }) {
       const service = services.find((each) => each.name === serviceName);
       const route = service?.routes.find((each) => each.name === name);
       return service === undefined || route === undefined ? null : { service, route };
     },
     shown: ({ service, route }, { plugins }) => [plugins, { ...service, routes: [route] }],
-    create: ({ service, route }, config) => routeDetail(config, service, route, frame),
+    itemOf({ service, route }, config) {
+      const of = { service: serviceName, route: name };
+      return {
+        ...{ name, of },
+        crumbs: [
+          ["#/routes", "Routes"],
+          [hashFor("services", serviceName), serviceName],
+        ],
+        links: [[`#/try?${exampleRequest(service, route)}`, "Try it"]],
+        head: [warningsOf(frame, serviceName, name)],
+        tabs: {
+          Traffic: () => trafficTab(of, () => live.figures.route(serviceName, name)),
+          Failures: () => failures(of),
+          Path: () => pathOfRequest(config, service, route),
+          Settings: () => settingsTab(frame, of),
+          Edit: () => editTab(of, ["Add a rate limit", "limit", serviceName, name]),
+        },
+      };
+    },
   });
 
-function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteConfig, frame: Frame): Detail {
+function pathOfRequest(config: ProxyConfig, service: ServiceConfig, route: RouteConfig): Part {
   let running: readonly PluginPlace[] = [];
   let drawing: Pipeline | null = null;
   let seen: RequestList | null = null;
   const drawn = slot("card");
-  // Only the gateway knows in which order plugins run.
   const of = { service: service.name, route: route.name };
+  // Only the gateway knows in which order plugins run.
   const asking = figuresAt<RoutePlugins>(
     `/gateway/plugins?${new URLSearchParams(of)}`,
     "The plugins",
@@ -52,9 +66,8 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
     },
     () => (drawing === null ? AGAIN_MS : Infinity),
   );
-  const ofRequests = `/gateway/requests?${new URLSearchParams({ ...of, limit: "1" })}`;
   const watching = figuresAt<RequestList>(
-    ofRequests,
+    `/gateway/requests?${new URLSearchParams({ ...of, limit: "1" })}`,
     "Its requests",
     (list) => {
       seen = list;
@@ -62,41 +75,14 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
     },
     () => AGAIN_MS,
   );
-  const failed = failures(of);
   const legend = el("p", { class: "muted" });
-  const strip = figureStrip({ ofRequests: true });
-  const charts = figureCharts(of);
-  const warnings = warningList(frame);
-  const off = disabledOf(config, service, route);
-  const path = [
-    ["#/routes", "Routes"],
-    [hashFor("services", service.name), service.name],
-  ] as const;
-  const tryLink = el("a", { class: "button", href: `#/try?${exampleRequest(service, route)}` }, "Try it");
-  const requestsLink = el("a", { class: "button", href: hashForRequests(of) }, "Requests");
-  const changes = formLinks(frame, ["Add a rate limit", "limit", service.name, route.name]);
-  const node = el(
-    "div",
-    { class: "stack" },
-    el(
-      "div",
-      { class: "toolbar toolbar--apart" },
-      breadcrumbs(path, route.name),
-      el("span", { class: "badges" }, changes.node, requestsLink, tryLink),
-    ),
-    warnings.node,
-    strip.node,
-    failed.node,
-    section("Path of a request", drawn.node, asking.note, legend, watching.note),
-    charts.node,
-    off.length > 0 &&
-      section(
-        "Switched off",
-        el("div", { class: "card" }, el("ul", { class: "plugin-list" }, ...off.map(disabledPlugin))),
-      ),
-  );
+  const off = disabledOf(config, service, route).map(({ level, plugin: { name, id } }) => `${id ?? name} (${level})`);
+  const offText = off.length > 0 && el("p", { class: "muted" }, `Switched off: ${off.join(", ")}.`);
   drawn.put(loading("the plugins"));
-  return { node, update };
+  return {
+    node: section("Path of a request", drawn.node, asking.note, legend, watching.note, offText),
+    refresh: update,
+  };
 
   function draw(found: RoutePlugins["plugins"]): Pipeline {
     running = found.map((plugin) => placeOf(plugin, service.name, route.name));
@@ -120,13 +106,8 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
   }
 
   function update(): void {
-    changes.refresh();
     asking.update();
     watching.update();
-    failed.update();
-    strip.update(live.figures.route(service.name, route.name));
-    charts.update();
-    warnings.update(live.warningsOf(service.name, route.name));
     drawTraffic();
   }
 
@@ -170,10 +151,6 @@ function matchFacts(service: ServiceConfig, route: RouteConfig): HTMLElement {
     ["Sent to the upstream as", el("span", { class: "mono" }, route.path)],
     timeouts === undefined ? null : ["Its own timeouts", settingsList(timeouts)],
   ]);
-}
-
-function disabledPlugin({ level, plugin }: PluginPlace): HTMLElement {
-  return el("li", {}, pluginDetails(plugin), el("span", { class: "muted sub" }, `${level} plugin`));
 }
 
 function faultsText(place: PluginPlace): string {
